@@ -1,0 +1,125 @@
+//! Dead letters: a message that has used up its attempts moves to `dlq.<topic>`.
+//!
+//! The payload is not in the state, so the shard asks for it first ([`Action::Fetch`]) and decides when it comes
+//! back: the letter is stored and the message retired in the same batch, or neither.
+
+use alloc::sync::Arc;
+
+use crate::action::{Action, Output, Receipt, Undertaking, dead_letter_topic};
+use crate::fact::Fact;
+use crate::id::TopicId;
+use crate::input::{NewMessage, Payload};
+use crate::journal::Haste;
+use crate::settle::place_of;
+use crate::shard::Shard;
+use crate::timer::{Due, Spot};
+
+/// Why messages are given up, as metrics and dead letters say it.
+const REASON: &str = "max_attempts_reached";
+/// A payload that could not be read is asked for again after this.
+const FETCH_AGAIN_MS: u64 = 1000;
+
+impl Shard {
+    /// Asks for the payload of a message that is to die.
+    pub(crate) fn start_burial(&mut self, spot: Spot, out: &mut Output) {
+        let token = self.next_token();
+        let Some(slot) = self.slots(spot).and_then(|slots| slots.get(spot.sequence)).copied() else { return };
+        let (Some(members), Some(pending)) = (self.members(spot), self.pending(spot)) else { return };
+        let Some(topic) = self.journal.state.topic(spot.topic) else { return };
+        let receipt = Receipt {
+            topic: spot.topic,
+            group: spot.group,
+            partition: spot.partition,
+            offset: slot.offset,
+            token,
+        };
+        let undertaking = Undertaking {
+            receipt,
+            topic: Arc::clone(&topic.name),
+            group: Arc::clone(&members.name),
+            attempts: pending.attempts,
+            last_error: Arc::clone(&pending.last_error),
+            reason: REASON,
+            at: self.now,
+            position: slot.position,
+            length: slot.length,
+            check: slot.check,
+        };
+        if let Some(crew) = self.crews.get_mut(&spot.group) {
+            crew.dying.insert((spot.partition, spot.sequence), token);
+            out.actions.push(Action::Fetch(undertaking));
+        }
+    }
+
+    /// The undertaking that a receipt names, if it is still wanted.
+    fn dying(&self, receipt: &Receipt) -> Option<Spot> {
+        let spot = self.spot_of(receipt)?;
+        let token = self.crews.get(&spot.group)?.dying.get(&(spot.partition, spot.sequence))?;
+        (*token == receipt.token).then_some(spot)
+    }
+
+    pub(crate) fn handle_fetch_failed(&mut self, receipt: Receipt) {
+        if let Some(spot) = self.dying(&receipt) {
+            self.timers.set(self.now.after_ms(FETCH_AGAIN_MS), Due::Bury(spot));
+        }
+    }
+
+    pub(crate) fn on_bury_again(&mut self, spot: Spot, out: &mut Output) {
+        let dying = self
+            .crews
+            .get(&spot.group)
+            .is_some_and(|crew| crew.dying.contains_key(&(spot.partition, spot.sequence)));
+        if dying {
+            self.start_burial(spot, out);
+        }
+    }
+
+    /// Stores the dead letter and retires the message, unless an ack came first.
+    pub(crate) fn handle_bury(&mut self, receipt: Receipt, payload: &Payload, out: &mut Output) {
+        let Some(spot) = self.dying(&receipt) else { return };
+        if !self.roomy {
+            // The disk is full: the message stays where it is, and the letter is written when space returns.
+            return self.handle_fetch_failed(receipt);
+        }
+        self.unschedule(spot);
+        let (dlq, partition) = self.grave_of(spot, out);
+        let letter = NewMessage {
+            topic: dlq,
+            partition,
+            deadline: None,
+            retry: None,
+            identity: None,
+            payload: payload.clone(),
+        };
+        self.append(dlq, partition, &letter, None, out);
+        self.journal.emit(Haste::Urgent, out, &Fact::Retired { place: place_of(&receipt), dead: true });
+        *self.dead_letters.entry(spot.topic).or_default() += 1;
+        self.drop_oldest_letter(dlq, partition, out);
+        self.dispatch(spot.group, out);
+    }
+
+    /// The partition that takes the dead letters of a message's partition; the topic is made if it is missing.
+    fn grave_of(&mut self, spot: Spot, out: &mut Output) -> (TopicId, u32) {
+        let source = &self.journal.state.topics[spot.topic.0 as usize];
+        let name = dead_letter_topic(&source.name);
+        let partitions = source.info().partitions;
+        let dlq = match self.journal.state.names.get(&*name) {
+            Some(topic) => *topic,
+            None => self.create_topic(&name, partitions, out),
+        };
+        let partitions = self.journal.state.topics[dlq.0 as usize].info().partitions;
+        (dlq, spot.partition % partitions)
+    }
+
+    /// A full dead-letter topic never holds a poison message in its source: the oldest letter goes instead.
+    fn drop_oldest_letter(&mut self, dlq: TopicId, partition: u32, out: &mut Output) {
+        let lane = &self.journal.state.topics[dlq.0 as usize].partitions[partition as usize];
+        if lane.messages <= self.settings.dead_letters_max {
+            return;
+        }
+        let second = lane.slots.iter().nth(1).map(|(_, slot)| slot.offset);
+        if let Some(below) = second {
+            self.expire(dlq, partition, below, out);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! What is remembered of an identity for a while: the produce gate and, per group, the consume gate.
+
+use alloc::collections::VecDeque;
+use core::hash::{BuildHasher, Hasher};
+
+use hashbrown::HashMap;
+
+use crate::id::{Identity, Time};
+
+/// Identities with what is known of them, forgotten in the order in which their time comes.
+///
+/// The queue may hold entries that a later renewal made stale; they are skipped when their turn comes. The map is
+/// never iterated: whoever lists the records walks the queue.
+#[derive(Clone, Debug)]
+pub(crate) struct Gate<V> {
+    records: HashMap<Identity, Record<V>, SeededHash>,
+    queue: VecDeque<(Time, Identity)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Record<V> {
+    until: Time,
+    value: V,
+}
+
+impl<V: Copy> Gate<V> {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { records: HashMap::with_hasher(SeededHash(seed)), queue: VecDeque::new() }
+    }
+
+    /// What is known of `identity`, unless its time has passed.
+    pub(crate) fn get(&self, identity: &Identity, now: Time) -> Option<V> {
+        self.records.get(identity).filter(|record| record.until > now).map(|record| record.value)
+    }
+
+    /// Remembers `identity` until then, instead of whatever was known.
+    pub(crate) fn insert(&mut self, identity: Identity, until: Time, value: V) {
+        self.records.insert(identity, Record { until, value });
+        self.queue.push_back((until, identity));
+    }
+
+    /// Forgets at most `most` of the oldest entries whose time is `upto` or earlier.
+    pub(crate) fn forget(&mut self, upto: Time, most: u32) {
+        for _ in 0..most {
+            let Some(&(until, identity)) = self.queue.front() else { break };
+            if until > upto {
+                break;
+            }
+            self.queue.pop_front();
+            if self.records.get(&identity).is_some_and(|record| record.until <= until) {
+                self.records.remove(&identity);
+            }
+        }
+    }
+
+    /// When the oldest entry's time comes.
+    pub(crate) fn next_expiry(&self) -> Option<Time> {
+        self.queue.front().map(|&(until, _)| until)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Queue entries with their value, oldest first; `None` for one that was renewed since.
+    pub(crate) fn entries(&self) -> impl ExactSizeIterator<Item = (Time, Identity, Option<V>)> {
+        self.queue.iter().map(|&(until, identity)| {
+            let current = self.records.get(&identity).filter(|record| record.until == until);
+            (until, identity, current.map(|record| record.value))
+        })
+    }
+
+    /// Puts back an entry as [`Gate::entries`] listed it.
+    pub(crate) fn restore(&mut self, until: Time, identity: Identity, value: Option<V>) {
+        if let Some(value) = value {
+            self.records.insert(identity, Record { until, value });
+        }
+        self.queue.push_back((until, identity));
+    }
+}
+
+/// A fixed hash whose seed is an input: the same run gives the same table, and nobody outside can aim at it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SeededHash(pub(crate) u64);
+
+impl BuildHasher for SeededHash {
+    type Hasher = Mix;
+
+    fn build_hasher(&self) -> Mix {
+        Mix(self.0 ^ 0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+/// Folds words by multiplication; the keys are digests already, so little mixing is needed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mix(u64);
+
+impl Hasher for Mix {
+    fn finish(&self) -> u64 {
+        self.0 ^ (self.0 >> 32)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    }
+
+    fn write_usize(&mut self, length: usize) {
+        self.write_u64(length as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(n: u8) -> Identity {
+        Identity([n; 16])
+    }
+
+    #[test]
+    fn an_identity_is_known_until_its_time_and_not_a_moment_longer() {
+        let mut gate = Gate::new(7);
+        gate.insert(id(1), Time(10), 'a');
+        assert_eq!((gate.get(&id(1), Time(9)), gate.get(&id(1), Time(10))), (Some('a'), None));
+        assert_eq!(gate.get(&id(2), Time(0)), None);
+    }
+
+    #[test]
+    fn forgetting_is_bounded_and_spares_the_renewed() {
+        let mut gate = Gate::new(7);
+        gate.insert(id(1), Time(10), 'a');
+        gate.insert(id(2), Time(11), 'b');
+        gate.insert(id(1), Time(30), 'c');
+        gate.forget(Time(20), 1);
+        assert_eq!((gate.len(), gate.next_expiry()), (2, Some(Time(11))));
+        gate.forget(Time(20), 9);
+        assert_eq!((gate.len(), gate.get(&id(1), Time(20))), (1, Some('c')));
+        gate.forget(Time(30), 9);
+        assert_eq!((gate.len(), gate.next_expiry()), (0, None));
+    }
+}

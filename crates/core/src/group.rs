@@ -1,0 +1,170 @@
+//! What a group has done with a topic: a floor, the gaps above it, and the deliveries that are not settled.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::gate::Gate;
+use crate::id::{GroupId, Time, Token};
+use crate::ranges::Ranges;
+
+/// A group of one topic.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    pub(crate) id: GroupId,
+    pub(crate) name: Arc<str>,
+    pub(crate) created: Time,
+    /// One per partition.
+    pub(crate) progress: Vec<Progress>,
+    /// Identities that this group is done with.
+    pub(crate) done: Gate<()>,
+}
+
+/// A group in one partition. All numbers are sequence numbers of the partition.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Progress {
+    /// Everything below is settled.
+    pub(crate) floor: u64,
+    /// Settled above the floor: acking 5 before 4 never loses 4.
+    pub(crate) settled: Ranges,
+    /// Delivered at least once and not settled.
+    pub(crate) pending: BTreeMap<u64, Pending>,
+    /// How many of `pending` are on loan. Kept in step by [`Progress::lease`] and [`Progress::end_lease`] alone.
+    pub(crate) leased: u32,
+    /// Messages that were the group's to settle when it began, less the sequence number at that time: with the
+    /// two counters below the lag is a subtraction.
+    pub(crate) backlog: i64,
+    /// How many messages it has settled since.
+    pub(crate) settled_count: u64,
+}
+
+/// A delivery that is not settled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pending {
+    /// Deliveries so far.
+    pub(crate) attempts: u32,
+    /// Why the last attempt failed; empty if none did.
+    pub(crate) last_error: Arc<str>,
+    /// Who held it last; empty if nobody may settle it by name.
+    pub(crate) owner: Arc<str>,
+    /// Token and end of the lease, while it is on loan.
+    pub(crate) lease: Option<(Token, Time)>,
+    /// When the next attempt is due, while it is not on loan.
+    pub(crate) retry_at: Time,
+}
+
+impl Progress {
+    /// Messages kept or to come below `next` that the group has not settled.
+    pub(crate) fn lag(&self, next: u64) -> u64 {
+        u64::try_from(self.backlog + next.cast_signed()).unwrap_or(0).saturating_sub(self.settled_count)
+    }
+
+    pub(crate) fn is_settled(&self, sequence: u64) -> bool {
+        sequence < self.floor || self.settled.contains(sequence)
+    }
+
+    /// Settles a message; false if it was settled before.
+    pub(crate) fn settle(&mut self, sequence: u64) -> bool {
+        if self.is_settled(sequence) {
+            return false;
+        }
+        self.end_lease(sequence);
+        self.pending.remove(&sequence);
+        self.settled_count += 1;
+        self.pass(sequence);
+        true
+    }
+
+    /// Moves the floor over a message, or remembers it above the floor.
+    pub(crate) fn pass(&mut self, sequence: u64) {
+        if sequence == self.floor {
+            let next = sequence + 1;
+            self.floor = self.settled.take_from(next).unwrap_or(next);
+        } else {
+            self.settled.insert(sequence);
+        }
+    }
+
+    /// Hands a message out.
+    pub(crate) fn lease(&mut self, sequence: u64, token: Token, attempt: u32, expires: Time, owner: &str) {
+        self.end_lease(sequence);
+        let pending = self.pending.entry(sequence).or_insert_with(|| Pending {
+            attempts: 0,
+            last_error: Arc::default(),
+            owner: Arc::default(),
+            lease: None,
+            retry_at: Time::default(),
+        });
+        pending.attempts = attempt;
+        if *pending.owner != *owner {
+            pending.owner = owner.into();
+        }
+        pending.lease = Some((token, expires));
+        self.leased += 1;
+    }
+
+    /// Takes the lease off a message, if there is one.
+    pub(crate) fn end_lease(&mut self, sequence: u64) {
+        if self.pending.get_mut(&sequence).is_some_and(|pending| pending.lease.take().is_some()) {
+            self.leased -= 1;
+        }
+    }
+
+    /// Gives a delivery back as if it had not happened.
+    pub(crate) fn release(&mut self, sequence: u64) {
+        self.end_lease(sequence);
+        let Some(pending) = self.pending.get_mut(&sequence) else { return };
+        pending.attempts = pending.attempts.saturating_sub(1);
+        pending.owner = Arc::default();
+        if pending.attempts == 0 {
+            self.pending.remove(&sequence);
+        }
+    }
+
+    /// Ends every lease, and with it the right of its holder to settle by name: a new run of the shard began, and
+    /// it cannot know whether somebody else had got the message in between.
+    pub(crate) fn void_leases(&mut self, now: Time) {
+        for pending in self.pending.values_mut() {
+            if pending.lease.take().is_some() {
+                pending.retry_at = now;
+            }
+            pending.owner = Arc::default();
+        }
+        self.leased = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_floor_waits_for_the_lowest() {
+        let mut progress = Progress::default();
+        for (sequence, floor) in [(1, 0), (2, 0), (0, 3), (5, 3), (3, 4), (4, 6)] {
+            assert!(progress.settle(sequence));
+            assert!(!progress.settle(sequence), "settling twice changes nothing");
+            assert_eq!(progress.floor, floor, "after {sequence}");
+        }
+        assert_eq!(progress.lag(10), 4);
+    }
+
+    #[test]
+    fn leases_are_counted_by_what_is_on_loan() {
+        let mut progress = Progress::default();
+        let token = Token::default();
+        progress.lease(0, token, 1, Time(9), "a");
+        progress.lease(0, token, 2, Time(9), "b");
+        progress.lease(1, token, 1, Time(9), "a");
+        assert_eq!(progress.leased, 2);
+        progress.release(1);
+        assert_eq!((progress.leased, progress.pending.contains_key(&1)), (1, false));
+        progress.release(0);
+        assert_eq!((progress.leased, progress.pending[&0].attempts), (0, 1));
+        progress.lease(0, token, 2, Time(9), "b");
+        progress.void_leases(Time(5));
+        assert_eq!((progress.leased, &*progress.pending[&0].owner), (0, ""));
+        progress.settle(0);
+        assert_eq!((progress.leased, progress.pending.len()), (0, 0));
+    }
+}

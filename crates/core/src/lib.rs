@@ -1,0 +1,61 @@
+//! Every decision of the broker, as a pure state machine.
+//!
+//! A [`Shard`] turns one [`Input`] and a [`Time`] into facts (remembered by the log) and [`Action`]s (done by
+//! whoever runs the shard). It cannot name a clock, a socket, a file, a thread or a random number: the crate is
+//! `no_std`, so the compiler reviews that for us.
+//!
+//! Invariants that the whole crate leans on:
+//! - State changes only in [`State::apply`], live and in recovery alike. Deciding never touches it directly.
+//! - Nothing leaves before it is durable: an [`Action`] that tells the outside about a fact is held in the shard
+//!   until the log has confirmed the position under it.
+//! - `now` never goes back.
+//! - No payload bytes live in the state: a slot knows where its payload lies in the log.
+//! - No hash map is ever iterated, so that equal inputs give equal bytes.
+#![no_std]
+
+extern crate alloc;
+
+mod action;
+mod bury;
+mod codec;
+mod describe;
+mod dispatch;
+mod fact;
+mod gate;
+mod group;
+mod hold;
+mod id;
+mod input;
+mod journal;
+mod lane;
+mod look;
+mod message;
+mod partition;
+mod produce;
+mod ranges;
+mod reject;
+mod retry;
+mod route;
+mod settings;
+mod settle;
+mod shard;
+mod slot;
+mod snapshot;
+mod state;
+mod timer;
+mod upkeep;
+
+pub use action::{Action, Answer, Delivery, Output, Receipt, TopicInfo, Undertaking};
+pub use codec::Malformed;
+pub use describe::{
+    Description, GroupDescription, GroupPartition, PartitionDescription, Query, Tally, TopicDescription,
+};
+pub use fact::{Fact, MessageFact, Place};
+pub use id::{ConsumerId, GroupId, Identity, Position, Ticket, Time, Token, TopicId};
+pub use input::{Address, Input, NewMessage, Payload, Subscription};
+pub use message::{DeadLetter, Deadline, Envelope, Message, RetryPolicy, Routing};
+pub use reject::{Overload, Reject};
+pub use route::{Catalog, NAME_BYTES_MAX, partition_of_key, route, validate};
+pub use settings::Settings;
+pub use shard::Shard;
+pub use state::{Pinned, State};

@@ -1,0 +1,367 @@
+//! A message with its envelope, and the bytes in which it is stored.
+//!
+//! The shard never looks into these bytes: the edge writes them, the edge reads them, and the undertaker turns
+//! them into a dead letter ([`Message::into_dead_letter`]).
+
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
+
+use crate::codec::{Malformed, Put, Take};
+use crate::id::Time;
+
+/// A text that is borrowed from stored bytes or owned.
+type Text<'a> = Cow<'a, str>;
+
+/// First byte of every stored message.
+const VERSION: u8 = 1;
+
+/// What a producer sends and a reader gets.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Message<'a> {
+    /// Chooses the partition; may be empty.
+    pub key: Cow<'a, [u8]>,
+    /// The payload proper.
+    pub value: Cow<'a, [u8]>,
+    /// Workflow identity, routing controls and policy.
+    pub envelope: Option<Envelope<'a>>,
+    /// What a router said about it.
+    pub routing: Option<Routing<'a>>,
+}
+
+/// Metadata of an agent's message. Empty texts mean "not given".
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Envelope<'a> {
+    /// The workflow run.
+    pub run_id: Text<'a>,
+    /// The step within the run.
+    pub step_id: Text<'a>,
+    /// The step that caused it.
+    pub parent_step_id: Text<'a>,
+    /// Whose it is.
+    pub tenant_id: Text<'a>,
+    /// Free tags, sorted by name.
+    pub labels: Vec<(Text<'a>, Text<'a>)>,
+    /// Names the operation, for the idempotency gates.
+    pub idempotency_key: Text<'a>,
+    /// Goes there instead of the topic named by the producer.
+    pub target_topic: Text<'a>,
+    /// Goes there instead of the key's partition.
+    pub partition_override: Option<u32>,
+    /// No use after this.
+    pub deadline: Option<Deadline>,
+    /// How often and when to try again.
+    pub retry_policy: Option<RetryPolicy>,
+    /// Where a dead letter came from.
+    pub dead_letter: Option<DeadLetter<'a>>,
+}
+
+/// A point in time with the precision that producers send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Deadline {
+    /// Whole seconds since the Unix epoch.
+    pub seconds: i64,
+    /// Nanoseconds within the second.
+    pub nanos: u32,
+}
+
+impl Deadline {
+    /// The deadline on the shard's clock, rounded down.
+    #[must_use]
+    pub fn time(self) -> Time {
+        let seconds = u64::try_from(self.seconds).unwrap_or(0);
+        Time(seconds.saturating_mul(1000).saturating_add(u64::from(self.nanos / 1_000_000)))
+    }
+}
+
+/// How often and when a failed message is tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, PartialOrd, Ord, Hash)]
+pub struct RetryPolicy {
+    /// Deliveries before it becomes a dead letter; 0 means no limit.
+    pub max_attempts: u32,
+    /// Wait before the first retry; doubles with each one.
+    pub backoff_ms: u64,
+    /// The wait never exceeds this; 0 means no limit of its own.
+    pub max_backoff_ms: u64,
+}
+
+/// A router's word on a message.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Routing<'a> {
+    /// What the message is.
+    pub label: Text<'a>,
+    /// More about it, sorted by name.
+    pub meta: Vec<(Text<'a>, Text<'a>)>,
+}
+
+/// Where a dead letter came from and why it is dead.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct DeadLetter<'a> {
+    /// The source topic.
+    pub topic: Text<'a>,
+    /// The source partition.
+    pub partition: u32,
+    /// The source offset.
+    pub offset: u64,
+    /// The group that gave up.
+    pub group: Text<'a>,
+    /// How often it was delivered.
+    pub attempts: u32,
+    /// Why the last attempt failed.
+    pub last_error: Text<'a>,
+    /// Why it was given up.
+    pub reason: Text<'a>,
+    /// Its tenant.
+    pub tenant_id: Text<'a>,
+    /// Its idempotency key.
+    pub idempotency_key: Text<'a>,
+    /// When it was given up.
+    pub at: Time,
+}
+
+impl<'a> Message<'a> {
+    /// Key and value bytes, as the backpressure limits count them.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.key.len() + self.value.len()
+    }
+
+    /// The bytes in which the message is stored.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.size() + 64);
+        out.put_u8(VERSION);
+        out.put_u8(u8::from(self.envelope.is_some()) | u8::from(self.routing.is_some()) << 1);
+        out.put_bytes(&self.key);
+        out.put_bytes(&self.value);
+        if let Some(envelope) = &self.envelope {
+            envelope.encode(&mut out);
+        }
+        if let Some(routing) = &self.routing {
+            out.put_text(&routing.label);
+            put_pairs(&mut out, &routing.meta);
+        }
+        out
+    }
+
+    /// Reads stored bytes back, borrowing every text from them.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let mut take = Take::new(bytes, "message");
+        if take.u8()? != VERSION {
+            return Err(Malformed("message version"));
+        }
+        let parts = take.u8()?;
+        let key = Cow::Borrowed(take.bytes()?);
+        let value = Cow::Borrowed(take.bytes()?);
+        let envelope = if parts & 1 == 0 { None } else { Some(Envelope::decode(&mut take)?) };
+        let routing = if parts & 2 == 0 {
+            None
+        } else {
+            Some(Routing { label: take.text()?.into(), meta: take_pairs(&mut take)? })
+        };
+        take.done()?;
+        Ok(Self { key, value, envelope, routing })
+    }
+
+    /// The dead letter of this message: everything that says what it is stays, everything that would route or
+    /// retry it goes.
+    #[must_use]
+    pub fn into_dead_letter(self, mut letter: DeadLetter<'a>) -> Self {
+        let mut envelope = self.envelope.unwrap_or_default();
+        letter.tenant_id = envelope.tenant_id.clone();
+        letter.idempotency_key = envelope.idempotency_key.clone();
+        envelope.target_topic = Cow::Borrowed("");
+        envelope.partition_override = None;
+        envelope.retry_policy = None;
+        envelope.dead_letter = Some(letter);
+        Self { envelope: Some(envelope), ..self }
+    }
+}
+
+impl<'a> Envelope<'a> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let options = u8::from(self.partition_override.is_some())
+            | u8::from(self.deadline.is_some()) << 1
+            | u8::from(self.retry_policy.is_some()) << 2
+            | u8::from(self.dead_letter.is_some()) << 3;
+        out.put_u8(options);
+        for text in [
+            &self.run_id,
+            &self.step_id,
+            &self.parent_step_id,
+            &self.tenant_id,
+            &self.idempotency_key,
+            &self.target_topic,
+        ] {
+            out.put_text(text);
+        }
+        put_pairs(out, &self.labels);
+        if let Some(partition) = self.partition_override {
+            out.put_u32(partition);
+        }
+        if let Some(deadline) = self.deadline {
+            out.put_u64(deadline.seconds.cast_unsigned());
+            out.put_u32(deadline.nanos);
+        }
+        if let Some(policy) = self.retry_policy {
+            policy.encode(out);
+        }
+        if let Some(letter) = &self.dead_letter {
+            letter.encode(out);
+        }
+    }
+
+    fn decode(take: &mut Take<'a>) -> Result<Self, Malformed> {
+        let options = take.u8()?;
+        let mut envelope = Self {
+            run_id: take.text()?.into(),
+            step_id: take.text()?.into(),
+            parent_step_id: take.text()?.into(),
+            tenant_id: take.text()?.into(),
+            idempotency_key: take.text()?.into(),
+            target_topic: take.text()?.into(),
+            labels: take_pairs(take)?,
+            ..Self::default()
+        };
+        if options & 1 != 0 {
+            envelope.partition_override = Some(take.u32()?);
+        }
+        if options & 2 != 0 {
+            envelope.deadline = Some(Deadline { seconds: take.u64()?.cast_signed(), nanos: take.u32()? });
+        }
+        if options & 4 != 0 {
+            envelope.retry_policy = Some(RetryPolicy::decode(take)?);
+        }
+        if options & 8 != 0 {
+            envelope.dead_letter = Some(DeadLetter::decode(take)?);
+        }
+        Ok(envelope)
+    }
+}
+
+impl RetryPolicy {
+    pub(crate) fn encode(self, out: &mut Vec<u8>) {
+        out.put_u32(self.max_attempts);
+        out.put_u64(self.backoff_ms);
+        out.put_u64(self.max_backoff_ms);
+    }
+
+    pub(crate) fn decode(take: &mut Take<'_>) -> Result<Self, Malformed> {
+        Ok(Self { max_attempts: take.u32()?, backoff_ms: take.u64()?, max_backoff_ms: take.u64()? })
+    }
+}
+
+impl<'a> DeadLetter<'a> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u32(self.partition);
+        out.put_u64(self.offset);
+        out.put_u32(self.attempts);
+        out.put_u64(self.at.0);
+        for text in
+            [&self.topic, &self.group, &self.last_error, &self.reason, &self.tenant_id, &self.idempotency_key]
+        {
+            out.put_text(text);
+        }
+    }
+
+    fn decode(take: &mut Take<'a>) -> Result<Self, Malformed> {
+        Ok(Self {
+            partition: take.u32()?,
+            offset: take.u64()?,
+            attempts: take.u32()?,
+            at: Time(take.u64()?),
+            topic: take.text()?.into(),
+            group: take.text()?.into(),
+            last_error: take.text()?.into(),
+            reason: take.text()?.into(),
+            tenant_id: take.text()?.into(),
+            idempotency_key: take.text()?.into(),
+        })
+    }
+}
+
+fn put_pairs(out: &mut Vec<u8>, pairs: &[(Text<'_>, Text<'_>)]) {
+    out.put_u32(u32::try_from(pairs.len()).expect("inputs are capped far below 4 Gi pairs"));
+    for (name, value) in pairs {
+        out.put_text(name);
+        out.put_text(value);
+    }
+}
+
+fn take_pairs<'a>(take: &mut Take<'a>) -> Result<Vec<(Text<'a>, Text<'a>)>, Malformed> {
+    let count = take.count(8)?;
+    let mut pairs = Vec::with_capacity(count);
+    for _ in 0..count {
+        pairs.push((take.text()?.into(), take.text()?.into()));
+    }
+    Ok(pairs)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+
+    fn full() -> Message<'static> {
+        Message {
+            key: b"user:1"[..].into(),
+            value: b"charge 5"[..].into(),
+            envelope: Some(Envelope {
+                run_id: "run".into(),
+                step_id: "step".into(),
+                parent_step_id: "parent".into(),
+                tenant_id: "acme".into(),
+                labels: vec![("model".into(), "small".into())],
+                idempotency_key: "once".into(),
+                target_topic: "elsewhere".into(),
+                partition_override: Some(0),
+                deadline: Some(Deadline { seconds: 253_402_300_799, nanos: 5_000_000 }),
+                retry_policy: Some(RetryPolicy { max_attempts: 5, backoff_ms: 250, max_backoff_ms: 5000 }),
+                dead_letter: None,
+            }),
+            routing: Some(Routing { label: "finance".into(), meta: vec![("score".into(), "0.92".into())] }),
+        }
+    }
+
+    #[test]
+    fn what_is_stored_comes_back() {
+        for message in [full(), Message { value: b"x"[..].into(), ..Message::default() }] {
+            assert_eq!(Message::decode(&message.encode()), Ok(message));
+        }
+    }
+
+    #[test]
+    fn every_cut_and_every_tail_is_refused() {
+        let bytes = full().encode();
+        for cut in 0..bytes.len() {
+            assert!(Message::decode(&bytes[..cut]).is_err(), "cut at {cut}");
+        }
+        let mut longer = bytes;
+        longer.push(0);
+        assert!(Message::decode(&longer).is_err());
+    }
+
+    #[test]
+    fn a_dead_letter_keeps_what_it_is_and_drops_where_it_was_going() {
+        let letter = DeadLetter { topic: "orders".into(), offset: 7, attempts: 3, ..DeadLetter::default() };
+        let dead = full().into_dead_letter(letter);
+        let envelope = dead.envelope.as_ref().unwrap();
+        assert_eq!((&*envelope.run_id, &*envelope.tenant_id), ("run", "acme"));
+        assert_eq!(envelope.labels.len(), 1);
+        assert!(envelope.deadline.is_some());
+        assert_eq!(
+            (&*envelope.target_topic, envelope.partition_override, envelope.retry_policy),
+            ("", None, None)
+        );
+        let letter = envelope.dead_letter.as_ref().unwrap();
+        assert_eq!((&*letter.tenant_id, &*letter.idempotency_key, letter.offset), ("acme", "once", 7));
+        assert_eq!(dead.routing, full().routing);
+        assert_eq!(Message::decode(&dead.encode()), Ok(dead));
+    }
+
+    #[test]
+    fn deadlines_saturate() {
+        assert_eq!(Deadline { seconds: -5, nanos: 0 }.time(), Time(0));
+        assert_eq!(Deadline { seconds: i64::MAX, nanos: 0 }.time(), Time(u64::MAX));
+    }
+}

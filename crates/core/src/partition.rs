@@ -1,0 +1,74 @@
+//! One ordered lane of a topic, and the topic around it.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::action::DEAD_LETTER_PREFIX;
+use crate::group::Group;
+use crate::id::{GroupId, Time, TopicId};
+use crate::slot::Slots;
+
+/// A topic with everything that belongs to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Topic {
+    pub(crate) id: TopicId,
+    pub(crate) name: Arc<str>,
+    pub(crate) created: Time,
+    /// Offsets rise over the whole topic.
+    pub(crate) next_offset: u64,
+    pub(crate) partitions: Vec<Partition>,
+    pub(crate) groups: BTreeMap<GroupId, Group>,
+    pub(crate) group_names: BTreeMap<Arc<str>, GroupId>,
+}
+
+/// The messages of one partition.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Partition {
+    pub(crate) slots: Slots,
+    /// Messages kept.
+    pub(crate) messages: u64,
+    /// Their key and value bytes.
+    pub(crate) bytes: u64,
+}
+
+impl Topic {
+    pub(crate) fn group_named(&self, name: &str) -> Option<&Group> {
+        self.groups.get(self.group_names.get(name)?)
+    }
+
+    /// Whether dead letters come here: they never die again.
+    pub(crate) fn is_dead_letter_topic(&self) -> bool {
+        self.name.starts_with(DEAD_LETTER_PREFIX)
+    }
+}
+
+impl Topic {
+    /// The topic as the catalogue outside knows it.
+    pub(crate) fn info(&self) -> crate::action::TopicInfo {
+        crate::action::TopicInfo {
+            id: self.id,
+            name: Arc::clone(&self.name),
+            partitions: u32::try_from(self.partitions.len()).expect("partitions are counted in u32"),
+        }
+    }
+}
+
+impl Partition {
+    /// Counts a new group in: it owes every message kept, and is done with every one that is gone.
+    pub(crate) fn join(&mut self) -> crate::group::Progress {
+        let next = self.slots.next();
+        let mut progress = crate::group::Progress {
+            floor: self.slots.base,
+            backlog: self.messages.cast_signed() - next.cast_signed(),
+            ..crate::group::Progress::default()
+        };
+        for sequence in self.slots.base..next {
+            match self.slots.get_mut(sequence) {
+                Some(slot) => slot.waiting += 1,
+                None => progress.pass(sequence),
+            }
+        }
+        progress
+    }
+}

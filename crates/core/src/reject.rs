@@ -1,0 +1,37 @@
+//! Why an input was refused. A refusal changes nothing.
+
+/// Closed list of refusals; the edge maps each to one answer on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reject {
+    /// No topic has this name or number.
+    TopicUnknown,
+    /// The topic has fewer partitions.
+    PartitionOutOfRange,
+    /// `partition_override` names a partition that the topic does not have.
+    OverrideOutOfRange,
+    /// The message's deadline had passed when it arrived.
+    DeadlineExceeded,
+    /// A limit on buffered work is reached; try again later.
+    Overloaded(Overload),
+    /// Somebody else holds the message, or a newer attempt has started.
+    NotOwner,
+    /// The message was never delivered to this group, or its lease was voided by a restart.
+    NotInFlight,
+    /// The disk is full: no new messages until space returns. Reads and acks go on.
+    DiskFull,
+    /// A structural limit is reached (topics, groups, consumers, name lengths): the text says which.
+    Limit(&'static str),
+    /// The value given is not allowed: the text says why.
+    Invalid(&'static str),
+}
+
+/// Which limit on buffered work was reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overload {
+    /// The partition holds as many messages as it may.
+    PartitionMessages,
+    /// The partition holds as many bytes as it may.
+    PartitionBytes,
+    /// As many idempotency records are remembered as may be.
+    IdempotencyRecords,
+}

@@ -1,0 +1,128 @@
+//! Where a message goes: pure functions that run outside the shard, on a shared copy of the catalogue.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+
+use crate::action::TopicInfo;
+use crate::id::TopicId;
+use crate::message::Message;
+use crate::reject::Reject;
+
+/// Longest name of a topic, a group or an owner, in bytes.
+pub const NAME_BYTES_MAX: usize = 255;
+/// Longest idempotency key or tenant, in bytes.
+const IDENTITY_TEXT_BYTES_MAX: usize = 4096;
+
+/// The topics as the edge sees them; a new copy is published whenever a topic becomes durable.
+#[derive(Clone, Debug, Default)]
+pub struct Catalog {
+    topics: BTreeMap<Arc<str>, TopicInfo>,
+}
+
+impl Catalog {
+    /// The topic of that name.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<&TopicInfo> {
+        self.topics.get(name)
+    }
+
+    /// Adds a topic, or replaces what is known of it.
+    pub fn insert(&mut self, topic: TopicInfo) {
+        self.topics.insert(Arc::clone(&topic.name), topic);
+    }
+
+    /// All topics, sorted by name.
+    pub fn iter(&self) -> impl Iterator<Item = &TopicInfo> {
+        self.topics.values()
+    }
+}
+
+/// Partition of a key among `partitions`: 32-bit FNV-1a modulo the count, an empty key is 0. Frozen: existing
+/// producers rely on it.
+#[must_use]
+pub fn partition_of_key(key: &[u8], partitions: u32) -> u32 {
+    if key.is_empty() || partitions == 0 {
+        return 0;
+    }
+    let hash =
+        key.iter().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
+    hash % partitions
+}
+
+/// The final topic and partition of a message that was sent to `requested`.
+pub fn route(catalog: &Catalog, requested: &str, message: &Message<'_>) -> Result<(TopicId, u32), Reject> {
+    let envelope = message.envelope.as_ref();
+    let name = match envelope {
+        Some(envelope) if !envelope.target_topic.is_empty() => &*envelope.target_topic,
+        _ => requested,
+    };
+    let topic = catalog.find(name).ok_or(Reject::TopicUnknown)?;
+    let partition = match envelope.and_then(|envelope| envelope.partition_override) {
+        Some(partition) if partition < topic.partitions => partition,
+        Some(_) => return Err(Reject::OverrideOutOfRange),
+        None => partition_of_key(&message.key, topic.partitions),
+    };
+    Ok((topic.id, partition))
+}
+
+/// Refuses a message that can never be stored, whatever the state is.
+pub fn validate(message: &Message<'_>) -> Result<(), Reject> {
+    if message.value.is_empty() {
+        return Err(Reject::Invalid("topic and value are required"));
+    }
+    let Some(envelope) = &message.envelope else { return Ok(()) };
+    if envelope.idempotency_key.len() > IDENTITY_TEXT_BYTES_MAX {
+        return Err(Reject::Invalid("idempotency_key is longer than 4096 bytes"));
+    }
+    if envelope.tenant_id.len() > IDENTITY_TEXT_BYTES_MAX {
+        return Err(Reject::Invalid("tenant_id is longer than 4096 bytes"));
+    }
+    Ok(())
+}
+
+/// Refuses a name that no topic, group or owner can have; `what` is the text of the refusal.
+pub(crate) const fn validate_name(name: &str, what: &'static str) -> Result<(), Reject> {
+    if name.is_empty() || name.len() > NAME_BYTES_MAX { Err(Reject::Invalid(what)) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Envelope;
+
+    #[test]
+    fn keys_go_where_existing_producers_expect_them() {
+        let cases = [("user:1", 2), ("user:2", 0), ("a", 5), ("b", 6), ("é", 2), ("order-42", 4), ("", 0)];
+        for (key, partition) in cases {
+            assert_eq!(partition_of_key(key.as_bytes(), 7), partition, "{key}");
+        }
+    }
+
+    fn catalog() -> Catalog {
+        let mut catalog = Catalog::default();
+        for (id, name, partitions) in [(0, "a", 1), (1, "b", 3)] {
+            catalog.insert(TopicInfo { id: TopicId(id), name: name.into(), partitions });
+        }
+        catalog
+    }
+
+    #[test]
+    fn the_producers_controls_win_over_the_hash() {
+        let message = |target: &'static str, partition| Message {
+            key: b"k"[..].into(),
+            value: b"v"[..].into(),
+            envelope: Some(Envelope {
+                target_topic: target.into(),
+                partition_override: partition,
+                ..Envelope::default()
+            }),
+            routing: None,
+        };
+        let catalog = catalog();
+        assert_eq!(route(&catalog, "a", &message("b", Some(2))), Ok((TopicId(1), 2)));
+        assert_eq!(route(&catalog, "a", &message("", None)), Ok((TopicId(0), 0)));
+        assert_eq!(route(&catalog, "a", &message("b", Some(3))), Err(Reject::OverrideOutOfRange));
+        assert_eq!(route(&catalog, "a", &message("none", None)), Err(Reject::TopicUnknown));
+        assert_eq!(route(&catalog, "none", &message("", None)), Err(Reject::TopicUnknown));
+    }
+}

@@ -1,0 +1,75 @@
+//! The knobs of a shard, with every default in one place.
+
+/// Limits and times that decisions use. Facts carry outcomes, so changing a setting never rewrites history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Unacked deliveries at once per (topic, group, partition) for pushed streams.
+    pub in_flight_max: u32,
+    /// Messages that wait for some group, per partition.
+    pub partition_messages_max: u64,
+    /// Key and value bytes that wait for some group, per partition.
+    pub partition_bytes_max: u64,
+    /// How long an idempotency key is remembered.
+    pub idempotency_ttl_ms: u64,
+    /// Idempotency records in the whole shard, produce and consume gates together.
+    pub idempotency_records_max: u64,
+    /// A group without readers and without acks for this long is forgotten; it no longer holds messages back.
+    pub group_expiry_ms: u64,
+    /// Messages older than this are dropped, read or not. `None`: kept until every group has acked them.
+    pub retention_ms: Option<u64>,
+    /// The oldest messages beyond this many payload bytes per partition are dropped. `None`: no such limit.
+    pub retention_bytes: Option<u64>,
+    /// Dead letters kept per partition of a dead-letter topic; beyond it the oldest goes, so that a full
+    /// dead-letter topic never holds a poison message in its source.
+    pub dead_letters_max: u64,
+    /// Topics in the shard.
+    pub topics_max: u32,
+    /// Partitions of one topic.
+    pub partitions_max: u32,
+    /// Consumer groups of one topic.
+    pub groups_max: u32,
+    /// Open subscriptions in the shard.
+    pub consumers_max: u32,
+    /// The longest lease a reader may ask for.
+    pub lease_ms_max: u64,
+    /// Seeds the hash maps and the jitter; any number will do, a secret one keeps both unguessable.
+    pub seed: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            in_flight_max: 2,
+            partition_messages_max: 1_000_000,
+            partition_bytes_max: 1 << 30,
+            idempotency_ttl_ms: 24 * 60 * 60 * 1000,
+            idempotency_records_max: 20_000_000,
+            group_expiry_ms: 7 * 24 * 60 * 60 * 1000,
+            retention_ms: None,
+            retention_bytes: None,
+            dead_letters_max: 1_000_000,
+            topics_max: 100_000,
+            partitions_max: 4_096,
+            groups_max: 10_000,
+            consumers_max: 100_000,
+            lease_ms_max: 7 * 24 * 60 * 60 * 1000,
+            seed: 0,
+        }
+    }
+}
+
+impl Settings {
+    /// The values that the v1 specification gives for development, exactly.
+    #[must_use]
+    pub fn v1_dev() -> Self {
+        Self {
+            in_flight_max: 2,
+            partition_messages_max: 2,
+            partition_bytes_max: 20,
+            idempotency_ttl_ms: 10 * 60 * 1000,
+            // With room for two messages only, a group that left must not hold the topic for a week.
+            group_expiry_ms: 10 * 60 * 1000,
+            ..Self::default()
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! A delivery ends: by ack, by nack, by lapse, or unused.
+
+use alloc::sync::Arc;
+
+use crate::action::{Answer, Output, Receipt};
+use crate::fact::{Fact, Place};
+use crate::id::{Ticket, Time};
+use crate::input::Address;
+use crate::journal::{Haste, lifetime, refuse};
+use crate::reject::Reject;
+use crate::retry::{Ending, scramble, wait_ms};
+use crate::shard::Shard;
+use crate::slot::Found;
+use crate::timer::{Due, Spot};
+use crate::upkeep::FORGET_SLACK_MS;
+
+/// Longest failure text kept, in bytes; the rest is cut off.
+const ERROR_BYTES_MAX: usize = 4096;
+/// What a lapse is called when the attempt left no word of its own.
+const LAPSED: &str = "ack_timeout";
+
+/// Where an ack or nack by owner leads.
+enum Standing {
+    /// The owner may settle it.
+    Held(Spot),
+    /// The group is done with it.
+    Done,
+}
+
+impl Shard {
+    pub(crate) fn handle_ack(&mut self, ticket: Ticket, address: &Address, owner: &str, out: &mut Output) {
+        match self.standing(address, owner) {
+            Err(reject) => refuse(out, ticket, reject),
+            Ok(Standing::Done) => self.journal.reply(out, ticket, Answer::Settled),
+            Ok(Standing::Held(spot)) => {
+                self.ack(spot, address.offset, out);
+                self.journal.reply(out, ticket, Answer::Settled);
+                self.dispatch(spot.group, out);
+            }
+        }
+    }
+
+    pub(crate) fn handle_nack(
+        &mut self,
+        ticket: Ticket,
+        address: &Address,
+        owner: &str,
+        reason: &str,
+        out: &mut Output,
+    ) {
+        match self.standing(address, owner) {
+            Err(reject) => refuse(out, ticket, reject),
+            // Acked work cannot fail afterwards.
+            Ok(Standing::Done) => refuse(out, ticket, Reject::NotInFlight),
+            Ok(Standing::Held(spot)) => {
+                // After a lapse the next attempt is scheduled already; the late word changes nothing.
+                if self.lease_of(spot).is_some() {
+                    self.fail(spot, Ending::Nacked, reason, out);
+                }
+                self.journal.reply(out, ticket, Answer::Settled);
+                self.dispatch(spot.group, out);
+            }
+        }
+    }
+
+    /// Gives deliveries back that never reached their reader.
+    pub(crate) fn handle_release(&mut self, receipts: &[Receipt], out: &mut Output) {
+        for receipt in receipts {
+            let Some(spot) = self.spot_of(receipt) else { continue };
+            // A receipt whose token is not the current one is an old story.
+            if self.lease_of(spot).is_none_or(|(token, _)| token != receipt.token) {
+                continue;
+            }
+            self.unschedule(spot);
+            self.journal.emit(Haste::Lazy, out, &Fact::Released { place: place_of(receipt) });
+            if let Some(crew) = self.crews.get_mut(&spot.group) {
+                crew.make_ready(spot.partition, spot.sequence);
+            }
+            self.dispatch(spot.group, out);
+        }
+    }
+
+    /// The time of a lease is up.
+    pub(crate) fn on_lapse(&mut self, spot: Spot, out: &mut Output) {
+        if self.lease_of(spot).is_none_or(|(_, expires)| expires > self.now) {
+            return;
+        }
+        let before = self.pending_error(spot);
+        let error = if before.is_empty() { LAPSED } else { &before };
+        self.fail(spot, Ending::Lapsed, error, out);
+        self.dispatch(spot.group, out);
+    }
+
+    /// The wait of a failed message is over.
+    pub(crate) fn on_retry(&mut self, spot: Spot, out: &mut Output) {
+        if self.lease_of(spot).is_some() || self.pending_attempts(spot) == 0 {
+            return;
+        }
+        if let Some(crew) = self.crews.get_mut(&spot.group)
+            && !crew.dying.contains_key(&(spot.partition, spot.sequence))
+        {
+            crew.make_ready(spot.partition, spot.sequence);
+            self.dispatch(spot.group, out);
+        }
+    }
+
+    /// Ends an attempt: another one later, or none.
+    fn fail(&mut self, spot: Spot, ending: Ending, error: &str, out: &mut Output) {
+        let Some(offset) = self.offset_of(spot) else { return };
+        self.unschedule(spot);
+        let attempts = self.pending_attempts(spot);
+        let policy = self.policy_of(spot).unwrap_or_default();
+        let dice = scramble(self.settings.seed ^ self.tokens) ^ offset ^ u64::from(attempts) << 48;
+        let exhausted = self.is_exhausted(spot);
+        let wait = if exhausted { 0 } else { wait_ms(policy, attempts, ending, dice) };
+        let retry_at = self.now.after_ms(wait);
+        let place = Place { topic: spot.topic, group: spot.group, partition: spot.partition, offset };
+        let haste = if ending == Ending::Nacked { Haste::Urgent } else { Haste::Lazy };
+        self.journal.emit(haste, out, &Fact::Failed { place, retry_at, error: cut(error) });
+        if let Some(crew) = self.crews.get_mut(&spot.group) {
+            // Its place in the window is free.
+            crew.hot.insert(spot.partition);
+            crew.seen = self.now;
+        }
+        if exhausted {
+            self.start_burial(spot, out);
+        } else {
+            self.timers.set(retry_at, Due::Retry(spot));
+        }
+    }
+
+    fn ack(&mut self, spot: Spot, offset: u64, out: &mut Output) {
+        self.unschedule(spot);
+        let place = Place { topic: spot.topic, group: spot.group, partition: spot.partition, offset };
+        let identified = self.slots(spot).is_some_and(|slots| slots.identity(spot.sequence).is_some());
+        let remembered =
+            if identified { lifetime(self.now, self.settings.idempotency_ttl_ms) } else { Time(0) };
+        let first = identified && self.members(spot).is_some_and(|group| group.done.next_expiry().is_none());
+        self.journal.emit(Haste::Urgent, out, &Fact::Acked { place, remembered });
+        if first {
+            let due = Due::Forget(Some((spot.topic, spot.group)));
+            self.timers.set(remembered.after_ms(FORGET_SLACK_MS), due);
+        }
+        if let Some(crew) = self.crews.get_mut(&spot.group) {
+            crew.hot.insert(spot.partition);
+            crew.seen = self.now;
+        }
+    }
+
+    /// Takes a delivery off every list that would bring it back; the fact that ends it follows.
+    pub(crate) fn unschedule(&mut self, spot: Spot) {
+        let identity = self.slots(spot).and_then(|slots| slots.identity(spot.sequence));
+        let topic = self.journal.state.topic(spot.topic);
+        let pending = topic
+            .and_then(|topic| topic.progress(spot.group, spot.partition))
+            .and_then(|progress| progress.pending.get(&spot.sequence));
+        match pending.map(|pending| (pending.lease, pending.retry_at)) {
+            Some((Some((_, expires)), _)) => self.timers.cancel(expires, Due::Lapse(spot)),
+            Some((None, retry_at)) => self.timers.cancel(retry_at, Due::Retry(spot)),
+            None => {}
+        }
+        let Some(crew) = self.crews.get_mut(&spot.group) else { return };
+        crew.dying.remove(&(spot.partition, spot.sequence));
+        if let Some(lane) = crew.lanes.get_mut(spot.partition as usize) {
+            lane.ready.remove(&spot.sequence);
+        }
+        if let Some(identity) = identity {
+            crew.finish_identity(identity, spot.partition, spot.sequence);
+        }
+    }
+
+    /// Whether `owner` may settle the message, is too late, or has no say.
+    fn standing(&self, address: &Address, owner: &str) -> Result<Standing, Reject> {
+        let topic = self.journal.state.topic(address.topic).ok_or(Reject::TopicUnknown)?;
+        let lane = topic.partitions.get(address.partition as usize).ok_or(Reject::PartitionOutOfRange)?;
+        let group = topic.group_named(&address.group).ok_or(Reject::NotInFlight)?;
+        let progress = group.progress.get(address.partition as usize).ok_or(Reject::PartitionOutOfRange)?;
+        let sequence = match lane.slots.find(address.offset) {
+            Found::Never => return Err(Reject::NotInFlight),
+            Found::Gone => return Ok(Standing::Done),
+            Found::Here(sequence) if progress.is_settled(sequence) => return Ok(Standing::Done),
+            Found::Here(sequence) => sequence,
+        };
+        let pending = progress.pending.get(&sequence).ok_or(Reject::NotInFlight)?;
+        if pending.owner.is_empty() {
+            return Err(Reject::NotInFlight);
+        }
+        if *pending.owner != *owner {
+            return Err(Reject::NotOwner);
+        }
+        let partition = address.partition;
+        Ok(Standing::Held(Spot { topic: address.topic, group: group.id, partition, sequence }))
+    }
+
+    /// The message that a receipt names, if it is still the group's to settle.
+    pub(crate) fn spot_of(&self, receipt: &Receipt) -> Option<Spot> {
+        let topic = self.journal.state.topic(receipt.topic)?;
+        let progress = topic.progress(receipt.group, receipt.partition)?;
+        let lane = topic.partitions.get(receipt.partition as usize)?;
+        let Found::Here(sequence) = lane.slots.find(receipt.offset) else { return None };
+        let spot =
+            Spot { topic: receipt.topic, group: receipt.group, partition: receipt.partition, sequence };
+        (!progress.is_settled(sequence)).then_some(spot)
+    }
+
+    fn pending_error(&self, spot: Spot) -> Arc<str> {
+        self.pending(spot).map_or_else(Arc::default, |pending| Arc::clone(&pending.last_error))
+    }
+}
+
+/// The place that a receipt names.
+pub(crate) const fn place_of(receipt: &Receipt) -> Place {
+    Place { topic: receipt.topic, group: receipt.group, partition: receipt.partition, offset: receipt.offset }
+}
+
+/// At most [`ERROR_BYTES_MAX`] bytes of a text, cut between two characters.
+fn cut(text: &str) -> &str {
+    let mut end = text.len().min(ERROR_BYTES_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_errors_are_cut_between_characters() {
+        let text = "é".repeat(ERROR_BYTES_MAX);
+        assert_eq!(cut(&text).len(), ERROR_BYTES_MAX);
+        let odd = alloc::format!("x{text}");
+        assert_eq!(cut(&odd).len(), ERROR_BYTES_MAX - 1);
+        assert_eq!(cut("short"), "short");
+    }
+}

@@ -1,0 +1,255 @@
+//! One core, one log: inputs in, facts and actions out.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use crate::action::{Action, Answer, Output};
+use crate::fact::Fact;
+use crate::id::{ConsumerId, GroupId, Position, Ticket, Time, Token, TopicId};
+use crate::input::{Input, Subscription};
+use crate::journal::{Haste, Journal, refuse};
+use crate::lane::{Consumer, Crew};
+use crate::reject::Reject;
+use crate::route::validate_name;
+use crate::settings::Settings;
+use crate::state::{PARTITIONS_MAX, State};
+use crate::timer::{Due, Timers};
+
+/// The deciding part of a broker. See the crate's documentation for the rules it keeps.
+#[derive(Debug)]
+pub struct Shard {
+    pub(crate) settings: Settings,
+    pub(crate) journal: Journal,
+    pub(crate) timers: Timers,
+    /// Every group of every topic, at work or not.
+    pub(crate) crews: BTreeMap<GroupId, Crew>,
+    /// Groups with at least one reader, by topic.
+    pub(crate) active: BTreeMap<TopicId, BTreeSet<GroupId>>,
+    /// The group of each reader.
+    pub(crate) readers: BTreeMap<ConsumerId, GroupId>,
+    /// End of this run's first fact: nothing is delivered before it is durable.
+    pub(crate) opened: Position,
+    /// Tokens handed out in this run.
+    pub(crate) tokens: u64,
+    /// The newest time that was told.
+    pub(crate) now: Time,
+    /// Whether the log has room for new messages.
+    pub(crate) roomy: bool,
+    /// Messages dead-lettered in this run, by source topic.
+    pub(crate) dead_letters: BTreeMap<TopicId, u64>,
+}
+
+impl Shard {
+    /// A shard over a recovered state. It serves nothing before [`Shard::open`].
+    #[must_use]
+    pub fn new(settings: Settings, state: State) -> Self {
+        Self {
+            settings,
+            journal: Journal::new(state),
+            timers: Timers::default(),
+            crews: BTreeMap::new(),
+            active: BTreeMap::new(),
+            readers: BTreeMap::new(),
+            opened: Position(0),
+            tokens: 0,
+            now: Time(0),
+            roomy: true,
+            dead_letters: BTreeMap::new(),
+        }
+    }
+
+    /// Begins a run: a new epoch, durable before anything is served. `base` is where the first batch will lie.
+    pub fn open(&mut self, now: Time, base: Position, out: &mut Output) {
+        self.now = now;
+        self.journal.start(base);
+        let epoch = self.journal.state.epoch + 1;
+        self.journal.emit(Haste::Urgent, out, &Fact::Opened { epoch, at: now });
+        self.opened = base.plus(out.facts.len());
+        self.rebuild_crews(out);
+        self.schedule_upkeep();
+    }
+
+    /// Tells where the next batch will lie; the shell has taken the facts of the one before.
+    pub const fn begin_batch(&mut self, base: Position) {
+        self.journal.base = base;
+    }
+
+    /// When [`Input::Tick`] is wanted.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.timers.next()
+    }
+
+    /// What the facts have made so far.
+    #[must_use]
+    pub const fn state(&self) -> &State {
+        &self.journal.state
+    }
+
+    /// Gives the shard up and lists who still waits for an answer.
+    #[must_use]
+    pub fn abandon(self) -> Vec<Ticket> {
+        self.journal.into_waiting()
+    }
+
+    /// Handles one input. Total: every input has an answer, none panics.
+    pub fn handle(&mut self, now: Time, input: Input, out: &mut Output) {
+        assert!(now >= self.now, "the shell's clock never goes back");
+        self.now = now;
+        match input {
+            Input::CreateTopic { ticket, name, partitions } => {
+                self.handle_create_topic(ticket, &name, partitions, out);
+            }
+            Input::Produce { ticket, message } => self.handle_produce(ticket, &message, out),
+            Input::Subscribe { ticket, subscription } => self.handle_subscribe(ticket, subscription, out),
+            Input::Unsubscribe { consumer } => self.handle_unsubscribe(consumer),
+            Input::Credit { consumer, count } => self.handle_credit(consumer, count, out),
+            Input::Ack { ticket, address, owner } => self.handle_ack(ticket, &address, &owner, out),
+            Input::Nack { ticket, address, owner, reason } => {
+                self.handle_nack(ticket, &address, &owner, &reason, out);
+            }
+            Input::Release { receipts } => self.handle_release(&receipts, out),
+            Input::Bury { receipt, payload } => self.handle_bury(receipt, &payload, out),
+            Input::FetchFailed { receipt } => self.handle_fetch_failed(receipt),
+            Input::Relocate { topic, partition, offset, from, payload } => {
+                self.handle_relocate((topic, partition, offset), from, &payload, out);
+            }
+            Input::Durable { upto } => self.handle_durable(upto, out),
+            Input::Space { roomy } => self.roomy = roomy,
+            Input::Tick => self.handle_tick(out),
+            Input::Describe { ticket, query } => self.handle_describe(ticket, &query, out),
+        }
+    }
+
+    /// A token that was never handed out before: the epoch is this run's alone.
+    pub(crate) const fn next_token(&mut self) -> Token {
+        self.tokens += 1;
+        Token { epoch: self.journal.state.epoch, n: self.tokens }
+    }
+
+    fn handle_create_topic(&mut self, ticket: Ticket, name: &str, partitions: u32, out: &mut Output) {
+        if let Some(topic) = self.journal.state.names.get(name).and_then(|id| self.journal.state.topic(*id)) {
+            let partitions = topic.info().partitions;
+            return self.journal.reply(out, ticket, Answer::TopicReady { partitions, created: false });
+        }
+        if let Err(reject) = self.may_create(name, partitions) {
+            return refuse(out, ticket, reject);
+        }
+        self.create_topic(name, partitions, out);
+        self.journal.reply(out, ticket, Answer::TopicReady { partitions, created: true });
+    }
+
+    fn may_create(&self, name: &str, partitions: u32) -> Result<(), Reject> {
+        validate_name(name, "topic names have 1 to 255 bytes")?;
+        if partitions == 0 || partitions > self.settings.partitions_max.min(PARTITIONS_MAX) {
+            return Err(Reject::Limit("partitions: the topic would have more than are allowed"));
+        }
+        if self.journal.state.topics.len() >= self.settings.topics_max as usize {
+            return Err(Reject::Limit("topics: there are as many as are allowed"));
+        }
+        if !self.roomy {
+            return Err(Reject::DiskFull);
+        }
+        Ok(())
+    }
+
+    /// Creates a topic that does not exist, and has the catalogue told once it is durable.
+    pub(crate) fn create_topic(&mut self, name: &str, partitions: u32, out: &mut Output) -> TopicId {
+        let topic = TopicId(u32::try_from(self.journal.state.topics.len()).expect("topics are limited"));
+        self.journal.emit(Haste::Urgent, out, &Fact::TopicCreated { topic, partitions, at: self.now, name });
+        let info = self.journal.state.topics[topic.0 as usize].info();
+        self.journal.after_durable(out, Action::Publish(info));
+        topic
+    }
+
+    fn handle_subscribe(&mut self, ticket: Ticket, subscription: Subscription, out: &mut Output) {
+        let group = match self.may_subscribe(&subscription) {
+            Ok(Some(group)) => group,
+            Ok(None) => self.create_group(subscription.topic, &subscription.group, out),
+            Err(reject) => return refuse(out, ticket, reject),
+        };
+        let Subscription { consumer, topic, owner, lease_ms, credit, .. } = subscription;
+        let Some(crew) = self.crews.get_mut(&group) else { return };
+        crew.consumers.push(Consumer { id: consumer, owner, lease_ms, credit });
+        crew.seen = self.now;
+        crew.heat_all();
+        self.readers.insert(consumer, group);
+        self.active.entry(topic).or_default().insert(group);
+        self.journal.reply(out, ticket, Answer::Subscribed);
+        self.dispatch(group, out);
+    }
+
+    /// The group, or `None` if it has to be created first.
+    fn may_subscribe(&self, subscription: &Subscription) -> Result<Option<GroupId>, Reject> {
+        let topic = self.journal.state.topic(subscription.topic).ok_or(Reject::TopicUnknown)?;
+        validate_name(&subscription.group, "group names have 1 to 255 bytes")?;
+        validate_name(&subscription.owner, "owner names have 1 to 255 bytes")?;
+        if subscription.lease_ms == 0 || subscription.lease_ms > self.settings.lease_ms_max {
+            return Err(Reject::Invalid("lease_ms must be positive and at most seven days"));
+        }
+        if self.readers.len() >= self.settings.consumers_max as usize {
+            return Err(Reject::Limit("consumers: there are as many as are allowed"));
+        }
+        if let Some(group) = topic.group_named(&subscription.group) {
+            return Ok(Some(group.id));
+        }
+        if topic.groups.len() >= self.settings.groups_max as usize {
+            return Err(Reject::Limit("groups: the topic has as many as are allowed"));
+        }
+        Ok(None)
+    }
+
+    fn create_group(&mut self, topic: TopicId, name: &str, out: &mut Output) -> GroupId {
+        let group = GroupId(self.journal.state.next_group);
+        self.journal.emit(Haste::Urgent, out, &Fact::GroupCreated { topic, group, at: self.now, name });
+        self.add_crew(topic, group);
+        group
+    }
+
+    fn handle_unsubscribe(&mut self, consumer: ConsumerId) {
+        let Some(group) = self.readers.remove(&consumer) else { return };
+        let Some(crew) = self.crews.get_mut(&group) else { return };
+        crew.consumers.retain(|candidate| candidate.id != consumer);
+        crew.turn = 0;
+        crew.seen = self.now;
+        if crew.consumers.is_empty() {
+            let topic = crew.topic;
+            self.timers.set(self.now.after_ms(self.settings.group_expiry_ms), Due::Idle(topic, group));
+            if let Some(groups) = self.active.get_mut(&topic) {
+                groups.remove(&group);
+                if groups.is_empty() {
+                    self.active.remove(&topic);
+                }
+            }
+        }
+    }
+
+    fn handle_credit(&mut self, consumer: ConsumerId, count: u32, out: &mut Output) {
+        let Some(&group) = self.readers.get(&consumer) else { return };
+        let Some(crew) = self.crews.get_mut(&group) else { return };
+        if let Some(consumer) = crew.consumers.iter_mut().find(|candidate| candidate.id == consumer) {
+            consumer.credit = consumer.credit.saturating_add(count);
+        }
+        self.dispatch(group, out);
+    }
+
+    fn handle_durable(&mut self, upto: Position, out: &mut Output) {
+        let was_open = self.journal.durable >= self.opened;
+        let mut touched = BTreeSet::new();
+        let (active, crews) = (&self.active, &mut self.crews);
+        self.journal.advance(upto, out, |topic, partition| {
+            for group in active.get(&topic).into_iter().flatten() {
+                if let Some(crew) = crews.get_mut(group) {
+                    crew.hot.insert(partition);
+                    touched.insert(*group);
+                }
+            }
+        });
+        if !was_open {
+            touched.extend(self.readers.values());
+        }
+        for group in touched {
+            self.dispatch(group, out);
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! The messages of one partition, without their payloads.
+//!
+//! Slots lie in chunks of fixed size, so that appending never copies what is there, and a chunk whose messages
+//! are all gone gives its memory back even while an older message is still waiting.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use crate::id::{Identity, Position, Time};
+
+/// Slots of one chunk.
+pub(crate) const CHUNK_SLOTS: usize = 512;
+/// Marks a slot in [`Slot::waiting`] as gone.
+const GONE: u16 = u16::MAX;
+/// Stands for "no identity" beside a slot; no digest is all zeros.
+const NO_IDENTITY: Identity = Identity([0; 16]);
+
+/// What is kept in memory of one message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slot {
+    pub(crate) offset: u64,
+    /// Where the payload lies in the log.
+    pub(crate) position: Position,
+    pub(crate) at: Time,
+    /// Length of the payload in the log.
+    pub(crate) length: u32,
+    /// Key and value bytes.
+    pub(crate) size: u32,
+    /// Checksum of the payload.
+    pub(crate) check: u32,
+    /// Number of its retry policy; see [`crate::retry::Policies`].
+    pub(crate) policy: u16,
+    /// Groups that are not done with it yet, or [`GONE`].
+    pub(crate) waiting: u16,
+}
+
+impl Slot {
+    pub(crate) const fn is_gone(&self) -> bool {
+        self.waiting == GONE
+    }
+
+    pub(crate) const fn mark_gone(&mut self) {
+        self.waiting = GONE;
+    }
+}
+
+/// Where an offset leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// A message is here, under this sequence number.
+    Here(u64),
+    /// A message was here, or may have been: it is gone.
+    Gone,
+    /// No message of this partition ever had this offset.
+    Never,
+}
+
+/// A run of neighbouring slots.
+#[derive(Clone, Debug)]
+pub(crate) struct Chunk {
+    pub(crate) first_offset: u64,
+    pub(crate) last_offset: u64,
+    /// Empty once every slot of a full chunk is gone.
+    pub(crate) slots: Vec<Slot>,
+    /// Beside the slots, only if one of them has an identity.
+    pub(crate) identities: Vec<Identity>,
+    /// Slots that are not gone.
+    pub(crate) alive: usize,
+    /// Whether no slot will be added any more.
+    pub(crate) full: bool,
+}
+
+/// All slots of a partition, by sequence number: a count of messages ever stored in the partition.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Slots {
+    /// Sequence number of the first slot of the first chunk; a multiple of [`CHUNK_SLOTS`].
+    pub(crate) base: u64,
+    /// Every offset below this belonged to a chunk that is dropped, or to another partition.
+    pub(crate) dropped_below: u64,
+    pub(crate) chunks: VecDeque<Chunk>,
+}
+
+impl Slots {
+    /// Sequence number of the next slot.
+    pub(crate) fn next(&self) -> u64 {
+        let full = self.chunks.len().saturating_sub(1) * CHUNK_SLOTS;
+        let last =
+            self.chunks.back().map_or(0, |chunk| if chunk.full { CHUNK_SLOTS } else { chunk.slots.len() });
+        self.base + (full + last) as u64
+    }
+
+    pub(crate) fn push(&mut self, slot: Slot, identity: Option<Identity>) -> u64 {
+        let sequence = self.next();
+        if self.chunks.back().is_none_or(|chunk| chunk.full) {
+            self.chunks.push_back(Chunk {
+                first_offset: slot.offset,
+                last_offset: slot.offset,
+                slots: Vec::new(),
+                identities: Vec::new(),
+                alive: 0,
+                full: false,
+            });
+        }
+        let chunk = self.chunks.back_mut().expect("a chunk was just made sure of");
+        if let Some(identity) = identity {
+            // Slots before this one had none; fill up so that the two lists stay side by side.
+            chunk.identities.resize(chunk.slots.len(), NO_IDENTITY);
+            chunk.identities.push(identity);
+        }
+        chunk.last_offset = slot.offset;
+        chunk.slots.push(slot);
+        chunk.alive += 1;
+        chunk.full = chunk.slots.len() == CHUNK_SLOTS;
+        sequence
+    }
+
+    /// Chunk and index within it. Arithmetic only: the chunk may have been freed.
+    fn split(&self, sequence: u64) -> Option<(usize, usize)> {
+        let index = usize::try_from(sequence.checked_sub(self.base)?).ok()?;
+        Some((index / CHUNK_SLOTS, index % CHUNK_SLOTS))
+    }
+
+    /// The slot, unless it is gone.
+    pub(crate) fn get(&self, sequence: u64) -> Option<&Slot> {
+        let (chunk, index) = self.split(sequence)?;
+        self.chunks.get(chunk)?.slots.get(index).filter(|slot| !slot.is_gone())
+    }
+
+    pub(crate) fn get_mut(&mut self, sequence: u64) -> Option<&mut Slot> {
+        let (chunk, index) = self.split(sequence)?;
+        self.chunks.get_mut(chunk)?.slots.get_mut(index).filter(|slot| !slot.is_gone())
+    }
+
+    pub(crate) fn identity(&self, sequence: u64) -> Option<Identity> {
+        let (chunk, index) = self.split(sequence)?;
+        self.chunks.get(chunk)?.identities.get(index).copied().filter(|identity| *identity != NO_IDENTITY)
+    }
+
+    /// Takes a slot out, and gives memory back where a chunk has become empty.
+    pub(crate) fn remove(&mut self, sequence: u64) {
+        let Some((index, within)) = self.split(sequence) else { return };
+        let Some(chunk) = self.chunks.get_mut(index) else { return };
+        let Some(slot) = chunk.slots.get_mut(within).filter(|slot| !slot.is_gone()) else { return };
+        slot.mark_gone();
+        chunk.alive -= 1;
+        if chunk.alive == 0 && chunk.full {
+            chunk.slots = Vec::new();
+            chunk.identities = Vec::new();
+        }
+        while let Some(chunk) = self.chunks.pop_front_if(|chunk| chunk.alive == 0 && chunk.full) {
+            self.base += CHUNK_SLOTS as u64;
+            self.dropped_below = chunk.last_offset + 1;
+        }
+    }
+
+    /// First sequence number at or after `from` whose slot is not gone.
+    pub(crate) fn next_alive(&self, from: u64) -> Option<u64> {
+        let (mut index, mut within) = self.split(from.max(self.base))?;
+        while let Some(chunk) = self.chunks.get(index) {
+            if chunk.alive > 0 {
+                let ahead = chunk.slots.iter().skip(within).position(|slot| !slot.is_gone());
+                if let Some(ahead) = ahead {
+                    return Some(self.base + (index * CHUNK_SLOTS + within + ahead) as u64);
+                }
+            }
+            (index, within) = (index + 1, 0);
+        }
+        None
+    }
+
+    /// Slots that are not gone, oldest first, with their sequence numbers.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &Slot)> {
+        self.chunks.iter().enumerate().flat_map(|(index, chunk)| {
+            let start = self.base + (index * CHUNK_SLOTS) as u64;
+            let numbered = chunk.slots.iter().enumerate().map(move |(i, slot)| (start + i as u64, slot));
+            numbered.filter(|(_, slot)| !slot.is_gone())
+        })
+    }
+
+    /// Where `offset` leads. Offsets rise with sequence numbers but leave gaps: they count over the whole topic.
+    pub(crate) fn find(&self, offset: u64) -> Found {
+        if offset < self.dropped_below {
+            return Found::Gone;
+        }
+        let index = self.chunks.partition_point(|chunk| chunk.last_offset < offset);
+        let Some(chunk) = self.chunks.get(index).filter(|chunk| chunk.first_offset <= offset) else {
+            return Found::Never;
+        };
+        if chunk.slots.is_empty() {
+            return Found::Gone;
+        }
+        match chunk.slots.binary_search_by_key(&offset, |slot| slot.offset) {
+            Err(_) => Found::Never,
+            Ok(within) if chunk.slots[within].is_gone() => Found::Gone,
+            Ok(within) => Found::Here(self.base + (index * CHUNK_SLOTS + within) as u64),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slot(offset: u64) -> Slot {
+        Slot {
+            offset,
+            position: Position(offset * 100),
+            at: Time(offset),
+            length: 10,
+            size: 5,
+            check: 0,
+            policy: 0,
+            waiting: 0,
+        }
+    }
+
+    fn filled(count: u64) -> Slots {
+        let mut slots = Slots::default();
+        for n in 0..count {
+            let identity = (n % 7 == 3).then_some(Identity([n as u8 | 1; 16]));
+            assert_eq!(slots.push(slot(n * 2), identity), n);
+        }
+        slots
+    }
+
+    #[test]
+    fn a_slot_is_small() {
+        assert!(size_of::<Slot>() <= 40, "a million messages must fit into tens of megabytes");
+    }
+
+    #[test]
+    fn offsets_are_found_here_gone_or_never() {
+        let mut slots = filled(1500);
+        assert_eq!(slots.find(2 * 1400), Found::Here(1400));
+        assert_eq!((slots.find(3), slots.find(5000)), (Found::Never, Found::Never));
+        slots.remove(1400);
+        assert_eq!((slots.find(2800), slots.get(1400)), (Found::Gone, None));
+        for n in 512..1024 {
+            slots.remove(n);
+        }
+        assert!(slots.chunks[1].slots.is_empty(), "a chunk in the middle gives its memory back");
+        assert_eq!((slots.base, slots.find(2 * 600), slots.next_alive(520)), (0, Found::Gone, Some(1024)));
+        for n in 0..512 {
+            slots.remove(n);
+        }
+        assert_eq!((slots.base, slots.chunks.len(), slots.next()), (1024, 1, 1500));
+        assert_eq!((slots.find(0), slots.find(2 * 1024)), (Found::Gone, Found::Here(1024)));
+        assert_eq!(slots.iter().count(), 475);
+        for n in 1500..1536 {
+            slots.push(slot(n * 2), None);
+        }
+        for n in 1024..1536 {
+            slots.remove(n);
+        }
+        assert_eq!((slots.chunks.len(), slots.find(3000), slots.find(4000)), (0, Found::Gone, Found::Never));
+    }
+
+    #[test]
+    fn identities_stay_beside_their_slots() {
+        let slots = filled(600);
+        for n in 0..600 {
+            assert_eq!(slots.identity(n), (n % 7 == 3).then_some(Identity([n as u8 | 1; 16])), "{n}");
+        }
+    }
+}

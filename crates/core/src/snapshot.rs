@@ -1,0 +1,333 @@
+//! The state as bytes, and back: the same bytes for the same state, whatever way led to it.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::codec::{Malformed, Put, Take};
+use crate::gate::Gate;
+use crate::group::{Group, Pending, Progress};
+use crate::id::{GroupId, Position, Time, Token, TopicId};
+use crate::message::RetryPolicy;
+use crate::partition::{Partition, Topic};
+use crate::slot::{CHUNK_SLOTS, Chunk, Slot, Slots};
+use crate::state::{State, Stored};
+
+/// First field of every snapshot.
+const VERSION: u32 = 1;
+/// What reading a snapshot reports.
+const WHAT: &str = "snapshot";
+
+impl State {
+    /// The state as bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let slots: usize = self.topics.iter().flat_map(|t| &t.partitions).map(|p| p.slots.chunks.len()).sum();
+        let mut out = Vec::with_capacity(1024 + slots * CHUNK_SLOTS * 48 + self.stored.len() * 40);
+        out.put_u32(VERSION);
+        out.put_u64(self.epoch);
+        out.put_u32(self.next_group);
+        put_length(&mut out, self.topics.len());
+        for topic in &self.topics {
+            self.put_topic(&mut out, topic);
+        }
+        put_gate(&mut out, &self.stored, |out, stored: Stored| {
+            out.put_u32(stored.partition);
+            out.put_u64(stored.offset);
+        });
+        out
+    }
+
+    /// Reads a snapshot back; `seed` is this run's, for the hash maps.
+    pub fn decode(bytes: &[u8], seed: u64) -> Result<Self, Malformed> {
+        let mut take = Take::new(bytes, WHAT);
+        if take.u32()? != VERSION {
+            return Err(Malformed("snapshot of another version"));
+        }
+        let mut state = Self::new(seed);
+        state.epoch = take.u64()?;
+        state.next_group = take.u32()?;
+        for number in 0..take.count(20)? {
+            let id = TopicId(u32::try_from(number).map_err(|_| take.malformed())?);
+            let topic = state.take_topic(&mut take, id)?;
+            if state.names.insert(Arc::clone(&topic.name), id).is_some() {
+                return Err(take.malformed());
+            }
+            state.topics.push(topic);
+        }
+        take_gate(&mut take, &mut state.stored, |take| {
+            Ok(Stored { partition: take.u32()?, offset: take.u64()? })
+        })?;
+        take.done()?;
+        Ok(state)
+    }
+
+    fn put_topic(&self, out: &mut Vec<u8>, topic: &Topic) {
+        out.put_text(&topic.name);
+        out.put_u64(topic.created.0);
+        out.put_u64(topic.next_offset);
+        put_length(out, topic.partitions.len());
+        for partition in &topic.partitions {
+            self.put_slots(out, &partition.slots);
+        }
+        put_length(out, topic.groups.len());
+        for group in topic.groups.values() {
+            put_group(out, group);
+        }
+    }
+
+    fn take_topic(&mut self, take: &mut Take<'_>, id: TopicId) -> Result<Topic, Malformed> {
+        let name = take.shared()?;
+        let created = Time(take.u64()?);
+        let next_offset = take.u64()?;
+        let mut partitions = Vec::new();
+        for _ in 0..take.count(20)? {
+            partitions.push(self.take_partition(take)?);
+        }
+        let mut topic = Topic {
+            id,
+            name,
+            created,
+            next_offset,
+            partitions,
+            groups: BTreeMap::new(),
+            group_names: BTreeMap::new(),
+        };
+        for _ in 0..take.count(16)? {
+            let group = take_group(take, topic.partitions.len(), self.seed)?;
+            self.done_records += group.done.len() as u64;
+            topic.group_names.insert(Arc::clone(&group.name), group.id);
+            topic.groups.insert(group.id, group);
+        }
+        Ok(topic)
+    }
+
+    fn put_slots(&self, out: &mut Vec<u8>, slots: &Slots) {
+        out.put_u64(slots.base);
+        out.put_u64(slots.dropped_below);
+        put_length(out, slots.chunks.len());
+        for chunk in &slots.chunks {
+            out.put_u64(chunk.first_offset);
+            out.put_u64(chunk.last_offset);
+            out.put_u8(u8::from(chunk.full));
+            out.put_u8(u8::from(!chunk.identities.is_empty()));
+            put_length(out, chunk.slots.len());
+            for (index, slot) in chunk.slots.iter().enumerate() {
+                out.put_u64(slot.offset);
+                out.put_u8(u8::from(slot.is_gone()));
+                if slot.is_gone() {
+                    continue;
+                }
+                out.put_u64(slot.position.0);
+                out.put_u64(slot.at.0);
+                out.put_u32(slot.length);
+                out.put_u32(slot.size);
+                out.put_u32(slot.check);
+                out.put_u16(slot.waiting);
+                let policy = self.policies.get(slot.policy);
+                out.put_u8(u8::from(policy.is_some()));
+                if let Some(policy) = policy {
+                    policy.encode(out);
+                }
+                if !chunk.identities.is_empty() {
+                    out.extend_from_slice(&chunk.identities.get(index).copied().unwrap_or_default().0);
+                }
+            }
+        }
+    }
+
+    fn take_partition(&mut self, take: &mut Take<'_>) -> Result<Partition, Malformed> {
+        let mut partition = Partition::default();
+        partition.slots.base = take.u64()?;
+        partition.slots.dropped_below = take.u64()?;
+        let chunks = take.count(22)?;
+        for index in 0..chunks {
+            let chunk = self.take_chunk(take, &mut partition)?;
+            if !chunk.full && index + 1 != chunks {
+                return Err(take.malformed());
+            }
+            partition.slots.chunks.push_back(chunk);
+        }
+        Ok(partition)
+    }
+
+    fn take_chunk(&mut self, take: &mut Take<'_>, partition: &mut Partition) -> Result<Chunk, Malformed> {
+        let first_offset = take.u64()?;
+        let last_offset = take.u64()?;
+        let full = take.u8()? != 0;
+        let identified = take.u8()? != 0;
+        let count = take.count(9)?;
+        // A full chunk has all its slots, or none once all are gone; a chunk that still grows has at least one.
+        let fits = if full { count == CHUNK_SLOTS || count == 0 } else { count < CHUNK_SLOTS && count > 0 };
+        if !fits {
+            return Err(take.malformed());
+        }
+        let mut chunk = Chunk {
+            first_offset,
+            last_offset,
+            slots: Vec::with_capacity(if count == 0 { 0 } else { CHUNK_SLOTS }),
+            identities: Vec::new(),
+            alive: 0,
+            full,
+        };
+        for _ in 0..count {
+            let offset = take.u64()?;
+            let slot = if take.u8()? == 0 { self.take_slot(take, offset)? } else { gone_slot(offset) };
+            if !slot.is_gone() {
+                chunk.alive += 1;
+                partition.messages += 1;
+                partition.bytes += u64::from(slot.size);
+                *self.live.entry(slot.position.segment()).or_default() += u64::from(slot.length);
+            }
+            if identified {
+                chunk.identities.push(if slot.is_gone() { Default::default() } else { take.identity()? });
+            }
+            chunk.slots.push(slot);
+        }
+        Ok(chunk)
+    }
+
+    fn take_slot(&mut self, take: &mut Take<'_>, offset: u64) -> Result<Slot, Malformed> {
+        let mut slot = Slot {
+            offset,
+            position: Position(take.u64()?),
+            at: Time(take.u64()?),
+            length: take.u32()?,
+            size: take.u32()?,
+            check: take.u32()?,
+            policy: 0,
+            waiting: take.u16()?,
+        };
+        if slot.is_gone() {
+            return Err(take.malformed());
+        }
+        let policy = if take.u8()? == 0 { None } else { Some(RetryPolicy::decode(take)?) };
+        slot.policy = self.policies.acquire(policy).ok_or_else(|| take.malformed())?;
+        Ok(slot)
+    }
+}
+
+/// A slot of which only the offset is known.
+const fn gone_slot(offset: u64) -> Slot {
+    let mut slot = Slot {
+        offset,
+        position: Position(0),
+        at: Time(0),
+        length: 0,
+        size: 0,
+        check: 0,
+        policy: 0,
+        waiting: 0,
+    };
+    slot.mark_gone();
+    slot
+}
+
+fn put_length(out: &mut Vec<u8>, length: usize) {
+    out.put_u32(u32::try_from(length).expect("every collection has a limit far below 4 Gi"));
+}
+
+fn put_gate<V: Copy>(out: &mut Vec<u8>, gate: &Gate<V>, put: impl Fn(&mut Vec<u8>, V)) {
+    let entries = gate.entries();
+    put_length(out, entries.len());
+    for (until, identity, value) in entries {
+        out.put_u64(until.0);
+        out.extend_from_slice(&identity.0);
+        out.put_u8(u8::from(value.is_some()));
+        if let Some(value) = value {
+            put(out, value);
+        }
+    }
+}
+
+fn take_gate<V: Copy>(
+    take: &mut Take<'_>,
+    gate: &mut Gate<V>,
+    value: impl Fn(&mut Take<'_>) -> Result<V, Malformed>,
+) -> Result<(), Malformed> {
+    for _ in 0..take.count(25)? {
+        let (until, identity) = (Time(take.u64()?), take.identity()?);
+        let value = if take.u8()? == 0 { None } else { Some(value(take)?) };
+        gate.restore(until, identity, value);
+    }
+    Ok(())
+}
+
+fn put_group(out: &mut Vec<u8>, group: &Group) {
+    out.put_u32(group.id.0);
+    out.put_text(&group.name);
+    out.put_u64(group.created.0);
+    for progress in &group.progress {
+        put_progress(out, progress);
+    }
+    put_gate(out, &group.done, |_, ()| ());
+}
+
+fn take_group(take: &mut Take<'_>, partitions: usize, seed: u64) -> Result<Group, Malformed> {
+    let id = GroupId(take.u32()?);
+    let name = take.shared()?;
+    let created = Time(take.u64()?);
+    let mut progress = Vec::new();
+    for _ in 0..partitions {
+        progress.push(take_progress(take)?);
+    }
+    let mut done = Gate::new(seed);
+    take_gate(take, &mut done, |_| Ok(()))?;
+    Ok(Group { id, name, created, progress, done })
+}
+
+fn put_progress(out: &mut Vec<u8>, progress: &Progress) {
+    out.put_u64(progress.floor);
+    out.put_u64(progress.backlog.cast_unsigned());
+    out.put_u64(progress.settled_count);
+    let ranges = progress.settled.iter();
+    put_length(out, ranges.len());
+    for (start, end) in ranges {
+        out.put_u64(start);
+        out.put_u64(end);
+    }
+    put_length(out, progress.pending.len());
+    for (&sequence, pending) in &progress.pending {
+        out.put_u64(sequence);
+        out.put_u32(pending.attempts);
+        out.put_text(&pending.last_error);
+        out.put_text(&pending.owner);
+        out.put_u64(pending.retry_at.0);
+        out.put_u8(u8::from(pending.lease.is_some()));
+        if let Some((token, expires)) = pending.lease {
+            out.put_u64(token.epoch);
+            out.put_u64(token.n);
+            out.put_u64(expires.0);
+        }
+    }
+}
+
+fn take_progress(take: &mut Take<'_>) -> Result<Progress, Malformed> {
+    let mut progress = Progress {
+        floor: take.u64()?,
+        backlog: take.u64()?.cast_signed(),
+        settled_count: take.u64()?,
+        ..Progress::default()
+    };
+    for _ in 0..take.count(16)? {
+        if !progress.settled.push_back(take.u64()?, take.u64()?) {
+            return Err(take.malformed());
+        }
+    }
+    for _ in 0..take.count(29)? {
+        let sequence = take.u64()?;
+        let mut pending = Pending {
+            attempts: take.u32()?,
+            last_error: take.shared()?,
+            owner: take.shared()?,
+            retry_at: Time(take.u64()?),
+            lease: None,
+        };
+        if take.u8()? != 0 {
+            pending.lease = Some((Token { epoch: take.u64()?, n: take.u64()? }, Time(take.u64()?)));
+            progress.leased += 1;
+        }
+        progress.pending.insert(sequence, pending);
+    }
+    Ok(progress)
+}

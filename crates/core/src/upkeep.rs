@@ -1,0 +1,163 @@
+//! What time alone does: lapses, retries, forgetting, retention, groups that never came back.
+
+use alloc::vec::Vec;
+
+use crate::action::Output;
+use crate::fact::Fact;
+use crate::id::{GroupId, Time, TopicId};
+use crate::journal::Haste;
+use crate::shard::Shard;
+use crate::timer::{Due, Spot};
+
+/// Deadlines handled by one tick; the rest is due at once again, so that other inputs get their turn.
+const DUE_PER_TICK_MAX: usize = 256;
+/// Identities forgotten by one fact.
+const FORGOTTEN_PER_FACT_MAX: u32 = 1024;
+/// Messages dropped by one fact.
+const EXPIRED_PER_FACT_MAX: usize = 1024;
+/// Identities are swept this much after their time, so that one sweep takes many. Nobody sees the difference: a
+/// record whose time has passed is not found any more.
+pub(crate) const FORGET_SLACK_MS: u64 = 10_000;
+
+impl Shard {
+    /// Sets the timers that outlive a run.
+    pub(crate) fn schedule_upkeep(&mut self) {
+        self.schedule_forget(None);
+        let mut gates = Vec::new();
+        for topic in &self.journal.state.topics {
+            gates.extend(topic.groups.keys().map(|group| (topic.id, *group)));
+            if let Some(retention_ms) = self.settings.retention_ms {
+                for (partition, lane) in (0..).zip(&topic.partitions) {
+                    if let Some((_, slot)) = lane.slots.iter().next() {
+                        self.timers.set(slot.at.after_ms(retention_ms), Due::Retain(topic.id, partition));
+                    }
+                }
+            }
+        }
+        for gate in gates {
+            self.schedule_forget(Some(gate));
+        }
+    }
+
+    fn schedule_forget(&mut self, gate: Option<(TopicId, GroupId)>) {
+        let state = &self.journal.state;
+        let next = match gate {
+            None => state.stored.next_expiry(),
+            Some((topic, group)) => state
+                .topic(topic)
+                .and_then(|t| t.groups.get(&group))
+                .and_then(|group| group.done.next_expiry()),
+        };
+        if let Some(next) = next {
+            // What is overdue already is taken on at once.
+            let at = if next <= self.now { self.now } else { next.after_ms(FORGET_SLACK_MS) };
+            self.timers.set(at, Due::Forget(gate));
+        }
+    }
+
+    pub(crate) fn handle_tick(&mut self, out: &mut Output) {
+        for _ in 0..DUE_PER_TICK_MAX {
+            let Some(due) = self.timers.pop(self.now) else { break };
+            match due {
+                Due::Lapse(spot) => self.on_lapse(spot, out),
+                Due::Retry(spot) => self.on_retry(spot, out),
+                Due::Bury(spot) => self.on_bury_again(spot, out),
+                Due::Forget(gate) => self.on_forget(gate, out),
+                Due::Idle(topic, group) => self.on_idle(topic, group, out),
+                Due::Retain(topic, partition) => self.on_retain(topic, partition, out),
+            }
+        }
+    }
+
+    fn on_forget(&mut self, gate: Option<(TopicId, GroupId)>, out: &mut Output) {
+        let alive = gate.is_none_or(|(_, group)| self.crews.contains_key(&group));
+        if alive {
+            let fact = Fact::Forgotten { group: gate, upto: self.now, most: FORGOTTEN_PER_FACT_MAX };
+            self.journal.emit(Haste::Lazy, out, &fact);
+            self.schedule_forget(gate);
+        }
+    }
+
+    /// Forgets a group that has had no reader and given no sign of life for too long.
+    fn on_idle(&mut self, topic: TopicId, group: GroupId, out: &mut Output) {
+        let Some(crew) = self.crews.get(&group) else { return };
+        if !crew.consumers.is_empty() {
+            return;
+        }
+        let members = self.journal.state.topic(topic).and_then(|topic| topic.groups.get(&group));
+        let leased = members.is_some_and(|group| group.progress.iter().any(|progress| progress.leased > 0));
+        let since = if leased { self.now } else { crew.seen };
+        let expiry = since.after_ms(self.settings.group_expiry_ms);
+        if expiry > self.now {
+            self.timers.set(expiry, Due::Idle(topic, group));
+            return;
+        }
+        self.crews.remove(&group);
+        self.journal.emit(Haste::Lazy, out, &Fact::GroupExpired { topic, group });
+    }
+
+    /// Drops messages that are older than the retention allows.
+    fn on_retain(&mut self, topic: TopicId, partition: u32, out: &mut Output) {
+        let Some(retention_ms) = self.settings.retention_ms else { return };
+        let state = &self.journal.state;
+        let Some(lane) = state.topic(topic).and_then(|topic| topic.partitions.get(partition as usize)) else {
+            return;
+        };
+        let old = |at: Time| at.after_ms(retention_ms) <= self.now;
+        let below = lane.slots.iter().take(EXPIRED_PER_FACT_MAX).take_while(|(_, slot)| old(slot.at)).last();
+        if let Some(below) = below.map(|(_, slot)| slot.offset + 1) {
+            self.expire(topic, partition, below, out);
+        }
+        let lane = &self.journal.state.topics[topic.0 as usize].partitions[partition as usize];
+        if let Some((_, slot)) = lane.slots.iter().next() {
+            self.timers.set(slot.at.after_ms(retention_ms), Due::Retain(topic, partition));
+        }
+    }
+
+    /// Drops the oldest messages beyond the bytes that retention allows.
+    pub(crate) fn enforce_bytes(&mut self, topic: TopicId, partition: u32, out: &mut Output) {
+        let Some(most) = self.settings.retention_bytes else { return };
+        let lane = &self.journal.state.topics[topic.0 as usize].partitions[partition as usize];
+        let mut excess = lane.bytes.saturating_sub(most);
+        if excess == 0 {
+            return;
+        }
+        // The message that was just stored is never the one to go.
+        let candidates = usize::try_from(lane.messages.saturating_sub(1)).unwrap_or(usize::MAX);
+        let mut below = None;
+        for (_, slot) in lane.slots.iter().take(candidates.min(EXPIRED_PER_FACT_MAX)) {
+            if excess == 0 {
+                break;
+            }
+            excess = excess.saturating_sub(u64::from(slot.size));
+            below = Some(slot.offset + 1);
+        }
+        if let Some(below) = below {
+            self.expire(topic, partition, below, out);
+        }
+    }
+
+    /// Drops every message of a partition below an offset, for every group.
+    pub(crate) fn expire(&mut self, topic: TopicId, partition: u32, below: u64, out: &mut Output) {
+        let Some(source) = self.journal.state.topic(topic) else { return };
+        let lane = &source.partitions[partition as usize];
+        let leaving = lane.slots.iter().take_while(|(_, slot)| slot.offset < below).last();
+        let Some((last, _)) = leaving else { return };
+        let mut spots = Vec::new();
+        for group in source.groups.values() {
+            let pending = group.progress[partition as usize].pending.range(..=last);
+            spots.extend(pending.map(|(&sequence, _)| Spot { topic, group: group.id, partition, sequence }));
+        }
+        let groups: Vec<GroupId> = source.groups.keys().copied().collect();
+        for spot in spots {
+            self.unschedule(spot);
+        }
+        self.journal.emit(Haste::Lazy, out, &Fact::Expired { topic, partition, below });
+        for group in groups {
+            if let Some(crew) = self.crews.get_mut(&group) {
+                crew.hot.insert(partition);
+                self.dispatch(group, out);
+            }
+        }
+    }
+}
