@@ -1,0 +1,292 @@
+//! One seed, one story: a set-up, a time of chaos, and a calm in which everything owed must be paid.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use driftq_core::Input;
+
+use crate::disk::{Fault, Op};
+use crate::oracle::Verdict;
+use crate::server::{Broken, NoStart};
+use crate::world::World;
+
+/// Steps in which the calm must end.
+const CALM_STEPS_MAX: u64 = 40_000;
+
+/// What happened in a seed, or in many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Messages stored.
+    pub produced: u64,
+    /// Deliveries.
+    pub delivered: u64,
+    /// Acks answered.
+    pub acked: u64,
+    /// Dead letters seen.
+    pub letters: u64,
+    /// Power cuts, kills and failed disks.
+    pub crashes: u64,
+    /// Snapshots made.
+    pub snapshots: u64,
+}
+
+impl Totals {
+    /// Adds another seed's counts.
+    pub const fn add(&mut self, other: &Self) {
+        self.produced += other.produced;
+        self.delivered += other.delivered;
+        self.acked += other.acked;
+        self.letters += other.letters;
+        self.crashes += other.crashes;
+        self.snapshots += other.snapshots;
+    }
+}
+
+impl fmt::Display for Totals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { produced, delivered, acked, letters, crashes, snapshots } = self;
+        write!(f, "{produced} messages, {delivered} deliveries, {acked} acks, {letters} dead letters, ")?;
+        write!(f, "{crashes} crashes, {snapshots} snapshots")
+    }
+}
+
+/// How a seed ended.
+#[derive(Debug)]
+pub enum Outcome {
+    /// Every promise was kept, both times.
+    Clean(Totals),
+    /// A promise was broken.
+    Violated {
+        /// Which.
+        what: String,
+        /// What happened before.
+        recent: Vec<String>,
+    },
+}
+
+/// Runs a seed twice and compares.
+#[must_use]
+pub fn run_seed(seed: u64, steps: u64, verbose: bool) -> Outcome {
+    let first = match tell(seed, steps, verbose) {
+        Ok(first) => first,
+        Err((what, recent)) => return Outcome::Violated { what, recent },
+    };
+    match tell(seed, steps, false) {
+        Ok(second) if second == first => Outcome::Clean(first.2),
+        other => {
+            let second = other.map(|(digest, steps, _)| (digest, steps)).map_err(|(what, _)| what);
+            let what = format!("determinism: two runs differ: {:?} and {second:?}", (first.0, first.1));
+            Outcome::Violated { what, recent: Vec::new() }
+        }
+    }
+}
+
+type Story = Result<(u64, u64, Totals), (String, Vec<String>)>;
+
+fn tell(seed: u64, steps: u64, verbose: bool) -> Story {
+    let mut world = World::new(seed, verbose);
+    let verdict = catch_unwind(AssertUnwindSafe(|| world.live(steps)));
+    let verdict = verdict.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+        Err(format!("panic: {}", text.unwrap_or_default()))
+    });
+    match verdict {
+        Ok(()) => Ok((world.trace.digest(), world.trace.steps(), world.counts)),
+        Err(what) => Err((what, world.trace.recent().map(String::from).collect())),
+    }
+}
+
+impl World {
+    fn live(&mut self, steps: u64) -> Verdict {
+        self.start()?;
+        self.create_topics()?;
+        self.flush()?;
+        self.create_groups()?;
+        self.flush()?;
+        for _ in 0..steps {
+            self.step()?;
+        }
+        self.calm()
+    }
+
+    /// Brings everything decided to disk and lets the server know.
+    fn flush(&mut self) -> Verdict {
+        for _ in 0..100 {
+            if self.server.as_ref().is_none_or(crate::server::Server::is_quiet) {
+                return Ok(());
+            }
+            self.keep()?;
+            self.seal();
+            self.write()?;
+            self.confirm()?;
+        }
+        Err("liveness: the log does not come to rest".into())
+    }
+
+    fn step(&mut self) -> Verdict {
+        match self.rng.below(1000) {
+            0..100 => self.produce(),
+            100..115 => self.retry_produce(),
+            115..330 => self.arrive_request()?,
+            330..430 => self.seal(),
+            430..530 => self.write()?,
+            530..630 => self.confirm()?,
+            630..700 => self.elapse(40),
+            700..706 => self.elapse(9000),
+            706..780 => self.tick()?,
+            780..795 => self.arrive()?,
+            795..800 => self.leave()?,
+            800..870 => self.look()?,
+            870..930 => self.finish_work(false),
+            930..950 => self.pay()?,
+            950..960 => self.undertake()?,
+            960..980 => self.keep()?,
+            980..988 => self.snapshot()?,
+            988..991 => self.plan_fault(),
+            991..993 => self.squeeze(),
+            993..996 => self.crash(true)?,
+            996..998 => self.crash(false)?,
+            _ => self.compare()?,
+        }
+        Ok(())
+    }
+
+    fn elapse(&mut self, most_ms: u64) {
+        self.now = self.now.after_ms(self.rng.below(most_ms));
+        self.oracle.elapsed(self.now);
+    }
+
+    fn seal(&mut self) {
+        if let Some(server) = &mut self.server {
+            server.seal();
+        }
+    }
+
+    fn write(&mut self) -> Verdict {
+        match self.server.as_mut().map_or(Ok(()), crate::server::Server::write) {
+            Ok(()) => Ok(()),
+            Err(Broken) => self.crash(false),
+        }
+    }
+
+    fn confirm(&mut self) -> Verdict {
+        let now = self.now;
+        let actions = self.server.as_mut().map(|server| server.confirm(now)).unwrap_or_default();
+        self.execute(actions)
+    }
+
+    fn tick(&mut self) -> Verdict {
+        let due = self.server.as_ref().and_then(crate::server::Server::next_deadline);
+        if due.is_some_and(|due| due <= self.now) { self.hand(Input::Tick) } else { Ok(()) }
+    }
+
+    fn keep(&mut self) -> Verdict {
+        let now = self.now;
+        match self.server.as_mut().map(|server| server.keep(now)) {
+            Some(Ok(actions)) => self.execute(actions),
+            Some(Err(Broken)) => self.crash(false),
+            None => Ok(()),
+        }
+    }
+
+    fn snapshot(&mut self) -> Verdict {
+        let now = self.now;
+        match self.server.as_mut().map(|server| server.snapshot(now)) {
+            Some(Ok(actions)) => {
+                self.counts.snapshots += 1;
+                self.execute(actions)
+            }
+            // The disk may be failing by plan; what is on it must still be whole afterwards.
+            Some(Err(NoStart(_))) => self.crash(false),
+            None => Ok(()),
+        }
+    }
+
+    /// Something will go wrong with the disk soon.
+    fn plan_fault(&mut self) {
+        let soon = 1 + self.rng.below(12);
+        match self.rng.below(4) {
+            0 => self.disk.fail(Op::Write, soon, Fault::Eio),
+            1 => self.disk.fail(Op::Sync, soon, Fault::Eio),
+            2 => self.disk.fail(Op::Write, soon, Fault::Short),
+            _ => self.disk.power_off_at(self.disk.ops() + soon),
+        }
+    }
+
+    /// The disk fills up, or gets its space back.
+    fn squeeze(&mut self) {
+        let capacity = self.rng.chance(1, 2).then(|| self.disk.used());
+        self.disk.set_capacity(capacity);
+    }
+
+    /// The machine loses power, or just the process dies.
+    fn crash(&mut self, power: bool) -> Verdict {
+        self.trace.note("crash", &power);
+        self.counts.crashes += 1;
+        self.server = None;
+        if power {
+            self.disk.crash();
+        } else {
+            self.disk.kill();
+        }
+        // A disk without space for its first segment cannot be opened; everywhere else it can.
+        self.disk.set_capacity(None);
+        self.start()
+    }
+
+    /// What is on disk, folded, is what the server believes.
+    fn compare(&mut self) -> Verdict {
+        let Some(server) = self.server.as_ref().filter(|server| server.is_quiet()) else { return Ok(()) };
+        match server.fold_differs() {
+            Ok(false) | Err(NoStart(_)) => Ok(()),
+            Ok(true) => Err("fold: the facts on disk do not make the state in memory".into()),
+        }
+    }
+
+    /// Nothing goes wrong any more: everything stored must reach everybody it is owed to.
+    fn calm(&mut self) -> Verdict {
+        self.crash(true)?;
+        for step in 0..CALM_STEPS_MAX {
+            self.staff()?;
+            self.keep()?;
+            self.seal();
+            self.write()?;
+            self.confirm()?;
+            self.tick()?;
+            self.look()?;
+            self.finish_work(true);
+            self.pay()?;
+            self.arrive_request()?;
+            self.undertake()?;
+            if step % 4 == 0 {
+                self.elapse(50);
+            }
+            let rested = step % 16 == 0 && self.is_idle() && self.oracle.unfinished().is_none();
+            if rested && self.server.as_ref().is_some_and(crate::server::Server::is_quiet) {
+                return self.rest();
+            }
+        }
+        Err(format!(
+            "liveness: {}",
+            self.oracle.unfinished().unwrap_or_else(|| "it never comes to rest".into())
+        ))
+    }
+
+    /// When all is done, the state agrees with the disk and the log has given its space back.
+    fn rest(&mut self) -> Verdict {
+        for _ in 0..4 {
+            self.snapshot()?;
+            self.flush()?;
+        }
+        let Some(server) = &self.server else { return Err("liveness: the server is gone".into()) };
+        if server.fold_differs().unwrap_or(true) {
+            return Err("fold: at rest, the facts on disk do not make the state in memory".into());
+        }
+        let (segments, messages) = (server.segments(), server.state().messages());
+        if segments as u64 > 4 + messages {
+            return Err(format!("trimming: {segments} segments are kept for {messages} messages"));
+        }
+        Ok(())
+    }
+}

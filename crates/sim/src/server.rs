@@ -1,0 +1,288 @@
+//! A whole shard on a simulated disk: the real core and the real log under a shell that is as simple as can be.
+//!
+//! The shell does in single steps what threads do in production (fill a batch, write it, sync it, hear of it), so
+//! that the simulator can crash between any two of them.
+
+use std::ops::ControlFlow;
+
+use driftq_core::{
+    Action, DeadLetter, Input, Message, Output, Payload, Position, Settings, Shard, State, Time, Undertaking,
+};
+use driftq_wal::{Cursor, Keeper, Lsn, OpenError, Options, Reader, Room, WriteError, Writer};
+
+use crate::disk::SimDisk;
+
+/// A batch on its way to the disk.
+struct Batch {
+    body: Vec<u8>,
+    urgent: bool,
+}
+
+/// One life of the server, from start to crash.
+pub struct Server {
+    shard: Shard,
+    out: Output,
+    writer: Writer<SimDisk>,
+    reader: Reader<SimDisk>,
+    keeper: Keeper<SimDisk>,
+    cursor: Cursor,
+    /// Sealed and not written yet; one at a time, as in production.
+    writing: Option<Batch>,
+    /// Synced, but the shard has not heard of it.
+    durable: Option<Position>,
+    roomy: bool,
+    /// Where the log began in this life, if there was no snapshot.
+    start: Lsn,
+    seed: u64,
+}
+
+/// What broke the server; the world restarts it.
+#[derive(Debug)]
+pub struct Broken;
+
+/// What lies where a payload should be.
+#[derive(Debug)]
+pub enum Found {
+    /// The payload.
+    Payload(Vec<u8>),
+    /// Its segment was dropped.
+    Gone,
+    /// The disk cannot be read just now.
+    Failed,
+}
+
+/// A server that cannot start from what is on disk.
+#[derive(Debug)]
+pub struct NoStart(pub String);
+
+/// Layout for the simulator: small segments, so that rolling, recycling and dropping happen all the time.
+fn options(seed: u64) -> Options {
+    Options { segment_bytes: 8192, spares_max: 2, reserve_bytes: 4096, salt: seed }
+}
+
+/// Checksum of a payload.
+#[must_use]
+pub fn check(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}
+
+/// A payload as the edge would hand it in.
+#[must_use]
+pub fn payload(message: &Message<'_>) -> Payload {
+    let bytes = message.encode();
+    let size = u32::try_from(message.size()).expect("simulated messages are small");
+    Payload { check: check(&bytes), bytes, size }
+}
+
+/// Folds the log of a disk into a state.
+fn fold(
+    reader: &Reader<SimDisk>,
+    start: (Option<&[u8]>, Lsn),
+    to: Option<Lsn>,
+    seed: u64,
+) -> Result<State, NoStart> {
+    let (snapshot, from) = start;
+    let mut state = match snapshot {
+        Some(bytes) => State::decode(bytes, seed).map_err(|error| NoStart(format!("snapshot: {error:?}")))?,
+        None => State::new(seed),
+    };
+    let mut fault = None;
+    let replayed = reader.replay(from, to, &mut |lsn, body| match state.apply_batch(Position(lsn.0), body) {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => {
+            fault = Some(format!("replay at {lsn:?}: {error:?}"));
+            ControlFlow::Break(())
+        }
+    });
+    replayed.map_err(|error| NoStart(format!("replay: {error}")))?;
+    fault.map_or(Ok(state), |fault| Err(NoStart(fault)))
+}
+
+impl Server {
+    /// Starts from whatever the disk holds. `Ok(None)`: the disk failed on the way; try again.
+    pub fn start(disk: &SimDisk, settings: &Settings, now: Time, seed: u64) -> Result<Option<Self>, NoStart> {
+        let opened = match driftq_wal::open(disk.clone(), options(seed)) {
+            Ok(opened) => opened,
+            Err(OpenError::Io(_)) => return Ok(None),
+            Err(error) => return Err(NoStart(error.to_string())),
+        };
+        let snapshot = opened.snapshot.as_ref().map(|snapshot| &snapshot.bytes[..]);
+        let state = fold(&opened.reader, (snapshot, opened.start), Some(opened.end), seed)?;
+        let mut shard = Shard::new(settings.clone(), state);
+        let cursor = opened.writer.cursor();
+        let mut out = Output::default();
+        shard.open(now, Position(cursor.next_body().0), &mut out);
+        let (writer, reader, keeper) = (opened.writer, opened.reader, opened.keeper);
+        Ok(Some(Self {
+            shard,
+            out,
+            writer,
+            reader,
+            keeper,
+            cursor,
+            writing: None,
+            durable: None,
+            roomy: true,
+            start: opened.start,
+            seed,
+        }))
+    }
+
+    /// Hands an input to the shard and gives back what it wants done.
+    pub fn handle(&mut self, now: Time, input: Input) -> Vec<Action> {
+        self.shard.handle(now, input, &mut self.out);
+        std::mem::take(&mut self.out.actions)
+    }
+
+    /// Actions of the start itself.
+    pub fn first_actions(&mut self) -> Vec<Action> {
+        std::mem::take(&mut self.out.actions)
+    }
+
+    /// When the shard wants a tick.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.shard.next_deadline()
+    }
+
+    /// What the shard believes.
+    #[must_use]
+    pub const fn state(&self) -> &State {
+        self.shard.state()
+    }
+
+    /// Closes the batch that is being filled, if the log thread is free.
+    pub fn seal(&mut self) {
+        let idle = self.writing.is_none() && self.durable.is_none();
+        if idle && !self.out.facts.is_empty() {
+            let body = std::mem::take(&mut self.out.facts);
+            self.cursor.advance(body.len());
+            self.shard.begin_batch(Position(self.cursor.next_body().0));
+            self.writing = Some(Batch { body, urgent: std::mem::take(&mut self.out.urgent) });
+        }
+    }
+
+    /// The log thread's turn: write the sealed batch, and sync it if somebody waits.
+    pub fn write(&mut self) -> Result<(), Broken> {
+        let Some(batch) = self.writing.take() else { return Ok(()) };
+        match self.writer.append(&batch.body) {
+            Ok(_) => {}
+            Err(WriteError::NoSpace) => {
+                self.writing = Some(batch);
+                return Ok(());
+            }
+            Err(_) => return Err(Broken),
+        }
+        if batch.urgent {
+            let upto = self.writer.sync().map_err(|_| Broken)?;
+            self.durable = Some(Position(upto.0));
+        }
+        Ok(())
+    }
+
+    /// The shard hears how far the disk has got.
+    pub fn confirm(&mut self, now: Time) -> Vec<Action> {
+        match self.durable.take() {
+            Some(upto) => self.handle(now, Input::Durable { upto }),
+            None => Vec::new(),
+        }
+    }
+
+    /// Whether everything decided is written, synced and known.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.out.facts.is_empty() && self.writing.is_none() && self.durable.is_none()
+    }
+
+    /// Housekeeping: a spare segment, and word about the room that is left.
+    pub fn keep(&mut self, now: Time) -> Result<Vec<Action>, Broken> {
+        self.keeper.prepare_spare().map_err(|_| Broken)?;
+        let roomy = self.keeper.room() == Room::Plenty;
+        if roomy == self.roomy {
+            return Ok(Vec::new());
+        }
+        self.roomy = roomy;
+        Ok(self.handle(now, Input::Space { roomy }))
+    }
+
+    /// Housekeeping: folds what is durable into a snapshot, drops segments that nobody needs, and moves what
+    /// little is left in others.
+    pub fn snapshot(&mut self, now: Time) -> Result<Vec<Action>, NoStart> {
+        let upto = self.keeper.durable();
+        let previous = self.latest_snapshot()?;
+        let state = fold(&self.reader, (previous.0.as_deref(), previous.1), Some(upto), self.seed)?;
+        if self.keeper.put_snapshot(upto, &state.encode()).is_err() {
+            return Ok(Vec::new());
+        }
+        let live = state.live_bytes();
+        let segments = self.keeper.segments();
+        let below = segments.iter().map(|segment| segment.number).filter(|number| *number < upto.segment());
+        let unused: Vec<u32> = below.clone().filter(|number| !live.contains_key(number)).collect();
+        if self.keeper.drop_segments(&unused).is_err() {
+            return Ok(Vec::new());
+        }
+        let mut actions = Vec::new();
+        for segment in below.filter(|number| live.get(number).is_some_and(|bytes| *bytes < 1000)) {
+            for pinned in state.pinned_in(segment, 8) {
+                let Ok(bytes) = self.reader.read_at(Lsn(pinned.position.0), pinned.length) else { continue };
+                let payload = Payload { bytes, check: pinned.check, size: pinned.size };
+                let (topic, partition, offset) = (pinned.topic, pinned.partition, pinned.offset);
+                let from = pinned.position;
+                actions.extend(self.handle(now, Input::Relocate { topic, partition, offset, from, payload }));
+            }
+        }
+        Ok(actions)
+    }
+
+    /// The newest snapshot on disk and where the log goes on from it.
+    fn latest_snapshot(&self) -> Result<(Option<Vec<u8>>, Lsn), NoStart> {
+        let snapshot = self.keeper.snapshot().map_err(|error| NoStart(error.to_string()))?;
+        Ok(snapshot.map_or((None, self.start), |snapshot| (Some(snapshot.bytes), snapshot.upto)))
+    }
+
+    /// Whether a fold of everything written gives the very state that the shard believes in.
+    pub fn fold_differs(&self) -> Result<bool, NoStart> {
+        let previous = self.latest_snapshot()?;
+        let state = fold(&self.reader, (previous.0.as_deref(), previous.1), None, self.seed)?;
+        Ok(state.encode() != self.state().encode())
+    }
+
+    /// Segments of the log.
+    #[must_use]
+    pub fn segments(&self) -> usize {
+        self.keeper.segments().len()
+    }
+
+    /// The payload that lies there; an error if it is not the one that was stored.
+    pub fn read(&self, position: Position, length: u32, sum: u32) -> Result<Found, String> {
+        match self.reader.read_at(Lsn(position.0), length) {
+            Ok(bytes) if check(&bytes) == sum => Ok(Found::Payload(bytes)),
+            Ok(_) => Err(format!("payload at {position:?} is not what was stored")),
+            Err(driftq_wal::ReadError::Gone) => Ok(Found::Gone),
+            Err(driftq_wal::ReadError::Io(_)) => Ok(Found::Failed),
+            Err(error) => Err(format!("payload at {position:?}: {error}")),
+        }
+    }
+
+    /// Writes the dead letter of a message, as the shell's undertaker does.
+    pub fn undertake(&self, undertaking: &Undertaking) -> Result<Input, String> {
+        let receipt = undertaking.receipt;
+        let (position, length) = (undertaking.position, undertaking.length);
+        let Found::Payload(bytes) = self.read(position, length, undertaking.check)? else {
+            return Ok(Input::FetchFailed { receipt });
+        };
+        let message = Message::decode(&bytes).map_err(|error| format!("stored message: {error:?}"))?;
+        let letter = message.into_dead_letter(DeadLetter {
+            topic: (&*undertaking.topic).into(),
+            partition: receipt.partition,
+            offset: receipt.offset,
+            group: (&*undertaking.group).into(),
+            attempts: undertaking.attempts,
+            last_error: (&*undertaking.last_error).into(),
+            reason: undertaking.reason.into(),
+            at: undertaking.at,
+            ..DeadLetter::default()
+        });
+        Ok(Input::Bury { receipt, payload: payload(&letter) })
+    }
+}
