@@ -57,7 +57,7 @@ pub struct NoStart(pub String);
 
 /// Layout for the simulator: small segments, so that rolling, recycling and dropping happen all the time.
 fn options(seed: u64) -> Options {
-    Options { segment_bytes: 8192, spares_max: 2, reserve_bytes: 4096, salt: seed }
+    Options { segment_bytes: 4096, spares_max: 2, reserve_bytes: 4096, salt: seed }
 }
 
 /// Checksum of a payload.
@@ -222,7 +222,7 @@ impl Server {
             return Ok(Vec::new());
         }
         let mut actions = Vec::new();
-        for segment in below.filter(|number| live.get(number).is_some_and(|bytes| *bytes < 1000)) {
+        for segment in below.filter(|number| live.get(number).is_some_and(|bytes| *bytes < 800)) {
             for pinned in state.pinned_in(segment, 8) {
                 let Ok(bytes) = self.reader.read_at(Lsn(pinned.position.0), pinned.length) else { continue };
                 let payload = Payload { bytes, check: pinned.check, size: pinned.size };
@@ -268,6 +268,10 @@ impl Server {
     pub fn undertake(&self, undertaking: &Undertaking) -> Result<Input, String> {
         let receipt = undertaking.receipt;
         let (position, length) = (undertaking.position, undertaking.length);
+        // A payload that was moved a moment ago may not be written yet: the shard asks again later.
+        if self.reader.read_at(Lsn(position.0), length).is_err() {
+            return Ok(Input::FetchFailed { receipt });
+        }
         let Found::Payload(bytes) = self.read(position, length, undertaking.check)? else {
             return Ok(Input::FetchFailed { receipt });
         };

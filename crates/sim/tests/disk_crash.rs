@@ -126,31 +126,36 @@ fn the_same_seed_gives_the_same_bytes() {
 }
 
 #[test]
-fn a_frame_that_outlived_the_one_before_it_never_comes_back() {
+fn frames_that_outlived_the_one_before_them_never_come_back() {
     let mut outlived = 0;
-    for seed in 1..=200 {
+    for seed in 1..=2000 {
         let disk = SimDisk::new(seed);
         let mut opened = reopen(&disk).expect("opens");
         opened.writer.append(b"first").expect("appends");
         opened.writer.sync().expect("syncs");
-        opened.writer.append(&[1; 1000]).expect("appends");
-        let ghost = opened.writer.cursor().next_frame().offset() as usize;
-        opened.writer.append(&[2; 1000]).expect("appends");
+        let mut ghosts = Vec::new();
+        for byte in 1..=3 {
+            ghosts.push(opened.writer.cursor().next_frame().offset() as usize);
+            opened.writer.append(&[byte; 800]).expect("appends");
+        }
         drop(opened);
         disk.crash();
         let file = disk.contents("seg-00000001.log").expect("exists");
+        let whole = |ghost: usize, byte| file[ghost] == b'D' && file[ghost + 40..ghost + 840] == [byte; 800];
         let mut opened = reopen(&disk).expect("opens");
-        if opened.recovery.frames != 1 || file[ghost + 40..ghost + 1040] != [2; 1000] || file[ghost] != b'D' {
+        if opened.recovery.frames != 1 || !whole(ghosts[1], 2) || !whole(ghosts[2], 3) {
             continue;
         }
         outlived += 1;
         assert!(opened.recovery.truncated.is_some());
-        // The new frame ends exactly where the ghost starts.
-        opened.writer.append(&[3; 1000]).expect("appends");
-        assert_eq!(opened.writer.sync().expect("syncs").offset() as usize, ghost);
-        drop(opened);
-        disk.crash();
-        assert_eq!(reopen(&disk).expect("opens").recovery.frames, 2, "seed {seed}");
+        // New frames end exactly where each ghost starts.
+        for (frames, &ghost) in (2..).zip(&ghosts[1..]) {
+            opened.writer.append(&[9; 800]).expect("appends");
+            assert_eq!(opened.writer.sync().expect("syncs").offset() as usize, ghost);
+            let disk = disk.fork(seed);
+            disk.crash();
+            assert_eq!(reopen(&disk).expect("opens").recovery.frames, frames, "seed {seed}");
+        }
     }
-    assert!(outlived > 5, "{outlived} ghosts were seen");
+    assert!(outlived > 5, "{outlived} times ghosts were seen");
 }
