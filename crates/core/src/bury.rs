@@ -95,6 +95,7 @@ impl Shard {
         self.journal.emit(Haste::Urgent, out, &Fact::Retired { place: place_of(&receipt), dead: true });
         *self.dead_letters.entry(spot.topic).or_default() += 1;
         self.drop_oldest_letter(dlq, partition, out);
+        self.enforce_bytes(dlq, partition, out);
         self.dispatch(spot.group, out);
     }
 

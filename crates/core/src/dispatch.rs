@@ -110,7 +110,8 @@ impl Shard {
         let Some(slot) = topic.partitions[partition as usize].slots.get(sequence) else { return };
         let place = Place { topic: topic.id, group, partition, offset: slot.offset };
         crew.lanes[partition as usize].take(sequence);
-        self.journal.emit(Haste::Lazy, out, &Fact::Retired { place, dead: false });
+        // Urgent: an ack that comes now is told that all is settled, and that must not be taken back by a crash.
+        self.journal.emit(Haste::Urgent, out, &Fact::Retired { place, dead: false });
     }
 
     /// Brings every group back to work after recovery: what was on loan may be delivered again at once, what
@@ -129,7 +130,8 @@ impl Shard {
     /// Sets up the volatile side of a group.
     pub(crate) fn add_crew(&mut self, topic: crate::id::TopicId, group: GroupId) {
         let floors = self.journal.state.topic(topic).and_then(|topic| topic.groups.get(&group)).map(floors);
-        let crew = Crew::new(topic, floors.into_iter().flatten(), self.now);
+        let mut crew = Crew::new(topic, floors.into_iter().flatten(), self.now);
+        crew.watched = true;
         self.crews.insert(group, crew);
         self.timers.set(self.now.after_ms(self.settings.group_expiry_ms), Due::Idle(topic, group));
     }
@@ -151,6 +153,9 @@ impl Shard {
             let spot = Spot { topic, group, partition, sequence };
             if self.is_exhausted(spot) {
                 self.start_burial(spot, out);
+            } else if let Some(crew) = self.crews.get_mut(&group).filter(|_| retry_at <= self.now) {
+                // Not by way of a timer: a reader that comes before the next tick gets the old before the new.
+                crew.make_ready(partition, sequence);
             } else {
                 self.timers.set(retry_at, Due::Retry(spot));
             }

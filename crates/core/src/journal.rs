@@ -69,10 +69,11 @@ impl Journal {
         }
     }
 
-    /// Notes that a partition has something that becomes visible once `end` is durable.
+    /// Notes that a partition has something that becomes visible once `end` is durable. Neighbours share an
+    /// entry within a batch only: an entry that newer batches kept raising would never become visible.
     fn watch(&mut self, end: Position, topic: TopicId, partition: u32) {
         match self.unseen.back_mut() {
-            Some(last) if (last.1, last.2) == (topic, partition) => last.0 = end,
+            Some(last) if (last.1, last.2) == (topic, partition) && last.0 > self.base => last.0 = end,
             _ => self.unseen.push_back((end, topic, partition)),
         }
     }

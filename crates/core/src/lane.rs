@@ -46,6 +46,8 @@ pub(crate) struct Crew {
     pub(crate) dying: BTreeMap<(u32, u64), Token>,
     /// Last sign of life.
     pub(crate) seen: Time,
+    /// Whether a timer will ask if the group has been away for too long: one, however often readers come and go.
+    pub(crate) watched: bool,
 }
 
 impl Crew {
@@ -62,6 +64,7 @@ impl Crew {
             aside: BTreeMap::new(),
             dying: BTreeMap::new(),
             seen: now,
+            watched: false,
         }
     }
 

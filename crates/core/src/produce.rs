@@ -70,7 +70,6 @@ impl Shard {
         let state = &self.journal.state;
         let offset = state.topics[topic.0 as usize].next_offset;
         let first_identity = identity.is_some() && state.stored.next_expiry().is_none();
-        let was_empty = state.topics[topic.0 as usize].partitions[partition as usize].messages == 0;
         let fact = Fact::Appended(MessageFact {
             topic,
             partition,
@@ -83,12 +82,12 @@ impl Shard {
             bytes: &message.payload.bytes,
         });
         self.journal.emit(Haste::Urgent, out, &fact);
-        if let (true, Some((_, until))) = (first_identity, identity) {
+        if let (true, Some((_, until))) = (first_identity, identity)
+            && until > self.now
+        {
             self.timers.set(until.after_ms(FORGET_SLACK_MS), Due::Forget(None));
         }
-        if let (true, Some(retention_ms)) = (was_empty, self.settings.retention_ms) {
-            self.timers.set(self.now.after_ms(retention_ms), Due::Retain(topic, partition));
-        }
+        self.schedule_retention(topic, partition);
         offset
     }
 

@@ -1,5 +1,6 @@
 //! A delivery ends: by ack, by nack, by lapse, or unused.
 
+use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 
 use crate::action::{Answer, Output, Receipt};
@@ -65,6 +66,7 @@ impl Shard {
 
     /// Gives deliveries back that never reached their reader.
     pub(crate) fn handle_release(&mut self, receipts: &[Receipt], out: &mut Output) {
+        let mut groups = BTreeSet::new();
         for receipt in receipts {
             let Some(spot) = self.spot_of(receipt) else { continue };
             // A receipt whose token is not the current one is an old story.
@@ -75,8 +77,12 @@ impl Shard {
             self.journal.emit(Haste::Lazy, out, &Fact::Released { place: place_of(receipt) });
             if let Some(crew) = self.crews.get_mut(&spot.group) {
                 crew.make_ready(spot.partition, spot.sequence);
+                groups.insert(spot.group);
             }
-            self.dispatch(spot.group, out);
+        }
+        // Only now, so that what was given back together goes out again in the order of offsets.
+        for group in groups {
+            self.dispatch(group, out);
         }
     }
 
@@ -132,7 +138,8 @@ impl Shard {
     fn ack(&mut self, spot: Spot, offset: u64, out: &mut Output) {
         self.unschedule(spot);
         let place = Place { topic: spot.topic, group: spot.group, partition: spot.partition, offset };
-        let identified = self.slots(spot).is_some_and(|slots| slots.identity(spot.sequence).is_some());
+        let identified = self.settings.idempotency_ttl_ms > 0
+            && self.slots(spot).is_some_and(|slots| slots.identity(spot.sequence).is_some());
         let remembered =
             if identified { lifetime(self.now, self.settings.idempotency_ttl_ms) } else { Time(0) };
         let first = identified && self.members(spot).is_some_and(|group| group.done.next_expiry().is_none());

@@ -12,7 +12,7 @@ use crate::lane::{Consumer, Crew};
 use crate::reject::Reject;
 use crate::route::validate_name;
 use crate::settings::Settings;
-use crate::state::{PARTITIONS_MAX, State};
+use crate::state::{GROUPS_PER_TOPIC_MAX, PARTITIONS_MAX, State};
 use crate::timer::{Due, Timers};
 
 /// The deciding part of a broker. See the crate's documentation for the rules it keeps.
@@ -37,6 +37,8 @@ pub struct Shard {
     pub(crate) roomy: bool,
     /// Messages dead-lettered in this run, by source topic.
     pub(crate) dead_letters: BTreeMap<TopicId, u64>,
+    /// Partitions that have a timer for retention: one each, however often they run empty and fill again.
+    pub(crate) retaining: BTreeSet<(TopicId, u32)>,
 }
 
 impl Shard {
@@ -55,6 +57,7 @@ impl Shard {
             now: Time(0),
             roomy: true,
             dead_letters: BTreeMap::new(),
+            retaining: BTreeSet::new(),
         }
     }
 
@@ -193,7 +196,7 @@ impl Shard {
         if let Some(group) = topic.group_named(&subscription.group) {
             return Ok(Some(group.id));
         }
-        if topic.groups.len() >= self.settings.groups_max as usize {
+        if topic.groups.len() >= (self.settings.groups_max as usize).min(GROUPS_PER_TOPIC_MAX) {
             return Err(Reject::Limit("groups: the topic has as many as are allowed"));
         }
         Ok(None)
@@ -214,7 +217,9 @@ impl Shard {
         crew.seen = self.now;
         if crew.consumers.is_empty() {
             let topic = crew.topic;
-            self.timers.set(self.now.after_ms(self.settings.group_expiry_ms), Due::Idle(topic, group));
+            if !core::mem::replace(&mut crew.watched, true) {
+                self.timers.set(self.now.after_ms(self.settings.group_expiry_ms), Due::Idle(topic, group));
+            }
             if let Some(groups) = self.active.get_mut(&topic) {
                 groups.remove(&group);
                 if groups.is_empty() {

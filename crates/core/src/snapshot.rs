@@ -11,10 +11,12 @@ use crate::id::{GroupId, Position, Time, Token, TopicId};
 use crate::message::RetryPolicy;
 use crate::partition::{Partition, Topic};
 use crate::slot::{CHUNK_SLOTS, Chunk, Slot, Slots};
-use crate::state::{State, Stored};
+use crate::state::{GROUPS_PER_TOPIC_MAX, PARTITIONS_MAX, State, Stored};
 
 /// First field of every snapshot.
 const VERSION: u32 = 1;
+/// Above any sequence number that a partition can reach, and far enough below the end of the numbers to count on.
+const SEQUENCE_MAX: u64 = 1 << 62;
 /// What reading a snapshot reports.
 const WHAT: &str = "snapshot";
 
@@ -47,6 +49,9 @@ impl State {
         let mut state = Self::new(seed);
         state.epoch = take.u64()?;
         state.next_group = take.u32()?;
+        if state.epoch == u64::MAX {
+            return Err(take.malformed());
+        }
         for number in 0..take.count(20)? {
             let id = TopicId(u32::try_from(number).map_err(|_| take.malformed())?);
             let topic = state.take_topic(&mut take, id)?;
@@ -81,8 +86,12 @@ impl State {
         let created = Time(take.u64()?);
         let next_offset = take.u64()?;
         let mut partitions = Vec::new();
-        for _ in 0..take.count(20)? {
-            partitions.push(self.take_partition(take)?);
+        let count = take.count(20)?;
+        if count == 0 || count > PARTITIONS_MAX as usize {
+            return Err(take.malformed());
+        }
+        for _ in 0..count {
+            partitions.push(self.take_partition(take, next_offset)?);
         }
         let mut topic = Topic {
             id,
@@ -93,10 +102,17 @@ impl State {
             groups: BTreeMap::new(),
             group_names: BTreeMap::new(),
         };
-        for _ in 0..take.count(16)? {
-            let group = take_group(take, topic.partitions.len(), self.seed)?;
+        let count = take.count(16)?;
+        if count > GROUPS_PER_TOPIC_MAX {
+            return Err(take.malformed());
+        }
+        for _ in 0..count {
+            let group = take_group(take, &topic.partitions, self.seed)?;
+            let known = topic.group_names.insert(Arc::clone(&group.name), group.id).is_some();
+            if known || group.id.0 >= self.next_group || topic.groups.contains_key(&group.id) {
+                return Err(take.malformed());
+            }
             self.done_records += group.done.len() as u64;
-            topic.group_names.insert(Arc::clone(&group.name), group.id);
             topic.groups.insert(group.id, group);
         }
         Ok(topic)
@@ -136,17 +152,28 @@ impl State {
         }
     }
 
-    fn take_partition(&mut self, take: &mut Take<'_>) -> Result<Partition, Malformed> {
+    fn take_partition(&mut self, take: &mut Take<'_>, next_offset: u64) -> Result<Partition, Malformed> {
         let mut partition = Partition::default();
         partition.slots.base = take.u64()?;
         partition.slots.dropped_below = take.u64()?;
+        let aligned = partition.slots.base.is_multiple_of(CHUNK_SLOTS as u64);
+        if !aligned || partition.slots.base > SEQUENCE_MAX {
+            return Err(take.malformed());
+        }
+        let mut above = partition.slots.dropped_below;
         let chunks = take.count(22)?;
         for index in 0..chunks {
             let chunk = self.take_chunk(take, &mut partition)?;
-            if !chunk.full && index + 1 != chunks {
+            // Offsets rise from chunk to chunk and stay below the topic's next one.
+            let rises = above <= chunk.first_offset && chunk.first_offset <= chunk.last_offset;
+            if !rises || chunk.last_offset >= next_offset || (!chunk.full && index + 1 != chunks) {
                 return Err(take.malformed());
             }
+            above = chunk.last_offset + 1;
             partition.slots.chunks.push_back(chunk);
+        }
+        if above > next_offset {
+            return Err(take.malformed());
         }
         Ok(partition)
     }
@@ -165,7 +192,7 @@ impl State {
         let mut chunk = Chunk {
             first_offset,
             last_offset,
-            slots: Vec::with_capacity(if count == 0 { 0 } else { CHUNK_SLOTS }),
+            slots: Vec::with_capacity(count),
             identities: Vec::new(),
             alive: 0,
             full,
@@ -173,6 +200,10 @@ impl State {
         for _ in 0..count {
             let offset = take.u64()?;
             let slot = if take.u8()? == 0 { self.take_slot(take, offset)? } else { gone_slot(offset) };
+            let least = chunk.slots.last().map_or(first_offset, |last: &Slot| last.offset.saturating_add(1));
+            if offset < least || offset > last_offset {
+                return Err(take.malformed());
+            }
             if !slot.is_gone() {
                 chunk.alive += 1;
                 partition.messages += 1;
@@ -198,7 +229,7 @@ impl State {
             policy: 0,
             waiting: take.u16()?,
         };
-        if slot.is_gone() {
+        if usize::from(slot.waiting) > GROUPS_PER_TOPIC_MAX {
             return Err(take.malformed());
         }
         let policy = if take.u8()? == 0 { None } else { Some(RetryPolicy::decode(take)?) };
@@ -263,13 +294,13 @@ fn put_group(out: &mut Vec<u8>, group: &Group) {
     put_gate(out, &group.done, |_, ()| ());
 }
 
-fn take_group(take: &mut Take<'_>, partitions: usize, seed: u64) -> Result<Group, Malformed> {
+fn take_group(take: &mut Take<'_>, partitions: &[Partition], seed: u64) -> Result<Group, Malformed> {
     let id = GroupId(take.u32()?);
     let name = take.shared()?;
     let created = Time(take.u64()?);
     let mut progress = Vec::new();
-    for _ in 0..partitions {
-        progress.push(take_progress(take)?);
+    for partition in partitions {
+        progress.push(take_progress(take, partition.slots.next())?);
     }
     let mut done = Gate::new(seed);
     take_gate(take, &mut done, |_| Ok(()))?;
@@ -302,20 +333,30 @@ fn put_progress(out: &mut Vec<u8>, progress: &Progress) {
     }
 }
 
-fn take_progress(take: &mut Take<'_>) -> Result<Progress, Malformed> {
+/// Reads what a group has done with a partition whose next sequence number is `next`.
+fn take_progress(take: &mut Take<'_>, next: u64) -> Result<Progress, Malformed> {
     let mut progress = Progress {
         floor: take.u64()?,
         backlog: take.u64()?.cast_signed(),
         settled_count: take.u64()?,
         ..Progress::default()
     };
+    let counted = progress.backlog.unsigned_abs() <= SEQUENCE_MAX && progress.settled_count <= SEQUENCE_MAX;
+    if !counted || progress.floor > next {
+        return Err(take.malformed());
+    }
     for _ in 0..take.count(16)? {
-        if !progress.settled.push_back(take.u64()?, take.u64()?) {
+        let (start, end) = (take.u64()?, take.u64()?);
+        if start <= progress.floor || end > next || !progress.settled.push_back(start, end) {
             return Err(take.malformed());
         }
     }
     for _ in 0..take.count(29)? {
         let sequence = take.u64()?;
+        let rises = progress.pending.last_key_value().is_none_or(|(last, _)| *last < sequence);
+        if !rises || sequence >= next || progress.is_settled(sequence) {
+            return Err(take.malformed());
+        }
         let mut pending = Pending {
             attempts: take.u32()?,
             last_error: take.shared()?,

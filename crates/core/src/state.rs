@@ -187,7 +187,7 @@ impl State {
     }
 
     fn on_opened(&mut self, epoch: u64, at: Time) -> Result<(), Malformed> {
-        if epoch <= self.epoch {
+        if epoch <= self.epoch || epoch == u64::MAX {
             return Err(CONTRADICTION);
         }
         self.epoch = epoch;

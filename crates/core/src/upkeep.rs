@@ -23,19 +23,30 @@ impl Shard {
     /// Sets the timers that outlive a run.
     pub(crate) fn schedule_upkeep(&mut self) {
         self.schedule_forget(None);
-        let mut gates = Vec::new();
+        let (mut gates, mut lanes) = (Vec::new(), Vec::new());
         for topic in &self.journal.state.topics {
             gates.extend(topic.groups.keys().map(|group| (topic.id, *group)));
-            if let Some(retention_ms) = self.settings.retention_ms {
-                for (partition, lane) in (0..).zip(&topic.partitions) {
-                    if let Some((_, slot)) = lane.slots.iter().next() {
-                        self.timers.set(slot.at.after_ms(retention_ms), Due::Retain(topic.id, partition));
-                    }
-                }
-            }
+            lanes.extend((0..topic.info().partitions).map(|partition| (topic.id, partition)));
         }
         for gate in gates {
             self.schedule_forget(Some(gate));
+        }
+        for (topic, partition) in lanes {
+            self.schedule_retention(topic, partition);
+        }
+    }
+
+    /// Sets the timer of a partition's oldest message, unless one is set: that one comes no later.
+    pub(crate) fn schedule_retention(&mut self, topic: TopicId, partition: u32) {
+        let Some(retention_ms) = self.settings.retention_ms else { return };
+        if self.retaining.contains(&(topic, partition)) {
+            return;
+        }
+        let state = &self.journal.state;
+        let lane = state.topic(topic).and_then(|topic| topic.partitions.get(partition as usize));
+        if let Some((_, slot)) = lane.and_then(|lane| lane.slots.iter().next()) {
+            self.timers.set(slot.at.after_ms(retention_ms), Due::Retain(topic, partition));
+            self.retaining.insert((topic, partition));
         }
     }
 
@@ -80,8 +91,9 @@ impl Shard {
 
     /// Forgets a group that has had no reader and given no sign of life for too long.
     fn on_idle(&mut self, topic: TopicId, group: GroupId, out: &mut Output) {
-        let Some(crew) = self.crews.get(&group) else { return };
+        let Some(crew) = self.crews.get_mut(&group) else { return };
         if !crew.consumers.is_empty() {
+            crew.watched = false;
             return;
         }
         let members = self.journal.state.topic(topic).and_then(|topic| topic.groups.get(&group));
@@ -99,6 +111,7 @@ impl Shard {
     /// Drops messages that are older than the retention allows.
     fn on_retain(&mut self, topic: TopicId, partition: u32, out: &mut Output) {
         let Some(retention_ms) = self.settings.retention_ms else { return };
+        self.retaining.remove(&(topic, partition));
         let state = &self.journal.state;
         let Some(lane) = state.topic(topic).and_then(|topic| topic.partitions.get(partition as usize)) else {
             return;
@@ -108,10 +121,7 @@ impl Shard {
         if let Some(below) = below.map(|(_, slot)| slot.offset + 1) {
             self.expire(topic, partition, below, out);
         }
-        let lane = &self.journal.state.topics[topic.0 as usize].partitions[partition as usize];
-        if let Some((_, slot)) = lane.slots.iter().next() {
-            self.timers.set(slot.at.after_ms(retention_ms), Due::Retain(topic, partition));
-        }
+        self.schedule_retention(topic, partition);
     }
 
     /// Drops the oldest messages beyond the bytes that retention allows.
@@ -152,7 +162,8 @@ impl Shard {
         for spot in spots {
             self.unschedule(spot);
         }
-        self.journal.emit(Haste::Lazy, out, &Fact::Expired { topic, partition, below });
+        // Urgent: an ack that comes now is told that all is settled, and that must not be taken back by a crash.
+        self.journal.emit(Haste::Urgent, out, &Fact::Expired { topic, partition, below });
         for group in groups {
             if let Some(crew) = self.crews.get_mut(&group) {
                 crew.hot.insert(partition);

@@ -1,0 +1,29 @@
+//! The words of `/v1`. Frozen: existing clients depend on every one of them.
+
+mod answer;
+mod consume;
+mod create_topic;
+mod envelope;
+mod error_body;
+mod item;
+mod produce;
+mod settle;
+
+pub use answer::{Created, Health, Produced, Topics, Version};
+pub use consume::Consume;
+pub use create_topic::CreateTopic;
+pub use envelope::{Envelope, RetryPolicy};
+pub use error_body::ErrorBody;
+pub use item::{DeadLetter, Item, ItemEnvelope, Pairs, Routing};
+pub use produce::Produce;
+pub use settle::{Ack, DEFAULT_NACK_REASON, Nack};
+
+use crate::fault::Fault;
+
+/// Lease of a consumer that asks for none.
+pub const DEFAULT_LEASE_MS: u64 = 2000;
+
+/// A number that must not be negative.
+fn natural(name: &str, number: i64) -> Result<u64, Fault> {
+    u64::try_from(number).map_err(|_| Fault::invalid(format!("{name} cannot be negative")))
+}

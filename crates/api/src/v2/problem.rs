@@ -1,0 +1,25 @@
+//! Errors as RFC 9457 problem details.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+/// The body of every error of `/v2`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem<'a> {
+    /// The code, from the catalogue.
+    pub code: Cow<'a, str>,
+    /// The HTTP status.
+    pub status: u16,
+    /// What it is, in a few words; the same for every problem of this code.
+    pub title: Cow<'a, str>,
+    /// What happened to this request.
+    pub detail: Cow<'a, str>,
+    /// Whether the same request may succeed later.
+    pub retryable: bool,
+    /// When to try again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
+    /// What to do about it.
+    pub help: Cow<'a, str>,
+}

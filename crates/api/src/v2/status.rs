@@ -1,0 +1,56 @@
+//! The server about itself.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+/// To `GET /v2/healthz` and a good `GET /v2/readyz`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Health<'a> {
+    /// `ok`, or `ready`.
+    pub status: Cow<'a, str>,
+}
+
+/// To `GET /v2/status`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status<'a> {
+    /// The release.
+    pub version: Cow<'a, str>,
+    /// The source it was built from.
+    pub commit: Cow<'a, str>,
+    /// Whether requests are served.
+    pub ready: bool,
+    /// Whether new messages are taken.
+    pub writable: bool,
+    /// Why not, if not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<Cow<'a, str>>,
+    /// What an answered request is worth, in words.
+    pub durability: Cow<'a, str>,
+    /// Whether messages survive the process.
+    pub durable: bool,
+    /// The data directory, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<String>,
+    /// Counts the starts of this data directory.
+    pub epoch: u64,
+    /// How long the server has been up.
+    pub uptime_ms: u64,
+    /// Topics that exist.
+    pub topics: u64,
+    /// Open streams.
+    pub streams: u64,
+    /// Open connections.
+    pub connections: u64,
+    /// Segment files of the log.
+    pub segments: u64,
+    /// How the last start went.
+    pub recovery: Recovery,
+}
+
+/// How the last start went.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recovery {
+    /// How long it took.
+    pub duration_ms: u64,
+}

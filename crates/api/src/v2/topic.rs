@@ -1,0 +1,68 @@
+//! Topics, listed and described.
+
+use serde::{Deserialize, Serialize};
+
+use crate::moment::Moment;
+
+/// To `GET /v2/topics`: one page.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Topics {
+    /// Topics in order of their names.
+    pub topics: Vec<TopicSummary>,
+    /// Cursor of the next page, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+}
+
+/// A topic in a list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TopicSummary {
+    /// Its name.
+    pub name: String,
+    /// How many partitions it has.
+    pub partitions: u64,
+    /// How many groups read it.
+    pub groups: u64,
+    /// Messages kept.
+    pub messages: u64,
+    /// Their key and value bytes.
+    pub bytes: u64,
+}
+
+/// To `GET /v2/topics/{topic}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Topic {
+    /// Its name.
+    pub name: String,
+    /// When it was created.
+    pub created_at: Moment,
+    /// The offset that the next message gets.
+    pub next_offset: u64,
+    /// Messages kept, in all partitions.
+    pub messages: u64,
+    /// Their key and value bytes.
+    pub bytes: u64,
+    /// Time of the oldest message kept.
+    pub oldest_at: Option<Moment>,
+    /// Messages dead-lettered out of it since the server started.
+    pub dead_letters: u64,
+    /// Its partitions, in order.
+    pub partitions: Vec<Partition>,
+    /// Names of its groups.
+    pub groups: Vec<String>,
+}
+
+/// One partition of a topic.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Partition {
+    /// Its number.
+    pub partition: u64,
+    /// Messages kept.
+    pub messages: u64,
+    /// Their key and value bytes.
+    pub bytes: u64,
+    /// Offset of the oldest message kept.
+    pub oldest_offset: Option<u64>,
+    /// Time of the oldest message kept.
+    pub oldest_at: Option<Moment>,
+}

@@ -1,0 +1,198 @@
+//! Bytes that no shard wrote: they are refused or they mean something, but they never bring the reader down.
+
+mod support;
+
+use driftq_core::{
+    DeadLetter, Deadline, Envelope, Input, Message, Output, Position, RetryPolicy, Routing, Shard, State,
+};
+use proptest::prelude::*;
+use proptest::sample::Index;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use support::log::Batch;
+use support::world::{World, cases, settings, steps};
+
+/// Snapshots of busy shards, each with a few batches that follow it.
+fn corpus() -> Vec<(Vec<u8>, Vec<Batch>)> {
+    let mut runner = TestRunner::deterministic();
+    let worlds = (0..12).map(|round| {
+        let mut world = World::new(settings(round % 2 == 0));
+        world.play(&steps(250).new_tree(&mut runner).unwrap().current());
+        world.rig.write();
+        let batches = &world.rig.log.batches;
+        let cut = batches.len() * 3 / 4;
+        (world.rig.recovered(cut, 0).encode(), batches[cut..].to_vec())
+    });
+    worlds.collect()
+}
+
+/// One way to damage bytes.
+#[derive(Clone, Debug)]
+enum Damage {
+    Flip(Index, u8),
+    Number(Index, u64),
+    Cut(Index),
+    Drop(Index, u8),
+    Repeat(Index, u8),
+}
+
+fn damage() -> impl Strategy<Value = Vec<Damage>> {
+    let numbers = prop::sample::select(vec![0, 1, u64::MAX, u64::from(u32::MAX), 1 << 63, 1 << 31, 65_535]);
+    let one = prop_oneof![
+        4 => (any::<Index>(), 1..=255_u8).prop_map(|(at, bits)| Damage::Flip(at, bits)),
+        4 => (any::<Index>(), numbers).prop_map(|(at, number)| Damage::Number(at, number)),
+        1 => any::<Index>().prop_map(Damage::Cut),
+        1 => (any::<Index>(), 1..40_u8).prop_map(|(at, count)| Damage::Drop(at, count)),
+        1 => (any::<Index>(), 1..40_u8).prop_map(|(at, count)| Damage::Repeat(at, count)),
+    ];
+    prop::collection::vec(one, 1..4)
+}
+
+fn damaged(mut bytes: Vec<u8>, damages: &[Damage]) -> Vec<u8> {
+    for damage in damages {
+        if bytes.is_empty() {
+            break;
+        }
+        let reach = |at: usize, count: u8| at..(at + usize::from(count)).min(bytes.len());
+        match *damage {
+            Damage::Flip(at, bits) => {
+                let at = at.index(bytes.len());
+                bytes[at] ^= bits;
+            }
+            Damage::Number(at, number) => {
+                let range = reach(at.index(bytes.len()), 8);
+                let count = range.len();
+                bytes[range].copy_from_slice(&number.to_le_bytes()[..count]);
+            }
+            Damage::Cut(at) => bytes.truncate(at.index(bytes.len())),
+            Damage::Drop(at, count) => drop(bytes.drain(reach(at.index(bytes.len()), count))),
+            Damage::Repeat(at, count) => {
+                let range = reach(at.index(bytes.len()), count);
+                let copy = bytes[range].to_vec();
+                let at = at.index(bytes.len());
+                bytes.splice(at..at, copy);
+            }
+        }
+    }
+    bytes
+}
+
+/// Opens a shard over whatever came of it and lets some time pass.
+fn run(state: State) {
+    let mut shard = Shard::new(settings(true), state);
+    let mut out = Output::default();
+    let now = support::START.after_ms(1_000_000);
+    let base = Position(900 << 32);
+    shard.open(now, base, &mut out);
+    shard.handle(now, Input::Durable { upto: base.plus(out.facts.len()) }, &mut out);
+    for _ in 0..20 {
+        shard.handle(now, Input::Tick, &mut out);
+    }
+    let query = driftq_core::Query::Tally;
+    shard.handle(now, Input::Describe { ticket: driftq_core::Ticket(1), query }, &mut out);
+}
+
+/// The most address space that this process ever had, where the system tells.
+fn peak_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmPeak:"))?;
+    line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kibibytes| kibibytes * 1024)
+}
+
+fn message() -> Message<'static> {
+    Message {
+        key: b"user:1"[..].into(),
+        value: b"charge 5"[..].into(),
+        envelope: Some(Envelope {
+            run_id: "run".into(),
+            labels: vec![("model".into(), "small".into())],
+            partition_override: Some(0),
+            deadline: Some(Deadline { seconds: 5, nanos: 6 }),
+            retry_policy: Some(RetryPolicy { max_attempts: 5, backoff_ms: 250, max_backoff_ms: 5000 }),
+            dead_letter: Some(DeadLetter { topic: "orders".into(), ..DeadLetter::default() }),
+            ..Envelope::default()
+        }),
+        routing: Some(Routing { label: "finance".into(), meta: vec![("score".into(), "0.92".into())] }),
+    }
+}
+
+#[test]
+fn every_cut_of_a_snapshot_is_refused_and_so_is_every_tail() {
+    for (snapshot, _) in corpus().iter().take(3) {
+        for cut in 0..snapshot.len() {
+            assert!(State::decode(&snapshot[..cut], 1).is_err(), "cut at {cut}");
+        }
+        let mut longer = snapshot.clone();
+        longer.push(0);
+        assert!(State::decode(&longer, 1).is_err());
+    }
+}
+
+#[test]
+fn a_fact_that_contradicts_the_state_is_refused() {
+    let corpus = corpus();
+    let mut refused = 0;
+    for (snapshot, batches) in &corpus {
+        for batch in batches {
+            let mut state = State::decode(snapshot, 1).unwrap();
+            state.apply_batch(batch.base, &batch.bytes).ok();
+            // Facts happen once; most of them cannot happen again.
+            refused += usize::from(state.apply_batch(batch.base, &batch.bytes).is_err());
+        }
+    }
+    assert!(refused > 20, "{refused}");
+}
+
+proptest! {
+    #![proptest_config(cases(300))]
+
+    #[test]
+    fn damaged_snapshots_and_batches_never_panic(damages in damage(), more in damage(), which: Index) {
+        let corpus = CORPUS.with(Clone::clone);
+        let (snapshot, batches) = &corpus[which.index(corpus.len())];
+        let before = peak_bytes();
+        // A damaged snapshot and the true rest.
+        if let Ok(mut state) = State::decode(&damaged(snapshot.clone(), &damages), 1) {
+            let folded = batches.iter().all(|batch| state.apply_batch(batch.base, &batch.bytes).is_ok());
+            prop_assert!(State::decode(&state.encode(), 1).is_ok() || !folded);
+            run(state);
+        }
+        // The true snapshot and a damaged rest.
+        let mut state = State::decode(snapshot, 1).expect("this one is whole");
+        for batch in batches {
+            let bytes = damaged(batch.bytes.clone(), &more);
+            if state.apply_batch(batch.base, &bytes).is_err() {
+                break;
+            }
+        }
+        run(state);
+        if let (Some(before), Some(after)) = (before, peak_bytes()) {
+            prop_assert!(after - before < 128 << 20, "{} bytes for {}", after - before, snapshot.len());
+        }
+    }
+
+    #[test]
+    fn noise_is_never_a_state(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let mut snapshot = 1_u32.to_le_bytes().to_vec();
+        snapshot.extend_from_slice(&bytes);
+        drop(State::decode(&bytes, 1));
+        drop(State::decode(&snapshot, 1));
+        State::new(1).apply_batch(Position(64), &bytes).ok();
+        drop(Message::decode(&bytes));
+        drop(Message::decode(&[&[1, 3][..], &bytes].concat()));
+    }
+
+    #[test]
+    fn damaged_messages_never_panic(damages in damage()) {
+        let bytes = damaged(message().encode(), &damages);
+        if let Ok(message) = Message::decode(&bytes) {
+            // What can be read can be written: nothing is lost on the way.
+            let written = message.encode();
+            prop_assert_eq!(Message::decode(&written), Ok(message));
+        }
+    }
+}
+
+thread_local! {
+    static CORPUS: std::rc::Rc<Vec<(Vec<u8>, Vec<Batch>)>> = std::rc::Rc::new(corpus());
+}

@@ -1,0 +1,279 @@
+//! Everything that can happen to a shard, drawn from small numbers, and what must hold whatever happens.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use driftq_core::{
+    Action, Address, Answer, ConsumerId, Delivery, Fact, GroupId, Input, Payload, RetryPolicy, Settings,
+    Ticket, Token, TopicId, Undertaking,
+};
+use proptest::prelude::{ProptestConfig, Strategy, any};
+
+use super::model::Model;
+use super::{Draft, Rig};
+
+/// One thing that happens: what, and three numbers that say how.
+pub type Step = (u8, u8, u8, u8);
+
+pub fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
+    proptest::collection::vec(any::<Step>(), 1..most)
+}
+
+/// A property's configuration; `PROPTEST_CASES` asks for more of them. Failures are printed, not kept in files.
+pub fn cases(count: u32) -> ProptestConfig {
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(count);
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+const TOPICS: [&str; 3] = ["a", "b", "dlq.a"];
+const GROUPS: [&str; 3] = ["g", "h", "i"];
+const OWNERS: [&str; 2] = ["o", "p"];
+
+/// Limits and times small enough that every one of them is met.
+pub fn settings(retention: bool) -> Settings {
+    Settings {
+        in_flight_max: 2,
+        partition_messages_max: 12,
+        partition_bytes_max: 200,
+        idempotency_ttl_ms: 700,
+        idempotency_records_max: 9,
+        group_expiry_ms: 5000,
+        retention_ms: retention.then_some(9000),
+        retention_bytes: retention.then_some(60),
+        dead_letters_max: 3,
+        groups_max: 3,
+        ..Settings::default()
+    }
+}
+
+/// What a ticket stands for.
+enum Asked {
+    Produce(TopicId),
+    Settle { topic: TopicId, group: GroupId, partition: u32, offset: u64, ack: bool },
+}
+
+/// A rig, who is connected to it, and what it has promised.
+pub struct World {
+    pub rig: Rig,
+    pub readers: Vec<ConsumerId>,
+    pub fetches: Vec<Undertaking>,
+    /// Everything that the shard ever asked for.
+    pub history: Vec<Action>,
+    deliveries: Vec<(Delivery, &'static str)>,
+    names: BTreeMap<ConsumerId, (&'static str, &'static str)>,
+    asked: BTreeMap<Ticket, Asked>,
+    stored: BTreeSet<(TopicId, u64)>,
+    acked: BTreeSet<(TopicId, GroupId, u32, u64)>,
+    tokens: BTreeSet<Token>,
+    model: Model,
+}
+
+fn pick<T>(list: &[T], number: u8) -> Option<&T> {
+    // Counted from the end: what is new matters most.
+    list.len().checked_sub(1).map(|last| &list[last - usize::from(number) % list.len()])
+}
+
+impl World {
+    pub fn new(settings: Settings) -> Self {
+        let mut rig = Rig::new(settings);
+        rig.topic("a", 2);
+        Self {
+            rig,
+            readers: Vec::new(),
+            fetches: Vec::new(),
+            history: Vec::new(),
+            deliveries: Vec::new(),
+            names: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            stored: BTreeSet::new(),
+            acked: BTreeSet::new(),
+            tokens: BTreeSet::new(),
+            model: Model::default(),
+        }
+    }
+
+    pub fn play(&mut self, steps: &[Step]) {
+        for step in steps {
+            self.step(*step);
+            self.listen();
+        }
+    }
+
+    fn step(&mut self, (kind, a, b, c): Step) {
+        match kind % 32 {
+            0 => {
+                let name = TOPICS[usize::from(a) % TOPICS.len()].to_owned();
+                self.rig.ask(|ticket| Input::CreateTopic { ticket, name, partitions: u32::from(b % 3) + 1 });
+            }
+            1..=7 => self.produce(a, b, c),
+            8 | 9 => self.subscribe(a, b, c),
+            10 => {
+                if let Some(&consumer) = pick(&self.readers, a) {
+                    self.readers.retain(|reader| *reader != consumer);
+                    self.rig.tell(Input::Unsubscribe { consumer });
+                }
+            }
+            11 | 12 => {
+                if let Some(&consumer) = pick(&self.readers, a) {
+                    self.rig.tell(Input::Credit { consumer, count: u32::from(b % 4) });
+                }
+            }
+            13..=17 => self.settle(a, b, c, true),
+            18 | 19 => self.settle(a, b, c, false),
+            20 => {
+                let receipts: Vec<_> = self.deliveries.iter().rev().take(usize::from(a % 4)).collect();
+                let receipts = receipts.iter().map(|(delivery, _)| delivery.receipt).collect();
+                self.rig.tell(Input::Release { receipts });
+            }
+            21 | 22 => self.answer_fetch(a, b),
+            23 => self.relocate(a),
+            24 => self.rig.tell(Input::Space { roomy: !a.is_multiple_of(4) }),
+            25 | 26 => self.rig.advance([0, 1, 10, 200, 900, 1100, 6000, 12_000][usize::from(a % 8)]),
+            27 => drop(self.rig.write()),
+            28 => {
+                let written = self.rig.write();
+                let synced = self.rig.log.synced;
+                let unsynced = written - synced;
+                self.rig.sync_first(synced + usize::from(a) % (unsynced + 1));
+            }
+            29 | 30 => self.rig.sync(),
+            _ => {
+                let (synced, written) = (self.rig.log.synced, self.rig.log.batches.len());
+                self.crash(synced + usize::from(a) % (written - synced + 1));
+            }
+        }
+    }
+
+    fn produce(&mut self, a: u8, b: u8, c: u8) {
+        let topics = self.rig.shard.state().topics().count() as u8;
+        let topic = TopicId(u32::from(a % (topics + u8::from(a == 255))));
+        let mut draft =
+            Draft::to(topic).partition(u32::from(a / 16 % 2)).value(&"x".repeat(usize::from(b % 16)));
+        if b >= 160 {
+            draft = draft.keyed(["k", "l", "m"][usize::from(b % 3)]);
+        }
+        let (max_attempts, backoff_ms) = (u32::from(c % 4), u64::from(c / 64) * 150);
+        draft.retry = (c % 3 > 0).then_some(RetryPolicy { max_attempts, backoff_ms, max_backoff_ms: 400 });
+        let message = draft.message();
+        let ticket = self.rig.ask(|ticket| Input::Produce { ticket, message });
+        self.asked.insert(ticket, Asked::Produce(topic));
+    }
+
+    pub fn subscribe(&mut self, a: u8, b: u8, c: u8) {
+        let topics = self.rig.shard.state().topics().count() as u8;
+        let (group, owner) = (GROUPS[usize::from(b) % 3], OWNERS[usize::from(b / 3) % 2]);
+        let mut subscription =
+            self.rig.subscription(TopicId(u32::from(a % topics)), group, owner, u32::from(c % 5));
+        subscription.lease_ms = [1, 300, 1000, 2500][usize::from(c / 5 % 4)];
+        let consumer = subscription.consumer;
+        self.readers.push(consumer);
+        self.names.insert(consumer, (group, owner));
+        self.rig.ask(|ticket| Input::Subscribe { ticket, subscription });
+    }
+
+    fn settle(&mut self, a: u8, b: u8, c: u8, ack: bool) {
+        let Some((delivery, group)) = pick(&self.deliveries, a) else { return };
+        let (receipt, group) = (delivery.receipt, (*group).to_owned());
+        let offset = if b >= 250 { u64::from(c) } else { receipt.offset };
+        let (topic, partition) = (receipt.topic, receipt.partition);
+        let address = Address { topic, group, partition, offset };
+        let owner = OWNERS[usize::from(b % 2)].to_owned();
+        let ticket = self.rig.ask(|ticket| {
+            if ack {
+                Input::Ack { ticket, address, owner }
+            } else {
+                Input::Nack { ticket, address, owner, reason: format!("reason {c}") }
+            }
+        });
+        // A group that was lost with its run may have left its number to another one.
+        if receipt.token.epoch == self.rig.shard.state().epoch() {
+            self.asked.insert(ticket, Asked::Settle { topic, group: receipt.group, partition, offset, ack });
+        }
+    }
+
+    fn answer_fetch(&mut self, a: u8, b: u8) {
+        let Some(undertaking) = pick(&self.fetches, a).cloned() else { return };
+        let written = self.rig.log.read(undertaking.position, undertaking.length).is_some();
+        if b < 100 || !written {
+            self.rig.tell(Input::FetchFailed { receipt: undertaking.receipt });
+        } else {
+            self.rig.bury(&undertaking);
+        }
+    }
+
+    fn relocate(&mut self, a: u8) {
+        let segment = self.rig.shard.state().live_bytes().keys().nth(usize::from(a % 3)).copied();
+        let pinned = segment.map(|segment| self.rig.shard.state().pinned_in(segment, 2)).unwrap_or_default();
+        for pinned in pinned {
+            let Some(bytes) = self.rig.log.read(pinned.position, pinned.length) else { continue };
+            let payload = Payload { bytes: bytes.to_vec(), check: pinned.check, size: pinned.size };
+            let (topic, partition, offset) = (pinned.topic, pinned.partition, pinned.offset);
+            self.rig.tell(Input::Relocate { topic, partition, offset, from: pinned.position, payload });
+        }
+    }
+
+    /// Loses everything but the first `kept` batches, and checks that no promise was among it.
+    pub fn crash(&mut self, kept: usize) {
+        let mut kept_messages = BTreeSet::new();
+        for batch in &self.rig.log.batches[..kept] {
+            kept_messages.extend(batch.facts().iter().filter_map(|fact| match fact {
+                Fact::Appended(message) => Some((message.topic, message.offset)),
+                _ => None,
+            }));
+        }
+        assert!(self.stored.is_subset(&kept_messages), "an acknowledged message was lost");
+        self.model.forget();
+        self.readers.clear();
+        self.fetches.clear();
+        self.asked.clear();
+        self.rig.reboot(kept);
+    }
+
+    /// Takes what the shard asks for, and holds it against what it said before.
+    pub fn listen(&mut self) {
+        for action in std::mem::take(&mut self.rig.actions) {
+            match &action {
+                Action::Reply { ticket, answer } => self.hear(*ticket, answer),
+                Action::Deliver { consumer, delivery } => {
+                    let receipt = delivery.receipt;
+                    let message = (receipt.topic, receipt.group, receipt.partition, receipt.offset);
+                    assert!(!self.acked.contains(&message), "acked and delivered again: {delivery:?}");
+                    assert!(self.tokens.insert(receipt.token), "a token was handed out twice");
+                    assert!(self.readers.contains(consumer), "delivered to somebody who left");
+                    let (group, _) = self.names[consumer];
+                    self.deliveries.push((delivery.clone(), group));
+                }
+                Action::Fetch(undertaking) => self.fetches.push(undertaking.clone()),
+                Action::Publish(_) => {}
+            }
+            self.history.push(action);
+        }
+    }
+
+    fn hear(&mut self, ticket: Ticket, answer: &Answer) {
+        match (self.asked.remove(&ticket), answer) {
+            (Some(Asked::Produce(topic)), Answer::Produced { offset, .. }) => {
+                self.stored.insert((topic, *offset));
+            }
+            (Some(Asked::Settle { topic, group, partition, offset, ack: true }), Answer::Settled) => {
+                self.acked.insert((topic, group, partition, offset));
+            }
+            _ => {}
+        }
+    }
+
+    /// Compares the shard's numbers with books kept the slow way.
+    pub fn audit(&mut self) {
+        self.rig.write();
+        self.model.audit(&mut self.rig);
+        self.listen();
+    }
+
+    /// The group of each reader that is connected.
+    pub fn group_of(&self, reader: ConsumerId) -> &'static str {
+        self.names[&reader].0
+    }
+
+    pub fn owner_of(&self, reader: ConsumerId) -> &'static str {
+        self.names[&reader].1
+    }
+}

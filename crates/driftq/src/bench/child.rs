@@ -1,0 +1,93 @@
+//! Servers under measurement: children of this process, ended by their own handle.
+
+use std::{
+    fs,
+    net::SocketAddr,
+    path::Path,
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    process::{Child as Process, Command},
+    time::timeout,
+};
+
+/// A server that is not up by then will not come up.
+const START_TIMEOUT: Duration = Duration::from_secs(120);
+/// What both servers print when they take connections.
+const LISTENING: &str = "listening on http://";
+/// Limits under which the benchmark never meets backpressure: it measures cost, not refusal.
+const NO_LIMITS: [&str; 6] = [
+    "--partition-messages-max=1000000000000",
+    "--partition-bytes-max=1024TiB",
+    "--idempotency-records-max=1000000000000",
+    "--topics-max=1000000",
+    "--groups-max=1000000",
+    "--log-level=error",
+];
+
+/// A running server. Dropping it kills it.
+pub(super) struct Server {
+    process: Process,
+    pub(super) address: SocketAddr,
+    /// From the start of the process to the line that says that it listens.
+    pub(super) started_in: Duration,
+}
+
+impl Server {
+    /// The bare peer.
+    pub(super) async fn bare() -> Result<Self> {
+        Self::spawn(&[super::BARE_COMMAND]).await
+    }
+
+    /// Ourselves, on this data directory.
+    pub(super) async fn driftq(data: &Path) -> Result<Self> {
+        let data = data.to_str().context("the path of the data directory is not UTF-8")?;
+        let mut arguments = vec!["serve", "--listen", "127.0.0.1:0", "--data", data];
+        arguments.extend(NO_LIMITS);
+        Self::spawn(&arguments).await
+    }
+
+    async fn spawn(arguments: &[&str]) -> Result<Self> {
+        let program = std::env::current_exe().context("finding this program")?;
+        let started = Instant::now();
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
+        // The caller's own settings must not reach the servers: they would measure something else.
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("DRIFTQ_")) {
+            command.env_remove(name);
+        }
+        let mut process = command.spawn().context("starting a server")?;
+        let stdout = process.stdout.take().context("the server's stdout")?;
+        let mut lines = BufReader::new(stdout).lines();
+        let address = timeout(START_TIMEOUT, async {
+            while let Some(line) = lines.next_line().await? {
+                if let Some((_, address)) = line.split_once(LISTENING) {
+                    return address.trim().parse().with_context(|| format!("the server's address in `{line}`"));
+                }
+            }
+            bail!("the server ended before it listened: {}", arguments.join(" "))
+        });
+        let address = address.await.context("the server did not come up in time")??;
+        let started_in = started.elapsed();
+        // Whatever it says later must not fill the pipe and stop it.
+        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+        Ok(Self { process, address, started_in })
+    }
+
+    /// `kill -9`, and the wait until the process is gone.
+    pub(super) async fn kill(mut self) -> Result<()> {
+        self.process.kill().await.context("killing a server")
+    }
+
+    /// Resident memory in bytes; none where there is no `/proc`.
+    pub(super) fn resident_bytes(&self) -> Option<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id()?)).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+        Some(kib * 1024)
+    }
+}

@@ -1,0 +1,131 @@
+//! Exit codes, and the error that carries one.
+
+use std::{fmt, process::ExitCode};
+
+/// How a command ends. Scripts may rely on these numbers; `--help` lists them from [`Exit::ALL`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Exit {
+    Success = 0,
+    Failure = 1,
+    Usage = 2,
+    Unreachable = 3,
+    Invalid = 4,
+    Conflict = 5,
+    Overloaded = 6,
+    Damaged = 7,
+    Locked = 8,
+    Config = 9,
+    ServerFault = 10,
+    Listen = 11,
+}
+
+impl Exit {
+    pub(crate) const ALL: [Self; 12] = [
+        Self::Success,
+        Self::Failure,
+        Self::Usage,
+        Self::Unreachable,
+        Self::Invalid,
+        Self::Conflict,
+        Self::Overloaded,
+        Self::Damaged,
+        Self::Locked,
+        Self::Config,
+        Self::ServerFault,
+        Self::Listen,
+    ];
+
+    /// One line for the help text.
+    pub(crate) const fn meaning(self) -> &'static str {
+        match self {
+            Self::Success => "done",
+            Self::Failure => "failed for another reason; the message says which",
+            Self::Usage => "the command line was not understood",
+            Self::Unreachable => "no server answers at --server",
+            Self::Invalid => "the server refused the request: not found, or an argument it does not accept",
+            Self::Conflict => "somebody else owns the message, or it is not on loan",
+            Self::Overloaded => "the server is overloaded (429) and stayed so through all retries",
+            Self::Damaged => "the log on disk is damaged",
+            Self::Locked => "another process uses the data directory",
+            Self::Config => "the configuration is not valid",
+            Self::ServerFault => "the server answered with a fault of its own (5xx)",
+            Self::Listen => "the listen address cannot be used",
+        }
+    }
+
+    /// The table of codes as `--help` prints it.
+    pub(crate) fn table() -> String {
+        let mut text = String::from("Exit codes:\n");
+        for exit in Self::ALL {
+            text.push_str(&format!("  {:>3}  {}\n", exit as u8, exit.meaning()));
+        }
+        text.push_str("  130  ended at once by a second Ctrl-C (143: by a second SIGTERM)");
+        text
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// A failure that knows its exit code and what the user can do next.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    pub(crate) exit: Exit,
+    pub(crate) message: String,
+    pub(crate) help: Option<String>,
+}
+
+impl Fault {
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, message: message.into(), help: None }
+    }
+
+    #[must_use]
+    pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Fault {}
+
+/// Prints the failure on stderr and gives the code to end with.
+pub(crate) fn report(error: &anyhow::Error) -> Exit {
+    eprintln!("error: {error:#}");
+    let Some(fault) = error.chain().find_map(|cause| cause.downcast_ref::<Fault>()) else {
+        return Exit::Failure;
+    };
+    if let Some(help) = &fault.help {
+        eprintln!(" help: {help}");
+    }
+    fault.exit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_distinct_and_dense() {
+        for (number, exit) in Exit::ALL.into_iter().enumerate() {
+            assert_eq!(exit as usize, number);
+        }
+    }
+
+    #[test]
+    fn the_code_survives_added_context() {
+        let error = anyhow::Error::new(Fault::new(Exit::Conflict, "not owner")).context("acking 0/1");
+        assert_eq!(report(&error), Exit::Conflict);
+        assert_eq!(report(&anyhow::anyhow!("plain")), Exit::Failure);
+    }
+}

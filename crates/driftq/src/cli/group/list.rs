@@ -1,0 +1,67 @@
+//! `driftq group list`.
+
+use anyhow::Result;
+use driftq_api::{
+    v1::Topics,
+    v2::{Group, Groups, LIMIT_MAX},
+};
+
+use super::super::{
+    Common,
+    output::{self, Listing, grouped, printable},
+};
+use crate::client::{Session, escape};
+
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  driftq group list
+  driftq group list orders -o ndjson")]
+pub(crate) struct Args {
+    /// Only the groups of this topic
+    topic: Option<String>,
+}
+
+pub(super) async fn run(common: &Common, args: &Args) -> Result<()> {
+    let mut session = common.client()?.session();
+    let mut groups = Vec::new();
+    match &args.topic {
+        Some(topic) => groups.extend(of_topic(&mut session, topic).await?),
+        None => {
+            let all: Topics = session.get("/v1/topics").await.map_err(|error| error.into_error())?;
+            for topic in &all.topics {
+                groups.extend(of_topic(&mut session, topic).await?);
+            }
+        }
+    }
+    output::print_many(common.output, &groups, || text(&groups))
+}
+
+async fn of_topic(session: &mut Session, topic: &str) -> Result<Vec<Group>> {
+    let mut groups = Vec::new();
+    let first = format!("/v2/topics/{}/groups?limit={LIMIT_MAX}", escape(topic));
+    let mut path = first.clone();
+    loop {
+        let page: Groups = session.get(&path).await.map_err(|error| error.into_error())?;
+        groups.extend(page.groups);
+        let Some(cursor) = page.cursor else { return Ok(groups) };
+        path = format!("{first}&cursor={}", escape(&cursor));
+    }
+}
+
+fn text(groups: &[Group]) -> String {
+    if groups.is_empty() {
+        return "no groups yet; a group begins with its first `driftq consume TOPIC --group NAME`\n".to_owned();
+    }
+    let mut listing = Listing::new(&["TOPIC", "GROUP", "READERS", "LAG", "IN FLIGHT", "RETRYING"]);
+    for group in groups {
+        listing.row([
+            printable(&group.topic),
+            printable(&group.name),
+            group.consumers.to_string(),
+            grouped(group.lag),
+            grouped(group.in_flight),
+            grouped(group.retrying),
+        ]);
+    }
+    listing.text()
+}

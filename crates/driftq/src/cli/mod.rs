@@ -1,0 +1,160 @@
+//! The command line: one file per command, all of them speaking the public API like any other client. Only `serve`,
+//! `wal`, `config` and `completions` work without a server.
+
+mod ack;
+mod completions;
+mod config_check;
+mod consume;
+pub(crate) mod exit;
+mod group;
+mod nack;
+pub(crate) mod output;
+mod produce;
+mod serve;
+mod signal;
+mod startup;
+mod topic;
+mod wal;
+
+use anyhow::{Context, Result};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use crate::{bench, client::Client};
+use exit::Exit;
+use output::Format;
+
+const ABOUT: &str = "DriftQ: a durable message broker in one binary";
+
+const TOUR: &str = "\
+A first tour, in two terminals:
+  driftq serve                                        # terminal 1: the broker
+  driftq topic create orders --partitions 3           # terminal 2, from here on
+  driftq produce orders 'charge 5' --key user:1
+  seq 1000 | driftq produce orders                    # one message per line
+  driftq consume orders --group billing --ack --max 3
+  driftq consume orders --group mail --exec './send-mail.sh' --concurrency 4
+  driftq group describe orders billing";
+
+/// The whole command line.
+#[derive(Parser)]
+#[command(name = "driftq", version, about = ABOUT)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Options of every command.
+#[derive(clap::Args)]
+pub(crate) struct Common {
+    /// The server to talk to
+    #[arg(long, global = true, env = "DRIFTQ_SERVER", default_value = "http://127.0.0.1:8080", value_name = "URL")]
+    #[arg(hide_env_values = true)]
+    server: String,
+    /// Shape of the output; streams print NDJSON into pipes when nothing is said
+    #[arg(short, long, global = true, value_enum, value_name = "FORMAT")]
+    output: Option<Format>,
+}
+
+impl Common {
+    fn client(&self) -> Result<Client> {
+        Ok(Client::new(&self.server)?)
+    }
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the broker
+    Serve(serve::Args),
+    /// Create, list and describe topics
+    #[command(subcommand)]
+    Topic(topic::Command),
+    /// Send messages: one from the command line, or one per line of stdin
+    Produce(produce::Args),
+    /// Receive messages, or run a command for each
+    Consume(consume::Args),
+    /// Say that a message is done
+    Ack(ack::Args),
+    /// Say that a message failed, so that it is tried again
+    Nack(nack::Args),
+    /// List and describe consumer groups
+    #[command(subcommand)]
+    Group(group::Command),
+    /// Look into the log on disk and repair it, without a server
+    #[command(subcommand)]
+    Wal(wal::Command),
+    /// Measure this machine: every figure beside a bare HTTP server in the same run
+    Bench(bench::Args),
+    /// Check a configuration without starting anything
+    #[command(subcommand)]
+    Config(config_check::Command),
+    /// Print a completion script for a shell
+    Completions(completions::Args),
+    /// The bare HTTP server that `bench` compares with
+    #[command(name = bench::BARE_COMMAND, hide = true)]
+    BenchBare(bench::BareArgs),
+}
+
+/// Runs the command line of this process.
+pub(crate) fn run() -> Exit {
+    // clap prints help, version and usage errors itself and ends with the codes 0 and 2.
+    let matches = command().get_matches();
+    let cli = match Cli::from_arg_matches(&matches) {
+        Ok(cli) => cli,
+        Err(error) => error.exit(),
+    };
+    match dispatch(cli) {
+        Ok(()) => Exit::Success,
+        Err(error) if output::is_closed_pipe(&error) => Exit::Success,
+        Err(error) => exit::report(&error),
+    }
+}
+
+/// The command line's shape, with the tables that derive macros cannot compute.
+fn command() -> clap::Command {
+    Cli::command().after_help(TOUR).after_long_help(format!("{TOUR}\n\n{}", Exit::table()))
+}
+
+fn dispatch(cli: Cli) -> Result<()> {
+    let common = &cli.common;
+    match cli.command {
+        Command::Serve(args) => serve::run(&args),
+        Command::Topic(command) => block_on(topic::run(common, &command)),
+        Command::Produce(args) => block_on(produce::run(common, args)),
+        Command::Consume(args) => block_on(consume::run(common, args)),
+        Command::Ack(args) => block_on(ack::run(common, &args)),
+        Command::Nack(args) => block_on(nack::run(common, &args)),
+        Command::Group(command) => block_on(group::run(common, &command)),
+        Command::Wal(command) => wal::run(common, &command),
+        Command::Bench(args) => bench::run(common.output, &args),
+        Command::Config(command) => config_check::run(common, &command),
+        Command::Completions(args) => completions::run(&args),
+        Command::BenchBare(args) => bench::run_bare(&args),
+    }
+}
+
+/// A client needs one thread: it waits for a server most of the time.
+fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting a runtime")?;
+    runtime.block_on(Box::pin(future))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn help_teaches_and_lists_the_codes() {
+        let help = command().render_long_help().to_string();
+        assert!(help.contains("driftq produce orders"));
+        for exit in Exit::ALL {
+            assert!(help.contains(exit.meaning()), "{exit:?}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What commands print, as a table for people or as JSON for programs.
+
+use std::io::{self, IsTerminal, Write};
+
+use anyhow::Result;
+use comfy_table::{Table, presets};
+use serde::Serialize;
+
+/// `-o`: the shape of the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// Columns for people.
+    Table,
+    /// One JSON document.
+    Json,
+    /// One JSON object per line.
+    Ndjson,
+}
+
+impl Format {
+    /// What streams print when the user did not say: columns on a terminal, lines of JSON into a pipe.
+    pub(crate) fn for_stream(chosen: Option<Self>) -> Self {
+        chosen.unwrap_or(if io::stdout().is_terminal() { Self::Table } else { Self::Ndjson })
+    }
+}
+
+/// Rows under headings, printed in the chosen shape.
+pub(crate) struct Listing {
+    table: Table,
+}
+
+impl Listing {
+    pub(crate) fn new(headings: &[&str]) -> Self {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        table.set_header(headings.iter().copied());
+        Self { table }
+    }
+
+    pub(crate) fn row<I: IntoIterator<Item = T>, T: ToString>(&mut self, cells: I) {
+        self.table.add_row(cells.into_iter().map(|cell| cell.to_string()));
+    }
+
+    pub(crate) fn text(&self) -> String {
+        // Columns are padded on both sides; outer padding would only widen what people paste.
+        self.table.lines().map(|line| format!("{}\n", line.trim_end().strip_prefix(' ').unwrap_or(line.trim_end()))).collect()
+    }
+}
+
+/// Prints one thing: a table, or the thing itself as JSON.
+pub(crate) fn print_one<T: Serialize>(format: Option<Format>, item: &T, text: impl FnOnce() -> String) -> Result<()> {
+    let rendered = match format.unwrap_or(Format::Table) {
+        Format::Table => text(),
+        Format::Json => serde_json::to_string_pretty(item)? + "\n",
+        Format::Ndjson => serde_json::to_string(item)? + "\n",
+    };
+    write(&rendered)
+}
+
+/// Prints many things: a table, one JSON array, or one line of JSON each.
+pub(crate) fn print_many<T: Serialize>(format: Option<Format>, items: &[T], text: impl FnOnce() -> String) -> Result<()> {
+    let rendered = match format.unwrap_or(Format::Table) {
+        Format::Table => text(),
+        Format::Json => serde_json::to_string_pretty(items)? + "\n",
+        Format::Ndjson => {
+            let mut lines = String::new();
+            for item in items {
+                lines.push_str(&serde_json::to_string(item)?);
+                lines.push('\n');
+            }
+            lines
+        }
+    };
+    write(&rendered)
+}
+
+/// Writes to stdout and flushes, so that a reader of a pipe sees it now.
+pub(crate) fn write(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+/// True if the failure says that the reader of our output went away, as `| head` does. That is no error of ours.
+pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// A count with thin groups, for people: `1_234_567` → `1,234,567`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Replaces control characters, so that a message's bytes cannot drive the terminal.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped() {
+        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(grouped(number), text);
+        }
+    }
+
+    #[test]
+    fn listings_have_no_stray_space() {
+        let mut listing = Listing::new(&["TOPIC", "PARTITIONS"]);
+        listing.row(["orders", "3"]);
+        assert_eq!(listing.text(), "TOPIC   PARTITIONS\norders  3\n");
+    }
+
+    #[test]
+    fn control_characters_do_not_reach_the_terminal() {
+        assert_eq!(printable("a\u{1b}[2Jb"), "a\u{fffd}[2Jb");
+    }
+}

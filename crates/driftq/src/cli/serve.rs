@@ -1,0 +1,108 @@
+//! `driftq serve`: the broker and its HTTP edge in this process.
+
+use std::{io::IsTerminal, process};
+
+use anyhow::{Context, Result};
+use driftq_engine::{Broker, Started};
+use tokio::{net::TcpListener, sync::oneshot};
+use tracing_subscriber::EnvFilter;
+
+use super::{
+    config_check::refuse,
+    exit::{Exit, Fault},
+    signal::{Signal, Signals},
+    startup,
+};
+use crate::{
+    config::{Config, KnobArgs, LogFormat, resolve},
+    http,
+};
+
+#[derive(clap::Args)]
+#[command(after_help = "Every option can also be set in the environment (DRIFTQ_LISTEN for --listen) and in a TOML file
+(in_flight_max = 8 for --in-flight-max). Order: default < profile < file < env < flag; `driftq config check`
+shows what came from where. Sizes read 64MiB, durations 500ms, 30s, 24h.
+
+Ctrl-C or SIGTERM stops gracefully: streams end, unread messages go back without using up an attempt, a snapshot
+is written. A second signal ends the process at once; nothing acknowledged is lost, the next start replays.
+
+Examples:
+  driftq serve
+  driftq serve --listen 0.0.0.0:8080 --data /var/lib/driftq
+  driftq serve --ephemeral --profile v1-dev --log-level debug
+  driftq serve --config /etc/driftq.toml --log-format json")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    knobs: KnobArgs,
+}
+
+pub(super) fn run(args: &Args) -> Result<()> {
+    let resolved = resolve(&args.knobs);
+    let problems: Vec<String> = resolved.problems.iter().map(ToString::to_string).collect();
+    refuse(&problems)?;
+    for warning in &resolved.warnings {
+        eprintln!("warning: {warning}");
+    }
+    let config = resolved.config;
+    start_log(&config)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting a runtime")?;
+    let outcome = runtime.block_on(serve(config));
+    // Whatever still runs belongs to connections that did not end in time.
+    runtime.shutdown_background();
+    outcome
+}
+
+async fn serve(config: Config) -> Result<()> {
+    let mut signals = Signals::new()?;
+    // Bound before the data is touched: an address in use is noticed at once. Connections wait in the backlog.
+    let listener = TcpListener::bind(&config.listen).await.map_err(|error| {
+        Fault::new(Exit::Listen, format!("cannot listen on {}: {error}", config.listen))
+            .help("choose another address with --listen, or port 0 for any free one")
+    })?;
+    let address = listener.local_addr().context("the listen address")?;
+    let engine = config.engine();
+    let starting = tokio::task::spawn_blocking(move || Broker::start(engine));
+    let started = tokio::select! {
+        started = starting => started.context("the start ended")?,
+        // Nothing is served yet and a log being replayed is not changed: there is nothing to end gracefully.
+        signal = signals.next() => process::exit(signal.exit_code()),
+    };
+    let Started { broker, recovery } = started.map_err(|error| startup::explain(&error, &config))?;
+    startup::announce(&config, &recovery, address)?;
+    let (stop, stopped) = oneshot::channel::<()>();
+    // A sender that is gone means stop, too.
+    let shutdown = async move { drop(stopped.await) };
+    let edge = tokio::spawn(http::serve(listener, broker.clone(), config.http.clone(), shutdown));
+    let signal = signals.next().await;
+    tracing::info!(signal = signal.name(), "stopping; a second signal ends the process at once");
+    drop(stop);
+    let graceful = async {
+        edge.await.context("the HTTP edge ended")??;
+        broker.stop().await;
+        Ok(())
+    };
+    tokio::select! {
+        outcome = graceful => {
+            tracing::info!("stopped");
+            outcome
+        }
+        signal = signals.next() => leave(signal),
+    }
+}
+
+/// What is acknowledged is on disk: leaving now costs the next start a replay and nothing else.
+fn leave(signal: Signal) -> ! {
+    tracing::warn!(signal = signal.name(), "ending at once");
+    process::exit(signal.exit_code())
+}
+
+/// Logs go to stderr, so that stdout holds only what the start announces.
+fn start_log(config: &Config) -> Result<()> {
+    let filter = EnvFilter::try_new(&config.log_level).context("log_level")?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match config.log_format {
+        LogFormat::Text => log.with_ansi(std::io::stderr().is_terminal()).init(),
+        LogFormat::Json => log.json().flatten_event(true).init(),
+    }
+    Ok(())
+}

@@ -1,0 +1,178 @@
+//! How a call can fail, and what that means for the user.
+
+use std::fmt;
+
+use serde::Deserialize;
+
+use crate::cli::exit::{Exit, Fault};
+
+/// Why there is no good answer.
+#[derive(Debug)]
+pub(crate) enum CallError {
+    /// Nobody listens there; the request never left.
+    Unreachable { authority: String, why: String },
+    /// The connection broke before the answer was complete: the server may or may not have done it.
+    Broken { authority: String, why: String },
+    /// The server answered no.
+    Refused(Refusal),
+    /// The server answered something that is not of this protocol.
+    Strange(String),
+}
+
+/// An error answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Refusal {
+    pub(crate) status: u16,
+    pub(crate) code: String,
+    pub(crate) message: String,
+    /// How long the server asks us to wait.
+    pub(crate) retry_after_ms: Option<u64>,
+}
+
+/// Both error shapes at once: `/v1` says error and message, problem documents say code and detail.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ErrorBody {
+    error: String,
+    message: String,
+    code: String,
+    detail: String,
+    title: String,
+    retry_after_ms: Option<u64>,
+}
+
+impl Refusal {
+    pub(crate) fn new(status: u16, body: &[u8]) -> Self {
+        let parsed: ErrorBody = serde_json::from_slice(body).unwrap_or_default();
+        let first = |texts: [String; 3]| texts.into_iter().find(|text| !text.is_empty());
+        let raw = || String::from_utf8_lossy(body).trim().to_owned();
+        Self {
+            status,
+            code: first([parsed.error, parsed.code, String::new()]).unwrap_or_default(),
+            message: first([parsed.message, parsed.detail, parsed.title]).unwrap_or_else(raw),
+            retry_after_ms: parsed.retry_after_ms,
+        }
+    }
+
+    fn exit(&self) -> Exit {
+        match self.status {
+            409 => Exit::Conflict,
+            429 => Exit::Overloaded,
+            400..=499 => Exit::Invalid,
+            _ => Exit::ServerFault,
+        }
+    }
+
+    fn help(&self) -> Option<&'static str> {
+        let message = self.message.as_str();
+        if message.contains("topic does not exist") || (self.status == 404 && message.contains("topic")) {
+            return Some("create it with `driftq topic create NAME`, or see `driftq topic list`");
+        }
+        match self.status {
+            409 if message.contains("not owner") => {
+                Some("name the --owner that received the message; if its lease lapsed, another reader may have it now")
+            }
+            409 => Some("the message is not on loan to this group: consume it first"),
+            429 => Some("consumers are behind: wait, add consumers, or raise partition_messages_max on the server"),
+            _ => None,
+        }
+    }
+}
+
+impl CallError {
+    /// True if the same call may succeed later: overload, a fault of the server, or no server.
+    pub(crate) fn is_transient(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::Broken { .. } => true,
+            Self::Refused(refusal) => refusal.status == 429 || refusal.status >= 500,
+            Self::Strange(_) => false,
+        }
+    }
+
+    pub(crate) fn retry_after_ms(&self) -> Option<u64> {
+        match self {
+            Self::Refused(refusal) => refusal.retry_after_ms,
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreachable { authority, why } => write!(f, "no server answers at http://{authority} ({why})"),
+            Self::Broken { authority, why } => write!(f, "the connection to http://{authority} broke ({why})"),
+            Self::Refused(refusal) if refusal.code.is_empty() => {
+                write!(f, "{} (HTTP {})", refusal.message, refusal.status)
+            }
+            Self::Refused(refusal) => {
+                write!(f, "{} (HTTP {} {})", refusal.message, refusal.status, refusal.code)
+            }
+            Self::Strange(what) => write!(f, "the answer was not understood: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for CallError {}
+
+impl From<CallError> for Fault {
+    fn from(error: CallError) -> Self {
+        let message = error.to_string();
+        match &error {
+            CallError::Unreachable { authority, .. } => Self::new(Exit::Unreachable, message).help(format!(
+                "start one with `driftq serve --listen {authority}`, or name another with --server or DRIFTQ_SERVER"
+            )),
+            CallError::Broken { .. } => {
+                Self::new(Exit::Unreachable, message).help("the server may be restarting; try again")
+            }
+            CallError::Refused(refusal) => {
+                let fault = Self::new(refusal.exit(), message);
+                match refusal.help() {
+                    Some(help) => fault.help(help),
+                    None => fault,
+                }
+            }
+            CallError::Strange(_) => Self::new(Exit::Failure, message).help("is --server a DriftQ server?"),
+        }
+    }
+}
+
+impl CallError {
+    /// As an error of the command.
+    pub(crate) fn into_error(self) -> anyhow::Error {
+        anyhow::Error::new(Fault::from(self))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_error_shapes_are_understood() {
+        let v1 = Refusal::new(409, br#"{"error":"FAILED_PRECONDITION","message":"not owner"}"#);
+        assert_eq!((&*v1.code, &*v1.message), ("FAILED_PRECONDITION", "not owner"));
+        let v2 = Refusal::new(404, br#"{"code":"TOPIC_UNKNOWN","title":"t","detail":"no such topic","retry_after_ms":5}"#);
+        assert_eq!((&*v2.code, &*v2.message, v2.retry_after_ms), ("TOPIC_UNKNOWN", "no such topic", Some(5)));
+        assert_eq!(Refusal::new(502, b"bad gateway\n").message, "bad gateway");
+    }
+
+    #[test]
+    fn every_status_has_its_exit_code() {
+        for (status, exit) in [
+            (400, Exit::Invalid),
+            (404, Exit::Invalid),
+            (409, Exit::Conflict),
+            (429, Exit::Overloaded),
+            (500, Exit::ServerFault),
+            (503, Exit::ServerFault),
+        ] {
+            let fault = Fault::from(CallError::Refused(Refusal::new(status, b"{}")));
+            assert_eq!(fault.exit, exit, "{status}");
+        }
+        let down = CallError::Unreachable { authority: "127.0.0.1:1".to_owned(), why: "refused".to_owned() };
+        let fault = Fault::from(down);
+        assert_eq!(fault.exit, Exit::Unreachable);
+        assert!(fault.help.unwrap().contains("driftq serve"));
+    }
+}

@@ -1,0 +1,150 @@
+//! One connection, opened when it is needed and opened again when it is gone.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::{Method, Request, Response, body::Incoming, client::conn::http1, header};
+use hyper_util::rt::TokioIo;
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::net::TcpStream;
+
+use super::{CallError, Client, Retry, Stream, error::Refusal};
+
+/// A server on the same machine or network either takes the connection by then or is not there.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// An answer that takes longer than this will not come; streams are exempt.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Sends calls one after the other over one connection.
+pub(crate) struct Session {
+    client: Client,
+    sender: Option<http1::SendRequest<Full<Bytes>>>,
+}
+
+impl Session {
+    pub(crate) fn new(client: Client) -> Self {
+        Self { client, sender: None }
+    }
+
+    pub(crate) async fn get<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, CallError> {
+        let body = self.call(Method::GET, path, Bytes::new()).await?;
+        parse(&body)
+    }
+
+    /// The body of the answer as text.
+    pub(crate) async fn get_text(&mut self, path: &str) -> Result<String, CallError> {
+        let body = self.call(Method::GET, path, Bytes::new()).await?;
+        String::from_utf8(body.into()).map_err(|_| CallError::Strange("not UTF-8".to_owned()))
+    }
+
+    pub(crate) async fn post<T: DeserializeOwned>(&mut self, path: &str, body: &impl Serialize) -> Result<T, CallError> {
+        let body = self.call(Method::POST, path, render(body)?).await?;
+        parse(&body)
+    }
+
+    /// A call whose answer has no content.
+    pub(crate) async fn post_empty(&mut self, path: &str, body: &impl Serialize) -> Result<(), CallError> {
+        self.call(Method::POST, path, render(body)?).await.map(drop)
+    }
+
+    /// The same call again and again until it is answered for good or patience ends. The session stays usable.
+    pub(crate) async fn post_retrying<T: DeserializeOwned>(
+        &mut self,
+        path: &str,
+        body: &impl Serialize,
+        mut retry: Retry,
+    ) -> (Result<T, CallError>, u32) {
+        let mut retries = 0;
+        loop {
+            match self.post(path, body).await {
+                Ok(answer) => return (Ok(answer), retries),
+                Err(error) => match retry.after(&error) {
+                    None => return (Err(error), retries),
+                    Some(wait) => tokio::time::sleep(wait).await,
+                },
+            }
+            retries += 1;
+        }
+    }
+
+    /// Opens a stream. It takes the connection with it.
+    pub(crate) async fn stream(mut self, path: &str) -> Result<Stream, CallError> {
+        let response = self.send(Method::GET, path, Bytes::new()).await?;
+        let status = response.status().as_u16();
+        if status != 200 {
+            let body = self.collect(response).await?;
+            return Err(CallError::Refused(Refusal::new(status, &body)));
+        }
+        Ok(Stream::new(self.client, response.into_body()))
+    }
+
+    async fn call(&mut self, method: Method, path: &str, body: Bytes) -> Result<Bytes, CallError> {
+        let outcome = tokio::time::timeout(ANSWER_TIMEOUT, async {
+            let response = self.send(method, path, body).await?;
+            let status = response.status();
+            let body = self.collect(response).await?;
+            if status.is_success() { Ok(body) } else { Err(CallError::Refused(Refusal::new(status.as_u16(), &body))) }
+        })
+        .await;
+        outcome.unwrap_or_else(|_| {
+            // The late answer must not be taken for the answer to the next call.
+            self.sender = None;
+            Err(self.broken(format!("no answer within {} s", ANSWER_TIMEOUT.as_secs())))
+        })
+    }
+
+    async fn send(&mut self, method: Method, path: &str, body: Bytes) -> Result<Response<Incoming>, CallError> {
+        let mut sender = self.connection().await?;
+        let mut request = Request::builder().method(method).uri(path).header(header::HOST, self.client.authority());
+        if !body.is_empty() {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+        }
+        let request =
+            request.body(Full::new(body)).map_err(|error| CallError::Strange(format!("request: {error}")))?;
+        let response = sender.send_request(request).await.map_err(|error| self.broken(error.to_string()))?;
+        self.sender = Some(sender);
+        Ok(response)
+    }
+
+    /// The open connection if it still is one, else a new one.
+    async fn connection(&mut self) -> Result<http1::SendRequest<Full<Bytes>>, CallError> {
+        if let Some(mut sender) = self.sender.take()
+            && sender.ready().await.is_ok()
+        {
+            return Ok(sender);
+        }
+        let authority = self.client.authority();
+        let unreachable =
+            |why: String| CallError::Unreachable { authority: authority.to_owned(), why };
+        let socket = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(authority))
+            .await
+            .map_err(|_| unreachable("no connection in time".to_owned()))?
+            .map_err(|error| unreachable(error.kind().to_string()))?;
+        // Requests are small and each waits for its answer: there is nothing to coalesce. A failure costs only speed.
+        drop(socket.set_nodelay(true));
+        let (sender, connection) =
+            http1::handshake(TokioIo::new(socket)).await.map_err(|error| unreachable(error.to_string()))?;
+        // The sender reports what goes wrong on the connection; its own end is of no interest.
+        tokio::spawn(async move { drop(connection.await) });
+        Ok(sender)
+    }
+
+    async fn collect(&self, response: Response<Incoming>) -> Result<Bytes, CallError> {
+        let body = response.into_body().collect().await.map_err(|error| self.broken(error.to_string()))?;
+        Ok(body.to_bytes())
+    }
+
+    fn broken(&self, why: String) -> CallError {
+        CallError::Broken { authority: self.client.authority().to_owned(), why }
+    }
+}
+
+fn render(body: &impl Serialize) -> Result<Bytes, CallError> {
+    let text = serde_json::to_vec(body).map_err(|error| CallError::Strange(format!("request: {error}")))?;
+    Ok(text.into())
+}
+
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, CallError> {
+    serde_json::from_slice(body).map_err(|error| CallError::Strange(error.to_string()))
+}

@@ -1,0 +1,89 @@
+//! The server's configuration: raw texts from file, environment and flags, then one resolved value each.
+//!
+//! Order: default < profile < file < environment < flag. Every knob has one name, spelled `name` in the file,
+//! `DRIFTQ_NAME` in the environment and `--name` on the command line (see [`knob::KNOBS`]). The values that hold
+//! when nobody says anything come from the `Default` of the part that uses them, and from nowhere else.
+
+mod args;
+mod file;
+mod knob;
+mod resolve;
+mod table;
+pub(crate) mod units;
+
+use std::path::PathBuf;
+
+use driftq_engine::{Config as EngineConfig, Storage};
+
+pub(crate) use args::KnobArgs;
+pub(crate) use knob::KNOBS;
+pub(crate) use resolve::{Origin, Resolved, resolve};
+
+use crate::http;
+
+/// What `driftq serve` runs with.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    /// Where to listen, as `host:port`; port 0 lets the system choose.
+    pub(crate) listen: String,
+    /// The data directory.
+    pub(crate) data: PathBuf,
+    /// Memory only: nothing survives a stop.
+    pub(crate) ephemeral: bool,
+    /// Which set of defaults the rest starts from.
+    pub(crate) profile: Profile,
+    /// The shape of log lines.
+    pub(crate) log_format: LogFormat,
+    /// Which log lines are written: a level, or a filter such as `info,driftq::http=debug`.
+    pub(crate) log_level: String,
+    /// The broker.
+    pub(crate) engine: EngineConfig,
+    /// The HTTP edge.
+    pub(crate) http: http::Options,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: "127.0.0.1:8080".to_owned(),
+            data: PathBuf::from("./driftq-data"),
+            ephemeral: false,
+            profile: Profile::Default,
+            log_format: LogFormat::Text,
+            log_level: "info".to_owned(),
+            engine: EngineConfig::default(),
+            http: http::Options::default(),
+        }
+    }
+}
+
+impl Config {
+    /// The values that a profile starts from.
+    pub(crate) fn of_profile(profile: Profile) -> Self {
+        let mut config = Self { profile, ..Self::default() };
+        if profile == Profile::V1Dev {
+            config.engine.settings = driftq_engine::core::Settings::v1_dev();
+        }
+        config
+    }
+
+    /// What the engine is started with: the storage follows from two knobs here.
+    pub(crate) fn engine(&self) -> EngineConfig {
+        let storage = if self.ephemeral { Storage::Ephemeral } else { Storage::Directory(self.data.clone()) };
+        EngineConfig { storage, ..self.engine.clone() }
+    }
+}
+
+/// A named set of defaults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Profile {
+    Default,
+    V1Dev,
+}
+
+/// The shape of log lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    Text,
+    Json,
+}

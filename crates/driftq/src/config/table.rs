@@ -1,0 +1,294 @@
+//! Every knob of the server in one table.
+
+use std::time::Duration;
+
+use driftq_engine::Commit;
+
+use super::{
+    LogFormat, Profile,
+    knob::{self, Knob, SWITCH},
+    units,
+};
+
+/// A whole number in a field of any width, at least `$least`.
+macro_rules! amount {
+    ($name:literal, $flag:literal, $env:literal, $heading:expr, $value:literal, $read:path, $show:path, $least:expr,
+     $($field:ident).+, $help:literal) => {
+        Knob {
+            name: $name,
+            flag: $flag,
+            env: $env,
+            heading: $heading,
+            help: $help,
+            value: $value,
+            get: |config| $show(config.$($field).+ as u64),
+            set: |config, text| {
+                config.$($field).+ = fit($read(text)?, $least)?;
+                Ok(())
+            },
+        }
+    };
+}
+
+/// An amount that may be absent.
+macro_rules! optional {
+    ($name:literal, $flag:literal, $env:literal, $heading:expr, $value:literal, $read:path, $show:path,
+     $($field:ident).+, $help:literal) => {
+        Knob {
+            name: $name,
+            flag: $flag,
+            env: $env,
+            heading: $heading,
+            help: $help,
+            value: $value,
+            get: |config| config.$($field).+.map_or_else(|| NONE.to_owned(), $show),
+            set: |config, text| {
+                config.$($field).+ = if text == NONE { None } else { Some(fit($read(text)?, 1)?) };
+                Ok(())
+            },
+        }
+    };
+}
+
+/// A time that the code keeps as a duration.
+macro_rules! duration {
+    ($name:literal, $flag:literal, $env:literal, $heading:expr, $($field:ident).+, $help:literal) => {
+        Knob {
+            name: $name,
+            flag: $flag,
+            env: $env,
+            heading: $heading,
+            help: $help,
+            value: "MS",
+            get: |config| units::show_millis(u64::try_from(config.$($field).+.as_millis()).unwrap_or(u64::MAX)),
+            set: |config, text| {
+                config.$($field).+ = Duration::from_millis(fit(units::millis(text)?, 1)?);
+                Ok(())
+            },
+        }
+    };
+}
+
+/// hyper does not work with less room for a head.
+const HEAD_BYTES_LEAST: u64 = 8 << 10;
+/// What an optional amount is called when it is absent.
+const NONE: &str = "none";
+
+const SERVER: &str = "Server";
+const DELIVERY: &str = "Delivery";
+const RETENTION: &str = "Retention and idempotency";
+const LIMITS: &str = "Limits";
+const HTTP: &str = "HTTP";
+const STORAGE: &str = "Storage";
+
+/// All of them, in the order of `--help` and of `driftq config check`.
+pub(crate) static KNOBS: &[Knob] = &[
+    Knob {
+        name: "listen",
+        flag: "listen",
+        env: "DRIFTQ_LISTEN",
+        heading: SERVER,
+        help: "Address to listen on; port 0 lets the system choose one",
+        value: "ADDR",
+        get: |config| config.listen.clone(),
+        set: |config, text| {
+            let port = text.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
+            if port.and_then(|port| port.parse::<u16>().ok()).is_none() {
+                return Err(format!("`{text}` is not host:port, for example 127.0.0.1:8080"));
+            }
+            text.clone_into(&mut config.listen);
+            Ok(())
+        },
+    },
+    Knob {
+        name: "data",
+        flag: "data",
+        env: "DRIFTQ_DATA",
+        heading: SERVER,
+        help: "Directory that holds the log; created if it is not there, used by one server at a time",
+        value: "DIR",
+        get: |config| config.data.display().to_string(),
+        set: |config, text| {
+            if text.is_empty() {
+                return Err("the path is empty".to_owned());
+            }
+            config.data = text.into();
+            Ok(())
+        },
+    },
+    Knob {
+        name: "ephemeral",
+        flag: "ephemeral",
+        env: "DRIFTQ_EPHEMERAL",
+        heading: SERVER,
+        help: "Keep everything in memory: fast, and gone when the server stops",
+        value: SWITCH,
+        get: |config| config.ephemeral.to_string(),
+        set: |config, text| {
+            config.ephemeral = match text {
+                "true" | "1" | "yes" => true,
+                "false" | "0" | "no" => false,
+                _ => return Err(format!("`{text}` is neither true nor false")),
+            };
+            Ok(())
+        },
+    },
+    Knob {
+        name: "profile",
+        flag: "profile",
+        env: "DRIFTQ_PROFILE",
+        heading: SERVER,
+        help: "Set of defaults to start from: default, or v1-dev for the small limits of the v1 specification",
+        value: "PROFILE",
+        get: |config| match config.profile {
+            Profile::Default => "default".to_owned(),
+            Profile::V1Dev => "v1-dev".to_owned(),
+        },
+        set: |config, text| {
+            config.profile = knob::profile(text)?;
+            Ok(())
+        },
+    },
+    Knob {
+        name: "log_format",
+        flag: "log-format",
+        env: "DRIFTQ_LOG_FORMAT",
+        heading: SERVER,
+        help: "Shape of log lines on stderr: text or json",
+        value: "FORMAT",
+        get: |config| match config.log_format {
+            LogFormat::Text => "text".to_owned(),
+            LogFormat::Json => "json".to_owned(),
+        },
+        set: |config, text| {
+            config.log_format = match text {
+                "text" => LogFormat::Text,
+                "json" => LogFormat::Json,
+                _ => return Err(format!("`{text}` is neither text nor json")),
+            };
+            Ok(())
+        },
+    },
+    Knob {
+        name: "log_level",
+        flag: "log-level",
+        env: "DRIFTQ_LOG_LEVEL",
+        heading: SERVER,
+        help: "Which log lines are written: off, error, warn, info, debug, trace, or a filter per module",
+        value: "LEVEL",
+        get: |config| config.log_level.clone(),
+        set: |config, text| {
+            text.parse::<tracing_subscriber::EnvFilter>().map_err(|error| format!("`{text}`: {error}"))?;
+            text.clone_into(&mut config.log_level);
+            Ok(())
+        },
+    },
+    duration!("stop_grace_ms", "stop-grace-ms", "DRIFTQ_STOP_GRACE_MS", SERVER, engine.stop_grace,
+        "How long a graceful stop waits for open streams to end"),
+    duration!("drain_timeout_ms", "drain-timeout-ms", "DRIFTQ_DRAIN_TIMEOUT_MS", SERVER, http.drain_timeout,
+        "How long a graceful stop waits for connections to finish what they began"),
+    amount!("in_flight_max", "in-flight-max", "DRIFTQ_IN_FLIGHT_MAX", DELIVERY, "COUNT", units::count, count, 1,
+        engine.settings.in_flight_max,
+        "Unacked deliveries at once per topic, group and partition"),
+    amount!("lease_ms_max", "lease-ms-max", "DRIFTQ_LEASE_MS_MAX", DELIVERY, "MS", units::millis, units::show_millis, 1,
+        engine.settings.lease_ms_max,
+        "Longest lease that a reader may ask for"),
+    amount!("stream_credit", "stream-credit", "DRIFTQ_STREAM_CREDIT", DELIVERY, "COUNT", units::count, count, 1,
+        engine.stream_credit,
+        "Messages handed to one stream before its socket has taken them"),
+    amount!("group_expiry_ms", "group-expiry-ms", "DRIFTQ_GROUP_EXPIRY_MS", RETENTION, "MS", units::millis,
+        units::show_millis, 1, engine.settings.group_expiry_ms,
+        "A group without readers and acks for this long is forgotten and no longer holds messages back"),
+    optional!("retention_ms", "retention-ms", "DRIFTQ_RETENTION_MS", RETENTION, "MS", units::millis,
+        units::show_millis, engine.settings.retention_ms,
+        "Drop messages older than this, read or not; none keeps them until every group has acked"),
+    optional!("retention_bytes", "retention-bytes", "DRIFTQ_RETENTION_BYTES", RETENTION, "BYTES", units::bytes,
+        units::show_bytes, engine.settings.retention_bytes,
+        "Drop the oldest messages beyond this many payload bytes per partition; none for no such limit"),
+    amount!("dead_letters_max", "dead-letters-max", "DRIFTQ_DEAD_LETTERS_MAX", RETENTION, "COUNT", units::count, count, 1,
+        engine.settings.dead_letters_max,
+        "Dead letters kept per partition of a dead-letter topic; beyond it the oldest goes"),
+    amount!("idempotency_ttl_ms", "idempotency-ttl-ms", "DRIFTQ_IDEMPOTENCY_TTL_MS", RETENTION, "MS", units::millis,
+        units::show_millis, 1, engine.settings.idempotency_ttl_ms,
+        "How long an idempotency key is remembered"),
+    amount!("idempotency_records_max", "idempotency-records-max", "DRIFTQ_IDEMPOTENCY_RECORDS_MAX", RETENTION, "COUNT",
+        units::count, count, 1, engine.settings.idempotency_records_max,
+        "Idempotency keys remembered at once"),
+    amount!("partition_messages_max", "partition-messages-max", "DRIFTQ_PARTITION_MESSAGES_MAX", LIMITS, "COUNT",
+        units::count, count, 1, engine.settings.partition_messages_max,
+        "Messages that wait in one partition before producers get 429"),
+    amount!("partition_bytes_max", "partition-bytes-max", "DRIFTQ_PARTITION_BYTES_MAX", LIMITS, "BYTES", units::bytes,
+        units::show_bytes, 1, engine.settings.partition_bytes_max,
+        "Key and value bytes that wait in one partition before producers get 429"),
+    amount!("topics_max", "topics-max", "DRIFTQ_TOPICS_MAX", LIMITS, "COUNT", units::count, count, 1,
+        engine.settings.topics_max, "Topics"),
+    amount!("partitions_max", "partitions-max", "DRIFTQ_PARTITIONS_MAX", LIMITS, "COUNT", units::count, count, 1,
+        engine.settings.partitions_max, "Partitions of one topic"),
+    amount!("groups_max", "groups-max", "DRIFTQ_GROUPS_MAX", LIMITS, "COUNT", units::count, count, 1,
+        engine.settings.groups_max, "Consumer groups of one topic"),
+    amount!("consumers_max", "consumers-max", "DRIFTQ_CONSUMERS_MAX", LIMITS, "COUNT", units::count, count, 1,
+        engine.settings.consumers_max, "Open streams"),
+    amount!("input_queue_max", "input-queue-max", "DRIFTQ_INPUT_QUEUE_MAX", LIMITS, "COUNT", units::count, count, 1,
+        engine.input_queue_max, "Requests that wait for the broker's turn before new ones get 429"),
+    amount!("input_queue_bytes_max", "input-queue-bytes-max", "DRIFTQ_INPUT_QUEUE_BYTES_MAX", LIMITS, "BYTES",
+        units::bytes, units::show_bytes, 1, engine.input_queue_bytes_max, "Payload bytes of those requests"),
+    amount!("message_bytes_max", "message-bytes-max", "DRIFTQ_MESSAGE_BYTES_MAX", LIMITS, "BYTES", units::bytes,
+        units::show_bytes, 1, engine.message_bytes_max, "Largest message"),
+    amount!("connections_max", "connections-max", "DRIFTQ_CONNECTIONS_MAX", HTTP, "COUNT", units::count, count, 1,
+        http.connections_max, "Open connections; beyond it, new ones wait until one closes"),
+    amount!("head_bytes_max", "head-bytes-max", "DRIFTQ_HEAD_BYTES_MAX", HTTP, "BYTES", units::bytes,
+        units::show_bytes, HEAD_BYTES_LEAST, http.head_bytes_max, "Request line with all headers"),
+    amount!("url_bytes_max", "url-bytes-max", "DRIFTQ_URL_BYTES_MAX", HTTP, "BYTES", units::bytes, units::show_bytes, 1,
+        http.url_bytes_max, "URL; beyond it the answer is 414"),
+    amount!("body_bytes_max", "body-bytes-max", "DRIFTQ_BODY_BYTES_MAX", HTTP, "BYTES", units::bytes,
+        units::show_bytes, 1, http.body_bytes_max, "Request body; beyond it the answer is 413"),
+    duration!("head_timeout_ms", "head-timeout-ms", "DRIFTQ_HEAD_TIMEOUT_MS", HTTP, http.head_timeout,
+        "From the first byte of a request to the end of its headers"),
+    duration!("body_timeout_ms", "body-timeout-ms", "DRIFTQ_BODY_TIMEOUT_MS", HTTP, http.body_timeout,
+        "From the end of the headers to the end of the body"),
+    duration!("idle_timeout_ms", "idle-timeout-ms", "DRIFTQ_IDLE_TIMEOUT_MS", HTTP, http.idle_timeout,
+        "A connection without a request is closed after this long, and so is one that does not take its answer"),
+    duration!("heartbeat_ms", "heartbeat-ms", "DRIFTQ_HEARTBEAT_MS", HTTP, http.heartbeat,
+        "An idle stream carries a bare newline this often"),
+    amount!("segment_bytes", "segment-bytes", "DRIFTQ_SEGMENT_BYTES", STORAGE, "BYTES", units::bytes, units::show_bytes,
+        1, engine.segment_bytes, "Size of one log file"),
+    amount!("snapshot_every_bytes", "snapshot-every-bytes", "DRIFTQ_SNAPSHOT_EVERY_BYTES", STORAGE, "BYTES",
+        units::bytes, units::show_bytes, 1, engine.snapshot_every_bytes,
+        "Write a snapshot after this much log, so that a start has little to replay"),
+    Knob {
+        name: "commit",
+        flag: "commit",
+        env: "DRIFTQ_COMMIT",
+        heading: STORAGE,
+        help: "Which thread writes and syncs: adaptive, thread or inline; every choice is equally durable",
+        value: "WHO",
+        get: |config| match config.engine.commit {
+            Commit::Adaptive => "adaptive".to_owned(),
+            Commit::Thread => "thread".to_owned(),
+            Commit::Inline => "inline".to_owned(),
+        },
+        set: |config, text| {
+            config.engine.commit = match text {
+                "adaptive" => Commit::Adaptive,
+                "thread" => Commit::Thread,
+                "inline" => Commit::Inline,
+                _ => return Err(format!("`{text}` is none of adaptive, thread, inline")),
+            };
+            Ok(())
+        },
+    },
+    amount!("payload_cache_bytes", "payload-cache-bytes", "DRIFTQ_PAYLOAD_CACHE_BYTES", STORAGE, "BYTES", units::bytes,
+        units::show_bytes, 0, engine.payload_cache_bytes,
+        "Memory for payloads that are likely to be read soon; everything else stays on disk"),
+];
+
+fn count(number: u64) -> String {
+    number.to_string()
+}
+
+fn fit<T: TryFrom<u64>>(number: u64, least: u64) -> Result<T, String> {
+    if number < least {
+        return Err(format!("{number} is below the least possible value, {least}"));
+    }
+    T::try_from(number).map_err(|_| format!("{number} is too large"))
+}

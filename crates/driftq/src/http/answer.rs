@@ -1,0 +1,82 @@
+//! Answers, put together.
+
+use bytes::Bytes;
+use driftq_api::{Fault, JSON, NDJSON, PROBLEM};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use hyper::{Response, StatusCode};
+use serde::Serialize;
+
+use super::body::AnswerBody;
+use super::endpoint::Dialect;
+use super::lines::Lines;
+
+/// A whole answer.
+pub(crate) type Answer = Response<AnswerBody>;
+
+/// Room for the smallest answers, so that most need no second allocation.
+const BODY_BYTES: usize = 128;
+
+/// An answer that says something.
+pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Answer {
+    whole(status, JSON, to_bytes(body))
+}
+
+/// An answer that says nothing.
+pub(crate) fn no_content() -> Answer {
+    let mut answer = Response::new(AnswerBody::Whole(Bytes::new()));
+    *answer.status_mut() = StatusCode::NO_CONTENT;
+    answer
+}
+
+/// An answer that goes on.
+pub(crate) fn stream(lines: Lines) -> Answer {
+    with_type(StatusCode::OK, NDJSON, AnswerBody::Stream(Box::new(lines)))
+}
+
+/// Any answer in one piece.
+pub(crate) fn whole(status: StatusCode, content_type: &'static str, body: Bytes) -> Answer {
+    with_type(status, content_type, AnswerBody::Whole(body))
+}
+
+/// A refusal, in the words of the API that was called.
+pub(crate) fn refusal(fault: &Fault, dialect: Dialect) -> Answer {
+    let entry = fault.entry();
+    let mut answer = match dialect {
+        Dialect::V1 => json(status(entry.v1_status), &fault.v1()),
+        Dialect::V2 => whole(status(entry.status), PROBLEM, to_bytes(&fault.v2())),
+    };
+    if let Some(millis) = fault.retry_after_ms {
+        put(&mut answer, RETRY_AFTER, HeaderValue::from(millis.div_ceil(1000)));
+    }
+    answer
+}
+
+/// A refusal of a method, with the methods that would be taken.
+pub(crate) fn method_refusal(fault: &Fault, dialect: Dialect, allow: &'static str) -> Answer {
+    let mut answer = refusal(fault, dialect);
+    put(&mut answer, ALLOW, HeaderValue::from_static(allow));
+    answer
+}
+
+/// Sets a header of an answer.
+pub(crate) fn put(answer: &mut Answer, name: HeaderName, value: HeaderValue) {
+    answer.headers_mut().insert(name, value);
+}
+
+fn with_type(status: StatusCode, content_type: &'static str, body: AnswerBody) -> Answer {
+    let mut answer = Response::new(body);
+    *answer.status_mut() = status;
+    put(&mut answer, CONTENT_TYPE, HeaderValue::from_static(content_type));
+    answer
+}
+
+fn status(number: u16) -> StatusCode {
+    StatusCode::from_u16(number).expect("the catalogue holds statuses between 400 and 599")
+}
+
+fn to_bytes(body: &impl Serialize) -> Bytes {
+    let mut out = Vec::with_capacity(BODY_BYTES);
+    serde_json::to_writer(&mut out, body).expect("texts and numbers always have a JSON form");
+    out.push(b'\n');
+    Bytes::from(out)
+}

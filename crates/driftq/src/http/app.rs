@@ -1,0 +1,156 @@
+//! From a request to its answer.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use driftq_api::{Code, Fault};
+use driftq_engine::Broker;
+use hyper::body::Incoming;
+use hyper::header::HeaderValue;
+use hyper::http::request::Parts;
+use hyper::{Method, Request, StatusCode};
+
+use super::answer::{Answer, method_refusal, put, refusal, whole};
+use super::body::AnswerBody;
+use super::endpoint::{Endpoint, Target};
+use super::options::Options;
+use super::pulse::Pulse;
+use super::request::{check_url, read_body};
+use super::request_id::{RequestIds, X_REQUEST_ID};
+use super::{v1, v2};
+use crate::metrics::{self, Metrics};
+
+/// Longest path that a log line shows.
+const LOGGED_PATH_BYTES_MAX: usize = 256;
+
+/// What all connections share.
+pub(crate) struct App {
+    pub(crate) broker: Broker,
+    pub(crate) options: Options,
+    pub(crate) metrics: Metrics,
+    pub(crate) started: Instant,
+    ids: RequestIds,
+}
+
+impl App {
+    pub(crate) fn new(broker: Broker, options: Options) -> Self {
+        let (metrics, ids) = (Metrics::default(), RequestIds::new());
+        Self { broker, options, metrics, started: Instant::now(), ids }
+    }
+
+    /// Answers one request; never fails, because a failure is an answer too.
+    pub(crate) async fn handle(
+        self: Arc<Self>,
+        pulse: Arc<Pulse>,
+        request: Request<Incoming>,
+    ) -> Result<Answer, Infallible> {
+        let begun = Instant::now();
+        pulse.busy();
+        let (head, body) = request.into_parts();
+        let id = self.ids.of(&head.headers);
+        let target = Target::find(head.uri.path());
+        let endpoint = target.endpoint;
+        let mut answer = match self.respond(target, &head, body, &pulse).await {
+            Ok(answer) => answer,
+            Err(Refused::Fault(fault)) => refusal(&fault, endpoint.dialect()),
+            Err(Refused::Method(allow)) => {
+                method_refusal(&Fault::new(Code::MethodNotAllowed, "method not allowed"), endpoint.dialect(), allow)
+            }
+        };
+        let now = Instant::now();
+        self.metrics.on_request(endpoint, answer.status(), now - begun);
+        log(&head, answer.status(), now - begun, &id);
+        put(&mut answer, X_REQUEST_ID, id);
+        if matches!(answer.body(), AnswerBody::Whole(_)) {
+            pulse.idle(now);
+        }
+        Ok(answer)
+    }
+
+    async fn respond(
+        &self,
+        target: Target<'_>,
+        head: &Parts,
+        body: Incoming,
+        pulse: &Arc<Pulse>,
+    ) -> Result<Answer, Refused> {
+        let endpoint = target.endpoint;
+        check_url(head, self.options.url_bytes_max)?;
+        endpoint.check(&head.method).map_err(Refused::Method)?;
+        let body = match endpoint {
+            Endpoint::Topics | Endpoint::Produce | Endpoint::Consume | Endpoint::Ack | Endpoint::Nack => {
+                read_body(head, body, &self.options).await?
+            }
+            _ => None,
+        };
+        let handled = match endpoint {
+            Endpoint::Produce => v1::produce(self, head, body).await,
+            Endpoint::Ack => v1::ack(self, head, body).await,
+            Endpoint::Nack => v1::nack(self, head, body).await,
+            Endpoint::Consume => v1::consume(self, head, body, pulse).await,
+            Endpoint::Topics if head.method == Method::POST => v1::create_topic(self, head, body).await,
+            Endpoint::Topics => Ok(v1::list_topics(self)),
+            Endpoint::Healthz => Ok(v1::healthz()),
+            Endpoint::Version => Ok(v1::version(self)),
+            Endpoint::V2Topics => v2::list_topics(self, head).await,
+            Endpoint::V2Topic => v2::describe_topic(self, target.names[0]).await,
+            Endpoint::V2Groups => v2::list_groups(self, head, target.names[0]).await,
+            Endpoint::V2Group => v2::describe_group(self, target.names).await,
+            Endpoint::V2Status => Ok(v2::status(self)),
+            Endpoint::V2Healthz => Ok(v2::healthz()),
+            Endpoint::V2Readyz => v2::readyz(self),
+            Endpoint::Metrics => self.scrape().await,
+            // The one place where another service can take over whatever else begins with /v2.
+            Endpoint::UnknownV2 => Err(v2::unknown()),
+            Endpoint::UnknownV1 => Err(v1::unknown()),
+            Endpoint::Unversioned => Err(v1::unversioned()),
+        };
+        handled.map_err(Refused::Fault)
+    }
+
+    async fn scrape(&self) -> Result<Answer, Fault> {
+        // What the engine can say for itself is worth having even when the shard does not answer.
+        let tally = self.broker.tally().await.ok();
+        let text = metrics::encode(&self.metrics, self.broker.counters(), &self.broker.status(), tally);
+        let text = text.map_err(|_| Fault::new(Code::Internal, "the metrics could not be written"))?;
+        Ok(whole(StatusCode::OK, metrics::CONTENT_TYPE, text.into()))
+    }
+}
+
+enum Refused {
+    Fault(Fault),
+    /// With the methods that would be taken.
+    Method(&'static str),
+}
+
+impl From<Fault> for Refused {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+/// One line per request. The query is left out: clients put payloads there.
+fn log(head: &Parts, status: StatusCode, latency: Duration, id: &HeaderValue) {
+    macro_rules! line {
+        ($level:ident) => {
+            tracing::$level!(
+                method = %head.method,
+                path = shortened(head.uri.path()),
+                status = status.as_u16(),
+                latency_us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX),
+                request_id = id.to_str().unwrap_or_default(),
+                "request"
+            )
+        };
+    }
+    match status.as_u16() {
+        500.. => line!(warn),
+        400.. => line!(info),
+        _ => line!(debug),
+    }
+}
+
+fn shortened(path: &str) -> &str {
+    path.get(..LOGGED_PATH_BYTES_MAX).unwrap_or(path)
+}

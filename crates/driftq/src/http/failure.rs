@@ -1,0 +1,153 @@
+//! What the broker's refusals are called on the wire.
+
+use driftq_api::{Code, Fault};
+use driftq_engine::Failure;
+use driftq_engine::core::{Overload, Reject};
+
+/// When a client should come back after an overload.
+const RETRY_AFTER_MS: u64 = 1000;
+
+/// Which call was refused: one refusal is told differently to different callers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Call {
+    Produce,
+    Other,
+}
+
+/// Puts a failure into words.
+pub(crate) fn fault(failure: &Failure, call: Call) -> Fault {
+    match failure {
+        Failure::Reject(reject) => rejected(*reject, call),
+        Failure::Busy => overloaded(REQUEST_QUEUE_FULL, call),
+        Failure::Unavailable(why) => Fault::new(Code::Unavailable, why.to_string()),
+    }
+}
+
+fn rejected(reject: Reject, call: Call) -> Fault {
+    match reject {
+        Reject::TopicUnknown if call == Call::Produce => {
+            Fault::new(Code::TopicUnknown, "topic does not exist (create it first)")
+        }
+        Reject::TopicUnknown => Fault::new(Code::TopicUnknown, "topic does not exist"),
+        Reject::PartitionOutOfRange => Fault::invalid("partition out of range"),
+        Reject::OverrideOutOfRange => Fault::invalid("partition_override out of range"),
+        Reject::DeadlineExceeded => Fault::new(Code::DeadlineExceeded, "message deadline exceeded"),
+        Reject::Overloaded(overload) => overloaded(reason(overload), call),
+        Reject::NotOwner => Fault::new(Code::NotOwner, "not owner"),
+        Reject::NotInFlight => Fault::new(Code::NotInFlight, "message is not in-flight"),
+        Reject::DiskFull => {
+            Fault::new(Code::DiskFull, "the disk is full: new messages are refused until space returns")
+        }
+        Reject::Limit(what) => Fault::new(Code::LimitReached, what),
+        Reject::Invalid(what) => Fault::invalid(what),
+    }
+}
+
+fn overloaded(reason: &'static str, call: Call) -> Fault {
+    let who = if call == Call::Produce { "producer overload" } else { "overload" };
+    Fault::overloaded(format!("{who}: {reason}"), reason, RETRY_AFTER_MS)
+}
+
+const fn reason(overload: Overload) -> &'static str {
+    match overload {
+        Overload::PartitionMessages => PARTITION_BUFFER_FULL,
+        Overload::PartitionBytes => PARTITION_BUFFER_BYTES_FULL,
+        Overload::IdempotencyRecords => IDEMPOTENCY_RECORDS_FULL,
+    }
+}
+
+const PARTITION_BUFFER_FULL: &str = "partition_buffer_full";
+const PARTITION_BUFFER_BYTES_FULL: &str = "partition_buffer_bytes_full";
+const IDEMPOTENCY_RECORDS_FULL: &str = "idempotency_records_full";
+const REQUEST_QUEUE_FULL: &str = "request_queue_full";
+const DISK_FULL: &str = "disk_full";
+
+/// Every reason for which a message is turned away although nothing is wrong with it.
+pub(crate) const PRODUCE_REJECTIONS: [&str; 5] = [
+    PARTITION_BUFFER_FULL,
+    PARTITION_BUFFER_BYTES_FULL,
+    IDEMPOTENCY_RECORDS_FULL,
+    REQUEST_QUEUE_FULL,
+    DISK_FULL,
+];
+
+/// The reason under which a refused produce is counted, as a place in [`PRODUCE_REJECTIONS`].
+pub(crate) fn produce_rejection(failure: &Failure) -> Option<usize> {
+    let reason = match failure {
+        Failure::Busy => REQUEST_QUEUE_FULL,
+        Failure::Reject(Reject::Overloaded(overload)) => reason(*overload),
+        Failure::Reject(Reject::DiskFull) => DISK_FULL,
+        Failure::Reject(_) | Failure::Unavailable(_) => return None,
+    };
+    PRODUCE_REJECTIONS.iter().position(|candidate| *candidate == reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_refusal_has_its_words() {
+        for (reject, call, status, code, message) in [
+            (
+                Reject::TopicUnknown,
+                Call::Produce,
+                400,
+                "INVALID_ARGUMENT",
+                "topic does not exist (create it first)",
+            ),
+            (Reject::TopicUnknown, Call::Other, 400, "INVALID_ARGUMENT", "topic does not exist"),
+            (Reject::PartitionOutOfRange, Call::Other, 400, "INVALID_ARGUMENT", "partition out of range"),
+            (Reject::OverrideOutOfRange, Call::Produce, 400, "INVALID_ARGUMENT", "partition_override out of range"),
+            (Reject::DeadlineExceeded, Call::Produce, 400, "INVALID_ARGUMENT", "message deadline exceeded"),
+            (
+                Reject::Overloaded(Overload::PartitionMessages),
+                Call::Produce,
+                429,
+                "RESOURCE_EXHAUSTED",
+                "producer overload: partition_buffer_full",
+            ),
+            (
+                Reject::Overloaded(Overload::PartitionBytes),
+                Call::Produce,
+                429,
+                "RESOURCE_EXHAUSTED",
+                "producer overload: partition_buffer_bytes_full",
+            ),
+            (
+                Reject::Overloaded(Overload::IdempotencyRecords),
+                Call::Other,
+                429,
+                "RESOURCE_EXHAUSTED",
+                "overload: idempotency_records_full",
+            ),
+            (Reject::NotOwner, Call::Other, 409, "FAILED_PRECONDITION", "not owner"),
+            (Reject::NotInFlight, Call::Other, 409, "FAILED_PRECONDITION", "message is not in-flight"),
+            (Reject::Limit("topics: full"), Call::Other, 409, "FAILED_PRECONDITION", "topics: full"),
+            (Reject::Invalid("no"), Call::Other, 400, "INVALID_ARGUMENT", "no"),
+        ] {
+            let fault = fault(&Failure::Reject(reject), call);
+            let entry = fault.entry();
+            assert_eq!((entry.v1_status, entry.v1_code, &*fault.message), (status, code, message), "{reject:?}");
+            assert_eq!(fault.retry_after_ms.is_some(), status == 429, "{reject:?}");
+        }
+    }
+
+    #[test]
+    fn our_own_faults_are_never_the_clients() {
+        for failure in [Failure::Reject(Reject::DiskFull), Failure::Unavailable("the log failed".into())] {
+            assert_eq!(fault(&failure, Call::Produce).entry().v1_status, 503, "{failure:?}");
+        }
+        assert_eq!(fault(&Failure::Busy, Call::Other).entry().v1_status, 429);
+    }
+
+    #[test]
+    fn rejections_are_counted_by_reason() {
+        let counted = |failure: Failure| produce_rejection(&failure).map(|place| PRODUCE_REJECTIONS[place]);
+        assert_eq!(counted(Failure::Busy), Some("request_queue_full"));
+        assert_eq!(counted(Failure::Reject(Reject::DiskFull)), Some("disk_full"));
+        let bytes = Failure::Reject(Reject::Overloaded(Overload::PartitionBytes));
+        assert_eq!(counted(bytes), Some("partition_buffer_bytes_full"));
+        assert_eq!(counted(Failure::Reject(Reject::TopicUnknown)), None);
+    }
+}

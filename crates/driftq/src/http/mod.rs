@@ -1,0 +1,33 @@
+//! The HTTP edge: sockets, limits, and the words of `/v1` and `/v2` around the broker.
+//!
+//! Absent on purpose: decisions. A handler reads a request, calls the broker and puts its answer into words.
+
+mod answer;
+mod app;
+mod body;
+mod endpoint;
+mod failure;
+mod item;
+mod lines;
+mod options;
+mod pulse;
+mod request;
+mod request_id;
+mod server;
+mod v1;
+mod v2;
+mod wire;
+
+pub(crate) use endpoint::Endpoint;
+pub(crate) use failure::PRODUCE_REJECTIONS;
+pub(crate) use options::Options;
+pub(crate) use server::serve;
+
+/// The release.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The source that this binary was built from, if the build said so.
+pub(crate) const COMMIT: &str = match option_env!("DRIFTQ_COMMIT") {
+    Some(commit) => commit,
+    None => "unknown",
+};

@@ -1,0 +1,42 @@
+//! The knobs of the HTTP edge, with every default in one place.
+
+use std::time::Duration;
+
+/// Limits and times of the HTTP edge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Options {
+    /// Open connections. Beyond it, new ones wait in the system's backlog until one closes.
+    pub(crate) connections_max: usize,
+    /// Bytes of a request line with all its headers; beyond it the connection gets a bare 431 and ends.
+    pub(crate) head_bytes_max: usize,
+    /// Bytes of a URL; beyond it 414. Clients put whole payloads into the query, so it is generous.
+    pub(crate) url_bytes_max: usize,
+    /// Bytes of a request body; beyond it 413.
+    pub(crate) body_bytes_max: usize,
+    /// From the first byte of a request to the end of its headers; afterwards the connection is closed.
+    pub(crate) head_timeout: Duration,
+    /// From the end of the headers to the end of the body; afterwards 408.
+    pub(crate) body_timeout: Duration,
+    /// A connection without a request is closed after this long, and so is one that does not take its answer.
+    pub(crate) idle_timeout: Duration,
+    /// An idle stream carries a bare newline this often.
+    pub(crate) heartbeat: Duration,
+    /// How long a graceful stop waits for connections to finish what they began.
+    pub(crate) drain_timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            connections_max: 8_192,
+            head_bytes_max: 128 << 10,
+            url_bytes_max: 60 << 10,
+            body_bytes_max: 4 << 20,
+            head_timeout: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(120),
+            heartbeat: Duration::from_secs(15),
+            drain_timeout: Duration::from_secs(5),
+        }
+    }
+}

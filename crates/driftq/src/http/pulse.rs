@@ -1,0 +1,128 @@
+//! What a connection's socket, its handler and its stream tell each other.
+//!
+//! All three run in one task, one after the other; the atomics are there because the compiler cannot know that.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// No request is under way.
+const IDLE: u8 = 0;
+/// Bytes of a request have come, but not yet all of its headers.
+const HEAD: u8 = 1;
+/// A request is being answered.
+const BUSY: u8 = 2;
+
+/// Stands for "no deadline".
+const NONE: u64 = u64::MAX;
+
+/// The state of one connection.
+#[derive(Debug)]
+pub(crate) struct Pulse {
+    start: Instant,
+    head_timeout: Duration,
+    idle_timeout: Duration,
+    phase: AtomicU8,
+    /// Milliseconds after `start` at which the connection is given up.
+    deadline: AtomicU64,
+    /// How often the socket had taken everything it was given.
+    flushes: AtomicU64,
+    /// A stream waits for the next flush.
+    flush_awaited: AtomicBool,
+}
+
+impl Pulse {
+    pub(crate) fn new(now: Instant, head_timeout: Duration, idle_timeout: Duration) -> Self {
+        let pulse = Self {
+            start: now,
+            head_timeout,
+            idle_timeout,
+            phase: AtomicU8::new(IDLE),
+            deadline: AtomicU64::new(NONE),
+            flushes: AtomicU64::new(0),
+            flush_awaited: AtomicBool::new(false),
+        };
+        pulse.idle(now);
+        pulse
+    }
+
+    /// Bytes came. The first ones after a pause begin a request, and its headers must come soon.
+    pub(crate) fn on_bytes(&self) {
+        if self.phase.load(Relaxed) == IDLE {
+            self.phase.store(HEAD, Relaxed);
+            self.set_deadline(Instant::now(), self.head_timeout);
+        }
+    }
+
+    /// A request is being answered: from here on its own limits hold.
+    pub(crate) fn busy(&self) {
+        self.phase.store(BUSY, Relaxed);
+        self.deadline.store(NONE, Relaxed);
+    }
+
+    /// The request is answered; the next one may take its time.
+    pub(crate) fn idle(&self, now: Instant) {
+        self.phase.store(IDLE, Relaxed);
+        self.set_deadline(now, self.idle_timeout);
+    }
+
+    /// When the connection is given up, if it is going to be.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        match self.deadline.load(Relaxed) {
+            NONE => None,
+            millis => self.start.checked_add(Duration::from_millis(millis)),
+        }
+    }
+
+    fn set_deadline(&self, now: Instant, timeout: Duration) {
+        let millis = (now.saturating_duration_since(self.start) + timeout).as_millis();
+        self.deadline.store(u64::try_from(millis).unwrap_or(NONE), Relaxed);
+    }
+
+    /// The socket has taken everything it was given. True if a stream wants to know.
+    pub(crate) fn on_flush(&self) -> bool {
+        self.flushes.fetch_add(1, Relaxed);
+        self.flush_awaited.swap(false, Relaxed)
+    }
+
+    /// A mark to compare with a later one: they differ if the socket has taken everything in between.
+    pub(crate) fn flush_mark(&self) -> u64 {
+        self.flushes.load(Relaxed)
+    }
+
+    /// Asks to be woken at the next flush.
+    pub(crate) fn await_flush(&self) {
+        self.flush_awaited.store(true, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deadlines_follow_the_request() {
+        let now = Instant::now();
+        let pulse = Pulse::new(now, Duration::from_secs(10), Duration::from_secs(120));
+        assert_eq!(pulse.deadline(), Some(now + Duration::from_secs(120)));
+        pulse.on_bytes();
+        assert!(pulse.deadline().unwrap() < now + Duration::from_secs(60));
+        let head = pulse.deadline();
+        pulse.on_bytes();
+        assert_eq!(pulse.deadline(), head, "more bytes do not buy more time");
+        pulse.busy();
+        assert_eq!(pulse.deadline(), None);
+        pulse.on_bytes();
+        assert_eq!(pulse.deadline(), None, "a request that is being answered has its own limits");
+    }
+
+    #[test]
+    fn marks_tell_flushes() {
+        let pulse = Pulse::new(Instant::now(), Duration::ZERO, Duration::ZERO);
+        let mark = pulse.flush_mark();
+        assert!(!pulse.on_flush());
+        assert_ne!(pulse.flush_mark(), mark);
+        pulse.await_flush();
+        assert!(pulse.on_flush());
+        assert!(!pulse.on_flush());
+    }
+}

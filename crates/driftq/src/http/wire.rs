@@ -1,0 +1,143 @@
+//! The socket of one connection, with a watch on peers that are too slow.
+//!
+//! One timer per connection, moved only when it fires: a request that comes in one piece never touches it.
+
+use std::future::Future as _;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Sleep;
+
+use super::pulse::Pulse;
+
+/// A socket that gives up at the deadline of its [`Pulse`], and counts what it has taken.
+pub(crate) struct Wire<S> {
+    socket: S,
+    pulse: Arc<Pulse>,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> Wire<S> {
+    pub(crate) const fn new(socket: S, pulse: Arc<Pulse>) -> Self {
+        Self { socket, pulse, timer: None }
+    }
+
+    /// The socket has nothing for us: pending, unless the peer had its chance.
+    fn poll_patience<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+        let Some(deadline) = self.pulse.deadline() else { return Poll::Pending };
+        let deadline = tokio::time::Instant::from_std(deadline);
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+        if timer.deadline() > deadline {
+            timer.as_mut().reset(deadline);
+        }
+        while timer.as_mut().poll(cx).is_ready() {
+            if Instant::now() >= deadline.into_std() {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            timer.as_mut().reset(deadline);
+        }
+        Poll::Pending
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let Poll::Ready(result) = Pin::new(&mut self.socket).poll_read(cx, buffer) else {
+            return self.poll_patience(cx);
+        };
+        if buffer.filled().len() > before {
+            self.pulse.on_bytes();
+        }
+        Poll::Ready(result)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Wire<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match Pin::new(&mut self.socket).poll_write(cx, bytes) {
+            Poll::Ready(result) => Poll::Ready(result),
+            Poll::Pending => self.poll_patience(cx),
+        }
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match Pin::new(&mut self.socket).poll_write_vectored(cx, slices) {
+            Poll::Ready(result) => Poll::Ready(result),
+            Poll::Pending => self.poll_patience(cx),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
+    }
+
+    /// Called when everything buffered above has been written: this is how a stream learns that its line is out.
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.socket).poll_flush(cx))?;
+        if self.pulse.on_flush() {
+            cx.waker().wake_by_ref();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    fn wire(head: u64, idle: u64) -> (Wire<tokio::io::DuplexStream>, tokio::io::DuplexStream) {
+        let (near, far) = tokio::io::duplex(16);
+        let pulse = Pulse::new(Instant::now(), Duration::from_millis(head), Duration::from_millis(idle));
+        (Wire::new(near, Arc::new(pulse)), far)
+    }
+
+    #[tokio::test]
+    async fn a_silent_peer_is_given_up() {
+        let (mut wire, _far) = wire(60_000, 20);
+        let error = wire.read_u8().await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_begins_and_does_not_end_is_given_up_sooner() {
+        let (mut wire, mut far) = wire(20, 60_000);
+        far.write_all(b"G").await.unwrap();
+        assert_eq!(wire.read_u8().await.unwrap(), b'G');
+        assert_eq!(wire.read_u8().await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_does_not_take_its_answer_is_given_up() {
+        let (mut wire, _far) = wire(60_000, 20);
+        assert_eq!(wire.write_all(&[0; 64]).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test]
+    async fn a_request_that_is_being_answered_has_no_deadline_here() {
+        let (mut wire, mut far) = wire(5, 5);
+        wire.pulse.busy();
+        let late = async {
+            tokio::time::sleep(Duration::from_millis(30)).await;
+            far.write_all(b"x").await.unwrap();
+        };
+        let (byte, ()) = tokio::join!(wire.read_u8(), late);
+        assert_eq!(byte.unwrap(), b'x');
+    }
+}

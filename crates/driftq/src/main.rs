@@ -1,0 +1,14 @@
+//! One binary: the broker, its command line and its benchmark.
+
+mod bench;
+mod cli;
+mod client;
+mod config;
+mod http;
+mod metrics;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::run().into()
+}

@@ -1,0 +1,214 @@
+//! Numbers for Prometheus.
+//!
+//! What happens often is counted in plain atomics; families and label sets are put together only when somebody
+//! scrapes. The four names without a prefix are those of the first broker, and frozen.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use driftq_engine::core::Tally;
+use driftq_engine::{ConsumeRequest, Counters, Status};
+use hyper::StatusCode;
+use prometheus_client::registry::Registry;
+
+use crate::http::Endpoint;
+
+mod engine;
+mod latency;
+mod scrape;
+mod state;
+
+use latency::Latency;
+use scrape::Scrape;
+
+/// What [`encode`] writes.
+pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Statuses that are counted one by one; anything else is counted under the last.
+const STATUSES: [u16; 15] = [200, 201, 204, 400, 404, 405, 408, 409, 413, 414, 429, 500, 503, 507, 0];
+
+/// Reasons for which a message is turned away.
+const REASONS: [&str; 5] = crate::http::PRODUCE_REJECTIONS;
+
+/// The live numbers of the HTTP edge.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics(Arc<Live>);
+
+#[derive(Debug, Default)]
+struct Live {
+    requests: [[AtomicU64; STATUSES.len()]; Endpoint::ALL.len()],
+    latency: [Latency; Endpoint::ALL.len()],
+    produce_rejected: [AtomicU64; REASONS.len()],
+    connections: AtomicU64,
+    connections_accepted: AtomicU64,
+    streams: AtomicU64,
+    stream_messages: AtomicU64,
+}
+
+impl Metrics {
+    /// A request was answered, or its stream was opened.
+    pub(crate) fn on_request(&self, endpoint: Endpoint, status: StatusCode, latency: Duration) {
+        let place = STATUSES.iter().position(|known| *known == status.as_u16()).unwrap_or(STATUSES.len() - 1);
+        self.0.requests[endpoint as usize][place].fetch_add(1, Relaxed);
+        self.0.latency[endpoint as usize].observe(latency);
+    }
+
+    /// A message was turned away; `reason` is a place in the list of reasons.
+    pub(crate) fn on_produce_rejected(&self, reason: usize) {
+        if let Some(counter) = self.0.produce_rejected.get(reason) {
+            counter.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Counts a connection for as long as the guard lives.
+    pub(crate) fn open_connection(&self) -> OpenConnection {
+        self.0.connections.fetch_add(1, Relaxed);
+        self.0.connections_accepted.fetch_add(1, Relaxed);
+        OpenConnection(Arc::clone(&self.0))
+    }
+
+    /// Open connections, now.
+    pub(crate) fn connections(&self) -> u64 {
+        self.0.connections.load(Relaxed)
+    }
+
+    /// Counts a stream for as long as the guard lives, and says in the log when it ends.
+    pub(crate) fn open_stream(&self, request: &ConsumeRequest) -> OpenStream {
+        self.0.streams.fetch_add(1, Relaxed);
+        OpenStream {
+            live: Arc::clone(&self.0),
+            names: [request.topic.clone(), request.group.clone(), request.owner.clone()],
+            messages: 0,
+        }
+    }
+}
+
+/// A connection that is counted.
+pub(crate) struct OpenConnection(Arc<Live>);
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A stream that is counted.
+pub(crate) struct OpenStream {
+    live: Arc<Live>,
+    names: [String; 3],
+    messages: u64,
+}
+
+impl OpenStream {
+    /// A message was handed to the connection.
+    pub(crate) fn on_message(&mut self) {
+        self.messages += 1;
+        self.live.stream_messages.fetch_add(1, Relaxed);
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.live.streams.fetch_sub(1, Relaxed);
+        let [topic, group, owner] = &self.names;
+        tracing::debug!(topic, group, owner, messages = self.messages, "a stream ended");
+    }
+}
+
+/// Everything, as text.
+pub(crate) fn encode(
+    metrics: &Metrics,
+    counters: Counters,
+    status: &Status,
+    tally: Option<Tally>,
+) -> Result<String, std::fmt::Error> {
+    let (ready, writable) = (status.ready, status.writable);
+    let scrape = Scrape { live: Arc::clone(&metrics.0), counters, ready, writable, tally };
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(scrape));
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use driftq_engine::core::{GroupDescription, GroupPartition, PartitionDescription, Time, TopicDescription};
+
+    use super::*;
+
+    fn tally() -> Tally {
+        Tally {
+            topics: vec![TopicDescription {
+                name: "t\"1".into(),
+                dead_letters: 3,
+                partitions: vec![PartitionDescription { messages: 5, bytes: 50, ..PartitionDescription::default() }],
+                ..TopicDescription::default()
+            }],
+            groups: vec![GroupDescription {
+                topic: "t".into(),
+                name: "g".into(),
+                consumers: 1,
+                seen: Time(0),
+                partitions: vec![GroupPartition { lag: 4, in_flight: 2, retrying: 1, acked_below: None }],
+            }],
+            ..Tally::default()
+        }
+    }
+
+    fn status() -> Status {
+        Status { ready: true, writable: true, durable: true, epoch: 1, why: None, data: None }
+    }
+
+    #[test]
+    fn the_frozen_names_come_out_exactly() {
+        let metrics = Metrics::default();
+        metrics.on_produce_rejected(0);
+        let text = encode(&metrics, Counters::default(), &status(), Some(tally())).unwrap();
+        for line in [
+            "inflight_messages{topic=\"t\",group=\"g\",partition=\"0\"} 2",
+            "consumer_lag{topic=\"t\",group=\"g\",partition=\"0\"} 4",
+            "dlq_messages_total{topic=\"t\\\"1\",reason=\"max_attempts_reached\"} 3",
+            "produce_rejected_total{reason=\"partition_buffer_full\"} 1",
+        ] {
+            assert!(text.lines().any(|candidate| candidate == line), "{line} in {text}");
+        }
+        assert!(text.ends_with("# EOF\n"));
+    }
+
+    #[test]
+    fn everything_else_is_prefixed_and_no_name_comes_twice() {
+        let metrics = Metrics::default();
+        metrics.on_request(Endpoint::Produce, StatusCode::OK, Duration::from_millis(3));
+        metrics.on_request(Endpoint::Produce, StatusCode::IM_A_TEAPOT, Duration::from_secs(60));
+        let text = encode(&metrics, Counters::default(), &status(), Some(tally())).unwrap();
+        let frozen = ["inflight_messages", "consumer_lag", "dlq_messages", "produce_rejected"];
+        let mut seen = std::collections::BTreeSet::new();
+        for name in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+            let name = name.split(' ').next().unwrap();
+            assert!(frozen.contains(&name) || name.starts_with("driftq_"), "{name}");
+            assert!(seen.insert(name.to_owned()), "{name} comes twice");
+        }
+        assert!(text.contains("driftq_http_requests_total{route=\"/v1/produce\",status=\"200\"} 1"), "{text}");
+        assert!(text.contains("driftq_http_requests_total{route=\"/v1/produce\",status=\"other\"} 1"), "{text}");
+        assert!(text.contains("driftq_http_request_seconds_count{route=\"/v1/produce\"} 2"), "{text}");
+        assert!(
+            text.contains("driftq_http_request_seconds_bucket{le=\"+Inf\",route=\"/v1/produce\"} 2"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn guards_count_up_and_down() {
+        let metrics = Metrics::default();
+        let names = ConsumeRequest { topic: "t".into(), group: "g".into(), owner: "o".into(), lease_ms: 1 };
+        let (connection, mut stream) = (metrics.open_connection(), metrics.open_stream(&names));
+        stream.on_message();
+        let text = encode(&metrics, Counters::default(), &status(), None).unwrap();
+        assert!(text.contains("driftq_http_connections 1") && text.contains("driftq_http_streams 1"), "{text}");
+        assert!(text.contains("driftq_http_stream_messages_total 1"), "{text}");
+        drop((connection, stream));
+        assert_eq!((metrics.connections(), metrics.0.streams.load(Relaxed)), (0, 0));
+    }
+}

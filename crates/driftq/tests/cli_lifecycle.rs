@@ -1,0 +1,189 @@
+//! How the server starts, stops and refuses to start.
+
+mod support;
+#[path = "support/command.rs"]
+mod command;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use command::run;
+use serde_json::Value;
+use support::Server;
+
+const SMALL: &str = "--segment-bytes=1MiB";
+
+fn start(data: &Path) -> Server {
+    Server::start(data, &[SMALL])
+}
+
+/// Opens a stream and reads nothing of it beyond its head.
+fn open_stream(server: &Server, topic: &str, group: &str) -> TcpStream {
+    let mut socket = TcpStream::connect(server.address).unwrap();
+    let path = format!("/v1/consume?topic={topic}&group={group}&owner=o&lease_ms=600000");
+    socket.write_all(format!("GET {path} HTTP/1.1\r\nhost: t\r\n\r\n").as_bytes()).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        assert_eq!(socket.read(&mut byte).unwrap(), 1, "the stream ended in its head");
+        head.push(byte[0]);
+    }
+    assert!(head.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&head));
+    socket
+}
+
+#[test]
+fn the_start_says_what_it_found_and_what_it_promises() {
+    let data = tempfile::tempdir().unwrap();
+    let path = data.path().join("data");
+    let server = start(&path);
+    for part in ["driftq ", path.to_str().unwrap(), "synced to disk", "0 message(s)", "listening on http://127.0.0.1:"] {
+        assert!(server.banner.contains(part), "no `{part}` in {}", server.banner);
+    }
+    server.run(&["topic", "create", "t"]).ok();
+    server.run(&["produce", "t", "v"]).ok();
+    server.kill();
+    assert!(start(&path).banner.contains("1 message(s), 1 topic(s)"));
+    let memory = Server::start(&path, &["--ephemeral"]);
+    assert!(memory.banner.contains("in memory") && memory.banner.contains("0 message(s)"), "{}", memory.banner);
+}
+
+#[test]
+fn sigterm_ends_streams_cleanly_and_leaves_nothing_to_replay() {
+    for signal in ["TERM", "INT"] {
+        let data = tempfile::tempdir().unwrap();
+        let server = start(data.path());
+        server.run(&["topic", "create", "t"]).ok();
+        server.run(&["produce", "t", "v"]).ok();
+        let mut stream = open_stream(&server, "t", "g");
+        server.signal(signal);
+        let mut rest = String::new();
+        stream.read_to_string(&mut rest).unwrap();
+        assert!(rest.ends_with("0\r\n\r\n"), "the stream was cut: {rest:?}");
+        assert_eq!(server.wait().code(), Some(0), "after SIG{signal}");
+        let again = start(data.path());
+        assert!(again.banner.contains("1 message(s)") && again.banner.contains("(0B of log replayed"), "{}", again.banner);
+    }
+}
+
+/// Large messages to a reader that reads nothing: some are in its socket, the others are still with the server.
+fn stall(server: &Server) -> TcpStream {
+    server.run(&["topic", "create", "big"]).ok();
+    let lines = format!("{}\n", "x".repeat(1 << 20)).repeat(30);
+    server.run_piped(&["produce", "big", "--concurrency", "4"], &lines).ok();
+    let stream = open_stream(server, "big", "g");
+    std::thread::sleep(Duration::from_millis(500));
+    stream
+}
+
+#[test]
+fn what_was_never_sent_uses_no_attempt() {
+    let data = tempfile::tempdir().unwrap();
+    let flags = ["--in-flight-max=100", "--drain-timeout-ms=300", "--stop-grace-ms=300"];
+    let server = Server::start(data.path(), &flags);
+    let stalled = stall(&server);
+    server.signal("TERM");
+    assert_eq!(server.wait().code(), Some(0));
+    drop(stalled);
+    let server = Server::start(data.path(), &flags);
+    let items = server.run(&["consume", "big", "-g", "g", "--max", "30", "--ack", "--timeout", "5s"]).ok().lines();
+    let attempts: Vec<u64> = items.iter().map(|item: &Value| item["attempts"].as_u64().unwrap()).collect();
+    assert_eq!(attempts.len(), 30);
+    // The credit of a stream is 32: the last of these had been handed out, and had not left the server.
+    assert_eq!(attempts[29], 1, "{attempts:?}");
+    assert!(attempts.iter().all(|attempt| *attempt <= 2), "{attempts:?}");
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let data = tempfile::tempdir().unwrap();
+    let server = Server::start(data.path(), &["--in-flight-max=100", "--drain-timeout-ms=20s"]);
+    let stalled = stall(&server);
+    server.signal("TERM");
+    std::thread::sleep(Duration::from_millis(300));
+    let begun = Instant::now();
+    server.signal("TERM");
+    assert_eq!(server.wait().code(), Some(143));
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    drop(stalled);
+    assert!(start(data.path()).banner.contains("30 message(s)"));
+}
+
+#[test]
+fn two_servers_do_not_share_a_directory_or_an_address() {
+    let data = tempfile::tempdir().unwrap();
+    let server = start(data.path());
+    let ran = run(&["serve", "--listen", "127.0.0.1:0", "--data", data.path().to_str().unwrap()]).code(8);
+    assert!(ran.stderr.contains("in use") && ran.stderr.contains("--data"), "{}", ran.stderr);
+    let listen = server.address.to_string();
+    let other = tempfile::tempdir().unwrap();
+    let path = other.path().join("data");
+    let ran = run(&["serve", "--listen", &listen, "--data", path.to_str().unwrap()]).code(11);
+    assert!(ran.stderr.contains("--listen"), "{}", ran.stderr);
+    assert!(!path.exists(), "nothing is touched when the address is taken");
+}
+
+/// The first segment file of a data directory.
+fn segment(data: &Path) -> std::path::PathBuf {
+    let ran = run(&["wal", "inspect", "--data", data.to_str().unwrap(), "-o", "json"]).ok().json();
+    let rows = ran["found"].as_array().unwrap().clone();
+    let row = rows.into_iter().find(|row| row["kind"] == "segment").expect("a segment");
+    data.join(row["file"].as_str().unwrap())
+}
+
+#[test]
+fn the_log_can_be_looked_at() {
+    let data = tempfile::tempdir().unwrap();
+    let path = data.path().to_str().unwrap();
+    run(&["wal", "inspect", "--data", "/no/such/directory"]).code(4);
+    let empty = run(&["wal", "inspect", "--data", path, "-o", "json"]).ok().json();
+    assert_eq!(empty["outlook"], "empty");
+    let server = start(data.path());
+    server.run(&["topic", "create", "orders"]).ok();
+    server.run(&["produce", "orders", "v"]).ok();
+    let busy = run(&["wal", "inspect", "--data", path]).ok();
+    assert!(busy.stderr.contains("a server is using"), "{}", busy.stderr);
+    run(&["wal", "repair", "--data", path, "--dry-run"]).code(8);
+    server.kill();
+    let sound = run(&["wal", "inspect", "--data", path]).ok().stdout;
+    assert!(sound.contains("segment") && sound.contains("batches"), "{sound}");
+    let facts = run(&["wal", "inspect", "--data", path, "--facts", "-o", "ndjson"]).ok().stdout;
+    assert!(facts.contains("orders") && facts.contains("stored at"), "{facts}");
+    run(&["wal", "repair", "--data", path]).code(2);
+    assert!(run(&["wal", "repair", "--data", path, "--dry-run"]).ok().stdout.contains("nothing to repair"));
+}
+
+#[test]
+fn a_damaged_log_is_refused_explained_and_repaired() {
+    let data = tempfile::tempdir().unwrap();
+    let path = data.path().to_str().unwrap();
+    let server = start(data.path());
+    server.run(&["topic", "create", "t"]).ok();
+    for number in 0..20 {
+        server.run(&["produce", "t", &format!("message-{number}-of-twenty")]).ok();
+    }
+    server.kill();
+    let file = segment(data.path());
+    let mut bytes = std::fs::read(&file).unwrap();
+    let at = bytes.windows(12).position(|window| window == b"message-10-o").expect("payloads are stored as they are");
+    bytes[at] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+
+    let refused = run(&["serve", "--listen", "127.0.0.1:0", "--data", path]).code(7);
+    for part in ["wal inspect", "wal repair", file.file_name().unwrap().to_str().unwrap()] {
+        assert!(refused.stderr.contains(part), "no `{part}` in {}", refused.stderr);
+    }
+    run(&["wal", "inspect", "--data", path]).code(7);
+    let plan = run(&["wal", "repair", "--data", path, "--dry-run", "-o", "json"]).ok().json();
+    assert_eq!(plan["applied"], false);
+    run(&["wal", "inspect", "--data", path]).code(7);
+    let done = run(&["wal", "repair", "--data", path, "--yes", "-o", "json"]).ok().json();
+    assert_eq!(done["applied"], true);
+    let kept = done["cuts"][0]["kept_in"].as_str().expect("what is cut is kept");
+    assert!(data.path().join(kept).exists());
+    let server = start(data.path());
+    assert!(server.banner.contains("10 message(s)"), "{}", server.banner);
+}

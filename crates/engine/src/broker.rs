@@ -1,0 +1,318 @@
+//! The handle to a broker: what the edge calls.
+
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use driftq_core::{
+    Address, Answer, Description, GroupDescription, Identity, Input, Message, NewMessage, Payload, Query,
+    Reject, Subscription, Tally, Ticket, TopicDescription, TopicId, route, validate,
+};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::counters::Counters;
+use crate::depot::check_of;
+use crate::failure::Failure;
+use crate::guard::{lock, read};
+use crate::inbox::{Attach, Request};
+use crate::request::{AckRequest, ConsumeRequest, Produced, TopicReady};
+use crate::shared::Shared;
+use crate::status::Status;
+use crate::stream::Stream;
+
+/// Said to whoever waited for an answer when the shard was given up.
+const INTERRUPTED: &str = "the broker was interrupted; whether this took effect is not known";
+/// Said to whoever comes while the broker stops.
+pub(crate) const STOPPING: &str = "the broker is stopping";
+
+/// A handle to a running broker. Cheap to clone. When the last one is dropped the broker stops by itself;
+/// [`Broker::stop`] also waits for it.
+#[derive(Clone)]
+pub struct Broker {
+    owner: Arc<Owner>,
+}
+
+struct Owner {
+    shared: Arc<Shared>,
+    decide: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.shared.stopping.send_replace(true);
+        self.shared.inbox.stop();
+    }
+}
+
+impl Broker {
+    pub(crate) fn new(shared: Arc<Shared>, decide: JoinHandle<()>) -> Self {
+        Self { owner: Arc::new(Owner { shared, decide: Mutex::new(Some(decide)) }) }
+    }
+
+    /// Names of all topics, sorted.
+    #[must_use]
+    pub fn topics(&self) -> Vec<String> {
+        read(&self.shared().catalog).iter().map(|topic| topic.name.to_string()).collect()
+    }
+
+    /// Creates a topic, or confirms that it exists.
+    pub async fn create_topic(&self, name: &str, partitions: u32) -> Result<TopicReady, Failure> {
+        let name = name.to_owned();
+        let answer = self.ask(0, true, |ticket| Input::CreateTopic { ticket, name, partitions }).await?;
+        match answer {
+            Answer::TopicReady { partitions, created } => Ok(TopicReady { partitions, created }),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Stores a message; answers when it is durable.
+    pub async fn produce(&self, topic: &str, message: Message<'_>) -> Result<Produced, Failure> {
+        let message = self.prepare(topic, &message)?;
+        let bytes = message.payload.bytes.len();
+        match self.ask(bytes, true, |ticket| Input::Produce { ticket, message }).await? {
+            Answer::Produced { partition, offset, duplicate } => {
+                let meters = &self.shared().meters;
+                if duplicate {
+                    meters.produced_duplicates.one()
+                } else {
+                    meters.produced.one()
+                }
+                Ok(Produced { partition, offset, duplicate })
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Starts to deliver messages to a reader.
+    pub async fn consume(&self, request: ConsumeRequest) -> Result<Stream, Failure> {
+        let shared = self.shared();
+        if *shared.stopping.borrow() {
+            return Err(Failure::Unavailable(STOPPING.into()));
+        }
+        let topic = self.topic(&request.topic)?;
+        let (consumer, credit) = (shared.consumer(), shared.config.stream_credit.max(1));
+        let (deliveries, received) = mpsc::channel(credit as usize);
+        // Made before the question is asked: if the caller gives up while it waits, the stream's end tells the shard.
+        let mut stream = Stream::new(Arc::clone(shared), consumer, received);
+        let ConsumeRequest { group, owner, lease_ms, .. } = request;
+        let subscription = Subscription { consumer, topic, group, owner, lease_ms, credit };
+        let attach = Box::new(Attach { consumer, deliveries });
+        let input = |ticket| Input::Subscribe { ticket, subscription };
+        match self.ask_with(0, false, Some(attach), input).await {
+            Ok(Answer::Subscribed) => Ok(stream),
+            Ok(other) => Err(unexpected(&other)),
+            Err(failure) => {
+                // Only a request that never got in is unknown to the decide thread.
+                stream.subscribed = failure != Failure::Busy;
+                Err(failure)
+            }
+        }
+    }
+
+    /// The work on a message is done.
+    pub async fn ack(&self, request: AckRequest) -> Result<(), Failure> {
+        let (address, owner) = self.address(request)?;
+        let answer = self.ask(0, true, |ticket| Input::Ack { ticket, address, owner }).await?;
+        self.shared().meters.acked.one();
+        settled(&answer)
+    }
+
+    /// The work on a message failed.
+    pub async fn nack(&self, request: AckRequest, reason: String) -> Result<(), Failure> {
+        let (address, owner) = self.address(request)?;
+        let bytes = reason.len();
+        let answer = self.ask(bytes, true, |ticket| Input::Nack { ticket, address, owner, reason }).await?;
+        self.shared().meters.nacked.one();
+        settled(&answer)
+    }
+
+    /// One topic, described.
+    pub async fn describe_topic(&self, topic: &str) -> Result<TopicDescription, Failure> {
+        let topic = self.topic(topic)?;
+        match self.describe(Query::Topic(topic)).await? {
+            Description::Topic(topic) => Ok(topic),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The groups of a topic, or the one of that name, described.
+    pub async fn describe_groups(
+        &self,
+        topic: &str,
+        group: Option<&str>,
+    ) -> Result<Vec<GroupDescription>, Failure> {
+        let topic = self.topic(topic)?;
+        let query = match group {
+            None => Query::Groups(topic),
+            Some(group) => Query::Group(topic, group.to_owned()),
+        };
+        match self.describe(query).await? {
+            Description::Groups(groups) => Ok(groups),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Everything that metrics need to know about the shard's state.
+    pub async fn tally(&self) -> Result<Tally, Failure> {
+        match self.describe(Query::Tally).await? {
+            Description::Tally(tally) => Ok(tally),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Numbers about the engine's own work.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        let shared = self.shared();
+        Counters { queue_length: shared.inbox.len() as u64, ..shared.meters.read() }
+    }
+
+    /// What the broker can do right now, and why not more.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.shared().board.read()
+    }
+
+    /// Becomes true as soon as the broker begins to stop.
+    #[must_use]
+    pub fn stopping(&self) -> watch::Receiver<bool> {
+        self.shared().stopping.subscribe()
+    }
+
+    /// Lets open streams end (they return `None` from now on) without waiting for anything: the first half of
+    /// [`Broker::stop`], for an edge that has connections of its own to close in between.
+    pub fn begin_stop(&self) {
+        self.shared().stopping.send_replace(true);
+    }
+
+    /// Stops gracefully: streams end, what they did not write out is given back, everything accepted is made
+    /// durable, a snapshot is written, the threads end.
+    pub async fn stop(self) {
+        self.begin_stop();
+        let shared = self.shared();
+        if tokio::time::timeout(shared.config.stop_grace, streams_ended(shared)).await.is_err() {
+            tracing::warn!(streams = shared.meters.streams.get(), "stopping although streams are still open");
+        }
+        shared.inbox.stop();
+        // The sender lives in `shared`, so this cannot fail.
+        let _ = shared.ended.subscribe().wait_for(|ended| *ended).await;
+        let decide = lock(&self.owner.decide).take();
+        if let Some(decide) = decide {
+            // It has said that it ended: this waits for a few instructions.
+            let _ = decide.join();
+        }
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        &self.owner.shared
+    }
+
+    fn topic(&self, name: &str) -> Result<TopicId, Failure> {
+        let catalog = read(&self.shared().catalog);
+        catalog.find(name).map(|topic| topic.id).ok_or(Failure::Reject(Reject::TopicUnknown))
+    }
+
+    fn address(&self, request: AckRequest) -> Result<(Address, String), Failure> {
+        let topic = self.topic(&request.topic)?;
+        let AckRequest { group, partition, offset, owner, .. } = request;
+        Ok((Address { topic, group, partition, offset }, owner))
+    }
+
+    /// Validates, routes and encodes, all outside the shard.
+    fn prepare(&self, requested: &str, message: &Message<'_>) -> Result<NewMessage, Failure> {
+        validate(message).map_err(Failure::Reject)?;
+        let envelope = message.envelope.as_ref();
+        let (topic, partition) = {
+            let catalog = read(&self.shared().catalog);
+            route(&catalog, requested, message).map_err(Failure::Reject)?
+        };
+        let identity = envelope.filter(|envelope| !envelope.idempotency_key.is_empty()).map(|envelope| {
+            let final_topic =
+                if envelope.target_topic.is_empty() { requested } else { &*envelope.target_topic };
+            Identity::of(&envelope.tenant_id, final_topic, &envelope.idempotency_key)
+        });
+        let bytes = message.encode();
+        if bytes.len() > self.shared().config.message_bytes_max {
+            return Err(Failure::Reject(Reject::Invalid("the message is larger than the broker accepts")));
+        }
+        let size = u32::try_from(message.size()).unwrap_or(u32::MAX);
+        Ok(NewMessage {
+            topic,
+            partition,
+            deadline: envelope.and_then(|envelope| envelope.deadline).map(|deadline| deadline.time()),
+            retry: envelope.and_then(|envelope| envelope.retry_policy),
+            identity,
+            payload: Payload { check: check_of(&bytes), size, bytes },
+        })
+    }
+
+    async fn describe(&self, query: Query) -> Result<Description, Failure> {
+        match self.ask(0, false, |ticket| Input::Describe { ticket, query }).await? {
+            Answer::Described(description) => Ok(description),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn ask(
+        &self,
+        bytes: usize,
+        writes: bool,
+        input: impl FnOnce(Ticket) -> Input,
+    ) -> Result<Answer, Failure> {
+        self.ask_with(bytes, writes, None, input).await
+    }
+
+    async fn ask_with(
+        &self,
+        bytes: usize,
+        writes: bool,
+        stream: Option<Box<Attach>>,
+        input: impl FnOnce(Ticket) -> Input,
+    ) -> Result<Answer, Failure> {
+        let shared = self.shared();
+        let ticket = shared.ticket();
+        let (reply, answer) = oneshot::channel();
+        let request = Request { ticket, input: input(ticket), reply, bytes, writes, stream };
+        if let Err(failure) = shared.inbox.ask(request) {
+            if failure == Failure::Busy {
+                shared.meters.requests_busy.one();
+            }
+            return Err(failure);
+        }
+        shared.meters.requests.one();
+        match answer.await {
+            Ok(Ok(Answer::Rejected(reject))) => {
+                shared.meters.rejected.one();
+                Err(Failure::Reject(reject))
+            }
+            Ok(reply) => reply,
+            Err(_) => Err(Failure::Unavailable(INTERRUPTED.into())),
+        }
+    }
+}
+
+/// Resolves when no stream is open.
+async fn streams_ended(shared: &Shared) {
+    loop {
+        let ended = shared.stream_ended.notified();
+        tokio::pin!(ended);
+        // Registered before the count is read, so that the last stream cannot end unnoticed in between.
+        ended.as_mut().enable();
+        if shared.meters.streams.get() == 0 {
+            return;
+        }
+        ended.await;
+    }
+}
+
+fn settled(answer: &Answer) -> Result<(), Failure> {
+    match answer {
+        Answer::Settled => Ok(()),
+        other => Err(unexpected(other)),
+    }
+}
+
+/// The shard answers each input with its own kind of answer; anything else is a fault of ours.
+fn unexpected(answer: &impl std::fmt::Debug) -> Failure {
+    tracing::error!(?answer, "the shard gave an answer of the wrong kind");
+    Failure::Unavailable("internal fault: an answer of the wrong kind".into())
+}

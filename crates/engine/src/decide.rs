@@ -1,0 +1,390 @@
+//! The decide thread's loop: inputs in, actions out, batches to the log.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::mpsc::{SyncSender, TrySendError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use driftq_core::{
+    Action, Answer, ConsumerId, Delivery, Input, Output, Position, Shard, Ticket, Time, TopicInfo,
+    Undertaking,
+};
+use driftq_wal::{Cursor, Disk};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::broker::STOPPING;
+use crate::failure::Failure;
+use crate::guard::write;
+use crate::inbox::{Gate, LogEvent, Notice, Reply, Request, Taken, Want};
+use crate::pen::{Batch, Body, Commits};
+use crate::shared::Shared;
+
+/// A batch is sealed as soon as it holds this much; while one is under way, nothing is decided that would make the
+/// next one larger.
+const BATCH_BYTES_SOFT_MAX: usize = 1 << 20;
+/// Requests handled before the log and the clock are looked at again.
+const ROUND_REQUESTS_MAX: usize = 1_024;
+/// A buffer larger than this that is mostly full goes to the payload cache as it is; a smaller one is copied there
+/// and used again.
+const BUFFER_COPIED_BYTES_MAX: usize = 256 << 10;
+
+/// Why the loop ended.
+pub(crate) enum Ended {
+    /// It was asked to stop; everything that was accepted is written.
+    Stopped,
+    /// The log failed.
+    Failed(String),
+}
+
+/// Everything that the decide thread owns.
+pub(crate) struct Decide<'a, D: Disk> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) shard: Shard,
+    pub(crate) out: Output,
+    pub(crate) cursor: Cursor,
+    pub(crate) commits: Commits<'a, D>,
+    pub(crate) undertaker: SyncSender<Undertaking>,
+    pub(crate) tables: Tables,
+    pub(crate) now: Time,
+}
+
+/// Who waits for what.
+#[derive(Default)]
+pub(crate) struct Tables {
+    tickets: HashMap<Ticket, oneshot::Sender<Reply>, BuildHasherDefault<TicketHasher>>,
+    consumers: HashMap<ConsumerId, mpsc::Sender<Delivery>>,
+    taken: Taken,
+    /// Actions of the last call, taken out while they are done.
+    actions: Vec<Action>,
+    /// Inputs that doing the actions gave rise to.
+    follow_ups: Vec<Input>,
+    /// The buffer that is not being filled.
+    buffer: Vec<u8>,
+    /// The log thread waits for room.
+    stuck: bool,
+}
+
+/// Tickets count up: they are their own hash.
+#[derive(Default)]
+pub(crate) struct TicketHasher(u64);
+
+impl Hasher for TicketHasher {
+    fn finish(&self) -> u64 {
+        // The table takes its control bits from the top: spread the count over the whole word.
+        self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0 << 8 | u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = value;
+    }
+}
+
+impl<D: Disk> Decide<'_, D> {
+    /// Serves until the log fails or a stop is asked for.
+    pub(crate) fn run(&mut self) -> Ended {
+        loop {
+            if let Err(why) = self.round() {
+                self.abandon(&why);
+                return Ended::Failed(why);
+            }
+            if self.tables.taken.stop {
+                return match self.finish() {
+                    Ok(()) => Ended::Stopped,
+                    Err(why) => {
+                        self.abandon(&why);
+                        Ended::Failed(why)
+                    }
+                };
+            }
+        }
+    }
+
+    /// Takes what is there, handles it, and seals a batch if the log is free.
+    fn round(&mut self) -> Result<(), String> {
+        let want = if self.is_full() { Want::LogEvents } else { Want::All };
+        let patience = self.patience(want);
+        self.shared.inbox.take(want, patience, &mut self.tables.taken);
+        self.now = self.now.max(self.shared.clock.now());
+        while let Some(event) = self.tables.taken.events.pop_front() {
+            self.on_event(event)?;
+        }
+        if self.shard.next_deadline().is_some_and(|due| due <= self.now) && !self.is_full() {
+            self.handle(Input::Tick);
+        }
+        while !self.is_full() {
+            let Some(notice) = self.tables.taken.notices.pop_front() else { break };
+            self.on_notice(notice);
+            self.seal_when_large()?;
+        }
+        for _ in 0..ROUND_REQUESTS_MAX {
+            if self.is_full() {
+                break;
+            }
+            let Some(request) = self.tables.taken.requests.pop_front() else { break };
+            self.on_request(request);
+            self.seal_when_large()?;
+        }
+        self.seal()
+    }
+
+    /// Nothing more may be decided before the log has caught up.
+    fn is_full(&self) -> bool {
+        self.commits.under_way && self.out.facts.len() >= BATCH_BYTES_SOFT_MAX
+    }
+
+    /// How long to sleep at the most.
+    fn patience(&self, want: Want) -> Option<Duration> {
+        if want == Want::LogEvents {
+            return None;
+        }
+        let taken = &self.tables.taken;
+        let unfinished = !taken.requests.is_empty() || !taken.notices.is_empty();
+        if unfinished || (!self.out.facts.is_empty() && !self.commits.under_way) {
+            return Some(Duration::ZERO);
+        }
+        self.shard.next_deadline().map(|due| self.shared.clock.until(due))
+    }
+
+    /// Hands one input to the shard and does what it asks for.
+    pub(crate) fn handle(&mut self, input: Input) {
+        self.shard.handle(self.now, input, &mut self.out);
+        self.act();
+        while let Some(input) = self.tables.follow_ups.pop() {
+            self.shard.handle(self.now, input, &mut self.out);
+            self.act();
+        }
+    }
+
+    /// Does what the shard has asked for so far.
+    fn act(&mut self) {
+        if self.out.actions.is_empty() {
+            return;
+        }
+        std::mem::swap(&mut self.out.actions, &mut self.tables.actions);
+        // Published before any answer goes out: whoever is told that a topic exists must find it.
+        publish(self.shared, &self.tables.actions);
+        let mut actions = std::mem::take(&mut self.tables.actions);
+        for action in actions.drain(..) {
+            match action {
+                Action::Reply { ticket, answer } => self.reply(ticket, answer),
+                Action::Deliver { consumer, delivery } => self.deliver(consumer, delivery),
+                Action::Fetch(undertaking) => self.fetch(undertaking),
+                Action::Publish(_) => {}
+            }
+        }
+        self.tables.actions = actions;
+    }
+
+    fn reply(&mut self, ticket: Ticket, answer: Answer) {
+        if let Some(reply) = self.tables.tickets.remove(&ticket) {
+            // Whoever has stopped waiting needs no answer.
+            let _ = reply.send(Ok(answer));
+        }
+    }
+
+    fn deliver(&mut self, consumer: ConsumerId, delivery: Delivery) {
+        let undelivered = match self.tables.consumers.get(&consumer) {
+            None => delivery,
+            Some(stream) => match stream.try_send(delivery) {
+                Ok(()) => return,
+                Err(error) => error.into_inner(),
+            },
+        };
+        // The reader is gone and its word of it still under way. It has to leave before the delivery comes back, or
+        // it would be the next to get it.
+        self.tables.consumers.remove(&consumer);
+        self.shared.meters.released.one();
+        self.tables.follow_ups.push(Input::Release { receipts: vec![undelivered.receipt] });
+        self.tables.follow_ups.push(Input::Unsubscribe { consumer });
+    }
+
+    fn fetch(&mut self, undertaking: Undertaking) {
+        match self.undertaker.try_send(undertaking) {
+            Ok(()) => {}
+            Err(TrySendError::Full(undertaking) | TrySendError::Disconnected(undertaking)) => {
+                self.tables.follow_ups.push(Input::FetchFailed { receipt: undertaking.receipt });
+            }
+        }
+    }
+
+    fn on_request(&mut self, request: Request) {
+        if let Some(attach) = request.stream {
+            // A reader that left before it was seen: its word of it may have come first, through the other lane.
+            if attach.deliveries.is_closed() {
+                return;
+            }
+            self.tables.consumers.insert(attach.consumer, attach.deliveries);
+        }
+        self.tables.tickets.insert(request.ticket, request.reply);
+        self.handle(request.input);
+    }
+
+    fn on_notice(&mut self, notice: Notice) {
+        match notice {
+            Notice::Input(input) => self.handle(input),
+            Notice::Left { consumer, receipts } => {
+                self.tables.consumers.remove(&consumer);
+                self.handle(Input::Unsubscribe { consumer });
+                if !receipts.is_empty() {
+                    self.handle(Input::Release { receipts });
+                }
+            }
+            Notice::RoomChanged => self.handle(Input::Space { roomy: !self.shared.board.is_scarce() }),
+            Notice::CopiesEnd => self.commits.bell.end_copies(),
+        }
+    }
+
+    fn on_event(&mut self, event: LogEvent) -> Result<(), String> {
+        match event {
+            LogEvent::Written { upto, buffer } => {
+                self.commits.under_way = false;
+                if let Some(buffer) = buffer {
+                    self.tables.buffer = buffer;
+                }
+                if let Some(upto) = upto {
+                    self.handle(Input::Durable { upto });
+                }
+            }
+            LogEvent::Stuck { why } => self.on_stuck(&why),
+            LogEvent::Unstuck => {
+                tracing::info!("the log has space again");
+                self.tables.stuck = false;
+                self.shared.board.serving(self.shard.state().epoch());
+                if !self.tables.taken.stop {
+                    self.shared.inbox.set_gate(Gate::Open);
+                }
+            }
+            LogEvent::Failed { why } => return Err(why),
+        }
+        Ok(())
+    }
+
+    /// There is no room for the batch under way. It stays with the log thread; whoever waits for it is told, because
+    /// nobody knows for how long.
+    fn on_stuck(&mut self, why: &str) {
+        tracing::error!(%why, "the log is out of space");
+        self.tables.stuck = true;
+        self.shared.board.stuck(why);
+        self.refuse_all(&format!("{why}; whether this took effect is not known"));
+        if self.tables.taken.stop {
+            self.commits.bell.stop();
+        } else {
+            self.shared.inbox.set_gate(Gate::ReadOnly(why.into()));
+        }
+    }
+
+    fn seal_when_large(&mut self) -> Result<(), String> {
+        if self.out.facts.len() >= BATCH_BYTES_SOFT_MAX { self.seal() } else { Ok(()) }
+    }
+
+    /// Hands the facts so far to the log, if it is free.
+    fn seal(&mut self) -> Result<(), String> {
+        if self.commits.under_way || self.out.facts.is_empty() {
+            return Ok(());
+        }
+        let urgent = std::mem::take(&mut self.out.urgent);
+        let empty = std::mem::take(&mut self.tables.buffer);
+        let facts = std::mem::replace(&mut self.out.facts, empty);
+        let base = Position(self.cursor.next_body().0);
+        self.cursor.advance(facts.len());
+        self.shard.begin_batch(Position(self.cursor.next_body().0));
+        let body = if facts.len() > BUFFER_COPIED_BYTES_MAX && facts.len() > facts.capacity() / 2 {
+            let bytes = Bytes::from(facts);
+            self.shared.depot.put(base, bytes.clone());
+            Body::Kept(bytes)
+        } else {
+            self.shared.depot.put(base, Bytes::copy_from_slice(&facts));
+            Body::Lent(facts)
+        };
+        match self.commits.start(Batch { body, urgent }, self.shared) {
+            Some(event) => self.on_event(event),
+            None => Ok(()),
+        }
+    }
+
+    /// A graceful end: what is queued is handled, the last facts are synced.
+    fn finish(&mut self) -> Result<(), String> {
+        if self.tables.stuck {
+            // There is no room for the batch under way: the log thread must not wait for it any longer.
+            self.commits.bell.stop();
+        }
+        // Whoever is in is served, nobody else comes in.
+        self.shared.inbox.set_gate(Gate::Shut(STOPPING.into()));
+        self.drain()?;
+        let synced = self.commits.pen.sync().map_err(|error| format!("the log failed: {error}"))?;
+        self.handle(Input::Durable { upto: synced });
+        // Durability may have released deliveries to readers that are gone, and they left facts again.
+        self.drain()?;
+        self.commits.pen.sync().map_err(|error| format!("the log failed: {error}"))?;
+        self.refuse_all(STOPPING);
+        Ok(())
+    }
+
+    /// Handles everything that is there and waits until all of it is written.
+    fn drain(&mut self) -> Result<(), String> {
+        loop {
+            self.round_at_rest()?;
+            let taken = &self.tables.taken;
+            let at_hand = !taken.requests.is_empty() || !taken.notices.is_empty();
+            let written = self.out.facts.is_empty() && !self.commits.under_way;
+            if written && !at_hand && self.shared.inbox.is_quiet() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// A round that sleeps only while the log is at work.
+    fn round_at_rest(&mut self) -> Result<(), String> {
+        if self.commits.under_way {
+            self.shared.inbox.take(Want::LogEvents, None, &mut self.tables.taken);
+            while let Some(event) = self.tables.taken.events.pop_front() {
+                self.on_event(event)?;
+            }
+        }
+        if self.shared.inbox.is_quiet()
+            && self.tables.taken.requests.is_empty()
+            && self.tables.taken.notices.is_empty()
+        {
+            return self.seal();
+        }
+        self.round()
+    }
+
+    /// Tells everybody who waits that there will be no answer.
+    fn refuse_all(&mut self, why: &str) {
+        for (_, reply) in self.tables.tickets.drain() {
+            // Whoever has stopped waiting needs no answer.
+            let _ = reply.send(Err(Failure::Unavailable(why.to_owned())));
+        }
+    }
+
+    /// The shard is given up: nobody may wait for it any longer. Streams end because their senders go.
+    fn abandon(&mut self, why: &str) {
+        self.shared.inbox.turn_away(why);
+        self.refuse_all(why);
+        for request in self.tables.taken.requests.drain(..) {
+            let _ = request.reply.send(Err(Failure::Unavailable(why.to_owned())));
+        }
+        self.tables.consumers.clear();
+    }
+}
+
+/// Adds newly durable topics to the catalogue, all at once.
+fn publish(shared: &Shared, actions: &[Action]) {
+    let mut topics = actions.iter().filter_map(|action| match action {
+        Action::Publish(topic) => Some(topic),
+        Action::Reply { .. } | Action::Deliver { .. } | Action::Fetch(_) => None,
+    });
+    if let Some(first) = topics.next() {
+        let mut catalog = write(&shared.catalog);
+        catalog.insert(TopicInfo::clone(first));
+        topics.cloned().for_each(|topic| catalog.insert(topic));
+    }
+}

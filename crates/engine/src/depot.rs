@@ -1,0 +1,183 @@
+//! Where payloads are read: the cache first, the log otherwise, and nothing unchecked leaves.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
+
+use bytes::Bytes;
+use driftq_core::{Delivery, Position, Undertaking};
+use tokio::sync::Semaphore;
+
+use crate::cache::Cache;
+use crate::counters::Meters;
+use crate::guard::{lock, read, write};
+
+/// Reads of the log by streams that may be under way at once. Each occupies one blocking thread.
+const STREAM_READS_MAX: usize = 8;
+/// A read of the log takes this much in one go: a reader that works through old messages finds the next ones in
+/// memory.
+const READ_AHEAD_BYTES: usize = 64 << 10;
+/// Share of the payload cache's size that is added for stretches read ahead.
+const READ_AHEAD_SHARE: usize = 8;
+
+/// Where a payload lies and how to know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) position: Position,
+    pub(crate) length: u32,
+    pub(crate) check: u32,
+}
+
+impl From<&Delivery> for Place {
+    fn from(delivery: &Delivery) -> Self {
+        Self { position: delivery.position, length: delivery.length, check: delivery.check }
+    }
+}
+
+impl From<&Undertaking> for Place {
+    fn from(undertaking: &Undertaking) -> Self {
+        Self { position: undertaking.position, length: undertaking.length, check: undertaking.check }
+    }
+}
+
+/// Why a payload cannot be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Lost {
+    /// It is no longer there: moved or no longer needed by anybody.
+    #[error("the segment is gone")]
+    Gone,
+    /// The disk could not read it.
+    #[error("the disk could not be read")]
+    Unreadable,
+    /// The bytes are not those that were stored.
+    #[error("the checksum does not match")]
+    Damaged,
+}
+
+/// What the depot needs from a log.
+pub(crate) trait ReadLog: Send + Sync {
+    /// Exactly `length` bytes at `position`.
+    fn read_at(&self, position: Position, length: usize) -> Result<Vec<u8>, Lost>;
+}
+
+/// Checksum of a payload, as it is made at produce and tested at every read.
+pub(crate) fn check_of(bytes: &[u8]) -> u32 {
+    crc_fast::crc32_iscsi(bytes)
+}
+
+pub(crate) struct Depot {
+    tail: Mutex<Cache>,
+    ahead: Mutex<Cache>,
+    /// Nothing at or above this may be read from the log: it is not written yet.
+    written: AtomicU64,
+    log: RwLock<Option<Arc<dyn ReadLog>>>,
+    stream_reads: Semaphore,
+    meters: Arc<Meters>,
+}
+
+impl Depot {
+    pub(crate) fn new(cache_bytes: usize, meters: Arc<Meters>) -> Self {
+        Self {
+            tail: Mutex::new(Cache::new(cache_bytes)),
+            ahead: Mutex::new(Cache::new((cache_bytes / READ_AHEAD_SHARE).max(2 * READ_AHEAD_BYTES))),
+            written: AtomicU64::new(0),
+            log: RwLock::new(None),
+            stream_reads: Semaphore::new(STREAM_READS_MAX),
+            meters,
+        }
+    }
+
+    /// Reads from this log from now on. What an earlier one held is forgotten: bytes that it never synced may be
+    /// different ones by now.
+    pub(crate) fn attach(&self, log: Arc<dyn ReadLog>, written: Position) {
+        self.detach();
+        self.written.store(written.0, Ordering::Release);
+        *write(&self.log) = Some(log);
+    }
+
+    /// Lets go of the log.
+    pub(crate) fn detach(&self) {
+        *write(&self.log) = None;
+        lock(&self.tail).clear();
+        lock(&self.ahead).clear();
+    }
+
+    /// Remembers a batch that was just sealed.
+    pub(crate) fn put(&self, base: Position, bytes: Bytes) {
+        let mut tail = lock(&self.tail);
+        tail.put(base, bytes);
+        self.meters.cache_bytes.set(tail.bytes() as u64);
+    }
+
+    /// Everything below `end` can now be read from the log.
+    pub(crate) fn written(&self, end: Position) {
+        self.written.store(end.0, Ordering::Release);
+    }
+
+    /// The payload, from memory; `None` if it is not there.
+    fn cached(&self, place: Place) -> Option<Bytes> {
+        let length = place.length as usize;
+        let found = lock(&self.tail).find_ordered(place.position, length);
+        found.or_else(|| lock(&self.ahead).find_any(place.position, length))
+    }
+
+    /// The payload, for a task: never blocks its thread on a disk.
+    pub(crate) async fn fetch(self: &Arc<Self>, place: Place) -> Result<Bytes, Lost> {
+        if let Some(bytes) = self.cached(place) {
+            self.meters.cache_hits.one();
+            return self.checked(place, bytes);
+        }
+        // The semaphore is never closed; a runtime that is shutting down refuses the blocking task.
+        let Ok(_permit) = self.stream_reads.acquire().await else { return Err(Lost::Unreadable) };
+        let depot = Arc::clone(self);
+        tokio::task::spawn_blocking(move || depot.read(place)).await.unwrap_or(Err(Lost::Unreadable))
+    }
+
+    /// The payload, for a thread that may wait for a disk.
+    pub(crate) fn read(&self, place: Place) -> Result<Bytes, Lost> {
+        if let Some(bytes) = self.cached(place) {
+            self.meters.cache_hits.one();
+            return self.checked(place, bytes);
+        }
+        self.meters.cache_misses.one();
+        let log = read(&self.log).clone().ok_or(Lost::Gone)?;
+        let length = place.length as usize;
+        let stretch = self.stretch(place);
+        if stretch > length {
+            // What lies behind the payload is only a guess at what is asked for next: if it cannot be read, the
+            // payload alone still may.
+            if let Ok(bytes) = log.read_at(place.position, stretch) {
+                let bytes = Bytes::from(bytes);
+                lock(&self.ahead).put(place.position, bytes.clone());
+                return self.checked(place, Bytes::copy_from_slice(&bytes[..length]));
+            }
+        }
+        let bytes = log.read_at(place.position, length)?;
+        self.checked(place, Bytes::from(bytes))
+    }
+
+    /// How much to read at once: ahead, but not past what is written, where bytes are still going to change. An
+    /// older segment changes no more, and the log itself refuses to read past its end.
+    fn stretch(&self, place: Place) -> usize {
+        let written = Position(self.written.load(Ordering::Acquire));
+        let rest = if written.segment() > place.position.segment() {
+            READ_AHEAD_BYTES
+        } else {
+            usize::try_from(written.0.saturating_sub(place.position.0)).unwrap_or(0)
+        };
+        rest.min(READ_AHEAD_BYTES).max(place.length as usize)
+    }
+
+    fn checked(&self, place: Place, bytes: Bytes) -> Result<Bytes, Lost> {
+        if check_of(&bytes) == place.check {
+            return Ok(bytes);
+        }
+        self.meters.payloads_damaged.one();
+        tracing::error!(
+            segment = place.position.segment(),
+            byte = place.position.0 & u64::from(u32::MAX),
+            length = place.length,
+            "a stored payload does not match its checksum; it is not delivered"
+        );
+        Err(Lost::Damaged)
+    }
+}

@@ -1,0 +1,57 @@
+//! Why the broker did not do what it was asked.
+
+use driftq_core::Reject;
+
+/// Why a request failed. The edge maps each kind to one family of answers.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The shard refused it; nothing changed.
+    #[error("refused: {0:?}")]
+    Reject(Reject),
+    /// The input queue is full; nothing happened, try again soon.
+    #[error("the input queue is full")]
+    Busy,
+    /// The broker cannot answer now: it is stopping, its log failed, its disk is full. Whether the request took
+    /// effect is not known unless it never got in.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+/// Why the broker did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The data directory cannot be used.
+    #[error("cannot use the data directory {path}: {source}")]
+    Directory {
+        /// The directory.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Another process uses the data directory.
+    #[error("the data directory {path} is in use by another driftq; stop it or choose another one")]
+    Locked {
+        /// The directory.
+        path: String,
+    },
+    /// The log contradicts itself; the text names the file, the byte and the commands that help.
+    #[error("{0}")]
+    Damaged(String),
+    /// The log could not be opened or written: the disk failed or is full, or a newer version wrote it.
+    #[error("{0}")]
+    Log(String),
+    /// The log is intact, but it does not hold facts that this version understands.
+    #[error("the log at {position} cannot be understood: {what}")]
+    Facts {
+        /// Where.
+        position: String,
+        /// Which part was being read.
+        what: &'static str,
+    },
+    /// A setting makes no sense.
+    #[error("{0}")]
+    Config(&'static str),
+    /// A thread could not be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[from] std::io::Error),
+}

@@ -1,0 +1,292 @@
+//! The one door to the decide thread.
+//!
+//! Three lanes behind one lock. *Requests* come from outside and are bounded: a full lane turns them away.
+//! *Notices* are the engine's own housekeeping and *log events* say what became of a batch; both must never be
+//! lost and are always accepted, because each is bounded where it is made (see [`Notice`] and [`LogEvent`]).
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use driftq_core::{Answer, ConsumerId, Delivery, Input, Position, Receipt, Ticket};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::failure::Failure;
+use crate::guard::lock;
+
+/// What the holder of a ticket gets.
+pub(crate) type Reply = Result<Answer, Failure>;
+
+/// Something asked from outside.
+pub(crate) struct Request {
+    pub(crate) ticket: Ticket,
+    pub(crate) input: Input,
+    pub(crate) reply: oneshot::Sender<Reply>,
+    /// Payload bytes that it carries through the queue.
+    pub(crate) bytes: usize,
+    /// Whether its answer waits for the disk.
+    pub(crate) writes: bool,
+    /// Where the deliveries of a new reader go.
+    pub(crate) stream: Option<Box<Attach>>,
+}
+
+/// A reader's way in.
+pub(crate) struct Attach {
+    pub(crate) consumer: ConsumerId,
+    pub(crate) deliveries: mpsc::Sender<Delivery>,
+}
+
+/// Housekeeping that must not be lost. At most `consumers_max` × `stream_credit` receipts, as many credits, one
+/// answer per undertaking under way, one window of relocations and one word about space can be in here.
+pub(crate) enum Notice {
+    /// Something for the shard.
+    Input(Input),
+    /// A reader is gone, and these deliveries never reached it.
+    Left { consumer: ConsumerId, receipts: Vec<Receipt> },
+    /// There is room for new messages again, or no longer: the board says which. Two threads may find out at once,
+    /// so that a word carried in here could be the older one.
+    RoomChanged,
+    /// The keeper's window of copies ends here.
+    CopiesEnd,
+}
+
+/// What became of a batch. Only one batch is under way at a time, and it makes at most three of these.
+pub(crate) enum LogEvent {
+    /// It is written; if a position is given, everything below it is synced. The buffer comes back for reuse.
+    Written { upto: Option<Position>, buffer: Option<Vec<u8>> },
+    /// There is no room for it; the log thread holds it until there is.
+    Stuck { why: String },
+    /// There is room again.
+    Unstuck,
+    /// The log failed and touches the disk no more.
+    Failed { why: String },
+}
+
+/// Who may come in.
+pub(crate) enum Gate {
+    /// Everybody.
+    Open,
+    /// Only what does not wait for the disk.
+    ReadOnly(Arc<str>),
+    /// Nobody.
+    Shut(Arc<str>),
+}
+
+/// What the decide thread can use when it wakes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Want {
+    /// Only news of the log: the batch being filled is full.
+    LogEvents,
+    /// Everything.
+    All,
+}
+
+/// What was taken out in one go; reused from round to round.
+#[derive(Default)]
+pub(crate) struct Taken {
+    pub(crate) events: VecDeque<LogEvent>,
+    pub(crate) notices: VecDeque<Notice>,
+    pub(crate) requests: VecDeque<Request>,
+    /// A graceful stop was asked for.
+    pub(crate) stop: bool,
+}
+
+/// Bounds of the request lane.
+#[derive(Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) requests_max: usize,
+    pub(crate) request_bytes_max: usize,
+}
+
+pub(crate) struct Inbox {
+    limits: Limits,
+    lanes: Mutex<Lanes>,
+    filled: Condvar,
+}
+
+struct Lanes {
+    events: VecDeque<LogEvent>,
+    notices: VecDeque<Notice>,
+    requests: VecDeque<Request>,
+    request_bytes: usize,
+    gate: Gate,
+    stop: bool,
+    /// False while there is no shard that could use notices.
+    housekeeping: bool,
+    /// Set while the decide thread sleeps: what it waits for.
+    asleep: Option<Want>,
+}
+
+impl Lanes {
+    /// Whether the sleeper must be woken for something of this kind; it is woken once only.
+    fn wakes(&mut self, kind: Want) -> bool {
+        let wakes = self.asleep.is_some_and(|want| kind == Want::LogEvents || want == Want::All);
+        if wakes {
+            self.asleep = None;
+        }
+        wakes
+    }
+
+    /// Whether there is something to take for somebody who knows of a stop already, or not.
+    fn has(&self, want: Want, stop_known: bool) -> bool {
+        let rest = || !self.notices.is_empty() || !self.requests.is_empty();
+        !self.events.is_empty() || (self.stop && !stop_known) || (want == Want::All && rest())
+    }
+}
+
+impl Inbox {
+    pub(crate) fn new(limits: Limits) -> Self {
+        let lanes = Lanes {
+            events: VecDeque::new(),
+            notices: VecDeque::new(),
+            requests: VecDeque::new(),
+            request_bytes: 0,
+            gate: Gate::Shut("starting".into()),
+            stop: false,
+            housekeeping: false,
+            asleep: None,
+        };
+        Self { limits, lanes: Mutex::new(lanes), filled: Condvar::new() }
+    }
+
+    /// Lets a request in, or says why not.
+    pub(crate) fn ask(&self, request: Request) -> Result<(), Failure> {
+        let mut lanes = lock(&self.lanes);
+        match &lanes.gate {
+            Gate::Open => {}
+            Gate::ReadOnly(_) if !request.writes => {}
+            Gate::ReadOnly(why) | Gate::Shut(why) => return Err(Failure::Unavailable(why.to_string())),
+        }
+        // An empty lane takes any single request, so that a small byte limit never refuses for ever.
+        let bytes = lanes.request_bytes + request.bytes;
+        let crowded = !lanes.requests.is_empty() && bytes > self.limits.request_bytes_max;
+        if crowded || lanes.requests.len() >= self.limits.requests_max {
+            return Err(Failure::Busy);
+        }
+        lanes.request_bytes = bytes;
+        lanes.requests.push_back(request);
+        self.wake(lanes, Want::All);
+        Ok(())
+    }
+
+    /// Takes housekeeping in; without a shard it is dropped, which is what happens to its object anyway.
+    pub(crate) fn notify(&self, notice: Notice) {
+        let mut lanes = lock(&self.lanes);
+        if !lanes.housekeeping {
+            return;
+        }
+        lanes.notices.push_back(notice);
+        self.wake(lanes, Want::All);
+    }
+
+    pub(crate) fn input(&self, input: Input) {
+        self.notify(Notice::Input(input));
+    }
+
+    pub(crate) fn report(&self, event: LogEvent) {
+        let mut lanes = lock(&self.lanes);
+        lanes.events.push_back(event);
+        self.wake(lanes, Want::LogEvents);
+    }
+
+    /// Asks for a graceful stop.
+    pub(crate) fn stop(&self) {
+        let mut lanes = lock(&self.lanes);
+        lanes.stop = true;
+        self.wake(lanes, Want::LogEvents);
+    }
+
+    /// Sleeps until a stop is asked for, at most `timeout`; true if it was.
+    pub(crate) fn wait_stop(&self, timeout: Duration) -> bool {
+        let lanes = lock(&self.lanes);
+        let waited = self.filled.wait_timeout_while(lanes, timeout, |lanes| {
+            lanes.asleep = Some(Want::All);
+            !lanes.stop
+        });
+        let (mut lanes, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        lanes.asleep = None;
+        lanes.stop
+    }
+
+    /// Changes who may come in. Whoever is in already stays.
+    pub(crate) fn set_gate(&self, gate: Gate) {
+        lock(&self.lanes).gate = gate;
+    }
+
+    /// Shuts the gate and turns away whoever waits behind it.
+    pub(crate) fn turn_away(&self, why: &str) {
+        let mut lanes = lock(&self.lanes);
+        lanes.gate = Gate::Shut(why.into());
+        lanes.request_bytes = 0;
+        let requests = std::mem::take(&mut lanes.requests);
+        drop(lanes);
+        for request in requests {
+            // Whoever has stopped waiting needs no answer.
+            let _ = request.reply.send(Err(Failure::Unavailable(why.to_owned())));
+        }
+    }
+
+    /// Takes notices in from now on.
+    pub(crate) fn open_housekeeping(&self) {
+        lock(&self.lanes).housekeeping = true;
+    }
+
+    /// Drops what belongs to a shard that is gone, now and later.
+    pub(crate) fn close_housekeeping(&self) {
+        let mut lanes = lock(&self.lanes);
+        lanes.housekeeping = false;
+        lanes.events.clear();
+        lanes.notices.clear();
+    }
+
+    /// Requests that wait.
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.lanes).requests.len()
+    }
+
+    /// Whether nothing at all waits.
+    pub(crate) fn is_quiet(&self) -> bool {
+        !lock(&self.lanes).has(Want::All, true)
+    }
+
+    /// Waits until something wanted is there or `timeout` has passed, and takes it. Lanes of `taken` that still
+    /// hold something are left as they are.
+    pub(crate) fn take(&self, want: Want, timeout: Option<Duration>, taken: &mut Taken) {
+        let mut lanes = lock(&self.lanes);
+        let stop_known = taken.stop;
+        if !lanes.has(want, stop_known) && timeout != Some(Duration::ZERO) {
+            lanes.asleep = Some(want);
+            lanes = match timeout {
+                None => self.filled.wait_while(lanes, |lanes| !lanes.has(want, stop_known)),
+                Some(timeout) => {
+                    let waited =
+                        self.filled.wait_timeout_while(lanes, timeout, |lanes| !lanes.has(want, stop_known));
+                    waited.map(|(lanes, _)| lanes).map_err(|error| PoisonError::new(error.into_inner().0))
+                }
+            }
+            .unwrap_or_else(PoisonError::into_inner);
+            lanes.asleep = None;
+        }
+        if taken.events.is_empty() {
+            std::mem::swap(&mut taken.events, &mut lanes.events);
+        }
+        if want == Want::All {
+            if taken.notices.is_empty() {
+                std::mem::swap(&mut taken.notices, &mut lanes.notices);
+            }
+            if taken.requests.is_empty() {
+                std::mem::swap(&mut taken.requests, &mut lanes.requests);
+                lanes.request_bytes = 0;
+            }
+        }
+        taken.stop = lanes.stop;
+    }
+
+    fn wake(&self, mut lanes: std::sync::MutexGuard<'_, Lanes>, kind: Want) {
+        let wakes = lanes.wakes(kind);
+        drop(lanes);
+        if wakes {
+            self.filled.notify_one();
+        }
+    }
+}

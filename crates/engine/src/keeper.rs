@@ -1,0 +1,264 @@
+//! Housekeeping beside the running shard: spare segments, snapshots, giving space back.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use driftq_core::{Malformed, Pinned, State};
+use driftq_wal::{Disk, KeepError, Keeper, Lsn, OpenError, Prepared, Reader, Room};
+
+use crate::bell::{Attempt, Bell, Call, RETRY_WAIT};
+use crate::inbox::Notice;
+use crate::pen::distance;
+use crate::recover::{FoldError, fold};
+use crate::relocate::copy_window;
+use crate::shared::Shared;
+
+/// A snapshot that failed, or freed nothing on a full disk, is not repeated before [`RETRY_WAIT`]; the wait doubles
+/// up to this.
+const FOLD_WAIT_MAX: Duration = Duration::from_secs(60);
+/// A segment that is filled to less than one part in this with payloads still needed is rewritten: it gives back
+/// more than three times the space that its copies take.
+const SPARSE_RATIO: u64 = 4;
+/// The newest segments are never rewritten: most of what they hold is about to be acked anyway.
+const NEWEST_SEGMENTS_SPARED: u32 = 2;
+/// Segments rewritten after one snapshot. Finding what a segment holds walks every message once.
+const SEGMENTS_REWRITTEN_MAX: usize = 16;
+/// Messages copied after one snapshot; bounds the memory for their addresses.
+const RELOCATIONS_MAX: usize = 1 << 16;
+/// Rewriting may add at most one part in this to the bytes between two snapshots.
+const RELOCATED_SHARE: u64 = 4;
+
+/// Why a snapshot was not made.
+#[derive(Debug, thiserror::Error)]
+enum SnapshotError {
+    #[error(transparent)]
+    Fold(#[from] FoldError),
+    #[error("the snapshot before it cannot be read: {0}")]
+    Previous(#[from] OpenError),
+    #[error("the snapshot before it cannot be understood: {0}")]
+    Malformed(&'static str),
+    #[error(transparent)]
+    Keep(#[from] KeepError),
+}
+
+/// What the keeper's thread owns.
+pub(crate) struct Housekeeper<'a, D: Disk> {
+    pub(crate) keeper: Keeper<D>,
+    pub(crate) reader: Reader<D>,
+    pub(crate) shared: &'a Arc<Shared>,
+    pub(crate) bell: &'a Bell,
+    /// Where a log without a snapshot begins.
+    pub(crate) start: Lsn,
+    /// The disk was full when it was last asked for space.
+    pressed: bool,
+    /// A full disk is not asked before this.
+    ask_not_before: Instant,
+    fold_not_before: Instant,
+    fold_wait: Duration,
+    /// Messages still to be copied out of sparse segments; at most [`RELOCATIONS_MAX`].
+    pinned: VecDeque<Pinned>,
+}
+
+impl<'a, D: Disk> Housekeeper<'a, D> {
+    pub(crate) fn new(
+        keeper: Keeper<D>,
+        reader: Reader<D>,
+        shared: &'a Arc<Shared>,
+        bell: &'a Bell,
+        start: Lsn,
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            keeper,
+            reader,
+            shared,
+            bell,
+            start,
+            pressed: false,
+            ask_not_before: now,
+            fold_not_before: now,
+            fold_wait: RETRY_WAIT,
+            pinned: VecDeque::new(),
+        }
+    }
+
+    /// The keeper's thread: works whenever it is rung, and by itself only while the disk is full.
+    pub(crate) fn run(mut self) {
+        loop {
+            self.make_room();
+            if self.fold_is_due() {
+                self.fold_and_trim();
+                self.make_room();
+            }
+            if !self.pinned.is_empty() && !self.bell.copying() {
+                copy_window(self.shared, self.bell, &mut self.pinned);
+            }
+            let unsettled = self.pressed || !self.keeper.spare_ready();
+            if self.bell.wait(unsettled.then_some(RETRY_WAIT)) == Call::Stop {
+                return;
+            }
+        }
+    }
+
+    /// Has a spare segment ready and tells everybody concerned whether there is one.
+    fn make_room(&mut self) {
+        // Asking a full disk means writing until it refuses: not for every ring.
+        if !self.pressed || self.keeper.spare_ready() || Instant::now() >= self.ask_not_before {
+            self.prepare_spare();
+        }
+        self.bell.tried(if self.pressed { Attempt::Failed } else { Attempt::Ready });
+        tell_room(self.shared, &self.keeper);
+        self.shared.meters.segments.set(self.keeper.segments().len() as u64);
+    }
+
+    fn prepare_spare(&mut self) {
+        self.pressed = match self.keeper.prepare_spare() {
+            Ok(Prepared::Enough | Prepared::Made) => false,
+            Ok(Prepared::NoSpace) => true,
+            Err(error) => {
+                tracing::error!(%error, "a spare segment could not be made");
+                true
+            }
+        };
+        self.shared.board.set_pressed(self.pressed);
+        if self.pressed {
+            self.ask_not_before = Instant::now() + RETRY_WAIT;
+        } else {
+            self.restore_reserve();
+        }
+    }
+
+    fn restore_reserve(&self) {
+        match self.keeper.restore_reserve() {
+            Ok(Prepared::Enough | Prepared::Made) => {}
+            Ok(Prepared::NoSpace) => tracing::warn!("the disk has no space for the reserve"),
+            Err(error) => tracing::error!(%error, "the reserve could not be made"),
+        }
+    }
+
+    fn fold_is_due(&self) -> bool {
+        if Instant::now() < self.fold_not_before {
+            return false;
+        }
+        let config = &self.shared.config;
+        let unfolded = distance(self.keeper.snapshot_upto(), self.keeper.durable(), config.segment_bytes);
+        // On a full disk any segment that can be found empty helps.
+        unfolded >= config.snapshot_every_bytes || (self.pressed && unfolded > 0)
+    }
+
+    fn fold_and_trim(&mut self) {
+        let begun = Instant::now();
+        match self.fold_once() {
+            Ok(dropped) => {
+                self.shared.meters.snapshots.one();
+                self.shared.meters.segments_dropped.add(dropped as u64);
+                let duration = begun.elapsed();
+                tracing::info!(?duration, dropped, upto = %self.keeper.snapshot_upto(), "a snapshot was made");
+                self.pace(dropped > 0 || !self.pressed);
+            }
+            Err(SnapshotError::Fold(FoldError::Interrupted)) => {}
+            Err(error) => {
+                self.shared.meters.snapshots_failed.one();
+                tracing::error!(%error, "no snapshot could be made; the log grows until one can");
+                self.pace(false);
+            }
+        }
+    }
+
+    /// Keeps what fails, or gains nothing, from being done over and over.
+    fn pace(&mut self, worth_it: bool) {
+        if worth_it {
+            self.fold_wait = RETRY_WAIT;
+        } else {
+            self.fold_not_before = Instant::now() + self.fold_wait;
+            self.fold_wait = (self.fold_wait * 2).min(FOLD_WAIT_MAX);
+        }
+    }
+
+    /// Folds what is durable into a new snapshot, drops what it makes superfluous, and notes what is nearly so.
+    /// Returns how many segments went.
+    fn fold_once(&mut self) -> Result<usize, SnapshotError> {
+        let upto = self.keeper.durable();
+        let mut state = self.previous()?;
+        let range = (self.keeper.snapshot_upto().max(self.start), upto);
+        let reader = self.reader.clone();
+        fold(&reader, range, &mut state, || {
+            // The log goes on meanwhile and may need a segment.
+            if !self.keeper.spare_ready() {
+                self.make_room();
+            }
+            !self.bell.stopped()
+        })?;
+        self.keeper.put_snapshot(upto, &state.encode())?;
+        let dropped = drop_empty(&self.keeper, &state)?;
+        self.pinned = self.pinned(&state, upto);
+        Ok(dropped)
+    }
+
+    fn previous(&self) -> Result<State, SnapshotError> {
+        let seed = self.shared.config.settings.seed;
+        match self.keeper.snapshot()? {
+            None => Ok(State::new(seed)),
+            Some(snapshot) => {
+                State::decode(&snapshot.bytes, seed).map_err(|Malformed(what)| SnapshotError::Malformed(what))
+            }
+        }
+    }
+
+    /// Messages to be copied out of sparse segments, the emptiest segment first.
+    fn pinned(&self, state: &State, upto: Lsn) -> VecDeque<Pinned> {
+        let newest = upto.segment().saturating_sub(NEWEST_SEGMENTS_SPARED);
+        let live = state.live_bytes();
+        let mut sparse: Vec<(u64, u32)> = segments_below(&self.keeper, upto)
+            .filter(|(number, _)| *number < newest)
+            .filter_map(|(number, bytes)| live.get(&number).map(|live| (*live, number, bytes)))
+            .filter(|(live, _, bytes)| live * SPARSE_RATIO < *bytes)
+            .map(|(live, number, _)| (live, number))
+            .collect();
+        sparse.sort_unstable();
+        let mut budget = self.shared.config.snapshot_every_bytes / RELOCATED_SHARE;
+        let mut pinned = VecDeque::new();
+        for (live, number) in sparse.into_iter().take(SEGMENTS_REWRITTEN_MAX) {
+            if live > budget || pinned.len() >= RELOCATIONS_MAX {
+                break;
+            }
+            budget -= live;
+            pinned.extend(state.pinned_in(number, RELOCATIONS_MAX - pinned.len()));
+        }
+        pinned
+    }
+}
+
+/// Drops the segments below the newest snapshot that hold nothing of `state`, which must be what that snapshot says
+/// or newer. Returns how many.
+pub(crate) fn drop_empty<D: Disk>(keeper: &Keeper<D>, state: &State) -> Result<usize, KeepError> {
+    let empty = segments_below(keeper, keeper.snapshot_upto()).map(|(number, _)| number);
+    let empty: Vec<u32> = empty.filter(|number| !state.live_bytes().contains_key(number)).collect();
+    if !empty.is_empty() {
+        keeper.drop_segments(&empty)?;
+    }
+    Ok(empty.len())
+}
+
+/// Segments that end below `upto`, with the bytes in use in each.
+fn segments_below<D: Disk>(keeper: &Keeper<D>, upto: Lsn) -> impl Iterator<Item = (u32, u64)> {
+    let segments = keeper.segments().into_iter().filter(move |segment| segment.number < upto.segment());
+    segments.map(|segment| (segment.number, u64::from(segment.bytes)))
+}
+
+/// New messages are refused while the disk is full and the segment in use is past its half; the rest of it is for
+/// acks. A spare that is only late does not count: it will be there in a moment. Cheap enough for every batch, and
+/// called for every batch, because the keeper may be busy when the half is reached.
+pub(crate) fn tell_room<D: Disk>(shared: &Shared, keeper: &Keeper<D>) {
+    let scarce = shared.board.is_pressed() && keeper.room() != Room::Plenty;
+    if !shared.board.set_scarce(scarce) {
+        return;
+    }
+    if scarce {
+        tracing::error!("the disk is full: new messages are refused; reads and acks go on");
+    } else {
+        tracing::info!("the disk has space again: new messages are taken");
+    }
+    shared.inbox.notify(Notice::RoomChanged);
+}

@@ -1,0 +1,51 @@
+//! Threads, time and disks around the pure core.
+//!
+//! A [`Broker`] is one shard at work. Its *decide thread* owns the [`driftq_core::Shard`], stamps the time on every
+//! input and does what the shard asks for; its *log thread* writes batches while the next one fills; its *keeper*
+//! has segments ready, makes snapshots and gives space back; its *undertaker* writes dead letters. Tasks of the edge
+//! hold handles and streams.
+//!
+//! Invariants that the whole crate leans on:
+//! - Nothing is decided here. Every choice about messages, leases and limits is the core's; this crate obeys.
+//! - Everything that can wait is bounded by a limit with a name, and what cannot be refused is bounded where it is
+//!   made (`inbox::Notice`).
+//! - A payload is checked against its checksum whenever it is read, wherever it was read from.
+//! - After a failure of the log or a broken assertion, the state in memory is thrown away and rebuilt from the disk.
+//! - Nothing here knows HTTP.
+
+mod bell;
+mod broker;
+mod cache;
+mod clock;
+mod config;
+mod counters;
+mod decide;
+mod depot;
+mod failure;
+mod guard;
+mod inbox;
+mod keeper;
+mod memory;
+mod pen;
+mod recover;
+mod relocate;
+mod request;
+mod shared;
+mod start;
+mod status;
+mod stream;
+mod supervise;
+pub mod tools;
+mod undertaker;
+mod words;
+
+pub use driftq_core as core;
+
+pub use broker::Broker;
+pub use config::{Commit, Config, Storage};
+pub use counters::Counters;
+pub use failure::{Failure, StartError};
+pub use request::{AckRequest, ConsumeRequest, Produced, Recovery, TopicReady};
+pub use start::Started;
+pub use status::Status;
+pub use stream::{Delivered, Stream};

@@ -1,0 +1,184 @@
+//! Who writes batches: the decide thread itself, or the log thread.
+
+use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use driftq_core::Position;
+use driftq_wal::{Disk, Keeper, Lsn, WriteError, Writer};
+
+use crate::bell::{Attempt, Bell, RETRY_WAIT};
+use crate::config::Commit;
+use crate::guard::lock;
+use crate::inbox::LogEvent;
+use crate::keeper::tell_room;
+use crate::shared::Shared;
+
+/// Batches that may wait for the log thread. The next one is only sealed when this one is done, so one is enough
+/// and sending never blocks.
+pub(crate) const BATCHES_UNDER_WAY_MAX: usize = 1;
+
+/// A buffer that one large message has made larger than this is not used again.
+const BUFFER_BYTES_KEPT_MAX: usize = 4 << 20;
+
+/// A sealed batch on its way to the disk.
+pub(crate) struct Batch {
+    pub(crate) body: Body,
+    /// Somebody waits for it to be synced.
+    pub(crate) urgent: bool,
+}
+
+/// The bytes of a batch.
+pub(crate) enum Body {
+    /// A buffer that comes back for reuse.
+    Lent(Vec<u8>),
+    /// A buffer that the payload cache keeps.
+    Kept(Bytes),
+}
+
+impl Body {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Lent(buffer) => buffer,
+            Self::Kept(bytes) => bytes,
+        }
+    }
+
+    fn into_buffer(self) -> Option<Vec<u8>> {
+        match self {
+            Self::Lent(mut buffer) if buffer.capacity() <= BUFFER_BYTES_KEPT_MAX => {
+                buffer.clear();
+                Some(buffer)
+            }
+            Self::Lent(_) | Self::Kept(_) => None,
+        }
+    }
+}
+
+/// The writer of the log. Only one batch is under way at a time, so its lock is never waited for.
+pub(crate) struct Pen<D: Disk> {
+    writer: Mutex<Writer<D>>,
+    keeper: Keeper<D>,
+    shared: Arc<Shared>,
+}
+
+impl<D: Disk> Pen<D> {
+    pub(crate) const fn new(writer: Writer<D>, keeper: Keeper<D>, shared: Arc<Shared>) -> Self {
+        Self { writer: Mutex::new(writer), keeper, shared }
+    }
+
+    /// Writes a batch, and syncs it if somebody waits for that.
+    pub(crate) fn write(&self, batch: &Batch, bell: &Bell) -> Result<Option<Position>, WriteError> {
+        let mut writer = lock(&self.writer);
+        let bytes = batch.body.bytes();
+        let end = writer.append(bytes)?;
+        let (meters, config) = (&self.shared.meters, &self.shared.config);
+        meters.batches.one();
+        meters.written_bytes.add(bytes.len() as u64);
+        self.shared.depot.written(Position(end.0));
+        let synced = if batch.urgent { Some(self.sync_with(&mut writer)?) } else { None };
+        let unfolded = distance(self.keeper.snapshot_upto(), end, config.segment_bytes);
+        meters.replay_bytes.set(unfolded);
+        tell_room(&self.shared, &self.keeper);
+        if !self.keeper.spare_ready() || unfolded >= config.snapshot_every_bytes {
+            bell.ring();
+        }
+        Ok(synced)
+    }
+
+    /// Syncs whatever was written without one.
+    pub(crate) fn sync(&self) -> Result<Position, WriteError> {
+        self.sync_with(&mut lock(&self.writer))
+    }
+
+    fn sync_with(&self, writer: &mut Writer<D>) -> Result<Position, WriteError> {
+        let end = writer.sync()?;
+        self.shared.meters.syncs.one();
+        Ok(Position(end.0))
+    }
+}
+
+/// About how many bytes of log lie between two positions.
+pub(crate) fn distance(from: Lsn, to: Lsn, segment_bytes: u32) -> u64 {
+    let at = |lsn: Lsn| u64::from(lsn.segment()) * u64::from(segment_bytes) + u64::from(lsn.offset());
+    // Without a snapshot the log begins with its first segment.
+    at(to).saturating_sub(at(from.max(Lsn::new(1, 0))))
+}
+
+/// The decide thread's side: hands batches out and knows whether one is under way.
+pub(crate) struct Commits<'a, D: Disk> {
+    pub(crate) pen: &'a Pen<D>,
+    pub(crate) bell: &'a Bell,
+    pub(crate) jobs: SyncSender<Batch>,
+    pub(crate) mode: Commit,
+    pub(crate) under_way: bool,
+}
+
+impl<D: Disk> Commits<'_, D> {
+    /// Starts a batch. If it is done on the spot, what became of it comes back at once.
+    pub(crate) fn start(&mut self, batch: Batch, shared: &Shared) -> Option<LogEvent> {
+        let inline = match self.mode {
+            Commit::Inline => true,
+            Commit::Thread => false,
+            Commit::Adaptive => shared.inbox.is_quiet(),
+        };
+        if inline {
+            match self.pen.write(&batch, self.bell) {
+                // Waiting for room is the log thread's business.
+                Err(WriteError::NoSpace) => {}
+                done => return Some(event(done, batch)),
+            }
+        }
+        self.under_way = true;
+        match self.jobs.try_send(batch) {
+            Ok(()) => None,
+            Err(_) => Some(LogEvent::Failed { why: "the log thread is gone".into() }),
+        }
+    }
+}
+
+/// The log thread: writes what it is given until there is nobody left to give.
+pub(crate) fn write_batches<D: Disk>(pen: &Pen<D>, bell: &Bell, shared: &Shared, jobs: &Receiver<Batch>) {
+    while let Ok(batch) = jobs.recv() {
+        let done = match pen.write(&batch, bell) {
+            Err(WriteError::NoSpace) => write_when_there_is_room(pen, bell, shared, &batch),
+            done => done,
+        };
+        shared.inbox.report(event(done, batch));
+    }
+}
+
+/// Keeps a batch that found no room until it can be written.
+fn write_when_there_is_room<D: Disk>(
+    pen: &Pen<D>,
+    bell: &Bell,
+    shared: &Shared,
+    batch: &Batch,
+) -> Result<Option<Position>, WriteError> {
+    // Usually the keeper is only a moment behind; only its failure means that the disk is full.
+    if bell.ask_for_room() == Some(Attempt::Ready) {
+        match pen.write(batch, bell) {
+            Err(WriteError::NoSpace) => {}
+            done => return done,
+        }
+    }
+    let why = "the disk is full: nothing can be written until space returns".into();
+    shared.inbox.report(LogEvent::Stuck { why });
+    while bell.wait_for_room(RETRY_WAIT) {
+        match pen.write(batch, bell) {
+            Err(WriteError::NoSpace) => {}
+            done => {
+                shared.inbox.report(LogEvent::Unstuck);
+                return done;
+            }
+        }
+    }
+    Err(WriteError::NoSpace)
+}
+
+fn event(done: Result<Option<Position>, WriteError>, batch: Batch) -> LogEvent {
+    match done {
+        Ok(upto) => LogEvent::Written { upto, buffer: batch.body.into_buffer() },
+        Err(error) => LogEvent::Failed { why: format!("the log failed: {error}") },
+    }
+}

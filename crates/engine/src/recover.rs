@@ -1,0 +1,107 @@
+//! From bytes on disk to a state: fold, nothing else.
+
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+use driftq_core::{Malformed, Position, State};
+use driftq_wal::{Disk, Lsn, OpenError, Opened, Reader, ReplayError, Truncated};
+
+use crate::failure::StartError;
+use crate::request::Recovery;
+
+/// Why a log could not be folded.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FoldError {
+    /// The log cannot be read.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+    /// What was read cannot be understood.
+    #[error("the facts at {at} cannot be understood: {what}")]
+    Malformed {
+        /// Where.
+        at: Lsn,
+        /// Which part was being read.
+        what: &'static str,
+    },
+    /// It was told to stop.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Folds the batches in `[from, to)` into `state`; gives up when `go_on` says so. Returns their number.
+pub(crate) fn fold<D: Disk>(
+    reader: &Reader<D>,
+    (from, to): (Lsn, Lsn),
+    state: &mut State,
+    mut go_on: impl FnMut() -> bool,
+) -> Result<u64, FoldError> {
+    let mut batches = 0;
+    let mut fault = None;
+    let mut each = |base: Lsn, body: &[u8]| {
+        batches += 1;
+        if !go_on() {
+            fault = Some(FoldError::Interrupted);
+        } else if let Err(Malformed(what)) = state.apply_batch(Position(base.0), body) {
+            fault = Some(FoldError::Malformed { at: base, what });
+        } else {
+            return ControlFlow::Continue(());
+        }
+        ControlFlow::Break(())
+    };
+    reader.replay(from, Some(to), &mut each)?;
+    fault.map_or(Ok(batches), Err)
+}
+
+/// The state that a freshly opened log holds, and what there is to tell about it.
+pub(crate) fn recover<D: Disk>(
+    opened: &mut Opened<D>,
+    seed: u64,
+    begun: Instant,
+) -> Result<(State, Recovery), StartError> {
+    // Taken, not borrowed: the bytes of a large snapshot are not needed once they are decoded.
+    let snapshot = opened.snapshot.take();
+    let snapshot_at = snapshot.as_ref().map(|snapshot| snapshot.upto.to_string());
+    let mut state = match snapshot {
+        None => State::new(seed),
+        Some(snapshot) => State::decode(&snapshot.bytes, seed).map_err(|Malformed(what)| {
+            StartError::Facts { position: format!("{} (snapshot)", snapshot.upto), what }
+        })?,
+    };
+    let range = (opened.start, opened.end);
+    let replayed_batches = fold(&opened.reader, range, &mut state, || true).map_err(|error| match error {
+        FoldError::Malformed { at, what } => StartError::Facts { position: at.to_string(), what },
+        FoldError::Replay(ReplayError::Damaged(damage)) => StartError::Damaged(damage.to_string()),
+        FoldError::Replay(_) | FoldError::Interrupted => StartError::Log(error.to_string()),
+    })?;
+    let report = &opened.recovery;
+    let truncated = report.truncated.as_ref().map(torn_tail);
+    let recovery = Recovery {
+        messages: state.messages(),
+        topics: state.topics().count() as u64,
+        groups: state.groups() as u64,
+        replayed_bytes: report.bytes,
+        replayed_batches,
+        duration: begun.elapsed(),
+        truncated,
+        epoch: state.epoch() + 1,
+        snapshot_at,
+    };
+    Ok((state, recovery))
+}
+
+/// A torn tail, in words.
+pub(crate) fn torn_tail(torn: &Truncated) -> String {
+    let (file, byte, bytes) = (&torn.file, torn.at_byte, torn.bytes);
+    format!("{file}: {bytes} bytes from byte {byte} on belong to a batch that never became durable")
+}
+
+impl From<OpenError> for StartError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Locked { dir } => Self::Locked { path: dir },
+            OpenError::Damaged(damage) => Self::Damaged(damage.to_string()),
+            OpenError::NewerVersion { .. } | OpenError::Io(_) => Self::Log(error.to_string()),
+            OpenError::Options(what) => Self::Config(what),
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! What the handles and the threads of one broker have in common.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
+
+use driftq_core::{Catalog, ConsumerId, Ticket};
+use tokio::sync::{Notify, watch};
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::counters::Meters;
+use crate::depot::Depot;
+use crate::inbox::{Inbox, Limits};
+use crate::status::Board;
+
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) clock: Clock,
+    pub(crate) inbox: Inbox,
+    pub(crate) depot: Arc<Depot>,
+    pub(crate) meters: Arc<Meters>,
+    pub(crate) board: Board,
+    /// The topics that are durable. A lock and not a copy per change: creating ten thousand topics one by one would
+    /// otherwise copy fifty million entries. It is held for one lookup or one insert.
+    pub(crate) catalog: RwLock<Catalog>,
+    /// True as soon as the broker begins to stop.
+    pub(crate) stopping: watch::Sender<bool>,
+    /// True when the decide thread has ended.
+    pub(crate) ended: watch::Sender<bool>,
+    /// Rung whenever a stream ends.
+    pub(crate) stream_ended: Notify,
+    next_ticket: AtomicU64,
+    next_consumer: AtomicU64,
+    /// Counts the runs of the shard that failed: what belongs to an earlier one is void.
+    run: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn new(config: Config, data: Option<std::path::PathBuf>) -> Self {
+        let meters = Arc::new(Meters::default());
+        Self {
+            clock: Clock::start(),
+            inbox: Inbox::new(Limits {
+                requests_max: config.input_queue_max,
+                request_bytes_max: config.input_queue_bytes_max,
+            }),
+            depot: Arc::new(Depot::new(config.payload_cache_bytes, Arc::clone(&meters))),
+            meters,
+            board: Board::new(data),
+            catalog: RwLock::new(Catalog::default()),
+            stopping: watch::Sender::new(false),
+            ended: watch::Sender::new(false),
+            stream_ended: Notify::new(),
+            next_ticket: AtomicU64::new(0),
+            next_consumer: AtomicU64::new(0),
+            run: AtomicU64::new(0),
+            config,
+        }
+    }
+
+    pub(crate) fn run(&self) -> u64 {
+        self.run.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn end_run(&self) {
+        self.run.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn ticket(&self) -> Ticket {
+        Ticket(self.next_ticket.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(crate) fn consumer(&self) -> ConsumerId {
+        ConsumerId(self.next_consumer.fetch_add(1, Ordering::Relaxed))
+    }
+}

@@ -1,0 +1,70 @@
+//! How a broker comes to life.
+
+use std::sync::Arc;
+
+use driftq_wal::{Disk, Options, RealDisk};
+
+use crate::broker::Broker;
+use crate::config::{Config, Storage};
+use crate::failure::StartError;
+use crate::memory::MemoryDisk;
+use crate::request::Recovery;
+use crate::shared::Shared;
+use crate::supervise;
+
+/// A batch holds what is left of its soft limit and one message more, and must fit one frame of the log.
+const MESSAGE_BYTES_MAX: usize = driftq_wal::FRAME_BODY_BYTES_MAX as usize / 2;
+
+/// A broker that serves, and what it found.
+pub struct Started {
+    /// The handle.
+    pub broker: Broker,
+    /// What it found.
+    pub recovery: Recovery,
+}
+
+impl Broker {
+    /// Starts a broker: opens the log, recovers, and answers when requests are served. Blocks; not for a task.
+    pub fn start(config: Config) -> Result<Started, StartError> {
+        let options = Options { segment_bytes: config.segment_bytes, ..Options::default() };
+        match config.storage.clone() {
+            Storage::Ephemeral => {
+                // Nothing to recycle and nothing to reserve: memory is given back and asked for again.
+                let options = Options { spares_max: 0, reserve_bytes: 0, ..options };
+                launch(config, MemoryDisk::default(), options)
+            }
+            Storage::Directory(path) => {
+                let disk = RealDisk::create(&path)
+                    .map_err(|source| StartError::Directory { path: path.display().to_string(), source })?;
+                Self::start_on(config, disk)
+            }
+        }
+    }
+
+    /// Starts a broker on a disk of the caller's making, for tests that need one that fails.
+    pub fn start_on<D: Disk>(config: Config, disk: D) -> Result<Started, StartError> {
+        let reserve_bytes = u64::from(config.segment_bytes / 2);
+        let options = Options { segment_bytes: config.segment_bytes, reserve_bytes, ..Options::default() };
+        launch(config, disk, options)
+    }
+}
+
+fn launch<D: Disk>(mut config: Config, disk: D, options: Options) -> Result<Started, StartError> {
+    if config.message_bytes_max > MESSAGE_BYTES_MAX {
+        return Err(StartError::Config("message_bytes_max must be at most 40 MiB"));
+    }
+    if config.input_queue_max == 0 || config.stream_credit == 0 {
+        return Err(StartError::Config("input_queue_max and stream_credit must be at least 1"));
+    }
+    if config.settings.seed == 0 {
+        // Secret by default: nobody can then choose keys that collide or guess the jitter.
+        config.settings.seed = options.salt.rotate_left(17) | 1;
+    }
+    let data = match &config.storage {
+        Storage::Ephemeral => None,
+        Storage::Directory(path) => Some(path.clone()),
+    };
+    let shared = Arc::new(Shared::new(config, data));
+    let (broker, recovery) = supervise::start(shared, disk, options)?;
+    Ok(Started { broker, recovery })
+}

@@ -1,0 +1,276 @@
+//! The life of a shard: open, recover, serve, stop; and again from the disk if it fails.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::{self, Scope};
+use std::time::{Duration, Instant};
+
+use driftq_core::{Catalog, Input, Output, Position, Shard, State};
+use driftq_wal::{Disk, Keeper, Lsn, Opened, Options, ReadError, Reader, Writer};
+
+use crate::bell::{Bell, StopOnDrop};
+use crate::broker::{Broker, STOPPING};
+use crate::decide::{Decide, Ended, Tables};
+use crate::depot::{Lost, ReadLog};
+use crate::failure::StartError;
+use crate::guard::write;
+use crate::inbox::{Gate, LogEvent};
+use crate::keeper::{Housekeeper, drop_empty};
+use crate::pen::{BATCHES_UNDER_WAY_MAX, Batch, Body, Commits, Pen, write_batches};
+use crate::recover::recover;
+use crate::request::Recovery;
+use crate::shared::Shared;
+use crate::undertaker::{UNDERTAKINGS_MAX, bury_all};
+
+/// How long to wait before a failed shard is rebuilt; doubles with every failure in a row.
+const REBUILD_WAIT_MIN: Duration = Duration::from_millis(50);
+/// … up to this.
+const REBUILD_WAIT_MAX: Duration = Duration::from_secs(10);
+/// A shard that served for this long before it failed is rebuilt without the waits of earlier failures.
+const SERVED_WELL: Duration = Duration::from_secs(60);
+
+/// Where the outcome of the first opening goes.
+type Ready = SyncSender<Result<Recovery, StartError>>;
+
+/// Starts the threads and waits until the shard serves, or cannot.
+pub(crate) fn start<D: Disk>(
+    shared: Arc<Shared>,
+    disk: D,
+    options: Options,
+) -> Result<(Broker, Recovery), StartError> {
+    let (ready, outcome) = sync_channel(1);
+    let own = Arc::clone(&shared);
+    let decide = thread::Builder::new().name("driftq-decide".into());
+    let decide = decide.spawn(move || supervise(&own, &disk, &options, ready))?;
+    match outcome.recv() {
+        Ok(Ok(recovery)) => Ok((Broker::new(shared, decide), recovery)),
+        Ok(Err(error)) => Err(error),
+        Err(_) => Err(StartError::Log("the decide thread ended before it had begun".into())),
+    }
+}
+
+/// The decide thread: one run of the shard after the other.
+fn supervise<D: Disk>(shared: &Arc<Shared>, disk: &D, options: &Options, ready: Ready) {
+    let mut ready = Some(ready);
+    let mut wait = REBUILD_WAIT_MIN;
+    loop {
+        let begun = Instant::now();
+        // A panic is a broken assertion: the state in memory is not to be trusted, the one on disk is.
+        let ended = catch_unwind(AssertUnwindSafe(|| run_once(shared, disk, options, &mut ready)));
+        let why = match ended {
+            Ok(Ok(Ended::Stopped)) => break,
+            Ok(Ok(Ended::Failed(why))) => why,
+            Ok(Err(error)) => {
+                if let Some(ready) = ready.take() {
+                    // The caller is waiting for exactly this.
+                    let _ = ready.send(Err(error));
+                    break;
+                }
+                error.to_string()
+            }
+            Err(_) => "an internal assertion failed".into(),
+        };
+        shared.end_run();
+        shared.inbox.turn_away(&why);
+        shared.inbox.close_housekeeping();
+        shared.board.down(&why);
+        shared.depot.detach();
+        shared.meters.rebuilds.one();
+        if begun.elapsed() >= SERVED_WELL {
+            wait = REBUILD_WAIT_MIN;
+        }
+        tracing::error!(%why, retry_in = ?wait, "the shard failed; it is rebuilt from the log");
+        if shared.inbox.wait_stop(wait) {
+            break;
+        }
+        wait = (wait * 2).min(REBUILD_WAIT_MAX);
+    }
+    shared.inbox.turn_away(STOPPING);
+    shared.inbox.close_housekeeping();
+    shared.board.down(STOPPING);
+    shared.depot.detach();
+    shared.ended.send_replace(true);
+}
+
+/// One run: from opening the log to the end of the shard.
+fn run_once<D: Disk>(
+    shared: &Arc<Shared>,
+    disk: &D,
+    options: &Options,
+    ready: &mut Option<Ready>,
+) -> Result<Ended, StartError> {
+    let begun = Instant::now();
+    let mut opened = driftq_wal::open(disk.clone(), options.clone())?;
+    let (state, recovery) = recover(&mut opened, shared.config.settings.seed, begun)?;
+    tell(&recovery);
+    shared.meters.recovery_ms.set(u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX));
+    let Opened { writer, reader, keeper, start, end, .. } = opened;
+    let run = Run { shared, bell: Bell::default(), start, end };
+    run.serve(writer, reader, &keeper, state, || {
+        if let Some(ready) = ready.take() {
+            // If nobody waits any longer, nobody has a handle either and the shard will stop.
+            let _ = ready.send(Ok(recovery));
+        }
+    })
+}
+
+fn tell(recovery: &Recovery) {
+    let Recovery { messages, topics, groups, replayed_bytes, duration, epoch, .. } = recovery;
+    if let Some(truncated) = &recovery.truncated {
+        tracing::warn!(%truncated, "the log had a torn tail; nothing acknowledged was in it");
+    }
+    let snapshot = recovery.snapshot_at.as_deref().unwrap_or("none");
+    tracing::info!(messages, topics, groups, replayed_bytes, ?duration, epoch, snapshot, "recovered");
+}
+
+/// What all threads of one run share.
+struct Run<'a> {
+    shared: &'a Arc<Shared>,
+    bell: Bell,
+    start: Lsn,
+    end: Lsn,
+}
+
+impl Run<'_> {
+    fn serve<D: Disk>(
+        &self,
+        writer: Writer<D>,
+        reader: Reader<D>,
+        keeper: &Keeper<D>,
+        state: State,
+        serving: impl FnOnce(),
+    ) -> Result<Ended, StartError> {
+        let shared = self.shared;
+        shared.depot.attach(Arc::new(LogReader(reader.clone())), Position(self.end.0));
+        shared.inbox.open_housekeeping();
+        let mut catalog = Catalog::default();
+        state.topics().for_each(|topic| catalog.insert(topic));
+        *write(&shared.catalog) = catalog;
+        let cursor = writer.cursor();
+        let pen = Pen::new(writer, keeper.clone(), Arc::clone(shared));
+        let (jobs, batches) = sync_channel(BATCHES_UNDER_WAY_MAX);
+        let (undertaker, undertakings) = sync_channel(UNDERTAKINGS_MAX);
+        let pen = &pen;
+        thread::scope(|scope| {
+            // Also when this thread panics: the others then end by themselves and the scope can close.
+            let _stop = StopOnDrop(&self.bell);
+            let commits =
+                Commits { pen, bell: &self.bell, jobs, mode: shared.config.commit, under_way: false };
+            let shard = Shard::new(shared.config.settings.clone(), state);
+            let now = shared.clock.now();
+            let (out, tables) = (Output::default(), Tables::default());
+            let mut decide = Decide { shared, shard, out, cursor, commits, undertaker, tables, now };
+            open_epoch(&mut decide, keeper)?;
+            let housekeeper = Housekeeper::new(keeper.clone(), reader, shared, &self.bell, self.start);
+            let threads = [
+                spawn(scope, shared, "driftq-log", move || write_batches(pen, &self.bell, shared, &batches))?,
+                spawn(scope, shared, "driftq-keeper", move || housekeeper.run())?,
+                spawn(scope, shared, "driftq-bury", move || bury_all(shared, &undertakings))?,
+            ];
+            shared.board.serving(decide.shard.state().epoch());
+            shared.inbox.set_gate(Gate::Open);
+            serving();
+            let ended = decide.run();
+            shared.inbox.close_housekeeping();
+            self.bell.stop();
+            let Decide { shard, commits, undertaker, .. } = decide;
+            drop((commits, undertaker));
+            for thread in threads {
+                // A panic there has been printed; the shard ends anyway.
+                let _ = thread.join();
+            }
+            if matches!(ended, Ended::Stopped) {
+                write_snapshot(shared, keeper, shard.state());
+            }
+            Ok(ended)
+        })
+    }
+}
+
+fn spawn<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    shared: &'scope Shared,
+    name: &'static str,
+    body: impl FnOnce() + Send + 'scope,
+) -> Result<thread::ScopedJoinHandle<'scope, ()>, StartError> {
+    let watched = move || {
+        let _alarm = Alarm(shared, name);
+        body();
+    };
+    Ok(thread::Builder::new().name(name.into()).spawn_scoped(scope, watched)?)
+}
+
+/// Fails the run when its thread panics: a shard without its log or its keeper would only hang.
+struct Alarm<'a>(&'a Shared, &'static str);
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let why = format!("the thread {} broke an internal assertion", self.1);
+            self.0.inbox.report(LogEvent::Failed { why });
+        }
+    }
+}
+
+/// Makes the new epoch durable. Nothing is served before: a crash would hand its tokens out twice.
+fn open_epoch<D: Disk>(decide: &mut Decide<'_, D>, keeper: &Keeper<D>) -> Result<(), StartError> {
+    if decide.cursor.rolls() {
+        // The first batch starts a new segment, and there is no keeper yet to have one ready.
+        keeper.prepare_spare().map_err(|error| StartError::Log(error.to_string()))?;
+    }
+    let base = Position(decide.cursor.next_body().0);
+    decide.shard.open(decide.now, base, &mut decide.out);
+    if decide.shared.board.is_scarce() {
+        decide.shard.handle(decide.now, Input::Space { roomy: false }, &mut decide.out);
+    }
+    let facts = std::mem::take(&mut decide.out.facts);
+    decide.out.urgent = false;
+    decide.cursor.advance(facts.len());
+    decide.shard.begin_batch(Position(decide.cursor.next_body().0));
+    let batch = Batch { body: Body::Lent(facts), urgent: true };
+    let (pen, bell) = (decide.commits.pen, decide.commits.bell);
+    let synced = pen.write(&batch, bell).map_err(|error| StartError::Log(error.to_string()))?;
+    // Also does what opening asked for: dead letters that a crash interrupted are fetched again.
+    decide.handle(Input::Durable { upto: synced.unwrap_or_default() });
+    Ok(())
+}
+
+/// The last thing that a run does: the next start then has nothing to replay, and segments that became empty do not
+/// pile up over many short runs.
+fn write_snapshot<D: Disk>(shared: &Shared, keeper: &Keeper<D>, state: &State) {
+    let upto = keeper.durable();
+    if upto == keeper.snapshot_upto() {
+        return;
+    }
+    let written = keeper.put_snapshot(upto, &state.encode()).and_then(|()| drop_empty(keeper, state));
+    match written {
+        Ok(dropped) => {
+            shared.meters.snapshots.one();
+            shared.meters.segments_dropped.add(dropped as u64);
+            shared.meters.replay_bytes.set(0);
+            tracing::info!(%upto, dropped, "stopped; the next start replays nothing");
+        }
+        Err(error) => {
+            shared.meters.snapshots_failed.one();
+            tracing::error!(%error, "no snapshot could be written; the next start replays the log");
+        }
+    }
+}
+
+/// The log as the depot sees it.
+struct LogReader<D: Disk>(Reader<D>);
+
+impl<D: Disk> ReadLog for LogReader<D> {
+    fn read_at(&self, position: Position, length: usize) -> Result<Vec<u8>, Lost> {
+        let length = u32::try_from(length).map_err(|_| Lost::Unreadable)?;
+        self.0.read_at(Lsn(position.0), length).map_err(|error| match error {
+            ReadError::Gone => Lost::Gone,
+            ReadError::OutOfRange => Lost::Unreadable,
+            ReadError::Io(error) => {
+                tracing::error!(%error, "a payload could not be read");
+                Lost::Unreadable
+            }
+        })
+    }
+}

@@ -1,0 +1,74 @@
+//! Facts in words, for people who look into a log.
+
+use driftq_core::{Fact, MessageFact, Place};
+
+/// What a fact says, on one line. Payloads are left out.
+pub(crate) fn words(fact: &Fact<'_>) -> String {
+    match fact {
+        Fact::Opened { epoch, at } => format!("run {epoch} began at {} ms; older leases are void", at.0),
+        Fact::TopicCreated { topic, partitions, at, name } => {
+            format!("topic {} created at {} ms: {name:?}, {partitions} partitions", topic.0, at.0)
+        }
+        Fact::Appended(message) => appended(message),
+        Fact::GroupCreated { topic, group, at, name } => {
+            format!("group {} of topic {} created at {} ms: {name:?}", group.0, topic.0, at.0)
+        }
+        Fact::Leased { place, token, attempt, expires, owner } => {
+            let (place, token) = (whole(*place), format!("{}.{}", token.epoch, token.n));
+            format!("{place} leased to {owner:?}, attempt {attempt}, token {token}, until {} ms", expires.0)
+        }
+        Fact::Acked { place, remembered } if remembered.0 == 0 => format!("{} acked", whole(*place)),
+        Fact::Acked { place, remembered } => {
+            format!("{} acked, its identity remembered until {} ms", whole(*place), remembered.0)
+        }
+        Fact::Failed { place, retry_at, error } => {
+            format!("{} failed: {error:?}, next attempt at {} ms", whole(*place), retry_at.0)
+        }
+        Fact::Released { place } => format!("{} given back unused", whole(*place)),
+        Fact::Retired { place, dead: true } => format!("{} given up, dead letter stored", whole(*place)),
+        Fact::Retired { place, dead: false } => {
+            format!("{} skipped: its identity was committed", whole(*place))
+        }
+        Fact::GroupExpired { topic, group } => format!("group {} of topic {} forgotten", group.0, topic.0),
+        Fact::Expired { topic, partition, below } => {
+            format!("messages below {below} of topic {} partition {partition} dropped by retention", topic.0)
+        }
+        Fact::Forgotten { group, upto, most } => {
+            let whose = group.map_or_else(
+                || "the produce gate".to_owned(),
+                |(topic, group)| format!("group {} of topic {}", group.0, topic.0),
+            );
+            format!("identities of {whose} due by {} ms forgotten, at most {most}", upto.0)
+        }
+        Fact::Moved { topic, partition, offset, bytes } => {
+            format!(
+                "message {offset} of topic {} partition {partition} copied here, {} bytes",
+                topic.0,
+                bytes.len()
+            )
+        }
+    }
+}
+
+fn appended(message: &MessageFact<'_>) -> String {
+    let mut text = format!(
+        "message {} of topic {} partition {} stored at {} ms, {} bytes",
+        message.offset,
+        message.topic.0,
+        message.partition,
+        message.at.0,
+        message.bytes.len()
+    );
+    if let Some(retry) = message.retry {
+        text.push_str(&format!(", at most {} attempts", retry.max_attempts));
+    }
+    if let Some((_, until)) = message.identity {
+        text.push_str(&format!(", its identity remembered until {} ms", until.0));
+    }
+    text
+}
+
+fn whole(place: Place) -> String {
+    let Place { topic, group, partition, offset } = place;
+    format!("message {offset} of topic {} partition {partition} for group {}", topic.0, group.0)
+}

@@ -1,0 +1,223 @@
+//! Disks that fail, fill up or take their time.
+#![allow(clippy::unwrap_used, reason = "an error here is a failed test")]
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use common::faults::{Faults, FaultyDisk};
+use common::{ack_of, at, config, next, reader, soon, text, until, value};
+use driftq_core::{Message, Reject};
+use driftq_engine::{Broker, Commit, Config, Failure};
+
+fn start(config: Config, dir: &tempfile::TempDir) -> (Broker, Arc<Faults>) {
+    let (broker, disk) = start_with(config, dir);
+    (broker, disk.faults)
+}
+
+fn start_with(config: Config, dir: &tempfile::TempDir) -> (Broker, FaultyDisk) {
+    let disk = FaultyDisk::new(dir.path());
+    (Broker::start_on(config, disk.clone()).unwrap().broker, disk)
+}
+
+/// A broker with one topic, its spare and its reserve in place, on a disk that has just become full.
+async fn start_full(config: Config, dir: &tempfile::TempDir) -> (Broker, FaultyDisk) {
+    let (broker, disk) = start_with(config, dir);
+    broker.create_topic("t", 1).await.unwrap();
+    until("the reserve is there", async || dir.path().join("reserve").exists()).await;
+    disk.fill();
+    (broker, disk)
+}
+
+async fn served_again(broker: &Broker, epoch: u64) {
+    until("the shard is rebuilt", async || broker.status().ready && broker.status().epoch == epoch).await;
+}
+
+#[tokio::test]
+async fn a_failed_sync_is_not_acknowledged_and_the_shard_is_rebuilt() {
+    for commit in [Commit::Thread, Commit::Inline] {
+        let dir = tempfile::tempdir().unwrap();
+        let (broker, faults) = start(Config { commit, ..at(dir.path()) }, &dir);
+        broker.create_topic("t", 1).await.unwrap();
+        broker.produce("t", text("kept")).await.unwrap();
+        let mut stream = broker.consume(reader("t", "g")).await.unwrap();
+        assert_eq!(value(&next(&mut stream).await), "kept");
+
+        faults.fail_sync.store(true, Ordering::SeqCst);
+        let refused = soon(broker.produce("t", text("lost"))).await;
+        let Err(Failure::Unavailable(why)) = refused else { panic!("{refused:?}") };
+        assert!(why.contains("injected"), "{why}");
+        assert_eq!(soon(stream.next()).await, None, "streams end with the shard");
+        drop(stream);
+
+        served_again(&broker, 2).await;
+        broker.produce("t", text("after")).await.unwrap();
+        let mut stream = broker.consume(reader("t", "g")).await.unwrap();
+        let first = next(&mut stream).await;
+        assert_eq!((value(&first).as_str(), first.attempt), ("kept", 2));
+        // The refused message was in the file, and whether it survives is not known: at least once.
+        let second = value(&next(&mut stream).await);
+        assert!(second == "lost" || second == "after", "{second}");
+        assert_eq!(broker.counters().rebuilds, 1);
+    }
+}
+
+#[tokio::test]
+async fn everybody_who_waits_is_told_when_the_log_fails() {
+    let dir = tempfile::tempdir().unwrap();
+    let (broker, faults) = start(at(dir.path()), &dir);
+    broker.create_topic("t", 1).await.unwrap();
+    faults.hold_syncs();
+    let waiting: Vec<_> = (0..20)
+        .map(|n| {
+            let broker = broker.clone();
+            tokio::spawn(async move { broker.produce("t", text(&n.to_string())).await })
+        })
+        .collect();
+    until("they are all in", async || broker.counters().requests == 21).await;
+    faults.fail_sync.store(true, Ordering::SeqCst);
+    faults.release_syncs();
+    for produced in waiting {
+        assert!(matches!(soon(produced).await.unwrap(), Err(Failure::Unavailable(_))));
+    }
+    served_again(&broker, 2).await;
+    broker.produce("t", text("after")).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_full_queue_is_said_to_be_busy() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = Config { input_queue_max: 3, commit: Commit::Inline, ..at(dir.path()) };
+    let (broker, faults) = start(config, &dir);
+    broker.create_topic("t", 1).await.unwrap();
+    let begun = faults.syncs.load(Ordering::SeqCst);
+    faults.hold_syncs();
+    let mut waiting = Vec::new();
+    let produce = |n: u64| {
+        let broker = broker.clone();
+        tokio::spawn(async move { broker.produce("t", text(&n.to_string())).await })
+    };
+    waiting.push(produce(0));
+    until("the decide thread is busy", async || faults.syncs.load(Ordering::SeqCst) > begun).await;
+    for n in 1..4 {
+        waiting.push(produce(n));
+    }
+    until("the queue is full", async || broker.counters().queue_length == 3).await;
+    assert_eq!(soon(broker.produce("t", text("more"))).await, Err(Failure::Busy));
+    assert_eq!(broker.counters().requests_busy, 1);
+    faults.release_syncs();
+    for produced in waiting {
+        soon(produced).await.unwrap().unwrap();
+    }
+}
+
+/// Fills the log until new messages are refused; answers how many were taken. A keeper that gets no processor may be
+/// late with its word, and then the log itself is what says no.
+async fn fill(broker: &Broker, payload: &[u8]) -> u64 {
+    let mut taken = 0;
+    loop {
+        let message = Message { value: payload.into(), ..Message::default() };
+        match soon(broker.produce("t", message)).await {
+            Ok(_) => taken += 1,
+            Err(Failure::Reject(Reject::DiskFull) | Failure::Unavailable(_)) => return taken,
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_messages_serves_acks_and_recovers() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = at(dir.path());
+    config.settings.in_flight_max = 10_000;
+    let (broker, disk) = start_full(config, &dir).await;
+    let taken = fill(&broker, &[b'x'; 1000]).await;
+    assert!(taken > 100, "{taken}");
+    let status = broker.status();
+    assert!(status.ready && !status.writable && status.why.is_some(), "{status:?}");
+
+    // Reads and acks go on, and acking everything is what makes room, without a restart and without more disk.
+    let mut stream = broker.consume(reader("t", "g")).await.unwrap();
+    for _ in 0..taken {
+        let delivered = next(&mut stream).await;
+        soon(broker.ack(ack_of("t", "g", &delivered))).await.unwrap();
+    }
+    until("acked segments are found empty", async || broker.status().writable).await;
+    let more = fill(&broker, &[b'x'; 1000]).await;
+    assert!(more > 0);
+
+    disk.add_space();
+    until("space has returned", async || broker.status().writable).await;
+    for _ in 0..400 {
+        let message = Message { value: vec![b'x'; 1000].into(), ..Message::default() };
+        soon(broker.produce("t", message)).await.unwrap();
+    }
+    let kept = broker.describe_topic("t").await.unwrap().partitions[0].messages;
+    assert_eq!(kept, more + 400, "nothing acknowledged is lost");
+    drop(stream);
+    soon(broker.stop()).await;
+}
+
+#[tokio::test]
+async fn a_log_without_any_room_holds_its_batch_until_there_is_some() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut small = config();
+    small.storage = at(dir.path()).storage;
+    small.segment_bytes = 128 << 10;
+    let (broker, disk) = start_full(small, &dir).await;
+    fill(&broker, &[b'x'; 1000]).await;
+    let mut stream = broker.consume(reader("t", "g")).await.unwrap();
+    // Nacks with long reasons use the reserve up without freeing anything.
+    let reason = "because ".repeat(100);
+    let mut delivered = next(&mut stream).await;
+    let why = loop {
+        match soon(broker.nack(ack_of("t", "g", &delivered), reason.clone())).await {
+            Ok(()) => delivered = next(&mut stream).await,
+            Err(Failure::Unavailable(why)) => break why,
+            Err(other) => panic!("{other:?}"),
+        }
+    };
+    assert!(why.contains("disk is full"), "{why}");
+    let refused = soon(broker.produce("t", text("x"))).await;
+    assert!(
+        matches!(refused, Err(Failure::Unavailable(_) | Failure::Reject(Reject::DiskFull))),
+        "{refused:?}"
+    );
+    assert!(broker.status().ready && !broker.status().writable);
+
+    disk.add_space();
+    until("space has returned", async || broker.produce("t", text("after")).await.is_ok()).await;
+    assert_eq!(broker.counters().rebuilds, 0, "a full disk is no failure of the log");
+    drop(stream);
+    soon(broker.stop()).await;
+}
+
+#[tokio::test]
+async fn a_stop_does_not_wait_for_a_full_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let (broker, _) = start_full(Config { segment_bytes: 64 << 10, ..at(dir.path()) }, &dir).await;
+    let taken = fill(&broker, &[b'x'; 1000]).await;
+    soon(broker.stop()).await;
+    let (broker, _) = start(Config { segment_bytes: 64 << 10, ..at(dir.path()) }, &dir);
+    assert_eq!(broker.describe_topic("t").await.unwrap().partitions[0].messages, taken);
+}
+
+#[tokio::test]
+async fn a_damaged_payload_is_never_delivered() {
+    let dir = tempfile::tempdir().unwrap();
+    let (broker, _) = start(Config { payload_cache_bytes: 0, ..at(dir.path()) }, &dir);
+    broker.create_topic("t", 1).await.unwrap();
+    broker.produce("t", text("to be damaged")).await.unwrap();
+    broker.produce("t", text("unharmed")).await.unwrap();
+    let path = dir.path().join("seg-00000001.log");
+    let bytes = std::fs::read(&path).unwrap();
+    let at = bytes.windows(13).position(|window| window == b"to be damaged").unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"T", at as u64).unwrap();
+
+    let mut stream = broker.consume(reader("t", "g")).await.unwrap();
+    let delivered = next(&mut stream).await;
+    assert_eq!((value(&delivered).as_str(), delivered.offset), ("unharmed", 1));
+    assert_eq!(broker.counters().payloads_damaged, 1);
+}

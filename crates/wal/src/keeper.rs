@@ -1,0 +1,221 @@
+//! Housekeeping beside the writer: spares, snapshots, dropping old segments.
+
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use crate::disk::{Disk, DiskFile};
+use crate::error::{FileError, KeepError, OpenError};
+use crate::fill::zeroed;
+use crate::open::survey;
+use crate::shared::{Shared, Spare};
+use crate::{Lsn, Room, Snapshot, names, snapshot};
+
+/// How many spares are made ahead; more come only from recycling.
+const SPARES_MADE: usize = 1;
+
+/// Does what may take long, in any thread, without disturbing the writer.
+pub struct Keeper<D: Disk> {
+    shared: Arc<Shared<D>>,
+}
+
+impl<D: Disk> Clone for Keeper<D> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+/// Outcome of preparing a file ahead of its use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prepared {
+    /// It was there already.
+    Enough,
+    /// It was made.
+    Made,
+    /// The disk is full. Nothing was left behind.
+    NoSpace,
+}
+
+/// One segment of an open log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentInfo {
+    /// Its number.
+    pub number: u32,
+    /// Bytes in use, header included; the whole file for segments that were not replayed.
+    pub bytes: u32,
+    /// Whether the writer is (or may still be) appending to it.
+    pub active: bool,
+}
+
+impl<D: Disk> Keeper<D> {
+    pub(crate) fn new(shared: Arc<Shared<D>>) -> Self {
+        Self { shared }
+    }
+
+    /// Makes a zero-filled segment file ready, unless one is.
+    pub fn prepare_spare(&self) -> Result<Prepared, KeepError> {
+        let _one_at_a_time = self.housekeeping();
+        if self.shared.spares_ready() >= SPARES_MADE {
+            return Ok(Prepared::Enough);
+        }
+        let name = self.shared.spare_name();
+        let bytes = u64::from(self.shared.options.segment_bytes);
+        match zeroed(&self.shared.disk, &name, &[], bytes) {
+            Ok(file) => {
+                self.shared.add_spare(Spare { name, file });
+                Ok(Prepared::Made)
+            }
+            Err(error) if error.is_full() => Ok(Prepared::NoSpace),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether the writer can start another segment. Cheap.
+    pub fn spare_ready(&self) -> bool {
+        self.shared.spares_ready() > 0
+    }
+
+    /// How much can be appended without asking the disk for space. Cheap.
+    pub fn room(&self) -> Room {
+        Room::of(self.shared.appended().offset(), self.shared.roll_at(), self.spare_ready())
+    }
+
+    /// Everything below is durable.
+    pub fn durable(&self) -> Lsn {
+        self.shared.durable()
+    }
+
+    /// Position of the newest durable snapshot; [`Lsn::ZERO`] if there is none.
+    pub fn snapshot_upto(&self) -> Lsn {
+        self.shared.snapshot()
+    }
+
+    /// Reads the newest durable snapshot back; `None` if there is none.
+    pub fn snapshot(&self) -> Result<Option<Snapshot>, OpenError> {
+        let _one_at_a_time = self.housekeeping();
+        let upto = self.snapshot_upto();
+        match self.survey()?.snapshots.get(&upto) {
+            Some(&bytes) => snapshot::load(&self.shared.disk, upto, bytes).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Stores a snapshot that stands for every frame below `upto` and removes the one before it.
+    ///
+    /// On a full disk the reserve is given up to make room; [`Keeper::restore_reserve`] brings it back.
+    pub fn put_snapshot(&self, upto: Lsn, bytes: &[u8]) -> Result<(), KeepError> {
+        let _one_at_a_time = self.housekeeping();
+        let (durable, latest) = (self.shared.durable(), self.shared.snapshot());
+        if upto > durable {
+            return Err(KeepError::NotDurable { upto, durable });
+        }
+        if upto < latest {
+            return Err(KeepError::Outdated { upto, latest });
+        }
+        let disk = &self.shared.disk;
+        let written = match snapshot::write(disk, upto, bytes) {
+            Err(error) if error.is_full() && disk.remove(names::RESERVE).is_ok() => {
+                // Some file systems hand the space out again only after this.
+                disk.sync_dir().map_err(|error| FileError::new("sync", disk.name(), error))?;
+                snapshot::write(disk, upto, bytes)
+            }
+            written => written,
+        };
+        match written {
+            Ok(()) => {}
+            Err(error) if error.is_full() => return Err(KeepError::NoSpace),
+            Err(error) => return Err(error.into()),
+        }
+        self.shared.set_snapshot(upto);
+        // Best effort: the new snapshot is in force, and whoever opens the log removes older ones.
+        for (&older, _) in self.survey()?.snapshots.range(..upto) {
+            let _ = disk.remove(&names::snapshot(older));
+        }
+        Ok(())
+    }
+
+    /// Makes the reserve again if it is missing or of another size.
+    pub fn restore_reserve(&self) -> Result<Prepared, KeepError> {
+        let _one_at_a_time = self.housekeeping();
+        let bytes = self.shared.options.reserve_bytes;
+        if self.survey()?.reserve.unwrap_or(0) == bytes {
+            return Ok(Prepared::Enough);
+        }
+        match zeroed(&self.shared.disk, names::RESERVE, &[], bytes) {
+            Ok(_) => Ok(Prepared::Made),
+            Err(error) if error.is_full() => Ok(Prepared::NoSpace),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Drops segments: their files are recycled as spares or removed. Unknown ones are passed over.
+    ///
+    /// Only segments numbered below the one that the newest snapshot continues in are accepted;
+    /// one that is not refuses the whole call. Returns once no read can touch the files any more.
+    pub fn drop_segments(&self, numbers: &[u32]) -> Result<(), KeepError> {
+        let _one_at_a_time = self.housekeeping();
+        let needed_from = self.shared.snapshot().segment();
+        if let Some(&segment) = numbers.iter().find(|&&number| number >= needed_from) {
+            return Err(KeepError::StillNeeded { segment });
+        }
+        let mut recycled = Vec::new();
+        for &number in numbers {
+            if let Some(segment) = self.shared.remove_segment(number) {
+                segment.forget();
+                recycled.extend(self.retire(&segment.name(), recycled.len())?);
+            }
+        }
+        let disk = &self.shared.disk;
+        disk.sync_dir().map_err(|error| FileError::new("sync", disk.name(), error))?;
+        // Not before their old names are gone for good: a crash must not bring back a segment
+        // whose contents have been replaced.
+        for spare in recycled {
+            self.shared.add_spare(spare);
+        }
+        Ok(())
+    }
+
+    /// Gives an unused segment file a new life as a spare, or none.
+    fn retire(&self, name: &str, recycled: usize) -> Result<Option<Spare<D>>, FileError> {
+        let (disk, options) = (&self.shared.disk, &self.shared.options);
+        let failed = |error| FileError::new("recycle", name, error);
+        if self.shared.spares_ready() + recycled < options.spares_max {
+            let file = disk.open(name).map_err(failed)?;
+            let (bytes, wanted) = (file.bytes().map_err(failed)?, u64::from(options.segment_bytes));
+            if bytes > wanted {
+                file.set_bytes(wanted).map_err(failed)?;
+                file.sync_data().map_err(failed)?;
+            }
+            if bytes >= wanted {
+                let spare = Spare { name: self.shared.spare_name(), file };
+                disk.rename(name, &spare.name).map_err(failed)?;
+                return Ok(Some(spare));
+            }
+        }
+        disk.remove(name).map_err(failed)?;
+        Ok(None)
+    }
+
+    /// Every segment, lowest first.
+    pub fn segments(&self) -> Vec<SegmentInfo> {
+        let segments = self.shared.segments();
+        let last = segments.last().map_or(0, |segment| segment.header.number);
+        let info = segments.iter().map(|segment| SegmentInfo {
+            number: segment.header.number,
+            bytes: segment.end(),
+            active: segment.header.number == last,
+        });
+        info.collect()
+    }
+
+    /// Bytes that the log's files take, spares and reserve included.
+    pub fn disk_bytes(&self) -> Result<u64, KeepError> {
+        Ok(self.survey()?.bytes)
+    }
+
+    fn survey(&self) -> Result<names::Survey, FileError> {
+        survey(&self.shared.disk)
+    }
+
+    fn housekeeping(&self) -> MutexGuard<'_, ()> {
+        self.shared.housekeeping.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

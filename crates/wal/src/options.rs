@@ -1,0 +1,57 @@
+//! How a log is laid out on disk.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+/// Smallest accepted [`Options::segment_bytes`].
+pub const SEGMENT_BYTES_MIN: u32 = 4096;
+/// Largest accepted [`Options::segment_bytes`]; keeps every offset of an overlong last frame in 32 bits.
+pub const SEGMENT_BYTES_MAX: u32 = 1 << 30;
+
+/// Layout of a log. Each segment remembers its own, so these may differ from one start to the next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Size to which segment files are filled with zeros before use.
+    pub segment_bytes: u32,
+    /// How many unused segment files are kept for recycling; at least one is always prepared.
+    pub spares_max: usize,
+    /// Size of the file that is given up when a snapshot finds the disk full.
+    pub reserve_bytes: u64,
+    /// Seed of the salts in segment headers. It must not be guessable by whoever writes payloads,
+    /// or a payload could imitate a frame; tests fix it to get the same bytes every time.
+    pub salt: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            segment_bytes: 64 << 20,
+            spares_max: 2,
+            reserve_bytes: 32 << 20,
+            // The standard library's only door to the system's randomness.
+            salt: RandomState::new().build_hasher().finish(),
+        }
+    }
+}
+
+impl Options {
+    /// A frame that ends at or past this offset is the last of its segment.
+    ///
+    /// The eighth above it is room for that last frame, so that only a batch larger than an eighth
+    /// of a segment has to grow the file.
+    pub(crate) fn roll_at(&self) -> u32 {
+        self.segment_bytes - self.segment_bytes / 8
+    }
+
+    /// How many spares are kept at most.
+    pub(crate) fn spares_wanted_max(&self) -> usize {
+        self.spares_max.max(1)
+    }
+
+    /// A salt that differs for every segment (the finalizer of splitmix64).
+    pub(crate) fn salt_of(&self, segment: u32) -> u64 {
+        let mut z = self.salt ^ u64::from(segment).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}

@@ -1,0 +1,183 @@
+//! Every command line that the chores call, in one place: when one moves, it moves here.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result, bail};
+
+/// Set for the kill -9 loop: how many times the broker is killed.
+pub(crate) const KILL_CYCLES: &str = "DRIFTQ_KILL_CYCLES";
+
+/// Set for the Python scripts: the broker to talk to.
+pub(crate) const BROKER_BINARY: &str = "DRIFTQ_BIN";
+
+/// Where fixed runs of the simulator begin, so that "the first 200 seeds" means the same everywhere.
+pub(crate) const FIRST_SEED: u64 = 1;
+
+/// One set of targets for all steps of `test`. Every cargo call below selects the whole workspace: selecting single
+/// packages would unify features differently and build the dependencies a second time.
+const WORKSPACE: &str = "--workspace";
+
+/// The cargo that runs us, so that a toolchain chosen on the command line is kept.
+pub(crate) fn cargo(root: &Path) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root);
+    command
+}
+
+fn cargo_with(root: &Path, arguments: &[&str]) -> Command {
+    let mut command = cargo(root);
+    command.args(arguments);
+    command
+}
+
+pub(crate) fn format_check(root: &Path) -> Command {
+    cargo_with(root, &["fmt", "--all", "--check"])
+}
+
+pub(crate) fn clippy(root: &Path) -> Command {
+    cargo_with(root, &["clippy", WORKSPACE, "--all-targets", "--quiet", "--", "-D", "warnings"])
+}
+
+pub(crate) fn cargo_deny(root: &Path) -> Command {
+    cargo_with(
+        root,
+        &["deny", "--all-features", "check", "--hide-inclusion-graph", "licenses", "bans", "sources"],
+    )
+}
+
+/// Builds what all later steps run: libraries, binaries and tests, in the one profile.
+pub(crate) fn build(root: &Path) -> Command {
+    cargo_with(root, &["build", WORKSPACE, "--lib", "--bins", "--tests"])
+}
+
+pub(crate) fn unit_tests(root: &Path, has_nextest: bool) -> Command {
+    match has_nextest {
+        true => {
+            cargo_with(root, &["nextest", "run", WORKSPACE, "--no-fail-fast", "-E", "kind(lib) + kind(bin)"])
+        }
+        false => cargo_with(root, &["test", WORKSPACE, "--no-fail-fast", "--lib", "--bins"]),
+    }
+}
+
+pub(crate) fn integration_tests(root: &Path, has_nextest: bool, kill_cycles: u64) -> Command {
+    let mut command = match has_nextest {
+        true => cargo_with(root, &["nextest", "run", WORKSPACE, "--no-fail-fast", "-E", "kind(test)"]),
+        false => cargo_with(root, &["test", WORKSPACE, "--no-fail-fast", "--test", "*"]),
+    };
+    command.env(KILL_CYCLES, kill_cycles.to_string());
+    command
+}
+
+pub(crate) fn doc_tests(root: &Path) -> Command {
+    cargo_with(root, &["test", WORKSPACE, "--doc", "--quiet"])
+}
+
+pub(crate) fn build_simulator(root: &Path) -> Command {
+    cargo_with(root, &["build", "--quiet", "--package", "driftq-sim"])
+}
+
+pub(crate) fn build_simulator_release(root: &Path) -> Command {
+    cargo_with(root, &["build", "--release", "--package", "driftq-sim"])
+}
+
+/// Runs seeds `from`, `from + 1`, ... on a built simulator. Exit code 0: clean, 1: violation, other: broken run.
+pub(crate) fn simulate(simulator: &Path, from: u64, seeds: u64) -> Command {
+    let mut command = Command::new(simulator);
+    command.args(["run", "--seeds", &seeds.to_string(), "--from", &from.to_string()]);
+    command
+}
+
+pub(crate) fn kill_loop_release(root: &Path, cycles: u64) -> Command {
+    let arguments = ["test", "--release", "--package", "driftq", "--test", "kill9", "--", "--nocapture"];
+    let mut command = cargo_with(root, &arguments);
+    command.env(KILL_CYCLES, cycles.to_string());
+    command
+}
+
+pub(crate) fn bench(root: &Path, arguments: &[String]) -> Command {
+    let mut command = cargo_with(root, &["run", "--release", "--", "bench"]);
+    command.args(arguments);
+    command
+}
+
+pub(crate) fn python(root: &Path, script: &Path, broker: &Path) -> Command {
+    let mut command = Command::new("python3");
+    command.arg(script).current_dir(root).env(BROKER_BINARY, broker);
+    command
+}
+
+/// Where cargo puts what it builds, with all ways to configure that taken into account.
+pub(crate) fn target_folder(root: &Path) -> Result<PathBuf> {
+    let metadata = metadata(root, &["--no-deps"])?;
+    let folder = metadata.get("target_directory").and_then(|folder| folder.as_str());
+    Ok(PathBuf::from(folder.context("cargo metadata names the target directory")?))
+}
+
+pub(crate) fn metadata(root: &Path, arguments: &[&str]) -> Result<serde_json::Value> {
+    let mut command = cargo_with(root, &["metadata", "--format-version", "1", "--quiet"]);
+    let output =
+        command.args(arguments).stderr(Stdio::inherit()).output().context("starting cargo metadata")?;
+    if !output.status.success() {
+        bail!("cargo metadata failed; its message is above");
+    }
+    serde_json::from_slice(&output.stdout).context("cargo metadata prints JSON")
+}
+
+/// Whether a program answers; used to find out what is installed.
+pub(crate) fn answers(command: &mut Command) -> bool {
+    let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    quiet.status().is_ok_and(|status| status.success())
+}
+
+/// Whether `cargo <tool>` exists.
+pub(crate) fn has_cargo_tool(root: &Path, tool: &str) -> bool {
+    answers(cargo(root).args([tool, "--version"]))
+}
+
+/// The command as one would type it.
+pub(crate) fn shown(command: &Command) -> String {
+    let program = Path::new(command.get_program()).file_name().unwrap_or_else(|| command.get_program());
+    let quoted = |word: &std::ffi::OsStr| {
+        let word = word.to_string_lossy();
+        if word.contains([' ', '*', '(', '&']) { format!("'{word}'") } else { word.into_owned() }
+    };
+    let variables = command
+        .get_envs()
+        .filter_map(|(name, value)| Some(format!("{}={}", name.to_string_lossy(), value?.to_string_lossy())));
+    let words = std::iter::once(quoted(program)).chain(command.get_args().map(quoted));
+    variables.chain(words).collect::<Vec<_>>().join(" ")
+}
+
+/// Prints the command, runs it, and fails when it fails.
+pub(crate) fn expect_success(command: &mut Command) -> Result<()> {
+    let line = shown(command);
+    println!("$ {line}");
+    let status = command.status().with_context(|| format!("starting `{line}`"))?;
+    if !status.success() {
+        bail!("`{line}` ended with {status}");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{expect_success, python, shown};
+
+    #[test]
+    fn a_shown_command_can_be_typed_again() {
+        let command = python(Path::new("."), Path::new("a b.py"), Path::new("bin"));
+        assert_eq!(shown(&command), "DRIFTQ_BIN=bin python3 'a b.py'");
+    }
+
+    #[test]
+    fn a_failing_command_is_an_error() {
+        assert!(expect_success(&mut std::process::Command::new("false")).is_err());
+        assert!(expect_success(&mut std::process::Command::new("there-is-no-such-program")).is_err());
+        assert!(expect_success(&mut std::process::Command::new("true")).is_ok());
+    }
+}

@@ -1,0 +1,108 @@
+//! What `--help` teaches.
+
+pub(crate) const OVERVIEW: &str = "\
+Chores of the DriftQ workspace.
+
+Usage: cargo xtask <chore> [options]      (cargo xtask <chore> --help tells more)
+
+  test      Everything a change must pass: style, lints, tests, short simulation, mutants, black box
+  soak      The long forms: thousands of seeds, every mutant, hundreds of kill -9 cycles
+  mutants   Break the product on purpose, one line at a time; the simulator must notice each time
+  tidy      House rules: arrows between crates, sizes, headers, leftovers, links
+  deny      Licences, banned crates and sources, by the lists in deny.toml
+  bench     Build with optimisations and run `driftq bench` with the arguments given
+
+While you work: `cargo xtask tidy` takes a second, `cargo xtask test --fast` a few minutes.
+Before you ask for a review: `cargo xtask test`.
+";
+
+const TEST: &str = "\
+Runs everything a change must pass, and says for each step what it ran and how long it took.
+
+Usage: cargo xtask test [--fast]
+
+  --fast    Leave out the mutants, shorten the simulation and the kill -9 loop
+
+Needs a Rust toolchain. On Debian or Ubuntu, as root or with sudo, it installs python3 and curl when they are
+missing; elsewhere it says what is missing. rustfmt, clippy, cargo-nextest and cargo-deny are used when they are
+installed. A failing step does not stop the others; the last line reads `N passed, M failed` and counts steps.
+";
+
+const SOAK: &str = "\
+Runs the long forms of the simulation, the mutants and the kill -9 loop, with optimisations.
+
+Usage: cargo xtask soak [--seeds N] [--cycles N] [--minutes M]
+
+  --seeds N      Seeds for the simulator                                  [default: 2000]
+  --cycles N     Kill -9 cycles on the real binary                        [default: 500]
+  --minutes M    Instead of a fixed number of seeds: fresh seeds until M minutes have passed
+
+A violation prints the seed that repeats it.
+";
+
+const MUTANTS: &str = "\
+Applies each mutant of crates/sim/mutants.toml to a copy of the workspace and runs the simulator on it.
+The simulator must report a violation: a mutant that survives means that a check is missing.
+
+Usage: cargo xtask mutants [--only NAME] [--seeds N] [--minutes M] [--list]
+
+  --only NAME    Run this mutant alone
+  --seeds N      Seeds that each mutant may take to be noticed            [default: 200]
+  --minutes M    Start no further mutant after M minutes; those left out are named
+  --list         Check that every mutant still applies, and run none
+
+A mutant is one entry of the list:
+
+  [[mutant]]
+  name    = \"ack-forgets-gap\"
+  file    = \"crates/core/src/group.rs\"
+  find    = \"self.gaps.insert(offset);\"      # occurs exactly once in the file
+  replace = \"\"
+  breaks  = \"An acked message is never delivered again.\"
+
+Exit codes of the simulator: 0 clean, 1 violation reported, anything else is a broken run and catches nothing.
+";
+
+const TIDY: &str = "\
+Holds the workspace against the house rules. Prints file:line and what to do; fails on any error.
+
+Usage: cargo xtask tidy
+
+  arrow          a crate leans on one that it must not know; the core is not no_std
+  clock          a clock, a sleep or randomness in core, wal or sim
+  file-size      more than 600 lines (from 400: a warning), outside tests folders
+  function-size  more than 70 lines from `fn` to the closing brace, outside tests
+  header         a source file that does not open with `//!`
+  leftover       unwrap() outside tests, placeholder macros, notes to self
+  reason         a lint exception or an ignored test without its reason
+  machine-path   an absolute path that exists on one machine only
+  whitespace     trailing blanks, tabs in Rust, no newline at the end
+  link           a relative Markdown link or anchor that leads nowhere
+  dead-file      a source file that no `mod` line reaches
+";
+
+const DENY: &str = "\
+Checks every dependency against deny.toml: licence allowed, crate not banned, source is the default registry.
+
+Usage: cargo xtask deny
+
+Uses cargo-deny when it is installed, and otherwise reads the same lists with `cargo metadata`.
+";
+
+const BENCH: &str = "\
+Builds with optimisations and runs `driftq bench` with the arguments given.
+
+Usage: cargo xtask bench [arguments of driftq bench]
+";
+
+pub(crate) fn of(chore: &str) -> Option<&'static str> {
+    match chore {
+        "test" => Some(TEST),
+        "soak" => Some(SOAK),
+        "mutants" => Some(MUTANTS),
+        "tidy" => Some(TIDY),
+        "deny" => Some(DENY),
+        "bench" => Some(BENCH),
+        _ => None,
+    }
+}

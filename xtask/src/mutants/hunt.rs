@@ -1,0 +1,134 @@
+//! Builds the simulator on a broken tree, runs it, and judges what it said.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+
+use crate::command::{self, FIRST_SEED};
+
+/// A mutant may turn a loop endless; that is not a report, so the run is cut off.
+const RUN_SECONDS_MAX: u64 = 180;
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The simulator reported a violation: its first line, and how many seeds it took when the report says.
+    Caught { by: String, seeds: Option<u64> },
+    /// All seeds came out clean.
+    Survived,
+    /// The build failed, the simulator crashed, hung or misbehaved. Nothing was shown.
+    Broken { why: String },
+}
+
+pub(crate) struct Hunter {
+    /// The tree in which mutants are applied.
+    pub(crate) tree: PathBuf,
+    /// Shared by all builds, so that only what a mutant touches is compiled again.
+    pub(crate) target: PathBuf,
+}
+
+impl Hunter {
+    /// Builds the tree as it is now and runs `seeds` seeds.
+    pub(crate) fn judge(&self, seeds: u64) -> Result<Verdict> {
+        if let Err(error) = self.build() {
+            return Ok(Verdict::Broken { why: format!("{error:#}") });
+        }
+        let simulator = self.target.join("debug/driftq-sim");
+        let mut run = command::simulate(&simulator, FIRST_SEED, seeds);
+        let log = self.target.join("run.log");
+        let code = run_into(&mut run, &log, Duration::from_secs(RUN_SECONDS_MAX))?;
+        let output = fs::read(&log).with_context(|| format!("reading {}", log.display()))?;
+        Ok(verdict(code, &String::from_utf8_lossy(&output)))
+    }
+
+    fn build(&self) -> Result<()> {
+        let mut build = command::build_simulator(&self.tree);
+        let output = build.env("CARGO_TARGET_DIR", &self.target).output().context("starting the build")?;
+        if !output.status.success() {
+            let text = String::from_utf8_lossy(&output.stderr);
+            let first = text.lines().find(|line| line.starts_with("error")).unwrap_or("no message");
+            bail!("it does not build: {first}");
+        }
+        Ok(())
+    }
+}
+
+/// Runs with all output in a file; none when it took too long or a signal ended it.
+fn run_into(run: &mut Command, log: &Path, limit: Duration) -> Result<Option<i32>> {
+    let file = File::create(log).with_context(|| format!("creating {}", log.display()))?;
+    let errors = file.try_clone().context("sharing the output file")?;
+    let mut child =
+        run.stdin(Stdio::null()).stdout(file).stderr(errors).spawn().context("starting the simulator")?;
+    let until = Instant::now() + limit;
+    loop {
+        if let Some(status) = child.try_wait().context("waiting for the simulator")? {
+            return Ok(status.code());
+        }
+        if Instant::now() > until {
+            child.kill().context("ending a simulator that hangs")?;
+            child.wait().context("waiting for the simulator")?;
+            return Ok(None);
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn verdict(code: Option<i32>, output: &str) -> Verdict {
+    let report = output.lines().find(|line| line.to_lowercase().contains("violat"));
+    match (code, report) {
+        (Some(0), _) => Verdict::Survived,
+        (Some(1), Some(line)) => Verdict::Caught { by: line.trim().to_owned(), seeds: seeds_needed(output) },
+        // An error that `main` returns also ends with 1: without a report nothing was found.
+        (Some(1), None) => Verdict::Broken { why: "exit code 1 without a report of a violation".to_owned() },
+        (Some(code), _) => Verdict::Broken { why: format!("exit code {code}: {}", last_line(output)) },
+        (None, _) => Verdict::Broken { why: "it hung, or a signal ended it".to_owned() },
+    }
+}
+
+/// Seeds run in order and the first violation ends the run, so the seed in the report tells how many it took.
+fn seeds_needed(output: &str) -> Option<u64> {
+    let lower = output.to_lowercase();
+    let numbers = lower.match_indices("seed").filter_map(|(offset, word)| {
+        let rest = lower[offset + word.len()..].trim_start_matches([' ', '=', ':', '#']);
+        let end = rest.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(rest.len());
+        rest[..end].parse::<u64>().ok()
+    });
+    numbers.map(|seed| seed.saturating_sub(FIRST_SEED) + 1).next()
+}
+
+fn last_line(output: &str) -> &str {
+    output.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("no output")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{process::Command, time::Duration};
+
+    use super::{Verdict, run_into, verdict};
+
+    #[test]
+    fn only_a_reported_violation_counts_as_caught() {
+        let report = "12 seeds\nseed 13: violation: acked message came back\nsee above\n";
+        let by = "seed 13: violation: acked message came back".to_owned();
+        assert_eq!(verdict(Some(1), report), Verdict::Caught { by, seeds: Some(13) });
+        assert_eq!(verdict(Some(0), "200 seeds, no violation"), Verdict::Survived);
+        for (code, output) in
+            [(Some(1), "Error: no such file"), (Some(101), report), (Some(2), "usage"), (None, report)]
+        {
+            assert!(matches!(verdict(code, output), Verdict::Broken { .. }), "{code:?} {output}");
+        }
+    }
+
+    #[test]
+    fn a_run_that_hangs_is_cut_off() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut endless = Command::new("sleep");
+        let code = run_into(endless.arg("60"), &folder.path().join("log"), Duration::from_millis(50));
+        assert_eq!(code.expect("sleep starts"), None);
+    }
+}

@@ -1,0 +1,111 @@
+//! The list of mutants: parsing it, and checking that every entry still applies.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use anyhow::{Context, Result, bail, ensure};
+use toml::{Table, Value};
+
+/// Where the list lies in the workspace.
+pub(crate) const FILE: &str = "crates/sim/mutants.toml";
+
+#[derive(Debug, Clone)]
+pub(crate) struct Mutant {
+    pub(crate) name: String,
+    /// Relative to the workspace root.
+    pub(crate) file: String,
+    pub(crate) find: String,
+    pub(crate) replace: String,
+    /// One sentence: the invariant that does not hold any more.
+    pub(crate) breaks: String,
+}
+
+impl Mutant {
+    /// The mutated text. The place must be unambiguous, or the mutant would break something else than it says.
+    pub(crate) fn apply(&self, text: &str) -> Result<String> {
+        match text.matches(&self.find).count() {
+            1 => Ok(text.replacen(&self.find, &self.replace, 1)),
+            count => bail!(
+                "mutant `{}` is stale: its `find` occurs {count} times in {} and must occur once; update {FILE}",
+                self.name,
+                self.file
+            ),
+        }
+    }
+}
+
+pub(crate) fn read(root: &Path) -> Result<Vec<Mutant>> {
+    let text = fs::read_to_string(root.join(FILE)).with_context(|| format!("reading {FILE}"))?;
+    parse(&text)
+}
+
+/// One line for every mutant that does not apply to the workspace as it is.
+pub(crate) fn stale(root: &Path, mutants: &[Mutant]) -> Vec<String> {
+    let check = |mutant: &Mutant| {
+        let read = fs::read_to_string(root.join(&mutant.file));
+        let text =
+            read.with_context(|| format!("mutant `{}` is stale: reading {}", mutant.name, mutant.file))?;
+        mutant.apply(&text)
+    };
+    mutants.iter().filter_map(|mutant| check(mutant).err()).map(|error| format!("{error:#}")).collect()
+}
+
+fn parse(text: &str) -> Result<Vec<Mutant>> {
+    let table: Table = text.parse().with_context(|| format!("{FILE} is not valid TOML"))?;
+    let entries = table.get("mutant").and_then(Value::as_array);
+    let entries = entries.with_context(|| format!("{FILE} has no [[mutant]]"))?;
+    let mutants: Vec<Mutant> = entries.iter().map(parse_one).collect::<Result<_>>()?;
+    let names: BTreeSet<&str> = mutants.iter().map(|mutant| mutant.name.as_str()).collect();
+    ensure!(names.len() == mutants.len(), "two mutants in {FILE} have the same name");
+    Ok(mutants)
+}
+
+fn parse_one(entry: &Value) -> Result<Mutant> {
+    let name = entry.get("name").and_then(Value::as_str).unwrap_or("without a name");
+    let field = |key: &str| {
+        let value = entry.get(key).and_then(Value::as_str);
+        value.map(str::to_owned).with_context(|| format!("mutant `{name}` in {FILE} has no text `{key}`"))
+    };
+    let mutant = Mutant {
+        name: field("name")?,
+        file: field("file")?,
+        find: field("find")?,
+        replace: field("replace")?,
+        breaks: field("breaks")?,
+    };
+    ensure!(
+        !mutant.find.is_empty() && !mutant.breaks.is_empty(),
+        "mutant `{name}`: `find` and `breaks` say something"
+    );
+    ensure!(mutant.find != mutant.replace, "mutant `{name}` changes nothing");
+    Ok(mutant)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Mutant, parse};
+
+    fn mutant(find: &str) -> Mutant {
+        let word = |text: &str| text.to_owned();
+        Mutant { name: word("m"), file: word("f"), find: word(find), replace: word("-"), breaks: word("all") }
+    }
+
+    #[test]
+    fn a_mutant_applies_to_exactly_one_place() {
+        assert_eq!(mutant("b").apply("abc").expect("it is there once"), "a-c");
+        assert!(mutant("b").apply("abcb").is_err());
+        assert!(mutant("d").apply("abc").is_err());
+    }
+
+    #[test]
+    fn incomplete_and_double_entries_are_refused() {
+        let entry = |name: &str, rest: &str| {
+            format!("[[mutant]]\nname = \"{name}\"\nfile = \"f\"\nfind = \"x\"\nbreaks = \"all\"\n{rest}\n")
+        };
+        let good = entry("a", "replace = \"\"");
+        assert_eq!(parse(&good).expect("it is complete").len(), 1);
+        assert!(parse(&entry("a", "")).is_err());
+        assert!(parse(&entry("a", "replace = \"x\"")).is_err());
+        assert!(parse(&format!("{good}{good}")).is_err());
+        assert!(parse("").is_err());
+    }
+}

@@ -1,0 +1,146 @@
+//! Breaks the product on purpose and expects the simulator to notice: `cargo xtask mutants`.
+//!
+//! A check that has never failed proves little. Each mutant of the list removes one reason why an invariant holds,
+//! in a copy of the workspace; the simulator must report a violation on it.
+
+mod hunt;
+mod list;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use hunt::{Hunter, Verdict};
+use list::Mutant;
+use tree::Tree;
+
+use crate::{args::Args, command};
+
+pub(crate) struct Settings {
+    only: Option<String>,
+    /// How many seeds a mutant may take to be noticed.
+    seeds: u64,
+    /// How many seeds must be clean on the unbroken tree first.
+    seeds_unbroken: u64,
+    /// No further mutant is started after this time.
+    budget: Option<Duration>,
+    is_list_only: bool,
+}
+
+impl Settings {
+    pub(crate) fn parse(mut args: Args) -> Result<Self> {
+        let seeds = args.value("--seeds")?.unwrap_or(200);
+        let minutes: Option<u64> = args.value("--minutes")?;
+        let settings = Self {
+            only: args.value("--only")?,
+            budget: minutes.map(|minutes| Duration::from_secs(minutes * 60)),
+            is_list_only: args.flag("--list"),
+            ..Self::full(seeds)
+        };
+        args.finish()?;
+        Ok(settings)
+    }
+
+    /// Every mutant, however long it takes.
+    pub(crate) fn full(seeds: u64) -> Self {
+        Self { only: None, seeds, seeds_unbroken: seeds, budget: None, is_list_only: false }
+    }
+
+    /// The part of `test`: bounded in time, and leaning on the simulation step for the unbroken tree.
+    pub(crate) fn short() -> Self {
+        Self { seeds_unbroken: 20, budget: Some(Duration::from_secs(8 * 60)), ..Self::full(200) }
+    }
+}
+
+pub(crate) fn run(root: &Path, settings: &Settings) -> Result<()> {
+    let work = command::target_folder(root)?.join("mutants");
+    run_in(root, &work, settings)
+}
+
+fn run_in(root: &Path, work: &Path, settings: &Settings) -> Result<()> {
+    let all = list::read(root)?;
+    let stale = list::stale(root, &all);
+    for line in &stale {
+        println!("{line}");
+    }
+    if !stale.is_empty() {
+        bail!("{} of {} mutants are stale; {} must follow the code", stale.len(), all.len(), list::FILE);
+    }
+    println!("{} mutants, all of them apply", all.len());
+    if settings.is_list_only {
+        print!(
+            "{}",
+            all.iter().map(|mutant| format!("{}: {}\n", mutant.name, mutant.breaks)).collect::<String>()
+        );
+        return Ok(());
+    }
+    let chosen: Vec<Mutant> = match &settings.only {
+        Some(name) => all.into_iter().filter(|mutant| mutant.name == *name).collect(),
+        None => all,
+    };
+    if chosen.is_empty() {
+        bail!("no mutant has this name; `cargo xtask mutants --list` shows them");
+    }
+    let tree = Tree::copy(root, &work.join("tree"))?;
+    let hunter = Hunter { tree: tree.root().to_owned(), target: work.join("target") };
+    unbroken(&hunter, settings.seeds_unbroken)?;
+    hunt_all(&tree, &hunter, &chosen, settings)
+}
+
+/// On the unbroken tree the simulator must be silent, or every mutant would look caught.
+fn unbroken(hunter: &Hunter, seeds: u64) -> Result<()> {
+    let started = Instant::now();
+    match hunter.judge(seeds)? {
+        Verdict::Survived => {
+            let took = started.elapsed().as_secs_f64();
+            println!("the unbroken tree is clean on {seeds} seeds ({took:.1} s with its build)");
+            Ok(())
+        }
+        Verdict::Caught { by, .. } => bail!("the simulator complains about the unbroken tree: {by}"),
+        Verdict::Broken { why } => bail!("the simulator does not run on the unbroken tree: {why}"),
+    }
+}
+
+fn hunt_all(tree: &Tree, hunter: &Hunter, mutants: &[Mutant], settings: &Settings) -> Result<()> {
+    let started = Instant::now();
+    let width = mutants.iter().map(|mutant| mutant.name.len()).max().unwrap_or(0).max(4);
+    println!("{:width$}  {:>5}  {:>7}  caught by", "name", "seeds", "seconds");
+    let (mut alive, mut caught, mut left_out) = (Vec::new(), 0, Vec::new());
+    for mutant in mutants {
+        if settings.budget.is_some_and(|budget| started.elapsed() > budget) {
+            left_out.push(mutant.name.as_str());
+            continue;
+        }
+        let begun = Instant::now();
+        let verdict = tree
+            .with_mutant(mutant, || hunter.judge(settings.seeds))?
+            .context("running the simulator on a mutant")?;
+        let (seeds, text) = match &verdict {
+            Verdict::Caught { by, seeds } => {
+                (seeds.map_or("?".to_owned(), |seeds| seeds.to_string()), by.clone())
+            }
+            Verdict::Survived => {
+                (settings.seeds.to_string(), format!("NOTHING; it breaks: {}", mutant.breaks))
+            }
+            Verdict::Broken { why } => ("-".to_owned(), format!("NOTHING: {why}")),
+        };
+        println!("{:width$}  {seeds:>5}  {:>7.1}  {text}", mutant.name, begun.elapsed().as_secs_f64());
+        match verdict {
+            Verdict::Caught { .. } => caught += 1,
+            _ => alive.push(mutant.name.as_str()),
+        }
+    }
+    println!("{caught} of {} mutants caught", mutants.len());
+    if !left_out.is_empty() {
+        println!("not started, the time was up: {}", left_out.join(", "));
+    }
+    if !alive.is_empty() {
+        bail!("not caught: {}; add the check that notices, or correct the mutant", alive.join(", "));
+    }
+    Ok(())
+}

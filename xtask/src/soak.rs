@@ -1,0 +1,68 @@
+//! The long forms of what `test` runs in short: `cargo xtask soak`.
+
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+
+use crate::{args::Args, command, mutants, step::Steps};
+
+/// Seeds per call when the clock and not a number ends the simulation.
+const SEEDS_PER_ROUND: u64 = 200;
+
+pub(crate) struct Settings {
+    seeds: u64,
+    cycles: u64,
+    minutes: Option<u64>,
+}
+
+impl Settings {
+    pub(crate) fn parse(mut args: Args) -> Result<Self> {
+        let settings = Self {
+            seeds: args.value("--seeds")?.unwrap_or(2_000),
+            cycles: args.value("--cycles")?.unwrap_or(500),
+            minutes: args.value("--minutes")?,
+        };
+        args.finish()?;
+        Ok(settings)
+    }
+}
+
+pub(crate) fn run(root: &Path, settings: &Settings) -> Result<()> {
+    let mut steps = Steps::new();
+    let simulator = command::target_folder(root)?.join("release/driftq-sim");
+    if steps
+        .run("build the simulator", || command::expect_success(&mut command::build_simulator_release(root)))
+    {
+        steps.run("simulation", || simulate(&simulator, settings));
+    } else {
+        steps.skip("simulation", "the simulator did not build");
+    }
+    steps.run("mutants", || mutants::run(root, &mutants::Settings::full(settings.seeds)));
+    steps.run("kill -9 loop", || {
+        command::expect_success(&mut command::kill_loop_release(root, settings.cycles))
+    });
+    steps.finish()
+}
+
+fn simulate(simulator: &Path, settings: &Settings) -> Result<()> {
+    let Some(minutes) = settings.minutes else {
+        return command::expect_success(&mut command::simulate(
+            simulator,
+            command::FIRST_SEED,
+            settings.seeds,
+        ));
+    };
+    let until = Instant::now() + Duration::from_secs(minutes * 60);
+    // Seeds that the fixed runs never reach, so that a soak by time looks somewhere new.
+    let first = command::FIRST_SEED + settings.seeds;
+    let mut from = first;
+    while Instant::now() < until {
+        command::expect_success(&mut command::simulate(simulator, from, SEEDS_PER_ROUND))?;
+        from += SEEDS_PER_ROUND;
+    }
+    println!("seeds {first} to {} are clean", from - 1);
+    Ok(())
+}

@@ -1,0 +1,116 @@
+//! The README's test command: `cargo xtask test`.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{args::Args, command, deny, host, mutants, step::Steps, tidy};
+
+pub(crate) struct Settings {
+    is_fast: bool,
+}
+
+impl Settings {
+    pub(crate) fn parse(mut args: Args) -> Result<Self> {
+        let settings = Self { is_fast: args.flag("--fast") };
+        args.finish()?;
+        Ok(settings)
+    }
+
+    /// A tenth of the soak, or a taste of it.
+    fn seeds(&self) -> u64 {
+        if self.is_fast { 20 } else { 200 }
+    }
+
+    fn kill_cycles(&self) -> u64 {
+        if self.is_fast { 5 } else { 50 }
+    }
+}
+
+pub(crate) fn run(root: &Path, settings: &Settings) -> Result<()> {
+    let mut steps = Steps::new();
+    steps.run("machine", host::provide);
+    style(root, &mut steps);
+    let target = command::target_folder(root)?.join("debug");
+    if steps.run("build", || command::expect_success(&mut command::build(root))) {
+        tests(root, &target, settings, &mut steps);
+    } else {
+        steps.skip("tests", "the build failed");
+    }
+    if settings.is_fast {
+        steps.skip("mutants", "left out by --fast");
+    } else {
+        steps.run("mutants", || mutants::run(root, &mutants::Settings::short()));
+    }
+    steps.finish()
+}
+
+fn style(root: &Path, steps: &mut Steps) {
+    if command::has_cargo_tool(root, "fmt") {
+        steps.run("format", || command::expect_success(&mut command::format_check(root)));
+    } else {
+        steps.skip("format", "rustfmt is not installed; `rustup component add rustfmt` brings it");
+    }
+    if command::has_cargo_tool(root, "clippy") {
+        steps.run("clippy", || command::expect_success(&mut command::clippy(root)));
+    } else {
+        steps.skip("clippy", "clippy is not installed; `rustup component add clippy` brings it");
+    }
+    steps.run("tidy", || tidy::run(root));
+    steps.run("deny", || deny::run(root));
+}
+
+fn tests(root: &Path, target: &Path, settings: &Settings, steps: &mut Steps) {
+    let has_nextest = command::has_cargo_tool(root, "nextest");
+    steps.run("unit tests", || command::expect_success(&mut command::unit_tests(root, has_nextest)));
+    steps.run("integration and black-box tests", || {
+        command::expect_success(&mut command::integration_tests(root, has_nextest, settings.kill_cycles()))
+    });
+    steps.run("doc tests", || command::expect_success(&mut command::doc_tests(root)));
+    let simulator = target.join("driftq-sim");
+    steps.run("simulation", || {
+        command::expect_success(&mut command::simulate(&simulator, command::FIRST_SEED, settings.seeds()))
+    });
+    match python_scripts(root) {
+        Ok(scripts) if scripts.is_empty() => steps.skip("python", "there are no scripts in tests/python"),
+        scripts => {
+            steps.run("python", || python(root, &scripts?, &target.join("driftq")));
+        }
+    }
+}
+
+fn python_scripts(root: &Path) -> Result<Vec<PathBuf>> {
+    let folder = root.join("tests/python");
+    if !folder.exists() {
+        return Ok(Vec::new());
+    }
+    let mut scripts = Vec::new();
+    for entry in fs::read_dir(&folder).with_context(|| format!("listing {}", folder.display()))? {
+        let path = entry.with_context(|| format!("listing {}", folder.display()))?.path();
+        // Names that start with an underscore are shared helpers, not scripts.
+        let is_helper = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('_'));
+        if path.extension().is_some_and(|extension| extension == "py") && !is_helper {
+            scripts.push(path);
+        }
+    }
+    scripts.sort();
+    Ok(scripts)
+}
+
+/// Runs every script, also after one has failed.
+fn python(root: &Path, scripts: &[PathBuf], broker: &Path) -> Result<()> {
+    let mut failed = Vec::new();
+    for script in scripts {
+        let script = script.strip_prefix(root).unwrap_or(script);
+        if let Err(error) = command::expect_success(&mut command::python(root, script, broker)) {
+            failed.push(format!("{error:#}"));
+        }
+    }
+    if !failed.is_empty() {
+        bail!("{}", failed.join("; "));
+    }
+    Ok(())
+}
