@@ -15,7 +15,7 @@ use crate::state::{GROUPS_PER_TOPIC_MAX, PARTITIONS_MAX, State, Stored};
 
 /// First field of every snapshot.
 const VERSION: u32 = 1;
-/// Above any sequence number that a partition can reach, and far enough below the end of the numbers to count on.
+/// Above any offset or sequence number that can be reached, and far enough below the end to count on from there.
 const SEQUENCE_MAX: u64 = 1 << 62;
 /// What reading a snapshot reports.
 const WHAT: &str = "snapshot";
@@ -49,7 +49,7 @@ impl State {
         let mut state = Self::new(seed);
         state.epoch = take.u64()?;
         state.next_group = take.u32()?;
-        if state.epoch == u64::MAX {
+        if state.epoch == u64::MAX || state.next_group == u32::MAX {
             return Err(take.malformed());
         }
         for number in 0..take.count(20)? {
@@ -87,7 +87,7 @@ impl State {
         let next_offset = take.u64()?;
         let mut partitions = Vec::new();
         let count = take.count(20)?;
-        if count == 0 || count > PARTITIONS_MAX as usize {
+        if count == 0 || count > PARTITIONS_MAX as usize || next_offset > SEQUENCE_MAX {
             return Err(take.malformed());
         }
         for _ in 0..count {

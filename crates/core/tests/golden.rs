@@ -92,7 +92,7 @@ fn unhex(text: &str) -> Vec<u8> {
 fn frozen(name: &str, bytes: &[u8]) -> Vec<u8> {
     let path = path(name);
     if std::env::var_os("DRIFTQ_BLESS").is_some() && !path.exists() {
-        std::fs::write(&path, hex(bytes)).unwrap();
+        std::fs::write(&path, hex(bytes)).expect("the text can be written");
     }
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     assert_eq!(text, hex(bytes), "the format of {name} changed");
@@ -205,7 +205,7 @@ fn history() -> State {
         expires: Time(5000),
         owner: "worker",
     };
-    let facts = [
+    let mut facts = vec![
         Fact::Opened { epoch: 1, at: Time(1000) },
         Fact::TopicCreated { topic, partitions: 2, at: Time(1000), name: "orders" },
         Fact::TopicCreated { topic: TopicId(1), partitions: 1, at: Time(1001), name: "dlq.orders" },
@@ -224,12 +224,22 @@ fn history() -> State {
         Fact::GroupCreated { topic, group: GroupId(1), at: Time(1003), name: "audit" },
         Fact::Acked { place: Place { group: GroupId(1), ..place(3) }, remembered: Time(8001) },
     ];
+    // A whole chunk of messages that came and went.
+    for offset in 5..5 + 512 {
+        if let Fact::Appended(plain) = message(offset, None) {
+            facts.push(Fact::Appended(MessageFact { partition: 1, ..plain }));
+        }
+        for group in [GroupId(0), GroupId(1)] {
+            let place = Place { group, partition: 1, ..place(offset) };
+            facts.push(Fact::Acked { place, remembered: Time(0) });
+        }
+    }
     let mut bytes = Vec::new();
     for fact in facts {
         fact.encode(&mut bytes);
     }
     let mut state = State::new(1);
-    state.apply_batch(Position(7 << 32 | 64), &bytes).unwrap();
+    state.apply_batch(Position(7 << 32 | 64), &bytes).expect("this could have happened");
     state
 }
 

@@ -61,6 +61,23 @@ proptest! {
     }
 
     #[test]
+    fn a_snapshot_behaves_like_the_history_that_it_stands_for(steps in steps(250), retention: bool) {
+        let worlds = [0, 60, 100].map(|percent| {
+            let mut world = World::new(settings(retention));
+            world.rig.snapshot_percent = percent;
+            world.play(&steps);
+            world.crash(world.rig.log.synced);
+            world.play(&steps);
+            world.rig.write();
+            world
+        });
+        for world in &worlds[1..] {
+            prop_assert!(world.rig.log.batches == worlds[0].rig.log.batches);
+            prop_assert_eq!(&world.history, &worlds[0].history);
+        }
+    }
+
+    #[test]
     fn the_counters_agree_with_the_messages(steps in steps(250), retention: bool) {
         let mut world = World::new(settings(retention));
         for chunk in steps.chunks(5) {

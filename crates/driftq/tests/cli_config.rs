@@ -1,4 +1,5 @@
 //! Configuration and help, on the real binary.
+#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
 mod support;
 #[path = "support/command.rs"]

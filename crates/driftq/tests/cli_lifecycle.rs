@@ -1,4 +1,5 @@
 //! How the server starts, stops and refuses to start.
+#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
 mod support;
 #[path = "support/command.rs"]

@@ -1,4 +1,5 @@
 //! Messages there and back with the command line alone, on the real binary.
+#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
 mod support;
 #[path = "support/command.rs"]
@@ -174,9 +175,9 @@ fn consume_goes_on_after_a_restart_of_the_server() {
     server.run(&["topic", "create", "t"]).ok();
     server.run(&["produce", "t", "before"]).ok();
     let url = server.url();
-    let consumer = std::thread::spawn({
-        let url = url.clone();
-        move || run_with(&[("DRIFTQ_SERVER", &url)], &["consume", "t", "-g", "g", "--ack", "--max", "2", "--timeout", "20s"])
+    let consumer = std::thread::spawn(move || {
+        let arguments = ["consume", "t", "-g", "g", "--ack", "--max", "2", "--timeout", "20s"];
+        run_with(&[("DRIFTQ_SERVER", &url)], &arguments)
     });
     wait_for(|| server.run(&["group", "list", "t", "-o", "json"]).ok().json()[0]["lag"] == 0);
     server.kill();

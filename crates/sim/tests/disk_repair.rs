@@ -189,3 +189,23 @@ fn a_lost_header_does_not_hide_a_broken_frame() {
     history.check(&reopen(&disk).expect("opens"));
     assert_eq!(history.bodies.len(), 3);
 }
+
+#[test]
+fn a_second_repair_at_the_same_place_keeps_the_first_copy() {
+    let (disk, _, frames) = long(false);
+    let frame = frames[3];
+    let mut kept = Vec::new();
+    for _ in 0..2 {
+        disk.flip(&name(frame), frame.offset() as usize + 100, 3);
+        let plan = repair(&disk, false).expect("repaired");
+        kept.push(plan.cuts.last().expect("a cut").kept_in.clone());
+        let mut opened = reopen(&disk).expect("opens");
+        for _ in 0..2 {
+            opened.writer.append(&[7; 300]).expect("appends");
+            opened.writer.sync().expect("syncs");
+        }
+    }
+    assert_ne!(kept[0], kept[1]);
+    let copies = kept.iter().map(|name| disk.contents(name).expect("kept"));
+    assert_eq!(copies.map(|copy| copy[200]).collect::<Vec<_>>(), [3, 7]);
+}

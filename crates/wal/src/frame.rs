@@ -113,6 +113,8 @@ mod tests {
         assert!(intact(&header, &frame));
         assert_eq!(claim(head(&frame), Lsn::new(9, 64), 78), Claim::Nothing);
         assert_eq!(claim(head(&frame), Lsn::new(9, 64), 77), Claim::Broken);
+        encode(&mut frame, here, Lsn::new(3, 72), 77, b"knows the future");
+        assert_eq!(claim(head(&frame), here, 77), Claim::Broken);
     }
 
     #[test]

@@ -21,14 +21,14 @@ fn reading_everywhere_keeps_few_files_open() {
     let options = Options { segment_bytes: 4096, spares_max: 1, reserve_bytes: 512, salt: 3 };
     let mut opened = open(RealDisk::create(dir.path()).unwrap(), options.clone()).unwrap();
     let mut places: Vec<Lsn> = Vec::new();
-    while opened.writer.cursor().end().segment() < 600 {
+    while opened.writer.cursor().end().segment() < 340 {
         if opened.writer.cursor().rolls() {
             opened.keeper.prepare_spare().unwrap();
         }
         places.push(opened.writer.cursor().next_body());
         opened.writer.append(&[(places.len() % 251) as u8; 3600]).unwrap();
     }
-    assert!(files_open(dir.path()) < 300, "{} while writing", files_open(dir.path()));
+    assert!(files_open(dir.path()) < 270, "{} while writing", files_open(dir.path()));
     drop(opened);
     let opened = open(RealDisk::create(dir.path()).unwrap(), options).unwrap();
     assert!(files_open(dir.path()) < 10, "{} after opening", files_open(dir.path()));
@@ -38,5 +38,5 @@ fn reading_everywhere_keeps_few_files_open() {
             assert!(bytes.iter().all(|&byte| usize::from(byte) == (index + 1) % 251));
         }
     }
-    assert!(files_open(dir.path()) < 300, "{} after reading", files_open(dir.path()));
+    assert!(files_open(dir.path()) < 270, "{} after reading", files_open(dir.path()));
 }

@@ -326,3 +326,25 @@ fn handles_can_be_given_to_threads() {
     share::<driftq_wal::Reader<RealDisk>>();
     share::<driftq_wal::Keeper<RealDisk>>();
 }
+
+#[test]
+fn of_two_snapshots_the_newer_counts_and_the_older_goes() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut opened = start(dir.path());
+    append(&mut opened, b"one");
+    let first = opened.writer.sync().unwrap();
+    opened.keeper.put_snapshot(first, b"older").unwrap();
+    let name = format!("snap-{:016x}.snap", first.0);
+    let older = fs::read(dir.path().join(&name)).unwrap();
+    append(&mut opened, b"two");
+    let second = opened.writer.sync().unwrap();
+    opened.keeper.put_snapshot(second, b"newer").unwrap();
+    assert!(!dir.path().join(&name).exists());
+    drop(opened);
+    // As a crash between the two steps would leave it.
+    fs::write(dir.path().join(&name), older).unwrap();
+    let opened = start(dir.path());
+    assert_eq!(opened.snapshot.as_ref().unwrap().bytes, b"newer");
+    assert_eq!((opened.start, opened.recovery.frames), (second, 0));
+    assert!(!dir.path().join(&name).exists());
+}

@@ -23,6 +23,8 @@ pub struct Rig {
     pub settings: Settings,
     pub now: Time,
     pub log: Log,
+    /// How much of the history a restart takes from a snapshot; the rest it folds.
+    pub snapshot_percent: usize,
     /// What the shard asked for and nobody looked at yet.
     pub actions: Vec<Action>,
     out: Output,
@@ -95,7 +97,7 @@ impl Rig {
     fn closed(settings: Settings, state: State, log: Log, now: Time) -> Self {
         let shard = Shard::new(settings.clone(), state);
         let (actions, out) = (Vec::new(), Output::default());
-        Self { shard, settings, now, log, actions, out, tickets: 0, consumers: 0 }
+        Self { shard, settings, now, log, snapshot_percent: 100, actions, out, tickets: 0, consumers: 0 }
     }
 
     fn open(&mut self) {
@@ -187,12 +189,13 @@ impl Rig {
     /// As [`Rig::crash_keeping`], but the first fact of the new run is not durable yet.
     pub fn reboot(&mut self, kept: usize) {
         assert!(kept >= self.log.synced, "a sync is a promise");
-        let state = self.recovered(kept, kept / 2);
+        let percent = self.snapshot_percent;
+        let state = self.recovered(kept, kept * percent / 100);
         let mut log = self.log.clone();
         log.lose(kept);
         let (tickets, consumers) = (self.tickets, self.consumers);
         *self = Self::closed(self.settings.clone(), state, log, self.now);
-        (self.tickets, self.consumers) = (tickets, consumers);
+        (self.tickets, self.consumers, self.snapshot_percent) = (tickets, consumers, percent);
         self.open();
     }
 
@@ -200,15 +203,16 @@ impl Rig {
     pub fn recovered(&self, kept: usize, snapshot: usize) -> State {
         let mut whole = State::new(SEED);
         let mut resumed = None;
-        for (index, batch) in self.log.batches[..kept].iter().enumerate() {
+        for index in 0..=kept {
             if index == snapshot {
                 resumed = Some(State::decode(&whole.encode(), SEED ^ 0xff).expect("a snapshot can be read"));
             }
+            let Some(batch) = self.log.batches[..kept].get(index) else { break };
             for state in std::iter::once(&mut whole).chain(&mut resumed) {
                 state.apply_batch(batch.base, &batch.bytes).expect("history can be folded");
             }
         }
-        let resumed = resumed.unwrap_or_else(|| whole.clone());
+        let resumed = resumed.expect("the snapshot lies within the history");
         assert!(resumed.encode() == whole.encode(), "a snapshot and the rest are the whole");
         resumed
     }
