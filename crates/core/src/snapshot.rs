@@ -49,7 +49,7 @@ impl State {
         let mut state = Self::new(seed);
         state.epoch = take.u64()?;
         state.next_group = take.u32()?;
-        if state.epoch == u64::MAX || state.next_group == u32::MAX {
+        if state.epoch > SEQUENCE_MAX || state.next_group > u32::MAX / 2 {
             return Err(take.malformed());
         }
         for number in 0..take.count(20)? {

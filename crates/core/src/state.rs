@@ -187,7 +187,7 @@ impl State {
     }
 
     fn on_opened(&mut self, epoch: u64, at: Time) -> Result<(), Malformed> {
-        if epoch <= self.epoch || epoch == u64::MAX {
+        if epoch <= self.epoch || epoch > u64::MAX / 2 {
             return Err(CONTRADICTION);
         }
         self.epoch = epoch;
@@ -231,7 +231,7 @@ impl State {
         let topic = self.topics.get_mut(message.topic.0 as usize).ok_or(CONTRADICTION)?;
         let waiting = u16::try_from(topic.groups.len()).map_err(|_| CONTRADICTION)?;
         let lane = topic.partitions.get_mut(message.partition as usize).ok_or(CONTRADICTION)?;
-        if message.offset < topic.next_offset || message.offset == u64::MAX {
+        if message.offset < topic.next_offset || message.offset > u64::MAX / 2 {
             return Err(CONTRADICTION);
         }
         topic.next_offset = message.offset + 1;
@@ -258,7 +258,7 @@ impl State {
         at: Time,
         name: &str,
     ) -> Result<(), Malformed> {
-        if group.0 < self.next_group || group.0 == u32::MAX {
+        if group.0 < self.next_group || group.0 > u32::MAX / 2 {
             return Err(CONTRADICTION);
         }
         let seed = self.seed;

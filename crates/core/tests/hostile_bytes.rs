@@ -200,19 +200,18 @@ proptest! {
         let before = peak_bytes();
         // A damaged snapshot and the true rest.
         if let Ok(mut state) = State::decode(&damaged(snapshot.clone(), &damages), 1) {
-            let folded = batches.iter().all(|batch| state.apply_batch(batch.base, &batch.bytes).is_ok());
-            prop_assert!(State::decode(&state.encode(), 1).is_ok() || !folded);
-            run(state);
+            if batches.iter().all(|batch| state.apply_batch(batch.base, &batch.bytes).is_ok()) {
+                run(state);
+            }
         }
         // The true snapshot and a damaged rest.
         let mut state = State::decode(snapshot, 1).expect("this one is whole");
-        for batch in batches {
-            let bytes = damaged(batch.bytes.clone(), &more);
-            if state.apply_batch(batch.base, &bytes).is_err() {
-                break;
-            }
+        let accepted = batches.iter().all(|batch| {
+            state.apply_batch(batch.base, &damaged(batch.bytes.clone(), &more)).is_ok()
+        });
+        if accepted {
+            run(state);
         }
-        run(state);
         if let (Some(before), Some(after)) = (before, peak_bytes()) {
             prop_assert!(after - before < 128 << 20, "{} bytes for {}", after - before, snapshot.len());
         }

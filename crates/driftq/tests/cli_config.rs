@@ -1,9 +1,9 @@
 //! Configuration and help, on the real binary.
 #![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
-mod support;
 #[path = "support/command.rs"]
 mod command;
+mod support;
 
 use std::fs;
 
@@ -19,9 +19,21 @@ fn value<'a>(report: &'a Value, name: &str) -> (&'a str, &'a str) {
 fn later_words_win_and_each_value_knows_who_said_it() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("driftq.toml");
-    fs::write(&file, "in_flight_max = 5\ntopics_max = 50\ndata = \"/srv/file\"\npartition_bytes_max = \"2MiB\"\n").unwrap();
-    let variables = [("DRIFTQ_IN_FLIGHT_MAX", "6"), ("DRIFTQ_DATA", "/srv/env"), ("DRIFTQ_CONFIG", file.to_str().unwrap())];
-    let ran = run_with(&variables, &["config", "check", "--in-flight-max", "7", "--profile", "v1-dev", "-o", "json"]).ok();
+    fs::write(
+        &file,
+        "in_flight_max = 5\ntopics_max = 50\ndata = \"/srv/file\"\npartition_bytes_max = \"2MiB\"\n",
+    )
+    .unwrap();
+    let variables = [
+        ("DRIFTQ_IN_FLIGHT_MAX", "6"),
+        ("DRIFTQ_DATA", "/srv/env"),
+        ("DRIFTQ_CONFIG", file.to_str().unwrap()),
+    ];
+    let ran = run_with(
+        &variables,
+        &["config", "check", "--in-flight-max", "7", "--profile", "v1-dev", "-o", "json"],
+    )
+    .ok();
     let report = ran.json();
     for (name, expected) in [
         ("in_flight_max", ("7", "flag")),
@@ -49,11 +61,17 @@ fn unknown_and_wrong_values_are_refused_before_anything_starts() {
             assert!(ran.stderr.contains(text), "no `{text}` in {}", ran.stderr);
         }
     };
-    refuses(run(&["config", "check", "--config", path]), &["bad.toml:2: unknown key `listen_on`", "bad.toml:4"]);
+    refuses(
+        run(&["config", "check", "--config", path]),
+        &["bad.toml:2: unknown key `listen_on`", "bad.toml:4"],
+    );
     refuses(run(&["serve", "--config", path, "--data", data.to_str().unwrap()]), &["bad.toml:2"]);
     assert!(!data.exists(), "nothing is made from a configuration that is refused");
     refuses(run(&["serve", "--in-flight-max", "0", "--commit", "never"]), &["--in-flight-max", "--commit"]);
-    refuses(run_with(&[("DRIFTQ_RETENTION_MS", "soon")], &["config", "check"]), &["DRIFTQ_RETENTION_MS", "30s"]);
+    refuses(
+        run_with(&[("DRIFTQ_RETENTION_MS", "soon")], &["config", "check"]),
+        &["DRIFTQ_RETENTION_MS", "30s"],
+    );
     refuses(run(&["config", "check", "--config", "/no/such/file"]), &["/no/such/file", "cannot be read"]);
 }
 

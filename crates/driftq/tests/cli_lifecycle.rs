@@ -1,9 +1,9 @@
 //! How the server starts, stops and refuses to start.
 #![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
-mod support;
 #[path = "support/command.rs"]
 mod command;
+mod support;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -41,7 +41,13 @@ fn the_start_says_what_it_found_and_what_it_promises() {
     let data = tempfile::tempdir().unwrap();
     let path = data.path().join("data");
     let server = start(&path);
-    for part in ["driftq ", path.to_str().unwrap(), "synced to disk", "0 message(s)", "listening on http://127.0.0.1:"] {
+    for part in [
+        "driftq ",
+        path.to_str().unwrap(),
+        "synced to disk",
+        "0 message(s)",
+        "listening on http://127.0.0.1:",
+    ] {
         assert!(server.banner.contains(part), "no `{part}` in {}", server.banner);
     }
     server.run(&["topic", "create", "t"]).ok();
@@ -49,7 +55,11 @@ fn the_start_says_what_it_found_and_what_it_promises() {
     server.kill();
     assert!(start(&path).banner.contains("1 message(s), 1 topic(s)"));
     let memory = Server::start(&path, &["--ephemeral"]);
-    assert!(memory.banner.contains("in memory") && memory.banner.contains("0 message(s)"), "{}", memory.banner);
+    assert!(
+        memory.banner.contains("in memory") && memory.banner.contains("0 message(s)"),
+        "{}",
+        memory.banner
+    );
 }
 
 #[test]
@@ -66,7 +76,11 @@ fn sigterm_ends_streams_cleanly_and_leaves_nothing_to_replay() {
         assert!(rest.ends_with("0\r\n\r\n"), "the stream was cut: {rest:?}");
         assert_eq!(server.wait().code(), Some(0), "after SIG{signal}");
         let again = start(data.path());
-        assert!(again.banner.contains("1 message(s)") && again.banner.contains("(0B of log replayed"), "{}", again.banner);
+        assert!(
+            again.banner.contains("1 message(s)") && again.banner.contains("(0B of log replayed"),
+            "{}",
+            again.banner
+        );
     }
 }
 
@@ -90,7 +104,8 @@ fn what_was_never_sent_uses_no_attempt() {
     assert_eq!(server.wait().code(), Some(0));
     drop(stalled);
     let server = Server::start(data.path(), &flags);
-    let items = server.run(&["consume", "big", "-g", "g", "--max", "30", "--ack", "--timeout", "5s"]).ok().lines();
+    let items =
+        server.run(&["consume", "big", "-g", "g", "--max", "30", "--ack", "--timeout", "5s"]).ok().lines();
     let attempts: Vec<u64> = items.iter().map(|item: &Value| item["attempts"].as_u64().unwrap()).collect();
     assert_eq!(attempts.len(), 30);
     // The credit of a stream is 32: the last of these had been handed out, and had not left the server.
@@ -169,7 +184,10 @@ fn a_damaged_log_is_refused_explained_and_repaired() {
     server.kill();
     let file = segment(data.path());
     let mut bytes = std::fs::read(&file).unwrap();
-    let at = bytes.windows(12).position(|window| window == b"message-10-o").expect("payloads are stored as they are");
+    let at = bytes
+        .windows(12)
+        .position(|window| window == b"message-10-o")
+        .expect("payloads are stored as they are");
     bytes[at] ^= 1;
     std::fs::write(&file, bytes).unwrap();
 

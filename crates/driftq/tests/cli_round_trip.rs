@@ -1,9 +1,9 @@
 //! Messages there and back with the command line alone, on the real binary.
 #![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
-mod support;
 #[path = "support/command.rs"]
 mod command;
+mod support;
 
 use command::{Ran, run, run_with};
 use serde_json::json;
@@ -56,7 +56,8 @@ fn a_message_travels_from_the_shell_to_the_shell() {
 fn lines_of_stdin_are_messages_and_keys_make_them_safe_to_repeat() {
     let (_data, server) = server_with(&["--in-flight-max", "100"]);
     server.run(&["topic", "create", "t"]).ok();
-    let import = |input| server.run_piped(&["produce", "t", "--idempotency-key", "import", "-o", "json"], input);
+    let import =
+        |input| server.run_piped(&["produce", "t", "--idempotency-key", "import", "-o", "json"], input);
     let summary = import("one\n\ntwo\nthree").ok().json();
     assert_eq!((&summary["produced"], &summary["empty_lines_skipped"]), (&json!(3), &json!(1)));
     import("one\n\ntwo\nthree\n").ok();
@@ -100,7 +101,21 @@ fn the_exit_code_of_a_command_decides() {
     let (_data, server) = server_with(&["--in-flight-max", "100"]);
     server.run(&["topic", "create", "t"]).ok();
     for code in ["0", "75", "65", "3"] {
-        server.run(&["produce", "t", code, "--key", "k", "--run-id", "r", "--max-attempts", "9", "--backoff-ms", "60000"]).ok();
+        server
+            .run(&[
+                "produce",
+                "t",
+                code,
+                "--key",
+                "k",
+                "--run-id",
+                "r",
+                "--max-attempts",
+                "9",
+                "--backoff-ms",
+                "60000",
+            ])
+            .ok();
     }
     // What it gets: the value on stdin, the rest in variables.
     let script = r#"read code; echo "$DRIFTQ_TOPIC $DRIFTQ_GROUP $DRIFTQ_KEY $DRIFTQ_ATTEMPT $DRIFTQ_RUN_ID $code"; echo "said $code" >&2; exit $code"#;
@@ -121,7 +136,8 @@ fn reasons_reach_the_next_reader_and_the_dead_letter() {
     server.run(&["produce", "t", "poison", "--max-attempts", "2", "--backoff-ms", "1"]).ok();
     let fail = "echo broken >&2; exit 65";
     server.run(&["consume", "t", "-g", "g", "--exec", fail, "--max", "2", "--timeout", "5s"]).ok();
-    let letters = server.run(&["consume", "dlq.t", "-g", "look", "--max", "1", "--timeout", "5s"]).ok().lines();
+    let letters =
+        server.run(&["consume", "dlq.t", "-g", "look", "--max", "1", "--timeout", "5s"]).ok().lines();
     let letter = &letters[0]["envelope"]["dlq"];
     assert_eq!(letter["last_error"], "dead letter requested (exit 65): broken");
     assert_eq!(letter["attempts"], 2);
@@ -147,7 +163,11 @@ fn failures_have_their_codes_and_say_what_to_do() {
     let url = format!("http://{free}");
     says(run_with(&[("DRIFTQ_SERVER", &url)], &["topic", "list"]), 3, "driftq serve");
     says(run_with(&[("DRIFTQ_SERVER", &url)], &["consume", "t", "-g", "g"]), 3, "driftq serve");
-    says(run_with(&[("DRIFTQ_SERVER", &url)], &["produce", "t", "v", "--patience", "200ms"]), 3, "driftq serve");
+    says(
+        run_with(&[("DRIFTQ_SERVER", &url)], &["produce", "t", "v", "--patience", "200ms"]),
+        3,
+        "driftq serve",
+    );
 
     let (_data, server) = server_with(&["--profile", "v1-dev"]);
     says(server.run(&["produce", "missing", "v"]), 4, "driftq topic create");

@@ -53,12 +53,14 @@ const READERS: [Reader; 5] = [
 ];
 
 /// Small files and many snapshots, so that kills meet rolls, snapshots and trims too.
-const FLAGS: [&str; 4] = ["--segment-bytes=1MiB", "--snapshot-every-bytes=200KiB", "--in-flight-max=16", "--log-level=error"];
+const FLAGS: [&str; 4] =
+    ["--segment-bytes=1MiB", "--snapshot-every-bytes=200KiB", "--in-flight-max=16", "--log-level=error"];
 
 #[test]
 fn nothing_is_lost_repeated_or_reordered_by_kill_9() {
     let cycles = variable("DRIFTQ_KILL_CYCLES").map_or(CYCLES_DEFAULT, |count| count as u32);
-    let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_nanos() as u64;
+    let clock =
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_nanos() as u64;
     let seed = variable("DRIFTQ_KILL_SEED").unwrap_or(clock);
     println!("{cycles} kills; repeat the choices with DRIFTQ_KILL_SEED={seed}");
     let mut random = Random::new(seed);
@@ -92,7 +94,11 @@ fn nothing_is_lost_repeated_or_reordered_by_kill_9() {
     world.history.record(Event::Drained);
     let confirmed = world.confirmed.load(Ordering::Relaxed);
     let events = world.history.into_events();
-    println!("{confirmed} messages confirmed, {} events, {:.1} s", events.len(), started.elapsed().as_secs_f64());
+    println!(
+        "{confirmed} messages confirmed, {} events, {:.1} s",
+        events.len(),
+        started.elapsed().as_secs_f64()
+    );
     let violations = check(&events, &expectation());
     // The first of each kind say most; a broken promise tends to be broken many times.
     let mut kinds: BTreeMap<String, u32> = BTreeMap::new();
@@ -110,7 +116,9 @@ fn nothing_is_lost_repeated_or_reordered_by_kill_9() {
 }
 
 fn variable(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
+    std::env::var(name)
+        .ok()
+        .map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
 }
 
 fn expectation() -> Expectation {
@@ -123,7 +131,8 @@ fn first_life(world: &World, data: &Path) -> Server {
     let server = Server::start(data, &FLAGS);
     let mut wire = Wire::connect(server.address).expect("the server listens");
     for (topic, partitions) in TOPICS {
-        let (status, _) = wire.post("/v1/topics", &json!({"name": topic, "partitions": partitions})).expect("an answer");
+        let (status, _) =
+            wire.post("/v1/topics", &json!({"name": topic, "partitions": partitions})).expect("an answer");
         assert_eq!(status, 201);
         world.history.record(Event::TopicConfirmed { topic: topic.to_owned(), partitions });
     }
@@ -131,7 +140,13 @@ fn first_life(world: &World, data: &Path) -> Server {
     server
 }
 
-fn kill_again_and_again(world: &World, data: &Path, mut server: Server, cycles: u32, random: &mut Random) -> Server {
+fn kill_again_and_again(
+    world: &World,
+    data: &Path,
+    mut server: Server,
+    cycles: u32,
+    random: &mut Random,
+) -> Server {
     for life in 1..=cycles {
         let (least, most) = LIFE_MS;
         std::thread::sleep(Duration::from_millis(least + random.below(most - least)));
@@ -155,7 +170,11 @@ fn list_topics(world: &World, server: &Server) {
     let (status, body) = wire.get("/v1/topics").expect("an answer");
     assert_eq!(status, 200);
     let listed: Value = serde_json::from_str(&body).expect("JSON");
-    let names = listed["topics"].as_array().expect("a list").iter().map(|name| name.as_str().expect("a name").to_owned());
+    let names = listed["topics"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|name| name.as_str().expect("a name").to_owned());
     // Creating a topic again says how many partitions it really has and changes nothing.
     let topics = names.filter(|name| TOPICS.iter().any(|(topic, _)| topic == name)).map(|name| {
         let (_, body) = wire.post("/v1/topics", &json!({"name": name, "partitions": 1})).expect("an answer");
@@ -184,7 +203,12 @@ fn lag_of(wire: &mut Wire, topic: &str) -> u64 {
     let (status, body) = wire.get(&format!("/v2/topics/{topic}/groups")).expect("an answer");
     assert_eq!(status, 200, "{body}");
     let groups: Value = serde_json::from_str(&body).expect("JSON");
-    groups["groups"].as_array().expect("a list").iter().map(|group| group["lag"].as_u64().expect("a count")).sum()
+    groups["groups"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|group| group["lag"].as_u64().expect("a count"))
+        .sum()
 }
 
 /// Reads every dead-letter topic to its end.

@@ -22,9 +22,11 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting a runtime")?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting a runtime")?;
     runtime.block_on(async {
-        let listener = TcpListener::bind(args.listen).await.with_context(|| format!("listening on {}", args.listen))?;
+        let listener =
+            TcpListener::bind(args.listen).await.with_context(|| format!("listening on {}", args.listen))?;
         let mut out = std::io::stdout();
         writeln!(out, "listening on http://{}", listener.local_addr()?)?;
         out.flush()?;
@@ -37,7 +39,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 async fn connection(socket: TcpStream) {
     drop(socket.set_nodelay(true));
-    let serving = http1::Builder::new().pipeline_flush(true).serve_connection(TokioIo::new(socket), service_fn(answer));
+    let serving =
+        http1::Builder::new().pipeline_flush(true).serve_connection(TokioIo::new(socket), service_fn(answer));
     // A client that goes away is how every round ends.
     drop(serving.await);
 }

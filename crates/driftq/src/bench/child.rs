@@ -57,7 +57,8 @@ impl Server {
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
         // The caller's own settings must not reach the servers: they would measure something else.
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("DRIFTQ_")) {
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("DRIFTQ_"))
+        {
             command.env_remove(name);
         }
         let mut process = command.spawn().context("starting a server")?;
@@ -66,7 +67,10 @@ impl Server {
         let address = timeout(START_TIMEOUT, async {
             while let Some(line) = lines.next_line().await? {
                 if let Some((_, address)) = line.split_once(LISTENING) {
-                    return address.trim().parse().with_context(|| format!("the server's address in `{line}`"));
+                    return address
+                        .trim()
+                        .parse()
+                        .with_context(|| format!("the server's address in `{line}`"));
                 }
             }
             bail!("the server ended before it listened: {}", arguments.join(" "))

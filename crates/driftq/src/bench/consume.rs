@@ -48,7 +48,10 @@ pub(super) async fn measure(plan: &Plan, progress: &Progress, report: &mut Repor
         peer,
         rate / peer,
     ));
-    report.notes.push("consume + ack has no bound of its own here: it is set for batched, fenced acks, which /v1 lacks".to_owned());
+    report.notes.push(
+        "consume + ack has no bound of its own here: it is set for batched, fenced acks, which /v1 lacks"
+            .to_owned(),
+    );
     Ok(())
 }
 

@@ -15,7 +15,8 @@ const FILE_BLOCKS: u64 = 1024;
 /// Syncs per second of 4 KiB writes onto a file that was zeroed and synced before, as the log does it.
 pub(super) fn syncs_per_second(dir: &Path, length: Duration) -> Result<f64> {
     let path = dir.join("sync-probe");
-    let mut file = OpenOptions::new().create(true).truncate(true).write(true).open(&path).context("the sync probe")?;
+    let mut file =
+        OpenOptions::new().create(true).truncate(true).write(true).open(&path).context("the sync probe")?;
     let block = [0x5a; BLOCK_BYTES];
     for _ in 0..FILE_BLOCKS {
         file.write_all(&[0; BLOCK_BYTES])?;

@@ -18,7 +18,10 @@ use super::{
     statistics::percentile,
     template::{Template, produce_body},
 };
-use crate::client::{Client, Stream, words::{Item, Settle}};
+use crate::client::{
+    Client, Stream,
+    words::{Item, Settle},
+};
 
 const TOPIC: &str = "latency";
 const GROUP: &str = "bench";
@@ -36,7 +39,9 @@ pub(super) async fn measure(plan: &Plan, progress: &Progress, report: &mut Repor
     let server = Server::driftq(&data.path().join("data")).await?;
     let latencies = latencies(plan, server.address).await?;
     let p50 = percentile(&latencies, 0.5);
-    report.add(Figure::new("end to end at 100/s, p50", p50, Unit::Milliseconds).must(Must::AtMost(MUST_MEDIAN_MS)));
+    report.add(
+        Figure::new("end to end at 100/s, p50", p50, Unit::Milliseconds).must(Must::AtMost(MUST_MEDIAN_MS)),
+    );
     report.add(Figure::new("end to end at 100/s, p99", percentile(&latencies, 0.99), Unit::Milliseconds));
     progress.step("end to end is done");
     server.kill().await

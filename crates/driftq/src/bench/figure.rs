@@ -50,7 +50,16 @@ pub(super) struct Figure {
 
 impl Figure {
     pub(super) fn new(name: impl Into<String>, value: f64, unit: Unit) -> Self {
-        Self { name: name.into(), value, unit, peer: None, peer_value: None, ratio: None, must: None, met: None }
+        Self {
+            name: name.into(),
+            value,
+            unit,
+            peer: None,
+            peer_value: None,
+            ratio: None,
+            must: None,
+            met: None,
+        }
     }
 
     #[must_use]

@@ -51,15 +51,22 @@ impl Side {
     async fn make_groups(&self, count: usize) -> Result<()> {
         let client = Client::new(&format!("http://{}", self.server.address))?;
         for number in 0..count {
-            let path = format!("/v1/consume?topic={}&group=g{number}&owner=bench&lease_ms=1000", self.topics[0]);
-            client.session().stream(&path).await.map_err(|error| error.into_error()).context("making a group")?;
+            let path =
+                format!("/v1/consume?topic={}&group=g{number}&owner=bench&lease_ms=1000", self.topics[0]);
+            client
+                .session()
+                .stream(&path)
+                .await
+                .map_err(|error| error.into_error())
+                .context("making a group")?;
         }
         Ok(())
     }
 
     async fn rate(&self, plan: &Plan) -> Result<f64> {
         let address = self.server.address;
-        let templates = self.topics.iter().map(|topic| Template::produce(address, topic, plan.payload)).collect();
+        let templates =
+            self.topics.iter().map(|topic| Template::produce(address, topic, plan.payload)).collect();
         let load = Load { address, connections: CONNECTIONS, pipeline: 1, templates, length: plan.length };
         Ok(load::run(load).await?.rate())
     }
@@ -102,7 +109,8 @@ async fn compare(
         smalls.push(small.rate(plan).await?);
         larges.push(large.rate(plan).await?);
     }
-    let figure = Figure::new(format!("produce, 64 connections, {large_name}"), median(&larges), Unit::PerSecond);
+    let figure =
+        Figure::new(format!("produce, 64 connections, {large_name}"), median(&larges), Unit::PerSecond);
     let figure = figure.beside(format!("driftq, {small_name}"), median(&smalls), ratio(&larges, &smalls));
     report.add(figure.must(Must::RatioAtLeast(MUST_FLAT_RATIO)));
     Ok(())

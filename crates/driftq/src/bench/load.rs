@@ -81,7 +81,8 @@ pub(super) async fn run(load: Load) -> Result<Done> {
         Length::Requests(count) => count,
         Length::Time(_) => 0,
     };
-    let round = Rc::new(Round { load, started: Instant::now(), left: Cell::new(left), answered: Cell::new(0) });
+    let round =
+        Rc::new(Round { load, started: Instant::now(), left: Cell::new(left), answered: Cell::new(0) });
     let local = LocalSet::new();
     let tasks: Vec<_> = sockets
         .into_iter()

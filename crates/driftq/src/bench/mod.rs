@@ -47,7 +47,8 @@ enum Part {
 }
 
 #[derive(clap::Args)]
-#[command(after_help = "Two servers are started as children of this process, on ports that the system chooses: a bare HTTP server,
+#[command(
+    after_help = "Two servers are started as children of this process, on ports that the system chooses: a bare HTTP server,
 and `driftq serve` with a temporary data directory that is removed at the end. Every figure is printed with its
 ratio to its peer in this run, and with what it must reach. Nothing here fails when a figure is missed.
 
@@ -55,7 +56,8 @@ Examples:
   driftq bench                     # everything; takes minutes
   driftq bench produce --quick
   driftq bench all -o json > bench.json
-  driftq bench --dir /mnt/fast     # measure that disk")]
+  driftq bench --dir /mnt/fast     # measure that disk"
+)]
 pub(crate) struct Args {
     /// Which part
     #[arg(value_enum, default_value = "all")]
@@ -135,7 +137,8 @@ const CONNECTIONS_MAX: usize = 512;
 pub(crate) fn run(format: Option<Format>, args: &Args) -> Result<()> {
     let plan = Plan::new(args)?;
     // One thread for the load: what it does not use is left to the servers.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting a runtime")?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting a runtime")?;
     let report = runtime.block_on(Box::pin(async {
         tokio::select! {
             report = measure(&plan) => report,

@@ -80,18 +80,22 @@ pub(super) async fn measure(plan: &Plan, progress: &Progress, report: &mut Repor
         row.figures(report, &syncs);
     }
     let name = format!("produce, {PIPELINE_CONNECTIONS} connections × {PIPELINE} pipelined");
-    report.add(
-        Figure::new(name, median(&pipelined.ours), Unit::PerSecond).beside(
-            "bare hyper, the same",
-            median(&pipelined.peer),
-            ratio(&pipelined.ours, &pipelined.peer),
-        ),
-    );
+    report.add(Figure::new(name, median(&pipelined.ours), Unit::PerSecond).beside(
+        "bare hyper, the same",
+        median(&pipelined.peer),
+        ratio(&pipelined.ours, &pipelined.peer),
+    ));
     Ok(())
 }
 
 impl Row {
-    async fn round(&mut self, plan: &Plan, progress: &Progress, bare: SocketAddr, ours: SocketAddr) -> Result<()> {
+    async fn round(
+        &mut self,
+        plan: &Plan,
+        progress: &Progress,
+        bare: SocketAddr,
+        ours: SocketAddr,
+    ) -> Result<()> {
         let connections = self.connections;
         progress.step(&format!("{connections} connection(s), bare hyper"));
         self.plain.peer.push(rate(plan, bare, connections, 1, false).await?);
@@ -108,12 +112,14 @@ impl Row {
 
     fn figures(&self, report: &mut Report, disk: &[f64]) {
         let connections = self.connections;
-        let words = if connections == 1 { "1 connection".to_owned() } else { format!("{connections} connections") };
-        let plain = Figure::new(format!("produce, {words}"), median(&self.plain.ours), Unit::PerSecond).beside(
-            format!("bare hyper, {words}"),
-            median(&self.plain.peer),
-            ratio(&self.plain.ours, &self.plain.peer),
-        );
+        let words =
+            if connections == 1 { "1 connection".to_owned() } else { format!("{connections} connections") };
+        let plain = Figure::new(format!("produce, {words}"), median(&self.plain.ours), Unit::PerSecond)
+            .beside(
+                format!("bare hyper, {words}"),
+                median(&self.plain.peer),
+                ratio(&self.plain.ours, &self.plain.peer),
+            );
         let must = MUST_RATIO.iter().find(|(count, _)| *count == connections);
         report.add(match must {
             Some((_, least)) => plain.must(Must::RatioAtLeast(*least)),
@@ -124,9 +130,14 @@ impl Row {
             let beside = Figure::new("produce, 1 connection", median(&self.plain.ours), Unit::PerSecond);
             report.add(beside.beside("disk, fdatasync", median(disk), ratio(&self.plain.ours, disk)));
         }
-        let keyed = Figure::new(format!("produce, {words}, unique keys"), median(&self.keyed), Unit::PerSecond)
-            .beside("driftq, no keys", median(&self.plain.ours), ratio(&self.keyed, &self.plain.ours));
-        let syncs = Figure::new(format!("syncs per request, {words}"), median(&self.syncs_per_request), Unit::PerRequest);
+        let keyed =
+            Figure::new(format!("produce, {words}, unique keys"), median(&self.keyed), Unit::PerSecond)
+                .beside("driftq, no keys", median(&self.plain.ours), ratio(&self.keyed, &self.plain.ours));
+        let syncs = Figure::new(
+            format!("syncs per request, {words}"),
+            median(&self.syncs_per_request),
+            Unit::PerRequest,
+        );
         if connections == MUST_KEYED_CONNECTIONS {
             report.add(keyed.must(Must::RatioAtLeast(MUST_KEYED_RATIO)));
             report.add(syncs.must(Must::AtMost(MUST_SYNCS_PER_REQUEST)));
@@ -137,12 +148,24 @@ impl Row {
     }
 }
 
-async fn round(plan: &Plan, address: SocketAddr, connections: usize, pipeline: usize, keyed: bool) -> Result<load::Done> {
+async fn round(
+    plan: &Plan,
+    address: SocketAddr,
+    connections: usize,
+    pipeline: usize,
+    keyed: bool,
+) -> Result<load::Done> {
     let render = if keyed { Template::produce_keyed } else { Template::produce };
     let templates = vec![render(address, TOPIC, plan.payload)];
     load::run(Load { address, connections, pipeline, templates, length: plan.length }).await
 }
 
-async fn rate(plan: &Plan, address: SocketAddr, connections: usize, pipeline: usize, keyed: bool) -> Result<f64> {
+async fn rate(
+    plan: &Plan,
+    address: SocketAddr,
+    connections: usize,
+    pipeline: usize,
+    keyed: bool,
+) -> Result<f64> {
     Ok(round(plan, address, connections, pipeline, keyed).await?.rate())
 }

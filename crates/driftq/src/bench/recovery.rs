@@ -36,10 +36,16 @@ pub(super) async fn measure(plan: &Plan, progress: &Progress, report: &mut Repor
         server = Server::driftq(&path).await?;
         starts.push(server.started_in.as_secs_f64() * 1000.0);
         let client = Client::new(&format!("http://{}", server.address))?;
-        let topic: Topic = client.session().get(&format!("/v2/topics/{TOPIC}")).await.map_err(|error| error.into_error())?;
-        ensure!(topic.messages == plan.retained, "{} messages after kill -9, {kept} were acknowledged", topic.messages);
+        let topic: Topic =
+            client.session().get(&format!("/v2/topics/{TOPIC}")).await.map_err(|error| error.into_error())?;
+        ensure!(
+            topic.messages == plan.retained,
+            "{} messages after kill -9, {kept} were acknowledged",
+            topic.messages
+        );
     }
-    let figure = Figure::new(format!("start after kill -9, {kept} messages"), median(&starts), Unit::Milliseconds);
+    let figure =
+        Figure::new(format!("start after kill -9, {kept} messages"), median(&starts), Unit::Milliseconds);
     report.add(figure.must(Must::AtMost(MUST_RECOVERY_MS)));
     if let Some(bytes) = server.resident_bytes() {
         let figure = Figure::new("memory after that start", bytes as f64, Unit::Bytes);

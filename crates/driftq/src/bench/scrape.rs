@@ -13,7 +13,8 @@ pub(super) async fn syncs(address: SocketAddr) -> Result<f64> {
 }
 
 fn find_syncs(text: &str) -> Option<f64> {
-    let is_count = |name: &str| name.starts_with("driftq_") && name.contains("sync") && name.ends_with("_total");
+    let is_count =
+        |name: &str| name.starts_with("driftq_") && name.contains("sync") && name.ends_with("_total");
     let line = text.lines().find(|line| is_count(line.split([' ', '{']).next().unwrap_or_default()))?;
     line.rsplit(' ').next()?.parse().ok()
 }

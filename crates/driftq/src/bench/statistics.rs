@@ -21,7 +21,8 @@ pub(super) fn percentile(values: &[f64], share: f64) -> f64 {
 
 /// The median of the pairwise ratios: each round is compared with its neighbour in time, not with another minute.
 pub(super) fn ratio(ours: &[f64], peer: &[f64]) -> f64 {
-    let ratios: Vec<f64> = ours.iter().zip(peer).filter(|(_, peer)| **peer > 0.0).map(|(our, peer)| our / peer).collect();
+    let ratios: Vec<f64> =
+        ours.iter().zip(peer).filter(|(_, peer)| **peer > 0.0).map(|(our, peer)| our / peer).collect();
     median(&ratios)
 }
 

@@ -49,7 +49,13 @@ pub(crate) struct Cli {
 #[derive(clap::Args)]
 pub(crate) struct Common {
     /// The server to talk to
-    #[arg(long, global = true, env = "DRIFTQ_SERVER", default_value = "http://127.0.0.1:8080", value_name = "URL")]
+    #[arg(
+        long,
+        global = true,
+        env = "DRIFTQ_SERVER",
+        default_value = "http://127.0.0.1:8080",
+        value_name = "URL"
+    )]
     #[arg(hide_env_values = true)]
     server: String,
     /// Shape of the output; streams print NDJSON into pipes when nothing is said
@@ -136,7 +142,8 @@ fn dispatch(cli: Cli) -> Result<()> {
 
 /// A client needs one thread: it waits for a server most of the time.
 fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting a runtime")?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting a runtime")?;
     runtime.block_on(Box::pin(future))
 }
 

@@ -5,11 +5,13 @@ use anyhow::{Context, Result};
 use super::{Common, ack::Address};
 
 #[derive(clap::Args)]
-#[command(after_help = "The message comes back after its backoff. If it has a retry policy and its attempts are used up,
+#[command(
+    after_help = "The message comes back after its backoff. If it has a retry policy and its attempts are used up,
 it goes to the topic dlq.TOPIC instead.
 
 Examples:
-  driftq nack orders 0 12 --group billing --reason 'card service timed out'")]
+  driftq nack orders 0 12 --group billing --reason 'card service timed out'"
+)]
 pub(crate) struct Args {
     #[command(flatten)]
     address: Address,

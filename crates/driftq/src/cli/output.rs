@@ -20,7 +20,7 @@ pub(crate) enum Format {
 impl Format {
     /// What streams print when the user did not say: columns on a terminal, lines of JSON into a pipe.
     pub(crate) fn for_stream(chosen: Option<Self>) -> Self {
-        chosen.unwrap_or(if io::stdout().is_terminal() { Self::Table } else { Self::Ndjson })
+        chosen.unwrap_or_else(|| if io::stdout().is_terminal() { Self::Table } else { Self::Ndjson })
     }
 }
 
@@ -43,12 +43,20 @@ impl Listing {
 
     pub(crate) fn text(&self) -> String {
         // Columns are padded on both sides; outer padding would only widen what people paste.
-        self.table.lines().map(|line| format!("{}\n", line.trim_end().strip_prefix(' ').unwrap_or(line.trim_end()))).collect()
+        let trim = |line: String| {
+            let line = line.trim_end();
+            format!("{}\n", line.strip_prefix(' ').unwrap_or(line))
+        };
+        self.table.lines().map(trim).collect()
     }
 }
 
 /// Prints one thing: a table, or the thing itself as JSON.
-pub(crate) fn print_one<T: Serialize>(format: Option<Format>, item: &T, text: impl FnOnce() -> String) -> Result<()> {
+pub(crate) fn print_one<T: Serialize>(
+    format: Option<Format>,
+    item: &T,
+    text: impl FnOnce() -> String,
+) -> Result<()> {
     let rendered = match format.unwrap_or(Format::Table) {
         Format::Table => text(),
         Format::Json => serde_json::to_string_pretty(item)? + "\n",
@@ -58,7 +66,11 @@ pub(crate) fn print_one<T: Serialize>(format: Option<Format>, item: &T, text: im
 }
 
 /// Prints many things: a table, one JSON array, or one line of JSON each.
-pub(crate) fn print_many<T: Serialize>(format: Option<Format>, items: &[T], text: impl FnOnce() -> String) -> Result<()> {
+pub(crate) fn print_many<T: Serialize>(
+    format: Option<Format>,
+    items: &[T],
+    text: impl FnOnce() -> String,
+) -> Result<()> {
     let rendered = match format.unwrap_or(Format::Table) {
         Format::Table => text(),
         Format::Json => serde_json::to_string_pretty(items)? + "\n",

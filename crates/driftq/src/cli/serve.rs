@@ -19,7 +19,8 @@ use crate::{
 };
 
 #[derive(clap::Args)]
-#[command(after_help = "Every option can also be set in the environment (DRIFTQ_LISTEN for --listen) and in a TOML file
+#[command(
+    after_help = "Every option can also be set in the environment (DRIFTQ_LISTEN for --listen) and in a TOML file
 (in_flight_max = 8 for --in-flight-max). Order: default < profile < file < env < flag; `driftq config check`
 shows what came from where. Sizes read 64MiB, durations 500ms, 30s, 24h.
 
@@ -30,7 +31,8 @@ Examples:
   driftq serve
   driftq serve --listen 0.0.0.0:8080 --data /var/lib/driftq
   driftq serve --ephemeral --profile v1-dev --log-level debug
-  driftq serve --config /etc/driftq.toml --log-format json")]
+  driftq serve --config /etc/driftq.toml --log-format json"
+)]
 pub(crate) struct Args {
     #[command(flatten)]
     knobs: KnobArgs,
@@ -45,7 +47,8 @@ pub(super) fn run(args: &Args) -> Result<()> {
     }
     let config = resolved.config;
     start_log(&config)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting a runtime")?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting a runtime")?;
     let outcome = runtime.block_on(serve(config));
     // Whatever still runs belongs to connections that did not end in time.
     runtime.shutdown_background();

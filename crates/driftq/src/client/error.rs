@@ -69,11 +69,13 @@ impl Refusal {
             return Some("create it with `driftq topic create NAME`, or see `driftq topic list`");
         }
         match self.status {
-            409 if message.contains("not owner") => {
-                Some("name the --owner that received the message; if its lease lapsed, another reader may have it now")
-            }
+            409 if message.contains("not owner") => Some(
+                "name the --owner that received the message; if its lease lapsed, another reader may have it now",
+            ),
             409 => Some("the message is not on loan to this group: consume it first"),
-            429 => Some("consumers are behind: wait, add consumers, or raise partition_messages_max on the server"),
+            429 => Some(
+                "consumers are behind: wait, add consumers, or raise partition_messages_max on the server",
+            ),
             _ => None,
         }
     }
@@ -100,8 +102,12 @@ impl CallError {
 impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unreachable { authority, why } => write!(f, "no server answers at http://{authority} ({why})"),
-            Self::Broken { authority, why } => write!(f, "the connection to http://{authority} broke ({why})"),
+            Self::Unreachable { authority, why } => {
+                write!(f, "no server answers at http://{authority} ({why})")
+            }
+            Self::Broken { authority, why } => {
+                write!(f, "the connection to http://{authority} broke ({why})")
+            }
             Self::Refused(refusal) if refusal.code.is_empty() => {
                 write!(f, "{} (HTTP {})", refusal.message, refusal.status)
             }
@@ -152,7 +158,10 @@ mod tests {
     fn both_error_shapes_are_understood() {
         let v1 = Refusal::new(409, br#"{"error":"FAILED_PRECONDITION","message":"not owner"}"#);
         assert_eq!((&*v1.code, &*v1.message), ("FAILED_PRECONDITION", "not owner"));
-        let v2 = Refusal::new(404, br#"{"code":"TOPIC_UNKNOWN","title":"t","detail":"no such topic","retry_after_ms":5}"#);
+        let v2 = Refusal::new(
+            404,
+            br#"{"code":"TOPIC_UNKNOWN","title":"t","detail":"no such topic","retry_after_ms":5}"#,
+        );
         assert_eq!((&*v2.code, &*v2.message, v2.retry_after_ms), ("TOPIC_UNKNOWN", "no such topic", Some(5)));
         assert_eq!(Refusal::new(502, b"bad gateway\n").message, "bad gateway");
     }

@@ -34,7 +34,9 @@ impl Client {
         let uri: hyper::Uri = server.parse().map_err(|_| invalid("not a URL"))?;
         match uri.scheme_str() {
             Some("http") => {}
-            Some("https") => return Err(invalid("TLS is not spoken here; put the client next to a TLS proxy")),
+            Some("https") => {
+                return Err(invalid("TLS is not spoken here; put the client next to a TLS proxy"));
+            }
             _ => return Err(invalid("the URL must begin with http://")),
         }
         if !matches!(uri.path(), "" | "/") || uri.query().is_some() {

@@ -38,7 +38,11 @@ impl Session {
         String::from_utf8(body.into()).map_err(|_| CallError::Strange("not UTF-8".to_owned()))
     }
 
-    pub(crate) async fn post<T: DeserializeOwned>(&mut self, path: &str, body: &impl Serialize) -> Result<T, CallError> {
+    pub(crate) async fn post<T: DeserializeOwned>(
+        &mut self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, CallError> {
         let body = self.call(Method::POST, path, render(body)?).await?;
         parse(&body)
     }
@@ -84,7 +88,11 @@ impl Session {
             let response = self.send(method, path, body).await?;
             let status = response.status();
             let body = self.collect(response).await?;
-            if status.is_success() { Ok(body) } else { Err(CallError::Refused(Refusal::new(status.as_u16(), &body))) }
+            if status.is_success() {
+                Ok(body)
+            } else {
+                Err(CallError::Refused(Refusal::new(status.as_u16(), &body)))
+            }
         })
         .await;
         outcome.unwrap_or_else(|_| {
@@ -94,9 +102,15 @@ impl Session {
         })
     }
 
-    async fn send(&mut self, method: Method, path: &str, body: Bytes) -> Result<Response<Incoming>, CallError> {
+    async fn send(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Response<Incoming>, CallError> {
         let mut sender = self.connection().await?;
-        let mut request = Request::builder().method(method).uri(path).header(header::HOST, self.client.authority());
+        let mut request =
+            Request::builder().method(method).uri(path).header(header::HOST, self.client.authority());
         if !body.is_empty() {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
@@ -115,8 +129,7 @@ impl Session {
             return Ok(sender);
         }
         let authority = self.client.authority();
-        let unreachable =
-            |why: String| CallError::Unreachable { authority: authority.to_owned(), why };
+        let unreachable = |why: String| CallError::Unreachable { authority: authority.to_owned(), why };
         let socket = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(authority))
             .await
             .map_err(|_| unreachable("no connection in time".to_owned()))?

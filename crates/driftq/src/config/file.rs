@@ -31,7 +31,8 @@ pub(crate) fn read(path: &str, text: &str) -> (Vec<Given>, Vec<Problem>) {
         };
         match plain(value.get_ref()) {
             Some(text) => given.push(Given { knob, text, origin: Origin::File }),
-            None => problems.push(Problem::new(place, format!("`{name}` must be a string, a whole number or a boolean"))),
+            None => problems
+                .push(Problem::new(place, format!("`{name}` must be a string, a whole number or a boolean"))),
         }
     }
     (given, problems)
@@ -86,7 +87,8 @@ mod tests {
         let text = "listen = \"0.0.0.0:9\"\nin_flight_max = 1_000\nephemeral = true\n";
         let (given, problems) = read("f.toml", text);
         assert!(problems.is_empty(), "{problems:?}");
-        let mut texts: Vec<_> = given.iter().map(|given| (knob::KNOBS[given.knob].name, &*given.text)).collect();
+        let mut texts: Vec<_> =
+            given.iter().map(|given| (knob::KNOBS[given.knob].name, &*given.text)).collect();
         texts.sort_unstable();
         let count = texts[1].1.replace('_', "");
         assert_eq!((texts[0], &*count, texts[2]), (("ephemeral", "true"), "1000", ("listen", "0.0.0.0:9")));

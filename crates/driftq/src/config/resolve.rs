@@ -123,7 +123,8 @@ fn merge(mut given: Vec<Given>, path: Option<&str>) -> Resolved {
 /// A variable that looks like ours and is not: most often a typing error that would silently do nothing.
 fn stray_variable(name: &str) -> Option<String> {
     let known = KNOBS.iter().any(|knob| knob.env == name) || OTHER_VARIABLES.contains(&name);
-    (name.starts_with("DRIFTQ_") && !known).then(|| format!("the variable {name} is set but nothing reads it"))
+    (name.starts_with("DRIFTQ_") && !known)
+        .then(|| format!("the variable {name} is set but nothing reads it"))
 }
 
 #[cfg(test)]
@@ -163,7 +164,10 @@ mod tests {
     #[test]
     fn a_profile_moves_the_ground_and_not_what_stands_on_it() {
         let resolved = merge(
-            vec![given("profile", "v1-dev", Origin::Flag), given("partition_bytes_max", "1MiB", Origin::File)],
+            vec![
+                given("profile", "v1-dev", Origin::Flag),
+                given("partition_bytes_max", "1MiB", Origin::File),
+            ],
             None,
         );
         assert_eq!(resolved.config.engine.settings.partition_messages_max, 2);

@@ -10,10 +10,22 @@ use super::{
     units,
 };
 
-/// A whole number in a field of any width, at least `$least`.
-macro_rules! amount {
-    ($name:literal, $flag:literal, $env:literal, $heading:expr, $value:literal, $read:path, $show:path, $least:expr,
-     $($field:ident).+, $help:literal) => {
+/// How an amount is written: its name in `--help`, how it is read, how it is shown.
+macro_rules! unit {
+    (count) => {
+        ("COUNT", units::count, |number: u64| number.to_string())
+    };
+    (bytes) => {
+        ("BYTES", units::bytes, units::show_bytes)
+    };
+    (millis) => {
+        ("MS", units::millis, units::show_millis)
+    };
+}
+
+/// A knob out of its parts. Braces keep the table below one entry to two lines.
+macro_rules! knob {
+    ($name:expr, $flag:expr, $env:expr, $heading:expr, $help:expr, $value:expr, $get:expr, $set:expr) => {
         Knob {
             name: $name,
             flag: $flag,
@@ -21,51 +33,67 @@ macro_rules! amount {
             heading: $heading,
             help: $help,
             value: $value,
-            get: |config| $show(config.$($field).+ as u64),
-            set: |config, text| {
-                config.$($field).+ = fit($read(text)?, $least)?;
-                Ok(())
-            },
+            get: $get,
+            set: $set,
         }
+    };
+}
+
+/// A whole number in a field of any width, at least `$least`.
+macro_rules! amount {
+    ($name:literal, $flag:literal, $env:literal, $heading:expr, $unit:ident, $least:expr, $($field:ident).+,
+     $help:literal) => {
+        knob!(
+            $name,
+            $flag,
+            $env,
+            $heading,
+            $help,
+            unit!($unit).0,
+            |config| unit!($unit).2(config.$($field).+ as u64),
+            |config, text| {
+                config.$($field).+ = fit(unit!($unit).1(text)?, $least)?;
+                Ok(())
+            }
+        )
     };
 }
 
 /// An amount that may be absent.
 macro_rules! optional {
-    ($name:literal, $flag:literal, $env:literal, $heading:expr, $value:literal, $read:path, $show:path,
-     $($field:ident).+, $help:literal) => {
-        Knob {
-            name: $name,
-            flag: $flag,
-            env: $env,
-            heading: $heading,
-            help: $help,
-            value: $value,
-            get: |config| config.$($field).+.map_or_else(|| NONE.to_owned(), $show),
-            set: |config, text| {
-                config.$($field).+ = if text == NONE { None } else { Some(fit($read(text)?, 1)?) };
+    ($name:literal, $flag:literal, $env:literal, $heading:expr, $unit:ident, $($field:ident).+, $help:literal) => {
+        knob!(
+            $name,
+            $flag,
+            $env,
+            $heading,
+            $help,
+            unit!($unit).0,
+            |config| config.$($field).+.map_or_else(|| NONE.to_owned(), unit!($unit).2),
+            |config, text| {
+                config.$($field).+ = if text == NONE { None } else { Some(fit(unit!($unit).1(text)?, 1)?) };
                 Ok(())
-            },
-        }
+            }
+        )
     };
 }
 
 /// A time that the code keeps as a duration.
 macro_rules! duration {
     ($name:literal, $flag:literal, $env:literal, $heading:expr, $($field:ident).+, $help:literal) => {
-        Knob {
-            name: $name,
-            flag: $flag,
-            env: $env,
-            heading: $heading,
-            help: $help,
-            value: "MS",
-            get: |config| units::show_millis(u64::try_from(config.$($field).+.as_millis()).unwrap_or(u64::MAX)),
-            set: |config, text| {
+        knob!(
+            $name,
+            $flag,
+            $env,
+            $heading,
+            $help,
+            "MS",
+            |config| units::show_millis(u64::try_from(config.$($field).+.as_millis()).unwrap_or(u64::MAX)),
+            |config, text| {
                 config.$($field).+ = Duration::from_millis(fit(units::millis(text)?, 1)?);
                 Ok(())
-            },
-        }
+            }
+        )
     };
 }
 
@@ -183,78 +211,66 @@ pub(crate) static KNOBS: &[Knob] = &[
             Ok(())
         },
     },
-    duration!("stop_grace_ms", "stop-grace-ms", "DRIFTQ_STOP_GRACE_MS", SERVER, engine.stop_grace,
-        "How long a graceful stop waits for open streams to end"),
-    duration!("drain_timeout_ms", "drain-timeout-ms", "DRIFTQ_DRAIN_TIMEOUT_MS", SERVER, http.drain_timeout,
-        "How long a graceful stop waits for connections to finish what they began"),
-    amount!("in_flight_max", "in-flight-max", "DRIFTQ_IN_FLIGHT_MAX", DELIVERY, "COUNT", units::count, count, 1,
-        engine.settings.in_flight_max,
-        "Unacked deliveries at once per topic, group and partition"),
-    amount!("lease_ms_max", "lease-ms-max", "DRIFTQ_LEASE_MS_MAX", DELIVERY, "MS", units::millis, units::show_millis, 1,
-        engine.settings.lease_ms_max,
-        "Longest lease that a reader may ask for"),
-    amount!("stream_credit", "stream-credit", "DRIFTQ_STREAM_CREDIT", DELIVERY, "COUNT", units::count, count, 1,
-        engine.stream_credit,
-        "Messages handed to one stream before its socket has taken them"),
-    amount!("group_expiry_ms", "group-expiry-ms", "DRIFTQ_GROUP_EXPIRY_MS", RETENTION, "MS", units::millis,
-        units::show_millis, 1, engine.settings.group_expiry_ms,
-        "A group without readers and acks for this long is forgotten and no longer holds messages back"),
-    optional!("retention_ms", "retention-ms", "DRIFTQ_RETENTION_MS", RETENTION, "MS", units::millis,
-        units::show_millis, engine.settings.retention_ms,
-        "Drop messages older than this, read or not; none keeps them until every group has acked"),
-    optional!("retention_bytes", "retention-bytes", "DRIFTQ_RETENTION_BYTES", RETENTION, "BYTES", units::bytes,
-        units::show_bytes, engine.settings.retention_bytes,
-        "Drop the oldest messages beyond this many payload bytes per partition; none for no such limit"),
-    amount!("dead_letters_max", "dead-letters-max", "DRIFTQ_DEAD_LETTERS_MAX", RETENTION, "COUNT", units::count, count, 1,
-        engine.settings.dead_letters_max,
-        "Dead letters kept per partition of a dead-letter topic; beyond it the oldest goes"),
-    amount!("idempotency_ttl_ms", "idempotency-ttl-ms", "DRIFTQ_IDEMPOTENCY_TTL_MS", RETENTION, "MS", units::millis,
-        units::show_millis, 1, engine.settings.idempotency_ttl_ms,
-        "How long an idempotency key is remembered"),
-    amount!("idempotency_records_max", "idempotency-records-max", "DRIFTQ_IDEMPOTENCY_RECORDS_MAX", RETENTION, "COUNT",
-        units::count, count, 1, engine.settings.idempotency_records_max,
-        "Idempotency keys remembered at once"),
-    amount!("partition_messages_max", "partition-messages-max", "DRIFTQ_PARTITION_MESSAGES_MAX", LIMITS, "COUNT",
-        units::count, count, 1, engine.settings.partition_messages_max,
-        "Messages that wait in one partition before producers get 429"),
-    amount!("partition_bytes_max", "partition-bytes-max", "DRIFTQ_PARTITION_BYTES_MAX", LIMITS, "BYTES", units::bytes,
-        units::show_bytes, 1, engine.settings.partition_bytes_max,
-        "Key and value bytes that wait in one partition before producers get 429"),
-    amount!("topics_max", "topics-max", "DRIFTQ_TOPICS_MAX", LIMITS, "COUNT", units::count, count, 1,
-        engine.settings.topics_max, "Topics"),
-    amount!("partitions_max", "partitions-max", "DRIFTQ_PARTITIONS_MAX", LIMITS, "COUNT", units::count, count, 1,
-        engine.settings.partitions_max, "Partitions of one topic"),
-    amount!("groups_max", "groups-max", "DRIFTQ_GROUPS_MAX", LIMITS, "COUNT", units::count, count, 1,
-        engine.settings.groups_max, "Consumer groups of one topic"),
-    amount!("consumers_max", "consumers-max", "DRIFTQ_CONSUMERS_MAX", LIMITS, "COUNT", units::count, count, 1,
-        engine.settings.consumers_max, "Open streams"),
-    amount!("input_queue_max", "input-queue-max", "DRIFTQ_INPUT_QUEUE_MAX", LIMITS, "COUNT", units::count, count, 1,
-        engine.input_queue_max, "Requests that wait for the broker's turn before new ones get 429"),
-    amount!("input_queue_bytes_max", "input-queue-bytes-max", "DRIFTQ_INPUT_QUEUE_BYTES_MAX", LIMITS, "BYTES",
-        units::bytes, units::show_bytes, 1, engine.input_queue_bytes_max, "Payload bytes of those requests"),
-    amount!("message_bytes_max", "message-bytes-max", "DRIFTQ_MESSAGE_BYTES_MAX", LIMITS, "BYTES", units::bytes,
-        units::show_bytes, 1, engine.message_bytes_max, "Largest message"),
-    amount!("connections_max", "connections-max", "DRIFTQ_CONNECTIONS_MAX", HTTP, "COUNT", units::count, count, 1,
-        http.connections_max, "Open connections; beyond it, new ones wait until one closes"),
-    amount!("head_bytes_max", "head-bytes-max", "DRIFTQ_HEAD_BYTES_MAX", HTTP, "BYTES", units::bytes,
-        units::show_bytes, HEAD_BYTES_LEAST, http.head_bytes_max, "Request line with all headers"),
-    amount!("url_bytes_max", "url-bytes-max", "DRIFTQ_URL_BYTES_MAX", HTTP, "BYTES", units::bytes, units::show_bytes, 1,
-        http.url_bytes_max, "URL; beyond it the answer is 414"),
-    amount!("body_bytes_max", "body-bytes-max", "DRIFTQ_BODY_BYTES_MAX", HTTP, "BYTES", units::bytes,
-        units::show_bytes, 1, http.body_bytes_max, "Request body; beyond it the answer is 413"),
-    duration!("head_timeout_ms", "head-timeout-ms", "DRIFTQ_HEAD_TIMEOUT_MS", HTTP, http.head_timeout,
-        "From the first byte of a request to the end of its headers"),
-    duration!("body_timeout_ms", "body-timeout-ms", "DRIFTQ_BODY_TIMEOUT_MS", HTTP, http.body_timeout,
-        "From the end of the headers to the end of the body"),
-    duration!("idle_timeout_ms", "idle-timeout-ms", "DRIFTQ_IDLE_TIMEOUT_MS", HTTP, http.idle_timeout,
-        "A connection without a request is closed after this long, and so is one that does not take its answer"),
-    duration!("heartbeat_ms", "heartbeat-ms", "DRIFTQ_HEARTBEAT_MS", HTTP, http.heartbeat,
-        "An idle stream carries a bare newline this often"),
-    amount!("segment_bytes", "segment-bytes", "DRIFTQ_SEGMENT_BYTES", STORAGE, "BYTES", units::bytes, units::show_bytes,
-        1, engine.segment_bytes, "Size of one log file"),
-    amount!("snapshot_every_bytes", "snapshot-every-bytes", "DRIFTQ_SNAPSHOT_EVERY_BYTES", STORAGE, "BYTES",
-        units::bytes, units::show_bytes, 1, engine.snapshot_every_bytes,
-        "Write a snapshot after this much log, so that a start has little to replay"),
+    duration! { "stop_grace_ms", "stop-grace-ms", "DRIFTQ_STOP_GRACE_MS", SERVER, engine.stop_grace,
+    "How long a graceful stop waits for open streams to end" },
+    duration! { "drain_timeout_ms", "drain-timeout-ms", "DRIFTQ_DRAIN_TIMEOUT_MS", SERVER, http.drain_timeout,
+    "How long a graceful stop waits for connections to finish what they began" },
+    amount! { "in_flight_max", "in-flight-max", "DRIFTQ_IN_FLIGHT_MAX", DELIVERY, count, 1, engine.settings.in_flight_max,
+    "Unacked deliveries at once per topic, group and partition" },
+    amount! { "lease_ms_max", "lease-ms-max", "DRIFTQ_LEASE_MS_MAX", DELIVERY, millis, 1, engine.settings.lease_ms_max,
+    "Longest lease that a reader may ask for" },
+    amount! { "stream_credit", "stream-credit", "DRIFTQ_STREAM_CREDIT", DELIVERY, count, 1, engine.stream_credit,
+    "Messages handed to one stream before its socket has taken them" },
+    amount! { "group_expiry_ms", "group-expiry-ms", "DRIFTQ_GROUP_EXPIRY_MS", RETENTION, millis, 1, engine.settings.group_expiry_ms,
+    "A group without readers and acks for this long is forgotten and no longer holds messages back" },
+    optional! { "retention_ms", "retention-ms", "DRIFTQ_RETENTION_MS", RETENTION, millis, engine.settings.retention_ms,
+    "Drop messages older than this, read or not; none keeps them until every group has acked" },
+    optional! { "retention_bytes", "retention-bytes", "DRIFTQ_RETENTION_BYTES", RETENTION, bytes, engine.settings.retention_bytes,
+    "Drop the oldest messages beyond this many payload bytes per partition; none for no such limit" },
+    amount! { "dead_letters_max", "dead-letters-max", "DRIFTQ_DEAD_LETTERS_MAX", RETENTION, count, 1, engine.settings.dead_letters_max,
+    "Dead letters kept per partition of a dead-letter topic; beyond it the oldest goes" },
+    amount! { "idempotency_ttl_ms", "idempotency-ttl-ms", "DRIFTQ_IDEMPOTENCY_TTL_MS", RETENTION, millis, 1, engine.settings.idempotency_ttl_ms,
+    "How long an idempotency key is remembered" },
+    amount! { "idempotency_records_max", "idempotency-records-max", "DRIFTQ_IDEMPOTENCY_RECORDS_MAX", RETENTION, count, 1, engine.settings.idempotency_records_max,
+    "Idempotency keys remembered at once" },
+    amount! { "partition_messages_max", "partition-messages-max", "DRIFTQ_PARTITION_MESSAGES_MAX", LIMITS, count, 1, engine.settings.partition_messages_max,
+    "Messages that wait in one partition before producers get 429" },
+    amount! { "partition_bytes_max", "partition-bytes-max", "DRIFTQ_PARTITION_BYTES_MAX", LIMITS, bytes, 1, engine.settings.partition_bytes_max,
+    "Key and value bytes that wait in one partition before producers get 429" },
+    amount! { "topics_max", "topics-max", "DRIFTQ_TOPICS_MAX", LIMITS, count, 1, engine.settings.topics_max,
+    "Topics" },
+    amount! { "partitions_max", "partitions-max", "DRIFTQ_PARTITIONS_MAX", LIMITS, count, 1, engine.settings.partitions_max,
+    "Partitions of one topic" },
+    amount! { "groups_max", "groups-max", "DRIFTQ_GROUPS_MAX", LIMITS, count, 1, engine.settings.groups_max,
+    "Consumer groups of one topic" },
+    amount! { "consumers_max", "consumers-max", "DRIFTQ_CONSUMERS_MAX", LIMITS, count, 1, engine.settings.consumers_max,
+    "Open streams" },
+    amount! { "input_queue_max", "input-queue-max", "DRIFTQ_INPUT_QUEUE_MAX", LIMITS, count, 1, engine.input_queue_max,
+    "Requests that wait for the broker's turn before new ones get 429" },
+    amount! { "input_queue_bytes_max", "input-queue-bytes-max", "DRIFTQ_INPUT_QUEUE_BYTES_MAX", LIMITS, bytes, 1, engine.input_queue_bytes_max,
+    "Payload bytes of those requests" },
+    amount! { "message_bytes_max", "message-bytes-max", "DRIFTQ_MESSAGE_BYTES_MAX", LIMITS, bytes, 1, engine.message_bytes_max,
+    "Largest message" },
+    amount! { "connections_max", "connections-max", "DRIFTQ_CONNECTIONS_MAX", HTTP, count, 1, http.connections_max,
+    "Open connections; beyond it, new ones wait until one closes" },
+    amount! { "head_bytes_max", "head-bytes-max", "DRIFTQ_HEAD_BYTES_MAX", HTTP, bytes, HEAD_BYTES_LEAST, http.head_bytes_max,
+    "Request line with all headers" },
+    amount! { "url_bytes_max", "url-bytes-max", "DRIFTQ_URL_BYTES_MAX", HTTP, bytes, 1, http.url_bytes_max,
+    "URL; beyond it the answer is 414" },
+    amount! { "body_bytes_max", "body-bytes-max", "DRIFTQ_BODY_BYTES_MAX", HTTP, bytes, 1, http.body_bytes_max,
+    "Request body; beyond it the answer is 413" },
+    duration! { "head_timeout_ms", "head-timeout-ms", "DRIFTQ_HEAD_TIMEOUT_MS", HTTP, http.head_timeout,
+    "From the first byte of a request to the end of its headers" },
+    duration! { "body_timeout_ms", "body-timeout-ms", "DRIFTQ_BODY_TIMEOUT_MS", HTTP, http.body_timeout,
+    "From the end of the headers to the end of the body" },
+    duration! { "idle_timeout_ms", "idle-timeout-ms", "DRIFTQ_IDLE_TIMEOUT_MS", HTTP, http.idle_timeout,
+    "A connection without a request is closed after this long, and so is one that does not take its answer" },
+    duration! { "heartbeat_ms", "heartbeat-ms", "DRIFTQ_HEARTBEAT_MS", HTTP, http.heartbeat,
+    "An idle stream carries a bare newline this often" },
+    amount! { "segment_bytes", "segment-bytes", "DRIFTQ_SEGMENT_BYTES", STORAGE, bytes, 1, engine.segment_bytes,
+    "Size of one log file" },
+    amount! { "snapshot_every_bytes", "snapshot-every-bytes", "DRIFTQ_SNAPSHOT_EVERY_BYTES", STORAGE, bytes, 1, engine.snapshot_every_bytes,
+    "Write a snapshot after this much log, so that a start has little to replay" },
     Knob {
         name: "commit",
         flag: "commit",
@@ -277,14 +293,9 @@ pub(crate) static KNOBS: &[Knob] = &[
             Ok(())
         },
     },
-    amount!("payload_cache_bytes", "payload-cache-bytes", "DRIFTQ_PAYLOAD_CACHE_BYTES", STORAGE, "BYTES", units::bytes,
-        units::show_bytes, 0, engine.payload_cache_bytes,
-        "Memory for payloads that are likely to be read soon; everything else stays on disk"),
+    amount! { "payload_cache_bytes", "payload-cache-bytes", "DRIFTQ_PAYLOAD_CACHE_BYTES", STORAGE, bytes, 0, engine.payload_cache_bytes,
+    "Memory for payloads that are likely to be read soon; everything else stays on disk" },
 ];
-
-fn count(number: u64) -> String {
-    number.to_string()
-}
 
 fn fit<T: TryFrom<u64>>(number: u64, least: u64) -> Result<T, String> {
     if number < least {

@@ -22,12 +22,14 @@ pub(crate) fn count(text: &str) -> Result<u64, String> {
 }
 
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
-    amount(text, &BYTE_UNITS).ok_or_else(|| format!("`{text}` is not a size; write bytes or for example 64MiB, 1GiB"))
+    amount(text, &BYTE_UNITS)
+        .ok_or_else(|| format!("`{text}` is not a size; write bytes or for example 64MiB, 1GiB"))
 }
 
 pub(crate) fn millis(text: &str) -> Result<u64, String> {
-    amount(text, &TIME_UNITS)
-        .ok_or_else(|| format!("`{text}` is not a duration; write milliseconds or for example 500ms, 30s, 24h"))
+    amount(text, &TIME_UNITS).ok_or_else(|| {
+        format!("`{text}` is not a duration; write milliseconds or for example 500ms, 30s, 24h")
+    })
 }
 
 fn amount(text: &str, units: &[(&str, u64)]) -> Option<u64> {
@@ -59,7 +61,9 @@ mod tests {
 
     #[test]
     fn amounts_are_read_as_people_write_them() {
-        for (text, expected) in [("64MiB", 64 << 20), ("1_000", 1000), ("2 GiB", 2 << 30), ("7", 7), ("4k", 4096)] {
+        for (text, expected) in
+            [("64MiB", 64 << 20), ("1_000", 1000), ("2 GiB", 2 << 30), ("7", 7), ("4k", 4096)]
+        {
             assert_eq!(bytes(text), Ok(expected), "{text}");
         }
         for (text, expected) in [("30s", 30_000), ("24h", 86_400_000), ("250", 250), ("2d", 172_800_000)] {
@@ -69,7 +73,9 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for text in ["", "MiB", "-1", "1.5GiB", "10 parsecs", "99999999999999999999", "18446744073709551615GiB"] {
+        for text in
+            ["", "MiB", "-1", "1.5GiB", "10 parsecs", "99999999999999999999", "18446744073709551615GiB"]
+        {
             assert!(bytes(text).is_err(), "{text}");
             assert!(millis(text).is_err(), "{text}");
         }

@@ -82,12 +82,17 @@ fn check_topics(events: &[Event], found: &mut Vec<Violation>) {
             Event::TopicConfirmed { topic, partitions } => {
                 let expected = *confirmed.entry(topic).or_insert(*partitions);
                 if expected != *partitions {
-                    found.push(Violation::TopicChanged { topic: topic.clone(), expected, found: Some(*partitions) });
+                    found.push(Violation::TopicChanged {
+                        topic: topic.clone(),
+                        expected,
+                        found: Some(*partitions),
+                    });
                 }
             }
             Event::TopicsListed { topics } => {
                 for (topic, expected) in &confirmed {
-                    let listed = topics.iter().find(|(name, _)| name == topic).map(|(_, partitions)| *partitions);
+                    let listed =
+                        topics.iter().find(|(name, _)| name == topic).map(|(_, partitions)| *partitions);
                     if listed != Some(*expected) {
                         let topic = (*topic).to_owned();
                         found.push(Violation::TopicChanged { topic, expected: *expected, found: listed });
@@ -211,7 +216,11 @@ fn check_attempts(events: &[Event], found: &mut Vec<Violation>) {
             }
             Event::Delivered { life, work, attempt, .. } => {
                 if !seen.insert((*life, work, *attempt)) {
-                    found.push(Violation::AttemptTwice { work: work.clone(), life: *life, attempt: *attempt });
+                    found.push(Violation::AttemptTwice {
+                        work: work.clone(),
+                        life: *life,
+                        attempt: *attempt,
+                    });
                 }
                 if let Some((nacked_in, nacked)) = nacked.get(work)
                     && life > nacked_in

@@ -37,12 +37,11 @@ fn buried(letter: u64, offset: u64, attempts: u32) -> Event {
 }
 
 fn judge(events: &[Event]) -> Vec<Violation> {
-    let expectation =
-        Expectation {
-            groups: vec![("t".to_owned(), "g".to_owned())],
-            lapsing_groups: vec!["short".to_owned()],
-            attempts_max: 3,
-        };
+    let expectation = Expectation {
+        groups: vec![("t".to_owned(), "g".to_owned())],
+        lapsing_groups: vec!["short".to_owned()],
+        attempts_max: 3,
+    };
     let mut all = events.to_vec();
     all.push(Event::Drained);
     check(&all, &expectation)
@@ -77,7 +76,8 @@ fn a_lost_message_is_seen() {
     let events = [produced("a"), produced("b"), delivered(1, 1, 1, "b")];
     assert_eq!(judge(&events), [Violation::Lost { group: "g".to_owned(), value: "a".to_owned() }]);
     assert_eq!(judge(&[produced("a"), buried(0, 7, 3)]), []);
-    let unanswered = Event::Produced { producer: 1, topic: "t".to_owned(), value: "a".to_owned(), confirmed: false };
+    let unanswered =
+        Event::Produced { producer: 1, topic: "t".to_owned(), value: "a".to_owned(), confirmed: false };
     assert_eq!(judge(&[unanswered]), []);
 }
 
@@ -136,7 +136,10 @@ fn a_lapsing_group_may_read_a_late_copy_in_the_same_life_only() {
     };
     let ack = Event::Acked { life: 1, work: late.clone(), confirmed: true };
     assert_eq!(judge(&[seen(1, 1), ack.clone(), seen(1, 2)]), []);
-    assert_eq!(judge(&[seen(1, 1), ack, seen(2, 2)]), [Violation::AckedComesBack { work: late.clone(), life: 2 }]);
+    assert_eq!(
+        judge(&[seen(1, 1), ack, seen(2, 2)]),
+        [Violation::AckedComesBack { work: late.clone(), life: 2 }]
+    );
 }
 
 #[test]

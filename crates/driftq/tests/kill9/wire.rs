@@ -116,7 +116,8 @@ impl Lines {
     /// Moves one whole chunk from the raw bytes to the text; false if none is whole yet.
     fn unchunk(&mut self) -> io::Result<bool> {
         let Some(end) = self.raw.windows(2).position(|pair| pair == b"\r\n") else { return Ok(false) };
-        let size = std::str::from_utf8(&self.raw[..end]).ok().and_then(|text| usize::from_str_radix(text, 16).ok());
+        let size =
+            std::str::from_utf8(&self.raw[..end]).ok().and_then(|text| usize::from_str_radix(text, 16).ok());
         let size = size.ok_or_else(|| io::Error::other("a chunk without a size"))?;
         if size == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());

@@ -132,7 +132,12 @@ impl World {
     }
 
     /// One stream, to its end.
-    fn stream(&self, reader: Reader, (life, address): (u32, SocketAddr), random: &mut Random) -> io::Result<()> {
+    fn stream(
+        &self,
+        reader: Reader,
+        (life, address): (u32, SocketAddr),
+        random: &mut Random,
+    ) -> io::Result<()> {
         let number = self.streams.fetch_add(1, Ordering::Relaxed);
         let owner = format!("owner-{number}");
         let Reader { topic, group, lease_ms } = reader;
@@ -169,8 +174,7 @@ impl World {
         random: &mut Random,
     ) -> io::Result<()> {
         let Address { topic, partition, offset } = &work.address;
-        let mut body =
-            json!({"topic": topic, "group": work.group, "partition": partition, "offset": offset, "owner": owner});
+        let mut body = json!({"topic": topic, "group": work.group, "partition": partition, "offset": offset, "owner": owner});
         let choice = if self.draining.load(Ordering::Relaxed) { 0 } else { random.below(100) };
         match choice {
             0..80 => {
@@ -211,7 +215,8 @@ fn message(topic: &str, value: &str, keyed: bool, random: &mut Random) -> Value 
         envelope["idempotency_key"] = json!(value);
     }
     if random.chance(30) {
-        envelope["retry_policy"] = json!({"max_attempts": MAX_ATTEMPTS, "backoff_ms": 5, "max_backoff_ms": 50});
+        envelope["retry_policy"] =
+            json!({"max_attempts": MAX_ATTEMPTS, "backoff_ms": 5, "max_backoff_ms": 50});
     }
     // Random lengths, so that frames end anywhere.
     let key = format!("key-{}", random.below(40));
@@ -237,7 +242,11 @@ fn call(
 }
 
 pub(crate) fn address_of(topic: &str, item: &Value) -> Address {
-    Address { topic: topic.to_owned(), partition: number_of(item, "partition") as u32, offset: number_of(item, "offset") }
+    Address {
+        topic: topic.to_owned(),
+        partition: number_of(item, "partition") as u32,
+        offset: number_of(item, "offset"),
+    }
 }
 
 fn number_of(item: &Value, name: &str) -> u64 {

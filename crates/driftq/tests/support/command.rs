@@ -36,7 +36,8 @@ impl Ran {
     /// Stdout as lines of JSON.
     #[track_caller]
     pub(crate) fn lines(&self) -> Vec<Value> {
-        let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line}"));
+        let parse =
+            |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line}"));
         self.stdout.lines().map(parse).collect()
     }
 }

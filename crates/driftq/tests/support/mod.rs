@@ -31,22 +31,25 @@ impl Server {
     /// Starts on a free port and waits until it listens.
     pub(crate) fn start(data: &Path, arguments: &[&str]) -> Self {
         let mut command = driftq();
-        command.args(["serve", "--listen", "127.0.0.1:0", "--log-level", "warn", "--data"]).arg(data).args(arguments);
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the binary starts");
-        let mut lines = BufReader::new(child.stdout.take().expect("stdout is piped"));
-        let mut banner = String::new();
+        command
+            .args(["serve", "--listen", "127.0.0.1:0", "--log-level", "warn", "--data"])
+            .arg(data)
+            .args(arguments);
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the binary starts");
+        let mut server = Self { child, address: ([0, 0, 0, 0], 0).into(), banner: String::new() };
+        let mut lines = BufReader::new(server.child.stdout.take().expect("stdout is piped"));
         loop {
             let mut line = String::new();
             if lines.read_line(&mut line).expect("stdout is text") == 0 {
-                let status = child.wait().expect("the child is ours");
-                panic!("the server ended before it listened ({status}):\n{banner}");
+                let status = server.child.wait().expect("the child is ours");
+                panic!("the server ended before it listened ({status}):\n{}", server.banner);
             }
-            banner.push_str(&line);
+            server.banner.push_str(&line);
             if let Some((_, address)) = line.split_once("listening on http://") {
-                let address = address.trim().parse().expect("the line ends with the address");
+                server.address = address.trim().parse().expect("the line ends with the address");
                 // Whatever it prints later must not fill the pipe and stop it.
                 std::thread::spawn(move || drop(lines.read_to_end(&mut Vec::new())));
-                return Self { child, address, banner };
+                return server;
             }
         }
     }

@@ -14,7 +14,8 @@ use crate::config::units;
 const CONCURRENCY_MAX: u16 = 1024;
 
 #[derive(clap::Args)]
-#[command(after_help = "Without --ack or --exec the messages are only on loan: ack them with `driftq ack` before the lease ends,
+#[command(
+    after_help = "Without --ack or --exec the messages are only on loan: ack them with `driftq ack` before the lease ends,
 or they come back. A group has at most in_flight_max (2 by default) unacked messages per partition, so without
 acks the stream pauses after a few.
 
@@ -34,7 +35,8 @@ Examples:
   driftq consume orders --group billing --ack
   driftq consume orders --group billing --max 1 -o json
   driftq consume orders --group mail --exec 'xargs -0 ./send-mail' --concurrency 4 --lease-ms 60s
-  driftq consume dlq.orders --group look --timeout 1s | jq .envelope.dlq")]
+  driftq consume dlq.orders --group look --timeout 1s | jq .envelope.dlq"
+)]
 pub(crate) struct Args {
     /// The topic
     topic: String,

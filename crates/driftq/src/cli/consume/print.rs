@@ -26,8 +26,13 @@ impl Printer {
             // One document over a whole stream: an array that is opened now and closed at the end.
             Format::Json => write(&format!("{}{}", if first { "[\n" } else { ",\n" }, line.trim_end())),
             Format::Table => {
-                let heading = if first { row(["PARTITION", "OFFSET", "ATTEMPT", "KEY"], "VALUE") } else { String::new() };
-                let numbers = [item.partition.to_string(), item.offset.to_string(), item.attempts.to_string()];
+                let heading = if first {
+                    row(["PARTITION", "OFFSET", "ATTEMPT", "KEY"], "VALUE")
+                } else {
+                    String::new()
+                };
+                let numbers =
+                    [item.partition.to_string(), item.offset.to_string(), item.attempts.to_string()];
                 let [partition, offset, attempt] = &numbers;
                 let line = row([partition, offset, attempt, &printable(&item.key)], &printable(&item.value));
                 write(&(heading + &line))

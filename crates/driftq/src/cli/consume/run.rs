@@ -149,7 +149,8 @@ impl Consumer {
 
     async fn on_line(&mut self, line: &[u8]) -> Result<()> {
         let line = std::str::from_utf8(line).context("a line of the stream is not UTF-8")?;
-        let item: Item = serde_json::from_str(line).with_context(|| format!("a line of the stream: {line}"))?;
+        let item: Item =
+            serde_json::from_str(line).with_context(|| format!("a line of the stream: {line}"))?;
         self.received += 1;
         self.last_message = Instant::now();
         if let Some(command) = self.args.exec.clone() {

@@ -49,7 +49,12 @@ impl Settler {
 
 /// Sends the ack or nack, again if the server is away for a moment, but never for longer than the lease: after it the
 /// word no longer counts.
-pub(super) async fn settle(session: &mut Session, args: &Args, item: &Item, outcome: &Outcome) -> Result<bool> {
+pub(super) async fn settle(
+    session: &mut Session,
+    args: &Args,
+    item: &Item,
+    outcome: &Outcome,
+) -> Result<bool> {
     let (path, reason) = match outcome {
         Outcome::Done => ("/v1/ack", None),
         Outcome::Failed(reason) => ("/v1/nack", Some(reason.as_str())),

@@ -50,7 +50,8 @@ async fn of_topic(session: &mut Session, topic: &str) -> Result<Vec<Group>> {
 
 fn text(groups: &[Group]) -> String {
     if groups.is_empty() {
-        return "no groups yet; a group begins with its first `driftq consume TOPIC --group NAME`\n".to_owned();
+        return "no groups yet; a group begins with its first `driftq consume TOPIC --group NAME`\n"
+            .to_owned();
     }
     let mut listing = Listing::new(&["TOPIC", "GROUP", "READERS", "LAG", "IN FLIGHT", "RETRYING"]);
     for group in groups {

@@ -37,7 +37,11 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
     pub(super) async fn next(&mut self) -> Result<Option<Line>> {
         loop {
             let mut bytes = Vec::new();
-            let read = (&mut self.reader).take(LINE_BYTES_MAX).read_until(b'\n', &mut bytes).await.context("reading stdin")?;
+            let read = (&mut self.reader)
+                .take(LINE_BYTES_MAX)
+                .read_until(b'\n', &mut bytes)
+                .await
+                .context("reading stdin")?;
             if read == 0 {
                 return Ok(None);
             }
@@ -52,7 +56,8 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
                 self.skipped += 1;
                 continue;
             }
-            let text = String::from_utf8(bytes).map_err(|_| self.refuse("not UTF-8; encode it, for example with base64"))?;
+            let text = String::from_utf8(bytes)
+                .map_err(|_| self.refuse("not UTF-8; encode it, for example with base64"))?;
             return self.split(text).map(Some);
         }
     }
@@ -61,7 +66,8 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
         let Some(separator) = &self.separator else {
             return Ok(Line { number: self.number, key: None, value: text });
         };
-        let (key, value) = text.split_once(separator).ok_or_else(|| self.refuse("without the key separator"))?;
+        let (key, value) =
+            text.split_once(separator).ok_or_else(|| self.refuse("without the key separator"))?;
         if value.is_empty() {
             return Err(self.refuse("nothing behind the key separator"));
         }
@@ -105,7 +111,9 @@ mod tests {
 
     #[tokio::test]
     async fn bad_lines_are_named() {
-        for (text, separator) in [(&b"ok\n\xff\xfe\n"[..], None), (b"a=1\nnone\n", Some("=")), (b"a=1\nb=\n", Some("="))] {
+        for (text, separator) in
+            [(&b"ok\n\xff\xfe\n"[..], None), (b"a=1\nnone\n", Some("=")), (b"a=1\nb=\n", Some("="))]
+        {
             let error = read(text, separator).await.unwrap_err().to_string();
             assert!(error.starts_with("line 2: "), "{error}");
         }

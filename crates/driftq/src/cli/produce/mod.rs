@@ -25,7 +25,8 @@ use lines::Line;
 const CONCURRENCY_MAX: u16 = 1024;
 
 #[derive(clap::Args)]
-#[command(after_help = "A message that meets an overloaded (429) or failing (5xx) server, or a broken connection, is sent again
+#[command(
+    after_help = "A message that meets an overloaded (429) or failing (5xx) server, or a broken connection, is sent again
 until --patience ends. After a broken connection nobody knows whether the first try was stored: give an
 idempotency key, and the repetition is stored once.
 
@@ -34,7 +35,8 @@ Examples:
   driftq produce orders < lines.txt
   driftq produce orders --key-separator : < keyed.txt       # user:1 style lines: key, separator, value
   driftq produce jobs --idempotency-key import-7 < jobs.txt # may be run again after a failure: stored once
-  driftq produce jobs 'x' --max-attempts 5 --backoff-ms 250 --max-backoff-ms 5000")]
+  driftq produce jobs 'x' --max-attempts 5 --backoff-ms 250 --max-backoff-ms 5000"
+)]
 pub(crate) struct Args {
     /// The topic
     topic: String,

@@ -43,13 +43,20 @@ pub(super) async fn one(session: &mut Session, plan: &Plan, line: &Line, numbere
     }
     let key = line.key.as_deref().unwrap_or(&plan.key);
     let request = Produce { topic: &plan.topic, key, value: &line.value, envelope };
-    let (outcome, retries) = session.post_retrying::<Produced<'static>>("/v1/produce", &request, Retry::within(plan.patience)).await;
+    let (outcome, retries) = session
+        .post_retrying::<Produced<'static>>("/v1/produce", &request, Retry::within(plan.patience))
+        .await;
     outcome.map_err(|error| error.into_error())?;
     Ok(retries)
 }
 
 /// Sends every line of stdin.
-pub(super) async fn all(client: Client, plan: Plan, separator: Option<String>, concurrency: u16) -> Result<Summary> {
+pub(super) async fn all(
+    client: Client,
+    plan: Plan,
+    separator: Option<String>,
+    concurrency: u16,
+) -> Result<Summary> {
     let bar = progress();
     let (lines_in, lines_out) = mpsc::channel::<Line>(LINES_AHEAD_MAX);
     let plan = Arc::new(plan);
@@ -68,10 +75,10 @@ pub(super) async fn all(client: Client, plan: Plan, separator: Option<String>, c
         let (produced, retries, outcome) = joined.context("a worker ended")?;
         summary.produced += produced;
         summary.retries += retries;
-        failure = failure.or(outcome.err());
+        failure = failure.or_else(|| outcome.err());
     }
     bar.finish_and_clear();
-    match failure.or(read.err()) {
+    match failure.or_else(|| read.err()) {
         None => Ok(summary),
         Some(error) => {
             eprintln!("{} message(s) were produced before the failure", summary.produced);
@@ -80,7 +87,10 @@ pub(super) async fn all(client: Client, plan: Plan, separator: Option<String>, c
     }
 }
 
-async fn feed<R: tokio::io::AsyncBufRead + Unpin>(lines: &mut Lines<R>, queue: mpsc::Sender<Line>) -> Result<()> {
+async fn feed<R: tokio::io::AsyncBufRead + Unpin>(
+    lines: &mut Lines<R>,
+    queue: mpsc::Sender<Line>,
+) -> Result<()> {
     while let Some(line) = lines.next().await? {
         if queue.send(line).await.is_err() {
             break;

@@ -7,11 +7,13 @@ use super::super::{Common, output};
 use crate::client::words::CreateTopic;
 
 #[derive(clap::Args)]
-#[command(after_help = "Messages with the same key go to the same partition and are delivered in order. The number of
+#[command(
+    after_help = "Messages with the same key go to the same partition and are delivered in order. The number of
 partitions cannot be changed later.
 
 Examples:
-  driftq topic create orders --partitions 8")]
+  driftq topic create orders --partitions 8"
+)]
 pub(crate) struct Args {
     /// Its name
     name: String,

@@ -7,10 +7,7 @@ use super::super::{
     Common,
     output::{self, Listing, grouped},
 };
-use crate::{
-    client::escape,
-    config::units::show_bytes,
-};
+use crate::{client::escape, config::units::show_bytes};
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:

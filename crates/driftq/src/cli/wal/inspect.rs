@@ -15,7 +15,8 @@ use crate::{
 };
 
 #[derive(clap::Args)]
-#[command(after_help = "Without options: one line per file, and whether a server would start on it. A log that a server is
+#[command(
+    after_help = "Without options: one line per file, and whether a server would start on it. A log that a server is
 using can be looked at, too; what is found may then be changing.
 
 Ends with code 7 if the log is damaged; a torn tail, as a crash leaves it, is no damage.
@@ -23,7 +24,8 @@ Ends with code 7 if the log is damaged; a torn tail, as a crash leaves it, is no
 Examples:
   driftq wal inspect --data /var/lib/driftq
   driftq wal inspect --segment 12                   # every batch of one segment
-  driftq wal inspect --segment 12 --facts -o ndjson # and what it says")]
+  driftq wal inspect --segment 12 --facts -o ndjson # and what it says"
+)]
 pub(crate) struct Args {
     #[command(flatten)]
     directory: Directory,
@@ -71,7 +73,9 @@ impl Sieve {
     fn pass(&mut self, line: Line) -> (Option<Row>, Option<Row>) {
         let summary = if line.file.is_some() { self.finish() } else { None };
         match (line.kind, &line.file) {
-            ("segment", _) => self.current = line.text.rsplit(' ').next().and_then(|number| number.parse().ok()),
+            ("segment", _) => {
+                self.current = line.text.rsplit(' ').next().and_then(|number| number.parse().ok())
+            }
             (_, Some(_)) => self.current = None,
             _ => {}
         }
@@ -156,7 +160,9 @@ fn judge(inspection: &Inspection, args: &Args) -> Result<()> {
         Outlook::Damaged => {
             let data = args.directory.data.display();
             let fault = Fault::new(Exit::Damaged, inspection.text.clone());
-            Err(fault.help(format!("see what a repair would cut: `driftq wal repair --data {data} --dry-run`")).into())
+            Err(fault
+                .help(format!("see what a repair would cut: `driftq wal repair --data {data} --dry-run`"))
+                .into())
         }
         Outlook::Newer => Err(Fault::new(Exit::Failure, inspection.text.clone()).into()),
     }

@@ -25,7 +25,13 @@ pub(crate) enum Command {
 #[derive(clap::Args)]
 pub(crate) struct Directory {
     /// The data directory
-    #[arg(long, env = "DRIFTQ_DATA", hide_env_values = true, default_value = "./driftq-data", value_name = "DIR")]
+    #[arg(
+        long,
+        env = "DRIFTQ_DATA",
+        hide_env_values = true,
+        default_value = "./driftq-data",
+        value_name = "DIR"
+    )]
     data: PathBuf,
 }
 

@@ -15,12 +15,14 @@ use crate::{
 };
 
 #[derive(clap::Args)]
-#[command(after_help = "A repair gives up acknowledged messages: everything behind the damage. Try a copy of the disk first. What is
+#[command(
+    after_help = "A repair gives up acknowledged messages: everything behind the damage. Try a copy of the disk first. What is
 cut is kept in files beside the log. A torn tail, as a crash leaves it, needs no repair: starting takes care of it.
 
 Examples:
   driftq wal repair --data /var/lib/driftq --dry-run   # what would be cut
-  driftq wal repair --data /var/lib/driftq --yes       # cut it")]
+  driftq wal repair --data /var/lib/driftq --yes       # cut it"
+)]
 pub(crate) struct Args {
     #[command(flatten)]
     directory: Directory,
@@ -90,7 +92,13 @@ fn text(report: &Report, dry_run: bool) -> String {
         let mut listing = Listing::new(&["CUT FROM", "BYTE", "BYTES", "BATCHES LOST", "KEPT IN"]);
         for cut in &report.cuts {
             let bytes = show_bytes(cut.bytes);
-            listing.row([&cut.file, &cut.from_byte.to_string(), &bytes, &grouped(cut.batches_lost), &cut.kept_in]);
+            listing.row([
+                &cut.file,
+                &cut.from_byte.to_string(),
+                &bytes,
+                &grouped(cut.batches_lost),
+                &cut.kept_in,
+            ]);
         }
         text.push_str(&format!("\n{}", listing.text()));
     }
