@@ -199,10 +199,10 @@ proptest! {
         let (snapshot, batches) = &corpus[which.index(corpus.len())];
         let before = peak_bytes();
         // A damaged snapshot and the true rest.
-        if let Ok(mut state) = State::decode(&damaged(snapshot.clone(), &damages), 1) {
-            if batches.iter().all(|batch| state.apply_batch(batch.base, &batch.bytes).is_ok()) {
-                run(state);
-            }
+        if let Ok(mut state) = State::decode(&damaged(snapshot.clone(), &damages), 1)
+            && batches.iter().all(|batch| state.apply_batch(batch.base, &batch.bytes).is_ok())
+        {
+            run(state);
         }
         // The true snapshot and a damaged rest.
         let mut state = State::decode(snapshot, 1).expect("this one is whole");

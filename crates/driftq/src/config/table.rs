@@ -23,7 +23,7 @@ macro_rules! unit {
     };
 }
 
-/// A knob out of its parts. Braces keep the table below one entry to two lines.
+/// A knob out of its parts. Braces keep the table below one entry to three lines.
 macro_rules! knob {
     ($name:expr, $flag:expr, $env:expr, $heading:expr, $help:expr, $value:expr, $get:expr, $set:expr) => {
         Knob {
