@@ -85,6 +85,15 @@ impl Progress {
         }
     }
 
+    /// Counts everything from `start` up to `end` as settled; nothing above `start` is yet.
+    pub(crate) fn pass_over(&mut self, start: u64, end: u64) {
+        if start == self.floor {
+            self.floor = end;
+        } else if start < end {
+            self.settled.push_back(start, end);
+        }
+    }
+
     /// Hands a message out.
     pub(crate) fn lease(&mut self, sequence: u64, token: Token, attempt: u32, expires: Time, owner: &str) {
         self.end_lease(sequence);

@@ -42,6 +42,7 @@ mod shard;
 mod slot;
 mod snapshot;
 mod state;
+mod survey;
 mod timer;
 mod upkeep;
 
@@ -58,4 +59,5 @@ pub use reject::{Overload, Reject};
 pub use route::{Catalog, NAME_BYTES_MAX, partition_of_key, route, validate};
 pub use settings::Settings;
 pub use shard::Shard;
-pub use state::{Pinned, State};
+pub use state::State;
+pub use survey::Pinned;

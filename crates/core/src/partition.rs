@@ -63,11 +63,15 @@ impl Partition {
             backlog: self.messages.cast_signed() - next.cast_signed(),
             ..crate::group::Progress::default()
         };
-        for sequence in self.slots.base..next {
-            match self.slots.get_mut(sequence) {
-                Some(slot) => slot.waiting += 1,
-                None => progress.pass(sequence),
+        // From message to message: what is gone in between is one step, however much it is.
+        let mut at = self.slots.base;
+        while at < next {
+            let alive = self.slots.next_alive(at).unwrap_or(next);
+            progress.pass_over(at, alive);
+            if let Some(slot) = self.slots.get_mut(alive) {
+                slot.waiting += 1;
             }
+            at = alive + 1;
         }
         progress
     }

@@ -4,7 +4,6 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::action::TopicInfo;
 use crate::codec::Malformed;
 use crate::fact::{Fact, MessageFact, Place};
 use crate::gate::Gate;
@@ -19,25 +18,6 @@ use crate::slot::{Found, Slot};
 pub(crate) struct Stored {
     pub(crate) partition: u32,
     pub(crate) offset: u64,
-}
-
-/// A message whose payload lies in a segment that is to be given back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pinned {
-    /// The topic.
-    pub topic: TopicId,
-    /// The partition.
-    pub partition: u32,
-    /// The message's offset.
-    pub offset: u64,
-    /// Where the payload lies.
-    pub position: Position,
-    /// Its length.
-    pub length: u32,
-    /// Its checksum.
-    pub check: u32,
-    /// Key and value bytes.
-    pub size: u32,
 }
 
 /// The state of a shard: a fold over its facts.
@@ -91,51 +71,6 @@ impl State {
     /// Folds one batch; `base` is the position of its first byte.
     pub fn apply_batch(&mut self, base: Position, batch: &[u8]) -> Result<(), Malformed> {
         Fact::each(base, batch, |end, fact| self.apply(end, &fact))
-    }
-
-    /// Payload bytes still needed, by segment; a segment that is not listed holds none.
-    #[must_use]
-    pub const fn live_bytes(&self) -> &BTreeMap<u32, u64> {
-        &self.live
-    }
-
-    /// All topics, in the order of their creation.
-    pub fn topics(&self) -> impl Iterator<Item = TopicInfo> {
-        self.topics.iter().map(Topic::info)
-    }
-
-    /// Messages kept in the whole shard.
-    #[must_use]
-    pub fn messages(&self) -> u64 {
-        self.topics.iter().flat_map(|topic| &topic.partitions).map(|partition| partition.messages).sum()
-    }
-
-    /// Groups in the whole shard.
-    #[must_use]
-    pub fn groups(&self) -> usize {
-        self.topics.iter().map(|topic| topic.groups.len()).sum()
-    }
-
-    /// At most `max` messages whose payload lies in `segment`. Walks every message: not for the deciding thread.
-    #[must_use]
-    pub fn pinned_in(&self, segment: u32, max: usize) -> Vec<Pinned> {
-        let slots = self.topics.iter().flat_map(|topic| {
-            topic.partitions.iter().enumerate().flat_map(move |(partition, lane)| {
-                lane.slots.iter().map(move |(_, slot)| (topic.id, partition, slot))
-            })
-        });
-        let pinned = slots.filter(|(_, _, slot)| slot.position.segment() == segment).map(
-            |(topic, partition, slot)| Pinned {
-                topic,
-                partition: u32::try_from(partition).expect("partitions are counted in u32"),
-                offset: slot.offset,
-                position: slot.position,
-                length: slot.length,
-                check: slot.check,
-                size: slot.size,
-            },
-        );
-        pinned.take(max).collect()
     }
 
     /// Changes the state by one fact that ends at `end`. The only way in which it ever changes.

@@ -134,7 +134,9 @@ pub(crate) fn encode(
 
 #[cfg(test)]
 mod tests {
-    use driftq_engine::core::{GroupDescription, GroupPartition, PartitionDescription, Time, TopicDescription};
+    use driftq_engine::core::{
+        GroupDescription, GroupPartition, PartitionDescription, Time, TopicDescription,
+    };
 
     use super::*;
 
@@ -143,7 +145,11 @@ mod tests {
             topics: vec![TopicDescription {
                 name: "t\"1".into(),
                 dead_letters: 3,
-                partitions: vec![PartitionDescription { messages: 5, bytes: 50, ..PartitionDescription::default() }],
+                partitions: vec![PartitionDescription {
+                    messages: 5,
+                    bytes: 50,
+                    ..PartitionDescription::default()
+                }],
                 ..TopicDescription::default()
             }],
             groups: vec![GroupDescription {
@@ -190,8 +196,14 @@ mod tests {
             assert!(frozen.contains(&name) || name.starts_with("driftq_"), "{name}");
             assert!(seen.insert(name.to_owned()), "{name} comes twice");
         }
-        assert!(text.contains("driftq_http_requests_total{route=\"/v1/produce\",status=\"200\"} 1"), "{text}");
-        assert!(text.contains("driftq_http_requests_total{route=\"/v1/produce\",status=\"other\"} 1"), "{text}");
+        assert!(
+            text.contains("driftq_http_requests_total{route=\"/v1/produce\",status=\"200\"} 1"),
+            "{text}"
+        );
+        assert!(
+            text.contains("driftq_http_requests_total{route=\"/v1/produce\",status=\"other\"} 1"),
+            "{text}"
+        );
         assert!(text.contains("driftq_http_request_seconds_count{route=\"/v1/produce\"} 2"), "{text}");
         assert!(
             text.contains("driftq_http_request_seconds_bucket{le=\"+Inf\",route=\"/v1/produce\"} 2"),
@@ -206,7 +218,10 @@ mod tests {
         let (connection, mut stream) = (metrics.open_connection(), metrics.open_stream(&names));
         stream.on_message();
         let text = encode(&metrics, Counters::default(), &status(), None).unwrap();
-        assert!(text.contains("driftq_http_connections 1") && text.contains("driftq_http_streams 1"), "{text}");
+        assert!(
+            text.contains("driftq_http_connections 1") && text.contains("driftq_http_streams 1"),
+            "{text}"
+        );
         assert!(text.contains("driftq_http_stream_messages_total 1"), "{text}");
         drop((connection, stream));
         assert_eq!((metrics.connections(), metrics.0.streams.load(Relaxed)), (0, 0));

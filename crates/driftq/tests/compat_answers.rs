@@ -31,10 +31,16 @@ fn topics_that_do_not_exist() {
     let broker = Broker::ephemeral(&[]);
     let mut client = broker.client();
     let produce = json!({"topic": "t", "value": "v"});
-    client.post_json("/v1/produce", &produce).assert_error(400, INVALID, "topic does not exist (create it first)");
-    client
-        .post("/v1/produce?topic=t&value=v")
-        .assert_error(400, INVALID, "topic does not exist (create it first)");
+    client.post_json("/v1/produce", &produce).assert_error(
+        400,
+        INVALID,
+        "topic does not exist (create it first)",
+    );
+    client.post("/v1/produce?topic=t&value=v").assert_error(
+        400,
+        INVALID,
+        "topic does not exist (create it first)",
+    );
     client.get("/v1/consume?topic=t&group=g&owner=o").assert_error(400, INVALID, "topic does not exist");
     for call in ["/v1/ack", "/v1/nack"] {
         let answer = client.post(&format!("{call}?topic=t&group=g&owner=o&partition=0&offset=0"));
@@ -58,9 +64,11 @@ fn where_and_until_when_a_message_can_go() {
     }
     let body = json!({"topic": "t", "value": "v", "envelope": {"deadline": "2020-01-01T00:00:00Z"}});
     client.post_json("/v1/produce", &body).assert_error(400, INVALID, "message deadline exceeded");
-    client
-        .post("/v1/produce?topic=t&value=v&deadline_ms=1000")
-        .assert_error(400, INVALID, "message deadline exceeded");
+    client.post("/v1/produce?topic=t&value=v&deadline_ms=1000").assert_error(
+        400,
+        INVALID,
+        "message deadline exceeded",
+    );
     assert_eq!(client.get("/v2/topics/t").json()["next_offset"], 0);
 }
 
@@ -71,7 +79,8 @@ fn a_key_that_was_committed_before_is_produced_and_not_stored_again() {
     client.post("/v1/topics?name=u");
     let produce = |client: &mut Client, topic: &str, tenant: &str, key: &str| {
         let envelope = json!({"tenant_id": tenant, "idempotency_key": key});
-        let answer = client.post_json("/v1/produce", &json!({"topic": topic, "value": "v", "envelope": envelope}));
+        let answer =
+            client.post_json("/v1/produce", &json!({"topic": topic, "value": "v", "envelope": envelope}));
         assert_eq!((answer.status, answer.json()), (200, json!({"status": "produced", "topic": topic})));
         client.get(&format!("/v2/topics/{topic}")).json()["next_offset"].clone()
     };
@@ -103,7 +112,11 @@ fn overload_says_why_and_when_to_come_back() {
     client.produce("t", "", "a");
     client.produce("t", "", "b");
     check(&mut client, "value=c", "partition_buffer_full");
-    assert_eq!(client.post("/v1/produce?topic=t&value=c&partition_override=1").status, 200, "the other is free");
+    assert_eq!(
+        client.post("/v1/produce?topic=t&value=c&partition_override=1").status,
+        200,
+        "the other is free"
+    );
     let metrics = String::from_utf8(client.get("/metrics").body).unwrap();
     for line in [
         "produce_rejected_total{reason=\"partition_buffer_full\"} 1",
@@ -172,7 +185,11 @@ fn a_late_ack_counts_until_somebody_else_has_the_message() {
     assert_eq!(client.post("/v1/ack?topic=t&group=g&owner=slow&partition=0&offset=0").status, 204);
     let mut other = broker.stream("topic=t&group=g&owner=other&lease_ms=60000");
     let item = other.item();
-    assert_eq!((&item["value"], &item["attempts"]), (&json!("b"), &json!(2)), "what was acked does not come again");
+    assert_eq!(
+        (&item["value"], &item["attempts"]),
+        (&json!("b"), &json!(2)),
+        "what was acked does not come again"
+    );
     let late = client.post("/v1/ack?topic=t&group=g&owner=slow&partition=0&offset=1");
     late.assert_error(409, PRECONDITION, "not owner");
     assert_eq!(client.post("/v1/ack?topic=t&group=g&owner=other&partition=0&offset=1").status, 204);
@@ -191,7 +208,10 @@ fn several_workers_under_one_name_may_ack_for_each_other() {
     for item in &items {
         let other = client.post(&format!("/v1/ack?topic=t&group=g&owner=stranger&{}", address_of(item)));
         other.assert_error(409, PRECONDITION, "not owner");
-        assert_eq!(client.post(&format!("/v1/ack?topic=t&group=g&owner=pool&{}", address_of(item))).status, 204);
+        assert_eq!(
+            client.post(&format!("/v1/ack?topic=t&group=g&owner=pool&{}", address_of(item))).status,
+            204
+        );
     }
 }
 
@@ -247,7 +267,8 @@ fn the_requested_topic_is_echoed_and_names_are_sorted() {
     let names = json!({"topics": ["Zoo", "apple", "tasks.enrich", "zebra", "Ångström"]});
     assert_eq!(client.get("/v1/topics").json(), names);
     let envelope = json!({"target_topic": "tasks.enrich"});
-    let answer = client.post_json("/v1/produce", &json!({"topic": "zebra", "value": "v", "envelope": envelope}));
+    let answer =
+        client.post_json("/v1/produce", &json!({"topic": "zebra", "value": "v", "envelope": envelope}));
     assert_eq!(answer.json(), json!({"status": "produced", "topic": "zebra"}));
     let item = broker.stream("topic=tasks.enrich&group=g&owner=o").item();
     assert_eq!(item["envelope"], json!({"target_topic": "tasks.enrich"}));

@@ -25,25 +25,30 @@ fn keys_choose_partitions_and_offsets_rise_per_topic() {
     let mut client = broker.client_with_topic("t", 7);
     let keys = [("user:1", 2), ("user:2", 0), ("a", 5), ("b", 6), ("é", 2), ("order-42", 4), ("", 0)];
     for (key, _) in keys {
-        client.produce("t", key, key.is_empty().then_some("none").unwrap_or(key));
+        client.produce("t", key, if key.is_empty() { "none" } else { key });
     }
     let mut stream = broker.stream("topic=t&group=g&owner=o&lease_ms=60000");
     let mut items: Vec<_> = keys.iter().map(|_| stream.item()).collect();
     items.sort_by_key(|item| item["offset"].as_u64());
     for ((key, partition), (offset, item)) in keys.iter().zip(items.iter().enumerate()) {
-        assert_eq!((&item["key"], &item["partition"], &item["offset"]), (&json!(key), &json!(partition), &json!(offset)));
+        assert_eq!(
+            (&item["key"], &item["partition"], &item["offset"]),
+            (&json!(key), &json!(partition), &json!(offset))
+        );
     }
 }
 
 #[test]
-fn a_new_group_begins_with_the_oldest_message_and_sees_every_one_once() {
+fn a_new_group_begins_with_the_oldest_message_kept_and_sees_every_one_once() {
     let broker = Broker::ephemeral(&[]);
     let mut client = broker.client_with_topic("t", 1);
     for value in ["a", "b", "c"] {
         client.produce("t", "", value);
     }
-    for group in ["one", "two"] {
-        let mut stream = broker.stream(&format!("topic=t&group={group}&owner=o&lease_ms=60000"));
+    // Both are there before anything is acked: what every group has acked is not kept.
+    let streams = ["one", "two"]
+        .map(|group| (group, broker.stream(&format!("topic=t&group={group}&owner=o&lease_ms=60000"))));
+    for (group, mut stream) in streams {
         for value in ["a", "b", "c"] {
             let item = stream.item();
             assert_eq!(item["value"], value);
@@ -51,13 +56,16 @@ fn a_new_group_begins_with_the_oldest_message_and_sees_every_one_once() {
         }
         assert!(stream.is_silent_for(Duration::from_millis(50)));
     }
+    client.produce("t", "", "d");
+    assert_eq!(broker.stream("topic=t&group=three&owner=o").item()["value"], "d");
 }
 
 #[test]
 fn readers_of_a_group_take_turns() {
     let broker = Broker::ephemeral(&["--in-flight-max=16"]);
     let mut client = broker.client_with_topic("t", 1);
-    let mut streams = [0, 1, 2].map(|number| broker.stream(&format!("topic=t&group=g&owner=o{number}&lease_ms=60000")));
+    let mut streams =
+        [0, 1, 2].map(|number| broker.stream(&format!("topic=t&group=g&owner=o{number}&lease_ms=60000")));
     broker.wait_for("/v2/topics/t/groups/g", "three readers", |group| group["consumers"] == 3);
     for number in 0..9 {
         client.produce("t", "", &format!("v{number}"));
@@ -120,7 +128,9 @@ fn backoff_holds_after_a_nack_and_after_a_timeout() {
     for (lease, nacks) in [(60_000, true), (50, false)] {
         let broker = Broker::ephemeral(&[]);
         let mut client = broker.client_with_topic("t", 1);
-        client.post("/v1/produce?topic=t&value=v&retry_max_attempts=9&retry_backoff_ms=200&retry_max_backoff_ms=300");
+        client.post(
+            "/v1/produce?topic=t&value=v&retry_max_attempts=9&retry_backoff_ms=200&retry_max_backoff_ms=300",
+        );
         let mut stream = broker.stream(&format!("topic=t&group=g&owner=o&lease_ms={lease}"));
         let mut failed = Instant::now();
         for attempt in 1..=3 {
@@ -149,7 +159,11 @@ fn a_message_without_a_policy_comes_again_at_once_but_not_in_a_tight_loop() {
         assert_eq!(item["attempts"], attempt);
         settle(&mut client, "nack", &item);
         if attempt == 1 {
-            assert!(begun.elapsed() < Duration::from_millis(1_500), "the first retry waits: {:?}", begun.elapsed());
+            assert!(
+                begun.elapsed() < Duration::from_millis(1_500),
+                "the first retry waits: {:?}",
+                begun.elapsed()
+            );
         }
     }
     assert!(begun.elapsed() >= Duration::from_millis(200), "a tight loop: {:?}", begun.elapsed());
@@ -184,7 +198,10 @@ fn what_fails_too_often_becomes_a_dead_letter_once() {
     assert_eq!(client.get("/v2/topics/t/groups/g").json()["lag"], 0);
     let mut dead = broker.stream("topic=dlq.t&group=g&owner=o&lease_ms=60000");
     let letter = dead.item();
-    assert_eq!((&letter["key"], &letter["value"], &letter["attempts"]), (&json!("user:1"), &json!("poison"), &json!(1)));
+    assert_eq!(
+        (&letter["key"], &letter["value"], &letter["attempts"]),
+        (&json!("user:1"), &json!("poison"), &json!(1))
+    );
     let mut envelope = letter["envelope"].clone();
     let at = envelope["dlq"]["at"].take();
     assert!(at.as_str().unwrap().ends_with('Z'), "{at}");
@@ -212,7 +229,10 @@ fn each_group_gives_up_for_itself_and_a_timeout_counts() {
     let mut client = broker.client_with_topic("t", 1);
     client.post("/v1/produce?topic=t&value=v&retry_max_attempts=1");
     for group in ["g1", "g2"] {
-        assert_eq!(broker.stream(&format!("topic=t&group={group}&owner=o&lease_ms=30")).item()["attempts"], 1);
+        assert_eq!(
+            broker.stream(&format!("topic=t&group={group}&owner=o&lease_ms=30")).item()["attempts"],
+            1
+        );
     }
     broker.wait_for("/v2/topics/dlq.t", "both dead letters", |topic| topic["messages"] == 2);
     let mut dead = broker.stream("topic=dlq.t&group=g&owner=o&lease_ms=60000");
@@ -239,7 +259,9 @@ fn a_short_lease_and_a_key_go_together() {
         }
     }
     drop(stream);
-    broker.wait_for("/v2/topics/t/groups/g", "the lapse", |group| group["in_flight"] == 0 && group["consumers"] == 0);
+    broker.wait_for("/v2/topics/t/groups/g", "the lapse", |group| {
+        group["in_flight"] == 0 && group["consumers"] == 0
+    });
     let mut calm = broker.stream("topic=t&group=g&owner=o&lease_ms=60000");
     let items = [calm.item(), calm.item()];
     for item in &items {
@@ -288,7 +310,10 @@ fn attempts_errors_and_keys_survive_a_kill() {
     assert_eq!(duplicate.status, 200);
     assert_eq!(client.get("/v2/topics/t").json()["next_offset"], 2, "the key is still known");
     let item = broker.stream("topic=t&group=g&owner=o&lease_ms=60000").item();
-    assert_eq!((&item["value"], &item["attempts"], &item["last_error"]), (&json!("v"), &json!(4), &json!("second")));
+    assert_eq!(
+        (&item["value"], &item["attempts"], &item["last_error"]),
+        (&json!("v"), &json!(4), &json!("second"))
+    );
     assert_eq!(item["envelope"], json!({"run_id": "r", "idempotency_key": "k"}));
 }
 

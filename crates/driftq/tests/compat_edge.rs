@@ -61,7 +61,9 @@ fn a_peer_that_sends_its_head_too_slowly_is_cut_off() {
     });
     // Closed, or reset because bytes were still on their way.
     let ended = client.socket.read(&mut [0; 1]);
-    assert!(matches!(ended, Ok(0)) || ended.is_err_and(|error| error.kind() != std::io::ErrorKind::WouldBlock));
+    assert!(
+        matches!(ended, Ok(0)) || ended.is_err_and(|error| error.kind() != std::io::ErrorKind::WouldBlock)
+    );
     writer.join().unwrap();
 }
 
@@ -86,12 +88,13 @@ fn idle_connections_live_until_their_time_is_up() {
     assert_eq!(client.get("/v1/healthz").status, 200);
     let idle = Instant::now();
     assert!(client.is_closed());
-    assert!(idle.elapsed() >= Duration::from_millis(350), "{:?}", idle.elapsed());
+    assert!((350..5_000).contains(&idle.elapsed().as_millis()), "{:?}", idle.elapsed());
 }
 
 #[test]
 fn a_stream_outlives_the_idle_timeout() {
-    let broker = Broker::ephemeral(&["--idle-timeout-ms=100", "--head-timeout-ms=100", "--heartbeat-ms=60000"]);
+    let broker =
+        Broker::ephemeral(&["--idle-timeout-ms=100", "--head-timeout-ms=100", "--heartbeat-ms=60000"]);
     let mut client = broker.client_with_topic("t", 1);
     let mut stream = broker.stream("topic=t&group=g&owner=o");
     assert!(stream.is_silent_for(Duration::from_millis(400)));
@@ -137,13 +140,19 @@ fn a_request_under_way_is_finished_before_the_stop() {
     let Broker { server, data } = broker;
     assert!(server.wait().success());
     let broker = Broker { server: support::Server::start(data.path(), &[]), data };
-    assert_eq!(broker.client().get("/v2/topics/t").json()["next_offset"], 1, "and what was answered is there");
+    assert_eq!(
+        broker.client().get("/v2/topics/t").json()["next_offset"],
+        1,
+        "and what was answered is there"
+    );
 }
 
 #[test]
 fn nonsense_gets_an_answer_and_harms_nobody() {
     let broker = Broker::ephemeral(&[]);
-    for bytes in [&b"\x16\x03\x01\x02\x00\x01\x00"[..], b"GET\r\n\r\n", b"\r\n\r\n\r\nx", b"GET / HTTP/9.9\r\n\r\n"] {
+    for bytes in
+        [&b"\x16\x03\x01\x02\x00\x01\x00"[..], b"GET\r\n\r\n", b"\r\n\r\n\r\nx", b"GET / HTTP/9.9\r\n\r\n"]
+    {
         let mut socket = std::net::TcpStream::connect(broker.address()).unwrap();
         socket.set_read_timeout(Some(TIMEOUT)).unwrap();
         socket.write_all(bytes).unwrap();

@@ -52,14 +52,24 @@ fn unknown_fields_are_refused_at_every_depth() {
         ("/v1/produce", json!({"topic": "t", "value": "v", "envelope": {"dlq": {}}}), "dlq"),
         ("/v1/produce", json!({"topic": "t", "value": "v", "envelope": {"retry_policy": {"max": 1}}}), "max"),
         ("/v1/topics", json!({"name": "t", "retention": 1}), "retention"),
-        ("/v1/ack", json!({"topic": "t", "group": "g", "owner": "o", "partition": 0, "offset": 0, "x": 1}), "x"),
-        ("/v1/nack", json!({"topic": "t", "group": "g", "owner": "o", "partition": 0, "offset": 0, "y": 1}), "y"),
+        (
+            "/v1/ack",
+            json!({"topic": "t", "group": "g", "owner": "o", "partition": 0, "offset": 0, "x": 1}),
+            "x",
+        ),
+        (
+            "/v1/nack",
+            json!({"topic": "t", "group": "g", "owner": "o", "partition": 0, "offset": 0, "y": 1}),
+            "y",
+        ),
     ] {
         let answer = client.post_json(path, &body);
         answer.assert_error_part(400, INVALID, "invalid json body: ");
         answer.assert_error_part(400, INVALID, &format!("`{field}`"));
     }
-    for body in ["{", "[]", "\"t\"", r#"{"topic":"t","value":"v"}x"#, r#"{"topic":"t","topic":"t","value":"v"}"#] {
+    for body in
+        ["{", "[]", "\"t\"", r#"{"topic":"t","value":"v"}x"#, r#"{"topic":"t","topic":"t","value":"v"}"#]
+    {
         client.post_text("/v1/produce", body).assert_error_part(400, INVALID, "invalid json body: ");
     }
     let nothing_stored = client.get("/v2/topics/t").json();
@@ -80,7 +90,10 @@ fn creating_a_topic() {
         for answer in [client.post_json("/v1/topics", &body), client.post(&format!("/v1/topics?{query}"))] {
             assert_eq!(answer.status, 201, "{}", answer.text());
             assert_eq!(answer.header("content-type"), Some("application/json; charset=utf-8"));
-            assert_eq!(answer.json(), json!({"status": "created", "name": body["name"], "partitions": partitions}));
+            assert_eq!(
+                answer.json(),
+                json!({"status": "created", "name": body["name"], "partitions": partitions})
+            );
         }
     }
     for answer in [
@@ -98,11 +111,16 @@ fn creating_a_topic() {
 fn producing_needs_a_topic_and_a_text() {
     let broker = Broker::ephemeral(&[]);
     let mut client = broker.client_with_topic("t", 1);
-    for body in [json!({"topic": "t"}), json!({"value": "v"}), json!({"topic": "t", "value": ""}), json!({})] {
+    for body in [json!({"topic": "t"}), json!({"value": "v"}), json!({"topic": "t", "value": ""}), json!({})]
+    {
         client.post_json("/v1/produce", &body).assert_error(400, INVALID, "topic and value are required");
     }
     for query in ["", "?topic=t", "?value=v", "?topic=t&value=", "?topic=&value=v"] {
-        client.post(&format!("/v1/produce{query}")).assert_error(400, INVALID, "topic and value are required");
+        client.post(&format!("/v1/produce{query}")).assert_error(
+            400,
+            INVALID,
+            "topic and value are required",
+        );
     }
     for value in [json!(5), json!({"a": 1}), json!(["v"]), json!(true)] {
         let answer = client.post_json("/v1/produce", &json!({"topic": "t", "value": value}));
@@ -170,7 +188,8 @@ fn what_a_query_must_not_say_about_a_message() {
 fn consuming_needs_three_names_and_takes_a_body() {
     let broker = Broker::ephemeral(&[]);
     let mut client = broker.client_with_topic("t", 1);
-    for query in ["", "?topic=t&group=g", "?topic=t&owner=o", "?group=g&owner=o", "?topic=t&group=g&owner=+"] {
+    for query in ["", "?topic=t&group=g", "?topic=t&owner=o", "?group=g&owner=o", "?topic=t&group=g&owner=+"]
+    {
         let answer = client.get(&format!("/v1/consume{query}"));
         answer.assert_error(400, INVALID, "topic, group and owner are required");
     }
@@ -188,7 +207,10 @@ fn consuming_needs_three_names_and_takes_a_body() {
     client.produce("t", "", "v");
     let mut reader = broker.client();
     let body = json!({"topic": "t", "group": "g", "owner": "o", "lease_ms": 60_000}).to_string();
-    let head = format!("GET /v1/consume?topic=nothing HTTP/1.1\r\nhost: test\r\ncontent-length: {}\r\n\r\n", body.len());
+    let head = format!(
+        "GET /v1/consume?topic=nothing HTTP/1.1\r\nhost: test\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
     reader.send(head + &body);
     assert_eq!(Stream::opened(reader).item()["value"], "v");
 }
@@ -199,11 +221,19 @@ fn acks_and_nacks_need_an_address_and_trim_their_texts() {
     let mut client = broker.client_with_topic("t", 1);
     for call in ["/v1/ack", "/v1/nack"] {
         let without_owner = json!({"topic": "t", "group": "g", "partition": 0, "offset": 0});
-        client.post_json(call, &without_owner).assert_error(400, INVALID, "topic, group and owner are required");
+        client.post_json(call, &without_owner).assert_error(
+            400,
+            INVALID,
+            "topic, group and owner are required",
+        );
         let blank = client.post(&format!("{call}?topic=t&group=+&owner=o&partition=0&offset=0"));
         blank.assert_error(400, INVALID, "topic, group and owner are required");
         let without_place = json!({"topic": "t", "group": "g", "owner": "o", "partition": 0});
-        client.post_json(call, &without_place).assert_error(400, INVALID, "partition and offset are required");
+        client.post_json(call, &without_place).assert_error(
+            400,
+            INVALID,
+            "partition and offset are required",
+        );
         let without_place = client.post(&format!("{call}?topic=t&group=g&owner=o&offset=0"));
         without_place.assert_error(400, INVALID, "partition and offset are required");
         let nonsense = client.post(&format!("{call}?topic=t&group=g&owner=o&partition=x&offset=0"));
@@ -220,7 +250,8 @@ fn acks_and_nacks_need_an_address_and_trim_their_texts() {
         assert_eq!(client.post(call).status, 204);
         assert_eq!(stream.item()["last_error"], reason);
     }
-    let body = json!({"topic": " t", "group": "g ", "owner": "\to", "partition": 0, "offset": 0, "reason": " x "});
+    let body =
+        json!({"topic": " t", "group": "g ", "owner": "\to", "partition": 0, "offset": 0, "reason": " x "});
     assert_eq!(client.post_json("/v1/nack", &body).status, 204);
     assert_eq!(stream.item()["last_error"], "x");
     let ack = client.post("/v1/ack?topic=t+&group=+g&owner=o+&partition=0&offset=0");
@@ -252,13 +283,18 @@ fn a_client_may_ask_before_it_sends() {
     let broker = Broker::ephemeral(&["--body-bytes-max=1KiB"]);
     let mut client = broker.client_with_topic("t", 1);
     let body = json!({"topic": "t", "value": "v"}).to_string();
-    let head = format!("POST /v1/produce HTTP/1.1\r\nhost: test\r\nexpect: 100-continue\r\ncontent-length: {}\r\n\r\n", body.len());
+    let head = format!(
+        "POST /v1/produce HTTP/1.1\r\nhost: test\r\nexpect: 100-continue\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
     client.send(head);
     assert_eq!(client.reply().status, 100);
     client.send(body);
     assert_eq!(client.reply().status, 200);
     // What would be refused is refused before it is sent.
-    client.send("POST /v1/produce HTTP/1.1\r\nhost: test\r\nexpect: 100-continue\r\ncontent-length: 5000\r\n\r\n");
+    client.send(
+        "POST /v1/produce HTTP/1.1\r\nhost: test\r\nexpect: 100-continue\r\ncontent-length: 5000\r\n\r\n",
+    );
     client.reply().assert_error_part(413, "PAYLOAD_TOO_LARGE", "1024 bytes");
 }
 

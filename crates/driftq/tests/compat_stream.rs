@@ -18,7 +18,9 @@ fn headers_go_out_at_once_and_every_message_is_one_chunk() {
     let mut client = broker.client_with_topic("t", 1);
     // Opened on an empty topic: whoever waits for the first message to see headers would wait for ever.
     let mut stream = broker.stream("topic=t&group=g&owner=o&lease_ms=60000");
-    let header = |name: &str| stream.headers.iter().find(|(candidate, _)| candidate == name).map(|(_, value)| &**value);
+    let header = |name: &str| {
+        stream.headers.iter().find(|(candidate, _)| candidate == name).map(|(_, value)| &**value)
+    };
     assert_eq!(header("content-type"), Some(NDJSON));
     assert_eq!(header("transfer-encoding"), Some("chunked"));
     assert_eq!((header("content-length"), header("content-encoding")), (None, None));
@@ -104,8 +106,13 @@ fn other_answers_leave_in_one_piece() {
     let broker = Broker::ephemeral(&[]);
     broker.client_with_topic("t", 1);
     let body = json!({"topic": "t", "value": "v"}).to_string();
-    let produce = format!("POST /v1/produce HTTP/1.1\r\nhost: test\r\ncontent-length: {}\r\n\r\n{body}", body.len());
-    let requests = [produce.as_str(), "GET /v1/topics HTTP/1.1\r\nhost: test\r\n\r\n", "GET /x HTTP/1.1\r\nhost: test\r\n\r\n"];
+    let produce =
+        format!("POST /v1/produce HTTP/1.1\r\nhost: test\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    let requests = [
+        produce.as_str(),
+        "GET /v1/topics HTTP/1.1\r\nhost: test\r\n\r\n",
+        "GET /x HTTP/1.1\r\nhost: test\r\n\r\n",
+    ];
     let mut socket = std::net::TcpStream::connect(broker.address()).unwrap();
     socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     for request in requests.iter().cycle().take(60) {
@@ -200,7 +207,8 @@ fn a_reader_that_stalls_costs_little_and_holds_nobody_up() {
         assert_eq!(other.item()["offset"], offset);
     }
     let metrics = String::from_utf8(client.get("/metrics").body).unwrap();
-    let sent = metrics.lines().find_map(|line| line.strip_prefix("driftq_http_stream_messages_total ")).unwrap();
+    let sent =
+        metrics.lines().find_map(|line| line.strip_prefix("driftq_http_stream_messages_total ")).unwrap();
     let sent: u64 = sent.parse().unwrap();
     assert!((25..48).contains(&sent), "the stalled one took what its socket takes and no more: {sent}");
     drop(stalled);
@@ -241,8 +249,10 @@ fn pipelined_requests_are_answered_in_order() {
     let broker = Broker::ephemeral(&[]);
     let mut client: Client = broker.client();
     let names: Vec<String> = (0..16).map(|number| format!("t{number:02}")).collect();
-    let requests: String =
-        names.iter().map(|name| format!("POST /v1/topics?name={name} HTTP/1.1\r\nhost: test\r\n\r\n")).collect();
+    let requests: String = names
+        .iter()
+        .map(|name| format!("POST /v1/topics?name={name} HTTP/1.1\r\nhost: test\r\n\r\n"))
+        .collect();
     client.send(requests);
     for name in names {
         assert_eq!(client.reply().json()["name"], name);

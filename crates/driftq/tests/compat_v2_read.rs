@@ -14,7 +14,7 @@ fn assert_problem(answer: &Reply, status: u16, code: &str) {
     let problem = answer.json();
     assert_eq!((&problem["code"], &problem["status"]), (&json!(code), &json!(status)));
     for field in ["title", "detail", "help"] {
-        assert!(!problem[field].as_str().unwrap().is_empty(), "{problem}");
+        assert!(!problem[field].as_str().is_none_or(str::is_empty), "{problem}");
     }
     assert!(problem["retryable"].is_boolean(), "{problem}");
 }
@@ -58,12 +58,18 @@ fn a_topic_and_its_groups_described() {
     client.post(&format!("/v1/ack?topic=a/b+%C3%A9&group=g&owner=o&{}", address_of(&items[0])));
     stream.item();
     let topic = client.get(path).json();
-    assert_eq!((&topic["name"], &topic["next_offset"], &topic["groups"]), (&json!("a/b é"), &json!(3), &json!(["g"])));
+    assert_eq!(
+        (&topic["name"], &topic["next_offset"], &topic["groups"]),
+        (&json!("a/b é"), &json!(3), &json!(["g"]))
+    );
     assert!(topic["created_at"].as_str().unwrap().ends_with('Z'), "{topic}");
     assert_eq!(topic["partitions"].as_array().unwrap().len(), 2);
     assert_eq!(topic["partitions"][1]["messages"], 0);
     let group = client.get(&format!("{path}/groups/g")).json();
-    assert_eq!((&group["name"], &group["consumers"], &group["lag"], &group["in_flight"]), (&json!("g"), &json!(1), &json!(2), &json!(2)));
+    assert_eq!(
+        (&group["name"], &group["consumers"], &group["lag"], &group["in_flight"]),
+        (&json!("g"), &json!(1), &json!(2), &json!(2))
+    );
     assert_eq!(group["partitions"][0]["partition"], 0);
     let groups = client.get(&format!("{path}/groups")).json();
     assert_eq!(groups["groups"].as_array().unwrap().len(), 1);
@@ -91,7 +97,10 @@ fn the_server_about_itself() {
     assert_eq!(client.get("/v2/healthz").json(), json!({"status": "ok"}));
     assert_eq!(client.get("/v2/readyz").json(), json!({"status": "ready"}));
     let status = client.get("/v2/status").json();
-    assert_eq!((&status["ready"], &status["writable"], &status["durable"]), (&json!(true), &json!(true), &json!(true)));
+    assert_eq!(
+        (&status["ready"], &status["writable"], &status["durable"]),
+        (&json!(true), &json!(true), &json!(true))
+    );
     assert_eq!((&status["topics"], &status["connections"]), (&json!(1), &json!(1)));
     let epoch = status["epoch"].as_u64().unwrap();
     let broker = broker.kill_and_restart(&[]);

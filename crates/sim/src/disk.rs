@@ -7,7 +7,6 @@
 
 mod faults;
 mod file;
-mod rng;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,10 +14,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use driftq_wal::{Disk, DiskFile, Entry, LockError};
 
+use crate::rng::Rng;
 pub use faults::{Fault, Op};
 use faults::{Faults, Outcome};
 use file::Inode;
-use rng::Rng;
 
 /// Smallest unit that reaches the disk whole or not at all.
 pub const SECTOR_BYTES: usize = 512;

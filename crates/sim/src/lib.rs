@@ -1,14 +1,16 @@
 //! Whole shards under simulated crashes, lapses, duplicates and reordering.
 //!
 //! The real core and the real log run on a disk that forgets ([`disk`]), driven by a shell that can be stopped
-//! between any two steps ([`server`]), by clients that retry, repeat and come too late ([`world`]), and watched
+//! between any two steps ([`server`]), by clients that retry, repeat and come too late (`clients` in a [`world`]), and watched
 //! by an oracle that knows only what clients know ([`oracle`]). Nothing here reads a clock or rolls dice: a seed
 //! is a story, and every story is told twice and must be the same.
 
+mod clients;
 pub mod disk;
 pub mod oracle;
 pub mod rng;
 pub mod run;
 pub mod server;
 pub mod trace;
+mod view;
 pub mod world;

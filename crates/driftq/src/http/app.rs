@@ -54,9 +54,11 @@ impl App {
         let mut answer = match self.respond(target, &head, body, &pulse).await {
             Ok(answer) => answer,
             Err(Refused::Fault(fault)) => refusal(&fault, endpoint.dialect()),
-            Err(Refused::Method(allow)) => {
-                method_refusal(&Fault::new(Code::MethodNotAllowed, "method not allowed"), endpoint.dialect(), allow)
-            }
+            Err(Refused::Method(allow)) => method_refusal(
+                &Fault::new(Code::MethodNotAllowed, "method not allowed"),
+                endpoint.dialect(),
+                allow,
+            ),
         };
         let now = Instant::now();
         self.metrics.on_request(endpoint, answer.status(), now - begun);

@@ -98,7 +98,13 @@ mod tests {
             ),
             (Reject::TopicUnknown, Call::Other, 400, "INVALID_ARGUMENT", "topic does not exist"),
             (Reject::PartitionOutOfRange, Call::Other, 400, "INVALID_ARGUMENT", "partition out of range"),
-            (Reject::OverrideOutOfRange, Call::Produce, 400, "INVALID_ARGUMENT", "partition_override out of range"),
+            (
+                Reject::OverrideOutOfRange,
+                Call::Produce,
+                400,
+                "INVALID_ARGUMENT",
+                "partition_override out of range",
+            ),
             (Reject::DeadlineExceeded, Call::Produce, 400, "INVALID_ARGUMENT", "message deadline exceeded"),
             (
                 Reject::Overloaded(Overload::PartitionMessages),
@@ -128,7 +134,11 @@ mod tests {
         ] {
             let fault = fault(&Failure::Reject(reject), call);
             let entry = fault.entry();
-            assert_eq!((entry.v1_status, entry.v1_code, &*fault.message), (status, code, message), "{reject:?}");
+            assert_eq!(
+                (entry.v1_status, entry.v1_code, &*fault.message),
+                (status, code, message),
+                "{reject:?}"
+            );
             assert_eq!(fault.retry_after_ms.is_some(), status == 429, "{reject:?}");
         }
     }

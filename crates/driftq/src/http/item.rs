@@ -132,7 +132,8 @@ mod tests {
 
     #[test]
     fn damaged_bytes_are_an_error_and_not_a_panic() {
-        let broken = Delivered { payload: Bytes::from_static(b"\x07junk"), ..delivered(&core::Message::default()) };
+        let broken =
+            Delivered { payload: Bytes::from_static(b"\x07junk"), ..delivered(&core::Message::default()) };
         assert!(line(&broken).is_err());
     }
 }

@@ -19,7 +19,11 @@ const DISCARD_BYTES_MAX: usize = 16 << 20;
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The body of a request; `None` if there is none and the query counts.
-pub(crate) async fn read_body(head: &Parts, body: Incoming, options: &Options) -> Result<Option<Bytes>, Fault> {
+pub(crate) async fn read_body(
+    head: &Parts,
+    body: Incoming,
+    options: &Options,
+) -> Result<Option<Bytes>, Fault> {
     // A length of zero ends at once; a chunked body does not, even if nothing is in it.
     if body.is_end_stream() {
         return Ok(None);
@@ -61,7 +65,8 @@ async fn collect(mut body: Incoming, expected: usize, limit: usize) -> Result<By
 /// The next piece of data; trailers are passed over.
 async fn next(body: &mut Incoming) -> Result<Option<Bytes>, Fault> {
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| Fault::invalid(format!("cannot read the request body: {error}")))?;
+        let frame =
+            frame.map_err(|error| Fault::invalid(format!("cannot read the request body: {error}")))?;
         if let Ok(bytes) = frame.into_data() {
             return Ok(Some(bytes));
         }

@@ -35,7 +35,8 @@ impl RequestIds {
         let mut text = [0; 32];
         put_hex(&mut text[..16], self.base);
         put_hex(&mut text[16..], number);
-        HeaderValue::from_maybe_shared(Bytes::copy_from_slice(&text)).expect("hexadecimal digits are fit for a header")
+        HeaderValue::from_maybe_shared(Bytes::copy_from_slice(&text))
+            .expect("hexadecimal digits are fit for a header")
     }
 }
 

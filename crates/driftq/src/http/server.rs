@@ -70,10 +70,18 @@ pub(crate) async fn serve(
 }
 
 /// Accepts for ever.
-async fn accept(listener: &TcpListener, app: &Arc<App>, permits: &Arc<Semaphore>, stage: &watch::Receiver<Stage>) {
+async fn accept(
+    listener: &TcpListener,
+    app: &Arc<App>,
+    permits: &Arc<Semaphore>,
+    stage: &watch::Receiver<Stage>,
+) {
     loop {
         if permits.available_permits() == 0 {
-            tracing::warn!(limit = app.options.connections_max, "the connection limit is reached; new ones wait");
+            tracing::warn!(
+                limit = app.options.connections_max,
+                "the connection limit is reached; new ones wait"
+            );
         }
         let Ok(permit) = Arc::clone(permits).acquire_owned().await else { return };
         match listener.accept().await {

@@ -1,6 +1,7 @@
 //! The socket of one connection, with a watch on peers that are too slow.
 //!
-//! One timer per connection, moved only when it fires: a request that comes in one piece never touches it.
+//! One timer per connection, moved only when it fires or when the deadline comes nearer: busy connections hardly
+//! ever touch it.
 
 use std::future::Future as _;
 use std::io::{self, IoSlice};
@@ -30,10 +31,17 @@ impl<S> Wire<S> {
     fn poll_patience<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         let Some(deadline) = self.pulse.deadline() else { return Poll::Pending };
         let deadline = tokio::time::Instant::from_std(deadline);
-        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
-        if timer.deadline() > deadline {
-            timer.as_mut().reset(deadline);
-        }
+        let timer = match &mut self.timer {
+            // It will fire in time, and then look at the deadline of that time.
+            Some(timer) if timer.deadline() <= deadline && !timer.is_elapsed() => return Poll::Pending,
+            Some(timer) => {
+                if timer.deadline() > deadline {
+                    timer.as_mut().reset(deadline);
+                }
+                timer
+            }
+            none => none.insert(Box::pin(tokio::time::sleep_until(deadline))),
+        };
         while timer.as_mut().poll(cx).is_ready() {
             if Instant::now() >= deadline.into_std() {
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
@@ -45,7 +53,11 @@ impl<S> Wire<S> {
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let Poll::Ready(result) = Pin::new(&mut self.socket).poll_read(cx, buffer) else {
             return self.poll_patience(cx);
@@ -86,7 +98,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Wire<S> {
         if self.pulse.on_flush() {
             cx.waker().wake_by_ref();
         }
-        Poll::Ready(Ok(()))
+        // An answer has just left. Nobody reads again before the peer sends something, so this is the moment to
+        // have the timer wait for it.
+        match self.poll_patience(cx) {
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Ready(Ok(())) | Poll::Pending => Poll::Ready(Ok(())),
+        }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -10,10 +10,18 @@ use super::scrape::{counter, gauge};
 pub(super) fn encode(out: &mut DescriptorEncoder<'_>, counters: &Counters) -> Result<(), Error> {
     for (name, help, value) in [
         ("driftq_requests", "Requests that reached the broker", counters.requests),
-        ("driftq_requests_busy", "Requests turned away because the input queue was full", counters.requests_busy),
+        (
+            "driftq_requests_busy",
+            "Requests turned away because the input queue was full",
+            counters.requests_busy,
+        ),
         ("driftq_requests_rejected", "Requests refused by the broker", counters.rejected),
         ("driftq_produced", "Messages stored", counters.produced),
-        ("driftq_produced_duplicates", "Produces answered by an earlier message", counters.produced_duplicates),
+        (
+            "driftq_produced_duplicates",
+            "Produces answered by an earlier message",
+            counters.produced_duplicates,
+        ),
         ("driftq_delivered", "Deliveries", counters.delivered),
         ("driftq_redelivered", "Deliveries that were not the first attempt", counters.redelivered),
         ("driftq_acked", "Acks accepted", counters.acked),

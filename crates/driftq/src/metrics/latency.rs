@@ -5,7 +5,8 @@ use std::time::Duration;
 
 /// Upper bounds in microseconds, from the fastest disk to a broker in trouble.
 const BOUNDS_US: [u64; 14] = [
-    100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 5_000_000, 30_000_000,
+    100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 5_000_000,
+    30_000_000,
 ];
 
 /// A histogram without locks: the numbers may be a request apart from each other, which no dashboard can see.

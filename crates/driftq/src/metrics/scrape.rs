@@ -40,7 +40,8 @@ impl Collector for Scrape {
 
 impl Scrape {
     fn produce_rejected(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        let mut family = family(out, "produce_rejected", "Messages turned away for want of room", MetricType::Counter)?;
+        let mut family =
+            family(out, "produce_rejected", "Messages turned away for want of room", MetricType::Counter)?;
         for (reason, count) in REASONS.iter().zip(&self.live.produce_rejected) {
             let labels = [("reason", *reason)];
             ConstCounter::new(count.load(Relaxed)).encode(family.encode_family(&labels)?)?;
@@ -52,9 +53,20 @@ impl Scrape {
         let read = |number: &AtomicU64| number.load(Relaxed);
         gauge(out, "driftq_http_connections", "Open connections", read(&self.live.connections))?;
         gauge(out, "driftq_http_streams", "Open consume streams", read(&self.live.streams))?;
-        counter(out, "driftq_http_connections_accepted", "Connections", read(&self.live.connections_accepted))?;
-        counter(out, "driftq_http_stream_messages", "Messages handed to streams", read(&self.live.stream_messages))?;
-        let mut requests = family(out, "driftq_http_requests", "Requests by route and status", MetricType::Counter)?;
+        counter(
+            out,
+            "driftq_http_connections_accepted",
+            "Connections",
+            read(&self.live.connections_accepted),
+        )?;
+        counter(
+            out,
+            "driftq_http_stream_messages",
+            "Messages handed to streams",
+            read(&self.live.stream_messages),
+        )?;
+        let mut requests =
+            family(out, "driftq_http_requests", "Requests by route and status", MetricType::Counter)?;
         for (endpoint, counts) in Endpoint::ALL.iter().zip(&self.live.requests) {
             for (status, count) in STATUSES.iter().zip(counts).filter(|(_, count)| read(count) > 0) {
                 let status = if *status == 0 { "other".to_owned() } else { status.to_string() };
@@ -88,12 +100,22 @@ pub(super) fn family<'a>(
 }
 
 /// A number that goes up and down.
-pub(super) fn gauge(out: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> Result<(), Error> {
+pub(super) fn gauge(
+    out: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: u64,
+) -> Result<(), Error> {
     ConstGauge::new(level(value)).encode(family(out, name, help, MetricType::Gauge)?)
 }
 
 /// A number that only goes up. `_total` is added to its name.
-pub(super) fn counter(out: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> Result<(), Error> {
+pub(super) fn counter(
+    out: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: u64,
+) -> Result<(), Error> {
     ConstCounter::new(value).encode(family(out, name, help, MetricType::Counter)?)
 }
 

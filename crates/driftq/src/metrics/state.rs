@@ -31,7 +31,9 @@ pub(super) fn encode(out: &mut DescriptorEncoder<'_>, tally: &Tally) -> Result<(
     by_partition(out, tally, "driftq_partition_bytes", "Key and value bytes kept", |lane| lane.bytes)?;
     by_lane(out, tally, "inflight_messages", "Deliveries on loan", |lane| lane.in_flight.into())?;
     by_lane(out, tally, "consumer_lag", "Messages kept and not yet acked", |lane| lane.lag)?;
-    by_lane(out, tally, "driftq_retrying_messages", "Failed deliveries that wait", |lane| lane.retrying.into())?;
+    by_lane(out, tally, "driftq_retrying_messages", "Failed deliveries that wait", |lane| {
+        lane.retrying.into()
+    })?;
     consumers(out, tally)
 }
 

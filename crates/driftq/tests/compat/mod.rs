@@ -1,5 +1,6 @@
 //! HTTP by hand for the compatibility tests: what counts here is which bytes come, in which pieces, and when.
 #![allow(dead_code, reason = "each test crate uses its own part of this module")]
+#![allow(clippy::unwrap_used, reason = "in a test the panic is the message")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -105,7 +106,13 @@ impl Client {
         self.call("POST", path, &[], Some(body.as_bytes()))
     }
 
-    pub(crate) fn call(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&[u8]>) -> Reply {
+    pub(crate) fn call(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<&[u8]>,
+    ) -> Reply {
         let mut request = format!("{method} {path} HTTP/1.1\r\nhost: test\r\n");
         for (name, value) in headers {
             request.push_str(&format!("{name}: {value}\r\n"));
@@ -122,7 +129,8 @@ impl Client {
 
     /// Produces a plain message, which must succeed.
     pub(crate) fn produce(&mut self, topic: &str, key: &str, value: &str) {
-        let answer = self.post_json("/v1/produce", &serde_json::json!({"topic": topic, "key": key, "value": value}));
+        let answer =
+            self.post_json("/v1/produce", &serde_json::json!({"topic": topic, "key": key, "value": value}));
         assert_eq!(answer.status, 200, "{}", answer.text());
     }
 
@@ -211,8 +219,11 @@ impl Reply {
         assert_eq!(body["error"], code, "{body}");
         assert!(body["message"].as_str().unwrap().contains(part), "{body} has no {part:?}");
         let fields: Vec<_> = body.as_object().unwrap().keys().collect();
-        let expected: &[&str] =
-            if status == 429 { &["error", "message", "reason", "retry_after_ms"] } else { &["error", "message"] };
+        let expected: &[&str] = if status == 429 {
+            &["error", "message", "reason", "retry_after_ms"]
+        } else {
+            &["error", "message"]
+        };
         assert_eq!(fields, expected, "{body}");
     }
 }
@@ -250,11 +261,13 @@ impl Stream {
 
     /// The next message as it came; heartbeats are passed over.
     pub(crate) fn line(&mut self) -> String {
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let chunk = self.chunk().expect("the stream goes on");
             if chunk != "\n" {
                 return chunk;
             }
+            assert!(Instant::now() < deadline, "nothing but heartbeats came");
         }
     }
 

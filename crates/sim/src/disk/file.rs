@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::SECTOR_BYTES;
-use super::rng::Rng;
+use crate::rng::Rng;
 
 /// How many versions of one unsynced sector are remembered.
 const VERSIONS_MAX: usize = 4;

@@ -1,0 +1,75 @@
+//! What the state can be asked from outside without a ticket: for recovery, housekeeping and offline tools.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use crate::action::TopicInfo;
+use crate::id::{Position, TopicId};
+use crate::partition::Topic;
+use crate::state::State;
+
+/// A message whose payload lies in a segment that is to be given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pinned {
+    /// The topic.
+    pub topic: TopicId,
+    /// The partition.
+    pub partition: u32,
+    /// The message's offset.
+    pub offset: u64,
+    /// Where the payload lies.
+    pub position: Position,
+    /// Its length.
+    pub length: u32,
+    /// Its checksum.
+    pub check: u32,
+    /// Key and value bytes.
+    pub size: u32,
+}
+
+impl State {
+    /// Payload bytes still needed, by segment; a segment that is not listed holds none.
+    #[must_use]
+    pub const fn live_bytes(&self) -> &BTreeMap<u32, u64> {
+        &self.live
+    }
+
+    /// All topics, in the order of their creation.
+    pub fn topics(&self) -> impl Iterator<Item = TopicInfo> {
+        self.topics.iter().map(Topic::info)
+    }
+
+    /// Messages kept in the whole shard.
+    #[must_use]
+    pub fn messages(&self) -> u64 {
+        self.topics.iter().flat_map(|topic| &topic.partitions).map(|partition| partition.messages).sum()
+    }
+
+    /// Groups in the whole shard.
+    #[must_use]
+    pub fn groups(&self) -> usize {
+        self.topics.iter().map(|topic| topic.groups.len()).sum()
+    }
+
+    /// At most `max` messages whose payload lies in `segment`. Walks every message: not for the deciding thread.
+    #[must_use]
+    pub fn pinned_in(&self, segment: u32, max: usize) -> Vec<Pinned> {
+        let slots = self.topics.iter().flat_map(|topic| {
+            topic.partitions.iter().enumerate().flat_map(move |(partition, lane)| {
+                lane.slots.iter().map(move |(_, slot)| (topic.id, partition, slot))
+            })
+        });
+        let pinned = slots.filter(|(_, _, slot)| slot.position.segment() == segment).map(
+            |(topic, partition, slot)| Pinned {
+                topic,
+                partition: u32::try_from(partition).expect("partitions are counted in u32"),
+                offset: slot.offset,
+                position: slot.position,
+                length: slot.length,
+                check: slot.check,
+                size: slot.size,
+            },
+        );
+        pinned.take(max).collect()
+    }
+}
