@@ -17,6 +17,8 @@ use tokio::{
 
 /// A server that is not up by then will not come up.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
+/// The kernel's unit of processor time; the same on every Linux that we build for.
+const TICKS_PER_SECOND: f64 = 100.0;
 /// What both servers print when they take connections.
 const LISTENING: &str = "listening on http://";
 /// Limits under which the benchmark never meets backpressure: it measures cost, not refusal.
@@ -85,6 +87,15 @@ impl Server {
     /// `kill -9`, and the wait until the process is gone.
     pub(super) async fn kill(mut self) -> Result<()> {
         self.process.kill().await.context("killing a server")
+    }
+
+    /// Processor time used so far, in seconds; none where there is no `/proc`.
+    pub(super) fn cpu_seconds(&self) -> Option<f64> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.process.id()?)).ok()?;
+        // The name in parentheses may hold anything; user and system time are the 12th and 13th field after it.
+        let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+        let ticks = fields.next()?.parse::<f64>().ok()? + fields.next()?.parse::<f64>().ok()?;
+        Some(ticks / TICKS_PER_SECOND)
     }
 
     /// Resident memory in bytes; none where there is no `/proc`.

@@ -52,7 +52,8 @@ pub(super) async fn measure(plan: &Plan, progress: &Progress, report: &mut Repor
         "consume + ack has no bound of its own here: it is set for batched, fenced acks, which /v1 lacks"
             .to_owned(),
     );
-    Ok(())
+    bare.kill().await?;
+    ours.kill().await
 }
 
 async fn fill(plan: &Plan, address: SocketAddr) -> Result<()> {

@@ -14,6 +14,7 @@ use crate::{
 pub(super) enum Unit {
     PerSecond,
     Milliseconds,
+    Microseconds,
     Bytes,
     PerRequest,
 }
@@ -23,6 +24,8 @@ pub(super) enum Unit {
 pub(super) enum Must {
     /// The ratio to the peer is at least this.
     RatioAtLeast(f64),
+    /// The ratio to the peer is at most this.
+    RatioAtMost(f64),
     /// The value itself is at most this.
     AtMost(f64),
 }
@@ -74,6 +77,9 @@ impl Figure {
         (self.must, self.met) = match must {
             Must::RatioAtLeast(least) => {
                 (Some(format!("≥ {least:.2} ×")), Some(self.ratio.is_some_and(|ratio| ratio >= least)))
+            }
+            Must::RatioAtMost(most) => {
+                (Some(format!("≤ {most:.2} ×")), Some(self.ratio.is_some_and(|ratio| ratio <= most)))
             }
             Must::AtMost(most) => (Some(format!("≤ {}", show(most, self.unit))), Some(self.value <= most)),
         };
@@ -159,6 +165,7 @@ fn show(value: f64, unit: Unit) -> String {
         Unit::PerSecond => format!("{}/s", grouped(value.round() as u64)),
         Unit::Milliseconds if value < 10.0 => format!("{value:.2} ms"),
         Unit::Milliseconds => format!("{} ms", grouped(value.round() as u64)),
+        Unit::Microseconds => format!("{value:.1} µs"),
         Unit::Bytes if value >= f64::from(1 << 20) => format!("{:.1} MiB", value / f64::from(1 << 20)),
         Unit::Bytes => show_bytes(value.round() as u64),
         Unit::PerRequest => format!("{value:.3}"),
@@ -173,9 +180,12 @@ mod tests {
     fn bounds_are_judged() {
         let rate = Figure::new("produce", 50.0, Unit::PerSecond).beside("bare", 100.0, 0.5);
         assert_eq!(rate.clone().must(Must::RatioAtLeast(0.5)).met, Some(true));
+        assert_eq!(rate.clone().must(Must::RatioAtMost(0.5)).met, Some(true));
+        assert_eq!(rate.clone().must(Must::RatioAtMost(0.49)).met, Some(false));
         assert_eq!(rate.must(Must::RatioAtLeast(0.51)).met, Some(false));
         let alone = Figure::new("produce", 50.0, Unit::PerSecond);
-        assert_eq!(alone.must(Must::RatioAtLeast(0.1)).met, Some(false));
+        assert_eq!(alone.clone().must(Must::RatioAtLeast(0.1)).met, Some(false));
+        assert_eq!(alone.must(Must::RatioAtMost(0.1)).met, Some(false));
         let memory = Figure::new("memory", 1024.0, Unit::Bytes).must(Must::AtMost(2048.0));
         assert_eq!((memory.met, memory.must.as_deref()), (Some(true), Some("≤ 2KiB")));
     }

@@ -85,7 +85,8 @@ pub(super) async fn measure(plan: &Plan, progress: &Progress, report: &mut Repor
         median(&pipelined.peer),
         ratio(&pipelined.ours, &pipelined.peer),
     ));
-    Ok(())
+    bare.kill().await?;
+    ours.kill().await
 }
 
 impl Row {

@@ -135,7 +135,7 @@ impl Lines {
     /// Whether the socket has taken the line before; tells the broker if it was a message.
     fn is_flushed(&mut self) -> bool {
         let Some(Unflushed { mark, is_message }) = self.unflushed else { return true };
-        if self.pulse.flush_mark() == mark && false {
+        if self.pulse.flush_mark() == mark {
             return false;
         }
         self.unflushed = None;
@@ -157,5 +157,86 @@ impl Drop for Lines {
         // and keeps the lease.
         self.is_flushed();
         self.pulse.idle(std::time::Instant::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use driftq_engine::core::Message;
+    use driftq_engine::{Broker, Config, ConsumeRequest};
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::metrics::Metrics;
+
+    /// Long enough for anything that is going to happen, short enough to wait for what is not.
+    const A_MOMENT: Duration = Duration::from_millis(100);
+
+    struct Fixture {
+        broker: Broker,
+        pulse: Arc<Pulse>,
+    }
+
+    impl Fixture {
+        /// A broker in memory with two messages.
+        async fn new() -> Self {
+            let started = tokio::task::spawn_blocking(|| Broker::start(Config::default()));
+            let broker = started.await.unwrap().unwrap().broker;
+            broker.create_topic("t", 1).await.unwrap();
+            for value in [&b"a"[..], b"b"] {
+                broker.produce("t", Message { value: value.into(), ..Message::default() }).await.unwrap();
+            }
+            let pulse = Pulse::new(std::time::Instant::now(), Duration::ZERO, Duration::ZERO);
+            Self { broker, pulse: Arc::new(pulse) }
+        }
+
+        async fn open(&self) -> Lines {
+            let request =
+                ConsumeRequest { topic: "t".into(), group: "g".into(), owner: "o".into(), lease_ms: 60_000 };
+            let open = Metrics::default().open_stream(&request);
+            let stream = self.broker.consume(request).await.unwrap();
+            Lines::new(stream, Arc::clone(&self.pulse), Duration::from_secs(60), open)
+        }
+    }
+
+    async fn next(lines: &mut Lines) -> Option<String> {
+        let line = timeout(A_MOMENT, poll_fn(|cx| lines.poll_line(cx))).await.ok()?;
+        Some(String::from_utf8(line.unwrap().unwrap().to_vec()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn the_next_message_waits_until_the_socket_has_taken_the_one_before() {
+        let fixture = Fixture::new().await;
+        let mut lines = fixture.open().await;
+        assert!(next(&mut lines).await.unwrap().contains("\"offset\":0"));
+        assert_eq!(next(&mut lines).await, None, "the first is not out yet");
+        assert!(fixture.pulse.on_flush(), "the stream wants to be woken");
+        assert!(next(&mut lines).await.unwrap().contains("\"offset\":1"));
+    }
+
+    #[tokio::test]
+    async fn a_line_that_did_not_get_out_costs_no_attempt() {
+        let fixture = Fixture::new().await;
+        let mut lines = fixture.open().await;
+        next(&mut lines).await.unwrap();
+        drop(lines);
+        let again = next(&mut fixture.open().await).await.unwrap();
+        assert!(again.contains("\"offset\":0,\"attempts\":1"), "{again}");
+    }
+
+    #[tokio::test]
+    async fn a_line_that_got_out_keeps_its_lease_even_if_nobody_asked_for_another() {
+        let fixture = Fixture::new().await;
+        let mut lines = fixture.open().await;
+        next(&mut lines).await.unwrap();
+        fixture.pulse.on_flush();
+        drop(lines);
+        let mut lines = fixture.open().await;
+        let other = next(&mut lines).await.unwrap();
+        assert!(other.contains("\"offset\":1"), "the first is still on loan: {other}");
+        let groups = fixture.broker.describe_groups("t", Some("g")).await.unwrap();
+        assert_eq!(groups[0].partitions[0].in_flight, 2);
     }
 }
