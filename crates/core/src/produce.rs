@@ -53,7 +53,7 @@ impl Shard {
             return Err(Reject::Overloaded(Overload::IdempotencyRecords));
         }
         if message.retry.is_some_and(|policy| !state.policies.has_room_for(policy)) {
-            return Err(Reject::Limit("retry policies: too many different ones are in use"));
+            return Err(Reject::Overloaded(Overload::RetryPolicies));
         }
         Ok(())
     }

@@ -34,4 +34,6 @@ pub enum Overload {
     PartitionBytes,
     /// As many idempotency records are remembered as may be.
     IdempotencyRecords,
+    /// The messages kept use as many different retry policies as can be told apart.
+    RetryPolicies,
 }

@@ -145,7 +145,7 @@ impl Shard {
     fn may_create(&self, name: &str, partitions: u32) -> Result<(), Reject> {
         validate_name(name, "topic names have 1 to 255 bytes")?;
         if partitions == 0 || partitions > self.settings.partitions_max.min(PARTITIONS_MAX) {
-            return Err(Reject::Limit("partitions: the topic would have more than are allowed"));
+            return Err(Reject::Invalid("partitions must be between 1 and the server's partitions_max"));
         }
         if self.journal.state.topics.len() >= self.settings.topics_max as usize {
             return Err(Reject::Limit("topics: there are as many as are allowed"));

@@ -53,20 +53,23 @@ const fn reason(overload: Overload) -> &'static str {
         Overload::PartitionMessages => PARTITION_BUFFER_FULL,
         Overload::PartitionBytes => PARTITION_BUFFER_BYTES_FULL,
         Overload::IdempotencyRecords => IDEMPOTENCY_RECORDS_FULL,
+        Overload::RetryPolicies => RETRY_POLICIES_FULL,
     }
 }
 
 const PARTITION_BUFFER_FULL: &str = "partition_buffer_full";
 const PARTITION_BUFFER_BYTES_FULL: &str = "partition_buffer_bytes_full";
 const IDEMPOTENCY_RECORDS_FULL: &str = "idempotency_records_full";
+const RETRY_POLICIES_FULL: &str = "retry_policies_full";
 const REQUEST_QUEUE_FULL: &str = "request_queue_full";
 const DISK_FULL: &str = "disk_full";
 
 /// Every reason for which a message is turned away although nothing is wrong with it.
-pub(crate) const PRODUCE_REJECTIONS: [&str; 5] = [
+pub(crate) const PRODUCE_REJECTIONS: [&str; 6] = [
     PARTITION_BUFFER_FULL,
     PARTITION_BUFFER_BYTES_FULL,
     IDEMPOTENCY_RECORDS_FULL,
+    RETRY_POLICIES_FULL,
     REQUEST_QUEUE_FULL,
     DISK_FULL,
 ];
