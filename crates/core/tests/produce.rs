@@ -235,7 +235,8 @@ fn the_table_of_retry_policies_is_bounded_and_its_places_are_used_again() {
     rig.ack(&at(topic, 0), "o");
     rig.produce(&draft(most));
     rig.crash();
-    assert!(matches!(rig.try_produce(&draft(most + 1)), Answer::Rejected(Reject::Limit(_))));
+    let refused = rig.try_produce(&draft(most + 1));
+    assert_eq!(refused, Answer::Rejected(Reject::Overloaded(Overload::RetryPolicies)));
 }
 
 #[test]

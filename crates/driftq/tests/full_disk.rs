@@ -49,7 +49,8 @@ impl Drop for SmallDisk {
 /// Produces until the broker refuses; gives the number of messages it took.
 fn fill(client: &mut Client, value: &str) -> u32 {
     for taken in 0..MESSAGES_MAX {
-        let reply = client.post_json("/v1/produce", &json!({"topic": "t", "value": format!("{taken} {value}")}));
+        let reply =
+            client.post_json("/v1/produce", &json!({"topic": "t", "value": format!("{taken} {value}")}));
         match reply.status {
             200 => {}
             503 => {
@@ -84,7 +85,10 @@ fn a_full_disk_refuses_messages_serves_acks_and_recovers_by_itself() {
     let mut stream = Stream::open(server.address, "topic=t&group=g&owner=me&lease_ms=600000");
     for expected in 0..50 {
         let item = stream.item();
-        assert!(item["value"].as_str().expect("text").starts_with(&format!("{expected} ")), "in order, none lost");
+        assert!(
+            item["value"].as_str().expect("text").starts_with(&format!("{expected} ")),
+            "in order, none lost"
+        );
         let ack = client.post(&format!("/v1/ack?topic=t&group=g&owner=me&{}", address_of(&item)));
         assert_eq!(ack.status, 204, "{}", ack.text());
     }
