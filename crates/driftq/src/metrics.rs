@@ -12,7 +12,7 @@ use driftq_engine::{ConsumeRequest, Counters, Status};
 use hyper::StatusCode;
 use prometheus_client::registry::Registry;
 
-use crate::http::Endpoint;
+use crate::http::{Endpoint, PRODUCE_REJECTIONS};
 
 mod engine;
 mod latency;
@@ -28,9 +28,6 @@ pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0
 /// Statuses that are counted one by one; anything else is counted under the last.
 const STATUSES: [u16; 15] = [200, 201, 204, 400, 404, 405, 408, 409, 413, 414, 429, 500, 503, 507, 0];
 
-/// Reasons for which a message is turned away.
-const REASONS: [&str; 5] = crate::http::PRODUCE_REJECTIONS;
-
 /// The live numbers of the HTTP edge.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics(Arc<Live>);
@@ -39,7 +36,7 @@ pub(crate) struct Metrics(Arc<Live>);
 struct Live {
     requests: [[AtomicU64; STATUSES.len()]; Endpoint::ALL.len()],
     latency: [Latency; Endpoint::ALL.len()],
-    produce_rejected: [AtomicU64; REASONS.len()],
+    produce_rejected: [AtomicU64; PRODUCE_REJECTIONS.len()],
     connections: AtomicU64,
     connections_accepted: AtomicU64,
     streams: AtomicU64,

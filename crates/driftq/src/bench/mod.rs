@@ -75,7 +75,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N")]
     messages: Option<u64>,
     /// Rounds; the median counts
-    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u16).range(1..100))]
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u16).range(1..100))]
     rounds: u16,
     /// Bytes of one message's value
     #[arg(long, default_value_t = 100, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]

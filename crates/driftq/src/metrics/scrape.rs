@@ -12,8 +12,9 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use super::{Live, REASONS, STATUSES, engine, state};
+use super::{Live, STATUSES, engine, state};
 use crate::http::Endpoint;
+use crate::http::PRODUCE_REJECTIONS;
 
 /// What a scrape reads.
 #[derive(Debug)]
@@ -42,7 +43,7 @@ impl Scrape {
     fn produce_rejected(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let mut family =
             family(out, "produce_rejected", "Messages turned away for want of room", MetricType::Counter)?;
-        for (reason, count) in REASONS.iter().zip(&self.live.produce_rejected) {
+        for (reason, count) in PRODUCE_REJECTIONS.iter().zip(&self.live.produce_rejected) {
             let labels = [("reason", *reason)];
             ConstCounter::new(count.load(Relaxed)).encode(family.encode_family(&labels)?)?;
         }
