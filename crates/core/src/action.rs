@@ -1,11 +1,11 @@
 //! What a shard asks others to do.
 
-use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::describe::Description;
 use crate::id::{ConsumerId, GroupId, Position, Ticket, Time, Token, TopicId};
+use crate::message::DeadLetter;
 use crate::reject::Reject;
 
 /// Names one delivery, exactly: the place of the message, the group, and the fencing token.
@@ -141,14 +141,21 @@ pub struct Output {
     pub urgent: bool,
 }
 
-/// Name of the topic that takes the dead letters of `topic`.
-#[must_use]
-pub(crate) fn dead_letter_topic(topic: &str) -> String {
-    let mut name = String::with_capacity(topic.len() + DEAD_LETTER_PREFIX.len());
-    name.push_str(DEAD_LETTER_PREFIX);
-    name.push_str(topic);
-    name
+impl Undertaking {
+    /// What the dead letter says about where it came from; the message itself adds who it is
+    /// ([`crate::Message::into_dead_letter`]).
+    #[must_use]
+    pub fn letter(&self) -> DeadLetter<'_> {
+        DeadLetter {
+            topic: (&*self.topic).into(),
+            partition: self.receipt.partition,
+            offset: self.receipt.offset,
+            group: (&*self.group).into(),
+            attempts: self.attempts,
+            last_error: (&*self.last_error).into(),
+            reason: self.reason.into(),
+            at: self.at,
+            ..DeadLetter::default()
+        }
+    }
 }
-
-/// What the name of every dead-letter topic begins with.
-pub(crate) const DEAD_LETTER_PREFIX: &str = "dlq.";

@@ -3,13 +3,15 @@
 //! The payload is not in the state, so the shard asks for it first ([`Action::Fetch`]) and decides when it comes
 //! back: the letter is stored and the message retired in the same batch, or neither.
 
+use alloc::format;
 use alloc::sync::Arc;
 
-use crate::action::{Action, Output, Receipt, Undertaking, dead_letter_topic};
+use crate::action::{Action, Output, Receipt, Undertaking};
 use crate::fact::Fact;
 use crate::id::TopicId;
 use crate::input::{NewMessage, Payload};
 use crate::journal::Haste;
+use crate::partition::DEAD_LETTER_PREFIX;
 use crate::settle::place_of;
 use crate::shard::Shard;
 use crate::timer::{Due, Spot};
@@ -102,7 +104,7 @@ impl Shard {
     /// The partition that takes the dead letters of a message's partition; the topic is made if it is missing.
     fn grave_of(&mut self, spot: Spot, out: &mut Output) -> (TopicId, u32) {
         let source = &self.journal.state.topics[spot.topic.0 as usize];
-        let name = dead_letter_topic(&source.name);
+        let name = format!("{DEAD_LETTER_PREFIX}{}", source.name);
         let partitions = source.info().partitions;
         let dlq = match self.journal.state.names.get(&*name) {
             Some(topic) => *topic,

@@ -4,11 +4,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::action::{Action, Answer};
-use crate::group::Group;
 use crate::id::{Time, TopicId};
-use crate::partition::Topic;
-use crate::reject::Reject;
 
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,93 +99,4 @@ pub struct Tally {
     pub idempotency_records: u64,
     /// The run of the shard.
     pub epoch: u64,
-}
-
-impl crate::shard::Shard {
-    pub(crate) fn handle_describe(
-        &self,
-        ticket: crate::id::Ticket,
-        query: &Query,
-        out: &mut crate::action::Output,
-    ) {
-        let answer = match self.describe(query) {
-            Some(description) => Answer::Described(description),
-            None => Answer::Rejected(Reject::TopicUnknown),
-        };
-        out.actions.push(Action::Reply { ticket, answer });
-    }
-
-    fn describe(&self, query: &Query) -> Option<Description> {
-        let state = &self.journal.state;
-        Some(match query {
-            Query::Topic(topic) => Description::Topic(self.describe_topic(state.topic(*topic)?)),
-            Query::Groups(topic) => {
-                let topic = state.topic(*topic)?;
-                Description::Groups(topic.groups.values().map(|g| self.describe_group(topic, g)).collect())
-            }
-            Query::Group(topic, name) => {
-                let topic = state.topic(*topic)?;
-                let group = topic.group_named(name).map(|group| self.describe_group(topic, group));
-                Description::Groups(group.into_iter().collect())
-            }
-            Query::Tally => Description::Tally(self.tally()),
-        })
-    }
-
-    fn tally(&self) -> Tally {
-        let state = &self.journal.state;
-        let groups = state
-            .topics
-            .iter()
-            .flat_map(|topic| topic.groups.values().map(move |group| self.describe_group(topic, group)));
-        Tally {
-            topics: state.topics.iter().map(|topic| self.describe_topic(topic)).collect(),
-            groups: groups.collect(),
-            idempotency_records: state.stored.len() as u64 + state.done_records,
-            epoch: state.epoch,
-        }
-    }
-
-    fn describe_topic(&self, topic: &Topic) -> TopicDescription {
-        let partitions = topic.partitions.iter().map(|lane| {
-            let oldest = lane.slots.iter().next().map(|(_, slot)| slot);
-            PartitionDescription {
-                messages: lane.messages,
-                bytes: lane.bytes,
-                oldest_offset: oldest.map(|slot| slot.offset),
-                oldest_at: oldest.map(|slot| slot.at),
-            }
-        });
-        TopicDescription {
-            name: Arc::clone(&topic.name),
-            created: topic.created,
-            next_offset: topic.next_offset,
-            dead_letters: self.dead_letters.get(&topic.id).copied().unwrap_or(0),
-            partitions: partitions.collect(),
-            groups: topic.group_names.keys().cloned().collect(),
-        }
-    }
-
-    fn describe_group(&self, topic: &Topic, group: &Group) -> GroupDescription {
-        let crew = self.crews.get(&group.id);
-        let partitions = group.progress.iter().zip(&topic.partitions).map(|(progress, lane)| {
-            let pending = u32::try_from(progress.pending.len()).unwrap_or(u32::MAX);
-            GroupPartition {
-                lag: progress.lag(lane.slots.next()),
-                in_flight: progress.leased,
-                retrying: pending - progress.leased,
-                acked_below: lane.slots.next_alive(progress.floor).map_or_else(
-                    || (topic.next_offset > 0).then_some(topic.next_offset),
-                    |sequence| lane.slots.get(sequence).map(|slot| slot.offset),
-                ),
-            }
-        });
-        GroupDescription {
-            topic: Arc::clone(&topic.name),
-            name: Arc::clone(&group.name),
-            consumers: crew.map_or(0, |crew| u32::try_from(crew.consumers.len()).unwrap_or(u32::MAX)),
-            seen: crew.map_or(group.created, |crew| crew.seen),
-            partitions: partitions.collect(),
-        }
-    }
 }

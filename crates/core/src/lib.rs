@@ -34,6 +34,7 @@ mod partition;
 mod produce;
 mod ranges;
 mod reject;
+mod report;
 mod retry;
 mod route;
 mod settings;

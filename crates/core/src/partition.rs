@@ -4,10 +4,13 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::action::DEAD_LETTER_PREFIX;
-use crate::group::Group;
+use crate::action::TopicInfo;
+use crate::group::{Group, Progress};
 use crate::id::{GroupId, Time, TopicId};
 use crate::slot::Slots;
+
+/// What the name of every dead-letter topic begins with.
+pub(crate) const DEAD_LETTER_PREFIX: &str = "dlq.";
 
 /// A topic with everything that belongs to it.
 #[derive(Clone, Debug)]
@@ -41,12 +44,10 @@ impl Topic {
     pub(crate) fn is_dead_letter_topic(&self) -> bool {
         self.name.starts_with(DEAD_LETTER_PREFIX)
     }
-}
 
-impl Topic {
     /// The topic as the catalogue outside knows it.
-    pub(crate) fn info(&self) -> crate::action::TopicInfo {
-        crate::action::TopicInfo {
+    pub(crate) fn info(&self) -> TopicInfo {
+        TopicInfo {
             id: self.id,
             name: Arc::clone(&self.name),
             partitions: u32::try_from(self.partitions.len()).expect("partitions are counted in u32"),
@@ -56,12 +57,12 @@ impl Topic {
 
 impl Partition {
     /// Counts a new group in: it owes every message kept, and is done with every one that is gone.
-    pub(crate) fn join(&mut self) -> crate::group::Progress {
+    pub(crate) fn join(&mut self) -> Progress {
         let next = self.slots.next();
-        let mut progress = crate::group::Progress {
+        let mut progress = Progress {
             floor: self.slots.base,
             backlog: self.messages.cast_signed() - next.cast_signed(),
-            ..crate::group::Progress::default()
+            ..Progress::default()
         };
         // From message to message: what is gone in between is one step, however much it is.
         let mut at = self.slots.base;

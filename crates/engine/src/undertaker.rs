@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::Receiver;
 
-use driftq_core::{DeadLetter, Input, Message, Payload, Undertaking};
+use driftq_core::{Input, Message, Payload, Undertaking};
 
 use crate::depot::{Place, check_of};
 use crate::shared::Shared;
@@ -34,18 +34,7 @@ fn letter(shared: &Shared, undertaking: &Undertaking) -> Option<Payload> {
     };
     let bytes = shared.depot.read(Place::from(undertaking)).map_err(|lost| fault(&lost)).ok()?;
     let message = Message::decode(&bytes).map_err(|malformed| fault(&malformed.0)).ok()?;
-    let letter = DeadLetter {
-        topic: (&*undertaking.topic).into(),
-        partition: receipt.partition,
-        offset: receipt.offset,
-        group: (&*undertaking.group).into(),
-        attempts: undertaking.attempts,
-        last_error: (&*undertaking.last_error).into(),
-        reason: undertaking.reason.into(),
-        at: undertaking.at,
-        ..DeadLetter::default()
-    };
-    let dead = message.into_dead_letter(letter);
+    let dead = message.into_dead_letter(undertaking.letter());
     let bytes = dead.encode();
     let size = u32::try_from(dead.size()).unwrap_or(u32::MAX);
     Some(Payload { check: check_of(&bytes), size, bytes })

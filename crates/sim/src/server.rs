@@ -6,7 +6,7 @@
 use std::ops::ControlFlow;
 
 use driftq_core::{
-    Action, DeadLetter, Input, Message, Output, Payload, Position, Settings, Shard, State, Time, Undertaking,
+    Action, Input, Message, Output, Payload, Position, Settings, Shard, State, Time, Undertaking,
 };
 use driftq_wal::{Cursor, Keeper, Lsn, OpenError, Options, Reader, Room, WriteError, Writer};
 
@@ -276,17 +276,7 @@ impl Server {
             return Ok(Input::FetchFailed { receipt });
         };
         let message = Message::decode(&bytes).map_err(|error| format!("stored message: {error:?}"))?;
-        let letter = message.into_dead_letter(DeadLetter {
-            topic: (&*undertaking.topic).into(),
-            partition: receipt.partition,
-            offset: receipt.offset,
-            group: (&*undertaking.group).into(),
-            attempts: undertaking.attempts,
-            last_error: (&*undertaking.last_error).into(),
-            reason: undertaking.reason.into(),
-            at: undertaking.at,
-            ..DeadLetter::default()
-        });
+        let letter = message.into_dead_letter(undertaking.letter());
         Ok(Input::Bury { receipt, payload: payload(&letter) })
     }
 }
