@@ -125,6 +125,9 @@ impl World {
     }
 
     fn step(&mut self) -> Verdict {
+        if self.server.is_none() {
+            return self.crash(true);
+        }
         match self.rng.below(1000) {
             0..100 => self.produce(),
             100..115 => self.retry_produce(),

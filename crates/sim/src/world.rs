@@ -196,8 +196,11 @@ impl World {
             Found::Gone => {
                 return Err(format!("payload: {:?} lies in a segment that is gone", delivery.receipt));
             }
-            // The machine is going down; nobody gets to see this delivery.
-            Found::Failed => return Ok(()),
+            // The power is gone: nobody gets to see this delivery, and the server ends here.
+            Found::Failed => {
+                self.server = None;
+                return Ok(());
+            }
         };
         let message = Message::decode(&bytes).map_err(|error| format!("payload: {error:?}"))?;
         let Some(reader) = self.readers.get_mut(&consumer) else { return Ok(()) };
