@@ -32,7 +32,9 @@ impl Fault {
     /// The body could not be read as the JSON that was expected.
     #[must_use]
     pub fn json(error: &serde_json::Error) -> Self {
-        Self::new(Code::InvalidJson, format!("invalid json body: {error}"))
+        // The one word in serde's texts that only a programmer of this broker would know.
+        let text = error.to_string().replace("expected i64", "expected a 64-bit whole number");
+        Self::new(Code::InvalidJson, format!("invalid json body: {text}"))
     }
 
     /// A limit on buffered work: come back after `retry_after_ms`.
@@ -84,6 +86,13 @@ impl Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_are_asked_for_in_plain_words() {
+        let error = serde_json::from_str::<i64>("1.5").unwrap_err();
+        let message = Fault::json(&error).message;
+        assert!(message.contains("floating point `1.5`, expected a 64-bit whole number"), "{message}");
+    }
 
     #[test]
     fn both_dialects() {

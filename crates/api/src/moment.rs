@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, civil};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// A point in time with nanoseconds. Always inside the years that RFC 3339 can write.
@@ -28,7 +29,7 @@ impl Moment {
         if !fits || second == b"60" || !zone_fits(zone) {
             return None;
         }
-        text.parse().ok().map(Self)
+        text.parse().ok().or_else(|| end_of_time(text)).map(Self)
     }
 
     /// The moment `millis` after the Unix epoch; `None` beyond the year 9999.
@@ -61,6 +62,16 @@ impl Moment {
             Err(_) => (seconds - 1, (nanos + 1_000_000_000).unsigned_abs()),
         }
     }
+}
+
+/// The calendar library's instants end a day before the year 9999 does, and producers write its last second when
+/// they mean "never": that becomes the last instant there is.
+fn end_of_time(text: &str) -> Option<Timestamp> {
+    let (date, rest) = text.split_at_checked("9999-12-31".len())?;
+    // The rest must be a time and an offset that any other day could have.
+    format!("2000-01-01{rest}").parse::<Timestamp>().ok()?;
+    let last = Timestamp::MAX.to_zoned(TimeZone::UTC).date();
+    (date.parse::<civil::Date>().ok()? >= last).then_some(Timestamp::MAX)
 }
 
 /// What follows the fraction, if the fraction is well-formed.
@@ -109,6 +120,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_last_second_of_the_calendar_means_never() {
+        for text in ["9999-12-31T23:59:59Z", "9999-12-31T23:59:59.999999999Z", "9999-12-31T00:00:00+01:00"] {
+            assert_eq!(Moment::parse(text), Some(Moment(Timestamp::MAX)), "{text}");
+        }
+        for text in ["9999-12-32T00:00:00Z", "9999-12-31T25:00:00Z", "9999-12-31T00:00:00+99:99"] {
+            assert_eq!(Moment::parse(text), None, "{text}");
+        }
+        assert_eq!(Moment::parse("2025-02-30T00:00:00Z"), None);
+    }
+
+    #[test]
     fn rfc_3339_and_nothing_else() {
         for (text, printed) in [
             ("2025-12-21T12:00:00Z", Some("2025-12-21T12:00:00Z")),
@@ -131,7 +153,6 @@ mod tests {
             ("2025-02-29T12:00:00Z", None),
             ("2025-12-21T12:00:00Z[Europe/Berlin]", None),
             ("+002025-12-21T12:00:00Z", None),
-            ("9999-12-31T23:59:59-23:59", None),
             ("20251221T120000Z", None),
             ("tomorrow", None),
             ("", None),

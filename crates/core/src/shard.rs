@@ -188,7 +188,7 @@ impl Shard {
         validate_name(&subscription.group, "group names have 1 to 255 bytes")?;
         validate_name(&subscription.owner, "owner names have 1 to 255 bytes")?;
         if subscription.lease_ms == 0 || subscription.lease_ms > self.settings.lease_ms_max {
-            return Err(Reject::Invalid("lease_ms must be positive and at most seven days"));
+            return Err(Reject::Invalid("lease_ms must be positive and at most the server's lease_ms_max"));
         }
         if self.readers.len() >= self.settings.consumers_max as usize {
             return Err(Reject::Limit("consumers: there are as many as are allowed"));

@@ -73,6 +73,15 @@ fn unknown_and_wrong_values_are_refused_before_anything_starts() {
         &["DRIFTQ_RETENTION_MS", "30s"],
     );
     refuses(run(&["config", "check", "--config", "/no/such/file"]), &["/no/such/file", "cannot be read"]);
+    // What the engine would refuse is refused here, by the name that the user gave.
+    for size in ["5", "4097", "2GiB"] {
+        refuses(run(&["config", "check", "--segment-bytes", size]), &["--segment-bytes"]);
+    }
+    refuses(run(&["config", "check", "--message-bytes-max", "41MiB"]), &["--message-bytes-max", "40MiB"]);
+    refuses(run(&["config", "check", "--log-level", "inof"]), &["--log-level", "inof"]);
+    for level in ["debug", "OFF", "warn,driftq_engine=debug", "driftq::http=trace"] {
+        run(&["config", "check", "--log-level", level]).ok();
+    }
 }
 
 #[test]

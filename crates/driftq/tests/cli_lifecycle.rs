@@ -142,6 +142,47 @@ fn two_servers_do_not_share_a_directory_or_an_address() {
     assert!(!path.exists(), "nothing is touched when the address is taken");
 }
 
+#[test]
+fn a_directory_that_cannot_be_used_is_named() {
+    let data = tempfile::tempdir().unwrap();
+    let path = data.path().to_str().unwrap();
+    // Permissions do not stop the administrator, a directory where a file should be stops everybody.
+    std::fs::create_dir(data.path().join("LOCK")).unwrap();
+    let ran = run(&["serve", "--listen", "127.0.0.1:0", "--data", path]).code(1);
+    assert!(ran.stderr.contains(path) && ran.stderr.contains("--data"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_crowd_of_idle_peers_does_not_take_the_files_of_the_log() {
+    let data = tempfile::tempdir().unwrap();
+    let mut few = std::process::Command::new("sh");
+    few.args(["-c", r#"ulimit -n 64 && exec "$0" "$@""#, env!("CARGO_BIN_EXE_driftq")]);
+    let server = Server::start_by(few, data.path(), &["--segment-bytes=64KiB"]);
+    server.run(&["topic", "create", "t"]).ok();
+    let mut client = TcpStream::connect(server.address).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let body = format!(r#"{{"topic":"t","value":"{}"}}"#, "x".repeat(4 << 10));
+    let request =
+        format!("POST /v1/produce HTTP/1.1\r\nhost: t\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    let mut produce = || {
+        client.write_all(request.as_bytes()).unwrap();
+        let mut answer = [0; 1024];
+        let length = client.read(&mut answer).unwrap();
+        String::from_utf8_lossy(&answer[..length]).into_owned()
+    };
+    assert!(produce().starts_with("HTTP/1.1 200"));
+    let crowd: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(server.address).unwrap()).collect();
+    std::thread::sleep(Duration::from_millis(300));
+    // Several segments: each has to be made, opened and named.
+    for _ in 0..60 {
+        let answer = produce();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+    drop(crowd);
+    let topic = server.run(&["topic", "describe", "t", "-o", "json"]).ok().json();
+    assert_eq!(topic["messages"], 61);
+}
+
 /// The first segment file of a data directory.
 fn segment(data: &Path) -> std::path::PathBuf {
     let ran = run(&["wal", "inspect", "--data", data.to_str().unwrap(), "-o", "json"]).ok().json();
@@ -168,6 +209,9 @@ fn the_log_can_be_looked_at() {
     assert!(sound.contains("segment") && sound.contains("batches"), "{sound}");
     let facts = run(&["wal", "inspect", "--data", path, "--facts", "-o", "ndjson"]).ok().stdout;
     assert!(facts.contains("orders") && facts.contains("stored at"), "{facts}");
+    run(&["wal", "inspect", "--data", path, "--segment", "1"]).ok();
+    let missing = run(&["wal", "inspect", "--data", path, "--segment", "99"]).code(4);
+    assert!(missing.stderr.contains("no segment 99"), "{}", missing.stderr);
     run(&["wal", "repair", "--data", path]).code(2);
     assert!(run(&["wal", "repair", "--data", path, "--dry-run"]).ok().stdout.contains("nothing to repair"));
 }
@@ -199,7 +243,10 @@ fn a_damaged_log_is_refused_explained_and_repaired() {
     let plan = run(&["wal", "repair", "--data", path, "--dry-run", "-o", "json"]).ok().json();
     assert_eq!(plan["applied"], false);
     run(&["wal", "inspect", "--data", path]).code(7);
+    let plan = run(&["wal", "repair", "--data", path, "--dry-run"]).ok().stdout;
+    assert!(plan.contains("is damaged at byte") && !plan.contains("wal inspect"), "{plan}");
     let done = run(&["wal", "repair", "--data", path, "--yes", "-o", "json"]).ok().json();
+    assert!(!done["damage"].to_string().contains("Nothing was changed"), "{done}");
     assert_eq!(done["applied"], true);
     let kept = done["cuts"][0]["kept_in"].as_str().expect("what is cut is kept");
     assert!(data.path().join(kept).exists());

@@ -5,9 +5,13 @@
 mod command;
 mod support;
 
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
 use command::{Ran, run, run_with};
 use serde_json::json;
-use support::Server;
+use support::{Server, driftq};
 
 fn server() -> (tempfile::TempDir, Server) {
     server_with(&[])
@@ -41,9 +45,11 @@ fn a_message_travels_from_the_shell_to_the_shell() {
 
     let described = server.run(&["group", "describe", "orders", "billing", "-o", "json"]).ok().json();
     assert_eq!((&described["lag"], &described["in_flight"]), (&json!(1), &json!(1)));
-    server.run(&["ack", "orders", &partition, &offset, "--group", "billing"]).ok();
+    let acked = server.run(&["ack", "orders", &partition, &offset, "--group", "billing"]).ok();
+    assert_eq!(acked.stdout, "");
     // The same ack again is no error: the work is done.
-    server.run(&["ack", "orders", &partition, &offset, "--group", "billing"]).ok();
+    let again = ["ack", "orders", &partition, &offset, "--group", "billing", "-o", "json"];
+    assert_eq!(server.run(&again).ok().json()["group"], "billing");
     let described = server.run(&["group", "describe", "orders", "billing", "-o", "json"]).ok().json();
     assert_eq!((&described["lag"], &described["in_flight"]), (&json!(0), &json!(0)));
     let topic = server.run(&["topic", "describe", "orders"]).ok().stdout;
@@ -173,7 +179,7 @@ fn failures_have_their_codes_and_say_what_to_do() {
     says(server.run(&["produce", "missing", "v"]), 4, "driftq topic create");
     says(server.run(&["topic", "describe", "missing"]), 4, "driftq topic");
     server.run(&["topic", "create", "t"]).ok();
-    says(server.run(&["group", "describe", "t", "missing"]), 4, "");
+    says(server.run(&["group", "describe", "t", "missing"]), 4, "driftq group list");
     says(server.run(&["produce", "t", "v", "--deadline", "2001-01-01T00:00:00Z"]), 4, "deadline");
     server.run(&["produce", "t", "v"]).ok();
     says(server.run(&["ack", "t", "0", "0", "-g", "g"]), 5, "consume it first");
@@ -206,6 +212,64 @@ fn consume_goes_on_after_a_restart_of_the_server() {
     let ran = consumer.join().unwrap().ok();
     let values: Vec<_> = ran.lines().iter().map(|item| item["value"].clone()).collect();
     assert_eq!(values, [json!("before"), json!("after")]);
+}
+
+#[test]
+fn a_reader_that_ends_keeps_nobody_waiting() {
+    let (_data, server) = server();
+    server.run(&["topic", "create", "t"]).ok();
+    server.run_piped(&["produce", "t"], "1\n2\n3\n4\n5\n6\n7\n8\n9\n").ok();
+    // The server sends two messages ahead of the acks. The lease is longer than the test may take.
+    let mut values = Vec::new();
+    for _ in 0..3 {
+        let arguments =
+            ["consume", "t", "-g", "g", "--ack", "--max", "3", "--lease-ms", "10m", "--timeout", "10s"];
+        let items = server.run(&arguments).ok().lines();
+        assert_eq!(items.len(), 3);
+        values.extend(items.iter().map(|item| item["value"].as_str().unwrap().to_owned()));
+    }
+    values.sort_unstable();
+    assert_eq!(values, ["1", "2", "3", "4", "5", "6", "7", "8", "9"]);
+}
+
+/// `consume --exec` in a process group of its own, as a shell starts it, and what it printed first: the command runs.
+fn start_exec(server: &Server, command: &str) -> (Child, String) {
+    let mut consume = driftq();
+    consume.args(["consume", "t", "-g", "g", "--exec", command]).env("DRIFTQ_SERVER", server.url());
+    let mut child = consume.process_group(0).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    (child, line.trim().to_owned())
+}
+
+/// Ctrl-C in a terminal: everything in the foreground gets it.
+fn ctrl_c(child: &Child) {
+    let group = format!("-{}", child.id());
+    assert!(Command::new("kill").args(["-INT", "--", &group]).status().unwrap().success());
+}
+
+#[test]
+fn ctrl_c_lets_commands_end_and_a_second_one_does_not() {
+    let (_data, server) = server();
+    server.run(&["topic", "create", "t"]).ok();
+    server.run(&["produce", "t", "v"]).ok();
+    let lag = || server.run(&["group", "describe", "t", "g", "-o", "json"]).ok().json()["lag"].clone();
+    let (mut child, _) = start_exec(&server, "echo begun; sleep 1");
+    ctrl_c(&child);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(lag(), 0, "the command ended by itself and its message is acked");
+
+    server.run(&["produce", "t", "v"]).ok();
+    let (mut child, command) = start_exec(&server, "sleep 600 & echo $!; wait");
+    ctrl_c(&child);
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    assert!(child.try_wait().unwrap().is_none(), "the command still runs");
+    ctrl_c(&child);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(lag(), 1);
+    let stat = format!("/proc/{command}/stat");
+    // Gone, or dead and waiting for somebody to collect it.
+    wait_for(|| std::fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z ")));
 }
 
 fn wait_for(mut condition: impl FnMut() -> bool) {

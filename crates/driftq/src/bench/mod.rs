@@ -48,8 +48,8 @@ enum Part {
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "Two servers are started as children of this process, on ports that the system chooses: a bare HTTP server,
-and `driftq serve` with a temporary data directory that is removed at the end. Every figure is printed with its
+    after_help = "Two servers are started as children of this process, on ports that the system chooses: a bare HTTP server, \
+and `driftq serve` with a temporary data directory that is removed at the end. Every figure is printed with its \
 ratio to its peer in this run, and with what it must reach. Nothing here fails when a figure is missed.
 
 Examples:

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 
-use super::Common;
+use super::{Common, output};
 use crate::client::words::Settle;
 
 /// The owner that `consume`, `ack` and `nack` use when none is named, so that a session by hand needs no names.
@@ -55,5 +55,8 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<()> {
     let mut session = common.client()?.session();
     let settle = args.address.settle(None);
     let outcome = session.post_empty("/v1/ack", &settle).await;
-    outcome.map_err(|error| error.into_error()).with_context(|| format!("acking {}", args.address.words()))
+    outcome
+        .map_err(|error| error.into_error())
+        .with_context(|| format!("acking {}", args.address.words()))?;
+    output::print_one(common.output, &settle, String::new)
 }

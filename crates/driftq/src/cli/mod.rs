@@ -156,6 +156,19 @@ mod tests {
         command().debug_assert();
     }
 
+    /// clap breaks lines beyond this, and then an example is no longer one that can be pasted.
+    #[test]
+    fn examples_fit_into_a_line() {
+        fn check(command: &clap::Command) {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for line in help.lines().filter(|line| line.starts_with("  ")) {
+                assert!(line.chars().count() <= 100, "{}: {line}", command.get_name());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&command());
+    }
+
     #[test]
     fn help_teaches_and_lists_the_codes() {
         let help = command().render_long_help().to_string();

@@ -2,11 +2,11 @@
 
 use anyhow::{Context, Result};
 
-use super::{Common, ack::Address};
+use super::{Common, ack::Address, output};
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "The message comes back after its backoff. If it has a retry policy and its attempts are used up,
+    after_help = "The message comes back after its backoff. If it has a retry policy and its attempts are used up, \
 it goes to the topic dlq.TOPIC instead.
 
 Examples:
@@ -24,5 +24,8 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<()> {
     let mut session = common.client()?.session();
     let settle = args.address.settle(Some(&args.reason));
     let outcome = session.post_empty("/v1/nack", &settle).await;
-    outcome.map_err(|error| error.into_error()).with_context(|| format!("nacking {}", args.address.words()))
+    outcome
+        .map_err(|error| error.into_error())
+        .with_context(|| format!("nacking {}", args.address.words()))?;
+    output::print_one(common.output, &settle, String::new)
 }

@@ -20,11 +20,11 @@ use crate::{
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "Every option can also be set in the environment (DRIFTQ_LISTEN for --listen) and in a TOML file
-(in_flight_max = 8 for --in-flight-max). Order: default < profile < file < env < flag; `driftq config check`
+    after_help = "Every option can also be set in the environment (DRIFTQ_LISTEN for --listen) and in a TOML file \
+(in_flight_max = 8 for --in-flight-max). Order: default < profile < file < env < flag; `driftq config check` \
 shows what came from where. Sizes read 64MiB, durations 500ms, 30s, 24h.
 
-Ctrl-C or SIGTERM stops gracefully: streams end, unread messages go back without using up an attempt, a snapshot
+Ctrl-C or SIGTERM stops gracefully: streams end, unread messages go back without using up an attempt, a snapshot \
 is written. A second signal ends the process at once; nothing acknowledged is lost, the next start replays.
 
 Examples:

@@ -9,7 +9,7 @@ use super::{
     exit::{Exit, Fault},
     output::{self, grouped},
 };
-use crate::config::{Config, units::show_bytes};
+use crate::config::{Config, units::about_bytes};
 
 /// Prints who we are, what is promised, what was found and where to find us. The last line is for programs too: it
 /// is the first moment at which connections are answered.
@@ -39,7 +39,7 @@ fn recovered(recovery: &Recovery) -> String {
         grouped(*topics),
         grouped(*groups),
         duration.as_millis(),
-        show_bytes(*replayed_bytes)
+        about_bytes(*replayed_bytes)
     )
 }
 
@@ -59,6 +59,12 @@ pub(super) fn explain(error: &StartError, config: &Config) -> Fault {
         }
         StartError::Directory { .. } => Fault::new(Exit::Failure, message)
             .help("name a directory that this user may write with --data, or use --ephemeral"),
-        StartError::Log(_) | StartError::Thread(_) => Fault::new(Exit::Failure, message),
+        StartError::Log(_) if config.ephemeral => Fault::new(Exit::Failure, message),
+        StartError::Log(_) => Fault::new(Exit::Failure, format!("{data}: {message}"))
+            .help(format!(
+                "if the disk is at fault, see that this user may write in {data} and that there is space, or name \
+                 another directory with --data"
+            )),
+        StartError::Thread(_) => Fault::new(Exit::Failure, message),
     }
 }

@@ -65,7 +65,10 @@ impl Refusal {
 
     fn help(&self) -> Option<&'static str> {
         let message = self.message.as_str();
-        if message.contains("topic does not exist") || (self.status == 404 && message.contains("topic")) {
+        if self.code == "GROUP_UNKNOWN" {
+            return Some("the first `driftq consume` creates a group; see `driftq group list TOPIC`");
+        }
+        if message.contains("topic does not exist") {
             return Some("create it with `driftq topic create NAME`, or see `driftq topic list`");
         }
         match self.status {
@@ -164,6 +167,15 @@ mod tests {
         );
         assert_eq!((&*v2.code, &*v2.message, v2.retry_after_ms), ("TOPIC_UNKNOWN", "no such topic", Some(5)));
         assert_eq!(Refusal::new(502, b"bad gateway\n").message, "bad gateway");
+    }
+
+    #[test]
+    fn the_help_is_about_what_is_missing() {
+        let help = |body: &[u8]| Refusal::new(404, body).help().unwrap_or_default();
+        let topic = help(br#"{"code":"TOPIC_UNKNOWN","detail":"topic does not exist"}"#);
+        assert!(topic.contains("driftq topic create"), "{topic}");
+        let group = help(br#"{"code":"GROUP_UNKNOWN","detail":"the topic has no group of that name"}"#);
+        assert!(group.contains("driftq group list") && !group.contains("topic create"), "{group}");
     }
 
     #[test]

@@ -133,7 +133,7 @@ impl Session {
         let socket = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(authority))
             .await
             .map_err(|_| unreachable("no connection in time".to_owned()))?
-            .map_err(|error| unreachable(error.kind().to_string()))?;
+            .map_err(|error| unreachable(reason(&error)))?;
         // Requests are small and each waits for its answer: there is nothing to coalesce. A failure costs only speed.
         drop(socket.set_nodelay(true));
         let (sender, connection) =
@@ -151,6 +151,12 @@ impl Session {
     fn broken(&self, why: String) -> CallError {
         CallError::Broken { authority: self.client.authority().to_owned(), why }
     }
+}
+
+/// In words. What the system's number means is enough where there is one; a failed lookup of the name has none and
+/// says more by itself.
+fn reason(error: &std::io::Error) -> String {
+    if error.raw_os_error().is_some() { error.kind().to_string() } else { error.to_string() }
 }
 
 fn render(body: &impl Serialize) -> Result<Bytes, CallError> {

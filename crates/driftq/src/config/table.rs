@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use driftq_engine::Commit;
+use tracing::level_filters::LevelFilter;
 
 use super::{
     LogFormat, Profile,
@@ -99,6 +100,12 @@ macro_rules! duration {
 
 /// hyper does not work with less room for a head.
 const HEAD_BYTES_LEAST: u64 = 8 << 10;
+/// The log takes no other segments.
+const SEGMENT_BYTES_LEAST: u64 = 4 << 10;
+const SEGMENT_BYTES_MOST: u64 = 1 << 30;
+const SEGMENT_BYTES_STEP: u32 = 64;
+/// The engine takes no larger messages: they have to fit into one batch with others.
+const MESSAGE_BYTES_MOST: u64 = 40 << 20;
 /// What an optional amount is called when it is absent.
 const NONE: &str = "none";
 
@@ -209,6 +216,12 @@ pub(crate) static KNOBS: &[Knob] = &[
         get: |config| config.log_level.clone(),
         set: |config, text| {
             text.parse::<tracing_subscriber::EnvFilter>().map_err(|error| format!("`{text}`: {error}"))?;
+            // To the filter a bare word is a module, so that a slip of the finger would silence everything else.
+            let is_bare = |part: &&str| !part.contains(['=', '[', ':']);
+            let mut bare = text.split(',').map(str::trim).filter(is_bare);
+            if let Some(word) = bare.find(|word| word.parse::<LevelFilter>().is_err()) {
+                return Err(format!("`{word}` is none of off, error, warn, info, debug, trace; a module reads driftq_engine=debug"));
+            }
             text.clone_into(&mut config.log_level);
             Ok(())
         },
@@ -270,12 +283,22 @@ pub(crate) static KNOBS: &[Knob] = &[
     amount! { "input_queue_bytes_max", "input-queue-bytes-max", "DRIFTQ_INPUT_QUEUE_BYTES_MAX",
         LIMITS, bytes, 1, engine.input_queue_bytes_max,
         "Payload bytes of those requests" },
-    amount! { "message_bytes_max", "message-bytes-max", "DRIFTQ_MESSAGE_BYTES_MAX",
-        LIMITS, bytes, 1, engine.message_bytes_max,
-        "Largest message" },
+    knob!(
+        "message_bytes_max",
+        "message-bytes-max",
+        "DRIFTQ_MESSAGE_BYTES_MAX",
+        LIMITS,
+        "Largest message, at most 40MiB",
+        unit!(bytes).0,
+        |config| units::show_bytes(config.engine.message_bytes_max as u64),
+        |config, text| {
+            config.engine.message_bytes_max = size_within(text, 1, MESSAGE_BYTES_MOST)?;
+            Ok(())
+        }
+    ),
     amount! { "connections_max", "connections-max", "DRIFTQ_CONNECTIONS_MAX",
         HTTP, count, 1, http.connections_max,
-        "Open connections; beyond it, new ones wait until one closes" },
+        "Open connections; beyond it, new ones wait until one closes. Fewer if ulimit -n is low" },
     amount! { "head_bytes_max", "head-bytes-max", "DRIFTQ_HEAD_BYTES_MAX",
         HTTP, bytes, HEAD_BYTES_LEAST, http.head_bytes_max,
         "Request line with all headers" },
@@ -297,9 +320,23 @@ pub(crate) static KNOBS: &[Knob] = &[
     duration! { "heartbeat_ms", "heartbeat-ms", "DRIFTQ_HEARTBEAT_MS",
         HTTP, http.heartbeat,
         "An idle stream carries a bare newline this often" },
-    amount! { "segment_bytes", "segment-bytes", "DRIFTQ_SEGMENT_BYTES",
-        STORAGE, bytes, 1, engine.segment_bytes,
-        "Size of one log file" },
+    knob!(
+        "segment_bytes",
+        "segment-bytes",
+        "DRIFTQ_SEGMENT_BYTES",
+        STORAGE,
+        "Size of one log file, 4KiB to 1GiB",
+        unit!(bytes).0,
+        |config| units::show_bytes(u64::from(config.engine.segment_bytes)),
+        |config, text| {
+            let size: u32 = size_within(text, SEGMENT_BYTES_LEAST, SEGMENT_BYTES_MOST)?;
+            if !size.is_multiple_of(SEGMENT_BYTES_STEP) {
+                return Err(format!("{size} is not a multiple of {SEGMENT_BYTES_STEP}"));
+            }
+            config.engine.segment_bytes = size;
+            Ok(())
+        }
+    ),
     amount! { "snapshot_every_bytes", "snapshot-every-bytes", "DRIFTQ_SNAPSHOT_EVERY_BYTES",
         STORAGE, bytes, 1, engine.snapshot_every_bytes,
         "Write a snapshot after this much log, so that a start has little to replay" },
@@ -335,4 +372,17 @@ fn fit<T: TryFrom<u64>>(number: u64, least: u64) -> Result<T, String> {
         return Err(format!("{number} is below the least possible value, {least}"));
     }
     T::try_from(number).map_err(|_| format!("{number} is too large"))
+}
+
+/// A size between two bounds, both included.
+fn size_within<T: TryFrom<u64>>(text: &str, least: u64, most: u64) -> Result<T, String> {
+    let number = units::bytes(text)?;
+    if number > most {
+        return Err(format!(
+            "{} is above the largest possible value, {}",
+            text.trim(),
+            units::show_bytes(most)
+        ));
+    }
+    fit(number, least)
 }

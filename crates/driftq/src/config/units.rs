@@ -40,9 +40,24 @@ fn amount(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     digits.replace('_', "").parse::<u64>().ok()?.checked_mul(factor)
 }
 
+const BYTES_SHOWN: [(&str, u64); 4] =
+    [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+
 /// The largest unit that shows the size without a remainder.
 pub(crate) fn show_bytes(bytes: u64) -> String {
-    show(bytes, &[("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)], "B")
+    show(bytes, &BYTES_SHOWN, "B")
+}
+
+/// For people who want to know how much it is, and not to the byte.
+pub(crate) fn about_bytes(bytes: u64) -> String {
+    let Some((name, size)) = BYTES_SHOWN.iter().find(|(_, size)| bytes >= *size) else {
+        return format!("{bytes}B");
+    };
+    let tenths = u128::from(bytes) * 10 / u128::from(*size);
+    match (tenths / 10, tenths % 10) {
+        (whole, 0) => format!("{whole}{name}"),
+        (whole, tenth) => format!("{whole}.{tenth}{name}"),
+    }
 }
 
 /// The largest unit that shows the duration without a remainder.
@@ -79,6 +94,16 @@ mod tests {
             assert!(bytes(text).is_err(), "{text}");
             assert!(millis(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn sizes_for_people_are_short() {
+        for (amount, text) in
+            [(0, "0B"), (1023, "1023B"), (1 << 10, "1KiB"), (4_533_330, "4.3MiB"), (67_103_928, "63.9MiB")]
+        {
+            assert_eq!(about_bytes(amount), text);
+        }
+        assert_eq!(about_bytes(u64::MAX), "16777215.9TiB");
     }
 
     #[test]

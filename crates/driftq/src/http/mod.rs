@@ -5,6 +5,7 @@
 mod answer;
 mod app;
 mod body;
+mod descriptors;
 mod endpoint;
 mod failure;
 mod item;

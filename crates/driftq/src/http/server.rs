@@ -13,12 +13,16 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::app::App;
+use super::descriptors;
 use super::options::Options;
 use super::pulse::Pulse;
 use super::wire::Wire;
 
 /// Pause after an accept that failed for want of something (file descriptors, memory), so that the loop does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A crowd at the door is told of this often: a line for everybody in it would be a second flood.
+const CROWD_SILENCE: Duration = Duration::from_secs(10);
 
 /// Most permits that the connection limit can have.
 const CONNECTIONS_CEILING: usize = u32::MAX as usize >> 4;
@@ -44,7 +48,7 @@ pub(crate) async fn serve(
     options: Options,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let limit = options.connections_max.clamp(1, CONNECTIONS_CEILING);
+    let limit = descriptors::connections_max(options.connections_max).clamp(1, CONNECTIONS_CEILING);
     let permits = Arc::new(Semaphore::new(limit));
     let drain_timeout = options.drain_timeout;
     let (stage, watched) = watch::channel(Stage::Serving);
@@ -76,12 +80,11 @@ async fn accept(
     permits: &Arc<Semaphore>,
     stage: &watch::Receiver<Stage>,
 ) {
+    let mut told: Option<Instant> = None;
     loop {
-        if permits.available_permits() == 0 {
-            tracing::warn!(
-                limit = app.options.connections_max,
-                "the connection limit is reached; new ones wait"
-            );
+        if permits.available_permits() == 0 && told.is_none_or(|told| told.elapsed() >= CROWD_SILENCE) {
+            tracing::warn!("all connections that may be open are; new ones wait");
+            told = Some(Instant::now());
         }
         let Ok(permit) = Arc::clone(permits).acquire_owned().await else { return };
         match listener.accept().await {

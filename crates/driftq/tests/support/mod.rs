@@ -30,7 +30,11 @@ pub(crate) struct Server {
 impl Server {
     /// Starts on a free port and waits until it listens.
     pub(crate) fn start(data: &Path, arguments: &[&str]) -> Self {
-        let mut command = driftq();
+        Self::start_by(driftq(), data, arguments)
+    }
+
+    /// Starts it by a command that ends with the binary's name.
+    pub(crate) fn start_by(mut command: Command, data: &Path, arguments: &[&str]) -> Self {
         command
             .args(["serve", "--listen", "127.0.0.1:0", "--log-level", "warn", "--data"])
             .arg(data)

@@ -29,9 +29,11 @@ pub(super) async fn run(command: &str, server: &str, args: &Args, item: &Item) -
         .envs(variables(server, args, item))
         .stdin(Stdio::piped())
         .stderr(Stdio::piped())
-        .kill_on_drop(true)
+        // A group of its own: Ctrl-C in a terminal goes to everything in the foreground, and is meant for us.
+        .process_group(0)
         .spawn()
         .context("running sh")?;
+    let mut group = Group(child.id());
     let mut stdin = child.stdin.take().context("the command's stdin")?;
     let stderr = child.stderr.take().context("the command's stderr")?;
     let value = item.value.as_bytes();
@@ -41,7 +43,21 @@ pub(super) async fn run(command: &str, server: &str, args: &Args, item: &Item) -
         drop(stdin);
     };
     let ((), last_line, status) = tokio::join!(feed, forward(stderr), child.wait());
+    group.0 = None;
     Ok(verdict(status.context("waiting for the command")?, &last_line))
+}
+
+/// The processes of a command; all of them end with it.
+struct Group(Option<u32>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(leader) = self.0 {
+            // There is no safe call for this in the standard library, but every shell has one. If it fails, the
+            // command goes on by itself, and there is nobody left to tell.
+            drop(std::process::Command::new("sh").args(["-c", &format!("kill -KILL -{leader}")]).status());
+        }
+    }
 }
 
 fn variables(server: &str, args: &Args, item: &Item) -> Vec<(&'static str, String)> {

@@ -15,26 +15,29 @@ const CONCURRENCY_MAX: u16 = 1024;
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "Without --ack or --exec the messages are only on loan: ack them with `driftq ack` before the lease ends,
-or they come back. A group has at most in_flight_max (2 by default) unacked messages per partition, so without
+    after_help = "Without --ack or --exec the messages are only on loan: ack them with `driftq ack` before the lease ends, \
+or they come back. A group has at most in_flight_max (2 by default) unacked messages per partition, so without \
 acks the stream pauses after a few.
 
---exec runs CMD with `sh -c` for each message: the value on stdin, the rest in DRIFTQ_TOPIC, DRIFTQ_GROUP,
-DRIFTQ_PARTITION, DRIFTQ_OFFSET, DRIFTQ_ATTEMPT, DRIFTQ_KEY, DRIFTQ_LAST_ERROR, DRIFTQ_RUN_ID, DRIFTQ_STEP_ID,
+--exec runs CMD with `sh -c` for each message: the value on stdin, the rest in DRIFTQ_TOPIC, DRIFTQ_GROUP, \
+DRIFTQ_PARTITION, DRIFTQ_OFFSET, DRIFTQ_ATTEMPT, DRIFTQ_KEY, DRIFTQ_LAST_ERROR, DRIFTQ_RUN_ID, DRIFTQ_STEP_ID, \
 DRIFTQ_PARENT_STEP_ID, DRIFTQ_TENANT_ID, DRIFTQ_IDEMPOTENCY_KEY, DRIFTQ_DEADLINE. Its exit code decides:
     0   done: ack
    75   try again later: nack
-   65   never try again. The v1 API has no word for that: it is a nack whose reason says so, and the message goes
-        to dlq.TOPIC when its retry policy's attempts are used up; without a policy it comes back
+   65   never try again. The v1 API has no word for that: it is a nack whose
+        reason says so, and the message goes to dlq.TOPIC when its retry
+        policy's attempts are used up; without a policy it comes back
   else  failed: nack with the exit code and the last line of stderr as the reason
 The lease must be longer than the command runs: v1 cannot extend it.
 
-When the server restarts, the stream is opened again. Ctrl-C lets running commands end.
+When the server restarts, the stream is opened again. Ctrl-C lets running commands end, a second one kills them. \
+The server sends ahead: what has arrived and is not wanted any more at the end is nacked, so that the next reader \
+gets it at once; that uses up one of its attempts.
 
 Examples:
   driftq consume orders --group billing --ack
   driftq consume orders --group billing --max 1 -o json
-  driftq consume orders --group mail --exec 'xargs -0 ./send-mail' --concurrency 4 --lease-ms 60s
+  driftq consume orders --group mail --exec 'xargs -0 ./send-mail' --lease-ms 60s
   driftq consume dlq.orders --group look --timeout 1s | jq .envelope.dlq"
 )]
 pub(crate) struct Args {

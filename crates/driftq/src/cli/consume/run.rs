@@ -1,6 +1,6 @@
 //! The loop of `driftq consume`: one stream at a time, opened again whenever it ends.
 
-use std::{sync::Arc, time::Duration};
+use std::{process, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
 use tokio::{task::JoinSet, time::Instant};
@@ -8,7 +8,7 @@ use tokio::{task::JoinSet, time::Instant};
 use super::{
     Args, exec,
     print::Printer,
-    settle::{Outcome, Settler, Tally, settle},
+    settle::{Outcome, Settler, Tally, hand_back, settle},
 };
 use crate::{
     cli::{Common, output::Format, signal::Signals},
@@ -18,6 +18,10 @@ use crate::{
 /// Waits between two tries to open the stream again: first and longest.
 const REOPEN_WAIT_FIRST: Duration = Duration::from_millis(50);
 const REOPEN_WAIT_MAX: Duration = Duration::from_secs(2);
+/// What the server has sent ahead is here after this much silence.
+const SURPLUS_QUIET: Duration = Duration::from_millis(50);
+/// Other readers' acks keep messages coming: somewhere it has to end.
+const SURPLUS_WAIT_MAX: Duration = Duration::from_millis(300);
 
 /// Why the loop wakes up.
 enum Event {
@@ -46,6 +50,8 @@ struct Consumer {
     received: u64,
     last_message: Instant,
     signals: Signals,
+    /// The user has asked for the end once; asking again means at once.
+    stopping: bool,
 }
 
 /// What to do after a stream.
@@ -68,6 +74,7 @@ pub(in crate::cli) async fn run(common: &Common, args: Args) -> Result<()> {
         received: 0,
         last_message: Instant::now(),
         signals: Signals::new()?,
+        stopping: false,
     };
     let outcome = consumer.consume().await;
     // Commands that run have their message on loan: their verdict is worth waiting for, whatever ended the loop.
@@ -75,7 +82,9 @@ pub(in crate::cli) async fn run(common: &Common, args: Args) -> Result<()> {
     if consumer.args.exec.is_none() {
         consumer.printer.end()?;
     }
-    consumer.summarize();
+    if outcome.is_ok() || consumer.received > 0 {
+        consumer.summarize();
+    }
     outcome.and(drained)
 }
 
@@ -86,10 +95,32 @@ impl Consumer {
         while self.read(&mut stream).await? == Next::Reopen {
             match self.reopen().await? {
                 Some(again) => stream = again,
-                None => break,
+                None => return Ok(()),
             }
         }
+        self.hand_back(stream).await;
         Ok(())
+    }
+
+    /// The server sends ahead. What has arrived and will not be worked on is given back: left alone, it would fill the
+    /// group's window until its lease ends, and the next reader would wait for it.
+    async fn hand_back(&mut self, mut stream: Stream) {
+        let end = Instant::now() + SURPLUS_WAIT_MAX;
+        let mut surplus = Vec::new();
+        loop {
+            let quiet = (Instant::now() + SURPLUS_QUIET).min(end);
+            match tokio::time::timeout_at(quiet, stream.next_line()).await {
+                Ok(Ok(Some(line))) => surplus.extend(serde_json::from_slice::<Item>(&line).ok()),
+                _ => break,
+            }
+        }
+        drop(stream);
+        if surplus.is_empty() {
+            return;
+        }
+        // The server must have seen the stream end, or what is given back would be sent into it again.
+        tokio::time::sleep(SURPLUS_QUIET).await;
+        hand_back(&mut self.settler.session(), &self.args, &surplus).await;
     }
 
     async fn open(&self) -> Result<Stream, CallError> {
@@ -112,7 +143,10 @@ impl Consumer {
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 () = sleep_until(deadline) => return Ok(None),
-                _ = self.signals.next() => return Ok(None),
+                _ = self.signals.next() => {
+                    self.stopping = true;
+                    return Ok(None);
+                }
             }
             wait = (wait * 2).min(REOPEN_WAIT_MAX);
         }
@@ -137,7 +171,11 @@ impl Consumer {
                 Event::Line(Err(error)) if error.is_transient() => return Ok(self.notice(&error.to_string())),
                 Event::Line(Err(error)) => return Err(error.into_error()),
                 Event::Settled(settled) => self.on_settled(settled?),
-                Event::Idle | Event::Stop => return Ok(Next::End),
+                Event::Idle => return Ok(Next::End),
+                Event::Stop => {
+                    self.stopping = true;
+                    return Ok(Next::End);
+                }
             }
         }
     }
@@ -184,11 +222,22 @@ impl Consumer {
     }
 
     async fn drain(&mut self) -> Result<()> {
-        while let Some(joined) = self.running.join_next().await {
-            let settled = flatten(joined)?;
-            self.on_settled(settled);
+        loop {
+            tokio::select! {
+                joined = self.running.join_next() => match joined {
+                    Some(joined) => self.on_settled(flatten(joined)?),
+                    None => return Ok(()),
+                },
+                signal = self.signals.next() => {
+                    if self.stopping {
+                        // Their tasks end here, and with them the commands.
+                        self.running.shutdown().await;
+                        process::exit(signal.exit_code());
+                    }
+                    self.stopping = true;
+                }
+            }
         }
-        Ok(())
     }
 
     fn idle_deadline(&self) -> Option<Instant> {

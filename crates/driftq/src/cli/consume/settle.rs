@@ -59,14 +59,7 @@ pub(super) async fn settle(
         Outcome::Done => ("/v1/ack", None),
         Outcome::Failed(reason) => ("/v1/nack", Some(reason.as_str())),
     };
-    let request = Settle {
-        topic: &args.topic,
-        group: &args.group,
-        partition: item.partition,
-        offset: item.offset,
-        owner: &args.owner,
-        reason,
-    };
+    let request = request(args, item, reason);
     let mut retry = Retry::within(Duration::from_millis(args.lease_ms));
     loop {
         let error = match session.post_empty(path, &request).await {
@@ -86,6 +79,28 @@ pub(super) async fn settle(
             Some(wait) => tokio::time::sleep(wait).await,
             None => return Err(error.into_error()),
         }
+    }
+}
+
+/// Gives back what was received and not begun. Who does not hear of it learns it when the lease ends, so nothing here is
+/// worth a second try.
+pub(super) async fn hand_back(session: &mut Session, args: &Args, items: &[Item]) {
+    for item in items {
+        let request = request(args, item, Some("received by a reader that was ending"));
+        if session.post_empty("/v1/nack", &request).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn request<'a>(args: &'a Args, item: &Item, reason: Option<&'a str>) -> Settle<'a> {
+    Settle {
+        topic: &args.topic,
+        group: &args.group,
+        partition: item.partition,
+        offset: item.offset,
+        owner: &args.owner,
+        reason,
     }
 }
 

@@ -66,10 +66,11 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
         let Some(separator) = &self.separator else {
             return Ok(Line { number: self.number, key: None, value: text });
         };
-        let (key, value) =
-            text.split_once(separator).ok_or_else(|| self.refuse("without the key separator"))?;
+        let (key, value) = text
+            .split_once(separator)
+            .ok_or_else(|| self.refuse(&format!("there is no `{separator}` after a key")))?;
         if value.is_empty() {
-            return Err(self.refuse("nothing behind the key separator"));
+            return Err(self.refuse("there is nothing after the key"));
         }
         Ok(Line { number: self.number, key: Some(key.to_owned()), value: value.to_owned() })
     }

@@ -26,15 +26,15 @@ const CONCURRENCY_MAX: u16 = 1024;
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "A message that meets an overloaded (429) or failing (5xx) server, or a broken connection, is sent again
-until --patience ends. After a broken connection nobody knows whether the first try was stored: give an
+    after_help = "A message that meets an overloaded (429) or failing (5xx) server, or a broken connection, is sent again \
+until --patience ends. After a broken connection nobody knows whether the first try was stored: give an \
 idempotency key, and the repetition is stored once.
 
 Examples:
   driftq produce orders 'charge 5' --key user:1
   driftq produce orders < lines.txt
-  driftq produce orders --key-separator : < keyed.txt       # user:1 style lines: key, separator, value
-  driftq produce jobs --idempotency-key import-7 < jobs.txt # may be run again after a failure: stored once
+  driftq produce orders --key-separator = < keyed.txt       # lines as user:1=charge 5
+  driftq produce jobs --idempotency-key import-7 < jobs.txt # run it again: stored once
   driftq produce jobs 'x' --max-attempts 5 --backoff-ms 250 --max-backoff-ms 5000"
 )]
 pub(crate) struct Args {

@@ -11,12 +11,12 @@ use crate::{
         exit::{Exit, Fault},
         output::{self, Format, Listing, grouped, printable},
     },
-    config::units::show_bytes,
+    config::units::about_bytes,
 };
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "Without options: one line per file, and whether a server would start on it. A log that a server is
+    after_help = "Without options: one line per file, and whether a server would start on it. A log that a server is \
 using can be looked at, too; what is found may then be changing.
 
 Ends with code 7 if the log is damaged; a torn tail, as a crash leaves it, is no damage.
@@ -103,9 +103,11 @@ pub(super) fn run(common: &Common, args: &Args) -> Result<()> {
     let detailed = args.facts || args.segment.is_some();
     let mut sieve = Sieve { segment: args.segment, detailed, current: None, batches: 0, batch_bytes: 0 };
     let mut rows = Vec::new();
+    let mut shown = 0_u64;
     let mut failure = None;
     let lines_now = common.output == Some(Format::Ndjson);
     let mut show = |row: Row| {
+        shown += 1;
         // A log of many gigabytes has more lines than memory should hold: they leave at once where the shape allows.
         if !lines_now {
             rows.push(row);
@@ -120,6 +122,10 @@ pub(super) fn run(common: &Common, args: &Args) -> Result<()> {
     sieve.finish().into_iter().for_each(&mut show);
     let inspection = outcome.map_err(|error| explain(&error))?;
     failure.map_or(Ok(()), Err)?;
+    if let Some(number) = args.segment.filter(|_| shown == 0) {
+        let fault = Fault::new(Exit::Invalid, format!("there is no segment {number}"));
+        return Err(fault.help("`driftq wal inspect` without --segment lists them").into());
+    }
     let report = Report {
         outlook: word(inspection.outlook),
         text: &inspection.text,
@@ -136,7 +142,7 @@ fn table(report: &Report<'_>) -> String {
     let mut listing = Listing::new(&["KIND", "WHERE", "BYTES", "WHAT"]);
     for row in report.found {
         let place = row.file.as_ref().or(row.at.as_ref()).map_or("", String::as_str);
-        listing.row([row.kind, place, &show_bytes(row.bytes), &printable(&row.text)]);
+        listing.row([row.kind, place, &about_bytes(row.bytes), &printable(&row.text)]);
     }
     format!("{}\n{}: {}\n", listing.text(), report.outlook, report.text)
 }

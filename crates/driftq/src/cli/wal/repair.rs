@@ -11,12 +11,12 @@ use crate::{
         exit::{Exit, Fault},
         output::{self, Listing, grouped},
     },
-    config::units::show_bytes,
+    config::units::about_bytes,
 };
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "A repair gives up acknowledged messages: everything behind the damage. Try a copy of the disk first. What is
+    after_help = "A repair gives up acknowledged messages: everything behind the damage. Try a copy of the disk first. What is \
 cut is kept in files beside the log. A torn tail, as a crash leaves it, needs no repair: starting takes care of it.
 
 Examples:
@@ -71,10 +71,15 @@ fn report(repair: Repair) -> Report {
     });
     Report {
         applied: repair.applied,
-        damage: repair.damage,
+        damage: repair.damage.iter().map(|damage| cause(damage).to_owned()).collect(),
         headers_rewritten: repair.headers,
         cuts: cuts.collect(),
     }
+}
+
+/// What is damaged, without the advice that a refused start adds to it: to look here, where the reader already is.
+fn cause(damage: &str) -> &str {
+    damage.split_once(". Nothing was changed").map_or(damage, |(cause, _)| cause)
 }
 
 fn text(report: &Report, dry_run: bool) -> String {
@@ -91,7 +96,7 @@ fn text(report: &Report, dry_run: bool) -> String {
     if !report.cuts.is_empty() {
         let mut listing = Listing::new(&["CUT FROM", "BYTE", "BYTES", "BATCHES LOST", "KEPT IN"]);
         for cut in &report.cuts {
-            let bytes = show_bytes(cut.bytes);
+            let bytes = about_bytes(cut.bytes);
             listing.row([
                 &cut.file,
                 &cut.from_byte.to_string(),
