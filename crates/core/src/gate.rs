@@ -1,20 +1,29 @@
 //! What is remembered of an identity for a while: the produce gate and, per group, the consume gate.
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use core::hash::{BuildHasher, Hasher};
 
 use hashbrown::HashMap;
 
 use crate::id::{Identity, Time};
 
-/// Identities with what is known of them, forgotten in the order in which their time comes.
+/// Entries whose time comes within the same stretch of this length wait in one queue.
+const STRETCH_MS: u64 = 1000;
+
+/// Identities with what is known of them, forgotten in the order in which their time comes, to the second.
 ///
-/// The queue may hold entries that a later renewal made stale; they are skipped when their turn comes. The map is
-/// never iterated: whoever lists the records walks the queue.
+/// Times come in order as long as the lifetime and the clock stay what they are. After a start with a shorter
+/// lifetime, or with the clock set back, they do not: in one queue a late record would then keep all those behind it.
+///
+/// A queue may hold entries that a later renewal made stale; they are skipped when their turn comes. The map is
+/// never iterated: whoever lists the records walks the queues.
 #[derive(Clone, Debug)]
 pub(crate) struct Gate<V> {
     records: HashMap<Identity, Record<V>, SeededHash>,
-    queue: VecDeque<(Time, Identity)>,
+    /// By stretch; none is empty.
+    queues: BTreeMap<u64, VecDeque<(Time, Identity)>>,
+    /// Entries of all queues.
+    queued: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +34,7 @@ struct Record<V> {
 
 impl<V: Copy> Gate<V> {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { records: HashMap::with_hasher(SeededHash(seed)), queue: VecDeque::new() }
+        Self { records: HashMap::with_hasher(SeededHash(seed)), queues: BTreeMap::new(), queued: 0 }
     }
 
     /// What is known of `identity`, unless its time has passed.
@@ -35,36 +44,43 @@ impl<V: Copy> Gate<V> {
 
     /// Remembers `identity` until then, instead of whatever was known.
     pub(crate) fn insert(&mut self, identity: Identity, until: Time, value: V) {
-        self.records.insert(identity, Record { until, value });
-        self.queue.push_back((until, identity));
+        self.restore(until, identity, Some(value));
     }
 
     /// Forgets at most `most` of the oldest entries whose time is `upto` or earlier.
     pub(crate) fn forget(&mut self, upto: Time, most: u32) {
         for _ in 0..most {
-            let Some(&(until, identity)) = self.queue.front() else { break };
-            if until > upto {
+            let Some(mut first) = self.queues.first_entry() else { break };
+            let Some((until, identity)) = first.get_mut().pop_front_if(|(until, _)| *until <= upto) else {
                 break;
+            };
+            if first.get().is_empty() {
+                first.remove();
             }
-            self.queue.pop_front();
+            self.queued -= 1;
             if self.records.get(&identity).is_some_and(|record| record.until <= until) {
                 self.records.remove(&identity);
             }
         }
     }
 
-    /// When the oldest entry's time comes.
+    /// When the first entry's time comes.
     pub(crate) fn next_expiry(&self) -> Option<Time> {
-        self.queue.front().map(|&(until, _)| until)
+        self.queues.first_key_value()?.1.front().map(|&(until, _)| until)
     }
 
     pub(crate) fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// Queue entries with their value, oldest first; `None` for one that was renewed since.
-    pub(crate) fn entries(&self) -> impl ExactSizeIterator<Item = (Time, Identity, Option<V>)> {
-        self.queue.iter().map(|&(until, identity)| {
+    /// How many [`Gate::entries`] there are.
+    pub(crate) const fn queued(&self) -> usize {
+        self.queued
+    }
+
+    /// Queue entries with their value, first to go first; `None` for one that was renewed since.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (Time, Identity, Option<V>)> {
+        self.queues.values().flatten().map(|&(until, identity)| {
             let current = self.records.get(&identity).filter(|record| record.until == until);
             (until, identity, current.map(|record| record.value))
         })
@@ -75,7 +91,8 @@ impl<V: Copy> Gate<V> {
         if let Some(value) = value {
             self.records.insert(identity, Record { until, value });
         }
-        self.queue.push_back((until, identity));
+        self.queues.entry(until.0 / STRETCH_MS).or_default().push_back((until, identity));
+        self.queued += 1;
     }
 }
 
@@ -145,5 +162,18 @@ mod tests {
         assert_eq!((gate.len(), gate.get(&id(1), Time(20))), (1, Some('c')));
         gate.forget(Time(30), 9);
         assert_eq!((gate.len(), gate.next_expiry()), (0, None));
+    }
+
+    #[test]
+    fn a_late_record_does_not_keep_those_behind_it() {
+        let mut gate = Gate::new(7);
+        gate.insert(id(1), Time(90_000), 'a');
+        gate.insert(id(2), Time(10_000), 'b');
+        gate.insert(id(3), Time(11_000), 'c');
+        assert_eq!((gate.next_expiry(), gate.queued()), (Some(Time(10_000)), 3));
+        gate.forget(Time(20_000), 9);
+        assert_eq!((gate.len(), gate.queued(), gate.next_expiry()), (1, 1, Some(Time(90_000))));
+        gate.forget(Time(90_000), 9);
+        assert_eq!((gate.len(), gate.queued(), gate.next_expiry()), (0, 0, None));
     }
 }

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use crate::gate::Gate;
 use crate::id::{GroupId, Time, Token};
 use crate::ranges::Ranges;
+use crate::retry::BACKOFF_MS_MAX;
 
 /// A group of one topic.
 #[derive(Clone, Debug)]
@@ -131,12 +132,14 @@ impl Progress {
     }
 
     /// Ends every lease, and with it the right of its holder to settle by name: a new run of the shard began, and
-    /// it cannot know whether somebody else had got the message in between.
+    /// it cannot know whether somebody else had got the message in between. What waits goes on waiting, but no longer
+    /// than any message ever waits: the machine's clock may have been set back between the runs, by years.
     pub(crate) fn void_leases(&mut self, now: Time) {
         for pending in self.pending.values_mut() {
             if pending.lease.take().is_some() {
                 pending.retry_at = now;
             }
+            pending.retry_at = pending.retry_at.min(now.after_ms(BACKOFF_MS_MAX));
             pending.owner = Arc::default();
         }
         self.leased = 0;

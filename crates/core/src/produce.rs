@@ -69,7 +69,8 @@ impl Shard {
     ) -> u64 {
         let state = &self.journal.state;
         let offset = state.topics[topic.0 as usize].next_offset;
-        let first_identity = identity.is_some() && state.stored.next_expiry().is_none();
+        let next = state.stored.next_expiry();
+        let first_to_go = identity.filter(|(_, until)| next.is_none_or(|next| *until < next));
         let fact = Fact::Appended(MessageFact {
             topic,
             partition,
@@ -82,7 +83,7 @@ impl Shard {
             bytes: &message.payload.bytes,
         });
         self.journal.emit(Haste::Urgent, out, &fact);
-        if let (true, Some((_, until))) = (first_identity, identity)
+        if let Some((_, until)) = first_to_go
             && until > self.now
         {
             self.timers.set(until.after_ms(FORGET_SLACK_MS), Due::Forget(None));

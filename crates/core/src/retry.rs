@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use crate::message::RetryPolicy;
 
 /// The longest wait between two attempts, whatever a policy says.
-const BACKOFF_MS_MAX: u64 = 24 * 60 * 60 * 1000;
+pub(crate) const BACKOFF_MS_MAX: u64 = 24 * 60 * 60 * 1000;
 /// Without a policy a nacked message comes back at once, but from the second failure on it waits: first this…
 const NACK_LOOP_MS: u64 = 10;
 /// …doubling up to this, so that a handler that always fails does not spin.

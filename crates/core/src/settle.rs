@@ -142,9 +142,10 @@ impl Shard {
             && self.slots(spot).is_some_and(|slots| slots.identity(spot.sequence).is_some());
         let remembered =
             if identified { lifetime(self.now, self.settings.idempotency_ttl_ms) } else { Time(0) };
-        let first = identified && self.members(spot).is_some_and(|group| group.done.next_expiry().is_none());
+        let next = self.members(spot).and_then(|group| group.done.next_expiry());
+        let first_to_go = identified && next.is_none_or(|next| remembered < next);
         self.journal.emit(Haste::Urgent, out, &Fact::Acked { place, remembered });
-        if first {
+        if first_to_go {
             let due = Due::Forget(Some((spot.topic, spot.group)));
             self.timers.set(remembered.after_ms(FORGET_SLACK_MS), due);
         }

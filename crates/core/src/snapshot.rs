@@ -24,8 +24,10 @@ impl State {
     /// The state as bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let slots: usize = self.topics.iter().flat_map(|t| &t.partitions).map(|p| p.slots.chunks.len()).sum();
-        let mut out = Vec::with_capacity(1024 + slots * CHUNK_SLOTS * 48 + self.stored.len() * 40);
+        // Slots and not chunks are counted: behind one message that nobody acks lie empty chunks without end.
+        let chunks = self.topics.iter().flat_map(|t| &t.partitions).flat_map(|p| &p.slots.chunks);
+        let slots: usize = chunks.map(|chunk| chunk.slots.len()).sum();
+        let mut out = Vec::with_capacity(1024 + slots * 48 + self.stored.len() * 40);
         out.put_u32(VERSION);
         out.put_u64(self.epoch);
         out.put_u32(self.next_group);
@@ -259,9 +261,8 @@ fn put_length(out: &mut Vec<u8>, length: usize) {
 }
 
 fn put_gate<V: Copy>(out: &mut Vec<u8>, gate: &Gate<V>, put: impl Fn(&mut Vec<u8>, V)) {
-    let entries = gate.entries();
-    put_length(out, entries.len());
-    for (until, identity, value) in entries {
+    put_length(out, gate.queued());
+    for (until, identity, value) in gate.entries() {
         out.put_u64(until.0);
         out.extend_from_slice(&identity.0);
         out.put_u8(u8::from(value.is_some()));

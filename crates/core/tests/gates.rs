@@ -196,6 +196,29 @@ fn forgetting_goes_on_after_a_crash() {
 }
 
 #[test]
+fn a_shorter_lifetime_is_not_held_up_by_records_with_a_longer_one() {
+    let mut rig = Rig::new(Settings { idempotency_ttl_ms: 100 * TTL_MS, ..Settings::default() });
+    let topic = rig.topic("t", 1);
+    rig.subscribe(topic, "g", "o", 9);
+    rig.produce(&Draft::to(topic).keyed("long"));
+    rig.ack(&at(topic, 0), "o");
+    rig.settings.idempotency_ttl_ms = TTL_MS;
+    rig.crash();
+    rig.subscribe(topic, "g", "o", 9);
+    for (offset, key) in [(1, "a"), (2, "b")] {
+        rig.produce(&Draft::to(topic).keyed(key));
+        rig.ack(&at(topic, offset), "o");
+    }
+    assert_eq!(rig.tally().idempotency_records, 6);
+    rig.advance(2 * TTL_MS);
+    assert_eq!(rig.tally().idempotency_records, 2, "of the first message, as was promised");
+    rig.sync();
+    rig.crash();
+    rig.advance(100 * TTL_MS);
+    assert_eq!(rig.tally().idempotency_records, 0);
+}
+
+#[test]
 fn records_are_limited() {
     let mut rig =
         Rig::new(Settings { idempotency_ttl_ms: TTL_MS, idempotency_records_max: 3, ..Settings::default() });

@@ -61,6 +61,19 @@ fn what_every_group_has_acked_is_gone() {
 }
 
 #[test]
+fn a_snapshot_asks_for_memory_for_what_is_kept_only() {
+    let mut rig = Rig::new(Settings { in_flight_max: 9999, ..Settings::default() });
+    let topic = rig.topic("t", 1);
+    rig.subscribe(topic, "g", "o", 9999);
+    rig.produce_to(topic, &[0; 2100]);
+    for offset in 1..2100 {
+        rig.ack(&at(topic, offset), "o");
+    }
+    let room = rig.shard.state().encode().capacity();
+    assert!(room < 64 << 10, "{room} bytes for the two chunks that still hold something");
+}
+
+#[test]
 fn old_messages_leave_at_their_time_read_or_not() {
     let mut rig = Rig::new(Settings { retention_ms: Some(DAY_MS), ..Settings::default() });
     let topic = rig.topic("t", 2);

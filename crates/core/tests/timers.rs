@@ -115,6 +115,25 @@ fn a_tick_is_bounded_and_the_rest_is_due_at_once() {
 }
 
 #[test]
+fn a_clock_that_was_set_back_between_two_runs_holds_nothing_for_years() {
+    const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+    let mut rig = Rig::new(Settings::default());
+    let topic = rig.topic("t", 1);
+    rig.advance(9999 * DAY_MS);
+    rig.subscribe(topic, "g", "o", 1);
+    let backoff = RetryPolicy { max_attempts: 3, backoff_ms: 1000, max_backoff_ms: 0 };
+    rig.produce(&Draft { retry: Some(backoff), ..Draft::to(topic) });
+    rig.nack(&at(topic, 0), "o", "why");
+    rig.deliveries();
+    rig.now = support::START;
+    rig.crash();
+    rig.subscribe(topic, "g", "o", 1);
+    assert_eq!(rig.delivered(), [], "it goes on waiting");
+    rig.advance(DAY_MS);
+    assert_eq!(rig.delivered(), [(0, 0, 2)], "but no longer than any message waits");
+}
+
+#[test]
 #[should_panic(expected = "never goes back")]
 fn the_clock_never_goes_back() {
     let mut rig = Rig::new(Settings::default());

@@ -1,7 +1,7 @@
 //! The decide thread's loop: inputs in, actions out, batches to the log.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::Duration;
 
@@ -19,6 +19,8 @@ use crate::guard::write;
 use crate::inbox::{Gate, LogEvent, Notice, Reply, Request, Taken, Want};
 use crate::pen::{Batch, Body, Commits};
 use crate::shared::Shared;
+use crate::status::DISK_FULL;
+use crate::ticket::TicketHasher;
 
 /// A batch is sealed as soon as it holds this much; while one is under way, nothing is decided that would make the
 /// next one larger.
@@ -28,6 +30,9 @@ const ROUND_REQUESTS_MAX: usize = 1_024;
 /// A buffer larger than this that is mostly full goes to the payload cache as it is; a smaller one is copied there
 /// and used again.
 const BUFFER_COPIED_BYTES_MAX: usize = 256 << 10;
+/// Said to whoever waits for a batch that finds no room.
+const UNSURE: &str =
+    "the disk is full: nothing can be written until space returns; whether this took effect is not known";
 
 /// Why the loop ended.
 pub(crate) enum Ended {
@@ -63,27 +68,6 @@ pub(crate) struct Tables {
     buffer: Vec<u8>,
     /// The log thread waits for room.
     stuck: bool,
-}
-
-/// Tickets count up: they are their own hash.
-#[derive(Default)]
-pub(crate) struct TicketHasher(u64);
-
-impl Hasher for TicketHasher {
-    fn finish(&self) -> u64 {
-        // The table takes its control bits from the top: spread the count over the whole word.
-        self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15)
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0 << 8 | u64::from(*byte);
-        }
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        self.0 = value;
-    }
 }
 
 impl<D: Disk> Decide<'_, D> {
@@ -130,6 +114,9 @@ impl<D: Disk> Decide<'_, D> {
             let Some(request) = self.tables.taken.requests.pop_front() else { break };
             self.on_request(request);
             self.seal_when_large()?;
+        }
+        if self.tables.stuck {
+            self.refuse_while_stuck();
         }
         self.seal()
     }
@@ -266,17 +253,24 @@ impl<D: Disk> Decide<'_, D> {
         Ok(())
     }
 
-    /// There is no room for the batch under way. It stays with the log thread; whoever waits for it is told, because
-    /// nobody knows for how long.
+    /// There is no room for the batch under way. It stays with the log thread.
     fn on_stuck(&mut self, why: &str) {
         tracing::error!(%why, "the log is out of space");
         self.tables.stuck = true;
         self.shared.board.stuck(why);
-        self.refuse_all(&format!("{why}; whether this took effect is not known"));
         if self.tables.taken.stop {
             self.commits.bell.stop();
         } else {
             self.shared.inbox.set_gate(Gate::ReadOnly(why.into()));
+        }
+    }
+
+    /// Whoever has no answer by now waits for the disk, and nobody knows for how long.
+    fn refuse_while_stuck(&mut self) {
+        self.refuse_all(UNSURE);
+        if self.is_full() {
+            // Nothing more can be decided: not even a question would be answered.
+            self.turn_away(DISK_FULL);
         }
     }
 
@@ -367,12 +361,17 @@ impl<D: Disk> Decide<'_, D> {
 
     /// The shard is given up: nobody may wait for it any longer. Streams end because their senders go.
     fn abandon(&mut self, why: &str) {
-        self.shared.inbox.turn_away(why);
+        self.turn_away(why);
         self.refuse_all(why);
+        self.tables.consumers.clear();
+    }
+
+    /// Shuts the gate and turns away whoever was not heard yet.
+    fn turn_away(&mut self, why: &str) {
+        self.shared.inbox.turn_away(why);
         for request in self.tables.taken.requests.drain(..) {
             let _ = request.reply.send(Err(Failure::Unavailable(why.to_owned())));
         }
-        self.tables.consumers.clear();
     }
 }
 

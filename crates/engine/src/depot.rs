@@ -147,12 +147,21 @@ impl Depot {
             // payload alone still may.
             if let Ok(bytes) = log.read_at(place.position, stretch) {
                 let bytes = Bytes::from(bytes);
-                lock(&self.ahead).put(place.position, bytes.clone());
+                self.keep_ahead(&log, place.position, bytes.clone());
                 return self.checked(place, Bytes::copy_from_slice(&bytes[..length]));
             }
         }
         let bytes = log.read_at(place.position, length)?;
         self.checked(place, Bytes::from(bytes))
+    }
+
+    /// Remembers a stretch, unless its log was let go during the read: it would then serve bytes of an earlier run.
+    fn keep_ahead(&self, source: &Arc<dyn ReadLog>, position: Position, bytes: Bytes) {
+        // Held until the stretch is in: letting go of a log waits for this, and forgets stretches afterwards.
+        let log = read(&self.log);
+        if log.as_ref().is_some_and(|log| Arc::ptr_eq(log, source)) {
+            lock(&self.ahead).put(position, bytes);
+        }
     }
 
     /// How much to read at once: ahead, but not past what is written, where bytes are still going to change. An
@@ -179,5 +188,34 @@ impl Depot {
             "a stored payload does not match its checksum; it is not delivered"
         );
         Err(Lost::Damaged)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Weak;
+
+    use super::*;
+
+    const TEXT: &[u8] = b"bytes of the first run";
+
+    /// A log that is let go while it is being read.
+    struct Leaving(Weak<Depot>);
+
+    impl ReadLog for Leaving {
+        fn read_at(&self, _: Position, length: usize) -> Result<Vec<u8>, Lost> {
+            self.0.upgrade().ok_or(Lost::Gone)?.detach();
+            Ok(TEXT[..length].to_vec())
+        }
+    }
+
+    #[test]
+    fn a_read_that_outlives_its_log_leaves_nothing_behind() {
+        let depot = Arc::new(Depot::new(1 << 20, Arc::default()));
+        let end = Position(100 + TEXT.len() as u64);
+        depot.attach(Arc::new(Leaving(Arc::downgrade(&depot))), end);
+        let place = Place { position: Position(100), length: 5, check: check_of(&TEXT[..5]) };
+        assert_eq!(depot.read(place).as_deref(), Ok(&TEXT[..5]));
+        assert_eq!(depot.cached(place), None, "the next run may have other bytes there");
     }
 }

@@ -255,12 +255,17 @@ impl Inbox {
         let mut lanes = lock(&self.lanes);
         let stop_known = taken.stop;
         if !lanes.has(want, stop_known) && timeout != Some(Duration::ZERO) {
-            lanes.asleep = Some(want);
+            // Said anew before every sleep: whoever wakes the sleeper strikes it out, and a second call to stop wakes
+            // it for something that it knows already.
+            let idle = |lanes: &mut Lanes| {
+                let idle = !lanes.has(want, stop_known);
+                lanes.asleep = idle.then_some(want);
+                idle
+            };
             lanes = match timeout {
-                None => self.filled.wait_while(lanes, |lanes| !lanes.has(want, stop_known)),
+                None => self.filled.wait_while(lanes, idle),
                 Some(timeout) => {
-                    let waited =
-                        self.filled.wait_timeout_while(lanes, timeout, |lanes| !lanes.has(want, stop_known));
+                    let waited = self.filled.wait_timeout_while(lanes, timeout, idle);
                     waited.map(|(lanes, _)| lanes).map_err(|error| PoisonError::new(error.into_inner().0))
                 }
             }
@@ -288,5 +293,34 @@ impl Inbox {
         if wakes {
             self.filled.notify_one();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_stop_that_is_known_does_not_make_the_sleeper_deaf() {
+        let inbox = Arc::new(Inbox::new(Limits { requests_max: 1, request_bytes_max: 1 }));
+        inbox.stop();
+        let (heard, news) = mpsc::channel();
+        let sleeper = Arc::clone(&inbox);
+        thread::spawn(move || {
+            let mut taken = Taken { stop: true, ..Taken::default() };
+            sleeper.take(Want::LogEvents, None, &mut taken);
+            heard.send(taken.events.len())
+        });
+        while lock(&inbox.lanes).asleep.is_none() {
+            thread::yield_now();
+        }
+        inbox.stop();
+        // Only so that it has fallen asleep again: what comes must reach it in any case.
+        thread::sleep(Duration::from_millis(50));
+        inbox.report(LogEvent::Unstuck);
+        assert_eq!(news.recv_timeout(Duration::from_secs(20)), Ok(1));
     }
 }

@@ -35,6 +35,7 @@ mod start;
 mod status;
 mod stream;
 mod supervise;
+mod ticket;
 pub mod tools;
 mod undertaker;
 mod words;

@@ -29,6 +29,8 @@ const REBUILD_WAIT_MIN: Duration = Duration::from_millis(50);
 const REBUILD_WAIT_MAX: Duration = Duration::from_secs(10);
 /// A shard that served for this long before it failed is rebuilt without the waits of earlier failures.
 const SERVED_WELL: Duration = Duration::from_secs(60);
+/// What is said of a panic; its own words have been printed.
+const BROKEN: &str = "an internal assertion failed";
 
 /// Where the outcome of the first opening goes.
 type Ready = SyncSender<Result<Recovery, StartError>>;
@@ -69,7 +71,14 @@ fn supervise<D: Disk>(shared: &Arc<Shared>, disk: &D, options: &Options, ready: 
                 }
                 error.to_string()
             }
-            Err(_) => "an internal assertion failed".into(),
+            Err(_) => {
+                if let Some(ready) = ready.take() {
+                    // What broke at the first opening breaks again: the caller must not wait for ever.
+                    let _ = ready.send(Err(StartError::Log(BROKEN.into())));
+                    break;
+                }
+                BROKEN.into()
+            }
         };
         shared.end_run();
         shared.inbox.turn_away(&why);

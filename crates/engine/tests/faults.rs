@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use common::faults::{Faults, FaultyDisk};
 use common::{ack_of, at, config, next, reader, soon, text, until, value};
 use driftq_core::{Message, Reject};
-use driftq_engine::{Broker, Commit, Config, Failure};
+use driftq_engine::{Broker, Commit, Config, Failure, StartError};
 
 fn start(config: Config, dir: &tempfile::TempDir) -> (Broker, Arc<Faults>) {
     let (broker, disk) = start_with(config, dir);
@@ -191,6 +191,48 @@ async fn a_log_without_any_room_holds_its_batch_until_there_is_some() {
     assert_eq!(broker.counters().rebuilds, 0, "a full disk is no failure of the log");
     drop(stream);
     soon(broker.stop()).await;
+}
+
+#[tokio::test]
+async fn nobody_waits_for_a_full_disk_however_many_there_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let (broker, disk) = start_full(Config { commit: Commit::Thread, ..at(dir.path()) }, &dir).await;
+    let produce = |bytes: usize| {
+        let broker = broker.clone();
+        let message = Message { value: vec![b'x'; bytes].into(), ..Message::default() };
+        tokio::spawn(async move { broker.produce("t", message).await })
+    };
+    let begun = disk.faults.syncs.load(Ordering::SeqCst);
+    disk.faults.hold_syncs();
+    let first = produce(1);
+    until("the log is busy", async || disk.faults.syncs.load(Ordering::SeqCst) > begun).await;
+    // More than one batch for the log and one being filled: some are decided, some are not even heard.
+    let waiting: Vec<_> = (0..30).map(|_| produce(200 << 10)).collect();
+    until("they are all in", async || broker.counters().requests == 32).await;
+    disk.faults.release_syncs();
+    soon(first).await.unwrap().unwrap();
+    for produced in waiting {
+        let produced = soon(produced).await.unwrap();
+        assert!(matches!(produced, Err(Failure::Unavailable(_))), "{produced:?}");
+    }
+    for _ in 0..2 {
+        let described = soon(broker.describe_topic("t")).await;
+        assert!(matches!(described, Err(Failure::Unavailable(_))), "{described:?}");
+    }
+
+    disk.add_space();
+    until("space has returned", async || broker.produce("t", text("after")).await.is_ok()).await;
+    assert_eq!(broker.counters().rebuilds, 0, "a full disk is no failure of the log");
+    soon(broker.stop()).await;
+}
+
+#[tokio::test]
+async fn a_broker_that_breaks_as_it_starts_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = FaultyDisk::new(dir.path());
+    disk.faults.broken.store(true, Ordering::SeqCst);
+    let starting = tokio::task::spawn_blocking(move || Broker::start_on(config(), disk).map(drop));
+    assert!(matches!(soon(starting).await.unwrap(), Err(StartError::Log(_))));
 }
 
 #[tokio::test]

@@ -13,6 +13,8 @@ use driftq_wal::{Disk, DiskFile, Entry, LockError, RealDisk};
 pub(crate) struct Faults {
     /// The next sync of a segment fails, once.
     pub(crate) fail_sync: AtomicBool,
+    /// Listing the directory breaks an assertion.
+    pub(crate) broken: AtomicBool,
     /// Bytes that all files together may take; zero means no limit.
     capacity: AtomicU64,
     /// Syncs of segments wait until this is false again.
@@ -100,6 +102,7 @@ impl Disk for FaultyDisk {
     }
 
     fn list(&self) -> io::Result<Vec<Entry>> {
+        assert!(!self.faults.broken.load(Ordering::SeqCst), "injected");
         self.real.list()
     }
 
