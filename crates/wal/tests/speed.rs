@@ -23,7 +23,7 @@ fn per_second(bytes: usize, mut step: impl FnMut(&[u8])) -> f64 {
 }
 
 #[test]
-#[ignore = "measures"]
+#[ignore = "a measurement, not a test: add `--release --test speed -- --ignored --nocapture`"]
 fn append_and_sync_against_the_bare_disk() {
     for bytes in [400usize, 4000, 65_000] {
         let dir = tempfile::tempdir_in(".").unwrap();
@@ -51,7 +51,7 @@ fn append_and_sync_against_the_bare_disk() {
 }
 
 #[test]
-#[ignore = "measures"]
+#[ignore = "a measurement, not a test: add `--release --test speed -- --ignored --nocapture`"]
 fn recovery_of_200_megabytes() {
     for body in [500usize, 20_000] {
         let dir = tempfile::tempdir_in(".").unwrap();
