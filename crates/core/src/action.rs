@@ -3,10 +3,11 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::describe::Description;
+use crate::describe::{AttemptDescription, Description, GroupPartition};
 use crate::id::{ConsumerId, GroupId, Position, Ticket, Time, Token, TopicId};
-use crate::message::DeadLetter;
+use crate::letter::DeadLetter;
 use crate::reject::Reject;
+use crate::topic::TopicSettings;
 
 /// Names one delivery, exactly: the place of the message, the group, and the fencing token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,6 +35,12 @@ pub struct Delivery {
     pub last_error: Arc<str>,
     /// When the lease lapses.
     pub expires: Time,
+    /// When the message was stored.
+    pub at: Time,
+    /// Its priority.
+    pub priority: u8,
+    /// When it was to go out, if it was scheduled.
+    pub due: Option<Time>,
     /// Where the payload lies.
     pub position: Position,
     /// How long the payload is.
@@ -59,6 +66,8 @@ pub struct Undertaking {
     pub reason: &'static str,
     /// When it was given up.
     pub at: Time,
+    /// Its last attempts.
+    pub history: Vec<AttemptDescription>,
     /// Where the payload lies.
     pub position: Position,
     /// How long the payload is.
@@ -76,6 +85,49 @@ pub struct TopicInfo {
     pub name: Arc<str>,
     /// How many partitions it has.
     pub partitions: u32,
+    /// Whether its number is part of the identities of its messages, as it is for every topic since topics can be
+    /// deleted and created again.
+    pub scoped: bool,
+}
+
+impl TopicInfo {
+    /// What tells this topic from another one that had its name before.
+    #[must_use]
+    pub fn incarnation(&self) -> Option<TopicId> {
+        self.scoped.then_some(self.id)
+    }
+}
+
+/// A message is stored, or was before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// Where.
+    pub partition: u32,
+    /// Under which offset.
+    pub offset: u64,
+    /// Whether an earlier message with the same identity stands for it.
+    pub duplicate: bool,
+}
+
+/// What became of one settlement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// As was said; saying it again changes nothing.
+    Ok,
+    /// The lease goes on.
+    Extended {
+        /// Until then.
+        expires: Time,
+        /// The message was cancelled meanwhile: the work is not wanted any more.
+        cancelled: bool,
+    },
+    /// A newer attempt has begun, or the message is settled without this token.
+    Stale {
+        /// The current attempt, while there is one.
+        attempt: Option<u32>,
+    },
+    /// No such delivery was ever made, or its topic or group is gone.
+    Unknown,
 }
 
 /// The answer to whoever holds the ticket.
@@ -89,14 +141,35 @@ pub enum Answer {
         created: bool,
     },
     /// The message is stored, or was before.
-    Produced {
-        /// Where.
-        partition: u32,
-        /// Under which offset.
-        offset: u64,
-        /// Whether an earlier message with the same identity stands for it.
-        duplicate: bool,
+    Produced(Stored),
+    /// One answer per message, in order.
+    ProducedMany(Vec<Result<Stored, Reject>>),
+    /// The identity is kept for the asker.
+    Reserved,
+    /// The topic's settings before and after.
+    Configured {
+        /// Before.
+        before: TopicSettings,
+        /// After.
+        after: TopicSettings,
     },
+    /// Messages on loan; none if nothing came in time.
+    Leased(Vec<Delivery>),
+    /// One answer per settlement, in order.
+    Settlements(Vec<Outcome>),
+    /// No further attempt will be made.
+    Cancelled {
+        /// Groups that have it on loan right now; they learn of it when they extend.
+        running: Vec<Arc<str>>,
+    },
+    /// Deliveries are stopped since then, or not stopped.
+    Paused(Option<Time>),
+    /// Where the group stands now, per partition.
+    Sought(Vec<GroupPartition>),
+    /// How many messages were dropped.
+    Removed(u64),
+    /// It is gone.
+    Deleted,
     /// Deliveries will come.
     Subscribed,
     /// Acked or nacked.
@@ -126,8 +199,15 @@ pub enum Action {
     },
     /// Read a payload and turn it into a dead letter.
     Fetch(Undertaking),
-    /// A topic became durable: tell the catalogue.
+    /// A topic became durable, or changed: tell the catalogue.
     Publish(TopicInfo),
+    /// A topic is gone for good: tell the catalogue.
+    Unpublish(TopicInfo),
+    /// A reader gets nothing more: what it read is gone.
+    Close {
+        /// Which.
+        consumer: ConsumerId,
+    },
 }
 
 /// What one or more calls of [`crate::Shard::handle`] gave; reused from call to call.
@@ -155,6 +235,7 @@ impl Undertaking {
             last_error: (&*self.last_error).into(),
             reason: self.reason.into(),
             at: self.at,
+            history: self.history.iter().map(AttemptDescription::borrowed).collect(),
             ..DeadLetter::default()
         }
     }

@@ -8,22 +8,30 @@ use alloc::sync::Arc;
 
 use crate::action::{Action, Output, Receipt, Undertaking};
 use crate::fact::Fact;
-use crate::id::TopicId;
+use crate::id::{KeyHash, TopicId};
 use crate::input::{NewMessage, Payload};
 use crate::journal::Haste;
-use crate::partition::DEAD_LETTER_PREFIX;
+use crate::partition::{DEAD_LETTER_PREFIX, Topic};
 use crate::settle::place_of;
 use crate::shard::Shard;
 use crate::timer::{Due, Spot};
+use crate::topic::TopicSettings;
 
-/// Why messages are given up, as metrics and dead letters say it.
-const REASON: &str = "max_attempts_reached";
+/// Why messages are given up, as metrics and dead letters say it: their attempts are used up…
+pub(crate) const ATTEMPTS_REACHED: &str = "max_attempts_reached";
+/// …or a worker said that trying again is of no use.
+pub(crate) const NACKED_DEAD: &str = "nacked_dead";
 /// A payload that could not be read is asked for again after this.
 const FETCH_AGAIN_MS: u64 = 1000;
 
 impl Shard {
-    /// Asks for the payload of a message that is to die.
+    /// Asks for the payload of a message whose attempts are used up.
     pub(crate) fn start_burial(&mut self, spot: Spot, out: &mut Output) {
+        self.bury(spot, ATTEMPTS_REACHED, out);
+    }
+
+    /// Asks for the payload of a message that is to die.
+    pub(crate) fn bury(&mut self, spot: Spot, reason: &'static str, out: &mut Output) {
         let token = self.next_token();
         let Some(slot) = self.slots(spot).and_then(|slots| slots.get(spot.sequence)).copied() else { return };
         let (Some(members), Some(pending)) = (self.members(spot), self.pending(spot)) else { return };
@@ -41,8 +49,9 @@ impl Shard {
             group: Arc::clone(&members.name),
             attempts: pending.attempts,
             last_error: Arc::clone(&pending.last_error),
-            reason: REASON,
+            reason,
             at: self.now,
+            history: pending.history.clone(),
             position: slot.position,
             length: slot.length,
             check: slot.check,
@@ -67,11 +76,7 @@ impl Shard {
     }
 
     pub(crate) fn on_bury_again(&mut self, spot: Spot, out: &mut Output) {
-        let dying = self
-            .crews
-            .get(&spot.group)
-            .is_some_and(|crew| crew.dying.contains_key(&(spot.partition, spot.sequence)));
-        if dying {
+        if self.crews.get(&spot.group).is_some_and(|crew| crew.is_dying(spot)) {
             self.start_burial(spot, out);
         }
     }
@@ -83,17 +88,12 @@ impl Shard {
             // The disk is full: the message stays where it is, and the letter is written when space returns.
             return self.handle_fetch_failed(receipt);
         }
-        self.unschedule(spot);
+        self.retire(spot);
         let (dlq, partition) = self.grave_of(spot, out);
-        let letter = NewMessage {
-            topic: dlq,
-            partition,
-            deadline: None,
-            retry: None,
-            identity: None,
-            payload: payload.clone(),
-        };
-        self.append(dlq, partition, &letter, None, out);
+        let key = self.slots(spot).map_or(KeyHash::NONE, |slots| slots.key(spot.sequence));
+        let letter =
+            NewMessage { topic: dlq, partition, key, payload: payload.clone(), ..NewMessage::default() };
+        self.append(&letter, None, None, out);
         self.journal.emit(Haste::Urgent, out, &Fact::Retired { place: place_of(&receipt), dead: true });
         *self.dead_letters.entry(spot.topic).or_default() += 1;
         self.drop_oldest_letter(dlq, partition, out);
@@ -103,20 +103,20 @@ impl Shard {
 
     /// The partition that takes the dead letters of a message's partition; the topic is made if it is missing.
     fn grave_of(&mut self, spot: Spot, out: &mut Output) -> (TopicId, u32) {
-        let source = &self.journal.state.topics[spot.topic.0 as usize];
-        let name = format!("{DEAD_LETTER_PREFIX}{}", source.name);
-        let partitions = source.info().partitions;
-        let dlq = match self.journal.state.names.get(&*name) {
-            Some(topic) => *topic,
-            None => self.create_topic(&name, partitions, out),
-        };
-        let partitions = self.journal.state.topics[dlq.0 as usize].info().partitions;
-        (dlq, spot.partition % partitions)
+        let source = self.journal.state.topic(spot.topic);
+        let (name, partitions) = source.map_or_else(
+            || (DEAD_LETTER_PREFIX.into(), 1),
+            |source| (format!("{DEAD_LETTER_PREFIX}{}", source.name), source.info().partitions),
+        );
+        let known = self.journal.state.topic_named(&name).map(Topic::info);
+        let dlq =
+            known.unwrap_or_else(|| self.create_topic(&name, partitions, &TopicSettings::default(), out));
+        (dlq.id, spot.partition % dlq.partitions)
     }
 
     /// A full dead-letter topic never holds a poison message in its source: the oldest letter goes instead.
     fn drop_oldest_letter(&mut self, dlq: TopicId, partition: u32, out: &mut Output) {
-        let lane = &self.journal.state.topics[dlq.0 as usize].partitions[partition as usize];
+        let Some(lane) = self.journal.state.lane(dlq, partition) else { return };
         if lane.messages <= self.settings.dead_letters_max {
             return;
         }

@@ -4,7 +4,10 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::id::{Time, TopicId};
+use crate::id::{Identity, KeyHash, Position, Time, TopicId};
+use crate::input::Spotted;
+use crate::letter::Attempt;
+use crate::topic::TopicSettings;
 
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,8 +18,31 @@ pub enum Query {
     Groups(TopicId),
     /// One group of a topic.
     Group(TopicId, String),
+    /// One message, and how every group stands to it.
+    Message(Spotted),
+    /// A stretch of messages.
+    Browse(Browse),
+    /// Where the first message under an identity was stored, as long as that is remembered.
+    Whereabouts(TopicId, Identity),
     /// Everything that metrics need.
     Tally,
+}
+
+/// Which messages are wanted, as far as the shard can tell without their payloads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Browse {
+    /// The topic.
+    pub topic: TopicId,
+    /// The partition to begin with.
+    pub partition: u32,
+    /// Only this partition, or all from it on.
+    pub alone: bool,
+    /// Offsets of the first partition begin here.
+    pub from: u64,
+    /// How many messages to give at the most; as many again are looked at for each.
+    pub limit: u32,
+    /// Only messages with this key, or all.
+    pub key: KeyHash,
 }
 
 /// The answer.
@@ -26,8 +52,159 @@ pub enum Description {
     Topic(TopicDescription),
     /// To [`Query::Groups`] and [`Query::Group`]; empty if there is none of that name.
     Groups(Vec<GroupDescription>),
+    /// To [`Query::Message`]; `None` if it is not kept.
+    Message(Option<MessageDescription>),
+    /// To [`Query::Browse`].
+    Browse(Stretch),
+    /// To [`Query::Whereabouts`].
+    Whereabouts(Option<(u32, u64)>),
     /// To [`Query::Tally`].
     Tally(Tally),
+}
+
+/// Where a stored message lies and what is known of it without its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its partition.
+    pub partition: u32,
+    /// Its offset.
+    pub offset: u64,
+    /// When it was stored.
+    pub at: Time,
+    /// Its priority.
+    pub priority: u8,
+    /// When it is to go out, if it is scheduled.
+    pub due: Option<Time>,
+    /// No further attempt will be made.
+    pub cancelled: bool,
+    /// How it stands: the furthest that any group is with it.
+    pub stage: Stage,
+    /// Where the payload lies.
+    pub position: Position,
+    /// How long the payload is.
+    pub length: u32,
+    /// Checksum of the payload.
+    pub check: u32,
+}
+
+/// Messages in the order of partition and offset.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Stretch {
+    /// What was found.
+    pub found: Vec<Found>,
+    /// How many were looked at.
+    pub scanned: u64,
+    /// Where to go on: partition and offset; `None` at the end.
+    pub next: Option<(u32, u64)>,
+}
+
+/// How a message stands, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// Not due yet.
+    Scheduled,
+    /// It can go out, or waits for something else than time.
+    Ready,
+    /// An attempt failed and the next one is not due yet.
+    Backoff,
+    /// Somebody has it on loan.
+    InFlight,
+}
+
+/// One message, and how every group stands to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageDescription {
+    /// Where it lies and what is known of it.
+    pub found: Found,
+    /// Every group of the topic.
+    pub groups: Vec<Standing>,
+}
+
+/// How a group stands to a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// The group's name.
+    pub group: Arc<str>,
+    /// Why the message is not being delivered to it right now.
+    pub wait: Wait,
+    /// Since when.
+    pub since: Time,
+    /// Until when, where that is known.
+    pub until: Option<Time>,
+    /// Who has it on loan.
+    pub owner: Option<Arc<str>>,
+    /// Deliveries so far.
+    pub attempts: u32,
+    /// Why the last attempt failed; empty if none did.
+    pub last_error: Arc<str>,
+    /// Attempts that are over, the last few.
+    pub history: Vec<AttemptDescription>,
+}
+
+/// Why a message is not being delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Wait {
+    /// It can be: it waits for its turn, or for a reader.
+    Ready,
+    /// It is not due yet.
+    Scheduled,
+    /// It is on loan.
+    InFlight,
+    /// Its next attempt is not due yet.
+    Backoff,
+    /// An earlier message with the same key is not done.
+    KeyBusy,
+    /// A message with the same identity is being worked on.
+    SameIdentityRunning,
+    /// As many deliveries are on loan as may be.
+    WindowFull,
+    /// Deliveries are stopped.
+    Paused,
+    /// It is being turned into a dead letter.
+    Dying,
+    /// The group is done with it.
+    Done,
+}
+
+/// One attempt that is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttemptDescription {
+    /// Which one, counted from 1.
+    pub number: u32,
+    /// Who held the message.
+    pub owner: Arc<str>,
+    /// Why it failed.
+    pub error: Arc<str>,
+    /// When it began.
+    pub leased: Time,
+    /// When it ended.
+    pub ended: Time,
+}
+
+impl AttemptDescription {
+    /// The same, out of a message.
+    #[must_use]
+    pub fn owned(attempt: &Attempt<'_>) -> Self {
+        Self {
+            number: attempt.number,
+            owner: (&*attempt.owner).into(),
+            error: (&*attempt.error).into(),
+            leased: attempt.leased,
+            ended: attempt.ended,
+        }
+    }
+
+    /// The same, as messages are written with it.
+    #[must_use]
+    pub fn borrowed(&self) -> Attempt<'_> {
+        Attempt {
+            number: self.number,
+            owner: (&*self.owner).into(),
+            error: (&*self.error).into(),
+            leased: self.leased,
+            ended: self.ended,
+        }
+    }
 }
 
 /// A topic, described.
@@ -39,6 +216,12 @@ pub struct TopicDescription {
     pub created: Time,
     /// The offset that the next message gets.
     pub next_offset: u64,
+    /// What it was told about itself.
+    pub settings: TopicSettings,
+    /// Deliveries are stopped since then.
+    pub paused: Option<Time>,
+    /// Messages that are not due yet.
+    pub scheduled: u64,
     /// Messages ever dead-lettered out of it, since this start.
     pub dead_letters: u64,
     /// Per partition: messages kept, their bytes, the oldest one's offset and time.
@@ -69,6 +252,10 @@ pub struct GroupDescription {
     pub name: Arc<str>,
     /// Open subscriptions.
     pub consumers: u32,
+    /// Long polls that wait for messages.
+    pub waiters: u32,
+    /// Deliveries are stopped since then.
+    pub paused: Option<Time>,
     /// Last sign of life.
     pub seen: Time,
     /// Per partition.
@@ -84,6 +271,8 @@ pub struct GroupPartition {
     pub in_flight: u32,
     /// Failed deliveries that wait for their next attempt.
     pub retrying: u32,
+    /// Messages that wait for an earlier one with the same key, as far as dispatch has seen them.
+    pub key_busy: u32,
     /// All kept messages below this offset are acked; `None` if nothing is.
     pub acked_below: Option<u64>,
 }

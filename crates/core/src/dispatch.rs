@@ -1,25 +1,48 @@
-//! Ready messages meet readers with credit.
+//! Ready messages meet readers.
+//!
+//! The order of claims lives here: [`Lane::candidate`] is the one place that says which message of a partition goes
+//! next.
 
 use alloc::sync::Arc;
+use core::cmp::Reverse;
 
 use crate::action::{Action, Delivery, Output, Receipt};
 use crate::fact::{Fact, Place};
-use crate::group::{Group, Progress};
-use crate::id::{GroupId, Identity, Position};
+use crate::group::Progress;
+use crate::id::{GroupId, Identity, KeyHash, Position, Time};
+use crate::input::Style;
 use crate::journal::Haste;
-use crate::lane::{Crew, Lane};
+use crate::lane::{Crew, Lane, Rank, Taker, Windows};
 use crate::partition::{Partition, Topic};
 use crate::shard::Shard;
 use crate::timer::{Due, Spot};
+use crate::topic::Order;
+
+/// Messages looked at in one go; then other inputs get their turn.
+const STEPS_MAX: usize = 4_096;
+/// Messages of one partition that may wait for an earlier one with the same key. Beyond it the group looks no further
+/// until some are done, so that one key with a million messages does not cost a million entries.
+const PARKED_MAX: usize = 1 << 16;
 
 /// What a partition has for a group right now.
 enum Next {
-    /// Nothing.
+    /// Nothing, or not now; look at the next partition.
     Nothing,
-    /// A message that can be delivered.
-    Deliver(u64),
+    /// A message that can be delivered, and to whom.
+    Deliver(u64, Taker),
     /// A message whose identity the group is done with.
     Skip(u64),
+}
+
+/// A partition as one group sees it.
+struct View<'a> {
+    lane: &'a Partition,
+    progress: &'a Progress,
+    /// Only what lies below is visible.
+    durable: Position,
+    order: Order,
+    /// Of a hundred deliveries, how many may be retries while fresh messages wait.
+    share: u64,
 }
 
 impl Shard {
@@ -28,80 +51,141 @@ impl Shard {
         if self.journal.durable < self.opened {
             return;
         }
-        while let Some((partition, next)) = self.next_for(group) {
+        let mut steps = STEPS_MAX;
+        while let Some((partition, next)) = self.next_for(group, &mut steps) {
             match next {
                 Next::Nothing => {}
-                Next::Deliver(sequence) => self.deliver(group, partition, sequence, out),
+                Next::Deliver(sequence, taker) => self.deliver(group, partition, sequence, taker, out),
                 Next::Skip(sequence) => self.skip(group, partition, sequence, out),
             }
         }
+        self.answer_waiters(group, out);
     }
 
     /// The next partition in turn and what it has; `None` when nothing more can be delivered.
-    fn next_for(&mut self, group: GroupId) -> Option<(u32, Next)> {
+    fn next_for(&mut self, group: GroupId, steps: &mut usize) -> Option<(u32, Next)> {
         let crew = self.crews.get_mut(&group)?;
         if !crew.can_take() {
             return None;
         }
         let partition = crew.next_hot()?;
+        if *steps == 0 {
+            self.timers.set(self.now, Due::GoOn(group));
+            return None;
+        }
+        *steps -= 1;
         let topic = self.journal.state.topic(crew.topic)?;
         let members = topic.groups.get(&group)?;
+        if topic.paused.is_some() || members.paused.is_some() {
+            return None;
+        }
         let progress = members.progress.get(partition as usize)?;
         let lane = topic.partitions.get(partition as usize)?;
-        if progress.leased >= self.settings.in_flight_max {
+        let Some(taker) = crew.next_taker(progress.leased, self.settings.windows(topic)) else {
             crew.hot.remove(&partition);
-            return Some((partition, Next::Nothing));
-        }
-        let Some(sequence) = crew.lanes[partition as usize].candidate(lane, progress, self.journal.durable)
-        else {
-            crew.hot.remove(&partition);
+            crew.full.insert(partition);
             return Some((partition, Next::Nothing));
         };
-        let Some(identity) = lane.slots.identity(sequence) else {
-            return Some((partition, Next::Deliver(sequence)));
+        let view = View {
+            lane,
+            progress,
+            durable: self.journal.durable,
+            order: topic.settings.order,
+            share: u64::from(topic.settings.retry_share.unwrap_or(self.settings.retry_share)),
         };
-        if members.done.get(&identity, self.now).is_some() {
-            return Some((partition, Next::Skip(sequence)));
-        }
-        if crew.running.contains_key(&identity) {
-            crew.set_aside(identity, partition, sequence);
+        let Some(sequence) = crew.lanes[partition as usize].candidate(&view, steps) else {
+            if *steps > 0 {
+                crew.hot.remove(&partition);
+            }
             return Some((partition, Next::Nothing));
+        };
+        // Before anything that may hold it back: those behind it with the same key wait for it all the same.
+        crew.lanes[partition as usize].keys.set_head(view.key(sequence), sequence);
+        if let Some(identity) = lane.slots.identity(sequence) {
+            if members.done.get(&identity, self.now).is_some() {
+                return Some((partition, Next::Skip(sequence)));
+            }
+            if crew.running.get(&identity).is_some_and(|runs| *runs != (partition, sequence)) {
+                crew.set_aside(identity, partition, view.rank(sequence));
+                return Some((partition, Next::Nothing));
+            }
+            crew.running.insert(identity, (partition, sequence));
         }
-        crew.running.insert(identity, (partition, sequence));
-        Some((partition, Next::Deliver(sequence)))
+        Some((partition, Next::Deliver(sequence, taker)))
     }
 
-    fn deliver(&mut self, group: GroupId, partition: u32, sequence: u64, out: &mut Output) {
+    fn deliver(&mut self, group: GroupId, partition: u32, sequence: u64, taker: Taker, out: &mut Output) {
         let token = self.next_token();
         let Some(crew) = self.crews.get_mut(&group) else { return };
         let Some(topic) = self.journal.state.topic(crew.topic) else { return };
-        let Some(slot) = topic.partitions[partition as usize].slots.get(sequence).copied() else { return };
-        let pending =
-            topic.groups.get(&group).and_then(|g| g.progress[partition as usize].pending.get(&sequence));
-        let attempt = pending.map_or(0, |pending| pending.attempts).saturating_add(1);
-        let last_error = pending.map_or_else(Arc::default, |pending| Arc::clone(&pending.last_error));
-        let place = Place { topic: topic.id, group, partition, offset: slot.offset };
-        crew.lanes[partition as usize].take(sequence);
+        let spot = Spot { topic: topic.id, group, partition, sequence };
+        crew.lanes[partition as usize].take(topic.rank(partition, sequence));
         crew.next_partition = partition + 1;
-        let Some(consumer) = crew.next_consumer() else { return };
-        consumer.credit -= 1;
-        let expires = self.now.after_ms(consumer.lease_ms);
-        let consumer_id = consumer.id;
-        let fact = Fact::Leased { place, token, attempt, expires, owner: &consumer.owner };
+        crew.stream_had_it = matches!(taker, Taker::Stream(_));
+        let (owner, lease_ms) = match taker {
+            Taker::Waiter => {
+                let Some(waiter) = crew.waiters.front() else { return };
+                (&*waiter.owner, waiter.lease_ms)
+            }
+            Taker::Stream(index) => {
+                crew.turn = (index + 1) % crew.consumers.len();
+                let consumer = &mut crew.consumers[index];
+                consumer.credit -= 1;
+                if consumer.style == Style::Borrowed {
+                    crew.loans.insert((partition, sequence), consumer.id);
+                }
+                (&*crew.consumers[index].owner, crew.consumers[index].lease_ms)
+            }
+        };
+        let (attempt, expires) = (pending_attempts(topic, spot) + 1, self.now.after_ms(lease_ms));
+        let Some(slot) = topic.partitions[partition as usize].slots.get(sequence) else { return };
+        let place = Place { topic: spot.topic, group, partition, offset: slot.offset };
+        let fact = Fact::Leased { place, token, attempt, at: self.now, expires, owner };
         self.journal.emit(Haste::Lazy, out, &fact);
-        let spot = Spot { topic: place.topic, group, partition, sequence };
         self.timers.set(expires, Due::Lapse(spot));
-        let receipt = Receipt { topic: place.topic, group, partition, offset: slot.offset, token };
-        let delivery = Delivery {
+        let Some(delivery) = self.delivery(spot) else { return };
+        self.hand_over(group, taker, delivery, out);
+    }
+
+    fn hand_over(&mut self, group: GroupId, taker: Taker, delivery: Delivery, out: &mut Output) {
+        let Some(crew) = self.crews.get_mut(&group) else { return };
+        match taker {
+            Taker::Stream(index) => {
+                out.actions.push(Action::Deliver { consumer: crew.consumers[index].id, delivery });
+            }
+            Taker::Waiter => {
+                let Some(waiter) = crew.waiters.front_mut() else { return };
+                waiter.gathered.push(delivery);
+                if waiter.gathered.len() >= waiter.max {
+                    self.answer_first_waiter(group, out);
+                }
+            }
+        }
+    }
+
+    /// The delivery under way of a message, as its holder gets it.
+    pub(crate) fn delivery(&self, spot: Spot) -> Option<Delivery> {
+        let slots = self.slots(spot)?;
+        let (slot, pending) = (slots.get(spot.sequence)?, self.pending(spot)?);
+        let receipt = Receipt {
+            topic: spot.topic,
+            group: spot.group,
+            partition: spot.partition,
+            offset: slot.offset,
+            token: pending.token,
+        };
+        Some(Delivery {
             receipt,
-            attempt,
-            last_error,
-            expires,
+            attempt: pending.attempts,
+            last_error: Arc::clone(&pending.last_error),
+            expires: pending.lease?,
+            at: slot.at,
+            priority: slots.priority(spot.sequence),
+            due: Some(slots.due(spot.sequence)).filter(|due| (Time(1)..Time::NEVER).contains(due)),
             position: slot.position,
             length: slot.length,
             check: slot.check,
-        };
-        out.actions.push(Action::Deliver { consumer: consumer_id, delivery });
+        })
     }
 
     fn skip(&mut self, group: GroupId, partition: u32, sequence: u64, out: &mut Output) {
@@ -109,110 +193,178 @@ impl Shard {
         let Some(topic) = self.journal.state.topic(crew.topic) else { return };
         let Some(slot) = topic.partitions[partition as usize].slots.get(sequence) else { return };
         let place = Place { topic: topic.id, group, partition, offset: slot.offset };
-        crew.lanes[partition as usize].take(sequence);
+        crew.lanes[partition as usize].take(topic.rank(partition, sequence));
         // Urgent: an ack that comes now is told that all is settled, and that must not be taken back by a crash.
         self.journal.emit(Haste::Urgent, out, &Fact::Retired { place, dead: false });
-    }
-
-    /// Brings every group back to work after recovery: what was on loan may be delivered again at once, what
-    /// waits for its next attempt goes on waiting, what has used up its attempts dies.
-    pub(crate) fn rebuild_crews(&mut self, out: &mut Output) {
-        let mut groups = alloc::vec::Vec::new();
-        for topic in &self.journal.state.topics {
-            groups.extend(topic.groups.keys().map(|group| (topic.id, *group)));
-        }
-        for (topic, group) in groups {
-            self.add_crew(topic, group);
-            self.reschedule(topic, group, out);
-        }
-    }
-
-    /// Sets up the volatile side of a group.
-    pub(crate) fn add_crew(&mut self, topic: crate::id::TopicId, group: GroupId) {
-        let floors = self.journal.state.topic(topic).and_then(|topic| topic.groups.get(&group)).map(floors);
-        let mut crew = Crew::new(topic, floors.into_iter().flatten(), self.now);
-        crew.watched = true;
-        self.crews.insert(group, crew);
-        self.timers.set(self.now.after_ms(self.settings.group_expiry_ms), Due::Idle(topic, group));
-    }
-
-    fn reschedule(&mut self, topic: crate::id::TopicId, group: GroupId, out: &mut Output) {
-        let Some(members) = self.journal.state.topic(topic).and_then(|topic| topic.groups.get(&group)) else {
-            return;
-        };
-        let waiting: alloc::vec::Vec<_> = (0..)
-            .zip(&members.progress)
-            .flat_map(|(partition, progress): (u32, &Progress)| {
-                progress
-                    .pending
-                    .iter()
-                    .map(move |(&sequence, pending)| (partition, sequence, pending.retry_at))
-            })
-            .collect();
-        for (partition, sequence, retry_at) in waiting {
-            let spot = Spot { topic, group, partition, sequence };
-            if self.is_exhausted(spot) {
-                self.start_burial(spot, out);
-            } else if let Some(crew) = self.crews.get_mut(&group).filter(|_| retry_at <= self.now) {
-                // Not by way of a timer: a reader that comes before the next tick gets the old before the new.
-                crew.make_ready(partition, sequence);
-            } else {
-                self.timers.set(retry_at, Due::Retry(spot));
-            }
-        }
+        crew.finish_key(partition, sequence);
     }
 }
 
-fn floors(group: &Group) -> impl Iterator<Item = u64> {
-    group.progress.iter().map(|progress| progress.floor)
+fn pending_attempts(topic: &Topic, spot: Spot) -> u32 {
+    let progress = topic.progress(spot.group, spot.partition);
+    progress.and_then(|progress| progress.pending.get(&spot.sequence)).map_or(0, |pending| pending.attempts)
+}
+
+impl View<'_> {
+    /// The message is kept and the group's to settle.
+    fn is_owed(&self, sequence: u64) -> bool {
+        self.lane.slots.get(sequence).is_some() && !self.progress.is_settled(sequence)
+    }
+
+    fn is_visible(&self, sequence: u64) -> bool {
+        self.lane.slots.get(sequence).is_some_and(|slot| slot.position < self.durable)
+    }
+
+    /// The cursor passes it over: it comes by way of [`Lane::fresh`].
+    fn is_special(&self, sequence: u64) -> bool {
+        let slots = &self.lane.slots;
+        slots.due(sequence) > Time(0) || (self.order == Order::Priority && slots.priority(sequence) > 0)
+    }
+
+    fn rank(&self, sequence: u64) -> Rank {
+        let counts = self.order == Order::Priority;
+        (Reverse(if counts { self.lane.slots.priority(sequence) } else { 0 }), sequence)
+    }
+
+    fn key(&self, sequence: u64) -> KeyHash {
+        if self.order == Order::Key { self.lane.slots.key(sequence) } else { KeyHash::NONE }
+    }
 }
 
 impl Lane {
-    /// The message to deliver next: what came back first, then what is new, in the order of offsets.
-    fn candidate(&mut self, lane: &Partition, progress: &Progress, durable: Position) -> Option<u64> {
+    /// The message to deliver next. While both retries and fresh messages stand ready, retries get their share and
+    /// no more; when only one kind does, it gets everything.
+    fn candidate(&mut self, view: &View<'_>, steps: &mut usize) -> Option<u64> {
+        let retry = self.next_retry(view, steps);
+        let fresh = self.next_fresh(view, steps);
+        let (Some(retry), Some(fresh)) = (retry, fresh) else { return retry.or(fresh) };
+        let before = (self.contests * view.share).div_ceil(100);
+        self.contests += 1;
+        let after = (self.contests * view.share).div_ceil(100);
+        // The first contest goes to the retry: however small its share, it is never nothing.
+        Some(if after > before { retry } else { fresh })
+    }
+
+    fn next_retry(&mut self, view: &View<'_>, steps: &mut usize) -> Option<u64> {
         while let Some(&sequence) = self.ready.first() {
-            let slot = lane.slots.get(sequence).filter(|_| !progress.is_settled(sequence));
-            match slot {
-                Some(slot) if slot.position < durable => return Some(sequence),
-                // It was moved and its new copy is not durable yet; it will be looked at again when it is.
-                Some(_) => break,
-                None => self.ready.remove(&sequence),
-            };
+            if !view.is_owed(sequence) {
+                self.ready.remove(&sequence);
+                self.drop_head(sequence);
+            } else if self.keys.is_busy(view.key(sequence), sequence) {
+                self.ready.remove(&sequence);
+                self.keys.park(view.key(sequence), sequence);
+            } else {
+                // It may have been moved and its new copy not be durable yet: it is looked at again when it is.
+                return view.is_visible(sequence).then_some(sequence);
+            }
+            *steps = steps.checked_sub(1)?;
         }
+        None
+    }
+
+    /// The first fresh message by priority and offset whose key is free.
+    fn next_fresh(&mut self, view: &View<'_>, steps: &mut usize) -> Option<u64> {
         loop {
-            let from = progress.settled.next_gap(self.cursor.max(progress.floor));
-            let Some(sequence) = lane.slots.next_alive(from) else {
-                self.cursor = lane.slots.next();
+            let listed = self.next_listed(view, steps);
+            let mut plain = self.next_plain(view, steps).map(|sequence| (Reverse(0), sequence));
+            if self.keys.parked() >= PARKED_MAX {
+                plain = plain.filter(|(_, sequence)| !self.keys.is_busy(view.key(*sequence), *sequence));
+            }
+            let rank = match (listed, plain) {
+                (Some(listed), Some(plain)) => listed.min(plain),
+                (listed, plain) => listed.or(plain)?,
+            };
+            let (_, sequence) = rank;
+            let key = view.key(sequence);
+            if !self.keys.is_busy(key, sequence) {
+                return Some(sequence);
+            }
+            self.take(rank);
+            self.keys.park(key, sequence);
+            *steps = steps.checked_sub(1)?;
+        }
+    }
+
+    /// The first message of [`Lane::fresh`] that can go.
+    fn next_listed(&mut self, view: &View<'_>, steps: &mut usize) -> Option<Rank> {
+        loop {
+            let &(rank, sequence) = self.fresh.iter().find(|(_, sequence)| {
+                // What was moved and is not durable in its new place is passed over, not waited for.
+                !view.is_owed(*sequence) || view.is_visible(*sequence)
+            })?;
+            if view.is_owed(sequence) {
+                return Some((rank, sequence));
+            }
+            self.fresh.remove(&(rank, sequence));
+            self.drop_head(sequence);
+            *steps = steps.checked_sub(1)?;
+        }
+    }
+
+    /// The first message at the cursor that is nobody's yet.
+    fn next_plain(&mut self, view: &View<'_>, steps: &mut usize) -> Option<u64> {
+        loop {
+            let from = view.progress.settled.next_gap(self.cursor.max(view.progress.floor));
+            let Some(sequence) = view.lane.slots.next_alive(from) else {
+                self.cursor = view.lane.slots.next();
                 return None;
             };
             self.cursor = sequence;
-            if progress.pending.contains_key(&sequence) || progress.is_settled(sequence) {
+            let passed = view.progress.pending.contains_key(&sequence) || view.progress.is_settled(sequence);
+            if passed || view.is_special(sequence) {
                 self.cursor += 1;
+                *steps = steps.checked_sub(1)?;
                 continue;
             }
-            let visible = lane.slots.get(sequence).is_some_and(|slot| slot.position < durable);
-            return visible.then_some(sequence);
+            return view.is_visible(sequence).then_some(sequence);
+        }
+    }
+
+    /// A message at the head of its key is gone without being settled here: the next one takes its place.
+    fn drop_head(&mut self, sequence: u64) {
+        if let Some(next) = self.keys.finish(sequence) {
+            self.fresh.insert((Reverse(0), next));
         }
     }
 
     /// The message is no longer to be looked at.
-    fn take(&mut self, sequence: u64) {
-        if !self.ready.remove(&sequence) {
-            self.cursor = self.cursor.max(sequence + 1);
+    pub(crate) fn take(&mut self, rank: Rank) {
+        let (_, sequence) = rank;
+        self.ready.remove(&sequence);
+        self.fresh.remove(&rank);
+        if self.cursor == sequence {
+            self.cursor += 1;
         }
     }
 }
 
 impl Crew {
-    fn set_aside(&mut self, identity: Identity, partition: u32, sequence: u64) {
-        self.lanes[partition as usize].take(sequence);
-        self.aside.entry(identity).or_default().push((partition, sequence));
+    fn set_aside(&mut self, identity: Identity, partition: u32, rank: Rank) {
+        self.lanes[partition as usize].take(rank);
+        self.aside.entry(identity).or_default().push((partition, rank));
     }
 }
 
 impl Topic {
+    /// The place of a message in the order of fresh ones.
+    pub(crate) fn rank(&self, partition: u32, sequence: u64) -> Rank {
+        let counts = self.settings.order == Order::Priority;
+        let slots = self.partitions.get(partition as usize).map(|lane| &lane.slots);
+        (Reverse(slots.filter(|_| counts).map_or(0, |slots| slots.priority(sequence))), sequence)
+    }
+
     /// The group's progress in a partition.
     pub(crate) fn progress(&self, group: GroupId, partition: u32) -> Option<&Progress> {
         self.groups.get(&group)?.progress.get(partition as usize)
+    }
+}
+
+impl crate::settings::Settings {
+    /// How many deliveries of one partition of a topic may be on loan.
+    pub(crate) fn windows(&self, topic: &Topic) -> Windows {
+        Windows {
+            pushed: topic.settings.in_flight_max.unwrap_or(self.in_flight_max),
+            borrowed: topic.settings.in_flight_max.unwrap_or(self.lease_in_flight_max),
+        }
     }
 }

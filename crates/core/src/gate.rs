@@ -47,6 +47,11 @@ impl<V: Copy> Gate<V> {
         self.restore(until, identity, Some(value));
     }
 
+    /// Forgets `identity` at once; false if it was not known. Its place in the queue stays until its turn comes.
+    pub(crate) fn remove(&mut self, identity: &Identity) -> bool {
+        self.records.remove(identity).is_some()
+    }
+
     /// Forgets at most `most` of the oldest entries whose time is `upto` or earlier.
     pub(crate) fn forget(&mut self, upto: Time, most: u32) {
         for _ in 0..most {

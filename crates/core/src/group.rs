@@ -4,10 +4,14 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::describe::AttemptDescription;
 use crate::gate::Gate;
 use crate::id::{GroupId, Time, Token};
 use crate::ranges::Ranges;
 use crate::retry::BACKOFF_MS_MAX;
+
+/// Attempts of one message that are remembered, the last ones.
+pub(crate) const HISTORY_MAX: usize = 16;
 
 /// A group of one topic.
 #[derive(Clone, Debug)]
@@ -15,6 +19,8 @@ pub(crate) struct Group {
     pub(crate) id: GroupId,
     pub(crate) name: Arc<str>,
     pub(crate) created: Time,
+    /// Deliveries are stopped since then.
+    pub(crate) paused: Option<Time>,
     /// One per partition.
     pub(crate) progress: Vec<Progress>,
     /// Identities that this group is done with.
@@ -40,7 +46,7 @@ pub(crate) struct Progress {
 }
 
 /// A delivery that is not settled.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Pending {
     /// Deliveries so far.
     pub(crate) attempts: u32,
@@ -48,10 +54,30 @@ pub(crate) struct Pending {
     pub(crate) last_error: Arc<str>,
     /// Who held it last; empty if nobody may settle it by name.
     pub(crate) owner: Arc<str>,
-    /// Token and end of the lease, while it is on loan.
-    pub(crate) lease: Option<(Token, Time)>,
+    /// Token of the last delivery: its authority ends when a newer one begins. Zero if nobody has any.
+    pub(crate) token: Token,
+    /// When the last delivery began.
+    pub(crate) leased_at: Time,
+    /// End of the lease, while it is on loan.
+    pub(crate) lease: Option<Time>,
+    /// When the last attempt ended, while it is not on loan.
+    pub(crate) ended_at: Time,
     /// When the next attempt is due, while it is not on loan.
     pub(crate) retry_at: Time,
+    /// No further attempt will be made.
+    pub(crate) cancelled: bool,
+    /// Attempts that failed, the last [`HISTORY_MAX`].
+    pub(crate) history: Vec<AttemptDescription>,
+}
+
+/// A delivery begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Loan<'a> {
+    pub(crate) token: Token,
+    pub(crate) attempt: u32,
+    pub(crate) at: Time,
+    pub(crate) expires: Time,
+    pub(crate) owner: &'a str,
 }
 
 impl Progress {
@@ -96,21 +122,42 @@ impl Progress {
     }
 
     /// Hands a message out.
-    pub(crate) fn lease(&mut self, sequence: u64, token: Token, attempt: u32, expires: Time, owner: &str) {
+    pub(crate) fn lease(&mut self, sequence: u64, loan: Loan<'_>) {
         self.end_lease(sequence);
-        let pending = self.pending.entry(sequence).or_insert_with(|| Pending {
-            attempts: 0,
-            last_error: Arc::default(),
-            owner: Arc::default(),
-            lease: None,
-            retry_at: Time::default(),
-        });
-        pending.attempts = attempt;
-        if *pending.owner != *owner {
-            pending.owner = owner.into();
+        let pending = self.pending.entry(sequence).or_default();
+        pending.attempts = loan.attempt;
+        if *pending.owner != *loan.owner {
+            pending.owner = loan.owner.into();
         }
-        pending.lease = Some((token, expires));
+        pending.token = loan.token;
+        pending.leased_at = loan.at;
+        pending.lease = Some(loan.expires);
         self.leased += 1;
+    }
+
+    /// Lets a lease end at another time; one that has lapsed begins again. False if the message was never delivered.
+    pub(crate) fn extend(&mut self, sequence: u64, expires: Time) -> bool {
+        let Some(pending) = self.pending.get_mut(&sequence) else { return false };
+        self.leased += u32::from(pending.lease.replace(expires).is_none());
+        true
+    }
+
+    /// Ends an attempt that failed. False if there was none.
+    pub(crate) fn fail(&mut self, sequence: u64, at: Time, retry_at: Time, error: &str) -> bool {
+        self.end_lease(sequence);
+        let Some(pending) = self.pending.get_mut(&sequence) else { return false };
+        pending.retry_at = retry_at;
+        pending.ended_at = at;
+        if *pending.last_error != *error {
+            pending.last_error = error.into();
+        }
+        let (number, leased) = (pending.attempts, pending.leased_at);
+        if pending.history.len() >= HISTORY_MAX {
+            pending.history.remove(0);
+        }
+        let (owner, error) = (Arc::clone(&pending.owner), Arc::clone(&pending.last_error));
+        pending.history.push(AttemptDescription { number, owner, error, leased, ended: at });
+        true
     }
 
     /// Takes the lease off a message, if there is one.
@@ -126,6 +173,7 @@ impl Progress {
         let Some(pending) = self.pending.get_mut(&sequence) else { return };
         pending.attempts = pending.attempts.saturating_sub(1);
         pending.owner = Arc::default();
+        pending.token = Token::default();
         if pending.attempts == 0 {
             self.pending.remove(&sequence);
         }
@@ -138,9 +186,11 @@ impl Progress {
         for pending in self.pending.values_mut() {
             if pending.lease.take().is_some() {
                 pending.retry_at = now;
+                pending.ended_at = now;
             }
             pending.retry_at = pending.retry_at.min(now.after_ms(BACKOFF_MS_MAX));
             pending.owner = Arc::default();
+            pending.token = Token::default();
         }
         self.leased = 0;
     }
@@ -164,19 +214,36 @@ mod tests {
     #[test]
     fn leases_are_counted_by_what_is_on_loan() {
         let mut progress = Progress::default();
-        let token = Token::default();
-        progress.lease(0, token, 1, Time(9), "a");
-        progress.lease(0, token, 2, Time(9), "b");
-        progress.lease(1, token, 1, Time(9), "a");
+        let loan =
+            |attempt, owner| Loan { token: Token::default(), attempt, at: Time(1), expires: Time(9), owner };
+        progress.lease(0, loan(1, "a"));
+        progress.lease(0, loan(2, "b"));
+        progress.lease(1, loan(1, "a"));
         assert_eq!(progress.leased, 2);
         progress.release(1);
         assert_eq!((progress.leased, progress.pending.contains_key(&1)), (1, false));
         progress.release(0);
         assert_eq!((progress.leased, progress.pending[&0].attempts), (0, 1));
-        progress.lease(0, token, 2, Time(9), "b");
+        progress.lease(0, loan(2, "b"));
         progress.void_leases(Time(5));
         assert_eq!((progress.leased, &*progress.pending[&0].owner), (0, ""));
+        assert!(progress.extend(0, Time(20)) && progress.extend(0, Time(30)));
+        assert_eq!(progress.leased, 1);
         progress.settle(0);
         assert_eq!((progress.leased, progress.pending.len()), (0, 0));
+        assert!(!progress.extend(0, Time(9)));
+    }
+
+    #[test]
+    fn the_last_attempts_are_remembered() {
+        let mut progress = Progress::default();
+        for attempt in 1..=20 {
+            let loan = Loan { token: Token::default(), attempt, at: Time(1), expires: Time(9), owner: "a" };
+            progress.lease(0, loan);
+            assert!(progress.fail(0, Time(5), Time(7), "no"));
+        }
+        let numbers: Vec<u32> = progress.pending[&0].history.iter().map(|attempt| attempt.number).collect();
+        assert_eq!(numbers, (5..=20).collect::<Vec<_>>());
+        assert!(!progress.fail(1, Time(5), Time(7), "no"));
     }
 }

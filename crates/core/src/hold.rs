@@ -30,7 +30,11 @@ impl Held {
     pub(crate) fn tickets(self) -> Vec<Ticket> {
         let tickets = self.queue.into_iter().filter_map(|(_, action)| match action {
             Action::Reply { ticket, .. } => Some(ticket),
-            Action::Deliver { .. } | Action::Fetch(_) | Action::Publish(_) => None,
+            Action::Deliver { .. }
+            | Action::Fetch(_)
+            | Action::Publish(_)
+            | Action::Unpublish(_)
+            | Action::Close { .. } => None,
         });
         tickets.collect()
     }

@@ -75,15 +75,76 @@ impl Identity {
     /// The identity of `key` within `scope` for `tenant`. An empty tenant is a tenant like any other.
     #[must_use]
     pub fn of(tenant: &str, scope: &str, key: &str) -> Self {
+        Self::of_parts(&[tenant.as_bytes(), scope.as_bytes(), key.as_bytes()])
+    }
+
+    /// The identity of `key` for `tenant` within one topic: a topic that is deleted and created again under the same
+    /// name begins anew.
+    #[must_use]
+    pub fn in_topic(tenant: &str, topic: &str, incarnation: Option<TopicId>, key: &str) -> Self {
+        match incarnation {
+            None => Self::of(tenant, topic, key),
+            Some(TopicId(id)) => {
+                Self::of_parts(&[tenant.as_bytes(), topic.as_bytes(), key.as_bytes(), &id.to_le_bytes()])
+            }
+        }
+    }
+
+    /// A digest of several parts, each told apart from its neighbours.
+    #[must_use]
+    pub fn of_parts(parts: &[&[u8]]) -> Self {
         let mut hasher = blake3::Hasher::new();
         // Lengths first, so that ("ab", "c") and ("a", "bc") differ.
-        for part in [tenant, scope, key] {
+        for part in parts {
             hasher.update(&(part.len() as u64).to_le_bytes());
-            hasher.update(part.as_bytes());
+            hasher.update(part);
         }
         let mut digest = [0; 16];
         digest.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
         Self(digest)
+    }
+}
+
+/// A message's key, as dispatch sees it: two keys that meet by accident only wait for each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct KeyHash(pub u64);
+
+impl KeyHash {
+    /// Stands for "no key": messages without a key never wait for each other.
+    pub const NONE: Self = Self(0);
+
+    /// The hash of a key (64-bit FNV-1a, never [`KeyHash::NONE`] for a key that has bytes).
+    #[must_use]
+    pub fn of(key: &[u8]) -> Self {
+        if key.is_empty() {
+            return Self::NONE;
+        }
+        let fold = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        Self(key.iter().fold(0xcbf2_9ce4_8422_2325, fold).max(1))
+    }
+}
+
+/// What a request asks for, so that a key that is used for another request is noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct RequestHash(pub u64);
+
+impl RequestHash {
+    /// Stands for "not told": it agrees with everything.
+    pub const NONE: Self = Self(0);
+
+    /// The hash of whatever the caller says its request is.
+    #[must_use]
+    pub fn of(request: &[u8]) -> Self {
+        let Identity(digest) = Identity::of_parts(&[request]);
+        let mut head = [0; 8];
+        head.copy_from_slice(&digest[..8]);
+        Self(u64::from_le_bytes(head).max(1))
+    }
+
+    /// Whether both can be the same request.
+    #[must_use]
+    pub fn agrees(self, other: Self) -> bool {
+        self == Self::NONE || other == Self::NONE || self == other
     }
 }
 

@@ -5,11 +5,12 @@ use alloc::vec::Vec;
 
 use crate::action::Receipt;
 use crate::describe::Query;
-use crate::id::{ConsumerId, Identity, Position, Ticket, Time, TopicId};
-use crate::message::RetryPolicy;
+use crate::id::{ConsumerId, Identity, KeyHash, Position, RequestHash, Ticket, Time, TopicId};
+use crate::policy::RetryPolicy;
+use crate::topic::{TopicPatch, TopicSettings};
 
 /// Encoded bytes of a message and what the shard must know about them without looking inside.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Payload {
     /// The encoded message ([`crate::Message::encode`]).
     pub bytes: Vec<u8>,
@@ -19,8 +20,20 @@ pub struct Payload {
     pub size: u32,
 }
 
+/// When a message may go out for the first time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Start {
+    /// As soon as it is stored.
+    #[default]
+    Now,
+    /// Not before this.
+    At(Time),
+    /// Not before this many milliseconds have passed.
+    After(u64),
+}
+
 /// A message that was parsed, validated and routed, and wants to be stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct NewMessage {
     /// The final topic.
     pub topic: TopicId,
@@ -32,6 +45,16 @@ pub struct NewMessage {
     pub retry: Option<RetryPolicy>,
     /// Who it is, if it carries an idempotency key.
     pub identity: Option<Identity>,
+    /// Whether that identity was reserved for it by [`Input::Reserve`].
+    pub reserved: bool,
+    /// What it asks for, if the producer says so.
+    pub request: RequestHash,
+    /// Its key, for topics that keep the order of keys.
+    pub key: KeyHash,
+    /// 0 to 9, the highest first.
+    pub priority: u8,
+    /// When it may go out for the first time.
+    pub start: Start,
     /// What is stored.
     pub payload: Payload,
 }
@@ -47,11 +70,98 @@ pub struct Subscription {
     pub group: String,
     /// The name under which it will ack.
     pub owner: String,
-    /// How long each delivery is on loan.
-    pub lease_ms: u64,
+    /// How long each delivery is on loan; `None`: as the topic or the shard says.
+    pub lease_ms: Option<u64>,
     /// Deliveries that may be under way to it and not yet written out; each written one is given back by
-    /// [`Input::Credit`].
+    /// [`Input::Credit`], or by itself when the delivery is settled.
     pub credit: u32,
+    /// What gives credit back, and which window counts.
+    pub style: Style,
+}
+
+/// How a reader takes deliveries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Style {
+    /// Pushed as fast as it writes them out; it settles by name.
+    #[default]
+    Pushed,
+    /// Never more than its credit unsettled; it settles by token.
+    Borrowed,
+}
+
+/// Somebody asks for messages, once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseRequest {
+    /// What it reads.
+    pub topic: TopicId,
+    /// For which group; created if it is new.
+    pub group: String,
+    /// Its name, for people who look.
+    pub owner: String,
+    /// How many at the most.
+    pub max: u32,
+    /// For how long it borrows; `None`: as the topic or the shard says.
+    pub lease_ms: Option<u64>,
+    /// How long it waits for the first one.
+    pub wait_ms: u64,
+    /// Names the request, so that asking again gives the same messages.
+    pub request: Option<Identity>,
+}
+
+/// What the holder of a token says about its delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settlement {
+    /// The delivery.
+    pub receipt: Receipt,
+    /// What is said.
+    pub verdict: Verdict,
+}
+
+/// What can be said about a delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The work is done.
+    Ack,
+    /// The work failed.
+    Nack {
+        /// Tried again after this instead of after what the policy says.
+        delay_ms: Option<u64>,
+        /// Not to be tried again at all.
+        dead: bool,
+        /// Why.
+        error: String,
+    },
+    /// The work goes on: the lease ends this much later than now.
+    Extend {
+        /// `None`: as the topic or the shard says.
+        lease_ms: Option<u64>,
+    },
+    /// The work was not begun: the attempt does not count.
+    Release,
+}
+
+/// Where a group goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeekTo {
+    /// At the oldest message kept.
+    Earliest,
+    /// After the newest.
+    Latest,
+    /// At this offset.
+    Offset(u64),
+    /// At the first message stored at or after this.
+    Time(Time),
+}
+
+/// One message of a topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Spotted {
+    /// The topic.
+    pub topic: TopicId,
+    /// The partition.
+    pub partition: u32,
+    /// The message's offset.
+    pub offset: u64,
 }
 
 /// One message as one group sees it.
@@ -78,6 +188,37 @@ pub enum Input {
         name: String,
         /// Partitions, at least one. An existing topic keeps its own count.
         partitions: u32,
+        /// What else is to hold for it. An existing topic keeps its own.
+        settings: TopicSettings,
+        /// Whether an existing topic must be exactly as asked for.
+        exact: bool,
+    },
+    /// Change settings of a topic.
+    ConfigureTopic {
+        /// Who asks.
+        ticket: Ticket,
+        /// Which.
+        topic: TopicId,
+        /// What changes.
+        patch: TopicPatch,
+    },
+    /// Delete a topic with all its messages and groups.
+    DeleteTopic {
+        /// Who asks.
+        ticket: Ticket,
+        /// Which.
+        topic: TopicId,
+    },
+    /// Stop or start deliveries of a topic, or of one group of it.
+    Pause {
+        /// Who asks.
+        ticket: Ticket,
+        /// The topic.
+        topic: TopicId,
+        /// One group only.
+        group: Option<String>,
+        /// Stop, or start.
+        paused: bool,
     },
     /// Store a message.
     Produce {
@@ -85,6 +226,93 @@ pub enum Input {
         ticket: Ticket,
         /// What to store.
         message: NewMessage,
+    },
+    /// Store many messages; each has its own answer.
+    ProduceMany {
+        /// Who asks.
+        ticket: Ticket,
+        /// What to store, in this order.
+        messages: Vec<NewMessage>,
+    },
+    /// Keep an identity for a message that is still being routed.
+    Reserve {
+        /// Who asks.
+        ticket: Ticket,
+        /// The identity.
+        identity: Identity,
+        /// What it asks for.
+        request: RequestHash,
+    },
+    /// A reserved identity is not needed any more: its message was stored, or never will be.
+    Unreserve {
+        /// The identity.
+        identity: Identity,
+    },
+    /// Hand out messages, once.
+    Lease {
+        /// Who asks.
+        ticket: Ticket,
+        /// For what.
+        request: LeaseRequest,
+    },
+    /// Whoever asked for messages does not wait any longer.
+    Forsake {
+        /// Who asked.
+        ticket: Ticket,
+    },
+    /// What holders of tokens say, one answer each.
+    Settle {
+        /// Who asks.
+        ticket: Ticket,
+        /// What is said.
+        items: Vec<Settlement>,
+    },
+    /// No further attempt of a message, by any group.
+    Cancel {
+        /// Who asks.
+        ticket: Ticket,
+        /// Which.
+        message: Spotted,
+    },
+    /// Move a group.
+    Seek {
+        /// Who asks.
+        ticket: Ticket,
+        /// The topic.
+        topic: TopicId,
+        /// The group.
+        group: String,
+        /// One partition only.
+        partition: Option<u32>,
+        /// Where it goes on.
+        to: SeekTo,
+    },
+    /// Forget a group.
+    DeleteGroup {
+        /// Who asks.
+        ticket: Ticket,
+        /// The topic.
+        topic: TopicId,
+        /// The group.
+        group: String,
+    },
+    /// Store the message of a dead letter again, and drop the letter.
+    Redrive {
+        /// Who asks.
+        ticket: Ticket,
+        /// The letter.
+        letter: Spotted,
+        /// The message that it was.
+        message: NewMessage,
+        /// The group that gave it up: only it gets the message again, if it still exists.
+        group: String,
+    },
+    /// Drop messages, read or not.
+    Remove {
+        /// Who asks.
+        ticket: Ticket,
+        /// Which.
+        messages: Vec<Spotted>,
     },
     /// Start delivering to a reader.
     Subscribe {

@@ -1,11 +1,15 @@
 //! The readers of a group, and which of its partitions have something for them. None of it is remembered: a new
 //! run of the shard builds it from the state.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
-use crate::id::{ConsumerId, Identity, Time, Token, TopicId};
+use crate::action::{Delivery, Receipt};
+use crate::id::{ConsumerId, Identity, KeyHash, Ticket, Time, Token, TopicId};
+use crate::input::Style;
+use crate::timer::Spot;
 
 /// One open subscription.
 #[derive(Debug)]
@@ -15,15 +19,91 @@ pub(crate) struct Consumer {
     pub(crate) lease_ms: u64,
     /// Deliveries it can still take.
     pub(crate) credit: u32,
+    pub(crate) style: Style,
 }
+
+/// Somebody who asked for messages once and waits for them.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    pub(crate) ticket: Ticket,
+    pub(crate) owner: String,
+    pub(crate) lease_ms: u64,
+    pub(crate) max: usize,
+    /// It waits until then.
+    pub(crate) until: Time,
+    /// Names the request.
+    pub(crate) request: Option<Identity>,
+    /// What it gets, while its deliveries are being gathered.
+    pub(crate) gathered: Vec<Delivery>,
+}
+
+/// A place in the order of fresh messages: by priority, then by sequence number.
+pub(crate) type Rank = (Reverse<u8>, u64);
 
 /// A group's side of one partition.
 #[derive(Debug, Default)]
 pub(crate) struct Lane {
-    /// Every message below this sequence number was looked at once.
+    /// Every plain message below this sequence number was looked at once.
     pub(crate) cursor: u64,
-    /// Messages that may be delivered now and that the cursor skips: retries that are due, and what came back.
+    /// Messages that may be delivered now and that the cursor skips: those with a priority, those that were
+    /// scheduled and are due, and what came back without an attempt.
+    pub(crate) fresh: BTreeSet<Rank>,
+    /// Retries that are due.
     pub(crate) ready: BTreeSet<u64>,
+    /// Deliveries for which both a retry and a fresh message stood ready: says whose turn it is.
+    pub(crate) contests: u64,
+    pub(crate) keys: Keys,
+}
+
+/// Which keys are busy, in topics that keep the order of keys. Follows from what the group has not settled.
+#[derive(Debug, Default)]
+pub(crate) struct Keys {
+    /// The message of each key that goes first.
+    heads: BTreeMap<KeyHash, u64>,
+    /// The same, the other way round.
+    keys: BTreeMap<u64, KeyHash>,
+    /// Messages that were looked at and wait for the head of their key.
+    parked: BTreeMap<KeyHash, BTreeSet<u64>>,
+    parked_count: usize,
+}
+
+impl Keys {
+    /// Whether another message of the key goes first.
+    pub(crate) fn is_busy(&self, key: KeyHash, sequence: u64) -> bool {
+        self.heads.get(&key).is_some_and(|head| *head != sequence)
+    }
+
+    /// The message goes first among those of its key.
+    pub(crate) fn set_head(&mut self, key: KeyHash, sequence: u64) {
+        if key != KeyHash::NONE {
+            self.heads.insert(key, sequence);
+            self.keys.insert(sequence, key);
+        }
+    }
+
+    /// The message waits for the head of its key.
+    pub(crate) fn park(&mut self, key: KeyHash, sequence: u64) {
+        self.parked_count += usize::from(self.parked.entry(key).or_default().insert(sequence));
+    }
+
+    pub(crate) const fn parked(&self) -> usize {
+        self.parked_count
+    }
+
+    /// The message is settled: the next one of its key, if one waits, is now the head.
+    pub(crate) fn finish(&mut self, sequence: u64) -> Option<u64> {
+        let key = self.keys.remove(&sequence)?;
+        self.heads.remove(&key);
+        let waiting = self.parked.get_mut(&key)?;
+        let next = waiting.pop_first();
+        if waiting.is_empty() {
+            self.parked.remove(&key);
+        }
+        let next = next?;
+        self.parked_count -= 1;
+        self.set_head(key, next);
+        Some(next)
+    }
 }
 
 /// A group at work.
@@ -33,21 +113,48 @@ pub(crate) struct Crew {
     pub(crate) consumers: Vec<Consumer>,
     /// Whose turn it is.
     pub(crate) turn: usize,
+    /// Those who wait for an answer, the first to come first.
+    pub(crate) waiters: VecDeque<Waiter>,
+    /// Whether a stream got the last delivery for which somebody else waited too.
+    pub(crate) stream_had_it: bool,
+    /// Answers to requests that can be asked again, the oldest first.
+    pub(crate) answered: BTreeMap<Identity, Vec<Receipt>>,
+    pub(crate) answered_order: VecDeque<Identity>,
     pub(crate) lanes: Vec<Lane>,
     /// Partitions that may have something to deliver.
     pub(crate) hot: BTreeSet<u32>,
+    /// Partitions that have something, but as many deliveries on loan as those who could take it may have.
+    pub(crate) full: BTreeSet<u32>,
     /// The partition after the one that delivered last.
     pub(crate) next_partition: u32,
+    /// Streams whose credit a delivery takes until it is settled.
+    pub(crate) loans: BTreeMap<(u32, u64), ConsumerId>,
     /// Identities that are being worked on, and by which message.
     pub(crate) running: BTreeMap<Identity, (u32, u64)>,
     /// Messages that wait because another one with the same identity is being worked on.
-    pub(crate) aside: BTreeMap<Identity, Vec<(u32, u64)>>,
+    pub(crate) aside: BTreeMap<Identity, Vec<(u32, Rank)>>,
     /// Messages that are being turned into dead letters, each with the token of its undertaking.
     pub(crate) dying: BTreeMap<(u32, u64), Token>,
     /// Last sign of life.
     pub(crate) seen: Time,
     /// Whether a timer will ask if the group has been away for too long: one, however often readers come and go.
     pub(crate) watched: bool,
+}
+
+/// Who takes a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taker {
+    /// The first in line.
+    Waiter,
+    /// The stream at this place.
+    Stream(usize),
+}
+
+/// How many deliveries of one partition may be on loan, by kind of reader.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Windows {
+    pub(crate) pushed: u32,
+    pub(crate) borrowed: u32,
 }
 
 impl Crew {
@@ -57,9 +164,15 @@ impl Crew {
             topic,
             consumers: Vec::new(),
             turn: 0,
-            lanes: floors.map(|cursor| Lane { cursor, ready: BTreeSet::new() }).collect(),
+            waiters: VecDeque::new(),
+            stream_had_it: false,
+            answered: BTreeMap::new(),
+            answered_order: VecDeque::new(),
+            lanes: floors.map(|cursor| Lane { cursor, ..Lane::default() }).collect(),
             hot: BTreeSet::new(),
+            full: BTreeSet::new(),
             next_partition: 0,
+            loans: BTreeMap::new(),
             running: BTreeMap::new(),
             aside: BTreeMap::new(),
             dying: BTreeMap::new(),
@@ -68,17 +181,38 @@ impl Crew {
         }
     }
 
-    /// The reader whose turn it is among those that can take a delivery.
-    pub(crate) fn next_consumer(&mut self) -> Option<&mut Consumer> {
+    /// Who gets the next delivery of a partition that has `leased` on loan: streams in turn, and those who wait
+    /// for an answer in the order in which they came; one of these, one of those.
+    pub(crate) fn next_taker(&self, leased: u32, windows: Windows) -> Option<Taker> {
+        let waiter = !self.waiters.is_empty() && leased < windows.borrowed;
         let count = self.consumers.len();
-        let index =
-            (0..count).map(|step| (self.turn + step) % count).find(|&i| self.consumers[i].credit > 0)?;
-        self.turn = (index + 1) % count;
-        Some(&mut self.consumers[index])
+        let may = |consumer: &Consumer| {
+            let window = match consumer.style {
+                Style::Pushed => windows.pushed,
+                Style::Borrowed => windows.borrowed,
+            };
+            consumer.credit > 0 && leased < window
+        };
+        let stream = (0..count).map(|step| (self.turn + step) % count).find(|&i| may(&self.consumers[i]));
+        match stream {
+            Some(_) if waiter && self.stream_had_it => Some(Taker::Waiter),
+            Some(index) => Some(Taker::Stream(index)),
+            None => waiter.then_some(Taker::Waiter),
+        }
     }
 
     pub(crate) fn can_take(&self) -> bool {
-        self.consumers.iter().any(|consumer| consumer.credit > 0)
+        !self.waiters.is_empty() || self.consumers.iter().any(|consumer| consumer.credit > 0)
+    }
+
+    /// Whether a message is being turned into a dead letter.
+    pub(crate) fn is_dying(&self, spot: Spot) -> bool {
+        self.dying.contains_key(&(spot.partition, spot.sequence))
+    }
+
+    /// Whether anybody reads or waits.
+    pub(crate) fn is_attended(&self) -> bool {
+        !self.waiters.is_empty() || !self.consumers.is_empty()
     }
 
     /// The next partition in turn that may have something.
@@ -86,7 +220,7 @@ impl Crew {
         self.hot.range(self.next_partition..).next().or_else(|| self.hot.first()).copied()
     }
 
-    /// Makes a message deliverable that the cursor will not meet: it has passed it, or the message is pending.
+    /// A retry is due.
     pub(crate) fn make_ready(&mut self, partition: u32, sequence: u64) {
         if let Some(lane) = self.lanes.get_mut(partition as usize) {
             lane.ready.insert(sequence);
@@ -94,18 +228,71 @@ impl Crew {
         }
     }
 
+    /// A message may be delivered that the cursor will not meet.
+    pub(crate) fn make_fresh(&mut self, partition: u32, rank: Rank) {
+        if let Some(lane) = self.lanes.get_mut(partition as usize) {
+            lane.fresh.insert(rank);
+            self.hot.insert(partition);
+        }
+    }
+
     /// Every partition may have something: a reader came.
     pub(crate) fn heat_all(&mut self) {
         self.hot = (0..u32::try_from(self.lanes.len()).expect("partitions are counted in u32")).collect();
+        self.full.clear();
+    }
+
+    /// Partitions whose window was full for those who were there may have room for somebody new.
+    pub(crate) fn heat_full(&mut self) {
+        self.hot.append(&mut self.full);
+    }
+
+    /// A delivery is over, whatever comes next: its stream may take another one.
+    pub(crate) fn end_loan(&mut self, partition: u32, sequence: u64) {
+        let Some(id) = self.loans.remove(&(partition, sequence)) else { return };
+        if let Some(consumer) = self.consumers.iter_mut().find(|consumer| consumer.id == id) {
+            consumer.credit += 1;
+        }
+    }
+
+    /// The group is done with a message: the next one of its key may go.
+    pub(crate) fn finish_key(&mut self, partition: u32, sequence: u64) {
+        let next = self.lanes.get_mut(partition as usize).and_then(|lane| lane.keys.finish(sequence));
+        if let Some(next) = next {
+            // Where keys keep their order, priorities do not count.
+            self.make_fresh(partition, (Reverse(0), next));
+        }
     }
 
     /// Nobody works on `identity` any more: what waited for it may be looked at again.
     pub(crate) fn finish_identity(&mut self, identity: Identity, partition: u32, sequence: u64) {
         if self.running.get(&identity) == Some(&(partition, sequence)) {
             self.running.remove(&identity);
-            for (partition, sequence) in self.aside.remove(&identity).unwrap_or_default() {
-                self.make_ready(partition, sequence);
+            for (partition, rank) in self.aside.remove(&identity).unwrap_or_default() {
+                self.make_fresh(partition, rank);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_message_of_a_key_at_a_time_in_order() {
+        let mut keys = Keys::default();
+        let (one, two) = (KeyHash(1), KeyHash(2));
+        keys.set_head(one, 5);
+        assert!(keys.is_busy(one, 6) && !keys.is_busy(one, 5) && !keys.is_busy(two, 6));
+        for sequence in [9, 7, 9] {
+            keys.park(one, sequence);
+        }
+        assert_eq!((keys.parked(), keys.finish(5), keys.parked()), (2, Some(7), 1));
+        assert!(keys.is_busy(one, 9));
+        assert_eq!((keys.finish(9), keys.finish(7), keys.finish(9)), (None, Some(9), None));
+        assert!(!keys.is_busy(one, 10) && keys.parked() == 0 && keys.parked.is_empty());
+        keys.set_head(KeyHash::NONE, 3);
+        assert!(!keys.is_busy(KeyHash::NONE, 4));
     }
 }

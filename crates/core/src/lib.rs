@@ -21,6 +21,8 @@ mod codec;
 mod describe;
 mod dispatch;
 mod fact;
+mod fact_bytes;
+mod fold;
 mod gate;
 mod group;
 mod hold;
@@ -28,37 +30,55 @@ mod id;
 mod input;
 mod journal;
 mod lane;
+mod lease;
+mod letter;
 mod look;
+mod manage;
 mod message;
 mod partition;
+mod policy;
 mod produce;
 mod ranges;
 mod reject;
 mod report;
 mod retry;
 mod route;
+mod schedule;
 mod settings;
 mod settle;
 mod shard;
 mod slot;
 mod snapshot;
+mod spent;
 mod state;
 mod survey;
 mod timer;
+mod topic;
 mod upkeep;
+mod verdict;
+mod why;
 
-pub use action::{Action, Answer, Delivery, Output, Receipt, TopicInfo, Undertaking};
+pub use action::{Action, Answer, Delivery, Outcome, Output, Receipt, Stored, TopicInfo, Undertaking};
 pub use codec::Malformed;
 pub use describe::{
-    Description, GroupDescription, GroupPartition, PartitionDescription, Query, Tally, TopicDescription,
+    AttemptDescription, Browse, Description, Found, GroupDescription, GroupPartition, MessageDescription,
+    PartitionDescription, Query, Stage, Standing, Stretch, Tally, TopicDescription, Wait,
 };
 pub use fact::{Fact, MessageFact, Place};
-pub use id::{ConsumerId, GroupId, Identity, Position, Ticket, Time, Token, TopicId};
-pub use input::{Address, Input, NewMessage, Payload, Subscription};
-pub use message::{DeadLetter, Deadline, Envelope, Message, RetryPolicy, Routing};
+pub use id::{ConsumerId, GroupId, Identity, KeyHash, Position, RequestHash, Ticket, Time, Token, TopicId};
+pub use input::{
+    Address, Input, LeaseRequest, NewMessage, Payload, SeekTo, Settlement, Spotted, Start, Style,
+    Subscription, Verdict,
+};
+pub use lease::{LEASE_MESSAGES_MAX, LEASE_WAIT_MS_MAX};
+pub use letter::{Attempt, DeadLetter};
+pub use message::{Deadline, Envelope, Message, Routing};
+pub use policy::{Jitter, RetryPolicy};
+pub use produce::PRIORITY_MAX;
 pub use reject::{Overload, Reject};
 pub use route::{Catalog, NAME_BYTES_MAX, partition_of_key, route, validate};
 pub use settings::Settings;
 pub use shard::Shard;
 pub use state::State;
 pub use survey::Pinned;
+pub use topic::{Order, TopicPatch, TopicSettings};

@@ -2,7 +2,8 @@
 
 use crate::group::{Group, Pending};
 use crate::id::{Time, Token};
-use crate::message::RetryPolicy;
+use crate::lane::Rank;
+use crate::policy::RetryPolicy;
 use crate::shard::Shard;
 use crate::slot::Slots;
 use crate::timer::Spot;
@@ -25,7 +26,12 @@ impl Shard {
     }
 
     pub(crate) fn lease_of(&self, spot: Spot) -> Option<(Token, Time)> {
-        self.pending(spot)?.lease
+        let pending = self.pending(spot)?;
+        Some((pending.token, pending.lease?))
+    }
+
+    pub(crate) fn rank_of(&self, spot: Spot) -> Option<Rank> {
+        Some(self.journal.state.topic(spot.topic)?.rank(spot.partition, spot.sequence))
     }
 
     pub(crate) fn offset_of(&self, spot: Spot) -> Option<u64> {

@@ -8,9 +8,11 @@ use alloc::vec::Vec;
 
 use crate::codec::{Malformed, Put, Take};
 use crate::id::Time;
+use crate::letter::DeadLetter;
+use crate::policy::RetryPolicy;
 
 /// A text that is borrowed from stored bytes or owned.
-type Text<'a> = Cow<'a, str>;
+pub(crate) type Text<'a> = Cow<'a, str>;
 
 /// First byte of every stored message.
 const VERSION: u8 = 1;
@@ -73,17 +75,6 @@ impl Deadline {
     }
 }
 
-/// How often and when a failed message is tried again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, PartialOrd, Ord, Hash)]
-pub struct RetryPolicy {
-    /// Deliveries before it becomes a dead letter; 0 means no limit.
-    pub max_attempts: u32,
-    /// Wait before the first retry; doubles with each one.
-    pub backoff_ms: u64,
-    /// The wait never exceeds this; 0 means no limit of its own.
-    pub max_backoff_ms: u64,
-}
-
 /// A router's word on a message.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Routing<'a> {
@@ -91,31 +82,6 @@ pub struct Routing<'a> {
     pub label: Text<'a>,
     /// More about it, sorted by name.
     pub meta: Vec<(Text<'a>, Text<'a>)>,
-}
-
-/// Where a dead letter came from and why it is dead.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct DeadLetter<'a> {
-    /// The source topic.
-    pub topic: Text<'a>,
-    /// The source partition.
-    pub partition: u32,
-    /// The source offset.
-    pub offset: u64,
-    /// The group that gave up.
-    pub group: Text<'a>,
-    /// How often it was delivered.
-    pub attempts: u32,
-    /// Why the last attempt failed.
-    pub last_error: Text<'a>,
-    /// Why it was given up.
-    pub reason: Text<'a>,
-    /// Its tenant.
-    pub tenant_id: Text<'a>,
-    /// Its idempotency key.
-    pub idempotency_key: Text<'a>,
-    /// When it was given up.
-    pub at: Time,
 }
 
 impl<'a> Message<'a> {
@@ -169,6 +135,7 @@ impl<'a> Message<'a> {
         let mut envelope = self.envelope.unwrap_or_default();
         letter.tenant_id = envelope.tenant_id.clone();
         letter.idempotency_key = envelope.idempotency_key.clone();
+        letter.retry_policy = envelope.retry_policy;
         envelope.target_topic = Cow::Borrowed("");
         envelope.partition_override = None;
         envelope.retry_policy = None;
@@ -177,12 +144,26 @@ impl<'a> Message<'a> {
     }
 }
 
+impl<'a> Message<'a> {
+    /// The message that a dead letter was, as it is to be tried again: with its policy, without the letter. `None` if
+    /// it is no dead letter.
+    #[must_use]
+    pub fn from_dead_letter(self) -> Option<(Self, DeadLetter<'a>)> {
+        let mut envelope = self.envelope?;
+        let letter = envelope.dead_letter.take()?;
+        envelope.retry_policy = letter.retry_policy;
+        Some((Self { envelope: Some(envelope), ..self }, letter))
+    }
+}
+
 impl<'a> Envelope<'a> {
     fn encode(&self, out: &mut Vec<u8>) {
         let options = u8::from(self.partition_override.is_some())
             | u8::from(self.deadline.is_some()) << 1
             | u8::from(self.retry_policy.is_some()) << 2
-            | u8::from(self.dead_letter.is_some()) << 3;
+            | u8::from(self.dead_letter.is_some()) << 3
+            | u8::from(self.dead_letter.as_ref().is_some_and(DeadLetter::has_more)) << 4
+            | u8::from(self.retry_policy.is_some_and(RetryPolicy::has_jitter)) << 5;
         out.put_u8(options);
         for text in [
             &self.run_id,
@@ -204,9 +185,11 @@ impl<'a> Envelope<'a> {
         }
         if let Some(policy) = self.retry_policy {
             policy.encode(out);
+            policy.encode_jitter(out);
         }
         if let Some(letter) = &self.dead_letter {
             letter.encode(out);
+            letter.encode_more(out);
         }
     }
 
@@ -229,53 +212,12 @@ impl<'a> Envelope<'a> {
             envelope.deadline = Some(Deadline { seconds: take.u64()?.cast_signed(), nanos: take.u32()? });
         }
         if options & 4 != 0 {
-            envelope.retry_policy = Some(RetryPolicy::decode(take)?);
+            envelope.retry_policy = Some(RetryPolicy::decode(take, options & 32 != 0)?);
         }
         if options & 8 != 0 {
-            envelope.dead_letter = Some(DeadLetter::decode(take)?);
+            envelope.dead_letter = Some(DeadLetter::decode(take, options & 16 != 0)?);
         }
         Ok(envelope)
-    }
-}
-
-impl RetryPolicy {
-    pub(crate) fn encode(self, out: &mut Vec<u8>) {
-        out.put_u32(self.max_attempts);
-        out.put_u64(self.backoff_ms);
-        out.put_u64(self.max_backoff_ms);
-    }
-
-    pub(crate) fn decode(take: &mut Take<'_>) -> Result<Self, Malformed> {
-        Ok(Self { max_attempts: take.u32()?, backoff_ms: take.u64()?, max_backoff_ms: take.u64()? })
-    }
-}
-
-impl<'a> DeadLetter<'a> {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u32(self.partition);
-        out.put_u64(self.offset);
-        out.put_u32(self.attempts);
-        out.put_u64(self.at.0);
-        for text in
-            [&self.topic, &self.group, &self.last_error, &self.reason, &self.tenant_id, &self.idempotency_key]
-        {
-            out.put_text(text);
-        }
-    }
-
-    fn decode(take: &mut Take<'a>) -> Result<Self, Malformed> {
-        Ok(Self {
-            partition: take.u32()?,
-            offset: take.u64()?,
-            attempts: take.u32()?,
-            at: Time(take.u64()?),
-            topic: take.text()?.into(),
-            group: take.text()?.into(),
-            last_error: take.text()?.into(),
-            reason: take.text()?.into(),
-            tenant_id: take.text()?.into(),
-            idempotency_key: take.text()?.into(),
-        })
     }
 }
 
@@ -301,6 +243,8 @@ mod tests {
     use alloc::vec;
 
     use super::*;
+    use crate::letter::Attempt;
+    use crate::policy::Jitter;
 
     fn full() -> Message<'static> {
         Message {
@@ -316,7 +260,12 @@ mod tests {
                 target_topic: "elsewhere".into(),
                 partition_override: Some(0),
                 deadline: Some(Deadline { seconds: 253_402_300_799, nanos: 5_000_000 }),
-                retry_policy: Some(RetryPolicy { max_attempts: 5, backoff_ms: 250, max_backoff_ms: 5000 }),
+                retry_policy: Some(RetryPolicy {
+                    max_attempts: 5,
+                    backoff_ms: 250,
+                    max_backoff_ms: 5000,
+                    jitter: Jitter::Full,
+                }),
                 dead_letter: None,
             }),
             routing: Some(Routing { label: "finance".into(), meta: vec![("score".into(), "0.92".into())] }),
@@ -343,7 +292,15 @@ mod tests {
 
     #[test]
     fn a_dead_letter_keeps_what_it_is_and_drops_where_it_was_going() {
-        let letter = DeadLetter { topic: "orders".into(), offset: 7, attempts: 3, ..DeadLetter::default() };
+        let attempt =
+            Attempt { number: 3, owner: "w".into(), error: "no".into(), leased: Time(5), ended: Time(9) };
+        let letter = DeadLetter {
+            topic: "orders".into(),
+            offset: 7,
+            attempts: 3,
+            history: vec![attempt],
+            ..DeadLetter::default()
+        };
         let dead = full().into_dead_letter(letter);
         let envelope = dead.envelope.as_ref().unwrap();
         assert_eq!((&*envelope.run_id, &*envelope.tenant_id), ("run", "acme"));
@@ -356,7 +313,13 @@ mod tests {
         let letter = envelope.dead_letter.as_ref().unwrap();
         assert_eq!((&*letter.tenant_id, &*letter.idempotency_key, letter.offset), ("acme", "once", 7));
         assert_eq!(dead.routing, full().routing);
-        assert_eq!(Message::decode(&dead.encode()), Ok(dead));
+        assert_eq!(Message::decode(&dead.encode()).as_ref(), Ok(&dead));
+        let (alive, letter) = dead.from_dead_letter().unwrap();
+        assert_eq!(
+            (alive.envelope.unwrap().retry_policy, letter.history.len()),
+            (full().envelope.unwrap().retry_policy, 1)
+        );
+        assert_eq!(full().from_dead_letter(), None);
     }
 
     #[test]

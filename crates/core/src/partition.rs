@@ -8,6 +8,7 @@ use crate::action::TopicInfo;
 use crate::group::{Group, Progress};
 use crate::id::{GroupId, Time, TopicId};
 use crate::slot::Slots;
+use crate::topic::TopicSettings;
 
 /// What the name of every dead-letter topic begins with.
 pub(crate) const DEAD_LETTER_PREFIX: &str = "dlq.";
@@ -18,6 +19,11 @@ pub(crate) struct Topic {
     pub(crate) id: TopicId,
     pub(crate) name: Arc<str>,
     pub(crate) created: Time,
+    /// Whether its number is part of the identities of its messages.
+    pub(crate) scoped: bool,
+    pub(crate) settings: TopicSettings,
+    /// Deliveries are stopped since then.
+    pub(crate) paused: Option<Time>,
     /// Offsets rise over the whole topic.
     pub(crate) next_offset: u64,
     pub(crate) partitions: Vec<Partition>,
@@ -51,29 +57,66 @@ impl Topic {
             id: self.id,
             name: Arc::clone(&self.name),
             partitions: u32::try_from(self.partitions.len()).expect("partitions are counted in u32"),
+            scoped: self.scoped,
         }
     }
 }
 
 impl Partition {
-    /// Counts a new group in: it owes every message kept, and is done with every one that is gone.
-    pub(crate) fn join(&mut self) -> Progress {
+    /// Counts a group in that begins at the sequence number `from`: it owes every message kept from there on, and is
+    /// done with every one that is gone, cancelled or below.
+    pub(crate) fn join(&mut self, from: u64) -> Progress {
         let next = self.slots.next();
-        let mut progress = Progress {
-            floor: self.slots.base,
-            backlog: self.messages.cast_signed() - next.cast_signed(),
-            ..Progress::default()
-        };
+        let mut progress = Progress { floor: self.slots.base, ..Progress::default() };
+        let mut owed = 0_i64;
         // From message to message: what is gone in between is one step, however much it is.
         let mut at = self.slots.base;
         while at < next {
-            let alive = self.slots.next_alive(at).unwrap_or(next);
-            progress.pass_over(at, alive);
-            if let Some(slot) = self.slots.get_mut(alive) {
+            let owes = self.next_owed(at.max(from)).unwrap_or(next);
+            progress.pass_over(at, owes);
+            if let Some(slot) = self.slots.get_mut(owes) {
                 slot.waiting += 1;
+                owed += 1;
             }
-            at = alive + 1;
+            at = owes + 1;
         }
+        progress.backlog = owed - next.cast_signed();
         progress
+    }
+
+    /// First message at or after `from` that a new group would have to settle.
+    fn next_owed(&self, from: u64) -> Option<u64> {
+        let mut alive = self.slots.next_alive(from)?;
+        while self.slots.is_cancelled(alive) {
+            alive = self.slots.next_alive(alive + 1)?;
+        }
+        Some(alive)
+    }
+
+    /// The messages kept that a group has not settled.
+    pub(crate) fn owed_by(&self, progress: &Progress) -> Vec<u64> {
+        let kept = self.slots.iter().map(|(sequence, _)| sequence);
+        kept.filter(|sequence| !progress.is_settled(*sequence)).collect()
+    }
+
+    /// First sequence number whose offset is `offset` or higher.
+    pub(crate) fn sequence_at(&self, offset: u64) -> u64 {
+        self.first_where(|slot_offset, _| slot_offset >= offset)
+    }
+
+    /// A sequence number at or before the first whose offset is `offset` or higher, found without a walk.
+    pub(crate) fn sequence_near(&self, offset: u64) -> u64 {
+        self.slots.near(offset)
+    }
+
+    /// First sequence number of a message stored at or after `time`.
+    pub(crate) fn sequence_since(&self, time: Time) -> u64 {
+        self.first_where(|_, at| at >= time)
+    }
+
+    /// Both offsets and times rise with the sequence number. Walks the messages kept: for people, not for dispatch.
+    fn first_where(&self, reached: impl Fn(u64, Time) -> bool) -> u64 {
+        let found = self.slots.iter().find(|(_, slot)| reached(slot.offset, slot.at));
+        found.map_or_else(|| self.slots.next(), |(sequence, _)| sequence)
     }
 }

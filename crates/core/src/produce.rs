@@ -1,76 +1,165 @@
 //! A message comes in: the produce gate, the limits, and the fact.
 
-use crate::action::{Answer, Output};
+use crate::action::{Action, Answer, Output, Stored};
 use crate::fact::{Fact, MessageFact};
-use crate::id::{Position, Ticket, Time, TopicId};
-use crate::input::{NewMessage, Payload};
+use crate::id::{GroupId, Identity, Position, RequestHash, Ticket, Time, TopicId};
+use crate::input::{NewMessage, Payload, Start};
 use crate::journal::{Haste, lifetime, refuse};
 use crate::reject::{Overload, Reject};
 use crate::shard::Shard;
 use crate::slot::Found;
 use crate::timer::Due;
+use crate::topic::Order;
 use crate::upkeep::FORGET_SLACK_MS;
+
+/// The highest priority.
+pub const PRIORITY_MAX: u8 = 9;
+/// No message is scheduled for later: what is beyond it would be one that never goes out.
+const LAST_DUE: Time = Time(u64::MAX / 2);
+/// A reserved identity that nobody came back for is free again after this.
+const RESERVATION_MS: u64 = 60_000;
+/// Identities that may be reserved at once.
+const RESERVATIONS_MAX: usize = 100_000;
 
 impl Shard {
     pub(crate) fn handle_produce(&mut self, ticket: Ticket, message: &NewMessage, out: &mut Output) {
+        match self.produce(message, out) {
+            Ok(stored) => self.journal.reply(out, ticket, Answer::Produced(stored)),
+            Err(reject) => refuse(out, ticket, reject),
+        }
+    }
+
+    pub(crate) fn handle_produce_many(&mut self, ticket: Ticket, messages: &[NewMessage], out: &mut Output) {
+        let results = messages.iter().map(|message| self.produce(message, out)).collect();
+        self.journal.reply(out, ticket, Answer::ProducedMany(results));
+    }
+
+    fn produce(&mut self, message: &NewMessage, out: &mut Output) -> Result<Stored, Reject> {
         // Before any limit: what is stored is stored, however full the partition has become since.
         if let Some(identity) = &message.identity
-            && let Some(first) = self.journal.state.stored.get(identity, self.now)
+            && let Some(first) = self.stored_before(identity, message.request)?
         {
-            let answer =
-                Answer::Produced { partition: first.partition, offset: first.offset, duplicate: true };
-            return self.journal.reply(out, ticket, answer);
+            return Ok(first);
         }
-        if let Err(reject) = self.may_produce(message) {
-            return refuse(out, ticket, reject);
-        }
-        let identity =
-            message.identity.map(|identity| (identity, lifetime(self.now, self.settings.idempotency_ttl_ms)));
-        let offset = self.append(message.topic, message.partition, message, identity, out);
+        self.may_produce(message)?;
+        let until = lifetime(self.now, self.settings.idempotency_ttl_ms);
+        let identity = message.identity.map(|identity| (identity, until));
+        let offset = self.append(message, identity, None, out);
         self.enforce_bytes(message.topic, message.partition, out);
-        let partition = message.partition;
-        self.journal.reply(out, ticket, Answer::Produced { partition, offset, duplicate: false });
+        Ok(Stored { partition: message.partition, offset, duplicate: false })
+    }
+
+    /// The first message under an identity, if there is one and it asked for the same.
+    fn stored_before(&self, identity: &Identity, request: RequestHash) -> Result<Option<Stored>, Reject> {
+        let Some(first) = self.journal.state.stored.get(identity, self.now) else { return Ok(None) };
+        if !first.request.agrees(request) {
+            return Err(Reject::KeyReused);
+        }
+        Ok(Some(Stored { partition: first.partition, offset: first.offset, duplicate: true }))
+    }
+
+    /// Keeps an identity for a message that is still being routed.
+    pub(crate) fn handle_reserve(
+        &mut self,
+        ticket: Ticket,
+        identity: Identity,
+        request: RequestHash,
+        out: &mut Output,
+    ) {
+        let answer = match self.stored_before(&identity, request) {
+            Err(reject) => Answer::Rejected(reject),
+            // Held until the first one is durable, like any answer about it.
+            Ok(Some(first)) => return self.journal.reply(out, ticket, Answer::Produced(first)),
+            Ok(None) if self.is_reserved(&identity) => Answer::Rejected(Reject::KeyInFlight),
+            Ok(None) if self.reserved.len() >= RESERVATIONS_MAX => {
+                Answer::Rejected(Reject::Overloaded(Overload::IdempotencyRecords))
+            }
+            Ok(None) => {
+                let until = self.now.after_ms(RESERVATION_MS);
+                self.reserved.insert(identity, until);
+                self.timers.set(until, Due::Unreserve(identity));
+                Answer::Reserved
+            }
+        };
+        out.actions.push(Action::Reply { ticket, answer });
+    }
+
+    fn is_reserved(&self, identity: &Identity) -> bool {
+        self.reserved.contains_key(identity)
+    }
+
+    pub(crate) fn unreserve(&mut self, identity: Identity) {
+        if let Some(until) = self.reserved.remove(&identity) {
+            self.timers.cancel(until, Due::Unreserve(identity));
+        }
     }
 
     fn may_produce(&self, message: &NewMessage) -> Result<(), Reject> {
-        let state = &self.journal.state;
-        let topic = state.topic(message.topic).ok_or(Reject::TopicUnknown)?;
-        let lane = topic.partitions.get(message.partition as usize).ok_or(Reject::PartitionOutOfRange)?;
+        let topic = self.journal.state.topic(message.topic).ok_or(Reject::TopicUnknown)?;
+        if message.partition as usize >= topic.partitions.len() {
+            return Err(Reject::PartitionOutOfRange);
+        }
         if message.deadline.is_some_and(|deadline| deadline <= self.now) {
             return Err(Reject::DeadlineExceeded);
         }
+        if message.priority > PRIORITY_MAX {
+            return Err(Reject::Invalid("priority must be between 0 and 9"));
+        }
+        if message.identity.as_ref().is_some_and(|identity| self.is_reserved(identity) && !message.reserved) {
+            return Err(Reject::KeyInFlight);
+        }
+        self.may_append(message)
+    }
+
+    /// Whether there is room for a message: in its partition, among the identities, on the disk.
+    pub(crate) fn may_append(&self, message: &NewMessage) -> Result<(), Reject> {
+        let state = &self.journal.state;
+        let topic = state.topic(message.topic).ok_or(Reject::TopicUnknown)?;
+        let lane = topic.partitions.get(message.partition as usize).ok_or(Reject::PartitionOutOfRange)?;
         if !self.roomy {
             return Err(Reject::DiskFull);
         }
-        if lane.messages >= self.settings.partition_messages_max {
+        let messages_max = topic.settings.messages_max.unwrap_or(self.settings.partition_messages_max);
+        if lane.messages >= messages_max {
             return Err(Reject::Overloaded(Overload::PartitionMessages));
         }
-        if lane.bytes.saturating_add(u64::from(message.payload.size)) > self.settings.partition_bytes_max {
+        let bytes_max = topic.settings.bytes_max.unwrap_or(self.settings.partition_bytes_max);
+        if lane.bytes.saturating_add(u64::from(message.payload.size)) > bytes_max {
             return Err(Reject::Overloaded(Overload::PartitionBytes));
         }
         let records = state.stored.len() as u64 + state.done_records;
         if message.identity.is_some() && records >= self.settings.idempotency_records_max {
             return Err(Reject::Overloaded(Overload::IdempotencyRecords));
         }
-        if message.retry.is_some_and(|policy| !state.policies.has_room_for(policy)) {
+        let retry = message.retry.or(topic.settings.retry);
+        if retry.is_some_and(|policy| !state.policies.has_room_for(policy)) {
             return Err(Reject::Overloaded(Overload::RetryPolicies));
         }
         Ok(())
     }
 
-    /// Stores a message and gives its offset.
+    /// Stores a message and gives its offset; `only` is the one group that is to get it.
     pub(crate) fn append(
         &mut self,
-        topic: TopicId,
-        partition: u32,
         message: &NewMessage,
-        identity: Option<(crate::id::Identity, Time)>,
+        identity: Option<(Identity, Time)>,
+        only: Option<GroupId>,
         out: &mut Output,
     ) -> u64 {
         let state = &self.journal.state;
-        let offset = state.topics[topic.0 as usize].next_offset;
+        let (topic, partition) = (message.topic, message.partition);
+        let source = state.topic(topic).expect("whoever appends has looked the topic up");
+        let (offset, order) = (source.next_offset, source.settings.order);
+        let retry = message.retry.or(source.settings.retry).filter(|_| !source.is_dead_letter_topic());
+        let sequence = source.partitions[partition as usize].slots.next();
         let next = state.stored.next_expiry();
         let first_to_go = identity.filter(|(_, until)| next.is_none_or(|next| *until < next));
+        let due = match message.start {
+            Start::Now => None,
+            Start::At(due) => Some(due.min(LAST_DUE)),
+            Start::After(ms) => Some(self.now.after_ms(ms).min(LAST_DUE)),
+        };
+        let due = due.filter(|due| *due > self.now);
         let fact = Fact::Appended(MessageFact {
             topic,
             partition,
@@ -78,8 +167,13 @@ impl Shard {
             at: self.now,
             size: message.payload.size,
             check: message.payload.check,
-            retry: message.retry,
+            retry,
             identity,
+            request: if identity.is_some() { message.request } else { RequestHash::NONE },
+            key: message.key,
+            priority: message.priority,
+            due,
+            only,
             bytes: &message.payload.bytes,
         });
         self.journal.emit(Haste::Urgent, out, &fact);
@@ -87,6 +181,9 @@ impl Shard {
             && until > self.now
         {
             self.timers.set(until.after_ms(FORGET_SLACK_MS), Due::Forget(None));
+        }
+        if due.is_some() || (message.priority > 0 && order == Order::Priority) {
+            self.list_special(topic, partition, sequence, due);
         }
         self.schedule_retention(topic, partition);
         offset
@@ -100,8 +197,7 @@ impl Shard {
         payload: &Payload,
         out: &mut Output,
     ) {
-        let lane = self.journal.state.topic(topic).and_then(|topic| topic.partitions.get(partition as usize));
-        let Some(lane) = lane else { return };
+        let Some(lane) = self.journal.state.lane(topic, partition) else { return };
         let Found::Here(sequence) = lane.slots.find(offset) else { return };
         let in_place = lane.slots.get(sequence).is_some_and(|slot| {
             slot.position == from

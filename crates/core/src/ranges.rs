@@ -37,6 +37,16 @@ impl Ranges {
         self.ranges.insert(number, end);
     }
 
+    /// How many ranges there are.
+    pub(crate) fn len(&self) -> usize {
+        self.ranges.len()
+    }
+
+    /// Drops the lowest range; false if there is none.
+    pub(crate) fn pop_first(&mut self) -> bool {
+        self.ranges.pop_first().is_some()
+    }
+
     /// Takes the range that starts at `floor` out of the set and gives its end.
     pub(crate) fn take_from(&mut self, floor: u64) -> Option<u64> {
         self.ranges.remove(&floor)

@@ -19,6 +19,16 @@ pub enum Reject {
     NotInFlight,
     /// The disk is full: no new messages until space returns. Reads and acks go on.
     DiskFull,
+    /// The topic exists with other settings than those asked for; the text names the first that differs.
+    SettingsDiffer(&'static str),
+    /// The topic has no group of this name.
+    GroupUnknown,
+    /// There is no such message, or it is gone.
+    MessageUnknown,
+    /// The idempotency key was used for another request.
+    KeyReused,
+    /// An operation with the same idempotency key is under way.
+    KeyInFlight,
     /// A structural limit is reached (topics, groups, consumers, name lengths): the text says which.
     Limit(&'static str),
     /// The value given is not allowed: the text says why.

@@ -1,13 +1,14 @@
 //! Answers to questions about the state.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use crate::action::{Action, Answer, Output};
 use crate::describe::{
     Description, GroupDescription, GroupPartition, PartitionDescription, Query, Tally, TopicDescription,
 };
 use crate::group::Group;
-use crate::id::Ticket;
+use crate::id::{GroupId, Ticket, TopicId};
 use crate::partition::Topic;
 use crate::reject::Reject;
 use crate::shard::Shard;
@@ -34,6 +35,13 @@ impl Shard {
                 let group = topic.group_named(name).map(|group| self.describe_group(topic, group));
                 Description::Groups(group.into_iter().collect())
             }
+            Query::Message(message) => Description::Message(self.describe_message(*message)),
+            Query::Browse(browse) => Description::Browse(self.browse(browse)?),
+            Query::Whereabouts(topic, identity) => {
+                state.topic(*topic)?;
+                let first = state.stored.get(identity, self.now);
+                Description::Whereabouts(first.map(|first| (first.partition, first.offset)))
+            }
             Query::Tally => Description::Tally(self.tally()),
         })
     }
@@ -41,11 +49,10 @@ impl Shard {
     fn tally(&self) -> Tally {
         let state = &self.journal.state;
         let groups = state
-            .topics
-            .iter()
+            .each_topic()
             .flat_map(|topic| topic.groups.values().map(move |group| self.describe_group(topic, group)));
         Tally {
-            topics: state.topics.iter().map(|topic| self.describe_topic(topic)).collect(),
+            topics: state.each_topic().map(|topic| self.describe_topic(topic)).collect(),
             groups: groups.collect(),
             idempotency_records: state.stored.len() as u64 + state.done_records,
             epoch: state.epoch,
@@ -66,6 +73,9 @@ impl Shard {
             name: Arc::clone(&topic.name),
             created: topic.created,
             next_offset: topic.next_offset,
+            settings: topic.settings,
+            paused: topic.paused,
+            scheduled: self.scheduled_in(topic.id),
             dead_letters: self.dead_letters.get(&topic.id).copied().unwrap_or(0),
             partitions: partitions.collect(),
             groups: topic.group_names.keys().cloned().collect(),
@@ -74,24 +84,37 @@ impl Shard {
 
     fn describe_group(&self, topic: &Topic, group: &Group) -> GroupDescription {
         let crew = self.crews.get(&group.id);
-        let partitions = group.progress.iter().zip(&topic.partitions).map(|(progress, lane)| {
+        GroupDescription {
+            topic: Arc::clone(&topic.name),
+            name: Arc::clone(&group.name),
+            consumers: crew.map_or(0, |crew| u32::try_from(crew.consumers.len()).unwrap_or(u32::MAX)),
+            waiters: crew.map_or(0, |crew| u32::try_from(crew.waiters.len()).unwrap_or(u32::MAX)),
+            paused: group.paused,
+            seen: crew.map_or(group.created, |crew| crew.seen),
+            partitions: self.described_partitions(topic.id, group.id),
+        }
+    }
+
+    /// How a group stands, per partition.
+    pub(crate) fn described_partitions(&self, id: TopicId, group: GroupId) -> Vec<GroupPartition> {
+        let Some(topic) = self.journal.state.topic(id) else { return Vec::new() };
+        let Some(members) = topic.groups.get(&group) else { return Vec::new() };
+        let crew = self.crews.get(&group);
+        let lanes = (0_usize..).zip(members.progress.iter().zip(&topic.partitions));
+        let partitions = lanes.map(|(number, (progress, lane))| {
             let pending = u32::try_from(progress.pending.len()).unwrap_or(u32::MAX);
+            let parked = crew.and_then(|crew| crew.lanes.get(number)).map_or(0, |lane| lane.keys.parked());
             GroupPartition {
                 lag: progress.lag(lane.slots.next()),
                 in_flight: progress.leased,
                 retrying: pending - progress.leased,
+                key_busy: u32::try_from(parked).unwrap_or(u32::MAX),
                 acked_below: lane.slots.next_alive(progress.floor).map_or_else(
                     || (topic.next_offset > 0).then_some(topic.next_offset),
                     |sequence| lane.slots.get(sequence).map(|slot| slot.offset),
                 ),
             }
         });
-        GroupDescription {
-            topic: Arc::clone(&topic.name),
-            name: Arc::clone(&group.name),
-            consumers: crew.map_or(0, |crew| u32::try_from(crew.consumers.len()).unwrap_or(u32::MAX)),
-            seen: crew.map_or(group.created, |crew| crew.seen),
-            partitions: partitions.collect(),
-        }
+        partitions.collect()
     }
 }

@@ -3,10 +3,12 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use crate::message::RetryPolicy;
+use crate::policy::{Jitter, RetryPolicy};
 
 /// The longest wait between two attempts, whatever a policy says.
 pub(crate) const BACKOFF_MS_MAX: u64 = 24 * 60 * 60 * 1000;
+/// The longest wait that a worker may ask for: a year.
+pub(crate) const DELAY_MS_MAX: u64 = 365 * BACKOFF_MS_MAX;
 /// Without a policy a nacked message comes back at once, but from the second failure on it waits: first this…
 const NACK_LOOP_MS: u64 = 10;
 /// …doubling up to this, so that a handler that always fails does not spin.
@@ -23,7 +25,7 @@ pub(crate) enum Ending {
 
 /// Milliseconds until the next attempt, after `attempts` deliveries. `dice` is any number; it is the jitter.
 ///
-/// The n-th retry waits `min(max_backoff, backoff · 2^(n-1))`, of which the jitter takes away up to half.
+/// The n-th retry waits `min(max_backoff, backoff · 2^(n-1))`, of which the jitter takes away its part.
 pub(crate) fn wait_ms(policy: RetryPolicy, attempts: u32, ending: Ending, dice: u64) -> u64 {
     let doublings = |from: u32| attempts.saturating_sub(from).min(40);
     if policy.backoff_ms == 0 {
@@ -34,7 +36,11 @@ pub(crate) fn wait_ms(policy: RetryPolicy, attempts: u32, ending: Ending, dice: 
     }
     let ceiling = if policy.max_backoff_ms == 0 { BACKOFF_MS_MAX } else { policy.max_backoff_ms };
     let wait = policy.backoff_ms.saturating_mul(1 << doublings(1)).min(ceiling).min(BACKOFF_MS_MAX);
-    wait - scramble(dice) % (wait / 2 + 1)
+    match policy.jitter {
+        Jitter::Half => wait - scramble(dice) % (wait / 2 + 1),
+        Jitter::Full => scramble(dice) % (wait + 1),
+        Jitter::None => wait,
+    }
 }
 
 /// Turns neighbouring numbers into unrelated ones (SplitMix64's finaliser).
@@ -107,7 +113,7 @@ mod tests {
 
     #[test]
     fn waits_double_up_to_the_ceiling_and_jitter_takes_at_most_half() {
-        let policy = RetryPolicy { max_attempts: 9, backoff_ms: 100, max_backoff_ms: 1000 };
+        let policy = RetryPolicy { max_attempts: 9, backoff_ms: 100, max_backoff_ms: 1000, ..RetryPolicy::default() };
         for (attempts, full) in [(1, 100), (2, 200), (3, 400), (4, 800), (5, 1000), (4_000_000, 1000)] {
             let waits = (0..200).map(|dice| wait_ms(policy, attempts, Ending::Nacked, dice));
             let (mut least, mut most) = (u64::MAX, 0);

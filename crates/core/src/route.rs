@@ -31,6 +31,13 @@ impl Catalog {
         self.topics.insert(Arc::clone(&topic.name), topic);
     }
 
+    /// Takes a topic out, unless another one has its name by now.
+    pub fn remove(&mut self, topic: &TopicInfo) {
+        if self.topics.get(&topic.name).is_some_and(|known| known.id == topic.id) {
+            self.topics.remove(&topic.name);
+        }
+    }
+
     /// All topics, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = &TopicInfo> {
         self.topics.values()
@@ -101,7 +108,7 @@ mod tests {
     fn catalog() -> Catalog {
         let mut catalog = Catalog::default();
         for (id, name, partitions) in [(0, "a", 1), (1, "b", 3)] {
-            catalog.insert(TopicInfo { id: TopicId(id), name: name.into(), partitions });
+            catalog.insert(TopicInfo { id: TopicId(id), name: name.into(), partitions, scoped: true });
         }
         catalog
     }

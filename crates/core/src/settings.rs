@@ -5,6 +5,12 @@
 pub struct Settings {
     /// Unacked deliveries at once per (topic, group, partition) for pushed streams.
     pub in_flight_max: u32,
+    /// The same for readers that hold tokens: leases by long poll, and streams with credit.
+    pub lease_in_flight_max: u32,
+    /// How long a token is good for, for readers that do not say.
+    pub lease_ms_default: u64,
+    /// Of a hundred deliveries, how many may be retries while fresh messages wait.
+    pub retry_share: u8,
     /// Messages that wait for some group, per partition.
     pub partition_messages_max: u64,
     /// Key and value bytes that wait for some group, per partition.
@@ -40,6 +46,9 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             in_flight_max: 2,
+            lease_in_flight_max: 10_000,
+            lease_ms_default: 30_000,
+            retry_share: 20,
             partition_messages_max: 1_000_000,
             partition_bytes_max: 1 << 30,
             idempotency_ttl_ms: 24 * 60 * 60 * 1000,

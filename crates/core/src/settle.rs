@@ -4,12 +4,13 @@ use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 
 use crate::action::{Answer, Output, Receipt};
+use crate::bury::{ATTEMPTS_REACHED, NACKED_DEAD};
 use crate::fact::{Fact, Place};
-use crate::id::{Ticket, Time};
+use crate::id::{Ticket, Time, Token};
 use crate::input::Address;
 use crate::journal::{Haste, lifetime, refuse};
 use crate::reject::Reject;
-use crate::retry::{Ending, scramble, wait_ms};
+use crate::retry::{DELAY_MS_MAX, Ending, scramble, wait_ms};
 use crate::shard::Shard;
 use crate::slot::Found;
 use crate::timer::{Due, Spot};
@@ -19,6 +20,22 @@ use crate::upkeep::FORGET_SLACK_MS;
 const ERROR_BYTES_MAX: usize = 4096;
 /// What a lapse is called when the attempt left no word of its own.
 const LAPSED: &str = "ack_timeout";
+
+/// How an attempt fails.
+#[derive(Clone, Copy)]
+pub(crate) struct Failing {
+    pub(crate) ending: Ending,
+    /// Instead of what the policy says.
+    pub(crate) delay_ms: Option<u64>,
+    /// Not to be tried again, whatever the policy says.
+    pub(crate) dead: bool,
+}
+
+impl Failing {
+    const fn by(ending: Ending) -> Self {
+        Self { ending, delay_ms: None, dead: false }
+    }
+}
 
 /// Where an ack or nack by owner leads.
 enum Standing {
@@ -34,7 +51,7 @@ impl Shard {
             Err(reject) => refuse(out, ticket, reject),
             Ok(Standing::Done) => self.journal.reply(out, ticket, Answer::Settled),
             Ok(Standing::Held(spot)) => {
-                self.ack(spot, address.offset, out);
+                self.ack(spot, address.offset, Token::default(), out);
                 self.journal.reply(out, ticket, Answer::Settled);
                 self.dispatch(spot.group, out);
             }
@@ -54,10 +71,7 @@ impl Shard {
             // Acked work cannot fail afterwards.
             Ok(Standing::Done) => refuse(out, ticket, Reject::NotInFlight),
             Ok(Standing::Held(spot)) => {
-                // After a lapse the next attempt is scheduled already; the late word changes nothing.
-                if self.lease_of(spot).is_some() {
-                    self.fail(spot, Ending::Nacked, reason, out);
-                }
+                self.nack(spot, Failing::by(Ending::Nacked), reason, out);
                 self.journal.reply(out, ticket, Answer::Settled);
                 self.dispatch(spot.group, out);
             }
@@ -73,17 +87,45 @@ impl Shard {
             if self.lease_of(spot).is_none_or(|(token, _)| token != receipt.token) {
                 continue;
             }
-            self.unschedule(spot);
-            self.journal.emit(Haste::Lazy, out, &Fact::Released { place: place_of(receipt) });
-            if let Some(crew) = self.crews.get_mut(&spot.group) {
-                crew.make_ready(spot.partition, spot.sequence);
-                groups.insert(spot.group);
-            }
+            self.give_back(spot, receipt, out);
+            groups.insert(spot.group);
         }
         // Only now, so that what was given back together goes out again in the order of offsets.
         for group in groups {
             self.dispatch(group, out);
         }
+    }
+
+    /// A delivery did not happen: the message goes back to its place.
+    pub(crate) fn give_back(&mut self, spot: Spot, receipt: &Receipt, out: &mut Output) {
+        if self.retire_cancelled(spot, out) {
+            return;
+        }
+        self.unschedule(spot);
+        self.journal.emit(Haste::Lazy, out, &Fact::Released { place: place_of(receipt) });
+        let Some(rank) = self.rank_of(spot) else { return };
+        if let Some(crew) = self.crews.get_mut(&spot.group) {
+            crew.make_fresh(spot.partition, rank);
+        }
+    }
+
+    /// The holder says that its attempt failed.
+    pub(crate) fn nack(&mut self, spot: Spot, failing: Failing, error: &str, out: &mut Output) {
+        let dying = self.crews.get(&spot.group).is_some_and(|crew| crew.is_dying(spot));
+        // After a lapse the next attempt is scheduled already; only that there must be none still changes something.
+        if self.lease_of(spot).is_some() || (failing.dead && !dying) {
+            self.fail(spot, failing, error, out);
+        }
+    }
+
+    /// Ends a message for good that was cancelled while somebody worked on it. False if it was not.
+    fn retire_cancelled(&mut self, spot: Spot, out: &mut Output) -> bool {
+        let cancelled = self.pending(spot).is_some_and(|pending| pending.cancelled);
+        let Some(offset) = self.offset_of(spot).filter(|_| cancelled) else { return false };
+        self.retire(spot);
+        let place = Place { topic: spot.topic, group: spot.group, partition: spot.partition, offset };
+        self.journal.emit(Haste::Urgent, out, &Fact::Retired { place, dead: false });
+        true
     }
 
     /// The time of a lease is up.
@@ -93,7 +135,7 @@ impl Shard {
         }
         let before = self.pending_error(spot);
         let error = if before.is_empty() { LAPSED } else { &before };
-        self.fail(spot, Ending::Lapsed, error, out);
+        self.fail(spot, Failing::by(Ending::Lapsed), error, out);
         self.dispatch(spot.group, out);
     }
 
@@ -103,7 +145,7 @@ impl Shard {
             return;
         }
         if let Some(crew) = self.crews.get_mut(&spot.group)
-            && !crew.dying.contains_key(&(spot.partition, spot.sequence))
+            && !crew.is_dying(spot)
         {
             crew.make_ready(spot.partition, spot.sequence);
             self.dispatch(spot.group, out);
@@ -111,32 +153,40 @@ impl Shard {
     }
 
     /// Ends an attempt: another one later, or none.
-    fn fail(&mut self, spot: Spot, ending: Ending, error: &str, out: &mut Output) {
+    fn fail(&mut self, spot: Spot, failing: Failing, error: &str, out: &mut Output) {
+        if self.retire_cancelled(spot, out) {
+            return;
+        }
         let Some(offset) = self.offset_of(spot) else { return };
         self.unschedule(spot);
         let attempts = self.pending_attempts(spot);
         let policy = self.policy_of(spot).unwrap_or_default();
         let dice = scramble(self.settings.seed ^ self.tokens) ^ offset ^ u64::from(attempts) << 48;
-        let exhausted = self.is_exhausted(spot);
-        let wait = if exhausted { 0 } else { wait_ms(policy, attempts, ending, dice) };
-        let retry_at = self.now.after_ms(wait);
+        let mortal = self.journal.state.topic(spot.topic).is_some_and(|topic| !topic.is_dead_letter_topic());
+        let dies = self.is_exhausted(spot) || (failing.dead && mortal);
+        let wait = failing
+            .delay_ms
+            .map_or_else(|| wait_ms(policy, attempts, failing.ending, dice), |delay| delay.min(DELAY_MS_MAX));
+        let retry_at = self.now.after_ms(if dies { 0 } else { wait });
         let place = Place { topic: spot.topic, group: spot.group, partition: spot.partition, offset };
-        let haste = if ending == Ending::Nacked { Haste::Urgent } else { Haste::Lazy };
-        self.journal.emit(haste, out, &Fact::Failed { place, retry_at, error: cut(error) });
+        let haste = if failing.ending == Ending::Nacked { Haste::Urgent } else { Haste::Lazy };
+        let fact = Fact::Failed { place, at: self.now, retry_at, error: cut(error) };
+        self.journal.emit(haste, out, &fact);
         if let Some(crew) = self.crews.get_mut(&spot.group) {
             // Its place in the window is free.
             crew.hot.insert(spot.partition);
             crew.seen = self.now;
         }
-        if exhausted {
-            self.start_burial(spot, out);
+        if dies {
+            let why = if failing.dead { NACKED_DEAD } else { ATTEMPTS_REACHED };
+            self.bury(spot, why, out);
         } else {
             self.timers.set(retry_at, Due::Retry(spot));
         }
     }
 
-    fn ack(&mut self, spot: Spot, offset: u64, out: &mut Output) {
-        self.unschedule(spot);
+    pub(crate) fn ack(&mut self, spot: Spot, offset: u64, token: Token, out: &mut Output) {
+        self.retire(spot);
         let place = Place { topic: spot.topic, group: spot.group, partition: spot.partition, offset };
         let identified = self.settings.idempotency_ttl_ms > 0
             && self.slots(spot).is_some_and(|slots| slots.identity(spot.sequence).is_some());
@@ -144,7 +194,7 @@ impl Shard {
             if identified { lifetime(self.now, self.settings.idempotency_ttl_ms) } else { Time(0) };
         let next = self.members(spot).and_then(|group| group.done.next_expiry());
         let first_to_go = identified && next.is_none_or(|next| remembered < next);
-        self.journal.emit(Haste::Urgent, out, &Fact::Acked { place, remembered });
+        self.journal.emit(Haste::Urgent, out, &Fact::Acked { place, remembered, token });
         if first_to_go {
             let due = Due::Forget(Some((spot.topic, spot.group)));
             self.timers.set(remembered.after_ms(FORGET_SLACK_MS), due);
@@ -152,6 +202,14 @@ impl Shard {
         if let Some(crew) = self.crews.get_mut(&spot.group) {
             crew.hot.insert(spot.partition);
             crew.seen = self.now;
+        }
+    }
+
+    /// Like [`Shard::unschedule`], for a message that the group will be done with: the next one of its key may go.
+    pub(crate) fn retire(&mut self, spot: Spot) {
+        self.unschedule(spot);
+        if let Some(crew) = self.crews.get_mut(&spot.group) {
+            crew.finish_key(spot.partition, spot.sequence);
         }
     }
 
@@ -163,14 +221,17 @@ impl Shard {
             .and_then(|topic| topic.progress(spot.group, spot.partition))
             .and_then(|progress| progress.pending.get(&spot.sequence));
         match pending.map(|pending| (pending.lease, pending.retry_at)) {
-            Some((Some((_, expires)), _)) => self.timers.cancel(expires, Due::Lapse(spot)),
+            Some((Some(expires), _)) => self.timers.cancel(expires, Due::Lapse(spot)),
             Some((None, retry_at)) => self.timers.cancel(retry_at, Due::Retry(spot)),
             None => {}
         }
+        let rank = self.rank_of(spot);
         let Some(crew) = self.crews.get_mut(&spot.group) else { return };
         crew.dying.remove(&(spot.partition, spot.sequence));
-        if let Some(lane) = crew.lanes.get_mut(spot.partition as usize) {
+        crew.end_loan(spot.partition, spot.sequence);
+        if let (Some(lane), Some(rank)) = (crew.lanes.get_mut(spot.partition as usize), rank) {
             lane.ready.remove(&spot.sequence);
+            lane.fresh.remove(&rank);
         }
         if let Some(identity) = identity {
             crew.finish_identity(identity, spot.partition, spot.sequence);

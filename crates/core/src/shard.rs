@@ -3,17 +3,22 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use crate::action::{Action, Answer, Output};
+use crate::action::{Action, Answer, Output, TopicInfo};
 use crate::fact::Fact;
-use crate::id::{ConsumerId, GroupId, Position, Ticket, Time, Token, TopicId};
+use crate::id::{ConsumerId, GroupId, Identity, Position, Ticket, Time, Token, TopicId};
 use crate::input::{Input, Subscription};
 use crate::journal::{Haste, Journal, refuse};
 use crate::lane::{Consumer, Crew};
 use crate::reject::Reject;
 use crate::route::validate_name;
+use crate::schedule::Schedule;
 use crate::settings::Settings;
 use crate::state::{GROUPS_PER_TOPIC_MAX, PARTITIONS_MAX, State};
 use crate::timer::{Due, Timers};
+use crate::topic::TopicSettings;
+
+/// A group that nobody reads is told for this long what becomes visible.
+const REST_AFTER_MS: u64 = 10_000;
 
 /// The deciding part of a broker. See the crate's documentation for the rules it keeps.
 #[derive(Debug)]
@@ -37,6 +42,12 @@ pub struct Shard {
     pub(crate) roomy: bool,
     /// Messages dead-lettered in this run, by source topic.
     pub(crate) dead_letters: BTreeMap<TopicId, u64>,
+    /// Groups of those who asked for messages and wait.
+    pub(crate) waiting: BTreeMap<Ticket, GroupId>,
+    /// Messages that are not due yet, by partition.
+    pub(crate) scheduled: BTreeMap<(TopicId, u32), Schedule>,
+    /// Identities of messages that are being routed, and until when they are kept.
+    pub(crate) reserved: BTreeMap<Identity, Time>,
     /// Partitions that have a timer for retention: one each, however often they run empty and fill again.
     pub(crate) retaining: BTreeSet<(TopicId, u32)>,
 }
@@ -57,17 +68,25 @@ impl Shard {
             now: Time(0),
             roomy: true,
             dead_letters: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            scheduled: BTreeMap::new(),
+            reserved: BTreeMap::new(),
             retaining: BTreeSet::new(),
         }
     }
 
-    /// Begins a run: a new epoch, durable before anything is served. `base` is where the first batch will lie.
-    pub fn open(&mut self, now: Time, base: Position, out: &mut Output) {
+    /// Begins a run: a new epoch, durable before anything is served. `base` is where the first batch will lie;
+    /// `secret` becomes the shard's if it has none yet, and should be nobody else's.
+    pub fn open(&mut self, now: Time, base: Position, secret: [u8; 32], out: &mut Output) {
         self.now = now;
         self.journal.start(base);
         let epoch = self.journal.state.epoch + 1;
         self.journal.emit(Haste::Urgent, out, &Fact::Opened { epoch, at: now });
+        if self.journal.state.secret == [0; 32] {
+            self.journal.emit(Haste::Urgent, out, &Fact::Keyed { secret });
+        }
         self.opened = base.plus(out.facts.len());
+        self.rebuild_schedule();
         self.rebuild_crews(out);
         self.schedule_upkeep();
     }
@@ -100,10 +119,36 @@ impl Shard {
         assert!(now >= self.now, "the shell's clock never goes back");
         self.now = now;
         match input {
-            Input::CreateTopic { ticket, name, partitions } => {
-                self.handle_create_topic(ticket, &name, partitions, out);
+            Input::CreateTopic { ticket, name, partitions, settings, exact } => {
+                self.handle_create_topic(ticket, &name, partitions, (&settings, exact), out);
+            }
+            Input::ConfigureTopic { ticket, topic, patch } => {
+                self.handle_configure(ticket, topic, &patch, out)
+            }
+            Input::DeleteTopic { ticket, topic } => self.handle_delete_topic(ticket, topic, out),
+            Input::Pause { ticket, topic, group, paused } => {
+                self.handle_pause(ticket, topic, group.as_deref(), paused, out);
             }
             Input::Produce { ticket, message } => self.handle_produce(ticket, &message, out),
+            Input::ProduceMany { ticket, messages } => self.handle_produce_many(ticket, &messages, out),
+            Input::Reserve { ticket, identity, request } => {
+                self.handle_reserve(ticket, identity, request, out)
+            }
+            Input::Unreserve { identity } => self.unreserve(identity),
+            Input::Lease { ticket, request } => self.handle_lease(ticket, request, out),
+            Input::Forsake { ticket } => self.handle_forsake(ticket),
+            Input::Settle { ticket, items } => self.handle_settle(ticket, &items, out),
+            Input::Cancel { ticket, message } => self.handle_cancel(ticket, message, out),
+            Input::Seek { ticket, topic, group, partition, to } => {
+                self.handle_seek(ticket, topic, &group, partition, to, out);
+            }
+            Input::DeleteGroup { ticket, topic, group } => {
+                self.handle_delete_group(ticket, topic, &group, out)
+            }
+            Input::Redrive { ticket, letter, message, group } => {
+                self.handle_redrive(ticket, letter, &message, &group, out);
+            }
+            Input::Remove { ticket, messages } => self.handle_remove(ticket, &messages, out),
             Input::Subscribe { ticket, subscription } => self.handle_subscribe(ticket, subscription, out),
             Input::Unsubscribe { consumer } => self.handle_unsubscribe(consumer),
             Input::Credit { consumer, count } => self.handle_credit(consumer, count, out),
@@ -130,24 +175,42 @@ impl Shard {
         Token { epoch: self.journal.state.epoch, n: self.tokens }
     }
 
-    fn handle_create_topic(&mut self, ticket: Ticket, name: &str, partitions: u32, out: &mut Output) {
-        if let Some(topic) = self.journal.state.names.get(name).and_then(|id| self.journal.state.topic(*id)) {
-            let partitions = topic.info().partitions;
-            return self.journal.reply(out, ticket, Answer::TopicReady { partitions, created: false });
+    fn handle_create_topic(
+        &mut self,
+        ticket: Ticket,
+        name: &str,
+        partitions: u32,
+        (settings, exact): (&TopicSettings, bool),
+        out: &mut Output,
+    ) {
+        if let Some(topic) = self.journal.state.topic_named(name) {
+            let kept = topic.info().partitions;
+            let difference =
+                if kept == partitions { topic.settings.difference(settings) } else { Some("partitions") };
+            return match difference.filter(|_| exact) {
+                Some(setting) => refuse(out, ticket, Reject::SettingsDiffer(setting)),
+                None => {
+                    let answer = Answer::TopicReady { partitions: kept, created: false };
+                    self.journal.reply(out, ticket, answer);
+                }
+            };
         }
-        if let Err(reject) = self.may_create(name, partitions) {
+        if let Err(reject) = self.may_create(name, partitions, settings) {
             return refuse(out, ticket, reject);
         }
-        self.create_topic(name, partitions, out);
+        self.create_topic(name, partitions, settings, out);
         self.journal.reply(out, ticket, Answer::TopicReady { partitions, created: true });
     }
 
-    fn may_create(&self, name: &str, partitions: u32) -> Result<(), Reject> {
+    fn may_create(&self, name: &str, partitions: u32, settings: &TopicSettings) -> Result<(), Reject> {
         validate_name(name, "topic names have 1 to 255 bytes")?;
         if partitions == 0 || partitions > self.settings.partitions_max.min(PARTITIONS_MAX) {
             return Err(Reject::Invalid("partitions must be between 1 and the server's partitions_max"));
         }
-        if self.journal.state.topics.len() >= self.settings.topics_max as usize {
+        if let Some(fault) = settings.fault() {
+            return Err(Reject::Invalid(fault));
+        }
+        if self.journal.state.names.len() >= self.settings.topics_max as usize {
             return Err(Reject::Limit("topics: there are as many as are allowed"));
         }
         if !self.roomy {
@@ -157,12 +220,23 @@ impl Shard {
     }
 
     /// Creates a topic that does not exist, and has the catalogue told once it is durable.
-    pub(crate) fn create_topic(&mut self, name: &str, partitions: u32, out: &mut Output) -> TopicId {
-        let topic = TopicId(u32::try_from(self.journal.state.topics.len()).expect("topics are limited"));
-        self.journal.emit(Haste::Urgent, out, &Fact::TopicCreated { topic, partitions, at: self.now, name });
-        let info = self.journal.state.topics[topic.0 as usize].info();
-        self.journal.after_durable(out, Action::Publish(info));
-        topic
+    pub(crate) fn create_topic(
+        &mut self,
+        name: &str,
+        partitions: u32,
+        settings: &TopicSettings,
+        out: &mut Output,
+    ) -> TopicInfo {
+        let topic =
+            TopicId(u32::try_from(self.journal.state.topics.len()).expect("topics are counted in u32"));
+        let fact = Fact::TopicCreated { topic, partitions, at: self.now, name, scoped: true };
+        self.journal.emit(Haste::Urgent, out, &fact);
+        if *settings != TopicSettings::default() {
+            self.journal.emit(Haste::Urgent, out, &Fact::Configured { topic, settings: *settings });
+        }
+        let info = TopicInfo { id: topic, name: name.into(), partitions, scoped: true };
+        self.journal.after_durable(out, Action::Publish(info.clone()));
+        info
     }
 
     fn handle_subscribe(&mut self, ticket: Ticket, subscription: Subscription, out: &mut Output) {
@@ -171,29 +245,64 @@ impl Shard {
             Ok(None) => self.create_group(subscription.topic, &subscription.group, out),
             Err(reject) => return refuse(out, ticket, reject),
         };
-        let Subscription { consumer, topic, owner, lease_ms, credit, .. } = subscription;
+        let Subscription { consumer, topic, owner, lease_ms, credit, style, .. } = subscription;
+        self.attend(topic, group);
+        let lease_ms = self.lease_ms(topic, lease_ms);
         let Some(crew) = self.crews.get_mut(&group) else { return };
-        crew.consumers.push(Consumer { id: consumer, owner, lease_ms, credit });
-        crew.seen = self.now;
-        crew.heat_all();
+        crew.consumers.push(Consumer { id: consumer, owner, lease_ms, credit, style });
         self.readers.insert(consumer, group);
-        self.active.entry(topic).or_default().insert(group);
         self.journal.reply(out, ticket, Answer::Subscribed);
         self.dispatch(group, out);
     }
 
-    /// The group, or `None` if it has to be created first.
-    fn may_subscribe(&self, subscription: &Subscription) -> Result<Option<GroupId>, Reject> {
-        let topic = self.journal.state.topic(subscription.topic).ok_or(Reject::TopicUnknown)?;
-        validate_name(&subscription.group, "group names have 1 to 255 bytes")?;
-        validate_name(&subscription.owner, "owner names have 1 to 255 bytes")?;
-        if subscription.lease_ms == 0 || subscription.lease_ms > self.settings.lease_ms_max {
-            return Err(Reject::Invalid("lease_ms must be positive and at most the server's lease_ms_max"));
+    /// Somebody reads a group: from now on it is told what becomes visible.
+    pub(crate) fn attend(&mut self, topic: TopicId, group: GroupId) {
+        let Some(crew) = self.crews.get_mut(&group) else { return };
+        crew.seen = self.now;
+        if self.active.entry(topic).or_default().insert(group) {
+            crew.heat_all();
+        } else {
+            crew.heat_full();
         }
+    }
+
+    /// Groups that nobody has read for a while are not told any more what becomes visible. Not at once: between two
+    /// requests of a worker that asks again and again, nobody reads either.
+    fn leave_to_rest(&mut self, topic: TopicId) {
+        let Some(groups) = self.active.get_mut(&topic) else { return };
+        let (crews, now) = (&self.crews, self.now);
+        groups.retain(|group| {
+            let crew = crews.get(group);
+            crew.is_some_and(|crew| crew.is_attended() || now.since_ms(crew.seen) < REST_AFTER_MS)
+        });
+        if groups.is_empty() {
+            self.active.remove(&topic);
+        }
+    }
+
+    fn may_subscribe(&self, subscription: &Subscription) -> Result<Option<GroupId>, Reject> {
         if self.readers.len() >= self.settings.consumers_max as usize {
             return Err(Reject::Limit("consumers: there are as many as are allowed"));
         }
-        if let Some(group) = topic.group_named(&subscription.group) {
+        let Subscription { topic, group, owner, lease_ms, .. } = subscription;
+        self.may_read(*topic, group, owner, *lease_ms)
+    }
+
+    /// The group, or `None` if it has to be created first.
+    pub(crate) fn may_read(
+        &self,
+        topic: TopicId,
+        group: &str,
+        owner: &str,
+        lease_ms: Option<u64>,
+    ) -> Result<Option<GroupId>, Reject> {
+        let topic = self.journal.state.topic(topic).ok_or(Reject::TopicUnknown)?;
+        validate_name(group, "group names have 1 to 255 bytes")?;
+        validate_name(owner, "owner names have 1 to 255 bytes")?;
+        if lease_ms.is_some_and(|ms| ms == 0 || ms > self.settings.lease_ms_max) {
+            return Err(Reject::Invalid("lease_ms must be positive and at most the server's lease_ms_max"));
+        }
+        if let Some(group) = topic.group_named(group) {
             return Ok(Some(group.id));
         }
         if topic.groups.len() >= (self.settings.groups_max as usize).min(GROUPS_PER_TOPIC_MAX) {
@@ -202,7 +311,7 @@ impl Shard {
         Ok(None)
     }
 
-    fn create_group(&mut self, topic: TopicId, name: &str, out: &mut Output) -> GroupId {
+    pub(crate) fn create_group(&mut self, topic: TopicId, name: &str, out: &mut Output) -> GroupId {
         let group = GroupId(self.journal.state.next_group);
         self.journal.emit(Haste::Urgent, out, &Fact::GroupCreated { topic, group, at: self.now, name });
         self.add_crew(topic, group);
@@ -215,17 +324,10 @@ impl Shard {
         crew.consumers.retain(|candidate| candidate.id != consumer);
         crew.turn = 0;
         crew.seen = self.now;
-        if crew.consumers.is_empty() {
-            let topic = crew.topic;
-            if !core::mem::replace(&mut crew.watched, true) {
-                self.timers.set(self.now.after_ms(self.settings.group_expiry_ms), Due::Idle(topic, group));
-            }
-            if let Some(groups) = self.active.get_mut(&topic) {
-                groups.remove(&group);
-                if groups.is_empty() {
-                    self.active.remove(&topic);
-                }
-            }
+        crew.loans.retain(|_, taker| *taker != consumer);
+        if !crew.is_attended() && !core::mem::replace(&mut crew.watched, true) {
+            let idle = Due::Idle(crew.topic, group);
+            self.timers.set(self.now.after_ms(self.settings.group_expiry_ms), idle);
         }
     }
 
@@ -241,8 +343,10 @@ impl Shard {
     fn handle_durable(&mut self, upto: Position, out: &mut Output) {
         let was_open = self.journal.durable >= self.opened;
         let mut touched = BTreeSet::new();
+        let mut topics = BTreeSet::new();
         let (active, crews) = (&self.active, &mut self.crews);
         self.journal.advance(upto, out, |topic, partition| {
+            topics.insert(topic);
             for group in active.get(&topic).into_iter().flatten() {
                 if let Some(crew) = crews.get_mut(group) {
                     crew.hot.insert(partition);
@@ -252,6 +356,10 @@ impl Shard {
         });
         if !was_open {
             touched.extend(self.readers.values());
+            touched.extend(self.waiting.values());
+        }
+        for topic in topics {
+            self.leave_to_rest(topic);
         }
         for group in touched {
             self.dispatch(group, out);

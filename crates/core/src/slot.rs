@@ -6,7 +6,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use crate::id::{Identity, Position, Time};
+use crate::id::{Identity, KeyHash, Position, Time};
 
 /// Slots of one chunk.
 pub(crate) const CHUNK_SLOTS: usize = 512;
@@ -44,6 +44,49 @@ impl Slot {
     }
 }
 
+/// What only some messages have; kept beside the slots of a chunk if one of them has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Beside {
+    pub(crate) identity: Identity,
+    pub(crate) key: KeyHash,
+    /// When it is to go out; 0 if it is not scheduled, [`Time::NEVER`] once it is cancelled.
+    pub(crate) due: Time,
+    pub(crate) priority: u8,
+}
+
+impl Default for Beside {
+    fn default() -> Self {
+        Self { identity: NO_IDENTITY, key: KeyHash::NONE, due: Time(0), priority: 0 }
+    }
+}
+
+/// One kind of thing beside the slots: either none of the chunk's slots has it, or the list is as long as the slots.
+#[derive(Clone, Debug)]
+pub(crate) struct Column<T> {
+    list: Vec<T>,
+}
+
+impl<T: Copy + PartialEq> Column<T> {
+    const fn new() -> Self {
+        Self { list: Vec::new() }
+    }
+
+    /// Sets the value of the slot at `index`; all before it that were never set have `none`.
+    fn set(&mut self, index: usize, value: T, none: T) {
+        if value == none && index >= self.list.len() {
+            return;
+        }
+        if index >= self.list.len() {
+            self.list.resize(index + 1, none);
+        }
+        self.list[index] = value;
+    }
+
+    fn get(&self, index: usize, none: T) -> T {
+        self.list.get(index).copied().unwrap_or(none)
+    }
+}
+
 /// Where an offset leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
@@ -62,12 +105,55 @@ pub(crate) struct Chunk {
     pub(crate) last_offset: u64,
     /// Empty once every slot of a full chunk is gone.
     pub(crate) slots: Vec<Slot>,
-    /// Beside the slots, only if one of them has an identity.
-    pub(crate) identities: Vec<Identity>,
+    identities: Column<Identity>,
+    keys: Column<KeyHash>,
+    dues: Column<Time>,
+    priorities: Column<u8>,
     /// Slots that are not gone.
     pub(crate) alive: usize,
     /// Whether no slot will be added any more.
     pub(crate) full: bool,
+}
+
+impl Chunk {
+    pub(crate) fn new(first_offset: u64, last_offset: u64, full: bool) -> Self {
+        Self {
+            first_offset,
+            last_offset,
+            slots: Vec::new(),
+            identities: Column::new(),
+            keys: Column::new(),
+            dues: Column::new(),
+            priorities: Column::new(),
+            alive: 0,
+            full,
+        }
+    }
+
+    /// Adds a slot that is not gone, or the memory of one that is.
+    pub(crate) fn add(&mut self, slot: Slot, beside: Beside) {
+        let index = self.slots.len();
+        self.identities.set(index, beside.identity, NO_IDENTITY);
+        self.keys.set(index, beside.key, KeyHash::NONE);
+        self.dues.set(index, beside.due, Time(0));
+        self.priorities.set(index, beside.priority, 0);
+        self.alive += usize::from(!slot.is_gone());
+        self.slots.push(slot);
+    }
+
+    pub(crate) fn beside(&self, index: usize) -> Beside {
+        Beside {
+            identity: self.identities.get(index, NO_IDENTITY),
+            key: self.keys.get(index, KeyHash::NONE),
+            due: self.dues.get(index, Time(0)),
+            priority: self.priorities.get(index, 0),
+        }
+    }
+
+    /// Gives the memory of a chunk back whose slots are all gone.
+    fn clear(&mut self) {
+        *self = Self::new(self.first_offset, self.last_offset, self.full);
+    }
 }
 
 /// All slots of a partition, by sequence number: a count of messages ever stored in the partition.
@@ -89,27 +175,14 @@ impl Slots {
         self.base + (full + last) as u64
     }
 
-    pub(crate) fn push(&mut self, slot: Slot, identity: Option<Identity>) -> u64 {
+    pub(crate) fn push(&mut self, slot: Slot, beside: Beside) -> u64 {
         let sequence = self.next();
         if self.chunks.back().is_none_or(|chunk| chunk.full) {
-            self.chunks.push_back(Chunk {
-                first_offset: slot.offset,
-                last_offset: slot.offset,
-                slots: Vec::new(),
-                identities: Vec::new(),
-                alive: 0,
-                full: false,
-            });
+            self.chunks.push_back(Chunk::new(slot.offset, slot.offset, false));
         }
         let chunk = self.chunks.back_mut().expect("a chunk was just made sure of");
-        if let Some(identity) = identity {
-            // Slots before this one had none; fill up so that the two lists stay side by side.
-            chunk.identities.resize(chunk.slots.len(), NO_IDENTITY);
-            chunk.identities.push(identity);
-        }
         chunk.last_offset = slot.offset;
-        chunk.slots.push(slot);
-        chunk.alive += 1;
+        chunk.add(slot, beside);
         chunk.full = chunk.slots.len() == CHUNK_SLOTS;
         sequence
     }
@@ -131,9 +204,54 @@ impl Slots {
         self.chunks.get_mut(chunk)?.slots.get_mut(index).filter(|slot| !slot.is_gone())
     }
 
-    pub(crate) fn identity(&self, sequence: u64) -> Option<Identity> {
+    fn chunk_of(&self, sequence: u64) -> Option<(&Chunk, usize)> {
         let (chunk, index) = self.split(sequence)?;
-        self.chunks.get(chunk)?.identities.get(index).copied().filter(|identity| *identity != NO_IDENTITY)
+        self.chunks.get(chunk).map(|chunk| (chunk, index))
+    }
+
+    pub(crate) fn identity(&self, sequence: u64) -> Option<Identity> {
+        let (chunk, index) = self.chunk_of(sequence)?;
+        Some(chunk.identities.get(index, NO_IDENTITY)).filter(|identity| *identity != NO_IDENTITY)
+    }
+
+    pub(crate) fn key(&self, sequence: u64) -> KeyHash {
+        self.chunk_of(sequence).map_or(KeyHash::NONE, |(chunk, index)| chunk.keys.get(index, KeyHash::NONE))
+    }
+
+    /// When it is to go out; 0 if it is not scheduled, [`Time::NEVER`] once it is cancelled.
+    pub(crate) fn due(&self, sequence: u64) -> Time {
+        self.chunk_of(sequence).map_or(Time(0), |(chunk, index)| chunk.dues.get(index, Time(0)))
+    }
+
+    pub(crate) fn priority(&self, sequence: u64) -> u8 {
+        self.chunk_of(sequence).map_or(0, |(chunk, index)| chunk.priorities.get(index, 0))
+    }
+
+    /// No further attempt of it will be made.
+    pub(crate) fn is_cancelled(&self, sequence: u64) -> bool {
+        self.due(sequence) == Time::NEVER
+    }
+
+    pub(crate) fn cancel(&mut self, sequence: u64) {
+        let Some((chunk, index)) = self.split(sequence) else { return };
+        if let Some(chunk) = self.chunks.get_mut(chunk)
+            && index < chunk.slots.len()
+        {
+            chunk.dues.set(index, Time::NEVER, Time(0));
+        }
+    }
+
+    /// Messages that are scheduled or have a priority, with both. Chunks without any cost one look.
+    pub(crate) fn special(&self) -> impl Iterator<Item = (u64, Time, u8)> {
+        self.chunks.iter().enumerate().flat_map(|(number, chunk)| {
+            let start = self.base + (number * CHUNK_SLOTS) as u64;
+            let plain = chunk.dues.list.is_empty() && chunk.priorities.list.is_empty();
+            let slots = if plain { &[][..] } else { &chunk.slots[..] };
+            slots.iter().enumerate().filter(|(_, slot)| !slot.is_gone()).filter_map(move |(index, _)| {
+                let (due, priority) = (chunk.dues.get(index, Time(0)), chunk.priorities.get(index, 0));
+                (due > Time(0) || priority > 0).then_some((start + index as u64, due, priority))
+            })
+        })
     }
 
     /// Takes a slot out, and gives memory back where a chunk has become empty.
@@ -144,8 +262,7 @@ impl Slots {
         slot.mark_gone();
         chunk.alive -= 1;
         if chunk.alive == 0 && chunk.full {
-            chunk.slots = Vec::new();
-            chunk.identities = Vec::new();
+            chunk.clear();
         }
         while let Some(chunk) = self.chunks.pop_front_if(|chunk| chunk.alive == 0 && chunk.full) {
             self.base += CHUNK_SLOTS as u64;
@@ -175,6 +292,12 @@ impl Slots {
             let numbered = chunk.slots.iter().enumerate().map(move |(i, slot)| (start + i as u64, slot));
             numbered.filter(|(_, slot)| !slot.is_gone())
         })
+    }
+
+    /// First sequence number of the chunk in which `offset` would lie.
+    pub(crate) fn near(&self, offset: u64) -> u64 {
+        let index = self.chunks.partition_point(|chunk| chunk.last_offset < offset);
+        self.base + (index * CHUNK_SLOTS) as u64
     }
 
     /// Where `offset` leads. Offsets rise with sequence numbers but leave gaps: they count over the whole topic.
@@ -218,7 +341,8 @@ mod tests {
         let mut slots = Slots::default();
         for n in 0..count {
             let identity = (n % 7 == 3).then_some(Identity([n as u8 | 1; 16]));
-            assert_eq!(slots.push(slot(n * 2), identity), n);
+            let beside = Beside { identity: identity.unwrap_or(NO_IDENTITY), ..Beside::default() };
+            assert_eq!(slots.push(slot(n * 2), beside), n);
         }
         slots
     }
@@ -247,12 +371,27 @@ mod tests {
         assert_eq!((slots.find(0), slots.find(2 * 1024)), (Found::Gone, Found::Here(1024)));
         assert_eq!(slots.iter().count(), 475);
         for n in 1500..1536 {
-            slots.push(slot(n * 2), None);
+            slots.push(slot(n * 2), Beside::default());
         }
         for n in 1024..1536 {
             slots.remove(n);
         }
         assert_eq!((slots.chunks.len(), slots.find(3000), slots.find(4000)), (0, Found::Gone, Found::Never));
+    }
+
+    #[test]
+    fn what_is_special_is_found_and_the_rest_costs_nothing() {
+        let mut slots = filled(1100);
+        assert!(slots.chunks[0].dues.list.is_empty() && slots.special().next().is_none());
+        let beside = Beside { due: Time(9), priority: 3, key: KeyHash(5), ..Beside::default() };
+        let special = slots.push(slot(9_000), beside);
+        slots.cancel(2);
+        assert_eq!(slots.special().collect::<Vec<_>>(), [(2, Time::NEVER, 0), (special, Time(9), 3)]);
+        assert_eq!((slots.key(special), slots.key(2), slots.due(3)), (KeyHash(5), KeyHash::NONE, Time(0)));
+        assert!(slots.is_cancelled(2) && !slots.is_cancelled(special));
+        slots.cancel(99_999);
+        slots.remove(special);
+        assert_eq!(slots.special().count(), 1);
     }
 
     #[test]

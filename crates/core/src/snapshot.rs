@@ -1,20 +1,27 @@
 //! The state as bytes, and back: the same bytes for the same state, whatever way led to it.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::codec::{Malformed, Put, Take};
+use crate::describe::AttemptDescription;
 use crate::gate::Gate;
-use crate::group::{Group, Pending, Progress};
-use crate::id::{GroupId, Position, Time, Token, TopicId};
-use crate::message::RetryPolicy;
+use crate::group::{Group, HISTORY_MAX, Pending, Progress};
+use crate::id::{GroupId, KeyHash, Position, RequestHash, Time, Token, TopicId};
+use crate::letter::{put_attempts, take_attempts};
 use crate::partition::{Partition, Topic};
-use crate::slot::{CHUNK_SLOTS, Chunk, Slot, Slots};
-use crate::state::{GROUPS_PER_TOPIC_MAX, PARTITIONS_MAX, State, Stored};
+use crate::policy::RetryPolicy;
+use crate::slot::{Beside, CHUNK_SLOTS, Chunk, Slot, Slots};
+use crate::spent::Spent;
+use crate::state::{First, GROUPS_PER_TOPIC_MAX, PARTITIONS_MAX, State};
+use crate::topic::TopicSettings;
 
 /// First field of every snapshot.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// The oldest version that can be read: before topics had settings and messages had keys, priorities and due times.
+const VERSION_LEAST: u32 = 1;
 /// Above any offset or sequence number that can be reached, and far enough below the end to count on from there.
 const SEQUENCE_MAX: u64 = 1 << 62;
 /// What reading a snapshot reports.
@@ -25,19 +32,26 @@ impl State {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         // Slots and not chunks are counted: behind one message that nobody acks lie empty chunks without end.
-        let chunks = self.topics.iter().flat_map(|t| &t.partitions).flat_map(|p| &p.slots.chunks);
+        let chunks = self.each_topic().flat_map(|t| &t.partitions).flat_map(|p| &p.slots.chunks);
         let slots: usize = chunks.map(|chunk| chunk.slots.len()).sum();
         let mut out = Vec::with_capacity(1024 + slots * 48 + self.stored.len() * 40);
         out.put_u32(VERSION);
         out.put_u64(self.epoch);
         out.put_u32(self.next_group);
+        out.extend_from_slice(&self.secret);
+        self.acked.encode(&mut out);
+        self.buried.encode(&mut out);
         put_length(&mut out, self.topics.len());
         for topic in &self.topics {
-            self.put_topic(&mut out, topic);
+            out.put_u8(u8::from(topic.is_some()));
+            if let Some(topic) = topic {
+                self.put_topic(&mut out, topic);
+            }
         }
-        put_gate(&mut out, &self.stored, |out, stored: Stored| {
-            out.put_u32(stored.partition);
-            out.put_u64(stored.offset);
+        put_gate(&mut out, &self.stored, |out, first: First| {
+            out.put_u32(first.partition);
+            out.put_u64(first.offset);
+            out.put_u64(first.request.0);
         });
         out
     }
@@ -45,7 +59,8 @@ impl State {
     /// Reads a snapshot back; `seed` is this run's, for the hash maps.
     pub fn decode(bytes: &[u8], seed: u64) -> Result<Self, Malformed> {
         let mut take = Take::new(bytes, WHAT);
-        if take.u32()? != VERSION {
+        let version = take.u32()?;
+        if !(VERSION_LEAST..=VERSION).contains(&version) {
             return Err(Malformed("snapshot of another version"));
         }
         let mut state = Self::new(seed);
@@ -54,16 +69,27 @@ impl State {
         if state.epoch > SEQUENCE_MAX || state.next_group > u32::MAX / 2 {
             return Err(take.malformed());
         }
-        for number in 0..take.count(20)? {
+        if version > 1 {
+            state.secret.copy_from_slice(take.raw(32)?);
+            state.acked = Spent::decode(&mut take)?;
+            state.buried = Spent::decode(&mut take)?;
+        }
+        for number in 0..take.count(1)? {
             let id = TopicId(u32::try_from(number).map_err(|_| take.malformed())?);
-            let topic = state.take_topic(&mut take, id)?;
+            if version > 1 && take.u8()? == 0 {
+                state.topics.push(None);
+                continue;
+            }
+            let topic = state.take_topic(&mut take, id, version)?;
             if state.names.insert(Arc::clone(&topic.name), id).is_some() {
                 return Err(take.malformed());
             }
-            state.topics.push(topic);
+            state.topics.push(Some(Box::new(topic)));
         }
         take_gate(&mut take, &mut state.stored, |take| {
-            Ok(Stored { partition: take.u32()?, offset: take.u64()? })
+            let (partition, offset) = (take.u32()?, take.u64()?);
+            let request = RequestHash(if version > 1 { take.u64()? } else { 0 });
+            Ok(First { partition, offset, request })
         })?;
         take.done()?;
         Ok(state)
@@ -73,6 +99,9 @@ impl State {
         out.put_text(&topic.name);
         out.put_u64(topic.created.0);
         out.put_u64(topic.next_offset);
+        out.put_u8(u8::from(topic.scoped));
+        topic.settings.encode(out);
+        put_moment(out, topic.paused);
         put_length(out, topic.partitions.len());
         for partition in &topic.partitions {
             self.put_slots(out, &partition.slots);
@@ -83,22 +112,29 @@ impl State {
         }
     }
 
-    fn take_topic(&mut self, take: &mut Take<'_>, id: TopicId) -> Result<Topic, Malformed> {
+    fn take_topic(&mut self, take: &mut Take<'_>, id: TopicId, version: u32) -> Result<Topic, Malformed> {
         let name = take.shared()?;
         let created = Time(take.u64()?);
         let next_offset = take.u64()?;
+        let (mut scoped, mut settings, mut paused) = (false, TopicSettings::default(), None);
+        if version > 1 {
+            (scoped, settings, paused) = (take.u8()? != 0, TopicSettings::decode(take)?, take_moment(take)?);
+        }
         let mut partitions = Vec::new();
         let count = take.count(20)?;
         if count == 0 || count > PARTITIONS_MAX as usize || next_offset > SEQUENCE_MAX {
             return Err(take.malformed());
         }
         for _ in 0..count {
-            partitions.push(self.take_partition(take, next_offset)?);
+            partitions.push(self.take_partition(take, next_offset, version)?);
         }
         let mut topic = Topic {
             id,
             name,
             created,
+            scoped,
+            settings,
+            paused,
             next_offset,
             partitions,
             groups: BTreeMap::new(),
@@ -109,7 +145,7 @@ impl State {
             return Err(take.malformed());
         }
         for _ in 0..count {
-            let group = take_group(take, &topic.partitions, self.seed)?;
+            let group = take_group(take, &topic.partitions, self.seed, version)?;
             let known = topic.group_names.insert(Arc::clone(&group.name), group.id).is_some();
             if known || group.id.0 >= self.next_group || topic.groups.contains_key(&group.id) {
                 return Err(take.malformed());
@@ -128,7 +164,6 @@ impl State {
             out.put_u64(chunk.first_offset);
             out.put_u64(chunk.last_offset);
             out.put_u8(u8::from(chunk.full));
-            out.put_u8(u8::from(!chunk.identities.is_empty()));
             put_length(out, chunk.slots.len());
             for (index, slot) in chunk.slots.iter().enumerate() {
                 out.put_u64(slot.offset);
@@ -143,18 +178,23 @@ impl State {
                 out.put_u32(slot.check);
                 out.put_u16(slot.waiting);
                 let policy = self.policies.get(slot.policy);
-                out.put_u8(u8::from(policy.is_some()));
+                let has_jitter = policy.is_some_and(RetryPolicy::has_jitter);
+                out.put_u8(u8::from(policy.is_some()) | u8::from(has_jitter) << 1);
                 if let Some(policy) = policy {
                     policy.encode(out);
+                    policy.encode_jitter(out);
                 }
-                if !chunk.identities.is_empty() {
-                    out.extend_from_slice(&chunk.identities.get(index).copied().unwrap_or_default().0);
-                }
+                put_beside(out, chunk.beside(index));
             }
         }
     }
 
-    fn take_partition(&mut self, take: &mut Take<'_>, next_offset: u64) -> Result<Partition, Malformed> {
+    fn take_partition(
+        &mut self,
+        take: &mut Take<'_>,
+        next_offset: u64,
+        version: u32,
+    ) -> Result<Partition, Malformed> {
         let mut partition = Partition::default();
         partition.slots.base = take.u64()?;
         partition.slots.dropped_below = take.u64()?;
@@ -163,9 +203,9 @@ impl State {
             return Err(take.malformed());
         }
         let mut above = partition.slots.dropped_below;
-        let chunks = take.count(22)?;
+        let chunks = take.count(21)?;
         for index in 0..chunks {
-            let chunk = self.take_chunk(take, &mut partition)?;
+            let chunk = self.take_chunk(take, &mut partition, version)?;
             // Offsets rise from chunk to chunk and stay below the topic's next one.
             let rises = above <= chunk.first_offset && chunk.first_offset <= chunk.last_offset;
             if !rises || chunk.last_offset >= next_offset || (!chunk.full && index + 1 != chunks) {
@@ -180,25 +220,24 @@ impl State {
         Ok(partition)
     }
 
-    fn take_chunk(&mut self, take: &mut Take<'_>, partition: &mut Partition) -> Result<Chunk, Malformed> {
+    fn take_chunk(
+        &mut self,
+        take: &mut Take<'_>,
+        partition: &mut Partition,
+        version: u32,
+    ) -> Result<Chunk, Malformed> {
         let first_offset = take.u64()?;
         let last_offset = take.u64()?;
         let full = take.u8()? != 0;
-        let identified = take.u8()? != 0;
+        let identified = version == 1 && take.u8()? != 0;
         let count = take.count(9)?;
         // A full chunk has all its slots, or none once all are gone; a chunk that still grows has at least one.
         let fits = if full { count == CHUNK_SLOTS || count == 0 } else { count < CHUNK_SLOTS && count > 0 };
         if !fits {
             return Err(take.malformed());
         }
-        let mut chunk = Chunk {
-            first_offset,
-            last_offset,
-            slots: Vec::with_capacity(count),
-            identities: Vec::new(),
-            alive: 0,
-            full,
-        };
+        let mut chunk = Chunk::new(first_offset, last_offset, full);
+        chunk.slots.reserve_exact(count);
         for _ in 0..count {
             let offset = take.u64()?;
             let slot = if take.u8()? == 0 { self.take_slot(take, offset)? } else { gone_slot(offset) };
@@ -206,16 +245,14 @@ impl State {
             if offset < least || offset > last_offset {
                 return Err(take.malformed());
             }
+            let mut beside = Beside::default();
             if !slot.is_gone() {
-                chunk.alive += 1;
+                beside = take_beside(take, version, identified)?;
                 partition.messages += 1;
                 partition.bytes += u64::from(slot.size);
                 *self.live.entry(slot.position.segment()).or_default() += u64::from(slot.length);
             }
-            if identified {
-                chunk.identities.push(if slot.is_gone() { Default::default() } else { take.identity()? });
-            }
-            chunk.slots.push(slot);
+            chunk.add(slot, beside);
         }
         Ok(chunk)
     }
@@ -234,7 +271,8 @@ impl State {
         if usize::from(slot.waiting) > GROUPS_PER_TOPIC_MAX {
             return Err(take.malformed());
         }
-        let policy = if take.u8()? == 0 { None } else { Some(RetryPolicy::decode(take)?) };
+        let given = take.u8()?;
+        let policy = if given & 1 == 0 { None } else { Some(RetryPolicy::decode(take, given & 2 != 0)?) };
         slot.policy = self.policies.acquire(policy).ok_or_else(|| take.malformed())?;
         Ok(slot)
     }
@@ -254,6 +292,49 @@ const fn gone_slot(offset: u64) -> Slot {
     };
     slot.mark_gone();
     slot
+}
+
+/// What a slot has beside it, each part only if it has it.
+fn put_beside(out: &mut Vec<u8>, beside: Beside) {
+    let none = Beside::default();
+    let identified = beside.identity != none.identity;
+    let (keyed, due) = (beside.key != none.key, beside.due != none.due);
+    let prior = beside.priority != none.priority;
+    out.put_u8(u8::from(identified) | u8::from(keyed) << 1 | u8::from(due) << 2 | u8::from(prior) << 3);
+    if identified {
+        out.extend_from_slice(&beside.identity.0);
+    }
+    if keyed {
+        out.put_u64(beside.key.0);
+    }
+    if due {
+        out.put_u64(beside.due.0);
+    }
+    if prior {
+        out.put_u8(beside.priority);
+    }
+}
+
+fn take_beside(take: &mut Take<'_>, version: u32, identified: bool) -> Result<Beside, Malformed> {
+    let given = if version > 1 { take.u8()? } else { u8::from(identified) };
+    let none = Beside::default();
+    Ok(Beside {
+        identity: if given & 1 == 0 { none.identity } else { take.identity()? },
+        key: if given & 2 == 0 { none.key } else { KeyHash(take.u64()?) },
+        due: if given & 4 == 0 { none.due } else { Time(take.u64()?) },
+        priority: if given & 8 == 0 { none.priority } else { take.u8()? },
+    })
+}
+
+fn put_moment(out: &mut Vec<u8>, moment: Option<Time>) {
+    out.put_u8(u8::from(moment.is_some()));
+    out.put_u64(moment.unwrap_or_default().0);
+}
+
+fn take_moment(take: &mut Take<'_>) -> Result<Option<Time>, Malformed> {
+    let given = take.u8()? != 0;
+    let moment = Time(take.u64()?);
+    Ok(given.then_some(moment))
 }
 
 fn put_length(out: &mut Vec<u8>, length: usize) {
@@ -289,23 +370,30 @@ fn put_group(out: &mut Vec<u8>, group: &Group) {
     out.put_u32(group.id.0);
     out.put_text(&group.name);
     out.put_u64(group.created.0);
+    put_moment(out, group.paused);
     for progress in &group.progress {
         put_progress(out, progress);
     }
     put_gate(out, &group.done, |_, ()| ());
 }
 
-fn take_group(take: &mut Take<'_>, partitions: &[Partition], seed: u64) -> Result<Group, Malformed> {
+fn take_group(
+    take: &mut Take<'_>,
+    partitions: &[Partition],
+    seed: u64,
+    version: u32,
+) -> Result<Group, Malformed> {
     let id = GroupId(take.u32()?);
     let name = take.shared()?;
     let created = Time(take.u64()?);
+    let paused = if version > 1 { take_moment(take)? } else { None };
     let mut progress = Vec::new();
     for partition in partitions {
-        progress.push(take_progress(take, partition.slots.next())?);
+        progress.push(take_progress(take, partition.slots.next(), version)?);
     }
     let mut done = Gate::new(seed);
     take_gate(take, &mut done, |_| Ok(()))?;
-    Ok(Group { id, name, created, progress, done })
+    Ok(Group { id, name, created, paused, progress, done })
 }
 
 fn put_progress(out: &mut Vec<u8>, progress: &Progress) {
@@ -325,17 +413,19 @@ fn put_progress(out: &mut Vec<u8>, progress: &Progress) {
         out.put_text(&pending.last_error);
         out.put_text(&pending.owner);
         out.put_u64(pending.retry_at.0);
-        out.put_u8(u8::from(pending.lease.is_some()));
-        if let Some((token, expires)) = pending.lease {
-            out.put_u64(token.epoch);
-            out.put_u64(token.n);
-            out.put_u64(expires.0);
-        }
+        out.put_u8(u8::from(pending.lease.is_some()) | u8::from(pending.cancelled) << 1);
+        out.put_u64(pending.token.epoch);
+        out.put_u64(pending.token.n);
+        out.put_u64(pending.lease.unwrap_or_default().0);
+        out.put_u64(pending.leased_at.0);
+        out.put_u64(pending.ended_at.0);
+        let history: Vec<_> = pending.history.iter().map(AttemptDescription::borrowed).collect();
+        put_attempts(out, &history);
     }
 }
 
 /// Reads what a group has done with a partition whose next sequence number is `next`.
-fn take_progress(take: &mut Take<'_>, next: u64) -> Result<Progress, Malformed> {
+fn take_progress(take: &mut Take<'_>, next: u64, version: u32) -> Result<Progress, Malformed> {
     let mut progress = Progress {
         floor: take.u64()?,
         backlog: take.u64()?.cast_signed(),
@@ -358,18 +448,36 @@ fn take_progress(take: &mut Take<'_>, next: u64) -> Result<Progress, Malformed> 
         if !rises || sequence >= next || progress.is_settled(sequence) {
             return Err(take.malformed());
         }
-        let mut pending = Pending {
-            attempts: take.u32()?,
-            last_error: take.shared()?,
-            owner: take.shared()?,
-            retry_at: Time(take.u64()?),
-            lease: None,
-        };
-        if take.u8()? != 0 {
-            pending.lease = Some((Token { epoch: take.u64()?, n: take.u64()? }, Time(take.u64()?)));
-            progress.leased += 1;
-        }
+        let pending = take_pending(take, version)?;
+        progress.leased += u32::from(pending.lease.is_some());
         progress.pending.insert(sequence, pending);
     }
     Ok(progress)
+}
+
+fn take_pending(take: &mut Take<'_>, version: u32) -> Result<Pending, Malformed> {
+    let mut pending = Pending {
+        attempts: take.u32()?,
+        last_error: take.shared()?,
+        owner: take.shared()?,
+        retry_at: Time(take.u64()?),
+        ..Pending::default()
+    };
+    let given = take.u8()?;
+    if version > 1 || given & 1 != 0 {
+        pending.token = Token { epoch: take.u64()?, n: take.u64()? };
+        let expires = Time(take.u64()?);
+        pending.lease = (given & 1 != 0).then_some(expires);
+    }
+    if version > 1 {
+        pending.cancelled = given & 2 != 0;
+        pending.leased_at = Time(take.u64()?);
+        pending.ended_at = Time(take.u64()?);
+        let history = take_attempts(take)?;
+        if history.len() > HISTORY_MAX {
+            return Err(take.malformed());
+        }
+        pending.history = history.iter().map(AttemptDescription::owned).collect();
+    }
+    Ok(pending)
 }

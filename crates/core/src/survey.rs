@@ -36,25 +36,25 @@ impl State {
 
     /// All topics, in the order of their creation.
     pub fn topics(&self) -> impl Iterator<Item = TopicInfo> {
-        self.topics.iter().map(Topic::info)
+        self.each_topic().map(Topic::info)
     }
 
     /// Messages kept in the whole shard.
     #[must_use]
     pub fn messages(&self) -> u64 {
-        self.topics.iter().flat_map(|topic| &topic.partitions).map(|partition| partition.messages).sum()
+        self.each_topic().flat_map(|topic| &topic.partitions).map(|partition| partition.messages).sum()
     }
 
     /// Groups in the whole shard.
     #[must_use]
     pub fn groups(&self) -> usize {
-        self.topics.iter().map(|topic| topic.groups.len()).sum()
+        self.each_topic().map(|topic| topic.groups.len()).sum()
     }
 
     /// At most `max` messages whose payload lies in `segment`. Walks every message: not for the deciding thread.
     #[must_use]
     pub fn pinned_in(&self, segment: u32, max: usize) -> Vec<Pinned> {
-        let slots = self.topics.iter().flat_map(|topic| {
+        let slots = self.each_topic().flat_map(|topic| {
             topic.partitions.iter().enumerate().flat_map(move |(partition, lane)| {
                 lane.slots.iter().map(move |(_, slot)| (topic.id, partition, slot))
             })

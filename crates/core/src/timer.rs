@@ -2,7 +2,7 @@
 
 use alloc::collections::BTreeSet;
 
-use crate::id::{GroupId, Time, TopicId};
+use crate::id::{GroupId, Identity, Ticket, Time, TopicId};
 
 /// What is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,6 +19,14 @@ pub(crate) enum Due {
     Idle(TopicId, GroupId),
     /// Messages of a partition may be too old.
     Retain(TopicId, u32),
+    /// Scheduled messages of a partition may go out.
+    Begin(TopicId, u32),
+    /// Somebody who asked for messages has waited long enough.
+    Waited(GroupId, Ticket),
+    /// Dispatch stopped in the middle so that others get their turn.
+    GoOn(GroupId),
+    /// A reserved identity was not used in time.
+    Unreserve(Identity),
 }
 
 /// A message as one group sees it, by sequence number.

@@ -24,7 +24,7 @@ impl Shard {
     pub(crate) fn schedule_upkeep(&mut self) {
         self.schedule_forget(None);
         let (mut gates, mut lanes) = (Vec::new(), Vec::new());
-        for topic in &self.journal.state.topics {
+        for topic in self.journal.state.each_topic() {
             gates.extend(topic.groups.keys().map(|group| (topic.id, *group)));
             lanes.extend((0..topic.info().partitions).map(|partition| (topic.id, partition)));
         }
@@ -38,16 +38,19 @@ impl Shard {
 
     /// Sets the timer of a partition's oldest message, unless one is set: that one comes no later.
     pub(crate) fn schedule_retention(&mut self, topic: TopicId, partition: u32) {
-        let Some(retention_ms) = self.settings.retention_ms else { return };
+        let Some(retention_ms) = self.retention_ms(topic) else { return };
         if self.retaining.contains(&(topic, partition)) {
             return;
         }
-        let state = &self.journal.state;
-        let lane = state.topic(topic).and_then(|topic| topic.partitions.get(partition as usize));
+        let lane = self.journal.state.lane(topic, partition);
         if let Some((_, slot)) = lane.and_then(|lane| lane.slots.iter().next()) {
             self.timers.set(slot.at.after_ms(retention_ms), Due::Retain(topic, partition));
             self.retaining.insert((topic, partition));
         }
+    }
+
+    fn retention_ms(&self, topic: TopicId) -> Option<u64> {
+        self.journal.state.topic(topic)?.settings.retention_ms.or(self.settings.retention_ms)
     }
 
     fn schedule_forget(&mut self, gate: Option<(TopicId, GroupId)>) {
@@ -76,6 +79,10 @@ impl Shard {
                 Due::Forget(gate) => self.on_forget(gate, out),
                 Due::Idle(topic, group) => self.on_idle(topic, group, out),
                 Due::Retain(topic, partition) => self.on_retain(topic, partition, out),
+                Due::Begin(topic, partition) => self.on_begin(topic, partition, out),
+                Due::Waited(group, ticket) => self.on_waited(group, ticket, out),
+                Due::GoOn(group) => self.dispatch(group, out),
+                Due::Unreserve(identity) => self.unreserve(identity),
             }
         }
     }
@@ -92,7 +99,7 @@ impl Shard {
     /// Forgets a group that has had no reader and given no sign of life for too long.
     fn on_idle(&mut self, topic: TopicId, group: GroupId, out: &mut Output) {
         let Some(crew) = self.crews.get_mut(&group) else { return };
-        if !crew.consumers.is_empty() {
+        if crew.is_attended() {
             crew.watched = false;
             return;
         }
@@ -104,18 +111,15 @@ impl Shard {
             self.timers.set(expiry, Due::Idle(topic, group));
             return;
         }
-        self.crews.remove(&group);
+        self.dismiss(group, out);
         self.journal.emit(Haste::Lazy, out, &Fact::GroupExpired { topic, group });
     }
 
     /// Drops messages that are older than the retention allows.
     fn on_retain(&mut self, topic: TopicId, partition: u32, out: &mut Output) {
-        let Some(retention_ms) = self.settings.retention_ms else { return };
         self.retaining.remove(&(topic, partition));
-        let state = &self.journal.state;
-        let Some(lane) = state.topic(topic).and_then(|topic| topic.partitions.get(partition as usize)) else {
-            return;
-        };
+        let Some(retention_ms) = self.retention_ms(topic) else { return };
+        let Some(lane) = self.journal.state.lane(topic, partition) else { return };
         let old = |at: Time| at.after_ms(retention_ms) <= self.now;
         let below = lane.slots.iter().take(EXPIRED_PER_FACT_MAX).take_while(|(_, slot)| old(slot.at)).last();
         if let Some(below) = below.map(|(_, slot)| slot.offset + 1) {
@@ -126,8 +130,9 @@ impl Shard {
 
     /// Drops the oldest messages beyond the bytes that retention allows.
     pub(crate) fn enforce_bytes(&mut self, topic: TopicId, partition: u32, out: &mut Output) {
-        let Some(most) = self.settings.retention_bytes else { return };
-        let lane = &self.journal.state.topics[topic.0 as usize].partitions[partition as usize];
+        let Some(source) = self.journal.state.topic(topic) else { return };
+        let Some(most) = source.settings.retention_bytes.or(self.settings.retention_bytes) else { return };
+        let lane = &source.partitions[partition as usize];
         let mut excess = lane.bytes.saturating_sub(most);
         if excess == 0 {
             return;
@@ -159,8 +164,15 @@ impl Shard {
             spots.extend(pending.map(|(&sequence, _)| Spot { topic, group: group.id, partition, sequence }));
         }
         let groups: Vec<GroupId> = source.groups.keys().copied().collect();
+        let scheduled: Vec<u64> = match self.scheduled.get(&(topic, partition)) {
+            None => Vec::new(),
+            Some(queue) => queue.iter().map(|(_, sequence)| *sequence).filter(|s| *s <= last).collect(),
+        };
+        for sequence in scheduled {
+            self.unschedule_start(topic, partition, sequence);
+        }
         for spot in spots {
-            self.unschedule(spot);
+            self.retire(spot);
         }
         // Urgent: an ack that comes now is told that all is settled, and that must not be taken back by a crash.
         self.journal.emit(Haste::Urgent, out, &Fact::Expired { topic, partition, below });

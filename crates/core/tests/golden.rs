@@ -11,7 +11,8 @@ use driftq_core::{
 
 const TOPIC: TopicId = TopicId(0x0102_0304);
 const PLACE: Place = Place { topic: TOPIC, group: GroupId(5), partition: 6, offset: 0x0708 };
-const POLICY: RetryPolicy = RetryPolicy { max_attempts: 3, backoff_ms: 250, max_backoff_ms: 5000 };
+const POLICY: RetryPolicy =
+    RetryPolicy { max_attempts: 3, backoff_ms: 250, max_backoff_ms: 5000, jitter: Jitter::Half };
 
 /// The name of a fact's kind. A new kind does not compile before it has one, and is not green before it has bytes.
 fn name(fact: &Fact<'_>) -> &'static str {

@@ -2,14 +2,20 @@
 
 use driftq_core::{
     Address, Answer, ConsumerId, DeadLetter, Description, GroupDescription, Input, Message, Payload, Query,
-    Receipt, Reject, Subscription, Tally, TopicDescription, TopicId, Undertaking,
+    Receipt, Reject, Stored, Style, Subscription, Tally, TopicDescription, TopicId, TopicSettings, Undertaking,
 };
 
 use super::{Draft, LEASE_MS, Rig, check, payload};
 
 impl Rig {
     pub fn topic(&mut self, name: &str, partitions: u32) -> TopicId {
-        let answer = self.ask_durably(|ticket| Input::CreateTopic { ticket, name: name.into(), partitions });
+        let answer = self.ask_durably(|ticket| Input::CreateTopic {
+            ticket,
+            name: name.into(),
+            partitions,
+            settings: TopicSettings::default(),
+            exact: false,
+        });
         assert!(matches!(answer, Answer::TopicReady { .. }), "{answer:?}");
         self.published();
         self.shard.state().topics().find(|topic| *topic.name == *name).expect("the topic was created").id
@@ -24,7 +30,7 @@ impl Rig {
     /// Produces and syncs; the offset.
     pub fn produce(&mut self, draft: &Draft) -> u64 {
         match self.try_produce(draft) {
-            Answer::Produced { offset, .. } => offset,
+            Answer::Produced(Stored { offset, .. }) => offset,
             other => panic!("not produced: {other:?}"),
         }
     }
@@ -39,7 +45,7 @@ impl Rig {
     pub fn subscription(&mut self, topic: TopicId, group: &str, owner: &str, credit: u32) -> Subscription {
         self.consumers += 1;
         let consumer = ConsumerId(self.consumers);
-        Subscription { consumer, topic, group: group.into(), owner: owner.into(), lease_ms: LEASE_MS, credit }
+        Subscription { consumer, topic, group: group.into(), owner: owner.into(), lease_ms: Some(LEASE_MS), credit, style: Style::Pushed }
     }
 
     /// Subscribes and syncs.

@@ -41,11 +41,26 @@ pub struct Draft {
     pub identity: Option<Identity>,
     pub retry: Option<RetryPolicy>,
     pub deadline: Option<Time>,
+    pub key: KeyHash,
+    pub priority: u8,
+    pub start: Start,
+    pub request: RequestHash,
 }
 
 impl Draft {
     pub fn to(topic: TopicId) -> Self {
-        Self { topic, partition: 0, value: "v".into(), identity: None, retry: None, deadline: None }
+        Self {
+            topic,
+            partition: 0,
+            value: "v".into(),
+            identity: None,
+            retry: None,
+            deadline: None,
+            key: KeyHash::NONE,
+            priority: 0,
+            start: Start::Now,
+            request: RequestHash::NONE,
+        }
     }
 
     pub fn partition(mut self, partition: u32) -> Self {
@@ -70,8 +85,20 @@ impl Draft {
 
     pub fn message(&self) -> NewMessage {
         let message = Message { value: self.value.as_bytes().into(), ..Message::default() };
-        let Self { topic, partition, deadline, retry, identity, .. } = *self;
-        NewMessage { topic, partition, deadline, retry, identity, payload: payload(&message) }
+        let Self { topic, partition, deadline, retry, identity, key, priority, start, request, .. } = *self;
+        NewMessage {
+            topic,
+            partition,
+            deadline,
+            retry,
+            identity,
+            reserved: false,
+            request,
+            key,
+            priority,
+            start,
+            payload: payload(&message),
+        }
     }
 }
 
@@ -101,7 +128,7 @@ impl Rig {
     }
 
     fn open(&mut self) {
-        self.shard.open(self.now, self.log.base, &mut self.out);
+        self.shard.open(self.now, self.log.base, SECRET, &mut self.out);
         self.absorb();
     }
 

@@ -1,0 +1,324 @@
+//! What people and their programs order: settings, pauses, moves, cancellations, removals.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::action::{Action, Answer, Output, Stored};
+use crate::fact::Fact;
+use crate::id::{GroupId, Ticket, TopicId};
+use crate::input::{NewMessage, SeekTo, Spotted};
+use crate::journal::{Haste, lifetime, refuse};
+use crate::reject::Reject;
+use crate::shard::Shard;
+use crate::slot::Found;
+use crate::timer::{Due, Spot};
+use crate::topic::TopicPatch;
+
+impl Shard {
+    pub(crate) fn handle_configure(
+        &mut self,
+        ticket: Ticket,
+        id: TopicId,
+        patch: &TopicPatch,
+        out: &mut Output,
+    ) {
+        let Some(topic) = self.journal.state.topic(id) else {
+            return refuse(out, ticket, Reject::TopicUnknown);
+        };
+        let (before, after) = (topic.settings, topic.settings.patched(patch));
+        if let Some(fault) = after.fault() {
+            return refuse(out, ticket, Reject::Invalid(fault));
+        }
+        let partitions = topic.info().partitions;
+        if after != before {
+            self.journal.emit(Haste::Urgent, out, &Fact::Configured { topic: id, settings: after });
+            for partition in 0..partitions {
+                // The timer that is set knows only the old retention.
+                self.retaining.remove(&(id, partition));
+                self.schedule_retention(id, partition);
+            }
+        }
+        self.journal.reply(out, ticket, Answer::Configured { before, after });
+        if after.order != before.order {
+            self.look_again(id);
+        }
+        if after != before {
+            self.dispatch_topic(id, out);
+        }
+    }
+
+    /// Every group looks at everything again that it has not settled.
+    fn look_again(&mut self, topic: TopicId) {
+        let groups = self.journal.state.topic(topic).map(|topic| topic.groups.keys().copied());
+        let groups: Vec<GroupId> = groups.into_iter().flatten().collect();
+        for group in groups {
+            self.reset_group(topic, group);
+        }
+    }
+
+    /// A group looks at everything again that it has not settled; what waits for its time goes on waiting.
+    fn reset_group(&mut self, topic: TopicId, group: GroupId) {
+        // Messages set aside are met again by the cursor or on the list; those that run are pending and are not.
+        if let Some(crew) = self.crews.get_mut(&group) {
+            crew.aside.clear();
+        }
+        self.reset_lanes(topic, group);
+        let Some(members) = self.journal.state.topic(topic).and_then(|topic| topic.groups.get(&group)) else {
+            return;
+        };
+        let mut waiting = Vec::new();
+        for (partition, progress) in (0_u32..).zip(&members.progress) {
+            let pending = progress.pending.iter().map(|(&sequence, pending)| (sequence, pending));
+            waiting.extend(pending.map(|(sequence, pending)| {
+                let spot = Spot { topic, group, partition, sequence };
+                (spot, pending.lease.is_none() && pending.retry_at <= self.now)
+            }));
+        }
+        for (spot, is_due) in waiting {
+            let key = self.slots(spot).map(|slots| slots.key(spot.sequence)).unwrap_or_default();
+            let Some(crew) = self.crews.get_mut(&group) else { return };
+            let keys = &mut crew.lanes[spot.partition as usize].keys;
+            if !keys.is_busy(key, spot.sequence) {
+                keys.set_head(key, spot.sequence);
+            }
+            if is_due && !crew.is_dying(spot) {
+                crew.make_ready(spot.partition, spot.sequence);
+            }
+        }
+    }
+
+    pub(crate) fn handle_delete_topic(&mut self, ticket: Ticket, id: TopicId, out: &mut Output) {
+        let Some(topic) = self.journal.state.topic(id) else {
+            return refuse(out, ticket, Reject::TopicUnknown);
+        };
+        let info = topic.info();
+        let groups: Vec<GroupId> = topic.groups.keys().copied().collect();
+        for group in groups {
+            self.dismiss(group, out);
+        }
+        let lanes: Vec<_> = self.scheduled.range((id, 0)..=(id, u32::MAX)).map(|(lane, _)| *lane).collect();
+        for lane in lanes {
+            self.scheduled.remove(&lane);
+        }
+        self.dead_letters.remove(&id);
+        self.journal.emit(Haste::Urgent, out, &Fact::TopicDeleted { topic: id });
+        self.journal.after_durable(out, Action::Unpublish(info));
+        self.journal.reply(out, ticket, Answer::Deleted);
+    }
+
+    pub(crate) fn handle_delete_group(&mut self, ticket: Ticket, id: TopicId, name: &str, out: &mut Output) {
+        let group = match self.group_of(id, name) {
+            Ok(group) => group,
+            Err(reject) => return refuse(out, ticket, reject),
+        };
+        self.dismiss(group, out);
+        self.journal.emit(Haste::Urgent, out, &Fact::GroupExpired { topic: id, group });
+        self.journal.reply(out, ticket, Answer::Deleted);
+    }
+
+    fn group_of(&self, id: TopicId, name: &str) -> Result<GroupId, Reject> {
+        let topic = self.journal.state.topic(id).ok_or(Reject::TopicUnknown)?;
+        topic.group_named(name).map(|group| group.id).ok_or(Reject::GroupUnknown)
+    }
+
+    /// Sends the readers of a group away: it is about to be forgotten. Timers that still name it find nothing.
+    pub(crate) fn dismiss(&mut self, group: GroupId, out: &mut Output) {
+        let Some(crew) = self.crews.remove(&group) else { return };
+        for consumer in crew.consumers {
+            self.readers.remove(&consumer.id);
+            out.actions.push(Action::Close { consumer: consumer.id });
+        }
+        for waiter in crew.waiters {
+            self.waiting.remove(&waiter.ticket);
+            self.timers.cancel(waiter.until, Due::Waited(group, waiter.ticket));
+            refuse(out, waiter.ticket, Reject::GroupUnknown);
+        }
+        if let Some(groups) = self.active.get_mut(&crew.topic) {
+            groups.remove(&group);
+            if groups.is_empty() {
+                self.active.remove(&crew.topic);
+            }
+        }
+    }
+
+    pub(crate) fn handle_pause(
+        &mut self,
+        ticket: Ticket,
+        id: TopicId,
+        group: Option<&str>,
+        paused: bool,
+        out: &mut Output,
+    ) {
+        let found = match group {
+            None if self.journal.state.topic(id).is_none() => Err(Reject::TopicUnknown),
+            None => Ok(None),
+            Some(name) => self.group_of(id, name).map(Some),
+        };
+        let group = match found {
+            Ok(group) => group,
+            Err(reject) => return refuse(out, ticket, reject),
+        };
+        let topic = self.journal.state.topic(id);
+        let before = topic.and_then(|topic| match group {
+            None => topic.paused,
+            Some(group) => topic.groups.get(&group)?.paused,
+        });
+        let since = paused.then(|| before.unwrap_or(self.now));
+        if since != before {
+            self.journal.emit(Haste::Urgent, out, &Fact::Paused { topic: id, group, since });
+        }
+        self.journal.reply(out, ticket, Answer::Paused(since));
+        match group {
+            Some(group) => self.dispatch(group, out),
+            None => self.dispatch_topic(id, out),
+        }
+    }
+
+    pub(crate) fn handle_seek(
+        &mut self,
+        ticket: Ticket,
+        id: TopicId,
+        name: &str,
+        only: Option<u32>,
+        to: SeekTo,
+        out: &mut Output,
+    ) {
+        let group = match self.may_seek(id, name, only) {
+            Ok(group) => group,
+            Err(reject) => return refuse(out, ticket, reject),
+        };
+        let mut targets = Vec::new();
+        let mut spots = Vec::new();
+        if let Some(topic) = self.journal.state.topic(id) {
+            for (partition, lane) in (0_u32..).zip(&topic.partitions) {
+                if only.is_some_and(|only| only != partition) {
+                    continue;
+                }
+                let sequence = match to {
+                    SeekTo::Earliest => lane.slots.base,
+                    SeekTo::Latest => lane.slots.next(),
+                    SeekTo::Offset(offset) => lane.sequence_at(offset),
+                    SeekTo::Time(time) => lane.sequence_since(time),
+                };
+                let first = lane.slots.next_alive(sequence).and_then(|s| lane.slots.get(s));
+                targets.push((partition, first.map_or(topic.next_offset, |slot| slot.offset)));
+                let pending = topic.progress(group, partition).map(|progress| progress.pending.keys());
+                spots.extend(pending.into_iter().flatten().map(|&sequence| Spot {
+                    topic: id,
+                    group,
+                    partition,
+                    sequence,
+                }));
+            }
+        }
+        // Whoever holds something of the old position holds nothing any more.
+        for spot in spots {
+            self.retire(spot);
+        }
+        for (partition, from) in targets {
+            self.journal.emit(Haste::Urgent, out, &Fact::Sought { topic: id, group, partition, from });
+        }
+        self.reset_group(id, group);
+        let partitions = self.described_partitions(id, group);
+        self.journal.reply(out, ticket, Answer::Sought(partitions));
+        self.dispatch(group, out);
+    }
+
+    fn may_seek(&self, id: TopicId, name: &str, only: Option<u32>) -> Result<GroupId, Reject> {
+        let group = self.group_of(id, name)?;
+        let partitions = self.journal.state.topic(id).map_or(0, |topic| topic.info().partitions);
+        if only.is_some_and(|only| only >= partitions) {
+            return Err(Reject::PartitionOutOfRange);
+        }
+        Ok(group)
+    }
+
+    /// Where a message lies, if it is kept.
+    pub(crate) fn locate(&self, message: Spotted) -> Result<u64, Reject> {
+        let topic = self.journal.state.topic(message.topic).ok_or(Reject::TopicUnknown)?;
+        let lane = topic.partitions.get(message.partition as usize).ok_or(Reject::PartitionOutOfRange)?;
+        match lane.slots.find(message.offset) {
+            Found::Here(sequence) => Ok(sequence),
+            Found::Gone | Found::Never => Err(Reject::MessageUnknown),
+        }
+    }
+
+    /// The message as every group sees it.
+    fn spots(&self, message: Spotted, sequence: u64) -> Vec<(Arc<str>, Spot)> {
+        let Spotted { topic, partition, .. } = message;
+        let groups = self.journal.state.topic(topic).map(|topic| topic.groups.values());
+        let groups = groups.into_iter().flatten();
+        groups.map(|g| (Arc::clone(&g.name), Spot { topic, group: g.id, partition, sequence })).collect()
+    }
+
+    pub(crate) fn handle_cancel(&mut self, ticket: Ticket, message: Spotted, out: &mut Output) {
+        let sequence = match self.locate(message) {
+            Ok(sequence) => sequence,
+            Err(reject) => return refuse(out, ticket, reject),
+        };
+        let mut running = Vec::new();
+        for (name, spot) in self.spots(message, sequence) {
+            if self.lease_of(spot).is_some() {
+                running.push(name);
+            } else {
+                self.retire(spot);
+            }
+        }
+        let Spotted { topic, partition, offset } = message;
+        self.unschedule_start(topic, partition, sequence);
+        let slots = self.journal.state.lane(topic, partition).map(|lane| &lane.slots);
+        if slots.is_some_and(|slots| !slots.is_cancelled(sequence)) {
+            self.journal.emit(Haste::Urgent, out, &Fact::Cancelled { topic, partition, offset });
+        }
+        self.journal.reply(out, ticket, Answer::Cancelled { running });
+        self.dispatch_topic(topic, out);
+    }
+
+    pub(crate) fn handle_remove(&mut self, ticket: Ticket, messages: &[Spotted], out: &mut Output) {
+        let mut removed = 0;
+        for &message in messages {
+            removed += u64::from(self.drop_message(message, out));
+        }
+        self.journal.reply(out, ticket, Answer::Removed(removed));
+    }
+
+    /// Drops a message for every group; false if it is not kept.
+    fn drop_message(&mut self, message: Spotted, out: &mut Output) -> bool {
+        let Ok(sequence) = self.locate(message) else { return false };
+        for (_, spot) in self.spots(message, sequence) {
+            self.retire(spot);
+        }
+        let Spotted { topic, partition, offset } = message;
+        self.unschedule_start(topic, partition, sequence);
+        self.journal.emit(Haste::Urgent, out, &Fact::Removed { topic, partition, offset });
+        self.dispatch_topic(topic, out);
+        true
+    }
+
+    /// Stores the message of a dead letter again and drops the letter, in one batch. The gates do not count: a
+    /// person has decided that it is to be tried again, by the group that gave it up.
+    pub(crate) fn handle_redrive(
+        &mut self,
+        ticket: Ticket,
+        letter: Spotted,
+        message: &NewMessage,
+        group: &str,
+        out: &mut Output,
+    ) {
+        if let Err(reject) = self.may_redrive(letter, message) {
+            return refuse(out, ticket, reject);
+        }
+        let only = self.group_of(message.topic, group).ok();
+        let until = lifetime(self.now, self.settings.idempotency_ttl_ms);
+        let identity = message.identity.map(|identity| (identity, until));
+        let offset = self.append(message, identity, only, out);
+        self.drop_message(letter, out);
+        let stored = Stored { partition: message.partition, offset, duplicate: false };
+        self.journal.reply(out, ticket, Answer::Produced(stored));
+    }
+
+    fn may_redrive(&self, letter: Spotted, message: &NewMessage) -> Result<(), Reject> {
+        self.locate(letter)?;
+        self.may_append(message)
+    }
+}
