@@ -129,7 +129,12 @@ fn message() -> Message<'static> {
             labels: vec![("model".into(), "small".into())],
             partition_override: Some(0),
             deadline: Some(Deadline { seconds: 5, nanos: 6 }),
-            retry_policy: Some(RetryPolicy { max_attempts: 5, backoff_ms: 250, max_backoff_ms: 5000, ..RetryPolicy::default() }),
+            retry_policy: Some(RetryPolicy {
+                max_attempts: 5,
+                backoff_ms: 250,
+                max_backoff_ms: 5000,
+                ..RetryPolicy::default()
+            }),
             dead_letter: Some(DeadLetter { topic: "orders".into(), ..DeadLetter::default() }),
             ..Envelope::default()
         }),

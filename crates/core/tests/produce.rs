@@ -219,7 +219,9 @@ fn what_does_not_exist_is_refused_at_once() {
 fn the_table_of_retry_policies_is_bounded_and_its_places_are_used_again() {
     let mut rig = Rig::new(Settings::default());
     let topic = rig.topic("t", 1);
-    let policy = |n: u64| Some(RetryPolicy { max_attempts: 3, backoff_ms: n, max_backoff_ms: 0, ..RetryPolicy::default() });
+    let policy = |n: u64| {
+        Some(RetryPolicy { max_attempts: 3, backoff_ms: n, max_backoff_ms: 0, ..RetryPolicy::default() })
+    };
     let most = u64::from(u16::MAX) - 1;
     for n in 0..most {
         ask(&mut rig, Draft { retry: policy(n), ..Draft::to(topic) }.message());

@@ -4,25 +4,27 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use driftq_core::{
-    Address, Answer, Description, GroupDescription, Identity, Input, Message, NewMessage, Payload, Query,
-    Reject, Subscription, Tally, Ticket, TopicDescription, TopicId, route, validate,
+    Address, Answer, Description, GroupDescription, Input, Message, Query, Reject, Style, Subscription,
+    Tally, Ticket, TopicDescription, TopicId, TopicSettings,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::counters::Counters;
-use crate::depot::check_of;
 use crate::failure::Failure;
 use crate::guard::{lock, read};
 use crate::inbox::{Attach, Request};
-use crate::request::{AckRequest, ConsumeRequest, Produced, TopicReady};
+use crate::request::{AckRequest, BorrowRequest, ConsumeRequest, Draft, Produced, TopicReady};
 use crate::shared::Shared;
 use crate::status::Status;
 use crate::stream::Stream;
 
 /// Said to whoever waited for an answer when the shard was given up.
-const INTERRUPTED: &str = "the broker was interrupted; whether this took effect is not known";
+pub(crate) const INTERRUPTED: &str = "the broker was interrupted; whether this took effect is not known";
 /// Said to whoever comes while the broker stops.
 pub(crate) const STOPPING: &str = "the broker is stopping";
+
+/// The most that one stream may have unsettled.
+const BORROW_CREDIT_MAX: u32 = 10_000;
 
 /// A handle to a running broker. Cheap to clone. When the last one is dropped the broker stops by itself;
 /// [`Broker::stop`] also waits for it.
@@ -56,45 +58,39 @@ impl Broker {
 
     /// Creates a topic, or confirms that it exists.
     pub async fn create_topic(&self, name: &str, partitions: u32) -> Result<TopicReady, Failure> {
-        let name = name.to_owned();
-        let answer = self.ask(0, true, |ticket| Input::CreateTopic { ticket, name, partitions }).await?;
-        match answer {
-            Answer::TopicReady { partitions, created } => Ok(TopicReady { partitions, created }),
-            other => Err(unexpected(&other)),
-        }
+        self.put_topic(name, partitions, TopicSettings::default(), false).await
     }
 
     /// Stores a message; answers when it is durable.
     pub async fn produce(&self, topic: &str, message: Message<'_>) -> Result<Produced, Failure> {
-        let message = self.prepare(topic, &message)?;
-        let bytes = message.payload.bytes.len();
-        match self.ask(bytes, true, |ticket| Input::Produce { ticket, message }).await? {
-            Answer::Produced { partition, offset, duplicate } => {
-                let meters = &self.shared().meters;
-                if duplicate {
-                    meters.produced_duplicates.one()
-                } else {
-                    meters.produced.one()
-                }
-                Ok(Produced { partition, offset, duplicate })
-            }
-            other => Err(unexpected(&other)),
-        }
+        self.produce_draft(topic, Draft { message, ..Draft::default() }).await
     }
 
     /// Starts to deliver messages to a reader.
     pub async fn consume(&self, request: ConsumeRequest) -> Result<Stream, Failure> {
+        let credit = self.shared().config.stream_credit.max(1);
+        let ConsumeRequest { topic, group, owner, lease_ms } = request;
+        let lease_ms = Some(lease_ms);
+        self.open_stream(BorrowRequest { topic, group, owner, lease_ms, credit }, Style::Pushed).await
+    }
+
+    /// Starts to lend messages to a reader: never more than its credit unsettled, each with a token.
+    pub async fn borrow(&self, request: BorrowRequest) -> Result<Stream, Failure> {
+        self.open_stream(request, Style::Borrowed).await
+    }
+
+    async fn open_stream(&self, request: BorrowRequest, style: Style) -> Result<Stream, Failure> {
         let shared = self.shared();
         if *shared.stopping.borrow() {
             return Err(Failure::Unavailable(STOPPING.into()));
         }
         let topic = self.topic(&request.topic)?;
-        let (consumer, credit) = (shared.consumer(), shared.config.stream_credit.max(1));
+        let (consumer, credit) = (shared.consumer(), request.credit.clamp(1, BORROW_CREDIT_MAX));
         let (deliveries, received) = mpsc::channel(credit as usize);
         // Made before the question is asked: if the caller gives up while it waits, the stream's end tells the shard.
-        let mut stream = Stream::new(Arc::clone(shared), consumer, received);
-        let ConsumeRequest { group, owner, lease_ms, .. } = request;
-        let subscription = Subscription { consumer, topic, group, owner, lease_ms, credit };
+        let mut stream = Stream::new(Arc::clone(shared), consumer, received, style);
+        let BorrowRequest { group, owner, lease_ms, .. } = request;
+        let subscription = Subscription { consumer, topic, group, owner, lease_ms, credit, style };
         let attach = Box::new(Attach { consumer, deliveries });
         let input = |ticket| Input::Subscribe { ticket, subscription };
         match self.ask_with(0, false, Some(attach), input).await {
@@ -202,11 +198,11 @@ impl Broker {
         }
     }
 
-    fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.owner.shared
     }
 
-    fn topic(&self, name: &str) -> Result<TopicId, Failure> {
+    pub(crate) fn topic(&self, name: &str) -> Result<TopicId, Failure> {
         let catalog = read(&self.shared().catalog);
         catalog.find(name).map(|topic| topic.id).ok_or(Failure::Reject(Reject::TopicUnknown))
     }
@@ -217,42 +213,14 @@ impl Broker {
         Ok((Address { topic, group, partition, offset }, owner))
     }
 
-    /// Validates, routes and encodes, all outside the shard.
-    fn prepare(&self, requested: &str, message: &Message<'_>) -> Result<NewMessage, Failure> {
-        validate(message).map_err(Failure::Reject)?;
-        let envelope = message.envelope.as_ref();
-        let (topic, partition) = {
-            let catalog = read(&self.shared().catalog);
-            route(&catalog, requested, message).map_err(Failure::Reject)?
-        };
-        let identity = envelope.filter(|envelope| !envelope.idempotency_key.is_empty()).map(|envelope| {
-            let final_topic =
-                if envelope.target_topic.is_empty() { requested } else { &*envelope.target_topic };
-            Identity::of(&envelope.tenant_id, final_topic, &envelope.idempotency_key)
-        });
-        let bytes = message.encode();
-        if bytes.len() > self.shared().config.message_bytes_max {
-            return Err(Failure::Reject(Reject::Invalid("the message is larger than the broker accepts")));
-        }
-        let size = u32::try_from(message.size()).unwrap_or(u32::MAX);
-        Ok(NewMessage {
-            topic,
-            partition,
-            deadline: envelope.and_then(|envelope| envelope.deadline).map(|deadline| deadline.time()),
-            retry: envelope.and_then(|envelope| envelope.retry_policy),
-            identity,
-            payload: Payload { check: check_of(&bytes), size, bytes },
-        })
-    }
-
-    async fn describe(&self, query: Query) -> Result<Description, Failure> {
+    pub(crate) async fn describe(&self, query: Query) -> Result<Description, Failure> {
         match self.ask(0, false, |ticket| Input::Describe { ticket, query }).await? {
             Answer::Described(description) => Ok(description),
             other => Err(unexpected(&other)),
         }
     }
 
-    async fn ask(
+    pub(crate) async fn ask(
         &self,
         bytes: usize,
         writes: bool,
@@ -312,7 +280,7 @@ fn settled(answer: &Answer) -> Result<(), Failure> {
 }
 
 /// The shard answers each input with its own kind of answer; anything else is a fault of ours.
-fn unexpected(answer: &impl std::fmt::Debug) -> Failure {
+pub(crate) fn unexpected(answer: &impl std::fmt::Debug) -> Failure {
     tracing::error!(?answer, "the shard gave an answer of the wrong kind");
     Failure::Unavailable("internal fault: an answer of the wrong kind".into())
 }

@@ -43,6 +43,8 @@ counters! {
     acked,
     /// Nacks accepted.
     nacked,
+    /// Settlements refused because their token was stale or unknown.
+    stale,
     /// Deliveries given back because they never reached their reader.
     released,
     /// Dead letters written.

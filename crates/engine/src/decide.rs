@@ -163,7 +163,8 @@ impl<D: Disk> Decide<'_, D> {
                 Action::Reply { ticket, answer } => self.reply(ticket, answer),
                 Action::Deliver { consumer, delivery } => self.deliver(consumer, delivery),
                 Action::Fetch(undertaking) => self.fetch(undertaking),
-                Action::Publish(_) => {}
+                Action::Publish(_) | Action::Unpublish(_) => {}
+                Action::Close { consumer } => drop(self.tables.consumers.remove(&consumer)),
             }
         }
         self.tables.actions = actions;
@@ -171,8 +172,14 @@ impl<D: Disk> Decide<'_, D> {
 
     fn reply(&mut self, ticket: Ticket, answer: Answer) {
         if let Some(reply) = self.tables.tickets.remove(&ticket) {
-            // Whoever has stopped waiting needs no answer.
-            let _ = reply.send(Ok(answer));
+            // Whoever has stopped waiting needs no answer. What was lent to it is given back.
+            if let Err(Ok(Answer::Leased(deliveries))) = reply.send(Ok(answer))
+                && !deliveries.is_empty()
+            {
+                let receipts: Vec<_> = deliveries.iter().map(|delivery| delivery.receipt).collect();
+                self.shared.meters.released.add(receipts.len() as u64);
+                self.tables.follow_ups.push(Input::Release { receipts });
+            }
         }
     }
 
@@ -375,15 +382,19 @@ impl<D: Disk> Decide<'_, D> {
     }
 }
 
-/// Adds newly durable topics to the catalogue, all at once.
+/// Tells the catalogue which topics became durable and which are gone, all at once.
 fn publish(shared: &Shared, actions: &[Action]) {
-    let mut topics = actions.iter().filter_map(|action| match action {
-        Action::Publish(topic) => Some(topic),
-        Action::Reply { .. } | Action::Deliver { .. } | Action::Fetch(_) => None,
-    });
-    if let Some(first) = topics.next() {
-        let mut catalog = write(&shared.catalog);
-        catalog.insert(TopicInfo::clone(first));
-        topics.cloned().for_each(|topic| catalog.insert(topic));
+    let tells = |action: &&Action| matches!(action, Action::Publish(_) | Action::Unpublish(_));
+    let mut news = actions.iter().filter(tells).peekable();
+    if news.peek().is_none() {
+        return;
+    }
+    let mut catalog = write(&shared.catalog);
+    for action in news {
+        match action {
+            Action::Publish(topic) => catalog.insert(TopicInfo::clone(topic)),
+            Action::Unpublish(topic) => catalog.remove(topic),
+            _ => {}
+        }
     }
 }

@@ -11,6 +11,12 @@ pub enum Failure {
     /// The input queue is full; nothing happened, try again soon.
     #[error("the input queue is full")]
     Busy,
+    /// The router said no, or said nothing and the configuration says that this means no.
+    #[error("{0}")]
+    Router(String),
+    /// There is no job of that number, or it is forgotten.
+    #[error("there is no such job")]
+    JobUnknown,
     /// The broker cannot answer now: it is stopping, its log failed, its disk is full. Whether the request took
     /// effect is not known unless it never got in.
     #[error("{0}")]

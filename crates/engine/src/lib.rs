@@ -19,17 +19,22 @@ mod cache;
 mod clock;
 mod config;
 mod counters;
+mod dead_letters;
 mod decide;
 mod depot;
 mod failure;
 mod guard;
 mod inbox;
+mod jobs;
 mod keeper;
 mod memory;
+mod native;
 mod pen;
+mod prepare;
 mod recover;
 mod relocate;
 mod request;
+mod seal;
 mod shared;
 mod start;
 mod status;
@@ -46,7 +51,10 @@ pub use broker::Broker;
 pub use config::{Commit, Config, Storage};
 pub use counters::Counters;
 pub use failure::{Failure, StartError};
-pub use request::{AckRequest, ConsumeRequest, Produced, Recovery, TopicReady};
+pub use request::{
+    AckRequest, BorrowRequest, ConsumeRequest, Draft, Job, JobCall, JobKind, JobState, LeaseCall,
+    LetterFilter, Produced, Recovery, Seen, Sight, TopicReady,
+};
 pub use start::Started;
 pub use status::Status;
 pub use stream::{Delivered, Stream};

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+use driftq_core::{Found, Message, RequestHash, Start, Time};
+
 /// A reader that wants messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsumeRequest {
@@ -13,6 +16,166 @@ pub struct ConsumeRequest {
     pub owner: String,
     /// How long each delivery is on loan.
     pub lease_ms: u64,
+}
+
+/// A reader that borrows messages with tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BorrowRequest {
+    /// What it reads.
+    pub topic: String,
+    /// For which group; created if it is new.
+    pub group: String,
+    /// Its name, for people who look.
+    pub owner: String,
+    /// How long each delivery is on loan; `None`: as the topic or the server says.
+    pub lease_ms: Option<u64>,
+    /// The most that it has unsettled.
+    pub credit: u32,
+}
+
+/// Somebody who asks for messages once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseCall {
+    /// What it reads.
+    pub topic: String,
+    /// For which group; created if it is new.
+    pub group: String,
+    /// Its name, for people who look.
+    pub owner: String,
+    /// How many at the most.
+    pub max: u32,
+    /// How long each delivery is on loan; `None`: as the topic or the server says.
+    pub lease_ms: Option<u64>,
+    /// How long it waits for the first one.
+    pub wait_ms: u64,
+    /// Names the request: asking again under it gives the same messages.
+    pub request_id: Option<String>,
+}
+
+/// A message to be stored, with what is not part of it.
+#[derive(Clone, Debug, Default)]
+pub struct Draft<'a> {
+    /// The message.
+    pub message: Message<'a>,
+    /// 0 to 9, the highest first.
+    pub priority: u8,
+    /// When it may go out for the first time.
+    pub start: Start,
+    /// What it asks for, so that its idempotency key is not used for something else.
+    pub request: RequestHash,
+}
+
+/// A stored message, looked at without being delivered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// What the shard knows of it.
+    pub found: Found,
+    /// The encoded message; `None` if it was gone, or could not be read, by the time it was read.
+    pub payload: Option<Bytes>,
+}
+
+/// Messages looked at in one go.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Sight {
+    /// What was found, in the order of partition and offset.
+    pub seen: Vec<Seen>,
+    /// How many messages were looked at.
+    pub scanned: u64,
+    /// Where to go on: partition and offset; `None` at the end.
+    pub next: Option<(u32, u64)>,
+}
+
+/// Long work that the server does by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// Its number.
+    pub id: u64,
+    /// What it does.
+    pub kind: JobKind,
+    /// The topic whose dead letters it works on.
+    pub topic: String,
+    /// Whether it only counts.
+    pub dry_run: bool,
+    /// How it stands.
+    pub state: JobState,
+    /// When it began.
+    pub started: Time,
+    /// When it ended.
+    pub ended: Option<Time>,
+    /// Letters that matched.
+    pub matched: u64,
+    /// Letters that were dealt with.
+    pub done: u64,
+    /// Letters that were gone when their turn came.
+    pub skipped: u64,
+    /// Letters that could not be dealt with and are still there.
+    pub failed: u64,
+    /// Why the last of those failed, or why the job did.
+    pub error: Option<String>,
+}
+
+/// What a job does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobKind {
+    /// Dead letters become messages again.
+    Redrive,
+    /// Dead letters are dropped.
+    Purge,
+}
+
+/// How a job stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobState {
+    /// At work.
+    Running,
+    /// All that matched was dealt with.
+    Done,
+    /// It could not go on.
+    Failed,
+    /// Somebody stopped it.
+    Cancelled,
+}
+
+/// Which dead letters a job is for.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct LetterFilter {
+    /// Only these, by partition and offset; empty means all that match the rest.
+    pub letters: Vec<(u32, u64)>,
+    /// Given up by this group.
+    pub group: Option<String>,
+    /// With this key.
+    pub key: Option<Vec<u8>>,
+    /// Of this run.
+    pub run_id: Option<String>,
+    /// Of this tenant.
+    pub tenant_id: Option<String>,
+    /// With all of these labels.
+    pub labels: Vec<(String, String)>,
+    /// Given up for this reason.
+    pub reason: Option<String>,
+    /// Given up before this.
+    pub before: Option<Time>,
+    /// Given up at or after this.
+    pub after: Option<Time>,
+}
+
+/// What a job is asked to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobCall {
+    /// What it does.
+    pub kind: JobKind,
+    /// The topic whose dead letters it works on, without the prefix.
+    pub topic: String,
+    /// Which of them.
+    pub filter: LetterFilter,
+    /// At most this many per second.
+    pub rate_per_second: Option<u32>,
+    /// Only count.
+    pub dry_run: bool,
+    /// Messages go there instead of to the topic that they came from.
+    pub target_topic: Option<String>,
+    /// Names the request: asking again under it gives the same job.
+    pub request_key: Option<String>,
 }
 
 /// One message that one group is done with, or is not.

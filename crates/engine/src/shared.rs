@@ -11,6 +11,8 @@ use crate::config::Config;
 use crate::counters::Meters;
 use crate::depot::Depot;
 use crate::inbox::{Inbox, Limits};
+use crate::jobs::Jobs;
+use crate::seal::Seal;
 use crate::status::Board;
 
 pub(crate) struct Shared {
@@ -23,6 +25,10 @@ pub(crate) struct Shared {
     /// The topics that are durable. A lock and not a copy per change: creating ten thousand topics one by one would
     /// otherwise copy fifty million entries. It is held for one lookup or one insert.
     pub(crate) catalog: RwLock<Catalog>,
+    /// Turns receipts into tokens and back.
+    pub(crate) seal: Seal,
+    /// Long work under way.
+    pub(crate) jobs: Jobs,
     /// True as soon as the broker begins to stop.
     pub(crate) stopping: watch::Sender<bool>,
     /// True when the decide thread has ended.
@@ -48,6 +54,8 @@ impl Shared {
             meters,
             board: Board::new(data),
             catalog: RwLock::new(Catalog::default()),
+            seal: Seal::default(),
+            jobs: Jobs::default(),
             stopping: watch::Sender::new(false),
             ended: watch::Sender::new(false),
             stream_ended: Notify::new(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use driftq_core::{ConsumerId, Delivery, Input, Position, Receipt, Time};
+use driftq_core::{ConsumerId, Delivery, Input, Position, Receipt, Style, Time};
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, watch};
 
@@ -26,6 +26,31 @@ pub struct Delivered {
     pub payload: Bytes,
     /// When the lease lapses.
     pub expires: Time,
+    /// When the message was stored.
+    pub at: Time,
+    /// Its priority.
+    pub priority: u8,
+    /// When it was to go out, if it was scheduled.
+    pub due: Option<Time>,
+    /// Names this delivery; see [`crate::Broker::token`].
+    pub receipt: Receipt,
+}
+
+impl Delivered {
+    pub(crate) fn new(delivery: Delivery, payload: Bytes) -> Self {
+        Self {
+            partition: delivery.receipt.partition,
+            offset: delivery.receipt.offset,
+            attempt: delivery.attempt,
+            last_error: delivery.last_error,
+            payload,
+            expires: delivery.expires,
+            at: delivery.at,
+            priority: delivery.priority,
+            due: delivery.due,
+            receipt: delivery.receipt,
+        }
+    }
 }
 
 /// The deliveries of one reader. Until a payload is about to be handed out it lies in the log: a reader that stalls
@@ -48,6 +73,8 @@ pub struct Stream {
     spent: u32,
     /// Where a payload was last found missing.
     missing: Option<Position>,
+    /// What gives credit back: being written out, or being settled.
+    style: Style,
     /// Whether the shard may know the reader.
     pub(crate) subscribed: bool,
 }
@@ -57,6 +84,7 @@ impl Stream {
         shared: Arc<Shared>,
         consumer: ConsumerId,
         deliveries: mpsc::Receiver<Delivery>,
+        style: Style,
     ) -> Self {
         shared.meters.streams.one();
         let (stopping, run) = (shared.stopping.subscribe(), shared.run());
@@ -70,6 +98,7 @@ impl Stream {
             unconfirmed: Vec::new(),
             spent: 0,
             missing: None,
+            style,
             subscribed: true,
         }
     }
@@ -131,14 +160,7 @@ impl Stream {
         if delivery.attempt > 1 {
             meters.redelivered.one();
         }
-        Delivered {
-            partition: delivery.receipt.partition,
-            offset: delivery.receipt.offset,
-            attempt: delivery.attempt,
-            last_error: delivery.last_error,
-            payload,
-            expires: delivery.expires,
-        }
+        Delivered::new(delivery, payload)
     }
 
     /// A payload that has moved comes again from its new place at once. One that cannot be read, or is missing
@@ -162,6 +184,9 @@ impl Stream {
 
     /// Gives credit back in lots: one input for half of it instead of one for every message.
     fn spend(&mut self, count: u32) {
+        if self.style == Style::Borrowed {
+            return;
+        }
         self.spent += count;
         if self.spent >= self.shared.config.stream_credit.div_ceil(2) {
             self.give_back_credit();

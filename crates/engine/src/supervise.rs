@@ -229,7 +229,10 @@ fn open_epoch<D: Disk>(decide: &mut Decide<'_, D>, keeper: &Keeper<D>) -> Result
         keeper.prepare_spare().map_err(|error| StartError::Log(error.to_string()))?;
     }
     let base = Position(decide.cursor.next_body().0);
-    decide.shard.open(decide.now, base, &mut decide.out);
+    let mut secret = [0; 32];
+    getrandom::fill(&mut secret).map_err(|error| StartError::Log(format!("no randomness: {error}")))?;
+    decide.shard.open(decide.now, base, secret, &mut decide.out);
+    decide.shared.seal.set(decide.shard.state().secret());
     if decide.shared.board.is_scarce() {
         decide.shard.handle(decide.now, Input::Space { roomy: false }, &mut decide.out);
     }

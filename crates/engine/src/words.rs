@@ -6,29 +6,49 @@ use driftq_core::{Fact, MessageFact, Place};
 pub(crate) fn words(fact: &Fact<'_>) -> String {
     match fact {
         Fact::Opened { epoch, at } => format!("run {epoch} began at {} ms; older leases are void", at.0),
-        Fact::TopicCreated { topic, partitions, at, name } => {
+        Fact::TopicCreated { topic, partitions, at, name, .. } => {
             format!("topic {} created at {} ms: {name:?}, {partitions} partitions", topic.0, at.0)
         }
         Fact::Appended(message) => appended(message),
         Fact::GroupCreated { topic, group, at, name } => {
             format!("group {} of topic {} created at {} ms: {name:?}", group.0, topic.0, at.0)
         }
-        Fact::Leased { place, token, attempt, expires, owner } => {
+        Fact::Leased { place, token, attempt, expires, owner, .. } => {
             let (place, token) = (whole(*place), format!("{}.{}", token.epoch, token.n));
             format!("{place} leased to {owner:?}, attempt {attempt}, token {token}, until {} ms", expires.0)
         }
-        Fact::Acked { place, remembered } if remembered.0 == 0 => format!("{} acked", whole(*place)),
-        Fact::Acked { place, remembered } => {
+        Fact::Acked { place, remembered, .. } if remembered.0 == 0 => format!("{} acked", whole(*place)),
+        Fact::Acked { place, remembered, .. } => {
             format!("{} acked, its identity remembered until {} ms", whole(*place), remembered.0)
         }
-        Fact::Failed { place, retry_at, error } => {
+        Fact::Failed { place, retry_at, error, .. } => {
             format!("{} failed: {error:?}, next attempt at {} ms", whole(*place), retry_at.0)
         }
         Fact::Released { place } => format!("{} given back unused", whole(*place)),
         Fact::Retired { place, dead: true } => format!("{} given up, dead letter stored", whole(*place)),
         Fact::Retired { place, dead: false } => {
-            format!("{} skipped: its identity was committed", whole(*place))
+            format!("{} given up: its identity was committed, or it was cancelled", whole(*place))
         }
+        Fact::Extended { place, expires } => format!("{} extended until {} ms", whole(*place), expires.0),
+        Fact::Cancelled { topic, partition, offset } => {
+            format!("message {offset} of topic {} partition {partition} cancelled", topic.0)
+        }
+        Fact::Removed { topic, partition, offset } => {
+            format!("message {offset} of topic {} partition {partition} dropped", topic.0)
+        }
+        Fact::Sought { topic, group, partition, from } => {
+            let (topic, group) = (topic.0, group.0);
+            format!("group {group} of topic {topic} partition {partition} moved to offset {from}")
+        }
+        Fact::Configured { topic, settings } => format!("topic {} configured: {settings:?}", topic.0),
+        Fact::TopicDeleted { topic } => format!("topic {} deleted", topic.0),
+        Fact::Paused { topic, group, since } => {
+            let whose = group.map_or_else(String::new, |group| format!("group {} of ", group.0));
+            let what = since.map_or("resumed", |_| "paused");
+            format!("{whose}topic {} {what}", topic.0)
+        }
+        // The secret stays in the log.
+        Fact::Keyed { .. } => "the shard got the secret that seals its tokens".to_owned(),
         Fact::GroupExpired { topic, group } => format!("group {} of topic {} forgotten", group.0, topic.0),
         Fact::Expired { topic, partition, below } => {
             format!("messages below {below} of topic {} partition {partition} dropped by retention", topic.0)

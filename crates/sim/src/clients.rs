@@ -124,9 +124,19 @@ impl World {
         let key = self.rng.chance(1, 3).then(|| self.rng.below(40));
         let policies = [
             None,
-            Some(RetryPolicy { max_attempts: 2, backoff_ms: 50, max_backoff_ms: 200, ..RetryPolicy::default() }),
+            Some(RetryPolicy {
+                max_attempts: 2,
+                backoff_ms: 50,
+                max_backoff_ms: 200,
+                ..RetryPolicy::default()
+            }),
             Some(RetryPolicy { max_attempts: 3, backoff_ms: 0, max_backoff_ms: 0, ..RetryPolicy::default() }),
-            Some(RetryPolicy { max_attempts: 0, backoff_ms: 400, max_backoff_ms: 0, ..RetryPolicy::default() }),
+            Some(RetryPolicy {
+                max_attempts: 0,
+                backoff_ms: 400,
+                max_backoff_ms: 0,
+                ..RetryPolicy::default()
+            }),
         ];
         let policy = *self.rng.pick(&policies);
         let partition = partition_of_key(id.to_string().as_bytes(), partitions);

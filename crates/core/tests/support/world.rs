@@ -152,8 +152,12 @@ impl World {
             draft = draft.keyed(["k", "l", "m"][usize::from(b % 3)]);
         }
         let (max_attempts, backoff_ms) = (u32::from(c % 4), u64::from(c / 64) * 150);
-        draft.retry =
-            (!c.is_multiple_of(3)).then_some(RetryPolicy { max_attempts, backoff_ms, max_backoff_ms: 400, ..RetryPolicy::default() });
+        draft.retry = (!c.is_multiple_of(3)).then_some(RetryPolicy {
+            max_attempts,
+            backoff_ms,
+            max_backoff_ms: 400,
+            ..RetryPolicy::default()
+        });
         let message = draft.message();
         let ticket = self.rig.ask(|ticket| Input::Produce { ticket, message });
         self.asked.insert(ticket, Asked::Produce(topic));

@@ -19,6 +19,8 @@ pub(crate) fn fault(failure: &Failure, call: Call) -> Fault {
     match failure {
         Failure::Reject(reject) => rejected(*reject, call),
         Failure::Busy => overloaded(REQUEST_QUEUE_FULL, call),
+        Failure::Router(why) => Fault::new(Code::RouterRefused, why.clone()),
+        Failure::JobUnknown => Fault::new(Code::JobUnknown, "there is no job of that number"),
         Failure::Unavailable(why) => Fault::new(Code::Unavailable, why.to_string()),
     }
 }
@@ -37,6 +39,15 @@ fn rejected(reject: Reject, call: Call) -> Fault {
         Reject::NotInFlight => Fault::new(Code::NotInFlight, "message is not in-flight"),
         Reject::DiskFull => {
             Fault::new(Code::DiskFull, "the disk is full: new messages are refused until space returns")
+        }
+        Reject::SettingsDiffer(setting) => {
+            Fault::new(Code::SettingsDiffer, format!("the topic exists with another {setting}"))
+        }
+        Reject::GroupUnknown => Fault::new(Code::GroupUnknown, "the topic has no group of that name"),
+        Reject::MessageUnknown => Fault::new(Code::MessageUnknown, "there is no such message, or it is gone"),
+        Reject::KeyReused => Fault::new(Code::KeyReused, "the idempotency key was used for another request"),
+        Reject::KeyInFlight => {
+            Fault::new(Code::KeyInFlight, "a message with this idempotency key is being routed")
         }
         Reject::Limit(what) => Fault::new(Code::LimitReached, what),
         Reject::Invalid(what) => Fault::invalid(what),
@@ -80,7 +91,7 @@ pub(crate) fn produce_rejection(failure: &Failure) -> Option<usize> {
         Failure::Busy => REQUEST_QUEUE_FULL,
         Failure::Reject(Reject::Overloaded(overload)) => reason(*overload),
         Failure::Reject(Reject::DiskFull) => DISK_FULL,
-        Failure::Reject(_) | Failure::Unavailable(_) => return None,
+        Failure::Reject(_) | Failure::Router(_) | Failure::JobUnknown | Failure::Unavailable(_) => return None,
     };
     PRODUCE_REJECTIONS.iter().position(|candidate| *candidate == reason)
 }

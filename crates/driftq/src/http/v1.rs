@@ -146,6 +146,7 @@ fn into_envelope(envelope: Envelope<'_>) -> core::Envelope<'_> {
             max_attempts: policy.max_attempts,
             backoff_ms: policy.backoff_ms,
             max_backoff_ms: policy.max_backoff_ms,
+            jitter: core::Jitter::Half,
         }),
         dead_letter: None,
     }

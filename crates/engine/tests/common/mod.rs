@@ -57,7 +57,8 @@ pub(crate) fn keyed<'a>(value: &'a str, idempotency_key: &'a str) -> Message<'a>
 }
 
 pub(crate) fn mortal(value: &str, max_attempts: u32) -> Message<'_> {
-    let retry_policy = Some(RetryPolicy { max_attempts, backoff_ms: 1, max_backoff_ms: 1, ..RetryPolicy::default() });
+    let retry_policy =
+        Some(RetryPolicy { max_attempts, backoff_ms: 1, max_backoff_ms: 1, ..RetryPolicy::default() });
     let envelope = Envelope { retry_policy, ..Envelope::default() };
     Message { envelope: Some(envelope), ..text(value) }
 }

@@ -1,0 +1,143 @@
+//! Dead letters: which of them a job is for, and how one becomes a message again.
+
+use driftq_core::{
+    Answer, Browse, DeadLetter, Identity, Input, KeyHash, Message, NewMessage, Reject, Spotted,
+    partition_of_key,
+};
+
+use crate::broker::{Broker, unexpected};
+use crate::failure::Failure;
+use crate::guard::read;
+use crate::request::{JobCall, LetterFilter, Seen};
+
+/// What the name of every dead-letter topic begins with.
+pub(crate) const PREFIX: &str = "dlq.";
+
+impl LetterFilter {
+    /// Whether a letter is one of those that are wanted.
+    #[must_use]
+    pub fn matches(&self, message: &Message<'_>, letter: &DeadLetter<'_>) -> bool {
+        let given = |wanted: &Option<String>, is: &str| wanted.as_deref().is_none_or(|wanted| wanted == is);
+        let envelope = message.envelope.as_ref();
+        let text = |pick: fn(&driftq_core::Envelope<'_>) -> String| envelope.map(pick).unwrap_or_default();
+        let labelled = |name: &str, value: &str| {
+            let labels = envelope.map(|envelope| &envelope.labels);
+            labels.is_some_and(|labels| labels.iter().any(|(n, v)| &**n == name && &**v == value))
+        };
+        given(&self.group, &letter.group)
+            && given(&self.reason, &letter.reason)
+            && given(&self.run_id, &text(|envelope| envelope.run_id.to_string()))
+            && given(&self.tenant_id, &letter.tenant_id)
+            && self.key.as_deref().is_none_or(|key| key == &*message.key)
+            && self.before.is_none_or(|before| letter.at < before)
+            && self.after.is_none_or(|after| letter.at >= after)
+            && self.labels.iter().all(|(name, value)| labelled(name, value))
+    }
+}
+
+/// What became of one letter.
+pub(crate) enum Fate {
+    /// It was dealt with.
+    Done,
+    /// It was gone already.
+    Skipped,
+    /// It is still there.
+    Failed(Failure),
+}
+
+impl Broker {
+    /// The name of the topic that takes a topic's dead letters.
+    #[must_use]
+    pub fn dead_letter_topic(topic: &str) -> String {
+        format!("{PREFIX}{topic}")
+    }
+
+    /// The question that goes through all letters from a place on.
+    pub(crate) fn letters_from(
+        &self,
+        letters: &str,
+        place: (u32, u64),
+        limit: u32,
+    ) -> Result<Browse, Failure> {
+        let (partition, from) = place;
+        let topic = self.topic(letters)?;
+        Ok(Browse { topic, partition, alone: false, from, limit, key: KeyHash::NONE })
+    }
+
+    /// Drops a letter.
+    pub(crate) async fn purge(&self, letters: &str, seen: &Seen) -> Fate {
+        let topic = match self.topic(letters) {
+            Ok(topic) => topic,
+            Err(_) => return Fate::Skipped,
+        };
+        let messages = vec![Spotted { topic, partition: seen.found.partition, offset: seen.found.offset }];
+        match self.ask(0, true, |ticket| Input::Remove { ticket, messages }).await {
+            Ok(Answer::Removed(0)) => Fate::Skipped,
+            Ok(Answer::Removed(_)) => Fate::Done,
+            Ok(other) => Fate::Failed(unexpected(&other)),
+            Err(failure) => Fate::Failed(failure),
+        }
+    }
+
+    /// Makes a letter a message again.
+    pub(crate) async fn redrive(&self, letters: &str, seen: &Seen, call: &JobCall) -> Fate {
+        let Some(bytes) = &seen.payload else { return Fate::Skipped };
+        let prepared = self.revived(letters, seen, bytes, call);
+        let (letter, message, group) = match prepared {
+            Ok(prepared) => prepared,
+            Err(failure) => return Fate::Failed(failure),
+        };
+        let bytes = message.payload.bytes.len();
+        match self.ask(bytes, true, |ticket| Input::Redrive { ticket, letter, message, group }).await {
+            Ok(Answer::Produced(_)) => Fate::Done,
+            Ok(other) => Fate::Failed(unexpected(&other)),
+            Err(Failure::Reject(Reject::MessageUnknown)) => Fate::Skipped,
+            Err(failure) => Fate::Failed(failure),
+        }
+    }
+
+    /// The message that a letter was, for the group that gave it up.
+    fn revived(
+        &self,
+        letters: &str,
+        seen: &Seen,
+        bytes: &[u8],
+        call: &JobCall,
+    ) -> Result<(Spotted, NewMessage, String), Failure> {
+        let unreadable = |_| Failure::Reject(Reject::Invalid("the dead letter cannot be read"));
+        let message = Message::decode(bytes).map_err(unreadable)?;
+        let revived = message.from_dead_letter();
+        let (message, letter) =
+            revived.ok_or(Failure::Reject(Reject::Invalid("the message is not a dead letter")))?;
+        let target = call.target_topic.as_deref().unwrap_or(&letter.topic);
+        let envelope = message.envelope.as_ref();
+        let key = envelope.map_or("", |envelope| &envelope.idempotency_key);
+        let tenant = envelope.map_or("", |envelope| &envelope.tenant_id);
+        let (info, letters) = {
+            let catalog = read(&self.shared().catalog);
+            let info = catalog.find(target).cloned().ok_or(Failure::Reject(Reject::TopicUnknown))?;
+            (info, catalog.find(letters).map(|topic| topic.id))
+        };
+        let partition = if letter.partition < info.partitions && call.target_topic.is_none() {
+            letter.partition
+        } else {
+            partition_of_key(&message.key, info.partitions)
+        };
+        let spotted = Spotted {
+            topic: letters.ok_or(Failure::Reject(Reject::TopicUnknown))?,
+            partition: seen.found.partition,
+            offset: seen.found.offset,
+        };
+        let new = NewMessage {
+            topic: info.id,
+            partition,
+            retry: envelope.and_then(|envelope| envelope.retry_policy),
+            identity: (!key.is_empty()).then(|| Identity::in_topic(tenant, target, info.incarnation(), key)),
+            key: KeyHash::of(&message.key),
+            priority: seen.found.priority,
+            payload: self.payload(&message)?,
+            ..NewMessage::default()
+        };
+        Ok((spotted, new, letter.group.into_owned()))
+    }
+}

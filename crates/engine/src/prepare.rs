@@ -1,0 +1,142 @@
+//! From what a producer sends to what the shard stores: validated, routed and encoded, all outside the shard.
+
+use driftq_core::{
+    Catalog, Envelope, Identity, Input, KeyHash, Message, NewMessage, Payload, Reject, Stored, route,
+    validate,
+};
+
+use crate::broker::{Broker, unexpected};
+use crate::depot::check_of;
+use crate::failure::Failure;
+use crate::guard::read;
+use crate::request::{Draft, Produced};
+
+/// Messages of one call go to the shard in parts of about this size, so that others get their turn in between and
+/// a batch of the log stays small.
+const PART_BYTES: usize = 1 << 20;
+
+impl Broker {
+    /// Stores a message that may have a priority and a time; answers when it is durable.
+    pub async fn produce_draft(&self, topic: &str, draft: Draft<'_>) -> Result<Produced, Failure> {
+        let message = self.prepare(&read(&self.shared().catalog), topic, &draft)?;
+        let bytes = message.payload.bytes.len();
+        match self.ask(bytes, true, |ticket| Input::Produce { ticket, message }).await? {
+            driftq_core::Answer::Produced(stored) => Ok(self.count(stored)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Stores many messages in order; answers, one by one, when all of them are durable.
+    pub async fn produce_many(&self, topic: &str, drafts: Vec<Draft<'_>>) -> Vec<Result<Produced, Failure>> {
+        let mut results: Vec<Option<Result<Produced, Failure>>> = Vec::with_capacity(drafts.len());
+        let mut parts = vec![Part::default()];
+        {
+            let catalog = read(&self.shared().catalog);
+            for (index, draft) in drafts.iter().enumerate() {
+                match self.prepare(&catalog, topic, draft) {
+                    Err(failure) => results.push(Some(Err(failure))),
+                    Ok(message) => {
+                        results.push(None);
+                        if parts.last().is_some_and(|part| part.bytes >= PART_BYTES) {
+                            parts.push(Part::default());
+                        }
+                        if let Some(part) = parts.last_mut() {
+                            part.bytes += message.payload.bytes.len();
+                            part.places.push(index);
+                            part.messages.push(message);
+                        }
+                    }
+                }
+            }
+        }
+        // One after the other: their order is the order of the messages.
+        for part in parts.into_iter().filter(|part| !part.messages.is_empty()) {
+            let Part { places, messages, bytes } = part;
+            let answer = self.ask(bytes, true, |ticket| Input::ProduceMany { ticket, messages }).await;
+            match answer {
+                Ok(driftq_core::Answer::ProducedMany(stored)) => {
+                    for (place, result) in places.into_iter().zip(stored) {
+                        let result = result.map(|stored| self.count(stored)).map_err(Failure::Reject);
+                        results[place] = Some(result);
+                    }
+                }
+                Ok(other) => fill(&mut results, &places, &unexpected(&other)),
+                Err(failure) => fill(&mut results, &places, &failure),
+            }
+        }
+        let unanswered = || Err(Failure::Unavailable("internal fault: a message without an answer".into()));
+        results.into_iter().map(|result| result.unwrap_or_else(unanswered)).collect()
+    }
+
+    fn count(&self, Stored { partition, offset, duplicate }: Stored) -> Produced {
+        let meters = &self.shared().meters;
+        if duplicate {
+            meters.produced_duplicates.one();
+        } else {
+            meters.produced.one();
+        }
+        Produced { partition, offset, duplicate }
+    }
+
+    /// What the shard is to store.
+    pub(crate) fn prepare(
+        &self,
+        catalog: &Catalog,
+        requested: &str,
+        draft: &Draft<'_>,
+    ) -> Result<NewMessage, Failure> {
+        let message = &draft.message;
+        validate(message).map_err(Failure::Reject)?;
+        let (topic, partition) = route(catalog, requested, message).map_err(Failure::Reject)?;
+        let envelope = message.envelope.as_ref();
+        Ok(NewMessage {
+            topic,
+            partition,
+            deadline: envelope.and_then(|envelope| envelope.deadline).map(|deadline| deadline.time()),
+            retry: envelope.and_then(|envelope| envelope.retry_policy),
+            identity: identity(catalog, requested, envelope),
+            reserved: false,
+            request: draft.request,
+            key: KeyHash::of(&message.key),
+            priority: draft.priority,
+            start: draft.start,
+            payload: self.payload(message)?,
+        })
+    }
+
+    pub(crate) fn payload(&self, message: &Message<'_>) -> Result<Payload, Failure> {
+        let bytes = message.encode();
+        if bytes.len() > self.shared().config.message_bytes_max {
+            return Err(Failure::Reject(Reject::Invalid("the message is larger than the broker accepts")));
+        }
+        let size = u32::try_from(message.size()).unwrap_or(u32::MAX);
+        Ok(Payload { check: check_of(&bytes), size, bytes })
+    }
+}
+
+/// Messages that go to the shard together, and their places in the call.
+#[derive(Default)]
+struct Part {
+    places: Vec<usize>,
+    messages: Vec<NewMessage>,
+    bytes: usize,
+}
+
+fn fill(results: &mut [Option<Result<Produced, Failure>>], places: &[usize], failure: &Failure) {
+    for place in places {
+        results[*place] = Some(Err(failure.clone()));
+    }
+}
+
+/// Who a message is. Its scope is the topic that the producer named: what a router makes of it does not change who it
+/// is, or a second try that is routed elsewhere would be another message.
+pub(crate) fn identity(
+    catalog: &Catalog,
+    requested: &str,
+    envelope: Option<&Envelope<'_>>,
+) -> Option<Identity> {
+    let envelope = envelope.filter(|envelope| !envelope.idempotency_key.is_empty())?;
+    let scope = if envelope.target_topic.is_empty() { requested } else { &*envelope.target_topic };
+    let incarnation = catalog.find(scope).and_then(driftq_core::TopicInfo::incarnation);
+    Some(Identity::in_topic(&envelope.tenant_id, scope, incarnation, &envelope.idempotency_key))
+}
