@@ -9,10 +9,18 @@ pub enum Code {
     InvalidJson,
     /// The message's deadline had passed on arrival.
     DeadlineExceeded,
+    /// A call that destroys something was not confirmed.
+    ConfirmationRequired,
     /// No topic has that name.
     TopicUnknown,
     /// The topic has no group of that name.
     GroupUnknown,
+    /// No lease has that token.
+    LeaseUnknown,
+    /// The topic has no message at that place.
+    MessageUnknown,
+    /// No job has that name.
+    JobUnknown,
     /// No such path.
     NotFound,
     /// The path exists, the method does not.
@@ -23,6 +31,10 @@ pub enum Code {
     NotOwner,
     /// The message was never delivered to this group.
     NotInFlight,
+    /// The lease has lapsed and somebody else has the message, or it is settled.
+    StaleLease,
+    /// The topic exists with other settings.
+    SettingsDiffer,
     /// An operation with the same idempotency key is under way.
     KeyInFlight,
     /// A structural limit is reached: topics, groups, open streams.
@@ -31,10 +43,16 @@ pub enum Code {
     BodyTooLarge,
     /// The URL is longer than the server takes.
     UrlTooLong,
+    /// The idempotency key was used for another request.
+    KeyReused,
+    /// The body has a content type that the call does not take.
+    UnsupportedMediaType,
     /// A limit on buffered work is reached.
     Overloaded,
     /// The disk is full.
     DiskFull,
+    /// The router has no good answer, and messages need one.
+    RouterRefused,
     /// The broker cannot answer now.
     Unavailable,
     /// The server made a mistake.
@@ -62,23 +80,32 @@ pub struct Entry {
 
 impl Code {
     /// All of them, in the order of the table in the documentation.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 27] = [
         Self::InvalidArgument,
         Self::InvalidJson,
         Self::DeadlineExceeded,
+        Self::ConfirmationRequired,
         Self::TopicUnknown,
         Self::GroupUnknown,
+        Self::LeaseUnknown,
+        Self::MessageUnknown,
+        Self::JobUnknown,
         Self::NotFound,
         Self::MethodNotAllowed,
         Self::RequestTimeout,
         Self::NotOwner,
         Self::NotInFlight,
+        Self::StaleLease,
+        Self::SettingsDiffer,
         Self::KeyInFlight,
         Self::LimitReached,
         Self::BodyTooLarge,
         Self::UrlTooLong,
+        Self::KeyReused,
+        Self::UnsupportedMediaType,
         Self::Overloaded,
         Self::DiskFull,
+        Self::RouterRefused,
         Self::Unavailable,
         Self::Internal,
     ];
@@ -90,19 +117,28 @@ impl Code {
             Self::InvalidArgument => &INVALID_ARGUMENT,
             Self::InvalidJson => &INVALID_JSON,
             Self::DeadlineExceeded => &DEADLINE_EXCEEDED,
+            Self::ConfirmationRequired => &CONFIRMATION_REQUIRED,
             Self::TopicUnknown => &TOPIC_UNKNOWN,
             Self::GroupUnknown => &GROUP_UNKNOWN,
+            Self::LeaseUnknown => &LEASE_UNKNOWN,
+            Self::MessageUnknown => &MESSAGE_UNKNOWN,
+            Self::JobUnknown => &JOB_UNKNOWN,
             Self::NotFound => &NOT_FOUND,
             Self::MethodNotAllowed => &METHOD_NOT_ALLOWED,
             Self::RequestTimeout => &REQUEST_TIMEOUT,
             Self::NotOwner => &NOT_OWNER,
             Self::NotInFlight => &NOT_IN_FLIGHT,
+            Self::StaleLease => &STALE_LEASE,
+            Self::SettingsDiffer => &SETTINGS_DIFFER,
             Self::KeyInFlight => &KEY_IN_FLIGHT,
             Self::LimitReached => &LIMIT_REACHED,
             Self::BodyTooLarge => &BODY_TOO_LARGE,
             Self::UrlTooLong => &URL_TOO_LONG,
+            Self::KeyReused => &KEY_REUSED,
+            Self::UnsupportedMediaType => &UNSUPPORTED_MEDIA_TYPE,
             Self::Overloaded => &OVERLOADED,
             Self::DiskFull => &DISK_FULL,
+            Self::RouterRefused => &ROUTER_REFUSED,
             Self::Unavailable => &UNAVAILABLE,
             Self::Internal => &INTERNAL,
         }
@@ -139,6 +175,16 @@ const DEADLINE_EXCEEDED: Entry = Entry {
     help: "Send a later deadline, or none; compare the clocks of both machines if it should not have passed.",
 };
 
+const CONFIRMATION_REQUIRED: Entry = Entry {
+    code: "CONFIRMATION_REQUIRED",
+    status: 400,
+    v1_code: "INVALID_ARGUMENT",
+    v1_status: 400,
+    retryable: false,
+    title: "This call must be confirmed",
+    help: "Add the parameter confirm with the name of what is to be deleted; it cannot be undone.",
+};
+
 const TOPIC_UNKNOWN: Entry = Entry {
     code: "TOPIC_UNKNOWN",
     status: 404,
@@ -157,6 +203,36 @@ const GROUP_UNKNOWN: Entry = Entry {
     retryable: false,
     title: "The topic has no group of that name",
     help: "A group begins with its first reader and is forgotten after a long time without one.",
+};
+
+const LEASE_UNKNOWN: Entry = Entry {
+    code: "LEASE_UNKNOWN",
+    status: 404,
+    v1_code: "FAILED_PRECONDITION",
+    v1_status: 409,
+    retryable: false,
+    title: "There is no lease with that token",
+    help: "Send the token as it came with the message; tokens are forgotten some time after the message is settled.",
+};
+
+const MESSAGE_UNKNOWN: Entry = Entry {
+    code: "MESSAGE_UNKNOWN",
+    status: 404,
+    v1_code: "INVALID_ARGUMENT",
+    v1_status: 400,
+    retryable: false,
+    title: "There is no message at that place",
+    help: "Check partition and offset; messages are dropped when every group is through with them or retention says so.",
+};
+
+const JOB_UNKNOWN: Entry = Entry {
+    code: "JOB_UNKNOWN",
+    status: 404,
+    v1_code: "NOT_FOUND",
+    v1_status: 404,
+    retryable: false,
+    title: "There is no job of that name",
+    help: "Jobs are forgotten some time after they end, and when the server restarts.",
 };
 
 const NOT_FOUND: Entry = Entry {
@@ -210,6 +286,26 @@ const NOT_IN_FLIGHT: Entry = Entry {
     help: "Check topic, group, partition and offset; after a restart of the broker, wait for the redelivery.",
 };
 
+const STALE_LEASE: Entry = Entry {
+    code: "STALE_LEASE",
+    status: 409,
+    v1_code: "FAILED_PRECONDITION",
+    v1_status: 409,
+    retryable: false,
+    title: "The lease is no longer valid",
+    help: "A newer attempt has started or the message is settled; give this attempt up, and extend sooner next time.",
+};
+
+const SETTINGS_DIFFER: Entry = Entry {
+    code: "SETTINGS_DIFFER",
+    status: 409,
+    v1_code: "FAILED_PRECONDITION",
+    v1_status: 409,
+    retryable: false,
+    title: "The topic exists with other settings",
+    help: "The detail names the difference; change settings with PATCH, which partitions do not allow.",
+};
+
 const KEY_IN_FLIGHT: Entry = Entry {
     code: "KEY_IN_FLIGHT",
     status: 409,
@@ -250,6 +346,26 @@ const URL_TOO_LONG: Entry = Entry {
     help: "Send the values as a JSON body instead of in the query.",
 };
 
+const KEY_REUSED: Entry = Entry {
+    code: "KEY_REUSED",
+    status: 422,
+    v1_code: "FAILED_PRECONDITION",
+    v1_status: 409,
+    retryable: false,
+    title: "The idempotency key was used for another request",
+    help: "A key stands for one request only; use a new key for a new request.",
+};
+
+const UNSUPPORTED_MEDIA_TYPE: Entry = Entry {
+    code: "UNSUPPORTED_MEDIA_TYPE",
+    status: 415,
+    v1_code: "UNSUPPORTED_MEDIA_TYPE",
+    v1_status: 415,
+    retryable: false,
+    title: "This call does not take that content type",
+    help: "Send JSON with Content-Type: application/json, or many messages as application/x-ndjson.",
+};
+
 const OVERLOADED: Entry = Entry {
     code: "OVERLOADED",
     status: 429,
@@ -269,6 +385,16 @@ const DISK_FULL: Entry = Entry {
     retryable: true,
     title: "The broker's disk is full",
     help: "New messages are refused until space returns; reading and acking go on, and no restart is needed.",
+};
+
+const ROUTER_REFUSED: Entry = Entry {
+    code: "ROUTER_REFUSED",
+    status: 503,
+    v1_code: "UNAVAILABLE",
+    v1_status: 503,
+    retryable: true,
+    title: "The router has no good answer",
+    help: "The router failed or took too long, and this server refuses what it cannot route; try again later.",
 };
 
 const UNAVAILABLE: Entry = Entry {

@@ -16,12 +16,14 @@ pub struct Fault {
     pub reason: Option<&'static str>,
     /// When to try again.
     pub retry_after_ms: Option<u64>,
+    /// The attempt that is current now, if a stale lease was used.
+    pub attempt: Option<u32>,
 }
 
 impl Fault {
     /// A fault of this kind.
     pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, message: message.into(), reason: None, retry_after_ms: None }
+        Self { code, message: message.into(), reason: None, retry_after_ms: None, attempt: None }
     }
 
     /// A value that is missing or makes no sense.
@@ -79,6 +81,9 @@ impl Fault {
             retryable: entry.retryable,
             retry_after_ms: self.retry_after_ms,
             help: entry.help.into(),
+            kind: format!("urn:driftq:problem:{}", entry.code).into(),
+            instance: None,
+            attempt: self.attempt,
         }
     }
 }
@@ -113,5 +118,6 @@ mod tests {
             problem.contains(r#""detail":"topic does not exist","retryable":false,"help":"#),
             "{problem}"
         );
+        assert!(problem.ends_with(r#","type":"urn:driftq:problem:TOPIC_UNKNOWN"}"#), "{problem}");
     }
 }

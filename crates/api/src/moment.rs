@@ -6,6 +6,9 @@ use std::fmt;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, civil};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, Schema, SchemaFormat, Type};
+use utoipa::{PartialSchema, ToSchema};
 
 /// A point in time with nanoseconds. Always inside the years that RFC 3339 can write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,6 +93,21 @@ fn zone_fits(zone: &[u8]) -> bool {
         _ => false,
     }
 }
+
+impl PartialSchema for Moment {
+    fn schema() -> RefOr<Schema> {
+        let shape = "^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-5][0-9](\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2})$";
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)))
+            .pattern(Some(shape))
+            .description(Some("A time in RFC 3339. Answers are in UTC. There are no leap seconds."))
+            .examples([serde_json::json!("2025-12-21T12:00:00Z")])
+            .into()
+    }
+}
+
+impl ToSchema for Moment {}
 
 impl fmt::Display for Moment {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -47,6 +47,11 @@ impl<'a> Query<'a> {
         pair.map(|(_, value)| std::mem::take(value)).unwrap_or_default()
     }
 
+    /// All of them, in the order in which they came.
+    pub(crate) fn into_pairs(self) -> Vec<(Cow<'a, str>, Cow<'a, str>)> {
+        self.pairs
+    }
+
     /// Takes the first of several names that is given.
     pub(crate) fn take_any(&mut self, names: &[&str]) -> Cow<'a, str> {
         names.iter().map(|name| self.take(name)).find(|value| !value.is_empty()).unwrap_or_default()

@@ -1,11 +1,15 @@
 //! Consumer groups, listed and described.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::moment::Moment;
 
 /// To `GET /v2/topics/{topic}/groups`: one page.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Groups {
     /// Groups in order of their names.
     pub groups: Vec<Group>,
@@ -15,7 +19,7 @@ pub struct Groups {
 }
 
 /// To `GET /v2/topics/{topic}/groups/{group}`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Group {
     /// The topic it reads.
     pub topic: String,
@@ -33,10 +37,42 @@ pub struct Group {
     pub retrying: u64,
     /// Its partitions, in order.
     pub partitions: Vec<GroupPartition>,
+    /// Since when nothing is lent to it, if it is paused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused_at: Option<Moment>,
+    /// How many messages wait, by the name of the [`DeliveryState`](super::DeliveryState) that they wait in.
+    #[serde(default)]
+    #[schema(required = false)]
+    pub waiting: BTreeMap<Cow<'static, str>, u64>,
+    /// Who reads.
+    #[serde(default)]
+    #[schema(required = false)]
+    pub members: Vec<Member>,
+}
+
+/// A reader of a group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Member {
+    /// Its name.
+    pub owner: String,
+    /// How it reads.
+    pub kind: MemberKind,
+    /// Deliveries on loan to it.
+    pub in_flight: u64,
+}
+
+/// How a reader reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MemberKind {
+    /// By an open stream.
+    Stream,
+    /// Call by call.
+    Lease,
 }
 
 /// A group in one partition.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct GroupPartition {
     /// The partition's number.
     pub partition: u64,

@@ -1,15 +1,65 @@
-//! The words of `/v2`: resources, pages, problem details.
+//! The words of `/v2`: resources, pages, problem details, and the table of operations that documents and routes.
 //!
-//! Readers of these types ignore fields they do not know, so that an older command line can talk to a newer server.
+//! Requests are strict: a field that is not known, doubled or out of bounds is refused with its path. Readers of
+//! answers ignore fields they do not know, so that an older command line can talk to a newer server.
 
+mod batch;
+mod browse;
+mod dlq;
+mod envelope;
 mod group;
+mod item;
+mod job;
+mod labels;
+mod lease;
+mod limits;
+mod message;
 mod page;
+mod parameters;
 mod problem;
+mod produced;
+mod read;
+mod retry_policy;
+mod router;
+mod seek;
+mod settings;
+mod settle;
+mod shape;
+mod state;
 mod status;
 mod topic;
 
-pub use group::{Group, GroupPartition, Groups};
+pub use batch::{Form, each_message, expect_json, messages};
+pub use browse::{BrowseQuery, Browsed, Position};
+pub use dlq::{
+    DeadTopic, DeadTopics, LetterFilter, LetterPlace, Letters, LettersQuery, Purge, Redrive, Selection,
+};
+pub use envelope::Envelope;
+pub use group::{Group, GroupPartition, Groups, Member, MemberKind};
+pub use item::{Attempt, DeadLetter, Item, ItemEnvelope, ItemRouting, Lease};
+pub use job::{Job, JobKind, JobState, Jobs};
+pub use labels::Labels;
+pub use lease::{LeaseRequest, Leased, LeasedWriter, StreamQuery};
+pub use limits::{
+    ATTEMPTS_MAX, BATCH_MESSAGES_MAX, COUNT_MAX, CREDIT_DEFAULT, CREDIT_MAX, CURSOR_BYTES_MAX,
+    DURATION_MS_MAX, ERROR_BYTES_MAX, IDEMPOTENCY_HEADER_BYTES_MAX, IDENTITY_BYTES_MAX, IN_FLIGHT_MAX,
+    KEY_BYTES_MAX, LABEL_NAME_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, LEASE_MESSAGES_MAX, LEASE_MS_MAX,
+    LETTERS_MAX, NAME_BYTES_MAX, OFFSET_MAX, PARTITIONS_MAX, PRIORITY_MAX, RATE_PER_SECOND_MAX,
+    REQUEST_HASH_BYTES_MAX, REQUEST_ID_BYTES_MAX, SETTLEMENTS_MAX, TOKEN_BYTES_MAX, WAIT_MS_MAX,
+};
+pub use message::{Due, Message};
 pub use page::{LIMIT_DEFAULT, LIMIT_MAX, Page, encode_cursor};
 pub use problem::Problem;
+pub use produced::{Outcome, Outcomes, Produced, Refusal, Refused};
+pub use retry_policy::{Jitter, RetryPolicy};
+pub use router::{
+    Breaker, Decision, OnError, RouterKind, RouterOutcome, RouterStatus, RouterTest, RouterTested,
+};
+pub use seek::{Paused, Seek, SeekTo, Sought, SoughtPartition};
+pub use settings::{Ordering, SettingChange, TopicChanged, TopicPatch, TopicSettings, TopicSpec};
+pub use settle::{
+    Ack, Extend, ExtendLease, Nack, NackLease, Release, Settled, SettledStatus, Settlements, Token,
+};
+pub use state::{Cancelled, DeliveryState, GroupState, MessageState};
 pub use status::{Health, Recovery, Status};
-pub use topic::{Partition, Topic, TopicSummary, Topics};
+pub use topic::{Partition, Topic, TopicPut, TopicSummary, Topics};

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use super::limits::CURSOR_BYTES_MAX;
+use super::parameters::Parameters;
 use crate::fault::Fault;
 use crate::query::Query;
 
@@ -23,19 +25,15 @@ impl Page {
     /// From `limit` and `cursor` of a query. Names sort bytewise, and so do pages: what is created or deleted
     /// while somebody turns pages never makes another item appear twice or not at all.
     pub fn from_query(query: &Query<'_>) -> Result<Self, Fault> {
-        let limit = match query.integer("limit")? {
-            None => LIMIT_DEFAULT,
-            Some(limit) => usize::try_from(limit)
-                .ok()
-                .filter(|limit| (1..=LIMIT_MAX).contains(limit))
-                .ok_or_else(|| Fault::invalid(format!("limit must be between 1 and {LIMIT_MAX}")))?,
-        };
-        let after = match query.get("cursor") {
-            None => None,
-            Some(cursor) => Some(decode_cursor(cursor).ok_or_else(|| {
-                Fault::invalid("invalid cursor: pass back the cursor of the page before, unchanged")
-            })?),
-        };
+        let mut parameters = Parameters::new(query.clone());
+        let limit = parameters.number("limit", 1, LIMIT_MAX as u64)?.unwrap_or(LIMIT_DEFAULT);
+        let cursor = parameters.text("cursor", 2, CURSOR_BYTES_MAX)?;
+        let after = cursor.map(|cursor| {
+            let refused = || Fault::invalid("cursor: must be the cursor of the page before, unchanged");
+            decode_cursor(&cursor).ok_or_else(refused)
+        });
+        let after = after.transpose()?;
+        parameters.finish()?;
         Ok(Self { limit, after })
     }
 
@@ -69,10 +67,15 @@ fn decode_cursor(cursor: &str) -> Option<String> {
     if !digits.len().is_multiple_of(2) {
         return None;
     }
-    let byte =
-        |pair: &[u8]| std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok());
-    let bytes: Option<Vec<u8>> = digits.chunks(2).map(byte).collect();
-    String::from_utf8(bytes?).ok()
+    let digit = |digit: u8| match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    };
+    let byte = |pair: &[u8]| Some(digit(pair[0])? << 4 | digit(pair[1])?);
+    let bytes: Vec<u8> = digits.chunks(2).map(byte).collect::<Option<_>>()?;
+    // A cursor that names nothing still names a place between names.
+    Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(test)]
@@ -102,10 +105,26 @@ mod tests {
     #[test]
     fn limits_and_cursors_are_checked() {
         assert_eq!(page("").unwrap(), Page { limit: LIMIT_DEFAULT, after: None });
-        for raw in
-            ["limit=0", "limit=-1", "limit=1001", "limit=x", "cursor=6", "cursor=zz", "cursor=ff", "cursor=é"]
-        {
-            assert!(page(raw).is_err(), "{raw}");
+        let (limit, cursor) = (
+            "limit: must be a whole number between 1 and 1000",
+            "cursor: must be the cursor of the page before, unchanged",
+        );
+        for (raw, message) in [
+            ("limit=0", limit),
+            ("limit=-1", limit),
+            ("limit=1001", limit),
+            ("limit=x", limit),
+            ("limit=", limit),
+            ("cursor=6", "cursor: must have 2 to 510 bytes, has 1"),
+            ("cursor=666", cursor),
+            ("cursor=zz", cursor),
+            ("cursor=AA", cursor),
+            ("cursor=é", cursor),
+            ("limit=1&limit=2", "limit: is given twice"),
+            ("after=1", "after: unknown parameter, expected limit or cursor"),
+        ] {
+            assert_eq!(page(raw).unwrap_err().message, message, "{raw}");
         }
+        assert_eq!(page("cursor=ff").unwrap().after.as_deref(), Some("\u{fffd}"));
     }
 }

@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// The body of every error of `/v2`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Problem<'a> {
     /// The code, from the catalogue.
     pub code: Cow<'a, str>,
@@ -22,4 +23,14 @@ pub struct Problem<'a> {
     pub retry_after_ms: Option<u64>,
     /// What to do about it.
     pub help: Cow<'a, str>,
+    /// Names the kind of problem: `urn:driftq:problem:` and the code.
+    #[serde(default, rename = "type", skip_serializing_if = "str::is_empty")]
+    #[schema(required = true)]
+    pub kind: Cow<'a, str>,
+    /// Names this very problem, where the server has a name for it: the request's `X-Request-Id`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<Cow<'a, str>>,
+    /// The attempt that is current now, with `STALE_LEASE`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
 }

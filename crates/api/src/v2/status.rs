@@ -3,16 +3,17 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// To `GET /v2/healthz` and a good `GET /v2/readyz`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Health<'a> {
     /// `ok`, or `ready`.
     pub status: Cow<'a, str>,
 }
 
 /// To `GET /v2/status`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Status<'a> {
     /// The release.
     pub version: Cow<'a, str>,
@@ -49,7 +50,7 @@ pub struct Status<'a> {
 }
 
 /// How the last start went.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Recovery {
     /// How long it took.
     pub duration_ms: u64,

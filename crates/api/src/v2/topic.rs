@@ -1,11 +1,13 @@
 //! Topics, listed and described.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
+use super::settings::TopicSettings;
 use crate::moment::Moment;
 
 /// To `GET /v2/topics`: one page.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Topics {
     /// Topics in order of their names.
     pub topics: Vec<TopicSummary>,
@@ -15,7 +17,7 @@ pub struct Topics {
 }
 
 /// A topic in a list.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TopicSummary {
     /// Its name.
     pub name: String,
@@ -30,7 +32,7 @@ pub struct TopicSummary {
 }
 
 /// To `GET /v2/topics/{topic}`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Topic {
     /// Its name.
     pub name: String,
@@ -50,10 +52,27 @@ pub struct Topic {
     pub partitions: Vec<Partition>,
     /// Names of its groups.
     pub groups: Vec<String>,
+    /// Messages whose time has not come.
+    pub scheduled: u64,
+    /// Since when nothing is lent, if it is paused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused_at: Option<Moment>,
+    /// Its settings.
+    pub settings: TopicSettings,
+}
+
+/// To `PUT /v2/topics/{topic}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TopicPut {
+    /// Whether it was created now; `false` if it was there and is as asked for.
+    pub created: bool,
+    /// The topic.
+    #[serde(flatten)]
+    pub topic: Topic,
 }
 
 /// One partition of a topic.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Partition {
     /// Its number.
     pub partition: u64,

@@ -1,0 +1,199 @@
+//! A message as readers get it: leased, streamed, browsed, or dead.
+
+use std::borrow::Cow;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::labels::{self, Labels};
+use super::retry_policy::RetryPolicy;
+use crate::moment::Moment;
+
+/// One message. With a `lease` it is a delivery, which its holder must settle.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Item<'a> {
+    /// The topic.
+    pub topic: Cow<'a, str>,
+    /// The partition.
+    pub partition: u32,
+    /// The offset.
+    pub offset: u64,
+    /// The key, if it has one.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    #[schema(value_type = Option<String>)]
+    pub key: Cow<'a, str>,
+    /// The payload, if it is UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Cow<'a, str>>,
+    /// The payload in base64, if it is not UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value_b64: Option<Cow<'a, str>>,
+    /// 0 to 9; higher is sooner.
+    pub priority: u8,
+    /// When it was stored.
+    pub produced_at: Moment,
+    /// When it may first be delivered, if it was scheduled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deliver_at: Option<Moment>,
+    /// Everything about it, if it has an envelope.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub envelope: Option<ItemEnvelope<'a>>,
+    /// A router's word, if one answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub routing: Option<ItemRouting<'a>>,
+    /// Why the attempt before failed, if there was one and it said.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    #[schema(value_type = Option<String>)]
+    pub last_error: Cow<'a, str>,
+    /// The loan, if it is a delivery.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<Lease<'a>>,
+}
+
+impl<'a> Item<'a> {
+    /// Puts the payload where it belongs: `value` if it is UTF-8, `value_b64` if not.
+    #[must_use]
+    pub fn with_payload(mut self, payload: &'a [u8]) -> Self {
+        (self.value, self.value_b64) = match std::str::from_utf8(payload) {
+            Ok(text) => (Some(Cow::Borrowed(text)), None),
+            Err(_) => (None, Some(Cow::Owned(STANDARD.encode(payload)))),
+        };
+        self
+    }
+
+    /// The payload's bytes; `None` if the wire held none or broken base64.
+    #[must_use]
+    pub fn payload(&self) -> Option<Cow<'_, [u8]>> {
+        match (&self.value, &self.value_b64) {
+            (Some(text), _) => Some(Cow::Borrowed(text.as_bytes())),
+            (None, Some(text)) => STANDARD.decode(&**text).ok().map(Cow::Owned),
+            (None, None) => None,
+        }
+    }
+
+    /// Appends its JSON to `out`.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        serde_json::to_writer(out, self).expect("texts and numbers always have a JSON form");
+    }
+}
+
+/// A delivery on loan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Lease<'a> {
+    /// Names this delivery, and is the authority to settle it.
+    pub token: Cow<'a, str>,
+    /// 1-based count of deliveries to this group.
+    pub attempt: u32,
+    /// When the loan ends unless it is extended.
+    pub expires_at: Moment,
+}
+
+/// A router's word on a message.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct ItemRouting<'a> {
+    /// What the message is.
+    pub label: Cow<'a, str>,
+    /// More about it.
+    #[serde(default, deserialize_with = "labels::stored", skip_serializing_if = "Labels::is_empty")]
+    #[schema(value_type = std::collections::BTreeMap<String, String>, required = false)]
+    pub meta: Labels<'a>,
+}
+
+/// The envelope of a stored message: what the producer sent, and what only the broker can add.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct ItemEnvelope<'a> {
+    /// The workflow run.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    #[schema(value_type = Option<String>)]
+    pub run_id: Cow<'a, str>,
+    /// The step within the run.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    #[schema(value_type = Option<String>)]
+    pub step_id: Cow<'a, str>,
+    /// The step that caused it.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    #[schema(value_type = Option<String>)]
+    pub parent_step_id: Cow<'a, str>,
+    /// Whose it is.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    #[schema(value_type = Option<String>)]
+    pub tenant_id: Cow<'a, str>,
+    /// Free tags.
+    #[serde(default, deserialize_with = "labels::stored", skip_serializing_if = "Labels::is_empty")]
+    #[schema(value_type = std::collections::BTreeMap<String, String>, required = false)]
+    pub labels: Labels<'a>,
+    /// Names the operation.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    #[schema(value_type = Option<String>)]
+    pub idempotency_key: Cow<'a, str>,
+    /// A hash of what the key stands for.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    #[schema(value_type = Option<String>)]
+    pub request_hash: Cow<'a, str>,
+    /// Where the producer sent it.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    #[schema(value_type = Option<String>)]
+    pub target_topic: Cow<'a, str>,
+    /// The partition that the producer asked for; 0 is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partition_override: Option<u32>,
+    /// No use after this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Moment>,
+    /// How often and when to try again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_policy: Option<RetryPolicy>,
+    /// Where a dead letter came from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dead_letter: Option<Box<DeadLetter<'a>>>,
+}
+
+/// Where a dead letter came from and why it is dead.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DeadLetter<'a> {
+    /// The source topic.
+    pub topic: Cow<'a, str>,
+    /// The source partition.
+    pub partition: u32,
+    /// The source offset.
+    pub offset: u64,
+    /// The group that gave it up.
+    pub group: Cow<'a, str>,
+    /// How often it was delivered.
+    pub attempts: u32,
+    /// Why the last attempt failed.
+    pub last_error: Cow<'a, str>,
+    /// Why it was given up.
+    pub reason: Cow<'a, str>,
+    /// When it was given up.
+    pub at: Moment,
+    /// Its tenant, if it has one.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    #[schema(value_type = Option<String>)]
+    pub tenant_id: Cow<'a, str>,
+    /// Its idempotency key, if it has one.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    #[schema(value_type = Option<String>)]
+    pub idempotency_key: Cow<'a, str>,
+    /// The attempts that are still known, oldest first.
+    #[serde(default)]
+    #[schema(required = false)]
+    pub history: Vec<Attempt<'a>>,
+}
+
+/// One attempt that ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Attempt<'a> {
+    /// 1-based count of deliveries.
+    pub attempt: u32,
+    /// Who held it.
+    pub owner: Cow<'a, str>,
+    /// Why it failed.
+    pub error: Cow<'a, str>,
+    /// When the loan began.
+    pub leased_at: Moment,
+    /// When it ended.
+    pub ended_at: Moment,
+}

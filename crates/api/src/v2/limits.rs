@@ -1,0 +1,61 @@
+//! Every bound of `/v2` by name. The schemas repeat them as literals, and a test holds the two against each other.
+
+/// Longest name of a topic, a group or an owner, in bytes.
+pub const NAME_BYTES_MAX: usize = 255;
+/// Most partitions of a topic.
+pub const PARTITIONS_MAX: u64 = 4096;
+/// Largest offset: what fits the signed 64-bit numbers of most languages.
+pub const OFFSET_MAX: u64 = i64::MAX as u64;
+/// Largest count or size in bytes that a setting may have.
+pub const COUNT_MAX: u64 = i64::MAX as u64;
+/// Longest delay, backoff or retention: ten years of 366 days.
+pub const DURATION_MS_MAX: u64 = 10 * 366 * 24 * 3600 * 1000;
+/// Longest lease: seven days.
+pub const LEASE_MS_MAX: u64 = 7 * 24 * 3600 * 1000;
+/// Most attempts that a retry policy can name.
+pub const ATTEMPTS_MAX: u64 = u32::MAX as u64;
+/// Most deliveries that a topic may let one group hold.
+pub const IN_FLIGHT_MAX: u64 = 1_000_000;
+
+/// Longest key, in bytes.
+pub const KEY_BYTES_MAX: usize = 4096;
+/// Longest run, step, tenant or idempotency key, in bytes.
+pub const IDENTITY_BYTES_MAX: usize = 4096;
+/// Longest hash of a request, in bytes.
+pub const REQUEST_HASH_BYTES_MAX: usize = 256;
+/// Highest priority; 0 is the lowest, and what a message has that names none.
+pub const PRIORITY_MAX: u64 = 9;
+/// Most labels of a message.
+pub const LABELS_MAX: usize = 64;
+/// Longest name of a label, in bytes.
+pub const LABEL_NAME_BYTES_MAX: usize = 128;
+/// Longest value of a label, in bytes.
+pub const LABEL_VALUE_BYTES_MAX: usize = 1024;
+/// Most messages of one produce call.
+pub const BATCH_MESSAGES_MAX: usize = 10_000;
+
+/// Most messages of one lease call.
+pub const LEASE_MESSAGES_MAX: u64 = 1000;
+/// Longest wait of a lease call.
+pub const WAIT_MS_MAX: u64 = 60_000;
+/// Longest name of a lease request, in bytes.
+pub const REQUEST_ID_BYTES_MAX: usize = 128;
+/// Most unsettled messages of a stream.
+pub const CREDIT_MAX: u64 = 10_000;
+/// Unsettled messages of a stream that asks for no number.
+pub const CREDIT_DEFAULT: u32 = 32;
+/// Most leases of one settling call.
+pub const SETTLEMENTS_MAX: usize = 1000;
+/// Longest token, in bytes.
+pub const TOKEN_BYTES_MAX: usize = 128;
+/// Longest text of a failure, in bytes.
+pub const ERROR_BYTES_MAX: usize = 4096;
+
+/// Most dead letters that one call can name one by one.
+pub const LETTERS_MAX: usize = 1000;
+/// Fastest rate of a redrive.
+pub const RATE_PER_SECOND_MAX: u64 = 1_000_000;
+/// Longest `Idempotency-Key` header, in bytes.
+pub const IDEMPOTENCY_HEADER_BYTES_MAX: usize = 255;
+/// Longest cursor, in bytes: the cursor of the longest name.
+pub const CURSOR_BYTES_MAX: usize = 2 * NAME_BYTES_MAX;

@@ -1,0 +1,186 @@
+//! A message as producers send it.
+
+use std::borrow::Cow;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::de::{Deserialize, Deserializer, Error};
+use serde::ser::{Serialize, Serializer};
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::Schema;
+use utoipa::{PartialSchema, ToSchema};
+
+use super::envelope::Envelope;
+use super::limits::{DURATION_MS_MAX, KEY_BYTES_MAX, PRIORITY_MAX};
+use super::read::{self, number, structure, text};
+use super::shape;
+use crate::fault::Fault;
+use crate::moment::Moment;
+
+/// A message to store.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Message<'a> {
+    /// Chooses the partition; may be empty.
+    pub key: Cow<'a, str>,
+    /// The payload; never empty.
+    pub value: Cow<'a, [u8]>,
+    /// 0 to 9; higher is sooner.
+    pub priority: u8,
+    /// When it may first be delivered; at once if not given.
+    pub due: Option<Due>,
+    /// Everything about it.
+    pub envelope: Option<Box<Envelope<'a>>>,
+}
+
+/// When a message may first be delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// From this moment on.
+    At(Moment),
+    /// This many milliseconds after the broker has taken it.
+    AfterMs(u64),
+}
+
+/// The message as JSON writes it.
+#[derive(serde::Serialize, serde::Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Fields<'a> {
+    /// Chooses the partition, and is the unit of order in topics with `key` order.
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "text::any::<_, KEY_BYTES_MAX>",
+        skip_serializing_if = "str::is_empty"
+    )]
+    #[schema(value_type = Option<String>, max_length = 4096)]
+    key: Cow<'a, str>,
+    /// The payload, as text. Exactly one of `value` and `value_b64` is given.
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "text::optional::<_, 1, { usize::MAX }>",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<String>, min_length = 1)]
+    value: Option<Cow<'a, str>>,
+    /// The payload, as bytes in base64 with the standard alphabet and padding.
+    #[serde(
+        default,
+        deserialize_with = "bytes",
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "base64"
+    )]
+    #[schema(value_type = Option<String>, min_length = 4, pattern = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$")]
+    value_b64: Option<Vec<u8>>,
+    /// Higher is sooner, where the topic's order heeds it; 0 if not given.
+    #[serde(default, deserialize_with = "number::optional::<_, _, 0, PRIORITY_MAX>")]
+    #[schema(minimum = 0, maximum = 9)]
+    priority: Option<u8>,
+    /// Not delivered before this. At most one of `deliver_at` and `delay_ms` is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    deliver_at: Option<Moment>,
+    /// Not delivered before this many milliseconds have passed since the broker took it.
+    #[serde(
+        default,
+        deserialize_with = "number::optional::<_, _, 0, DURATION_MS_MAX>",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(minimum = 0, maximum = 316_224_000_000_u64)]
+    delay_ms: Option<u64>,
+    /// Everything about it.
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "structure::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<Envelope>)]
+    envelope: Option<Box<Envelope<'a>>>,
+}
+
+impl<'a> Message<'a> {
+    /// From a JSON body that holds one message.
+    pub fn from_json(body: &'a [u8]) -> Result<Self, Fault> {
+        read::object(body)
+    }
+
+    fn checked(fields: Fields<'a>) -> Result<Self, &'static str> {
+        let value = match (fields.value, fields.value_b64) {
+            (Some(Cow::Borrowed(text)), None) => Cow::Borrowed(text.as_bytes()),
+            (Some(Cow::Owned(text)), None) => Cow::Owned(text.into_bytes()),
+            (None, Some(bytes)) => Cow::Owned(bytes),
+            (None, None) => return Err("one of value and value_b64 is required"),
+            (Some(_), Some(_)) => return Err("value and value_b64 exclude each other"),
+        };
+        let due = match (fields.deliver_at, fields.delay_ms) {
+            (None, None) => None,
+            (Some(at), None) => Some(Due::At(at)),
+            (None, Some(millis)) => Some(Due::AfterMs(millis)),
+            (Some(_), Some(_)) => return Err("deliver_at and delay_ms exclude each other"),
+        };
+        Ok(Self {
+            key: fields.key,
+            value,
+            priority: fields.priority.unwrap_or(0),
+            due,
+            envelope: fields.envelope,
+        })
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Message<'a> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Self::checked(structure::required(from)?).map_err(D::Error::custom)
+    }
+}
+
+impl Serialize for Message<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let text = std::str::from_utf8(&self.value).ok();
+        let fields = Fields {
+            key: Cow::Borrowed(&self.key),
+            value: text.map(Cow::Borrowed),
+            value_b64: text.is_none().then(|| self.value.to_vec()),
+            priority: Some(self.priority),
+            deliver_at: if let Some(Due::At(at)) = self.due { Some(at) } else { None },
+            delay_ms: if let Some(Due::AfterMs(millis)) = self.due { Some(millis) } else { None },
+            envelope: self.envelope.clone(),
+        };
+        fields.serialize(serializer)
+    }
+}
+
+fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<u8>>, D::Error> {
+    let Some(text) = text::optional::<D, 1, { usize::MAX }>(from)? else { return Ok(None) };
+    let bytes = STANDARD.decode(&*text).map_err(|error| {
+        D::Error::custom(format_args!("must be base64 with the standard alphabet and padding: {error}"))
+    })?;
+    Ok(Some(bytes))
+}
+
+#[expect(clippy::ref_option, reason = "the signature that serde calls")]
+fn base64<S: Serializer>(bytes: &Option<Vec<u8>>, serializer: S) -> Result<S::Ok, S::Error> {
+    bytes.as_ref().map(|bytes| STANDARD.encode(bytes)).serialize(serializer)
+}
+
+impl PartialSchema for Message<'_> {
+    fn schema() -> RefOr<Schema> {
+        shape::all_of(
+            Fields::schema(),
+            [
+                shape::exactly_one(&["value", "value_b64"]),
+                shape::any_of([shape::absent("deliver_at"), shape::absent("delay_ms")]),
+            ],
+        )
+    }
+}
+
+impl ToSchema for Message<'_> {
+    fn name() -> Cow<'static, str> {
+        "Message".into()
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        Fields::schemas(schemas);
+    }
+}

@@ -1,0 +1,108 @@
+//! Texts with bounds, borrowed from the body where they can be.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserializer, Error, Visitor};
+
+/// A text that must be given.
+pub(in crate::v2) fn required<'de, D, const MIN: usize, const MAX: usize>(
+    from: D,
+) -> Result<Cow<'de, str>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    from.deserialize_str(TextVisitor::<MIN, MAX>)
+}
+
+/// A text that may be left out or `null`.
+pub(in crate::v2) fn optional<'de, D, const MIN: usize, const MAX: usize>(
+    from: D,
+) -> Result<Option<Cow<'de, str>>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    from.deserialize_option(OptionVisitor::<MIN, MAX>)
+}
+
+/// A text that is empty when it is left out or `null`, and cannot be empty when it is given.
+pub(in crate::v2) fn or_empty<'de, D, const MAX: usize>(from: D) -> Result<Cow<'de, str>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    optional::<D, 1, MAX>(from).map(Option::unwrap_or_default)
+}
+
+/// A text that is empty when it is left out or `null`, and may be empty when it is given.
+pub(in crate::v2) fn any<'de, D, const MAX: usize>(from: D) -> Result<Cow<'de, str>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    optional::<D, 0, MAX>(from).map(Option::unwrap_or_default)
+}
+
+struct TextVisitor<const MIN: usize, const MAX: usize>;
+
+impl<const MIN: usize, const MAX: usize> TextVisitor<MIN, MAX> {
+    fn check<E: Error>(text: &str) -> Result<(), E> {
+        if (MIN..=MAX).contains(&text.len()) {
+            return Ok(());
+        }
+        Err(E::custom(format_args!("must have {}, has {}", Bytes(MIN, MAX), text.len())))
+    }
+}
+
+/// What a text may be long, in words.
+struct Bytes(usize, usize);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self(min, usize::MAX) => write!(formatter, "at least {min} byte"),
+            Self(0, max) => write!(formatter, "at most {max} bytes"),
+            Self(min, max) => write!(formatter, "{min} to {max} bytes"),
+        }
+    }
+}
+
+impl<'de, const MIN: usize, const MAX: usize> Visitor<'de> for TextVisitor<MIN, MAX> {
+    type Value = Cow<'de, str>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "a text of {}", Bytes(MIN, MAX))
+    }
+
+    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
+        Self::check(text).map(|()| Cow::Borrowed(text))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+        Self::check(text).map(|()| Cow::Owned(text.to_owned()))
+    }
+
+    fn visit_string<E: Error>(self, text: String) -> Result<Self::Value, E> {
+        Self::check(&text).map(|()| Cow::Owned(text))
+    }
+}
+
+struct OptionVisitor<const MIN: usize, const MAX: usize>;
+
+impl<'de, const MIN: usize, const MAX: usize> Visitor<'de> for OptionVisitor<MIN, MAX> {
+    type Value = Option<Cow<'de, str>>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "a text of {}", Bytes(MIN, MAX))
+    }
+
+    fn visit_none<E: Error>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
+        required::<D, MIN, MAX>(from).map(Some)
+    }
+}

@@ -1,0 +1,72 @@
+//! Rules between fields, as schemas: what the derived ones cannot say.
+
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{
+    AdditionalProperties, AllOfBuilder, AnyOfBuilder, ObjectBuilder, OneOfBuilder, Schema, SchemaType, Type,
+};
+
+/// `base`, and every rule on top.
+pub(super) fn all_of(base: RefOr<Schema>, rules: impl IntoIterator<Item = Schema>) -> RefOr<Schema> {
+    rules.into_iter().fold(AllOfBuilder::new().item(base), |all, rule| all.item(rule)).into()
+}
+
+/// One of `rules`, or several.
+pub(super) fn any_of(rules: impl IntoIterator<Item = Schema>) -> Schema {
+    Schema::AnyOf(rules.into_iter().fold(AnyOfBuilder::new(), |any, rule| any.item(rule)).build())
+}
+
+/// A field that is left out or `null`.
+pub(super) fn absent(name: &str) -> Schema {
+    let null = ObjectBuilder::new().schema_type(Type::Null);
+    Schema::Object(ObjectBuilder::new().schema_type(SchemaType::AnyValue).property(name, null).build())
+}
+
+/// A field that is given: there, not `null`, and not an object without content.
+fn given(name: &str) -> ObjectBuilder {
+    let something = [Type::String, Type::Number, Type::Boolean, Type::Object, Type::Array];
+    let something =
+        ObjectBuilder::new().schema_type(SchemaType::from_iter(something)).min_properties(Some(1));
+    ObjectBuilder::new().schema_type(SchemaType::AnyValue).required(name).property(name, something)
+}
+
+/// A field with an object that gives at least one of the names.
+pub(super) fn not_empty(name: &str, names: &[&str]) -> Schema {
+    let inner = any_of(names.iter().map(|name| Schema::Object(given(name).build())));
+    Schema::Object(ObjectBuilder::new().schema_type(SchemaType::AnyValue).property(name, inner).build())
+}
+
+/// Exactly one of the fields is given, and the others are left out or `null`.
+pub(super) fn exactly_one(names: &[&str]) -> Schema {
+    let null = || ObjectBuilder::new().schema_type(Type::Null);
+    let rules = names.iter().map(|name| {
+        let others = names.iter().filter(|other| *other != name);
+        others.fold(given(name), |rule, other| rule.property(*other, null())).build()
+    });
+    Schema::OneOf(rules.fold(OneOfBuilder::new(), |one, rule| one.item(rule)).build())
+}
+
+/// One out of a few values.
+pub(super) fn one_of_values(
+    values: impl IntoIterator<Item = serde_json::Value>,
+    description: &str,
+) -> Schema {
+    let schema = ObjectBuilder::new().schema_type(SchemaType::AnyValue).description(Some(description));
+    Schema::Object(schema.enum_values(Some(values)).build())
+}
+
+/// A whole number with bounds.
+pub(super) fn number(min: u64, max: u64) -> ObjectBuilder {
+    let bound = |bound: u64| Some(usize::try_from(bound).unwrap_or(usize::MAX));
+    ObjectBuilder::new().schema_type(Type::Integer).minimum(bound(min)).maximum(bound(max))
+}
+
+/// A text with bounds.
+pub(super) fn text(min: usize, max: usize) -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(Type::String).min_length(Some(min)).max_length(Some(max))
+}
+
+/// An object with exactly one field.
+pub(super) fn closed(name: &str, field: impl Into<RefOr<Schema>>) -> ObjectBuilder {
+    let nothing_else = Some(AdditionalProperties::<Schema>::FreeForm(false));
+    ObjectBuilder::new().property(name, field).required(name).additional_properties(nothing_else)
+}
