@@ -4,7 +4,6 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 
 use crate::action::TopicInfo;
-use crate::id::TopicId;
 use crate::message::Message;
 use crate::reject::Reject;
 
@@ -57,7 +56,11 @@ pub fn partition_of_key(key: &[u8], partitions: u32) -> u32 {
 }
 
 /// The final topic and partition of a message that was sent to `requested`.
-pub fn route(catalog: &Catalog, requested: &str, message: &Message<'_>) -> Result<(TopicId, u32), Reject> {
+pub fn route<'a>(
+    catalog: &'a Catalog,
+    requested: &str,
+    message: &Message<'_>,
+) -> Result<(&'a TopicInfo, u32), Reject> {
     let envelope = message.envelope.as_ref();
     let name = match envelope {
         Some(envelope) if !envelope.target_topic.is_empty() => &*envelope.target_topic,
@@ -69,7 +72,7 @@ pub fn route(catalog: &Catalog, requested: &str, message: &Message<'_>) -> Resul
         Some(_) => return Err(Reject::OverrideOutOfRange),
         None => partition_of_key(&message.key, topic.partitions),
     };
-    Ok((topic.id, partition))
+    Ok((topic, partition))
 }
 
 /// Refuses a message that can never be stored, whatever the state is.
@@ -95,6 +98,7 @@ pub(crate) const fn validate_name(name: &str, what: &'static str) -> Result<(), 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::id::TopicId;
     use crate::message::Envelope;
 
     #[test]
@@ -115,6 +119,9 @@ mod tests {
 
     #[test]
     fn the_producers_controls_win_over_the_hash() {
+        let route = |catalog: &Catalog, requested: &str, message: &Message<'_>| {
+            route(catalog, requested, message).map(|(topic, partition)| (topic.id, partition))
+        };
         let message = |target: &'static str, partition| Message {
             key: b"k"[..].into(),
             value: b"v"[..].into(),

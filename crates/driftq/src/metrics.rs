@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use driftq_engine::core::Tally;
-use driftq_engine::{ConsumeRequest, Counters, Status};
+use driftq_engine::{Counters, Status};
 use hyper::StatusCode;
 use prometheus_client::registry::Registry;
 
@@ -26,7 +26,8 @@ use scrape::Scrape;
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Statuses that are counted one by one; anything else is counted under the last.
-const STATUSES: [u16; 15] = [200, 201, 204, 400, 404, 405, 408, 409, 413, 414, 429, 500, 503, 507, 0];
+const STATUSES: [u16; 18] =
+    [200, 201, 202, 204, 400, 404, 405, 408, 409, 413, 414, 415, 422, 429, 500, 503, 507, 0];
 
 /// The live numbers of the HTTP edge.
 #[derive(Debug, Default)]
@@ -34,8 +35,8 @@ pub(crate) struct Metrics(Arc<Live>);
 
 #[derive(Debug, Default)]
 struct Live {
-    requests: [[AtomicU64; STATUSES.len()]; Endpoint::ALL.len()],
-    latency: [Latency; Endpoint::ALL.len()],
+    requests: [[AtomicU64; STATUSES.len()]; Endpoint::COUNT],
+    latency: [Latency; Endpoint::COUNT],
     produce_rejected: [AtomicU64; PRODUCE_REJECTIONS.len()],
     connections: AtomicU64,
     connections_accepted: AtomicU64,
@@ -47,8 +48,8 @@ impl Metrics {
     /// A request was answered, or its stream was opened.
     pub(crate) fn on_request(&self, endpoint: Endpoint, status: StatusCode, latency: Duration) {
         let place = STATUSES.iter().position(|known| *known == status.as_u16()).unwrap_or(STATUSES.len() - 1);
-        self.0.requests[endpoint as usize][place].fetch_add(1, Relaxed);
-        self.0.latency[endpoint as usize].observe(latency);
+        self.0.requests[endpoint.place()][place].fetch_add(1, Relaxed);
+        self.0.latency[endpoint.place()].observe(latency);
     }
 
     /// A message was turned away; `reason` is a place in the list of reasons.
@@ -71,11 +72,11 @@ impl Metrics {
     }
 
     /// Counts a stream for as long as the guard lives, and says in the log when it ends.
-    pub(crate) fn open_stream(&self, request: &ConsumeRequest) -> OpenStream {
+    pub(crate) fn open_stream(&self, names: [&str; 3]) -> OpenStream {
         self.0.streams.fetch_add(1, Relaxed);
         OpenStream {
             live: Arc::clone(&self.0),
-            names: [request.topic.clone(), request.group.clone(), request.owner.clone()],
+            names: names.map(str::to_owned),
             messages: 0,
         }
     }

@@ -2,7 +2,7 @@
 
 use driftq_core::{
     Answer, Browse, Description, Found, GroupPartition, Identity, Input, LeaseRequest, MessageDescription,
-    Outcome, Query, Receipt, Reject, SeekTo, Settlement, Spotted, Ticket, Time, TopicPatch, TopicSettings,
+    Outcome, Query, Receipt, Reject, SeekTo, Settings, Settlement, Spotted, Ticket, Time, TopicPatch, TopicSettings,
 };
 use tokio::sync::oneshot;
 
@@ -135,6 +135,12 @@ impl Broker {
         let again = delivered.iter().filter(|delivery| delivery.attempt > 1).count();
         shared.meters.redelivered.add(again as u64);
         Ok(delivered)
+    }
+
+    /// The limits and times of the shard.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.shared().config.settings
     }
 
     /// The token of a delivery: opaque to whoever holds it, and made by nobody else.

@@ -1,5 +1,7 @@
 //! From what a producer sends to what the shard stores: validated, routed and encoded, all outside the shard.
 
+use std::sync::Arc;
+
 use driftq_core::{
     Catalog, Envelope, Identity, Input, KeyHash, Message, NewMessage, Payload, Reject, Stored, route,
     validate,
@@ -18,10 +20,10 @@ const PART_BYTES: usize = 1 << 20;
 impl Broker {
     /// Stores a message that may have a priority and a time; answers when it is durable.
     pub async fn produce_draft(&self, topic: &str, draft: Draft<'_>) -> Result<Produced, Failure> {
-        let message = self.prepare(&read(&self.shared().catalog), topic, &draft)?;
+        let (name, message) = self.prepare(&read(&self.shared().catalog), topic, &draft)?;
         let bytes = message.payload.bytes.len();
         match self.ask(bytes, true, |ticket| Input::Produce { ticket, message }).await? {
-            driftq_core::Answer::Produced(stored) => Ok(self.count(stored)),
+            driftq_core::Answer::Produced(stored) => Ok(self.count(name, stored)),
             other => Err(unexpected(&other)),
         }
     }
@@ -35,14 +37,14 @@ impl Broker {
             for (index, draft) in drafts.iter().enumerate() {
                 match self.prepare(&catalog, topic, draft) {
                     Err(failure) => results.push(Some(Err(failure))),
-                    Ok(message) => {
+                    Ok((name, message)) => {
                         results.push(None);
                         if parts.last().is_some_and(|part| part.bytes >= PART_BYTES) {
                             parts.push(Part::default());
                         }
                         if let Some(part) = parts.last_mut() {
                             part.bytes += message.payload.bytes.len();
-                            part.places.push(index);
+                            part.places.push((index, name));
                             part.messages.push(message);
                         }
                     }
@@ -55,8 +57,8 @@ impl Broker {
             let answer = self.ask(bytes, true, |ticket| Input::ProduceMany { ticket, messages }).await;
             match answer {
                 Ok(driftq_core::Answer::ProducedMany(stored)) => {
-                    for (place, result) in places.into_iter().zip(stored) {
-                        let result = result.map(|stored| self.count(stored)).map_err(Failure::Reject);
+                    for ((place, name), result) in places.into_iter().zip(stored) {
+                        let result = result.map(|stored| self.count(name, stored)).map_err(Failure::Reject);
                         results[place] = Some(result);
                     }
                 }
@@ -68,29 +70,29 @@ impl Broker {
         results.into_iter().map(|result| result.unwrap_or_else(unanswered)).collect()
     }
 
-    fn count(&self, Stored { partition, offset, duplicate }: Stored) -> Produced {
+    fn count(&self, topic: Arc<str>, Stored { partition, offset, duplicate }: Stored) -> Produced {
         let meters = &self.shared().meters;
         if duplicate {
             meters.produced_duplicates.one();
         } else {
             meters.produced.one();
         }
-        Produced { partition, offset, duplicate }
+        Produced { topic, partition, offset, duplicate }
     }
 
-    /// What the shard is to store.
+    /// The final topic, and what the shard is to store in it.
     pub(crate) fn prepare(
         &self,
         catalog: &Catalog,
         requested: &str,
         draft: &Draft<'_>,
-    ) -> Result<NewMessage, Failure> {
+    ) -> Result<(Arc<str>, NewMessage), Failure> {
         let message = &draft.message;
         validate(message).map_err(Failure::Reject)?;
-        let (topic, partition) = route(catalog, requested, message).map_err(Failure::Reject)?;
+        let (info, partition) = route(catalog, requested, message).map_err(Failure::Reject)?;
         let envelope = message.envelope.as_ref();
-        Ok(NewMessage {
-            topic,
+        let message = NewMessage {
+            topic: info.id,
             partition,
             deadline: envelope.and_then(|envelope| envelope.deadline).map(|deadline| deadline.time()),
             retry: envelope.and_then(|envelope| envelope.retry_policy),
@@ -101,7 +103,8 @@ impl Broker {
             priority: draft.priority,
             start: draft.start,
             payload: self.payload(message)?,
-        })
+        };
+        Ok((Arc::clone(&info.name), message))
     }
 
     pub(crate) fn payload(&self, message: &Message<'_>) -> Result<Payload, Failure> {
@@ -117,13 +120,13 @@ impl Broker {
 /// Messages that go to the shard together, and their places in the call.
 #[derive(Default)]
 struct Part {
-    places: Vec<usize>,
+    places: Vec<(usize, Arc<str>)>,
     messages: Vec<NewMessage>,
     bytes: usize,
 }
 
-fn fill(results: &mut [Option<Result<Produced, Failure>>], places: &[usize], failure: &Failure) {
-    for place in places {
+fn fill(results: &mut [Option<Result<Produced, Failure>>], places: &[(usize, Arc<str>)], failure: &Failure) {
+    for (place, _) in places {
         results[*place] = Some(Err(failure.clone()));
     }
 }

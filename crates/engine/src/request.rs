@@ -1,5 +1,6 @@
 //! What can be asked of a broker, and what it answers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -203,8 +204,10 @@ pub struct TopicReady {
 }
 
 /// A message is stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Produced {
+    /// The topic that it went to.
+    pub topic: Arc<str>,
     /// Where.
     pub partition: u32,
     /// Under which offset.

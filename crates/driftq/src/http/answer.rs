@@ -7,7 +7,7 @@ use hyper::{Response, StatusCode};
 use serde::Serialize;
 
 use super::body::AnswerBody;
-use super::endpoint::Dialect;
+use super::endpoint::{Allowed, Dialect};
 use super::lines::Lines;
 
 /// A whole answer.
@@ -52,9 +52,11 @@ pub(crate) fn refusal(fault: &Fault, dialect: Dialect) -> Answer {
 }
 
 /// A refusal of a method, with the methods that would be taken.
-pub(crate) fn method_refusal(fault: &Fault, dialect: Dialect, allow: &'static str) -> Answer {
+pub(crate) fn method_refusal(fault: &Fault, dialect: Dialect, allow: Allowed) -> Answer {
     let mut answer = refusal(fault, dialect);
-    put(&mut answer, ALLOW, HeaderValue::from_static(allow));
+    if let Ok(allow) = HeaderValue::from_str(&allow.to_string()) {
+        put(&mut answer, ALLOW, allow);
+    }
     answer
 }
 

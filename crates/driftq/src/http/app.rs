@@ -13,7 +13,7 @@ use hyper::{Method, Request, StatusCode};
 
 use super::answer::{Answer, method_refusal, put, refusal, whole};
 use super::body::AnswerBody;
-use super::endpoint::{Endpoint, Target};
+use super::endpoint::{Allowed, Endpoint, Target};
 use super::options::Options;
 use super::pulse::Pulse;
 use super::request::{check_url, read_body};
@@ -49,7 +49,7 @@ impl App {
         pulse.busy();
         let (head, body) = request.into_parts();
         let id = self.ids.of(&head.headers);
-        let target = Target::find(head.uri.path());
+        let target = Target::find(&head.method, head.uri.path());
         let endpoint = target.endpoint;
         let mut answer = match self.respond(target, &head, body, &pulse).await {
             Ok(answer) => answer,
@@ -79,9 +79,14 @@ impl App {
     ) -> Result<Answer, Refused> {
         let endpoint = target.endpoint;
         check_url(head, self.options.url_bytes_max)?;
-        endpoint.check(&head.method).map_err(Refused::Method)?;
+        if let Some(allowed) = target.allowed {
+            return Err(Refused::Method(allowed));
+        }
         let body = match endpoint {
             Endpoint::Topics | Endpoint::Produce | Endpoint::Consume | Endpoint::Ack | Endpoint::Nack => {
+                read_body(head, body, &self.options).await?
+            }
+            Endpoint::V2(operation) if v2::takes_body(operation) => {
                 read_body(head, body, &self.options).await?
             }
             _ => None,
@@ -95,15 +100,11 @@ impl App {
             Endpoint::Topics => Ok(v1::list_topics(self)),
             Endpoint::Healthz => Ok(v1::healthz()),
             Endpoint::Version => Ok(v1::version(self)),
-            Endpoint::V2Topics => v2::list_topics(self, head).await,
-            Endpoint::V2Topic => v2::describe_topic(self, target.names[0]).await,
-            Endpoint::V2Groups => v2::list_groups(self, head, target.names[0]).await,
-            Endpoint::V2Group => v2::describe_group(self, target.names).await,
-            Endpoint::V2Status => Ok(v2::status(self)),
-            Endpoint::V2Healthz => Ok(v2::healthz()),
-            Endpoint::V2Readyz => v2::readyz(self),
+            Endpoint::V2(operation) => {
+                let request = v2::Request { app: self, head, names: target.names, body, pulse };
+                v2::answer(operation, request).await
+            }
             Endpoint::Metrics => self.scrape().await,
-            // The one place where another service can take over whatever else begins with /v2.
             Endpoint::UnknownV2 => Err(v2::unknown()),
             Endpoint::UnknownV1 => Err(v1::unknown()),
             Endpoint::Unversioned => Err(v1::unversioned()),
@@ -123,7 +124,7 @@ impl App {
 enum Refused {
     Fault(Fault),
     /// With the methods that would be taken.
-    Method(&'static str),
+    Method(Allowed),
 }
 
 impl From<Fault> for Refused {

@@ -1,5 +1,6 @@
 //! Which call a request makes.
 
+use driftq_api::v2::{Allow, Found, Operation, PATH_NAMES_MAX};
 use hyper::Method;
 
 /// One call of the API, as metrics and logs name it.
@@ -14,18 +15,13 @@ pub(crate) enum Endpoint {
     Nack,
     /// Under `/v1`, but nothing that exists.
     UnknownV1,
-    V2Topics,
-    V2Topic,
-    V2Groups,
-    V2Group,
-    V2Status,
-    V2Healthz,
-    V2Readyz,
-    /// Under `/v2`, but nothing that exists.
+    /// Under `/v2`, but nothing that exists, or not with this method.
     UnknownV2,
     Metrics,
     /// Neither `/v1` nor `/v2` nor `/metrics`.
     Unversioned,
+    /// A call of `/v2`.
+    V2(Operation),
 }
 
 /// In which words errors are told.
@@ -35,39 +31,60 @@ pub(crate) enum Dialect {
     V2,
 }
 
+/// The methods that a path takes, as the `Allow` header lists them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Allowed {
+    V1(&'static str),
+    V2(Allow),
+}
+
 /// A call and the names in its path, still encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target<'a> {
     pub(crate) endpoint: Endpoint,
-    pub(crate) names: [&'a str; 2],
+    pub(crate) names: [&'a str; PATH_NAMES_MAX],
+    /// Set if the path exists and the method does not.
+    pub(crate) allowed: Option<Allowed>,
 }
 
-impl Endpoint {
-    /// All of them; each stands at the place of its number.
-    pub(crate) const ALL: [Self; 18] = [
-        Self::Healthz,
-        Self::Version,
-        Self::Topics,
-        Self::Produce,
-        Self::Consume,
-        Self::Ack,
-        Self::Nack,
-        Self::UnknownV1,
-        Self::V2Topics,
-        Self::V2Topic,
-        Self::V2Groups,
-        Self::V2Group,
-        Self::V2Status,
-        Self::V2Healthz,
-        Self::V2Readyz,
-        Self::UnknownV2,
-        Self::Metrics,
-        Self::Unversioned,
-    ];
+/// Endpoints besides the operations of `/v2`.
+const PLAIN: [Endpoint; 11] = [
+    Endpoint::Healthz,
+    Endpoint::Version,
+    Endpoint::Topics,
+    Endpoint::Produce,
+    Endpoint::Consume,
+    Endpoint::Ack,
+    Endpoint::Nack,
+    Endpoint::UnknownV1,
+    Endpoint::UnknownV2,
+    Endpoint::Metrics,
+    Endpoint::Unversioned,
+];
 
-    /// Its path, as metrics name it. Never the path of a request: anybody can make up as many of those as they like.
-    pub(crate) const fn route(self) -> &'static str {
+impl Endpoint {
+    /// How many there are.
+    pub(crate) const COUNT: usize = PLAIN.len() + Operation::COUNT;
+
+    /// All of them, each at the place of its number.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        let mut operations: Vec<Operation> = Operation::all().collect();
+        operations.sort_by_key(|operation| *operation as usize);
+        PLAIN.into_iter().chain(operations.into_iter().map(Self::V2))
+    }
+
+    /// Its number.
+    pub(crate) fn place(self) -> usize {
         match self {
+            Self::V2(operation) => PLAIN.len() + operation as usize,
+            plain => PLAIN.iter().position(|candidate| *candidate == plain).unwrap_or(PLAIN.len() - 1),
+        }
+    }
+
+    /// Its path, as metrics name it, with the method where one path has several calls of `/v2`. Never the path of a
+    /// request: anybody can make up as many of those as they like.
+    pub(crate) fn route(self) -> String {
+        let route = match self {
             Self::Healthz => "/v1/healthz",
             Self::Version => "/v1/version",
             Self::Topics => "/v1/topics",
@@ -76,95 +93,74 @@ impl Endpoint {
             Self::Ack => "/v1/ack",
             Self::Nack => "/v1/nack",
             Self::UnknownV1 => "/v1/*",
-            Self::V2Topics => "/v2/topics",
-            Self::V2Topic => "/v2/topics/{topic}",
-            Self::V2Groups => "/v2/topics/{topic}/groups",
-            Self::V2Group => "/v2/topics/{topic}/groups/{group}",
-            Self::V2Status => "/v2/status",
-            Self::V2Healthz => "/v2/healthz",
-            Self::V2Readyz => "/v2/readyz",
             Self::UnknownV2 => "/v2/*",
             Self::Metrics => "/metrics",
             Self::Unversioned => "*",
-        }
+            Self::V2(operation) => return format!("{} {}", operation.method().name(), operation.path()),
+        };
+        route.to_owned()
     }
 
-    /// The methods it takes, as the `Allow` header lists them; `None` if there is nothing to call.
+    /// The methods that a call outside `/v2` takes; `None` if there is nothing to call.
     const fn allow(self) -> Option<&'static str> {
         match self {
             Self::Topics => Some("GET, POST"),
             Self::Produce | Self::Ack | Self::Nack => Some("POST"),
-            Self::UnknownV1 | Self::UnknownV2 | Self::Unversioned => None,
+            Self::UnknownV1 | Self::UnknownV2 | Self::Unversioned | Self::V2(_) => None,
             _ => Some("GET"),
-        }
-    }
-
-    /// Refuses a method that it does not take, with the ones that it does.
-    pub(crate) fn check(self, method: &Method) -> Result<(), &'static str> {
-        match self.allow() {
-            Some(allow) if !allow.split(", ").any(|allowed| method == allowed) => Err(allow),
-            _ => Ok(()),
         }
     }
 
     pub(crate) const fn dialect(self) -> Dialect {
         match self {
-            Self::V2Topics
-            | Self::V2Topic
-            | Self::V2Groups
-            | Self::V2Group
-            | Self::V2Status
-            | Self::V2Healthz
-            | Self::V2Readyz
-            | Self::UnknownV2 => Dialect::V2,
+            Self::V2(_) | Self::UnknownV2 => Dialect::V2,
             _ => Dialect::V1,
         }
     }
 }
 
 impl<'a> Target<'a> {
-    /// The call that a path names.
-    pub(crate) fn find(path: &'a str) -> Self {
-        let plain = |endpoint| Self { endpoint, names: [""; 2] };
-        if let Some(rest) = path.strip_prefix("/v1/") {
-            return plain(match rest {
-                "healthz" => Endpoint::Healthz,
-                "version" => Endpoint::Version,
-                "topics" => Endpoint::Topics,
-                "produce" => Endpoint::Produce,
-                "consume" => Endpoint::Consume,
-                "ack" => Endpoint::Ack,
-                "nack" => Endpoint::Nack,
-                _ => Endpoint::UnknownV1,
-            });
-        }
-        if let Some(rest) = path.strip_prefix("/v2/") {
-            return Self::find_v2(rest);
-        }
-        plain(match path {
-            "/metrics" => Endpoint::Metrics,
-            "/v1" => Endpoint::UnknownV1,
-            "/v2" => Endpoint::UnknownV2,
-            _ => Endpoint::Unversioned,
-        })
+    /// The call that a method and a path name.
+    pub(crate) fn find(method: &Method, path: &'a str) -> Self {
+        let endpoint = match path.strip_prefix("/v1/") {
+            Some("healthz") => Endpoint::Healthz,
+            Some("version") => Endpoint::Version,
+            Some("topics") => Endpoint::Topics,
+            Some("produce") => Endpoint::Produce,
+            Some("consume") => Endpoint::Consume,
+            Some("ack") => Endpoint::Ack,
+            Some("nack") => Endpoint::Nack,
+            Some(_) => Endpoint::UnknownV1,
+            None => match path {
+                "/metrics" => Endpoint::Metrics,
+                "/v1" => Endpoint::UnknownV1,
+                path if path == "/v2" || path.starts_with("/v2/") => return Self::find_v2(method, path),
+                _ => Endpoint::Unversioned,
+            },
+        };
+        let allow = endpoint.allow();
+        let refused = allow.filter(|allow| !allow.split(", ").any(|allowed| method == allowed));
+        Self { endpoint, names: [""; PATH_NAMES_MAX], allowed: refused.map(Allowed::V1) }
     }
 
-    fn find_v2(rest: &'a str) -> Self {
-        let mut segments = rest.split('/');
-        let parts = [(); 5].map(|()| segments.next());
-        let (endpoint, names) = match parts {
-            [Some("status"), None, ..] => (Endpoint::V2Status, [""; 2]),
-            [Some("healthz"), None, ..] => (Endpoint::V2Healthz, [""; 2]),
-            [Some("readyz"), None, ..] => (Endpoint::V2Readyz, [""; 2]),
-            [Some("topics"), None, ..] => (Endpoint::V2Topics, [""; 2]),
-            [Some("topics"), Some(topic), None, ..] if !topic.is_empty() => (Endpoint::V2Topic, [topic, ""]),
-            [Some("topics"), Some(topic), Some("groups"), None, ..] => (Endpoint::V2Groups, [topic, ""]),
-            [Some("topics"), Some(topic), Some("groups"), Some(group), None] if !group.is_empty() => {
-                (Endpoint::V2Group, [topic, group])
+    fn find_v2(method: &Method, path: &'a str) -> Self {
+        let none = Self { endpoint: Endpoint::UnknownV2, names: [""; PATH_NAMES_MAX], allowed: None };
+        match Operation::find(method.as_str(), path) {
+            Found::Operation { operation, names } => {
+                Self { endpoint: Endpoint::V2(operation), names, ..none }
             }
-            _ => (Endpoint::UnknownV2, [""; 2]),
-        };
-        Self { endpoint, names }
+            Found::MethodNotAllowed(allow) => Self { allowed: Some(Allowed::V2(allow)), ..none },
+            Found::Unknown => none,
+        }
+    }
+}
+
+impl std::fmt::Display for Allowed {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::V1(allow) => formatter.write_str(allow),
+            Self::V2(allow) => allow.fmt(formatter),
+        }
     }
 }
 
@@ -172,45 +168,44 @@ impl<'a> Target<'a> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn every_endpoint_stands_at_the_place_of_its_number() {
-        for (place, endpoint) in Endpoint::ALL.into_iter().enumerate() {
-            assert_eq!(endpoint as usize, place, "{endpoint:?}");
-        }
+    fn found(method: &str, path: &str) -> (Endpoint, Option<String>) {
+        let method = Method::from_bytes(method.as_bytes()).unwrap();
+        let target = Target::find(&method, path);
+        (target.endpoint, target.allowed.map(|allowed| allowed.to_string()))
     }
 
     #[test]
-    fn paths() {
-        for (path, endpoint, names) in [
-            ("/v1/healthz", Endpoint::Healthz, ["", ""]),
-            ("/v1/topics", Endpoint::Topics, ["", ""]),
-            ("/v1/topics/", Endpoint::UnknownV1, ["", ""]),
-            ("/v1/", Endpoint::UnknownV1, ["", ""]),
-            ("/v1", Endpoint::UnknownV1, ["", ""]),
-            ("/v10/topics", Endpoint::Unversioned, ["", ""]),
-            ("/topics", Endpoint::Unversioned, ["", ""]),
-            ("/", Endpoint::Unversioned, ["", ""]),
-            ("*", Endpoint::Unversioned, ["", ""]),
-            ("/metrics", Endpoint::Metrics, ["", ""]),
-            ("/v2/topics", Endpoint::V2Topics, ["", ""]),
-            ("/v2/topics/", Endpoint::UnknownV2, ["", ""]),
-            ("/v2/topics/a%2Fb", Endpoint::V2Topic, ["a%2Fb", ""]),
-            ("/v2/topics/a/groups", Endpoint::V2Groups, ["a", ""]),
-            ("/v2/topics/a/groups/g", Endpoint::V2Group, ["a", "g"]),
-            ("/v2/topics/a/groups/g/x", Endpoint::UnknownV2, ["", ""]),
-            ("/v2/topics/a/messages", Endpoint::UnknownV2, ["", ""]),
-            ("/v2/status", Endpoint::V2Status, ["", ""]),
+    fn paths_lead_to_calls() {
+        let allowed = |allow: &str| Some(allow.to_owned());
+        for (method, path, expected) in [
+            ("POST", "/v1/produce", (Endpoint::Produce, None)),
+            ("GET", "/v1/produce", (Endpoint::Produce, allowed("POST"))),
+            ("DELETE", "/v1/topics", (Endpoint::Topics, allowed("GET, POST"))),
+            ("GET", "/v1", (Endpoint::UnknownV1, None)),
+            ("GET", "/v1/", (Endpoint::UnknownV1, None)),
+            ("GET", "/v2", (Endpoint::UnknownV2, None)),
+            ("GET", "/v2/topics", (Endpoint::V2(Operation::ListTopics), None)),
+            ("PUT", "/v2/topics/a%2Fb", (Endpoint::V2(Operation::PutTopic), None)),
+            ("GET", "/v2/topics/", (Endpoint::UnknownV2, None)),
+            ("POST", "/v2/topics", (Endpoint::UnknownV2, allowed("GET"))),
+            ("GET", "/v22/topics", (Endpoint::Unversioned, None)),
+            ("POST", "/metrics", (Endpoint::Metrics, allowed("GET"))),
+            ("GET", "/", (Endpoint::Unversioned, None)),
         ] {
-            assert_eq!(Target::find(path), Target { endpoint, names }, "{path}");
+            assert_eq!(found(method, path), expected, "{method} {path}");
         }
+        let target = Target::find(&Method::GET, "/v2/topics/t/messages/3/12");
+        assert_eq!(target.names, ["t", "3", "12"]);
     }
 
     #[test]
-    fn methods() {
-        assert_eq!(Endpoint::Topics.check(&Method::POST), Ok(()));
-        assert_eq!(Endpoint::Topics.check(&Method::HEAD), Err("GET, POST"));
-        assert_eq!(Endpoint::Produce.check(&Method::GET), Err("POST"));
-        assert_eq!(Endpoint::Consume.check(&Method::POST), Err("GET"));
-        assert_eq!(Endpoint::Unversioned.check(&Method::PATCH), Ok(()), "what does not exist is not found");
+    fn every_endpoint_stands_at_its_place_and_no_two_have_one_name() {
+        let all: Vec<Endpoint> = Endpoint::all().collect();
+        assert_eq!(all.len(), Endpoint::COUNT);
+        for (place, endpoint) in all.iter().enumerate() {
+            assert_eq!(endpoint.place(), place);
+        }
+        let routes: std::collections::BTreeSet<String> = all.iter().map(|endpoint| endpoint.route()).collect();
+        assert_eq!(routes.len(), all.len());
     }
 }

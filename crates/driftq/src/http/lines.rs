@@ -11,11 +11,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use driftq_engine::{Delivered, Stream};
+use driftq_engine::core::Malformed;
+use driftq_engine::{Broker, Delivered, Stream};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::item;
 use super::pulse::Pulse;
+use super::{item, v2};
 use crate::metrics::OpenStream;
 
 /// What an idle stream carries.
@@ -40,9 +41,25 @@ struct Unflushed {
     is_message: bool,
 }
 
+/// In which words deliveries are written.
+pub(crate) enum Words {
+    V1,
+    V2 { topic: String, broker: Broker },
+}
+
+impl Words {
+    fn line(&self, delivered: &Delivered) -> Result<Bytes, Malformed> {
+        match self {
+            Self::V1 => item::line(delivered),
+            Self::V2 { topic, broker } => v2::line(&v2::Reader { topic, broker }, delivered),
+        }
+    }
+}
+
 /// The lines of one stream.
 pub(crate) struct Lines {
     source: Source,
+    words: Words,
     pulse: Arc<Pulse>,
     unflushed: Option<Unflushed>,
     interval: Duration,
@@ -53,10 +70,17 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    pub(crate) fn new(stream: Stream, pulse: Arc<Pulse>, interval: Duration, open: OpenStream) -> Self {
+    pub(crate) fn new(
+        stream: Stream,
+        words: Words,
+        pulse: Arc<Pulse>,
+        interval: Duration,
+        open: OpenStream,
+    ) -> Self {
         let now = Instant::now();
         Self {
             source: Source::Ready(stream),
+            words,
             pulse,
             unflushed: None,
             interval,
@@ -108,7 +132,7 @@ impl Lines {
     }
 
     fn on_message(&mut self, delivered: &Delivered) -> io::Result<Bytes> {
-        match item::line(delivered) {
+        match self.words.line(delivered) {
             Ok(line) => {
                 self.open.on_message();
                 Ok(self.on_line(line, true))

@@ -16,7 +16,7 @@ use hyper::http::request::Parts;
 use super::answer::{Answer, json, no_content, stream};
 use super::app::App;
 use super::failure::{Call, fault, produce_rejection};
-use super::lines::Lines;
+use super::lines::{Lines, Words};
 use super::pulse::Pulse;
 use super::request::raw_query;
 use super::{COMMIT, VERSION};
@@ -79,9 +79,9 @@ pub(crate) async fn consume(app: &App, head: &Parts, body: Option<Bytes>, pulse:
         owner: request.owner.into_owned(),
         lease_ms: request.lease_ms,
     };
-    let open = app.metrics.open_stream(&request);
+    let open = app.metrics.open_stream([&request.topic, &request.group, &request.owner]);
     let deliveries = app.broker.consume(request).await.map_err(|failure| fault(&failure, Call::Other))?;
-    Ok(stream(Lines::new(deliveries, Arc::clone(pulse), app.options.heartbeat, open)))
+    Ok(stream(Lines::new(deliveries, Words::V1, Arc::clone(pulse), app.options.heartbeat, open)))
 }
 
 pub(crate) async fn ack(app: &App, head: &Parts, body: Option<Bytes>) -> Handled {

@@ -68,7 +68,7 @@ impl Scrape {
         )?;
         let mut requests =
             family(out, "driftq_http_requests", "Requests by route and status", MetricType::Counter)?;
-        for (endpoint, counts) in Endpoint::ALL.iter().zip(&self.live.requests) {
+        for (endpoint, counts) in Endpoint::all().zip(&self.live.requests) {
             for (status, count) in STATUSES.iter().zip(counts).filter(|(_, count)| read(count) > 0) {
                 let status = if *status == 0 { "other".to_owned() } else { status.to_string() };
                 let labels = [("route", endpoint.route()), ("status", &status)];
@@ -77,7 +77,7 @@ impl Scrape {
         }
         let help = "Time from a request's headers to its answer's; of a stream, to its beginning";
         let mut latencies = family(out, "driftq_http_request_seconds", help, MetricType::Histogram)?;
-        for (endpoint, latency) in Endpoint::ALL.iter().zip(&self.live.latency) {
+        for (endpoint, latency) in Endpoint::all().zip(&self.live.latency) {
             let (sum, buckets) = latency.read();
             let count = buckets.iter().map(|(_, count)| count).sum();
             if count > 0 {

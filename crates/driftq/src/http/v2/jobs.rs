@@ -1,0 +1,55 @@
+//! Jobs: work that goes on in the server after the answer.
+
+use std::borrow::Cow;
+
+use driftq_api::Code;
+use driftq_api::v2::{Job, JobKind, JobState, Jobs};
+use hyper::StatusCode;
+
+use super::words::moment;
+use super::{Request, fault};
+use crate::http::answer::json;
+use crate::http::v1::Handled;
+
+pub(super) fn list(request: &Request<'_>) -> Handled {
+    request.no_query()?;
+    let jobs = request.app.broker.jobs();
+    Ok(json(StatusCode::OK, &Jobs { jobs: jobs.iter().map(shown).collect() }))
+}
+
+pub(super) fn get(request: &Request<'_>) -> Handled {
+    request.no_query()?;
+    let job = request.app.broker.job(request.number(0, "id", Code::JobUnknown)?);
+    Ok(json(StatusCode::OK, &shown(&job.map_err(|failure| fault(&failure))?)))
+}
+
+pub(super) fn cancel(request: &Request<'_>) -> Handled {
+    request.no_query()?;
+    let job = request.app.broker.cancel_job(request.number(0, "id", Code::JobUnknown)?);
+    Ok(json(StatusCode::OK, &shown(&job.map_err(|failure| fault(&failure))?)))
+}
+
+pub(super) fn shown(job: &driftq_engine::Job) -> Job<'_> {
+    Job {
+        id: Cow::Owned(job.id.to_string()),
+        kind: match job.kind {
+            driftq_engine::JobKind::Redrive => JobKind::Redrive,
+            driftq_engine::JobKind::Purge => JobKind::Purge,
+        },
+        topic: Cow::Borrowed(&job.topic),
+        state: match job.state {
+            driftq_engine::JobState::Running => JobState::Running,
+            driftq_engine::JobState::Done => JobState::Done,
+            driftq_engine::JobState::Failed => JobState::Failed,
+            driftq_engine::JobState::Cancelled => JobState::Cancelled,
+        },
+        dry_run: job.dry_run,
+        started_at: moment(job.started),
+        ended_at: job.ended.map(moment),
+        matched: job.matched,
+        done: job.done,
+        skipped: job.skipped,
+        failed: job.failed,
+        error: job.error.as_deref().map(Cow::Borrowed),
+    }
+}

@@ -1,0 +1,127 @@
+//! Borrowing messages and saying what became of them.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use driftq_api::v2::{
+    Ack, Extend, LeaseRequest, LeasedWriter, Nack, Release, Settled, SettledStatus, Settlements, StreamQuery,
+};
+use driftq_api::JSON;
+use driftq_engine::core::{Outcome, Settlement, Verdict};
+use driftq_engine::{BorrowRequest, LeaseCall};
+use hyper::StatusCode;
+
+use super::words::{Reader, moment, room_for, with_item};
+use super::{Request, fault, key};
+use crate::http::answer::{json, stream as streamed, whole};
+use crate::http::lines::{Lines, Words};
+use crate::http::v1::Handled;
+
+pub(super) async fn lease(request: &Request<'_>) -> Handled {
+    request.no_query()?;
+    let (topic, group) = (request.name(0)?, request.name(1)?);
+    let asked = LeaseRequest::from_json(request.json()?)?;
+    let header = key::of(&request.head.headers)?;
+    let call = LeaseCall {
+        topic: topic.to_string(),
+        group: group.into_owned(),
+        owner: asked.owner.into_owned(),
+        max: asked.max,
+        lease_ms: asked.lease_ms,
+        wait_ms: asked.wait_ms,
+        request_id: asked.request_id.map(std::borrow::Cow::into_owned).or(header),
+    };
+    let delivered = request.app.broker.lease(call).await.map_err(|failure| fault(&failure))?;
+    let mut out = LeasedWriter::with_capacity(16 + delivered.iter().map(room_for).sum::<usize>());
+    let reader = Reader { topic: &topic, broker: &request.app.broker };
+    for delivery in &delivered {
+        if let Err(error) = with_item(&reader, delivery, |item| out.push(item)) {
+            let (partition, offset) = (delivery.partition, delivery.offset);
+            tracing::error!(partition, offset, ?error, "a stored message cannot be read; its lease will lapse");
+        }
+    }
+    Ok(whole(StatusCode::OK, JSON, Bytes::from(out.finish())))
+}
+
+pub(super) async fn stream(request: &Request<'_>) -> Handled {
+    let (topic, group) = (request.name(0)?, request.name(1)?);
+    let asked = StreamQuery::from_query(request.query()?)?;
+    let call = BorrowRequest {
+        topic: topic.to_string(),
+        group: group.into_owned(),
+        owner: asked.owner.into_owned(),
+        lease_ms: asked.lease_ms,
+        credit: asked.credit,
+    };
+    let open = request.app.metrics.open_stream([&call.topic, &call.group, &call.owner]);
+    let deliveries = request.app.broker.borrow(call).await.map_err(|failure| fault(&failure))?;
+    let words = Words::V2 { topic: topic.into_owned(), broker: request.app.broker.clone() };
+    Ok(streamed(Lines::new(deliveries, words, Arc::clone(request.pulse), request.app.options.heartbeat, open)))
+}
+
+pub(super) async fn ack(request: &Request<'_>) -> Handled {
+    let asked = Ack::from_json(request.json()?)?;
+    settle(request, asked.leases.iter().map(|lease| (&*lease.token, Verdict::Ack))).await
+}
+
+pub(super) async fn nack(request: &Request<'_>) -> Handled {
+    let asked = Nack::from_json(request.json()?)?;
+    let said = asked.leases.iter().map(|lease| {
+        let error = lease.error.to_string();
+        (&*lease.token, Verdict::Nack { delay_ms: lease.delay_ms, dead: lease.dead, error })
+    });
+    settle(request, said).await
+}
+
+pub(super) async fn extend(request: &Request<'_>) -> Handled {
+    let asked = Extend::from_json(request.json()?)?;
+    let said = asked.leases.iter().map(|lease| (&*lease.token, Verdict::Extend { lease_ms: lease.lease_ms }));
+    settle(request, said).await
+}
+
+pub(super) async fn release(request: &Request<'_>) -> Handled {
+    let asked = Release::from_json(request.json()?)?;
+    settle(request, asked.leases.iter().map(|lease| (&*lease.token, Verdict::Release))).await
+}
+
+/// Tells the broker what the holders of tokens say; a token that it never wrote does not reach it.
+async fn settle<'a>(
+    request: &Request<'_>,
+    said: impl ExactSizeIterator<Item = (&'a str, Verdict)>,
+) -> Handled {
+    request.no_query()?;
+    let broker = &request.app.broker;
+    let mut results = vec![Settled::new(SettledStatus::Unknown); said.len()];
+    let (mut places, mut items) = (Vec::with_capacity(said.len()), Vec::with_capacity(said.len()));
+    for (place, (token, verdict)) in said.enumerate() {
+        if let Some(receipt) = broker.receipt(token) {
+            places.push(place);
+            items.push(Settlement { receipt, verdict });
+        }
+    }
+    if !items.is_empty() {
+        let draining = *broker.stopping().borrow();
+        let outcomes = broker.settle(items).await.map_err(|failure| fault(&failure))?;
+        for (place, outcome) in places.into_iter().zip(outcomes) {
+            results[place] = shown(outcome, draining);
+        }
+    }
+    match (results.len(), results.first().and_then(Settled::fault)) {
+        (1, Some(fault)) => Err(fault),
+        _ => Ok(json(StatusCode::OK, &Settlements { results })),
+    }
+}
+
+fn shown(outcome: Outcome, draining: bool) -> Settled {
+    match outcome {
+        Outcome::Ok => Settled::new(SettledStatus::Ok),
+        Outcome::Extended { expires, cancelled } => Settled {
+            expires_at: Some(moment(expires)),
+            cancelled,
+            draining,
+            ..Settled::new(SettledStatus::Ok)
+        },
+        Outcome::Stale { attempt } => Settled { attempt, ..Settled::new(SettledStatus::Stale) },
+        Outcome::Unknown => Settled::new(SettledStatus::Unknown),
+    }
+}

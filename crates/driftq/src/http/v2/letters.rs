@@ -1,0 +1,164 @@
+//! Dead letters: found, sent back, thrown away.
+
+use driftq_api::v2::{
+    DeadTopic, DeadTopics, LetterFilter, Letters, LettersQuery, Page, Position, Purge, Redrive, Selection,
+};
+use driftq_api::{Code, Fault};
+use driftq_engine::core::{Browse, KeyHash, TopicId};
+use driftq_engine::{Broker, JobCall, JobKind, Seen};
+use hyper::StatusCode;
+
+use super::jobs::shown as shown_job;
+use super::words::{Looked, looked, moment, seen_item, time};
+use super::{Request, fault, key};
+use crate::http::answer::json;
+use crate::http::v1::Handled;
+
+/// Letters that one question takes from the broker.
+const STRETCH: u32 = 200;
+/// Letters that one call reads; the cursor says where to go on.
+const LETTERS_READ_MAX: usize = 2_000;
+
+pub(super) async fn topics(request: &Request<'_>) -> Handled {
+    let page = Page::from_query(request.query()?)?;
+    let prefix = Broker::dead_letter_topic("");
+    let names = request.app.broker.topics().into_iter();
+    let sources: Vec<String> = names.filter_map(|name| name.strip_prefix(&prefix).map(str::to_owned)).collect();
+    let mut dead = Vec::new();
+    for source in sources {
+        let Ok(topic) = request.app.broker.describe_topic(&Broker::dead_letter_topic(&source)).await else {
+            continue;
+        };
+        let letters: u64 = topic.partitions.iter().map(|partition| partition.messages).sum();
+        let oldest = topic.partitions.iter().filter_map(|partition| partition.oldest_at).min();
+        if letters > 0 {
+            dead.push(DeadTopic { name: source, letters, oldest_at: oldest.map(moment) });
+        }
+    }
+    let (topics, cursor) = page.cut(dead, |topic| &topic.name);
+    Ok(json(StatusCode::OK, &DeadTopics { topics, cursor }))
+}
+
+pub(super) async fn list(request: &Request<'_>) -> Handled {
+    let letters = Broker::dead_letter_topic(&request.name(0)?);
+    let query = LettersQuery::from_query(request.query()?)?;
+    let filter = taken(&query.filter);
+    let (mut partition, mut from) =
+        query.cursor.map_or((0, 0), |after| (after.partition, after.offset.saturating_add(1)));
+    let (mut kept, mut scanned, mut read): (Vec<Seen>, u64, usize) = (Vec::new(), 0, 0);
+    let limit = STRETCH.min(u32::try_from(query.limit).unwrap_or(u32::MAX));
+    let cursor = loop {
+        let key = query.filter.key.as_ref().map_or(KeyHash::NONE, |key| KeyHash::of(key.as_bytes()));
+        let browse = Browse { topic: TopicId::default(), partition, alone: false, from, limit, key };
+        let sight = request.app.broker.browse(&letters, browse).await.map_err(|failure| unknown(&failure))?;
+        scanned += sight.scanned;
+        read += sight.seen.len();
+        for seen in sight.seen {
+            let fits = looked(std::slice::from_ref(&seen)).any(|(_, message)| {
+                let letter = message.envelope.as_ref().and_then(|envelope| envelope.dead_letter.as_ref());
+                letter.is_some_and(|letter| filter.matches(&message, letter))
+            });
+            if fits && kept.len() < query.limit {
+                kept.push(seen);
+            }
+        }
+        if kept.len() == query.limit {
+            break kept.last().map(|seen| (seen.found.partition, seen.found.offset));
+        }
+        let Some(next) = sight.next else { break None };
+        (partition, from) = next;
+        if read >= LETTERS_READ_MAX && from > 0 {
+            break Some((partition, from - 1));
+        }
+    };
+    let looked: Vec<Looked<'_>> = looked(&kept).collect();
+    let page = Letters {
+        letters: looked.iter().map(|looked| seen_item(&letters, looked)).collect(),
+        cursor: cursor.map(|(partition, offset)| Position { partition, offset }.cursor()),
+        scanned,
+    };
+    Ok(json(StatusCode::OK, &page))
+}
+
+pub(super) async fn get(request: &Request<'_>) -> Handled {
+    request.no_query()?;
+    let letters = Broker::dead_letter_topic(&request.name(0)?);
+    let partition = request.number(1, "partition", Code::InvalidArgument)?;
+    let offset = request.number(2, "offset", Code::InvalidArgument)?;
+    let looked_at = request.app.broker.look_at(&letters, partition, offset).await;
+    let (seen, _) = looked_at.map_err(|failure| unknown(&failure))?;
+    let seen = [seen];
+    let Some(looked) = looked(&seen).next() else {
+        return Err(Fault::new(Code::MessageUnknown, "the letter was gone when it was read"));
+    };
+    Ok(json(StatusCode::OK, &seen_item(&letters, &looked)))
+}
+
+pub(super) async fn redrive(request: &Request<'_>) -> Handled {
+    let asked = Redrive::from_json(request.json()?)?;
+    let target_topic = asked.target_topic.map(std::borrow::Cow::into_owned);
+    let call = call(request, JobKind::Redrive, &asked.selection, asked.dry_run)?;
+    start(request, JobCall { rate_per_second: asked.rate_per_second, target_topic, ..call }).await
+}
+
+pub(super) async fn purge(request: &Request<'_>) -> Handled {
+    let asked = Purge::from_json(request.json()?)?;
+    start(request, call(request, JobKind::Purge, &asked.selection, asked.dry_run)?).await
+}
+
+async fn start(request: &Request<'_>, call: JobCall) -> Handled {
+    request.no_query()?;
+    let job = request.app.broker.start_job(call).await.map_err(|failure| unknown(&failure))?;
+    Ok(json(StatusCode::ACCEPTED, &shown_job(&job)))
+}
+
+fn call(
+    request: &Request<'_>,
+    kind: JobKind,
+    selection: &Selection<'_>,
+    dry_run: bool,
+) -> Result<JobCall, Fault> {
+    let filter = match selection {
+        Selection::All => driftq_engine::LetterFilter::default(),
+        Selection::Filter(filter) => taken(filter),
+        Selection::Letters(letters) => driftq_engine::LetterFilter {
+            letters: letters.iter().map(|letter| (letter.partition, letter.offset)).collect(),
+            ..driftq_engine::LetterFilter::default()
+        },
+    };
+    Ok(JobCall {
+        kind,
+        topic: request.name(0)?.into_owned(),
+        filter,
+        rate_per_second: None,
+        dry_run,
+        target_topic: None,
+        request_key: key::of(&request.head.headers)?,
+    })
+}
+
+/// Conditions as the broker takes them.
+fn taken(filter: &LetterFilter<'_>) -> driftq_engine::LetterFilter {
+    let text = |text: &Option<std::borrow::Cow<'_, str>>| text.as_ref().map(ToString::to_string);
+    let labels = filter.labels.pairs().iter();
+    driftq_engine::LetterFilter {
+        letters: Vec::new(),
+        group: text(&filter.group),
+        key: filter.key.as_ref().map(|key| key.as_bytes().to_vec()),
+        run_id: text(&filter.run_id),
+        tenant_id: text(&filter.tenant_id),
+        labels: labels.map(|(name, value)| (name.to_string(), value.to_string())).collect(),
+        reason: text(&filter.reason),
+        before: filter.before.map(time),
+        after: filter.after.map(time),
+    }
+}
+
+/// A topic that never had a dead letter has no topic for them either.
+fn unknown(failure: &driftq_engine::Failure) -> Fault {
+    let mut fault = fault(failure);
+    if fault.code == Code::TopicUnknown {
+        fault.message = "the topic has no dead letters, and has had none since it was created".into();
+    }
+    fault
+}

@@ -1,0 +1,174 @@
+//! Messages one by one: looked through, looked at, cancelled.
+
+use std::borrow::Cow;
+
+use driftq_api::v2::{BrowseQuery, Browsed, Cancelled, DeliveryState, GroupState, MessageState, Position};
+use driftq_api::{Code, Fault};
+use driftq_engine::Seen;
+use driftq_engine::core::{self, Browse, KeyHash, Stage, Standing, TopicId, Wait};
+use hyper::StatusCode;
+
+use super::words::{Looked, attempt, looked, moment, seen_item};
+use super::{Request, fault};
+use crate::http::answer::json;
+use crate::http::v1::Handled;
+
+/// Messages that one question takes from the broker.
+const STRETCH: u32 = 200;
+/// Payloads that one call reads; the cursor says where to go on.
+const PAYLOADS_MAX: u64 = 2_000;
+
+pub(super) async fn browse(request: &Request<'_>) -> Handled {
+    let topic = request.name(0)?;
+    let query = BrowseQuery::from_query(request.query()?)?;
+    let (partition, from) = first_place(&query);
+    if let Some(key) = &query.idempotency_key {
+        return by_identity(request, &topic, &query, key).await;
+    }
+    let mut browse = Browse {
+        topic: TopicId::default(),
+        partition,
+        alone: query.partition.is_some(),
+        from,
+        limit: STRETCH.min(u32::try_from(query.limit).unwrap_or(u32::MAX)),
+        key: query.key.as_ref().map_or(KeyHash::NONE, |key| KeyHash::of(key.as_bytes())),
+    };
+    let (mut kept, mut scanned, mut read) = (Vec::new(), 0, 0);
+    let cursor = loop {
+        let sight = request.app.broker.browse(&topic, browse.clone()).await.map_err(|f| fault(&f))?;
+        scanned += sight.scanned;
+        read += sight.seen.len() as u64;
+        for seen in sight.seen {
+            let fits = looked(std::slice::from_ref(&seen)).any(|(_, message)| is_wanted(&query, &seen, &message));
+            if fits {
+                kept.push(seen);
+            }
+            if kept.len() == query.limit {
+                break;
+            }
+        }
+        if kept.len() == query.limit {
+            break kept.last().map(|seen| (seen.found.partition, seen.found.offset));
+        }
+        let Some((partition, offset)) = sight.next else { break None };
+        (browse.partition, browse.from) = (partition, offset);
+        if read >= PAYLOADS_MAX {
+            break Some((partition, offset.saturating_sub(1))).filter(|_| offset > 0);
+        }
+    };
+    page(&topic, &kept, cursor, scanned)
+}
+
+/// Where the page begins.
+fn first_place(query: &BrowseQuery<'_>) -> (u32, u64) {
+    let begin = (query.partition.unwrap_or(0), query.from.unwrap_or(0));
+    query.after.map_or(begin, |after| (after.partition, after.offset.saturating_add(1)))
+}
+
+async fn by_identity(request: &Request<'_>, topic: &str, query: &BrowseQuery<'_>, key: &str) -> Handled {
+    let tenant = query.tenant_id.as_deref().unwrap_or("");
+    let place = request.app.broker.whereabouts(topic, tenant, key).await.map_err(|f| fault(&f))?;
+    let mut kept = Vec::new();
+    if let Some((partition, offset)) = place
+        && let Ok((seen, _)) = request.app.broker.look_at(topic, partition, offset).await
+        && looked(std::slice::from_ref(&seen)).any(|(_, message)| is_wanted(query, &seen, &message))
+    {
+        kept.push(seen);
+    }
+    page(topic, &kept, None, u64::from(place.is_some()))
+}
+
+fn page(topic: &str, kept: &[Seen], cursor: Option<(u32, u64)>, scanned: u64) -> Handled {
+    let looked: Vec<Looked<'_>> = looked(kept).collect();
+    let browsed = Browsed {
+        messages: looked.iter().map(|looked| seen_item(topic, looked)).collect(),
+        cursor: cursor.map(|(partition, offset)| Position { partition, offset }.cursor()),
+        scanned,
+    };
+    Ok(json(StatusCode::OK, &browsed))
+}
+
+/// Whether a message meets every condition.
+fn is_wanted(query: &BrowseQuery<'_>, seen: &Seen, message: &core::Message<'_>) -> bool {
+    let empty = core::Envelope::default();
+    let envelope = message.envelope.as_ref().unwrap_or(&empty);
+    let given = |wanted: &Option<Cow<'_, str>>, is: &str| wanted.as_deref().is_none_or(|wanted| wanted == is);
+    let stage = query.state.is_none_or(|state| match state {
+        DeliveryState::Scheduled => seen.found.stage == Stage::Scheduled,
+        DeliveryState::Ready => seen.found.stage == Stage::Ready,
+        DeliveryState::Backoff => seen.found.stage == Stage::Backoff,
+        DeliveryState::InFlight => seen.found.stage == Stage::InFlight,
+        _ => false,
+    });
+    stage
+        && query.key.as_deref().is_none_or(|key| key.as_bytes() == &*message.key)
+        && given(&query.run_id, &envelope.run_id)
+        && given(&query.tenant_id, &envelope.tenant_id)
+        && given(&query.idempotency_key, &envelope.idempotency_key)
+        && query.from.is_none_or(|from| seen.found.offset >= from)
+        && query.labels.pairs().iter().all(|label| envelope.labels.contains(label))
+}
+
+fn place(request: &Request<'_>) -> Result<(u32, u64), Fault> {
+    let partition = request.number(1, "partition", Code::InvalidArgument)?;
+    Ok((partition, request.number(2, "offset", Code::InvalidArgument)?))
+}
+
+pub(super) async fn get(request: &Request<'_>) -> Handled {
+    request.no_query()?;
+    let topic = request.name(0)?;
+    let (partition, offset) = place(request)?;
+    let looked_at = request.app.broker.look_at(&topic, partition, offset).await;
+    let (seen, described) = looked_at.map_err(|failure| fault(&failure))?;
+    let seen = [seen];
+    let Some(looked) = looked(&seen).next() else {
+        return Err(Fault::new(Code::MessageUnknown, "the message was gone when it was read"));
+    };
+    let mut groups: Vec<GroupState<'_>> = described.groups.iter().map(state).collect();
+    groups.sort_by(|one, other| one.group.cmp(&other.group));
+    let cancelled = described.found.cancelled;
+    Ok(json(StatusCode::OK, &MessageState { message: seen_item(&topic, &looked), cancelled, groups }))
+}
+
+fn state(standing: &Standing) -> GroupState<'_> {
+    GroupState {
+        group: Cow::Borrowed(&standing.group),
+        state: match standing.wait {
+            Wait::Ready => DeliveryState::Ready,
+            Wait::Scheduled => DeliveryState::Scheduled,
+            Wait::InFlight => DeliveryState::InFlight,
+            Wait::Backoff => DeliveryState::Backoff,
+            Wait::KeyBusy => DeliveryState::KeyBusy,
+            Wait::SameIdentityRunning => DeliveryState::SameKeyRunning,
+            Wait::WindowFull => DeliveryState::WindowFull,
+            Wait::Paused => DeliveryState::Paused,
+            Wait::Dying => DeliveryState::Dying,
+            Wait::Done => DeliveryState::Done,
+        },
+        since: moment(standing.since),
+        until: standing.until.map(moment),
+        owner: standing.owner.as_deref().map(Cow::Borrowed),
+        attempt: standing.attempts,
+        last_error: Some(&*standing.last_error).filter(|error| !error.is_empty()).map(Cow::Borrowed),
+        history: standing.history.iter().map(|ended| own(attempt(&ended.borrowed()))).collect(),
+    }
+}
+
+/// The attempt with texts of its own.
+fn own(attempt: driftq_api::v2::Attempt<'_>) -> driftq_api::v2::Attempt<'static> {
+    driftq_api::v2::Attempt {
+        owner: Cow::Owned(attempt.owner.into_owned()),
+        error: Cow::Owned(attempt.error.into_owned()),
+        attempt: attempt.attempt,
+        leased_at: attempt.leased_at,
+        ended_at: attempt.ended_at,
+    }
+}
+
+pub(super) async fn cancel(request: &Request<'_>) -> Handled {
+    request.no_query()?;
+    let (partition, offset) = place(request)?;
+    let running = request.app.broker.cancel(&request.name(0)?, partition, offset).await;
+    let running = running.map_err(|failure| fault(&failure))?;
+    Ok(json(StatusCode::OK, &Cancelled { cancelled: true, running }))
+}

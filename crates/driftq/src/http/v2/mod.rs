@@ -1,0 +1,148 @@
+//! The calls of `/v2`, one file per resource. Which call a request makes is read off the same table that the OpenAPI
+//! document is built from.
+
+mod groups;
+mod jobs;
+mod key;
+mod leases;
+mod letters;
+mod messages;
+mod produce;
+mod router;
+mod server;
+mod settings;
+mod topics;
+mod words;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use driftq_api::v2::{Operation, PATH_NAMES_MAX, expect_json};
+use driftq_api::{Code, Fault, decode_segment};
+use hyper::header::CONTENT_TYPE;
+use hyper::http::request::Parts;
+
+use super::app::App;
+use super::failure::Call;
+use super::pulse::Pulse;
+use super::v1::Handled;
+
+pub(crate) use words::{Reader, line};
+
+/// A request for one operation.
+pub(crate) struct Request<'a> {
+    pub(crate) app: &'a App,
+    pub(crate) head: &'a Parts,
+    pub(crate) names: [&'a str; PATH_NAMES_MAX],
+    pub(crate) body: Option<Bytes>,
+    pub(crate) pulse: &'a Arc<Pulse>,
+}
+
+/// Whether an operation takes a body.
+pub(crate) const fn takes_body(operation: Operation) -> bool {
+    matches!(
+        operation,
+        Operation::Produce
+            | Operation::Lease
+            | Operation::Ack
+            | Operation::Nack
+            | Operation::Extend
+            | Operation::Release
+            | Operation::PutTopic
+            | Operation::PatchTopic
+            | Operation::SeekGroup
+            | Operation::Redrive
+            | Operation::Purge
+            | Operation::TestRouter
+    )
+}
+
+/// Answers a request.
+pub(crate) async fn answer(operation: Operation, request: Request<'_>) -> Handled {
+    match operation {
+        Operation::Produce => produce::produce(&request).await,
+        Operation::Browse => messages::browse(&request).await,
+        Operation::GetMessage => messages::get(&request).await,
+        Operation::CancelMessage => messages::cancel(&request).await,
+        Operation::Lease => leases::lease(&request).await,
+        Operation::Stream => leases::stream(&request).await,
+        Operation::Ack => leases::ack(&request).await,
+        Operation::Nack => leases::nack(&request).await,
+        Operation::Extend => leases::extend(&request).await,
+        Operation::Release => leases::release(&request).await,
+        Operation::ListTopics => topics::list(&request).await,
+        Operation::GetTopic => topics::get(&request).await,
+        Operation::PutTopic => topics::put(&request).await,
+        Operation::PatchTopic => topics::patch(&request).await,
+        Operation::DeleteTopic => topics::delete(&request).await,
+        Operation::PauseTopic => topics::pause(&request, true).await,
+        Operation::ResumeTopic => topics::pause(&request, false).await,
+        Operation::ListGroups => groups::list(&request).await,
+        Operation::GetGroup => groups::get(&request).await,
+        Operation::DeleteGroup => groups::delete(&request).await,
+        Operation::SeekGroup => groups::seek(&request).await,
+        Operation::PauseGroup => groups::pause(&request, true).await,
+        Operation::ResumeGroup => groups::pause(&request, false).await,
+        Operation::ListDeadTopics => letters::topics(&request).await,
+        Operation::ListLetters => letters::list(&request).await,
+        Operation::GetLetter => letters::get(&request).await,
+        Operation::Redrive => letters::redrive(&request).await,
+        Operation::Purge => letters::purge(&request).await,
+        Operation::ListJobs => jobs::list(&request),
+        Operation::GetJob => jobs::get(&request),
+        Operation::CancelJob => jobs::cancel(&request),
+        Operation::GetRouter => router::status(&request),
+        Operation::TestRouter => router::test(&request).await,
+        Operation::GetStatus => server::status(&request),
+        Operation::Healthz => Ok(server::healthz()),
+        Operation::Readyz => server::readyz(request.app),
+        Operation::GetOpenApi => Ok(server::openapi()),
+    }
+}
+
+pub(crate) fn unknown() -> Fault {
+    Fault::new(Code::NotFound, "there is no such call")
+}
+
+impl Request<'_> {
+    /// A name in the path, decoded.
+    fn name(&self, place: usize) -> Result<Cow<'_, str>, Fault> {
+        decode_segment(self.names[place]).ok_or_else(|| Fault::invalid("bad percent-encoding in the path"))
+    }
+
+    /// A number in the path.
+    fn number<N: std::str::FromStr>(&self, place: usize, what: &str, code: Code) -> Result<N, Fault> {
+        let name = self.name(place)?;
+        let digits = name.bytes().all(|byte| byte.is_ascii_digit());
+        let number = digits.then(|| name.parse().ok()).flatten();
+        number.ok_or_else(|| Fault::new(code, format!("{what}: must be a whole number within its range")))
+    }
+
+    /// The body of a call that takes JSON; empty if there is none.
+    fn json(&self) -> Result<&[u8], Fault> {
+        let body = self.body.as_deref().unwrap_or_default();
+        if !body.is_empty() {
+            expect_json(self.content_type())?;
+        }
+        Ok(body)
+    }
+
+    fn content_type(&self) -> Option<&str> {
+        self.head.headers.get(CONTENT_TYPE).map(|value| value.to_str().unwrap_or("?"))
+    }
+
+    fn query(&self) -> Result<driftq_api::Query<'_>, Fault> {
+        driftq_api::Query::parse(super::request::raw_query(self.head))
+    }
+
+    /// Refuses a query where none is taken.
+    fn no_query(&self) -> Result<(), Fault> {
+        driftq_api::v2::no_parameters(self.query()?)
+    }
+}
+
+/// Puts a failure of the broker into words.
+fn fault(failure: &driftq_engine::Failure) -> Fault {
+    super::failure::fault(failure, Call::Other)
+}

@@ -1,0 +1,119 @@
+//! `POST /v2/topics/{topic}/messages`.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use driftq_api::v2::{Due, Form, Message, Outcomes, Produced, each_message};
+use driftq_api::{Code, Fault, JSON, NDJSON};
+use driftq_engine::core::{self, RequestHash, Start};
+use driftq_engine::{Draft, Failure};
+use hyper::StatusCode;
+
+use super::words::{taken_envelope, time};
+use super::{Request, key};
+use crate::http::answer::{json, whole};
+use crate::http::failure::{Call, fault, produce_rejection};
+use crate::http::v1::Handled;
+
+pub(super) async fn produce(request: &Request<'_>) -> Handled {
+    request.no_query()?;
+    let topic = request.name(0)?;
+    let header = key::of(&request.head.headers)?;
+    let body = request.body.as_deref().unwrap_or_default();
+    let form = Form::of(request.content_type(), body)?;
+    if form == Form::One {
+        return one(request, &topic, body, header).await;
+    }
+    let mut drafts = Vec::new();
+    each_message(form, body, |message| drafts.push(draft(message)))?;
+    if let Some(header) = &header {
+        let hash = RequestHash::of(body);
+        for (number, draft) in drafts.iter_mut().enumerate() {
+            name(draft, &format!("{header}/{number}"), hash)?;
+        }
+    }
+    let results = request.app.broker.produce_many(&topic, drafts).await;
+    if let (Some(_), Some(Err(failure @ Failure::Reject(core::Reject::KeyReused)))) = (header, results.first()) {
+        return Err(fault(failure, Call::Produce));
+    }
+    let mut outcomes = Outcomes::new(form, results.len());
+    for result in &results {
+        match result {
+            Ok(stored) => outcomes.stored(&shown(stored)),
+            Err(failure) => {
+                count_rejection(request, failure);
+                outcomes.refused(&fault(failure, Call::Produce));
+            }
+        }
+    }
+    let content_type = if form == Form::Lines { NDJSON } else { JSON };
+    Ok(whole(StatusCode::OK, content_type, Bytes::from(outcomes.finish())))
+}
+
+async fn one(request: &Request<'_>, topic: &str, body: &[u8], header: Option<String>) -> Handled {
+    let mut draft = draft(Message::from_json(body)?);
+    if let Some(header) = &header {
+        name(&mut draft, header, RequestHash::of(body))?;
+    }
+    match request.app.broker.produce_draft(topic, draft).await {
+        Ok(stored) => Ok(json(StatusCode::CREATED, &shown(&stored))),
+        Err(failure) => {
+            count_rejection(request, &failure);
+            Err(fault(&failure, Call::Produce))
+        }
+    }
+}
+
+fn count_rejection(request: &Request<'_>, failure: &Failure) {
+    if let Some(reason) = produce_rejection(failure) {
+        request.app.metrics.on_produce_rejected(reason);
+    }
+}
+
+fn shown(stored: &driftq_engine::Produced) -> Produced<'_> {
+    Produced {
+        topic: Cow::Borrowed(&stored.topic),
+        partition: stored.partition,
+        offset: stored.offset,
+        duplicate: stored.duplicate,
+    }
+}
+
+/// A message as the broker takes it.
+pub(super) fn draft(message: Message<'_>) -> Draft<'_> {
+    let key = match message.key {
+        Cow::Borrowed(key) => Cow::Borrowed(key.as_bytes()),
+        Cow::Owned(key) => Cow::Owned(key.into_bytes()),
+    };
+    let hash = message.envelope.as_ref().map_or("", |envelope| &envelope.request_hash);
+    let request = if hash.is_empty() { RequestHash::NONE } else { RequestHash::of(hash.as_bytes()) };
+    Draft {
+        priority: message.priority,
+        start: match message.due {
+            None => Start::Now,
+            Some(Due::At(at)) => Start::At(time(at)),
+            Some(Due::AfterMs(millis)) => Start::After(millis),
+        },
+        request,
+        message: core::Message {
+            key,
+            value: message.value,
+            envelope: message.envelope.map(|envelope| taken_envelope(*envelope)),
+            routing: None,
+        },
+    }
+}
+
+/// Gives a message the key of the request's header, unless it has one of its own.
+fn name(draft: &mut Draft<'_>, key: &str, hash: RequestHash) -> Result<(), Fault> {
+    let envelope = draft.message.envelope.get_or_insert_default();
+    if !envelope.idempotency_key.is_empty() {
+        let text = "Idempotency-Key: the message has an idempotency_key of its own; send one of them";
+        return Err(Fault::new(Code::InvalidArgument, text));
+    }
+    envelope.idempotency_key = Cow::Owned(key.to_owned());
+    if draft.request == RequestHash::NONE {
+        draft.request = hash;
+    }
+    Ok(())
+}

@@ -1,0 +1,69 @@
+//! The server about itself.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+use std::time::Instant;
+
+use bytes::Bytes;
+use driftq_api::v2::{Health, Recovery, Status};
+use driftq_api::{Code, Fault, JSON};
+use hyper::StatusCode;
+
+use super::Request;
+use crate::http::answer::{Answer, json, whole};
+use crate::http::app::App;
+use crate::http::v1::Handled;
+use crate::http::{COMMIT, VERSION};
+
+/// The document, written once.
+static OPENAPI: LazyLock<Bytes> = LazyLock::new(|| {
+    let document = driftq_api::v2::openapi();
+    Bytes::from(document.to_pretty_json().expect("the document is made of texts and numbers"))
+});
+
+pub(super) fn openapi() -> Answer {
+    whole(StatusCode::OK, JSON, OPENAPI.clone())
+}
+
+pub(super) fn healthz() -> Answer {
+    json(StatusCode::OK, &Health { status: "ok".into() })
+}
+
+pub(super) fn readyz(app: &App) -> Handled {
+    let status = app.broker.status();
+    if status.ready && status.writable {
+        return Ok(json(StatusCode::OK, &Health { status: "ready".into() }));
+    }
+    let why = status.why.unwrap_or_else(|| "the broker is not ready".to_owned());
+    Err(Fault::new(Code::Unavailable, why))
+}
+
+pub(super) fn status(request: &Request<'_>) -> Handled {
+    request.no_query()?;
+    let app = request.app;
+    let (status, counters) = (app.broker.status(), app.broker.counters());
+    let durability = if status.durable {
+        "an answered request is on disk and survives a crash"
+    } else {
+        "everything is in memory and gone when the server stops"
+    };
+    let answer = Status {
+        version: VERSION.into(),
+        commit: COMMIT.into(),
+        ready: status.ready,
+        writable: status.writable,
+        why: status.why.map(Cow::Owned),
+        durability: durability.into(),
+        durable: status.durable,
+        data: status.data.map(|path| path.display().to_string()),
+        epoch: status.epoch,
+        uptime_ms: u64::try_from(Instant::now().saturating_duration_since(app.started).as_millis())
+            .unwrap_or(u64::MAX),
+        topics: app.broker.topics().len() as u64,
+        streams: counters.streams,
+        connections: app.metrics.connections(),
+        segments: counters.segments,
+        recovery: Recovery { duration_ms: counters.recovery_ms },
+    };
+    Ok(json(StatusCode::OK, &answer))
+}
