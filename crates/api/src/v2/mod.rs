@@ -14,8 +14,13 @@ mod labels;
 mod lease;
 mod limits;
 mod message;
+mod openapi;
+#[cfg(test)]
+mod openapi_tests;
+mod operation;
 mod page;
 mod parameters;
+mod pieces;
 mod problem;
 mod produced;
 mod read;
@@ -48,7 +53,10 @@ pub use limits::{
     REQUEST_HASH_BYTES_MAX, REQUEST_ID_BYTES_MAX, SETTLEMENTS_MAX, TOKEN_BYTES_MAX, WAIT_MS_MAX,
 };
 pub use message::{Due, Message};
+pub use openapi::{openapi, openapi_json};
+pub use operation::{Allow, Found, Method, Operation, PATH_NAMES_MAX};
 pub use page::{LIMIT_DEFAULT, LIMIT_MAX, Page, encode_cursor};
+pub use pieces::{confirmed, expect_no_parameters, idempotency_key, path_name, path_offset, path_partition};
 pub use problem::Problem;
 pub use produced::{Outcome, Outcomes, Produced, Refusal, Refused};
 pub use retry_policy::{Jitter, RetryPolicy};

@@ -1,9 +1,9 @@
 //! Moving a group, stopping it, and starting it again.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Schema, Type};
-use utoipa::{PartialSchema, ToSchema};
 
 use super::envelope::PARTITION_MAX;
 use super::limits::OFFSET_MAX;
@@ -49,12 +49,12 @@ impl Seek {
     }
 }
 
-impl PartialSchema for SeekTo {
+impl utoipa::PartialSchema for SeekTo {
     fn schema() -> RefOr<Schema> {
         let word = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(["earliest", "latest"]));
         let offset =
             shape::number(0, OFFSET_MAX).description(Some("The first message at or after this offset."));
-        let time = shape::closed("time", Moment::schema());
+        let time = shape::closed("time", <Moment as utoipa::PartialSchema>::schema());
         let places = OneOfBuilder::new().item(word).item(shape::closed("offset", offset)).item(time);
         places.description(Some("A place to read on from.")).into()
     }

@@ -1,0 +1,292 @@
+//! Every call of `/v2` in one table. The server routes by it and the OpenAPI document is built from it, so that
+//! what is documented and what is served cannot differ.
+
+mod description;
+mod table;
+
+pub(super) use description::{Answer, Body, Content, Description, Forms, Schemas, Words};
+
+/// One call of the API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// `POST /v2/topics/{topic}/messages`
+    Produce,
+    /// `GET /v2/topics/{topic}/messages`
+    Browse,
+    /// `GET /v2/topics/{topic}/messages/{partition}/{offset}`
+    GetMessage,
+    /// `DELETE /v2/topics/{topic}/messages/{partition}/{offset}`
+    CancelMessage,
+    /// `POST /v2/topics/{topic}/groups/{group}/lease`
+    Lease,
+    /// `GET /v2/topics/{topic}/groups/{group}/stream`
+    Stream,
+    /// `POST /v2/leases/ack`
+    Ack,
+    /// `POST /v2/leases/nack`
+    Nack,
+    /// `POST /v2/leases/extend`
+    Extend,
+    /// `POST /v2/leases/release`
+    Release,
+    /// `GET /v2/topics`
+    ListTopics,
+    /// `GET /v2/topics/{topic}`
+    GetTopic,
+    /// `PUT /v2/topics/{topic}`
+    PutTopic,
+    /// `PATCH /v2/topics/{topic}`
+    PatchTopic,
+    /// `DELETE /v2/topics/{topic}`
+    DeleteTopic,
+    /// `POST /v2/topics/{topic}/pause`
+    PauseTopic,
+    /// `POST /v2/topics/{topic}/resume`
+    ResumeTopic,
+    /// `GET /v2/topics/{topic}/groups`
+    ListGroups,
+    /// `GET /v2/topics/{topic}/groups/{group}`
+    GetGroup,
+    /// `DELETE /v2/topics/{topic}/groups/{group}`
+    DeleteGroup,
+    /// `POST /v2/topics/{topic}/groups/{group}/seek`
+    SeekGroup,
+    /// `POST /v2/topics/{topic}/groups/{group}/pause`
+    PauseGroup,
+    /// `POST /v2/topics/{topic}/groups/{group}/resume`
+    ResumeGroup,
+    /// `GET /v2/dlq`
+    ListDeadTopics,
+    /// `GET /v2/dlq/{topic}`
+    ListLetters,
+    /// `GET /v2/dlq/{topic}/{partition}/{offset}`
+    GetLetter,
+    /// `POST /v2/dlq/{topic}/redrive`
+    Redrive,
+    /// `POST /v2/dlq/{topic}/purge`
+    Purge,
+    /// `GET /v2/jobs`
+    ListJobs,
+    /// `GET /v2/jobs/{id}`
+    GetJob,
+    /// `DELETE /v2/jobs/{id}`
+    CancelJob,
+    /// `GET /v2/router`
+    GetRouter,
+    /// `POST /v2/router/test`
+    TestRouter,
+    /// `GET /v2/status`
+    GetStatus,
+    /// `GET /v2/healthz`
+    Healthz,
+    /// `GET /v2/readyz`
+    Readyz,
+    /// `GET /v2/openapi.json`
+    GetOpenApi,
+}
+
+/// The methods that `/v2` knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Method {
+    /// Look.
+    Get,
+    /// Make it so.
+    Put,
+    /// Do it.
+    Post,
+    /// Change parts of it.
+    Patch,
+    /// Take it away.
+    Delete,
+}
+
+/// Most names that a path has.
+pub const PATH_NAMES_MAX: usize = 3;
+
+/// What is at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found<'a> {
+    /// A call, with the names in its path as they came, still percent-encoded; empty where the path has fewer.
+    Operation {
+        /// The call.
+        operation: Operation,
+        /// The names, in order.
+        names: [&'a str; PATH_NAMES_MAX],
+    },
+    /// Something, but not with this method.
+    MethodNotAllowed(Allow),
+    /// Nothing.
+    Unknown,
+}
+
+/// The methods of a path; prints as the `Allow` header lists them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Allow(u8);
+
+impl Method {
+    const ALL: [Self; 5] = [Self::Get, Self::Put, Self::Post, Self::Patch, Self::Delete];
+
+    /// Its name in a request.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Put => "PUT",
+            Self::Post => "POST",
+            Self::Patch => "PATCH",
+            Self::Delete => "DELETE",
+        }
+    }
+}
+
+impl std::fmt::Display for Allow {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut separator = "";
+        for method in Method::ALL.iter().filter(|method| self.0 & (1 << **method as u8) != 0) {
+            write!(formatter, "{separator}{}", method.name())?;
+            separator = ", ";
+        }
+        Ok(())
+    }
+}
+
+impl Operation {
+    /// What a request with this method and this path asks for.
+    ///
+    /// No path fits two templates, so the first that fits with the method is the one; the busiest calls stand first.
+    #[must_use]
+    pub fn find<'a>(method: &str, path: &'a str) -> Found<'a> {
+        let mut allow = Allow::default();
+        for description in table::all() {
+            let Some(names) = fit(description.path, path) else { continue };
+            if description.method.name() == method {
+                return Found::Operation { operation: description.operation, names };
+            }
+            allow.0 |= 1 << description.method as u8;
+        }
+        if allow == Allow::default() { Found::Unknown } else { Found::MethodNotAllowed(allow) }
+    }
+
+    /// Every call, in the order of the table.
+    pub fn all() -> impl Iterator<Item = Self> {
+        table::all().map(|description| description.operation)
+    }
+
+    /// Its name in the document, and a good label for metrics.
+    #[must_use]
+    pub fn id(self) -> &'static str {
+        self.describe().id
+    }
+
+    /// Its method.
+    #[must_use]
+    pub fn method(self) -> Method {
+        self.describe().method
+    }
+
+    /// Its path, with the names of its names in braces.
+    #[must_use]
+    pub fn path(self) -> &'static str {
+        self.describe().path
+    }
+
+    pub(super) fn describe(self) -> &'static Description {
+        table::all()
+            .find(|description| description.operation == self)
+            .expect("every operation has its line in the table, which a test checks")
+    }
+}
+
+pub(super) fn descriptions() -> impl Iterator<Item = &'static Description> {
+    table::all()
+}
+
+/// The names in `path` if it fits `template`. A name cannot be empty.
+fn fit<'a>(template: &str, path: &'a str) -> Option<[&'a str; PATH_NAMES_MAX]> {
+    let (mut names, mut count) = ([""; PATH_NAMES_MAX], 0);
+    let (mut template, mut path) = (template, path);
+    loop {
+        let name_at = template.find('{').unwrap_or(template.len());
+        path = path.strip_prefix(&template[..name_at])?;
+        if name_at == template.len() {
+            return path.is_empty().then_some(names);
+        }
+        let name_end = path.find('/').unwrap_or(path.len());
+        if name_end == 0 {
+            return None;
+        }
+        names[count] = &path[..name_end];
+        count += 1;
+        path = &path[name_end..];
+        let after = template.find('}').map_or(template.len(), |brace| brace + 1);
+        template = &template[after..];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// The path of a template with the names filled in.
+    fn filled(template: &str) -> String {
+        template.replace('{', "").replace('}', "")
+    }
+
+    #[test]
+    fn every_operation_is_found_where_it_is_documented() {
+        let mut seen = BTreeSet::new();
+        for description in descriptions() {
+            let path = filled(description.path);
+            let Found::Operation { operation, names } = Operation::find(description.method.name(), &path)
+            else {
+                panic!("{path} is not found");
+            };
+            assert_eq!(operation, description.operation);
+            let expected: Vec<&str> = description.path.split(['{', '}']).skip(1).step_by(2).collect();
+            assert_eq!(&names[..expected.len()], expected);
+            assert!(names[expected.len()..].iter().all(|name| name.is_empty()));
+            assert_eq!(operation.describe().path, description.path, "twice in the table");
+            assert!(seen.insert(operation.id()), "{} is the name of two", operation.id());
+        }
+        assert_eq!(seen.len(), Operation::GetOpenApi as usize + 1, "every operation has its line");
+    }
+
+    #[test]
+    fn no_path_fits_two_templates() {
+        let templates: BTreeSet<&str> = descriptions().map(|description| description.path).collect();
+        for one in &templates {
+            for other in templates.iter().filter(|other| *other != one) {
+                assert_eq!(fit(other, &filled(one)), None, "{one} fits {other}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_there() {
+        for (method, path, expected) in [
+            ("GET", "/v2", None),
+            ("GET", "/v2/topics/", None),
+            ("GET", "/v2/topics//messages", None),
+            ("GET", "/v2/topics/t/messages/", None),
+            ("GET", "/v2/topics/t/messages/0", None),
+            ("GET", "/v2/topics/t/messages/0/1/2", None),
+            ("GET", "/v2/topicsx", None),
+            ("POST", "/v2/topics", Some("GET")),
+            ("get", "/v2/topics", Some("GET")),
+            ("POST", "/v2/topics/t", Some("GET, PUT, PATCH, DELETE")),
+            ("PUT", "/v2/topics/t/messages", Some("GET, POST")),
+            ("GET", "/v2/leases/ack", Some("POST")),
+        ] {
+            let found = match Operation::find(method, path) {
+                Found::Operation { operation, .. } => panic!("{method} {path} is {operation:?}"),
+                Found::MethodNotAllowed(allow) => Some(allow.to_string()),
+                Found::Unknown => None,
+            };
+            assert_eq!(found.as_deref(), expected, "{method} {path}");
+        }
+        let found = Operation::find("GET", "/v2/topics/a%2Fb/groups/g+h");
+        assert_eq!(found, Found::Operation { operation: Operation::GetGroup, names: ["a%2Fb", "g+h", ""] });
+    }
+}

@@ -1,0 +1,69 @@
+//! The table itself, by chapter.
+
+mod dlq;
+mod groups;
+mod leases;
+mod messages;
+mod server;
+mod topics;
+
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+
+use super::description::{Description, Parameter};
+use crate::v2::limits::{CURSOR_BYTES_MAX, NAME_BYTES_MAX};
+use crate::v2::page::LIMIT_MAX;
+use crate::v2::shape;
+
+/// Every line; the busiest calls first, because that is where the search for a path begins.
+pub(super) fn all() -> impl Iterator<Item = &'static Description> {
+    let chapters = [
+        &leases::LINES[..],
+        &messages::LINES[..],
+        &topics::LINES[..],
+        &groups::LINES[..],
+        &dlq::LINES[..],
+        &server::LINES[..],
+    ];
+    chapters.into_iter().flatten()
+}
+
+const LIMIT: Parameter = Parameter {
+    name: "limit",
+    is_required: false,
+    description: "Most items on the page; 100 if not given.",
+    schema: || shape::number(1, LIMIT_MAX as u64),
+};
+
+const CURSOR_AFTER_NAME: Parameter = Parameter {
+    name: "cursor",
+    is_required: false,
+    description: "The cursor of the page before, unchanged.",
+    schema: || shape::text(2, CURSOR_BYTES_MAX).pattern(Some("^([0-9a-f]{2})+$")),
+};
+
+const CURSOR_AFTER_MESSAGE: Parameter = Parameter {
+    name: "cursor",
+    is_required: false,
+    description: "The cursor of the page before, unchanged.",
+    schema: || ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[0-9a-f]{24}$")),
+};
+
+const CONFIRM: Parameter = Parameter {
+    name: "confirm",
+    is_required: false,
+    description: "The name of what is to be deleted, once more. Without it nothing is deleted.",
+    schema: || shape::text(1, NAME_BYTES_MAX),
+};
+
+/// An optional text of a query.
+macro_rules! text_parameter {
+    ($name:literal, $max:expr, $description:literal) => {
+        crate::v2::operation::description::Parameter {
+            name: $name,
+            is_required: false,
+            description: $description,
+            schema: || crate::v2::shape::text(1, $max),
+        }
+    };
+}
+use text_parameter;

@@ -1,0 +1,100 @@
+//! The server and its router.
+
+use crate::catalogue::Code;
+use crate::v2::operation::description::{Answer, Body, Content, Description, Words, told};
+use crate::v2::operation::{Method, Operation};
+use crate::v2::{Health, RouterStatus, RouterTest, RouterTested, Status};
+
+const TAG: &str = "server";
+
+const STATUS: &str = r#"{"version":"0.1.0","commit":"unknown","ready":true,"writable":true,"durability":"an answered request is on disk and survives a crash","durable":true,"data":"/var/lib/driftq","epoch":3,"uptime_ms":60000,"topics":1,"streams":0,"connections":1,"segments":1,"recovery":{"duration_ms":12}}"#;
+
+const ROUTER: &str = r#"{"kind":"http","breaker":"closed","asked":100,"answered":98,"failed":1,"timed_out":1,"refused":0,"cached":40,"on_error":"pass","topics":["orders"]}"#;
+
+const fn looking(
+    operation: Operation,
+    path: &'static str,
+    id: &'static str,
+    [summary, detail]: [&'static str; 2],
+    answers: &'static [Answer],
+    problems: &'static [Code],
+) -> Description {
+    Description {
+        operation,
+        method: Method::Get,
+        path,
+        id,
+        tag: TAG,
+        summary,
+        detail,
+        query: &[],
+        is_keyed: false,
+        body: None,
+        answers,
+        problems,
+    }
+}
+
+pub(super) static LINES: [Description; 6] = [
+    looking(
+        Operation::GetStatus,
+        "/v2/status",
+        "get_status",
+        ["The server about itself", "Version, durability, and how it does."],
+        &[Answer::json(200, "How it does.", Words::answer::<Status<'static>>(STATUS))],
+        &[],
+    ),
+    looking(
+        Operation::Healthz,
+        "/v2/healthz",
+        "healthz",
+        ["Whether the process lives", "Always answers while it does."],
+        &[Answer::json(200, "It lives.", Words::answer::<Health<'static>>(r#"{"status":"ok"}"#))],
+        &[],
+    ),
+    looking(
+        Operation::Readyz,
+        "/v2/readyz",
+        "readyz",
+        ["Whether requests are served", "Ready only when recovered and writable."],
+        &[Answer::json(200, "It is ready.", Words::answer::<Health<'static>>(r#"{"status":"ready"}"#))],
+        &[Code::Unavailable],
+    ),
+    looking(
+        Operation::GetRouter,
+        "/v2/router",
+        "get_router",
+        ["How the router does", "What it is asked, what it answers, and whether it is asked at all."],
+        &[Answer::json(200, "How it does.", Words::answer::<RouterStatus>(ROUTER))],
+        &[],
+    ),
+    Description {
+        method: Method::Post,
+        body: Body::json(Words::request::<RouterTest<'_>>(
+            |body| told(RouterTest::from_json(body)),
+            r#"{"topic":"orders","message":{"key":"user:1","value":"hello"}}"#,
+        )),
+        ..looking(
+            Operation::TestRouter,
+            "/v2/router/test",
+            "test_router",
+            ["Ask the router about a message", "Stores nothing."],
+            &[Answer::json(
+                200,
+                "What it says, and where the message would go.",
+                Words::answer::<RouterTested<'static>>(
+                    r#"{"decision":{"label":"urgent","target_topic":"orders.fast","meta":{"model":"small"}},"topic":"orders.fast","partition":0,"took_ms":3,"outcome":"answered"}"#,
+                ),
+            )],
+            &[Code::TopicUnknown],
+        )
+    },
+    looking(
+        Operation::GetOpenApi,
+        "/v2/openapi.json",
+        "get_openapi",
+        ["This document", "OpenAPI 3.1."],
+        &[Answer { status: 200, description: "The document.", content: Content::Document }],
+        &[],
+    ),
+];
