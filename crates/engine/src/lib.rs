@@ -30,6 +30,7 @@ mod pen;
 mod recover;
 mod relocate;
 mod request;
+pub mod router;
 mod shared;
 mod start;
 mod status;
