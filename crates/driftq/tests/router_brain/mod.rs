@@ -1,5 +1,7 @@
 //! A little HTTP server on loopback that does what a test tells it, the impossible included.
 
+mod example;
+
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
