@@ -162,6 +162,24 @@ async fn a_producer_that_leaves_gives_its_place_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nobody_waits_behind_a_probe() {
+    let breaker = BreakerConfig { failures_max: 1, ..BreakerConfig::default() };
+    let (brain, hook) = hook([Act::Fail, Act::Hang], HookConfig { breaker, concurrency_max: 1, ..config() });
+    route_one(&hook).await;
+    brain.asked.notified().await;
+    tokio::time::advance(breaker.cooldown).await;
+    let probe = tokio::spawn({
+        let hook = Arc::clone(&hook);
+        async move { route_one(&hook).await }
+    });
+    brain.asked.notified().await;
+    let began = Instant::now();
+    assert_eq!(route_one(&hook).await, Verdict::Refused(Refusal::BreakerOpen));
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    assert_eq!(probe.await.unwrap(), Verdict::Refused(Refusal::TimedOut));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_full_house_is_waited_for() {
     let signal = Arc::new(Notify::new());
     let script = [Act::Wait(Arc::clone(&signal)), Act::Answer(labelled("second"))];

@@ -15,7 +15,7 @@ const BRAIN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/brains/
 #[tokio::test]
 async fn the_brain_of_rules_routes_messages() {
     let spawned = Command::new("python3")
-        .args([BRAIN, "--port", "0"])
+        .args(["-B", BRAIN, "--port", "0"])
         .stdout(Stdio::piped())
         .kill_on_drop(true)
         .spawn();

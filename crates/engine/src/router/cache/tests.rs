@@ -70,6 +70,16 @@ fn a_promise_ends() {
     assert_eq!(found(&cache, "t", &message("k2", "v", None), now), None);
 }
 
+#[test]
+fn a_promise_ends_in_the_old_generation_too() {
+    let (cache, now) = (Cache::new(2), Instant::now());
+    for n in 0..2 {
+        cache.remember("t", &keyed(n), &opinion("x", vec![Part::Key], TTL), now);
+    }
+    assert_eq!(lock(&cache.store).old.entries.len(), 1);
+    assert_eq!(found(&cache, "t", &keyed(0), now + TTL), None);
+}
+
 fn keyed(n: usize) -> Message<'static> {
     Message { key: n.to_string().into_bytes().into(), ..Message::default() }
 }
