@@ -113,6 +113,7 @@ impl Shard {
         };
         self.dismiss(group, out);
         self.journal.emit(Haste::Urgent, out, &Fact::GroupExpired { topic: id, group });
+        self.prune_schedule(id);
         self.journal.reply(out, ticket, Answer::Deleted);
     }
 
@@ -218,6 +219,7 @@ impl Shard {
         for (partition, from) in targets {
             self.journal.emit(Haste::Urgent, out, &Fact::Sought { topic: id, group, partition, from });
         }
+        self.prune_schedule(id);
         self.reset_group(id, group);
         let partitions = self.described_partitions(id, group);
         self.journal.reply(out, ticket, Answer::Sought(partitions));
