@@ -144,7 +144,12 @@ fn a_nack_comes_back_at_once_but_never_in_a_tight_loop() {
 fn backoff_is_the_same_after_a_nack_and_after_a_lapse() {
     for lapse in [false, true] {
         let (mut rig, topic) = working(0);
-        let retry = Some(RetryPolicy { max_attempts: 9, backoff_ms: 1000, max_backoff_ms: 3000, ..RetryPolicy::default() });
+        let retry = Some(RetryPolicy {
+            max_attempts: 9,
+            backoff_ms: 1000,
+            max_backoff_ms: 3000,
+            ..RetryPolicy::default()
+        });
         rig.produce(&Draft { retry, ..Draft::to(topic) });
         for full in [1000, 2000, 3000, 3000] {
             rig.deliveries();
@@ -217,7 +222,12 @@ fn attempts_and_errors_survive_a_crash_as_far_as_they_were_written() {
 #[test]
 fn the_time_of_the_next_attempt_survives_a_crash() {
     let (mut rig, topic) = working(0);
-    let retry = Some(RetryPolicy { max_attempts: 9, backoff_ms: 60_000, max_backoff_ms: 0, ..RetryPolicy::default() });
+    let retry = Some(RetryPolicy {
+        max_attempts: 9,
+        backoff_ms: 60_000,
+        max_backoff_ms: 0,
+        ..RetryPolicy::default()
+    });
     rig.produce(&Draft { retry, ..Draft::to(topic) });
     rig.nack(&at(topic, 0), "o", "why");
     let due = rig.shard.next_deadline();

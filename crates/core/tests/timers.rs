@@ -23,7 +23,8 @@ fn the_next_deadline_is_the_first_thing_that_is_due() {
     rig.subscribe(topic, "g", "o", 1);
     assert_eq!(due(&rig), Some(1_000_000), "the group");
     rig.advance(5);
-    let backoff = RetryPolicy { max_attempts: 3, backoff_ms: 4000, max_backoff_ms: 0, ..RetryPolicy::default() };
+    let backoff =
+        RetryPolicy { max_attempts: 3, backoff_ms: 4000, max_backoff_ms: 0, ..RetryPolicy::default() };
     rig.produce(&Draft { retry: Some(backoff), ..Draft::to(topic).keyed("k") });
     assert_eq!(due(&rig), Some(5 + LEASE_MS), "the lease");
     rig.advance(10);
@@ -57,7 +58,12 @@ fn settling_takes_the_deadline_back() {
         rig.subscribe(topic, "g", "o", 1);
         let group = rig.shard.next_deadline();
         rig.produce(&Draft {
-            retry: Some(RetryPolicy { max_attempts: 9, backoff_ms: 5000, max_backoff_ms: 0, ..RetryPolicy::default() }),
+            retry: Some(RetryPolicy {
+                max_attempts: 9,
+                backoff_ms: 5000,
+                max_backoff_ms: 0,
+                ..RetryPolicy::default()
+            }),
             ..Draft::to(topic)
         });
         assert_ne!(rig.shard.next_deadline(), group);
@@ -121,7 +127,8 @@ fn a_clock_that_was_set_back_between_two_runs_holds_nothing_for_years() {
     let topic = rig.topic("t", 1);
     rig.advance(9999 * DAY_MS);
     rig.subscribe(topic, "g", "o", 1);
-    let backoff = RetryPolicy { max_attempts: 3, backoff_ms: 1000, max_backoff_ms: 0, ..RetryPolicy::default() };
+    let backoff =
+        RetryPolicy { max_attempts: 3, backoff_ms: 1000, max_backoff_ms: 0, ..RetryPolicy::default() };
     rig.produce(&Draft { retry: Some(backoff), ..Draft::to(topic) });
     rig.nack(&at(topic, 0), "o", "why");
     rig.deliveries();

@@ -2,7 +2,8 @@
 
 use driftq_core::{
     Address, Answer, ConsumerId, DeadLetter, Description, GroupDescription, Input, Message, Payload, Query,
-    Receipt, Reject, Stored, Style, Subscription, Tally, TopicDescription, TopicId, TopicSettings, Undertaking,
+    Receipt, Reject, Stored, Style, Subscription, Tally, TopicDescription, TopicId, TopicSettings,
+    Undertaking,
 };
 
 use super::{Draft, LEASE_MS, Rig, check, payload};
@@ -45,7 +46,15 @@ impl Rig {
     pub fn subscription(&mut self, topic: TopicId, group: &str, owner: &str, credit: u32) -> Subscription {
         self.consumers += 1;
         let consumer = ConsumerId(self.consumers);
-        Subscription { consumer, topic, group: group.into(), owner: owner.into(), lease_ms: Some(LEASE_MS), credit, style: Style::Pushed }
+        Subscription {
+            consumer,
+            topic,
+            group: group.into(),
+            owner: owner.into(),
+            lease_ms: Some(LEASE_MS),
+            credit,
+            style: Style::Pushed,
+        }
     }
 
     /// Subscribes and syncs.
