@@ -43,7 +43,18 @@ impl Shard {
             self.look_again(id);
         }
         if after != before {
+            self.widen(id);
             self.dispatch_topic(id, out);
+        }
+    }
+
+    /// Partitions whose window was full may have a wider one.
+    fn widen(&mut self, topic: TopicId) {
+        let groups = self.journal.state.topic(topic).map(|topic| topic.groups.keys());
+        for group in groups.into_iter().flatten() {
+            if let Some(crew) = self.crews.get_mut(group) {
+                crew.heat_full();
+            }
         }
     }
 
