@@ -136,9 +136,6 @@ fn message() -> Message<'static> {
                 max_backoff_ms: 5000,
                 ..RetryPolicy::default()
             }),
-<<<<<<< HEAD
-            dead_letter: Some(DeadLetter { topic: "orders".into(), ..DeadLetter::default() }),
-=======
             dead_letter: Some(DeadLetter {
                 topic: "orders".into(),
                 retry_policy: Some(RetryPolicy { jitter: Jitter::Full, ..RetryPolicy::default() }),
@@ -150,7 +147,6 @@ fn message() -> Message<'static> {
                 }],
                 ..DeadLetter::default()
             }),
->>>>>>> w-coretest
             ..Envelope::default()
         }),
         routing: Some(Routing { label: "finance".into(), meta: vec![("score".into(), "0.92".into())] }),
