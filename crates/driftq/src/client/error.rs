@@ -25,6 +25,8 @@ pub(crate) struct Refusal {
     pub(crate) status: u16,
     pub(crate) code: String,
     pub(crate) message: String,
+    /// Whether the server says that the same call may succeed later.
+    pub(crate) retryable: bool,
     /// How long the server asks us to wait.
     pub(crate) retry_after_ms: Option<u64>,
     /// What the server advises; empty if it says nothing.
@@ -42,6 +44,7 @@ struct ErrorBody {
     code: String,
     detail: String,
     title: String,
+    retryable: bool,
     retry_after_ms: Option<u64>,
     help: String,
     attempt: Option<u32>,
@@ -56,6 +59,7 @@ impl Refusal {
             status,
             code: first([parsed.error, parsed.code, String::new()]).unwrap_or_default(),
             message: first([parsed.message, parsed.detail, parsed.title]).unwrap_or_else(raw),
+            retryable: parsed.retryable,
             retry_after_ms: parsed.retry_after_ms,
             advice: parsed.help,
             attempt: parsed.attempt,
@@ -111,7 +115,7 @@ impl CallError {
     pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::Broken { .. } => true,
-            Self::Refused(refusal) => refusal.status == 429 || refusal.status >= 500,
+            Self::Refused(refusal) => refusal.retryable || refusal.status == 429 || refusal.status >= 500,
             Self::Strange(_) => false,
         }
     }

@@ -11,7 +11,7 @@ pub(crate) mod words;
 
 use std::sync::Arc;
 
-pub(crate) use error::CallError;
+pub(crate) use error::{CallError, Refusal};
 pub(crate) use path::Path;
 pub(crate) use retry::Retry;
 pub(crate) use session::Session;
