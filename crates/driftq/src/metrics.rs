@@ -33,15 +33,31 @@ const STATUSES: [u16; 18] =
 #[derive(Debug, Default)]
 pub(crate) struct Metrics(Arc<Live>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Live {
-    requests: [[AtomicU64; STATUSES.len()]; Endpoint::COUNT],
-    latency: [Latency; Endpoint::COUNT],
+    /// By [`Endpoint::place`], then by place in [`STATUSES`].
+    requests: Vec<[AtomicU64; STATUSES.len()]>,
+    /// By [`Endpoint::place`].
+    latency: Vec<Latency>,
     produce_rejected: [AtomicU64; PRODUCE_REJECTIONS.len()],
     connections: AtomicU64,
     connections_accepted: AtomicU64,
     streams: AtomicU64,
     stream_messages: AtomicU64,
+}
+
+impl Default for Live {
+    fn default() -> Self {
+        Self {
+            requests: (0..Endpoint::COUNT).map(|_| Default::default()).collect(),
+            latency: (0..Endpoint::COUNT).map(|_| Latency::default()).collect(),
+            produce_rejected: Default::default(),
+            connections: AtomicU64::default(),
+            connections_accepted: AtomicU64::default(),
+            streams: AtomicU64::default(),
+            stream_messages: AtomicU64::default(),
+        }
+    }
 }
 
 impl Metrics {
@@ -74,11 +90,7 @@ impl Metrics {
     /// Counts a stream for as long as the guard lives, and says in the log when it ends.
     pub(crate) fn open_stream(&self, names: [&str; 3]) -> OpenStream {
         self.0.streams.fetch_add(1, Relaxed);
-        OpenStream {
-            live: Arc::clone(&self.0),
-            names: names.map(str::to_owned),
-            messages: 0,
-        }
+        OpenStream { live: Arc::clone(&self.0), names: names.map(str::to_owned), messages: 0 }
     }
 }
 

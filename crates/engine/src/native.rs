@@ -2,7 +2,8 @@
 
 use driftq_core::{
     Answer, Browse, Description, Found, GroupPartition, Identity, Input, LeaseRequest, MessageDescription,
-    Outcome, Query, Receipt, Reject, SeekTo, Settings, Settlement, Spotted, Ticket, Time, TopicPatch, TopicSettings,
+    Outcome, Query, Receipt, Reject, SeekTo, Settings, Settlement, Spotted, Ticket, Time, TopicPatch,
+    TopicSettings,
 };
 use tokio::sync::oneshot;
 

@@ -205,7 +205,8 @@ mod tests {
         for (place, endpoint) in all.iter().enumerate() {
             assert_eq!(endpoint.place(), place);
         }
-        let routes: std::collections::BTreeSet<String> = all.iter().map(|endpoint| endpoint.route()).collect();
+        let routes: std::collections::BTreeSet<String> =
+            all.iter().map(|endpoint| endpoint.route()).collect();
         assert_eq!(routes.len(), all.len());
     }
 }

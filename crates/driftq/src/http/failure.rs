@@ -91,7 +91,9 @@ pub(crate) fn produce_rejection(failure: &Failure) -> Option<usize> {
         Failure::Busy => REQUEST_QUEUE_FULL,
         Failure::Reject(Reject::Overloaded(overload)) => reason(*overload),
         Failure::Reject(Reject::DiskFull) => DISK_FULL,
-        Failure::Reject(_) | Failure::Router(_) | Failure::JobUnknown | Failure::Unavailable(_) => return None,
+        Failure::Reject(_) | Failure::Router(_) | Failure::JobUnknown | Failure::Unavailable(_) => {
+            return None;
+        }
     };
     PRODUCE_REJECTIONS.iter().position(|candidate| *candidate == reason)
 }

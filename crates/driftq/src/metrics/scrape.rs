@@ -69,9 +69,10 @@ impl Scrape {
         let mut requests =
             family(out, "driftq_http_requests", "Requests by route and status", MetricType::Counter)?;
         for (endpoint, counts) in Endpoint::all().zip(&self.live.requests) {
+            let route = endpoint.route();
             for (status, count) in STATUSES.iter().zip(counts).filter(|(_, count)| read(count) > 0) {
                 let status = if *status == 0 { "other".to_owned() } else { status.to_string() };
-                let labels = [("route", endpoint.route()), ("status", &status)];
+                let labels = [("route", &*route), ("status", &status)];
                 ConstCounter::new(read(count)).encode(requests.encode_family(&labels)?)?;
             }
         }
@@ -81,7 +82,7 @@ impl Scrape {
             let (sum, buckets) = latency.read();
             let count = buckets.iter().map(|(_, count)| count).sum();
             if count > 0 {
-                let labels = [("route", endpoint.route())];
+                let labels = [("route", &*endpoint.route())];
                 let mut metric = latencies.encode_family(&labels)?;
                 metric.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
             }

@@ -151,6 +151,9 @@ impl std::fmt::Display for Allow {
 }
 
 impl Operation {
+    /// How many there are.
+    pub const COUNT: usize = Self::GetOpenApi as usize + 1;
+
     /// What a request with this method and this path asks for.
     ///
     /// No path fits two templates, so the first that fits with the method is the one; the busiest calls stand first.

@@ -2,20 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use driftq_api::v2::{Group, GroupPartition, Groups, Page, Paused, Seek, SeekTo, Sought, SoughtPartition};
+use driftq_api::v2::{
+    Group, GroupPartition, Groups, Page, Paused, Seek, SeekTo, Sought, SoughtPartition, confirmed,
+};
 use driftq_api::{Code, Fault};
 use driftq_engine::core::{self, GroupDescription};
 use hyper::StatusCode;
 
-use super::topics::confirmed;
 use super::words::{moment, time};
 use super::{Request, fault};
 use crate::http::answer::{json, no_content};
 use crate::http::v1::Handled;
 
 pub(super) async fn list(request: &Request<'_>) -> Handled {
-    let page = Page::from_query(request.query()?)?;
-    let described = request.app.broker.describe_groups(&request.name(0)?, None).await;
+    let page = Page::from_query(&request.query()?)?;
+    let described = request.app.broker.describe_groups(&request.name(0, "topic")?, None).await;
     let mut groups = described.map_err(|failure| fault(&failure))?;
     groups.sort_by(|one, other| one.name.cmp(&other.name));
     let (groups, cursor) = page.cut(groups, |group| &group.name);
@@ -24,24 +25,28 @@ pub(super) async fn list(request: &Request<'_>) -> Handled {
 
 pub(super) async fn get(request: &Request<'_>) -> Handled {
     request.no_query()?;
-    let described = request.app.broker.describe_groups(&request.name(0)?, Some(&request.name(1)?)).await;
+    let described = request
+        .app
+        .broker
+        .describe_groups(&request.name(0, "topic")?, Some(&request.name(1, "group")?))
+        .await;
     let groups = described.map_err(|failure| fault(&failure))?;
     let group = groups.first();
-    let group =
-        group.ok_or_else(|| Fault::new(Code::GroupUnknown, "the topic has no group of that name"))?;
+    let group = group.ok_or_else(|| Fault::new(Code::GroupUnknown, "the topic has no group of that name"))?;
     Ok(json(StatusCode::OK, &shown(group)))
 }
 
 pub(super) async fn delete(request: &Request<'_>) -> Handled {
-    let (topic, group) = (request.name(0)?, request.name(1)?);
-    confirmed(request, &group)?;
+    let (topic, group) = (request.name(0, "topic")?, request.name(1, "group")?);
+    confirmed(request.query()?, &group)?;
     request.app.broker.delete_group(&topic, &group).await.map_err(|failure| fault(&failure))?;
     Ok(no_content())
 }
 
 pub(super) async fn pause(request: &Request<'_>, paused: bool) -> Handled {
     request.no_query()?;
-    let since = request.app.broker.pause(&request.name(0)?, Some(&request.name(1)?), paused).await;
+    let since =
+        request.app.broker.pause(&request.name(0, "topic")?, Some(&request.name(1, "group")?), paused).await;
     let since = since.map_err(|failure| fault(&failure))?;
     Ok(json(StatusCode::OK, &Paused { paused_at: since.map(moment) }))
 }
@@ -55,7 +60,11 @@ pub(super) async fn seek(request: &Request<'_>) -> Handled {
         SeekTo::Offset(offset) => core::SeekTo::Offset(offset),
         SeekTo::Time(at) => core::SeekTo::Time(time(at)),
     };
-    let sought = request.app.broker.seek(&request.name(0)?, &request.name(1)?, asked.partition, to).await;
+    let sought = request
+        .app
+        .broker
+        .seek(&request.name(0, "topic")?, &request.name(1, "group")?, asked.partition, to)
+        .await;
     let sought = sought.map_err(|failure| fault(&failure))?;
     let moved = (0..).zip(&sought).filter(|(number, _)| asked.partition.is_none_or(|only| only == *number));
     let partitions = moved.map(|(partition, described)| SoughtPartition {
@@ -84,8 +93,11 @@ fn shown(group: &GroupDescription) -> Group {
         ("key_busy", key_busy),
         (if group.paused.is_some() { "paused" } else { "ready" }, ready),
     ];
-    let waiting: BTreeMap<_, _> =
-        reasons.into_iter().filter(|(_, count)| *count > 0).map(|(name, count)| (name.into(), count)).collect();
+    let waiting: BTreeMap<_, _> = reasons
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(name, count)| (name.into(), count))
+        .collect();
     Group {
         topic: group.topic.to_string(),
         name: group.name.to_string(),

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use driftq_api::Code;
 use driftq_api::v2::{Job, JobKind, JobState, Jobs};
+use driftq_api::{Code, Fault};
 use hyper::StatusCode;
 
 use super::words::moment;
@@ -19,14 +19,20 @@ pub(super) fn list(request: &Request<'_>) -> Handled {
 
 pub(super) fn get(request: &Request<'_>) -> Handled {
     request.no_query()?;
-    let job = request.app.broker.job(request.number(0, "id", Code::JobUnknown)?);
+    let job = request.app.broker.job(id(request)?);
     Ok(json(StatusCode::OK, &shown(&job.map_err(|failure| fault(&failure))?)))
 }
 
 pub(super) fn cancel(request: &Request<'_>) -> Handled {
     request.no_query()?;
-    let job = request.app.broker.cancel_job(request.number(0, "id", Code::JobUnknown)?);
+    let job = request.app.broker.cancel_job(id(request)?);
     Ok(json(StatusCode::OK, &shown(&job.map_err(|failure| fault(&failure))?)))
+}
+
+/// The number of a job. What cannot be one is one that nobody knows.
+fn id(request: &Request<'_>) -> Result<u64, Fault> {
+    let name = request.name(0, "id")?;
+    name.parse().map_err(|_| Fault::new(Code::JobUnknown, "there is no job of that number"))
 }
 
 pub(super) fn shown(job: &driftq_engine::Job) -> Job<'_> {

@@ -3,25 +3,25 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use driftq_api::JSON;
 use driftq_api::v2::{
     Ack, Extend, LeaseRequest, LeasedWriter, Nack, Release, Settled, SettledStatus, Settlements, StreamQuery,
 };
-use driftq_api::JSON;
 use driftq_engine::core::{Outcome, Settlement, Verdict};
 use driftq_engine::{BorrowRequest, LeaseCall};
 use hyper::StatusCode;
 
 use super::words::{Reader, moment, room_for, with_item};
-use super::{Request, fault, key};
+use super::{Request, fault};
 use crate::http::answer::{json, stream as streamed, whole};
 use crate::http::lines::{Lines, Words};
 use crate::http::v1::Handled;
 
 pub(super) async fn lease(request: &Request<'_>) -> Handled {
     request.no_query()?;
-    let (topic, group) = (request.name(0)?, request.name(1)?);
+    let (topic, group) = (request.name(0, "topic")?, request.name(1, "group")?);
     let asked = LeaseRequest::from_json(request.json()?)?;
-    let header = key::of(&request.head.headers)?;
+    let header = request.key()?;
     let call = LeaseCall {
         topic: topic.to_string(),
         group: group.into_owned(),
@@ -37,14 +37,19 @@ pub(super) async fn lease(request: &Request<'_>) -> Handled {
     for delivery in &delivered {
         if let Err(error) = with_item(&reader, delivery, |item| out.push(item)) {
             let (partition, offset) = (delivery.partition, delivery.offset);
-            tracing::error!(partition, offset, ?error, "a stored message cannot be read; its lease will lapse");
+            tracing::error!(
+                partition,
+                offset,
+                ?error,
+                "a stored message cannot be read; its lease will lapse"
+            );
         }
     }
     Ok(whole(StatusCode::OK, JSON, Bytes::from(out.finish())))
 }
 
 pub(super) async fn stream(request: &Request<'_>) -> Handled {
-    let (topic, group) = (request.name(0)?, request.name(1)?);
+    let (topic, group) = (request.name(0, "topic")?, request.name(1, "group")?);
     let asked = StreamQuery::from_query(request.query()?)?;
     let call = BorrowRequest {
         topic: topic.to_string(),
@@ -56,7 +61,13 @@ pub(super) async fn stream(request: &Request<'_>) -> Handled {
     let open = request.app.metrics.open_stream([&call.topic, &call.group, &call.owner]);
     let deliveries = request.app.broker.borrow(call).await.map_err(|failure| fault(&failure))?;
     let words = Words::V2 { topic: topic.into_owned(), broker: request.app.broker.clone() };
-    Ok(streamed(Lines::new(deliveries, words, Arc::clone(request.pulse), request.app.options.heartbeat, open)))
+    Ok(streamed(Lines::new(
+        deliveries,
+        words,
+        Arc::clone(request.pulse),
+        request.app.options.heartbeat,
+        open,
+    )))
 }
 
 pub(super) async fn ack(request: &Request<'_>) -> Handled {

@@ -2,6 +2,7 @@
 
 use driftq_api::v2::{
     DeadTopic, DeadTopics, LetterFilter, Letters, LettersQuery, Page, Position, Purge, Redrive, Selection,
+    path_offset, path_partition,
 };
 use driftq_api::{Code, Fault};
 use driftq_engine::core::{Browse, KeyHash, TopicId};
@@ -10,7 +11,7 @@ use hyper::StatusCode;
 
 use super::jobs::shown as shown_job;
 use super::words::{Looked, looked, moment, seen_item, time};
-use super::{Request, fault, key};
+use super::{Request, fault};
 use crate::http::answer::json;
 use crate::http::v1::Handled;
 
@@ -20,10 +21,11 @@ const STRETCH: u32 = 200;
 const LETTERS_READ_MAX: usize = 2_000;
 
 pub(super) async fn topics(request: &Request<'_>) -> Handled {
-    let page = Page::from_query(request.query()?)?;
+    let page = Page::from_query(&request.query()?)?;
     let prefix = Broker::dead_letter_topic("");
     let names = request.app.broker.topics().into_iter();
-    let sources: Vec<String> = names.filter_map(|name| name.strip_prefix(&prefix).map(str::to_owned)).collect();
+    let sources: Vec<String> =
+        names.filter_map(|name| name.strip_prefix(&prefix).map(str::to_owned)).collect();
     let mut dead = Vec::new();
     for source in sources {
         let Ok(topic) = request.app.broker.describe_topic(&Broker::dead_letter_topic(&source)).await else {
@@ -40,7 +42,7 @@ pub(super) async fn topics(request: &Request<'_>) -> Handled {
 }
 
 pub(super) async fn list(request: &Request<'_>) -> Handled {
-    let letters = Broker::dead_letter_topic(&request.name(0)?);
+    let letters = Broker::dead_letter_topic(&request.name(0, "topic")?);
     let query = LettersQuery::from_query(request.query()?)?;
     let filter = taken(&query.filter);
     let (mut partition, mut from) =
@@ -82,9 +84,8 @@ pub(super) async fn list(request: &Request<'_>) -> Handled {
 
 pub(super) async fn get(request: &Request<'_>) -> Handled {
     request.no_query()?;
-    let letters = Broker::dead_letter_topic(&request.name(0)?);
-    let partition = request.number(1, "partition", Code::InvalidArgument)?;
-    let offset = request.number(2, "offset", Code::InvalidArgument)?;
+    let letters = Broker::dead_letter_topic(&request.name(0, "topic")?);
+    let (partition, offset) = (path_partition(request.names[1])?, path_offset(request.names[2])?);
     let looked_at = request.app.broker.look_at(&letters, partition, offset).await;
     let (seen, _) = looked_at.map_err(|failure| unknown(&failure))?;
     let seen = [seen];
@@ -128,12 +129,12 @@ fn call(
     };
     Ok(JobCall {
         kind,
-        topic: request.name(0)?.into_owned(),
+        topic: request.name(0, "topic")?.into_owned(),
         filter,
         rate_per_second: None,
         dry_run,
         target_topic: None,
-        request_key: key::of(&request.head.headers)?,
+        request_key: request.key()?,
     })
 }
 

@@ -2,7 +2,10 @@
 
 use std::borrow::Cow;
 
-use driftq_api::v2::{BrowseQuery, Browsed, Cancelled, DeliveryState, GroupState, MessageState, Position};
+use driftq_api::v2::{
+    BrowseQuery, Browsed, Cancelled, DeliveryState, GroupState, MessageState, Position, path_offset,
+    path_partition,
+};
 use driftq_api::{Code, Fault};
 use driftq_engine::Seen;
 use driftq_engine::core::{self, Browse, KeyHash, Stage, Standing, TopicId, Wait};
@@ -19,7 +22,7 @@ const STRETCH: u32 = 200;
 const PAYLOADS_MAX: u64 = 2_000;
 
 pub(super) async fn browse(request: &Request<'_>) -> Handled {
-    let topic = request.name(0)?;
+    let topic = request.name(0, "topic")?;
     let query = BrowseQuery::from_query(request.query()?)?;
     let (partition, from) = first_place(&query);
     if let Some(key) = &query.idempotency_key {
@@ -39,7 +42,8 @@ pub(super) async fn browse(request: &Request<'_>) -> Handled {
         scanned += sight.scanned;
         read += sight.seen.len() as u64;
         for seen in sight.seen {
-            let fits = looked(std::slice::from_ref(&seen)).any(|(_, message)| is_wanted(&query, &seen, &message));
+            let fits =
+                looked(std::slice::from_ref(&seen)).any(|(_, message)| is_wanted(&query, &seen, &message));
             if fits {
                 kept.push(seen);
             }
@@ -110,13 +114,12 @@ fn is_wanted(query: &BrowseQuery<'_>, seen: &Seen, message: &core::Message<'_>) 
 }
 
 fn place(request: &Request<'_>) -> Result<(u32, u64), Fault> {
-    let partition = request.number(1, "partition", Code::InvalidArgument)?;
-    Ok((partition, request.number(2, "offset", Code::InvalidArgument)?))
+    Ok((path_partition(request.names[1])?, path_offset(request.names[2])?))
 }
 
 pub(super) async fn get(request: &Request<'_>) -> Handled {
     request.no_query()?;
-    let topic = request.name(0)?;
+    let topic = request.name(0, "topic")?;
     let (partition, offset) = place(request)?;
     let looked_at = request.app.broker.look_at(&topic, partition, offset).await;
     let (seen, described) = looked_at.map_err(|failure| fault(&failure))?;
@@ -168,7 +171,7 @@ fn own(attempt: driftq_api::v2::Attempt<'_>) -> driftq_api::v2::Attempt<'static>
 pub(super) async fn cancel(request: &Request<'_>) -> Handled {
     request.no_query()?;
     let (partition, offset) = place(request)?;
-    let running = request.app.broker.cancel(&request.name(0)?, partition, offset).await;
+    let running = request.app.broker.cancel(&request.name(0, "topic")?, partition, offset).await;
     let running = running.map_err(|failure| fault(&failure))?;
     Ok(json(StatusCode::OK, &Cancelled { cancelled: true, running }))
 }

@@ -3,7 +3,6 @@
 
 mod groups;
 mod jobs;
-mod key;
 mod leases;
 mod letters;
 mod messages;
@@ -18,8 +17,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use driftq_api::v2::{Operation, PATH_NAMES_MAX, expect_json};
-use driftq_api::{Code, Fault, decode_segment};
+use driftq_api::v2::{
+    Operation, PATH_NAMES_MAX, expect_json, expect_no_parameters, idempotency_key, path_name,
+};
+use driftq_api::{Code, Fault};
 use hyper::header::CONTENT_TYPE;
 use hyper::http::request::Parts;
 
@@ -106,17 +107,19 @@ pub(crate) fn unknown() -> Fault {
 }
 
 impl Request<'_> {
-    /// A name in the path, decoded.
-    fn name(&self, place: usize) -> Result<Cow<'_, str>, Fault> {
-        decode_segment(self.names[place]).ok_or_else(|| Fault::invalid("bad percent-encoding in the path"))
+    /// A name in the path, decoded; `what` is how the table calls it.
+    fn name(&self, place: usize, what: &str) -> Result<Cow<'_, str>, Fault> {
+        path_name(what, self.names[place])
     }
 
-    /// A number in the path.
-    fn number<N: std::str::FromStr>(&self, place: usize, what: &str, code: Code) -> Result<N, Fault> {
-        let name = self.name(place)?;
-        let digits = name.bytes().all(|byte| byte.is_ascii_digit());
-        let number = digits.then(|| name.parse().ok()).flatten();
-        number.ok_or_else(|| Fault::new(code, format!("{what}: must be a whole number within its range")))
+    /// The key that makes sending the call again safe, if there is one.
+    fn key(&self) -> Result<Option<String>, Fault> {
+        let mut values = self.head.headers.get_all("idempotency-key").iter();
+        let key = values.next().map(|value| idempotency_key(value.as_bytes())).transpose()?;
+        if values.next().is_some() {
+            return Err(Fault::invalid("Idempotency-Key: is given twice"));
+        }
+        Ok(key.map(str::to_owned))
     }
 
     /// The body of a call that takes JSON; empty if there is none.
@@ -138,7 +141,7 @@ impl Request<'_> {
 
     /// Refuses a query where none is taken.
     fn no_query(&self) -> Result<(), Fault> {
-        driftq_api::v2::no_parameters(self.query()?)
+        expect_no_parameters(self.query()?)
     }
 }
 

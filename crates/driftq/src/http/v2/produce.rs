@@ -9,16 +9,16 @@ use driftq_engine::core::{self, RequestHash, Start};
 use driftq_engine::{Draft, Failure};
 use hyper::StatusCode;
 
+use super::Request;
 use super::words::{taken_envelope, time};
-use super::{Request, key};
 use crate::http::answer::{json, whole};
 use crate::http::failure::{Call, fault, produce_rejection};
 use crate::http::v1::Handled;
 
 pub(super) async fn produce(request: &Request<'_>) -> Handled {
     request.no_query()?;
-    let topic = request.name(0)?;
-    let header = key::of(&request.head.headers)?;
+    let topic = request.name(0, "topic")?;
+    let header = request.key()?;
     let body = request.body.as_deref().unwrap_or_default();
     let form = Form::of(request.content_type(), body)?;
     if form == Form::One {
@@ -33,7 +33,9 @@ pub(super) async fn produce(request: &Request<'_>) -> Handled {
         }
     }
     let results = request.app.broker.produce_many(&topic, drafts).await;
-    if let (Some(_), Some(Err(failure @ Failure::Reject(core::Reject::KeyReused)))) = (header, results.first()) {
+    if let (Some(_), Some(Err(failure @ Failure::Reject(core::Reject::KeyReused)))) =
+        (header, results.first())
+    {
         return Err(fault(failure, Call::Produce));
     }
     let mut outcomes = Outcomes::new(form, results.len());

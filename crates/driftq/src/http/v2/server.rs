@@ -16,10 +16,7 @@ use crate::http::v1::Handled;
 use crate::http::{COMMIT, VERSION};
 
 /// The document, written once.
-static OPENAPI: LazyLock<Bytes> = LazyLock::new(|| {
-    let document = driftq_api::v2::openapi();
-    Bytes::from(document.to_pretty_json().expect("the document is made of texts and numbers"))
-});
+static OPENAPI: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(driftq_api::v2::openapi_json()));
 
 pub(super) fn openapi() -> Answer {
     whole(StatusCode::OK, JSON, OPENAPI.clone())

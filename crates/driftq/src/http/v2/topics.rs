@@ -1,7 +1,10 @@
 //! Topics as resources.
 
-use driftq_api::v2::{Page, Partition, Paused, Topic, TopicChanged, TopicPatch, TopicPut, TopicSpec, TopicSummary, Topics};
-use driftq_api::{Code, Fault};
+use driftq_api::Fault;
+use driftq_api::v2::{
+    Page, Partition, Paused, Topic, TopicChanged, TopicPatch, TopicPut, TopicSpec, TopicSummary, Topics,
+    confirmed,
+};
 use driftq_engine::Failure;
 use driftq_engine::core::{Reject, Settings, TopicDescription};
 use hyper::StatusCode;
@@ -13,7 +16,7 @@ use crate::http::answer::{json, no_content};
 use crate::http::v1::Handled;
 
 pub(super) async fn list(request: &Request<'_>) -> Handled {
-    let page = Page::from_query(request.query()?)?;
+    let page = Page::from_query(&request.query()?)?;
     let (names, cursor) = page.cut(request.app.broker.topics(), |name| name);
     let mut topics = Vec::with_capacity(names.len());
     for name in names {
@@ -29,12 +32,12 @@ pub(super) async fn list(request: &Request<'_>) -> Handled {
 
 pub(super) async fn get(request: &Request<'_>) -> Handled {
     request.no_query()?;
-    Ok(json(StatusCode::OK, &describe(request, &request.name(0)?).await?))
+    Ok(json(StatusCode::OK, &describe(request, &request.name(0, "topic")?).await?))
 }
 
 pub(super) async fn put(request: &Request<'_>) -> Handled {
     request.no_query()?;
-    let name = request.name(0)?;
+    let name = request.name(0, "topic")?;
     let spec = TopicSpec::from_json(request.json()?)?;
     let partitions = spec.partitions.unwrap_or(1);
     let ready = request.app.broker.put_topic(&name, partitions, taken_spec(&spec), true).await;
@@ -46,7 +49,7 @@ pub(super) async fn put(request: &Request<'_>) -> Handled {
 
 pub(super) async fn patch(request: &Request<'_>) -> Handled {
     request.no_query()?;
-    let name = request.name(0)?;
+    let name = request.name(0, "topic")?;
     let patch = TopicPatch::from_json(request.json()?)?;
     let configured = request.app.broker.configure_topic(&name, taken_patch(&patch)).await;
     let (before, after) = configured.map_err(|failure| fault(&failure))?;
@@ -56,24 +59,15 @@ pub(super) async fn patch(request: &Request<'_>) -> Handled {
 }
 
 pub(super) async fn delete(request: &Request<'_>) -> Handled {
-    let name = request.name(0)?;
-    confirmed(request, &name)?;
+    let name = request.name(0, "topic")?;
+    confirmed(request.query()?, &name)?;
     request.app.broker.delete_topic(&name).await.map_err(|failure| fault(&failure))?;
     Ok(no_content())
 }
 
-/// Whoever deletes something says its name twice.
-pub(super) fn confirmed(request: &Request<'_>, name: &str) -> Result<(), Fault> {
-    let confirm = driftq_api::v2::confirmation(request.query()?)?;
-    if confirm.as_deref() == Some(name) {
-        return Ok(());
-    }
-    Err(Fault::new(Code::ConfirmationRequired, format!("this deletes {name:?}: say so with ?confirm={name}")))
-}
-
 pub(super) async fn pause(request: &Request<'_>, paused: bool) -> Handled {
     request.no_query()?;
-    let since = request.app.broker.pause(&request.name(0)?, None, paused).await;
+    let since = request.app.broker.pause(&request.name(0, "topic")?, None, paused).await;
     let since = since.map_err(|failure| fault(&failure))?;
     Ok(json(StatusCode::OK, &Paused { paused_at: since.map(moment) }))
 }
