@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use anyhow::{Context, Error, Result};
+use anyhow::{Error, Result};
 use driftq_api::{
     Code,
     v2::{Message, Outcome, Refusal as Word},

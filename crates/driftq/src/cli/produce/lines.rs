@@ -36,12 +36,13 @@ pub(super) enum Source {
 
 impl Source {
     pub(super) fn open(path: Option<&Path>) -> Result<BufReader<Self>, Fault> {
-        let source = match path {
-            None => Self::Stdin(tokio::io::stdin()),
-            Some(path) => Self::File(File::open(path).map_err(|error| {
-                Fault::new(Exit::Usage, format!("--file {}: {error}", path.display()))
-            })?),
-        };
+        let source =
+            match path {
+                None => Self::Stdin(tokio::io::stdin()),
+                Some(path) => Self::File(File::open(path).map_err(|error| {
+                    Fault::new(Exit::Usage, format!("--file {}: {error}", path.display()))
+                })?),
+            };
         Ok(BufReader::new(source))
     }
 }

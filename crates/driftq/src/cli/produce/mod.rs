@@ -155,7 +155,10 @@ fn text(summary: &Summary) -> String {
         text.push_str(&format!(": {} {}/{}", printable(&message.topic), message.partition, message.offset));
     }
     if summary.duplicates > 0 {
-        text.push_str(&format!(", {} of them known already and not stored again", grouped(summary.duplicates)));
+        text.push_str(&format!(
+            ", {} of them known already and not stored again",
+            grouped(summary.duplicates)
+        ));
     }
     if summary.empty_lines_skipped > 0 {
         text.push_str(&format!(", {} empty line(s) skipped", grouped(summary.empty_lines_skipped)));

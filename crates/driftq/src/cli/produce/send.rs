@@ -103,10 +103,7 @@ pub(super) async fn all<R: AsyncBufRead + Unpin>(
     }
 }
 
-async fn feed<R: AsyncBufRead + Unpin>(
-    lines: &mut Lines<R>,
-    queue: mpsc::Sender<Line>,
-) -> Result<()> {
+async fn feed<R: AsyncBufRead + Unpin>(lines: &mut Lines<R>, queue: mpsc::Sender<Line>) -> Result<()> {
     while let Some(line) = lines.next().await? {
         if queue.send(line).await.is_err() {
             break;

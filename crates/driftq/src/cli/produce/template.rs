@@ -70,7 +70,8 @@ impl Template {
 
     fn joined<'a>(&'a self, own: Envelope<'a>, line: &Line, numbered: bool) -> Envelope<'a> {
         let common = &self.envelope;
-        let text = |own: Cow<'a, str>, common: &'a str| if own.is_empty() { Cow::Borrowed(common) } else { own };
+        let text =
+            |own: Cow<'a, str>, common: &'a str| if own.is_empty() { Cow::Borrowed(common) } else { own };
         let idempotency_key = match &*common.idempotency_key {
             _ if !own.idempotency_key.is_empty() => own.idempotency_key,
             "" => Cow::Borrowed(""),
@@ -120,7 +121,10 @@ mod tests {
             r#"{"key":"k","value":"v","priority":5,"delay_ms":7,"envelope":{"run_id":"r","idempotency_key":"job:3"}}"#
         );
         let alone = json(ValueForm::Base64, "/w==", false).unwrap();
-        assert!(alone.contains(r#""value_b64":"/w==""#) && alone.contains(r#""idempotency_key":"job""#), "{alone}");
+        assert!(
+            alone.contains(r#""value_b64":"/w==""#) && alone.contains(r#""idempotency_key":"job""#),
+            "{alone}"
+        );
     }
 
     #[test]
