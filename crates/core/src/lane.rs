@@ -250,8 +250,16 @@ impl Crew {
     /// A delivery is over, whatever comes next: its stream may take another one.
     pub(crate) fn end_loan(&mut self, partition: u32, sequence: u64) {
         let Some(id) = self.loans.remove(&(partition, sequence)) else { return };
-        if let Some(consumer) = self.consumers.iter_mut().find(|consumer| consumer.id == id) {
-            consumer.credit += 1;
+        self.add_credit(id, 1);
+    }
+
+    /// A stream can take more. If it could take nothing, partitions that were full for all others may do for it.
+    pub(crate) fn add_credit(&mut self, id: ConsumerId, count: u32) {
+        let Some(consumer) = self.consumers.iter_mut().find(|consumer| consumer.id == id) else { return };
+        let was_out = consumer.credit == 0;
+        consumer.credit = consumer.credit.saturating_add(count);
+        if was_out {
+            self.heat_full();
         }
     }
 

@@ -43,7 +43,18 @@ impl Shard {
             self.look_again(id);
         }
         if after != before {
+            self.widen(id);
             self.dispatch_topic(id, out);
+        }
+    }
+
+    /// Partitions whose window was full may have a wider one.
+    fn widen(&mut self, topic: TopicId) {
+        let groups = self.journal.state.topic(topic).map(|topic| topic.groups.keys());
+        for group in groups.into_iter().flatten() {
+            if let Some(crew) = self.crews.get_mut(group) {
+                crew.heat_full();
+            }
         }
     }
 
@@ -113,6 +124,7 @@ impl Shard {
         };
         self.dismiss(group, out);
         self.journal.emit(Haste::Urgent, out, &Fact::GroupExpired { topic: id, group });
+        self.prune_schedule(id);
         self.journal.reply(out, ticket, Answer::Deleted);
     }
 
@@ -218,6 +230,7 @@ impl Shard {
         for (partition, from) in targets {
             self.journal.emit(Haste::Urgent, out, &Fact::Sought { topic: id, group, partition, from });
         }
+        self.prune_schedule(id);
         self.reset_group(id, group);
         let partitions = self.described_partitions(id, group);
         self.journal.reply(out, ticket, Answer::Sought(partitions));

@@ -40,6 +40,15 @@ impl Shard {
         }
     }
 
+    /// Takes messages off the list that are not kept any more: a group that was the last to wait for them left.
+    pub(crate) fn prune_schedule(&mut self, topic: TopicId) {
+        let state = &self.journal.state;
+        for ((_, partition), queue) in self.scheduled.range_mut((topic, 0)..=(topic, u32::MAX)) {
+            let lane = state.lane(topic, *partition);
+            queue.retain(|(_, sequence)| lane.is_some_and(|lane| lane.slots.get(*sequence).is_some()));
+        }
+    }
+
     /// The message may be delivered from now on.
     fn begin(&mut self, topic: TopicId, partition: u32, sequence: u64) {
         let Some(source) = self.journal.state.topic(topic) else { return };

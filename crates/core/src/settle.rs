@@ -227,6 +227,8 @@ impl Shard {
         }
         let rank = self.rank_of(spot);
         let Some(crew) = self.crews.get_mut(&spot.group) else { return };
+        // Its place in the window is free, whoever had it.
+        crew.hot.insert(spot.partition);
         crew.dying.remove(&(spot.partition, spot.sequence));
         crew.end_loan(spot.partition, spot.sequence);
         if let (Some(lane), Some(rank)) = (crew.lanes.get_mut(spot.partition as usize), rank) {

@@ -334,9 +334,7 @@ impl Shard {
     fn handle_credit(&mut self, consumer: ConsumerId, count: u32, out: &mut Output) {
         let Some(&group) = self.readers.get(&consumer) else { return };
         let Some(crew) = self.crews.get_mut(&group) else { return };
-        if let Some(consumer) = crew.consumers.iter_mut().find(|candidate| candidate.id == consumer) {
-            consumer.credit = consumer.credit.saturating_add(count);
-        }
+        crew.add_credit(consumer, count);
         self.dispatch(group, out);
     }
 

@@ -113,6 +113,7 @@ impl Shard {
         }
         self.dismiss(group, out);
         self.journal.emit(Haste::Lazy, out, &Fact::GroupExpired { topic, group });
+        self.prune_schedule(topic);
     }
 
     /// Drops messages that are older than the retention allows.

@@ -235,7 +235,7 @@ fn what_no_reader_may_ask_for_is_refused() {
     ];
     for (topic, group, owner, lease_ms, expected) in cases {
         let mut subscription = rig.subscription(topic, group, owner, 1);
-        subscription.lease_ms = lease_ms;
+        subscription.lease_ms = Some(lease_ms);
         let answer = rig.ask_durably(|ticket| Input::Subscribe { ticket, subscription });
         assert!(expected(&answer), "{group:.9} {owner} {lease_ms}: {answer:?}");
     }

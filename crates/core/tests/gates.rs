@@ -69,7 +69,7 @@ fn every_end_of_a_delivery_lets_the_other_one_run() {
         let retention_ms = (name == "retention").then_some(TTL_MS + 20_000);
         let (mut rig, topic) = twins(&Settings { retention_ms, ..Settings::default() });
         let mut subscription = rig.subscription(topic, "g", "o", 99);
-        subscription.lease_ms = if name == "retention" { 50_000 } else { LEASE_MS };
+        subscription.lease_ms = Some(if name == "retention" { 50_000 } else { LEASE_MS });
         rig.ask(|ticket| Input::Subscribe { ticket, subscription });
         rig.sync();
         let (_, delivery) = rig.deliveries().remove(0);
@@ -84,7 +84,7 @@ fn any_lease_works_with_keys() {
         let mut rig = Rig::new(Settings { idempotency_ttl_ms: TTL_MS, ..Settings::default() });
         let topic = rig.topic("t", 1);
         let mut subscription = rig.subscription(topic, "g", "o", 99);
-        subscription.lease_ms = lease_ms;
+        subscription.lease_ms = Some(lease_ms);
         rig.ask(|ticket| Input::Subscribe { ticket, subscription });
         rig.produce(&Draft::to(topic).keyed("k"));
         rig.produce(&Draft::to(topic).keyed("l"));

@@ -64,7 +64,7 @@ fn a_group_that_is_at_work_never_expires() {
     let (mut rig, topic) = rig();
     rig.subscribe(topic, "reader", "o", 0);
     let mut subscription = rig.subscription(topic, "holder", "o", 1);
-    subscription.lease_ms = EXPIRY_MS * 5;
+    subscription.lease_ms = Some(EXPIRY_MS * 5);
     let holder = subscription.consumer;
     rig.ask(|ticket| Input::Subscribe { ticket, subscription });
     rig.produce(&Draft::to(topic));
@@ -82,7 +82,7 @@ fn a_group_that_is_at_work_never_expires() {
 fn an_ack_without_a_reader_is_a_sign_of_life() {
     let (mut rig, topic) = rig();
     let mut subscription = rig.subscription(topic, "g", "o", 2);
-    subscription.lease_ms = EXPIRY_MS / 2 + 1;
+    subscription.lease_ms = Some(EXPIRY_MS / 2 + 1);
     let reader = subscription.consumer;
     rig.ask(|ticket| Input::Subscribe { ticket, subscription });
     rig.produce_to(topic, &[0]);

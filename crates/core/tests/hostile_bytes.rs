@@ -3,8 +3,8 @@
 mod support;
 
 use driftq_core::{
-    ConsumerId, DeadLetter, Deadline, Envelope, Input, Message, Output, Position, Query, RetryPolicy,
-    Routing, Shard, State, Subscription, Ticket, TopicId,
+    Attempt, ConsumerId, DeadLetter, Deadline, Envelope, Input, Jitter, Message, Output, Position, Query,
+    RetryPolicy, Routing, Shard, State, Style, Subscription, Ticket, TopicId,
 };
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -90,7 +90,7 @@ fn run(state: State) {
     let mut out = Output::default();
     let now = support::START.after_ms(1_000_000);
     let base = Position(900 << 32);
-    shard.open(now, base, &mut out);
+    shard.open(now, base, [9; 32], &mut out);
     shard.handle(now, Input::Durable { upto: base.plus(out.facts.len()) }, &mut out);
     for topic in topics {
         let (ticket, message) = (Ticket(1), Draft::to(topic).message());
@@ -101,8 +101,9 @@ fn run(state: State) {
             topic,
             group,
             owner,
-            lease_ms: 9,
+            lease_ms: Some(9),
             credit: 9,
+            style: Style::Borrowed,
         };
         shard.handle(now, Input::Subscribe { ticket, subscription }, &mut out);
     }
@@ -135,7 +136,17 @@ fn message() -> Message<'static> {
                 max_backoff_ms: 5000,
                 ..RetryPolicy::default()
             }),
-            dead_letter: Some(DeadLetter { topic: "orders".into(), ..DeadLetter::default() }),
+            dead_letter: Some(DeadLetter {
+                topic: "orders".into(),
+                retry_policy: Some(RetryPolicy { jitter: Jitter::Full, ..RetryPolicy::default() }),
+                history: vec![Attempt {
+                    number: 1,
+                    owner: "o".into(),
+                    error: "no".into(),
+                    ..Attempt::default()
+                }],
+                ..DeadLetter::default()
+            }),
             ..Envelope::default()
         }),
         routing: Some(Routing { label: "finance".into(), meta: vec![("score".into(), "0.92".into())] }),
@@ -224,10 +235,10 @@ proptest! {
 
     #[test]
     fn noise_is_never_a_state(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        let mut snapshot = 1_u32.to_le_bytes().to_vec();
-        snapshot.extend_from_slice(&bytes);
+        for version in 1_u32..=2 {
+            drop(State::decode(&[&version.to_le_bytes()[..], &bytes].concat(), 1));
+        }
         drop(State::decode(&bytes, 1));
-        drop(State::decode(&snapshot, 1));
         State::new(1).apply_batch(Position(64), &bytes).ok();
         drop(Message::decode(&bytes));
         drop(Message::decode(&[&[1, 3][..], &bytes].concat()));

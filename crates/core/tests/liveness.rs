@@ -5,7 +5,7 @@ mod support;
 
 use std::collections::BTreeSet;
 
-use driftq_core::{Action, Address, ConsumerId, Input, TopicId};
+use driftq_core::{Action, Answer, ConsumerId, Input, Settlement, TopicId, Verdict};
 use proptest::prelude::*;
 use support::Rig;
 use support::world::{World, cases, settings, steps};
@@ -16,12 +16,14 @@ fn work(world: &mut World) {
     world.rig.sync();
     world.listen();
     let mut fetches = std::mem::take(&mut world.fetches);
-    let staffed: BTreeSet<(TopicId, String)> = staff(world);
-    for (topic, group) in staffed {
-        let manned = world.rig.group_described(topic, &group).is_some_and(|group| group.consumers > 0);
-        if !manned {
+    let mut held = Vec::new();
+    for (topic, group) in staff(world) {
+        world.rig.ask(|ticket| Input::Pause { ticket, topic, group: None, paused: false });
+        let described = world.rig.group_described(topic, &group).expect("the group exists");
+        if described.consumers == 0 {
             world.rig.subscribe(topic, &group, "late", 0);
         }
+        world.rig.ask(|ticket| Input::Pause { ticket, topic, group: Some(group), paused: false });
     }
     for consumer in 0..=u64::from(u16::MAX >> 4) {
         world.rig.tell(Input::Credit { consumer: ConsumerId(consumer), count: 100_000 });
@@ -31,10 +33,15 @@ fn work(world: &mut World) {
         let actions = std::mem::take(&mut world.rig.actions);
         for action in actions {
             match action {
-                Action::Deliver { consumer, delivery } => ack(world, consumer, &delivery),
+                Action::Deliver { delivery, .. } => held.push(delivery),
                 Action::Fetch(undertaking) => fetches.push(undertaking),
-                Action::Reply { .. } | Action::Publish(_) => {}
+                Action::Reply { answer: Answer::Leased(deliveries), .. } => held.extend(deliveries),
+                Action::Reply { .. } | Action::Publish(_) | Action::Unpublish(_) | Action::Close { .. } => {}
             }
+        }
+        for delivery in std::mem::take(&mut held) {
+            let items = vec![Settlement { receipt: delivery.receipt, verdict: Verdict::Ack }];
+            world.rig.ask(|ticket| Input::Settle { ticket, items });
         }
         for undertaking in std::mem::take(&mut fetches) {
             world.rig.bury(&undertaking);
@@ -57,24 +64,6 @@ fn staff(world: &mut World) -> BTreeSet<(TopicId, String)> {
         staffed.extend(groups.iter().map(|group| (topic, group.to_string())));
     }
     staffed
-}
-
-fn ack(world: &mut World, consumer: ConsumerId, delivery: &driftq_core::Delivery) {
-    let receipt = delivery.receipt;
-    // Whoever it is: the group and the owner are those of the reader.
-    for (group, owner) in known(world, consumer) {
-        let address =
-            Address { topic: receipt.topic, group, partition: receipt.partition, offset: receipt.offset };
-        world.rig.ask(|ticket| Input::Ack { ticket, address, owner });
-    }
-}
-
-fn known(world: &World, consumer: ConsumerId) -> Vec<(String, String)> {
-    if world.readers.contains(&consumer) {
-        vec![(world.group_of(consumer).into(), world.owner_of(consumer).into())]
-    } else {
-        ["g", "h", "i"].map(|group| (group.into(), "late".into())).to_vec()
-    }
 }
 
 fn lag(rig: &mut Rig) -> u64 {

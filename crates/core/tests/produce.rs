@@ -3,8 +3,8 @@
 mod support;
 
 use driftq_core::{
-    Answer, Description, Fact, Input, NewMessage, Overload, Query, Reject, RetryPolicy, Settings, Ticket,
-    Time, TopicId,
+    Answer, Description, Fact, Input, NewMessage, Overload, Query, Reject, RetryPolicy, Settings, Stored,
+    Ticket, Time, TopicId, TopicSettings,
 };
 use support::deeds::at;
 use support::{Draft, Rig, START};
@@ -14,11 +14,11 @@ fn ask(rig: &mut Rig, message: NewMessage) -> Ticket {
 }
 
 fn stored(offset: u64) -> Answer {
-    Answer::Produced { partition: 0, offset, duplicate: false }
+    Answer::Produced(Stored { partition: 0, offset, duplicate: false })
 }
 
 fn repeated(offset: u64) -> Answer {
-    Answer::Produced { partition: 0, offset, duplicate: true }
+    Answer::Produced(Stored { partition: 0, offset, duplicate: true })
 }
 
 #[test]
@@ -181,7 +181,13 @@ fn a_full_disk_refuses_messages_and_topics_but_not_acks() {
     assert_eq!(rig.try_produce(&Draft::to(topic)), full);
     let create = |name: &str| {
         let name = name.to_owned();
-        |ticket| Input::CreateTopic { ticket, name, partitions: 1 }
+        |ticket| Input::CreateTopic {
+            ticket,
+            name,
+            partitions: 1,
+            settings: TopicSettings::default(),
+            exact: false,
+        }
     };
     assert_eq!(rig.ask_durably(create("u")), full);
     let there = Answer::TopicReady { partitions: 1, created: false };

@@ -2,12 +2,18 @@
 
 mod support;
 
-use driftq_core::{Action, Answer, Input, Reject, Settings, Ticket};
+use driftq_core::{Action, Answer, Input, Reject, Settings, Ticket, TopicSettings};
 use support::{Draft, Rig};
 
 fn create(rig: &mut Rig, name: &str, partitions: u32) -> Ticket {
     let name = name.to_owned();
-    rig.ask(|ticket| Input::CreateTopic { ticket, name, partitions })
+    rig.ask(|ticket| Input::CreateTopic {
+        ticket,
+        name,
+        partitions,
+        settings: TopicSettings::default(),
+        exact: false,
+    })
 }
 
 fn ready(partitions: u32, created: bool) -> Option<Answer> {

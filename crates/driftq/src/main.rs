@@ -6,6 +6,7 @@ mod client;
 mod config;
 mod http;
 mod metrics;
+mod router;
 
 use std::process::ExitCode;
 

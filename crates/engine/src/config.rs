@@ -1,9 +1,12 @@
 //! The knobs of the engine, with every default in one place.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use driftq_core::Settings;
+
+use crate::router::RouterHook;
 
 /// Where the log lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +53,8 @@ pub struct Config {
     pub commit: Commit,
     /// How long a graceful stop waits for open streams to end.
     pub stop_grace: Duration,
+    /// Asked about messages before they are stored.
+    pub router: Option<Arc<RouterHook>>,
 }
 
 impl Default for Config {
@@ -66,6 +71,7 @@ impl Default for Config {
             message_bytes_max: 16 << 20,
             commit: Commit::Adaptive,
             stop_grace: Duration::from_secs(5),
+            router: None,
         }
     }
 }

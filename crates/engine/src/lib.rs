@@ -34,6 +34,8 @@ mod prepare;
 mod recover;
 mod relocate;
 mod request;
+mod routed;
+pub mod router;
 mod seal;
 mod shared;
 mod start;

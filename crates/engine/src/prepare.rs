@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use driftq_core::{
-    Catalog, Envelope, Identity, Input, KeyHash, Message, NewMessage, Payload, Reject, Stored, route,
+    Answer, Catalog, Envelope, Identity, Input, KeyHash, Message, NewMessage, Payload, Reject, Stored, route,
     validate,
 };
 
@@ -12,6 +12,7 @@ use crate::depot::check_of;
 use crate::failure::Failure;
 use crate::guard::read;
 use crate::request::{Draft, Produced};
+use crate::routed::{Reservation, Turn};
 
 /// Messages of one call go to the shard in parts of about this size, so that others get their turn in between and
 /// a batch of the log stays small.
@@ -19,58 +20,85 @@ const PART_BYTES: usize = 1 << 20;
 
 impl Broker {
     /// Stores a message that may have a priority and a time; answers when it is durable.
-    pub async fn produce_draft(&self, topic: &str, draft: Draft<'_>) -> Result<Produced, Failure> {
-        let (name, message) = self.prepare(&read(&self.shared().catalog), topic, &draft)?;
+    pub async fn produce_draft(&self, topic: &str, mut draft: Draft<'_>) -> Result<Produced, Failure> {
+        let mut kept = None;
+        if let Some(router) = self.router_for(topic) {
+            let turns = self.route_all(router, topic, std::slice::from_mut(&mut draft)).await;
+            for turn in turns {
+                match turn {
+                    Turn::Store(reservation) => kept = reservation,
+                    Turn::Answered(answer) => return answer,
+                }
+            }
+        }
+        let (name, mut message) = self.prepare(&read(&self.shared().catalog), topic, &draft)?;
+        take_reserved(&mut message, kept.as_ref());
         let bytes = message.payload.bytes.len();
         match self.ask(bytes, true, |ticket| Input::Produce { ticket, message }).await? {
-            driftq_core::Answer::Produced(stored) => Ok(self.count(name, stored)),
+            Answer::Produced(stored) => Ok(self.count(name, stored)),
             other => Err(unexpected(&other)),
         }
     }
 
     /// Stores many messages in order; answers, one by one, when all of them are durable.
-    pub async fn produce_many(&self, topic: &str, drafts: Vec<Draft<'_>>) -> Vec<Result<Produced, Failure>> {
-        let mut results: Vec<Option<Result<Produced, Failure>>> = Vec::with_capacity(drafts.len());
+    pub async fn produce_many(
+        &self,
+        topic: &str,
+        mut drafts: Vec<Draft<'_>>,
+    ) -> Vec<Result<Produced, Failure>> {
+        let turns = match self.router_for(topic) {
+            None => Vec::new(),
+            Some(router) => self.route_all(router, topic, &mut drafts).await,
+        };
+        let mut kept = Vec::new();
+        let mut results: Results = Vec::with_capacity(drafts.len());
         let mut parts = vec![Part::default()];
         {
             let catalog = read(&self.shared().catalog);
+            let mut turns = turns.into_iter();
             for (index, draft) in drafts.iter().enumerate() {
+                let mut reservation = None;
+                match turns.next() {
+                    Some(Turn::Answered(answer)) => {
+                        results.push(Some(answer));
+                        continue;
+                    }
+                    Some(Turn::Store(reserved)) => reservation = reserved,
+                    None => {}
+                }
                 match self.prepare(&catalog, topic, draft) {
                     Err(failure) => results.push(Some(Err(failure))),
-                    Ok((name, message)) => {
+                    Ok((name, mut message)) => {
                         results.push(None);
-                        if parts.last().is_some_and(|part| part.bytes >= PART_BYTES) {
-                            parts.push(Part::default());
-                        }
-                        if let Some(part) = parts.last_mut() {
-                            part.bytes += message.payload.bytes.len();
-                            part.places.push((index, name));
-                            part.messages.push(message);
-                        }
+                        take_reserved(&mut message, reservation.as_ref());
+                        kept.extend(reservation);
+                        add(&mut parts, index, name, message);
                     }
                 }
             }
         }
         // One after the other: their order is the order of the messages.
         for part in parts.into_iter().filter(|part| !part.messages.is_empty()) {
-            let Part { places, messages, bytes } = part;
-            let answer = self.ask(bytes, true, |ticket| Input::ProduceMany { ticket, messages }).await;
-            match answer {
-                Ok(driftq_core::Answer::ProducedMany(stored)) => {
-                    for ((place, name), result) in places.into_iter().zip(stored) {
-                        let result = result.map(|stored| self.count(name, stored)).map_err(Failure::Reject);
-                        results[place] = Some(result);
-                    }
-                }
-                Ok(other) => fill(&mut results, &places, &unexpected(&other)),
-                Err(failure) => fill(&mut results, &places, &failure),
-            }
+            self.store(part, &mut results).await;
         }
         let unanswered = || Err(Failure::Unavailable("internal fault: a message without an answer".into()));
         results.into_iter().map(|result| result.unwrap_or_else(unanswered)).collect()
     }
 
-    fn count(&self, topic: Arc<str>, Stored { partition, offset, duplicate }: Stored) -> Produced {
+    async fn store(&self, Part { places, messages, bytes }: Part, results: &mut Results) {
+        match self.ask(bytes, true, |ticket| Input::ProduceMany { ticket, messages }).await {
+            Ok(Answer::ProducedMany(stored)) => {
+                for ((place, name), result) in places.into_iter().zip(stored) {
+                    let result = result.map(|stored| self.count(name, stored)).map_err(Failure::Reject);
+                    results[place] = Some(result);
+                }
+            }
+            Ok(other) => fill(results, &places, &unexpected(&other)),
+            Err(failure) => fill(results, &places, &failure),
+        }
+    }
+
+    pub(crate) fn count(&self, topic: Arc<str>, Stored { partition, offset, duplicate }: Stored) -> Produced {
         let meters = &self.shared().meters;
         if duplicate {
             meters.produced_duplicates.one();
@@ -123,6 +151,29 @@ struct Part {
     places: Vec<(usize, Arc<str>)>,
     messages: Vec<NewMessage>,
     bytes: usize,
+}
+
+/// One answer per message, once it is known.
+type Results = Vec<Option<Result<Produced, Failure>>>;
+
+/// Adds a message to the last part, or to a new one if that is large enough.
+fn add(parts: &mut Vec<Part>, index: usize, name: Arc<str>, message: NewMessage) {
+    if parts.last().is_some_and(|part| part.bytes >= PART_BYTES) {
+        parts.push(Part::default());
+    }
+    if let Some(part) = parts.last_mut() {
+        part.bytes += message.payload.bytes.len();
+        part.places.push((index, name));
+        part.messages.push(message);
+    }
+}
+
+/// The identity that was kept for a message is its identity, wherever the router sent it.
+fn take_reserved(message: &mut NewMessage, reservation: Option<&Reservation>) {
+    if let Some(reservation) = reservation {
+        message.identity = Some(reservation.identity);
+        message.reserved = true;
+    }
 }
 
 fn fill(results: &mut [Option<Result<Produced, Failure>>], places: &[(usize, Arc<str>)], failure: &Failure) {

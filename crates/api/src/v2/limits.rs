@@ -13,7 +13,7 @@ pub const DURATION_MS_MAX: u64 = 10 * 366 * 24 * 3600 * 1000;
 /// Longest lease: seven days.
 pub const LEASE_MS_MAX: u64 = 7 * 24 * 3600 * 1000;
 /// Most attempts that a retry policy can name.
-pub const ATTEMPTS_MAX: u64 = u32::MAX as u64;
+pub const ATTEMPTS_MAX: u64 = i32::MAX as u64;
 /// Most deliveries that a topic may let one group hold.
 pub const IN_FLIGHT_MAX: u64 = 1_000_000;
 

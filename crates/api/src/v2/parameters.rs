@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::labels::Labels;
+use super::read::text::or_list;
 use crate::fault::Fault;
 use crate::moment::Moment;
 use crate::query::Query;
@@ -106,14 +107,5 @@ fn without_prefix(name: Cow<'_, str>) -> Cow<'_, str> {
     match name {
         Cow::Borrowed(name) => Cow::Borrowed(&name[LABEL_PREFIX.len()..]),
         Cow::Owned(name) => Cow::Owned(name[LABEL_PREFIX.len()..].to_owned()),
-    }
-}
-
-/// `a, b or c`.
-fn or_list(words: &[&str]) -> String {
-    match words {
-        [] => String::new(),
-        [one] => (*one).to_owned(),
-        [head @ .., last] => format!("{} or {last}", head.join(", ")),
     }
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 use super::limits::{ATTEMPTS_MAX, DURATION_MS_MAX};
-use super::read::number;
+use super::read::{number, text};
 
 /// How often and when a failed message is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
@@ -16,7 +16,7 @@ pub struct RetryPolicy {
         deserialize_with = "number::optional::<_, _, 1, ATTEMPTS_MAX>",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(minimum = 1, maximum = 4_294_967_295_u64)]
+    #[schema(minimum = 1, maximum = 2_147_483_647)]
     pub max_attempts: Option<u32>,
     /// Wait before the first retry; it doubles with each further one.
     #[serde(
@@ -41,7 +41,7 @@ pub struct RetryPolicy {
 }
 
 /// Which part of a wait is left to chance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Jitter {
     /// All of it: anything from nothing to the whole wait.
@@ -51,6 +51,12 @@ pub enum Jitter {
     Half,
     /// None: exactly the wait.
     None,
+}
+
+impl<'de> Deserialize<'de> for Jitter {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        text::word(from, &[("full", Self::Full), ("half", Self::Half), ("none", Self::None)])
+    }
 }
 
 fn jitter<'de, D: Deserializer<'de>>(from: D) -> Result<Jitter, D::Error> {

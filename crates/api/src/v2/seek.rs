@@ -1,9 +1,11 @@
 //! Moving a group, stopping it, and starting it again.
 
+use std::fmt;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use utoipa::openapi::RefOr;
-use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Schema, Type};
 
 use super::envelope::PARTITION_MAX;
 use super::limits::OFFSET_MAX;
@@ -29,7 +31,7 @@ pub struct Seek {
 }
 
 /// A place to read on from: `"earliest"`, `"latest"`, `{"offset": 5}` or `{"time": "2025-12-21T12:00:00Z"}`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SeekTo {
     /// The oldest message kept.
@@ -37,7 +39,7 @@ pub enum SeekTo {
     /// The next message that is produced.
     Latest,
     /// The first message at or after this offset.
-    Offset(#[serde(deserialize_with = "number::required::<_, _, 0, OFFSET_MAX>")] u64),
+    Offset(u64),
     /// The first message that was produced at or after this time.
     Time(Moment),
 }
@@ -49,18 +51,70 @@ impl Seek {
     }
 }
 
-impl utoipa::PartialSchema for SeekTo {
-    fn schema() -> RefOr<Schema> {
-        let word = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(["earliest", "latest"]));
-        let offset =
-            shape::number(0, OFFSET_MAX).description(Some("The first message at or after this offset."));
-        let time = shape::closed("time", <Moment as utoipa::PartialSchema>::schema());
-        let places = OneOfBuilder::new().item(word).item(shape::closed("offset", offset)).item(time);
-        places.description(Some("A place to read on from.")).into()
+/// The places that are written as objects.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Place {
+    #[serde(default, deserialize_with = "number::optional::<_, _, 0, OFFSET_MAX>")]
+    offset: Option<u64>,
+    #[serde(default)]
+    time: Option<Moment>,
+}
+
+const PLACES: &str = "must be earliest, latest, an offset or a time";
+
+impl<'de> Deserialize<'de> for SeekTo {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(SeekToVisitor)
     }
 }
 
-impl ToSchema for SeekTo {}
+struct SeekToVisitor;
+
+impl<'de> Visitor<'de> for SeekToVisitor {
+    type Value = SeekTo;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("earliest, latest, an offset or a time")
+    }
+
+    fn visit_str<E: Error>(self, word: &str) -> Result<SeekTo, E> {
+        match word {
+            "earliest" => Ok(SeekTo::Earliest),
+            "latest" => Ok(SeekTo::Latest),
+            _ => Err(E::custom(PLACES)),
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<SeekTo, A::Error> {
+        let place = Place::deserialize(MapAccessDeserializer::new(map))?;
+        match (place.offset, place.time) {
+            (Some(offset), None) => Ok(SeekTo::Offset(offset)),
+            (None, Some(time)) => Ok(SeekTo::Time(time)),
+            _ => Err(A::Error::custom(PLACES)),
+        }
+    }
+}
+
+impl utoipa::PartialSchema for SeekTo {
+    fn schema() -> shape::Described {
+        let offset =
+            shape::number(0, OFFSET_MAX).description(Some("The first message at or after this offset."));
+        let time = shape::reference::<Moment>("The first message that was produced at or after this time.");
+        let places = [
+            shape::words(&["earliest", "latest"]),
+            shape::closed("offset", offset),
+            shape::closed("time", time),
+        ];
+        shape::one_of(places, "A place to read on from.")
+    }
+}
+
+impl ToSchema for SeekTo {
+    fn schemas(schemas: &mut Vec<(String, shape::Described)>) {
+        schemas.push((Moment::name().into_owned(), <Moment as utoipa::PartialSchema>::schema()));
+    }
+}
 
 /// To a seek: where the group stands now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -109,10 +163,10 @@ mod tests {
         for (body, message) in [
             ("{}", "missing field `to`"),
             (r#"{"to":{"offset":-1}}"#, "to.offset: must be between 0 and 9223372036854775807"),
-            (
-                r#"{"to":"now"}"#,
-                "to: unknown variant `now`, expected one of `earliest`, `latest`, `offset`, `time`",
-            ),
+            (r#"{"to":"now"}"#, "to: must be earliest, latest, an offset or a time"),
+            (r#"{"to":{}}"#, "to: must be earliest, latest, an offset or a time"),
+            (r#"{"to":{"earliest":null}}"#, "to.earliest: unknown field, expected `offset` or `time`"),
+            (r#"{"to":5}"#, "to: invalid type: integer `5`, expected earliest, latest, an offset or a time"),
             (r#"{"to":"latest","partition":4096}"#, "partition: must be between 0 and 4095"),
         ] {
             assert_eq!(Seek::from_json(body.as_bytes()).unwrap_err().message, message, "{body}");

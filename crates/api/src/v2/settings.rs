@@ -2,17 +2,17 @@
 
 use std::borrow::Cow;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::limits::{COUNT_MAX, DURATION_MS_MAX, IN_FLIGHT_MAX, LEASE_MS_MAX, PARTITIONS_MAX};
-use super::read::{self, number, structure};
+use super::read::{self, number, structure, text};
 use super::retry_policy::RetryPolicy;
 use crate::fault::Fault;
 
 /// In which order the messages of a topic are delivered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Ordering {
     /// By offset, whatever the priority.
@@ -22,6 +22,12 @@ pub enum Ordering {
     Priority,
     /// By offset within a key, and never two messages of a key at a time.
     Key,
+}
+
+impl<'de> Deserialize<'de> for Ordering {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        text::word(from, &[("fifo", Self::Fifo), ("priority", Self::Priority), ("key", Self::Key)])
+    }
 }
 
 /// `PUT /v2/topics/{topic}`: what the topic should be. What is not given is the server's default.

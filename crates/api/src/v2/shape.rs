@@ -1,9 +1,14 @@
 //! Rules between fields, as schemas: what the derived ones cannot say.
 
+use utoipa::ToSchema;
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{
-    AdditionalProperties, AllOfBuilder, AnyOfBuilder, ObjectBuilder, OneOfBuilder, Schema, SchemaType, Type,
+    AdditionalProperties, AllOfBuilder, AnyOfBuilder, ObjectBuilder, OneOfBuilder, RefBuilder, Schema,
+    SchemaType, Type,
 };
+
+/// A schema or a reference to one.
+pub(super) type Described = RefOr<Schema>;
 
 /// `base`, and every rule on top.
 pub(super) fn all_of(base: RefOr<Schema>, rules: impl IntoIterator<Item = Schema>) -> RefOr<Schema> {
@@ -13,6 +18,24 @@ pub(super) fn all_of(base: RefOr<Schema>, rules: impl IntoIterator<Item = Schema
 /// One of `rules`, or several.
 pub(super) fn any_of(rules: impl IntoIterator<Item = Schema>) -> Schema {
     Schema::AnyOf(rules.into_iter().fold(AnyOfBuilder::new(), |any, rule| any.item(rule)).build())
+}
+
+/// Exactly one of `rules`.
+pub(super) fn one_of(rules: impl IntoIterator<Item = ObjectBuilder>, description: &str) -> Described {
+    let one = rules.into_iter().fold(OneOfBuilder::new(), |one, rule| one.item(rule));
+    one.description(Some(description)).into()
+}
+
+/// The named schema of a type.
+pub(super) fn reference<T: ToSchema>(description: &str) -> Described {
+    RefOr::Ref(
+        RefBuilder::new().ref_location_from_schema_name(T::name()).description(Some(description)).build(),
+    )
+}
+
+/// One out of a few words.
+pub(super) fn words(words: &[&str]) -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words.iter().copied()))
 }
 
 /// A field that is left out or `null`.

@@ -4,11 +4,14 @@
 pub mod deeds;
 pub mod log;
 pub mod model;
+pub mod orders;
+pub mod whims;
 pub mod world;
 
 use driftq_core::{
-    Action, Answer, ConsumerId, Delivery, Fact, Identity, Input, Message, NewMessage, Output, Payload,
-    RetryPolicy, Settings, Shard, State, Ticket, Time, TopicId, TopicInfo, Undertaking,
+    Action, Answer, ConsumerId, Delivery, Fact, Identity, Input, KeyHash, Message, NewMessage, Output,
+    Payload, RequestHash, RetryPolicy, Settings, Shard, Start, State, Ticket, Time, TopicId, TopicInfo,
+    Undertaking,
 };
 use log::Log;
 
@@ -17,6 +20,7 @@ pub const LEASE_MS: u64 = 1000;
 /// When every test begins.
 pub const START: Time = Time(1_000_000);
 const SEED: u64 = 7;
+const SECRET: [u8; 32] = [7; 32];
 
 pub struct Rig {
     pub shard: Shard,

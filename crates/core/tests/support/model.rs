@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use driftq_core::{Fact, GroupId, Place, Position, Tally, TopicId};
+use driftq_core::{Fact, GroupId, Place, Position, Tally, Time, TopicId};
 
 use super::Rig;
 
@@ -14,6 +14,8 @@ struct Kept {
     size: u64,
     length: u64,
     segment: u32,
+    due: Option<Time>,
+    cancelled: bool,
 }
 
 #[derive(Default)]
@@ -35,7 +37,8 @@ struct Group {
 /// What the facts so far amount to.
 #[derive(Default)]
 pub struct Model {
-    topics: Vec<Topic>,
+    /// By number; a topic that was deleted leaves its place empty.
+    topics: Vec<Option<Topic>>,
     /// Batches folded.
     folded: usize,
 }
@@ -61,37 +64,50 @@ impl Model {
         *self = Self::default();
     }
 
+    /// Whether a message that was cancelled is still on loan.
+    pub fn has_cancelled(&self) -> bool {
+        self.topics.iter().flatten().any(|topic| topic.kept.values().any(|kept| kept.cancelled))
+    }
+
     fn topic(&mut self, id: TopicId) -> &mut Topic {
-        &mut self.topics[id.0 as usize]
+        self.topics[id.0 as usize].as_mut().expect("the topic was not deleted")
     }
 
     fn apply(&mut self, end: Position, fact: &Fact<'_>) {
         match *fact {
             Fact::Opened { .. } => {
-                for group in self.topics.iter_mut().flat_map(|topic| topic.groups.values_mut()) {
-                    group.leased.clear();
+                for topic in self.topics.iter_mut().flatten() {
+                    topic.void_leases();
                 }
             }
             Fact::TopicCreated { name, partitions, .. } => {
-                self.topics.push(Topic { name: name.into(), partitions, ..Topic::default() });
+                self.topics.push(Some(Topic { name: name.into(), partitions, ..Topic::default() }));
             }
+            Fact::TopicDeleted { topic } => self.topics[topic.0 as usize] = None,
             Fact::Appended(message) => {
                 let spot = (message.partition, message.offset);
                 let topic = self.topic(message.topic);
                 topic.next_offset = message.offset + 1;
                 let (size, length) = (u64::from(message.size), message.bytes.len() as u64);
-                topic.kept.insert(spot, Kept { size, length, segment: end.segment() });
-                for group in topic.groups.values_mut() {
-                    group.owed.insert(spot);
+                let (segment, due) = (end.segment(), message.due);
+                topic.kept.insert(spot, Kept { size, length, segment, due, cancelled: false });
+                for (id, group) in &mut topic.groups {
+                    if message.only.is_none_or(|only| only == *id) {
+                        group.owed.insert(spot);
+                    }
                 }
             }
             Fact::GroupCreated { topic, group, name, .. } => {
                 let topic = self.topic(topic);
-                let owed = topic.kept.keys().copied().collect();
+                let owed = topic.wanted().collect();
                 topic.groups.insert(group, Group { name: name.into(), owed, ..Group::default() });
             }
             Fact::Leased { place, .. } => {
                 assert!(self.owed(place), "leased and not owed: {place:?}");
+                self.group(place).leased.insert((place.partition, place.offset));
+            }
+            Fact::Extended { place, .. } => {
+                assert!(self.owed(place), "extended and not owed: {place:?}");
                 self.group(place).leased.insert((place.partition, place.offset));
             }
             Fact::Failed { place, .. } | Fact::Released { place } => {
@@ -117,7 +133,10 @@ impl Model {
                     group.leased.retain(stays);
                 }
             }
-            Fact::Forgotten { .. } => {}
+            Fact::Cancelled { topic, partition, offset } => self.topic(topic).cancel((partition, offset)),
+            Fact::Removed { topic, partition, offset } => self.topic(topic).remove((partition, offset)),
+            Fact::Sought { topic, group, partition, from } => self.topic(topic).seek(group, partition, from),
+            Fact::Forgotten { .. } | Fact::Configured { .. } | Fact::Paused { .. } | Fact::Keyed { .. } => {}
             Fact::Moved { topic, partition, offset, .. } => {
                 let kept = self.topic(topic).kept.get_mut(&(partition, offset));
                 kept.expect("what moves is kept").segment = end.segment();
@@ -137,10 +156,10 @@ impl Model {
     pub fn audit(&mut self, rig: &mut Rig) {
         self.fold(rig);
         let tally: Tally = rig.tally();
-        assert_eq!(tally.topics.len(), self.topics.len());
+        assert_eq!(tally.topics.len(), self.topics.iter().flatten().count());
         let mut groups = tally.groups.iter();
         let mut live = BTreeMap::new();
-        for (described, topic) in tally.topics.iter().zip(&self.topics) {
+        for (described, topic) in tally.topics.iter().zip(self.topics.iter().flatten()) {
             assert_eq!((&*described.name, described.next_offset), (&*topic.name, topic.next_offset));
             for (partition, described) in (0..topic.partitions).zip(&described.partitions) {
                 let kept = || topic.kept.iter().filter(|(spot, _)| spot.0 == partition);
@@ -148,6 +167,13 @@ impl Model {
                 assert_eq!(described.bytes, kept().map(|(_, kept)| kept.size).sum::<u64>());
                 assert_eq!(described.oldest_offset, kept().next().map(|(spot, _)| spot.1));
             }
+            let scheduled = |least: Time| {
+                let due = topic.kept.values().filter(|kept| !kept.cancelled).filter_map(|kept| kept.due);
+                due.filter(|due| *due >= least).count() as u64
+            };
+            // What is due this very moment is on the list until the next tick, or is not any more.
+            let range = scheduled(rig.now.after_ms(1))..=scheduled(rig.now);
+            assert!(range.contains(&described.scheduled), "{} of {range:?}", described.scheduled);
             for kept in topic.kept.values() {
                 *live.entry(kept.segment).or_insert(0) += kept.length;
             }
@@ -163,7 +189,6 @@ impl Model {
                         "leases in {}",
                         topic.name
                     );
-                    assert!(described.in_flight <= rig.settings.in_flight_max);
                 }
             }
         }
@@ -177,11 +202,53 @@ impl Model {
 }
 
 impl Topic {
-    /// Once there is a group, what nobody owes is gone.
-    fn clean(&mut self) {
-        if !self.groups.is_empty() {
-            let groups = &self.groups;
-            self.kept.retain(|spot, _| groups.values().any(|group| group.owed.contains(spot)));
+    /// What a group that comes now would owe.
+    fn wanted(&self) -> impl Iterator<Item = Spot> {
+        self.kept.iter().filter(|(_, kept)| !kept.cancelled).map(|(spot, _)| *spot)
+    }
+
+    /// A new run began: nobody holds anything, and what was cancelled meanwhile is over.
+    fn void_leases(&mut self) {
+        let kept = &self.kept;
+        for group in self.groups.values_mut() {
+            group.leased.clear();
+            group.owed.retain(|spot| !kept[spot].cancelled);
         }
+        self.clean();
+    }
+
+    fn cancel(&mut self, spot: Spot) {
+        self.kept.get_mut(&spot).expect("what is cancelled is kept").cancelled = true;
+        for group in self.groups.values_mut().filter(|group| !group.leased.contains(&spot)) {
+            group.owed.remove(&spot);
+        }
+        self.clean();
+    }
+
+    fn remove(&mut self, spot: Spot) {
+        self.kept.remove(&spot).expect("what is removed is kept");
+        for group in self.groups.values_mut() {
+            group.owed.remove(&spot);
+            group.leased.remove(&spot);
+        }
+    }
+
+    fn seek(&mut self, id: GroupId, partition: u32, from: u64) {
+        let again: Vec<Spot> = self.wanted().filter(|spot| spot.0 == partition && spot.1 >= from).collect();
+        let group = self.groups.get_mut(&id).expect("the group exists");
+        group.owed.retain(|spot| spot.0 != partition);
+        group.leased.retain(|spot| spot.0 != partition);
+        group.owed.extend(again);
+        self.clean();
+    }
+
+    /// Once there is a group, what nobody owes is gone. Without any, a message waits for the first to come, unless
+    /// nobody is to get it any more.
+    fn clean(&mut self) {
+        let groups = &self.groups;
+        self.kept.retain(|spot, kept| {
+            let awaited = groups.is_empty() && !kept.cancelled;
+            awaited || groups.values().any(|group| group.owed.contains(spot))
+        });
     }
 }

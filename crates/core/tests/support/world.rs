@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use driftq_core::{
-    Action, Address, Answer, ConsumerId, Delivery, Fact, GroupId, Input, Payload, RetryPolicy, Settings,
-    Ticket, Token, TopicId, Undertaking,
+    Action, Address, Answer, ConsumerId, Delivery, Fact, GroupId, Input, KeyHash, Payload, RetryPolicy,
+    Settings, Start, Stored, Style, Ticket, Token, TopicId, TopicSettings, Undertaking,
 };
 use proptest::prelude::{ProptestConfig, Strategy, any};
 
@@ -24,14 +24,16 @@ pub fn cases(count: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 
-const TOPICS: [&str; 3] = ["a", "b", "dlq.a"];
-const GROUPS: [&str; 3] = ["g", "h", "i"];
-const OWNERS: [&str; 2] = ["o", "p"];
+pub(super) const TOPICS: [&str; 3] = ["a", "b", "dlq.a"];
+pub(super) const GROUPS: [&str; 3] = ["g", "h", "i"];
+pub(super) const OWNERS: [&str; 2] = ["o", "p"];
 
 /// Limits and times small enough that every one of them is met.
 pub fn settings(retention: bool) -> Settings {
     Settings {
         in_flight_max: 2,
+        lease_in_flight_max: 4,
+        lease_ms_default: 700,
         partition_messages_max: 12,
         partition_bytes_max: 200,
         idempotency_ttl_ms: 700,
@@ -46,10 +48,22 @@ pub fn settings(retention: bool) -> Settings {
 }
 
 /// What a ticket stands for.
-enum Asked {
+pub(super) enum Asked {
     Produce(TopicId),
-    Settle { topic: TopicId, group: GroupId, partition: u32, offset: u64, ack: bool },
+    Settle {
+        topic: TopicId,
+        group: GroupId,
+        partition: u32,
+        offset: u64,
+        ack: bool,
+    },
+    /// Acks by token, in the order of the answers.
+    Tokens(Vec<(Message, bool)>),
+    Lease(&'static str),
 }
+
+/// A message as a group sees it.
+pub(super) type Message = (TopicId, GroupId, u32, u64);
 
 /// A rig, who is connected to it, and what it has promised.
 pub struct World {
@@ -58,18 +72,30 @@ pub struct World {
     pub fetches: Vec<Undertaking>,
     /// Everything that the shard ever asked for.
     pub history: Vec<Action>,
-    deliveries: Vec<(Delivery, &'static str)>,
+    pub(super) deliveries: Vec<(Delivery, &'static str)>,
     names: BTreeMap<ConsumerId, (&'static str, &'static str)>,
-    asked: BTreeMap<Ticket, Asked>,
+    pub(super) asked: BTreeMap<Ticket, Asked>,
     stored: BTreeSet<(TopicId, u64)>,
-    acked: BTreeSet<(TopicId, GroupId, u32, u64)>,
+    pub(super) acked: BTreeSet<Message>,
     tokens: BTreeSet<Token>,
     model: Model,
 }
 
-fn pick<T>(list: &[T], number: u8) -> Option<&T> {
+pub(super) fn pick<T>(list: &[T], number: u8) -> Option<&T> {
     // Counted from the end: what is new matters most.
     list.len().checked_sub(1).map(|last| &list[last - usize::from(number) % list.len()])
+}
+
+/// Settings of a topic, small enough that each of them counts.
+pub(super) fn topic_settings(number: u8) -> TopicSettings {
+    use driftq_core::Order;
+    TopicSettings {
+        order: [Order::Priority, Order::Key, Order::Fifo][usize::from(number) % 3],
+        in_flight_max: (number >= 200).then_some(3),
+        retry_share: number.is_multiple_of(4).then_some(50),
+        retention_ms: (number == 250).then_some(4000),
+        ..TopicSettings::default()
+    }
 }
 
 impl World {
@@ -99,10 +125,17 @@ impl World {
     }
 
     fn step(&mut self, (kind, a, b, c): Step) {
-        match kind % 32 {
+        match kind % 48 {
             0 => {
                 let name = TOPICS[usize::from(a) % TOPICS.len()].to_owned();
-                self.rig.ask(|ticket| Input::CreateTopic { ticket, name, partitions: u32::from(b % 3) + 1 });
+                let (partitions, settings) = (u32::from(b % 3) + 1, topic_settings(c));
+                self.rig.ask(|ticket| Input::CreateTopic {
+                    ticket,
+                    name,
+                    partitions,
+                    settings,
+                    exact: false,
+                });
             }
             1..=7 => self.produce(a, b, c),
             8 | 9 => self.subscribe(a, b, c),
@@ -136,6 +169,7 @@ impl World {
                 self.rig.sync_first(synced + usize::from(a) % (unsynced + 1));
             }
             29 | 30 => self.rig.sync(),
+            32..=46 => self.order(kind % 48, a, b, c),
             _ => {
                 let (synced, written) = (self.rig.log.synced, self.rig.log.batches.len());
                 self.crash(synced + usize::from(a) % (written - synced + 1));
@@ -144,8 +178,7 @@ impl World {
     }
 
     fn produce(&mut self, a: u8, b: u8, c: u8) {
-        let topics = self.rig.shard.state().topics().count() as u8;
-        let topic = TopicId(u32::from(a % (topics + u8::from(a == 255))));
+        let Some(topic) = self.a_topic(a) else { return };
         let mut draft =
             Draft::to(topic).partition(u32::from(a / 16 % 2)).value(&"x".repeat(usize::from(b % 16)));
         if b >= 160 {
@@ -158,17 +191,22 @@ impl World {
             max_backoff_ms: 400,
             ..RetryPolicy::default()
         });
+        draft.key = KeyHash(u64::from(c % 4));
+        draft.priority = if c.is_multiple_of(5) { b % 10 } else { 0 };
+        draft.start = if a.is_multiple_of(6) { Start::After(u64::from(c) * 7) } else { Start::Now };
         let message = draft.message();
         let ticket = self.rig.ask(|ticket| Input::Produce { ticket, message });
         self.asked.insert(ticket, Asked::Produce(topic));
     }
 
     pub fn subscribe(&mut self, a: u8, b: u8, c: u8) {
-        let topics = self.rig.shard.state().topics().count() as u8;
+        let Some(topic) = self.a_topic(a) else { return };
         let (group, owner) = (GROUPS[usize::from(b) % 3], OWNERS[usize::from(b / 3) % 2]);
-        let mut subscription =
-            self.rig.subscription(TopicId(u32::from(a % topics)), group, owner, u32::from(c % 5));
-        subscription.lease_ms = [1, 300, 1000, 2500][usize::from(c / 5 % 4)];
+        let mut subscription = self.rig.subscription(topic, group, owner, u32::from(c % 5));
+        subscription.style = if c >= 128 { Style::Borrowed } else { Style::Pushed };
+        // A lapse gives credit back: with the shortest lease, borrowed deliveries would come every millisecond.
+        let least = if c >= 128 { 300 } else { 1 };
+        subscription.lease_ms = [Some(least), Some(300), Some(1000), None][usize::from(c / 5 % 4)];
         let consumer = subscription.consumer;
         self.readers.push(consumer);
         self.names.insert(consumer, (group, owner));
@@ -239,16 +277,13 @@ impl World {
             match &action {
                 Action::Reply { ticket, answer } => self.hear(*ticket, answer),
                 Action::Deliver { consumer, delivery } => {
-                    let receipt = delivery.receipt;
-                    let message = (receipt.topic, receipt.group, receipt.partition, receipt.offset);
-                    assert!(!self.acked.contains(&message), "acked and delivered again: {delivery:?}");
-                    assert!(self.tokens.insert(receipt.token), "a token was handed out twice");
                     assert!(self.readers.contains(consumer), "delivered to somebody who left");
                     let (group, _) = self.names[consumer];
-                    self.deliveries.push((delivery.clone(), group));
+                    self.receive(delivery, group);
                 }
+                Action::Close { consumer } => self.readers.retain(|reader| reader != consumer),
                 Action::Fetch(undertaking) => self.fetches.push(undertaking.clone()),
-                Action::Publish(_) => {}
+                Action::Publish(_) | Action::Unpublish(_) => {}
             }
             self.history.push(action);
         }
@@ -256,14 +291,53 @@ impl World {
 
     fn hear(&mut self, ticket: Ticket, answer: &Answer) {
         match (self.asked.remove(&ticket), answer) {
-            (Some(Asked::Produce(topic)), Answer::Produced { offset, .. }) => {
+            (Some(Asked::Produce(topic)), Answer::Produced(Stored { offset, .. })) => {
                 self.stored.insert((topic, *offset));
             }
             (Some(Asked::Settle { topic, group, partition, offset, ack: true }), Answer::Settled) => {
                 self.acked.insert((topic, group, partition, offset));
             }
+            (Some(Asked::Tokens(messages)), Answer::Settlements(outcomes)) => {
+                let acked = messages
+                    .iter()
+                    .zip(outcomes)
+                    .filter(|((_, ack), outcome)| *ack && **outcome == driftq_core::Outcome::Ok);
+                self.acked.extend(acked.map(|((message, _), _)| *message));
+            }
+            (Some(Asked::Lease(group)), Answer::Leased(deliveries)) => {
+                for delivery in deliveries {
+                    self.receive(delivery, group);
+                }
+            }
             _ => {}
         }
+    }
+
+    fn receive(&mut self, delivery: &Delivery, group: &'static str) {
+        let receipt = delivery.receipt;
+        let message = (receipt.topic, receipt.group, receipt.partition, receipt.offset);
+        assert!(!self.acked.contains(&message), "acked and delivered again: {delivery:?}");
+        assert!(delivery.due.is_none_or(|due| due <= self.rig.now), "early: {delivery:?}");
+        // A lease request that is asked again is answered again: the same token, for the same delivery.
+        let known = self.deliveries.iter().any(|(known, _)| known.receipt == receipt);
+        assert!(self.tokens.insert(receipt.token) || known, "a token was handed out twice");
+        self.deliveries.push((delivery.clone(), group));
+    }
+
+    /// One of the topics that exist, now and then one that does not.
+    pub(super) fn a_topic(&self, number: u8) -> Option<TopicId> {
+        if number == 255 {
+            return Some(TopicId(99));
+        }
+        let topics: Vec<TopicId> = self.rig.shard.state().topics().map(|topic| topic.id).collect();
+        pick(&topics, number).copied()
+    }
+
+    /// Whether somebody has a message on loan that was cancelled: a restart ends it.
+    pub fn has_cancelled(&mut self) -> bool {
+        self.rig.write();
+        self.model.fold(&self.rig);
+        self.model.has_cancelled()
     }
 
     /// Compares the shard's numbers with books kept the slow way.

@@ -234,7 +234,7 @@ mod tests {
 
     /// The path of a template with the names filled in.
     fn filled(template: &str) -> String {
-        template.replace('{', "").replace('}', "")
+        template.replace(['{', '}'], "")
     }
 
     #[test]

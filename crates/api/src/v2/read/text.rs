@@ -41,6 +41,32 @@ where
     optional::<D, 0, MAX>(from).map(Option::unwrap_or_default)
 }
 
+/// One word out of a few.
+pub(in crate::v2) fn word<'de, D, T, const N: usize>(
+    from: D,
+    words: &[(&'static str, T); N],
+) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Copy,
+{
+    let text = from.deserialize_str(TextVisitor::<0, { usize::MAX }>)?;
+    let found = words.iter().find(|(word, _)| *word == text);
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        D::Error::custom(format_args!("must be {}", or_list(&names)))
+    })
+}
+
+/// `a, b or c`.
+pub(in crate::v2) fn or_list(words: &[&str]) -> String {
+    match words {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [head @ .., last] => format!("{} or {last}", head.join(", ")),
+    }
+}
+
 struct TextVisitor<const MIN: usize, const MAX: usize>;
 
 impl<const MIN: usize, const MAX: usize> TextVisitor<MIN, MAX> {
@@ -58,6 +84,7 @@ struct Bytes(usize, usize);
 impl fmt::Display for Bytes {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
+            Self(0, usize::MAX) => formatter.write_str("any length"),
             Self(min, usize::MAX) => write!(formatter, "at least {min} byte"),
             Self(0, max) => write!(formatter, "at most {max} bytes"),
             Self(min, max) => write!(formatter, "{min} to {max} bytes"),

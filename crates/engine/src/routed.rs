@@ -1,0 +1,112 @@
+//! Messages that a router is asked about before they are stored.
+//!
+//! While it is asked, the identity of a message is kept for it in the shard: a second one with the same identity is
+//! refused, and one that was stored before is answered without asking.
+
+use std::sync::Arc;
+
+use driftq_core::{Answer, Identity, Input, Message, RequestHash, validate};
+
+use crate::broker::{Broker, unexpected};
+use crate::failure::Failure;
+use crate::guard::read;
+use crate::prepare::identity;
+use crate::request::{Draft, Produced};
+use crate::router::{RouterHook, Verdict};
+use crate::shared::Shared;
+
+/// What became of a message before it was stored.
+pub(crate) enum Turn {
+    /// It is to be stored, under its reserved identity if it has one.
+    Store(Option<Reservation>),
+    /// It is answered already.
+    Answered(Result<Produced, Failure>),
+}
+
+/// An identity that is kept for one message; given back when this goes.
+pub(crate) struct Reservation {
+    shared: Arc<Shared>,
+    pub(crate) identity: Identity,
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.shared.inbox.input(Input::Unreserve { identity: self.identity });
+    }
+}
+
+impl Broker {
+    /// The router, if it wants to be asked about messages to a topic.
+    pub(crate) fn router_for(&self, topic: &str) -> Option<&Arc<RouterHook>> {
+        self.shared().config.router.as_ref().filter(|router| router.is_asked_about(topic))
+    }
+
+    /// The router that is configured.
+    #[must_use]
+    pub fn router(&self) -> Option<&Arc<RouterHook>> {
+        self.shared().config.router.as_ref()
+    }
+
+    /// How many partitions a topic has, as routers are told.
+    pub fn partitions_of(&self, topic: &str) -> Option<u32> {
+        read(&self.shared().catalog).find(topic).map(|topic| topic.partitions)
+    }
+
+    /// Asks the router about messages to one topic and does what it says; one turn per message, in order.
+    pub(crate) async fn route_all(
+        &self,
+        router: &RouterHook,
+        topic: &str,
+        drafts: &mut [Draft<'_>],
+    ) -> Vec<Turn> {
+        let mut turns = Vec::with_capacity(drafts.len());
+        for draft in drafts.iter() {
+            turns.push(match validate(&draft.message) {
+                Err(reject) => Turn::Answered(Err(Failure::Reject(reject))),
+                Ok(()) => self.reserve(topic, draft).await,
+            });
+        }
+        let asked: Vec<usize> =
+            (0..turns.len()).filter(|place| matches!(turns[*place], Turn::Store(_))).collect();
+        let verdicts = {
+            let messages: Vec<&Message<'_>> = asked.iter().map(|place| &drafts[*place].message).collect();
+            router.route(topic, &messages, &|name| self.partitions_of(name)).await
+        };
+        for (place, verdict) in asked.into_iter().zip(verdicts) {
+            match verdict {
+                Verdict::Unrouted => {}
+                Verdict::Routed(decision) => decision.apply(&mut drafts[place].message),
+                Verdict::Refused(why) => {
+                    turns[place] = Turn::Answered(Err(Failure::Router(format!("the router: {why}"))));
+                }
+            }
+        }
+        turns
+    }
+
+    async fn reserve(&self, topic: &str, draft: &Draft<'_>) -> Turn {
+        let identity = identity(&read(&self.shared().catalog), topic, draft.message.envelope.as_ref());
+        let Some(identity) = identity else { return Turn::Store(None) };
+        match self.ask_to_reserve(identity, draft.request).await {
+            Ok(None) => Turn::Store(Some(Reservation { shared: Arc::clone(self.shared()), identity })),
+            Ok(Some(first)) => Turn::Answered(Ok(self.counted(topic, first))),
+            Err(failure) => Turn::Answered(Err(failure)),
+        }
+    }
+
+    async fn ask_to_reserve(
+        &self,
+        identity: Identity,
+        request: RequestHash,
+    ) -> Result<Option<driftq_core::Stored>, Failure> {
+        match self.ask(0, true, |ticket| Input::Reserve { ticket, identity, request }).await? {
+            Answer::Reserved => Ok(None),
+            Answer::Produced(first) => Ok(Some(first)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn counted(&self, topic: &str, first: driftq_core::Stored) -> Produced {
+        self.count(Arc::from(topic), first)
+    }
+}
