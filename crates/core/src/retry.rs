@@ -113,7 +113,8 @@ mod tests {
 
     #[test]
     fn waits_double_up_to_the_ceiling_and_jitter_takes_at_most_half() {
-        let policy = RetryPolicy { max_attempts: 9, backoff_ms: 100, max_backoff_ms: 1000, ..RetryPolicy::default() };
+        let policy =
+            RetryPolicy { max_attempts: 9, backoff_ms: 100, max_backoff_ms: 1000, ..RetryPolicy::default() };
         for (attempts, full) in [(1, 100), (2, 200), (3, 400), (4, 800), (5, 1000), (4_000_000, 1000)] {
             let waits = (0..200).map(|dice| wait_ms(policy, attempts, Ending::Nacked, dice));
             let (mut least, mut most) = (u64::MAX, 0);
