@@ -7,10 +7,12 @@
 
 mod clients;
 pub mod disk;
+mod operator;
 pub mod oracle;
+mod producers;
 pub mod rng;
 pub mod run;
 pub mod server;
 pub mod trace;
-mod view;
+mod workers;
 pub mod world;
