@@ -14,5 +14,6 @@ pub mod rng;
 pub mod run;
 pub mod server;
 pub mod trace;
+mod trials;
 mod workers;
 pub mod world;

@@ -115,7 +115,7 @@ impl World {
     }
 
     /// Brings everything decided to disk and lets the server know.
-    fn flush(&mut self) -> Verdict {
+    pub(crate) fn flush(&mut self) -> Verdict {
         for _ in 0..100 {
             if self.server.as_ref().is_none_or(crate::server::Server::is_quiet) {
                 return Ok(());
@@ -283,6 +283,7 @@ impl World {
             }
             let rested = step % 16 == 0 && self.is_idle() && self.oracle.unfinished().is_none();
             if rested && self.server.as_ref().is_some_and(crate::server::Server::is_quiet) {
+                self.trials()?;
                 return self.rest();
             }
         }
