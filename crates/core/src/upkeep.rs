@@ -168,7 +168,8 @@ impl Shard {
         }
         let groups: Vec<GroupId> = source.groups.keys().copied().collect();
         // Those that leave are few; those that are scheduled may be a million.
-        let leaving = lane.slots.iter().map(|(sequence, _)| sequence).take_while(|sequence| *sequence <= last);
+        let leaving =
+            lane.slots.iter().map(|(sequence, _)| sequence).take_while(|sequence| *sequence <= last);
         let scheduled: Vec<u64> = leaving.filter(|sequence| lane.slots.due(*sequence) > Time(0)).collect();
         for sequence in scheduled {
             self.unschedule_start(topic, partition, sequence);

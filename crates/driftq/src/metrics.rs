@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use driftq_engine::core::Tally;
+use driftq_engine::router::RouterCounts;
 use driftq_engine::{Counters, Status};
 use hyper::StatusCode;
 use prometheus_client::registry::Registry;
@@ -16,6 +17,7 @@ use crate::http::{Endpoint, PRODUCE_REJECTIONS};
 
 mod engine;
 mod latency;
+mod router;
 mod scrape;
 mod state;
 
@@ -132,9 +134,10 @@ pub(crate) fn encode(
     counters: Counters,
     status: &Status,
     tally: Option<Tally>,
+    router: Option<RouterCounts>,
 ) -> Result<String, std::fmt::Error> {
     let (ready, writable) = (status.ready, status.writable);
-    let scrape = Scrape { live: Arc::clone(&metrics.0), counters, ready, writable, tally };
+    let scrape = Scrape { live: Arc::clone(&metrics.0), counters, ready, writable, tally, router };
     let mut registry = Registry::default();
     registry.register_collector(Box::new(scrape));
     let mut text = String::new();
@@ -147,6 +150,7 @@ mod tests {
     use driftq_engine::core::{
         GroupDescription, GroupPartition, PartitionDescription, Time, TopicDescription,
     };
+    use driftq_engine::router::BreakerState;
 
     use super::*;
 
@@ -177,11 +181,41 @@ mod tests {
         Status { ready: true, writable: true, durable: true, epoch: 1, why: None, data: None }
     }
 
+    fn router() -> RouterCounts {
+        RouterCounts {
+            timed_out: 4,
+            passed: 4,
+            breaker: BreakerState::Open,
+            breaker_opened: 1,
+            routed: vec![("a\"b".to_owned(), 2), ("c".to_owned(), 1)],
+            ..RouterCounts::default()
+        }
+    }
+
+    #[test]
+    fn the_router_is_told_by_outcome_verdict_state_and_label() {
+        let text = encode(&Metrics::default(), Counters::default(), &status(), None, Some(router())).unwrap();
+        for line in [
+            "driftq_router_calls_total{outcome=\"timed_out\"} 4",
+            "driftq_router_calls_total{outcome=\"answered\"} 0",
+            "driftq_router_messages_total{verdict=\"routed\"} 3",
+            "driftq_router_messages_total{verdict=\"passed\"} 4",
+            "driftq_router_routed_total{label=\"a\\\"b\"} 2",
+            "driftq_router_breaker{state=\"closed\"} 0",
+            "driftq_router_breaker{state=\"open\"} 1",
+            "driftq_router_breaker_opened_total 1",
+        ] {
+            assert!(text.lines().any(|candidate| candidate == line), "{line} in {text}");
+        }
+        let without = encode(&Metrics::default(), Counters::default(), &status(), None, None).unwrap();
+        assert!(!without.contains("driftq_router"), "{without}");
+    }
+
     #[test]
     fn the_frozen_names_come_out_exactly() {
         let metrics = Metrics::default();
         metrics.on_produce_rejected(0);
-        let text = encode(&metrics, Counters::default(), &status(), Some(tally())).unwrap();
+        let text = encode(&metrics, Counters::default(), &status(), Some(tally()), Some(router())).unwrap();
         for line in [
             "inflight_messages{topic=\"t\",group=\"g\",partition=\"0\"} 2",
             "consumer_lag{topic=\"t\",group=\"g\",partition=\"0\"} 4",
@@ -198,7 +232,7 @@ mod tests {
         let metrics = Metrics::default();
         metrics.on_request(Endpoint::Produce, StatusCode::OK, Duration::from_millis(3));
         metrics.on_request(Endpoint::Produce, StatusCode::IM_A_TEAPOT, Duration::from_secs(60));
-        let text = encode(&metrics, Counters::default(), &status(), Some(tally())).unwrap();
+        let text = encode(&metrics, Counters::default(), &status(), Some(tally()), Some(router())).unwrap();
         let frozen = ["inflight_messages", "consumer_lag", "dlq_messages", "produce_rejected"];
         let mut seen = std::collections::BTreeSet::new();
         for name in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
@@ -224,10 +258,9 @@ mod tests {
     #[test]
     fn guards_count_up_and_down() {
         let metrics = Metrics::default();
-        let names = ConsumeRequest { topic: "t".into(), group: "g".into(), owner: "o".into(), lease_ms: 1 };
-        let (connection, mut stream) = (metrics.open_connection(), metrics.open_stream(&names));
+        let (connection, mut stream) = (metrics.open_connection(), metrics.open_stream(["t", "g", "o"]));
         stream.on_message();
-        let text = encode(&metrics, Counters::default(), &status(), None).unwrap();
+        let text = encode(&metrics, Counters::default(), &status(), None, None).unwrap();
         assert!(
             text.contains("driftq_http_connections 1") && text.contains("driftq_http_streams 1"),
             "{text}"

@@ -1,5 +1,7 @@
 //! The HTTP router against a brain that hangs, floods, lies and dies: real sockets, real bytes.
 
+#[path = "router_brain/example.rs"]
+mod example;
 mod router_brain;
 
 /// The binary has no library, so this test compiles the module by itself.
@@ -11,10 +13,10 @@ use std::time::{Duration, Instant};
 
 use driftq_engine::core::Message;
 use driftq_engine::router::{BreakerConfig, BreakerState, OnError, Refusal, RouterHook, Verdict};
-use router::{
-    ANSWER_BYTES_MAX, BATCH_HEADER, BuildError, HttpRouter, RouterConfig, VALUE_BYTES_MAX, build,
-    parse_on_error, parse_topics, show_on_error, show_topics,
-};
+use router::http::{BATCH_HEADER, HttpRouter};
+use router::pool::ANSWER_BYTES_MAX;
+use router::question::VALUE_BYTES_MAX;
+use router::{RouterConfig, build, check_url, parse_on_error, parse_topics, show_on_error, show_topics};
 use router_brain::{Act, Server};
 use serde_json::json;
 
@@ -281,8 +283,9 @@ fn https_is_refused_in_plain_words() {
     let Err(why) = HttpRouter::new("https://brain/route", 1, 1) else { panic!("accepted") };
     assert!(why.contains("TLS"), "{why}");
     let url = Some("https://brain/route".to_owned());
-    let built = build(&RouterConfig { url, ..RouterConfig::default() });
-    assert!(matches!(built, Err(BuildError::Url { .. })));
+    let Err(error) = build(&RouterConfig { url, ..RouterConfig::default() }) else { panic!("built") };
+    assert_eq!(error.knob(), "router_url");
+    assert!(check_url("https://brain/route").is_err());
 }
 
 #[test]

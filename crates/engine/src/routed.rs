@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use driftq_core::{Answer, Identity, Input, Message, RequestHash, validate};
+use driftq_core::{Answer, Identity, Input, Message, RequestHash, route, validate};
 
 use crate::broker::{Broker, unexpected};
 use crate::failure::Failure;
@@ -50,6 +50,14 @@ impl Broker {
     /// How many partitions a topic has, as routers are told.
     pub fn partitions_of(&self, topic: &str) -> Option<u32> {
         read(&self.shared().catalog).find(topic).map(|topic| topic.partitions)
+    }
+
+    /// The topic and partition that a message to `topic` would be stored in, as it stands.
+    pub fn destination(&self, topic: &str, message: &Message<'_>) -> Result<(Arc<str>, u32), Failure> {
+        validate(message).map_err(Failure::Reject)?;
+        let catalog = read(&self.shared().catalog);
+        let (info, partition) = route(&catalog, topic, message).map_err(Failure::Reject)?;
+        Ok((Arc::clone(&info.name), partition))
     }
 
     /// Asks the router about messages to one topic and does what it says; one turn per message, in order.

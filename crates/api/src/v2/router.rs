@@ -52,17 +52,17 @@ pub struct RouterStatus {
     pub kind: RouterKind,
     /// Whether it is asked at all.
     pub breaker: Breaker,
-    /// Messages that it was asked about.
+    /// Questions to it, each about one message or several.
     pub asked: u64,
-    /// Good answers.
+    /// Questions with a good answer.
     pub answered: u64,
-    /// Errors and nonsense.
+    /// Questions that failed or were answered with nonsense.
     pub failed: u64,
-    /// No answer in time.
+    /// Questions without an answer in time.
     pub timed_out: u64,
-    /// Not asked: the breaker was open, or too many questions were under way.
+    /// Messages that it was not asked about: the breaker was open, or too many questions were under way.
     pub refused: u64,
-    /// Answered from the cache.
+    /// Messages decided from the cache.
     pub cached: u64,
     /// What happens to a message without a good answer.
     pub on_error: OnError,
@@ -104,6 +104,9 @@ pub struct RouterTested<'a> {
     pub took_ms: u64,
     /// What became of the question.
     pub outcome: RouterOutcome,
+    /// Why there is no decision, if that is the router's fault.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<Cow<'a, str>>,
 }
 
 /// What became of a question to the router.
@@ -116,7 +119,7 @@ pub enum RouterOutcome {
     Answered,
     /// It had answered before.
     Cached,
-    /// It failed, or answered nonsense.
+    /// It failed, answered nonsense, or chose a place that does not exist.
     Failed,
     /// It did not answer in time.
     TimedOut,

@@ -1,7 +1,7 @@
 //! The native API under load: messages in batches, leases settled in batches, and whether either gets dearer with much
 //! around it.
 
-use std::{net::SocketAddr, rc::Rc, time::Instant};
+use std::{cell::Cell, net::SocketAddr, rc::Rc, time::Instant};
 
 use anyhow::{Context, Result, ensure};
 use driftq_api::v2::{Ack, Token};
@@ -161,11 +161,12 @@ impl Side {
 
     /// Leases and acks this many messages; messages per second.
     async fn consume(&self, messages: u64) -> Result<f64> {
-        let share = messages / CONNECTIONS as u64;
+        let left = Rc::new(Cell::new(messages));
         let address = self.server.address;
         let started = Instant::now();
         let local = LocalSet::new();
-        let tasks: Vec<_> = (0..CONNECTIONS).map(|_| local.spawn_local(work(address, share))).collect();
+        let work = |_| local.spawn_local(work(address, Rc::clone(&left)));
+        let tasks: Vec<_> = (0..CONNECTIONS).map(work).collect();
         let done = local.run_until(async {
             let mut done = 0;
             for task in tasks {
@@ -262,13 +263,16 @@ async fn settle_rate(plan: &Plan, address: SocketAddr) -> Result<f64> {
 
 const LEASE: &str = r#"{"owner":"bench","max":100,"wait_ms":5000,"lease_ms":60000}"#;
 
-/// Leases and acks until its share is done.
-async fn work(address: SocketAddr, share: u64) -> Result<u64> {
+/// Leases and acks until everything is done.
+async fn work(address: SocketAddr, left: Rc<Cell<u64>>) -> Result<u64> {
     let mut connection = Connection::open(address).await?;
     let mut done = 0;
-    while done < share {
+    while left.get() > 0 {
+        // Taken before the answer is there, so that nobody waits for messages that somebody else will get.
+        left.set(left.get().saturating_sub(BATCH as u64));
         let got = lease_and_ack(address, &mut connection).await?;
-        ensure!(got > 0, "nothing was left to lease after {done} of {share} messages");
+        ensure!(got > 0, "nothing was left to lease, with {} messages to go", left.get());
+        left.set(left.get() + (BATCH as u64).saturating_sub(got));
         done += got;
     }
     Ok(done)

@@ -2,12 +2,15 @@
 //!
 //! Order: default < profile < file < environment < flag. Every knob has one name, spelled `name` in the file,
 //! `DRIFTQ_NAME` in the environment and `--name` on the command line (see [`knob::KNOBS`]). The values that hold
-//! when nobody says anything come from the `Default` of the part that uses them, and from nowhere else.
+//! when nobody says anything come from the `Default` of the part that uses them, and from nowhere else. In the file,
+//! the knobs of the router may also stand in a table: `url` under `[router]` is `router_url`.
 
 mod args;
 mod file;
 mod knob;
 mod resolve;
+#[macro_use]
+mod shapes;
 mod table;
 pub(crate) mod units;
 
@@ -20,6 +23,7 @@ pub(crate) use knob::KNOBS;
 pub(crate) use resolve::{Origin, Resolved, resolve};
 
 use crate::http;
+use crate::router::RouterConfig;
 
 /// What `driftq serve` runs with.
 #[derive(Clone, Debug)]
@@ -40,6 +44,8 @@ pub(crate) struct Config {
     pub(crate) engine: EngineConfig,
     /// The HTTP edge.
     pub(crate) http: http::Options,
+    /// What the engine's router is built from.
+    pub(crate) router: RouterConfig,
 }
 
 impl Default for Config {
@@ -53,6 +59,7 @@ impl Default for Config {
             log_level: "info".to_owned(),
             engine: EngineConfig::default(),
             http: http::Options::default(),
+            router: RouterConfig::default(),
         }
     }
 }

@@ -6,8 +6,9 @@ use super::{
     Config, Profile,
     args::{FILE_ENV, KnobArgs},
     file,
-    knob::{self, KNOBS},
+    knob::{self, KNOBS, Knob},
 };
+use crate::router;
 
 /// Variables with our prefix that are not knobs of the server.
 const OTHER_VARIABLES: [&str; 3] = [FILE_ENV, "DRIFTQ_SERVER", "DRIFTQ_OWNER"];
@@ -87,6 +88,7 @@ pub(crate) fn resolve(args: &KnobArgs) -> Resolved {
     given.extend(args.given.iter().cloned());
     let mut resolved = merge(given, args.file.as_deref());
     resolved.problems.splice(0..0, problems);
+    build_router(&mut resolved, args.file.as_deref());
     let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     resolved.warnings = names.filter_map(|name| stray_variable(&name)).collect();
     resolved
@@ -109,15 +111,31 @@ fn merge(mut given: Vec<Given>, path: Option<&str>) -> Resolved {
         let knob = &KNOBS[entry.knob];
         origins[entry.knob] = entry.origin;
         if let Err(message) = (knob.set)(&mut config, &entry.text) {
-            let place = match entry.origin {
-                Origin::Env => knob.env.to_owned(),
-                Origin::Flag => format!("--{}", knob.flag),
-                _ => format!("{}: {}", path.unwrap_or("file"), knob.name),
-            };
-            problems.push(Problem::new(place, message));
+            problems.push(Problem::new(place(knob, entry.origin, path), message));
         }
     }
     Resolved { config, origins, problems, warnings: Vec::new() }
+}
+
+/// Where a user finds the value of a knob.
+fn place(knob: &Knob, origin: Origin, path: Option<&str>) -> String {
+    match origin {
+        Origin::Env => knob.env.to_owned(),
+        Origin::Flag => format!("--{}", knob.flag),
+        _ => format!("{}: {}", path.unwrap_or("file"), knob.name),
+    }
+}
+
+/// Builds the router, so that a mistake in its rules is found before anything starts.
+fn build_router(resolved: &mut Resolved, path: Option<&str>) {
+    match router::build(&resolved.config.router) {
+        Ok(router) => resolved.config.engine.router = router,
+        Err(error) => {
+            let place = knob::find(error.knob())
+                .map_or_else(String::new, |knob| place(&KNOBS[knob], resolved.origins[knob], path));
+            resolved.problems.push(Problem::new(place, error.to_string()));
+        }
+    }
 }
 
 /// A variable that looks like ours and is not: most often a typing error that would silently do nothing.

@@ -7,96 +7,11 @@ use tracing::level_filters::LevelFilter;
 
 use super::{
     LogFormat, Profile,
-    knob::{self, Knob, SWITCH},
+    knob::{self, Knob, LIST, SWITCH},
+    shapes::{NONE, fit, size_within},
     units,
 };
-
-/// How an amount is written: its name in `--help`, how it is read, how it is shown.
-macro_rules! unit {
-    (count) => {
-        ("COUNT", units::count, |number: u64| number.to_string())
-    };
-    (bytes) => {
-        ("BYTES", units::bytes, units::show_bytes)
-    };
-    (millis) => {
-        ("MS", units::millis, units::show_millis)
-    };
-}
-
-/// A knob out of its parts.
-macro_rules! knob {
-    ($name:expr, $flag:expr, $env:expr, $heading:expr, $help:expr, $value:expr, $get:expr, $set:expr) => {
-        Knob {
-            name: $name,
-            flag: $flag,
-            env: $env,
-            heading: $heading,
-            help: $help,
-            value: $value,
-            get: $get,
-            set: $set,
-        }
-    };
-}
-
-/// A whole number in a field of any width, at least `$least`.
-macro_rules! amount {
-    ($name:literal, $flag:literal, $env:literal, $heading:expr, $unit:ident, $least:expr, $($field:ident).+,
-     $help:literal) => {
-        knob!(
-            $name,
-            $flag,
-            $env,
-            $heading,
-            $help,
-            unit!($unit).0,
-            |config| unit!($unit).2(config.$($field).+ as u64),
-            |config, text| {
-                config.$($field).+ = fit(unit!($unit).1(text)?, $least)?;
-                Ok(())
-            }
-        )
-    };
-}
-
-/// An amount that may be absent.
-macro_rules! optional {
-    ($name:literal, $flag:literal, $env:literal, $heading:expr, $unit:ident, $($field:ident).+, $help:literal) => {
-        knob!(
-            $name,
-            $flag,
-            $env,
-            $heading,
-            $help,
-            unit!($unit).0,
-            |config| config.$($field).+.map_or_else(|| NONE.to_owned(), unit!($unit).2),
-            |config, text| {
-                config.$($field).+ = if text == NONE { None } else { Some(fit(unit!($unit).1(text)?, 1)?) };
-                Ok(())
-            }
-        )
-    };
-}
-
-/// A time that the code keeps as a duration.
-macro_rules! duration {
-    ($name:literal, $flag:literal, $env:literal, $heading:expr, $($field:ident).+, $help:literal) => {
-        knob!(
-            $name,
-            $flag,
-            $env,
-            $heading,
-            $help,
-            "MS",
-            |config| units::show_millis(u64::try_from(config.$($field).+.as_millis()).unwrap_or(u64::MAX)),
-            |config, text| {
-                config.$($field).+ = Duration::from_millis(fit(units::millis(text)?, 1)?);
-                Ok(())
-            }
-        )
-    };
-}
+use crate::router::{check_url, parse_on_error, parse_topics, show_on_error, show_topics};
 
 /// hyper does not work with less room for a head.
 const HEAD_BYTES_LEAST: u64 = 8 << 10;
@@ -106,8 +21,6 @@ const SEGMENT_BYTES_MOST: u64 = 1 << 30;
 const SEGMENT_BYTES_STEP: u32 = 64;
 /// The engine takes no larger messages: they have to fit into one batch with others.
 const MESSAGE_BYTES_MOST: u64 = 40 << 20;
-/// What an optional amount is called when it is absent.
-const NONE: &str = "none";
 
 const SERVER: &str = "Server";
 const DELIVERY: &str = "Delivery";
@@ -115,6 +28,7 @@ const RETENTION: &str = "Retention and idempotency";
 const LIMITS: &str = "Limits";
 const HTTP: &str = "HTTP";
 const STORAGE: &str = "Storage";
+const ROUTER: &str = "Router";
 
 /// All of them, in the order of `--help` and of `driftq config check`.
 // Three lines per entry: rustfmt would put every part on a line of its own.
@@ -365,24 +279,89 @@ pub(crate) static KNOBS: &[Knob] = &[
     amount! { "payload_cache_bytes", "payload-cache-bytes", "DRIFTQ_PAYLOAD_CACHE_BYTES",
         STORAGE, bytes, 0, engine.payload_cache_bytes,
         "Memory for payloads that are likely to be read soon; everything else stays on disk" },
+    knob!(
+        "router_url", "router-url", "DRIFTQ_ROUTER_URL",
+        ROUTER,
+        "Ask this service, over plain HTTP, about every message before it is stored; none for no such service",
+        "URL",
+        |config| config.router.url.clone().unwrap_or_else(|| NONE.to_owned()),
+        |config, text| {
+            config.router.url = if text == NONE { None } else { Some(check_url(text)?) };
+            Ok(())
+        }
+    ),
+    knob!(
+        "router_rules", "router-rules", "DRIFTQ_ROUTER_RULES",
+        ROUTER,
+        "Ask the rules in this TOML file instead; none for no rules",
+        "FILE",
+        |config| config.router.rules.as_ref().map_or_else(|| NONE.to_owned(), |path| path.display().to_string()),
+        |config, text| {
+            config.router.rules = (text != NONE).then(|| text.into());
+            Ok(())
+        }
+    ),
+    duration! { "router_timeout_ms", "router-timeout-ms", "DRIFTQ_ROUTER_TIMEOUT_MS",
+        ROUTER, router.timeout,
+        "Longest time that a producer waits for the router" },
+    knob!(
+        "router_on_error", "router-on-error", "DRIFTQ_ROUTER_ON_ERROR",
+        ROUTER,
+        "What happens to a message that the router fails on: pass stores it unrouted, reject answers 503",
+        "POLICY",
+        |config| show_on_error(config.router.on_error).to_owned(),
+        |config, text| {
+            config.router.on_error = parse_on_error(text)?;
+            Ok(())
+        }
+    ),
+    knob!(
+        "router_topics", "router-topics", "DRIFTQ_ROUTER_TOPICS",
+        ROUTER,
+        "Topics that are routed: names, or beginnings with a star, separated by commas",
+        LIST,
+        |config| show_topics(&config.router.topics),
+        |config, text| {
+            config.router.topics = parse_topics(text)?;
+            Ok(())
+        }
+    ),
+    amount! { "router_concurrency_max", "router-concurrency-max", "DRIFTQ_ROUTER_CONCURRENCY_MAX",
+        ROUTER, count, 1, router.concurrency_max,
+        "Questions to the router under way at once" },
+    amount! { "router_batch_max", "router-batch-max", "DRIFTQ_ROUTER_BATCH_MAX",
+        ROUTER, count, 1, router.batch_max,
+        "Messages in one question at most, if the service says that it takes several" },
+    amount! { "router_cache_entries_max", "router-cache-entries-max", "DRIFTQ_ROUTER_CACHE_ENTRIES_MAX",
+        ROUTER, count, 0, router.cache_entries_max,
+        "Decisions that are remembered where the router allows it; 0 for none" },
+    amount! { "router_breaker_failures_max", "router-breaker-failures-max", "DRIFTQ_ROUTER_BREAKER_FAILURES_MAX",
+        ROUTER, count, 1, router.breaker.failures_max,
+        "The router is left alone after this many failures in a row" },
+    knob!(
+        "router_breaker_failure_percent_max",
+        "router-breaker-failure-percent-max",
+        "DRIFTQ_ROUTER_BREAKER_FAILURE_PERCENT_MAX",
+        ROUTER,
+        "It is also left alone when this share of the questions in a window failed, 1 to 100",
+        "PERCENT",
+        |config| config.router.breaker.failure_percent_max.to_string(),
+        |config, text| {
+            let percent: u32 = fit(units::count(text)?, 1)?;
+            if percent > 100 {
+                return Err(format!("{percent} percent is more than all"));
+            }
+            config.router.breaker.failure_percent_max = percent;
+            Ok(())
+        }
+    ),
+    amount! { "router_breaker_window_calls_min", "router-breaker-window-calls-min", "DRIFTQ_ROUTER_BREAKER_WINDOW_CALLS_MIN",
+        ROUTER, count, 1, router.breaker.window_calls_min,
+        "Questions that a window must have before that share means anything" },
+    duration! { "router_breaker_window_ms", "router-breaker-window-ms", "DRIFTQ_ROUTER_BREAKER_WINDOW_MS",
+        ROUTER, router.breaker.window,
+        "Length of a window" },
+    duration! { "router_breaker_cooldown_ms", "router-breaker-cooldown-ms", "DRIFTQ_ROUTER_BREAKER_COOLDOWN_MS",
+        ROUTER, router.breaker.cooldown,
+        "How long the router is left alone before one question is tried again" },
 ];
-
-fn fit<T: TryFrom<u64>>(number: u64, least: u64) -> Result<T, String> {
-    if number < least {
-        return Err(format!("{number} is below the least possible value, {least}"));
-    }
-    T::try_from(number).map_err(|_| format!("{number} is too large"))
-}
-
-/// A size between two bounds, both included.
-fn size_within<T: TryFrom<u64>>(text: &str, least: u64, most: u64) -> Result<T, String> {
-    let number = units::bytes(text)?;
-    if number > most {
-        return Err(format!(
-            "{} is above the largest possible value, {}",
-            text.trim(),
-            units::show_bytes(most)
-        ));
-    }
-    fit(number, least)
-}

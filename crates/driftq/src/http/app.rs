@@ -115,7 +115,9 @@ impl App {
     async fn scrape(&self) -> Result<Answer, Fault> {
         // What the engine can say for itself is worth having even when the shard does not answer.
         let tally = self.broker.tally().await.ok();
-        let text = metrics::encode(&self.metrics, self.broker.counters(), &self.broker.status(), tally);
+        let router = self.broker.router().map(|hook| hook.counts());
+        let (counters, status) = (self.broker.counters(), self.broker.status());
+        let text = metrics::encode(&self.metrics, counters, &status, tally, router);
         let text = text.map_err(|_| Fault::new(Code::Internal, "the metrics could not be written"))?;
         Ok(whole(StatusCode::OK, metrics::CONTENT_TYPE, text.into()))
     }

@@ -26,6 +26,11 @@ pub(super) fn encode(out: &mut DescriptorEncoder<'_>, counters: &Counters) -> Re
         ("driftq_redelivered", "Deliveries that were not the first attempt", counters.redelivered),
         ("driftq_acked", "Acks accepted", counters.acked),
         ("driftq_nacked", "Nacks accepted", counters.nacked),
+        (
+            "driftq_settlements_stale",
+            "Settlements refused because their token was stale or unknown",
+            counters.stale,
+        ),
         ("driftq_released", "Deliveries that never reached their reader", counters.released),
         ("driftq_dead_letters", "Dead letters written", counters.buried),
         ("driftq_log_batches", "Batches handed to the log", counters.batches),

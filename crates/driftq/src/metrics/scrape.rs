@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use driftq_engine::Counters;
 use driftq_engine::core::Tally;
+use driftq_engine::router::RouterCounts;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use super::{Live, STATUSES, engine, state};
+use super::{Live, STATUSES, engine, router, state};
 use crate::http::Endpoint;
 use crate::http::PRODUCE_REJECTIONS;
 
@@ -25,6 +26,8 @@ pub(crate) struct Scrape {
     pub(super) writable: bool,
     /// `None` if the shard did not answer.
     pub(super) tally: Option<Tally>,
+    /// `None` if there is no router.
+    pub(super) router: Option<RouterCounts>,
 }
 
 impl Collector for Scrape {
@@ -35,6 +38,7 @@ impl Collector for Scrape {
         self.produce_rejected(out)?;
         self.http(out)?;
         engine::encode(out, &self.counters)?;
+        self.router.as_ref().map_or(Ok(()), |counts| router::encode(out, counts))?;
         self.tally.as_ref().map_or(Ok(()), |tally| state::encode(out, tally))
     }
 }

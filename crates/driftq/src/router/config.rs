@@ -62,7 +62,7 @@ pub(crate) enum BuildError {
     #[error("a router has a url or rules, not both")]
     Both,
     /// The URL is not one that can be asked.
-    #[error("router url {url}: {why}")]
+    #[error("{url}: {why}")]
     Url {
         /// The URL.
         url: String,
@@ -70,7 +70,7 @@ pub(crate) enum BuildError {
         why: &'static str,
     },
     /// The file of rules could not be read.
-    #[error("router rules {}: {error}", path.display())]
+    #[error("{}: {error}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -78,7 +78,7 @@ pub(crate) enum BuildError {
         error: io::Error,
     },
     /// The file of rules makes no sense.
-    #[error("router rules {}: {error}", path.display())]
+    #[error("{}: {error}", path.display())]
     Rules {
         /// The file.
         path: PathBuf,
@@ -86,8 +86,19 @@ pub(crate) enum BuildError {
         error: RulesError,
     },
     /// A topic that no topic can match.
-    #[error("router topics: {0}")]
+    #[error("{0}")]
     Topics(String),
+}
+
+impl BuildError {
+    /// The knob that would have to change.
+    pub(crate) const fn knob(&self) -> &'static str {
+        match self {
+            Self::Both | Self::Url { .. } => "router_url",
+            Self::Unreadable { .. } | Self::Rules { .. } => "router_rules",
+            Self::Topics(_) => "router_topics",
+        }
+    }
 }
 
 /// The router of this configuration, or none if it names none.
@@ -122,6 +133,11 @@ fn rules(path: &Path) -> Result<RulesRouter, BuildError> {
         return Err(unreadable(io::Error::other("it is larger than 1 MiB")));
     }
     RulesRouter::parse(&text).map_err(|error| BuildError::Rules { path: path.to_owned(), error })
+}
+
+/// A URL that can be asked.
+pub(crate) fn check_url(text: &str) -> Result<String, String> {
+    HttpRouter::new(text, 1, 1).map(|_| text.to_owned()).map_err(|why| format!("`{text}`: {why}"))
 }
 
 /// Reads topics as a knob has them: separated by commas, `all` for all.

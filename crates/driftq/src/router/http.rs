@@ -82,6 +82,10 @@ impl Router for HttpRouter {
     fn batch_max(&self) -> usize {
         self.batch_max.load(Relaxed)
     }
+
+    fn is_remote(&self) -> bool {
+        true
+    }
 }
 
 fn batch_max(headers: &HeaderMap) -> usize {

@@ -23,13 +23,10 @@
 
 mod answer;
 mod config;
-mod http;
-mod pool;
-mod question;
+pub(crate) mod http;
+pub(crate) mod pool;
+pub(crate) mod question;
 
 pub(crate) use config::{
-    BuildError, RouterConfig, build, parse_on_error, parse_topics, show_on_error, show_topics,
+    RouterConfig, build, check_url, parse_on_error, parse_topics, show_on_error, show_topics,
 };
-pub(crate) use http::{BATCH_HEADER, HttpRouter};
-pub(crate) use pool::ANSWER_BYTES_MAX;
-pub(crate) use question::VALUE_BYTES_MAX;

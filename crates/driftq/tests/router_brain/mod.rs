@@ -1,6 +1,5 @@
 //! A little HTTP server on loopback that does what a test tells it, the impossible included.
-
-mod example;
+#![allow(dead_code, reason = "each test crate uses its own part of this module")]
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -8,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 /// What the server does with a request.
@@ -19,6 +19,10 @@ pub(crate) enum Act {
     AnswerAndClose(String),
     /// Labels each message with its key and says that it takes this many at once.
     Label(usize),
+    /// The same, with more in each decision.
+    Decide(usize, Value),
+    /// Answers with this, once a permit is there.
+    AnswerAfter(Arc<Semaphore>, String),
     /// Reads the request and never answers.
     Hang,
     /// Reads the request and closes the connection.
@@ -148,9 +152,11 @@ async fn perform(socket: &mut TcpStream, act: Act, request: &Value) -> bool {
             answer(socket, 200, "", &body).await;
             false
         }
-        Act::Label(batch_max) => {
-            let head = format!("DriftQ-Batch-Max: {batch_max}\r\n");
-            answer(socket, 200, &head, &labels(request)).await
+        Act::Label(batch_max) => decide(socket, batch_max, &Value::Null, request).await,
+        Act::Decide(batch_max, more) => decide(socket, batch_max, &more, request).await,
+        Act::AnswerAfter(gate, body) => {
+            gate.acquire().await.expect("the gate stays").forget();
+            answer(socket, 200, "", &body).await
         }
         Act::Hang => wait_for_end(socket).await,
         Act::Close => false,
@@ -184,15 +190,22 @@ async fn perform(socket: &mut TcpStream, act: Act, request: &Value) -> bool {
     }
 }
 
-/// A label for each message: its key.
-fn labels(request: &Value) -> String {
-    let label = |message: &Value| serde_json::json!({"label": message["key"]});
-    match request.get("messages").and_then(Value::as_array) {
-        Some(messages) => {
-            serde_json::json!({"decisions": messages.iter().map(label).collect::<Vec<_>>()}).to_string()
+/// Labels each message with its key, and says more if there is more to say.
+async fn decide(socket: &mut TcpStream, batch_max: usize, more: &Value, request: &Value) -> bool {
+    let decision = |message: &Value| {
+        let mut decision = serde_json::json!({"label": message["key"]});
+        for (name, value) in more.as_object().into_iter().flatten() {
+            decision[name] = value.clone();
         }
-        None => label(&request["message"]).to_string(),
-    }
+        decision
+    };
+    let body = match request.get("messages").and_then(Value::as_array) {
+        Some(messages) => {
+            serde_json::json!({"decisions": messages.iter().map(decision).collect::<Vec<_>>()}).to_string()
+        }
+        None => decision(&request["message"]).to_string(),
+    };
+    answer(socket, 200, &format!("DriftQ-Batch-Max: {batch_max}\r\n"), &body).await
 }
 
 async fn answer(socket: &mut TcpStream, status: u16, head: &str, body: &str) -> bool {

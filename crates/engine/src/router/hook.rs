@@ -109,6 +109,13 @@ pub enum Refusal {
     },
 }
 
+impl Refusal {
+    /// Whether the router chose a place that does not exist.
+    const fn is_misdirection(&self) -> bool {
+        matches!(self, Self::TargetUnknown(_) | Self::PartitionOutOfRange { .. })
+    }
+}
+
 /// Says how many partitions a topic has, or none if there is no such topic.
 pub type PartitionsOf<'a> = &'a (dyn Fn(&str) -> Option<u32> + Sync);
 
@@ -167,11 +174,15 @@ impl RouterHook {
         messages: &[&Message<'_>],
         partitions_of: PartitionsOf<'_>,
     ) -> Vec<Verdict> {
+        if !self.is_asked_about(topic) {
+            return messages.iter().map(|_| Verdict::Unrouted).collect();
+        }
         let decisions = self.decide(topic, messages, partitions_of).await;
         decisions.into_iter().map(|decision| self.verdict(decision)).collect()
     }
 
-    /// The same before the policy: why each message was not decided about, even if that is of no consequence.
+    /// The same before the policy: why each message was not decided about, even if that is of no consequence. Calls
+    /// are counted as ever; messages are not, because nobody said that they will be stored.
     pub async fn decide(
         &self,
         topic: &str,
@@ -183,21 +194,24 @@ impl RouterHook {
         }
         let mut found = self.opinions(topic, messages).await;
         for (outcome, message) in found.iter_mut().zip(messages) {
-            let Ok(Some(decision)) = outcome else {
-                if outcome.is_ok() {
-                    self.meters.no_opinion.one();
-                }
-                continue;
-            };
-            match check_destination(topic, message, decision, partitions_of) {
-                Ok(()) => self.meters.on_routed(&decision.label),
-                Err(refusal) => {
-                    self.meters.misdirected.one();
-                    *outcome = Err(refusal);
-                }
+            let Ok(Some(decision)) = outcome else { continue };
+            if let Err(refusal) = check_destination(topic, message, decision, partitions_of) {
+                *outcome = Err(refusal);
             }
         }
         found
+    }
+
+    /// Whether a question about this message would be answered from the cache, at this moment.
+    #[must_use]
+    pub fn is_cached(&self, topic: &str, message: &Message<'_>) -> bool {
+        self.cache.find(topic, message, Instant::now()).is_some()
+    }
+
+    /// Whether the router's answers come from outside this process.
+    #[must_use]
+    pub fn is_remote(&self) -> bool {
+        self.router.is_remote()
     }
 
     /// Numbers about the router.
@@ -214,9 +228,18 @@ impl RouterHook {
 
     fn verdict(&self, decision: Result<Option<Decision>, Refusal>) -> Verdict {
         match decision {
-            Ok(None) => Verdict::Unrouted,
-            Ok(Some(decision)) => Verdict::Routed(decision),
+            Ok(None) => {
+                self.meters.no_opinion.one();
+                Verdict::Unrouted
+            }
+            Ok(Some(decision)) => {
+                self.meters.on_routed(&decision.label);
+                Verdict::Routed(decision)
+            }
             Err(refusal) => {
+                if refusal.is_misdirection() {
+                    self.meters.misdirected.one();
+                }
                 tracing::debug!(%refusal, policy = ?self.config.on_error, "a message was not routed");
                 match self.config.on_error {
                     OnError::Pass => {

@@ -63,4 +63,9 @@ pub trait Router: Send + Sync + 'static {
     fn batch_max(&self) -> usize {
         1
     }
+
+    /// Whether its answers come from outside this process. Only told to people who ask.
+    fn is_remote(&self) -> bool {
+        false
+    }
 }

@@ -1,5 +1,7 @@
 //! Which topics a router is asked about.
 
+use std::fmt;
+
 /// Names of topics: one, or all that begin alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TopicPattern {
@@ -34,6 +36,15 @@ impl TopicPattern {
     }
 }
 
+impl fmt::Display for TopicPattern {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact(name) => formatter.write_str(name),
+            Self::Prefix(start) => write!(formatter, "{start}*"),
+        }
+    }
+}
+
 /// The topics that a router is asked about. Without any pattern: all.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Scope(Vec<TopicPattern>);
@@ -49,6 +60,12 @@ impl Scope {
     pub fn contains(&self, topic: &str) -> bool {
         self.0.is_empty() || self.0.iter().any(|pattern| pattern.matches(topic))
     }
+
+    /// The patterns; none if all topics are routed.
+    #[must_use]
+    pub fn patterns(&self) -> &[TopicPattern] {
+        &self.0
+    }
 }
 
 #[cfg(test)]
@@ -63,6 +80,8 @@ mod tests {
         {
             assert_eq!(scope.contains(topic), expected, "{topic}");
         }
+        let shown: Vec<_> = scope.patterns().iter().map(ToString::to_string).collect();
+        assert_eq!(shown, ["orders", "tasks.*"]);
         assert!(Scope::default().contains("anything"));
         assert!(Scope::parse(["*"]).unwrap().contains("anything"));
     }
