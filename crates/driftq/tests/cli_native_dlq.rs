@@ -5,27 +5,35 @@
 mod command;
 mod support;
 
+use std::time::{Duration, Instant};
+
 use command::{Ran, run};
 use serde_json::{Value, json};
 use support::Server;
 
 /// A server with a topic whose messages `values` are all dead.
 fn cemetery(values: &[&str]) -> (tempfile::TempDir, Server) {
-    let data = tempfile::tempdir().unwrap();
-    let server = Server::start(&data.path().join("data"), &["--segment-bytes=1MiB"]);
+    let (data, server) = server_with(&[]);
     server.run(&["topic", "create", "orders", "--max-in-flight", "1000"]).ok();
     for value in values {
         let flags = ["--key", value, "--run-id", "r", "--label", "team=risk"];
         server.run(&[&["produce", "orders", value][..], &flags].concat()).ok();
     }
-    bury(&server);
+    let taken = server.run(&["lease", "take", "orders", "billing", "--max", "1000", "--owner", "w1"]).ok();
+    server.run_piped(&["lease", "nack", "-", "--dead", "--error", "no account"], &taken.stdout).ok();
+    // A letter is buried a moment after the nack is answered.
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while letters(&server, &[]).len() < values.len() {
+        assert!(Instant::now() < deadline, "waited too long");
+        std::thread::sleep(Duration::from_millis(10));
+    }
     (data, server)
 }
 
-/// Everything that waits becomes a dead letter.
-fn bury(server: &Server) {
-    let taken = server.run(&["lease", "take", "orders", "billing", "--max", "1000", "--owner", "w1"]).ok();
-    server.run_piped(&["lease", "nack", "-", "--dead", "--error", "no account"], &taken.stdout).ok();
+fn server_with(flags: &[&str]) -> (tempfile::TempDir, Server) {
+    let data = tempfile::tempdir().unwrap();
+    let server = Server::start(&data.path().join("data"), &[&["--segment-bytes=1MiB"][..], flags].concat());
+    (data, server)
 }
 
 fn letters(server: &Server, filter: &[&str]) -> Vec<Value> {
@@ -155,4 +163,51 @@ fn without_a_router_nothing_is_asked() {
     assert_eq!((&tested["outcome"], &tested["topic"]), (&json!("not_asked"), &json!("orders")));
     assert!(server.run(&test).ok().stdout.contains("would go to  orders partition 0"));
     says(server.run(&["router", "test", "order"]), 4, "did you mean `orders`?");
+}
+
+const RULES: &str = r#"
+[[rule]]
+name = "good customers"
+when.key_regex = "^vip:"
+then.label = "vip"
+then.target_topic = "fast"
+then.meta = { who = "${key}" }
+
+[[rule]]
+name = "lost"
+when.key = "lost"
+then.label = "lost"
+then.target_topic = "nowhere"
+"#;
+
+#[test]
+fn the_router_is_asked_and_nothing_is_stored() {
+    let directory = tempfile::tempdir().unwrap();
+    let rules = directory.path().join("rules.toml");
+    std::fs::write(&rules, RULES).unwrap();
+    let (_data, server) = server_with(&["--router-rules", rules.to_str().unwrap()]);
+    server.run(&["topic", "create", "orders"]).ok();
+    server.run(&["topic", "create", "fast"]).ok();
+    let test =
+        |key: &str, format: &str| server.run(&["router", "test", "orders", "--key", key, "-o", format]).ok();
+    let tested = test("vip:7", "json").json();
+    assert_eq!((&tested["outcome"], &tested["topic"]), (&json!("answered"), &json!("fast")));
+    assert_eq!(tested["decision"]["meta"], json!({"who": "vip:7"}));
+    let text = test("vip:7", "table").stdout;
+    for words in ["label         vip", "target topic  fast", "who=vip:7", "would go to   fast partition 0"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    assert_eq!(test("other", "json").json()["topic"], "orders", "no opinion");
+    let lost = test("lost", "json").json();
+    assert_eq!((&lost["outcome"], &lost["topic"]), (&json!("failed"), &json!("orders")));
+    let text = test("lost", "table").stdout;
+    assert!(text.contains("nowhere"), "it says why: {text}");
+    let status = server.run(&["router", "status"]).ok().stdout;
+    assert!(status.contains("the server's own rules") && status.contains("closed"), "{status}");
+    assert_eq!(server.run(&["message", "list", "fast", "-o", "ndjson"]).ok().stdout, "");
+
+    let routed = server.run(&["produce", "orders", "v", "--key", "vip:1", "-o", "json"]).ok().json();
+    assert_eq!(routed["message"]["topic"], "fast", "and a producer is told where it went");
+    let text = server.run(&["message", "get", "fast", "0", "0"]).ok().stdout;
+    assert!(text.contains("routing   vip who=vip:1"), "{text}");
 }

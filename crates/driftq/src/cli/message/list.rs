@@ -46,7 +46,7 @@ pub(crate) struct Args {
     /// Only with this label; can be given several times
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse::pair)]
     label: Vec<(String, String)>,
-    /// Only with this idempotency key
+    /// Only with this idempotency key; keys belong to tenants, so name the --tenant too if the message has one
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
     /// Only in this state with at least one group

@@ -60,6 +60,7 @@ fn text(tested: &RouterTested<'_>) -> String {
         }
     };
     let mut facts = vec![("router", outcome)];
+    facts.extend(tested.why.as_deref().map(|why| ("why", printable(why))));
     if let Some(decision) = &tested.decision {
         facts.push(("label", printable(&decision.label)));
         facts.extend(decision.target_topic.as_ref().map(|topic| ("target topic", printable(topic))));

@@ -31,18 +31,27 @@ pub(crate) struct Args {
     settings: SettingArgs,
 }
 
-/// What is printed.
+/// What is printed. A plain create prints what it always has; whoever asks for settings wants to see them.
 #[derive(Serialize)]
 struct Created {
+    status: &'static str,
     name: String,
     partitions: usize,
+    #[serde(flatten)]
+    more: Option<More>,
+}
+
+#[derive(Serialize)]
+struct More {
+    /// Whether it is new.
     created: bool,
     settings: TopicSettings,
 }
 
 impl Created {
-    fn new(created: bool, topic: Topic) -> Self {
-        Self { name: topic.name, partitions: topic.partitions.len(), created, settings: topic.settings }
+    fn new(topic: Topic, created: bool, is_plain: bool) -> Self {
+        let more = (!is_plain).then_some(More { created, settings: topic.settings });
+        Self { status: "created", name: topic.name, partitions: topic.partitions.len(), more }
     }
 }
 
@@ -54,11 +63,8 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<()> {
         .map_err(|error| error.into_error())
         .with_context(|| format!("creating topic {}", args.name))?;
     output::print_one(common.output, &created, || {
-        let note = match created.created {
-            true => "",
-            false if created.partitions as u64 == u64::from(args.partitions) => " (it was there)",
-            false => " (it existed with this number)",
-        };
+        let is_other = created.partitions as u64 != u64::from(args.partitions);
+        let note = if is_other { " (it existed with this number)" } else { "" };
         format!("topic {} has {} partition(s){note}\n", created.name, created.partitions)
     })
 }
@@ -69,10 +75,10 @@ async fn create(session: &mut Session, name: &str, spec: &TopicSpec) -> Result<C
     let path = Path::topic(name);
     let is_plain = *spec == TopicSpec { partitions: spec.partitions, ..TopicSpec::default() };
     match session.put::<TopicPut>(path.as_str(), spec).await {
-        Ok(put) => Ok(Created::new(put.created, put.topic)),
+        Ok(put) => Ok(Created::new(put.topic, put.created, is_plain)),
         Err(error) if is_plain && error.code() == "SETTINGS_DIFFER" => {
             let topic: Topic = session.get(path.as_str()).await?;
-            Ok(Created::new(false, topic))
+            Ok(Created::new(topic, false, is_plain))
         }
         Err(error) => Err(error),
     }
