@@ -20,6 +20,8 @@ use crate::topic::Order;
 
 /// Messages looked at in one go; then other inputs get their turn.
 const STEPS_MAX: usize = 4_096;
+/// Messages passed over by the cursor that count as one looked at.
+const PASSED_PER_STEP: u64 = 16;
 /// Messages of one partition that may wait for an earlier one with the same key. Beyond it the group looks no further
 /// until some are done, so that one key with a million messages does not cost a million entries.
 const PARKED_MAX: usize = 1 << 16;
@@ -52,6 +54,9 @@ impl Shard {
             return;
         }
         let mut steps = STEPS_MAX;
+        if let Some(crew) = self.crews.get_mut(&group) {
+            crew.is_unfinished = false;
+        }
         while let Some((partition, next)) = self.next_for(group, &mut steps) {
             match next {
                 Next::Nothing => {}
@@ -70,6 +75,7 @@ impl Shard {
         }
         let partition = crew.next_hot()?;
         if *steps == 0 {
+            crew.is_unfinished = true;
             self.timers.set(self.now, Due::GoOn(group));
             return None;
         }
@@ -121,6 +127,7 @@ impl Shard {
         let spot = Spot { topic: topic.id, group, partition, sequence };
         crew.lanes[partition as usize].take(topic.rank(partition, sequence));
         crew.next_partition = partition + 1;
+        crew.nacked.remove(&(partition, sequence));
         crew.stream_had_it = matches!(taker, Taker::Stream(_));
         let (owner, lease_ms) = match taker {
             Taker::Waiter => {
@@ -315,7 +322,10 @@ impl Lane {
             let passed = view.progress.pending.contains_key(&sequence) || view.progress.is_settled(sequence);
             if passed || view.is_special(sequence) {
                 self.cursor += 1;
-                *steps = steps.checked_sub(1)?;
+                // Passing over is cheap: many make one step.
+                if self.cursor.is_multiple_of(PASSED_PER_STEP) {
+                    *steps = steps.checked_sub(1)?;
+                }
                 continue;
             }
             return Some(sequence);

@@ -160,6 +160,10 @@ impl Progress {
             pending.last_error = error.into();
         }
         let (number, leased) = (pending.attempts, pending.leased_at);
+        // An attempt that lapsed and was then given up by its holder is still one attempt.
+        if pending.history.last().is_some_and(|last| last.number == number) {
+            pending.history.pop();
+        }
         if pending.history.len() >= HISTORY_MAX {
             pending.history.remove(0);
         }

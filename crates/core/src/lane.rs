@@ -133,6 +133,10 @@ pub(crate) struct Crew {
     pub(crate) running: BTreeMap<Identity, (u32, u64)>,
     /// Messages that wait because another one with the same identity is being worked on.
     pub(crate) aside: BTreeMap<Identity, Vec<(u32, Rank)>>,
+    /// Messages whose last holder has said that it failed: its token is spent, but for saying so again.
+    pub(crate) nacked: BTreeSet<(u32, u64)>,
+    /// Whether dispatch stopped in the middle so that others get their turn.
+    pub(crate) is_unfinished: bool,
     /// Messages that are being turned into dead letters, each with the token of its undertaking.
     pub(crate) dying: BTreeMap<(u32, u64), Token>,
     /// Last sign of life.
@@ -175,6 +179,8 @@ impl Crew {
             loans: BTreeMap::new(),
             running: BTreeMap::new(),
             aside: BTreeMap::new(),
+            nacked: BTreeSet::new(),
+            is_unfinished: false,
             dying: BTreeMap::new(),
             seen: now,
             watched: false,

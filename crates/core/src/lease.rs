@@ -16,6 +16,8 @@ use crate::timer::Due;
 pub const LEASE_MESSAGES_MAX: u32 = 1_000;
 /// Longest wait of one request.
 pub const LEASE_WAIT_MS_MAX: u64 = 60_000;
+/// Whoever does not wait is answered this much later while dispatch is still looking through many messages.
+const LOOK_AGAIN_MS: u64 = 1;
 /// Answers of one group that can be asked for again.
 const ANSWERED_MAX: usize = 1_000;
 
@@ -86,6 +88,10 @@ impl Shard {
 
     /// Somebody has waited long enough: the answer is that there is nothing.
     pub(crate) fn on_waited(&mut self, group: GroupId, ticket: Ticket, out: &mut Output) {
+        // It is not known yet whether there is nothing: dispatch is still looking.
+        if self.crews.get(&group).is_some_and(|crew| crew.is_unfinished) {
+            return self.timers.set(self.now.after_ms(LOOK_AGAIN_MS), Due::Waited(group, ticket));
+        }
         if self.forget_waiter(group, ticket).is_some() {
             reply(ticket, Vec::new(), out);
         }

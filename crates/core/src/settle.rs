@@ -115,6 +115,9 @@ impl Shard {
         // After a lapse the next attempt is scheduled already; only that there must be none still changes something.
         if self.lease_of(spot).is_some() || (failing.dead && !dying) {
             self.fail(spot, failing, error, out);
+            if let Some(crew) = self.crews.get_mut(&spot.group) {
+                crew.nacked.insert((spot.partition, spot.sequence));
+            }
         }
     }
 
@@ -231,6 +234,7 @@ impl Shard {
         crew.hot.insert(spot.partition);
         crew.dying.remove(&(spot.partition, spot.sequence));
         crew.end_loan(spot.partition, spot.sequence);
+        crew.nacked.remove(&(spot.partition, spot.sequence));
         if let (Some(lane), Some(rank)) = (crew.lanes.get_mut(spot.partition as usize), rank) {
             lane.ready.remove(&spot.sequence);
             lane.fresh.remove(&rank);

@@ -51,6 +51,13 @@ impl Shard {
         out: &mut Output,
     ) -> Outcome {
         let spot = match (self.authority(receipt), verdict) {
+            // Whoever said that it failed may say so again, and nothing else: a heartbeat that was overtaken by it on
+            // the wire must not bring the lease back.
+            (Authority::Current(spot), Verdict::Ack | Verdict::Extend { .. } | Verdict::Release)
+                if self.is_nacked(spot) =>
+            {
+                return Outcome::Stale { attempt: self.pending(spot).map(|pending| pending.attempts) };
+            }
             (Authority::Current(spot), _) => spot,
             (Authority::Acked, Verdict::Ack) | (Authority::Buried, Verdict::Nack { .. }) => {
                 return Outcome::Ok;
@@ -80,6 +87,11 @@ impl Shard {
                 Outcome::Ok
             }
         }
+    }
+
+    fn is_nacked(&self, spot: Spot) -> bool {
+        let crew = self.crews.get(&spot.group);
+        crew.is_some_and(|crew| crew.nacked.contains(&(spot.partition, spot.sequence)))
     }
 
     /// What a token may do now.
@@ -150,6 +162,6 @@ impl Shard {
     /// How long a lease lasts: as asked for, else as the topic says, else as the shard says.
     pub(crate) fn lease_ms(&self, topic: TopicId, asked: Option<u64>) -> u64 {
         let topic = self.journal.state.topic(topic).and_then(|topic| topic.settings.lease_ms);
-        asked.or(topic).unwrap_or(self.settings.lease_ms_default).min(self.settings.lease_ms_max)
+        asked.or(topic).unwrap_or(self.settings.lease_ms_default).clamp(1, self.settings.lease_ms_max.max(1))
     }
 }

@@ -243,8 +243,9 @@ fn a_nack_may_be_the_last_word() {
 
 #[test]
 fn an_ack_comes_in_time_until_the_letter_is_written() {
-    let (mut rig, topic, delivery) = held();
-    rig.settle(&delivery, nack_dead("poison"));
+    let (mut rig, topic) = rig_with(|topic| vec![Draft::to(topic).attempts(1)]);
+    let delivery = rig.lease(topic, 1).remove(0);
+    rig.advance(LEASE_MS);
     let undertaking = rig.fetches().remove(0);
     assert_eq!(rig.ack_token(&delivery), Outcome::Ok);
     rig.bury(&undertaking);
@@ -287,4 +288,32 @@ fn what_was_acked_by_name_is_stale_by_token() {
     let (mut rig, topic, delivery) = held();
     assert_eq!(rig.ack(&at(topic, 0), "o"), Answer::Settled);
     assert_eq!(rig.ack_token(&delivery), Outcome::Stale { attempt: None });
+}
+
+#[test]
+fn whoever_said_that_it_failed_has_nothing_more_to_say() {
+    let retry = RetryPolicy { max_attempts: 9, backoff_ms: 60_000, ..RetryPolicy::default() };
+    let (mut rig, topic) = rig_with(|topic| vec![Draft { retry: Some(retry), ..Draft::to(topic) }]);
+    let receipt = rig.lease(topic, 1).remove(0).receipt;
+    assert_eq!(rig.settle_many(vec![Settlement { receipt, verdict: nack("no") }]), [Outcome::Ok]);
+    // A heartbeat that was overtaken by the nack on the wire must not bring the lease back.
+    for verdict in [EXTEND, Verdict::Ack, Verdict::Release] {
+        let before = rig.snapshot();
+        let stale = Outcome::Stale { attempt: Some(1) };
+        assert_eq!(rig.settle_many(vec![Settlement { receipt, verdict }]), [stale]);
+        assert!(rig.snapshot() == before);
+    }
+    assert_eq!(rig.settle_many(vec![Settlement { receipt, verdict: nack("no") }]), [Outcome::Ok]);
+}
+
+#[test]
+fn an_attempt_that_lapsed_and_was_then_given_up_is_one_attempt() {
+    let (mut rig, topic, delivery) = held();
+    rig.advance(LEASE_MS);
+    let said = Settlement { receipt: delivery.receipt, verdict: nack_dead("hopeless") };
+    assert_eq!(rig.settle_many(vec![said]), [Outcome::Ok]);
+    let history = rig.fetches().remove(0).history;
+    let shown: Vec<_> = history.iter().map(|attempt| (attempt.number, &*attempt.error)).collect();
+    assert_eq!(shown, [(1, "hopeless")]);
+    assert_eq!(rig.lag(topic, "g"), 1);
 }
