@@ -8,7 +8,7 @@ use driftq_sim::run::{Outcome, run_seed};
 
 const USAGE: &str = "usage: driftq-sim run --seeds N [--from S] [--steps K] [--verbose]
   runs N seeds, each twice, beginning with seed S (default 1)
-  --steps K    steps of chaos per seed (default 1500)
+  --steps K    steps of chaos per seed (default 2500)
   --verbose    print every step of every seed";
 
 struct Arguments {
@@ -22,7 +22,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
     if words.next()? != "run" {
         return None;
     }
-    let mut arguments = Arguments { seeds: 0, from: 1, steps: 1500, verbose: false };
+    let mut arguments = Arguments { seeds: 0, from: 1, steps: 2500, verbose: false };
     while let Some(word) = words.next() {
         let mut number = || words.next()?.parse().ok();
         match word.as_str() {

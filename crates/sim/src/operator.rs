@@ -174,7 +174,7 @@ impl World {
     }
 
     /// A dead letter is tried again.
-    fn redrive(&mut self) -> Verdict {
+    pub(crate) fn redrive(&mut self) -> Verdict {
         let Some(letter) = self.rng.take(&mut self.letters) else { return Ok(()) };
         let topic = self.oracle.sent[&letter.id].topic;
         if !self.oracle.is_alive(topic) {

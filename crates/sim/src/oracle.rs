@@ -90,6 +90,8 @@ pub struct Oracle {
     /// Dead letters that were dropped for certain.
     dropped: BTreeSet<(TopicId, u64)>,
     redrives: Vec<Redrive>,
+    /// Tokens of holders whose message may have become a dead letter before its group was moved or deleted.
+    buried: BTreeSet<Token>,
     /// Deliveries that a named request was answered with.
     requests: BTreeMap<(TopicId, String, String, u64), Vec<(u64, Token)>>,
     gates: Gates,
@@ -117,6 +119,7 @@ impl Oracle {
             cancelled: BTreeMap::new(),
             dropped: BTreeSet::new(),
             redrives: Vec::new(),
+            buried: BTreeSet::new(),
             requests: BTreeMap::new(),
             gates: Gates::default(),
             life: 0,
@@ -230,7 +233,7 @@ impl Oracle {
             let first = self.stored.get(&(sent.topic, offset)).copied().unwrap_or(0);
             let groups = self.groups.iter().filter(|((topic, _), _)| *topic == sent.topic);
             for ((_, name), view) in groups {
-                if view.present && first.min(*id) >= view.owed_from && self.is_owed(sent, offset, view) {
+                if view.present && first.min(*id) >= view.owed_from && self.is_owed(sent, offset, view, &[]) {
                     return Some(self.describe_owed(*id, sent.topic, name, offset));
                 }
             }
@@ -238,21 +241,27 @@ impl Oracle {
         self.unfinished_copy()
     }
 
-    /// Whether a group still has to settle a message.
-    fn is_owed(&self, sent: &Sent, offset: u64, view: &Group) -> bool {
+    /// Whether a group still has to settle a message. One with the same key may stand in for it, unless that was done
+    /// `before`.
+    fn is_owed(&self, sent: &Sent, offset: u64, view: &Group, before: &[u64]) -> bool {
         let gone = !self.is_alive(sent.topic) || self.cancelled.contains_key(&(sent.topic, offset));
         if gone || view.is_finished(offset) {
             return false;
         }
-        // One with the same key may stand in for it, whether or not its producer ever got an answer.
+        !self.twins(sent).any(|offset| view.is_finished(offset) && !before.contains(&offset))
+    }
+
+    /// Where messages with the same key lie, whether or not their producers ever got an answer.
+    fn twins(&self, sent: &Sent) -> impl Iterator<Item = u64> {
+        let (topic, key) = (sent.topic, sent.key);
         let twins = self
             .sent
             .iter()
-            .filter(|(_, other)| sent.key.is_some() && other.key == sent.key && other.topic == sent.topic);
+            .filter(move |(_, other)| key.is_some() && other.key == key && other.topic == topic);
         let places = twins.filter_map(|(id, other)| other.answered.or_else(|| self.places.get(id).copied()));
-        let copies = self.redrives.iter().filter(|copy| copy.topic == sent.topic && copy.key == sent.key);
-        let copies = copies.filter(|_| sent.key.is_some()).filter_map(|copy| copy.offset);
-        !places.chain(copies).any(|offset| view.is_finished(offset))
+        let copies =
+            self.redrives.iter().filter(move |copy| key.is_some() && copy.topic == topic && copy.key == key);
+        places.chain(copies.filter_map(|copy| copy.offset))
     }
 
     fn describe_owed(&self, id: u64, topic: TopicId, group: &str, offset: u64) -> String {

@@ -3,7 +3,7 @@
 
 use driftq_core::{Action, Answer, Delivery, Input, LeaseRequest, Order, Start, TopicId, TopicSettings};
 
-use crate::clients::{GROUPS, TOPICS};
+use crate::clients::{GROUPS, TOPICS, UNDERTAKER};
 use crate::oracle::{Receiver, Sent, Verdict, Way, Word};
 use crate::workers::loan;
 use crate::world::{Asked, World};
@@ -130,7 +130,10 @@ impl World {
             return Err("trial: the topic was not published".into());
         };
         let group = GROUPS[0];
+        let since = self.oracle.meet(topic, group);
         self.lease_now(topic, group, 1)?;
+        self.flush()?;
+        self.oracle.join(topic, group, 1, since);
         for _ in 0..POISONED {
             self.store(topic, 0)?;
         }
@@ -152,7 +155,60 @@ impl World {
             self.settle_now(group, delivery, word)?;
             retries.push(is_retry);
         }
-        check_share(&retries, share)
+        check_share(&retries, share)?;
+        self.try_redrive(topic, group)
+    }
+
+    /// A message dies, another one with its identity is done, and then the first is tried again: it comes.
+    fn try_redrive(&mut self, topic: TopicId, group: &str) -> Verdict {
+        self.drain(topic, group)?;
+        self.store_with_key(topic)?;
+        self.flush()?;
+        let dying = self.lease_now(topic, group, 1)?;
+        for delivery in &dying {
+            self.settle_now(group, delivery, Word::Nack { delay_ms: None, dead: true })?;
+        }
+        for _ in 0..100 {
+            self.undertake()?;
+            self.now = self.now.after_ms(100);
+            self.hand(Input::Tick)?;
+            self.flush()?;
+        }
+        // Until the identity is forgotten where messages are stored.
+        self.now = self.now.after_ms(self.settings.idempotency_ttl_ms);
+        self.store_with_key(topic)?;
+        self.flush()?;
+        self.drain(topic, group)?;
+        self.letters.clear();
+        let Some(grave) = self.topics.get(&format!("dlq.{STORM}")).map(|topic| topic.id) else {
+            return Err("letters: the dead letter of the trial was not written".into());
+        };
+        self.lease_now(grave, UNDERTAKER, 1)?;
+        self.redrive()?;
+        self.flush()?;
+        self.drain(topic, group)?;
+        self.oracle.unfinished_copy().map_or(Ok(()), |owed| Err(format!("redrive: {owed}")))
+    }
+
+    fn store_with_key(&mut self, topic: TopicId) -> Verdict {
+        self.messages += 1;
+        let id = self.messages;
+        let retry_until = self.now.after_ms(1);
+        self.oracle.sent.insert(id, Sent { topic, key: Some(99), retry_until, ..Sent::default() });
+        self.hand_produce(&[id], false)
+    }
+
+    /// Everything that is ready is done.
+    fn drain(&mut self, topic: TopicId, group: &str) -> Verdict {
+        for _ in 0..100 {
+            self.hand(Input::Tick)?;
+            let leased = self.lease_now(topic, group, 10)?;
+            if leased.is_empty() {
+                break;
+            }
+            leased.iter().try_for_each(|delivery| self.settle_now(group, delivery, Word::Ack))?;
+        }
+        Ok(())
     }
 
     fn fail_next(&mut self, topic: TopicId, group: &str) -> Verdict {

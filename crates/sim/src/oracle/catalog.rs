@@ -161,6 +161,7 @@ impl Oracle {
     /// The end of a group was taken.
     pub(crate) fn deleting_group(&mut self, topic: TopicId, group: &str) {
         let event = self.event();
+        self.note_buried(topic, group);
         let before = self.groups.get(&(topic, group.into())).map_or(0, |view| view.moving);
         self.groups.insert((topic, group.into()), Group::forgotten(event, before + 1));
         if let Some(view) = self.topics.get_mut(&topic) {
@@ -188,11 +189,24 @@ impl Oracle {
             SeekTo::Offset(from) => *offset >= from,
         });
         let again: Vec<u64> = again.collect();
+        self.note_buried(topic, group);
         let Some(view) = self.groups.get_mut(&(topic, group.into())) else { return };
         view.moved(only, event, &again);
         if to != SeekTo::Earliest {
             view.owed_from = view.owed_from.max(messages + 1);
         }
+    }
+
+    /// Who may have led its message to its dead letter may say so again, wherever its group is by then.
+    fn note_buried(&mut self, topic: TopicId, group: &str) {
+        let Some(view) = self.groups.get(&(topic, group.into())) else { return };
+        let dead = |offset: &u64| {
+            view.dying.contains(offset)
+                || view.letters.contains_key(offset)
+                || view.uncertain.contains(offset)
+        };
+        let tokens = view.holds.iter().filter(|(offset, _)| dead(offset)).map(|(_, hold)| hold.token);
+        self.buried.extend(tokens);
     }
 
     /// A move or a deletion was answered: no crash undoes it.

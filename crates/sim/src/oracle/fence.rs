@@ -43,7 +43,7 @@ pub(crate) struct Said {
 }
 
 impl Oracle {
-    fn worth(&self, receipt: &Receipt, group: &str) -> Worth {
+    fn worth(&self, receipt: &Receipt, group: &str, now: Time) -> Worth {
         let Receipt { topic, offset, token, .. } = *receipt;
         // Readers of dead letters are not followed.
         let Some(view) = self.groups.get(&(topic, group.into())) else { return Worth::Unknown };
@@ -59,7 +59,7 @@ impl Oracle {
             || view.uncertain.contains(&offset)
             || view.dying.contains(&offset)
             || view.letters.contains_key(&offset);
-        if hidden || hold.unsure || hold.released == Released::Perhaps {
+        if hidden || hold.unsure || hold.may_be_skipped(now) || hold.released == Released::Perhaps {
             Worth::Unknown
         } else {
             Worth::Everything
@@ -68,7 +68,7 @@ impl Oracle {
 
     /// A holder's word is handed over.
     pub(crate) fn say(&mut self, receipt: Receipt, group: &str, word: Word, now: Time) -> Said {
-        let worth = self.worth(&receipt, group);
+        let worth = self.worth(&receipt, group, now);
         let view = self.groups.get(&(receipt.topic, group.into()));
         let said = Said {
             receipt,
@@ -137,7 +137,7 @@ impl Oracle {
         let repeated = match word {
             Word::Ack => said.acking,
             // A nack repeated by the token that led to the dead letter.
-            Word::Nack { .. } => said.last,
+            Word::Nack { .. } => said.last || self.buried.contains(&receipt.token),
             Word::Extend { .. } | Word::Release => false,
         };
         ensure(!taken || *worth != Worth::Nothing || repeated, || {

@@ -21,6 +21,8 @@ pub(crate) struct Redrive {
     answered: bool,
     /// It never happened.
     refused: bool,
+    /// Messages with its identity that the group was done with before: they do not stand in for it.
+    done_before: Vec<u64>,
     since: u64,
 }
 
@@ -35,6 +37,9 @@ impl Oracle {
             view.done.remove(&key);
         }
         let (topic, key) = (sent.topic, sent.key);
+        let view = self.groups.get(&(topic, group.into()));
+        let done = |offset: &u64| view.is_some_and(|view| view.acked.contains_key(offset));
+        let done_before: Vec<u64> = self.twins(&sent).filter(done).collect();
         let copy = Redrive {
             id,
             topic,
@@ -44,6 +49,7 @@ impl Oracle {
             offset: None,
             answered: false,
             refused: false,
+            done_before,
             since,
         };
         self.redrives.push(copy);
@@ -92,14 +98,14 @@ impl Oracle {
     }
 
     /// A message stored again that its group has not settled, if there is one.
-    pub(super) fn unfinished_copy(&self) -> Option<String> {
+    pub(crate) fn unfinished_copy(&self) -> Option<String> {
         let answered = self.redrives.iter().filter(|copy| copy.answered && copy.only);
         for copy in answered {
             let Some(view) = self.groups.get(&(copy.topic, copy.group.clone())) else { continue };
             let Some(offset) = copy.offset.filter(|_| view.present && view.since < copy.since) else {
                 continue;
             };
-            if self.is_owed(&self.sent[&copy.id], offset, view) {
+            if self.is_owed(&self.sent[&copy.id], offset, view, &copy.done_before) {
                 return Some(format!(
                     "again, {}",
                     self.describe_owed(copy.id, copy.topic, &copy.group, offset)

@@ -28,9 +28,12 @@ impl Oracle {
     }
 
     /// How whoever goes by the name of `owner` stands.
-    fn standing(&self, at: (TopicId, &str, u64), owner: &str) -> Option<Standing> {
+    fn standing(&self, at: (TopicId, &str, u64), owner: &str, now: Time) -> Option<Standing> {
         let view = self.groups.get(&(at.0, at.1.into()))?;
-        let hidden = !self.is_alive(at.0) || self.cancelled.contains_key(&(at.0, at.2));
+        let skipped = view.holds.get(&at.2).is_some_and(|hold| hold.may_be_skipped(now));
+        let settled = view.acked.contains_key(&at.2);
+        let hidden =
+            !self.is_alive(at.0) || self.cancelled.contains_key(&(at.0, at.2)) || (skipped && !settled);
         Some(if hidden { Standing::Unknown } else { view.standing(at.2, owner, self.life) })
     }
 
@@ -43,7 +46,7 @@ impl Oracle {
         now: Time,
     ) -> Verdict {
         let key = self.stored.get(&(at.0, at.2)).and_then(|id| self.sent[id].key);
-        let Some(expected) = self.standing(at, owner) else { return Ok(()) };
+        let Some(expected) = self.standing(at, owner, now) else { return Ok(()) };
         let Some(view) = self.groups.get_mut(&(at.0, at.1.into())) else { return Ok(()) };
         let (offset, name) = (at.2, format!("ack of {} of {:?} for {} by {owner}", at.2, at.0, at.1));
         if view.dying.contains(&offset) || view.letters.contains_key(&offset) {
@@ -96,7 +99,7 @@ impl Oracle {
         refusal: Option<Reject>,
         now: Time,
     ) -> Verdict {
-        let Some(expected) = self.standing(at, owner) else { return Ok(()) };
+        let Some(expected) = self.standing(at, owner, now) else { return Ok(()) };
         let Some(view) = self.groups.get_mut(&(at.0, at.1.into())) else { return Ok(()) };
         let offset = at.2;
         if view.dying.contains(&offset) || view.letters.contains_key(&offset) {

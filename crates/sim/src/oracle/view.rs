@@ -217,6 +217,11 @@ impl Hold {
         self.life == life && self.released == Released::No && self.failed_at.is_none() && self.expires > now
     }
 
+    /// Whether it waits for its next attempt while another message with its identity may have been done.
+    pub(crate) fn may_be_skipped(&self, now: Time) -> bool {
+        self.key.is_some() && (self.expires <= now || self.failed_at.is_some())
+    }
+
     /// Whether `delivery` may follow this one.
     pub(crate) fn check_next(
         &self,
