@@ -254,12 +254,25 @@ pub struct GroupDescription {
     pub consumers: u32,
     /// Long polls that wait for messages.
     pub waiters: u32,
+    /// Who reads or holds something, in order of their names.
+    pub members: Vec<Member>,
     /// Deliveries are stopped since then.
     pub paused: Option<Time>,
     /// Last sign of life.
     pub seen: Time,
     /// Per partition.
     pub partitions: Vec<GroupPartition>,
+}
+
+/// Somebody who reads a group, or holds messages of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its name.
+    pub owner: Arc<str>,
+    /// Whether it has an open stream.
+    pub streams: bool,
+    /// Deliveries on loan to it.
+    pub in_flight: u64,
 }
 
 /// A group in one partition, described.

@@ -277,7 +277,8 @@ impl Lane {
             let (_, sequence) = rank;
             let key = view.key(sequence);
             if !self.keys.is_busy(key, sequence) {
-                return Some(sequence);
+                // It may be new, or moved, and not durable yet: what comes after it waits with it.
+                return view.is_visible(sequence).then_some(sequence);
             }
             self.take(rank);
             self.keys.park(key, sequence);
@@ -289,8 +290,9 @@ impl Lane {
     fn next_listed(&mut self, view: &View<'_>, steps: &mut usize) -> Option<Rank> {
         loop {
             let &(rank, sequence) = self.fresh.iter().find(|(_, sequence)| {
-                // What was moved and is not durable in its new place is passed over, not waited for.
-                !view.is_owed(*sequence) || view.is_visible(*sequence)
+                // A new one that is not durable yet does not hold up those with a lower priority. Where offsets or
+                // keys keep their order, nothing is passed over.
+                !view.is_owed(*sequence) || view.is_visible(*sequence) || view.order != Order::Priority
             })?;
             if view.is_owed(sequence) {
                 return Some((rank, sequence));
@@ -316,7 +318,7 @@ impl Lane {
                 *steps = steps.checked_sub(1)?;
                 continue;
             }
-            return view.is_visible(sequence).then_some(sequence);
+            return Some(sequence);
         }
     }
 

@@ -61,8 +61,8 @@ mod why;
 pub use action::{Action, Answer, Delivery, Outcome, Output, Receipt, Stored, TopicInfo, Undertaking};
 pub use codec::Malformed;
 pub use describe::{
-    AttemptDescription, Browse, Description, Found, GroupDescription, GroupPartition, MessageDescription,
-    PartitionDescription, Query, Stage, Standing, Stretch, Tally, TopicDescription, Wait,
+    AttemptDescription, Browse, Description, Found, GroupDescription, GroupPartition, Member,
+    MessageDescription, PartitionDescription, Query, Stage, Standing, Stretch, Tally, TopicDescription, Wait,
 };
 pub use fact::{Fact, MessageFact, Place};
 pub use id::{ConsumerId, GroupId, Identity, KeyHash, Position, RequestHash, Ticket, Time, Token, TopicId};

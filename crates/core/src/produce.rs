@@ -183,7 +183,7 @@ impl Shard {
             self.timers.set(until.after_ms(FORGET_SLACK_MS), Due::Forget(None));
         }
         if due.is_some() || (message.priority > 0 && order == Order::Priority) {
-            self.list_special(topic, partition, sequence, due);
+            self.list_special(topic, partition, sequence, due, out);
         }
         self.schedule_retention(topic, partition);
         offset

@@ -1,11 +1,13 @@
 //! Answers to questions about the state.
 
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::action::{Action, Answer, Output};
 use crate::describe::{
-    Description, GroupDescription, GroupPartition, PartitionDescription, Query, Tally, TopicDescription,
+    Description, GroupDescription, GroupPartition, Member, PartitionDescription, Query, Tally,
+    TopicDescription,
 };
 use crate::group::Group;
 use crate::id::{GroupId, Ticket, TopicId};
@@ -89,10 +91,28 @@ impl Shard {
             name: Arc::clone(&group.name),
             consumers: crew.map_or(0, |crew| u32::try_from(crew.consumers.len()).unwrap_or(u32::MAX)),
             waiters: crew.map_or(0, |crew| u32::try_from(crew.waiters.len()).unwrap_or(u32::MAX)),
+            members: self.members_of(group),
             paused: group.paused,
             seen: crew.map_or(group.created, |crew| crew.seen),
             partitions: self.described_partitions(topic.id, group.id),
         }
+    }
+
+    /// Who reads a group or holds something of it. Walks what is on loan, which the windows bound.
+    fn members_of(&self, group: &Group) -> Vec<Member> {
+        let mut members: BTreeMap<Arc<str>, (bool, u64)> = BTreeMap::new();
+        let pending = group.progress.iter().flat_map(|progress| progress.pending.values());
+        for pending in pending.filter(|pending| pending.lease.is_some()) {
+            members.entry(Arc::clone(&pending.owner)).or_default().1 += 1;
+        }
+        for consumer in self.crews.get(&group.id).into_iter().flat_map(|crew| &crew.consumers) {
+            members.entry(consumer.owner.as_str().into()).or_default().0 = true;
+        }
+        for waiter in self.crews.get(&group.id).into_iter().flat_map(|crew| &crew.waiters) {
+            members.entry(waiter.owner.as_str().into()).or_default();
+        }
+        let members = members.into_iter();
+        members.map(|(owner, (streams, in_flight))| Member { owner, streams, in_flight }).collect()
     }
 
     /// How a group stands, per partition.

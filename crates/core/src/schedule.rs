@@ -16,10 +16,31 @@ const BEGUN_PER_TICK_MAX: usize = 256;
 
 impl Shard {
     /// A message was stored that the cursor passes over: it waits for its time, or goes on every group's list.
-    pub(crate) fn list_special(&mut self, topic: TopicId, partition: u32, sequence: u64, due: Option<Time>) {
+    pub(crate) fn list_special(
+        &mut self,
+        topic: TopicId,
+        partition: u32,
+        sequence: u64,
+        due: Option<Time>,
+        out: &Output,
+    ) {
         match due.filter(|due| *due > self.now) {
             Some(due) => self.schedule(topic, partition, sequence, due),
-            None => self.begin(topic, partition, sequence),
+            // Not on the lists before it is durable: there, everybody who looks for something would step over it.
+            None => {
+                let end = self.journal.base.plus(out.facts.len());
+                self.unlisted.push_back((end, topic, partition, sequence));
+            }
+        }
+    }
+
+    /// Puts messages on the groups' lists that have become durable.
+    pub(crate) fn list_durable(&mut self) {
+        let durable = self.journal.durable;
+        while let Some((_, topic, partition, sequence)) =
+            self.unlisted.pop_front_if(|(end, ..)| *end <= durable)
+        {
+            self.begin(topic, partition, sequence);
         }
     }
 

@@ -1,6 +1,6 @@
 //! One core, one log: inputs in, facts and actions out.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use crate::action::{Action, Answer, Output, TopicInfo};
@@ -46,6 +46,8 @@ pub struct Shard {
     pub(crate) waiting: BTreeMap<Ticket, GroupId>,
     /// Messages that are not due yet, by partition.
     pub(crate) scheduled: BTreeMap<(TopicId, u32), Schedule>,
+    /// Messages that go on the groups' lists once everything below the position is durable.
+    pub(crate) unlisted: VecDeque<(Position, TopicId, u32, u64)>,
     /// Identities of messages that are being routed, and until when they are kept.
     pub(crate) reserved: BTreeMap<Identity, Time>,
     /// Partitions that have a timer for retention: one each, however often they run empty and fill again.
@@ -70,6 +72,7 @@ impl Shard {
             dead_letters: BTreeMap::new(),
             waiting: BTreeMap::new(),
             scheduled: BTreeMap::new(),
+            unlisted: VecDeque::new(),
             reserved: BTreeMap::new(),
             retaining: BTreeSet::new(),
         }
@@ -352,6 +355,7 @@ impl Shard {
                 }
             }
         });
+        self.list_durable();
         if !was_open {
             touched.extend(self.readers.values());
             touched.extend(self.waiting.values());

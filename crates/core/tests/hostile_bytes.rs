@@ -3,8 +3,9 @@
 mod support;
 
 use driftq_core::{
-    Attempt, ConsumerId, DeadLetter, Deadline, Envelope, Input, Jitter, Message, Output, Position, Query,
-    RetryPolicy, Routing, Shard, State, Style, Subscription, Ticket, TopicId,
+    Attempt, ConsumerId, DeadLetter, Deadline, Envelope, Fact, GroupId, Input, Jitter, Message, MessageFact,
+    Output, Place, Position, Query, RetryPolicy, Routing, Shard, State, Style, Subscription, Ticket, Time,
+    Token, TopicId,
 };
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -204,6 +205,34 @@ fn a_fact_that_contradicts_the_state_is_refused() {
         }
     }
     assert!(refused > 20, "{refused}");
+}
+
+/// Tokens are kept as ranges, and a range ends behind its last number: there is nothing behind the last of all.
+#[test]
+fn a_token_at_the_end_of_all_numbers_is_survived() {
+    for epoch in [1, u64::MAX] {
+        let (topic, group, at) = (TopicId(0), GroupId(0), Time(1));
+        let place = |offset| Place { topic, group, partition: 0, offset };
+        let token = Token { epoch, n: u64::MAX };
+        let message = |offset| MessageFact { topic, offset, bytes: b"x", ..MessageFact::default() };
+        let lease =
+            |offset| Fact::Leased { place: place(offset), token, attempt: 1, at, expires: at, owner: "o" };
+        let facts = [
+            Fact::TopicCreated { topic, partitions: 1, at, name: "t", scoped: true },
+            Fact::GroupCreated { topic, group, at, name: "g" },
+            Fact::Appended(message(0)),
+            Fact::Appended(message(1)),
+            lease(0),
+            lease(1),
+            Fact::Acked { place: place(0), remembered: Time(0), token },
+            Fact::Retired { place: place(1), dead: true },
+        ];
+        let mut bytes = Vec::new();
+        facts.iter().for_each(|fact| fact.encode(&mut bytes));
+        let mut state = State::new(1);
+        state.apply_batch(Position(1 << 32), &bytes).expect("it means something");
+        assert!(State::decode(&state.encode(), 1).is_ok());
+    }
 }
 
 proptest! {

@@ -92,6 +92,17 @@ fn a_message_wakes_who_waits_once_it_is_durable_and_not_before() {
     assert_eq!(rig.answer(ticket), None, "one answer is enough");
 }
 
+/// Whoever looks at a partition for the first time sees no further than the disk does.
+#[test]
+fn who_comes_before_a_message_is_durable_does_not_get_it() {
+    let (mut rig, topic) = rig();
+    let messages = [0, 5].map(|priority| Draft { priority, ..Draft::to(topic) }.message()).to_vec();
+    rig.ask(|ticket| Input::ProduceMany { ticket, messages });
+    assert_eq!(rig.lease_offsets(topic, 9), []);
+    rig.sync();
+    assert_eq!(rig.lease_offsets(topic, 9), [1, 0]);
+}
+
 #[test]
 fn who_came_first_is_served_first_and_completely() {
     let (mut rig, topic) = rig();

@@ -253,6 +253,21 @@ fn a_deleted_topic_leaves_nothing_but_its_name_free() {
 }
 
 #[test]
+fn the_name_of_a_deleted_topic_is_free_at_once() {
+    let mut rig = Rig::new(Settings { topics_max: 1, ..Settings::default() });
+    let mut seen = Vec::new();
+    for partitions in 1..4 {
+        let topic = rig.topic("t", partitions);
+        assert_eq!(
+            (rig.topic_described(topic).partitions.len(), seen.contains(&topic)),
+            (partitions as usize, false)
+        );
+        seen.push(topic);
+        assert_eq!(rig.delete_topic(topic), Answer::Deleted);
+    }
+}
+
+#[test]
 fn a_deleted_group_holds_nothing_back() {
     let (mut rig, topic) = rig();
     rig.produce_to(topic, &[0]);

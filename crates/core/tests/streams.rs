@@ -172,7 +172,7 @@ proptest! {
         for (kind, a, b, _) in steps {
             let held = books.open.values().nth(usize::from(a) % books.open.len().max(1)).map(|(_, d)| d.clone());
             match (kind % 9, held) {
-                (0 | 1, _) => drop(rig.produce_to(topic, &[u32::from(a % 2)])),
+                (0 | 1, _) => rig.produce_to(topic, &[u32::from(a % 2)]),
                 (2, Some(held)) => drop(rig.settle_many(vec![Settlement { receipt: held.receipt, verdict: Verdict::Ack }])),
                 (3, Some(held)) => drop(rig.settle_many(vec![Settlement { receipt: held.receipt, verdict: nack_after(u64::from(b)) }])),
                 (4, Some(held)) => rig.release(&[held.receipt]),

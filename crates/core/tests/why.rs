@@ -188,11 +188,11 @@ fn messages_are_found_by_partition_offset_and_key_page_by_page() {
         }
         assert_eq!(found, expected, "{limit} at a time");
     }
-    let some = browse(&mut rig, Browse { partition: 1, alone: true, from: 4, ..all.clone() });
+    let some = browse(&mut rig, Browse { partition: 1, alone: true, from: 4, ..all });
     assert_eq!(places(&some), [(1, 4), (1, 7), (1, 10)]);
-    let keyed = browse(&mut rig, Browse { key: KeyHash(2), ..all.clone() });
+    let keyed = browse(&mut rig, Browse { key: KeyHash(2), ..all });
     assert_eq!(places(&keyed), [(0, 9), (1, 1), (1, 7), (2, 5), (2, 11)]);
-    assert_eq!(places(&browse(&mut rig, Browse { partition: 9, ..all.clone() })), []);
+    assert_eq!(places(&browse(&mut rig, Browse { partition: 9, ..all })), []);
     assert_eq!(rig.describe(Query::Browse(Browse { topic: TopicId(9), ..all })), None);
 }
 

@@ -1,22 +1,20 @@
-//! What clients do: produce, read, work, ack, nack, come and go.
+//! What clients of the first kind do: read what is pushed, work, ack and nack by name, come and go.
 
-use driftq_core::{
-    Action, Address, Answer, ConsumerId, Delivery, Envelope, Identity, Input, Message, NewMessage, Receipt,
-    Reject, RetryPolicy, Style, Subscription, Ticket, TopicId, TopicSettings, partition_of_key,
-};
+use driftq_core::{Address, ConsumerId, Delivery, Input, Receipt, Style, Subscription, TopicId};
 
-use crate::oracle::{Sent, Verdict};
-use crate::server::payload;
+use crate::operator::refusal;
+use crate::oracle::{Verdict, Word};
+use crate::workers::Loan;
 use crate::world::{Asked, World};
 
 /// Names of the topics, and their partitions.
 pub(crate) const TOPICS: [(&str, u32); 3] = [("orders", 1), ("mails", 2), ("steps", 3)];
 /// Groups of every topic.
-const GROUPS: [&str; 2] = ["alpha", "beta"];
+pub(crate) const GROUPS: [&str; 2] = ["alpha", "beta"];
 /// Worker names; several workers share one.
-const OWNERS: [&str; 3] = ["ann", "bob", "cy"];
+pub(crate) const OWNERS: [&str; 3] = ["ann", "bob", "cy"];
 /// The group that reads dead letters.
-const UNDERTAKER: &str = "undertaker";
+pub(crate) const UNDERTAKER: &str = "undertaker";
 
 /// A reader as it sees itself.
 #[derive(Debug)]
@@ -24,6 +22,9 @@ pub(crate) struct Reader {
     pub(crate) topic: TopicId,
     pub(crate) group: String,
     pub(crate) owner: String,
+    pub(crate) style: Style,
+    /// How much it may have: on the way for a pushed one, unsettled for a borrowed one.
+    pub(crate) credit: u32,
     /// Received and not yet looked at.
     pub(crate) inbox: Vec<Delivery>,
     /// Looked at: credit to give back.
@@ -38,40 +39,29 @@ pub(crate) struct Work {
     pub(crate) owner: String,
     pub(crate) partition: u32,
     pub(crate) offset: u64,
+    pub(crate) receipt: Receipt,
 }
 
 /// A request on the wire.
 #[derive(Clone, Debug)]
 pub(crate) enum Request {
-    Produce { id: u64 },
+    Produce { ids: Vec<u64>, reserved: bool },
+    Reserve { id: u64 },
     Ack(Work),
     Nack(Work),
+    Settle(Vec<(Loan, Word)>),
     Release { group: String, receipts: Vec<Receipt> },
 }
 
 impl World {
-    /// Topics and groups that everything else takes for granted.
     pub(crate) fn create_topics(&mut self) -> Verdict {
-        for (name, partitions) in TOPICS {
-            let ticket = self.ticket(Asked::Topic);
-            self.hand(Input::CreateTopic {
-                ticket,
-                name: name.into(),
-                partitions,
-                settings: TopicSettings::default(),
-                exact: false,
-            })?;
-        }
-        Ok(())
+        (0..TOPICS.len()).try_for_each(|number| self.create_topic(number))
     }
 
     pub(crate) fn create_groups(&mut self) -> Verdict {
         for (name, _) in TOPICS {
             for group in GROUPS {
                 self.subscribe(name, group, 1000)?;
-                if let Some(topic) = self.topics.get(name) {
-                    self.oracle.join(*topic, group);
-                }
             }
         }
         Ok(())
@@ -79,25 +69,28 @@ impl World {
 
     /// A reader comes.
     fn subscribe(&mut self, topic: &str, group: &str, lease_ms: u64) -> Verdict {
-        let Some(&topic) = self.topics.get(topic) else { return Ok(()) };
+        let Some(topic) = self.topics.get(topic).map(|topic| topic.id) else { return Ok(()) };
         self.consumers += 1;
         let consumer = ConsumerId(self.consumers);
         let owner = (*self.rng.pick(&OWNERS)).to_string();
         let credit = 1 + u32::try_from(self.rng.below(4)).expect("small");
+        let borrowed = group != UNDERTAKER && self.rng.chance(1, 2);
+        let style = if borrowed { Style::Borrowed } else { Style::Pushed };
         let group = group.to_string();
-        let reader =
-            Reader { topic, group: group.clone(), owner: owner.clone(), inbox: Vec::new(), owed_credit: 0 };
-        self.readers.insert(consumer, reader);
-        let ticket = self.ticket(Asked::Reader(consumer));
-        let subscription = Subscription {
-            consumer,
+        let since = if group == UNDERTAKER { 0 } else { self.oracle.meet(topic, &group) };
+        let reader = Reader {
             topic,
-            group,
-            owner,
-            lease_ms: Some(lease_ms),
+            group: group.clone(),
+            owner: owner.clone(),
+            style,
             credit,
-            style: Style::Pushed,
+            inbox: Vec::new(),
+            owed_credit: 0,
         };
+        self.readers.insert(consumer, reader);
+        let ticket = self.ticket(Asked::Reader { consumer, joined: self.messages + 1, since });
+        let lease_ms = Some(lease_ms);
+        let subscription = Subscription { consumer, topic, group, owner, lease_ms, credit, style };
         self.hand(Input::Subscribe { ticket, subscription })
     }
 
@@ -129,69 +122,22 @@ impl World {
         Ok(())
     }
 
-    /// A producer sends something new.
-    pub(crate) fn produce(&mut self) {
-        self.messages += 1;
-        let id = self.messages;
-        let (name, partitions) = *self.rng.pick(&TOPICS);
-        let Some(&topic) = self.topics.get(name) else { return };
-        let key = self.rng.chance(1, 3).then(|| self.rng.below(40));
-        let policies = [
-            None,
-            Some(RetryPolicy {
-                max_attempts: 2,
-                backoff_ms: 50,
-                max_backoff_ms: 200,
-                ..RetryPolicy::default()
-            }),
-            Some(RetryPolicy { max_attempts: 3, backoff_ms: 0, max_backoff_ms: 0, ..RetryPolicy::default() }),
-            Some(RetryPolicy {
-                max_attempts: 0,
-                backoff_ms: 400,
-                max_backoff_ms: 0,
-                ..RetryPolicy::default()
-            }),
-        ];
-        let policy = *self.rng.pick(&policies);
-        let partition = partition_of_key(id.to_string().as_bytes(), partitions);
-        let retry_until = self.now.after_ms(self.settings.idempotency_ttl_ms / 2);
-        self.oracle.sent.insert(id, Sent { topic, partition, key, policy, retry_until, answered: None });
-        self.network.push(Request::Produce { id });
-    }
-
-    /// A producer that got no answer asks again, if its key makes that safe.
-    pub(crate) fn retry_produce(&mut self) {
-        let lost =
-            self.oracle.sent.iter().filter(|(_, sent)| {
-                sent.answered.is_none() && sent.key.is_some() && sent.retry_until > self.now
-            });
-        let lost: Vec<u64> = lost.map(|(id, _)| *id).collect();
-        if !lost.is_empty() {
-            let id = *self.rng.pick(&lost);
-            self.network.push(Request::Produce { id });
-        }
-    }
-
     /// One request arrives, any one; some arrive twice.
     pub(crate) fn arrive_request(&mut self) -> Verdict {
         let Some(request) = self.rng.take(&mut self.network) else { return Ok(()) };
         let repeatable = match &request {
-            Request::Produce { id } => {
-                let sent = &self.oracle.sent[id];
-                if sent.key.is_some() && sent.retry_until <= self.now {
-                    return Ok(());
-                }
-                sent.key.is_some()
-            }
+            Request::Produce { ids, reserved } => !reserved && self.may_repeat(ids),
             _ => true,
         };
         if repeatable && self.rng.chance(1, 8) {
             self.network.push(request.clone());
         }
         match request {
-            Request::Produce { id } => self.hand_produce(id),
+            Request::Produce { ids, reserved } => self.hand_produce(&ids, reserved),
+            Request::Reserve { id } => self.hand_reserve(id),
             Request::Ack(work) => self.hand_ack(&work),
             Request::Nack(work) => self.hand_nack(&work),
+            Request::Settle(items) => self.hand_settle(&items),
             Request::Release { group, receipts } => {
                 for receipt in &receipts {
                     let (topic, offset) = (receipt.topic, receipt.offset);
@@ -202,40 +148,14 @@ impl World {
         }
     }
 
-    fn hand_produce(&mut self, id: u64) -> Verdict {
-        let sent = self.oracle.sent[&id].clone();
-        let decided = self.now;
-        let ticket = self.ticket(Asked::Produce { id, decided });
-        let key_text = sent.key.map(|key| key.to_string()).unwrap_or_default();
-        let message = Message {
-            key: id.to_string().into_bytes().into(),
-            value: format!("message {id}").into_bytes().into(),
-            envelope: Some(Envelope {
-                idempotency_key: (&*key_text).into(),
-                retry_policy: sent.policy,
-                ..Envelope::default()
-            }),
-            routing: None,
-        };
-        let identity = sent.key.map(|_| Identity::of("", &sent.topic.0.to_string(), &key_text));
-        let message = NewMessage {
-            topic: sent.topic,
-            partition: sent.partition,
-            retry: sent.policy,
-            identity,
-            payload: payload(&message),
-            ..NewMessage::default()
-        };
-        self.hand(Input::Produce { ticket, message })
-    }
-
     fn address(work: &Work) -> Address {
         let group = work.group.clone();
         Address { topic: work.topic, group, partition: work.partition, offset: work.offset }
     }
 
     fn hand_ack(&mut self, work: &Work) -> Verdict {
-        let asked = Asked::Ack { topic: work.topic, group: work.group.clone(), offset: work.offset };
+        let since = self.oracle.since(work.topic, &work.group);
+        let asked = Asked::Ack { topic: work.topic, group: work.group.clone(), offset: work.offset, since };
         let ticket = self.ticket(asked);
         let input = Input::Ack { ticket, address: Self::address(work), owner: work.owner.clone() };
         self.trace.note("input", &(self.now.0, &input));
@@ -247,7 +167,7 @@ impl World {
     }
 
     fn hand_nack(&mut self, work: &Work) -> Verdict {
-        let ticket = self.ticket(Asked::Nack);
+        let ticket = self.ticket(Asked::Nothing);
         let (address, owner) = (Self::address(work), work.owner.clone());
         let input = Input::Nack { ticket, address, owner, reason: "no luck".into() };
         self.trace.note("input", &(self.now.0, &input));
@@ -268,18 +188,25 @@ impl World {
         let reader = self.readers.get_mut(self.rng.pick(&busy)).expect("it was just listed");
         let delivery = reader.inbox.remove(0);
         reader.owed_credit += 1;
+        if reader.group == UNDERTAKER && !self.calm && self.rng.chance(3, 4) {
+            // Left for whoever wants to try it again.
+            return Ok(());
+        }
         // Its lease may have lapsed while it lay there: then it is not looked at, as in production.
         if delivery.expires > self.now {
             let receipt = delivery.receipt;
             let (group, owner) = (reader.group.clone(), reader.owner.clone());
             let (partition, offset) = (receipt.partition, receipt.offset);
-            self.work.push(Work { topic: receipt.topic, group, owner, partition, offset });
+            self.work.push(Work { topic: receipt.topic, group, owner, partition, offset, receipt });
         }
         Ok(())
     }
 
-    /// A reader gives credit back.
+    /// A reader gives credit back; one that borrows asks for more.
     pub(crate) fn pay(&mut self) -> Verdict {
+        if self.rng.chance(1, 40) {
+            return self.raise_credit();
+        }
         let owing: Vec<ConsumerId> =
             self.readers.iter().filter(|(_, reader)| reader.owed_credit > 0).map(|(id, _)| *id).collect();
         if owing.is_empty() {
@@ -290,12 +217,27 @@ impl World {
         self.hand(Input::Credit { consumer, count })
     }
 
+    /// A borrowed stream may have more unsettled from now on.
+    fn raise_credit(&mut self) -> Verdict {
+        let borrowed = self.readers.iter_mut().find(|(_, reader)| reader.style == Style::Borrowed);
+        let Some((&consumer, reader)) = borrowed.filter(|(_, reader)| reader.credit < 6) else {
+            return Ok(());
+        };
+        reader.credit += 1;
+        self.hand(Input::Credit { consumer, count: 1 })
+    }
+
     /// A worker ends some work: well, badly, or not at all. `diligent` workers always succeed.
     pub(crate) fn finish_work(&mut self, diligent: bool) {
         let Some(work) = self.rng.take(&mut self.work) else { return };
         match self.rng.below(10) {
             _ if diligent => self.network.push(Request::Ack(work)),
-            0..=5 => self.network.push(Request::Ack(work)),
+            // A name has a token, too.
+            0 => {
+                let Work { receipt, group, owner, .. } = work;
+                self.network.push(Request::Settle(vec![(Loan { receipt, group, owner }, Word::Ack)]));
+            }
+            1..=5 => self.network.push(Request::Ack(work)),
             6..=8 => self.network.push(Request::Nack(work)),
             // It forgets, or somebody else tries in its place.
             _ if self.rng.chance(1, 2) => {
@@ -322,7 +264,7 @@ impl World {
     pub(crate) fn staff(&mut self) -> Verdict {
         let names: Vec<String> = self.topics.keys().cloned().collect();
         for name in names {
-            let topic = self.topics[&name];
+            let topic = self.topics[&name].id;
             let groups: &[&str] = if name.starts_with("dlq.") { &[UNDERTAKER] } else { &GROUPS };
             for group in groups {
                 let staffed = self.readers.values().any(|r| r.topic == topic && r.group == **group);
@@ -333,14 +275,4 @@ impl World {
         }
         Ok(())
     }
-}
-
-/// Whether the ticket was refused at once.
-fn refusal(actions: &[Action], ticket: Ticket) -> Option<Reject> {
-    actions.iter().find_map(|action| match action {
-        Action::Reply { ticket: answered, answer: Answer::Rejected(reject) } if *answered == ticket => {
-            Some(*reject)
-        }
-        _ => None,
-    })
 }

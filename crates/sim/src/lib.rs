@@ -7,10 +7,13 @@
 
 mod clients;
 pub mod disk;
+mod operator;
 pub mod oracle;
+mod producers;
 pub mod rng;
 pub mod run;
 pub mod server;
 pub mod trace;
-mod view;
+mod trials;
+mod workers;
 pub mod world;

@@ -24,6 +24,8 @@ pub struct Totals {
     pub acked: u64,
     /// Dead letters seen.
     pub letters: u64,
+    /// Dead letters tried again.
+    pub redriven: u64,
     /// Power cuts, kills and failed disks.
     pub crashes: u64,
     /// Snapshots made.
@@ -37,6 +39,7 @@ impl Totals {
         self.delivered += other.delivered;
         self.acked += other.acked;
         self.letters += other.letters;
+        self.redriven += other.redriven;
         self.crashes += other.crashes;
         self.snapshots += other.snapshots;
     }
@@ -44,8 +47,9 @@ impl Totals {
 
 impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { produced, delivered, acked, letters, crashes, snapshots } = self;
-        write!(f, "{produced} messages, {delivered} deliveries, {acked} acks, {letters} dead letters, ")?;
+        let Self { produced, delivered, acked, letters, redriven, crashes, snapshots } = self;
+        write!(f, "{produced} messages, {delivered} deliveries, {acked} acks, ")?;
+        write!(f, "{letters} dead letters ({redriven} tried again), ")?;
         write!(f, "{crashes} crashes, {snapshots} snapshots")
     }
 }
@@ -111,7 +115,7 @@ impl World {
     }
 
     /// Brings everything decided to disk and lets the server know.
-    fn flush(&mut self) -> Verdict {
+    pub(crate) fn flush(&mut self) -> Verdict {
         for _ in 0..100 {
             if self.server.as_ref().is_none_or(crate::server::Server::is_quiet) {
                 return Ok(());
@@ -128,7 +132,7 @@ impl World {
         if self.server.is_none() {
             return self.crash(true);
         }
-        match self.rng.below(1000) {
+        match self.rng.below(1200) {
             0..100 => self.produce(),
             100..115 => self.retry_produce(),
             115..330 => self.arrive_request()?,
@@ -150,7 +154,13 @@ impl World {
             991..993 => self.squeeze(),
             993..996 => self.crash(true)?,
             996..998 => self.crash(false)?,
-            _ => self.compare()?,
+            998..1000 => self.compare()?,
+            1000..1060 => self.ask_lease()?,
+            1060..1130 => self.settle_some(),
+            1130..1150 => self.settle_stale(),
+            1150..1154 => self.forsake()?,
+            1154..1166 => self.repeat_lease()?,
+            _ => self.operate()?,
         }
         Ok(())
     }
@@ -250,8 +260,13 @@ impl World {
     /// Nothing goes wrong any more: everything stored must reach everybody it is owed to.
     fn calm(&mut self) -> Verdict {
         self.crash(true)?;
+        self.calm = true;
+        self.resume_all()?;
         for step in 0..CALM_STEPS_MAX {
             self.staff()?;
+            if step % 8 == 0 {
+                self.ask_lease()?;
+            }
             self.keep()?;
             self.seal();
             self.write()?;
@@ -259,6 +274,7 @@ impl World {
             self.tick()?;
             self.look()?;
             self.finish_work(true);
+            self.settle_some();
             self.pay()?;
             self.arrive_request()?;
             self.undertake()?;
@@ -267,6 +283,7 @@ impl World {
             }
             let rested = step % 16 == 0 && self.is_idle() && self.oracle.unfinished().is_none();
             if rested && self.server.as_ref().is_some_and(crate::server::Server::is_quiet) {
+                self.trials()?;
                 return self.rest();
             }
         }

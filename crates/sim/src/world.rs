@@ -3,25 +3,76 @@
 use std::collections::BTreeMap;
 
 use driftq_core::{
-    Action, Answer, ConsumerId, Delivery, Input, Message, Overload, Reject, Settings, Stored, Ticket, Time,
-    TopicId, Undertaking,
+    Action, Answer, ConsumerId, Delivery, Input, Message, Settings, Spotted, Style, Ticket, Time, TopicId,
+    TopicInfo, TopicSettings, Undertaking,
 };
 
-use crate::clients::{Reader, Request, TOPICS, Work};
+use crate::clients::{Reader, Request, UNDERTAKER, Work};
 use crate::disk::SimDisk;
-use crate::oracle::{Oracle, Verdict};
+use crate::operator::Letter;
+use crate::oracle::{Gone, Oracle, Receiver, Said, Verdict, Way};
+use crate::producers::Offer;
 use crate::rng::Rng;
 use crate::server::{Found, NoStart, Server};
 use crate::trace::Trace;
+use crate::workers::{LeaseCall, Loan, loan};
 
 /// Who waits for an answer, and for what.
 #[derive(Clone, Debug)]
 pub(crate) enum Asked {
-    Topic,
-    Reader(ConsumerId),
-    Produce { id: u64, decided: Time },
-    Ack { topic: TopicId, group: String, offset: u64 },
-    Nack,
+    /// Whatever the answer is.
+    Nothing,
+    Reader {
+        consumer: ConsumerId,
+        joined: u64,
+        since: u64,
+    },
+    Produce {
+        offers: Vec<Offer>,
+        decided: Time,
+    },
+    Reserve {
+        id: u64,
+        decided: Time,
+    },
+    Ack {
+        topic: TopicId,
+        group: String,
+        offset: u64,
+        since: u64,
+    },
+    Settle {
+        said: Vec<Said>,
+        joined: u64,
+    },
+    Lease(LeaseCall),
+    Pause {
+        topic: TopicId,
+        group: Option<String>,
+        order: u64,
+    },
+    Cancel {
+        topic: TopicId,
+        offset: u64,
+    },
+    /// A group is moved, or deleted.
+    Move {
+        topic: TopicId,
+        group: String,
+    },
+    Configure {
+        topic: TopicId,
+    },
+    Delete {
+        topic: TopicId,
+    },
+    Redrive {
+        number: usize,
+        place: Spotted,
+    },
+    Remove {
+        place: Spotted,
+    },
 }
 
 /// The simulated world.
@@ -41,8 +92,22 @@ pub struct World {
     pub(crate) readers: BTreeMap<ConsumerId, Reader>,
     pub(crate) work: Vec<Work>,
     pub(crate) undertakings: Vec<Undertaking>,
+    /// Deliveries in the hands of those who know their tokens.
+    pub(crate) loans: Vec<Loan>,
+    /// Tokens kept to be used at the wrong time.
+    pub(crate) keepsakes: Vec<Loan>,
+    /// Requests for messages whose answer was lost.
+    pub(crate) lost_calls: Vec<LeaseCall>,
+    /// Dead letters that somebody has read.
+    pub(crate) letters: Vec<Letter>,
     /// Topics by name, as far as they are published.
-    pub(crate) topics: BTreeMap<String, TopicId>,
+    pub(crate) topics: BTreeMap<String, TopicInfo>,
+    /// Topics that were asked for and are not published yet, and how they are to be.
+    pub(crate) creating: BTreeMap<String, TopicSettings>,
+    /// Topics asked for so far.
+    pub(crate) creations: usize,
+    /// Nothing goes wrong any more.
+    pub(crate) calm: bool,
     /// Messages sent so far.
     pub(crate) messages: u64,
     pub(crate) counts: crate::run::Totals,
@@ -55,13 +120,15 @@ impl World {
         let mut rng = Rng::new(seed);
         let settings = Settings {
             in_flight_max: 1 + u32::try_from(rng.below(3)).expect("small"),
+            lease_in_flight_max: 2 + u32::try_from(rng.below(4)).expect("small"),
             partition_messages_max: 30,
             partition_bytes_max: 1500,
             idempotency_ttl_ms: 20_000,
             seed,
             ..Settings::default()
         };
-        let oracle = Oracle::new(settings.in_flight_max, settings.idempotency_ttl_ms);
+        let windows = (settings.in_flight_max, settings.lease_in_flight_max);
+        let oracle = Oracle::new(windows, settings.idempotency_ttl_ms);
         Self {
             disk: SimDisk::new(seed),
             rng,
@@ -77,7 +144,14 @@ impl World {
             readers: BTreeMap::new(),
             work: Vec::new(),
             undertakings: Vec::new(),
+            loans: Vec::new(),
+            keepsakes: Vec::new(),
+            lost_calls: Vec::new(),
+            letters: Vec::new(),
             topics: BTreeMap::new(),
+            creating: BTreeMap::new(),
+            creations: 0,
+            calm: false,
             messages: 0,
             counts: crate::run::Totals::default(),
         }
@@ -95,9 +169,7 @@ impl World {
                 Ok(Some(mut server)) => {
                     let actions = server.first_actions();
                     self.trace.note("started", &server.state().epoch());
-                    self.check_topics(&server)?;
-                    let topics = server.state().topics().map(|topic| (topic.name.to_string(), topic.id));
-                    self.topics.extend(topics);
+                    self.read_catalogue(&server)?;
                     self.server = Some(server);
                     return self.execute(actions);
                 }
@@ -108,17 +180,24 @@ impl World {
         Err("recovery: the disk works again, yet the log does not open".into())
     }
 
-    /// Topics that were ever published exist with the partitions they had.
-    fn check_topics(&self, server: &Server) -> Verdict {
-        let found: BTreeMap<String, u32> =
-            server.state().topics().map(|topic| (topic.name.to_string(), topic.partitions)).collect();
-        for name in self.topics.keys() {
-            let source = name.strip_prefix("dlq.").unwrap_or(name);
-            let wanted = TOPICS.iter().find(|(topic, _)| *topic == source).map(|(_, partitions)| partitions);
-            if found.get(name) != wanted {
-                return Err(format!("topics: {name} has {:?} partitions, not {wanted:?}", found.get(name)));
+    /// Topics that were ever published exist as they were, and those whose end was answered do not.
+    fn read_catalogue(&mut self, server: &Server) -> Verdict {
+        let found: BTreeMap<TopicId, TopicInfo> =
+            server.state().topics().map(|topic| (topic.id, topic)).collect();
+        for (id, view) in &mut self.oracle.topics {
+            let kept = found.get(id).is_some_and(|topic| topic.partitions == view.partitions);
+            match view.gone {
+                Gone::No if !kept => return Err(format!("topics: {id:?} ({}) is lost", view.name)),
+                Gone::Yes if kept => return Err(format!("deleted: {id:?} ({}) is back", view.name)),
+                Gone::Asked => view.gone = if kept { Gone::No } else { Gone::Yes },
+                Gone::No | Gone::Yes => {}
             }
         }
+        self.topics.clear();
+        for topic in found.values() {
+            self.publish(topic);
+        }
+        self.creating.clear();
         Ok(())
     }
 
@@ -127,6 +206,16 @@ impl World {
         let ticket = Ticket(self.tickets);
         self.asked.insert(ticket, asked);
         ticket
+    }
+
+    /// Those who asked for messages and wait.
+    pub(crate) fn waiting_leases(&self) -> Vec<Ticket> {
+        let leases = self.asked.iter().filter(|(_, asked)| matches!(asked, Asked::Lease(_)));
+        leases.map(|(ticket, _)| *ticket).collect()
+    }
+
+    pub(crate) fn forget_ticket(&mut self, ticket: Ticket) {
+        self.asked.remove(&ticket);
     }
 
     /// Hands an input to the server and does what it wants done.
@@ -145,9 +234,7 @@ impl World {
                 Action::Reply { ticket, answer } => self.answered(ticket, &answer)?,
                 Action::Deliver { consumer, delivery } => self.received(consumer, &delivery)?,
                 Action::Fetch(undertaking) => self.undertakings.push(undertaking),
-                Action::Publish(topic) => {
-                    self.topics.insert(topic.name.to_string(), topic.id);
-                }
+                Action::Publish(topic) => self.publish(&topic),
                 Action::Unpublish(topic) => {
                     self.topics.remove(&*topic.name);
                 }
@@ -163,39 +250,54 @@ impl World {
         let Some(asked) = self.asked.remove(&ticket) else {
             return Err(format!("answers: {ticket:?} was answered twice"));
         };
-        match (asked, answer) {
-            (Asked::Produce { id, decided }, &Answer::Produced(Stored { offset, duplicate, .. })) => {
-                self.counts.produced += u64::from(!duplicate);
-                self.oracle.produced(id, offset, duplicate, decided)
-            }
-            (Asked::Produce { id, .. }, Answer::Rejected(reject)) => {
-                // Refused and without a key: it was never stored and never will be.
-                if self.oracle.sent[&id].key.is_none() {
-                    self.oracle.sent.remove(&id);
-                }
-                match reject {
-                    Reject::Overloaded(Overload::PartitionMessages | Overload::PartitionBytes)
-                    | Reject::DiskFull => Ok(()),
-                    other => Err(format!("produce: refused with {other:?}")),
-                }
-            }
-            (Asked::Ack { topic, group, offset }, Answer::Settled) => {
+        match (&asked, answer) {
+            (Asked::Produce { offers, decided }, _) => self.produce_answered(offers, *decided, answer),
+            (Asked::Reserve { id, decided }, _) => self.reserve_answered(*id, *decided, answer),
+            (Asked::Settle { said, joined }, _) => self.settle_answered(said, *joined, answer),
+            (Asked::Lease(call), _) => self.lease_answered(call, answer),
+            (Asked::Ack { topic, group, offset, since }, Answer::Settled) => {
                 self.counts.acked += 1;
-                self.oracle.ack_answered((topic, &group, offset));
+                // A group that was moved or deleted meanwhile begins anew.
+                if self.oracle.since(*topic, group) == *since {
+                    self.oracle.ack_answered((*topic, group, *offset));
+                }
                 Ok(())
             }
-            (Asked::Reader(consumer), Answer::Rejected(_)) => {
-                self.readers.remove(&consumer);
+            (Asked::Reader { consumer, .. }, Answer::Rejected(_)) => {
+                self.readers.remove(consumer);
                 Ok(())
             }
-            _ => Ok(()),
+            (Asked::Reader { consumer, joined, since }, _) => {
+                if let Some(reader) = self.readers.get(consumer).filter(|reader| reader.group != UNDERTAKER) {
+                    self.oracle.join(reader.topic, &reader.group, *joined, *since);
+                }
+                Ok(())
+            }
+            _ => self.order_answered(&asked, answer),
         }
     }
 
     /// A message arrived at a reader; or at where a reader was.
     fn received(&mut self, consumer: ConsumerId, delivery: &Delivery) -> Verdict {
+        let Some(reader) = self.readers.get(&consumer) else { return Ok(()) };
+        let way = match reader.style {
+            Style::Pushed => Way::Pushed,
+            Style::Borrowed => Way::Borrowed(consumer, reader.credit),
+        };
+        let to = Receiver { group: reader.group.clone(), owner: reader.owner.clone(), way };
+        if self.receive(&to, delivery)? {
+            match (way, self.readers.get_mut(&consumer)) {
+                (Way::Pushed, Some(reader)) => reader.inbox.push(delivery.clone()),
+                _ => self.loans.push(loan(&to, delivery)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Somebody got a message. False if the power went off before anybody saw it.
+    pub(crate) fn receive(&mut self, to: &Receiver, delivery: &Delivery) -> Result<bool, String> {
         self.counts.delivered += 1;
-        let Some(server) = &self.server else { return Ok(()) };
+        let Some(server) = &self.server else { return Ok(false) };
         let read = server.read(delivery.position, delivery.length, delivery.check);
         let bytes = match read.map_err(|error| format!("payload: {error}"))? {
             Found::Payload(bytes) => bytes,
@@ -205,31 +307,35 @@ impl World {
             // The power is gone: nobody gets to see this delivery, and the server ends here.
             Found::Failed => {
                 self.server = None;
-                return Ok(());
+                return Ok(false);
             }
         };
         let message = Message::decode(&bytes).map_err(|error| format!("payload: {error:?}"))?;
-        let Some(reader) = self.readers.get_mut(&consumer) else { return Ok(()) };
-        reader.inbox.push(delivery.clone());
-        let (group, owner) = (reader.group.clone(), reader.owner.clone());
-        if let Some(letter) = message.envelope.as_ref().and_then(|envelope| envelope.dead_letter.as_ref()) {
-            self.counts.letters += u64::from(delivery.attempt == 1);
-            let Some(&source) = self.topics.get(&*letter.topic) else {
-                return Err(format!("letters: unknown source {}", letter.topic));
-            };
-            let (dlq, at) = (delivery.receipt.topic, delivery.receipt.offset);
-            return self.oracle.letter(source, &letter.group, letter.offset, dlq, at);
-        }
         let text = std::str::from_utf8(&message.value).unwrap_or_default();
         let id = text.strip_prefix("message ").and_then(|id| id.parse().ok());
         let Some(id) = id.filter(|id| self.oracle.sent.contains_key(id)) else {
             return Err(format!("payload: nobody sent {text:?}, or it was refused"));
         };
-        self.oracle.delivered(&group, &owner, delivery, id, self.now)
+        if let Some(letter) = message.envelope.as_ref().and_then(|envelope| envelope.dead_letter.as_ref()) {
+            let (topic, partition, offset) =
+                (delivery.receipt.topic, delivery.receipt.partition, delivery.receipt.offset);
+            let source = self.oracle.sent[&id].topic;
+            let group = letter.group.to_string();
+            self.oracle.letter(source, &group, letter.offset, topic, offset)?;
+            if delivery.attempt == 1 {
+                self.counts.letters += 1;
+                let place = Spotted { topic, partition, offset };
+                self.letters.push(Letter { place, id, group, bytes });
+            }
+            return Ok(true);
+        }
+        self.oracle.delivered(to, delivery, id, self.now)?;
+        Ok(true)
     }
 
     /// Whether nothing is under way any more.
     pub(crate) fn is_idle(&self) -> bool {
-        self.network.is_empty() && self.work.is_empty() && self.undertakings.is_empty()
+        let hands = self.work.is_empty() && self.loans.is_empty();
+        hands && self.network.is_empty() && self.undertakings.is_empty()
     }
 }

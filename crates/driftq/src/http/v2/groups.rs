@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use driftq_api::v2::{
-    Group, GroupPartition, Groups, Page, Paused, Seek, SeekTo, Sought, SoughtPartition, confirmed,
+    Group, GroupPartition, Groups, Member, MemberKind, Page, Paused, Seek, SeekTo, Sought, SoughtPartition,
+    confirmed,
 };
 use driftq_api::{Code, Fault};
 use driftq_engine::core::{self, GroupDescription};
@@ -109,6 +110,11 @@ fn shown(group: &GroupDescription) -> Group {
         partitions: partitions.collect(),
         paused_at: group.paused.map(moment),
         waiting,
-        members: Vec::new(),
+        members: group.members.iter().map(member).collect(),
     }
+}
+
+fn member(member: &core::Member) -> Member {
+    let kind = if member.streams { MemberKind::Stream } else { MemberKind::Lease };
+    Member { owner: member.owner.to_string(), kind, in_flight: member.in_flight }
 }

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use driftq_core::{Delivery, RetryPolicy, Time, Token, TopicId};
+use driftq_core::{ConsumerId, Delivery, Jitter, Receipt, RetryPolicy, Time, Token, TopicId};
 
-use crate::oracle::Verdict;
+use super::Verdict;
 
 /// Whether a delivery went back unused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,12 +30,33 @@ pub(crate) struct Hold {
     /// It went back unused.
     pub(crate) released: Released,
     pub(crate) partition: u32,
+    /// Its idempotency key.
     pub(crate) key: Option<u64>,
+    /// The key by which it is ordered.
+    pub(crate) order_key: Option<u64>,
+    /// The borrowed stream whose credit it takes.
+    pub(crate) stream: Option<ConsumerId>,
+    /// It was extended when its time was up already: others may have begun meanwhile.
+    pub(crate) revived: bool,
+    /// What its worker said last may or may not have counted.
+    pub(crate) unsure: bool,
+    /// The wait that its worker asked for when it failed.
+    pub(crate) delay_ms: Option<u64>,
 }
 
 /// One group of one topic.
 #[derive(Debug, Default)]
 pub(crate) struct Group {
+    /// Whether it exists for certain.
+    pub(crate) present: bool,
+    /// It was moved or deleted at least once: what nobody holds may stand in any way.
+    pub(crate) shaken: bool,
+    /// Messages with a lower number are not owed for certain.
+    pub(crate) owed_from: u64,
+    /// When it was last created or moved, as events are counted.
+    pub(crate) since: u64,
+    /// How often each offset was handed out.
+    pub(crate) handouts: BTreeMap<u64, u64>,
     pub(crate) holds: BTreeMap<u64, Hold>,
     /// Acks that were decided in this life; a crash makes those without an answer uncertain.
     pub(crate) acked: BTreeMap<u64, Acked>,
@@ -47,8 +68,11 @@ pub(crate) struct Group {
     pub(crate) closed: BTreeSet<u64>,
     /// Dead letters seen, by source offset: where they lie.
     pub(crate) letters: BTreeMap<u64, (TopicId, u64)>,
-    /// Highest offset first delivered in this life, per partition.
-    pub(crate) first_seen: BTreeMap<u32, u64>,
+    /// Plain offsets first delivered in this life, by partition and in the order of tokens: what a request is
+    /// answered with may be decided before what a stream gets and be seen after it.
+    pub(crate) first_seen: BTreeMap<(u32, Token), u64>,
+    /// Moves and deletions whose answer has not come: a crash may undo them.
+    pub(crate) moving: u32,
     /// When an ack of a key was decided, and for which offset.
     pub(crate) done: BTreeMap<u64, (Time, u64, bool)>,
 }
@@ -78,6 +102,55 @@ pub(crate) enum Standing {
 }
 
 impl Group {
+    /// A group that nobody knows anything about any more: it was deleted, and may be created again.
+    pub(crate) fn forgotten(event: u64, moving: u32) -> Self {
+        Self { shaken: true, moving, owed_from: u64::MAX, since: event, ..Self::default() }
+    }
+
+    /// The group was moved: what it held it holds no more, and what it was done with may come `again`.
+    pub(crate) fn moved(&mut self, only: Option<u32>, event: u64, again: &[u64]) {
+        self.shaken = true;
+        self.moving += 1;
+        self.since = event;
+        self.first_seen.clear();
+        self.done.clear();
+        self.holds.retain(|_, hold| only.is_some_and(|only| only != hold.partition));
+        for offset in again {
+            let settled = self.acked.remove(offset).is_some()
+                | self.letters.remove(offset).is_some()
+                | self.closed.remove(offset)
+                | self.dying.remove(offset);
+            if settled {
+                self.uncertain.insert(*offset);
+            }
+        }
+    }
+
+    /// A message goes out.
+    pub(crate) fn hand_out(&mut self, offset: u64, hold: Hold) {
+        *self.handouts.entry(offset).or_default() += 1;
+        self.holds.insert(offset, hold);
+        self.uncertain.remove(&offset);
+        // A crash may have forgotten the attempt that looked like the last one.
+        self.dying.remove(&offset);
+    }
+
+    /// Somebody said something about a message, and nobody outside can know yet whether it counted.
+    pub(crate) fn doubt(&mut self, offset: u64) {
+        if !self.acked.contains_key(&offset) {
+            self.uncertain.insert(offset);
+        }
+        if let Some(hold) = self.holds.get_mut(&offset) {
+            hold.unsure = true;
+        }
+    }
+
+    /// What is on loan for certain.
+    pub(crate) fn live(&self, life: u64, now: Time) -> impl Iterator<Item = (&u64, &Hold)> {
+        let live = self.holds.iter().filter(move |(_, hold)| hold.is_live(life, now) && !hold.unsure);
+        live.filter(|(offset, _)| !self.is_finished(**offset))
+    }
+
     /// Whether the group owes nothing more for an offset, or nobody outside can know.
     pub(crate) fn is_finished(&self, offset: u64) -> bool {
         self.acked.contains_key(&offset)
@@ -91,31 +164,31 @@ impl Group {
             return Standing::Done;
         }
         match self.holds.get(&offset).filter(|hold| hold.life == life && hold.released != Released::Yes) {
-            Some(hold) if hold.released == Released::Perhaps => Standing::Unknown,
+            Some(hold) if hold.released == Released::Perhaps || hold.unsure => Standing::Unknown,
             Some(hold) if hold.owner == owner => Standing::Holder,
             Some(_) => Standing::Other,
-            None if self.uncertain.contains(&offset) => Standing::Unknown,
+            None if self.shaken || self.uncertain.contains(&offset) => Standing::Unknown,
             None => Standing::Nobody,
         }
     }
 
-    /// First deliveries come in the order of offsets. Keyed messages may have waited for one another.
-    pub(crate) fn check_order(
-        &mut self,
-        partition: u32,
-        offset: u64,
-        attempt: u32,
-        key: Option<u64>,
-        life: u64,
-    ) -> Verdict {
+    /// First deliveries of plain messages come in the order of offsets.
+    pub(crate) fn check_order(&mut self, receipt: &Receipt, attempt: u32, life: u64) -> Verdict {
+        let Receipt { partition, offset, token, .. } = *receipt;
         let seen_now = self.holds.get(&offset).is_some_and(|hold| hold.life == life);
-        if attempt > 1 || seen_now || key.is_some() {
+        if attempt > 1 || seen_now {
             return Ok(());
         }
-        let last = self.first_seen.insert(partition, offset);
-        ensure(last.is_none_or(|last| last < offset), || {
-            format!("order: {offset} of partition {partition} came after {last:?}")
-        })
+        let seen = &mut self.first_seen;
+        let before = seen.range((partition, Token::default())..(partition, token)).next_back();
+        let before = before.map(|(_, offset)| *offset);
+        let end = (partition, Token { epoch: u64::MAX, n: u64::MAX });
+        let after = seen.range((partition, token)..end).next().map(|(_, offset)| *offset);
+        seen.insert((partition, token), offset);
+        ensure(
+            before.is_none_or(|before| before < offset) && after.is_none_or(|after| after > offset),
+            || format!("order: {offset} of partition {partition} came between {before:?} and {after:?}"),
+        )
     }
 
     /// One identity, one piece of work at a time, and none after it is done.
@@ -131,6 +204,7 @@ impl Group {
             **other != offset
                 && hold.key == Some(key)
                 && hold.is_live(life, now)
+                && !hold.revived
                 && !self.acked.contains_key(other)
         });
         ensure(busy.is_none(), || format!("consume gate: key {key} runs as {busy:?} and as {offset}"))
@@ -151,6 +225,9 @@ impl Hold {
         life: u64,
         now: Time,
     ) -> Verdict {
+        if self.unsure {
+            return Ok(());
+        }
         ensure(!self.is_live(life, now), || format!("one holder: {self:?} is still on loan"))?;
         let next = match self.released {
             Released::No => delivery.attempt == self.attempt + 1,
@@ -164,9 +241,18 @@ impl Hold {
                 format!("attempts: {} after {self:?}", delivery.attempt)
             })?;
         }
-        let backoff = policy.map_or(0, |policy| policy.backoff_ms / 2);
         let failed = self.failed_at.unwrap_or(self.expires);
-        let early = self.life == life && self.released == Released::No && failed.after_ms(backoff) > now;
+        let wait = self.delay_ms.unwrap_or_else(|| policy.map_or(0, shortest_wait));
+        let early = self.life == life && self.released == Released::No && failed.after_ms(wait) > now;
         ensure(!early, || format!("backoff: the next attempt came at {now:?} after {self:?}"))
+    }
+}
+
+/// The least that a policy makes a failed message wait.
+fn shortest_wait(policy: RetryPolicy) -> u64 {
+    match policy.jitter {
+        Jitter::Half => policy.backoff_ms / 2,
+        Jitter::Full => 0,
+        Jitter::None => policy.backoff_ms,
     }
 }

@@ -1,0 +1,111 @@
+//! Dead letters that are tried again: they keep their identity, and only the group that gave up gets them.
+
+use driftq_core::TopicId;
+
+use super::view::ensure;
+use super::{Oracle, Verdict};
+
+/// One message that was stored again.
+#[derive(Clone, Debug)]
+pub(crate) struct Redrive {
+    /// Its number.
+    id: u64,
+    pub(super) topic: TopicId,
+    group: String,
+    /// Whether the group existed for certain.
+    only: bool,
+    pub(super) key: Option<u64>,
+    /// Where it lies now, once anybody knows.
+    pub(super) offset: Option<u64>,
+    /// Whether that was answered.
+    answered: bool,
+    /// It never happened.
+    refused: bool,
+    since: u64,
+}
+
+impl Oracle {
+    /// A redrive is taken; gives the number under which its answer is known.
+    pub(crate) fn redriving(&mut self, id: u64, group: &str) -> usize {
+        let since = self.event();
+        let sent = self.sent[&id].clone();
+        let only = self.is_present(sent.topic, group);
+        if let (Some(view), Some(key)) = (self.groups.get_mut(&(sent.topic, group.into())), sent.key) {
+            // A person has decided: the gate lets it through once more.
+            view.done.remove(&key);
+        }
+        let (topic, key) = (sent.topic, sent.key);
+        let copy = Redrive {
+            id,
+            topic,
+            group: group.into(),
+            only,
+            key,
+            offset: None,
+            answered: false,
+            refused: false,
+            since,
+        };
+        self.redrives.push(copy);
+        self.redrives.len() - 1
+    }
+
+    /// It was refused: it never happened.
+    pub(crate) fn redrive_refused(&mut self, number: usize) {
+        self.redrives[number].refused = true;
+    }
+
+    /// The message lies at `offset` now.
+    pub(crate) fn redriven(&mut self, number: usize, offset: u64) -> Verdict {
+        let copy = &mut self.redrives[number];
+        copy.offset = Some(offset);
+        copy.answered = true;
+        let (topic, id) = (copy.topic, copy.id);
+        self.witness(topic, offset, id)
+    }
+
+    /// Whether message `id` may lie at `offset` as well, because it was stored again.
+    pub(super) fn is_copy(&mut self, topic: TopicId, offset: u64, id: u64) -> bool {
+        let mut copies = self.redrives.iter_mut().filter(|copy| copy.id == id && !copy.refused);
+        if copies.any(|copy| copy.offset == Some(offset) && copy.topic == topic) {
+            return true;
+        }
+        // One whose answer was lost: now it is known where it lies.
+        let mut copies = self.redrives.iter_mut().filter(|copy| copy.id == id && !copy.refused);
+        let Some(copy) = copies.find(|copy| copy.offset.is_none()) else { return false };
+        copy.offset = Some(offset);
+        true
+    }
+
+    pub(super) fn is_redriven(&self, topic: TopicId, offset: u64) -> bool {
+        self.redrives.iter().any(|copy| copy.topic == topic && copy.offset == Some(offset))
+    }
+
+    /// Only the group that gave it up gets it again.
+    pub(super) fn check_copy(&self, topic: TopicId, group: &str, offset: u64) -> Verdict {
+        let copy = self.redrives.iter().find(|copy| copy.topic == topic && copy.offset == Some(offset));
+        let Some(copy) = copy.filter(|copy| copy.only && copy.group != group) else { return Ok(()) };
+        // Whoever came or was moved later gets whatever is kept.
+        let view = self.groups.get(&(topic, group.into()));
+        let later = view.is_none_or(|view| !view.present || view.since > copy.since);
+        ensure(later, || format!("redrive: {offset} of {topic:?} is for {} and came to {group}", copy.group))
+    }
+
+    /// A message stored again that its group has not settled, if there is one.
+    pub(super) fn unfinished_copy(&self) -> Option<String> {
+        let answered = self.redrives.iter().filter(|copy| copy.answered && copy.only);
+        for copy in answered {
+            let Some(view) = self.groups.get(&(copy.topic, copy.group.clone())) else { continue };
+            let Some(offset) = copy.offset.filter(|_| view.present && view.since < copy.since) else {
+                continue;
+            };
+            if self.is_owed(&self.sent[&copy.id], offset, view) {
+                return Some(format!(
+                    "again, {}",
+                    self.describe_owed(copy.id, copy.topic, &copy.group, offset)
+                ));
+            }
+        }
+        None
+    }
+}

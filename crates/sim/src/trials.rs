@@ -1,0 +1,180 @@
+//! Trials at the end, when all is settled: a window that can be filled to its edge, ranks that count, and a crowd of
+//! retries beside a flood of fresh messages.
+
+use driftq_core::{Action, Answer, Delivery, Input, LeaseRequest, Order, Start, TopicId, TopicSettings};
+
+use crate::clients::{GROUPS, TOPICS};
+use crate::oracle::{Receiver, Sent, Verdict, Way, Word};
+use crate::workers::loan;
+use crate::world::{Asked, World};
+
+/// The topic in which retries and fresh messages meet.
+const STORM: &str = "storm";
+/// Messages that fail whenever they are tried.
+const POISONED: usize = 3;
+/// Deliveries in which both kinds stand ready.
+const CONTESTS: usize = 40;
+
+impl World {
+    /// Everything that is tried when all is settled.
+    pub(crate) fn trials(&mut self) -> Verdict {
+        self.dismiss_readers()?;
+        for (name, _) in TOPICS {
+            let Some(topic) = self.topics.get(name).map(|topic| topic.id) else { continue };
+            for group in GROUPS {
+                self.try_window(topic, group)?;
+            }
+        }
+        self.try_storm()
+    }
+
+    fn dismiss_readers(&mut self) -> Verdict {
+        let readers: Vec<_> = self.readers.keys().copied().collect();
+        for consumer in readers {
+            self.readers.remove(&consumer);
+            self.hand(Input::Unsubscribe { consumer })?;
+        }
+        // Those who still wait for an answer would take what is meant for the trial.
+        for ticket in self.waiting_leases() {
+            self.forget_ticket(ticket);
+            self.hand(Input::Forsake { ticket })?;
+        }
+        self.flush()
+    }
+
+    /// Stores a plain message and gives its number.
+    fn store(&mut self, topic: TopicId, priority: u8) -> Result<u64, String> {
+        self.messages += 1;
+        let id = self.messages;
+        let sent = Sent { topic, priority, start: Start::Now, ..Sent::default() };
+        self.oracle.sent.insert(id, sent);
+        self.hand_produce(&[id], false)?;
+        Ok(id)
+    }
+
+    /// What a request for messages gets at once.
+    fn lease_now(&mut self, topic: TopicId, group: &str, max: u32) -> Result<Vec<Delivery>, String> {
+        let ticket = self.ticket(Asked::Nothing);
+        let request = LeaseRequest {
+            topic,
+            group: group.into(),
+            owner: "trial".into(),
+            max,
+            lease_ms: Some(60_000),
+            wait_ms: 0,
+            request: None,
+        };
+        let input = Input::Lease { ticket, request };
+        self.trace.note("input", &(self.now.0, &input));
+        let Some(server) = &mut self.server else { return Ok(Vec::new()) };
+        let actions = server.handle(self.now, input);
+        let leased = actions.iter().find_map(|action| match action {
+            Action::Reply { ticket: to, answer: Answer::Leased(leased) } if *to == ticket => {
+                Some(leased.clone())
+            }
+            _ => None,
+        });
+        self.execute(actions)?;
+        let leased = leased.ok_or("trial: a request that does not wait got no answer")?;
+        let to = Receiver { group: group.into(), owner: "trial".into(), way: Way::Leased };
+        for delivery in &leased {
+            self.receive(&to, delivery)?;
+        }
+        Ok(leased)
+    }
+
+    fn settle_now(&mut self, group: &str, delivery: &Delivery, word: Word) -> Verdict {
+        let to = Receiver { group: group.into(), owner: "trial".into(), way: Way::Leased };
+        self.hand_settle(&[(loan(&to, delivery), word)])?;
+        self.flush()
+    }
+
+    /// With nothing on loan, the whole window can be lent, and no more; in the order that the topic promises.
+    fn try_window(&mut self, topic: TopicId, group: &str) -> Verdict {
+        let Some(window) = self.oracle.certain_window(topic, Way::Leased) else { return Ok(()) };
+        let room = self.server.as_ref().is_some_and(|server| server.state().messages() < 12);
+        if !room || !self.oracle.is_present(topic, group) {
+            return Ok(());
+        }
+        for number in 0..=window {
+            self.store(topic, u8::try_from(number % 3).expect("small"))?;
+        }
+        self.flush()?;
+        let leased = self.lease_now(topic, group, window + 1)?;
+        if leased.len() != window as usize {
+            return Err(format!("window: {} of {window} in {topic:?} can be lent to {group}", leased.len()));
+        }
+        let view = &self.oracle.topics[&topic];
+        let by_rank = |delivery: &Delivery| (std::cmp::Reverse(delivery.priority), delivery.receipt.offset);
+        if view.order == Order::Priority && !view.reordered && !leased.is_sorted_by_key(by_rank) {
+            return Err(format!("priority: {group} got {leased:?}"));
+        }
+        for delivery in &leased {
+            self.settle_now(group, delivery, Word::Ack)?;
+        }
+        let rest = self.lease_now(topic, group, window + 1)?;
+        rest.iter().try_for_each(|delivery| self.settle_now(group, delivery, Word::Ack))
+    }
+
+    /// Retries and fresh messages stand ready all the time: each kind gets its share, to within one delivery.
+    fn try_storm(&mut self) -> Verdict {
+        let share = *self.rng.pick(&[1_u8, 10, 20, 50, 90]);
+        let settings =
+            TopicSettings { retry_share: Some(share), order: Order::Fifo, ..TopicSettings::default() };
+        self.creating.insert(STORM.into(), settings);
+        let ticket = self.ticket(Asked::Nothing);
+        let name = STORM.into();
+        self.hand(Input::CreateTopic { ticket, name, partitions: 1, settings, exact: true })?;
+        self.flush()?;
+        let Some(topic) = self.topics.get(STORM).map(|topic| topic.id) else {
+            return Err("trial: the topic was not published".into());
+        };
+        let group = GROUPS[0];
+        self.lease_now(topic, group, 1)?;
+        for _ in 0..POISONED {
+            self.store(topic, 0)?;
+        }
+        self.flush()?;
+        for _ in 0..POISONED {
+            self.fail_next(topic, group)?;
+        }
+        let mut retries = Vec::new();
+        for _ in 0..CONTESTS {
+            self.store(topic, 0)?;
+            self.flush()?;
+            self.hand(Input::Tick)?;
+            let leased = self.lease_now(topic, group, 1)?;
+            let [delivery] = &leased[..] else {
+                return Err(format!("storm: both kinds stand ready, and {} came", leased.len()));
+            };
+            let is_retry = delivery.attempt > 1;
+            let word = if is_retry { Word::Nack { delay_ms: Some(0), dead: false } } else { Word::Ack };
+            self.settle_now(group, delivery, word)?;
+            retries.push(is_retry);
+        }
+        check_share(&retries, share)
+    }
+
+    fn fail_next(&mut self, topic: TopicId, group: &str) -> Verdict {
+        let leased = self.lease_now(topic, group, 1)?;
+        let word = Word::Nack { delay_ms: Some(0), dead: false };
+        leased.iter().try_for_each(|delivery| self.settle_now(group, delivery, word))
+    }
+}
+
+/// In any stretch of deliveries the retries are as many as their share says, give or take one: neither kind ever
+/// waits for longer than that.
+fn check_share(retries: &[bool], share: u8) -> Verdict {
+    let share = usize::from(share);
+    for from in 0..retries.len() {
+        for to in from..retries.len() {
+            let (count, length) =
+                (retries[from..=to].iter().filter(|is_retry| **is_retry).count(), to + 1 - from);
+            let least = length * share / 100;
+            if count < least || count > least + 1 {
+                return Err(format!("share: {count} retries of {length} deliveries at {share} percent"));
+            }
+        }
+    }
+    Ok(())
+}
