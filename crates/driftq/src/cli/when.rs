@@ -24,7 +24,7 @@ impl Now {
         let length = span(distance.unsigned_abs());
         match distance {
             -999..=999 => "now".to_owned(),
-            ..0 => format!("{length} ago"),
+            ..-999 => format!("{length} ago"),
             _ => format!("in {length}"),
         }
     }

@@ -120,7 +120,7 @@ pub(super) async fn run(common: &Common, args: Args) -> Result<()> {
         form,
         key: args.key.unwrap_or_default(),
         priority: args.priority,
-        due: args.delay.map(Due::AfterMs).or(args.at.map(Due::At)),
+        due: args.delay.map(Due::AfterMs).or_else(|| args.at.map(Due::At)),
         envelope: args.envelope.envelope()?,
     };
     let plan = send::Plan { topic: args.topic, template, patience: Duration::from_millis(args.patience) };
