@@ -290,8 +290,9 @@ impl State {
         let Some(lane) = topic.partitions.get_mut(partition as usize) else { return };
         let Some(slot) = lane.slots.get_mut(sequence) else { return };
         slot.waiting = slot.waiting.saturating_sub(1);
-        // Without any group nobody is done with it: it waits for the next group to come.
-        if slot.waiting == 0 && !lonely {
+        let nobody_waits = slot.waiting == 0;
+        // Without any group nobody is done with it: it waits for the next group to come, unless none is to get it.
+        if nobody_waits && (!lonely || lane.slots.is_cancelled(sequence)) {
             let id = topic.id;
             self.remove(id, partition, sequence);
         }

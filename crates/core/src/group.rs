@@ -80,6 +80,14 @@ pub(crate) struct Loan<'a> {
     pub(crate) owner: &'a str,
 }
 
+impl Pending {
+    /// How long it was to wait for its next attempt when the last one ended.
+    fn wait_ms(&self) -> u64 {
+        // What failed before endings had a time waits no longer than a policy can say.
+        if self.ended_at == Time(0) { BACKOFF_MS_MAX } else { self.retry_at.since_ms(self.ended_at) }
+    }
+}
+
 impl Progress {
     /// Messages kept or to come below `next` that the group has not settled.
     pub(crate) fn lag(&self, next: u64) -> u64 {
@@ -181,14 +189,14 @@ impl Progress {
 
     /// Ends every lease, and with it the right of its holder to settle by name: a new run of the shard began, and
     /// it cannot know whether somebody else had got the message in between. What waits goes on waiting, but no longer
-    /// than any message ever waits: the machine's clock may have been set back between the runs, by years.
+    /// than it was to wait in all: the machine's clock may have been set back between the runs, by years.
     pub(crate) fn void_leases(&mut self, now: Time) {
         for pending in self.pending.values_mut() {
             if pending.lease.take().is_some() {
                 pending.retry_at = now;
                 pending.ended_at = now;
             }
-            pending.retry_at = pending.retry_at.min(now.after_ms(BACKOFF_MS_MAX));
+            pending.retry_at = pending.retry_at.min(now.after_ms(pending.wait_ms()));
             pending.owner = Arc::default();
             pending.token = Token::default();
         }

@@ -27,7 +27,8 @@ impl Spent {
     }
 
     pub(crate) fn insert(&mut self, token: Token) {
-        if token == Token::default() || self.contains(token) {
+        // No shard counts that far; a range could not end behind it.
+        if token == Token::default() || token.n == u64::MAX || self.contains(token) {
             return;
         }
         let run = self.runs.entry(token.epoch).or_default();

@@ -70,8 +70,10 @@ impl Shard {
     }
 
     pub(crate) fn handle_tick(&mut self, out: &mut Output) {
-        for _ in 0..DUE_PER_TICK_MAX {
-            let Some(due) = self.timers.pop(self.now) else { break };
+        // Taken off first: what comes up anew while these are handled waits for the next tick, even if it is due now.
+        let due = core::iter::from_fn(|| self.timers.pop(self.now)).take(DUE_PER_TICK_MAX);
+        let due: Vec<Due> = due.collect();
+        for due in due {
             match due {
                 Due::Lapse(spot) => self.on_lapse(spot, out),
                 Due::Retry(spot) => self.on_retry(spot, out),
@@ -165,10 +167,10 @@ impl Shard {
             spots.extend(pending.map(|(&sequence, _)| Spot { topic, group: group.id, partition, sequence }));
         }
         let groups: Vec<GroupId> = source.groups.keys().copied().collect();
-        let scheduled: Vec<u64> = match self.scheduled.get(&(topic, partition)) {
-            None => Vec::new(),
-            Some(queue) => queue.iter().map(|(_, sequence)| *sequence).filter(|s| *s <= last).collect(),
-        };
+        // Those that leave are few; those that are scheduled may be a million.
+        let leaving =
+            lane.slots.iter().map(|(sequence, _)| sequence).take_while(|sequence| *sequence <= last);
+        let scheduled: Vec<u64> = leaving.filter(|sequence| lane.slots.due(*sequence) > Time(0)).collect();
         for sequence in scheduled {
             self.unschedule_start(topic, partition, sequence);
         }

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use crate::action::{Answer, Outcome, Output, Receipt};
 use crate::fact::Fact;
-use crate::id::{GroupId, Ticket, TopicId};
+use crate::id::{GroupId, Ticket, Token, TopicId};
 use crate::input::{Settlement, Verdict};
 use crate::journal::Haste;
 use crate::retry::Ending;
@@ -71,6 +71,10 @@ impl Shard {
                 Outcome::Ok
             }
             Verdict::Extend { lease_ms } => self.extend(spot, receipt, *lease_ms, out),
+            // Its last attempt has failed: that it was not begun after all does not bring it back.
+            Verdict::Release if self.crews.get(&spot.group).is_some_and(|crew| crew.is_dying(spot)) => {
+                Outcome::Stale { attempt: self.pending(spot).map(|pending| pending.attempts) }
+            }
             Verdict::Release => {
                 self.give_back(spot, receipt, out);
                 Outcome::Ok
@@ -98,7 +102,8 @@ impl Shard {
             Found::Here(sequence) => sequence,
         };
         match progress.pending.get(&sequence) {
-            Some(pending) if pending.token == receipt.token => {
+            // Zero is nobody's token: a delivery that was given back or voided has it.
+            Some(pending) if pending.token == receipt.token && receipt.token != Token::default() => {
                 let Receipt { topic, group, partition, .. } = *receipt;
                 Authority::Current(Spot { topic, group, partition, sequence })
             }

@@ -2,7 +2,7 @@
 
 use driftq_core::{
     Action, Address, Answer, ConsumerId, Delivery, Envelope, Identity, Input, Message, NewMessage, Receipt,
-    Reject, RetryPolicy, Subscription, Ticket, TopicId, partition_of_key,
+    Reject, RetryPolicy, Style, Subscription, Ticket, TopicId, TopicSettings, partition_of_key,
 };
 
 use crate::oracle::{Sent, Verdict};
@@ -54,7 +54,13 @@ impl World {
     pub(crate) fn create_topics(&mut self) -> Verdict {
         for (name, partitions) in TOPICS {
             let ticket = self.ticket(Asked::Topic);
-            self.hand(Input::CreateTopic { ticket, name: name.into(), partitions })?;
+            self.hand(Input::CreateTopic {
+                ticket,
+                name: name.into(),
+                partitions,
+                settings: TopicSettings::default(),
+                exact: false,
+            })?;
         }
         Ok(())
     }
@@ -83,7 +89,15 @@ impl World {
             Reader { topic, group: group.clone(), owner: owner.clone(), inbox: Vec::new(), owed_credit: 0 };
         self.readers.insert(consumer, reader);
         let ticket = self.ticket(Asked::Reader(consumer));
-        let subscription = Subscription { consumer, topic, group, owner, lease_ms, credit };
+        let subscription = Subscription {
+            consumer,
+            topic,
+            group,
+            owner,
+            lease_ms: Some(lease_ms),
+            credit,
+            style: Style::Pushed,
+        };
         self.hand(Input::Subscribe { ticket, subscription })
     }
 
@@ -207,10 +221,10 @@ impl World {
         let message = NewMessage {
             topic: sent.topic,
             partition: sent.partition,
-            deadline: None,
             retry: sent.policy,
             identity,
             payload: payload(&message),
+            ..NewMessage::default()
         };
         self.hand(Input::Produce { ticket, message })
     }

@@ -60,6 +60,13 @@ fn options(seed: u64) -> Options {
     Options { segment_bytes: 4096, spares_max: 2, reserve_bytes: 4096, salt: seed }
 }
 
+/// The secret that a shard gets at its first start.
+fn secret(seed: u64) -> [u8; 32] {
+    let mut secret = [1; 32];
+    secret[..8].copy_from_slice(&seed.to_le_bytes());
+    secret
+}
+
 /// Checksum of a payload.
 #[must_use]
 pub fn check(bytes: &[u8]) -> u32 {
@@ -111,7 +118,7 @@ impl Server {
         let mut shard = Shard::new(settings.clone(), state);
         let cursor = opened.writer.cursor();
         let mut out = Output::default();
-        shard.open(now, Position(cursor.next_body().0), &mut out);
+        shard.open(now, Position(cursor.next_body().0), secret(seed), &mut out);
         let (writer, reader, keeper) = (opened.writer, opened.reader, opened.keeper);
         Ok(Some(Self {
             shard,

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use driftq_core::{
-    Action, Answer, ConsumerId, Delivery, Input, Message, Overload, Reject, Settings, Ticket, Time, TopicId,
-    Undertaking,
+    Action, Answer, ConsumerId, Delivery, Input, Message, Overload, Reject, Settings, Stored, Ticket, Time,
+    TopicId, Undertaking,
 };
 
 use crate::clients::{Reader, Request, TOPICS, Work};
@@ -148,6 +148,12 @@ impl World {
                 Action::Publish(topic) => {
                     self.topics.insert(topic.name.to_string(), topic.id);
                 }
+                Action::Unpublish(topic) => {
+                    self.topics.remove(&*topic.name);
+                }
+                Action::Close { consumer } => {
+                    self.readers.remove(&consumer);
+                }
             }
         }
         Ok(())
@@ -158,7 +164,7 @@ impl World {
             return Err(format!("answers: {ticket:?} was answered twice"));
         };
         match (asked, answer) {
-            (Asked::Produce { id, decided }, &Answer::Produced { offset, duplicate, .. }) => {
+            (Asked::Produce { id, decided }, &Answer::Produced(Stored { offset, duplicate, .. })) => {
                 self.counts.produced += u64::from(!duplicate);
                 self.oracle.produced(id, offset, duplicate, decided)
             }

@@ -28,6 +28,8 @@ pub(super) enum Must {
     RatioAtMost(f64),
     /// The value itself is at most this.
     AtMost(f64),
+    /// The value itself is at least this.
+    AtLeast(f64),
 }
 
 /// One measured number.
@@ -82,6 +84,9 @@ impl Figure {
                 (Some(format!("≤ {most:.2} ×")), Some(self.ratio.is_some_and(|ratio| ratio <= most)))
             }
             Must::AtMost(most) => (Some(format!("≤ {}", show(most, self.unit))), Some(self.value <= most)),
+            Must::AtLeast(least) => {
+                (Some(format!("≥ {}", show(least, self.unit))), Some(self.value >= least))
+            }
         };
         self
     }

@@ -130,8 +130,9 @@ pub(super) struct Connection {
     buffer: Vec<u8>,
     /// Bytes of the buffer that earlier answers have used up.
     used: usize,
-    /// Body of the last answer that was not a success; successes are not copied.
+    /// Body of the last answer that was not a success; successes are copied only when asked for.
     body: Vec<u8>,
+    keeps_bodies: bool,
 }
 
 /// The head of an answer.
@@ -152,11 +153,25 @@ impl Connection {
     pub(super) async fn open(address: SocketAddr) -> Result<Self> {
         let socket = TcpStream::connect(address).await.with_context(|| format!("connecting to {address}"))?;
         socket.set_nodelay(true).context("setting no-delay")?;
-        Ok(Self { socket, buffer: Vec::with_capacity(2 * READ_BYTES), used: 0, body: Vec::new() })
+        Ok(Self {
+            socket,
+            buffer: Vec::with_capacity(2 * READ_BYTES),
+            used: 0,
+            body: Vec::new(),
+            keeps_bodies: false,
+        })
     }
 
     pub(super) async fn send(&mut self, bytes: &[u8]) -> Result<()> {
         self.socket.write_all(bytes).await.context("sending")
+    }
+
+    /// The next answer with its body.
+    pub(super) async fn answer_body(&mut self) -> Result<(u16, Vec<u8>)> {
+        self.keeps_bodies = true;
+        let head = self.answer().await;
+        self.keeps_bodies = false;
+        Ok((head?.status, std::mem::take(&mut self.body)))
     }
 
     pub(super) async fn answer(&mut self) -> Result<Head> {
@@ -165,7 +180,7 @@ impl Connection {
             if let Some(head) = parse_head(unread)?
                 && unread.len() >= head.bytes + head.content
             {
-                if !(200..300).contains(&head.status) {
+                if self.keeps_bodies || !(200..300).contains(&head.status) {
                     self.body = unread[head.bytes..head.bytes + head.content].to_vec();
                 }
                 self.used += head.bytes + head.content;

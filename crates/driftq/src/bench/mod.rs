@@ -12,6 +12,7 @@ mod end_to_end;
 mod figure;
 mod flat;
 mod load;
+mod native;
 mod produce;
 mod progress;
 mod recovery;
@@ -38,6 +39,8 @@ enum Part {
     Produce,
     /// End-to-end latency, consume and ack rate
     E2e,
+    /// Batches, leases and acks of the native API
+    Native,
     /// Memory with many messages kept, and the start after kill -9
     Recovery,
     /// Whether produce stays as cheap with many messages, topics and groups
@@ -162,11 +165,15 @@ async fn measure(plan: &Plan) -> Result<Report> {
         end_to_end::measure(plan, &progress, &mut report).await?;
         consume::measure(plan, &progress, &mut report).await?;
     }
+    if plan.runs(Part::Native) {
+        native::measure(plan, &progress, &mut report).await?;
+    }
     if plan.runs(Part::Recovery) {
         recovery::measure(plan, &progress, &mut report).await?;
     }
     if plan.runs(Part::Flat) {
         flat::measure(plan, &progress, &mut report).await?;
+        native::measure_flat(plan, &progress, &mut report).await?;
     }
     progress.done();
     Ok(report)

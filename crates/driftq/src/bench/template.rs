@@ -35,9 +35,20 @@ impl Template {
     }
 
     pub(super) fn post(address: SocketAddr, path: &str, body: &str) -> Self {
+        Self::request(address, "POST", path, "application/json", body)
+    }
+
+    /// Any request with a body.
+    pub(super) fn request(
+        address: SocketAddr,
+        method: &str,
+        path: &str,
+        content_type: &str,
+        body: &str,
+    ) -> Self {
         let length = body.len();
         let head = format!(
-            "POST {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+            "{method} {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: {content_type}\r\ncontent-length: {length}\r\n\r\n"
         );
         let text = head + body;
         let hole = text.find(NUMBER_HOLE);

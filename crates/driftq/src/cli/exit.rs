@@ -44,7 +44,9 @@ impl Exit {
             Self::Usage => "the command line was not understood",
             Self::Unreachable => "no server answers at --server",
             Self::Invalid => "the server refused the request: not found, or an argument it does not accept",
-            Self::Conflict => "somebody else owns the message, or it is not on loan",
+            Self::Conflict => {
+                "a conflict: the lease is stale, somebody else owns the message, or the topic has other settings"
+            }
             Self::Overloaded => "the server is overloaded (429) and stayed so through all retries",
             Self::Damaged => "the log on disk is damaged",
             Self::Locked => "another process uses the data directory",

@@ -4,17 +4,27 @@
 mod ack;
 mod completions;
 mod config_check;
+mod confirm;
 mod consume;
+mod dlq;
 pub(crate) mod exit;
 mod group;
+mod items;
+mod job;
+mod lease;
+mod message;
 mod nack;
 pub(crate) mod output;
+mod parse;
 mod produce;
+mod router;
 mod serve;
 mod signal;
 mod startup;
+mod suggest;
 mod topic;
 mod wal;
+mod when;
 
 use anyhow::{Context, Result};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -33,7 +43,9 @@ A first tour, in two terminals:
   seq 1000 | driftq produce orders                    # one message per line
   driftq consume orders --group billing --ack --max 3
   driftq consume orders --group mail --exec './send-mail.sh' --concurrency 4
-  driftq group describe orders billing";
+  driftq group describe orders billing
+  driftq message get orders 0 0                       # where it stands, and why it waits
+  driftq dlq list                                     # what was given up, to redrive or purge";
 
 /// The whole command line.
 #[derive(Parser)]
@@ -73,7 +85,7 @@ impl Common {
 enum Command {
     /// Run the broker
     Serve(serve::Args),
-    /// Create, list and describe topics
+    /// Create, describe, change, pause and delete topics
     #[command(subcommand)]
     Topic(topic::Command),
     /// Send messages: one from the command line, or one per line of stdin
@@ -84,9 +96,24 @@ enum Command {
     Ack(ack::Args),
     /// Say that a message failed, so that it is tried again
     Nack(nack::Args),
-    /// List and describe consumer groups
+    /// Look at messages, see why they wait, cancel them
+    #[command(subcommand)]
+    Message(message::Command),
+    /// Borrow messages by token: take, ack, nack, extend, release
+    #[command(subcommand)]
+    Lease(lease::Command),
+    /// List, describe, move, pause and delete consumer groups
     #[command(subcommand)]
     Group(group::Command),
+    /// Look at dead letters, send them back, throw them away
+    #[command(subcommand)]
+    Dlq(dlq::Command),
+    /// Watch and stop work that goes on in the server
+    #[command(subcommand)]
+    Job(job::Command),
+    /// See how the router does, and ask it about a message
+    #[command(subcommand)]
+    Router(router::Command),
     /// Look into the log on disk and repair it, without a server
     #[command(subcommand)]
     Wal(wal::Command),
@@ -131,7 +158,12 @@ fn dispatch(cli: Cli) -> Result<()> {
         Command::Consume(args) => block_on(consume::run(common, args)),
         Command::Ack(args) => block_on(ack::run(common, &args)),
         Command::Nack(args) => block_on(nack::run(common, &args)),
+        Command::Message(command) => block_on(message::run(common, &command)),
+        Command::Lease(command) => block_on(lease::run(common, &command)),
         Command::Group(command) => block_on(group::run(common, &command)),
+        Command::Dlq(command) => block_on(dlq::run(common, &command)),
+        Command::Job(command) => block_on(job::run(common, &command)),
+        Command::Router(command) => block_on(router::run(common, &command)),
         Command::Wal(command) => wal::run(common, &command),
         Command::Bench(args) => bench::run(common.output, &args),
         Command::Config(command) => config_check::run(common, &command),

@@ -25,8 +25,14 @@ pub(crate) struct Refusal {
     pub(crate) status: u16,
     pub(crate) code: String,
     pub(crate) message: String,
+    /// Whether the server says that the same call may succeed later.
+    pub(crate) retryable: bool,
     /// How long the server asks us to wait.
     pub(crate) retry_after_ms: Option<u64>,
+    /// What the server advises; empty if it says nothing.
+    pub(crate) advice: String,
+    /// The attempt that is current now, if a lease is stale.
+    pub(crate) attempt: Option<u32>,
 }
 
 /// Both error shapes at once: `/v1` says error and message, problem documents say code and detail.
@@ -38,7 +44,10 @@ struct ErrorBody {
     code: String,
     detail: String,
     title: String,
+    retryable: bool,
     retry_after_ms: Option<u64>,
+    help: String,
+    attempt: Option<u32>,
 }
 
 impl Refusal {
@@ -50,7 +59,10 @@ impl Refusal {
             status,
             code: first([parsed.error, parsed.code, String::new()]).unwrap_or_default(),
             message: first([parsed.message, parsed.detail, parsed.title]).unwrap_or_else(raw),
+            retryable: parsed.retryable,
             retry_after_ms: parsed.retry_after_ms,
+            advice: parsed.help,
+            attempt: parsed.attempt,
         }
     }
 
@@ -63,16 +75,28 @@ impl Refusal {
         }
     }
 
-    fn help(&self) -> Option<&'static str> {
+    /// What the user can do next in the words of this command line, else in the server's, which speak of requests.
+    fn help(&self) -> Option<&str> {
         let message = self.message.as_str();
-        if self.code == "GROUP_UNKNOWN" {
-            return Some("the first `driftq consume` creates a group; see `driftq group list TOPIC`");
-        }
-        if message.contains("topic does not exist") {
-            return Some("create it with `driftq topic create NAME`, or see `driftq topic list`");
-        }
+        let own = match self.code.as_str() {
+            "TOPIC_UNKNOWN" => Some(TOPIC_HELP),
+            "GROUP_UNKNOWN" => {
+                Some("a group begins with its first `driftq consume`; see `driftq group list TOPIC`")
+            }
+            "MESSAGE_UNKNOWN" => Some("see what is kept with `driftq message list TOPIC`"),
+            "JOB_UNKNOWN" => Some("see `driftq job list`; jobs are forgotten when the server restarts"),
+            "SETTINGS_DIFFER" => Some("change settings with `driftq topic set NAME setting=value`"),
+            _ if message.contains("topic does not exist") => Some(TOPIC_HELP),
+            _ if !self.advice.is_empty() => return Some(&self.advice),
+            _ => None,
+        };
+        own.or_else(|| self.status_help())
+    }
+
+    /// For `/v1`, whose errors bring no advice.
+    fn status_help(&self) -> Option<&'static str> {
         match self.status {
-            409 if message.contains("not owner") => Some(
+            409 if self.message.contains("not owner") => Some(
                 "name the --owner that received the message; if its lease lapsed, another reader may have it now",
             ),
             409 => Some("the message is not on loan to this group: consume it first"),
@@ -84,12 +108,14 @@ impl Refusal {
     }
 }
 
+const TOPIC_HELP: &str = "create it with `driftq topic create NAME`, or see `driftq topic list`";
+
 impl CallError {
     /// True if the same call may succeed later: overload, a fault of the server, or no server.
     pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::Broken { .. } => true,
-            Self::Refused(refusal) => refusal.status == 429 || refusal.status >= 500,
+            Self::Refused(refusal) => refusal.retryable || refusal.status == 429 || refusal.status >= 500,
             Self::Strange(_) => false,
         }
     }
@@ -98,6 +124,14 @@ impl CallError {
         match self {
             Self::Refused(refusal) => refusal.retry_after_ms,
             _ => None,
+        }
+    }
+
+    /// The code of the server's refusal; empty if it is something else.
+    pub(crate) fn code(&self) -> &str {
+        match self {
+            Self::Refused(refusal) => &refusal.code,
+            _ => "",
         }
     }
 }
@@ -171,11 +205,13 @@ mod tests {
 
     #[test]
     fn the_help_is_about_what_is_missing() {
-        let help = |body: &[u8]| Refusal::new(404, body).help().unwrap_or_default();
+        let help = |body: &[u8]| Refusal::new(404, body).help().unwrap_or_default().to_owned();
         let topic = help(br#"{"code":"TOPIC_UNKNOWN","detail":"topic does not exist"}"#);
         assert!(topic.contains("driftq topic create"), "{topic}");
         let group = help(br#"{"code":"GROUP_UNKNOWN","detail":"the topic has no group of that name"}"#);
         assert!(group.contains("driftq group list") && !group.contains("topic create"), "{group}");
+        let other = help(br#"{"code":"SOMETHING_NEW","detail":"d","help":"ask again tomorrow"}"#);
+        assert_eq!(other, "ask again tomorrow", "the server knows its own codes best");
     }
 
     #[test]

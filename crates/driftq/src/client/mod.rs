@@ -3,6 +3,7 @@
 //! It speaks only the public API, like any other client.
 
 mod error;
+mod path;
 mod retry;
 mod session;
 mod stream;
@@ -10,7 +11,8 @@ pub(crate) mod words;
 
 use std::sync::Arc;
 
-pub(crate) use error::CallError;
+pub(crate) use error::{CallError, Refusal};
+pub(crate) use path::Path;
 pub(crate) use retry::Retry;
 pub(crate) use session::Session;
 pub(crate) use stream::Stream;

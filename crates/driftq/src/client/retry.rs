@@ -14,6 +14,7 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 /// Patience for one call.
 #[derive(Clone, Debug)]
 pub(crate) struct Retry {
+    patience: Duration,
     until: Instant,
     next: Duration,
 }
@@ -21,7 +22,12 @@ pub(crate) struct Retry {
 impl Retry {
     /// Keeps trying for this long.
     pub(crate) fn within(patience: Duration) -> Self {
-        Self { until: Instant::now() + patience, next: WAIT_FIRST }
+        Self { patience, until: Instant::now() + patience, next: WAIT_FIRST }
+    }
+
+    /// The same patience for the next call.
+    pub(crate) fn again(&self) -> Self {
+        Self::within(self.patience)
     }
 
     /// How long to wait before the next try; none if the error is final or the time is up.

@@ -15,16 +15,38 @@ use super::{CallError, Client, Retry, Stream, error::Refusal};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// An answer that takes longer than this will not come; streams are exempt.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+const JSON: &str = "application/json";
+const LINES: &str = "application/x-ndjson";
 
 /// Sends calls one after the other over one connection.
 pub(crate) struct Session {
     client: Client,
     sender: Option<http1::SendRequest<Full<Bytes>>>,
+    answer_timeout: Duration,
+}
+
+/// What a request carries.
+struct Payload {
+    bytes: Bytes,
+    content_type: &'static str,
+}
+
+impl Payload {
+    const fn json(bytes: Bytes) -> Self {
+        Self { bytes, content_type: JSON }
+    }
 }
 
 impl Session {
     pub(crate) fn new(client: Client) -> Self {
-        Self { client, sender: None }
+        Self { client, sender: None, answer_timeout: ANSWER_TIMEOUT }
+    }
+
+    /// For calls that the server answers only after a wait: it comes on top of the usual patience.
+    #[must_use]
+    pub(crate) fn waiting(mut self, wait: Duration) -> Self {
+        self.answer_timeout = ANSWER_TIMEOUT + wait;
+        self
     }
 
     pub(crate) async fn get<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, CallError> {
@@ -43,7 +65,60 @@ impl Session {
         path: &str,
         body: &impl Serialize,
     ) -> Result<T, CallError> {
-        let body = self.call(Method::POST, path, render(body)?).await?;
+        self.send_json(Method::POST, path, body).await
+    }
+
+    pub(crate) async fn put<T: DeserializeOwned>(
+        &mut self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, CallError> {
+        self.send_json(Method::PUT, path, body).await
+    }
+
+    pub(crate) async fn patch<T: DeserializeOwned>(
+        &mut self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, CallError> {
+        self.send_json(Method::PATCH, path, body).await
+    }
+
+    /// A call whose path says it all.
+    pub(crate) async fn post_bare<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, CallError> {
+        let body = self.call(Method::POST, path, Bytes::new()).await?;
+        parse(&body)
+    }
+
+    pub(crate) async fn delete<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, CallError> {
+        let body = self.call(Method::DELETE, path, Bytes::new()).await?;
+        parse(&body)
+    }
+
+    /// A deletion whose answer has no content.
+    pub(crate) async fn delete_empty(&mut self, path: &str) -> Result<(), CallError> {
+        self.call(Method::DELETE, path, Bytes::new()).await.map(drop)
+    }
+
+    /// Lines of JSON there, lines of JSON back: one result per line, in order.
+    pub(crate) async fn post_lines<T: DeserializeOwned>(
+        &mut self,
+        path: &str,
+        lines: Bytes,
+    ) -> Result<Vec<T>, CallError> {
+        let sent = Payload { bytes: lines, content_type: LINES };
+        let answer = self.exchange(Method::POST, path, sent).await?;
+        let results = answer.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
+        results.map(parse).collect()
+    }
+
+    async fn send_json<T: DeserializeOwned>(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, CallError> {
+        let body = self.call(method, path, render(body)?).await?;
         parse(&body)
     }
 
@@ -74,7 +149,7 @@ impl Session {
 
     /// Opens a stream. It takes the connection with it.
     pub(crate) async fn stream(mut self, path: &str) -> Result<Stream, CallError> {
-        let response = self.send(Method::GET, path, Bytes::new()).await?;
+        let response = self.send(Method::GET, path, Payload::json(Bytes::new())).await?;
         let status = response.status().as_u16();
         if status != 200 {
             let body = self.collect(response).await?;
@@ -84,8 +159,13 @@ impl Session {
     }
 
     async fn call(&mut self, method: Method, path: &str, body: Bytes) -> Result<Bytes, CallError> {
-        let outcome = tokio::time::timeout(ANSWER_TIMEOUT, async {
-            let response = self.send(method, path, body).await?;
+        self.exchange(method, path, Payload::json(body)).await
+    }
+
+    async fn exchange(&mut self, method: Method, path: &str, sent: Payload) -> Result<Bytes, CallError> {
+        let limit = self.answer_timeout;
+        let outcome = tokio::time::timeout(limit, async {
+            let response = self.send(method, path, sent).await?;
             let status = response.status();
             let body = self.collect(response).await?;
             if status.is_success() {
@@ -98,7 +178,7 @@ impl Session {
         outcome.unwrap_or_else(|_| {
             // The late answer must not be taken for the answer to the next call.
             self.sender = None;
-            Err(self.broken(format!("no answer within {} s", ANSWER_TIMEOUT.as_secs())))
+            Err(self.broken(format!("no answer within {} s", limit.as_secs())))
         })
     }
 
@@ -106,16 +186,17 @@ impl Session {
         &mut self,
         method: Method,
         path: &str,
-        body: Bytes,
+        sent: Payload,
     ) -> Result<Response<Incoming>, CallError> {
         let mut sender = self.connection().await?;
         let mut request =
             Request::builder().method(method).uri(path).header(header::HOST, self.client.authority());
-        if !body.is_empty() {
-            request = request.header(header::CONTENT_TYPE, "application/json");
+        if !sent.bytes.is_empty() {
+            request = request.header(header::CONTENT_TYPE, sent.content_type);
         }
-        let request =
-            request.body(Full::new(body)).map_err(|error| CallError::Strange(format!("request: {error}")))?;
+        let request = request
+            .body(Full::new(sent.bytes))
+            .map_err(|error| CallError::Strange(format!("request: {error}")))?;
         let response = sender.send_request(request).await.map_err(|error| self.broken(error.to_string()))?;
         self.sender = Some(sender);
         Ok(response)

@@ -1,19 +1,24 @@
 //! `driftq group describe`.
 
 use anyhow::Result;
-use driftq_api::v2::Group;
+use driftq_api::v2::{Group, MemberKind};
 
 use super::super::{
     Common,
     output::{self, Listing, grouped, printable},
+    suggest,
+    when::Now,
 };
-use crate::client::escape;
+use crate::client::Path;
 
 #[derive(clap::Args)]
-#[command(after_help = "LAG counts messages that are kept and not yet acked by the group.
+#[command(
+    after_help = "LAG counts messages that are kept and not yet acked by the group. STATE says what the waiting ones wait \
+for; `driftq message get` says it of a single message.
 
 Examples:
-  driftq group describe orders billing")]
+  driftq group describe orders billing"
+)]
 pub(crate) struct Args {
     /// The topic
     topic: String,
@@ -23,8 +28,8 @@ pub(crate) struct Args {
 
 pub(super) async fn run(common: &Common, args: &Args) -> Result<()> {
     let mut session = common.client()?.session();
-    let path = format!("/v2/topics/{}/groups/{}", escape(&args.topic), escape(&args.group));
-    let group: Group = session.get(&path).await.map_err(|error| error.into_error())?;
+    let answer = session.get(Path::group(&args.topic, &args.group).as_str()).await;
+    let group: Group = suggest::or_explain(&mut session, &args.topic, answer).await?;
     output::print_one(common.output, &group, || text(&group))
 }
 
@@ -39,12 +44,43 @@ fn text(group: &Group) -> String {
             partition.acked_below.map_or_else(|| "-".to_owned(), |offset| offset.to_string()),
         ]);
     }
+    let now = Now::read();
+    let paused =
+        group.paused_at.map_or_else(|| "no".to_owned(), |at| format!("gets nothing since {}", now.show(at)));
     format!(
-        "topic      {}\ngroup      {}\nreaders    {}\nlast seen  {}\n\n{}",
+        "topic      {}\ngroup      {}\nreaders    {}\nlast seen  {}\npaused     {paused}\n\n{}{}{}",
         printable(&group.topic),
         printable(&group.name),
         group.consumers,
-        group.seen_at,
-        listing.text()
+        now.show(group.seen_at),
+        listing.text(),
+        waiting_text(group),
+        members_text(group),
     )
+}
+
+fn waiting_text(group: &Group) -> String {
+    if group.waiting.is_empty() {
+        return String::new();
+    }
+    let mut listing = Listing::new(&["STATE", "MESSAGES"]);
+    for (state, count) in &group.waiting {
+        listing.row([printable(state), grouped(*count)]);
+    }
+    format!("\n{}", listing.text())
+}
+
+fn members_text(group: &Group) -> String {
+    if group.members.is_empty() {
+        return String::new();
+    }
+    let mut listing = Listing::new(&["MEMBER", "READS BY", "IN FLIGHT"]);
+    for member in &group.members {
+        let kind = match member.kind {
+            MemberKind::Stream => "stream",
+            MemberKind::Lease => "lease calls",
+        };
+        listing.row([printable(&member.owner), kind.to_owned(), grouped(member.in_flight)]);
+    }
+    format!("\n{}", listing.text())
 }

@@ -9,8 +9,9 @@ use driftq_api::{
 use super::super::{
     Common,
     output::{self, Listing, grouped, printable},
+    suggest,
 };
-use crate::client::{Session, escape};
+use crate::client::{Path, Session};
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
@@ -38,13 +39,17 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<()> {
 
 async fn of_topic(session: &mut Session, topic: &str) -> Result<Vec<Group>> {
     let mut groups = Vec::new();
-    let first = format!("/v2/topics/{}/groups?limit={LIMIT_MAX}", escape(topic));
-    let mut path = first.clone();
+    let mut cursor = None;
     loop {
-        let page: Groups = session.get(&path).await.map_err(|error| error.into_error())?;
+        let path = Path::topic(topic).word("groups").with_number("limit", Some(LIMIT_MAX as u64));
+        let path = path.with_some("cursor", cursor.as_deref());
+        let answer = session.get(path.as_str()).await;
+        let page: Groups = suggest::or_explain(session, topic, answer).await?;
         groups.extend(page.groups);
-        let Some(cursor) = page.cursor else { return Ok(groups) };
-        path = format!("{first}&cursor={}", escape(&cursor));
+        cursor = page.cursor;
+        if cursor.is_none() {
+            return Ok(groups);
+        }
     }
 }
 
@@ -53,7 +58,7 @@ fn text(groups: &[Group]) -> String {
         return "no groups yet; a group begins with its first `driftq consume TOPIC --group NAME`\n"
             .to_owned();
     }
-    let mut listing = Listing::new(&["TOPIC", "GROUP", "READERS", "LAG", "IN FLIGHT", "RETRYING"]);
+    let mut listing = Listing::new(&["TOPIC", "GROUP", "READERS", "LAG", "IN FLIGHT", "RETRYING", "PAUSED"]);
     for group in groups {
         listing.row([
             printable(&group.topic),
@@ -62,6 +67,7 @@ fn text(groups: &[Group]) -> String {
             grouped(group.lag),
             grouped(group.in_flight),
             grouped(group.retrying),
+            if group.paused_at.is_some() { "yes".to_owned() } else { "no".to_owned() },
         ]);
     }
     listing.text()

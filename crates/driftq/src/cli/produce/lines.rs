@@ -1,7 +1,15 @@
-//! Lines of stdin as messages.
+//! Lines of stdin or a file as messages.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+    pin::Pin,
+    task::{Context as Waker, Poll},
+};
 
 use anyhow::{Context, Result};
-use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader, ReadBuf, Stdin};
 
 use crate::cli::exit::{Exit, Fault};
 
@@ -17,6 +25,39 @@ pub(super) struct Line {
     /// The part before the separator, if there is one.
     pub(super) key: Option<String>,
     pub(super) value: String,
+}
+
+/// Where lines come from.
+pub(super) enum Source {
+    Stdin(Stdin),
+    /// Read where it is needed: a file does not keep anybody waiting as a pipe would.
+    File(File),
+}
+
+impl Source {
+    pub(super) fn open(path: Option<&Path>) -> Result<BufReader<Self>, Fault> {
+        let source =
+            match path {
+                None => Self::Stdin(tokio::io::stdin()),
+                Some(path) => Self::File(File::open(path).map_err(|error| {
+                    Fault::new(Exit::Usage, format!("--file {}: {error}", path.display()))
+                })?),
+            };
+        Ok(BufReader::new(source))
+    }
+}
+
+impl AsyncRead for Source {
+    fn poll_read(self: Pin<&mut Self>, waker: &mut Waker<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Stdin(stdin) => Pin::new(stdin).poll_read(waker, out),
+            Self::File(file) => {
+                let read = file.read(out.initialize_unfilled())?;
+                out.advance(read);
+                Poll::Ready(Ok(()))
+            }
+        }
+    }
 }
 
 /// Splits a reader into messages.
@@ -41,7 +82,7 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
                 .take(LINE_BYTES_MAX)
                 .read_until(b'\n', &mut bytes)
                 .await
-                .context("reading stdin")?;
+                .context("reading lines")?;
             if read == 0 {
                 return Ok(None);
             }
@@ -57,7 +98,7 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
                 continue;
             }
             let text = String::from_utf8(bytes)
-                .map_err(|_| self.refuse("not UTF-8; encode it, for example with base64"))?;
+                .map_err(|_| self.refuse("not UTF-8; encode it with base64 and give --base64"))?;
             return self.split(text).map(Some);
         }
     }

@@ -1,4 +1,4 @@
-//! Sends messages, several at once if asked.
+//! Sends messages, several batches at once if asked.
 
 use std::{
     io::{self, IsTerminal},
@@ -7,54 +7,70 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use driftq_api::v1::Produced;
+use driftq_api::v2::Produced;
 use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::value::RawValue;
 use tokio::{
-    io::BufReader,
+    io::AsyncBufRead,
     sync::{Mutex, mpsc},
     task::JoinSet,
 };
 
 use super::{
     Summary,
+    batch::{self, Ready, Tally},
     lines::{Line, Lines},
+    template::Template,
 };
-use crate::client::{
-    Client, Retry, Session,
-    words::{Envelope, Produce},
+use crate::{
+    cli::suggest,
+    client::{Client, Path, Retry},
 };
 
 /// Lines read ahead of the workers.
-const LINES_AHEAD_MAX: usize = 1024;
+const LINES_AHEAD_MAX: usize = 4096;
+/// Lines of one call. More of them save little, and wait longer for their answer.
+const BATCH_LINES_MAX: usize = 1000;
 
-/// What all messages have in common.
+/// What to do with all lines.
 pub(super) struct Plan {
     pub(super) topic: String,
-    pub(super) key: String,
-    pub(super) envelope: Option<Envelope>,
+    pub(super) template: Template,
     pub(super) patience: Duration,
 }
 
-/// Sends one message and says how many retries it took. `numbered` makes the idempotency key one of its line.
-pub(super) async fn one(session: &mut Session, plan: &Plan, line: &Line, numbered: bool) -> Result<u32> {
-    let mut envelope = plan.envelope.clone();
-    if numbered && let Some(key) = envelope.as_mut().and_then(|envelope| envelope.idempotency_key.as_mut()) {
-        key.push_str(&format!(":{}", line.number));
+impl Plan {
+    fn path(&self) -> Path {
+        Path::topic(&self.topic).word("messages")
     }
-    let key = line.key.as_deref().unwrap_or(&plan.key);
-    let request = Produce { topic: &plan.topic, key, value: &line.value, envelope };
-    let (outcome, retries) = session
-        .post_retrying::<Produced<'static>>("/v1/produce", &request, Retry::within(plan.patience))
-        .await;
-    outcome.map_err(|error| error.into_error())?;
-    Ok(retries)
 }
 
-/// Sends every line of stdin.
-pub(super) async fn all(
+/// Sends one message of the command line.
+pub(super) async fn one(client: &Client, plan: &Plan, line: &Line) -> Result<Summary> {
+    let mut session = client.session();
+    let json = plan.template.json(line, false).map_err(|mut fault| {
+        fault.message = fault.message.trim_start_matches("line 1: ").to_owned();
+        fault
+    })?;
+    let message: Box<RawValue> = serde_json::from_slice(&json).context("writing the message")?;
+    let retry = Retry::within(plan.patience);
+    let (answer, retries) =
+        session.post_retrying::<Produced<'static>>(plan.path().as_str(), &message, retry).await;
+    let stored = suggest::or_explain(&mut session, &plan.topic, answer).await?;
+    Ok(Summary {
+        produced: 1,
+        duplicates: stored.duplicate.into(),
+        retries: retries.into(),
+        message: Some(stored),
+        ..Summary::default()
+    })
+}
+
+/// Sends every line.
+pub(super) async fn all<R: AsyncBufRead + Unpin>(
     client: Client,
     plan: Plan,
-    separator: Option<String>,
+    mut lines: Lines<R>,
     concurrency: u16,
 ) -> Result<Summary> {
     let bar = progress();
@@ -67,14 +83,14 @@ pub(super) async fn all(
     }
     // The workers hold the only receivers now: when the last one fails, the reader below notices.
     drop(lines_out);
-    let mut lines = Lines::new(BufReader::new(tokio::io::stdin()), separator);
     let read = feed(&mut lines, lines_in).await;
     let mut summary = Summary { empty_lines_skipped: lines.skipped, ..Summary::default() };
     let mut failure = None;
     while let Some(joined) = workers.join_next().await {
-        let (produced, retries, outcome) = joined.context("a worker ended")?;
-        summary.produced += produced;
-        summary.retries += retries;
+        let (tally, outcome) = joined.context("a worker ended")?;
+        summary.produced += tally.produced;
+        summary.duplicates += tally.duplicates;
+        summary.retries += tally.retries;
         failure = failure.or_else(|| outcome.err());
     }
     bar.finish_and_clear();
@@ -87,10 +103,7 @@ pub(super) async fn all(
     }
 }
 
-async fn feed<R: tokio::io::AsyncBufRead + Unpin>(
-    lines: &mut Lines<R>,
-    queue: mpsc::Sender<Line>,
-) -> Result<()> {
+async fn feed<R: AsyncBufRead + Unpin>(lines: &mut Lines<R>, queue: mpsc::Sender<Line>) -> Result<()> {
     while let Some(line) = lines.next().await? {
         if queue.send(line).await.is_err() {
             break;
@@ -105,25 +118,37 @@ async fn work(
     plan: Arc<Plan>,
     lines: Arc<Mutex<mpsc::Receiver<Line>>>,
     bar: ProgressBar,
-) -> (u64, u64, Result<()>) {
+) -> (Tally, Result<()>) {
     let mut session = client.session();
-    let (mut produced, mut retries) = (0, 0);
+    let (path, retry) = (plan.path(), Retry::within(plan.patience));
+    let mut tally = Tally::default();
     loop {
-        let Some(line) = lines.lock().await.recv().await else {
-            return (produced, retries, Ok(()));
-        };
-        match one(&mut session, &plan, &line, true).await {
-            Ok(more) => {
-                produced += 1;
-                retries += u64::from(more);
-                bar.inc(1);
-            }
-            Err(error) => {
-                lines.lock().await.close();
-                return (produced, retries, Err(error.context(format!("line {}", line.number))));
-            }
+        let mut taken = Vec::new();
+        // Whatever has been read so far: a line that comes alone is sent at once.
+        if lines.lock().await.recv_many(&mut taken, BATCH_LINES_MAX).await == 0 {
+            return (tally, Ok(()));
+        }
+        let (ready, bad) = rendered(&plan.template, &taken);
+        let before = tally.produced;
+        let sent = batch::deliver(&mut session, &path, batch::cut(ready), &retry, &mut tally).await;
+        bar.inc(tally.produced - before);
+        if let Err(error) = sent.and(bad) {
+            lines.lock().await.close();
+            return (tally, Err(error));
         }
     }
+}
+
+/// The messages before the first bad line, and what is wrong with that.
+fn rendered(template: &Template, lines: &[Line]) -> (Vec<Ready>, Result<()>) {
+    let mut ready = Vec::with_capacity(lines.len());
+    for line in lines {
+        match template.json(line, true) {
+            Ok(json) => ready.push(Ready { number: line.number, json }),
+            Err(fault) => return (ready, Err(fault.into())),
+        }
+    }
+    (ready, Ok(()))
 }
 
 fn progress() -> ProgressBar {

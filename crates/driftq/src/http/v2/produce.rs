@@ -58,7 +58,11 @@ async fn one(request: &Request<'_>, topic: &str, body: &[u8], header: Option<Str
         name(&mut draft, header, RequestHash::of(body))?;
     }
     match request.app.broker.produce_draft(topic, draft).await {
-        Ok(stored) => Ok(json(StatusCode::CREATED, &shown(&stored))),
+        Ok(stored) => {
+            // Nothing was created by a duplicate.
+            let status = if stored.duplicate { StatusCode::OK } else { StatusCode::CREATED };
+            Ok(json(status, &shown(&stored)))
+        }
         Err(failure) => {
             count_rejection(request, &failure);
             Err(fault(&failure, Call::Produce))

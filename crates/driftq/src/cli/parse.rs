@@ -1,0 +1,67 @@
+//! Values of flags that several commands share.
+
+use std::borrow::Cow;
+
+use driftq_api::{
+    Moment,
+    v2::{Labels, LetterPlace},
+};
+
+use super::exit::{Exit, Fault};
+
+/// A point in time.
+pub(super) fn moment(text: &str) -> Result<Moment, String> {
+    Moment::parse(text)
+        .ok_or_else(|| format!("`{text}` is not an RFC 3339 time; write for example 2030-01-31T12:00:00Z"))
+}
+
+/// `name=value`.
+pub(super) fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err(format!("`{text}` is not NAME=VALUE")),
+    }
+}
+
+/// `partition:offset`; a slash will do too, since that is how places are printed.
+pub(super) fn place(text: &str) -> Result<LetterPlace, String> {
+    let numbers = text.split_once([':', '/']);
+    let place = numbers.and_then(|(partition, offset)| {
+        Some(LetterPlace { partition: partition.parse().ok()?, offset: offset.parse().ok()? })
+    });
+    place.ok_or_else(|| format!("`{text}` is not PARTITION:OFFSET; write for example 0:12"))
+}
+
+/// Labels out of pairs; says which one the server would not take.
+pub(super) fn labels(pairs: &[(String, String)]) -> Result<Labels<'static>, Fault> {
+    let pairs = pairs.iter().map(|(name, value)| (Cow::Owned(name.clone()), Cow::Owned(value.clone())));
+    Labels::new(pairs.collect()).map_err(|why| Fault::new(Exit::Usage, format!("--label: {why}")))
+}
+
+/// A text for the wire, if there is one.
+pub(super) fn owned(text: Option<&String>) -> Option<Cow<'static, str>> {
+    text.map(|text| Cow::Owned(text.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_as_help_writes_them() {
+        assert_eq!(pair("team=a=b"), Ok(("team".to_owned(), "a=b".to_owned())));
+        assert_eq!(place("3:12"), Ok(LetterPlace { partition: 3, offset: 12 }));
+        assert_eq!(place("3/12"), Ok(LetterPlace { partition: 3, offset: 12 }));
+        assert!(moment("2030-01-31T12:00:00Z").is_ok());
+    }
+
+    #[test]
+    fn refusals_show_how_it_is_written() {
+        assert!(pair("team").unwrap_err().contains("NAME=VALUE"));
+        assert!(pair("=a").is_err());
+        assert!(place("12").unwrap_err().contains("0:12"));
+        assert!(moment("tomorrow").unwrap_err().contains("2030-01-31T12:00:00Z"));
+        let twice = [("a".to_owned(), "1".to_owned()), ("a".to_owned(), "2".to_owned())];
+        assert!(labels(&twice).unwrap_err().message.contains("given twice"));
+    }
+}
