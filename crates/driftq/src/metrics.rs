@@ -170,8 +170,15 @@ mod tests {
                 topic: "t".into(),
                 name: "g".into(),
                 consumers: 1,
+                waiters: 0,
+                paused: None,
                 seen: Time(0),
-                partitions: vec![GroupPartition { lag: 4, in_flight: 2, retrying: 1, acked_below: None }],
+                partitions: vec![GroupPartition {
+                    lag: 4,
+                    in_flight: 2,
+                    retrying: 1,
+                    ..GroupPartition::default()
+                }],
             }],
             ..Tally::default()
         }

@@ -20,7 +20,8 @@ use tokio::sync::Semaphore;
 #[test]
 fn label_and_meta_reach_every_reader_and_survive_a_crash() {
     let brain = Brain::start(Act::Decide(1, json!({"meta": {"model": "small", "score": "0.92"}})));
-    let broker = Broker::durable(&[&["--router-url", &brain.url()], &PATIENT[..]].concat());
+    let window = ["--in-flight-max", "3"];
+    let broker = Broker::durable(&[&["--router-url", &brain.url()], &PATIENT[..], &window].concat());
     let mut client = broker.client_with_topic("t", 1);
     client.produce("t", "one", "by v1");
     produce(&mut client, "t", &json!({"key": "two", "value": "by v2"}));
@@ -43,7 +44,7 @@ fn label_and_meta_reach_every_reader_and_survive_a_crash() {
     assert_eq!(metric(&mut client, "driftq_router_routed_total{label=\"two\"}"), 1);
     assert_eq!(metric(&mut client, "driftq_router_messages_total{verdict=\"routed\"}"), 3);
     // The next life has no router: what was decided stays decided.
-    let broker = broker.kill_and_restart(&[]);
+    let broker = broker.kill_and_restart(&window);
     check(&broker, "after");
     assert_eq!(status(&mut broker.client())["kind"], "none");
 }

@@ -166,7 +166,7 @@ mod tests {
         texts.sort_unstable();
         let expected = [
             "f.toml:10: unknown key `failure_max` in [router.breaker]; did you mean `failures_max`?",
-            "f.toml:3: `router_url` is given twice",
+            "f.toml:1: `router_url` is given twice",
             "f.toml:4: unknown key `time_out_ms` in [router]; did you mean `timeout_ms`?",
             "f.toml:5: `topics` must be a string or a list of strings",
             "f.toml:6: `rules` must be a string, a whole number or a boolean",

@@ -90,6 +90,16 @@ mod tests {
             last_error: "boom".into(),
             payload: message.encode().into(),
             expires: core::Time(0),
+            at: core::Time(0),
+            priority: 0,
+            due: None,
+            receipt: core::Receipt {
+                topic: core::TopicId::default(),
+                group: core::GroupId::default(),
+                partition: 1,
+                offset: 7,
+                token: core::Token::default(),
+            },
         }
     }
 

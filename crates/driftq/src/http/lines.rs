@@ -219,9 +219,9 @@ mod tests {
         async fn open(&self) -> Lines {
             let request =
                 ConsumeRequest { topic: "t".into(), group: "g".into(), owner: "o".into(), lease_ms: 60_000 };
-            let open = Metrics::default().open_stream(&request);
+            let open = Metrics::default().open_stream(["t", "g", "o"]);
             let stream = self.broker.consume(request).await.unwrap();
-            Lines::new(stream, Arc::clone(&self.pulse), Duration::from_secs(60), open)
+            Lines::new(stream, Words::V1, Arc::clone(&self.pulse), Duration::from_secs(60), open)
         }
     }
 
