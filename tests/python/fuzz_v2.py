@@ -1,0 +1,164 @@
+"""Bad input for the native API, thousands of requests of it, against the real binary.
+
+    DRIFTQ_BIN=target/debug/driftq python3 tests/python/fuzz_v2.py
+
+Three sources: requests written by hand, a fuzzer of our own over the served document, and schemathesis over the same
+document, which is installed into a folder of its own below `target`. Where it cannot be installed the reason is
+printed and our own fuzzer does more. All seeds are fixed.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from _broker import TIMEOUT_S, Case, main
+from _fuzz_hostile import broken_http, repeat, requests, send
+from _fuzz_own import CANARY, SPARE, OwnFuzzer
+
+HERE = Path(__file__).resolve().parent
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR") or HERE.parents[1] / "target")
+TOOLS = TARGET / "python-tools"
+REQUIREMENTS = HERE / "requirements.txt"
+INSTALL_S = 300
+FUZZ_S = 300
+EXAMPLES = 20
+OWN_REQUESTS, OWN_REQUESTS_ALONE = 1500, 6000
+SEED = 20251221
+GROWTH_MAX_MIB = 256
+CHECKS = (
+    "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,"
+    "response_schema_conformance,negative_data_rejection,missing_required_header,unsupported_method,"
+    "refused_for_a_reason,problems_are_problems"
+)
+PROBLEM = "application/problem+json"
+
+
+def tools():
+    """The Python that has schemathesis; `None`, after the reason, if there is none to be had."""
+    python, wanted = TOOLS / "bin" / "python", REQUIREMENTS.read_text(encoding="utf-8")
+    stamp = TOOLS / "installed.txt"
+    if stamp.exists() and stamp.read_text(encoding="utf-8") == wanted:
+        return python
+    try:
+        quiet = {"check": True, "timeout": INSTALL_S, "capture_output": True, "text": True}
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(TOOLS)], **quiet)
+        install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]
+        subprocess.run([*install, "--requirement", str(REQUIREMENTS)], **quiet)
+    except (OSError, subprocess.SubprocessError) as error:
+        said = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
+        print(f"schemathesis could not be installed: {said[-1] if said else error}")
+        return None
+    stamp.write_text(wanted, encoding="utf-8")
+    return python
+
+
+class Fuzz(Case):
+    # An idle stream says so soon, and what lies around is bounded.
+    flags = ("--heartbeat-ms", "50", "--topics-max", "20000")
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.tools = tools()
+
+    def setUp(self):
+        super().setUp()
+        self.furnish()
+        self.canary = self.stock(CANARY)
+        self.memory = self.resident()
+
+    def furnish(self):
+        """Something to find behind every path of the document."""
+        for topic in ("orders", SPARE):
+            if not self.is_there(topic):
+                self.create(topic, partitions=2)
+        self.produce(*({"value": f"v{index}", "key": f"k{index % 3}"} for index in range(300)), topic="orders")
+        items = self.lease(topic="orders", group="billing", max=3)
+        self.settle("nack", *items, dead=True, error="poison")
+
+    def stock(self, name):
+        """What must be there afterwards: messages, a delivery, a dead letter."""
+        if not self.is_there(name):
+            self.create(name)
+            self.produce(*(f"precious {index}" for index in range(20)), topic=name)
+            items = self.lease(topic=name, group="keeper", max=2, lease_ms=600_000)
+            self.settle("ack", items[0])
+        return self.look(name)
+
+    def is_there(self, name):
+        return self.client.call("GET", f"/v2/topics/{name}").status == 200
+
+    def look(self, name):
+        messages = self.call("GET", f"/topics/{name}/messages?limit=1000")["messages"]
+        group = self.call("GET", f"/topics/{name}/groups/keeper")
+        return messages, (group["lag"], group["in_flight"])
+
+    def resident(self):
+        """Memory of the broker in MiB."""
+        status = Path(f"/proc/{self.server.process.pid}/status")
+        if not status.exists():
+            return 0
+        return int(re.search(r"VmRSS:\s+(\d+)", status.read_text(encoding="utf-8"))[1]) / 1024
+
+    def tearDown(self):
+        self.assertIsNone(self.server.process.poll(), "the broker lives")
+        self.assertEqual(self.call("GET", "/readyz")["status"], "ready")
+        self.assertEqual(self.look(CANARY), self.canary, "what was there is there")
+        grown = self.resident() - self.memory
+        print(f"memory: {self.memory:.0f} MiB before, {grown:+.0f} MiB")
+        self.assertLess(grown, GROWTH_MAX_MIB)
+
+    def test_1_hostile_requests(self):
+        failures, everything = [], list(requests())
+        everything += [("broken HTTP", request, statuses) for request, statuses in broken_http()]
+        for name, request, statuses in everything:
+            try:
+                status, kind, body = send(self.server, request, TIMEOUT_S)
+            except TimeoutError:
+                failures.append(f"{name}: no answer\n    {repeat(self.server, request)}")
+                continue
+            explains = name == "broken HTTP" or status < 300 or (kind == PROBLEM and json.loads(body)["detail"])
+            if status not in statuses or not explains:
+                shown = f"{status} {kind} {body[:300]!r}, expected {statuses}"
+                failures.append(f"{name}: {shown}\n    {repeat(self.server, request)}")
+        print(f"{len(everything)} hostile requests")
+        self.assertFalse(failures, "\n" + "\n".join(failures))
+
+    def test_2_our_own_fuzzer(self):
+        fuzzer = OwnFuzzer(self.server, self.call("GET", "/openapi.json"))
+        self.addCleanup(fuzzer.close)
+        count = OWN_REQUESTS if self.tools else OWN_REQUESTS_ALONE
+        failures = fuzzer.run(count)
+        print(f"{count} requests of our own: {dict(sorted(fuzzer.counts.items()))}")
+        self.assertFalse(failures, f"{len(failures)} failures\n" + "\n".join(failures[:20]))
+        accepted = sum(number for status, number in fuzzer.counts.items() if status < 300)
+        self.assertTrue(count * 0.1 < accepted < count * 0.9, "both kinds were tried")
+
+    def test_3_schemathesis(self):
+        if self.tools is None:
+            self.skipTest("schemathesis is not there; our own fuzzer did more instead")
+        address = f"http://{self.server.host}:{self.server.port}"
+        command = [
+            str(self.tools), "-m", "schemathesis.cli", "run", f"{address}/v2/openapi.json", "--checks", CHECKS,
+            "--exclude-operation-id", "stream", "--mode", "all", "--phases", "examples,coverage,fuzzing",
+            "--max-examples", str(EXAMPLES), "--seed", str(SEED), "--generation-codec", "ascii",
+            "--generation-database", "none", "--request-timeout", "20", "--continue-on-failure", "--no-color",
+            "--output-sanitize", "false", "--warnings", "off", "--suppress-health-check", "all",
+        ]
+        environment = {**os.environ, "SCHEMATHESIS_HOOKS": "_fuzz_hooks", "PYTHONPATH": str(HERE)}
+        work = TOOLS / "work"
+        work.mkdir(exist_ok=True)
+        run = subprocess.run(
+            command, cwd=work, env=environment, capture_output=True, text=True, timeout=FUZZ_S, check=False
+        )
+        cases = re.search(r"(\d+) generated", run.stdout)
+        print(f"schemathesis: {cases[0] if cases else 'nothing was generated'}")
+        self.assertEqual(run.returncode, 0, f"{run.stdout[-20000:]}\n{run.stderr[-4000:]}")
+        self.assertGreater(int(cases[1]), 3000)
+
+
+if __name__ == "__main__":
+    main()
