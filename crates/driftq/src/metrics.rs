@@ -167,6 +167,7 @@ mod tests {
                 ..TopicDescription::default()
             }],
             groups: vec![GroupDescription {
+                members: Vec::new(),
                 topic: "t".into(),
                 name: "g".into(),
                 consumers: 1,
