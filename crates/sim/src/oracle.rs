@@ -52,6 +52,9 @@ pub struct Sent {
     pub answered: Option<u64>,
 }
 
+/// Whose request for messages it is: topic, group, owner, and the name of the request.
+pub(crate) type Asker = (TopicId, String, String, u64);
+
 /// Who got a message, and how.
 #[derive(Clone, Debug)]
 pub(crate) struct Receiver {
@@ -93,7 +96,7 @@ pub struct Oracle {
     /// Tokens of holders whose message may have become a dead letter before its group was moved or deleted.
     buried: BTreeSet<Token>,
     /// Deliveries that a named request was answered with.
-    requests: BTreeMap<(TopicId, String, String, u64), Vec<(u64, Token)>>,
+    requests: BTreeMap<Asker, Vec<(u64, Token)>>,
     gates: Gates,
     life: u64,
     events: u64,
