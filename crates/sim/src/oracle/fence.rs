@@ -1,6 +1,6 @@
 //! Work that ends by token: a token has a say until a newer one is handed out, and never again.
 
-use driftq_core::{Delivery, Outcome, Receipt, Time, Token, TopicId};
+use driftq_core::{Delivery, Outcome, Receipt, Time, Token};
 
 use super::view::{Acked, Released, ensure};
 use super::{Asker, Oracle, Verdict};
