@@ -52,6 +52,9 @@ pub struct Sent {
     pub answered: Option<u64>,
 }
 
+/// Whose request for messages it is: topic, group, owner, and the name of the request.
+pub(crate) type Asker = (TopicId, String, String, u64);
+
 /// Who got a message, and how.
 #[derive(Clone, Debug)]
 pub(crate) struct Receiver {
@@ -93,7 +96,7 @@ pub struct Oracle {
     /// Tokens of holders whose message may have become a dead letter before its group was moved or deleted.
     buried: BTreeSet<Token>,
     /// Deliveries that a named request was answered with.
-    requests: BTreeMap<(TopicId, String, String, u64), Vec<(u64, Token)>>,
+    requests: BTreeMap<Asker, Vec<(u64, Token)>>,
     gates: Gates,
     life: u64,
     events: u64,
@@ -233,7 +236,8 @@ impl Oracle {
             let first = self.stored.get(&(sent.topic, offset)).copied().unwrap_or(0);
             let groups = self.groups.iter().filter(|((topic, _), _)| *topic == sent.topic);
             for ((_, name), view) in groups {
-                if view.present && first.min(*id) >= view.owed_from && self.is_owed(sent, offset, view, &[]) {
+                if view.present && first.min(*id) >= view.owed_from && self.is_owed(sent, offset, view, None)
+                {
                     return Some(self.describe_owed(*id, sent.topic, name, offset));
                 }
             }
@@ -241,14 +245,20 @@ impl Oracle {
         self.unfinished_copy()
     }
 
-    /// Whether a group still has to settle a message. One with the same key may stand in for it, unless that was done
-    /// `before`.
-    fn is_owed(&self, sent: &Sent, offset: u64, view: &Group, before: &[u64]) -> bool {
+    /// Whether a group still has to settle a message. One with the same key may stand in for it; for one that was
+    /// stored again only if it did not die, and was not acked `before`.
+    fn is_owed(&self, sent: &Sent, offset: u64, view: &Group, before: Option<&[u64]>) -> bool {
         let gone = !self.is_alive(sent.topic) || self.cancelled.contains_key(&(sent.topic, offset));
         if gone || view.is_finished(offset) {
             return false;
         }
-        !self.twins(sent).any(|offset| view.is_finished(offset) && !before.contains(&offset))
+        !self.twins(sent).any(|offset| match before {
+            None => view.is_finished(offset),
+            Some(before) => {
+                let alive = !view.letters.contains_key(&offset);
+                alive && view.is_finished(offset) && !before.contains(&offset)
+            }
+        })
     }
 
     /// Where messages with the same key lie, whether or not their producers ever got an answer.

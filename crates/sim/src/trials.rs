@@ -31,8 +31,14 @@ impl World {
     fn dismiss_readers(&mut self) -> Verdict {
         let readers: Vec<_> = self.readers.keys().copied().collect();
         for consumer in readers {
-            self.readers.remove(&consumer);
+            let Some(reader) = self.readers.remove(&consumer) else { continue };
             self.hand(Input::Unsubscribe { consumer })?;
+            let receipts: Vec<_> = reader.inbox.iter().map(|delivery| delivery.receipt).collect();
+            for receipt in &receipts {
+                let (topic, offset, token) = (receipt.topic, receipt.offset, receipt.token);
+                self.oracle.released(topic, &reader.group, offset, token, self.now);
+            }
+            self.hand(Input::Release { receipts })?;
         }
         // Those who still wait for an answer would take what is meant for the trial.
         for ticket in self.waiting_leases() {
@@ -100,20 +106,20 @@ impl World {
             self.store(topic, u8::try_from(number % 3).expect("small"))?;
         }
         self.flush()?;
-        let leased = self.lease_now(topic, group, window + 1)?;
+        // Nobody had to wait for what was skipped or is uncertain: some of it may come along.
+        let all = self.lease_now(topic, group, 100)?;
+        let leased: Vec<Delivery> = all.iter().filter(|loan| loan.receipt.partition == 0).cloned().collect();
         if leased.len() != window as usize {
             return Err(format!("window: {} of {window} in {topic:?} can be lent to {group}", leased.len()));
         }
         let view = &self.oracle.topics[&topic];
+        let is_fresh = leased.iter().all(|loan| loan.attempt == 1);
         let by_rank = |delivery: &Delivery| (std::cmp::Reverse(delivery.priority), delivery.receipt.offset);
-        if view.order == Order::Priority && !view.reordered && !leased.is_sorted_by_key(by_rank) {
+        if view.order == Order::Priority && !view.reordered && is_fresh && !leased.is_sorted_by_key(by_rank) {
             return Err(format!("priority: {group} got {leased:?}"));
         }
-        for delivery in &leased {
-            self.settle_now(group, delivery, Word::Ack)?;
-        }
-        let rest = self.lease_now(topic, group, window + 1)?;
-        rest.iter().try_for_each(|delivery| self.settle_now(group, delivery, Word::Ack))
+        all.iter().try_for_each(|delivery| self.settle_now(group, delivery, Word::Ack))?;
+        self.drain(topic, group)
     }
 
     /// Retries and fresh messages stand ready all the time: each kind gets its share, to within one delivery.

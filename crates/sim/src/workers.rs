@@ -6,7 +6,7 @@ use driftq_core::{
 };
 
 use crate::clients::{GROUPS, OWNERS, Request, TOPICS, Work};
-use crate::oracle::{Receiver, Said, Verdict, Way, Word};
+use crate::oracle::{Asker, Receiver, Said, Verdict, Way, Word};
 use crate::world::{Asked, World};
 
 /// Old tokens that are kept to be tried again at the wrong time.
@@ -34,7 +34,7 @@ pub(crate) struct LeaseCall {
 }
 
 impl LeaseCall {
-    fn asker(&self) -> Option<(TopicId, String, String, u64)> {
+    fn asker(&self) -> Option<Asker> {
         self.request.map(|request| (self.topic, self.group.clone(), self.owner.clone(), request))
     }
 }

@@ -68,7 +68,8 @@ impl Oracle {
 
     /// The window in force, if it is known for certain.
     pub(crate) fn certain_window(&self, topic: TopicId, way: Way) -> Option<u32> {
-        let single = self.topics.get(&topic).is_some_and(|view| view.windows.len() == 1);
+        let view = self.topics.get(&topic)?;
+        let single = view.windows.iter().all(|window| *window == view.windows[0]);
         single.then(|| self.window(topic, way))
     }
 
@@ -147,7 +148,7 @@ impl Oracle {
     pub(crate) fn configured(&mut self, topic: TopicId, window: Option<u32>) {
         let Some(view) = self.topics.get_mut(&topic) else { return };
         // What was handed over after it counts as well.
-        let later = view.windows.iter().rposition(|known| *known == window);
+        let later = view.windows.iter().position(|known| *known == window);
         view.windows.drain(..later.unwrap_or(0));
     }
 

@@ -1,9 +1,9 @@
 //! Work that ends by token: a token has a say until a newer one is handed out, and never again.
 
-use driftq_core::{Delivery, Outcome, Receipt, Time, Token, TopicId};
+use driftq_core::{Delivery, Outcome, Receipt, Time, Token};
 
 use super::view::{Acked, Released, ensure};
-use super::{Oracle, Verdict};
+use super::{Asker, Oracle, Verdict};
 
 /// What the holder of a token says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,12 +169,7 @@ impl Oracle {
     }
 
     /// A named request was answered with messages: the same as before, as long as any of them are on loan.
-    pub(crate) fn check_request(
-        &self,
-        asker: &(TopicId, String, String, u64),
-        answer: &[Delivery],
-        now: Time,
-    ) -> Verdict {
+    pub(crate) fn check_request(&self, asker: &Asker, answer: &[Delivery], now: Time) -> Verdict {
         let Some(before) = self.requests.get(asker) else { return Ok(()) };
         let fresh = answer.iter().find(|delivery| !self.tokens.contains(&delivery.receipt.token));
         let Some(fresh) = fresh else {
@@ -195,7 +190,7 @@ impl Oracle {
     }
 
     /// Remembers what a named request was answered with.
-    pub(crate) fn note_request(&mut self, asker: (TopicId, String, String, u64), answer: &[Delivery]) {
+    pub(crate) fn note_request(&mut self, asker: Asker, answer: &[Delivery]) {
         let loans: Vec<(u64, Token)> =
             answer.iter().map(|delivery| (delivery.receipt.offset, delivery.receipt.token)).collect();
         let known = self.requests.entry(asker).or_default();

@@ -105,7 +105,7 @@ impl Oracle {
             let Some(offset) = copy.offset.filter(|_| view.present && view.since < copy.since) else {
                 continue;
             };
-            if self.is_owed(&self.sent[&copy.id], offset, view, &copy.done_before) {
+            if self.is_owed(&self.sent[&copy.id], offset, view, Some(&copy.done_before)) {
                 return Some(format!(
                     "again, {}",
                     self.describe_owed(copy.id, copy.topic, &copy.group, offset)
