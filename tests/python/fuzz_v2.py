@@ -53,7 +53,7 @@ def tools():
         subprocess.run([*install, "--requirement", str(REQUIREMENTS)], **quiet)
     except (OSError, subprocess.SubprocessError) as error:
         said = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
-        print(f"schemathesis could not be installed: {said[-1] if said else error}")
+        print("schemathesis could not be installed:", " ".join(said[-3:]))
         return None
     stamp.write_text(wanted, encoding="utf-8")
     return python
