@@ -1,5 +1,6 @@
 """What the scripts for the native API share: the broker as a process, its calls, and how a refusal looks."""
 
+import calendar
 import http.client
 import json
 import os
@@ -197,6 +198,12 @@ def until(condition, what, seconds=TIMEOUT_S):
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {seconds} s: {what}")
         time.sleep(POLL_S)
+
+
+def seconds(moment):
+    """A time of an answer as seconds since 1970; its text has no fixed number of digits and cannot be compared."""
+    whole, _, fraction = moment.removesuffix("Z").partition(".")
+    return calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S")) + float(f"0.{fraction or 0}")
 
 
 def quoted(name):

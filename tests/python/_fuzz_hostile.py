@@ -16,10 +16,19 @@ def post(path, body, kind=JSON, **headers):
     return raw("POST", path, {"Content-Type": kind, "Content-Length": str(len(body)), **headers}) + body
 
 
+def posted(headers):
+    """The head of a produce."""
+    return raw("POST", MESSAGES, {"Content-Type": JSON, **headers})
+
+
 def raw(method, path, headers=None):
     lines = [f"{method} {path} HTTP/1.1", "Host: broker", "Connection: close"]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in (headers or {}).items() if value is not None]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+
+def enveloped(**envelope):
+    return json.dumps({"value": "a", "envelope": envelope}).encode()
 
 
 def ndjson(bad):
@@ -60,8 +69,12 @@ def bodies():
     yield "a time without a zone", b'{"value":"a","deliver_at":"2030-01-01T00:00:00"}'
     yield "a key too long", json.dumps({"value": "a", "key": "k" * 4097}).encode()
     yield "a key too long in bytes", json.dumps({"value": "a", "key": "é" * 2049}, ensure_ascii=False).encode()
-    yield "an idempotency key too long", json.dumps({"value": "a", "envelope": {"idempotency_key": "i" * 4097}}).encode()
-    yield "too many labels", json.dumps({"value": "a", "envelope": {"labels": {str(n): "" for n in range(65)}}}).encode()
+    yield "an idempotency key too long", enveloped(idempotency_key="i" * 4097)
+    yield "too many labels", enveloped(labels={str(number): "" for number in range(65)})
+    yield "a label's name too long", enveloped(labels={"l" * 129: ""})
+    yield "a label's value too long", enveloped(labels={"l": "v" * 1025})
+    yield "an empty run", enveloped(run_id="")
+    yield "a partition that no topic can have", enveloped(partition_override=4096)
     yield "broken base64", b'{"value_b64":"YQ"}'
     yield "base64 for the web", b'{"value_b64":"_-8="}'
     yield "invalid UTF-8", b'{"value":"\xff\xfe"}'
@@ -86,18 +99,24 @@ def requests():
     """`(name, bytes, statuses)`: every one is refused, with one of the statuses."""
     for name, body in bodies():
         yield name, post(MESSAGES, body), {400}
-    for name, line in (("text", b"hello"), ("a number", b"1"), ("an array", b"[]"), ("invalid UTF-8", b'{"value":"\xff"}'),
-                       ("half a line", b'{"value":"a"'), ("an unknown field", b'{"value":"a","b":1}'), ("NUL", b"\x00")):
+    lines = {
+        "text": b"hello", "a number": b"1", "an array": b"[]", "invalid UTF-8": b'{"value":"\xff"}',
+        "half a line": b'{"value":"a"', "an unknown field": b'{"value":"a","b":1}', "NUL": b"\x00",
+    }
+    for name, line in lines.items():
         yield f"NDJSON with a bad line in the middle: {name}", ndjson(line), {400}
     yield "a body over the limit", post(MESSAGES, b'{"value":"' + b"a" * (5 * MIB) + b'"}'), {413}
-    yield "a length over the limit, and no body", raw("POST", MESSAGES, {"Content-Type": JSON, "Content-Length": str(2**60)}), {413}
-    yield "broken chunks", raw("POST", MESSAGES, {"Content-Type": JSON, "Transfer-Encoding": "chunked"}) + b"zz\r\n", {400}
-    for kind in ("text/plain", "application/xml", "application/x-www-form-urlencoded", "multipart/form-data", "json", "*/*"):
+    yield "a length over the limit, and no body", posted({"Content-Length": str(2**60)}), {413}
+    yield "a body that does not come", posted({"Content-Length": "100"}) + b'{"value":"tr', {408}
+    yield "broken chunks", posted({"Transfer-Encoding": "chunked"}) + b"zz\r\n", {400}
+    kinds = ("text/plain", "application/xml", "application/x-www-form-urlencoded", "multipart/form-data", "json", "*/*")
+    for kind in kinds:
         yield f"content type {kind!r}", post(MESSAGES, '{"value":"a"}', kind), {415}
     yield "NDJSON for a lease", post(LEASE, '{"owner":"w"}', NDJSON), {415}
     for target in ("/v2/topics/%", "/v2/topics/%zz", "/v2/topics/%4", "/v2/topics/%ff", "/v2/topics/%c0%af",
                    f"{MESSAGES}?key=%", f"{MESSAGES}?key=%ff", f"{MESSAGES}?label.%ff=1", f"{MESSAGES}?limit=1&limit=2",
-                   f"{MESSAGES}?limit=99999999999999999999", f"{MESSAGES}?partition=0x1", f"{MESSAGES}?cursor=" + "f" * 24 + "0",
+                   f"{MESSAGES}?limit=99999999999999999999", f"{MESSAGES}?partition=0x1",
+                   f"{MESSAGES}?cursor=" + "f" * 24 + "0",
                    f"{MESSAGES}?unknown=1", f"{MESSAGES}?=", f"{MESSAGES}?state="):
         yield f"GET {target[:60]}", raw("GET", target), {400, 404}
     for target in (f"{MESSAGES}/0/-1", f"{MESSAGES}/-1/0", f"{MESSAGES}/0/9223372036854775808", f"{MESSAGES}/a/b",
@@ -127,9 +146,10 @@ def requests():
 
 
 def broken_http():
-    """`(bytes, statuses)` of what never becomes a request: refused, or cut off, before there is anybody to explain it."""
-    for headers in ({"Content-Length": "ten"}, {"Content-Length": "-1"}, {"Transfer-Encoding": "gzip"}, {"X-Odd": "a\x01b"}):
-        yield raw("POST", MESSAGES, {"Content-Type": JSON, **headers}), {400}
+    """`(bytes, statuses)` of what never becomes a request: refused or cut off before anybody could explain it."""
+    for headers in ({"Content-Length": "ten"}, {"Content-Length": "-1"}, {"Transfer-Encoding": "gzip"}, {"X": "\x01"}):
+        yield posted(headers), {400}
+    yield b"GET /v2/topics HTTP/1.1\r\nHost: bro", {400, 408, None}
     yield raw("GET", "/v2/topics", {"X-Big": "a" * 200_000}), {431}
     yield raw("GET", "/v2/topics", {f"X-{number}": "a" for number in range(3000)}), {431}
     yield raw("GET", "/v2/topics/" + "t" * 70_000), {414}

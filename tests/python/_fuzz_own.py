@@ -41,7 +41,7 @@ class OwnFuzzer:
             for path, methods in sorted(document["paths"].items())
             for method, operation in sorted(methods.items())
         ]
-        self.operation = self.line = ""
+        self.operation = ""
         self.tokens, self.counts, self.failures = ["AAAA"], {}, []
         self.connection = None
 
@@ -144,11 +144,11 @@ class OwnFuzzer:
             self.judge(operation, status, kind, raw, fits)
             self.counts[status] = self.counts.get(status, 0) + 1
         except Broken as broken:
-            self.failures.append(f"{broken}\n    {line}\n    after {self.line}")
-        self.line = line
+            self.failures.append(f"{broken}\n    {line}")
 
     def exchange(self, method, target, headers, body, is_stream):
-        if self.connection is None:
+        is_used = self.connection is not None
+        if not is_used:
             self.connection = http.client.HTTPConnection(self.server.host, self.server.port, timeout=20)
         try:
             self.connection.request(method, target, body, headers)
@@ -162,6 +162,9 @@ class OwnFuzzer:
             return answer.status, kind, answer.read()
         except (OSError, http.client.HTTPException) as error:
             self.close()
+            if is_used:
+                # An idle connection may end at any time; a fresh one must answer.
+                return self.exchange(method, target, headers, body, is_stream)
             raise Broken(f"no answer: {error!r}") from error
 
     def close(self):

@@ -99,8 +99,9 @@ class Schemas:
             return self.sample(rng.choice(schema["oneOf"]), rng, depth)
         if "allOf" in schema:
             return self.sample(schema["allOf"][0], rng, depth)
-        types = schema.get("type", "object")
-        kind = types if isinstance(types, str) else rng.choice([name for name in types if name != "null"] * 4 + ["null"])
+        kind = schema.get("type", "object")
+        if not isinstance(kind, str):
+            kind = rng.choice([name for name in kind if name != "null"] * 4 + ["null"])
         return getattr(self, f"sample_{kind}")(schema, rng, depth)
 
     def sample_null(self, *_):
@@ -111,7 +112,8 @@ class Schemas:
 
     def sample_integer(self, schema, rng, _):
         low, high = schema.get("minimum", 0), schema.get("maximum", 2**63 - 1)
-        return rng.choice([low, high, min(high, low + 1), rng.randint(low, min(high, low + 100)), rng.randint(low, high)])
+        near = rng.randint(low, min(high, low + 100))
+        return rng.choice([low, high, min(high, low + 1), near, rng.randint(low, high)])
 
     def sample_string(self, schema, rng, _):
         pattern = schema.get("pattern", "")

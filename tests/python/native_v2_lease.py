@@ -6,7 +6,7 @@
 import threading
 import time
 
-from _broker import Case, main, until
+from _broker import Case, main, seconds, until
 
 SHORT_MS = 150
 
@@ -60,7 +60,7 @@ class Lending(Case):
             settled += 1
         self.assertEqual([item["value"] for item in stream.items], [f"m{index}" for index in range(20)])
 
-    def test_a_closed_stream_gives_back_without_an_attempt(self):
+    def test_a_token_outlives_its_stream(self):
         self.create()
         self.produce("a", "b")
         stream = self.open(owner="w", credit=2, lease_ms=60_000)
@@ -69,7 +69,7 @@ class Lending(Case):
         stream.close()
         until(lambda: self.group()["consumers"] == 0, "the stream is gone")
         self.settle("ack", stream.items[1])
-        self.assertEqual(self.group()["lag"], 0, "a token outlives its stream")
+        self.assertEqual(self.group()["lag"], 0)
 
 
 class Fencing(Case):
@@ -153,7 +153,7 @@ class Settling(Case):
         place, = self.produce("v")
         (item,) = self.lease(lease_ms=30_000)
         (result,) = self.settle("extend", item, lease_ms=90_000)
-        self.assertGreater(result["expires_at"], item["lease"]["expires_at"])
+        self.assertGreater(seconds(result["expires_at"]), seconds(item["lease"]["expires_at"]) + 50)
         self.assertFalse(result.get("cancelled"))
         path = f"/topics/{self.topic}/messages/{place['partition']}/{place['offset']}"
         for _ in range(2):

@@ -5,7 +5,7 @@
 
 import urllib.parse
 
-from _broker import Case, main, until
+from _broker import Case, main, seconds, until
 
 
 class Letters(Case):
@@ -43,7 +43,7 @@ class Letters(Case):
         history = [(attempt["attempt"], attempt["owner"], attempt["error"]) for attempt in dead["history"]]
         self.assertEqual(history, [(attempt, f"worker-{attempt}", f"error {attempt}") for attempt in (1, 2, 3)])
         for attempt in dead["history"]:
-            self.assertLessEqual(attempt["leased_at"], attempt["ended_at"])
+            self.assertLessEqual(seconds(attempt["leased_at"]), seconds(attempt["ended_at"]))
         path = f"/dlq/{self.topic}/{letter['partition']}/{letter['offset']}"
         self.assertEqual(self.call("GET", path), letter)
         self.server.restart()

@@ -8,11 +8,7 @@ import json
 import time
 from datetime import datetime, timedelta, timezone
 
-from _broker import Case, main, until
-
-
-def seconds(moment):
-    return datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp()
+from _broker import Case, main, seconds, until
 
 
 class Topics(Case):

@@ -10,42 +10,82 @@ use anyhow::{Result, bail};
 use crate::command::{answers, expect_success};
 
 struct Tool {
-    program: &'static str,
+    name: &'static str,
+    /// A command that succeeds where the tool is.
+    probe: &'static [&'static str],
     package: &'static str,
     purpose: &'static str,
+    /// Whether the tests can do without.
+    is_optional: bool,
 }
 
-const TOOLS: [Tool; 2] = [
-    Tool { program: "python3", package: "python3", purpose: "the compatibility scripts in tests/python" },
-    Tool { program: "curl", package: "curl", purpose: "the README's tour" },
+const TOOLS: [Tool; 3] = [
+    Tool {
+        name: "python3",
+        probe: &["python3", "--version"],
+        package: "python3",
+        purpose: "the scripts in tests/python",
+        is_optional: false,
+    },
+    Tool {
+        name: "python3 venv",
+        probe: &["python3", "-c", "import ensurepip, venv"],
+        package: "python3-venv",
+        purpose: "installing schemathesis below target; without it only our own fuzzer runs",
+        is_optional: true,
+    },
+    Tool {
+        name: "curl",
+        probe: &["curl", "--version"],
+        package: "curl",
+        purpose: "the README's tour",
+        is_optional: false,
+    },
 ];
+
+impl Tool {
+    fn is_there(&self) -> bool {
+        is_there(self.probe)
+    }
+}
 
 /// Installs what is missing where we know how, and otherwise says what to install.
 pub(crate) fn provide() -> Result<()> {
-    let missing: Vec<&Tool> = TOOLS.iter().filter(|tool| !is_there(tool.program)).collect();
-    for tool in &TOOLS {
-        let state = if is_there(tool.program) { "there" } else { "missing" };
-        println!("{}: {state} (for {})", tool.program, tool.purpose);
+    let (there, missing): (Vec<&Tool>, Vec<&Tool>) = TOOLS.iter().partition(|tool| tool.is_there());
+    for (tools, state) in [(&there, "there"), (&missing, "missing")] {
+        for tool in tools {
+            println!("{}: {state} (for {})", tool.name, tool.purpose);
+        }
     }
     if missing.is_empty() {
         return Ok(());
     }
+    match install(&missing) {
+        Err(error) if missing.iter().all(|tool| tool.is_optional) => {
+            println!("going on without: {error:#}");
+            Ok(())
+        }
+        result => result,
+    }
+}
+
+fn install(missing: &[&Tool]) -> Result<()> {
     let packages: Vec<&str> = missing.iter().map(|tool| tool.package).collect();
-    if !is_there("apt-get") {
+    if !Path::new("/usr/bin/apt-get").exists() {
         bail!(
             "missing: {0}; install the packages {0} with this system's package manager",
             packages.join(" ")
         );
     }
     let is_root = is_root();
-    if !is_root && !is_there("sudo") {
+    if !is_root && !is_there(&["sudo", "--version"]) {
         bail!("missing: {0}; as root: apt-get update && apt-get install -y {0}", packages.join(" "));
     }
     // Package lists of a fresh image are empty or old, so an install without an update would not find anything.
     expect_success(apt_get(is_root).arg("update"))?;
     expect_success(apt_get(is_root).args(["install", "-y", "--no-install-recommends"]).args(&packages))?;
-    match missing.iter().find(|tool| !is_there(tool.program)) {
-        Some(tool) => bail!("{} was installed and still does not answer; look at the PATH", tool.program),
+    match missing.iter().find(|tool| !tool.is_there()) {
+        Some(tool) => bail!("{} was installed and still does not answer; look at the PATH", tool.name),
         None => Ok(()),
     }
 }
@@ -59,11 +99,8 @@ fn apt_get(is_root: bool) -> Command {
     command
 }
 
-fn is_there(program: &str) -> bool {
-    match program {
-        "apt-get" => Path::new("/usr/bin/apt-get").exists(),
-        other => answers(Command::new(other).arg("--version")),
-    }
+fn is_there(probe: &[&str]) -> bool {
+    probe.split_first().is_some_and(|(program, arguments)| answers(Command::new(program).args(arguments)))
 }
 
 fn is_root() -> bool {
