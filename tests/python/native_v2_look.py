@@ -147,12 +147,16 @@ class Browse(Case):
         self.assertEqual(self.find(**{"label.even": "True"}), self.where(lambda index: index % 2 == 0))
         self.assertEqual(self.find(**{"label.name with = & ü": "x y"}), every)
         self.assertEqual(self.find(**{"label.even": "True", "label.name with = & ü": "z"}), [])
-        self.assertEqual(self.find(idempotency_key="i17"), [17])
         self.assertEqual(self.find(run_id="r3", tenant_id="t0", key="k2"), self.where(
             lambda index: index % 4 == 3 and index % 3 == 0 and index % 5 == 2))
-        middle = self.call("GET", f"/topics/{self.topic}/messages?idempotency_key=i16")["messages"][0]
+        middle = self.call("GET", f"/topics/{self.topic}/messages?key=k1&tenant_id=t1&run_id=r0")["messages"][0]
         later = self.where(lambda index: index % 3 == 1 and index >= 16)
         self.assertEqual(self.find(partition=1, **{"from": middle["offset"]}), later)
+
+    def test_by_idempotency_key(self):
+        self.assertEqual(self.find(idempotency_key="i17", tenant_id="t2"), [17])
+        self.assertEqual(self.find(idempotency_key="i17", tenant_id="t1"), [])
+        self.assertEqual(self.find(idempotency_key="i17"), [17], "also without its tenant")
 
     def test_by_state(self):
         held = sorted(int(item["value"][1:]) for item in self.lease(max=4))
