@@ -101,6 +101,8 @@ impl TopicInfo {
 /// A message is stored, or was before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stored {
+    /// In which topic; `None` for a duplicate of a time when that was not remembered.
+    pub topic: Option<TopicId>,
     /// Where.
     pub partition: u32,
     /// Under which offset.

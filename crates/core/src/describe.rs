@@ -57,7 +57,7 @@ pub enum Description {
     /// To [`Query::Browse`].
     Browse(Stretch),
     /// To [`Query::Whereabouts`].
-    Whereabouts(Option<(u32, u64)>),
+    Whereabouts(Option<Spotted>),
     /// To [`Query::Tally`].
     Tally(Tally),
 }
@@ -258,6 +258,8 @@ pub struct GroupDescription {
     pub members: Vec<Member>,
     /// Deliveries are stopped since then.
     pub paused: Option<Time>,
+    /// Deliveries of the whole topic are stopped since then.
+    pub topic_paused: Option<Time>,
     /// Last sign of life.
     pub seen: Time,
     /// Per partition.
@@ -284,6 +286,12 @@ pub struct GroupPartition {
     pub in_flight: u32,
     /// Failed deliveries that wait for their next attempt.
     pub retrying: u32,
+    /// Messages of the partition that are not due yet.
+    pub scheduled: u32,
+    /// Messages that wait for another one with the same identity.
+    pub same_identity: u32,
+    /// As many deliveries are on loan as may be.
+    pub is_full: bool,
     /// Messages that wait for an earlier one with the same key, as far as dispatch has seen them.
     pub key_busy: u32,
     /// All kept messages below this offset are acked; `None` if nothing is.

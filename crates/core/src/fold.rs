@@ -129,7 +129,12 @@ impl State {
         if let Some((identity, until)) = message.identity
             && until > message.at
         {
-            let first = First { partition: message.partition, offset, request: message.request };
+            let first = First {
+                topic: message.topic,
+                partition: message.partition,
+                offset,
+                request: message.request,
+            };
             self.stored.insert(identity, until, first);
         }
         for group in spared {

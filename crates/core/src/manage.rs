@@ -326,7 +326,8 @@ impl Shard {
         let identity = message.identity.map(|identity| (identity, until));
         let offset = self.append(message, identity, only, out);
         self.drop_message(letter, out);
-        let stored = Stored { partition: message.partition, offset, duplicate: false };
+        let topic = Some(message.topic);
+        let stored = Stored { topic, partition: message.partition, offset, duplicate: false };
         self.journal.reply(out, ticket, Answer::Produced(stored));
     }
 

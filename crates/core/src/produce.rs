@@ -8,6 +8,7 @@ use crate::journal::{Haste, lifetime, refuse};
 use crate::reject::{Overload, Reject};
 use crate::shard::Shard;
 use crate::slot::Found;
+use crate::state::NO_TOPIC;
 use crate::timer::Due;
 use crate::topic::Order;
 use crate::upkeep::FORGET_SLACK_MS;
@@ -46,7 +47,7 @@ impl Shard {
         let identity = message.identity.map(|identity| (identity, until));
         let offset = self.append(message, identity, None, out);
         self.enforce_bytes(message.topic, message.partition, out);
-        Ok(Stored { partition: message.partition, offset, duplicate: false })
+        Ok(Stored { topic: Some(message.topic), partition: message.partition, offset, duplicate: false })
     }
 
     /// The first message under an identity, if there is one and it asked for the same.
@@ -55,7 +56,8 @@ impl Shard {
         if !first.request.agrees(request) {
             return Err(Reject::KeyReused);
         }
-        Ok(Some(Stored { partition: first.partition, offset: first.offset, duplicate: true }))
+        let topic = Some(first.topic).filter(|topic| *topic != NO_TOPIC);
+        Ok(Some(Stored { topic, partition: first.partition, offset: first.offset, duplicate: true }))
     }
 
     /// Keeps an identity for a message that is still being routed.

@@ -1,6 +1,6 @@
 //! Answers to questions about the state.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -11,9 +11,11 @@ use crate::describe::{
 };
 use crate::group::Group;
 use crate::id::{GroupId, Ticket, TopicId};
+use crate::input::Spotted;
 use crate::partition::Topic;
 use crate::reject::Reject;
 use crate::shard::Shard;
+use crate::state::NO_TOPIC;
 
 impl Shard {
     pub(crate) fn handle_describe(&self, ticket: Ticket, query: &Query, out: &mut Output) {
@@ -42,7 +44,11 @@ impl Shard {
             Query::Whereabouts(topic, identity) => {
                 state.topic(*topic)?;
                 let first = state.stored.get(identity, self.now);
-                Description::Whereabouts(first.map(|first| (first.partition, first.offset)))
+                Description::Whereabouts(first.map(|first| Spotted {
+                    topic: if first.topic == NO_TOPIC { *topic } else { first.topic },
+                    partition: first.partition,
+                    offset: first.offset,
+                }))
             }
             Query::Tally => Description::Tally(self.tally()),
         })
@@ -93,6 +99,7 @@ impl Shard {
             waiters: crew.map_or(0, |crew| u32::try_from(crew.waiters.len()).unwrap_or(u32::MAX)),
             members: self.members_of(group),
             paused: group.paused,
+            topic_paused: topic.paused,
             seen: crew.map_or(group.created, |crew| crew.seen),
             partitions: self.described_partitions(topic.id, group.id),
         }
@@ -120,15 +127,26 @@ impl Shard {
         let Some(topic) = self.journal.state.topic(id) else { return Vec::new() };
         let Some(members) = topic.groups.get(&group) else { return Vec::new() };
         let crew = self.crews.get(&group);
+        let windows = self.settings.windows(topic);
         let lanes = (0_usize..).zip(members.progress.iter().zip(&topic.partitions));
         let partitions = lanes.map(|(number, (progress, lane))| {
             let pending = u32::try_from(progress.pending.len()).unwrap_or(u32::MAX);
+            let number_of = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+            let partition = u32::try_from(number).unwrap_or(u32::MAX);
+            let aside = crew.map_or(0, |crew| {
+                let aside = crew.aside.values().flatten();
+                aside.filter(|(waits, _)| *waits == partition).count()
+            });
+            let scheduled = self.scheduled.get(&(id, partition)).map_or(0, BTreeSet::len);
             let parked = crew.and_then(|crew| crew.lanes.get(number)).map_or(0, |lane| lane.keys.parked());
             GroupPartition {
                 lag: progress.lag(lane.slots.next()),
                 in_flight: progress.leased,
                 retrying: pending - progress.leased,
-                key_busy: u32::try_from(parked).unwrap_or(u32::MAX),
+                scheduled: number_of(scheduled),
+                same_identity: number_of(aside),
+                is_full: progress.leased >= windows.pushed.max(windows.borrowed),
+                key_busy: number_of(parked),
                 acked_below: lane.slots.next_alive(progress.floor).map_or_else(
                     || (topic.next_offset > 0).then_some(topic.next_offset),
                     |sequence| lane.slots.get(sequence).map(|slot| slot.offset),

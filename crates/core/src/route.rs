@@ -4,6 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 
 use crate::action::TopicInfo;
+use crate::id::TopicId;
 use crate::message::Message;
 use crate::reject::Reject;
 
@@ -16,6 +17,7 @@ const IDENTITY_TEXT_BYTES_MAX: usize = 4096;
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
     topics: BTreeMap<Arc<str>, TopicInfo>,
+    names: BTreeMap<TopicId, Arc<str>>,
 }
 
 impl Catalog {
@@ -27,6 +29,7 @@ impl Catalog {
 
     /// Adds a topic, or replaces what is known of it.
     pub fn insert(&mut self, topic: TopicInfo) {
+        self.names.insert(topic.id, Arc::clone(&topic.name));
         self.topics.insert(Arc::clone(&topic.name), topic);
     }
 
@@ -35,6 +38,13 @@ impl Catalog {
         if self.topics.get(&topic.name).is_some_and(|known| known.id == topic.id) {
             self.topics.remove(&topic.name);
         }
+        self.names.remove(&topic.id);
+    }
+
+    /// The name of the topic of that number.
+    #[must_use]
+    pub fn name(&self, id: TopicId) -> Option<&Arc<str>> {
+        self.names.get(&id)
     }
 
     /// All topics, sorted by name.
@@ -98,7 +108,6 @@ pub(crate) const fn validate_name(name: &str, what: &'static str) -> Result<(), 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::TopicId;
     use crate::message::Envelope;
 
     #[test]

@@ -15,7 +15,7 @@ use crate::partition::{Partition, Topic};
 use crate::policy::RetryPolicy;
 use crate::slot::{Beside, CHUNK_SLOTS, Chunk, Slot, Slots};
 use crate::spent::Spent;
-use crate::state::{First, GROUPS_PER_TOPIC_MAX, PARTITIONS_MAX, State};
+use crate::state::{First, GROUPS_PER_TOPIC_MAX, NO_TOPIC, PARTITIONS_MAX, State};
 use crate::topic::TopicSettings;
 
 /// First field of every snapshot.
@@ -49,6 +49,7 @@ impl State {
             }
         }
         put_gate(&mut out, &self.stored, |out, first: First| {
+            out.put_u32(first.topic.0);
             out.put_u32(first.partition);
             out.put_u64(first.offset);
             out.put_u64(first.request.0);
@@ -87,9 +88,10 @@ impl State {
             state.topics.push(Some(Box::new(topic)));
         }
         take_gate(&mut take, &mut state.stored, |take| {
+            let topic = if version > 1 { TopicId(take.u32()?) } else { NO_TOPIC };
             let (partition, offset) = (take.u32()?, take.u64()?);
             let request = RequestHash(if version > 1 { take.u64()? } else { 0 });
-            Ok(First { partition, offset, request })
+            Ok(First { topic, partition, offset, request })
         })?;
         take.done()?;
         Ok(state)

@@ -17,6 +17,8 @@ use crate::spent::Spent;
 /// Where the first message under an identity was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct First {
+    /// [`NO_TOPIC`] in records of a time when it was not written down.
+    pub(crate) topic: TopicId,
     pub(crate) partition: u32,
     pub(crate) offset: u64,
     /// What it asked for, if the producer said so.
@@ -47,6 +49,8 @@ pub struct State {
     pub(crate) secret: [u8; 32],
 }
 
+/// Stands for "not known" in a record of the produce gate.
+pub(crate) const NO_TOPIC: TopicId = TopicId(u32::MAX);
 /// The history contradicts itself; it cannot have been written by a shard.
 pub(crate) const CONTRADICTION: Malformed = Malformed("fact that contradicts the state");
 /// Groups of one topic that the counters of a slot can tell apart; settings stay below it.

@@ -34,7 +34,7 @@ const IN_FLIGHT: Answer = Answer::Rejected(Reject::KeyInFlight);
 const REUSED: Answer = Answer::Rejected(Reject::KeyReused);
 
 fn stored(offset: u64, duplicate: bool) -> Answer {
-    Answer::Produced(Stored { partition: 0, offset, duplicate })
+    Answer::Produced(Stored { topic: Some(TopicId(0)), partition: 0, offset, duplicate })
 }
 
 #[test]
@@ -139,7 +139,8 @@ fn many_messages_have_one_answer_each_and_all_of_them_are_durable_before_it() {
     rig.write();
     assert_eq!(rig.answer(ticket), None);
     rig.sync();
-    let stored = |partition, offset, duplicate| Ok(Stored { partition, offset, duplicate });
+    let stored =
+        |partition, offset, duplicate| Ok(Stored { topic: Some(topic), partition, offset, duplicate });
     let expected = vec![
         stored(0, 0, false),
         stored(0, 1, false),

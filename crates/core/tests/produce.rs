@@ -14,11 +14,11 @@ fn ask(rig: &mut Rig, message: NewMessage) -> Ticket {
 }
 
 fn stored(offset: u64) -> Answer {
-    Answer::Produced(Stored { partition: 0, offset, duplicate: false })
+    Answer::Produced(Stored { topic: Some(TopicId(0)), partition: 0, offset, duplicate: false })
 }
 
 fn repeated(offset: u64) -> Answer {
-    Answer::Produced(Stored { partition: 0, offset, duplicate: true })
+    Answer::Produced(Stored { topic: Some(TopicId(0)), partition: 0, offset, duplicate: true })
 }
 
 #[test]

@@ -43,7 +43,7 @@ fn redrive(rig: &mut Rig, letter: Spotted, message: NewMessage, group: &str) -> 
 #[test]
 fn the_letter_goes_and_the_message_comes_for_the_group_that_gave_it_up() {
     let (mut rig, topic, draft, letter) = given_up();
-    let stored = Stored { partition: 0, offset: 1, duplicate: false };
+    let stored = Stored { topic: Some(topic), partition: 0, offset: 1, duplicate: false };
     assert_eq!(redrive(&mut rig, letter, draft.message(), "g"), Answer::Produced(stored));
     assert_eq!(rig.message_described(letter), None);
     assert_eq!((rig.lag(topic, "g"), rig.lag(topic, "h")), (1, 0));
@@ -64,7 +64,8 @@ fn the_letter_goes_and_the_message_comes_for_the_group_that_gave_it_up() {
 fn neither_gate_swallows_it() {
     let (mut rig, topic, draft, letter) = given_up();
     // Its identity is remembered by the produce gate: another one with it is a duplicate.
-    let stored = |offset, duplicate| Answer::Produced(Stored { partition: 0, offset, duplicate });
+    let stored =
+        |offset, duplicate| Answer::Produced(Stored { topic: Some(topic), partition: 0, offset, duplicate });
     assert_eq!(rig.try_produce(&draft), stored(0, true));
     // And by the consume gate of the group, after it succeeded once.
     assert_eq!(redrive(&mut rig, letter, draft.message(), "h"), stored(1, false));

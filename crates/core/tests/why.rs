@@ -221,7 +221,10 @@ fn an_identity_leads_to_its_message_as_long_as_it_is_remembered() {
     rig.produce(&draft);
     let identity = draft.identity.expect("it has one");
     let ask = |rig: &mut Rig, identity| rig.describe(Query::Whereabouts(topic, identity));
-    assert_eq!(ask(&mut rig, identity), Some(Description::Whereabouts(Some((1, 1)))));
+    assert_eq!(
+        ask(&mut rig, identity),
+        Some(Description::Whereabouts(Some(Spotted { topic, partition: 1, offset: 1 })))
+    );
     assert_eq!(ask(&mut rig, Identity([9; 16])), Some(Description::Whereabouts(None)));
     rig.advance(1000);
     assert_eq!(ask(&mut rig, identity), Some(Description::Whereabouts(None)));

@@ -168,6 +168,7 @@ mod tests {
             }],
             groups: vec![GroupDescription {
                 members: Vec::new(),
+                topic_paused: None,
                 topic: "t".into(),
                 name: "g".into(),
                 consumers: 1,

@@ -66,10 +66,7 @@ impl Broker {
 
     /// Drops a letter.
     pub(crate) async fn purge(&self, letters: &str, seen: &Seen) -> Fate {
-        let topic = match self.topic(letters) {
-            Ok(topic) => topic,
-            Err(_) => return Fate::Skipped,
-        };
+        let Ok(topic) = self.topic(letters) else { return Fate::Skipped };
         let messages = vec![Spotted { topic, partition: seen.found.partition, offset: seen.found.offset }];
         match self.ask(0, true, |ticket| Input::Remove { ticket, messages }).await {
             Ok(Answer::Removed(0)) => Fate::Skipped,

@@ -225,14 +225,17 @@ impl Broker {
         topic: &str,
         tenant: &str,
         key: &str,
-    ) -> Result<Option<(u32, u64)>, Failure> {
+    ) -> Result<Option<(String, u32, u64)>, Failure> {
         let identity = {
             let catalog = read(&self.shared().catalog);
             let info = catalog.find(topic).ok_or(Failure::Reject(Reject::TopicUnknown))?;
             Identity::in_topic(tenant, topic, info.incarnation(), key)
         };
         match self.describe(Query::Whereabouts(self.topic(topic)?, identity)).await? {
-            Description::Whereabouts(place) => Ok(place),
+            Description::Whereabouts(place) => Ok(place.and_then(|place| {
+                let name = read(&self.shared().catalog).name(place.topic).map(ToString::to_string);
+                Some((name?, place.partition, place.offset))
+            })),
             other => Err(unexpected(&other)),
         }
     }

@@ -98,7 +98,13 @@ impl Broker {
         }
     }
 
-    pub(crate) fn count(&self, topic: Arc<str>, Stored { partition, offset, duplicate }: Stored) -> Produced {
+    pub(crate) fn count(&self, mut topic: Arc<str>, stored: Stored) -> Produced {
+        let Stored { partition, offset, duplicate, .. } = stored;
+        if duplicate && let Some(first) = stored.topic {
+            // The first one may have been routed elsewhere.
+            let name = read(&self.shared().catalog).name(first).cloned();
+            topic = name.unwrap_or(topic);
+        }
         let meters = &self.shared().meters;
         if duplicate {
             meters.produced_duplicates.one();

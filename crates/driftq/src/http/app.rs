@@ -16,7 +16,7 @@ use super::body::AnswerBody;
 use super::endpoint::{Allowed, Endpoint, Target};
 use super::options::Options;
 use super::pulse::Pulse;
-use super::request::{check_url, read_body};
+use super::request::{check_url, discard_body, read_body};
 use super::request_id::{RequestIds, X_REQUEST_ID};
 use super::{v1, v2};
 use crate::metrics::{self, Metrics};
@@ -80,6 +80,7 @@ impl App {
         let endpoint = target.endpoint;
         check_url(head, self.options.url_bytes_max)?;
         if let Some(allowed) = target.allowed {
+            discard_body(body).await;
             return Err(Refused::Method(allowed));
         }
         let body = match endpoint {
@@ -89,7 +90,11 @@ impl App {
             Endpoint::V2(operation) if v2::takes_body(operation) => {
                 read_body(head, body, &self.options).await?
             }
-            _ => None,
+            _ => {
+                // Unread, it would end a connection on which the next request is already under way.
+                discard_body(body).await;
+                None
+            }
         };
         let handled = match endpoint {
             Endpoint::Produce => v1::produce(self, head, body).await,

@@ -74,6 +74,13 @@ async fn next(body: &mut Incoming) -> Result<Option<Bytes>, Fault> {
     Ok(None)
 }
 
+/// Reads a body that nobody wants, so that the connection can go on.
+pub(crate) async fn discard_body(body: Incoming) {
+    if !body.is_end_stream() {
+        discard(body).await;
+    }
+}
+
 async fn discard(mut body: Incoming) {
     let discarding = async {
         let mut left = DISCARD_BYTES_MAX;

@@ -87,12 +87,26 @@ fn shown(group: &GroupDescription) -> Group {
     let sum = |count: fn(&core::GroupPartition) -> u64| group.partitions.iter().map(count).sum::<u64>();
     let (lag, in_flight) = (sum(|lane| lane.lag), sum(|lane| lane.in_flight.into()));
     let (retrying, key_busy) = (sum(|lane| lane.retrying.into()), sum(|lane| lane.key_busy.into()));
-    let ready = lag.saturating_sub(in_flight + retrying + key_busy);
+    let (scheduled, same_key) = (sum(|lane| lane.scheduled.into()), sum(|lane| lane.same_identity.into()));
+    let is_paused = group.paused.is_some() || group.topic_paused.is_some();
+    let (mut ready, mut full) = (0, 0);
+    for lane in &group.partitions {
+        let held_back = lane.in_flight + lane.retrying + lane.key_busy + lane.scheduled + lane.same_identity;
+        let rest = lane.lag.saturating_sub(held_back.into());
+        if lane.is_full && !is_paused {
+            full += rest;
+        } else {
+            ready += rest;
+        }
+    }
     let reasons = [
         ("in_flight", in_flight),
         ("backoff", retrying),
         ("key_busy", key_busy),
-        (if group.paused.is_some() { "paused" } else { "ready" }, ready),
+        ("scheduled", scheduled.min(lag)),
+        ("same_key_running", same_key),
+        ("window_full", full),
+        (if is_paused { "paused" } else { "ready" }, ready),
     ];
     let waiting: BTreeMap<_, _> = reasons
         .into_iter()

@@ -13,7 +13,7 @@ use hyper::StatusCode;
 
 use super::words::{Looked, attempt, looked, moment, seen_item};
 use super::{Request, fault};
-use crate::http::answer::json;
+use crate::http::answer::{Answer, json};
 use crate::http::v1::Handled;
 
 /// Messages that one question takes from the broker.
@@ -25,8 +25,10 @@ pub(super) async fn browse(request: &Request<'_>) -> Handled {
     let topic = request.name(0, "topic")?;
     let query = BrowseQuery::from_query(request.query()?)?;
     let (partition, from) = first_place(&query);
-    if let Some(key) = &query.idempotency_key {
-        return by_identity(request, &topic, &query, key).await;
+    if let Some(key) = &query.idempotency_key
+        && let Some(page) = by_identity(request, &topic, &query, key).await?
+    {
+        return Ok(page);
     }
     let mut browse = Browse {
         topic: TopicId::default(),
@@ -44,7 +46,7 @@ pub(super) async fn browse(request: &Request<'_>) -> Handled {
         for seen in sight.seen {
             let fits =
                 looked(std::slice::from_ref(&seen)).any(|(_, message)| is_wanted(&query, &seen, &message));
-            if fits {
+            if fits && stands_so(request, &topic, &query, &seen).await {
                 kept.push(seen);
             }
             if kept.len() == query.limit {
@@ -56,8 +58,9 @@ pub(super) async fn browse(request: &Request<'_>) -> Handled {
         }
         let Some((partition, offset)) = sight.next else { break None };
         (browse.partition, browse.from) = (partition, offset);
-        if read >= PAYLOADS_MAX {
-            break Some((partition, offset.saturating_sub(1))).filter(|_| offset > 0);
+        // A cursor names the last message that was looked at; before the first of a partition there is none.
+        if read >= PAYLOADS_MAX && offset > 0 {
+            break Some((partition, offset - 1));
         }
     };
     page(&topic, &kept, cursor, scanned)
@@ -69,17 +72,26 @@ fn first_place(query: &BrowseQuery<'_>) -> (u32, u64) {
     query.after.map_or(begin, |after| (after.partition, after.offset.saturating_add(1)))
 }
 
-async fn by_identity(request: &Request<'_>, topic: &str, query: &BrowseQuery<'_>, key: &str) -> Handled {
+/// The message that the produce gate remembers under an idempotency key. Without one, the messages are looked through:
+/// the key may be another tenant's, or the gate may have forgotten it.
+async fn by_identity(
+    request: &Request<'_>,
+    topic: &str,
+    query: &BrowseQuery<'_>,
+    key: &str,
+) -> Result<Option<Answer>, Fault> {
     let tenant = query.tenant_id.as_deref().unwrap_or("");
     let place = request.app.broker.whereabouts(topic, tenant, key).await.map_err(|f| fault(&f))?;
+    let Some((name, partition, offset)) = place else { return Ok(None) };
     let mut kept = Vec::new();
-    if let Some((partition, offset)) = place
-        && let Ok((seen, _)) = request.app.broker.look_at(topic, partition, offset).await
+    if let Ok((seen, _)) = request.app.broker.look_at(&name, partition, offset).await
         && looked(std::slice::from_ref(&seen)).any(|(_, message)| is_wanted(query, &seen, &message))
+        && stands_so(request, &name, query, &seen).await
     {
         kept.push(seen);
     }
-    page(topic, &kept, None, u64::from(place.is_some()))
+    // A router may have sent it elsewhere.
+    page(&name, &kept, None, 1).map(Some)
 }
 
 fn page(topic: &str, kept: &[Seen], cursor: Option<(u32, u64)>, scanned: u64) -> Handled {
@@ -92,6 +104,16 @@ fn page(topic: &str, kept: &[Seen], cursor: Option<(u32, u64)>, scanned: u64) ->
     Ok(json(StatusCode::OK, &browsed))
 }
 
+/// Whether a message stands as asked with some group, where that takes a closer look at it.
+async fn stands_so(request: &Request<'_>, topic: &str, query: &BrowseQuery<'_>, seen: &Seen) -> bool {
+    use DeliveryState::{Backoff, InFlight, Ready, Scheduled};
+    let Some(wanted) = query.state.filter(|s| !matches!(s, Backoff | InFlight | Ready | Scheduled)) else {
+        return true;
+    };
+    let looked_at = request.app.broker.look_at(topic, seen.found.partition, seen.found.offset).await;
+    looked_at.is_ok_and(|(_, described)| described.groups.iter().any(|group| state(group).state == wanted))
+}
+
 /// Whether a message meets every condition.
 fn is_wanted(query: &BrowseQuery<'_>, seen: &Seen, message: &core::Message<'_>) -> bool {
     let empty = core::Envelope::default();
@@ -102,7 +124,8 @@ fn is_wanted(query: &BrowseQuery<'_>, seen: &Seen, message: &core::Message<'_>) 
         DeliveryState::Ready => seen.found.stage == Stage::Ready,
         DeliveryState::Backoff => seen.found.stage == Stage::Backoff,
         DeliveryState::InFlight => seen.found.stage == Stage::InFlight,
-        _ => false,
+        // The shard is asked about each: see `stands_so`.
+        _ => true,
     });
     stage
         && query.key.as_deref().is_none_or(|key| key.as_bytes() == &*message.key)
@@ -110,6 +133,7 @@ fn is_wanted(query: &BrowseQuery<'_>, seen: &Seen, message: &core::Message<'_>) 
         && given(&query.tenant_id, &envelope.tenant_id)
         && given(&query.idempotency_key, &envelope.idempotency_key)
         && query.from.is_none_or(|from| seen.found.offset >= from)
+        && query.partition.is_none_or(|partition| seen.found.partition == partition)
         && query.labels.pairs().iter().all(|label| envelope.labels.contains(label))
 }
 
