@@ -288,6 +288,7 @@ fn hold(to: &Receiver, delivery: &Delivery, sent: &Sent, life: u64) -> Hold {
         expires: delivery.expires,
         life,
         failed_at: None,
+        failed_late: false,
         token: delivery.receipt.token,
         released: Released::No,
         partition: delivery.receipt.partition,

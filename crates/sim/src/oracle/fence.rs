@@ -43,7 +43,7 @@ pub(crate) struct Said {
 }
 
 impl Oracle {
-    fn worth(&self, receipt: &Receipt, group: &str, now: Time) -> Worth {
+    fn worth(&self, receipt: &Receipt, group: &str, word: Word, now: Time) -> Worth {
         let Receipt { topic, offset, token, .. } = *receipt;
         // Readers of dead letters are not followed.
         let Some(view) = self.groups.get(&(topic, group.into())) else { return Worth::Unknown };
@@ -54,11 +54,17 @@ impl Oracle {
         if view.acked.contains_key(&offset) || view.closed.contains(&offset) {
             return Worth::Nothing;
         }
+        // That it failed is its holder's last word; it may only be repeated.
+        let repeats = matches!(word, Word::Nack { .. });
+        if hold.failed_at.is_some() && !repeats {
+            return Worth::Nothing;
+        }
         let hidden = !self.is_alive(topic)
             || self.cancelled.contains_key(&(topic, offset))
             || view.uncertain.contains(&offset)
             || view.dying.contains(&offset)
-            || view.letters.contains_key(&offset);
+            || view.letters.contains_key(&offset)
+            || (hold.failed_late && !repeats);
         if hidden || hold.unsure || hold.may_be_skipped(now) || hold.released == Released::Perhaps {
             Worth::Unknown
         } else {
@@ -68,7 +74,7 @@ impl Oracle {
 
     /// A holder's word is handed over.
     pub(crate) fn say(&mut self, receipt: Receipt, group: &str, word: Word, now: Time) -> Said {
-        let worth = self.worth(&receipt, group, now);
+        let worth = self.worth(&receipt, group, word, now);
         let view = self.groups.get(&(receipt.topic, group.into()));
         let said = Said {
             receipt,
@@ -120,9 +126,7 @@ impl Oracle {
                 }
             }
             Word::Extend { lease_ms } => {
-                hold.revived |= hold.expires <= now || hold.failed_at.is_some();
-                hold.failed_at = None;
-                hold.delay_ms = None;
+                hold.revived |= hold.expires <= now;
                 hold.expires = now.after_ms(lease_ms);
             }
             Word::Release => hold.released = Released::Yes,

@@ -135,11 +135,10 @@ impl Oracle {
             if policy.is_some_and(|policy| policy.max_attempts > 0 && hold.attempt >= policy.max_attempts) {
                 view.dying.insert(at.2);
             }
-        } else if delay_ms.is_some()
-            && let Some(hold) = view.holds.get_mut(&at.2)
-        {
-            // Its time is up; whether that was noticed before decides which wait counts.
-            hold.unsure = true;
+        } else if let Some(hold) = view.holds.get_mut(&at.2) {
+            // Its time is up; whether that was noticed before decides which wait counts, and who has the last word.
+            hold.failed_late |= hold.failed_at.is_none();
+            hold.unsure |= delay_ms.is_some();
         }
     }
 

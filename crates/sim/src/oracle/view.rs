@@ -25,6 +25,8 @@ pub(crate) struct Hold {
     pub(crate) life: u64,
     /// When the worker said that it failed.
     pub(crate) failed_at: Option<Time>,
+    /// The worker said so when its time was up: it counts only if that had not been noticed.
+    pub(crate) failed_late: bool,
     /// Names it.
     pub(crate) token: Token,
     /// It went back unused.
