@@ -6,6 +6,7 @@ use alloc::sync::Arc;
 use crate::action::{Answer, Output, Receipt};
 use crate::bury::{ATTEMPTS_REACHED, NACKED_DEAD};
 use crate::fact::{Fact, Place};
+use crate::group::Pending;
 use crate::id::{Ticket, Time, Token};
 use crate::input::Address;
 use crate::journal::{Haste, lifetime, refuse};
@@ -144,7 +145,9 @@ impl Shard {
 
     /// The wait of a failed message is over.
     pub(crate) fn on_retry(&mut self, spot: Spot, out: &mut Output) {
-        if self.lease_of(spot).is_some() || self.pending_attempts(spot) == 0 {
+        // A timer that was set for an earlier ending says nothing about this one.
+        let is_due = |pending: &Pending| pending.lease.is_none() && pending.retry_at <= self.now;
+        if !self.pending(spot).is_some_and(is_due) || self.pending_attempts(spot) == 0 {
             return;
         }
         if let Some(crew) = self.crews.get_mut(&spot.group)

@@ -1,6 +1,9 @@
 //! Answers, put together.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
+use driftq_api::v2::Problem;
 use driftq_api::{Fault, JSON, NDJSON, PROBLEM};
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
@@ -39,11 +42,14 @@ pub(crate) fn whole(status: StatusCode, content_type: &'static str, body: Bytes)
 }
 
 /// A refusal, in the words of the API that was called.
-pub(crate) fn refusal(fault: &Fault, dialect: Dialect) -> Answer {
+pub(crate) fn refusal(fault: &Fault, dialect: Dialect, id: &HeaderValue) -> Answer {
     let entry = fault.entry();
     let mut answer = match dialect {
         Dialect::V1 => json(status(entry.v1_status), &fault.v1()),
-        Dialect::V2 => whole(status(entry.status), PROBLEM, to_bytes(&fault.v2())),
+        Dialect::V2 => {
+            let instance = id.to_str().ok().map(Cow::Borrowed);
+            whole(status(entry.status), PROBLEM, to_bytes(&Problem { instance, ..fault.v2() }))
+        }
     };
     if let Some(millis) = fault.retry_after_ms {
         put(&mut answer, RETRY_AFTER, HeaderValue::from(millis.div_ceil(1000)));
@@ -52,8 +58,8 @@ pub(crate) fn refusal(fault: &Fault, dialect: Dialect) -> Answer {
 }
 
 /// A refusal of a method, with the methods that would be taken.
-pub(crate) fn method_refusal(fault: &Fault, dialect: Dialect, allow: Allowed) -> Answer {
-    let mut answer = refusal(fault, dialect);
+pub(crate) fn method_refusal(fault: &Fault, dialect: Dialect, allow: Allowed, id: &HeaderValue) -> Answer {
+    let mut answer = refusal(fault, dialect, id);
     if let Ok(allow) = HeaderValue::from_str(&allow.to_string()) {
         put(&mut answer, ALLOW, allow);
     }

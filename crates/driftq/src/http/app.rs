@@ -53,11 +53,12 @@ impl App {
         let endpoint = target.endpoint;
         let mut answer = match self.respond(target, &head, body, &pulse).await {
             Ok(answer) => answer,
-            Err(Refused::Fault(fault)) => refusal(&fault, endpoint.dialect()),
+            Err(Refused::Fault(fault)) => refusal(&fault, endpoint.dialect(), &id),
             Err(Refused::Method(allow)) => method_refusal(
                 &Fault::new(Code::MethodNotAllowed, "method not allowed"),
                 endpoint.dialect(),
                 allow,
+                &id,
             ),
         };
         let now = Instant::now();
