@@ -27,11 +27,16 @@ impl Oracle {
             return Ok(());
         }
         let offset = delivery.receipt.offset;
+        // One that joined late had overtaken nothing yet if a crash took its delivery back.
+        let joined_late = |other: &u64| {
+            let id = self.stored.get(&(sent.topic, *other));
+            id.is_some_and(|id| self.sent[id].due.is_some())
+        };
         let busy = view.holds.iter().find(|(other, hold)| {
             **other != offset
                 && hold.order_key == Some(key)
                 && hold.key.is_none()
-                && (**other < offset || hold.life == self.life)
+                && (hold.life == self.life || (**other < offset && !joined_late(other)))
                 && !self.may_be_over(sent.topic, view, **other)
         });
         ensure(busy.is_none(), || {
