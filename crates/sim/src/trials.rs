@@ -3,10 +3,13 @@
 
 use std::cmp::Reverse;
 
-use driftq_core::{Action, Answer, Delivery, Input, LeaseRequest, Order, Start, TopicId, TopicSettings};
+use driftq_core::{
+    Action, Answer, Delivery, Input, LeaseRequest, Message, Order, Start, TopicId, TopicSettings,
+};
 
 use crate::clients::{GROUPS, TOPICS, UNDERTAKER};
 use crate::oracle::{Receiver, Sent, Verdict, Way, Word};
+use crate::server::{Found, payload};
 use crate::workers::loan;
 use crate::world::{Asked, World};
 
@@ -15,6 +18,8 @@ const STORM: &str = "storm";
 /// The topic in which priorities count.
 const RANKS: &str = "ranks";
 const PRIORITIES: [u8; 5] = [0, 3, 1, 3, 2];
+/// The topic in which nothing is overtaken.
+const STEADY: &str = "steady";
 /// Messages that fail whenever they are tried.
 const POISONED: usize = 3;
 /// Deliveries in which both kinds stand ready.
@@ -31,6 +36,7 @@ impl World {
             }
         }
         self.try_ranks()?;
+        self.try_move()?;
         self.try_storm()
     }
 
@@ -70,6 +76,40 @@ impl World {
             return Err(format!("priority: {group} got {ranks:?}"));
         }
         self.try_credit(topic, group)
+    }
+
+    /// A message that came back is moved within the log: until its copy is durable, those behind it wait with it.
+    fn try_move(&mut self) -> Verdict {
+        let group = GROUPS[0];
+        let settings = TopicSettings { order: Order::Fifo, ..TopicSettings::default() };
+        let topic = self.found(STEADY, group, settings)?;
+        for _ in 0..2 {
+            self.store(topic, 0)?;
+        }
+        self.flush()?;
+        let [first] = &self.lease_now(topic, group, 1)?[..] else {
+            return Err("trial: a message that is ready does not come".into());
+        };
+        self.settle_now(group, first, Word::Release)?;
+        let Some(server) = &self.server else { return Err("trial: the server is gone".into()) };
+        let Found::Payload(bytes) = server.read(first.position, first.length, first.check)? else {
+            return Err("trial: the payload is gone".into());
+        };
+        let message = Message::decode(&bytes).map_err(|error| format!("payload: {error:?}"))?;
+        let Delivery { receipt, position: from, .. } = *first;
+        let (partition, offset, payload) = (receipt.partition, receipt.offset, payload(&message));
+        self.hand(Input::Relocate { topic, partition, offset, from, payload })?;
+        let early = self.lease_now(topic, group, 1)?;
+        self.flush()?;
+        let then = self.lease_now(topic, group, 2)?;
+        let offsets: Vec<u64> = early.iter().chain(&then).map(|delivery| delivery.receipt.offset).collect();
+        if !early.is_empty() || offsets.len() != 2 || offsets[0] != offset {
+            return Err(format!(
+                "order: {offset} was moved, and {} came before, then {offsets:?}",
+                early.len()
+            ));
+        }
+        then.iter().try_for_each(|delivery| self.settle_now(group, delivery, Word::Ack))
     }
 
     /// A stream that may have one delivery at a time gets one after the other.
