@@ -94,6 +94,30 @@ impl World {
         self.hand(Input::Subscribe { ticket, subscription })
     }
 
+    /// A stream comes that never has more than one delivery unsettled.
+    pub(crate) fn borrow(&mut self, topic: TopicId, group: &str) -> Result<ConsumerId, String> {
+        self.consumers += 1;
+        let (consumer, owner, credit, style) =
+            (ConsumerId(self.consumers), OWNERS[0].to_string(), 1, Style::Borrowed);
+        let group = group.to_string();
+        let reader = Reader {
+            topic,
+            group: group.clone(),
+            owner: owner.clone(),
+            style,
+            credit,
+            inbox: Vec::new(),
+            owed_credit: 0,
+        };
+        self.readers.insert(consumer, reader);
+        let ticket = self.ticket(Asked::Nothing);
+        let subscription =
+            Subscription { consumer, topic, group, owner, lease_ms: Some(60_000), credit, style };
+        self.hand(Input::Subscribe { ticket, subscription })?;
+        self.flush()?;
+        Ok(consumer)
+    }
+
     /// Somebody comes to read something.
     pub(crate) fn arrive(&mut self) -> Verdict {
         if self.readers.len() >= 12 {

@@ -268,7 +268,9 @@ impl Oracle {
             .sent
             .iter()
             .filter(move |(_, other)| key.is_some() && other.key == key && other.topic == topic);
-        let places = twins.filter_map(|(id, other)| other.answered.or_else(|| self.places.get(id).copied()));
+        // Both: what was a duplicate once is stored when it is repeated after the gate has forgotten the first.
+        let places =
+            twins.flat_map(|(id, other)| other.answered.into_iter().chain(self.places.get(id).copied()));
         let copies =
             self.redrives.iter().filter(move |copy| key.is_some() && copy.topic == topic && copy.key == key);
         places.chain(copies.filter_map(|copy| copy.offset))

@@ -15,6 +15,8 @@ use crate::world::{Asked, World};
 pub(crate) struct Offer {
     pub(crate) id: u64,
     blocked: bool,
+    /// It may have been.
+    kept: bool,
 }
 
 const fn policy(max_attempts: u32, backoff_ms: u64, jitter: Jitter) -> Option<RetryPolicy> {
@@ -145,9 +147,11 @@ impl World {
         }
         let mut messages: Vec<NewMessage> = ids.iter().map(|id| self.new_message(*id, reserved)).collect();
         let now = self.now;
-        let offer =
-            |id: u64, world: &mut Self| Offer { id, blocked: world.oracle.offering(id, reserved, now) };
-        let offers: Vec<Offer> = ids.iter().map(|id| offer(*id, self)).collect();
+        let mut offer = |id: &u64| {
+            let (blocked, kept) = self.oracle.offering(*id, reserved, now);
+            Offer { id: *id, blocked, kept }
+        };
+        let offers: Vec<Offer> = ids.iter().map(&mut offer).collect();
         let ticket = self.ticket(Asked::Produce { offers, decided: now });
         let single = messages.len() == 1;
         match messages.pop().filter(|_| single) {
@@ -190,8 +194,10 @@ impl World {
                 self.network.push(Request::Produce { ids: vec![id], reserved: true });
                 self.oracle.reserved(id, decided)
             }
-            Answer::Produced(stored) => self.stored(Offer { id, blocked: false }, *stored, decided),
-            Answer::Rejected(reject) => self.oracle.refused(id, *reject),
+            Answer::Produced(stored) => {
+                self.stored(Offer { id, blocked: false, kept: false }, *stored, decided)
+            }
+            Answer::Rejected(reject) => self.oracle.refused(id, *reject, false),
             other => Err(format!("answers: a reservation was answered with {other:?}")),
         }
     }
@@ -200,12 +206,12 @@ impl World {
     pub(crate) fn produce_answered(&mut self, offers: &[Offer], decided: Time, answer: &Answer) -> Verdict {
         match (answer, offers) {
             (Answer::Produced(stored), [offer]) => self.stored(*offer, *stored, decided),
-            (Answer::Rejected(reject), [offer]) => self.refused(offer.id, *reject),
+            (Answer::Rejected(reject), [offer]) => self.refused(*offer, *reject),
             (Answer::ProducedMany(results), _) if results.len() == offers.len() => {
                 for (result, offer) in results.iter().zip(offers) {
                     match result {
                         Ok(stored) => self.stored(*offer, *stored, decided)?,
-                        Err(reject) => self.refused(offer.id, *reject)?,
+                        Err(reject) => self.refused(*offer, *reject)?,
                     }
                 }
                 Ok(())
@@ -219,8 +225,8 @@ impl World {
         self.oracle.produced(offer.id, stored.offset, stored.duplicate, decided, offer.blocked)
     }
 
-    fn refused(&mut self, id: u64, reject: Reject) -> Verdict {
-        self.oracle.refused(id, reject)?;
+    fn refused(&mut self, Offer { id, kept, .. }: Offer, reject: Reject) -> Verdict {
+        self.oracle.refused(id, reject, kept)?;
         // Refused and without a key: it was never stored and never will be.
         if self.oracle.sent[&id].key.is_none() {
             self.oracle.sent.remove(&id);

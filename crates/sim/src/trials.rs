@@ -1,15 +1,25 @@
 //! Trials at the end, when all is settled: a window that can be filled to its edge, ranks that count, and a crowd of
 //! retries beside a flood of fresh messages.
 
-use driftq_core::{Action, Answer, Delivery, Input, LeaseRequest, Order, Start, TopicId, TopicSettings};
+use std::cmp::Reverse;
+
+use driftq_core::{
+    Action, Answer, Delivery, Input, LeaseRequest, Message, Order, Start, TopicId, TopicSettings,
+};
 
 use crate::clients::{GROUPS, TOPICS, UNDERTAKER};
 use crate::oracle::{Receiver, Sent, Verdict, Way, Word};
+use crate::server::{Found, payload};
 use crate::workers::loan;
 use crate::world::{Asked, World};
 
 /// The topic in which retries and fresh messages meet.
 const STORM: &str = "storm";
+/// The topic in which priorities count.
+const RANKS: &str = "ranks";
+const PRIORITIES: [u8; 5] = [0, 3, 1, 3, 2];
+/// The topic in which nothing is overtaken.
+const STEADY: &str = "steady";
 /// Messages that fail whenever they are tried.
 const POISONED: usize = 3;
 /// Deliveries in which both kinds stand ready.
@@ -25,7 +35,99 @@ impl World {
                 self.try_window(topic, group)?;
             }
         }
+        self.try_ranks()?;
+        self.try_move()?;
         self.try_storm()
+    }
+
+    /// A new topic with one partition and one group.
+    fn found(&mut self, name: &str, group: &str, settings: TopicSettings) -> Result<TopicId, String> {
+        self.creating.insert(name.into(), settings);
+        let ticket = self.ticket(Asked::Nothing);
+        self.hand(Input::CreateTopic { ticket, name: name.into(), partitions: 1, settings, exact: true })?;
+        self.flush()?;
+        let Some(topic) = self.topics.get(name).map(|topic| topic.id) else {
+            return Err("trial: the topic was not published".into());
+        };
+        let since = self.oracle.meet(topic, group);
+        self.lease_now(topic, group, 1)?;
+        self.flush()?;
+        self.oracle.join(topic, group, 1, since);
+        Ok(topic)
+    }
+
+    /// Fresh messages go by priority, then by offset; and a stream whose credit came back gets the next one.
+    fn try_ranks(&mut self) -> Verdict {
+        let group = GROUPS[0];
+        let settings = TopicSettings { order: Order::Priority, ..TopicSettings::default() };
+        let topic = self.found(RANKS, group, settings)?;
+        for priority in PRIORITIES {
+            self.store(topic, priority)?;
+        }
+        self.flush()?;
+        let mut ranks = Vec::new();
+        for _ in PRIORITIES {
+            for delivery in self.lease_now(topic, group, 1)? {
+                ranks.push((Reverse(delivery.priority), delivery.receipt.offset));
+                self.settle_now(group, &delivery, Word::Ack)?;
+            }
+        }
+        if !ranks.is_sorted() || ranks.len() != PRIORITIES.len() {
+            return Err(format!("priority: {group} got {ranks:?}"));
+        }
+        self.try_credit(topic, group)
+    }
+
+    /// A message that came back is moved within the log: until its copy is durable, those behind it wait with it.
+    fn try_move(&mut self) -> Verdict {
+        let group = GROUPS[0];
+        let settings = TopicSettings { order: Order::Fifo, ..TopicSettings::default() };
+        let topic = self.found(STEADY, group, settings)?;
+        for _ in 0..2 {
+            self.store(topic, 0)?;
+        }
+        self.flush()?;
+        let [first] = &self.lease_now(topic, group, 1)?[..] else {
+            return Err("trial: a message that is ready does not come".into());
+        };
+        self.settle_now(group, first, Word::Release)?;
+        let Some(server) = &self.server else { return Err("trial: the server is gone".into()) };
+        let Found::Payload(bytes) = server.read(first.position, first.length, first.check)? else {
+            return Err("trial: the payload is gone".into());
+        };
+        let message = Message::decode(&bytes).map_err(|error| format!("payload: {error:?}"))?;
+        let Delivery { receipt, position: from, .. } = *first;
+        let (partition, offset, payload) = (receipt.partition, receipt.offset, payload(&message));
+        self.hand(Input::Relocate { topic, partition, offset, from, payload })?;
+        let early = self.lease_now(topic, group, 1)?;
+        self.flush()?;
+        let then = self.lease_now(topic, group, 2)?;
+        let offsets: Vec<u64> = early.iter().chain(&then).map(|delivery| delivery.receipt.offset).collect();
+        if !early.is_empty() || offsets.len() != 2 || offsets[0] != offset {
+            return Err(format!(
+                "order: {offset} was moved, and {} came before, then {offsets:?}",
+                early.len()
+            ));
+        }
+        then.iter().try_for_each(|delivery| self.settle_now(group, delivery, Word::Ack))
+    }
+
+    /// A stream that may have one delivery at a time gets one after the other.
+    fn try_credit(&mut self, topic: TopicId, group: &str) -> Verdict {
+        for priority in PRIORITIES {
+            self.store(topic, priority)?;
+        }
+        self.flush()?;
+        let consumer = self.borrow(topic, group)?;
+        for _ in PRIORITIES {
+            let [loan] = &std::mem::take(&mut self.loans)[..] else {
+                return Err(format!("credit: {consumer:?} has room for one delivery and does not get it"));
+            };
+            self.hand_settle(&[(loan.clone(), Word::Ack)])?;
+            self.flush()?;
+        }
+        self.readers.remove(&consumer);
+        self.hand(Input::Unsubscribe { consumer })
     }
 
     fn dismiss_readers(&mut self) -> Verdict {
@@ -114,7 +216,7 @@ impl World {
         }
         let view = &self.oracle.topics[&topic];
         let is_fresh = leased.iter().all(|loan| loan.attempt == 1);
-        let by_rank = |delivery: &Delivery| (std::cmp::Reverse(delivery.priority), delivery.receipt.offset);
+        let by_rank = |delivery: &Delivery| (Reverse(delivery.priority), delivery.receipt.offset);
         if view.order == Order::Priority && !view.reordered && is_fresh && !leased.is_sorted_by_key(by_rank) {
             return Err(format!("priority: {group} got {leased:?}"));
         }
@@ -127,19 +229,8 @@ impl World {
         let share = *self.rng.pick(&[1_u8, 10, 20, 50, 90]);
         let settings =
             TopicSettings { retry_share: Some(share), order: Order::Fifo, ..TopicSettings::default() };
-        self.creating.insert(STORM.into(), settings);
-        let ticket = self.ticket(Asked::Nothing);
-        let name = STORM.into();
-        self.hand(Input::CreateTopic { ticket, name, partitions: 1, settings, exact: true })?;
-        self.flush()?;
-        let Some(topic) = self.topics.get(STORM).map(|topic| topic.id) else {
-            return Err("trial: the topic was not published".into());
-        };
         let group = GROUPS[0];
-        let since = self.oracle.meet(topic, group);
-        self.lease_now(topic, group, 1)?;
-        self.flush()?;
-        self.oracle.join(topic, group, 1, since);
+        let topic = self.found(STORM, group, settings)?;
         for _ in 0..POISONED {
             self.store(topic, 0)?;
         }

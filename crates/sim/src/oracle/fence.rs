@@ -98,6 +98,9 @@ impl Oracle {
                 if let Some(view) = self.groups.get_mut(&(receipt.topic, group.into())) {
                     view.doubt(receipt.offset);
                 }
+                if let Word::Nack { dead, .. } = word {
+                    self.may_die((receipt.topic, group, receipt.offset), dead);
+                }
             }
             Worth::Nothing => {}
         }

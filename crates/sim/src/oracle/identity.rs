@@ -27,8 +27,9 @@ impl Gates {
 }
 
 impl Oracle {
-    /// A message is handed over; true if its identity is kept for another one, so that it must not be stored.
-    pub(crate) fn offering(&mut self, id: u64, reserved: bool, now: Time) -> bool {
+    /// A message is handed over: whether its identity is kept for another one, so that it must not be stored, and
+    /// whether it may be.
+    pub(crate) fn offering(&mut self, id: u64, reserved: bool, now: Time) -> (bool, bool) {
         let sent = self.sent.get_mut(&id).expect("whoever offers it has sent it");
         sent.repeated |= sent.handed;
         sent.handed = true;
@@ -40,7 +41,7 @@ impl Oracle {
         sent.due = sent.due.or(due);
         let identity = sent.key.map(|key| (sent.topic, key));
         let kept = identity.and_then(|identity| self.gates.reserved.get(&identity));
-        !reserved && kept.is_some_and(|until| *until > now)
+        (!reserved && kept.is_some_and(|until| *until > now), kept.is_some())
     }
 
     /// The broker said that message `id`, handed over at `decided`, is stored.
@@ -95,15 +96,15 @@ impl Oracle {
         })
     }
 
-    /// Whether a refusal of message `id` can be.
-    pub(crate) fn refused(&self, id: u64, reject: Reject) -> Verdict {
+    /// Whether a refusal of message `id` can be; `kept` if its identity was reserved when it was handed over.
+    pub(crate) fn refused(&self, id: u64, reject: Reject, kept: bool) -> Verdict {
         use driftq_core::Overload::{PartitionBytes, PartitionMessages};
         let sent = &self.sent[&id];
         let fits = match reject {
             Reject::Overloaded(PartitionMessages | PartitionBytes) | Reject::DiskFull => true,
             Reject::TopicUnknown => !self.is_alive(sent.topic),
             Reject::KeyInFlight => {
-                sent.key.is_some_and(|key| self.gates.reserved.contains_key(&(sent.topic, key)))
+                kept || sent.key.is_some_and(|key| self.gates.reserved.contains_key(&(sent.topic, key)))
             }
             Reject::KeyReused => self.sent.values().any(|other| {
                 other.handed

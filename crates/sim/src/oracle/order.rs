@@ -27,11 +27,18 @@ impl Oracle {
             return Ok(());
         }
         let offset = delivery.receipt.offset;
+        // A crash may have taken its delivery back: then one that joined late has overtaken nothing yet, and a group
+        // that was created for it begins anew, perhaps without it.
+        let forgotten = |other: &u64| {
+            let id = self.stored.get(&(sent.topic, *other));
+            let owed = |id: &u64| view.present && *id >= view.owed_from;
+            id.is_none_or(|id| self.sent[id].due.is_some() || !owed(id))
+        };
         let busy = view.holds.iter().find(|(other, hold)| {
             **other != offset
                 && hold.order_key == Some(key)
                 && hold.key.is_none()
-                && (**other < offset || hold.life == self.life)
+                && (hold.life == self.life || (**other < offset && !forgotten(other)))
                 && !self.may_be_over(sent.topic, view, **other)
         });
         ensure(busy.is_none(), || {

@@ -116,6 +116,7 @@ impl Oracle {
         })?;
         if expected == Standing::Unknown && refusal.is_none() {
             view.doubt(offset);
+            self.may_die(at, false);
         } else if expected == Standing::Holder {
             self.failed(at, None, now);
         }
@@ -139,6 +140,17 @@ impl Oracle {
             // Its time is up; whether that was noticed before decides which wait counts, and who has the last word.
             hold.failed_late |= hold.failed_at.is_none();
             hold.unsure |= delay_ms.is_some();
+        }
+    }
+
+    /// A failure that perhaps counted was the last one, perhaps: an ack may be told that all is settled.
+    pub(super) fn may_die(&mut self, at: (TopicId, &str, u64), dead: bool) {
+        let policy = self.stored.get(&(at.0, at.2)).and_then(|id| self.sent[id].policy);
+        let most = policy.map_or(0, |policy| policy.max_attempts);
+        let Some(view) = self.groups.get_mut(&(at.0, at.1.into())) else { return };
+        let last = view.holds.get(&at.2).is_some_and(|hold| most > 0 && hold.attempt >= most);
+        if (dead || last) && !view.acked.contains_key(&at.2) {
+            view.dying.insert(at.2);
         }
     }
 
