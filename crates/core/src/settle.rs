@@ -116,7 +116,9 @@ impl Shard {
         // After a lapse the next attempt is scheduled already; only that there must be none still changes something.
         if self.lease_of(spot).is_some() || (failing.dead && !dying) {
             self.fail(spot, failing, error, out);
-            if let Some(crew) = self.crews.get_mut(&spot.group) {
+            let is_left = self.pending(spot).is_some();
+            // Unless it was cancelled and is gone by now.
+            if let Some(crew) = self.crews.get_mut(&spot.group).filter(|_| is_left) {
                 crew.nacked.insert((spot.partition, spot.sequence));
             }
         }

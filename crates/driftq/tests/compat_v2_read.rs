@@ -87,7 +87,7 @@ fn what_is_not_there_is_a_problem() {
     assert_problem(&client.get("/v2/nothing"), 404, "NOT_FOUND");
     let answer = client.post("/v2/topics/t");
     assert_problem(&answer, 405, "METHOD_NOT_ALLOWED");
-    assert_eq!(answer.header("allow"), Some("GET"));
+    assert_eq!(answer.header("allow"), Some("GET, PUT, PATCH, DELETE"));
 }
 
 #[test]

@@ -38,6 +38,7 @@ async fn a_log_tells_its_story() {
         lines.iter().filter(|line| line.kind == "fact").map(|line| line.text.as_str()).collect();
     for (place, part) in [
         "run 1 began",
+        "the shard got the secret",
         "\"orders\", 2 partitions",
         "message 0 of topic 0",
         "group 0 of topic 0",
