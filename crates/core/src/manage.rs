@@ -145,12 +145,7 @@ impl Shard {
             self.timers.cancel(waiter.until, Due::Waited(group, waiter.ticket));
             refuse(out, waiter.ticket, Reject::GroupUnknown);
         }
-        if let Some(groups) = self.active.get_mut(&crew.topic) {
-            groups.remove(&group);
-            if groups.is_empty() {
-                self.active.remove(&crew.topic);
-            }
-        }
+        self.deactivate(crew.topic, group);
     }
 
     pub(crate) fn handle_pause(

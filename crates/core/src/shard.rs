@@ -18,7 +18,7 @@ use crate::timer::{Due, Timers};
 use crate::topic::TopicSettings;
 
 /// A group that nobody reads is told for this long what becomes visible.
-const REST_AFTER_MS: u64 = 10_000;
+const REST_AFTER_MS: u64 = 1_000;
 
 /// The deciding part of a broker. See the crate's documentation for the rules it keeps.
 #[derive(Debug)]
@@ -269,6 +269,16 @@ impl Shard {
         }
     }
 
+    /// The group is not told any more what becomes visible.
+    pub(crate) fn deactivate(&mut self, topic: TopicId, group: GroupId) {
+        if let Some(groups) = self.active.get_mut(&topic) {
+            groups.remove(&group);
+            if groups.is_empty() {
+                self.active.remove(&topic);
+            }
+        }
+    }
+
     /// Groups that nobody has read for a while are not told any more what becomes visible. Not at once: between two
     /// requests of a worker that asks again and again, nobody reads either.
     fn leave_to_rest(&mut self, topic: TopicId) {
@@ -328,10 +338,15 @@ impl Shard {
         crew.turn = 0;
         crew.seen = self.now;
         crew.loans.retain(|_, taker| *taker != consumer);
-        if !crew.is_attended() && !core::mem::replace(&mut crew.watched, true) {
-            let idle = Due::Idle(crew.topic, group);
-            self.timers.set(self.now.after_ms(self.settings.group_expiry_ms), idle);
+        if crew.is_attended() {
+            return;
         }
+        let topic = crew.topic;
+        if !core::mem::replace(&mut crew.watched, true) {
+            self.timers.set(self.now.after_ms(self.settings.group_expiry_ms), Due::Idle(topic, group));
+        }
+        // A stream that ends does not come back in a moment, as a worker that asks again and again does.
+        self.deactivate(topic, group);
     }
 
     fn handle_credit(&mut self, consumer: ConsumerId, count: u32, out: &mut Output) {
