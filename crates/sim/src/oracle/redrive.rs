@@ -94,7 +94,14 @@ impl Oracle {
         // Whoever came or was moved later gets whatever is kept.
         let view = self.groups.get(&(topic, group.into()));
         let later = view.is_none_or(|view| !view.present || view.since > copy.since);
-        ensure(later, || format!("redrive: {offset} of {topic:?} is for {} and came to {group}", copy.group))
+        // The same message may have been sent back twice, and the answer of one of the two lost with the power: then
+        // nobody knows which of them lies here.
+        let twin = |other: &&Redrive| other.id == copy.id && other.group == group && !other.refused;
+        let unsure =
+            self.redrives.iter().filter(twin).any(|other| other.offset.is_none_or(|at| at == offset));
+        ensure(later || unsure, || {
+            format!("redrive: {offset} of {topic:?} is for {} and came to {group}", copy.group)
+        })
     }
 
     /// A message stored again that its group has not settled, if there is one.
