@@ -50,7 +50,7 @@ pub struct TopicSpec {
     )]
     #[schema(minimum = 1, maximum = 316_224_000_000_u64)]
     pub retention_ms: Option<u64>,
-    /// The oldest messages are dropped when the topic keeps more than this.
+    /// The oldest messages are dropped when a partition keeps more than this.
     #[serde(
         default,
         deserialize_with = "number::optional::<_, _, 1, COUNT_MAX>",
@@ -85,7 +85,7 @@ pub struct TopicSpec {
     )]
     #[schema(minimum = 1, maximum = 604_800_000)]
     pub lease_ms: Option<u64>,
-    /// Most messages on loan to one group.
+    /// Most messages of a partition on loan to one group.
     #[serde(
         default,
         deserialize_with = "number::optional::<_, _, 1, IN_FLIGHT_MAX>",
@@ -125,7 +125,7 @@ pub struct TopicPatch {
     )]
     #[schema(value_type = Option<u64>, minimum = 1, maximum = 316_224_000_000_u64)]
     pub retention_ms: Option<Option<u64>>,
-    /// The oldest messages are dropped when the topic keeps more than this.
+    /// The oldest messages are dropped when a partition keeps more than this.
     #[serde(
         default,
         deserialize_with = "number::patched::<_, _, 1, COUNT_MAX>",
@@ -161,7 +161,7 @@ pub struct TopicPatch {
     )]
     #[schema(value_type = Option<u64>, minimum = 1, maximum = 604_800_000)]
     pub lease_ms: Option<Option<u64>>,
-    /// Most messages on loan to one group.
+    /// Most messages of a partition on loan to one group.
     #[serde(
         default,
         deserialize_with = "number::patched::<_, _, 1, IN_FLIGHT_MAX>",
@@ -196,7 +196,7 @@ pub struct TopicSettings {
     /// Messages are dropped when they are older than this; never for their age if not there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention_ms: Option<u64>,
-    /// The oldest messages are dropped when the topic keeps more than this; never for their size if not there.
+    /// The oldest messages are dropped when a partition keeps more than this; never for their size if not there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention_bytes: Option<u64>,
     /// Most messages that wait in a partition; no limit if not there.
@@ -209,7 +209,7 @@ pub struct TopicSettings {
     pub retry_policy: RetryPolicy,
     /// For readers that ask for no lease of their own.
     pub lease_ms: u64,
-    /// Most messages on loan to one group; no limit if not there.
+    /// Most messages of a partition on loan to one group; no limit if not there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_in_flight: Option<u32>,
     /// In which order messages are delivered.

@@ -30,7 +30,7 @@ pub(super) static LINES: [Description; 4] = [
                  `application/x-ndjson`, stores up to 10000: the answer comes in the same form, with one result per \
                  message in order, when all that are stored are durable. A body that cannot be read refuses the whole \
                  batch and stores nothing of it. With an `Idempotency-Key`, one message has that idempotency key \
-                 unless it brings its own.",
+                 and refuses messages that bring one of their own.",
         query: &[],
         is_keyed: true,
         body: Some(Body {
