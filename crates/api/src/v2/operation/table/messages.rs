@@ -29,8 +29,9 @@ pub(super) static LINES: [Description; 4] = [
         detail: "One JSON object stores one message. A JSON array, or one object per line as \
                  `application/x-ndjson`, stores up to 10000: the answer comes in the same form, with one result per \
                  message in order, when all that are stored are durable. A body that cannot be read refuses the whole \
-                 batch and stores nothing of it. With an `Idempotency-Key`, one message has that idempotency key \
-                 and refuses messages that bring one of their own.",
+                 batch and stores nothing of it. With an `Idempotency-Key`, one message has that idempotency key, \
+                 and message n of a batch has it with `/n` behind it, counted from 0; a message that brings one of its \
+                 own is refused.",
         query: &[],
         is_keyed: true,
         body: Some(Body {
