@@ -3,7 +3,9 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::commit::{CommitPart, Committed};
 use crate::describe::{AttemptDescription, Description, GroupPartition};
+use crate::effect::EffectAnswer;
 use crate::id::{ConsumerId, GroupId, Position, Ticket, Time, Token, TopicId};
 use crate::letter::DeadLetter;
 use crate::reject::Reject;
@@ -174,6 +176,41 @@ pub enum Answer {
     Deleted,
     /// Deliveries will come.
     Subscribed,
+    /// What became of the wish to run an effect.
+    Effect(EffectAnswer),
+    /// How an effect ended is written down.
+    EffectEnded {
+        /// Whether it was before.
+        already: bool,
+        /// The newest lease.
+        epoch: u32,
+        /// Which attempt it was.
+        attempt: u32,
+        /// Until when it is remembered.
+        expires: Time,
+    },
+    /// An effect goes on.
+    EffectRenewed {
+        /// The lease.
+        epoch: u32,
+        /// Which attempt it is.
+        attempt: u32,
+        /// Until then.
+        expires: Time,
+    },
+    /// Everything that a commit asked for was done.
+    Committed(Committed),
+    /// Nothing that a commit asked for was done; this is the first reason.
+    CommitRefused(CommitPart, Reject),
+    /// What readers of a dataset see.
+    CutOver {
+        /// The version; `None` for nothing.
+        current: Option<Arc<str>>,
+        /// What they would see after a roll-back.
+        previous: Option<Arc<str>>,
+        /// Whether this call changed it.
+        changed: bool,
+    },
     /// Acked or nacked.
     Settled,
     /// What was asked about the state.

@@ -12,6 +12,7 @@ use crate::id::{KeyHash, TopicId};
 use crate::input::{NewMessage, Payload};
 use crate::journal::Haste;
 use crate::partition::{DEAD_LETTER_PREFIX, Topic};
+use crate::run::How;
 use crate::settle::place_of;
 use crate::shard::Shard;
 use crate::timer::{Due, Spot};
@@ -88,6 +89,7 @@ impl Shard {
             // The disk is full: the message stays where it is, and the letter is written when space returns.
             return self.handle_fetch_failed(receipt);
         }
+        self.note_ending(spot, How::Dead, out);
         self.retire(spot);
         let (dlq, partition) = self.grave_of(spot, out);
         let key = self.slots(spot).map_or(KeyHash::NONE, |slots| slots.key(spot.sequence));

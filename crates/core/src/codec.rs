@@ -121,6 +121,11 @@ impl<'a> Take<'a> {
         self.text().map(Arc::from)
     }
 
+    /// The first byte of a format.
+    pub(crate) fn version(&mut self, expected: u8) -> Result<(), Malformed> {
+        if self.u8()? == expected { Ok(()) } else { Err(self.malformed()) }
+    }
+
     /// How many things follow, each at least `least` bytes long: a count that cannot be true is refused before
     /// anything is reserved for it.
     pub(crate) fn count(&mut self, least: usize) -> Result<usize, Malformed> {

@@ -4,9 +4,12 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::effect::{EffectList, EffectPage, EffectTally, EffectView};
 use crate::id::{Identity, KeyHash, Position, Time, TopicId};
 use crate::input::Spotted;
 use crate::letter::Attempt;
+use crate::output::{DatasetSummary, DatasetView, OutputList, OutputPage, VersionsList};
+use crate::run::{RunList, RunPage, RunSummary};
 use crate::topic::TopicSettings;
 
 /// What is asked.
@@ -26,6 +29,20 @@ pub enum Query {
     Whereabouts(TopicId, Identity),
     /// Everything that metrics need.
     Tally,
+    /// One effect.
+    Effect(Identity),
+    /// Some effects.
+    Effects(EffectList),
+    /// Datasets whose name comes after this one, and how many at the most.
+    Datasets(Option<String>, u32),
+    /// One dataset and some of its versions.
+    Dataset(VersionsList),
+    /// Some outputs.
+    Outputs(OutputList),
+    /// Some runs.
+    Runs(RunList),
+    /// A stretch of one run: where it begins, and how much of it at the most.
+    Run(String, u64, u32),
 }
 
 /// Which messages are wanted, as far as the shard can tell without their payloads.
@@ -60,6 +77,20 @@ pub enum Description {
     Whereabouts(Option<Spotted>),
     /// To [`Query::Tally`].
     Tally(Tally),
+    /// To [`Query::Effect`]; `None` if the ledger has none.
+    Effect(Option<EffectView>),
+    /// To [`Query::Effects`].
+    Effects(EffectPage),
+    /// To [`Query::Datasets`], and whether there are more.
+    Datasets(Vec<DatasetSummary>, bool),
+    /// To [`Query::Dataset`]; `None` if there is none.
+    Dataset(Option<DatasetView>),
+    /// To [`Query::Outputs`]; `None` if there are none.
+    Outputs(Option<OutputPage>),
+    /// To [`Query::Runs`], and where to go on.
+    Runs(Vec<RunSummary>, Option<u32>),
+    /// To [`Query::Run`]; `None` if there is none.
+    Run(Option<RunPage>),
 }
 
 /// Where a stored message lies and what is known of it without its payload.
@@ -309,4 +340,10 @@ pub struct Tally {
     pub idempotency_records: u64,
     /// The run of the shard.
     pub epoch: u64,
+    /// The ledger.
+    pub effects: EffectTally,
+    /// Output pointers kept.
+    pub outputs: u64,
+    /// Runs remembered.
+    pub runs: u64,
 }

@@ -14,6 +14,7 @@ use crate::input::Style;
 use crate::journal::Haste;
 use crate::lane::{Crew, Lane, Rank, Taker, Windows};
 use crate::partition::{Partition, Topic};
+use crate::run::How;
 use crate::shard::Shard;
 use crate::timer::{Due, Spot};
 use crate::topic::Order;
@@ -196,6 +197,9 @@ impl Shard {
     }
 
     fn skip(&mut self, group: GroupId, partition: u32, sequence: u64, out: &mut Output) {
+        if let Some(topic) = self.crews.get(&group).map(|crew| crew.topic) {
+            self.note_ending(Spot { topic, group, partition, sequence }, How::Skipped, out);
+        }
         let Some(crew) = self.crews.get_mut(&group) else { return };
         let Some(topic) = self.journal.state.topic(crew.topic) else { return };
         let Some(slot) = topic.partitions[partition as usize].slots.get(sequence) else { return };

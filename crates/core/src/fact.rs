@@ -1,7 +1,11 @@
 //! Lines of history.
 
+use crate::commit::CommitFact;
+use crate::effect::EffectFact;
 use crate::id::{GroupId, Identity, KeyHash, RequestHash, Time, Token, TopicId};
+use crate::output::OutputFact;
 use crate::policy::RetryPolicy;
+use crate::run::{Lineage, RunFact};
 use crate::topic::TopicSettings;
 
 /// A message as it was stored.
@@ -33,6 +37,8 @@ pub struct MessageFact<'a> {
     pub due: Option<Time>,
     /// The only group that gets it: the one that had given it up.
     pub only: Option<GroupId>,
+    /// The run that it belongs to.
+    pub lineage: Option<Lineage<'a>>,
     /// The encoded message.
     pub bytes: &'a [u8],
 }
@@ -231,4 +237,12 @@ pub enum Fact<'a> {
         /// The encoded message.
         bytes: &'a [u8],
     },
+    /// Something happened to an effect.
+    Effect(EffectFact<'a>),
+    /// Something happened in a run.
+    Run(RunFact<'a>),
+    /// Something happened to outputs.
+    Output(OutputFact<'a>),
+    /// Something happened to commits.
+    Commit(CommitFact<'a>),
 }

@@ -6,9 +6,13 @@
 use alloc::vec::Vec;
 
 use crate::codec::{Malformed, Put, Take};
+use crate::commit::{self, CommitFact};
+use crate::effect::{self, EffectFact};
 use crate::fact::{Fact, MessageFact, Place};
 use crate::id::{GroupId, KeyHash, Position, RequestHash, Time, Token, TopicId};
+use crate::output::{self, OutputFact};
 use crate::policy::RetryPolicy;
+use crate::run::{self, Lineage, RunFact};
 use crate::topic::TopicSettings;
 
 const OPENED: u8 = 1;
@@ -37,16 +41,18 @@ const CONFIGURED: u8 = 22;
 const TOPIC_DELETED: u8 = 23;
 const PAUSED: u8 = 24;
 const KEYED: u8 = 25;
+// A message of a run: the run goes before it.
+const APPENDED_IN_RUN: u8 = 26;
 
 impl Place {
-    fn encode(self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(self, out: &mut Vec<u8>) {
         out.put_u32(self.topic.0);
         out.put_u32(self.group.0);
         out.put_u32(self.partition);
         out.put_u64(self.offset);
     }
 
-    fn decode(take: &mut Take<'_>) -> Result<Self, Malformed> {
+    pub(crate) fn decode(take: &mut Take<'_>) -> Result<Self, Malformed> {
         Ok(Self {
             topic: TopicId(take.u32()?),
             group: GroupId(take.u32()?),
@@ -162,7 +168,10 @@ impl<'a> Fact<'a> {
                 out.put_text(name);
             }
             Self::Appended(message) => {
-                out.put_u8(APPENDED);
+                out.put_u8(if message.lineage.is_some() { APPENDED_IN_RUN } else { APPENDED });
+                if let Some(lineage) = &message.lineage {
+                    lineage.encode(out);
+                }
                 message.encode(out);
             }
             Self::GroupCreated { topic, group, at, name } => {
@@ -184,6 +193,10 @@ impl<'a> Fact<'a> {
                 out.put_u64(upto.0);
                 out.put_u32(most);
             }
+            Self::Effect(fact) => fact.encode(out),
+            Self::Run(fact) => fact.encode(out),
+            Self::Output(fact) => fact.encode(out),
+            Self::Commit(fact) => fact.encode(out),
             Self::Leased { .. }
             | Self::Acked { .. }
             | Self::Failed { .. }
@@ -278,6 +291,20 @@ impl<'a> Fact<'a> {
         let fact = match take.u8()? {
             OPENED => Self::Opened { epoch: take.u64()?, at: Time(take.u64()?) },
             APPENDED => Self::Appended(MessageFact::decode(&mut take)?),
+            APPENDED_IN_RUN => {
+                let lineage = Some(Lineage::decode(&mut take)?);
+                Self::Appended(MessageFact { lineage, ..MessageFact::decode(&mut take)? })
+            }
+            kind @ effect::FIRST_KIND..=effect::LAST_KIND => {
+                Self::Effect(EffectFact::decode(kind, &mut take)?)
+            }
+            kind @ run::FIRST_KIND..=run::LAST_KIND => Self::Run(RunFact::decode(kind, &mut take)?),
+            kind @ output::FIRST_KIND..=output::LAST_KIND => {
+                Self::Output(OutputFact::decode(kind, &mut take)?)
+            }
+            kind @ commit::FIRST_KIND..=commit::LAST_KIND => {
+                Self::Commit(CommitFact::decode(kind, &mut take)?)
+            }
             FORGOTTEN => {
                 let of_group = take.u8()? != 0;
                 let group = (TopicId(take.u32()?), GroupId(take.u32()?));

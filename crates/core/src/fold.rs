@@ -10,6 +10,7 @@ use crate::fact::{MessageFact, Place};
 use crate::gate::Gate;
 use crate::group::{Group, Progress};
 use crate::id::{GroupId, Identity, Position, Time, TopicId};
+use crate::input::Spotted;
 use crate::partition::{Partition, Topic};
 use crate::slot::{Beside, Found, Slot};
 use crate::state::{CONTRADICTION, First, GROUPS_PER_TOPIC_MAX, PARTITIONS_MAX, State};
@@ -79,6 +80,7 @@ impl State {
         for (_, slot) in topic.partitions.iter().flat_map(|lane| lane.slots.iter()) {
             self.policies.release(slot.policy);
             self.unpin(slot.position.segment(), slot.length);
+            self.runs.close_step(id, slot.offset);
         }
         Ok(())
     }
@@ -136,6 +138,10 @@ impl State {
                 request: message.request,
             };
             self.stored.insert(identity, until, first);
+        }
+        if let Some(lineage) = &message.lineage {
+            let MessageFact { topic, partition, offset, at, .. } = *message;
+            self.runs.note_message(lineage, Spotted { topic, partition, offset }, at);
         }
         for group in spared {
             self.settle(message.topic, group, message.partition, sequence);
@@ -311,11 +317,13 @@ impl State {
         lane.messages -= 1;
         lane.bytes -= u64::from(slot.size);
         lane.slots.remove(sequence);
+        let id = topic.id;
+        self.runs.close_step(id, slot.offset);
         self.policies.release(slot.policy);
         self.unpin(slot.position.segment(), slot.length);
     }
 
-    fn unpin(&mut self, segment: u32, length: u32) {
+    pub(crate) fn unpin(&mut self, segment: u32, length: u32) {
         if let Some(live) = self.live.get_mut(&segment) {
             *live -= u64::from(length);
             if *live == 0 {

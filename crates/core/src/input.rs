@@ -1,12 +1,16 @@
 //! What can happen to a shard.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::action::Receipt;
+use crate::commit::Commit;
 use crate::describe::Query;
+use crate::effect::{BeginEffect, EffectPart, EffectReceipt, FinishEffect, NewBlob, ResolveEffect};
 use crate::id::{ConsumerId, Identity, KeyHash, Position, RequestHash, Ticket, Time, TopicId};
 use crate::policy::RetryPolicy;
+use crate::run::Lineage;
 use crate::topic::{TopicPatch, TopicSettings};
 
 /// Encoded bytes of a message and what the shard must know about them without looking inside.
@@ -55,8 +59,27 @@ pub struct NewMessage {
     pub priority: u8,
     /// When it may go out for the first time.
     pub start: Start,
+    /// The run that it belongs to.
+    pub lineage: Option<Box<NewLineage>>,
     /// What is stored.
     pub payload: Payload,
+}
+
+/// To which run a message belongs, and where in it.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct NewLineage {
+    /// The run.
+    pub run: String,
+    /// The step; may be empty.
+    pub step: String,
+    /// The step that caused it; may be empty.
+    pub parent: String,
+}
+
+impl NewLineage {
+    pub(crate) fn borrowed(&self) -> Lineage<'_> {
+        Lineage { run: &self.run, step: &self.step, parent: &self.parent }
+    }
 }
 
 /// A reader that wants messages of a topic for its group.
@@ -382,6 +405,83 @@ pub enum Input {
         from: Position,
         /// The payload.
         payload: Payload,
+    },
+    /// Run an effect, or learn how it went.
+    BeginEffect {
+        /// Who asks.
+        ticket: Ticket,
+        /// For what.
+        ask: Box<BeginEffect>,
+    },
+    /// An effect ended.
+    FinishEffect {
+        /// Who asks.
+        ticket: Ticket,
+        /// Which, and how.
+        finish: FinishEffect,
+    },
+    /// An effect goes on for longer.
+    RenewEffect {
+        /// Who asks.
+        ticket: Ticket,
+        /// The lease.
+        receipt: EffectReceipt,
+        /// For how long from now; `None`: as the shard says.
+        lease_ms: Option<u64>,
+    },
+    /// Somebody has found out how an effect ended.
+    ResolveEffect {
+        /// Who asks.
+        ticket: Ticket,
+        /// Which, and how.
+        resolve: ResolveEffect,
+    },
+    /// Do many things, or none of them.
+    Commit {
+        /// Who asks.
+        ticket: Ticket,
+        /// What.
+        commit: Box<Commit>,
+    },
+    /// Show readers of a dataset another version.
+    CutOver {
+        /// Who asks.
+        ticket: Ticket,
+        /// The dataset.
+        dataset: String,
+        /// The version.
+        version: String,
+        /// Only if this one is current.
+        expect: Option<String>,
+    },
+    /// Show readers of a dataset what they saw before the last cut-over.
+    RollBack {
+        /// Who asks.
+        ticket: Ticket,
+        /// The dataset.
+        dataset: String,
+        /// The version that is current.
+        from: String,
+    },
+    /// Drop a version of a dataset.
+    DropVersion {
+        /// Who asks.
+        ticket: Ticket,
+        /// The dataset.
+        dataset: String,
+        /// The version.
+        version: String,
+    },
+    /// The same bytes of an effect, read from a segment that a few of them pin, to be stored anew.
+    RelocateEffect {
+        /// Which.
+        number: u64,
+        /// Which bytes.
+        part: EffectPart,
+        /// Where they were read; if they lie elsewhere by now, nothing happens.
+        from: Position,
+        /// The bytes.
+        copy: NewBlob,
     },
     /// Everything below `upto` is on disk.
     Durable {

@@ -102,6 +102,7 @@ impl Shard {
         if let Some(&group) = self.waiting.get(&ticket) {
             self.forget_waiter(group, ticket);
         }
+        self.forsake_effect(ticket);
     }
 
     fn forget_waiter(&mut self, group: GroupId, ticket: Ticket) -> Option<Waiter> {

@@ -18,8 +18,10 @@ extern crate alloc;
 mod action;
 mod bury;
 mod codec;
+mod commit;
 mod describe;
 mod dispatch;
+mod effect;
 mod fact;
 mod fact_bytes;
 mod fold;
@@ -35,6 +37,7 @@ mod letter;
 mod look;
 mod manage;
 mod message;
+mod output;
 mod partition;
 mod policy;
 mod produce;
@@ -43,6 +46,7 @@ mod reject;
 mod report;
 mod retry;
 mod route;
+mod run;
 mod schedule;
 mod settings;
 mod settle;
@@ -60,25 +64,38 @@ mod why;
 
 pub use action::{Action, Answer, Delivery, Outcome, Output, Receipt, Stored, TopicInfo, Undertaking};
 pub use codec::Malformed;
+pub use commit::{Commit, CommitFact, CommitPart, Committed};
 pub use describe::{
     AttemptDescription, Browse, Description, Found, GroupDescription, GroupPartition, Member,
     MessageDescription, PartitionDescription, Query, Stage, Standing, Stretch, Tally, TopicDescription, Wait,
 };
+pub use effect::{
+    About, BeginEffect, BegunFact, Blob, EffectAnswer, EffectFact, EffectLease, EffectList, EffectPage,
+    EffectPart, EffectReceipt, EffectTally, EffectView, EndedFact, Ending, FinishEffect, Lent, NewBlob,
+    ResolveEffect, Urge, rules as ledger,
+};
 pub use fact::{Fact, MessageFact, Place};
 pub use id::{ConsumerId, GroupId, Identity, KeyHash, Position, RequestHash, Ticket, Time, Token, TopicId};
 pub use input::{
-    Address, Input, LeaseRequest, NewMessage, Payload, SeekTo, Settlement, Spotted, Start, Style,
+    Address, Input, LeaseRequest, NewLineage, NewMessage, Payload, SeekTo, Settlement, Spotted, Start, Style,
     Subscription, Verdict,
 };
 pub use lease::{LEASE_MESSAGES_MAX, LEASE_WAIT_MS_MAX};
 pub use letter::{Attempt, DeadLetter};
 pub use message::{Deadline, Envelope, Message, Routing};
+pub use output::{
+    DatasetSummary, DatasetView, NewOutput, OUTPUT_LOCATION_BYTES_MAX, OutputAuthor, OutputDone, OutputFact,
+    OutputList, OutputPage, OutputView, VersionSummary, VersionsList,
+};
 pub use policy::{Jitter, RetryPolicy};
 pub use produce::PRIORITY_MAX;
 pub use reject::{Overload, Reject};
 pub use route::{Catalog, NAME_BYTES_MAX, partition_of_key, route, validate};
+pub use run::{
+    How, Lineage, RunEntry, RunFact, RunGroup, RunList, RunMessage, RunPage, RunState, RunSummary,
+};
 pub use settings::Settings;
 pub use shard::Shard;
 pub use state::State;
-pub use survey::Pinned;
+pub use survey::{Pinned, PinnedEffect};
 pub use topic::{Order, TopicPatch, TopicSettings};

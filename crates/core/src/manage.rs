@@ -9,6 +9,7 @@ use crate::id::{GroupId, Ticket, TopicId};
 use crate::input::{NewMessage, SeekTo, Spotted};
 use crate::journal::{Haste, lifetime, refuse};
 use crate::reject::Reject;
+use crate::run::How;
 use crate::shard::Shard;
 use crate::slot::Found;
 use crate::timer::{Due, Spot};
@@ -269,6 +270,7 @@ impl Shard {
             if self.lease_of(spot).is_some() {
                 running.push(name);
             } else {
+                self.note_ending(spot, How::Cancelled, out);
                 self.retire(spot);
             }
         }

@@ -221,7 +221,7 @@ impl<'a> Envelope<'a> {
     }
 }
 
-fn put_pairs(out: &mut Vec<u8>, pairs: &[(Text<'_>, Text<'_>)]) {
+pub(crate) fn put_pairs(out: &mut Vec<u8>, pairs: &[(Text<'_>, Text<'_>)]) {
     out.put_u32(u32::try_from(pairs.len()).expect("inputs are capped far below 4 Gi pairs"));
     for (name, value) in pairs {
         out.put_text(name);
@@ -229,7 +229,7 @@ fn put_pairs(out: &mut Vec<u8>, pairs: &[(Text<'_>, Text<'_>)]) {
     }
 }
 
-fn take_pairs<'a>(take: &mut Take<'a>) -> Result<Vec<(Text<'a>, Text<'a>)>, Malformed> {
+pub(crate) fn take_pairs<'a>(take: &mut Take<'a>) -> Result<Vec<(Text<'a>, Text<'a>)>, Malformed> {
     let count = take.count(8)?;
     let mut pairs = Vec::with_capacity(count);
     for _ in 0..count {

@@ -3,7 +3,7 @@
 use crate::action::{Action, Answer, Output, Stored};
 use crate::fact::{Fact, MessageFact};
 use crate::id::{GroupId, Identity, Position, RequestHash, Ticket, Time, TopicId};
-use crate::input::{NewMessage, Payload, Start};
+use crate::input::{NewLineage, NewMessage, Payload, Start};
 use crate::journal::{Haste, lifetime, refuse};
 use crate::reject::{Overload, Reject};
 use crate::shard::Shard;
@@ -51,13 +51,23 @@ impl Shard {
     }
 
     /// The first message under an identity, if there is one and it asked for the same.
-    fn stored_before(&self, identity: &Identity, request: RequestHash) -> Result<Option<Stored>, Reject> {
+    pub(crate) fn stored_before(
+        &self,
+        identity: &Identity,
+        request: RequestHash,
+    ) -> Result<Option<Stored>, Reject> {
         let Some(first) = self.journal.state.stored.get(identity, self.now) else { return Ok(None) };
         if !first.request.agrees(request) {
             return Err(Reject::KeyReused);
         }
+        Ok(self.first_under(identity))
+    }
+
+    /// The first message under an identity, whatever it asked for.
+    pub(crate) fn first_under(&self, identity: &Identity) -> Option<Stored> {
+        let first = self.journal.state.stored.get(identity, self.now)?;
         let topic = Some(first.topic).filter(|topic| *topic != NO_TOPIC);
-        Ok(Some(Stored { topic, partition: first.partition, offset: first.offset, duplicate: true }))
+        Some(Stored { topic, partition: first.partition, offset: first.offset, duplicate: true })
     }
 
     /// Keeps an identity for a message that is still being routed.
@@ -96,7 +106,7 @@ impl Shard {
         }
     }
 
-    fn may_produce(&self, message: &NewMessage) -> Result<(), Reject> {
+    pub(crate) fn may_produce(&self, message: &NewMessage) -> Result<(), Reject> {
         let topic = self.journal.state.topic(message.topic).ok_or(Reject::TopicUnknown)?;
         if message.partition as usize >= topic.partitions.len() {
             return Err(Reject::PartitionOutOfRange);
@@ -162,6 +172,10 @@ impl Shard {
             Start::After(ms) => Some(self.now.after_ms(ms).min(LAST_DUE)),
         };
         let due = due.filter(|due| *due > self.now);
+        let lineage = message.lineage.as_deref().map(NewLineage::borrowed);
+        if lineage.is_some() {
+            self.make_room_in_runs(out);
+        }
         let fact = Fact::Appended(MessageFact {
             topic,
             partition,
@@ -176,6 +190,7 @@ impl Shard {
             priority: message.priority,
             due,
             only,
+            lineage,
             bytes: &message.payload.bytes,
         });
         self.journal.emit(Haste::Urgent, out, &fact);
@@ -186,6 +201,9 @@ impl Shard {
         }
         if due.is_some() || (message.priority > 0 && order == Order::Priority) {
             self.list_special(topic, partition, sequence, due, out);
+        }
+        if lineage.is_some() {
+            self.watch_run(self.journal.state.runs.last);
         }
         self.schedule_retention(topic, partition);
         offset

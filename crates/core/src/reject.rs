@@ -29,6 +29,32 @@ pub enum Reject {
     KeyReused,
     /// An operation with the same idempotency key is under way.
     KeyInFlight,
+    /// The delivery is not the newest one, or it is settled; the newest attempt, while there is one.
+    LeaseStale(Option<u32>),
+    /// No such delivery was ever made, or its topic or group is gone.
+    LeaseUnknown,
+    /// The ledger has no such effect.
+    EffectUnknown,
+    /// The lease of the effect is not the newest one, or it said something else before; the newest epoch.
+    EffectStale(Option<u32>),
+    /// Somebody runs the effect right now.
+    EffectRunning,
+    /// The effect is over, and stays what it is.
+    EffectFinished,
+    /// The effect was tried as often as it may be.
+    AttemptsExhausted,
+    /// The result of an effect is larger than the shard keeps.
+    ResultTooLarge,
+    /// There is no such dataset, version or partition of it.
+    OutputUnknown,
+    /// The partition of the dataset is replaced, and somebody wants to append to it, or the other way round.
+    OutputModeDiffers,
+    /// Another version is current than the caller thinks, or there is none to go back to.
+    VersionDiffers,
+    /// The version is the current one.
+    VersionInUse,
+    /// No run has this name.
+    RunUnknown,
     /// A structural limit is reached (topics, groups, consumers, name lengths): the text says which.
     Limit(&'static str),
     /// The value given is not allowed: the text says why.
@@ -44,6 +70,8 @@ pub enum Overload {
     PartitionBytes,
     /// As many idempotency records are remembered as may be.
     IdempotencyRecords,
+    /// The ledger holds as many effects as it may.
+    EffectRecords,
     /// The messages kept use as many different retry policies as can be told apart.
     RetryPolicies,
 }

@@ -18,12 +18,22 @@ use crate::shard::Shard;
 use crate::state::NO_TOPIC;
 
 impl Shard {
-    pub(crate) fn handle_describe(&self, ticket: Ticket, query: &Query, out: &mut Output) {
+    pub(crate) fn handle_describe(&mut self, ticket: Ticket, query: &Query, out: &mut Output) {
         let answer = match self.describe(query) {
             Some(description) => Answer::Described(description),
             None => Answer::Rejected(Reject::TopicUnknown),
         };
-        out.actions.push(Action::Reply { ticket, answer });
+        match query {
+            // What they tell must not be taken back by a crash: it waits until it is durable.
+            Query::Effect(_)
+            | Query::Effects(_)
+            | Query::Datasets(..)
+            | Query::Dataset(_)
+            | Query::Outputs(_)
+            | Query::Runs(_)
+            | Query::Run(..) => self.journal.reply(out, ticket, answer),
+            _ => out.actions.push(Action::Reply { ticket, answer }),
+        }
     }
 
     fn describe(&self, query: &Query) -> Option<Description> {
@@ -51,6 +61,19 @@ impl Shard {
                 }))
             }
             Query::Tally => Description::Tally(self.tally()),
+            Query::Effect(identity) => Description::Effect(self.find_effect(identity)),
+            Query::Effects(list) => Description::Effects(self.list_effects(list)),
+            Query::Datasets(after, limit) => {
+                let (datasets, more) = self.list_datasets(after.as_deref(), *limit);
+                Description::Datasets(datasets, more)
+            }
+            Query::Dataset(list) => Description::Dataset(self.describe_dataset(list)),
+            Query::Outputs(list) => Description::Outputs(self.list_outputs(list)),
+            Query::Runs(list) => {
+                let (runs, next) = self.list_runs(list);
+                Description::Runs(runs, next)
+            }
+            Query::Run(id, from, limit) => Description::Run(self.describe_run(id, *from, *limit)),
         })
     }
 
@@ -64,6 +87,9 @@ impl Shard {
             groups: groups.collect(),
             idempotency_records: state.stored.len() as u64 + state.done_records,
             epoch: state.epoch,
+            effects: self.tally_effects(),
+            outputs: state.outputs.pointers,
+            runs: state.runs.runs.len() as u64,
         }
     }
 

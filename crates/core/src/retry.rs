@@ -1,6 +1,6 @@
 //! When a failed message is tried again, and the table of the policies in use.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use crate::policy::{Jitter, RetryPolicy};
@@ -67,6 +67,12 @@ impl Policies {
     /// Whether `policy` can be counted in.
     pub(crate) fn has_room_for(&self, policy: RetryPolicy) -> bool {
         self.numbers.len() < Self::MAX || self.numbers.contains_key(&policy)
+    }
+
+    /// Whether all of these can be counted in.
+    pub(crate) fn has_room_for_all(&self, policies: &BTreeSet<RetryPolicy>) -> bool {
+        let new = policies.iter().filter(|policy| !self.numbers.contains_key(*policy)).count();
+        self.numbers.len() + new <= Self::MAX
     }
 
     /// Counts one more message with this policy and gives its number; `None` if the table is full.

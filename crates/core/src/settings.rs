@@ -38,6 +38,26 @@ pub struct Settings {
     pub consumers_max: u32,
     /// The longest lease a reader may ask for.
     pub lease_ms_max: u64,
+    /// Effects that the ledger remembers.
+    pub effects_max: u64,
+    /// How long an effect is on loan, for callers that do not say.
+    pub effect_lease_ms_default: u64,
+    /// How long the outcome of an effect is remembered, for callers that do not say.
+    pub effect_ttl_ms_default: u64,
+    /// The largest outcome of an effect that is kept: code, headers, body and error together.
+    pub effect_result_bytes_max: u32,
+    /// How long a commit is remembered, for callers that did not hear the answer.
+    pub commit_ttl_ms: u64,
+    /// Commits that are remembered; the oldest go first.
+    pub commits_max: u64,
+    /// Output pointers in the whole shard.
+    pub outputs_max: u64,
+    /// Bytes of all output pointers together.
+    pub output_bytes_max: u64,
+    /// A run in which nothing has happened for this long is forgotten.
+    pub run_ttl_ms: u64,
+    /// Messages and effects that are listed for runs; the oldest run goes first.
+    pub run_entries_max: u64,
     /// Seeds the hash maps and the jitter; any number will do, a secret one keeps both unguessable.
     pub seed: u64,
 }
@@ -62,6 +82,16 @@ impl Default for Settings {
             groups_max: 10_000,
             consumers_max: 100_000,
             lease_ms_max: 7 * 24 * 60 * 60 * 1000,
+            effects_max: 10_000_000,
+            effect_lease_ms_default: 30_000,
+            effect_ttl_ms_default: 24 * 60 * 60 * 1000,
+            effect_result_bytes_max: 256 << 10,
+            commit_ttl_ms: 60 * 60 * 1000,
+            commits_max: 1_000_000,
+            outputs_max: 1_000_000,
+            output_bytes_max: 512 << 20,
+            run_ttl_ms: 7 * 24 * 60 * 60 * 1000,
+            run_entries_max: 1_000_000,
             seed: 0,
         }
     }

@@ -12,6 +12,7 @@ use crate::input::Address;
 use crate::journal::{Haste, lifetime, refuse};
 use crate::reject::Reject;
 use crate::retry::{DELAY_MS_MAX, Ending, scramble, wait_ms};
+use crate::run::How;
 use crate::shard::Shard;
 use crate::slot::Found;
 use crate::timer::{Due, Spot};
@@ -128,6 +129,7 @@ impl Shard {
     fn retire_cancelled(&mut self, spot: Spot, out: &mut Output) -> bool {
         let cancelled = self.pending(spot).is_some_and(|pending| pending.cancelled);
         let Some(offset) = self.offset_of(spot).filter(|_| cancelled) else { return false };
+        self.note_ending(spot, How::Cancelled, out);
         self.retire(spot);
         let place = Place { topic: spot.topic, group: spot.group, partition: spot.partition, offset };
         self.journal.emit(Haste::Urgent, out, &Fact::Retired { place, dead: false });
@@ -194,6 +196,7 @@ impl Shard {
     }
 
     pub(crate) fn ack(&mut self, spot: Spot, offset: u64, token: Token, out: &mut Output) {
+        self.note_ending(spot, How::Done, out);
         self.retire(spot);
         let place = Place { topic: spot.topic, group: spot.group, partition: spot.partition, offset };
         let identified = self.settings.idempotency_ttl_ms > 0

@@ -4,6 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use crate::action::{Action, Answer, Output, TopicInfo};
+use crate::effect::Waiting;
 use crate::fact::Fact;
 use crate::id::{ConsumerId, GroupId, Identity, Position, Ticket, Time, Token, TopicId};
 use crate::input::{Input, Subscription};
@@ -52,6 +53,14 @@ pub struct Shard {
     pub(crate) reserved: BTreeMap<Identity, Time>,
     /// Partitions that have a timer for retention: one each, however often they run empty and fill again.
     pub(crate) retaining: BTreeSet<(TopicId, u32)>,
+    /// Who waits for an effect that somebody else runs.
+    pub(crate) waiting_effects: Waiting,
+    /// When the ledger is swept next.
+    pub(crate) sweep_at: Option<Time>,
+    /// Whether a timer is set that forgets commits.
+    pub(crate) forgets_commits: bool,
+    /// Runs up to this number have a timer.
+    pub(crate) runs_watched: u32,
 }
 
 impl Shard {
@@ -75,6 +84,10 @@ impl Shard {
             unlisted: VecDeque::new(),
             reserved: BTreeMap::new(),
             retaining: BTreeSet::new(),
+            waiting_effects: Waiting::default(),
+            sweep_at: None,
+            forgets_commits: false,
+            runs_watched: 0,
         }
     }
 
@@ -164,6 +177,23 @@ impl Shard {
             Input::FetchFailed { receipt } => self.handle_fetch_failed(receipt),
             Input::Relocate { topic, partition, offset, from, payload } => {
                 self.handle_relocate((topic, partition, offset), from, &payload, out);
+            }
+            Input::BeginEffect { ticket, ask } => self.handle_begin_effect(ticket, *ask, out),
+            Input::FinishEffect { ticket, finish } => self.handle_finish_effect(ticket, &finish, out),
+            Input::RenewEffect { ticket, receipt, lease_ms } => {
+                self.handle_renew_effect(ticket, receipt, lease_ms, out);
+            }
+            Input::ResolveEffect { ticket, resolve } => self.handle_resolve_effect(ticket, &resolve, out),
+            Input::Commit { ticket, commit } => self.handle_commit(ticket, &commit, out),
+            Input::CutOver { ticket, dataset, version, expect } => {
+                self.handle_cut_over(ticket, (&dataset, &version), expect.as_deref(), out);
+            }
+            Input::RollBack { ticket, dataset, from } => self.handle_roll_back(ticket, &dataset, &from, out),
+            Input::DropVersion { ticket, dataset, version } => {
+                self.handle_drop_version(ticket, (&dataset, &version), out);
+            }
+            Input::RelocateEffect { number, part, from, copy } => {
+                self.handle_relocate_effect(number, part, from, &copy, out);
             }
             Input::Durable { upto } => self.handle_durable(upto, out),
             Input::Space { roomy } => self.roomy = roomy,

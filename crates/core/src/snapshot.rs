@@ -6,20 +6,24 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::codec::{Malformed, Put, Take};
+use crate::commit::Commits;
 use crate::describe::AttemptDescription;
+use crate::effect::Effects;
 use crate::gate::Gate;
 use crate::group::{Group, HISTORY_MAX, Pending, Progress};
 use crate::id::{GroupId, KeyHash, Position, RequestHash, Time, Token, TopicId};
 use crate::letter::{put_attempts, take_attempts};
+use crate::output::Outputs;
 use crate::partition::{Partition, Topic};
 use crate::policy::RetryPolicy;
+use crate::run::Runs;
 use crate::slot::{Beside, CHUNK_SLOTS, Chunk, Slot, Slots};
 use crate::spent::Spent;
 use crate::state::{First, GROUPS_PER_TOPIC_MAX, NO_TOPIC, PARTITIONS_MAX, State};
 use crate::topic::TopicSettings;
 
 /// First field of every snapshot.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// The oldest version that can be read: before topics had settings and messages had keys, priorities and due times.
 const VERSION_LEAST: u32 = 1;
 /// Above any offset or sequence number that can be reached, and far enough below the end to count on from there.
@@ -54,6 +58,10 @@ impl State {
             out.put_u64(first.offset);
             out.put_u64(first.request.0);
         });
+        self.effects.encode(&mut out);
+        self.commits.encode(&mut out);
+        self.outputs.encode(&mut out);
+        self.runs.encode(&mut out);
         out
     }
 
@@ -93,6 +101,13 @@ impl State {
             let request = RequestHash(if version > 1 { take.u64()? } else { 0 });
             Ok(First { topic, partition, offset, request })
         })?;
+        if version > 2 {
+            state.effects = Effects::decode(&mut take)?;
+            state.commits = Commits::decode(&mut take)?;
+            state.outputs = Outputs::decode(&mut take)?;
+            state.runs = Runs::decode(&mut take)?;
+            state.pin_effects();
+        }
         take.done()?;
         Ok(state)
     }

@@ -6,12 +6,16 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::codec::Malformed;
+use crate::commit::Commits;
+use crate::effect::Effects;
 use crate::fact::Fact;
 use crate::gate::Gate;
 use crate::group::Loan;
 use crate::id::{Position, RequestHash, TopicId};
+use crate::output::Outputs;
 use crate::partition::{Partition, Topic};
 use crate::retry::Policies;
+use crate::run::Runs;
 use crate::spent::Spent;
 
 /// Where the first message under an identity was stored.
@@ -47,6 +51,11 @@ pub struct State {
     pub(crate) buried: Spent,
     /// Tokens that leave the shard are sealed with it; zero until the first run has begun.
     pub(crate) secret: [u8; 32],
+    /// The ledger.
+    pub(crate) effects: Effects,
+    pub(crate) commits: Commits,
+    pub(crate) outputs: Outputs,
+    pub(crate) runs: Runs,
 }
 
 /// Stands for "not known" in a record of the produce gate.
@@ -75,6 +84,10 @@ impl State {
             acked: Spent::default(),
             buried: Spent::default(),
             secret: [0; 32],
+            effects: Effects::default(),
+            commits: Commits::default(),
+            outputs: Outputs::default(),
+            runs: Runs::default(),
         }
     }
 
@@ -140,6 +153,10 @@ impl State {
             Fact::Moved { topic, partition, offset, bytes } => {
                 self.on_moved(end, topic, partition, offset, bytes.len())
             }
+            Fact::Effect(ref fact) => self.on_effect(end, fact),
+            Fact::Run(ref fact) => self.on_run(fact),
+            Fact::Output(ref fact) => self.outputs.apply(fact),
+            Fact::Commit(ref fact) => self.commits.apply(fact),
         }
     }
 

@@ -4,6 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::action::TopicInfo;
+use crate::effect::{Blob, EffectPart};
 use crate::id::{Position, TopicId};
 use crate::partition::Topic;
 use crate::state::State;
@@ -27,7 +28,29 @@ pub struct Pinned {
     pub size: u32,
 }
 
+/// Bytes of an effect that lie in a segment that is to be given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PinnedEffect {
+    /// Which effect.
+    pub number: u64,
+    /// Which bytes of it.
+    pub part: EffectPart,
+    /// The bytes.
+    pub blob: Blob,
+}
+
 impl State {
+    /// At most `max` pieces of effects that lie in `segment`. Walks every record: not for the deciding thread.
+    #[must_use]
+    pub fn effects_pinned_in(&self, segment: u32, max: usize) -> Vec<PinnedEffect> {
+        let pieces = self.effects.after(0).flat_map(|(number, effect)| {
+            [EffectPart::About, EffectPart::Ending]
+                .into_iter()
+                .filter_map(move |part| Some(PinnedEffect { number, part, blob: effect.blob(part)? }))
+        });
+        pieces.filter(|piece| piece.blob.position.segment() == segment).take(max).collect()
+    }
+
     /// Payload bytes still needed, by segment; a segment that is not listed holds none.
     #[must_use]
     pub const fn live_bytes(&self) -> &BTreeMap<u32, u64> {

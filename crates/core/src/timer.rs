@@ -27,6 +27,16 @@ pub(crate) enum Due {
     GoOn(GroupId),
     /// A reserved identity was not used in time.
     Unreserve(Identity),
+    /// The lease of an effect lapses.
+    EffectLapse(u64),
+    /// Somebody who waits for an effect has waited long enough.
+    EffectWaited(Ticket),
+    /// Records of effects may have stopped to count.
+    Sweep,
+    /// Commits may be forgotten.
+    ForgetCommits,
+    /// A run may have been quiet for long enough.
+    RunOld(u32),
 }
 
 /// A message as one group sees it, by sequence number.

@@ -28,6 +28,9 @@ impl Shard {
             gates.extend(topic.groups.keys().map(|group| (topic.id, *group)));
             lanes.extend((0..topic.info().partitions).map(|partition| (topic.id, partition)));
         }
+        self.schedule_effects();
+        self.schedule_commits();
+        self.schedule_runs();
         for gate in gates {
             self.schedule_forget(Some(gate));
         }
@@ -85,6 +88,11 @@ impl Shard {
                 Due::Waited(group, ticket) => self.on_waited(group, ticket, out),
                 Due::GoOn(group) => self.dispatch(group, out),
                 Due::Unreserve(identity) => self.unreserve(identity),
+                Due::EffectLapse(number) => self.on_effect_lapse(number, out),
+                Due::EffectWaited(ticket) => self.on_effect_waited(ticket, out),
+                Due::Sweep => self.on_sweep(out),
+                Due::ForgetCommits => self.on_forget_commits(out),
+                Due::RunOld(run) => self.on_run_old(run, out),
             }
         }
     }

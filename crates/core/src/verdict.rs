@@ -18,7 +18,7 @@ use crate::slot::Found;
 use crate::timer::{Due, Spot};
 
 /// Where a token leads.
-enum Authority {
+pub(crate) enum Authority {
     /// It is the newest: its holder decides.
     Current(Spot),
     /// It acked the message.
@@ -89,13 +89,13 @@ impl Shard {
         }
     }
 
-    fn is_nacked(&self, spot: Spot) -> bool {
+    pub(crate) fn is_nacked(&self, spot: Spot) -> bool {
         let crew = self.crews.get(&spot.group);
         crew.is_some_and(|crew| crew.nacked.contains(&(spot.partition, spot.sequence)))
     }
 
     /// What a token may do now.
-    fn authority(&self, receipt: &Receipt) -> Authority {
+    pub(crate) fn authority(&self, receipt: &Receipt) -> Authority {
         let state = &self.journal.state;
         if state.acked.contains(receipt.token) {
             return Authority::Acked;

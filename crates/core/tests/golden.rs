@@ -79,6 +79,10 @@ fn name(fact: &Fact<'_>) -> &'static str {
         Fact::Forgotten { group: None, .. } => "forgotten-stored",
         Fact::Forgotten { .. } => "forgotten-done",
         Fact::Moved { .. } => "moved",
+        Fact::Effect(_) => "effect",
+        Fact::Run(_) => "run",
+        Fact::Output(_) => "output",
+        Fact::Commit(_) => "commit",
     }
 }
 

@@ -101,6 +101,7 @@ impl Draft {
             key,
             priority,
             start,
+            lineage: None,
             payload: payload(&message),
         }
     }

@@ -136,7 +136,14 @@ impl Model {
             Fact::Cancelled { topic, partition, offset } => self.topic(topic).cancel((partition, offset)),
             Fact::Removed { topic, partition, offset } => self.topic(topic).remove((partition, offset)),
             Fact::Sought { topic, group, partition, from } => self.topic(topic).seek(group, partition, from),
-            Fact::Forgotten { .. } | Fact::Configured { .. } | Fact::Paused { .. } | Fact::Keyed { .. } => {}
+            Fact::Forgotten { .. }
+            | Fact::Configured { .. }
+            | Fact::Paused { .. }
+            | Fact::Keyed { .. }
+            | Fact::Effect(_)
+            | Fact::Run(_)
+            | Fact::Output(_)
+            | Fact::Commit(_) => {}
             Fact::Moved { topic, partition, offset, .. } => {
                 let kept = self.topic(topic).kept.get_mut(&(partition, offset));
                 kept.expect("what moves is kept").segment = end.segment();

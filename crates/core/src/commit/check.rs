@@ -1,0 +1,185 @@
+//! Whether everything that a commit asks for can be done. Nothing is changed here.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use crate::action::Receipt;
+use crate::commit::{Commit, CommitPart};
+use crate::effect::FinishEffect;
+use crate::effect::rules::Finished;
+use crate::id::{Identity, RequestHash, TopicId};
+use crate::input::NewMessage;
+use crate::output::{Cell, NewOutput, OutputAuthor};
+use crate::policy::RetryPolicy;
+use crate::reject::{Overload, Reject};
+use crate::route::validate_name;
+use crate::shard::Shard;
+use crate::timer::Spot;
+use crate::verdict::Authority;
+
+/// Why a commit cannot be done.
+type Refusal = (CommitPart, Reject);
+
+/// What a commit comes down to.
+pub(super) struct Plan {
+    /// The deliveries to be acked, in order.
+    pub(super) acks: Vec<Spot>,
+    /// The effects to be ended, by their place in the commit; the others have ended just so before.
+    pub(super) finishes: Vec<usize>,
+    /// By whose authority pointers are moved.
+    pub(super) author: Option<OutputAuthor>,
+}
+
+/// What the messages of a commit take, on top of what is there.
+#[derive(Default)]
+struct Load {
+    lanes: BTreeMap<(TopicId, u32), (u64, u64)>,
+    identities: BTreeMap<Identity, RequestHash>,
+    policies: BTreeSet<RetryPolicy>,
+}
+
+impl Shard {
+    /// What has to be done, or the first reason why it cannot be.
+    pub(super) fn check_commit(&self, commit: &Commit) -> Result<Plan, Refusal> {
+        let mut acks = Vec::with_capacity(commit.acks.len());
+        for (place, receipt) in commit.acks.iter().enumerate() {
+            let spot = self.check_delivery(receipt).map_err(|reject| (CommitPart::Ack(place), reject))?;
+            acks.push(spot);
+        }
+        if acks.iter().collect::<BTreeSet<_>>().len() < acks.len() {
+            return Err((CommitPart::Whole, Reject::Invalid("a token is there twice in ack")));
+        }
+        for (place, receipt) in commit.fences.iter().enumerate() {
+            self.check_delivery(receipt).map_err(|reject| (CommitPart::Fence(place), reject))?;
+        }
+        let finishes = self.check_finishes(&commit.finishes)?;
+        self.check_messages(&commit.messages)?;
+        self.check_outputs(commit)?;
+        let author = commit.acks.first().or_else(|| commit.fences.first()).and_then(|receipt| {
+            let spot = self.spot_of(receipt)?;
+            let Receipt { topic, partition, offset, .. } = *receipt;
+            Some(OutputAuthor { topic, partition, offset, attempt: self.pending_attempts(spot) })
+        });
+        Ok(Plan { acks, finishes, author })
+    }
+
+    fn check_delivery(&self, receipt: &Receipt) -> Result<Spot, Reject> {
+        self.may_act_for(receipt)?;
+        match self.authority(receipt) {
+            Authority::Current(spot) => Ok(spot),
+            _ => Err(Reject::LeaseUnknown),
+        }
+    }
+
+    fn check_finishes(&self, finishes: &[FinishEffect]) -> Result<Vec<usize>, Refusal> {
+        let mut known = BTreeSet::new();
+        let mut written = Vec::with_capacity(finishes.len());
+        for (place, finish) in finishes.iter().enumerate() {
+            let refused = |reject| (CommitPart::Effect(place), reject);
+            if !known.insert(finish.receipt.number) {
+                return Err(refused(Reject::Invalid("an effect is there twice")));
+            }
+            match self.may_finish(finish).map_err(refused)? {
+                Finished::Commit => written.push(place),
+                Finished::Already => {}
+                Finished::Stale => return Err(refused(self.stale_effect(finish.receipt))),
+            }
+        }
+        Ok(written)
+    }
+
+    fn check_messages(&self, messages: &[NewMessage]) -> Result<(), Refusal> {
+        let mut load = Load::default();
+        for (place, message) in messages.iter().enumerate() {
+            self.check_message(message, &mut load).map_err(|reject| (CommitPart::Produce(place), reject))?;
+        }
+        Ok(())
+    }
+
+    /// Whether there is room for one more message beside those before it.
+    fn check_message(&self, message: &NewMessage, load: &mut Load) -> Result<(), Reject> {
+        if let Some(identity) = &message.identity {
+            if self.stored_before(identity, message.request)?.is_some() {
+                return Ok(());
+            }
+            if let Some(request) = load.identities.insert(*identity, message.request) {
+                return if request.agrees(message.request) { Ok(()) } else { Err(Reject::KeyReused) };
+            }
+        }
+        self.may_produce(message)?;
+        let state = &self.journal.state;
+        let topic = state.topic(message.topic).ok_or(Reject::TopicUnknown)?;
+        let lane = topic.partitions.get(message.partition as usize).ok_or(Reject::PartitionOutOfRange)?;
+        let (messages, bytes) = load.lanes.entry((message.topic, message.partition)).or_default();
+        *messages += 1;
+        *bytes += u64::from(message.payload.size);
+        let messages_max = topic.settings.messages_max.unwrap_or(self.settings.partition_messages_max);
+        if lane.messages + *messages > messages_max {
+            return Err(Reject::Overloaded(Overload::PartitionMessages));
+        }
+        let bytes_max = topic.settings.bytes_max.unwrap_or(self.settings.partition_bytes_max);
+        if lane.bytes.saturating_add(*bytes) > bytes_max {
+            return Err(Reject::Overloaded(Overload::PartitionBytes));
+        }
+        if let Some(policy) = message.retry.or(topic.settings.retry) {
+            load.policies.insert(policy);
+            if !state.policies.has_room_for_all(&load.policies) {
+                return Err(Reject::Overloaded(Overload::RetryPolicies));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_outputs(&self, commit: &Commit) -> Result<(), Refusal> {
+        if commit.outputs.is_empty() {
+            return Ok(());
+        }
+        if commit.acks.is_empty() && commit.fences.is_empty() && commit.finishes.is_empty() {
+            let why =
+                "outputs are moved by the current attempt only: give its token in ack, fence or effects";
+            return Err((CommitPart::Whole, Reject::Invalid(why)));
+        }
+        if !self.roomy {
+            return Err((CommitPart::Output(0), Reject::DiskFull));
+        }
+        let outputs = &self.journal.state.outputs;
+        let mut modes = BTreeMap::new();
+        let (mut pointers, mut bytes) = (outputs.pointers, outputs.bytes);
+        for (place, output) in commit.outputs.iter().enumerate() {
+            let refused = |reject| (CommitPart::Output(place), reject);
+            check_names(output).map_err(refused)?;
+            let NewOutput { dataset, version, partition_key, dedupe_key, location, digest } = output;
+            let appends = !dedupe_key.is_empty();
+            let cell = outputs.cell(dataset, version, partition_key);
+            let key = (dataset, version, partition_key);
+            let mode = *modes.entry(key).or_insert_with(|| cell.map_or(appends, Cell::is_append));
+            if mode != appends {
+                return Err(refused(Reject::OutputModeDiffers));
+            }
+            pointers += 1;
+            bytes += (dedupe_key.len() + location.len() + digest.len()) as u64;
+            if pointers > self.settings.outputs_max || bytes > self.settings.output_bytes_max {
+                return Err(refused(Reject::Limit("outputs: there are as many as are allowed")));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_names(output: &NewOutput) -> Result<(), Reject> {
+    let NewOutput { dataset, version, partition_key, dedupe_key, location, digest } = output;
+    validate_name(dataset, "dataset names have 1 to 255 bytes")?;
+    validate_name(version, "version names have 1 to 255 bytes")?;
+    validate_name(partition_key, "partition keys have 1 to 255 bytes")?;
+    validate_name(digest, "digests have 1 to 255 bytes")?;
+    if !dedupe_key.is_empty() {
+        validate_name(dedupe_key, "dedupe keys have 1 to 255 bytes")?;
+    }
+    if location.is_empty() || location.len() > crate::output::OUTPUT_LOCATION_BYTES_MAX {
+        return Err(Reject::Invalid("locations have 1 to 2048 bytes"));
+    }
+    if version == "current" {
+        return Err(Reject::Invalid("the version current is whatever is current: choose another name"));
+    }
+    Ok(())
+}

@@ -1,0 +1,181 @@
+//! The fenced commit: acks, outcomes of effects, messages and output pointers, all or nothing.
+//!
+//! All of it is looked at first; nothing is written unless everything will be. What is written goes into one batch of
+//! the log, which is whole or never happened.
+
+mod check;
+mod record;
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use crate::action::{Action, Answer, Output, Receipt, Stored};
+use crate::effect::FinishEffect;
+use crate::fact::Fact;
+use crate::id::{Identity, Ticket, Time};
+use crate::input::NewMessage;
+use crate::journal::{Haste, lifetime};
+use crate::output::{NewOutput, OutputAuthor, OutputDone, OutputFact};
+use crate::shard::Shard;
+use crate::timer::Due;
+use crate::upkeep::FORGET_SLACK_MS;
+
+pub use record::CommitFact;
+pub(crate) use record::Commits;
+pub(crate) use record::{FIRST_KIND, LAST_KIND};
+
+/// Commits forgotten by one fact.
+const FORGOTTEN_PER_FACT_MAX: u32 = 256;
+
+/// What is to happen together.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Commit {
+    /// Names the commit, so that asking again gives the same answer.
+    pub name: Option<Identity>,
+    /// Deliveries whose work is done.
+    pub acks: Vec<Receipt>,
+    /// Deliveries that must be current, and stay on loan.
+    pub fences: Vec<Receipt>,
+    /// Effects that ended.
+    pub finishes: Vec<FinishEffect>,
+    /// Messages to be stored.
+    pub messages: Vec<NewMessage>,
+    /// Pointers to be moved.
+    pub outputs: Vec<NewOutput>,
+}
+
+/// Which part of a commit, counted from zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommitPart {
+    /// A delivery to be acked.
+    Ack(usize),
+    /// A delivery that must be current.
+    Fence(usize),
+    /// An effect.
+    Effect(usize),
+    /// A message.
+    Produce(usize),
+    /// An output.
+    Output(usize),
+    /// All of it.
+    Whole,
+}
+
+/// What a commit did.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Committed {
+    /// Whether it was done before.
+    pub already: bool,
+    /// Where its messages are.
+    pub stored: Vec<Stored>,
+    /// What became of its outputs.
+    pub outputs: Vec<OutputDone>,
+}
+
+impl Shard {
+    pub(crate) fn handle_commit(&mut self, ticket: Ticket, commit: &Commit, out: &mut Output) {
+        if let Some(before) = commit.name.and_then(|name| self.journal.state.commits.get(&name, self.now)) {
+            let answer = Answer::Committed(Committed { already: true, ..before.clone() });
+            return self.journal.reply(out, ticket, answer);
+        }
+        let plan = match self.check_commit(commit) {
+            Ok(plan) => plan,
+            // A refusal rests on no fact: it leaves at once.
+            Err((part, reject)) => {
+                let answer = Answer::CommitRefused(part, reject);
+                return out.actions.push(Action::Reply { ticket, answer });
+            }
+        };
+        for (receipt, spot) in commit.acks.iter().zip(&plan.acks) {
+            self.ack(*spot, receipt.offset, receipt.token, out);
+        }
+        for place in &plan.finishes {
+            self.finish_effect(&commit.finishes[*place], out);
+        }
+        let stored = commit.messages.iter().map(|message| self.store_checked(message, out)).collect();
+        let outputs =
+            commit.outputs.iter().map(|output| self.move_output(output, plan.author, out)).collect();
+        let done = Committed { already: false, stored, outputs };
+        if let Some(name) = commit.name {
+            self.remember_commit(name, &done, out);
+        }
+        self.journal.reply(out, ticket, Answer::Committed(done));
+        for place in plan.finishes {
+            self.pass_on(commit.finishes[place].receipt.number, out);
+        }
+        for group in plan.acks.iter().map(|spot| spot.group).collect::<BTreeSet<_>>() {
+            self.dispatch(group, out);
+        }
+    }
+
+    /// Stores a message that was found good.
+    fn store_checked(&mut self, message: &NewMessage, out: &mut Output) -> Stored {
+        let before = message.identity.and_then(|identity| self.first_under(&identity));
+        if let Some(first) = before {
+            return first;
+        }
+        let until = lifetime(self.now, self.settings.idempotency_ttl_ms);
+        let offset = self.append(message, message.identity.map(|identity| (identity, until)), None, out);
+        self.enforce_bytes(message.topic, message.partition, out);
+        Stored { topic: Some(message.topic), partition: message.partition, offset, duplicate: false }
+    }
+
+    fn move_output(&mut self, output: &NewOutput, by: Option<OutputAuthor>, out: &mut Output) -> OutputDone {
+        let NewOutput { dataset, version, partition_key, dedupe_key, location, digest } = output;
+        let cell = self.journal.state.outputs.cell(dataset, version, partition_key);
+        if !dedupe_key.is_empty() && cell.is_some_and(|cell| cell.find(dedupe_key).is_some()) {
+            return OutputDone::Duplicate;
+        }
+        let fact = OutputFact::Moved {
+            dataset,
+            version,
+            partition_key,
+            dedupe_key,
+            location,
+            digest,
+            at: self.now,
+            by,
+        };
+        self.journal.emit(Haste::Urgent, out, &Fact::Output(fact));
+        if dedupe_key.is_empty() { OutputDone::Replaced } else { OutputDone::Appended }
+    }
+
+    fn remember_commit(&mut self, name: Identity, done: &Committed, out: &mut Output) {
+        let until = lifetime(self.now, self.settings.commit_ttl_ms);
+        let results = done.encode();
+        let fact = CommitFact::Done { name, until, results: &results };
+        self.journal.emit(Haste::Urgent, out, &Fact::Commit(fact));
+        if self.journal.state.commits.len() as u64 > self.settings.commits_max {
+            self.forget_commits(Time::NEVER, 1, out);
+        }
+        self.schedule_commits();
+    }
+
+    /// Sets the timer that forgets commits, unless one is set.
+    pub(crate) fn schedule_commits(&mut self) {
+        if self.forgets_commits {
+            return;
+        }
+        if let Some(first) = self.journal.state.commits.first_to_go() {
+            self.timers.set(first.max(self.now).after_ms(FORGET_SLACK_MS), Due::ForgetCommits);
+            self.forgets_commits = true;
+        }
+    }
+
+    pub(crate) fn on_forget_commits(&mut self, out: &mut Output) {
+        self.forgets_commits = false;
+        self.forget_commits(self.now, FORGOTTEN_PER_FACT_MAX, out);
+        match self.journal.state.commits.first_to_go() {
+            // The rest is due, too.
+            Some(first) if first <= self.now => {
+                self.timers.set(self.now, Due::ForgetCommits);
+                self.forgets_commits = true;
+            }
+            _ => self.schedule_commits(),
+        }
+    }
+
+    fn forget_commits(&mut self, upto: Time, most: u32, out: &mut Output) {
+        self.journal.emit(Haste::Lazy, out, &Fact::Commit(CommitFact::Forgotten { upto, most }));
+    }
+}

@@ -1,0 +1,180 @@
+//! What is remembered of commits for a while, for callers that did not hear the answer.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use crate::action::Stored;
+use crate::codec::{Malformed, Put, Take};
+use crate::commit::Committed;
+use crate::id::{Identity, Time, TopicId};
+use crate::output::OutputDone;
+use crate::state::NO_TOPIC;
+
+/// Kinds of facts about commits: the first, and the last.
+pub(crate) const FIRST_KIND: u8 = DONE;
+pub(crate) const LAST_KIND: u8 = FORGOTTEN;
+
+const DONE: u8 = 56;
+const FORGOTTEN: u8 = 57;
+
+/// Something that happened to commits and is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommitFact<'a> {
+    /// Everything that a commit asked for was done; it is in the same batch, before this.
+    Done {
+        /// Names the commit.
+        name: Identity,
+        /// Until when it is remembered.
+        until: Time,
+        /// What it did, encoded.
+        results: &'a [u8],
+    },
+    /// Commits were forgotten: at most `most` of those that are remembered until `upto` or less.
+    Forgotten {
+        /// The time.
+        upto: Time,
+        /// How many at the most.
+        most: u32,
+    },
+}
+
+impl<'a> CommitFact<'a> {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Done { name, until, results } => {
+                out.put_u8(DONE);
+                out.extend_from_slice(&name.0);
+                out.put_u64(until.0);
+                out.put_bytes(results);
+            }
+            Self::Forgotten { upto, most } => {
+                out.put_u8(FORGOTTEN);
+                out.put_u64(upto.0);
+                out.put_u32(*most);
+            }
+        }
+    }
+
+    pub(crate) fn decode(kind: u8, take: &mut Take<'a>) -> Result<Self, Malformed> {
+        Ok(match kind {
+            DONE => Self::Done { name: take.identity()?, until: Time(take.u64()?), results: take.bytes()? },
+            FORGOTTEN => Self::Forgotten { upto: Time(take.u64()?), most: take.u32()? },
+            _ => return Err(Malformed("fact of an unknown kind")),
+        })
+    }
+}
+
+impl Committed {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(8 + self.stored.len() * 17 + self.outputs.len());
+        put_length(&mut out, self.stored.len());
+        for stored in &self.stored {
+            out.put_u32(stored.topic.unwrap_or(NO_TOPIC).0);
+            out.put_u32(stored.partition);
+            out.put_u64(stored.offset);
+            out.put_u8(u8::from(stored.duplicate));
+        }
+        put_length(&mut out, self.outputs.len());
+        for output in &self.outputs {
+            out.put_u8(match output {
+                OutputDone::Replaced => 0,
+                OutputDone::Appended => 1,
+                OutputDone::Duplicate => 2,
+            });
+        }
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut take = Take::new(bytes, "results of a commit");
+        let mut done = Self::default();
+        for _ in 0..take.count(17)? {
+            done.stored.push(Stored {
+                topic: Some(TopicId(take.u32()?)).filter(|topic| *topic != NO_TOPIC),
+                partition: take.u32()?,
+                offset: take.u64()?,
+                duplicate: take.u8()? != 0,
+            });
+        }
+        for _ in 0..take.count(1)? {
+            done.outputs.push(match take.u8()? {
+                0 => OutputDone::Replaced,
+                1 => OutputDone::Appended,
+                2 => OutputDone::Duplicate,
+                _ => return Err(take.malformed()),
+            });
+        }
+        take.done()?;
+        Ok(done)
+    }
+}
+
+/// Commits that are remembered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Commits {
+    records: BTreeMap<Identity, (Time, Committed)>,
+    /// In the order in which they are forgotten.
+    queue: BTreeSet<(Time, Identity)>,
+}
+
+impl Commits {
+    /// What a commit did, unless its time has passed.
+    pub(crate) fn get(&self, name: &Identity, now: Time) -> Option<&Committed> {
+        self.records.get(name).filter(|(until, _)| *until > now).map(|(_, done)| done)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    pub(crate) fn first_to_go(&self) -> Option<Time> {
+        self.queue.first().map(|(until, _)| *until)
+    }
+
+    pub(crate) fn apply(&mut self, fact: &CommitFact<'_>) -> Result<(), Malformed> {
+        match *fact {
+            CommitFact::Done { name, until, results } => {
+                if let Some((before, _)) = self.records.insert(name, (until, Committed::decode(results)?)) {
+                    self.queue.remove(&(before, name));
+                }
+                self.queue.insert((until, name));
+            }
+            CommitFact::Forgotten { upto, most } => {
+                for _ in 0..most {
+                    let Some((_, name)) = self.queue.first().copied().filter(|(until, _)| *until <= upto)
+                    else {
+                        break;
+                    };
+                    self.queue.pop_first();
+                    self.records.remove(&name);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        put_length(out, self.queue.len());
+        for (until, name) in &self.queue {
+            out.put_u64(until.0);
+            out.extend_from_slice(&name.0);
+            out.put_bytes(&self.records.get(name).map(|(_, done)| done.encode()).unwrap_or_default());
+        }
+    }
+
+    pub(crate) fn decode(take: &mut Take<'_>) -> Result<Self, Malformed> {
+        let mut commits = Self::default();
+        for _ in 0..take.count(28)? {
+            let (until, name) = (Time(take.u64()?), take.identity()?);
+            if commits.records.contains_key(&name) {
+                return Err(take.malformed());
+            }
+            commits.apply(&CommitFact::Done { name, until, results: take.bytes()? })?;
+        }
+        Ok(commits)
+    }
+}
+
+fn put_length(out: &mut Vec<u8>, length: usize) {
+    out.put_u32(u32::try_from(length).expect("every collection has a limit far below 4 Gi"));
+}

@@ -1,0 +1,246 @@
+//! Somebody wants to run an effect.
+
+use crate::action::{Answer, Output, Receipt};
+use crate::effect::fact::{BegunFact, EffectFact, Lent};
+use crate::effect::input::{BeginEffect, EffectAnswer, EffectLease, EffectReceipt, Urge};
+use crate::effect::record::Effect;
+use crate::effect::rules::{self, Asked, Begun, Standing, Status};
+use crate::fact::Fact;
+use crate::id::{Ticket, Time};
+use crate::journal::{Haste, refuse};
+use crate::lease::LEASE_WAIT_MS_MAX;
+use crate::reject::{Overload, Reject};
+use crate::shard::Shard;
+use crate::timer::Due;
+use crate::verdict::Authority;
+
+/// Longest time for which an outcome may be remembered: ten years.
+const TTL_MS_MAX: u64 = 3660 * 24 * 60 * 60 * 1000;
+
+/// How the delivery that an effect is tied to stands.
+pub(crate) enum Tie {
+    /// There is none, or it says nothing any more: the effect's own clock decides.
+    Loose,
+    /// It is on loan until then.
+    OnLoan(Time),
+    /// A newer attempt has begun, or the message is settled without its holder.
+    Fenced,
+}
+
+/// What becomes of a begin.
+enum Turn {
+    Told(EffectAnswer),
+    /// It waits for whoever runs it.
+    Waits(u64),
+}
+
+impl Shard {
+    pub(crate) fn handle_begin_effect(&mut self, ticket: Ticket, ask: BeginEffect, out: &mut Output) {
+        match self.begin_effect(&ask, out) {
+            Ok(Turn::Told(answer)) => self.journal.reply(out, ticket, Answer::Effect(answer)),
+            Ok(Turn::Waits(number)) => self.wait_for_effect(ticket, number, ask, out),
+            Err(reject) => refuse(out, ticket, reject),
+        }
+    }
+
+    fn begin_effect(&mut self, ask: &BeginEffect, out: &mut Output) -> Result<Turn, Reject> {
+        self.may_ask(ask)?;
+        let known = self.journal.state.effects.find(&ask.identity);
+        let standing = known.map(|(_, effect)| self.effect_standing(effect));
+        if ask.urge == Urge::Reacquire && standing.is_none_or(|standing| standing.is_over()) {
+            return Err(Reject::EffectUnknown);
+        }
+        let asked = known.map_or_else(|| asked_of(None, ask), |(_, effect)| asked_of(Some(effect), ask));
+        let decided = rules::begin(standing.as_ref(), asked);
+        let number = known.map_or(0, |(number, _)| number);
+        match decided {
+            Begun::Conflict => return Err(Reject::KeyReused),
+            Begun::First => return self.begin_first(ask, out).map(Turn::Told),
+            Begun::Running if ask.wait_ms > 0 => {
+                self.may_wait_for_effect()?;
+                return Ok(Turn::Waits(number));
+            }
+            Begun::Retryable { left: Some(0) } if ask.urge == Urge::Reacquire => {
+                return Err(Reject::AttemptsExhausted);
+            }
+            Begun::TakeOver { .. } if !self.roomy => return Err(Reject::DiskFull),
+            Begun::TakeOver { .. }
+            | Begun::Again
+            | Begun::Replay
+            | Begun::Running
+            | Begun::Retryable { .. }
+            | Begun::Unknown => {}
+        }
+        Ok(Turn::Told(self.tell(number, decided, ask, out).ok_or(Reject::EffectUnknown)?))
+    }
+
+    /// Does what was decided about a record that exists, and says so. `None` if there is no such record.
+    pub(crate) fn tell(
+        &mut self,
+        number: u64,
+        decided: Begun,
+        ask: &BeginEffect,
+        out: &mut Output,
+    ) -> Option<EffectAnswer> {
+        let effect = self.journal.state.effects.get(number)?;
+        Some(match decided {
+            Begun::TakeOver { epoch, attempt } => {
+                let cap = ask.attempts_max.or(effect.attempts_max);
+                let before = effect.until;
+                let lent = self.lent(ask, epoch, attempt, cap);
+                self.timers.cancel(before, Due::EffectLapse(number));
+                self.journal.emit(Haste::Urgent, out, &Fact::Effect(EffectFact::Taken { number, lent }));
+                self.watch_lease(number, &lent)
+            }
+            Begun::Again | Begun::First => EffectAnswer::Execute(lease_of(number, effect)),
+            Begun::Running => EffectAnswer::Running {
+                epoch: effect.epoch,
+                attempt: effect.attempts,
+                retry_after_ms: self.live_until(effect).unwrap_or(self.now).since_ms(self.now).max(1),
+            },
+            Begun::Replay => EffectAnswer::Replay(self.view_effect(number, effect)),
+            Begun::Retryable { left } => {
+                EffectAnswer::Retryable { view: self.view_effect(number, effect), left }
+            }
+            Begun::Unknown | Begun::Conflict => {
+                self.give_up(number, out);
+                let effect = self.journal.state.effects.get(number)?;
+                EffectAnswer::Unknown(self.view_effect(number, effect))
+            }
+        })
+    }
+
+    fn begin_first(&mut self, ask: &BeginEffect, out: &mut Output) -> Result<EffectAnswer, Reject> {
+        let effects = &self.journal.state.effects;
+        if !self.roomy {
+            return Err(Reject::DiskFull);
+        }
+        if effects.len() as u64 >= self.settings.effects_max {
+            return Err(Reject::Overloaded(Overload::EffectRecords));
+        }
+        let number = effects.last + 1;
+        let lent = self.lent(ask, 1, 1, ask.attempts_max);
+        self.make_room_in_runs(out);
+        let fact = EffectFact::Begun(BegunFact {
+            number,
+            identity: ask.identity,
+            request: ask.request,
+            tenant: ask.tenant,
+            scope: ask.scope,
+            lent,
+            run: &ask.run,
+            check: ask.about.check,
+            bytes: &ask.about.bytes,
+        });
+        self.journal.emit(Haste::Urgent, out, &Fact::Effect(fact));
+        if let Some(run) = self.journal.state.effects.get(number).map(|effect| effect.run) {
+            self.watch_run(run);
+        }
+        Ok(self.watch_lease(number, &lent))
+    }
+
+    /// The lease that an asker gets now.
+    fn lent(&self, ask: &BeginEffect, epoch: u32, attempt: u32, attempts_max: Option<u32>) -> Lent {
+        let lease_ms = ask.lease_ms.unwrap_or(self.settings.effect_lease_ms_default);
+        Lent {
+            epoch,
+            attempt,
+            at: self.now,
+            until: self.now.after_ms(lease_ms),
+            ttl_ms: ask.ttl_ms.unwrap_or(self.settings.effect_ttl_ms_default),
+            on_lapse: ask.on_lapse,
+            attempts_max,
+            caller: ask.caller,
+            tie: ask.delivery,
+        }
+    }
+
+    /// Somebody has a lease from now on.
+    fn watch_lease(&mut self, number: u64, lent: &Lent) -> EffectAnswer {
+        self.timers.set(lent.until, Due::EffectLapse(number));
+        let receipt = EffectReceipt { number, epoch: lent.epoch };
+        EffectAnswer::Execute(EffectLease { receipt, attempt: lent.attempt, expires: lent.until })
+    }
+
+    fn may_ask(&self, ask: &BeginEffect) -> Result<(), Reject> {
+        if ask.lease_ms.is_some_and(|ms| ms == 0 || ms > self.settings.lease_ms_max) {
+            return Err(Reject::Invalid("lease_ms must be positive and at most the server's lease_ms_max"));
+        }
+        if ask.ttl_ms.is_some_and(|ms| ms == 0 || ms > TTL_MS_MAX) {
+            return Err(Reject::Invalid("ttl_ms must be positive and at most ten years"));
+        }
+        if ask.attempts_max == Some(0) {
+            return Err(Reject::Invalid("max_attempts must be positive"));
+        }
+        if ask.wait_ms > LEASE_WAIT_MS_MAX {
+            return Err(Reject::Invalid("wait_ms must be at most 60000"));
+        }
+        ask.delivery.map_or(Ok(()), |receipt| self.may_act_for(&receipt))
+    }
+
+    /// Whether a delivery is its holder's to act for.
+    pub(crate) fn may_act_for(&self, receipt: &Receipt) -> Result<(), Reject> {
+        match self.authority(receipt) {
+            Authority::Current(spot) if !self.is_nacked(spot) => Ok(()),
+            Authority::Current(spot) => Err(Reject::LeaseStale(Some(self.pending_attempts(spot)))),
+            Authority::Stale(attempt) => Err(Reject::LeaseStale(attempt)),
+            Authority::Acked | Authority::Buried => Err(Reject::LeaseStale(None)),
+            Authority::Unknown => Err(Reject::LeaseUnknown),
+        }
+    }
+
+    /// How a record stands right now.
+    pub(crate) fn effect_standing(&self, effect: &Effect) -> Standing {
+        Standing {
+            status: effect.status,
+            epoch: effect.epoch,
+            attempts: effect.attempts,
+            attempts_max: effect.attempts_max,
+            on_lapse: effect.on_lapse,
+            live: self.live_until(effect).is_some(),
+            expired: effect.expires() <= self.now,
+        }
+    }
+
+    /// Until when the newest lease is live; `None` if it is not.
+    pub(crate) fn live_until(&self, effect: &Effect) -> Option<Time> {
+        if effect.status != Status::InProgress {
+            return None;
+        }
+        let until = match self.tie_of(effect) {
+            Tie::Loose => effect.until,
+            Tie::OnLoan(expires) => effect.until.max(expires),
+            Tie::Fenced => return None,
+        };
+        Some(until).filter(|until| *until > self.now)
+    }
+
+    /// How the delivery that an effect is tied to stands. A restart of the broker voids deliveries, and whoever ran
+    /// the effect then may still be at it: the effect's own lease decides.
+    pub(crate) fn tie_of(&self, effect: &Effect) -> Tie {
+        let Some(receipt) = effect.tie.as_deref() else { return Tie::Loose };
+        if receipt.token.epoch != self.journal.state.epoch {
+            return Tie::Loose;
+        }
+        match self.authority(receipt) {
+            Authority::Current(spot) => self.lease_of(spot).map_or(Tie::Loose, |(_, at)| Tie::OnLoan(at)),
+            Authority::Acked => Tie::Loose,
+            Authority::Buried | Authority::Stale(_) | Authority::Unknown => Tie::Fenced,
+        }
+    }
+}
+
+/// What a record makes of an asker.
+pub(crate) fn asked_of(known: Option<&Effect>, ask: &BeginEffect) -> Asked {
+    Asked {
+        same_request: known.is_none_or(|effect| effect.request.agrees(ask.request)),
+        same_call: ask.caller != 0 && known.is_some_and(|effect| effect.caller == ask.caller),
+        reacquire: ask.urge != Urge::Begin,
+        attempts_max: ask.attempts_max,
+    }
+}
+
+fn lease_of(number: u64, effect: &Effect) -> EffectLease {
+    let receipt = EffectReceipt { number, epoch: effect.epoch };
+    EffectLease { receipt, attempt: effect.attempts, expires: effect.until }
+}

@@ -1,0 +1,196 @@
+//! An effect ends: by word of its holder, or of somebody who found out.
+
+use crate::action::{Answer, Output};
+use crate::effect::begin::Tie;
+use crate::effect::blob::NewBlob;
+use crate::effect::fact::{EffectFact, EffectPart, EndedFact};
+use crate::effect::input::{EffectReceipt, FinishEffect, ResolveEffect};
+use crate::effect::rules::{self, Finished, Resolved, Status};
+use crate::fact::Fact;
+use crate::id::{Position, Ticket};
+use crate::journal::{Haste, refuse};
+use crate::reject::Reject;
+use crate::shard::Shard;
+use crate::timer::Due;
+
+/// The largest result that is still written down when the disk is full: what is left is for endings like this.
+const FULL_DISK_RESULT_BYTES_MAX: usize = 4096;
+
+impl Shard {
+    pub(crate) fn handle_finish_effect(&mut self, ticket: Ticket, finish: &FinishEffect, out: &mut Output) {
+        let already = match self.may_finish(finish) {
+            Ok(Finished::Commit) => {
+                self.finish_effect(finish, out);
+                false
+            }
+            Ok(Finished::Already) => true,
+            Ok(Finished::Stale) => {
+                return refuse(out, ticket, self.stale_effect(finish.receipt));
+            }
+            Err(reject) => return refuse(out, ticket, reject),
+        };
+        self.reply_ended(ticket, finish.receipt.number, already, out);
+        self.pass_on(finish.receipt.number, out);
+    }
+
+    /// What becomes of an ending; nothing is changed yet.
+    pub(crate) fn may_finish(&self, finish: &FinishEffect) -> Result<Finished, Reject> {
+        self.may_end(finish.status, &finish.ending)?;
+        let effect = self.journal.state.effects.get(finish.receipt.number);
+        let standing = effect.map(|effect| self.effect_standing(effect));
+        let fenced = effect.is_some_and(|effect| matches!(self.tie_of(effect), Tie::Fenced));
+        let same =
+            effect.is_some_and(|effect| (effect.status, effect.digest) == (finish.status, finish.digest));
+        Ok(rules::finish(standing.as_ref(), finish.receipt.epoch, fenced, same))
+    }
+
+    fn may_end(&self, status: Status, ending: &NewBlob) -> Result<(), Reject> {
+        if matches!(status, Status::InProgress | Status::Unknown) {
+            return Err(Reject::Invalid("status must be succeeded, failed_final or failed_retryable"));
+        }
+        if ending.bytes.len() > self.settings.effect_result_bytes_max as usize {
+            return Err(Reject::ResultTooLarge);
+        }
+        if !self.roomy && ending.bytes.len() > FULL_DISK_RESULT_BYTES_MAX {
+            return Err(Reject::DiskFull);
+        }
+        Ok(())
+    }
+
+    /// Writes an ending down that [`Shard::may_finish`] has let through. Whoever waits for it is told afterwards, by
+    /// [`Shard::pass_on`].
+    pub(crate) fn finish_effect(&mut self, finish: &FinishEffect, out: &mut Output) {
+        let FinishEffect { receipt, status, ending, digest } = finish;
+        let attempts_max =
+            self.journal.state.effects.get(receipt.number).and_then(|effect| effect.attempts_max);
+        self.end_effect(*receipt, (*status, attempts_max), ending, *digest, out);
+    }
+
+    fn end_effect(
+        &mut self,
+        receipt: EffectReceipt,
+        (status, attempts_max): (Status, Option<u32>),
+        ending: &NewBlob,
+        digest: u64,
+        out: &mut Output,
+    ) {
+        let EffectReceipt { number, epoch } = receipt;
+        let Some(effect) = self.journal.state.effects.get(number) else { return };
+        let expires = self.now.after_ms(effect.ttl_ms);
+        self.timers.cancel(effect.until, Due::EffectLapse(number));
+        let fact = EffectFact::Ended(EndedFact {
+            number,
+            epoch,
+            status,
+            attempts_max,
+            at: self.now,
+            expires,
+            digest,
+            check: ending.check,
+            bytes: &ending.bytes,
+        });
+        self.journal.emit(Haste::Urgent, out, &Fact::Effect(fact));
+        self.schedule_sweep();
+    }
+
+    pub(crate) fn handle_renew_effect(
+        &mut self,
+        ticket: Ticket,
+        receipt: EffectReceipt,
+        lease_ms: Option<u64>,
+        out: &mut Output,
+    ) {
+        if lease_ms.is_some_and(|ms| ms == 0 || ms > self.settings.lease_ms_max) {
+            let why = "lease_ms must be positive and at most the server's lease_ms_max";
+            return refuse(out, ticket, Reject::Invalid(why));
+        }
+        let number = receipt.number;
+        let effect = self.journal.state.effects.get(number);
+        let standing = effect.map(|effect| self.effect_standing(effect));
+        let fenced = effect.is_some_and(|effect| matches!(self.tie_of(effect), Tie::Fenced));
+        let Some(effect) = effect.filter(|_| rules::renew(standing.as_ref(), receipt.epoch, fenced)) else {
+            return refuse(out, ticket, self.stale_effect(receipt));
+        };
+        let (before, attempt) = (effect.until, effect.attempts);
+        let until = self.now.after_ms(lease_ms.unwrap_or(self.settings.effect_lease_ms_default));
+        self.timers.cancel(before, Due::EffectLapse(number));
+        // Urgent, unlike a delivery's: a restart does not void the lease, so that what was promised must hold.
+        self.journal.emit(Haste::Urgent, out, &Fact::Effect(EffectFact::Renewed { number, until }));
+        self.timers.set(until, Due::EffectLapse(number));
+        self.journal.reply(
+            out,
+            ticket,
+            Answer::EffectRenewed { epoch: receipt.epoch, attempt, expires: until },
+        );
+    }
+
+    pub(crate) fn handle_resolve_effect(
+        &mut self,
+        ticket: Ticket,
+        resolve: &ResolveEffect,
+        out: &mut Output,
+    ) {
+        if let Err(reject) = self.may_end(resolve.status, &resolve.ending) {
+            return refuse(out, ticket, reject);
+        }
+        let known = self.journal.state.effects.find(&resolve.identity);
+        let standing = known.map(|(_, effect)| self.effect_standing(effect));
+        let same = known
+            .is_some_and(|(_, effect)| (effect.status, effect.digest) == (resolve.status, resolve.digest));
+        let Some((number, effect)) = known else { return refuse(out, ticket, Reject::EffectUnknown) };
+        let already = match rules::resolve(standing.as_ref(), resolve.seen, same) {
+            Resolved::Commit { epoch } => {
+                // A person has decided that it may run once more.
+                let cap = effect.attempts_max.map(|most| match resolve.status {
+                    Status::FailedRetryable => most.max(effect.attempts.saturating_add(1)),
+                    _ => most,
+                });
+                let receipt = EffectReceipt { number, epoch };
+                self.end_effect(receipt, (resolve.status, cap), &resolve.ending, resolve.digest, out);
+                false
+            }
+            Resolved::Already => true,
+            Resolved::Nothing => return refuse(out, ticket, Reject::EffectUnknown),
+            Resolved::Running => return refuse(out, ticket, Reject::EffectRunning),
+            Resolved::Final => return refuse(out, ticket, Reject::EffectFinished),
+            Resolved::Stale => return refuse(out, ticket, Reject::EffectStale(Some(effect.epoch))),
+        };
+        self.reply_ended(ticket, number, already, out);
+        self.pass_on(number, out);
+    }
+
+    /// The refusal of a lease that is not the newest one.
+    pub(crate) fn stale_effect(&self, receipt: EffectReceipt) -> Reject {
+        Reject::EffectStale(self.journal.state.effects.get(receipt.number).map(|effect| effect.epoch))
+    }
+
+    fn reply_ended(&mut self, ticket: Ticket, number: u64, already: bool, out: &mut Output) {
+        let Some(effect) = self.journal.state.effects.get(number) else { return };
+        let answer = Answer::EffectEnded {
+            already,
+            epoch: effect.epoch,
+            attempt: effect.attempts,
+            expires: effect.expires(),
+        };
+        self.journal.reply(out, ticket, answer);
+    }
+
+    /// Writes bytes of an effect anew, if they still lie where they were read.
+    pub(crate) fn handle_relocate_effect(
+        &mut self,
+        number: u64,
+        part: EffectPart,
+        from: Position,
+        copy: &NewBlob,
+        out: &mut Output,
+    ) {
+        let blob = self.journal.state.effects.get(number).and_then(|effect| effect.blob(part));
+        let in_place = blob.is_some_and(|blob| {
+            blob.position == from && blob.check == copy.check && blob.length as usize == copy.bytes.len()
+        });
+        if in_place && self.roomy {
+            let fact = EffectFact::Moved { number, part, bytes: &copy.bytes };
+            self.journal.emit(Haste::Urgent, out, &Fact::Effect(fact));
+        }
+    }
+}

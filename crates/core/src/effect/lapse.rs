@@ -1,0 +1,87 @@
+//! What time alone does to effects: leases lapse, records stop to count.
+
+use alloc::vec::Vec;
+
+use crate::action::Output;
+use crate::effect::fact::EffectFact;
+use crate::effect::rules::Status;
+use crate::fact::Fact;
+use crate::id::Time;
+use crate::journal::Haste;
+use crate::shard::Shard;
+use crate::timer::Due;
+use crate::upkeep::FORGET_SLACK_MS;
+
+/// Records dropped by one fact: few enough that nobody notices.
+const SWEPT_PER_FACT_MAX: usize = 256;
+
+impl Shard {
+    /// Sets the timers of effects at the begin of a run.
+    pub(crate) fn schedule_effects(&mut self) {
+        let effects = &self.journal.state.effects;
+        let running: Vec<(Time, u64)> = effects
+            .open_after(Status::InProgress, 0)
+            .filter_map(|number| Some((effects.get(number)?.until, number)))
+            .collect();
+        for (until, number) in running {
+            self.timers.set(until, Due::EffectLapse(number));
+        }
+        self.schedule_sweep();
+    }
+
+    /// The time of a lease is up, unless the delivery that it is tied to goes on.
+    pub(crate) fn on_effect_lapse(&mut self, number: u64, out: &mut Output) {
+        let Some(effect) = self.journal.state.effects.get(number) else { return };
+        if effect.status != Status::InProgress {
+            return;
+        }
+        if let Some(until) = self.live_until(effect) {
+            return self.timers.set(until, Due::EffectLapse(number));
+        }
+        self.give_up(number, out);
+        self.pass_on(number, out);
+        self.schedule_sweep();
+    }
+
+    /// Writes down that it is not known whether an effect happened, if that is so.
+    pub(crate) fn give_up(&mut self, number: u64, out: &mut Output) {
+        let effect = self.journal.state.effects.get(number);
+        if effect.is_some_and(|effect| self.effect_standing(effect).becomes_unknown()) {
+            let fact = EffectFact::Lapsed { number, at: self.now };
+            // Lost in a crash, it is noticed again.
+            self.journal.emit(Haste::Lazy, out, &Fact::Effect(fact));
+        }
+    }
+
+    /// Sets the timer of the next sweep, unless one is set that comes no later.
+    pub(crate) fn schedule_sweep(&mut self) {
+        let Some((first, _)) = self.journal.state.effects.first_to_go() else { return };
+        let at = first.max(self.now).after_ms(FORGET_SLACK_MS);
+        if self.sweep_at.is_some_and(|set| set <= at) {
+            return;
+        }
+        if let Some(set) = self.sweep_at {
+            self.timers.cancel(set, Due::Sweep);
+        }
+        self.timers.set(at, Due::Sweep);
+        self.sweep_at = Some(at);
+    }
+
+    /// Drops records that count no more, a few at a time.
+    pub(crate) fn on_sweep(&mut self, out: &mut Output) {
+        self.sweep_at = None;
+        let gone = self.journal.state.effects.gone_by(self.now);
+        let gone = gone.filter(|(_, effect)| self.effect_standing(effect).is_over()).take(SWEPT_PER_FACT_MAX);
+        let numbers: Vec<u8> = gone.flat_map(|(number, _)| number.to_le_bytes()).collect();
+        if !numbers.is_empty() {
+            let fact = EffectFact::Swept { numbers: &numbers };
+            self.journal.emit(Haste::Lazy, out, &Fact::Effect(fact));
+        }
+        if numbers.len() / 8 == SWEPT_PER_FACT_MAX {
+            self.timers.set(self.now, Due::Sweep);
+            self.sweep_at = Some(self.now);
+        } else {
+            self.schedule_sweep();
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! Effects: what happens outside is run once, its outcome is kept and replayed, and whoever is too late is shut out.
+//!
+//! [`rules`] decides and knows no store; the rest of this folder is the store that a shard is.
+
+mod begin;
+mod blob;
+mod fact;
+mod finish;
+mod fold;
+mod input;
+mod lapse;
+mod record;
+pub mod rules;
+mod snapshot;
+mod view;
+mod waiting;
+
+pub use blob::{About, Blob, Ending, NewBlob};
+pub use fact::{BegunFact, EffectFact, EffectPart, EndedFact, Lent};
+pub(crate) use fact::{FIRST_KIND, LAST_KIND};
+pub use input::{BeginEffect, EffectAnswer, EffectLease, EffectReceipt, FinishEffect, ResolveEffect, Urge};
+pub(crate) use record::Effects;
+pub use view::{EffectList, EffectPage, EffectTally, EffectView};
+pub(crate) use waiting::Waiting;

@@ -1,0 +1,233 @@
+//! The rules of the ledger: what an effect's record allows, and nothing about where the record is kept.
+//!
+//! Every store (the shard's own, a table in PostgreSQL, a map in memory) says how a record stands at the moment of the
+//! question and does what the answer says. No rule knows a clock: whoever keeps the record decides by its own clock
+//! whether a lease is live and whether the record's time is over. What decides ownership is the epoch alone.
+
+/// How an effect stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Status {
+    /// Somebody runs it, or did when its lease lapsed.
+    InProgress,
+    /// It happened. Never changes.
+    Succeeded,
+    /// It did not happen and is not to be tried again. Never changes.
+    FailedFinal,
+    /// It did not happen and may be tried again.
+    FailedRetryable,
+    /// Its lease lapsed, and whether it happened is not known: somebody has to find out.
+    Unknown,
+}
+
+impl Status {
+    /// Every status.
+    pub const ALL: [Self; 5] =
+        [Self::InProgress, Self::Succeeded, Self::FailedFinal, Self::FailedRetryable, Self::Unknown];
+
+    /// Whether it stays what it is until it is forgotten.
+    #[must_use]
+    pub const fn is_final(self) -> bool {
+        matches!(self, Self::Succeeded | Self::FailedFinal)
+    }
+
+    /// The same in the words of DriftQ v1.6.
+    #[must_use]
+    pub const fn v1_word(self) -> &'static str {
+        match self {
+            Self::InProgress | Self::Unknown => "PENDING",
+            Self::Succeeded => "COMMITTED",
+            Self::FailedFinal | Self::FailedRetryable => "FAILED",
+        }
+    }
+}
+
+/// What a lapsed lease means for whoever comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum OnLapse {
+    /// The effect may run again: repeating it does no harm.
+    Retry,
+    /// The effect may have happened: nobody repeats it blindly.
+    #[default]
+    Hold,
+}
+
+/// A record at the moment of a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// How it stands.
+    pub status: Status,
+    /// The newest lease.
+    pub epoch: u32,
+    /// Leases given so far, those of this record only.
+    pub attempts: u32,
+    /// The most there may be, if there is a cap.
+    pub attempts_max: Option<u32>,
+    /// What a lapse of the newest lease means.
+    pub on_lapse: OnLapse,
+    /// Whether the newest lease is live; of no meaning unless it is in progress.
+    pub live: bool,
+    /// Whether the time of the record is over.
+    pub expired: bool,
+}
+
+impl Standing {
+    /// Whether the record counts no more. What somebody may be running, or what may have happened, always counts.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        let may_have_happened = match self.status {
+            Status::InProgress => self.live || self.becomes_unknown(),
+            Status::Unknown => true,
+            Status::Succeeded | Status::FailedFinal | Status::FailedRetryable => false,
+        };
+        self.expired && !may_have_happened
+    }
+
+    /// Whether the lapse of its lease leaves behind something that nobody may repeat.
+    #[must_use]
+    pub fn becomes_unknown(&self) -> bool {
+        let stranded = self.status == Status::InProgress && !self.live;
+        stranded && (self.on_lapse == OnLapse::Hold || self.attempts_left(None) == Some(0))
+    }
+
+    /// How many more leases there may be; `asked` is a cap that the asker brings along.
+    #[must_use]
+    pub fn attempts_left(&self, asked: Option<u32>) -> Option<u32> {
+        asked.or(self.attempts_max).map(|most| most.saturating_sub(self.attempts))
+    }
+}
+
+/// Somebody who wants to run an effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Whether it asks for what the record is about.
+    pub same_request: bool,
+    /// Whether it is the very call that got the newest lease, once more.
+    pub same_call: bool,
+    /// Whether it takes on what failed before.
+    pub reacquire: bool,
+    /// A cap on attempts, instead of the record's.
+    pub attempts_max: Option<u32>,
+}
+
+/// What somebody who wants to run an effect is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begun {
+    /// Run it: there is no record, or none that counts. Epoch and attempt are 1.
+    First,
+    /// Run it, with a newer lease than whoever had it before.
+    TakeOver {
+        /// The new lease.
+        epoch: u32,
+        /// Which attempt it is.
+        attempt: u32,
+    },
+    /// Run it: the lease is the asker's already.
+    Again,
+    /// It is over; this is how it ended.
+    Replay,
+    /// Somebody else runs it.
+    Running,
+    /// It failed and may be tried again.
+    Retryable {
+        /// How many more attempts there may be, if there is a cap.
+        left: Option<u32>,
+    },
+    /// Whether it happened is not known. If the record still says that it runs, it is to say so from now on.
+    Unknown,
+    /// The key was used for another request. Nothing changes.
+    Conflict,
+}
+
+/// Decides about somebody who wants to run an effect.
+#[must_use]
+pub fn begin(known: Option<&Standing>, asked: Asked) -> Begun {
+    let Some(known) = known.filter(|known| !known.is_over()) else { return Begun::First };
+    if !asked.same_request {
+        return Begun::Conflict;
+    }
+    let left = known.attempts_left(asked.attempts_max);
+    let next =
+        Begun::TakeOver { epoch: known.epoch.saturating_add(1), attempt: known.attempts.saturating_add(1) };
+    match known.status {
+        Status::Succeeded | Status::FailedFinal => Begun::Replay,
+        Status::Unknown => Begun::Unknown,
+        Status::InProgress if known.live && asked.same_call => Begun::Again,
+        Status::InProgress if known.live => Begun::Running,
+        Status::InProgress if known.on_lapse == OnLapse::Hold || left == Some(0) => Begun::Unknown,
+        Status::InProgress => next,
+        Status::FailedRetryable if asked.reacquire && left != Some(0) => next,
+        Status::FailedRetryable => Begun::Retryable { left },
+    }
+}
+
+/// What somebody who says how an effect ended is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finished {
+    /// It is written down.
+    Commit,
+    /// It was written down before, exactly so.
+    Already,
+    /// The lease is not the newest one, or it said something else before. Nothing changes.
+    Stale,
+}
+
+/// Decides about the holder of lease `epoch` who says how the effect ended. `fenced`: what the lease was tied to has
+/// gone on without its holder. `same`: the record holds exactly this ending.
+///
+/// A lapse alone takes nothing away: whoever holds the newest lease knows best how it went.
+#[must_use]
+pub fn finish(known: Option<&Standing>, epoch: u32, fenced: bool, same: bool) -> Finished {
+    let Some(known) = known.filter(|known| known.epoch == epoch) else { return Finished::Stale };
+    match known.status {
+        Status::InProgress | Status::Unknown if fenced => Finished::Stale,
+        Status::InProgress | Status::Unknown => Finished::Commit,
+        Status::Succeeded | Status::FailedFinal | Status::FailedRetryable if same => Finished::Already,
+        Status::Succeeded | Status::FailedFinal | Status::FailedRetryable => Finished::Stale,
+    }
+}
+
+/// Whether the holder of lease `epoch` may go on for longer.
+#[must_use]
+pub fn renew(known: Option<&Standing>, epoch: u32, fenced: bool) -> bool {
+    known.is_some_and(|known| known.epoch == epoch && known.status == Status::InProgress && !fenced)
+}
+
+/// What somebody who has found out how an effect ended is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resolved {
+    /// It is written down, under a new epoch: whoever held the lease before has no say any more.
+    Commit {
+        /// The new epoch.
+        epoch: u32,
+    },
+    /// It was written down before, exactly so.
+    Already,
+    /// There is no record.
+    Nothing,
+    /// Somebody runs it right now.
+    Running,
+    /// It is over, and stays what it is.
+    Final,
+    /// The record is not what the resolver has seen.
+    Stale,
+}
+
+/// Decides about somebody who has found out how an effect ended. `seen`: the epoch that it looked at. `same`: the
+/// record holds exactly this ending.
+#[must_use]
+pub fn resolve(known: Option<&Standing>, seen: Option<u32>, same: bool) -> Resolved {
+    let Some(known) = known.filter(|known| !known.is_over()) else { return Resolved::Nothing };
+    match known.status {
+        Status::InProgress if known.live => return Resolved::Running,
+        Status::InProgress | Status::Unknown => {}
+        Status::Succeeded | Status::FailedFinal | Status::FailedRetryable if same => {
+            return Resolved::Already;
+        }
+        Status::Succeeded | Status::FailedFinal => return Resolved::Final,
+        Status::FailedRetryable => {}
+    }
+    if seen.is_some_and(|seen| seen != known.epoch) {
+        return Resolved::Stale;
+    }
+    Resolved::Commit { epoch: known.epoch.saturating_add(1) }
+}

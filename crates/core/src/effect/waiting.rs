@@ -1,0 +1,142 @@
+//! Askers that wait for whoever runs the effect they want.
+
+use alloc::collections::{BTreeMap, VecDeque};
+
+use crate::action::{Action, Answer, Output};
+use crate::effect::begin::asked_of;
+use crate::effect::input::BeginEffect;
+use crate::effect::rules::{self, Begun};
+use crate::id::{Ticket, Time};
+use crate::journal::refuse;
+use crate::reject::Reject;
+use crate::shard::Shard;
+use crate::timer::Due;
+
+/// Askers that may wait for one effect; whoever comes then is told at once that it runs.
+const WAITERS_PER_EFFECT_MAX: usize = 1_000;
+
+/// Who waits, for what.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
+    by_effect: BTreeMap<u64, VecDeque<Waiter>>,
+    by_ticket: BTreeMap<Ticket, (u64, Time)>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    ticket: Ticket,
+    ask: BeginEffect,
+}
+
+impl Waiting {
+    /// How many wait.
+    pub(crate) fn len(&self) -> usize {
+        self.by_ticket.len()
+    }
+
+    fn count(&self, number: u64) -> usize {
+        self.by_effect.get(&number).map_or(0, VecDeque::len)
+    }
+
+    fn push(&mut self, number: u64, until: Time, waiter: Waiter) {
+        self.by_ticket.insert(waiter.ticket, (number, until));
+        self.by_effect.entry(number).or_default().push_back(waiter);
+    }
+
+    fn first(&self, number: u64) -> Option<&Waiter> {
+        self.by_effect.get(&number)?.front()
+    }
+
+    /// Takes a waiter out; gives it, what it waits for, and until when it would have.
+    fn remove(&mut self, ticket: Ticket) -> Option<(u64, Time, Waiter)> {
+        let (number, until) = self.by_ticket.remove(&ticket)?;
+        let waiters = self.by_effect.get_mut(&number)?;
+        // Nearly always the first one.
+        let place = waiters.iter().position(|waiter| waiter.ticket == ticket)?;
+        let waiter = waiters.remove(place)?;
+        if waiters.is_empty() {
+            self.by_effect.remove(&number);
+        }
+        Some((number, until, waiter))
+    }
+}
+
+impl Shard {
+    pub(crate) fn may_wait_for_effect(&self) -> Result<(), Reject> {
+        if self.waiting_effects.len() >= self.settings.consumers_max as usize {
+            return Err(Reject::Limit("waiting begin requests: there are as many as are allowed"));
+        }
+        Ok(())
+    }
+
+    /// Keeps an asker until the effect is over, its wait is, or the lease comes to it.
+    pub(crate) fn wait_for_effect(
+        &mut self,
+        ticket: Ticket,
+        number: u64,
+        mut ask: BeginEffect,
+        out: &mut Output,
+    ) {
+        let until = self.now.after_ms(ask.wait_ms);
+        if self.waiting_effects.count(number) >= WAITERS_PER_EFFECT_MAX {
+            return self.tell_running(ticket, number, &ask, out);
+        }
+        // There is a record, which knows who it is.
+        ask.about.bytes = alloc::vec::Vec::new();
+        self.waiting_effects.push(number, until, Waiter { ticket, ask });
+        self.timers.set(until, Due::EffectWaited(ticket));
+    }
+
+    /// Somebody has waited long enough.
+    pub(crate) fn on_effect_waited(&mut self, ticket: Ticket, out: &mut Output) {
+        if let Some((number, _, waiter)) = self.waiting_effects.remove(ticket) {
+            self.tell_running(ticket, number, &waiter.ask, out);
+        }
+    }
+
+    /// Whoever asked does not wait any longer.
+    pub(crate) fn forsake_effect(&mut self, ticket: Ticket) {
+        if let Some((_, until, _)) = self.waiting_effects.remove(ticket) {
+            self.timers.cancel(until, Due::EffectWaited(ticket));
+        }
+    }
+
+    fn tell_running(&mut self, ticket: Ticket, number: u64, ask: &BeginEffect, out: &mut Output) {
+        match self.tell(number, Begun::Running, ask, out) {
+            // That somebody else runs it rests on nothing that a crash could take back and that matters.
+            Some(answer) => {
+                out.actions.push(Action::Reply { ticket, answer: Answer::Effect(answer) });
+            }
+            None => refuse(out, ticket, Reject::EffectUnknown),
+        }
+    }
+
+    /// An effect ended, or its lease did: those who wait for it are told, until one of them has the lease.
+    pub(crate) fn pass_on(&mut self, number: u64, out: &mut Output) {
+        while let Some(ticket) = self.waiting_effects.first(number).map(|waiter| waiter.ticket) {
+            let Some(effect) = self.journal.state.effects.get(number) else { break };
+            let Some(waiter) = self.waiting_effects.first(number) else { break };
+            let standing = self.effect_standing(effect);
+            let decided = rules::begin(Some(&standing), asked_of(Some(effect), &waiter.ask));
+            if decided == Begun::Running {
+                break;
+            }
+            self.answer_waiter(ticket, decided, out);
+        }
+    }
+
+    fn answer_waiter(&mut self, ticket: Ticket, decided: Begun, out: &mut Output) {
+        let Some((number, until, Waiter { ask, .. })) = self.waiting_effects.remove(ticket) else { return };
+        self.timers.cancel(until, Due::EffectWaited(ticket));
+        let takes = matches!(decided, Begun::TakeOver { .. });
+        let answer = match ask.delivery.filter(|_| takes).map(|receipt| self.may_act_for(&receipt)) {
+            Some(Err(reject)) => Err(reject),
+            _ if takes && !self.roomy => Err(Reject::DiskFull),
+            _ => self.tell(number, decided, &ask, out).ok_or(Reject::EffectUnknown),
+        };
+        match answer {
+            Ok(answer) => self.journal.reply(out, ticket, Answer::Effect(answer)),
+            Err(reject) => refuse(out, ticket, reject),
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Lines of history about outputs, and their bytes.
+
+use alloc::vec::Vec;
+
+use crate::codec::{Malformed, Put, Take};
+use crate::id::{Time, TopicId};
+
+/// Kinds of facts about outputs: the first, and the last.
+pub(crate) const FIRST_KIND: u8 = MOVED;
+pub(crate) const LAST_KIND: u8 = DROPPED;
+
+const MOVED: u8 = 48;
+const CUT_OVER: u8 = 49;
+const ROLLED_BACK: u8 = 50;
+const DROPPED: u8 = 51;
+
+/// The delivery by whose authority a pointer was moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutputAuthor {
+    /// The topic.
+    pub topic: TopicId,
+    /// The partition.
+    pub partition: u32,
+    /// The message's offset.
+    pub offset: u64,
+    /// Which attempt.
+    pub attempt: u32,
+}
+
+/// Something that happened to outputs and is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputFact<'a> {
+    /// A pointer was moved, or one was added.
+    Moved {
+        /// The dataset.
+        dataset: &'a str,
+        /// Its version.
+        version: &'a str,
+        /// The partition of it.
+        partition_key: &'a str,
+        /// Under which it is added; empty if it replaces what was there.
+        dedupe_key: &'a str,
+        /// Where the output lies.
+        location: &'a str,
+        /// Digest of its manifest.
+        digest: &'a str,
+        /// When.
+        at: Time,
+        /// By whose authority.
+        by: Option<OutputAuthor>,
+    },
+    /// Readers of a dataset see another version.
+    CutOver {
+        /// The dataset.
+        dataset: &'a str,
+        /// The version.
+        version: &'a str,
+        /// When.
+        at: Time,
+    },
+    /// Readers of a dataset see the version again that they saw before the last cut-over.
+    RolledBack {
+        /// The dataset.
+        dataset: &'a str,
+        /// When.
+        at: Time,
+    },
+    /// A version is gone.
+    Dropped {
+        /// The dataset.
+        dataset: &'a str,
+        /// The version.
+        version: &'a str,
+    },
+}
+
+impl<'a> OutputFact<'a> {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Moved { dataset, version, partition_key, dedupe_key, location, digest, at, by } => {
+                out.put_u8(MOVED);
+                for text in [dataset, version, partition_key, dedupe_key, location, digest] {
+                    out.put_text(text);
+                }
+                out.put_u64(at.0);
+                put_author(out, *by);
+            }
+            Self::CutOver { dataset, version, at } => {
+                out.put_u8(CUT_OVER);
+                out.put_text(dataset);
+                out.put_text(version);
+                out.put_u64(at.0);
+            }
+            Self::RolledBack { dataset, at } => {
+                out.put_u8(ROLLED_BACK);
+                out.put_text(dataset);
+                out.put_u64(at.0);
+            }
+            Self::Dropped { dataset, version } => {
+                out.put_u8(DROPPED);
+                out.put_text(dataset);
+                out.put_text(version);
+            }
+        }
+    }
+
+    pub(crate) fn decode(kind: u8, take: &mut Take<'a>) -> Result<Self, Malformed> {
+        let dataset = take.text()?;
+        Ok(match kind {
+            MOVED => Self::Moved {
+                dataset,
+                version: take.text()?,
+                partition_key: take.text()?,
+                dedupe_key: take.text()?,
+                location: take.text()?,
+                digest: take.text()?,
+                at: Time(take.u64()?),
+                by: take_author(take)?,
+            },
+            CUT_OVER => Self::CutOver { dataset, version: take.text()?, at: Time(take.u64()?) },
+            ROLLED_BACK => Self::RolledBack { dataset, at: Time(take.u64()?) },
+            DROPPED => Self::Dropped { dataset, version: take.text()? },
+            _ => return Err(Malformed("fact of an unknown kind")),
+        })
+    }
+}
+
+pub(crate) fn put_author(out: &mut Vec<u8>, author: Option<OutputAuthor>) {
+    out.put_u8(u8::from(author.is_some()));
+    if let Some(author) = author {
+        out.put_u32(author.topic.0);
+        out.put_u32(author.partition);
+        out.put_u64(author.offset);
+        out.put_u32(author.attempt);
+    }
+}
+
+pub(crate) fn take_author(take: &mut Take<'_>) -> Result<Option<OutputAuthor>, Malformed> {
+    if take.u8()? == 0 {
+        return Ok(None);
+    }
+    Ok(Some(OutputAuthor {
+        topic: TopicId(take.u32()?),
+        partition: take.u32()?,
+        offset: take.u64()?,
+        attempt: take.u32()?,
+    }))
+}

@@ -1,0 +1,18 @@
+//! Outputs: pointers to what workers have written elsewhere, moved only by a commit.
+//!
+//! A reader sees what was committed and nothing else, can stay with one version, and is moved to another one at once.
+
+mod fact;
+mod manage;
+mod record;
+mod snapshot;
+mod view;
+
+pub(crate) use fact::{FIRST_KIND, LAST_KIND};
+pub use fact::{OutputAuthor, OutputFact};
+pub use manage::NewOutput;
+pub(crate) use record::{Cell, Outputs};
+pub use record::{OUTPUT_LOCATION_BYTES_MAX, OutputDone};
+pub use view::{
+    DatasetSummary, DatasetView, OutputList, OutputPage, OutputView, VersionSummary, VersionsList,
+};

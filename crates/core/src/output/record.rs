@@ -1,0 +1,217 @@
+//! What is remembered of outputs.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::codec::Malformed;
+use crate::id::Time;
+use crate::output::fact::{OutputAuthor, OutputFact};
+use crate::state::CONTRADICTION;
+
+/// The longest location.
+pub const OUTPUT_LOCATION_BYTES_MAX: usize = 2048;
+/// Cut-overs of a dataset that can be taken back.
+pub(crate) const HISTORY_MAX: usize = 16;
+/// What an output costs beside its texts, as the limit counts it.
+const OUTPUT_BYTES: u64 = 128;
+
+/// What became of one output of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputDone {
+    /// The pointer was moved.
+    Replaced,
+    /// It was added.
+    Appended,
+    /// One with the same `dedupe_key` was there; it stays.
+    Duplicate,
+}
+
+/// A pointer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pointer {
+    /// Empty in a cell that is replaced.
+    pub(crate) dedupe_key: Arc<str>,
+    pub(crate) location: Arc<str>,
+    pub(crate) digest: Arc<str>,
+    pub(crate) at: Time,
+    pub(crate) by: Option<OutputAuthor>,
+}
+
+/// What a partition of a version holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Cell {
+    /// One pointer, which the next one replaces.
+    Replace(Pointer),
+    /// Pointers in the order in which they came, and their places by `dedupe_key`.
+    Append(Vec<Pointer>, BTreeMap<Arc<str>, usize>),
+}
+
+/// A version of a dataset.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Version {
+    pub(crate) updated: Time,
+    pub(crate) pointers: u64,
+    pub(crate) cells: BTreeMap<Arc<str>, Cell>,
+}
+
+/// A dataset.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Dataset {
+    /// What readers see who do not say which version they want.
+    pub(crate) current: Option<Arc<str>>,
+    /// Since when.
+    pub(crate) cut_over: Time,
+    /// What they saw before, newest last, and since when.
+    pub(crate) history: VecDeque<(Option<Arc<str>>, Time)>,
+    /// The version that was current before the last roll-back: the same roll-back again changes nothing.
+    pub(crate) rolled_back: Option<Arc<str>>,
+    pub(crate) versions: BTreeMap<Arc<str>, Version>,
+}
+
+/// All datasets of a shard.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Outputs {
+    pub(crate) datasets: BTreeMap<Arc<str>, Dataset>,
+    /// Pointers of all datasets.
+    pub(crate) pointers: u64,
+    /// What they cost, as the limit counts it.
+    pub(crate) bytes: u64,
+}
+
+impl Pointer {
+    fn bytes(&self) -> u64 {
+        OUTPUT_BYTES + (self.dedupe_key.len() + self.location.len() + self.digest.len()) as u64
+    }
+}
+
+impl Cell {
+    pub(crate) fn pointers(&self) -> &[Pointer] {
+        match self {
+            Self::Replace(pointer) => core::slice::from_ref(pointer),
+            Self::Append(pointers, _) => pointers,
+        }
+    }
+
+    pub(crate) const fn is_append(&self) -> bool {
+        matches!(self, Self::Append(..))
+    }
+
+    pub(crate) fn find(&self, dedupe_key: &str) -> Option<&Pointer> {
+        match self {
+            Self::Replace(_) => None,
+            Self::Append(pointers, places) => pointers.get(*places.get(dedupe_key)?),
+        }
+    }
+}
+
+impl Outputs {
+    pub(crate) fn cell(&self, dataset: &str, version: &str, partition_key: &str) -> Option<&Cell> {
+        self.datasets.get(dataset)?.versions.get(version)?.cells.get(partition_key)
+    }
+
+    pub(crate) fn apply(&mut self, fact: &OutputFact<'_>) -> Result<(), Malformed> {
+        match *fact {
+            OutputFact::Moved { dataset, version, partition_key, dedupe_key, location, digest, at, by } => {
+                let pointer = Pointer {
+                    dedupe_key: dedupe_key.into(),
+                    location: location.into(),
+                    digest: digest.into(),
+                    at,
+                    by,
+                };
+                self.put((dataset, version, partition_key), pointer)
+            }
+            OutputFact::CutOver { dataset, version, at } => {
+                let dataset = self.datasets.get_mut(dataset).ok_or(CONTRADICTION)?;
+                let (version, _) = dataset.versions.get_key_value(version).ok_or(CONTRADICTION)?;
+                let version = Arc::clone(version);
+                let before = dataset.current.replace(version);
+                dataset.history.push_back((before, dataset.cut_over));
+                if dataset.history.len() > HISTORY_MAX {
+                    dataset.history.pop_front();
+                }
+                dataset.cut_over = at;
+                dataset.rolled_back = None;
+                Ok(())
+            }
+            OutputFact::RolledBack { dataset, at } => {
+                let dataset = self.datasets.get_mut(dataset).ok_or(CONTRADICTION)?;
+                let (before, _) = dataset.history.pop_back().ok_or(CONTRADICTION)?;
+                dataset.rolled_back = core::mem::replace(&mut dataset.current, before);
+                dataset.cut_over = at;
+                Ok(())
+            }
+            OutputFact::Dropped { dataset, version } => self.drop_version(dataset, version),
+        }
+    }
+
+    /// Moves a pointer, or adds one.
+    pub(crate) fn put(
+        &mut self,
+        (dataset, version, partition_key): (&str, &str, &str),
+        pointer: Pointer,
+    ) -> Result<(), Malformed> {
+        let version = entry(entry(&mut self.datasets, dataset).versions_mut(), version);
+        version.updated = version.updated.max(pointer.at);
+        let (append, bytes) = (!pointer.dedupe_key.is_empty(), pointer.bytes());
+        match version.cells.get_mut(partition_key) {
+            None => {
+                let cell = if append {
+                    let places = BTreeMap::from([(Arc::clone(&pointer.dedupe_key), 0)]);
+                    Cell::Append(Vec::from([pointer]), places)
+                } else {
+                    Cell::Replace(pointer)
+                };
+                version.cells.insert(partition_key.into(), cell);
+                version.pointers += 1;
+                self.pointers += 1;
+            }
+            Some(Cell::Replace(before)) if !append => {
+                self.bytes -= before.bytes();
+                *before = pointer;
+            }
+            Some(Cell::Append(pointers, places)) if append => {
+                if places.insert(Arc::clone(&pointer.dedupe_key), pointers.len()).is_some() {
+                    return Err(CONTRADICTION);
+                }
+                pointers.push(pointer);
+                version.pointers += 1;
+                self.pointers += 1;
+            }
+            Some(_) => return Err(CONTRADICTION),
+        }
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    fn drop_version(&mut self, name: &str, version: &str) -> Result<(), Malformed> {
+        let dataset = self.datasets.get_mut(name).ok_or(CONTRADICTION)?;
+        if dataset.current.as_deref() == Some(version) {
+            return Err(CONTRADICTION);
+        }
+        let gone = dataset.versions.remove(version).ok_or(CONTRADICTION)?;
+        dataset.history.retain(|(kept, _)| kept.as_deref() != Some(version));
+        if dataset.versions.is_empty() {
+            self.datasets.remove(name);
+        }
+        self.pointers -= gone.pointers;
+        let pointers = gone.cells.values().flat_map(|cell| cell.pointers());
+        self.bytes -= pointers.map(Pointer::bytes).sum::<u64>();
+        Ok(())
+    }
+}
+
+impl Dataset {
+    const fn versions_mut(&mut self) -> &mut BTreeMap<Arc<str>, Version> {
+        &mut self.versions
+    }
+}
+
+/// The value of that name, made if it is new, without making the name anew if it is not.
+fn entry<'m, V: Default>(map: &'m mut BTreeMap<Arc<str>, V>, name: &str) -> &'m mut V {
+    if !map.contains_key(name) {
+        map.insert(name.into(), V::default());
+    }
+    map.get_mut(name).expect("it was just put there")
+}

@@ -1,0 +1,196 @@
+//! Outputs as readers see them.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::Bound;
+
+use crate::id::Time;
+use crate::output::record::{Cell, Dataset, Pointer};
+use crate::shard::Shard;
+
+/// The word that stands for whatever version is current.
+const CURRENT: &str = "current";
+
+/// A dataset in numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatasetSummary {
+    /// Its name.
+    pub dataset: Arc<str>,
+    /// What readers see who do not say which version they want.
+    pub current: Option<Arc<str>>,
+    /// How many versions it has.
+    pub versions: u64,
+    /// How many pointers they have together.
+    pub outputs: u64,
+}
+
+/// Which versions of a dataset are wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VersionsList {
+    /// The dataset.
+    pub dataset: String,
+    /// Only versions with a greater name.
+    pub after: Option<String>,
+    /// How many at the most.
+    pub limit: u32,
+}
+
+/// A dataset, described.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatasetView {
+    /// In numbers.
+    pub summary: DatasetSummary,
+    /// Since when the current version is.
+    pub cut_over: Option<Time>,
+    /// What was current before, newest first, and since when; `None` for nothing.
+    pub history: Vec<(Option<Arc<str>>, Time)>,
+    /// Its versions, by name.
+    pub versions: Vec<VersionSummary>,
+    /// Whether there are more of them.
+    pub more: bool,
+}
+
+/// A version in numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VersionSummary {
+    /// Its name.
+    pub version: Arc<str>,
+    /// How many pointers it has.
+    pub outputs: u64,
+    /// When one was moved last.
+    pub updated: Time,
+}
+
+/// Which outputs are wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputList {
+    /// The dataset.
+    pub dataset: String,
+    /// Its version, or `current`.
+    pub version: String,
+    /// Of one partition only.
+    pub partition_key: Option<String>,
+    /// Where to go on: the partition, and how many of its pointers were seen.
+    pub from: Option<(String, u64)>,
+    /// How many at the most.
+    pub limit: u32,
+}
+
+/// Some outputs of a version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputPage {
+    /// The version that they are of.
+    pub version: Arc<str>,
+    /// The outputs, by partition and in the order in which they came.
+    pub outputs: Vec<OutputView>,
+    /// Where to go on; `None` at the end.
+    pub next: Option<(Arc<str>, u64)>,
+}
+
+/// An output, described.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputView {
+    /// Its partition.
+    pub partition_key: Arc<str>,
+    /// Whether it was added, or replaced what was there.
+    pub append: bool,
+    /// Under which it was added; empty if it replaced.
+    pub dedupe_key: Arc<str>,
+    /// Where it lies.
+    pub location: Arc<str>,
+    /// Digest of its manifest.
+    pub digest: Arc<str>,
+    /// When it was committed.
+    pub at: Time,
+    /// By whose authority: topic, partition, offset and attempt.
+    pub by: Option<(Arc<str>, u32, u64, u32)>,
+}
+
+impl Shard {
+    pub(crate) fn list_datasets(&self, after: Option<&str>, limit: u32) -> (Vec<DatasetSummary>, bool) {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let datasets = self.journal.state.outputs.datasets.range::<str, _>((from, Bound::Unbounded));
+        let mut found: Vec<_> =
+            datasets.take(limit as usize + 1).map(|(name, dataset)| summary(name, dataset)).collect();
+        let more = found.len() > limit as usize;
+        found.truncate(limit as usize);
+        (found, more)
+    }
+
+    pub(crate) fn describe_dataset(&self, list: &VersionsList) -> Option<DatasetView> {
+        let (name, dataset) = self.journal.state.outputs.datasets.get_key_value(&*list.dataset)?;
+        let from = list.after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let versions = dataset.versions.range::<str, _>((from, Bound::Unbounded));
+        let mut versions: Vec<_> = versions
+            .take(list.limit as usize + 1)
+            .map(|(version, kept)| VersionSummary {
+                version: Arc::clone(version),
+                outputs: kept.pointers,
+                updated: kept.updated,
+            })
+            .collect();
+        let more = versions.len() > list.limit as usize;
+        versions.truncate(list.limit as usize);
+        Some(DatasetView {
+            summary: summary(name, dataset),
+            cut_over: Some(dataset.cut_over).filter(|at| *at > Time(0)),
+            history: dataset.history.iter().rev().cloned().collect(),
+            versions,
+            more,
+        })
+    }
+
+    pub(crate) fn list_outputs(&self, list: &OutputList) -> Option<OutputPage> {
+        let dataset = self.journal.state.outputs.datasets.get(&*list.dataset)?;
+        let version = if list.version == CURRENT { dataset.current.as_deref()? } else { &list.version };
+        let (version, kept) = dataset.versions.get_key_value(version)?;
+        let only = list.partition_key.as_deref();
+        if only.is_some_and(|key| !kept.cells.contains_key(key)) {
+            return None;
+        }
+        let (first, skip) = list.from.as_ref().map_or((only, 0), |(key, seen)| (Some(&**key), *seen));
+        let from = first.map_or(Bound::Unbounded, Bound::Included);
+        let mut page = OutputPage { version: Arc::clone(version), outputs: Vec::new(), next: None };
+        for (key, cell) in kept.cells.range::<str, _>((from, Bound::Unbounded)) {
+            if only.is_some_and(|only| only != &**key) {
+                break;
+            }
+            // Only the partition where the last page ended was seen in part.
+            let seen = if first == Some(&**key) { usize::try_from(skip).unwrap_or(usize::MAX) } else { 0 };
+            for (place, pointer) in cell.pointers().iter().enumerate().skip(seen) {
+                if page.outputs.len() >= list.limit as usize {
+                    page.next = Some((Arc::clone(key), place as u64));
+                    return Some(page);
+                }
+                page.outputs.push(self.view_output(key, cell, pointer));
+            }
+        }
+        Some(page)
+    }
+
+    fn view_output(&self, key: &Arc<str>, cell: &Cell, pointer: &Pointer) -> OutputView {
+        let by = pointer.by.and_then(|by| {
+            let topic = self.journal.state.topic(by.topic)?;
+            Some((Arc::clone(&topic.name), by.partition, by.offset, by.attempt))
+        });
+        OutputView {
+            partition_key: Arc::clone(key),
+            append: cell.is_append(),
+            dedupe_key: Arc::clone(&pointer.dedupe_key),
+            location: Arc::clone(&pointer.location),
+            digest: Arc::clone(&pointer.digest),
+            at: pointer.at,
+            by,
+        }
+    }
+}
+
+fn summary(name: &Arc<str>, dataset: &Dataset) -> DatasetSummary {
+    DatasetSummary {
+        dataset: Arc::clone(name),
+        current: dataset.current.clone(),
+        versions: dataset.versions.len() as u64,
+        outputs: dataset.versions.values().map(|version| version.pointers).sum(),
+    }
+}

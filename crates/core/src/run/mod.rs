@@ -1,0 +1,14 @@
+//! Runs: which messages and effects belong together, and how each of them went, also after they are done.
+//!
+//! This is for people who look; nothing is decided by it. The oldest runs go when there are too many.
+
+mod fact;
+mod note;
+mod record;
+mod snapshot;
+mod view;
+
+pub(crate) use fact::{FIRST_KIND, LAST_KIND};
+pub use fact::{How, Lineage, RunFact};
+pub(crate) use record::Runs;
+pub use view::{RunEntry, RunGroup, RunList, RunMessage, RunPage, RunState, RunSummary};

@@ -1,0 +1,115 @@
+//! The shard's side of runs: endings are noted, and old runs are dropped.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::action::Output;
+use crate::codec::{Malformed, Take};
+use crate::describe::AttemptDescription;
+use crate::fact::{Fact, Place};
+use crate::group::HISTORY_MAX;
+use crate::journal::Haste;
+use crate::letter::{put_attempts, take_attempts};
+use crate::run::fact::{How, RunFact};
+use crate::run::record::Ended;
+use crate::shard::Shard;
+use crate::state::{CONTRADICTION, State};
+use crate::timer::{Due, Spot};
+
+/// Entries dropped by one fact: few enough that nobody notices.
+const FORGOTTEN_PER_FACT_MAX: u32 = 256;
+
+impl Shard {
+    /// Notes how a message of a run ended for a group. Called while its delivery is still known.
+    pub(crate) fn note_ending(&mut self, spot: Spot, how: How, out: &mut Output) {
+        // Nearly always: most messages belong to no run.
+        if self.journal.state.runs.steps.is_empty() {
+            return;
+        }
+        let Some(offset) = self.offset_of(spot) else { return };
+        if !self.journal.state.runs.steps.contains_key(&(spot.topic, offset)) {
+            return;
+        }
+        let pending = self.pending(spot);
+        let (attempts, leased) =
+            pending.map_or((0, crate::id::Time(0)), |pending| (pending.attempts, pending.leased_at));
+        let history = pending.map_or(&[][..], |pending| &pending.history);
+        let history: Vec<_> = history.iter().map(AttemptDescription::borrowed).collect();
+        let mut bytes = Vec::new();
+        put_attempts(&mut bytes, &history);
+        let place = Place { topic: spot.topic, group: spot.group, partition: spot.partition, offset };
+        let fact = RunFact::StepEnded { place, at: self.now, how, attempts, leased, history: &bytes };
+        // It rides with the fact that ends the message.
+        self.journal.emit(Haste::Lazy, out, &Fact::Run(fact));
+    }
+
+    /// Sets the timers of runs at the begin of a run of the shard.
+    pub(crate) fn schedule_runs(&mut self) {
+        let runs: Vec<u32> = self.journal.state.runs.runs.keys().copied().collect();
+        for run in runs {
+            self.set_run_timer(run);
+        }
+    }
+
+    /// A run may be new: it has a timer from now on.
+    pub(crate) fn watch_run(&mut self, run: u32) {
+        if run > self.runs_watched {
+            self.runs_watched = run;
+            self.set_run_timer(run);
+        }
+    }
+
+    fn set_run_timer(&mut self, number: u32) {
+        self.runs_watched = self.runs_watched.max(number);
+        if let Some(run) = self.journal.state.runs.runs.get(&number) {
+            let at = run.touched.after_ms(self.settings.run_ttl_ms).max(self.now);
+            self.timers.set(at, Due::RunOld(number));
+        }
+    }
+
+    /// A run may have been quiet for long enough.
+    pub(crate) fn on_run_old(&mut self, number: u32, out: &mut Output) {
+        let Some(run) = self.journal.state.runs.runs.get(&number) else { return };
+        if run.touched.after_ms(self.settings.run_ttl_ms) <= self.now {
+            self.forget_run(number, out);
+        }
+        self.set_run_timer(number);
+    }
+
+    fn forget_run(&mut self, run: u32, out: &mut Output) {
+        let fact = RunFact::Forgotten { run, most: FORGOTTEN_PER_FACT_MAX };
+        self.journal.emit(Haste::Lazy, out, &Fact::Run(fact));
+    }
+
+    /// Makes room for another entry, at the cost of the oldest run.
+    pub(crate) fn make_room_in_runs(&mut self, out: &mut Output) {
+        let runs = &self.journal.state.runs;
+        if runs.entries >= self.settings.run_entries_max
+            && let Some(&oldest) = runs.runs.keys().next()
+        {
+            self.forget_run(oldest, out);
+        }
+    }
+}
+
+impl State {
+    pub(crate) fn on_run(&mut self, fact: &RunFact<'_>) -> Result<(), Malformed> {
+        match *fact {
+            RunFact::StepEnded { place, at, how, attempts, leased, history } => {
+                let topic = self.topic(place.topic).ok_or(CONTRADICTION)?;
+                let group = Arc::clone(&topic.groups.get(&place.group).ok_or(CONTRADICTION)?.name);
+                let mut take = Take::new(history, "attempts of a step");
+                let history = take_attempts(&mut take)?;
+                take.done()?;
+                if history.len() > HISTORY_MAX {
+                    return Err(CONTRADICTION);
+                }
+                let history = history.iter().map(AttemptDescription::owned).collect();
+                let ended = Ended { group, at, how, attempts, leased, history };
+                self.runs.end_step(place.topic, place.offset, ended);
+            }
+            RunFact::Forgotten { run, most } => self.runs.forget(run, most),
+        }
+        Ok(())
+    }
+}

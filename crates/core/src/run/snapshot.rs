@@ -1,0 +1,165 @@
+//! Runs as bytes, and back.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::codec::{Malformed, Put, Take};
+use crate::describe::AttemptDescription;
+use crate::group::HISTORY_MAX;
+use crate::id::{Time, TopicId};
+use crate::letter::{put_attempts, take_attempts};
+use crate::run::fact::How;
+use crate::run::record::{Ended, Entry, RUN_ENTRIES_MAX, Run, Runs, Step};
+
+impl Runs {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u32(self.last);
+        put_length(out, self.runs.len());
+        for (number, run) in &self.runs {
+            out.put_u32(*number);
+            out.put_text(&run.id);
+            for long in [
+                run.started.0,
+                run.touched.0,
+                run.dropped,
+                run.messages,
+                run.open,
+                run.effects,
+                run.dead,
+                run.unlisted,
+            ] {
+                out.put_u64(long);
+            }
+            put_length(out, run.entries.len());
+            for entry in &run.entries {
+                match entry {
+                    Entry::Message(topic, offset) => {
+                        out.put_u32(topic.0);
+                        out.put_u64(*offset);
+                    }
+                    Entry::Effect(number) => {
+                        out.put_u32(u32::MAX);
+                        out.put_u64(*number);
+                    }
+                }
+            }
+        }
+        put_length(out, self.steps.len());
+        for ((topic, offset), step) in &self.steps {
+            out.put_u32(topic.0);
+            out.put_u64(*offset);
+            put_step(out, step);
+        }
+    }
+
+    pub(crate) fn decode(take: &mut Take<'_>) -> Result<Self, Malformed> {
+        let mut runs = Self { last: take.u32()?, ..Self::default() };
+        for _ in 0..take.count(76)? {
+            let number = take.u32()?;
+            let run = take_run(take)?;
+            let rises = runs.runs.last_key_value().is_none_or(|(last, _)| *last < number);
+            let known = runs.names.insert(Arc::clone(&run.id), number).is_some();
+            if !rises || known || number == 0 || number > runs.last || runs.last > u32::MAX / 2 {
+                return Err(take.malformed());
+            }
+            runs.entries += run.entries.len() as u64;
+            runs.runs.insert(number, run);
+        }
+        for _ in 0..take.count(41)? {
+            let key = (TopicId(take.u32()?), take.u64()?);
+            let step = take_step(take)?;
+            let known = runs.runs.contains_key(&step.run);
+            if !known || runs.steps.insert(key, step).is_some() {
+                return Err(take.malformed());
+            }
+        }
+        // A message that is kept is counted by its run: else the count would go below nothing one day.
+        let mut open = alloc::collections::BTreeMap::<u32, u64>::new();
+        for step in runs.steps.values().filter(|step| step.open) {
+            *open.entry(step.run).or_default() += 1;
+        }
+        if runs.runs.iter().any(|(number, run)| open.get(number).copied().unwrap_or(0) != run.open) {
+            return Err(take.malformed());
+        }
+        Ok(runs)
+    }
+}
+
+fn take_run(take: &mut Take<'_>) -> Result<Run, Malformed> {
+    let mut run = Run {
+        id: take.shared()?,
+        started: Time(take.u64()?),
+        touched: Time(take.u64()?),
+        dropped: take.u64()?,
+        messages: take.u64()?,
+        open: take.u64()?,
+        effects: take.u64()?,
+        dead: take.u64()?,
+        unlisted: take.u64()?,
+        entries: alloc::collections::VecDeque::new(),
+    };
+    let counted = [run.dropped, run.messages, run.effects, run.dead, run.unlisted];
+    let count = take.count(12)?;
+    if count > RUN_ENTRIES_MAX || counted.iter().any(|count| *count > u64::MAX / 2) {
+        return Err(take.malformed());
+    }
+    for _ in 0..count {
+        let (topic, number) = (take.u32()?, take.u64()?);
+        let entry =
+            if topic == u32::MAX { Entry::Effect(number) } else { Entry::Message(TopicId(topic), number) };
+        run.entries.push_back(entry);
+    }
+    Ok(run)
+}
+
+fn put_step(out: &mut Vec<u8>, step: &Step) {
+    out.put_u32(step.run);
+    out.put_u32(step.partition);
+    out.put_u64(step.at.0);
+    out.put_u8(u8::from(step.open));
+    out.put_text(&step.step);
+    out.put_text(&step.parent);
+    put_length(out, step.ended.len());
+    for ended in &step.ended {
+        out.put_text(&ended.group);
+        out.put_u64(ended.at.0);
+        out.put_u8(ended.how.byte());
+        out.put_u32(ended.attempts);
+        out.put_u64(ended.leased.0);
+        let history: Vec<_> = ended.history.iter().map(AttemptDescription::borrowed).collect();
+        put_attempts(out, &history);
+    }
+}
+
+fn take_step(take: &mut Take<'_>) -> Result<Step, Malformed> {
+    let mut step = Step {
+        run: take.u32()?,
+        partition: take.u32()?,
+        at: Time(take.u64()?),
+        open: take.u8()? != 0,
+        step: take.text()?.into(),
+        parent: take.text()?.into(),
+        ended: Vec::new(),
+    };
+    for _ in 0..take.count(29)? {
+        let mut ended = Ended {
+            group: take.shared()?,
+            at: Time(take.u64()?),
+            how: How::take(take)?,
+            attempts: take.u32()?,
+            leased: Time(take.u64()?),
+            history: Vec::new(),
+        };
+        let history = take_attempts(take)?;
+        if history.len() > HISTORY_MAX {
+            return Err(take.malformed());
+        }
+        ended.history = history.iter().map(AttemptDescription::owned).collect();
+        step.ended.push(ended);
+    }
+    Ok(step)
+}
+
+fn put_length(out: &mut Vec<u8>, length: usize) {
+    out.put_u32(u32::try_from(length).expect("every collection has a limit far below 4 Gi"));
+}
