@@ -3,8 +3,8 @@
 use utoipa::ToSchema;
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{
-    AdditionalProperties, AllOfBuilder, AnyOfBuilder, ObjectBuilder, OneOfBuilder, RefBuilder, Schema,
-    SchemaType, Type,
+    AdditionalProperties, AllOfBuilder, AnyOfBuilder, ArrayBuilder, ArrayItems, ObjectBuilder, OneOfBuilder,
+    RefBuilder, Schema, SchemaType, Type,
 };
 
 /// A schema or a reference to one.
@@ -56,6 +56,37 @@ fn given(name: &str) -> ObjectBuilder {
 pub(super) fn not_empty(name: &str, names: &[&str]) -> Schema {
     let inner = any_of(names.iter().map(|name| Schema::Object(given(name).build())));
     Schema::Object(ObjectBuilder::new().schema_type(SchemaType::AnyValue).property(name, inner).build())
+}
+
+/// A list that has an item.
+pub(super) fn filled(name: &str) -> Schema {
+    let list = ArrayBuilder::new().items(ArrayItems::RefOrSchema(anything())).min_items(Some(1));
+    let field = ObjectBuilder::new().schema_type(SchemaType::AnyValue).required(name).property(name, list);
+    Schema::Object(field.build())
+}
+
+/// A list that has none: left out, `null` or empty.
+pub(super) fn unfilled(name: &str) -> Schema {
+    let null = ObjectBuilder::new().schema_type(Type::Null);
+    let list = ArrayBuilder::new().items(ArrayItems::RefOrSchema(anything())).max_items(Some(0));
+    let none = OneOfBuilder::new().item(null).item(list);
+    Schema::Object(ObjectBuilder::new().schema_type(SchemaType::AnyValue).property(name, none).build())
+}
+
+fn anything() -> Box<Described> {
+    Box::new(ObjectBuilder::new().schema_type(SchemaType::AnyValue).into())
+}
+
+/// One field is this word, and another one is given.
+pub(super) fn word_with(name: &str, word: &str, other: &str) -> Schema {
+    Schema::Object(given(other).required(name).property(name, words(&[word])).build())
+}
+
+/// One field is this word, and another one is left out or `null`.
+pub(super) fn word_without(name: &str, word: &str, other: &str) -> Schema {
+    let null = ObjectBuilder::new().schema_type(Type::Null);
+    let rule = ObjectBuilder::new().schema_type(SchemaType::AnyValue).property(other, null);
+    Schema::Object(rule.required(name).property(name, words(&[word])).build())
 }
 
 /// Exactly one of the fields is given, and the others are left out or `null`.
