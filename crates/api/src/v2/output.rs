@@ -253,3 +253,65 @@ pub struct VersionDeleted {
     /// How many outputs were forgotten; what lies at their locations is not touched.
     pub deleted: u64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moving_to_a_version() {
+        let full = r#"{"version":"2","expect":"1"}"#;
+        let cut_over = CutOver::from_json(full.as_bytes()).unwrap();
+        assert_eq!(cut_over, CutOver { version: "2".into(), expect: Some("1".into()) });
+        assert_eq!(serde_json::to_string(&cut_over).unwrap(), full);
+        assert_eq!(CutOver::from_json(br#"{"version":"2","expect":null}"#).unwrap().expect, None);
+        assert_eq!(RollBack::from_json(br#"{"from":"2"}"#).unwrap(), RollBack { from: "2".into() });
+        let long = format!(r#"{{"version":"{}"}}"#, "v".repeat(256));
+        for (body, message) in [
+            ("{}", "missing field `version`"),
+            (r#"{"version":""}"#, "version: must have 1 to 255 bytes, has 0"),
+            (&long, "version: must have 1 to 255 bytes, has 256"),
+            (r#"{"version":"current"}"#, "version: must not be current, which is reserved"),
+            (r#"{"version":"2","expect":"current"}"#, "expect: must not be current, which is reserved"),
+            (r#"{"version":"2","from":"1"}"#, "from: unknown field, expected `version` or `expect`"),
+        ] {
+            assert_eq!(CutOver::from_json(body.as_bytes()).unwrap_err().message, message);
+        }
+        for (body, message) in [
+            ("{}", "missing field `from`"),
+            (r#"{"from":"current"}"#, "from: must not be current, which is reserved"),
+            (r#"{"from":1}"#, "from: invalid type: integer `1`, expected a text of 1 to 255 bytes"),
+            (r#"{"from":"2","to":"1"}"#, "to: unknown field, expected `from`"),
+        ] {
+            assert_eq!(RollBack::from_json(body.as_bytes()).unwrap_err().message, message);
+        }
+    }
+
+    /// Reads and writes, and says what came out.
+    fn again<T: Serialize + serde::de::DeserializeOwned>(text: &str) -> String {
+        serde_json::to_string(&serde_json::from_str::<T>(text).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn answers_round_trip() {
+        let text = r#"{"datasets":[{"dataset":"d","versions":1,"outputs":2},{"dataset":"e","current":"1","versions":1,"outputs":0}],"next_cursor":"65"}"#;
+        assert_eq!(again::<Datasets<'static>>(text), text);
+        let text = r#"{"dataset":"d","current":"2","cut_over_at":"2025-12-21T12:00:00Z","versions":[{"version":"2","outputs":1,"updated_at":"2025-12-21T12:00:00Z"}],"history":[{"version":"2","at":"2025-12-21T12:00:00Z"},{"at":"2025-12-20T12:00:00Z"}]}"#;
+        assert_eq!(again::<Dataset<'static>>(text), text);
+        let one = r#"{"partition_key":"p","mode":"replace","location":"l","digest":"h","committed_at":"2025-12-21T12:00:00Z"}"#;
+        let two = r#"{"partition_key":"q","mode":"append","dedupe_key":"k","location":"l","digest":"h","committed_at":"2025-12-21T12:00:00Z","message":{"topic":"t","partition":0,"offset":1,"attempt":2}}"#;
+        let text = format!(r#"{{"dataset":"d","version":"2","outputs":[{one},{two}],"next_cursor":"00"}}"#);
+        assert_eq!(again::<VersionOutputs<'static>>(&text), text);
+        let text = format!(
+            r#"{{"dataset":"d","version":"2","partition_key":"q","mode":"append","outputs":[{two}]}}"#
+        );
+        assert_eq!(again::<PartitionOutputs<'static>>(&text), text);
+        for text in [
+            r#"{"dataset":"d","current":"2","previous":"1","changed":true}"#,
+            r#"{"dataset":"d","current":"1","changed":false}"#,
+        ] {
+            assert_eq!(again::<CurrentVersion<'static>>(text), text);
+        }
+        assert_eq!(again::<VersionDeleted>(r#"{"deleted":3}"#), r#"{"deleted":3}"#);
+    }
+}

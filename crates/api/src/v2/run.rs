@@ -148,3 +148,33 @@ impl StepState {
         Self::WORDS[self as usize].0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SUMMARY: &str = r#"{"run_id":"r","started_at":"2025-12-21T12:00:00Z","last_at":"2025-12-21T12:00:05Z","messages":1,"effects":1,"dead_letters":0,"open":1,"unlisted":0"#;
+
+    #[test]
+    fn names_are_those_of_the_wire() {
+        for (name, state) in StepState::WORDS {
+            assert_eq!(serde_json::to_value(state).unwrap(), name);
+            assert_eq!(state.name(), name);
+        }
+    }
+
+    #[test]
+    fn a_run_is_its_summary_and_more() {
+        let runs = format!(r#"{{"runs":[{SUMMARY}}}],"next_cursor":"00"}}"#);
+        let list: Runs<'_> = serde_json::from_str(&runs).unwrap();
+        assert_eq!(serde_json::to_string(&list).unwrap(), runs);
+        let message = r#"{"topic":"t","partition":0,"offset":1,"stored_at":"2025-12-21T12:00:00Z","groups":[{"group":"g","state":"retrying","attempts":1,"first_leased_at":"2025-12-21T12:00:00Z","last_error":"boom","history":[{"attempt":1,"owner":"w","error":"boom","leased_at":"2025-12-21T12:00:00Z","ended_at":"2025-12-21T12:00:01Z"}]},{"group":"h","state":"waiting","attempts":0,"history":[]}]}"#;
+        let effect = r#"{"tenant_id":"","scope":"s","key":"k","state":"unknown","epoch":1,"attempt":1,"on_lapse":"hold","created_at":"2025-12-21T12:00:00Z","begun_at":"2025-12-21T12:00:00Z"}"#;
+        let text = format!(
+            r#"{SUMMARY},"steps":[{{"step_id":"b","parent_step_id":"a","children":["c"],"messages":[{message}],"effects":[{effect}]}},{{"children":[],"messages":[],"effects":[]}}],"next_cursor":"ff"}}"#
+        );
+        let run: Run<'_> = serde_json::from_str(&text).unwrap();
+        assert_eq!((&run.summary, run.steps.len()), (&list.runs[0], 2));
+        assert_eq!(serde_json::to_string(&run).unwrap(), text);
+    }
+}

@@ -134,3 +134,67 @@ impl<'a> EffectBegin<'a> {
         read::object(body)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_and_round_trip() {
+        let begin = EffectBegin::from_json(br#"{"scope":"s","key":"k"}"#).unwrap();
+        let expected = EffectBegin { scope: "s".into(), key: "k".into(), ..EffectBegin::default() };
+        assert_eq!((&begin, begin.on_lapse, begin.wait_ms), (&expected, OnLapse::Hold, 0));
+        assert!(matches!((&begin.scope, &begin.key), (Cow::Borrowed("s"), Cow::Borrowed("k"))));
+        let nulls = br#"{"tenant_id":null,"scope":"s","key":"k","request_hash":null,"lease_ms":null,"ttl_ms":null,"on_lapse":null,"max_attempts":null,"reacquire":null,"wait_ms":null,"lease_token":null,"run_id":null,"step_id":null,"request_id":null,"owner":null}"#;
+        assert_eq!(EffectBegin::from_json(nulls).unwrap(), expected);
+        let full = r#"{"tenant_id":"t","scope":"s","key":"k","request_hash":"h","lease_ms":604800000,"ttl_ms":316224000000,"on_lapse":"retry","max_attempts":1000000,"reacquire":true,"wait_ms":60000,"lease_token":"l","run_id":"r","step_id":"p","request_id":"q","owner":"o"}"#;
+        let begin = EffectBegin::from_json(full.as_bytes()).unwrap();
+        assert_eq!((begin.on_lapse, begin.max_attempts), (OnLapse::Retry, Some(1_000_000)));
+        assert_eq!(serde_json::to_string(&begin).unwrap(), full);
+        // An empty tenant and an empty owner are none.
+        let empty = EffectBegin::from_json(br#"{"tenant_id":"","scope":"s","key":"k","owner":""}"#);
+        assert_eq!(empty.unwrap(), expected);
+    }
+
+    #[test]
+    fn refusals() {
+        let long = "x".repeat(256);
+        for (body, message) in [
+            (r#"{"key":"k"}"#.to_owned(), "missing field `scope`"),
+            (r#"{"scope":"s"}"#.to_owned(), "missing field `key`"),
+            (r#"{"scope":"","key":"k"}"#.to_owned(), "scope: must have 1 to 255 bytes, has 0"),
+            (r#"{"scope":5,"key":"k"}"#.to_owned(), "scope: invalid type: integer `5`, expected a text"),
+            (format!(r#"{{"scope":"s","key":"{long}"}}"#), "key: must have 1 to 255 bytes, has 256"),
+            (
+                format!(r#"{{"scope":"s","key":"k","tenant_id":"{long}"}}"#),
+                "tenant_id: must have at most 255 bytes, has 256",
+            ),
+            (r#"["s","k"]"#.to_owned(), "invalid type: sequence, expected an object"),
+        ] {
+            let found = EffectBegin::from_json(body.as_bytes()).unwrap_err().message;
+            assert!(found.starts_with(message), "{found}");
+        }
+        for (field, message) in [
+            (r#""request_hash":"""#, "request_hash: must have 1 to 255 bytes, has 0"),
+            (r#""lease_ms":0"#, "lease_ms: must be between 1 and 604800000"),
+            (r#""lease_ms":604800001"#, "lease_ms: must be between 1 and 604800000"),
+            (r#""ttl_ms":0"#, "ttl_ms: must be between 1 and 316224000000"),
+            (r#""ttl_ms":1.5"#, "ttl_ms: invalid type: floating point `1.5`, expected a whole number"),
+            (r#""on_lapse":"wait""#, "on_lapse: must be retry or hold"),
+            (r#""max_attempts":0"#, "max_attempts: must be between 1 and 1000000"),
+            (r#""max_attempts":1000001"#, "max_attempts: must be between 1 and 1000000"),
+            (r#""reacquire":1"#, "reacquire: invalid type: integer `1`, expected a boolean"),
+            (r#""wait_ms":60001"#, "wait_ms: must be between 0 and 60000"),
+            (r#""lease_token":"""#, "lease_token: must have 1 to 128 bytes, has 0"),
+            (r#""run_id":"""#, "run_id: must have 1 to 255 bytes, has 0"),
+            (r#""step_id":"""#, "step_id: must have 1 to 255 bytes, has 0"),
+            (r#""request_id":"""#, "request_id: must have 1 to 255 bytes, has 0"),
+            (r#""key":"l""#, "duplicate field `key`"),
+            (r#""leasems":1"#, "leasems: unknown field, expected one of `tenant_id`, `scope`"),
+        ] {
+            let body = format!(r#"{{"scope":"s","key":"k",{field}}}"#);
+            let found = EffectBegin::from_json(body.as_bytes()).unwrap_err().message;
+            assert!(found.starts_with(message), "{body}: {found}");
+        }
+    }
+}

@@ -206,3 +206,109 @@ pub struct EffectRenewed {
     /// The attempt that goes on.
     pub attempt: u32,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FULL: &str = r#"{"token":"t","status":"failed_retryable","code":-2147483648,"headers":{"a":"1","b":"2"},"body":"text","error":"no"}"#;
+
+    #[test]
+    fn round_trips_and_borrows() {
+        let finish = EffectFinish::from_json(FULL.as_bytes()).unwrap();
+        assert_eq!(
+            (finish.result.status, finish.result.code),
+            (EffectStatus::FailedRetryable, Some(i32::MIN))
+        );
+        assert!(matches!((&finish.token, &finish.result.error), (Cow::Borrowed("t"), Cow::Borrowed("no"))));
+        assert!(matches!(finish.result.body, Some(Cow::Borrowed(b"text"))));
+        assert_eq!(serde_json::to_string(&finish).unwrap(), FULL);
+        let nulls = br#"{"token":"t","status":"succeeded","code":null,"headers":null,"body":null,"body_b64":null,"error":null}"#;
+        let plain = EffectFinish { token: "t".into(), result: EffectResult::new(EffectStatus::Succeeded) };
+        assert_eq!(EffectFinish::from_json(nulls).unwrap(), plain);
+        assert_eq!(serde_json::to_string(&plain).unwrap(), r#"{"token":"t","status":"succeeded"}"#);
+    }
+
+    #[test]
+    fn bodies() {
+        for (body, bytes, printed) in [
+            (r#""body":"a\nb""#, &b"a\nb"[..], r#""body":"a\nb""#),
+            (r#""body":"""#, b"", r#""body":"""#),
+            (r#""body_b64":"""#, b"", r#""body":"""#),
+            (r#""body_b64":"YWI=","body":null"#, b"ab", r#""body":"ab""#),
+            (r#""body_b64":"/w==""#, &[0xff], r#""body_b64":"/w==""#),
+        ] {
+            let text = format!(r#"{{"token":"t","status":"succeeded",{body}}}"#);
+            let finish = EffectFinish::from_json(text.as_bytes()).unwrap();
+            assert_eq!(finish.result.body.as_deref(), Some(bytes), "{body}");
+            let expected = format!(r#"{{"token":"t","status":"succeeded",{printed}}}"#);
+            assert_eq!(serde_json::to_string(&finish).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn refusals() {
+        let base64 = "body_b64: must be base64 with the standard alphabet and padding: ";
+        let code = "code: must be between -2147483648 and 2147483647";
+        let long = format!(r#""error":"{}""#, "e".repeat(4097));
+        for (field, message) in [
+            (r#""body":"a","body_b64":"YQ==""#, "body and body_b64 exclude each other"),
+            (r#""body_b64":"YQ""#, base64),
+            (r#""body_b64":"_w==""#, base64),
+            (r#""body_b64":5"#, "body_b64: invalid type: integer `5`, expected a text of any length"),
+            (r#""body":{}"#, "body: invalid type: map, expected a text of any length"),
+            (r#""code":2147483648"#, code),
+            (r#""code":-2147483649"#, code),
+            (r#""code":1e10"#, code),
+            (
+                r#""code":0.5"#,
+                "code: invalid type: floating point `0.5`, expected a whole number between -2147",
+            ),
+            (
+                r#""code":"1""#,
+                "code: invalid type: string \"1\", expected a whole number between -2147483648",
+            ),
+            (r#""headers":{"":"x"}"#, "headers: a header's name must have 1 to 255 bytes, has 0"),
+            (r#""headers":[]"#, "headers: invalid type: sequence, expected an object of texts"),
+            (&long, "error: must have at most 4096 bytes, has 4097"),
+            (r#""epoch":1"#, "epoch: unknown field, expected one of `token`, `status`"),
+            (r#""token":"u""#, "duplicate field `token`"),
+        ] {
+            let body = format!(r#"{{"token":"t","status":"succeeded",{field}}}"#);
+            let found = EffectFinish::from_json(body.as_bytes()).unwrap_err().message;
+            assert!(found.starts_with(message), "{body:.200}: {found}");
+        }
+        for (body, message) in [
+            (r#"{"token":"t"}"#, "missing field `status`"),
+            (r#"{"status":"succeeded"}"#, "missing field `token`"),
+            (r#"{"token":"","status":"succeeded"}"#, "token: must have 1 to 128 bytes, has 0"),
+            (
+                r#"{"token":"t","status":"unknown"}"#,
+                "status: must be succeeded, failed_final or failed_retryable",
+            ),
+        ] {
+            assert_eq!(EffectFinish::from_json(body.as_bytes()).unwrap_err().message, message);
+        }
+        let whole = EffectFinish::from_json(br#"{"token":"t","status":"succeeded","code":2e2}"#);
+        assert_eq!(whole.unwrap().result.code, Some(200));
+    }
+
+    #[test]
+    fn renewing() {
+        let renew = EffectRenew::from_json(br#"{"token":"t","lease_ms":604800000}"#).unwrap();
+        assert_eq!(renew, EffectRenew { token: "t".into(), lease_ms: Some(LEASE_MS_MAX) });
+        for (body, message) in [
+            ("{}", "missing field `token`"),
+            (r#"{"token":"t","lease_ms":0}"#, "lease_ms: must be between 1 and 604800000"),
+            (r#"{"token":"t","epoch":1}"#, "epoch: unknown field, expected `token` or `lease_ms`"),
+        ] {
+            assert_eq!(EffectRenew::from_json(body.as_bytes()).unwrap_err().message, message);
+        }
+        let text = r#"{"expires_at":"2025-12-21T12:00:00Z","epoch":1,"attempt":2}"#;
+        let renewed: EffectRenewed = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&renewed).unwrap(), text);
+        let text = r#"{"result":"committed","epoch":1,"attempt":2,"expires_at":"2025-12-21T12:00:00Z"}"#;
+        let finished: EffectFinished = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&finished).unwrap(), text);
+    }
+}

@@ -81,3 +81,42 @@ impl ToSchema for Headers<'_> {
         "Headers".into()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Headers<'_>, String> {
+        serde_json::from_str(text).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn sorted_bounded_and_borrowed() {
+        let headers = read(r#"{"b":"2","a":""}"#).unwrap();
+        assert!(matches!(headers.pairs(), [(Cow::Borrowed("a"), Cow::Borrowed("")), _]));
+        assert_eq!(serde_json::to_string(&headers).unwrap(), r#"{"a":"","b":"2"}"#);
+        assert!(read("null").unwrap().is_empty() && read("{}").unwrap().is_empty());
+        let many = |count: usize| {
+            let pairs: Vec<String> = (0..count).map(|number| format!(r#""{number}":"""#)).collect();
+            format!("{{{}}}", pairs.join(","))
+        };
+        assert_eq!(read(&many(64)).unwrap().into_pairs().len(), 64);
+        let (name, value) = ("n".repeat(255), "v".repeat(8192));
+        assert!(read(&format!(r#"{{"{name}":"{value}"}}"#)).is_ok());
+        for (text, refusal) in [
+            (many(65), "must have at most 64 headers"),
+            (r#"{"a":"1","\u0061":"2"}"#.to_owned(), "header \"a\" is given twice"),
+            (format!(r#"{{"{name}n":""}}"#), "a header's name must have 1 to 255 bytes, has 256"),
+            (r#"{"":"v"}"#.to_owned(), "a header's name must have 1 to 255 bytes, has 0"),
+            (format!(r#"{{"a":"{value}v"}}"#), "header \"a\": must have at most 8192 bytes, has 8193"),
+            (r#"{"a":1}"#.to_owned(), "invalid type: integer `1`, expected a text"),
+            (r#"["a"]"#.to_owned(), "invalid type: sequence, expected an object of texts"),
+        ] {
+            let message = read(&text).unwrap_err();
+            assert!(message.starts_with(refusal), "{message}");
+        }
+        assert!(Headers::new(vec![("".into(), "".into())]).is_err());
+        let stored = Headers::stored(vec![("a".into(), "".into()), ("b".into(), "2".into())]);
+        assert_eq!(stored, headers);
+    }
+}

@@ -16,6 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 pub use begin::EffectBegin;
+pub(super) use decision::EffectDecisionShape;
 pub use decision::{EffectDecision, EffectLease};
 pub use finish::{EffectFinish, EffectFinished, EffectRenew, EffectRenewed, EffectResult};
 pub use headers::Headers;

@@ -67,3 +67,24 @@ impl<'a> EffectOutcome<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_result_comes_back_as_it_was() {
+        let text = r#"{"status":"failed_final","code":-1,"headers":{"a":"1"},"body":"b","error":"no","finished_at":"2025-12-21T12:00:00Z","epoch":2,"attempt":1,"resolved_by":"ann","resolved_why":"seen"}"#;
+        let outcome: EffectOutcome<'static> = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&outcome).unwrap(), text);
+        assert_eq!(outcome.bytes().as_deref(), Some(&b"b"[..]));
+        let short = r#"{"status":"succeeded","finished_at":"2025-12-21T12:00:00Z","epoch":1,"attempt":1}"#;
+        let outcome: EffectOutcome<'static> = serde_json::from_str(short).unwrap();
+        assert_eq!((serde_json::to_string(&outcome).unwrap(), outcome.bytes()), (short.to_owned(), None));
+        for bytes in [&b""[..], b"text", &[0xff, 0]] {
+            let outcome = outcome.clone().with_bytes(bytes);
+            assert_eq!(outcome.body.is_some(), std::str::from_utf8(bytes).is_ok());
+            assert_eq!(outcome.bytes().as_deref(), Some(bytes));
+        }
+    }
+}

@@ -131,3 +131,28 @@ impl<'a> EffectReacquire<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reacquire_is_a_begin_that_takes_what_failed() {
+        let full = r#"{"tenant_id":"t","scope":"s","key":"k","request_hash":"h","lease_ms":1,"ttl_ms":2,"on_lapse":"retry","max_attempts":3,"lease_token":"l","request_id":"q","owner":"o"}"#;
+        let reacquire = EffectReacquire::from_json(full.as_bytes()).unwrap();
+        assert_eq!(serde_json::to_string(&reacquire).unwrap(), full);
+        let begin = full.replace(r#""lease_token""#, r#""reacquire":true,"lease_token""#);
+        assert_eq!(reacquire.into_begin(), EffectBegin::from_json(begin.as_bytes()).unwrap());
+        for (body, message) in [
+            (r#"{"scope":"s"}"#, "missing field `key`"),
+            (r#"{"scope":"s","key":"k","wait_ms":1}"#, "wait_ms: unknown field, expected one of"),
+            (r#"{"scope":"s","key":"k","reacquire":true}"#, "reacquire: unknown field, expected one of"),
+            (r#"{"scope":"s","key":"k","run_id":"r"}"#, "run_id: unknown field, expected one of"),
+            (r#"{"scope":"s","key":"k","on_lapse":7}"#, "on_lapse: invalid type: integer `7`"),
+            (r#"{"scope":"s","key":"k","lease_ms":0}"#, "lease_ms: must be between 1 and 604800000"),
+        ] {
+            let found = EffectReacquire::from_json(body.as_bytes()).unwrap_err().message;
+            assert!(found.starts_with(message), "{body}: {found}");
+        }
+    }
+}

@@ -151,3 +151,68 @@ pub struct Effects<'a> {
     /// Effects that were looked at.
     pub scanned: u64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::v2::page::{LIMIT_DEFAULT, encode_place};
+
+    fn list(raw: &str) -> Result<EffectsQuery<'_>, String> {
+        EffectsQuery::from_query(Query::parse(raw).unwrap()).map_err(|fault| fault.message.into_owned())
+    }
+
+    #[test]
+    fn the_query_of_a_list() {
+        let section = Section { limit: LIMIT_DEFAULT, after: None };
+        let all = EffectsQuery { state: None, scope: None, tenant_id: None, section };
+        assert_eq!(list("").unwrap(), all);
+        let raw = format!("state=unknown&scope=s&tenant_id=&limit=1000&cursor={}", encode_place(&[0, 255]));
+        let expected = EffectsQuery {
+            state: Some(EffectState::Unknown),
+            scope: Some("s".into()),
+            tenant_id: Some("".into()),
+            section: Section { limit: 1000, after: Some(vec![0, 255]) },
+        };
+        assert_eq!(list(&raw).unwrap(), expected);
+        let long = format!("tenant_id={}", "t".repeat(256));
+        for (raw, message) in [
+            (
+                "state=running",
+                "state: must be in_progress, succeeded, failed_final, failed_retryable or unknown",
+            ),
+            ("scope=", "scope: must have 1 to 255 bytes, has 0"),
+            (&long, "tenant_id: must have 0 to 255 bytes, has 256"),
+            ("limit=1001", "limit: must be a whole number between 1 and 1000"),
+            ("cursor=0x", "cursor: must be the cursor of the page before, unchanged"),
+            ("key=k", "key: unknown parameter, expected state, scope, tenant_id, limit or cursor"),
+        ] {
+            assert_eq!(list(raw).unwrap_err(), message, "{raw}");
+        }
+    }
+
+    #[test]
+    fn one_effect() {
+        let get = EffectGet::from_json(br#"{"tenant_id":"t","scope":"s","key":"k"}"#).unwrap();
+        assert_eq!(get, EffectGet { tenant_id: "t".into(), scope: "s".into(), key: "k".into() });
+        for (body, message) in [
+            ("{}", "missing field `scope`"),
+            (r#"{"scope":"s","key":""}"#, "key: must have 1 to 255 bytes, has 0"),
+            (
+                r#"{"scope":"s","key":"k","id":1}"#,
+                "id: unknown field, expected one of `tenant_id`, `scope`, `key`",
+            ),
+        ] {
+            assert_eq!(EffectGet::from_json(body.as_bytes()).unwrap_err().message, message);
+        }
+    }
+
+    #[test]
+    fn answers_round_trip() {
+        let running = r#"{"tenant_id":"","scope":"s","key":"k","state":"in_progress","epoch":1,"attempt":1,"on_lapse":"hold","created_at":"2025-12-21T12:00:00Z","begun_at":"2025-12-21T12:00:00Z","lease_expires_at":"2025-12-21T12:00:30Z","lease_live":false}"#;
+        let ended = r#"{"tenant_id":"t","scope":"s","key":"k","state":"failed_final","epoch":2,"attempt":1,"max_attempts":3,"on_lapse":"retry","request_hash":"h","owner":"o","run_id":"r","step_id":"p","created_at":"2025-12-21T12:00:00Z","begun_at":"2025-12-21T12:00:00Z","expires_at":"2025-12-22T12:00:00Z","message":{"topic":"t","partition":0,"offset":1},"outcome":{"status":"failed_final","finished_at":"2025-12-21T12:00:05Z","epoch":2,"attempt":1}}"#;
+        let page = format!(r#"{{"effects":[{running},{ended}],"next_cursor":"00","scanned":2}}"#);
+        let effects: Effects<'_> = serde_json::from_str(&page).unwrap();
+        assert_eq!(effects.effects[0].lease_live, Some(false));
+        assert_eq!(serde_json::to_string(&effects).unwrap(), page);
+    }
+}

@@ -161,3 +161,56 @@ impl ToSchema for EffectResolve<'_> {
         Fields::schemas(schemas);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_trips() {
+        let full = r#"{"tenant_id":"t","scope":"s","key":"k","by":"ann","why":"seen","status":"failed_final","code":3,"headers":{"a":"1"},"body_b64":"/w==","error":"no","epoch":9223372036854775807}"#;
+        let resolve = EffectResolve::from_json(full.as_bytes()).unwrap();
+        assert_eq!((&*resolve.by, &*resolve.why, resolve.epoch), ("ann", "seen", Some(COUNT_MAX)));
+        assert_eq!(resolve.result.body.as_deref(), Some(&[0xff][..]));
+        assert_eq!(serde_json::to_string(&resolve).unwrap(), full);
+        let short = r#"{"scope":"s","key":"k","by":"ann","why":"seen","status":"failed_retryable"}"#;
+        let resolve = EffectResolve::from_json(short.as_bytes()).unwrap();
+        assert_eq!(resolve.result, EffectResult::new(EffectStatus::FailedRetryable));
+        assert_eq!(serde_json::to_string(&resolve).unwrap(), short);
+    }
+
+    #[test]
+    fn refusals() {
+        let long = format!(
+            r#"{{"scope":"s","key":"k","by":"a","why":"{}","status":"succeeded"}}"#,
+            "w".repeat(4097)
+        );
+        for (body, message) in [
+            (r#"{"scope":"s","key":"k","why":"w","status":"succeeded"}"#, "missing field `by`"),
+            (r#"{"scope":"s","key":"k","by":"a","status":"succeeded"}"#, "missing field `why`"),
+            (r#"{"scope":"s","key":"k","by":"a","why":"w"}"#, "missing field `status`"),
+            (
+                r#"{"scope":"s","key":"k","by":"","why":"w","status":"succeeded"}"#,
+                "by: must have 1 to 255 bytes, has 0",
+            ),
+            (&long, "why: must have 1 to 4096 bytes, has 4097"),
+            (
+                r#"{"scope":"s","key":"k","by":"a","why":"w","status":"done"}"#,
+                "status: must be succeeded, failed_final or failed_retryable",
+            ),
+            (
+                r#"{"scope":"s","key":"k","by":"a","why":"w","status":"succeeded","epoch":0}"#,
+                "epoch: must be between 1 and 9223372036854775807",
+            ),
+            (
+                r#"{"scope":"s","key":"k","by":"a","why":"w","status":"succeeded","body":"","body_b64":""}"#,
+                "body and body_b64 exclude each other",
+            ),
+        ] {
+            assert_eq!(EffectResolve::from_json(body.as_bytes()).unwrap_err().message, message);
+        }
+        let token = br#"{"scope":"s","key":"k","by":"a","why":"w","status":"succeeded","token":"t"}"#;
+        let message = EffectResolve::from_json(token).unwrap_err().message;
+        assert!(message.starts_with("token: unknown field, expected one of `tenant_id`"), "{message}");
+    }
+}

@@ -2,6 +2,7 @@
 
 use super::{CURSOR_AFTER_PLACE, LIMIT, text_parameter};
 use crate::catalogue::Code;
+use crate::v2::effect::EffectDecisionShape;
 use crate::v2::limits::{EFFECT_SCOPE_BYTES_MAX, EFFECT_TENANT_BYTES_MAX};
 use crate::v2::operation::description::{Answer, Body, Description, Parameter, Words, told};
 use crate::v2::operation::{Method, Operation};
@@ -60,7 +61,7 @@ const fn doing(
 const DECIDED: &[Answer] = &[Answer::json(
     200,
     "What to do. With `in_progress` the header `Retry-After` says the same as `retry_after_ms`, in whole seconds.",
-    Words::answer::<EffectDecision<'static>>(EXECUTE),
+    Words::shaped::<EffectDecisionShape, EffectDecision<'static>>(EXECUTE),
 )];
 
 const ENDED: &[Answer] =
