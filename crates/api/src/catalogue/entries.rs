@@ -69,7 +69,7 @@ pub(super) const LEASE_UNKNOWN: Entry = Entry {
     v1_status: 409,
     retryable: false,
     title: "There is no lease with that token",
-    help: "Send the token as it came with the message; tokens are forgotten some time after the message is settled.",
+    help: "Send the token as it came with the message or effect; tokens are forgotten some time after it is settled.",
 };
 
 pub(super) const MESSAGE_UNKNOWN: Entry = Entry {
@@ -182,7 +182,8 @@ pub(super) const STALE_LEASE: Entry = Entry {
     v1_status: 409,
     retryable: false,
     title: "The lease is no longer valid",
-    help: "A newer attempt has started or the message is settled; give this attempt up, and extend sooner next time.",
+    help: "A newer attempt has started, or the message or effect is settled; give this attempt up, and extend sooner \
+           next time.",
 };
 
 pub(super) const SETTINGS_DIFFER: Entry = Entry {
