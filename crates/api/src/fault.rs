@@ -18,12 +18,21 @@ pub struct Fault {
     pub retry_after_ms: Option<u64>,
     /// The attempt that is current now, if a stale lease was used.
     pub attempt: Option<u32>,
+    /// The part of a commit that was refused, such as `effects[2]`.
+    pub part: Option<Cow<'static, str>>,
 }
 
 impl Fault {
     /// A fault of this kind.
     pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, message: message.into(), reason: None, retry_after_ms: None, attempt: None }
+        let message = message.into();
+        Self { code, message, reason: None, retry_after_ms: None, attempt: None, part: None }
+    }
+
+    /// The same fault, found in this part of a commit.
+    #[must_use]
+    pub fn in_part(self, part: impl Into<Cow<'static, str>>) -> Self {
+        Self { part: Some(part.into()), ..self }
     }
 
     /// A value that is missing or makes no sense.
@@ -84,6 +93,7 @@ impl Fault {
             kind: format!("urn:driftq:problem:{}", entry.code).into(),
             instance: None,
             attempt: self.attempt,
+            part: self.part.as_deref().map(Cow::Borrowed),
         }
     }
 }
@@ -119,5 +129,7 @@ mod tests {
             "{problem}"
         );
         assert!(problem.ends_with(r#","type":"urn:driftq:problem:TOPIC_UNKNOWN"}"#), "{problem}");
+        let problem = serde_json::to_string(&fault.in_part("produce[1]").v2()).unwrap();
+        assert!(problem.ends_with(r#":TOPIC_UNKNOWN","part":"produce[1]"}"#), "{problem}");
     }
 }

@@ -1,46 +1,31 @@
 //! Labels: free tags of a message.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
-use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::de::{Deserialize, Deserializer};
+use serde::ser::{Serialize, Serializer};
 use utoipa::openapi::RefOr;
-use utoipa::openapi::schema::{AdditionalProperties, Object, ObjectBuilder, Schema, SchemaType, Type};
+use utoipa::openapi::schema::Schema;
 use utoipa::{PartialSchema, ToSchema};
 
 use super::limits::{LABEL_NAME_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX};
+use super::read::pairs::{self, Bounds};
 
 /// Names and values, sorted by name, each name once.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Labels<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
+const BOUNDS: Bounds = Bounds {
+    what: "label",
+    pairs_max: LABELS_MAX,
+    name_bytes_max: LABEL_NAME_BYTES_MAX,
+    value_bytes_max: LABEL_VALUE_BYTES_MAX,
+};
+
 impl<'a> Labels<'a> {
     /// From pairs in any order. Says what is wrong with them if there are too many, or one is too long or doubled.
-    pub fn new(mut pairs: Vec<(Cow<'a, str>, Cow<'a, str>)>) -> Result<Self, String> {
-        if pairs.len() > LABELS_MAX {
-            return Err(format!("must have at most {LABELS_MAX} labels"));
-        }
-        for (name, value) in &pairs {
-            if !(1..=LABEL_NAME_BYTES_MAX).contains(&name.len()) {
-                return Err(format!(
-                    "a label's name must have 1 to {LABEL_NAME_BYTES_MAX} bytes, has {}",
-                    name.len()
-                ));
-            }
-            if value.len() > LABEL_VALUE_BYTES_MAX {
-                let has = value.len();
-                return Err(format!(
-                    "label {name:?}: must have at most {LABEL_VALUE_BYTES_MAX} bytes, has {has}"
-                ));
-            }
-        }
-        pairs.sort_unstable();
-        match pairs.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            Some(pair) => Err(format!("label {:?} is given twice", pair[0].0)),
-            None => Ok(Self(pairs)),
-        }
+    pub fn new(pairs: Vec<(Cow<'a, str>, Cow<'a, str>)>) -> Result<Self, String> {
+        BOUNDS.sorted(pairs).map(Self)
     }
 
     /// From pairs that were checked when they were stored.
@@ -70,80 +55,24 @@ impl<'a> Labels<'a> {
 
 impl Serialize for Labels<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for (name, value) in &self.0 {
-            map.serialize_entry(name, value)?;
-        }
-        map.end()
+        pairs::write(&self.0, serializer)
     }
 }
 
 /// Labels of an answer: taken as they are, since the server has checked them, and owned by the reader.
 pub(super) fn stored<'de, D: Deserializer<'de>>(from: D) -> Result<Labels<'static>, D::Error> {
-    let pairs = BTreeMap::<String, String>::deserialize(from)?;
-    Ok(Labels(pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect()))
-}
-
-/// A text that is borrowed where it can be.
-struct Piece<'a>(Cow<'a, str>);
-
-impl<'de> Deserialize<'de> for Piece<'de> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        super::read::text::required::<D, 0, { usize::MAX }>(from).map(Self)
-    }
+    pairs::stored(from).map(Labels)
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for Labels<'a> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_option(LabelsVisitor)
-    }
-}
-
-struct LabelsVisitor;
-
-impl<'de> Visitor<'de> for LabelsVisitor {
-    type Value = Labels<'de>;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("an object of texts")
-    }
-
-    fn visit_none<E: Error>(self) -> Result<Self::Value, E> {
-        Ok(Labels::default())
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
-        Ok(Labels::default())
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
-        from.deserialize_map(self)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut pairs = Vec::new();
-        while let Some((Piece(name), Piece(value))) = map.next_entry()? {
-            if pairs.len() == LABELS_MAX {
-                return Err(Error::custom(format_args!("must have at most {LABELS_MAX} labels")));
-            }
-            pairs.push((name, value));
-        }
-        Labels::new(pairs).map_err(Error::custom)
+        BOUNDS.read(from).map(Self)
     }
 }
 
 impl PartialSchema for Labels<'_> {
     fn schema() -> RefOr<Schema> {
-        let text =
-            |min, max| ObjectBuilder::new().schema_type(Type::String).min_length(min).max_length(Some(max));
-        let value: Object = text(None, LABEL_VALUE_BYTES_MAX).build();
-        ObjectBuilder::new()
-            .schema_type(SchemaType::from_iter([Type::Object, Type::Null]))
-            .description(Some("Free tags: names and their values. Lengths count bytes."))
-            .max_properties(Some(LABELS_MAX))
-            .property_names(Some(Schema::Object(text(Some(1), LABEL_NAME_BYTES_MAX).build())))
-            .additional_properties(Some(AdditionalProperties::RefOr(RefOr::T(Schema::Object(value)))))
-            .into()
+        BOUNDS.schema("Free tags: names and their values. Lengths count bytes.")
     }
 }
 

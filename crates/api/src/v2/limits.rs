@@ -59,3 +59,39 @@ pub const RATE_PER_SECOND_MAX: u64 = 1_000_000;
 pub const IDEMPOTENCY_HEADER_BYTES_MAX: usize = 255;
 /// Longest cursor, in bytes: the cursor of the longest name.
 pub const CURSOR_BYTES_MAX: usize = 2 * NAME_BYTES_MAX;
+
+/// Longest tenant of an effect, in bytes; it may be empty.
+pub const EFFECT_TENANT_BYTES_MAX: usize = 255;
+/// Longest scope of an effect, in bytes.
+pub const EFFECT_SCOPE_BYTES_MAX: usize = 255;
+/// Longest key of an effect, in bytes.
+pub const EFFECT_KEY_BYTES_MAX: usize = 255;
+/// Longest hash of what an effect is asked to do, in bytes.
+pub const EFFECT_HASH_BYTES_MAX: usize = 255;
+/// Longest run or step that an effect names itself, in bytes.
+pub const EFFECT_LINEAGE_BYTES_MAX: usize = 255;
+/// Longest name of a begin or reacquire call, in bytes.
+pub const EFFECT_REQUEST_ID_BYTES_MAX: usize = 255;
+/// Most attempts that an effect may be capped at.
+pub const EFFECT_ATTEMPTS_MAX: u64 = 1_000_000;
+/// Most headers of an outcome.
+pub const HEADERS_MAX: usize = 64;
+/// Longest name of a header, in bytes.
+pub const HEADER_NAME_BYTES_MAX: usize = 255;
+/// Longest value of a header, in bytes.
+pub const HEADER_VALUE_BYTES_MAX: usize = 8192;
+/// Longest reason for resolving an effect by hand, in bytes.
+pub const WHY_BYTES_MAX: usize = 4096;
+
+/// Most items in each list of a commit.
+pub const COMMIT_ITEMS_MAX: usize = 1000;
+/// Longest dataset, version, partition key or dedupe key of an output, in bytes.
+pub const OUTPUT_NAME_BYTES_MAX: usize = 255;
+/// Longest location of an output, in bytes.
+pub const LOCATION_BYTES_MAX: usize = 2048;
+/// Longest digest of an output, in bytes.
+pub const DIGEST_BYTES_MAX: usize = 255;
+/// Most cut-overs of a dataset that are remembered.
+pub const CUT_OVERS_MAX: usize = 16;
+/// Longest place in a list that a cursor can hold, in bytes: the longest run and some numbers.
+pub const PLACE_BYTES_MAX: usize = IDENTITY_BYTES_MAX + 64;

@@ -2,8 +2,6 @@
 
 use std::borrow::Cow;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use serde::de::{Deserialize, Deserializer, Error};
 use serde::ser::{Serialize, Serializer};
 use utoipa::openapi::RefOr;
@@ -12,7 +10,7 @@ use utoipa::{PartialSchema, ToSchema};
 
 use super::envelope::Envelope;
 use super::limits::{DURATION_MS_MAX, KEY_BYTES_MAX, PRIORITY_MAX};
-use super::read::{self, number, structure, text};
+use super::read::{self, bytes, number, structure, text};
 use super::shape;
 use crate::fault::Fault;
 use crate::moment::Moment;
@@ -66,9 +64,9 @@ struct Fields<'a> {
     /// The payload, as bytes in base64 with the standard alphabet and padding.
     #[serde(
         default,
-        deserialize_with = "bytes",
+        deserialize_with = "bytes::optional::<_, 1>",
         skip_serializing_if = "Option::is_none",
-        serialize_with = "base64"
+        serialize_with = "bytes::write"
     )]
     #[schema(value_type = Option<String>, min_length = 4, pattern = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$")]
     value_b64: Option<Vec<u8>>,
@@ -105,13 +103,9 @@ impl<'a> Message<'a> {
     }
 
     fn checked(fields: Fields<'a>) -> Result<Self, &'static str> {
-        let value = match (fields.value, fields.value_b64) {
-            (Some(Cow::Borrowed(text)), None) => Cow::Borrowed(text.as_bytes()),
-            (Some(Cow::Owned(text)), None) => Cow::Owned(text.into_bytes()),
-            (None, Some(bytes)) => Cow::Owned(bytes),
-            (None, None) => return Err("one of value and value_b64 is required"),
-            (Some(_), Some(_)) => return Err("value and value_b64 exclude each other"),
-        };
+        let value = bytes::either(fields.value, fields.value_b64);
+        let value = value.ok_or("value and value_b64 exclude each other")?;
+        let value = value.ok_or("one of value and value_b64 is required")?;
         let due = match (fields.deliver_at, fields.delay_ms) {
             (None, None) => None,
             (Some(at), None) => Some(Due::At(at)),
@@ -148,19 +142,6 @@ impl Serialize for Message<'_> {
         };
         fields.serialize(serializer)
     }
-}
-
-fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<u8>>, D::Error> {
-    let Some(text) = text::optional::<D, 1, { usize::MAX }>(from)? else { return Ok(None) };
-    let bytes = STANDARD.decode(&*text).map_err(|error| {
-        D::Error::custom(format_args!("must be base64 with the standard alphabet and padding: {error}"))
-    })?;
-    Ok(Some(bytes))
-}
-
-#[expect(clippy::ref_option, reason = "the signature that serde calls")]
-fn base64<S: Serializer>(bytes: &Option<Vec<u8>>, serializer: S) -> Result<S::Ok, S::Error> {
-    bytes.as_ref().map(|bytes| STANDARD.encode(bytes)).serialize(serializer)
 }
 
 impl PartialSchema for Message<'_> {

@@ -5,7 +5,9 @@
 
 mod batch;
 mod browse;
+mod commit;
 mod dlq;
+mod effect;
 mod envelope;
 mod group;
 mod item;
@@ -18,6 +20,7 @@ mod openapi;
 #[cfg(test)]
 mod openapi_tests;
 mod operation;
+mod output;
 mod page;
 mod parameters;
 mod pieces;
@@ -26,6 +29,7 @@ mod produced;
 mod read;
 mod retry_policy;
 mod router;
+mod run;
 mod seek;
 mod settings;
 mod settle;
@@ -36,8 +40,14 @@ mod topic;
 
 pub use batch::{Form, each_message, expect_json, messages};
 pub use browse::{BrowseQuery, Browsed, Position};
+pub use commit::{Commit, CommitMessage, CommitOutput, Committed, CommittedOutput, OutputResult};
 pub use dlq::{
     DeadTopic, DeadTopics, LetterFilter, LetterPlace, Letters, LettersQuery, Purge, Redrive, Selection,
+};
+pub use effect::{
+    CommitResult, Effect, EffectBegin, EffectDecision, EffectFinish, EffectFinished, EffectGet, EffectLease,
+    EffectOutcome, EffectReacquire, EffectRenew, EffectRenewed, EffectResolve, EffectResult, EffectState,
+    EffectStatus, Effects, EffectsQuery, Headers, MessagePlace, OnLapse,
 };
 pub use envelope::Envelope;
 pub use group::{Group, GroupPartition, Groups, Member, MemberKind};
@@ -46,23 +56,34 @@ pub use job::{Job, JobKind, JobState, Jobs};
 pub use labels::Labels;
 pub use lease::{LeaseRequest, Leased, LeasedWriter, StreamQuery};
 pub use limits::{
-    ATTEMPTS_MAX, BATCH_MESSAGES_MAX, COUNT_MAX, CREDIT_DEFAULT, CREDIT_MAX, CURSOR_BYTES_MAX,
-    DURATION_MS_MAX, ERROR_BYTES_MAX, IDEMPOTENCY_HEADER_BYTES_MAX, IDENTITY_BYTES_MAX, IN_FLIGHT_MAX,
+    ATTEMPTS_MAX, BATCH_MESSAGES_MAX, COMMIT_ITEMS_MAX, COUNT_MAX, CREDIT_DEFAULT, CREDIT_MAX,
+    CURSOR_BYTES_MAX, CUT_OVERS_MAX, DIGEST_BYTES_MAX, DURATION_MS_MAX, EFFECT_ATTEMPTS_MAX,
+    EFFECT_HASH_BYTES_MAX, EFFECT_KEY_BYTES_MAX, EFFECT_LINEAGE_BYTES_MAX, EFFECT_REQUEST_ID_BYTES_MAX,
+    EFFECT_SCOPE_BYTES_MAX, EFFECT_TENANT_BYTES_MAX, ERROR_BYTES_MAX, HEADER_NAME_BYTES_MAX,
+    HEADER_VALUE_BYTES_MAX, HEADERS_MAX, IDEMPOTENCY_HEADER_BYTES_MAX, IDENTITY_BYTES_MAX, IN_FLIGHT_MAX,
     KEY_BYTES_MAX, LABEL_NAME_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, LEASE_MESSAGES_MAX, LEASE_MS_MAX,
-    LETTERS_MAX, NAME_BYTES_MAX, OFFSET_MAX, PARTITIONS_MAX, PRIORITY_MAX, RATE_PER_SECOND_MAX,
-    REQUEST_HASH_BYTES_MAX, REQUEST_ID_BYTES_MAX, SETTLEMENTS_MAX, TOKEN_BYTES_MAX, WAIT_MS_MAX,
+    LETTERS_MAX, LOCATION_BYTES_MAX, NAME_BYTES_MAX, OFFSET_MAX, OUTPUT_NAME_BYTES_MAX, PARTITIONS_MAX,
+    PLACE_BYTES_MAX, PRIORITY_MAX, RATE_PER_SECOND_MAX, REQUEST_HASH_BYTES_MAX, REQUEST_ID_BYTES_MAX,
+    SETTLEMENTS_MAX, TOKEN_BYTES_MAX, WAIT_MS_MAX, WHY_BYTES_MAX,
 };
 pub use message::{Due, Message};
 pub use openapi::{openapi, openapi_json};
 pub use operation::{Allow, Found, Method, Operation, PATH_NAMES_MAX};
-pub use page::{LIMIT_DEFAULT, LIMIT_MAX, Page, encode_cursor};
-pub use pieces::{confirmed, expect_no_parameters, idempotency_key, path_name, path_offset, path_partition};
+pub use output::{
+    CurrentVersion, CutOver, Dataset, DatasetSummary, Datasets, Output, OutputMessage, OutputMode,
+    PartitionOutputs, PastVersion, RollBack, VERSION_CURRENT, VersionDeleted, VersionOutputs, VersionSummary,
+};
+pub use page::{LIMIT_DEFAULT, LIMIT_MAX, Page, Section, encode_cursor, encode_place, foreign_cursor};
+pub use pieces::{
+    confirmed, expect_no_parameters, idempotency_key, path_name, path_offset, path_partition, path_run,
+};
 pub use problem::Problem;
 pub use produced::{Outcome, Outcomes, Produced, Refusal, Refused};
 pub use retry_policy::{Jitter, RetryPolicy};
 pub use router::{
     Breaker, Decision, OnError, RouterKind, RouterOutcome, RouterStatus, RouterTest, RouterTested,
 };
+pub use run::{Run, RunStep, RunSummary, Runs, StepGroup, StepMessage, StepState};
 pub use seek::{Paused, Seek, SeekTo, Sought, SoughtPartition};
 pub use settings::{Ordering, SettingChange, TopicChanged, TopicPatch, TopicSettings, TopicSpec};
 pub use settle::{

@@ -16,7 +16,9 @@ use utoipa::openapi::{OpenApi, OpenApiBuilder, Ref, RefOr, Required};
 use utoipa::{PartialSchema, ToSchema};
 
 use super::envelope::PARTITION_MAX;
-use super::limits::{BATCH_MESSAGES_MAX, IDEMPOTENCY_HEADER_BYTES_MAX, NAME_BYTES_MAX, OFFSET_MAX};
+use super::limits::{
+    BATCH_MESSAGES_MAX, IDEMPOTENCY_HEADER_BYTES_MAX, IDENTITY_BYTES_MAX, NAME_BYTES_MAX, OFFSET_MAX,
+};
 use super::operation::{Answer, Body, Content, Description, Forms, Method, Schemas, Words, descriptions};
 use super::problem::Problem;
 use super::shape;
@@ -162,6 +164,10 @@ fn path_parameter(name: &str) -> PathParameter {
         "offset" => (shape::number(0, OFFSET_MAX), "The offset."),
         "topic" => (shape::text(1, NAME_BYTES_MAX), "The name of the topic."),
         "group" => (shape::text(1, NAME_BYTES_MAX), "The name of the group."),
+        "dataset" => (shape::text(1, NAME_BYTES_MAX), "The name of the dataset."),
+        "version" => (shape::text(1, NAME_BYTES_MAX), "The name of the version."),
+        "partition_key" => (shape::text(1, NAME_BYTES_MAX), "The part of the version."),
+        "run_id" => (shape::text(1, IDENTITY_BYTES_MAX), "The name of the run."),
         _ => (shape::text(1, NAME_BYTES_MAX), "Its name."),
     };
     ParameterBuilder::new()

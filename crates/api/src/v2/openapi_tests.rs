@@ -97,9 +97,9 @@ fn allows_null(document: &Document, schema: &Value) -> bool {
 fn probes(schema: &Value) -> (Vec<Value>, Vec<Value>) {
     let (mut good, mut bad) = (Vec::new(), Vec::new());
     let bound = |name: &str| schema.get(name).and_then(Value::as_u64);
-    if let Some(min) = bound("minimum") {
+    if let Some(min) = schema.get("minimum").and_then(Value::as_i64) {
         good.push(json!(min));
-        bad.push(if min == 0 { json!(-1) } else { json!(min - 1) });
+        bad.push(json!(min - 1));
     }
     if let Some(max) = bound("maximum") {
         good.push(json!(max));
@@ -190,8 +190,20 @@ fn check_object(
     }
 }
 
-const EXCLUSIVE: [&str; 8] =
-    ["value", "value_b64", "deliver_at", "delay_ms", "letters", "filter", "all", "message"];
+const EXCLUSIVE: [&str; 12] = [
+    "value",
+    "value_b64",
+    "deliver_at",
+    "delay_ms",
+    "letters",
+    "filter",
+    "all",
+    "message",
+    "body",
+    "body_b64",
+    "mode",
+    "dedupe_key",
+];
 
 #[test]
 fn openapi_bounds_are_those_of_the_code() {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::limits::CURSOR_BYTES_MAX;
+use super::limits::{CURSOR_BYTES_MAX, PLACE_BYTES_MAX};
 use super::parameters::Parameters;
 use crate::fault::Fault;
 use crate::query::Query;
@@ -26,14 +26,10 @@ impl Page {
     /// while somebody turns pages never makes another item appear twice or not at all.
     pub fn from_query(query: &Query<'_>) -> Result<Self, Fault> {
         let mut parameters = Parameters::new(query.clone());
-        let limit = parameters.number("limit", 1, LIMIT_MAX as u64)?.unwrap_or(LIMIT_DEFAULT);
-        let cursor = parameters.text("cursor", 2, CURSOR_BYTES_MAX)?;
-        let after = cursor.map(|cursor| {
-            let refused = || Fault::invalid("cursor: must be the cursor of the page before, unchanged");
-            decode_cursor(&cursor).ok_or_else(refused)
-        });
-        let after = after.transpose()?;
+        let Section { limit, after } = Section::take(&mut parameters, CURSOR_BYTES_MAX)?;
         parameters.finish()?;
+        // A cursor that names nothing still names a place between names.
+        let after = after.map(|name| String::from_utf8_lossy(&name).into_owned());
         Ok(Self { limit, after })
     }
 
@@ -51,18 +47,58 @@ impl Page {
     }
 }
 
+/// What part of a list is asked for whose items have no names to sort by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Section {
+    /// Most items.
+    pub limit: usize,
+    /// Only items after this place. The server wrote it, in a form that only the list knows; a client may have
+    /// made one up all the same.
+    pub after: Option<Vec<u8>>,
+}
+
+impl Section {
+    /// From `limit` and `cursor` of a query that has nothing else.
+    pub fn from_query(query: Query<'_>) -> Result<Self, Fault> {
+        let mut parameters = Parameters::new(query);
+        let section = Self::take(&mut parameters, 2 * PLACE_BYTES_MAX)?;
+        parameters.finish()?;
+        Ok(section)
+    }
+
+    /// Takes `limit` and `cursor` out of a query.
+    pub(super) fn take(parameters: &mut Parameters<'_>, cursor_bytes_max: usize) -> Result<Self, Fault> {
+        let limit = parameters.number("limit", 1, LIMIT_MAX as u64)?.unwrap_or(LIMIT_DEFAULT);
+        let cursor = parameters.text("cursor", 2, cursor_bytes_max)?;
+        let after = cursor.map(|cursor| decode_cursor(&cursor).ok_or_else(foreign_cursor)).transpose()?;
+        Ok(Self { limit, after })
+    }
+}
+
+/// The refusal of a cursor that this server cannot have given.
+#[must_use]
+pub fn foreign_cursor() -> Fault {
+    Fault::invalid("cursor: must be the cursor of the page before, unchanged")
+}
+
 /// The cursor of the page after the one that ends with `name`. Opaque to clients, so that its content can change.
 #[must_use]
 pub fn encode_cursor(name: &str) -> String {
-    let mut cursor = String::with_capacity(name.len() * 2);
-    for byte in name.bytes() {
+    encode_place(name.as_bytes())
+}
+
+/// The cursor of the page after the one that ends at `place`. Opaque to clients, so that its content can change.
+#[must_use]
+pub fn encode_place(place: &[u8]) -> String {
+    let mut cursor = String::with_capacity(place.len() * 2);
+    for byte in place {
         // Writing into a string cannot fail.
         let _ = write!(cursor, "{byte:02x}");
     }
     cursor
 }
 
-fn decode_cursor(cursor: &str) -> Option<String> {
+fn decode_cursor(cursor: &str) -> Option<Vec<u8>> {
     let digits = cursor.as_bytes();
     if !digits.len().is_multiple_of(2) {
         return None;
@@ -73,9 +109,7 @@ fn decode_cursor(cursor: &str) -> Option<String> {
         _ => None,
     };
     let byte = |pair: &[u8]| Some(digit(pair[0])? << 4 | digit(pair[1])?);
-    let bytes: Vec<u8> = digits.chunks(2).map(byte).collect::<Option<_>>()?;
-    // A cursor that names nothing still names a place between names.
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+    digits.chunks(2).map(byte).collect()
 }
 
 #[cfg(test)]
@@ -126,5 +160,16 @@ mod tests {
             assert_eq!(page(raw).unwrap_err().message, message, "{raw}");
         }
         assert_eq!(page("cursor=ff").unwrap().after.as_deref(), Some("\u{fffd}"));
+    }
+
+    #[test]
+    fn places_come_back_as_they_were() {
+        let section = |raw: &str| Section::from_query(Query::parse(raw).unwrap());
+        assert_eq!(section("").unwrap(), Section { limit: LIMIT_DEFAULT, after: None });
+        let place = vec![0xff; PLACE_BYTES_MAX];
+        let raw = format!("limit=1&cursor={}", encode_place(&place));
+        assert_eq!(section(&raw).unwrap(), Section { limit: 1, after: Some(place) });
+        assert_eq!(section("cursor=0g").unwrap_err(), foreign_cursor());
+        assert!(section("state=x").is_err() && section(&format!("{raw}00")).is_err());
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::envelope::PARTITION_MAX;
-use super::limits::{IDEMPOTENCY_HEADER_BYTES_MAX, NAME_BYTES_MAX, OFFSET_MAX};
+use super::limits::{IDEMPOTENCY_HEADER_BYTES_MAX, IDENTITY_BYTES_MAX, NAME_BYTES_MAX, OFFSET_MAX};
 use super::parameters::Parameters;
 use crate::catalogue::Code;
 use crate::fault::Fault;
@@ -11,12 +11,21 @@ use crate::query::{Query, decode_segment};
 
 /// A name in a path, decoded. `what` is how the template calls it.
 pub fn path_name<'a>(what: &str, segment: &'a str) -> Result<Cow<'a, str>, Fault> {
+    path_text(what, segment, NAME_BYTES_MAX)
+}
+
+/// The run in a path, which may be as long as messages name it.
+pub fn path_run(segment: &str) -> Result<Cow<'_, str>, Fault> {
+    path_text("run_id", segment, IDENTITY_BYTES_MAX)
+}
+
+fn path_text<'a>(what: &str, segment: &'a str, max: usize) -> Result<Cow<'a, str>, Fault> {
     let refused = || Fault::invalid(format!("{what}: bad percent-encoding in the path"));
-    let name = decode_segment(segment).ok_or_else(refused)?;
-    if (1..=NAME_BYTES_MAX).contains(&name.len()) {
-        return Ok(name);
+    let text = decode_segment(segment).ok_or_else(refused)?;
+    if (1..=max).contains(&text.len()) {
+        return Ok(text);
     }
-    Err(Fault::invalid(format!("{what}: must have 1 to {NAME_BYTES_MAX} bytes, has {}", name.len())))
+    Err(Fault::invalid(format!("{what}: must have 1 to {max} bytes, has {}", text.len())))
 }
 
 /// The partition in a path.
@@ -78,6 +87,9 @@ mod tests {
         assert!(path_name("topic", &"t".repeat(255)).is_ok());
         let message = path_name("group", &"t".repeat(256)).unwrap_err().message;
         assert_eq!(message, "group: must have 1 to 255 bytes, has 256");
+        assert!(path_run(&"r".repeat(4096)).is_ok());
+        let message = path_run(&"r".repeat(4097)).unwrap_err().message;
+        assert_eq!(message, "run_id: must have 1 to 4096 bytes, has 4097");
         assert_eq!((path_partition("4095"), path_offset("9223372036854775807")), (Ok(4095), Ok(OFFSET_MAX)));
         for text in ["4096", "-1", "+1", "x", "", "1.0", "99999999999999999999"] {
             let message = path_partition(text).unwrap_err().message;

@@ -33,4 +33,7 @@ pub struct Problem<'a> {
     /// The attempt that is current now, with `STALE_LEASE`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
+    /// The part of a commit that was refused, such as `ack[0]`, `effects[2]`, `produce[1]` or `outputs[0]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<Cow<'a, str>>,
 }

@@ -1,11 +1,11 @@
 //! Rules between fields, as schemas: what the derived ones cannot say.
 
 use utoipa::ToSchema;
-use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{
-    AdditionalProperties, AllOfBuilder, AnyOfBuilder, ObjectBuilder, OneOfBuilder, RefBuilder, Schema,
-    SchemaType, Type,
+    AdditionalProperties, AllOfBuilder, AnyOfBuilder, ArrayBuilder, ArrayItems, Discriminator, ObjectBuilder,
+    OneOfBuilder, RefBuilder, Schema, SchemaType, Type,
 };
+use utoipa::openapi::{Ref, RefOr};
 
 /// A schema or a reference to one.
 pub(super) type Described = RefOr<Schema>;
@@ -58,6 +58,37 @@ pub(super) fn not_empty(name: &str, names: &[&str]) -> Schema {
     Schema::Object(ObjectBuilder::new().schema_type(SchemaType::AnyValue).property(name, inner).build())
 }
 
+/// A list that has an item.
+pub(super) fn filled(name: &str) -> Schema {
+    let list = ArrayBuilder::new().items(ArrayItems::RefOrSchema(anything())).min_items(Some(1));
+    let field = ObjectBuilder::new().schema_type(SchemaType::AnyValue).required(name).property(name, list);
+    Schema::Object(field.build())
+}
+
+/// A list that has none: left out, `null` or empty.
+pub(super) fn unfilled(name: &str) -> Schema {
+    let null = ObjectBuilder::new().schema_type(Type::Null);
+    let list = ArrayBuilder::new().items(ArrayItems::RefOrSchema(anything())).max_items(Some(0));
+    let none = OneOfBuilder::new().item(null).item(list);
+    Schema::Object(ObjectBuilder::new().schema_type(SchemaType::AnyValue).property(name, none).build())
+}
+
+fn anything() -> Box<Described> {
+    Box::new(ObjectBuilder::new().schema_type(SchemaType::AnyValue).into())
+}
+
+/// One field is this word, and another one is given.
+pub(super) fn word_with(name: &str, word: &str, other: &str) -> Schema {
+    Schema::Object(given(other).required(name).property(name, words(&[word])).build())
+}
+
+/// One field is this word, and another one is left out or `null`.
+pub(super) fn word_without(name: &str, word: &str, other: &str) -> Schema {
+    let null = ObjectBuilder::new().schema_type(Type::Null);
+    let rule = ObjectBuilder::new().schema_type(SchemaType::AnyValue).property(other, null);
+    Schema::Object(rule.required(name).property(name, words(&[word])).build())
+}
+
 /// Exactly one of the fields is given, and the others are left out or `null`.
 pub(super) fn exactly_one(names: &[&str]) -> Schema {
     let null = || ObjectBuilder::new().schema_type(Type::Null);
@@ -86,6 +117,25 @@ pub(super) fn number(min: u64, max: u64) -> ObjectBuilder {
 /// A text with bounds.
 pub(super) fn text(min: usize, max: usize) -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String).min_length(Some(min)).max_length(Some(max))
+}
+
+/// A list of up to `count` texts that may be left out or `null`.
+pub(super) fn texts(min: usize, max: usize, count: usize, description: &str) -> Schema {
+    let list = ArrayBuilder::new()
+        .schema_type(SchemaType::from_iter([Type::Array, Type::Null]))
+        .items(text(min, max))
+        .max_items(Some(count))
+        .description(Some(description));
+    Schema::Array(list.build())
+}
+
+/// One of several objects that a field with a word tells apart: the schemas of all, by the name of the schema and
+/// the word.
+pub(super) fn told_apart(by: &str, objects: &[(&str, &str)], description: &str) -> Described {
+    let location = |name: &str| format!("#/components/schemas/{name}");
+    let mapping = objects.iter().map(|(name, word)| ((*word).to_owned(), location(name)));
+    let one = objects.iter().fold(OneOfBuilder::new(), |one, (name, _)| one.item(Ref::new(location(name))));
+    one.discriminator(Some(Discriminator::with_mapping(by, mapping))).description(Some(description)).into()
 }
 
 /// An object with exactly one field.

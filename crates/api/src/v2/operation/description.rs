@@ -94,6 +94,11 @@ impl Words {
         Self { schema: component::<T>, read: read::<T>, example }
     }
 
+    /// The words of an answer whose schema is written apart from its type.
+    pub(super) const fn shaped<S: ToSchema, T: DeserializeOwned>(example: &'static str) -> Self {
+        Self { schema: component::<S>, read: read::<T>, example }
+    }
+
     /// The words of a request.
     pub(super) const fn request<T: ToSchema>(
         read: fn(&[u8]) -> Result<(), String>,

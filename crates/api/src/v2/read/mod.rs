@@ -4,7 +4,9 @@
 //! `deserialize_with`. A body that is refused is read a second time by a slower reader that keeps track of where it
 //! is, so that good requests pay nothing for good error texts.
 
+pub(super) mod bytes;
 pub(super) mod number;
+pub(super) mod pairs;
 pub(super) mod structure;
 pub(super) mod text;
 

@@ -53,6 +53,58 @@ where
     optional::<D, N, MIN, MAX>(from).map(Some)
 }
 
+/// A number of 32 bits that may be negative, and may be left out or `null`.
+pub(in crate::v2) fn optional_signed<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i32>, D::Error> {
+    from.deserialize_option(SignedVisitor)
+}
+
+struct SignedVisitor;
+
+impl SignedVisitor {
+    fn outside<E: Error>() -> E {
+        E::custom(format_args!("must be between {} and {}", i32::MIN, i32::MAX))
+    }
+}
+
+impl<'de> Visitor<'de> for SignedVisitor {
+    type Value = Option<i32>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "a whole number between {} and {}", i32::MIN, i32::MAX)
+    }
+
+    fn visit_none<E: Error>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
+        from.deserialize_i64(self)
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Self::Value, E> {
+        i32::try_from(number).map(Some).map_err(|_| Self::outside())
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Self::Value, E> {
+        i32::try_from(number).map(Some).map_err(|_| Self::outside())
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Self::Value, E> {
+        if number.fract() != 0.0 {
+            return Err(E::invalid_type(Unexpected::Float(number), &self));
+        }
+        if !(f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&number) {
+            return Err(Self::outside());
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "checked just above")]
+        Ok(Some(number as i32))
+    }
+}
+
 struct NumberVisitor<N, const MIN: u64, const MAX: u64>(PhantomData<N>);
 
 impl<N: TryFrom<u64>, const MIN: u64, const MAX: u64> NumberVisitor<N, MIN, MAX> {

@@ -100,3 +100,55 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for ListVisitor<T,
         Ok(list)
     }
 }
+
+/// Up to `MAX` objects, none if they are left out or `null`.
+pub(in crate::v2) fn objects<'de, D, T, const MAX: usize>(from: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    let objects = values::<D, Object<T>, MAX>(from)?;
+    Ok(objects.into_iter().map(|Object(value)| value).collect())
+}
+
+/// Up to `MAX` values, none if they are left out or `null`.
+pub(in crate::v2) fn values<'de, D, T, const MAX: usize>(from: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    from.deserialize_option(ValuesVisitor::<T, MAX>(PhantomData))
+}
+
+struct ValuesVisitor<T, const MAX: usize>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for ValuesVisitor<T, MAX> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "a list of at most {MAX} items")
+    }
+
+    fn visit_none<E: Error>(self) -> Result<Self::Value, E> {
+        Ok(Vec::new())
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+        Ok(Vec::new())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
+        from.deserialize_seq(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+        let mut list = Vec::with_capacity(items.size_hint().unwrap_or(0).min(RESERVED_MAX));
+        while let Some(item) = items.next_element()? {
+            if list.len() == MAX {
+                return Err(A::Error::custom(format_args!("must have at most {MAX} items, has more")));
+            }
+            list.push(item);
+        }
+        Ok(list)
+    }
+}

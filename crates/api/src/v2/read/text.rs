@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{Deserializer, Error, Visitor};
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
 /// A text that must be given.
 pub(in crate::v2) fn required<'de, D, const MIN: usize, const MAX: usize>(
@@ -39,6 +39,25 @@ where
     D: Deserializer<'de>,
 {
     optional::<D, 0, MAX>(from).map(Option::unwrap_or_default)
+}
+
+/// Up to `COUNT` texts, none if they are left out or `null`.
+pub(in crate::v2) fn list<'de, D, const MIN: usize, const MAX: usize, const COUNT: usize>(
+    from: D,
+) -> Result<Vec<Cow<'de, str>>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let pieces = super::structure::values::<D, Piece<'de, MIN, MAX>, COUNT>(from)?;
+    Ok(pieces.into_iter().map(|Piece(text)| text).collect())
+}
+
+struct Piece<'a, const MIN: usize, const MAX: usize>(Cow<'a, str>);
+
+impl<'de, const MIN: usize, const MAX: usize> Deserialize<'de> for Piece<'de, MIN, MAX> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        required::<D, MIN, MAX>(from).map(Self)
+    }
 }
 
 /// One word out of a few.

@@ -1,16 +1,20 @@
 //! The table itself, by chapter.
 
+mod commit;
 mod dlq;
+mod effects;
 mod groups;
 mod leases;
 mod messages;
+mod outputs;
+mod runs;
 mod server;
 mod topics;
 
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 
 use super::description::{Description, Parameter};
-use crate::v2::limits::{CURSOR_BYTES_MAX, NAME_BYTES_MAX};
+use crate::v2::limits::{CURSOR_BYTES_MAX, NAME_BYTES_MAX, PLACE_BYTES_MAX};
 use crate::v2::page::LIMIT_MAX;
 use crate::v2::shape;
 
@@ -19,9 +23,13 @@ pub(super) fn all() -> impl Iterator<Item = &'static Description> {
     let chapters = [
         &leases::LINES[..],
         &messages::LINES[..],
+        &commit::LINES[..],
+        &effects::LINES[..],
         &topics::LINES[..],
         &groups::LINES[..],
         &dlq::LINES[..],
+        &outputs::LINES[..],
+        &runs::LINES[..],
         &server::LINES[..],
     ];
     chapters.into_iter().flatten()
@@ -46,6 +54,13 @@ const CURSOR_AFTER_MESSAGE: Parameter = Parameter {
     is_required: false,
     description: "The cursor of the page before, unchanged.",
     schema: || ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[0-9a-f]{24}$")),
+};
+
+const CURSOR_AFTER_PLACE: Parameter = Parameter {
+    name: "cursor",
+    is_required: false,
+    description: "The cursor of the page before, unchanged.",
+    schema: || shape::text(2, 2 * PLACE_BYTES_MAX).pattern(Some("^([0-9a-f]{2})+$")),
 };
 
 const CONFIRM: Parameter = Parameter {

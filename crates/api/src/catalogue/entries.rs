@@ -1,0 +1,380 @@
+//! The lines of the catalogue, in the order of their codes.
+
+use super::Entry;
+
+pub(super) const INVALID_ARGUMENT: Entry = Entry {
+    code: "INVALID_ARGUMENT",
+    status: 400,
+    v1_code: "INVALID_ARGUMENT",
+    v1_status: 400,
+    retryable: false,
+    title: "A value is missing or not allowed",
+    help: "The detail names the field and what it may be; correct the request before sending it again.",
+};
+
+pub(super) const INVALID_JSON: Entry = Entry {
+    code: "INVALID_JSON",
+    status: 400,
+    v1_code: "INVALID_ARGUMENT",
+    v1_status: 400,
+    retryable: false,
+    title: "The body is not the JSON that this call takes",
+    help: "Unknown and repeated fields are refused, so that a misspelt one is never ignored; the detail names it.",
+};
+
+pub(super) const DEADLINE_EXCEEDED: Entry = Entry {
+    code: "DEADLINE_EXCEEDED",
+    status: 400,
+    v1_code: "INVALID_ARGUMENT",
+    v1_status: 400,
+    retryable: false,
+    title: "The message's deadline has passed",
+    help: "Send a later deadline, or none; compare the clocks of both machines if it should not have passed.",
+};
+
+pub(super) const CONFIRMATION_REQUIRED: Entry = Entry {
+    code: "CONFIRMATION_REQUIRED",
+    status: 400,
+    v1_code: "INVALID_ARGUMENT",
+    v1_status: 400,
+    retryable: false,
+    title: "This call must be confirmed",
+    help: "Add the parameter confirm with the name of what is to be deleted; it cannot be undone.",
+};
+
+pub(super) const TOPIC_UNKNOWN: Entry = Entry {
+    code: "TOPIC_UNKNOWN",
+    status: 404,
+    v1_code: "INVALID_ARGUMENT",
+    v1_status: 400,
+    retryable: false,
+    title: "There is no topic of that name",
+    help: "Create it first; topics are never created by producing or consuming.",
+};
+
+pub(super) const GROUP_UNKNOWN: Entry = Entry {
+    code: "GROUP_UNKNOWN",
+    status: 404,
+    v1_code: "INVALID_ARGUMENT",
+    v1_status: 400,
+    retryable: false,
+    title: "The topic has no group of that name",
+    help: "A group begins with its first reader and is forgotten after a long time without one.",
+};
+
+pub(super) const LEASE_UNKNOWN: Entry = Entry {
+    code: "LEASE_UNKNOWN",
+    status: 404,
+    v1_code: "FAILED_PRECONDITION",
+    v1_status: 409,
+    retryable: false,
+    title: "There is no lease with that token",
+    help: "Send the token as it came with the message or effect; tokens are forgotten some time after it is settled.",
+};
+
+pub(super) const MESSAGE_UNKNOWN: Entry = Entry {
+    code: "MESSAGE_UNKNOWN",
+    status: 404,
+    v1_code: "INVALID_ARGUMENT",
+    v1_status: 400,
+    retryable: false,
+    title: "There is no message at that place",
+    help: "Check partition and offset; messages are dropped when every group is through with them or retention says so.",
+};
+
+pub(super) const EFFECT_UNKNOWN: Entry = Entry {
+    code: "EFFECT_UNKNOWN",
+    status: 404,
+    v1_code: "INVALID_ARGUMENT",
+    v1_status: 400,
+    retryable: false,
+    title: "There is no effect with that scope and key",
+    help: "Check tenant, scope and key; finished effects are forgotten after their ttl_ms, and begin \
+           starts a new one.",
+};
+
+pub(super) const OUTPUT_UNKNOWN: Entry = Entry {
+    code: "OUTPUT_UNKNOWN",
+    status: 404,
+    v1_code: "INVALID_ARGUMENT",
+    v1_status: 400,
+    retryable: false,
+    title: "There is no such output",
+    help: "Check dataset, version and partition key; list /v2/outputs to see what is there, and cut over \
+           before reading current.",
+};
+
+pub(super) const RUN_UNKNOWN: Entry = Entry {
+    code: "RUN_UNKNOWN",
+    status: 404,
+    v1_code: "INVALID_ARGUMENT",
+    v1_status: 400,
+    retryable: false,
+    title: "There is no run of that name",
+    help: "Runs are known while one of their messages or effects is kept; check the run_id or list /v2/runs.",
+};
+
+pub(super) const JOB_UNKNOWN: Entry = Entry {
+    code: "JOB_UNKNOWN",
+    status: 404,
+    v1_code: "NOT_FOUND",
+    v1_status: 404,
+    retryable: false,
+    title: "There is no job of that name",
+    help: "Jobs are forgotten some time after they end, and when the server restarts.",
+};
+
+pub(super) const NOT_FOUND: Entry = Entry {
+    code: "NOT_FOUND",
+    status: 404,
+    v1_code: "NOT_FOUND",
+    v1_status: 404,
+    retryable: false,
+    title: "There is nothing at this path",
+    help: "Check the path; calls begin with /v1 or /v2, metrics are at /metrics.",
+};
+
+pub(super) const METHOD_NOT_ALLOWED: Entry = Entry {
+    code: "METHOD_NOT_ALLOWED",
+    status: 405,
+    v1_code: "METHOD_NOT_ALLOWED",
+    v1_status: 405,
+    retryable: false,
+    title: "This path does not take this method",
+    help: "The Allow header lists the methods that it takes.",
+};
+
+pub(super) const REQUEST_TIMEOUT: Entry = Entry {
+    code: "REQUEST_TIMEOUT",
+    status: 408,
+    v1_code: "REQUEST_TIMEOUT",
+    v1_status: 408,
+    retryable: true,
+    title: "The body did not arrive in time",
+    help: "Nothing was done; send the request again, or send less at once.",
+};
+
+pub(super) const NOT_OWNER: Entry = Entry {
+    code: "NOT_OWNER",
+    status: 409,
+    v1_code: "FAILED_PRECONDITION",
+    v1_status: 409,
+    retryable: false,
+    title: "Somebody else holds the message",
+    help: "The lease lapsed and a newer attempt has started, or the owner differs from the one that consumed it; \
+           give this attempt up.",
+};
+
+pub(super) const NOT_IN_FLIGHT: Entry = Entry {
+    code: "NOT_IN_FLIGHT",
+    status: 409,
+    v1_code: "FAILED_PRECONDITION",
+    v1_status: 409,
+    retryable: false,
+    title: "The message is not on loan to this group",
+    help: "Check topic, group, partition and offset; after a restart of the broker, wait for the redelivery.",
+};
+
+pub(super) const STALE_LEASE: Entry = Entry {
+    code: "STALE_LEASE",
+    status: 409,
+    v1_code: "FAILED_PRECONDITION",
+    v1_status: 409,
+    retryable: false,
+    title: "The lease is no longer valid",
+    help: "A newer attempt has started, or the message or effect is settled; give this attempt up, and extend sooner \
+           next time.",
+};
+
+pub(super) const SETTINGS_DIFFER: Entry = Entry {
+    code: "SETTINGS_DIFFER",
+    status: 409,
+    v1_code: "FAILED_PRECONDITION",
+    v1_status: 409,
+    retryable: false,
+    title: "The topic exists with other settings",
+    help: "The detail names the difference; change settings with PATCH, which partitions do not allow.",
+};
+
+pub(super) const KEY_IN_FLIGHT: Entry = Entry {
+    code: "KEY_IN_FLIGHT",
+    status: 409,
+    v1_code: "FAILED_PRECONDITION",
+    v1_status: 409,
+    retryable: true,
+    title: "An operation with this idempotency key is under way",
+    help: "Wait for the first one to end; sending the same key again is then answered with its outcome.",
+};
+
+pub(super) const EFFECT_RUNNING: Entry = Entry {
+    code: "EFFECT_RUNNING",
+    status: 409,
+    v1_code: "FAILED_PRECONDITION",
+    v1_status: 409,
+    retryable: true,
+    title: "The effect is being carried out",
+    help: "Wait until its holder finishes it or its lease lapses, then resolve it; see lease_expires_at of \
+           the effect.",
+};
+
+pub(super) const EFFECT_FINISHED: Entry = Entry {
+    code: "EFFECT_FINISHED",
+    status: 409,
+    v1_code: "FAILED_PRECONDITION",
+    v1_status: 409,
+    retryable: false,
+    title: "The effect has its final outcome",
+    help: "What succeeded or failed for good never changes; begin replays the outcome, and a new key is a \
+           new effect.",
+};
+
+pub(super) const ATTEMPTS_EXHAUSTED: Entry = Entry {
+    code: "ATTEMPTS_EXHAUSTED",
+    status: 409,
+    v1_code: "FAILED_PRECONDITION",
+    v1_status: 409,
+    retryable: false,
+    title: "The effect has used up its attempts",
+    help: "Find out what happened and resolve the effect; failed_retryable grants one more attempt.",
+};
+
+pub(super) const OUTPUT_MODE_DIFFERS: Entry = Entry {
+    code: "OUTPUT_MODE_DIFFERS",
+    status: 409,
+    v1_code: "FAILED_PRECONDITION",
+    v1_status: 409,
+    retryable: false,
+    title: "The output was begun in the other mode",
+    help: "A partition key of a version is either replaced or appended to; use the mode it has, or another version.",
+};
+
+pub(super) const VERSION_DIFFERS: Entry = Entry {
+    code: "VERSION_DIFFERS",
+    status: 409,
+    v1_code: "FAILED_PRECONDITION",
+    v1_status: 409,
+    retryable: false,
+    title: "Another version is current",
+    help: "Read the dataset to see what is current and what it can go back to, decide again, and name that version.",
+};
+
+pub(super) const VERSION_IN_USE: Entry = Entry {
+    code: "VERSION_IN_USE",
+    status: 409,
+    v1_code: "FAILED_PRECONDITION",
+    v1_status: 409,
+    retryable: false,
+    title: "The version is the current one",
+    help: "Cut over to another version or roll back first; then it can be deleted.",
+};
+
+pub(super) const LIMIT_REACHED: Entry = Entry {
+    code: "LIMIT_REACHED",
+    status: 409,
+    v1_code: "FAILED_PRECONDITION",
+    v1_status: 409,
+    retryable: false,
+    title: "A limit of this broker is reached",
+    help: "The detail names the limit; it is a setting of the server.",
+};
+
+pub(super) const BODY_TOO_LARGE: Entry = Entry {
+    code: "BODY_TOO_LARGE",
+    status: 413,
+    v1_code: "PAYLOAD_TOO_LARGE",
+    v1_status: 413,
+    retryable: false,
+    title: "The body is larger than the server takes",
+    help: "Keep large payloads elsewhere and send a reference, or raise the server's limit.",
+};
+
+pub(super) const RESULT_TOO_LARGE: Entry = Entry {
+    code: "RESULT_TOO_LARGE",
+    status: 413,
+    v1_code: "PAYLOAD_TOO_LARGE",
+    v1_status: 413,
+    retryable: false,
+    title: "The result is larger than the server keeps",
+    help: "Keep large results elsewhere and finish with a reference, or raise the server's effect_result_bytes_max.",
+};
+
+pub(super) const URL_TOO_LONG: Entry = Entry {
+    code: "URL_TOO_LONG",
+    status: 414,
+    v1_code: "URI_TOO_LONG",
+    v1_status: 414,
+    retryable: false,
+    title: "The URL is longer than the server takes",
+    help: "Send the values as a JSON body instead of in the query.",
+};
+
+pub(super) const KEY_REUSED: Entry = Entry {
+    code: "KEY_REUSED",
+    status: 422,
+    v1_code: "FAILED_PRECONDITION",
+    v1_status: 409,
+    retryable: false,
+    title: "The idempotency key was used for another request",
+    help: "A key stands for one request only; use a new key for a new request.",
+};
+
+pub(super) const UNSUPPORTED_MEDIA_TYPE: Entry = Entry {
+    code: "UNSUPPORTED_MEDIA_TYPE",
+    status: 415,
+    v1_code: "UNSUPPORTED_MEDIA_TYPE",
+    v1_status: 415,
+    retryable: false,
+    title: "This call does not take that content type",
+    help: "Send JSON with Content-Type: application/json, or many messages as application/x-ndjson.",
+};
+
+pub(super) const OVERLOADED: Entry = Entry {
+    code: "OVERLOADED",
+    status: 429,
+    v1_code: "RESOURCE_EXHAUSTED",
+    v1_status: 429,
+    retryable: true,
+    title: "More work is waiting than may wait",
+    help: "Try again after the given time; if it persists, consumers are too slow or too few.",
+};
+
+// 503 and not 507, because existing clients retry 503 and give up on 507, and a full disk is often emptied soon.
+pub(super) const DISK_FULL: Entry = Entry {
+    code: "DISK_FULL",
+    status: 503,
+    v1_code: "UNAVAILABLE",
+    v1_status: 503,
+    retryable: true,
+    title: "The broker's disk is full",
+    help: "New messages are refused until space returns; reading and acking go on, and no restart is needed.",
+};
+
+pub(super) const ROUTER_REFUSED: Entry = Entry {
+    code: "ROUTER_REFUSED",
+    status: 503,
+    v1_code: "UNAVAILABLE",
+    v1_status: 503,
+    retryable: true,
+    title: "The router has no good answer",
+    help: "The router failed or took too long, and this server refuses what it cannot route; try again later.",
+};
+
+pub(super) const UNAVAILABLE: Entry = Entry {
+    code: "UNAVAILABLE",
+    status: 503,
+    v1_code: "UNAVAILABLE",
+    v1_status: 503,
+    retryable: true,
+    title: "The broker cannot answer now",
+    help: "It is starting, stopping, or its log has failed; the detail and the server's log say which.",
+};
+
+pub(super) const INTERNAL: Entry = Entry {
+    code: "INTERNAL",
+    status: 500,
+    v1_code: "INTERNAL",
+    v1_status: 500,
+    retryable: true,
+    title: "The server made a mistake",
+    help: "Report it with the X-Request-Id of the answer; the server's log has a line with the same id.",
+};
