@@ -45,6 +45,18 @@ counters! {
     nacked,
     /// Settlements refused because their token was stale or unknown.
     stale,
+    /// Effects that somebody was told to run.
+    effects_executed,
+    /// Effects answered with the outcome of an earlier run.
+    effects_replayed,
+    /// Effects whose outcome was written down.
+    effects_finished,
+    /// Outcomes refused because their lease was not the newest one.
+    effects_stale,
+    /// Commits done.
+    commits,
+    /// Commits refused.
+    commits_refused,
     /// Deliveries given back because they never reached their reader.
     released,
     /// Dead letters written.

@@ -216,13 +216,23 @@ impl<D: Disk> Decide<'_, D> {
             }
             self.tables.consumers.insert(attach.consumer, attach.deliveries);
         }
+        let lends = matches!(request.input, Input::Lease { .. } | Input::BeginEffect { .. });
+        // Whoever is gone by now would only keep others from what it was lent.
+        if lends && request.reply.is_closed() {
+            return;
+        }
         self.tables.tickets.insert(request.ticket, request.reply);
         self.handle(request.input);
     }
 
     fn on_notice(&mut self, notice: Notice) {
         match notice {
-            Notice::Input(input) => self.handle(input),
+            Notice::Input(input) => {
+                if let Input::Forsake { ticket } = input {
+                    self.tables.tickets.remove(&ticket);
+                }
+                self.handle(input);
+            }
             Notice::Left { consumer, receipts } => {
                 self.tables.consumers.remove(&consumer);
                 self.handle(Input::Unsubscribe { consumer });

@@ -1,6 +1,6 @@
 //! Why the broker did not do what it was asked.
 
-use driftq_core::Reject;
+use driftq_core::{CommitPart, Reject};
 
 /// Why a request failed. The edge maps each kind to one family of answers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -8,6 +8,9 @@ pub enum Failure {
     /// The shard refused it; nothing changed.
     #[error("refused: {0:?}")]
     Reject(Reject),
+    /// Part of a commit was refused; nothing of it happened.
+    #[error("{1}")]
+    Commit(CommitPart, Box<Self>),
     /// The input queue is full; nothing happened, try again soon.
     #[error("the input queue is full")]
     Busy,

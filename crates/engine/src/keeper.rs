@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use driftq_core::{Malformed, Pinned, State};
+use driftq_core::{Malformed, State};
 use driftq_wal::{Disk, KeepError, Keeper, Lsn, OpenError, Prepared, Reader, Room};
 
 use crate::bell::{Attempt, Bell, Call, RETRY_WAIT};
 use crate::inbox::Notice;
 use crate::pen::distance;
 use crate::recover::{FoldError, fold};
-use crate::relocate::copy_window;
+use crate::relocate::{Kept, copy_window};
 use crate::shared::Shared;
 
 /// A snapshot that failed, or freed nothing on a full disk, is not repeated before [`RETRY_WAIT`]; the wait doubles
@@ -57,7 +57,7 @@ pub(crate) struct Housekeeper<'a, D: Disk> {
     fold_not_before: Instant,
     fold_wait: Duration,
     /// Messages still to be copied out of sparse segments; at most [`RELOCATIONS_MAX`].
-    pinned: VecDeque<Pinned>,
+    pinned: VecDeque<Kept>,
 }
 
 impl<'a, D: Disk> Housekeeper<'a, D> {
@@ -206,8 +206,8 @@ impl<'a, D: Disk> Housekeeper<'a, D> {
         }
     }
 
-    /// Messages to be copied out of sparse segments, the emptiest segment first.
-    fn pinned(&self, state: &State, upto: Lsn) -> VecDeque<Pinned> {
+    /// Messages and effects to be copied out of sparse segments, the emptiest segment first.
+    fn pinned(&self, state: &State, upto: Lsn) -> VecDeque<Kept> {
         let newest = upto.segment().saturating_sub(NEWEST_SEGMENTS_SPARED);
         let live = state.live_bytes();
         let mut sparse: Vec<(u64, u32)> = segments_below(&self.keeper, upto)
@@ -224,7 +224,10 @@ impl<'a, D: Disk> Housekeeper<'a, D> {
                 break;
             }
             budget -= live;
-            pinned.extend(state.pinned_in(number, RELOCATIONS_MAX - pinned.len()));
+            let messages = state.pinned_in(number, RELOCATIONS_MAX - pinned.len());
+            pinned.extend(messages.into_iter().map(Kept::Message));
+            let effects = state.effects_pinned_in(number, RELOCATIONS_MAX - pinned.len());
+            pinned.extend(effects.into_iter().map(Kept::Effect));
         }
         pinned
     }

@@ -17,11 +17,13 @@ mod bell;
 mod broker;
 mod cache;
 mod clock;
+mod commits;
 mod config;
 mod counters;
 mod dead_letters;
 mod decide;
 mod depot;
+mod effects;
 mod failure;
 mod guard;
 mod inbox;
@@ -50,8 +52,10 @@ mod words;
 pub use driftq_core as core;
 
 pub use broker::Broker;
+pub use commits::{CommitCall, Committed, CutOver, RunSight, SeenEntry};
 pub use config::{Commit, Config, Storage};
 pub use counters::Counters;
+pub use effects::{Begun, EffectCall, EffectEnd, EffectEnded, EffectFilter, EffectSight, SeenEffect};
 pub use failure::{Failure, StartError};
 pub use request::{
     AckRequest, BorrowRequest, ConsumeRequest, Draft, Job, JobCall, JobKind, JobState, LeaseCall,

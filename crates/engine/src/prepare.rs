@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use driftq_core::{
-    Answer, Catalog, Envelope, Identity, Input, KeyHash, Message, NewMessage, Payload, Reject, Stored, route,
-    validate,
+    Answer, Catalog, Envelope, Identity, Input, KeyHash, Message, NewLineage, NewMessage, Payload, Reject,
+    Stored, route, validate,
 };
 
 use crate::broker::{Broker, unexpected};
@@ -136,6 +136,7 @@ impl Broker {
             key: KeyHash::of(&message.key),
             priority: draft.priority,
             start: draft.start,
+            lineage: envelope.and_then(lineage),
             payload: self.payload(message)?,
         };
         Ok((Arc::clone(&info.name), message))
@@ -175,7 +176,7 @@ fn add(parts: &mut Vec<Part>, index: usize, name: Arc<str>, message: NewMessage)
 }
 
 /// The identity that was kept for a message is its identity, wherever the router sent it.
-fn take_reserved(message: &mut NewMessage, reservation: Option<&Reservation>) {
+pub(crate) fn take_reserved(message: &mut NewMessage, reservation: Option<&Reservation>) {
     if let Some(reservation) = reservation {
         message.identity = Some(reservation.identity);
         message.reserved = true;
@@ -186,6 +187,18 @@ fn fill(results: &mut [Option<Result<Produced, Failure>>], places: &[(usize, Arc
     for (place, _) in places {
         results[*place] = Some(Err(failure.clone()));
     }
+}
+
+/// The run that a message belongs to.
+fn lineage(envelope: &Envelope<'_>) -> Option<Box<NewLineage>> {
+    let Envelope { run_id, step_id, parent_step_id, .. } = envelope;
+    (!run_id.is_empty()).then(|| {
+        Box::new(NewLineage {
+            run: run_id.to_string(),
+            step: step_id.to_string(),
+            parent: parent_step_id.to_string(),
+        })
+    })
 }
 
 /// Who a message is. Its scope is the topic that the producer named: what a router makes of it does not change who it

@@ -2,12 +2,46 @@
 
 use std::collections::VecDeque;
 
-use driftq_core::{Input, Payload, Pinned};
+use driftq_core::{Input, NewBlob, Payload, Pinned, PinnedEffect};
 
 use crate::bell::Bell;
 use crate::depot::{Lost, Place};
 use crate::inbox::Notice;
 use crate::shared::Shared;
+
+/// Something that keeps a segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kept {
+    Message(Pinned),
+    Effect(PinnedEffect),
+}
+
+impl Kept {
+    const fn place(&self) -> Place {
+        match self {
+            Self::Message(Pinned { position, length, check, .. }) => {
+                Place { position: *position, length: *length, check: *check }
+            }
+            Self::Effect(PinnedEffect { blob, .. }) => {
+                Place { position: blob.position, length: blob.length, check: blob.check }
+            }
+        }
+    }
+
+    /// What the shard is told once the bytes were read.
+    fn copied(self, bytes: Vec<u8>) -> Input {
+        match self {
+            Self::Message(Pinned { topic, partition, offset, position: from, check, size, .. }) => {
+                let payload = Payload { bytes, check, size };
+                Input::Relocate { topic, partition, offset, from, payload }
+            }
+            Self::Effect(PinnedEffect { number, part, blob }) => {
+                let copy = NewBlob { bytes, check: blob.check };
+                Input::RelocateEffect { number, part, from: blob.position, copy }
+            }
+        }
+    }
+}
 
 /// Copies that may wait for the decide thread at once.
 const WINDOW_MESSAGES_MAX: usize = 64;
@@ -16,31 +50,24 @@ const WINDOW_BYTES_MAX: usize = 1 << 20;
 
 /// Reads the next few messages and has the shard store them anew. The bell rings when it has, and then the next
 /// few may follow: the keeper never waits here, because the log may be waiting for the keeper.
-pub(crate) fn copy_window(shared: &Shared, bell: &Bell, pinned: &mut VecDeque<Pinned>) {
+pub(crate) fn copy_window(shared: &Shared, bell: &Bell, pinned: &mut VecDeque<Kept>) {
     bell.begin_copies();
     let (mut messages, mut bytes) = (0, 0);
     while messages < WINDOW_MESSAGES_MAX && bytes < WINDOW_BYTES_MAX {
-        let Some(message) = pinned.pop_front() else { break };
-        let place = Place { position: message.position, length: message.length, check: message.check };
-        let payload = match shared.depot.read(place) {
+        let Some(kept) = pinned.pop_front() else { break };
+        let payload = match shared.depot.read(kept.place()) {
             Ok(payload) => payload,
             // It was moved or dropped since.
             Err(Lost::Gone) => continue,
             Err(lost @ (Lost::Unreadable | Lost::Damaged)) => {
-                tracing::error!(offset = message.offset, %lost, "a message could not be copied; its segment stays");
+                tracing::error!(?kept, %lost, "something could not be copied; its segment stays");
                 continue;
             }
         };
         messages += 1;
         bytes += payload.len();
         shared.meters.relocated.one();
-        shared.inbox.input(Input::Relocate {
-            topic: message.topic,
-            partition: message.partition,
-            offset: message.offset,
-            from: message.position,
-            payload: Payload { bytes: payload.into(), check: message.check, size: message.size },
-        });
+        shared.inbox.input(kept.copied(payload.into()));
     }
     shared.inbox.notify(Notice::CopiesEnd);
 }

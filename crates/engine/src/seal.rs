@@ -4,7 +4,7 @@ use std::sync::RwLock;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use driftq_core::{GroupId, Receipt, Token, TopicId};
+use driftq_core::{EffectReceipt, GroupId, Receipt, Token, TopicId};
 
 use crate::guard::{read, write};
 
@@ -13,8 +13,9 @@ const BODY_BYTES: usize = 36;
 /// What proves that the broker wrote it. Nobody guesses 96 bits by asking.
 const TAG_BYTES: usize = 12;
 const SEALED_BYTES: usize = BODY_BYTES + TAG_BYTES;
-/// Length of every token.
-const TOKEN_CHARS: usize = SEALED_BYTES / 3 * 4;
+/// A lease of an effect as bytes.
+const EFFECT_BYTES: usize = 12;
+const SEALED_EFFECT_BYTES: usize = EFFECT_BYTES + TAG_BYTES;
 
 /// Seals receipts with the shard's secret.
 #[derive(Debug, Default)]
@@ -44,18 +45,7 @@ impl Seal {
 
     /// The receipt of a token; `None` if it is not one of ours.
     pub(crate) fn open(&self, token: &str) -> Option<Receipt> {
-        if token.len() != TOKEN_CHARS {
-            return None;
-        }
-        let mut bytes = [0; SEALED_BYTES];
-        URL_SAFE_NO_PAD.decode_slice(token, &mut bytes).ok().filter(|length| *length == SEALED_BYTES)?;
-        let (body, tag) = bytes.split_at(BODY_BYTES);
-        let proof = self.proof(body);
-        // Every byte is looked at, whatever the first ones say: how long it takes tells nothing.
-        let differs = proof.iter().zip(tag).fold(0, |differs, (ours, theirs)| differs | (ours ^ theirs));
-        if differs != 0 {
-            return None;
-        }
+        let body = self.opened::<SEALED_BYTES>(token)?;
         let word = |at: usize| u32::from_le_bytes(body[at..at + 4].try_into().expect("four bytes"));
         let long = |at: usize| u64::from_le_bytes(body[at..at + 8].try_into().expect("eight bytes"));
         Some(Receipt {
@@ -65,6 +55,38 @@ impl Seal {
             offset: long(12),
             token: Token { epoch: long(20), n: long(28) },
         })
+    }
+
+    /// The token of a lease of an effect. Shorter than a delivery's, so that one is never taken for the other.
+    pub(crate) fn seal_effect(&self, receipt: EffectReceipt) -> String {
+        let mut bytes = [0; SEALED_EFFECT_BYTES];
+        bytes[0..8].copy_from_slice(&receipt.number.to_le_bytes());
+        bytes[8..12].copy_from_slice(&receipt.epoch.to_le_bytes());
+        let proof = self.proof(&bytes[..EFFECT_BYTES]);
+        bytes[EFFECT_BYTES..].copy_from_slice(&proof);
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    /// The lease of an effect that a token names; `None` if it is not one of ours.
+    pub(crate) fn open_effect(&self, token: &str) -> Option<EffectReceipt> {
+        let bytes = self.opened::<SEALED_EFFECT_BYTES>(token)?;
+        let (number, rest) = bytes.split_first_chunk::<8>()?;
+        let (epoch, _) = rest.split_first_chunk::<4>()?;
+        Some(EffectReceipt { number: u64::from_le_bytes(*number), epoch: u32::from_le_bytes(*epoch) })
+    }
+
+    /// The bytes of a token of that length, if the broker wrote it.
+    fn opened<const N: usize>(&self, token: &str) -> Option<[u8; N]> {
+        if token.len() != N / 3 * 4 {
+            return None;
+        }
+        let mut bytes = [0; N];
+        URL_SAFE_NO_PAD.decode_slice(token, &mut bytes).ok().filter(|length| *length == N)?;
+        let (body, tag) = bytes.split_at(N - TAG_BYTES);
+        let proof = self.proof(body);
+        // Every byte is looked at, whatever the first ones say: how long it takes tells nothing.
+        let differs = proof.iter().zip(tag).fold(0, |differs, (ours, theirs)| differs | (ours ^ theirs));
+        (differs == 0).then_some(bytes)
     }
 
     fn proof(&self, body: &[u8]) -> [u8; TAG_BYTES] {
@@ -78,6 +100,9 @@ impl Seal {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Length of a delivery's token.
+    const TOKEN_CHARS: usize = SEALED_BYTES / 3 * 4;
 
     fn receipt() -> Receipt {
         Receipt {
@@ -98,6 +123,24 @@ mod tests {
         assert_eq!(seal.open(&token), Some(receipt()));
         seal.set(&[8; 32]);
         assert_eq!(seal.open(&token), None);
+    }
+
+    #[test]
+    fn the_token_of_an_effect_is_not_one_of_a_delivery() {
+        let seal = Seal::default();
+        seal.set(&[7; 32]);
+        let lease = EffectReceipt { number: u64::MAX / 7, epoch: 9 };
+        let token = seal.seal_effect(lease);
+        assert_eq!((seal.open_effect(&token), seal.open(&token)), (Some(lease), None));
+        assert_eq!(seal.open_effect(&seal.seal(&receipt())), None);
+        let other = seal.seal_effect(EffectReceipt { epoch: 10, ..lease });
+        for at in 0..token.len() {
+            let mut forged = token.clone();
+            forged.replace_range(at..=at, &other[at..=at]);
+            assert!([&token, &other].contains(&&forged) || seal.open_effect(&forged).is_none(), "{forged}");
+        }
+        seal.set(&[8; 32]);
+        assert_eq!(seal.open_effect(&token), None);
     }
 
     #[test]

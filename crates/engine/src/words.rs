@@ -1,6 +1,6 @@
 //! Facts in words, for people who look into a log.
 
-use driftq_core::{Fact, MessageFact, Place};
+use driftq_core::{About, CommitFact, EffectFact, Fact, Lent, MessageFact, OutputFact, Place, RunFact};
 
 /// What a fact says, on one line. Payloads are left out.
 pub(crate) fn words(fact: &Fact<'_>) -> String {
@@ -66,6 +66,73 @@ pub(crate) fn words(fact: &Fact<'_>) -> String {
                 topic.0,
                 bytes.len()
             )
+        }
+        Fact::Effect(fact) => effect(fact),
+        Fact::Run(fact) => run(fact),
+        Fact::Output(fact) => output(fact),
+        Fact::Commit(CommitFact::Done { until, .. }) => {
+            format!("a commit done: the facts before it in this batch; remembered until {} ms", until.0)
+        }
+        Fact::Commit(CommitFact::Forgotten { upto, most }) => {
+            format!("commits due by {} ms forgotten, at most {most}", upto.0)
+        }
+    }
+}
+
+fn effect(fact: &EffectFact<'_>) -> String {
+    match fact {
+        EffectFact::Begun(begun) => {
+            let who = About::decode(begun.bytes).map_or_else(
+                |_| "unreadable".to_owned(),
+                |about| format!("tenant {:?} scope {:?} key {:?}", about.tenant, about.scope, about.key),
+            );
+            format!("effect {} begun: {who}, {}", begun.number, lent(&begun.lent))
+        }
+        EffectFact::Taken { number, lent: newer } => format!("effect {number} taken over: {}", lent(newer)),
+        EffectFact::Renewed { number, until } => format!("effect {number} renewed until {} ms", until.0),
+        EffectFact::Ended(ended) => {
+            let (number, status, epoch) = (ended.number, ended.status, ended.epoch);
+            format!(
+                "effect {number} ended, epoch {epoch}: {status:?}, remembered until {} ms",
+                ended.expires.0
+            )
+        }
+        EffectFact::Lapsed { number, at } => {
+            format!("effect {number} lapsed at {} ms: whether it happened is not known", at.0)
+        }
+        EffectFact::Swept { numbers } => format!("{} effects forgotten", numbers.len() / 8),
+        EffectFact::Moved { number, part, bytes } => {
+            format!("{part:?} of effect {number} copied here, {} bytes", bytes.len())
+        }
+    }
+}
+
+fn lent(lent: &Lent) -> String {
+    let Lent { epoch, attempt, until, on_lapse, .. } = lent;
+    format!("epoch {epoch}, attempt {attempt}, until {} ms, on lapse {on_lapse:?}", until.0)
+}
+
+fn run(fact: &RunFact<'_>) -> String {
+    match fact {
+        RunFact::StepEnded { place, how, attempts, .. } => {
+            format!("{} ended in its run: {how:?} after {attempts} attempts", whole(*place))
+        }
+        RunFact::Forgotten { run, most } => format!("at most {most} entries of run {run} forgotten"),
+    }
+}
+
+fn output(fact: &OutputFact<'_>) -> String {
+    match fact {
+        OutputFact::Moved { dataset, version, partition_key, location, dedupe_key, .. } => {
+            let how = if dedupe_key.is_empty() { "replaced" } else { "appended" };
+            format!("output {dataset:?} {version:?} {partition_key:?} {how}: {location:?}")
+        }
+        OutputFact::CutOver { dataset, version, .. } => {
+            format!("dataset {dataset:?} cut over to {version:?}")
+        }
+        OutputFact::RolledBack { dataset, .. } => format!("dataset {dataset:?} rolled back"),
+        OutputFact::Dropped { dataset, version } => {
+            format!("version {version:?} of dataset {dataset:?} dropped")
         }
     }
 }

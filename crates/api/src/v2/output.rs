@@ -66,7 +66,7 @@ pub struct Datasets<'a> {
     pub datasets: Vec<DatasetSummary<'a>>,
     /// Cursor of the next page, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next_cursor: Option<String>,
+    pub cursor: Option<String>,
 }
 
 /// A dataset in a list.
@@ -100,7 +100,7 @@ pub struct Dataset<'a> {
     pub history: Vec<PastVersion<'a>>,
     /// Cursor of the next page of versions, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next_cursor: Option<String>,
+    pub cursor: Option<String>,
 }
 
 /// A version in a list.
@@ -135,7 +135,7 @@ pub struct VersionOutputs<'a> {
     pub outputs: Vec<Output<'a>>,
     /// Cursor of the next page, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next_cursor: Option<String>,
+    pub cursor: Option<String>,
 }
 
 /// To `GET /v2/outputs/{dataset}/{version}/{partition_key}`: one page.
@@ -153,7 +153,7 @@ pub struct PartitionOutputs<'a> {
     pub outputs: Vec<Output<'a>>,
     /// Cursor of the next page, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next_cursor: Option<String>,
+    pub cursor: Option<String>,
 }
 
 /// One output.
@@ -238,9 +238,10 @@ impl<'a> RollBack<'a> {
 pub struct CurrentVersion<'a> {
     /// The dataset.
     pub dataset: Cow<'a, str>,
-    /// The version that is current now.
-    pub current: Cow<'a, str>,
-    /// The one that was before, if one was.
+    /// The version that is current now; none after going back to before the first cut-over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub current: Option<Cow<'a, str>>,
+    /// The one that a roll-back would show, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<Cow<'a, str>>,
     /// Whether this call changed it.
@@ -294,13 +295,13 @@ mod tests {
 
     #[test]
     fn answers_round_trip() {
-        let text = r#"{"datasets":[{"dataset":"d","versions":1,"outputs":2},{"dataset":"e","current":"1","versions":1,"outputs":0}],"next_cursor":"65"}"#;
+        let text = r#"{"datasets":[{"dataset":"d","versions":1,"outputs":2},{"dataset":"e","current":"1","versions":1,"outputs":0}],"cursor":"65"}"#;
         assert_eq!(again::<Datasets<'static>>(text), text);
         let text = r#"{"dataset":"d","current":"2","cut_over_at":"2025-12-21T12:00:00Z","versions":[{"version":"2","outputs":1,"updated_at":"2025-12-21T12:00:00Z"}],"history":[{"version":"2","at":"2025-12-21T12:00:00Z"},{"at":"2025-12-20T12:00:00Z"}]}"#;
         assert_eq!(again::<Dataset<'static>>(text), text);
         let one = r#"{"partition_key":"p","mode":"replace","location":"l","digest":"h","committed_at":"2025-12-21T12:00:00Z"}"#;
         let two = r#"{"partition_key":"q","mode":"append","dedupe_key":"k","location":"l","digest":"h","committed_at":"2025-12-21T12:00:00Z","message":{"topic":"t","partition":0,"offset":1,"attempt":2}}"#;
-        let text = format!(r#"{{"dataset":"d","version":"2","outputs":[{one},{two}],"next_cursor":"00"}}"#);
+        let text = format!(r#"{{"dataset":"d","version":"2","outputs":[{one},{two}],"cursor":"00"}}"#);
         assert_eq!(again::<VersionOutputs<'static>>(&text), text);
         let text = format!(
             r#"{{"dataset":"d","version":"2","partition_key":"q","mode":"append","outputs":[{two}]}}"#

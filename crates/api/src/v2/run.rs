@@ -16,7 +16,7 @@ pub struct Runs<'a> {
     pub runs: Vec<RunSummary<'a>>,
     /// Cursor of the next page, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next_cursor: Option<String>,
+    pub cursor: Option<String>,
 }
 
 /// A run in a list.
@@ -50,7 +50,7 @@ pub struct Run<'a> {
     pub steps: Vec<RunStep<'a>>,
     /// Cursor of the next page, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next_cursor: Option<String>,
+    pub cursor: Option<String>,
 }
 
 /// One step of a run.
@@ -165,13 +165,13 @@ mod tests {
 
     #[test]
     fn a_run_is_its_summary_and_more() {
-        let runs = format!(r#"{{"runs":[{SUMMARY}}}],"next_cursor":"00"}}"#);
+        let runs = format!(r#"{{"runs":[{SUMMARY}}}],"cursor":"00"}}"#);
         let list: Runs<'_> = serde_json::from_str(&runs).unwrap();
         assert_eq!(serde_json::to_string(&list).unwrap(), runs);
         let message = r#"{"topic":"t","partition":0,"offset":1,"stored_at":"2025-12-21T12:00:00Z","groups":[{"group":"g","state":"retrying","attempts":1,"first_leased_at":"2025-12-21T12:00:00Z","last_error":"boom","history":[{"attempt":1,"owner":"w","error":"boom","leased_at":"2025-12-21T12:00:00Z","ended_at":"2025-12-21T12:00:01Z"}]},{"group":"h","state":"waiting","attempts":0,"history":[]}]}"#;
         let effect = r#"{"tenant_id":"","scope":"s","key":"k","state":"unknown","epoch":1,"attempt":1,"on_lapse":"hold","created_at":"2025-12-21T12:00:00Z","begun_at":"2025-12-21T12:00:00Z"}"#;
         let text = format!(
-            r#"{SUMMARY},"steps":[{{"step_id":"b","parent_step_id":"a","children":["c"],"messages":[{message}],"effects":[{effect}]}},{{"children":[],"messages":[],"effects":[]}}],"next_cursor":"ff"}}"#
+            r#"{SUMMARY},"steps":[{{"step_id":"b","parent_step_id":"a","children":["c"],"messages":[{message}],"effects":[{effect}]}},{{"children":[],"messages":[],"effects":[]}}],"cursor":"ff"}}"#
         );
         let run: Run<'_> = serde_json::from_str(&text).unwrap();
         assert_eq!((&run.summary, run.steps.len()), (&list.runs[0], 2));

@@ -7,6 +7,7 @@ mod check;
 mod record;
 
 use alloc::collections::BTreeSet;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::action::{Action, Answer, Output, Receipt, Stored};
@@ -70,12 +71,16 @@ pub struct Committed {
     pub stored: Vec<Stored>,
     /// What became of its outputs.
     pub outputs: Vec<OutputDone>,
+    /// Where each output that was a duplicate lies, in their order: the first one stays.
+    pub kept: Vec<Arc<str>>,
 }
 
 impl Shard {
     pub(crate) fn handle_commit(&mut self, ticket: Ticket, commit: &Commit, out: &mut Output) {
         if let Some(before) = commit.name.and_then(|name| self.journal.state.commits.get(&name, self.now)) {
-            let answer = Answer::Committed(Committed { already: true, ..before.clone() });
+            let before = before.clone();
+            let kept = self.kept_locations(commit, &before.outputs);
+            let answer = Answer::Committed(Committed { already: true, kept, ..before });
             return self.journal.reply(out, ticket, answer);
         }
         let plan = match self.check_commit(commit) {
@@ -95,11 +100,12 @@ impl Shard {
         let stored = commit.messages.iter().map(|message| self.store_checked(message, out)).collect();
         let outputs =
             commit.outputs.iter().map(|output| self.move_output(output, plan.author, out)).collect();
-        let done = Committed { already: false, stored, outputs };
+        let done = Committed { stored, outputs, ..Committed::default() };
         if let Some(name) = commit.name {
             self.remember_commit(name, &done, out);
         }
-        self.journal.reply(out, ticket, Answer::Committed(done));
+        let kept = self.kept_locations(commit, &done.outputs);
+        self.journal.reply(out, ticket, Answer::Committed(Committed { kept, ..done }));
         for place in plan.finishes {
             self.pass_on(commit.finishes[place].receipt.number, out);
         }
@@ -138,6 +144,18 @@ impl Shard {
         };
         self.journal.emit(Haste::Urgent, out, &Fact::Output(fact));
         if dedupe_key.is_empty() { OutputDone::Replaced } else { OutputDone::Appended }
+    }
+
+    /// Where the outputs lie that were there before.
+    fn kept_locations(&self, commit: &Commit, done: &[OutputDone]) -> Vec<Arc<str>> {
+        let duplicates = commit.outputs.iter().zip(done).filter(|(_, done)| **done == OutputDone::Duplicate);
+        let located = duplicates.map(|(output, _)| {
+            let NewOutput { dataset, version, partition_key, dedupe_key, .. } = output;
+            let cell = self.journal.state.outputs.cell(dataset, version, partition_key);
+            let pointer = cell.and_then(|cell| cell.find(dedupe_key));
+            pointer.map_or_else(Arc::default, |pointer| Arc::clone(&pointer.location))
+        });
+        located.collect()
     }
 
     fn remember_commit(&mut self, name: Identity, done: &Committed, out: &mut Output) {

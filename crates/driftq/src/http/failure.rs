@@ -18,6 +18,7 @@ pub(crate) enum Call {
 pub(crate) fn fault(failure: &Failure, call: Call) -> Fault {
     match failure {
         Failure::Reject(reject) => rejected(*reject, call),
+        Failure::Commit(_, why) => fault(why, call),
         Failure::Busy => overloaded(REQUEST_QUEUE_FULL, call),
         Failure::Router(why) => Fault::new(Code::RouterRefused, why.clone()),
         Failure::JobUnknown => Fault::new(Code::JobUnknown, "there is no job of that number"),
@@ -49,9 +50,56 @@ fn rejected(reject: Reject, call: Call) -> Fault {
         Reject::KeyInFlight => {
             Fault::new(Code::KeyInFlight, "a message with this idempotency key is being routed")
         }
+        Reject::LeaseStale(attempt) => stale_delivery(attempt),
+        Reject::LeaseUnknown => Fault::new(Code::LeaseUnknown, "no lease has that token"),
+        Reject::EffectStale(epoch) => stale_effect(epoch),
+        Reject::EffectUnknown => Fault::new(Code::EffectUnknown, "the ledger has no such effect"),
+        Reject::EffectRunning => {
+            Fault::new(Code::EffectRunning, "somebody runs the effect: its lease is live")
+        }
+        Reject::EffectFinished => {
+            Fault::new(Code::EffectFinished, "the effect is over, and its outcome stays what it is")
+        }
+        Reject::AttemptsExhausted => {
+            Fault::new(Code::AttemptsExhausted, "the effect was tried as often as it may be")
+        }
+        Reject::ResultTooLarge => {
+            Fault::new(Code::ResultTooLarge, "the result is larger than the server's effect_result_bytes_max")
+        }
+        Reject::OutputUnknown => {
+            Fault::new(Code::OutputUnknown, "there is no such dataset, version or partition key")
+        }
+        Reject::OutputModeDiffers => Fault::new(
+            Code::OutputModeDiffers,
+            "outputs of this partition key join each other in the other mode: one replaces, or all append",
+        ),
+        Reject::VersionDiffers => Fault::new(
+            Code::VersionDiffers,
+            "another version is current, or there is none before it to go back to",
+        ),
+        Reject::VersionInUse => {
+            Fault::new(Code::VersionInUse, "readers see the version: it is the current one")
+        }
+        Reject::RunUnknown => Fault::new(Code::RunUnknown, "nothing is known of such a run"),
         Reject::Limit(what) => Fault::new(Code::LimitReached, what),
         Reject::Invalid(what) => Fault::invalid(what),
     }
+}
+
+fn stale_delivery(attempt: Option<u32>) -> Fault {
+    let text = "the message was delivered again, or is settled: this lease has no say any more";
+    Fault { attempt, ..Fault::new(Code::StaleLease, text) }
+}
+
+fn stale_effect(epoch: Option<u32>) -> Fault {
+    let text = match epoch {
+        None => "the record of the effect is gone: this lease has no say any more".to_owned(),
+        Some(epoch) => format!(
+            "the effect is at epoch {epoch}: a newer attempt began, it was resolved, its delivery was fenced off, \
+             or it ended otherwise before"
+        ),
+    };
+    Fault::new(Code::StaleLease, text)
 }
 
 fn overloaded(reason: &'static str, call: Call) -> Fault {
@@ -65,6 +113,7 @@ const fn reason(overload: Overload) -> &'static str {
         Overload::PartitionBytes => PARTITION_BUFFER_BYTES_FULL,
         Overload::IdempotencyRecords => IDEMPOTENCY_RECORDS_FULL,
         Overload::RetryPolicies => RETRY_POLICIES_FULL,
+        Overload::EffectRecords => EFFECT_RECORDS_FULL,
     }
 }
 
@@ -72,6 +121,7 @@ const PARTITION_BUFFER_FULL: &str = "partition_buffer_full";
 const PARTITION_BUFFER_BYTES_FULL: &str = "partition_buffer_bytes_full";
 const IDEMPOTENCY_RECORDS_FULL: &str = "idempotency_records_full";
 const RETRY_POLICIES_FULL: &str = "retry_policies_full";
+const EFFECT_RECORDS_FULL: &str = "effect_records_full";
 const REQUEST_QUEUE_FULL: &str = "request_queue_full";
 const DISK_FULL: &str = "disk_full";
 
@@ -91,6 +141,7 @@ pub(crate) fn produce_rejection(failure: &Failure) -> Option<usize> {
         Failure::Busy => REQUEST_QUEUE_FULL,
         Failure::Reject(Reject::Overloaded(overload)) => reason(*overload),
         Failure::Reject(Reject::DiskFull) => DISK_FULL,
+        Failure::Commit(_, why) => return produce_rejection(why),
         Failure::Reject(_) | Failure::Router(_) | Failure::JobUnknown | Failure::Unavailable(_) => {
             return None;
         }

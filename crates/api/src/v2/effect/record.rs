@@ -147,7 +147,7 @@ pub struct Effects<'a> {
     /// Cursor of the next page, if there may be one. A page can be empty and have a next one: the server looks at
     /// a bounded number of effects per call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next_cursor: Option<String>,
+    pub cursor: Option<String>,
     /// Effects that were looked at.
     pub scanned: u64,
 }
@@ -210,7 +210,7 @@ mod tests {
     fn answers_round_trip() {
         let running = r#"{"tenant_id":"","scope":"s","key":"k","state":"in_progress","epoch":1,"attempt":1,"on_lapse":"hold","created_at":"2025-12-21T12:00:00Z","begun_at":"2025-12-21T12:00:00Z","lease_expires_at":"2025-12-21T12:00:30Z","lease_live":false}"#;
         let ended = r#"{"tenant_id":"t","scope":"s","key":"k","state":"failed_final","epoch":2,"attempt":1,"max_attempts":3,"on_lapse":"retry","request_hash":"h","owner":"o","run_id":"r","step_id":"p","created_at":"2025-12-21T12:00:00Z","begun_at":"2025-12-21T12:00:00Z","expires_at":"2025-12-22T12:00:00Z","message":{"topic":"t","partition":0,"offset":1},"outcome":{"status":"failed_final","finished_at":"2025-12-21T12:00:05Z","epoch":2,"attempt":1}}"#;
-        let page = format!(r#"{{"effects":[{running},{ended}],"next_cursor":"00","scanned":2}}"#);
+        let page = format!(r#"{{"effects":[{running},{ended}],"cursor":"00","scanned":2}}"#);
         let effects: Effects<'_> = serde_json::from_str(&page).unwrap();
         assert_eq!(effects.effects[0].lease_live, Some(false));
         assert_eq!(serde_json::to_string(&effects).unwrap(), page);

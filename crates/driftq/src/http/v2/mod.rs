@@ -1,13 +1,17 @@
 //! The calls of `/v2`, one file per resource. Which call a request makes is read off the same table that the OpenAPI
 //! document is built from.
 
+mod commit;
+mod effects;
 mod groups;
 mod jobs;
 mod leases;
 mod letters;
 mod messages;
+mod outputs;
 mod produce;
 mod router;
+mod runs;
 mod server;
 mod settings;
 mod topics;
@@ -56,6 +60,15 @@ pub(crate) const fn takes_body(operation: Operation) -> bool {
             | Operation::Redrive
             | Operation::Purge
             | Operation::TestRouter
+            | Operation::BeginEffect
+            | Operation::FinishEffect
+            | Operation::RenewEffect
+            | Operation::ReacquireEffect
+            | Operation::ResolveEffect
+            | Operation::GetEffect
+            | Operation::Commit
+            | Operation::CutOver
+            | Operation::RollBack
     )
 }
 
@@ -93,6 +106,23 @@ pub(crate) async fn answer(operation: Operation, request: Request<'_>) -> Handle
         Operation::ListJobs => jobs::list(&request),
         Operation::GetJob => jobs::get(&request),
         Operation::CancelJob => jobs::cancel(&request),
+        Operation::BeginEffect => effects::begin(&request).await,
+        Operation::FinishEffect => effects::finish(&request).await,
+        Operation::RenewEffect => effects::renew(&request).await,
+        Operation::ReacquireEffect => effects::reacquire(&request).await,
+        Operation::ResolveEffect => effects::resolve(&request).await,
+        Operation::GetEffect => effects::get(&request).await,
+        Operation::ListEffects => effects::list(&request).await,
+        Operation::Commit => commit::commit(&request).await,
+        Operation::ListDatasets => outputs::datasets(&request).await,
+        Operation::GetDataset => outputs::dataset(&request).await,
+        Operation::GetVersion => outputs::version(&request).await,
+        Operation::GetOutput => outputs::partition(&request).await,
+        Operation::CutOver => outputs::cut_over(&request).await,
+        Operation::RollBack => outputs::roll_back(&request).await,
+        Operation::DeleteVersion => outputs::delete(&request).await,
+        Operation::ListRuns => runs::list(&request).await,
+        Operation::GetRun => runs::get(&request).await,
         Operation::GetRouter => router::status(&request),
         Operation::TestRouter => router::test(&request).await,
         Operation::GetStatus => server::status(&request),

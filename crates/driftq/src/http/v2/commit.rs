@@ -1,0 +1,121 @@
+//! `POST /v2/commit`.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use driftq_api::v2::{
+    Commit, CommitOutput, CommitResult, Committed, CommittedOutput, OutputResult, Produced,
+};
+use driftq_api::{Fault, v2};
+use driftq_engine::core::{CommitPart, Identity, NewOutput, OutputDone};
+use driftq_engine::{Broker, CommitCall, Failure};
+use hyper::StatusCode;
+
+use super::effects::{taken_result, unknown_lease};
+use super::produce::draft;
+use super::{Request, fault};
+use crate::http::answer::json;
+use crate::http::v1::Handled;
+
+pub(super) async fn commit(request: &Request<'_>) -> Handled {
+    request.no_query()?;
+    let body = request.json()?;
+    let header = request.key()?;
+    let asked = Commit::from_json(body)?;
+    let broker = &request.app.broker;
+    let is_fenced = !(asked.ack.is_empty() && asked.fence.is_empty() && asked.effects.is_empty());
+    let name = header.as_ref().map(|key| Identity::of_parts(&[b"commit", key.as_bytes(), body]));
+    let call = CommitCall {
+        // A body with a token in it is that of one commit only; without one, equal bodies may be two commits.
+        name: name.or_else(|| is_fenced.then(|| Identity::of_parts(&[b"commit", body]))),
+        acks: receipts(broker, "ack", &asked.ack)?,
+        fences: receipts(broker, "fence", &asked.fence)?,
+        effects: effects(request, asked.effects)?,
+        messages: asked
+            .produce
+            .into_iter()
+            .map(|item| (item.topic.into_owned(), draft(item.message)))
+            .collect(),
+        outputs: asked.outputs.iter().map(taken_output).collect(),
+    };
+    let done = broker.commit(call).await.map_err(|failure| refused(&failure))?;
+    let mut kept = done.kept.iter();
+    let outputs = asked.outputs.into_iter().zip(&done.outputs);
+    let outputs = outputs.map(|(output, done)| shown_output(output, *done, &mut kept)).collect();
+    let produced = done.produced.iter().map(|stored| Produced {
+        topic: Cow::Borrowed(&stored.topic),
+        partition: stored.partition,
+        offset: stored.offset,
+        duplicate: stored.duplicate,
+    });
+    let answer = Committed {
+        result: if done.already { CommitResult::AlreadyCommitted } else { CommitResult::Committed },
+        produced: produced.collect(),
+        outputs,
+    };
+    Ok(json(StatusCode::OK, &answer))
+}
+
+fn receipts(
+    broker: &Broker,
+    part: &str,
+    tokens: &[Cow<'_, str>],
+) -> Result<Vec<driftq_engine::core::Receipt>, Fault> {
+    let opened = tokens.iter().enumerate().map(|(place, token)| {
+        broker.receipt(token).ok_or_else(|| unknown_lease().in_part(format!("{part}[{place}]")))
+    });
+    opened.collect()
+}
+
+type Ends<'a> = Vec<(driftq_engine::core::EffectReceipt, driftq_engine::EffectEnd<'a>)>;
+
+fn effects<'a>(request: &Request<'_>, effects: Vec<v2::EffectFinish<'a>>) -> Result<Ends<'a>, Fault> {
+    let opened = effects.into_iter().enumerate().map(|(place, effect)| {
+        let receipt = super::effects::receipt(request, &effect.token)
+            .map_err(|fault| fault.in_part(format!("effects[{place}]")))?;
+        Ok((receipt, taken_result(effect.result)))
+    });
+    opened.collect()
+}
+
+fn taken_output(output: &CommitOutput<'_>) -> NewOutput {
+    NewOutput {
+        dataset: output.dataset.to_string(),
+        version: output.version.to_string(),
+        partition_key: output.partition_key.to_string(),
+        dedupe_key: output.dedupe_key.as_deref().unwrap_or_default().to_owned(),
+        location: output.location.to_string(),
+        digest: output.digest.to_string(),
+    }
+}
+
+/// What became of an output. A duplicate names the location that stays, so that the other one can be cleared away.
+fn shown_output<'a>(
+    output: CommitOutput<'a>,
+    done: OutputDone,
+    kept: &mut impl Iterator<Item = &'a Arc<str>>,
+) -> CommittedOutput<'a> {
+    match done {
+        OutputDone::Replaced => CommittedOutput { result: OutputResult::Replaced, location: output.location },
+        OutputDone::Appended => CommittedOutput { result: OutputResult::Appended, location: output.location },
+        OutputDone::Duplicate => {
+            let stays = kept.next().filter(|stays| !stays.is_empty());
+            let location = stays.map_or(output.location, |stays| Cow::Borrowed(&**stays));
+            CommittedOutput { result: OutputResult::Duplicate, location }
+        }
+    }
+}
+
+/// A refusal names the part that was at fault.
+fn refused(failure: &Failure) -> Fault {
+    let Failure::Commit(part, why) = failure else { return fault(failure) };
+    let fault = fault(why);
+    match part {
+        CommitPart::Ack(place) => fault.in_part(format!("ack[{place}]")),
+        CommitPart::Fence(place) => fault.in_part(format!("fence[{place}]")),
+        CommitPart::Effect(place) => fault.in_part(format!("effects[{place}]")),
+        CommitPart::Produce(place) => fault.in_part(format!("produce[{place}]")),
+        CommitPart::Output(place) => fault.in_part(format!("outputs[{place}]")),
+        CommitPart::Whole => fault,
+    }
+}

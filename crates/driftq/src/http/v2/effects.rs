@@ -1,0 +1,308 @@
+//! The ledger of effects.
+
+use std::borrow::Cow;
+
+use driftq_api::Fault;
+use driftq_api::v2::{
+    CommitResult, Effect, EffectBegin, EffectDecision, EffectFinish, EffectFinished, EffectGet, EffectLease,
+    EffectOutcome, EffectReacquire, EffectRenew, EffectRenewed, EffectResolve, EffectResult, EffectState,
+    EffectStatus, Effects, EffectsQuery, Headers, MessagePlace, OnLapse, encode_place, foreign_cursor,
+};
+use driftq_engine::core::{About, EffectReceipt, EffectView, Ending, Time, Urge, ledger};
+use driftq_engine::{Begun, EffectCall, EffectEnd, EffectEnded, EffectFilter, SeenEffect};
+use hyper::StatusCode;
+use hyper::header::{HeaderValue, RETRY_AFTER};
+
+use super::words::moment;
+use super::{Request, fault};
+use crate::http::answer::json;
+use crate::http::v1::Handled;
+
+pub(super) async fn begin(request: &Request<'_>) -> Handled {
+    let asked = EffectBegin::from_json(request.json()?)?;
+    let urge = if asked.reacquire { Urge::BeginOrReacquire } else { Urge::Begin };
+    decide(request, asked, urge).await
+}
+
+pub(super) async fn reacquire(request: &Request<'_>) -> Handled {
+    let asked = EffectReacquire::from_json(request.json()?)?;
+    decide(request, asked.into_begin(), Urge::Reacquire).await
+}
+
+async fn decide(request: &Request<'_>, asked: EffectBegin<'_>, urge: Urge) -> Handled {
+    request.no_query()?;
+    let broker = &request.app.broker;
+    let header = request.key()?;
+    let delivery = match &asked.lease_token {
+        None => None,
+        Some(token) => Some(broker.receipt(token).ok_or_else(unknown_lease)?),
+    };
+    let call = EffectCall {
+        about: About {
+            tenant: asked.tenant_id,
+            scope: asked.scope,
+            key: asked.key,
+            request: asked.request_hash.unwrap_or_default(),
+            run: asked.run_id.unwrap_or_default(),
+            step: asked.step_id.unwrap_or_default(),
+            owner: asked.owner,
+        },
+        lease_ms: asked.lease_ms,
+        ttl_ms: asked.ttl_ms,
+        on_lapse: match asked.on_lapse {
+            OnLapse::Retry => ledger::OnLapse::Retry,
+            OnLapse::Hold => ledger::OnLapse::Hold,
+        },
+        attempts_max: asked.max_attempts,
+        urge,
+        wait_ms: asked.wait_ms,
+        request_id: asked.request_id.or(header.map(Cow::Owned)),
+        delivery,
+    };
+    let begun = broker.begin_effect(&call).await.map_err(|failure| fault(&failure))?;
+    decision(request, &begun)
+}
+
+fn decision(request: &Request<'_>, begun: &Begun) -> Handled {
+    let decision = match begun {
+        Begun::Execute(lease) => EffectDecision::Execute {
+            lease: EffectLease {
+                token: Cow::Owned(request.app.broker.effect_token(lease.receipt)),
+                epoch: u64::from(lease.receipt.epoch),
+                attempt: lease.attempt,
+                expires_at: moment(lease.expires),
+            },
+        },
+        Begun::Replay(seen) => EffectDecision::Replay { outcome: outcome(seen)?.ok_or_else(unreadable)? },
+        Begun::Running { epoch, attempt, retry_after_ms } => EffectDecision::InProgress {
+            retry_after_ms: *retry_after_ms,
+            epoch: u64::from(*epoch),
+            attempt: *attempt,
+        },
+        Begun::Retryable { seen, left } => EffectDecision::Retryable {
+            outcome: outcome(seen)?.ok_or_else(unreadable)?,
+            epoch: u64::from(seen.view.epoch),
+            attempt: seen.view.attempts,
+            attempts_left: *left,
+        },
+        Begun::Unknown(view) => EffectDecision::Unknown {
+            epoch: u64::from(view.epoch),
+            attempt: view.attempts,
+            since: moment(view.ended.unwrap_or(view.until)),
+        },
+    };
+    let mut answer = json(StatusCode::OK, &decision);
+    if let EffectDecision::InProgress { retry_after_ms, .. } = decision {
+        let seconds = retry_after_ms.div_ceil(1000).max(1);
+        answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    Ok(answer)
+}
+
+pub(super) async fn finish(request: &Request<'_>) -> Handled {
+    request.no_query()?;
+    let asked = EffectFinish::from_json(request.json()?)?;
+    let receipt = receipt(request, &asked.token)?;
+    let end = taken_result(asked.result);
+    let ended = request.app.broker.finish_effect(receipt, &end).await.map_err(|failure| fault(&failure))?;
+    Ok(json(StatusCode::OK, &shown_end(ended)))
+}
+
+pub(super) async fn renew(request: &Request<'_>) -> Handled {
+    request.no_query()?;
+    let asked = EffectRenew::from_json(request.json()?)?;
+    let receipt = receipt(request, &asked.token)?;
+    let renewed = request.app.broker.renew_effect(receipt, asked.lease_ms).await;
+    let lease = renewed.map_err(|failure| fault(&failure))?;
+    let answer = EffectRenewed {
+        expires_at: moment(lease.expires),
+        epoch: u64::from(lease.receipt.epoch),
+        attempt: lease.attempt,
+    };
+    Ok(json(StatusCode::OK, &answer))
+}
+
+pub(super) async fn resolve(request: &Request<'_>) -> Handled {
+    request.no_query()?;
+    let asked = EffectResolve::from_json(request.json()?)?;
+    let mut end = taken_result(asked.result);
+    end.ending.by = asked.by;
+    end.ending.why = asked.why;
+    // An epoch that no effect can have is not the newest one.
+    let seen = asked.epoch.map(|epoch| u32::try_from(epoch).unwrap_or(0));
+    let who = (&*asked.tenant_id, &*asked.scope, &*asked.key);
+    let ended = request.app.broker.resolve_effect(who, seen, &end).await;
+    Ok(json(StatusCode::OK, &shown_end(ended.map_err(|failure| fault(&failure))?)))
+}
+
+pub(super) async fn get(request: &Request<'_>) -> Handled {
+    request.no_query()?;
+    let asked = EffectGet::from_json(request.json()?)?;
+    let seen = request.app.broker.effect(&asked.tenant_id, &asked.scope, &asked.key).await;
+    let seen = seen.map_err(|failure| fault(&failure))?;
+    Ok(json(StatusCode::OK, &shown(&seen)?))
+}
+
+pub(super) async fn list(request: &Request<'_>) -> Handled {
+    let asked = EffectsQuery::from_query(request.query()?)?;
+    let after = asked.section.after.as_deref().map(number_of).transpose()?.unwrap_or(0);
+    let filter = EffectFilter {
+        after,
+        limit: u32::try_from(asked.section.limit).unwrap_or(u32::MAX),
+        status: asked.state.map(|state| match state {
+            EffectState::InProgress => ledger::Status::InProgress,
+            EffectState::Succeeded => ledger::Status::Succeeded,
+            EffectState::FailedFinal => ledger::Status::FailedFinal,
+            EffectState::FailedRetryable => ledger::Status::FailedRetryable,
+            EffectState::Unknown => ledger::Status::Unknown,
+        }),
+        tenant: asked.tenant_id,
+        scope: asked.scope,
+    };
+    let sight = request.app.broker.effects(&filter).await.map_err(|failure| fault(&failure))?;
+    let effects: Result<Vec<_>, Fault> = sight.seen.iter().map(brief).collect();
+    let cursor = sight.next.map(|next| encode_place(&next.to_be_bytes()));
+    Ok(json(StatusCode::OK, &Effects { effects: effects?, cursor, scanned: sight.scanned }))
+}
+
+/// The number in a cursor.
+pub(super) fn number_of(place: &[u8]) -> Result<u64, Fault> {
+    place.try_into().map(u64::from_be_bytes).map_err(|_| foreign_cursor())
+}
+
+/// The lease that a token names.
+pub(super) fn receipt(request: &Request<'_>, token: &str) -> Result<EffectReceipt, Fault> {
+    request.app.broker.effect_receipt(token).ok_or_else(unknown_lease)
+}
+
+pub(super) fn unknown_lease() -> Fault {
+    Fault::new(driftq_api::Code::LeaseUnknown, "no lease has that token")
+}
+
+fn unreadable() -> Fault {
+    tracing::error!("what the log keeps about an effect is not what was written");
+    Fault::new(driftq_api::Code::Internal, "what is kept about the effect cannot be understood")
+}
+
+/// An ending as the broker takes it.
+pub(super) fn taken_result(result: EffectResult<'_>) -> EffectEnd<'_> {
+    EffectEnd {
+        status: match result.status {
+            EffectStatus::Succeeded => ledger::Status::Succeeded,
+            EffectStatus::FailedFinal => ledger::Status::FailedFinal,
+            EffectStatus::FailedRetryable => ledger::Status::FailedRetryable,
+        },
+        ending: Ending {
+            code: result.code,
+            headers: result.headers.into_pairs(),
+            body: result.body,
+            error: result.error,
+            by: Cow::Borrowed(""),
+            why: Cow::Borrowed(""),
+        },
+    }
+}
+
+fn shown_end(ended: EffectEnded) -> EffectFinished {
+    EffectFinished {
+        result: if ended.already { CommitResult::AlreadyCommitted } else { CommitResult::Committed },
+        epoch: u64::from(ended.epoch),
+        attempt: ended.attempt,
+        expires_at: moment(ended.expires),
+    }
+}
+
+/// One effect on the wire.
+fn shown(seen: &SeenEffect) -> Result<Effect<'_>, Fault> {
+    let about = About::decode(&seen.about).map_err(|_| unreadable())?;
+    let view = &seen.view;
+    let running = view.status == ledger::Status::InProgress;
+    Ok(Effect {
+        tenant_id: about.tenant,
+        scope: about.scope,
+        key: about.key,
+        state: state(view.status),
+        epoch: u64::from(view.epoch),
+        attempt: view.attempts,
+        max_attempts: view.attempts_max,
+        on_lapse: match view.on_lapse {
+            ledger::OnLapse::Retry => OnLapse::Retry,
+            ledger::OnLapse::Hold => OnLapse::Hold,
+        },
+        request_hash: given(about.request),
+        owner: about.owner,
+        run_id: given(about.run),
+        step_id: given(about.step),
+        created_at: moment(view.created),
+        begun_at: moment(view.begun),
+        lease_expires_at: running.then(|| moment(view.until)),
+        lease_live: running.then_some(view.live),
+        expires_at: expires(view).map(moment),
+        message: view.message.as_ref().map(|(topic, partition, offset)| MessagePlace {
+            topic: Cow::Borrowed(topic),
+            partition: *partition,
+            offset: *offset,
+        }),
+        outcome: outcome(seen)?,
+    })
+}
+
+/// One effect in a list: how it ended, but not with what.
+pub(super) fn brief(seen: &SeenEffect) -> Result<Effect<'_>, Fault> {
+    let mut effect = shown(seen)?;
+    if let Some(outcome) = &mut effect.outcome {
+        outcome.headers = Headers::default();
+        (outcome.body, outcome.body_b64) = (None, None);
+    }
+    Ok(effect)
+}
+
+/// When a record that is over is forgotten.
+fn expires(view: &EffectView) -> Option<Time> {
+    view.expires.filter(|_| view.ending.is_some() && view.status != ledger::Status::InProgress)
+}
+
+const fn state(status: ledger::Status) -> EffectState {
+    match status {
+        ledger::Status::InProgress => EffectState::InProgress,
+        ledger::Status::Succeeded => EffectState::Succeeded,
+        ledger::Status::FailedFinal => EffectState::FailedFinal,
+        ledger::Status::FailedRetryable => EffectState::FailedRetryable,
+        ledger::Status::Unknown => EffectState::Unknown,
+    }
+}
+
+/// How an effect ended, if it did. One that is being tried again has not, whatever came of it before.
+fn outcome(seen: &SeenEffect) -> Result<Option<EffectOutcome<'_>>, Fault> {
+    let view = &seen.view;
+    let status = match view.status {
+        ledger::Status::Succeeded => EffectStatus::Succeeded,
+        ledger::Status::FailedFinal => EffectStatus::FailedFinal,
+        ledger::Status::FailedRetryable => EffectStatus::FailedRetryable,
+        ledger::Status::InProgress | ledger::Status::Unknown => return Ok(None),
+    };
+    let Some(bytes) = &seen.ending else { return Ok(None) };
+    let Ending { code, headers, body, error, by, why } = Ending::decode(bytes).map_err(|_| unreadable())?;
+    let outcome = EffectOutcome {
+        status,
+        code,
+        headers: Headers::stored(headers),
+        body: None,
+        body_b64: None,
+        error,
+        finished_at: moment(view.ended.unwrap_or_default()),
+        epoch: u64::from(view.epoch),
+        attempt: view.attempts,
+        resolved_by: given(by),
+        resolved_why: given(why),
+    };
+    Ok(Some(match body {
+        Some(Cow::Borrowed(body)) => outcome.with_bytes(body),
+        // Read from bytes at hand, it is borrowed from them.
+        Some(Cow::Owned(_)) | None => outcome,
+    }))
+}
+
+fn given(text: Cow<'_, str>) -> Option<Cow<'_, str>> {
+    Some(text).filter(|text| !text.is_empty())
+}

@@ -1,0 +1,171 @@
+//! Datasets, their versions, and what readers of them see.
+
+use std::borrow::Cow;
+
+use driftq_api::Fault;
+use driftq_api::v2::{
+    CurrentVersion, CutOver, Dataset, DatasetSummary, Datasets, Output, OutputMessage, OutputMode, Page,
+    PartitionOutputs, PastVersion, RollBack, Section, VersionDeleted, VersionOutputs, VersionSummary,
+    confirmed, encode_cursor, encode_place, foreign_cursor,
+};
+use driftq_engine::core::{OutputList, OutputPage, OutputView, VersionsList};
+use hyper::StatusCode;
+
+use super::words::moment;
+use super::{Request, fault};
+use crate::http::answer::json;
+use crate::http::v1::Handled;
+
+pub(super) async fn datasets(request: &Request<'_>) -> Handled {
+    let page = Page::from_query(&request.query()?)?;
+    let listed = request.app.broker.datasets(page.after.as_deref(), limit(page.limit)).await;
+    let (datasets, more) = listed.map_err(|failure| fault(&failure))?;
+    let last = datasets.last().filter(|_| more).map(|last| encode_cursor(&last.dataset));
+    let datasets = datasets.iter().map(|summary| DatasetSummary {
+        dataset: Cow::Borrowed(&summary.dataset),
+        current: summary.current.as_deref().map(Cow::Borrowed),
+        versions: summary.versions,
+        outputs: summary.outputs,
+    });
+    Ok(json(StatusCode::OK, &Datasets { datasets: datasets.collect(), cursor: last }))
+}
+
+pub(super) async fn dataset(request: &Request<'_>) -> Handled {
+    let page = Page::from_query(&request.query()?)?;
+    let name = request.name(0, "dataset")?;
+    let list = VersionsList { dataset: name.to_string(), after: page.after, limit: limit(page.limit) };
+    let view = request.app.broker.dataset(list).await.map_err(|failure| fault(&failure))?;
+    let cursor = view.versions.last().filter(|_| view.more).map(|last| encode_cursor(&last.version));
+    let versions = view.versions.iter().map(|version| VersionSummary {
+        version: Cow::Borrowed(&version.version),
+        outputs: version.outputs,
+        updated_at: moment(version.updated),
+    });
+    let history = view
+        .history
+        .iter()
+        .map(|(version, at)| PastVersion { version: version.as_deref().map(Cow::Borrowed), at: moment(*at) });
+    let answer = Dataset {
+        dataset: Cow::Borrowed(&name),
+        current: view.summary.current.as_deref().map(Cow::Borrowed),
+        cut_over_at: view.cut_over.map(moment),
+        versions: versions.collect(),
+        history: history.collect(),
+        cursor,
+    };
+    Ok(json(StatusCode::OK, &answer))
+}
+
+pub(super) async fn version(request: &Request<'_>) -> Handled {
+    let (dataset, version) = (request.name(0, "dataset")?, request.name(1, "version")?);
+    let page = list(request, &dataset, &version, None).await?;
+    let answer = VersionOutputs {
+        dataset: Cow::Borrowed(&dataset),
+        version: Cow::Borrowed(&page.version),
+        outputs: page.outputs.iter().map(shown).collect(),
+        cursor: cursor(&page),
+    };
+    Ok(json(StatusCode::OK, &answer))
+}
+
+pub(super) async fn partition(request: &Request<'_>) -> Handled {
+    let (dataset, version) = (request.name(0, "dataset")?, request.name(1, "version")?);
+    let key = request.name(2, "partition_key")?;
+    let page = list(request, &dataset, &version, Some(&key)).await?;
+    let append = page.outputs.first().is_some_and(|output| output.append);
+    let answer = PartitionOutputs {
+        dataset: Cow::Borrowed(&dataset),
+        version: Cow::Borrowed(&page.version),
+        partition_key: Cow::Borrowed(&key),
+        mode: mode(append),
+        outputs: page.outputs.iter().map(shown).collect(),
+        cursor: cursor(&page),
+    };
+    Ok(json(StatusCode::OK, &answer))
+}
+
+pub(super) async fn cut_over(request: &Request<'_>) -> Handled {
+    request.no_query()?;
+    let name = request.name(0, "dataset")?;
+    let asked = CutOver::from_json(request.json()?)?;
+    let moved = request.app.broker.cut_over(&name, &asked.version, asked.expect.as_deref()).await;
+    current(&name, moved)
+}
+
+pub(super) async fn roll_back(request: &Request<'_>) -> Handled {
+    request.no_query()?;
+    let name = request.name(0, "dataset")?;
+    let asked = RollBack::from_json(request.json()?)?;
+    current(&name, request.app.broker.roll_back(&name, &asked.from).await)
+}
+
+fn current(dataset: &str, moved: Result<driftq_engine::CutOver, driftq_engine::Failure>) -> Handled {
+    let moved = moved.map_err(|failure| fault(&failure))?;
+    let answer = CurrentVersion {
+        dataset: Cow::Borrowed(dataset),
+        current: moved.current.as_deref().map(Cow::Borrowed),
+        previous: moved.previous.as_deref().map(Cow::Borrowed),
+        changed: moved.changed,
+    };
+    Ok(json(StatusCode::OK, &answer))
+}
+
+pub(super) async fn delete(request: &Request<'_>) -> Handled {
+    let (dataset, version) = (request.name(0, "dataset")?, request.name(1, "version")?);
+    confirmed(request.query()?, &version)?;
+    let deleted = request.app.broker.drop_version(&dataset, &version).await;
+    let deleted = deleted.map_err(|failure| fault(&failure))?;
+    Ok(json(StatusCode::OK, &VersionDeleted { deleted }))
+}
+
+async fn list(
+    request: &Request<'_>,
+    dataset: &str,
+    version: &str,
+    partition_key: Option<&str>,
+) -> Result<OutputPage, Fault> {
+    let section = Section::from_query(request.query()?)?;
+    let list = OutputList {
+        dataset: dataset.to_owned(),
+        version: version.to_owned(),
+        partition_key: partition_key.map(str::to_owned),
+        from: section.after.as_deref().map(place).transpose()?,
+        limit: limit(section.limit),
+    };
+    request.app.broker.outputs(list).await.map_err(|failure| fault(&failure))
+}
+
+/// Where a list of outputs goes on: how many outputs of a partition were seen, and the partition.
+fn cursor(page: &OutputPage) -> Option<String> {
+    page.next.as_ref().map(|(key, seen)| encode_place(&[&seen.to_be_bytes()[..], key.as_bytes()].concat()))
+}
+
+fn place(place: &[u8]) -> Result<(String, u64), Fault> {
+    let (seen, key) = place.split_first_chunk::<8>().ok_or_else(foreign_cursor)?;
+    Ok((String::from_utf8_lossy(key).into_owned(), u64::from_be_bytes(*seen)))
+}
+
+fn shown(output: &OutputView) -> Output<'_> {
+    Output {
+        partition_key: Cow::Borrowed(&output.partition_key),
+        mode: mode(output.append),
+        dedupe_key: Some(&*output.dedupe_key).filter(|key| !key.is_empty()).map(Cow::Borrowed),
+        location: Cow::Borrowed(&output.location),
+        digest: Cow::Borrowed(&output.digest),
+        committed_at: moment(output.at),
+        message: output.by.as_ref().map(|(topic, partition, offset, attempt)| OutputMessage {
+            topic: Cow::Borrowed(topic),
+            partition: *partition,
+            offset: *offset,
+            attempt: *attempt,
+        }),
+    }
+}
+
+const fn mode(append: bool) -> OutputMode {
+    if append { OutputMode::Append } else { OutputMode::Replace }
+}
+
+fn limit(limit: usize) -> u32 {
+    u32::try_from(limit).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,146 @@
+//! Runs: what belongs together, put together again.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use driftq_api::Fault;
+use driftq_api::v2::{
+    Run, RunStep, RunSummary, Runs, Section, StepGroup, StepMessage, StepState, encode_place, path_run,
+};
+use driftq_engine::core::{self, How, RunGroup, RunList, RunMessage, RunState};
+use driftq_engine::{RunSight, SeenEntry};
+use hyper::StatusCode;
+
+use super::effects::{brief, number_of};
+use super::words::moment;
+use super::{Request, fault};
+use crate::http::answer::json;
+use crate::http::v1::Handled;
+
+pub(super) async fn list(request: &Request<'_>) -> Handled {
+    let section = Section::from_query(request.query()?)?;
+    let before = section.after.as_deref().map(number_of).transpose()?;
+    let list = RunList {
+        before: before.map_or(u32::MAX, |before| u32::try_from(before).unwrap_or(u32::MAX)),
+        limit: u32::try_from(section.limit).unwrap_or(u32::MAX),
+    };
+    let (runs, next) = request.app.broker.runs(list).await.map_err(|failure| fault(&failure))?;
+    let cursor = next.map(|next| encode_place(&u64::from(next).to_be_bytes()));
+    Ok(json(StatusCode::OK, &Runs { runs: runs.iter().map(summary).collect(), cursor }))
+}
+
+pub(super) async fn get(request: &Request<'_>) -> Handled {
+    let id = path_run(request.names[0])?;
+    let section = Section::from_query(request.query()?)?;
+    let from = section.after.as_deref().map(number_of).transpose()?.unwrap_or(0);
+    let limit = u32::try_from(section.limit).unwrap_or(u32::MAX);
+    let sight = request.app.broker.run(&id, from, limit).await.map_err(|failure| fault(&failure))?;
+    let answer = Run {
+        summary: summary(&sight.summary),
+        steps: steps(&sight)?,
+        cursor: sight.next.map(|next| encode_place(&next.to_be_bytes())),
+    };
+    Ok(json(StatusCode::OK, &answer))
+}
+
+/// The entries of a page by their steps, in the order in which the steps came up.
+fn steps(sight: &RunSight) -> Result<Vec<RunStep<'_>>, Fault> {
+    let mut steps: Vec<RunStep<'_>> = Vec::new();
+    let mut places: BTreeMap<String, usize> = BTreeMap::new();
+    for entry in &sight.entries {
+        match entry {
+            SeenEntry::Message(found) => {
+                let place = enter(&mut steps, &mut places, &found.step);
+                if !found.parent.is_empty() && steps[place].parent_step_id.is_none() {
+                    steps[place].parent_step_id = Some(Cow::Borrowed(&found.parent));
+                }
+                steps[place].messages.push(message(found));
+            }
+            SeenEntry::Effect { step, seen } => {
+                let effect = brief(seen)?;
+                let own = effect.step_id.as_deref().unwrap_or(step);
+                let place = enter(&mut steps, &mut places, own);
+                steps[place].effects.push(effect);
+            }
+        }
+    }
+    let parents: Vec<_> =
+        steps.iter().filter_map(|step| Some((step.parent_step_id.clone()?, step.step_id.clone()?))).collect();
+    for (parent, child) in parents {
+        if let Some(place) = places.get(&*parent) {
+            steps[*place].children.push(child);
+        }
+    }
+    Ok(steps)
+}
+
+/// The place of a step, made if it is new.
+fn enter(steps: &mut Vec<RunStep<'_>>, places: &mut BTreeMap<String, usize>, name: &str) -> usize {
+    *places.entry(name.to_owned()).or_insert_with(|| {
+        let step_id = Some(name).filter(|name| !name.is_empty());
+        steps.push(RunStep {
+            step_id: step_id.map(|name| Cow::Owned(name.to_owned())),
+            parent_step_id: None,
+            children: Vec::new(),
+            messages: Vec::new(),
+            effects: Vec::new(),
+        });
+        steps.len() - 1
+    })
+}
+
+fn message(found: &RunMessage) -> StepMessage<'_> {
+    StepMessage {
+        topic: Cow::Borrowed(&found.topic),
+        partition: found.partition,
+        offset: found.offset,
+        stored_at: moment(found.at),
+        // Nobody reads the topic: there is no group to speak of.
+        groups: found.groups.iter().filter(|group| !group.group.is_empty()).map(group).collect(),
+    }
+}
+
+fn group(group: &RunGroup) -> StepGroup<'_> {
+    let last_error = group.history.last().map(|attempt| &*attempt.error).filter(|error| !error.is_empty());
+    StepGroup {
+        group: Cow::Borrowed(&group.group),
+        state: match group.state {
+            RunState::Waiting => StepState::Waiting,
+            RunState::Running => StepState::Running,
+            RunState::Retrying => StepState::Retrying,
+            RunState::Ended(How::Done) => StepState::Done,
+            RunState::Ended(How::Dead) => StepState::DeadLettered,
+            RunState::Ended(How::Skipped) => StepState::Skipped,
+            RunState::Ended(How::Cancelled) => StepState::Cancelled,
+            RunState::Removed => StepState::Removed,
+        },
+        attempts: group.attempts,
+        first_leased_at: group.first_leased.map(moment),
+        ended_at: group.ended.map(moment),
+        last_error: last_error.map(Cow::Borrowed),
+        history: group.history.iter().map(owned_attempt).collect(),
+    }
+}
+
+fn owned_attempt(described: &core::AttemptDescription) -> driftq_api::v2::Attempt<'_> {
+    driftq_api::v2::Attempt {
+        attempt: described.number,
+        owner: Cow::Borrowed(&described.owner),
+        error: Cow::Borrowed(&described.error),
+        leased_at: moment(described.leased),
+        ended_at: moment(described.ended),
+    }
+}
+
+fn summary(run: &core::RunSummary) -> RunSummary<'_> {
+    RunSummary {
+        run_id: Cow::Borrowed(&run.id),
+        started_at: moment(run.started),
+        last_at: moment(run.touched),
+        messages: run.messages,
+        effects: run.effects,
+        dead_letters: run.dead,
+        open: run.open,
+        unlisted: run.unlisted,
+    }
+}

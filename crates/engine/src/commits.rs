@@ -1,0 +1,259 @@
+//! Commits, outputs and runs.
+
+use std::sync::Arc;
+
+use driftq_core::{
+    Answer, Commit, CommitPart, DatasetSummary, DatasetView, Description, Identity, Input, NewOutput,
+    OutputDone, OutputList, OutputPage, Query, Receipt, Reject, RunEntry, RunList, RunMessage, RunSummary,
+    VersionsList,
+};
+
+use crate::broker::{Broker, unexpected};
+use crate::effects::{EffectEnd, SeenEffect, finishing};
+use crate::failure::Failure;
+use crate::guard::read;
+use crate::request::{Draft, Produced};
+use crate::routed::{Reservation, Turn};
+
+/// What is to happen together.
+#[derive(Clone, Debug, Default)]
+pub struct CommitCall<'a> {
+    /// Names the commit, so that asking again gives the same answer.
+    pub name: Option<Identity>,
+    /// Deliveries whose work is done.
+    pub acks: Vec<Receipt>,
+    /// Deliveries that must be current, and stay on loan.
+    pub fences: Vec<Receipt>,
+    /// Effects that ended.
+    pub effects: Vec<(driftq_core::EffectReceipt, EffectEnd<'a>)>,
+    /// Messages to be stored, with the topic that each was sent to.
+    pub messages: Vec<(String, Draft<'a>)>,
+    /// Pointers to be moved.
+    pub outputs: Vec<NewOutput>,
+}
+
+/// What a commit did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// Whether it was done before.
+    pub already: bool,
+    /// Where its messages are.
+    pub produced: Vec<Produced>,
+    /// What became of its outputs.
+    pub outputs: Vec<OutputDone>,
+    /// Where each output that was a duplicate lies, in their order.
+    pub kept: Vec<Arc<str>>,
+}
+
+/// A version of a dataset that readers see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CutOver {
+    /// The version; `None` for nothing.
+    pub current: Option<Arc<str>>,
+    /// What they would see after a roll-back.
+    pub previous: Option<Arc<str>>,
+    /// Whether this call changed it.
+    pub changed: bool,
+}
+
+/// A stretch of a run.
+#[derive(Clone, Debug)]
+pub struct RunSight {
+    /// The run.
+    pub summary: RunSummary,
+    /// What belongs to it, in the order in which it came.
+    pub entries: Vec<SeenEntry>,
+    /// Where to go on; `None` at the end.
+    pub next: Option<u64>,
+}
+
+/// A message or an effect of a run.
+#[derive(Clone, Debug)]
+pub enum SeenEntry {
+    /// A message.
+    Message(RunMessage),
+    /// An effect, and the step of the message that it was begun for; empty if there is none.
+    Effect {
+        /// The step.
+        step: String,
+        /// The effect.
+        seen: SeenEffect,
+    },
+}
+
+impl Broker {
+    /// Does everything that a commit asks for, or nothing of it.
+    pub async fn commit(&self, mut call: CommitCall<'_>) -> Result<Committed, Failure> {
+        let (reservations, mut commit) = self.prepare_commit(&mut call).await?;
+        commit.finishes = call.effects.iter().map(|(receipt, end)| finishing(*receipt, end)).collect();
+        let bytes = commit.messages.iter().map(|message| message.payload.bytes.len()).sum::<usize>()
+            + commit.finishes.iter().map(|finish| finish.ending.bytes.len()).sum::<usize>()
+            + commit.outputs.len() * size_of::<NewOutput>();
+        let names: Vec<_> = call.messages.iter().map(|(topic, _)| Arc::from(topic.as_str())).collect();
+        let (acks, effects) = (commit.acks.len() as u64, commit.finishes.len() as u64);
+        let answer =
+            self.ask(bytes, true, |ticket| Input::Commit { ticket, commit: Box::new(commit) }).await?;
+        drop(reservations);
+        let meters = &self.shared().meters;
+        match answer {
+            Answer::Committed(done) => {
+                if !done.already {
+                    meters.commits.one();
+                    meters.acked.add(acks);
+                    meters.effects_finished.add(effects);
+                }
+                let produced = names.into_iter().zip(done.stored);
+                let produced = produced.map(|(name, stored)| self.placed(name, stored, done.already));
+                let produced = produced.collect();
+                Ok(Committed { already: done.already, produced, outputs: done.outputs, kept: done.kept })
+            }
+            Answer::CommitRefused(part, reject) => {
+                meters.commits_refused.one();
+                Err(Failure::Commit(part, Box::new(Failure::Reject(reject))))
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Routes and encodes the messages of a commit. What is kept for them is given back when the commit is over.
+    async fn prepare_commit(&self, call: &mut CommitCall<'_>) -> Result<(Vec<Reservation>, Commit), Failure> {
+        let refused = |place, failure| Failure::Commit(CommitPart::Produce(place), Box::new(failure));
+        let mut kept: Vec<Option<Reservation>> = Vec::with_capacity(call.messages.len());
+        for (place, (topic, draft)) in call.messages.iter_mut().enumerate() {
+            let mut reservation = None;
+            if let Some(router) = self.router_for(topic) {
+                for turn in self.route_all(router, topic, std::slice::from_mut(draft)).await {
+                    match turn {
+                        Turn::Store(reserved) => reservation = reserved,
+                        // Stored before: the shard will say so again.
+                        Turn::Answered(Ok(_)) => {}
+                        Turn::Answered(Err(failure)) => return Err(refused(place, failure)),
+                    }
+                }
+            }
+            kept.push(reservation);
+        }
+        let mut messages = Vec::with_capacity(call.messages.len());
+        {
+            let catalog = read(&self.shared().catalog);
+            for (place, (topic, draft)) in call.messages.iter().enumerate() {
+                let (_, mut message) =
+                    self.prepare(&catalog, topic, draft).map_err(|failure| refused(place, failure))?;
+                crate::prepare::take_reserved(&mut message, kept[place].as_ref());
+                messages.push(message);
+            }
+        }
+        let commit = Commit {
+            name: call.name,
+            acks: std::mem::take(&mut call.acks),
+            fences: std::mem::take(&mut call.fences),
+            finishes: Vec::new(),
+            messages,
+            outputs: std::mem::take(&mut call.outputs),
+        };
+        Ok((kept.into_iter().flatten().collect(), commit))
+    }
+
+    /// Where a message of a commit is; counted unless the commit was done before.
+    fn placed(&self, name: Arc<str>, stored: driftq_core::Stored, already: bool) -> Produced {
+        let topic = stored.topic.and_then(|topic| read(&self.shared().catalog).name(topic).cloned());
+        let name = topic.unwrap_or(name);
+        if already {
+            let driftq_core::Stored { partition, offset, duplicate, .. } = stored;
+            return Produced { topic: name, partition, offset, duplicate };
+        }
+        self.count(name, stored)
+    }
+
+    /// Shows readers of a dataset another version.
+    pub async fn cut_over(
+        &self,
+        dataset: &str,
+        version: &str,
+        expect: Option<&str>,
+    ) -> Result<CutOver, Failure> {
+        let (dataset, version) = (dataset.to_owned(), version.to_owned());
+        let expect = expect.map(str::to_owned);
+        self.moved_over(|ticket| Input::CutOver { ticket, dataset, version, expect }).await
+    }
+
+    /// Shows readers of a dataset what they saw before the last cut-over.
+    pub async fn roll_back(&self, dataset: &str, from: &str) -> Result<CutOver, Failure> {
+        let (dataset, from) = (dataset.to_owned(), from.to_owned());
+        self.moved_over(|ticket| Input::RollBack { ticket, dataset, from }).await
+    }
+
+    async fn moved_over(&self, input: impl FnOnce(driftq_core::Ticket) -> Input) -> Result<CutOver, Failure> {
+        match self.ask(0, true, input).await? {
+            Answer::CutOver { current, previous, changed } => Ok(CutOver { current, previous, changed }),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Drops a version that readers do not see; says how many pointers it had.
+    pub async fn drop_version(&self, dataset: &str, version: &str) -> Result<u64, Failure> {
+        let (dataset, version) = (dataset.to_owned(), version.to_owned());
+        match self.ask(0, true, |ticket| Input::DropVersion { ticket, dataset, version }).await? {
+            Answer::Removed(pointers) => Ok(pointers),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Some datasets by name, and whether there are more.
+    pub async fn datasets(
+        &self,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Result<(Vec<DatasetSummary>, bool), Failure> {
+        match self.describe(Query::Datasets(after.map(str::to_owned), limit)).await? {
+            Description::Datasets(datasets, more) => Ok((datasets, more)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// One dataset and some of its versions.
+    pub async fn dataset(&self, list: VersionsList) -> Result<DatasetView, Failure> {
+        match self.describe(Query::Dataset(list)).await? {
+            Description::Dataset(dataset) => dataset.ok_or(Failure::Reject(Reject::OutputUnknown)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Some outputs of a version.
+    pub async fn outputs(&self, list: OutputList) -> Result<OutputPage, Failure> {
+        match self.describe(Query::Outputs(list)).await? {
+            Description::Outputs(page) => page.ok_or(Failure::Reject(Reject::OutputUnknown)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Some runs, newest first, and where to go on.
+    pub async fn runs(&self, list: RunList) -> Result<(Vec<RunSummary>, Option<u32>), Failure> {
+        match self.describe(Query::Runs(list)).await? {
+            Description::Runs(runs, next) => Ok((runs, next)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// A stretch of a run, beginning with its `from`th entry.
+    pub async fn run(&self, id: &str, from: u64, limit: u32) -> Result<RunSight, Failure> {
+        match self.describe(Query::Run(id.to_owned(), from, limit)).await? {
+            Description::Run(None) => Err(Failure::Reject(Reject::RunUnknown)),
+            Description::Run(Some(page)) => {
+                let mut entries = Vec::with_capacity(page.entries.len());
+                for entry in page.entries {
+                    match entry {
+                        RunEntry::Message(message) => entries.push(SeenEntry::Message(message)),
+                        RunEntry::Effect { step, effect } => {
+                            if let Ok(seen) = self.see_effect(effect).await {
+                                entries.push(SeenEntry::Effect { step, seen });
+                            }
+                        }
+                    }
+                }
+                Ok(RunSight { summary: page.summary, entries, next: page.next })
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+}

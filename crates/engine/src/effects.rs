@@ -1,0 +1,415 @@
+//! What is asked of the ledger.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use driftq_core::ledger::{OnLapse, Status};
+use driftq_core::{
+    About, Answer, BeginEffect, Blob, Description, EffectAnswer, EffectLease, EffectList, EffectReceipt,
+    EffectView, Ending, FinishEffect, Identity, Input, NewBlob, Query, Receipt, Reject, RequestHash,
+    ResolveEffect, Ticket, Time, Urge,
+};
+use tokio::sync::oneshot;
+
+use crate::broker::{Broker, INTERRUPTED, STOPPING, unexpected};
+use crate::depot::{Lost, Place, check_of};
+use crate::failure::Failure;
+use crate::inbox::{Reply, Request};
+use crate::shared::Shared;
+
+/// How often a record is asked for again whose bytes were moved while they were being read.
+const LOOKS_MAX: usize = 4;
+
+/// Somebody wants to run an effect.
+#[derive(Clone, Debug, Default)]
+pub struct EffectCall<'a> {
+    /// Who it is, in full.
+    pub about: About<'a>,
+    /// For how long it borrows; `None`: as the broker says.
+    pub lease_ms: Option<u64>,
+    /// How long the outcome is to be remembered; `None`: as the broker says.
+    pub ttl_ms: Option<u64>,
+    /// What a lapse of its lease means.
+    pub on_lapse: OnLapse,
+    /// The most attempts there may be.
+    pub attempts_max: Option<u32>,
+    /// How much it wants it.
+    pub urge: Urge,
+    /// How long it waits for somebody else who runs it.
+    pub wait_ms: u64,
+    /// Names the call, so that asking again gives the same lease.
+    pub request_id: Option<Cow<'a, str>>,
+    /// The delivery on whose behalf it is run.
+    pub delivery: Option<Receipt>,
+}
+
+/// What somebody who wants to run an effect is told.
+#[derive(Clone, Debug)]
+pub enum Begun {
+    /// Run it.
+    Execute(EffectLease),
+    /// It is over; this is how it ended.
+    Replay(SeenEffect),
+    /// Somebody else runs it.
+    Running {
+        /// The newest lease.
+        epoch: u32,
+        /// Which attempt it is.
+        attempt: u32,
+        /// When the lease may be over.
+        retry_after_ms: u64,
+    },
+    /// It failed and may be tried again.
+    Retryable {
+        /// How it failed.
+        seen: SeenEffect,
+        /// How many more attempts there may be, if there is a cap.
+        left: Option<u32>,
+    },
+    /// Whether it happened is not known.
+    Unknown(EffectView),
+}
+
+/// An effect with what the log keeps about it.
+#[derive(Clone, Debug)]
+pub struct SeenEffect {
+    /// What the ledger says.
+    pub view: EffectView,
+    /// Who it is ([`About`]); empty where nobody asked for it.
+    pub about: Bytes,
+    /// How it ended ([`Ending`]), if it did.
+    pub ending: Option<Bytes>,
+}
+
+/// How an effect ended, to be written down.
+#[derive(Clone, Debug)]
+pub struct EffectEnd<'a> {
+    /// How.
+    pub status: Status,
+    /// How, in full.
+    pub ending: Ending<'a>,
+}
+
+/// How an effect ended is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EffectEnded {
+    /// Whether it was before.
+    pub already: bool,
+    /// The newest lease.
+    pub epoch: u32,
+    /// Which attempt it was.
+    pub attempt: u32,
+    /// Until when it is remembered.
+    pub expires: Time,
+}
+
+/// Some effects, oldest first.
+#[derive(Clone, Debug, Default)]
+pub struct EffectSight {
+    /// The effects.
+    pub seen: Vec<SeenEffect>,
+    /// How many were looked at.
+    pub scanned: u64,
+    /// Where to go on; `None` at the end.
+    pub next: Option<u64>,
+}
+
+/// Which effects are wanted.
+#[derive(Clone, Debug, Default)]
+pub struct EffectFilter<'a> {
+    /// Only those with a greater number.
+    pub after: u64,
+    /// How many at the most.
+    pub limit: u32,
+    /// Only those that stand like this.
+    pub status: Option<Status>,
+    /// Only those of this tenant.
+    pub tenant: Option<Cow<'a, str>>,
+    /// Only those of this scope.
+    pub scope: Option<Cow<'a, str>>,
+}
+
+impl Broker {
+    /// The token of a lease of an effect: opaque to whoever holds it, and made by nobody else.
+    #[must_use]
+    pub fn effect_token(&self, receipt: EffectReceipt) -> String {
+        self.shared().seal.seal_effect(receipt)
+    }
+
+    /// The lease that a token names; `None` if the broker never wrote it.
+    #[must_use]
+    pub fn effect_receipt(&self, token: &str) -> Option<EffectReceipt> {
+        self.shared().seal.open_effect(token)
+    }
+
+    /// Gives the lease of an effect, or says how it went. Dropping the future while it waits for somebody else is
+    /// harmless; a lease that was given by then lapses.
+    pub async fn begin_effect(&self, call: &EffectCall<'_>) -> Result<Begun, Failure> {
+        for _ in 0..LOOKS_MAX {
+            let begun = match self.ask_to_begin(call).await? {
+                EffectAnswer::Execute(lease) => Begun::Execute(lease),
+                EffectAnswer::Running { epoch, attempt, retry_after_ms } => {
+                    Begun::Running { epoch, attempt, retry_after_ms }
+                }
+                EffectAnswer::Unknown(view) => Begun::Unknown(view),
+                EffectAnswer::Replay(view) => match self.see_ending(view).await {
+                    Ok(seen) => Begun::Replay(seen),
+                    Err(Lost::Gone) => continue,
+                    Err(lost) => return Err(unreadable(lost)),
+                },
+                EffectAnswer::Retryable { view, left } => match self.see_ending(view).await {
+                    Ok(seen) => Begun::Retryable { seen, left },
+                    Err(Lost::Gone) => continue,
+                    Err(lost) => return Err(unreadable(lost)),
+                },
+            };
+            self.count_begun(&begun);
+            return Ok(begun);
+        }
+        Err(unreadable(Lost::Gone))
+    }
+
+    fn count_begun(&self, begun: &Begun) {
+        let meters = &self.shared().meters;
+        match begun {
+            Begun::Execute(_) => meters.effects_executed.one(),
+            Begun::Replay(_) => meters.effects_replayed.one(),
+            Begun::Running { .. } | Begun::Retryable { .. } | Begun::Unknown(_) => {}
+        }
+    }
+
+    async fn ask_to_begin(&self, call: &EffectCall<'_>) -> Result<EffectAnswer, Failure> {
+        let shared = self.shared();
+        let mut stopping = shared.stopping.subscribe();
+        let ticket = shared.ticket();
+        let (reply, answer) = oneshot::channel();
+        let ask = Box::new(taken(call));
+        let bytes = ask.about.bytes.len();
+        let input = Input::BeginEffect { ticket, ask };
+        let request = Request { ticket, input, reply, bytes, writes: true, stream: None };
+        if let Err(failure) = shared.inbox.ask(request) {
+            if failure == Failure::Busy {
+                shared.meters.requests_busy.one();
+            }
+            return Err(failure);
+        }
+        shared.meters.requests.one();
+        let mut asked = Asked { shared, ticket, answer: Some(answer) };
+        if call.wait_ms == 0 {
+            return asked.answer().await;
+        }
+        tokio::select! {
+            biased;
+            answer = asked.answer() => answer,
+            _ = stopping.wait_for(|stopping| *stopping) => Err(Failure::Unavailable(STOPPING.into())),
+        }
+    }
+
+    /// The holder of a lease says how its effect ended.
+    pub async fn finish_effect(
+        &self,
+        receipt: EffectReceipt,
+        end: &EffectEnd<'_>,
+    ) -> Result<EffectEnded, Failure> {
+        let finish = finishing(receipt, end);
+        let bytes = finish.ending.bytes.len();
+        let answer = self.ask(bytes, true, |ticket| Input::FinishEffect { ticket, finish }).await;
+        if matches!(answer, Err(Failure::Reject(Reject::EffectStale(_)))) {
+            self.shared().meters.effects_stale.one();
+        }
+        ended(&answer?).inspect(|ended| {
+            if !ended.already {
+                self.shared().meters.effects_finished.one();
+            }
+        })
+    }
+
+    /// The holder of a lease goes on; says until when.
+    pub async fn renew_effect(
+        &self,
+        receipt: EffectReceipt,
+        lease_ms: Option<u64>,
+    ) -> Result<EffectLease, Failure> {
+        match self.ask(0, true, |ticket| Input::RenewEffect { ticket, receipt, lease_ms }).await? {
+            Answer::EffectRenewed { attempt, expires, .. } => Ok(EffectLease { receipt, attempt, expires }),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Somebody has found out how an effect ended.
+    pub async fn resolve_effect(
+        &self,
+        (tenant, scope, key): (&str, &str, &str),
+        seen: Option<u32>,
+        end: &EffectEnd<'_>,
+    ) -> Result<EffectEnded, Failure> {
+        let bytes = end.ending.encode();
+        let resolve = ResolveEffect {
+            identity: Identity::of(tenant, scope, key),
+            seen,
+            status: end.status,
+            digest: Ending::digest(&bytes),
+            ending: NewBlob { check: check_of(&bytes), bytes },
+        };
+        let length = resolve.ending.bytes.len();
+        ended(&self.ask(length, true, |ticket| Input::ResolveEffect { ticket, resolve }).await?)
+    }
+
+    /// One effect.
+    pub async fn effect(&self, tenant: &str, scope: &str, key: &str) -> Result<SeenEffect, Failure> {
+        let identity = Identity::of(tenant, scope, key);
+        for _ in 0..LOOKS_MAX {
+            match self.describe(Query::Effect(identity)).await? {
+                Description::Effect(None) => return Err(Failure::Reject(Reject::EffectUnknown)),
+                Description::Effect(Some(view)) => match self.see_effect(view).await {
+                    Ok(seen) => return Ok(seen),
+                    Err(Lost::Gone) => {}
+                    Err(lost) => return Err(unreadable(lost)),
+                },
+                other => return Err(unexpected(&other)),
+            }
+        }
+        Err(unreadable(Lost::Gone))
+    }
+
+    /// Some effects, oldest first. What was moved while it was being read is left out.
+    pub async fn effects(&self, filter: &EffectFilter<'_>) -> Result<EffectSight, Failure> {
+        let list = EffectList {
+            after: filter.after,
+            limit: filter.limit,
+            status: filter.status,
+            tenant: filter.tenant.as_deref().map(short_hash),
+            scope: filter.scope.as_deref().map(short_hash),
+        };
+        match self.describe(Query::Effects(list)).await? {
+            Description::Effects(page) => {
+                let mut seen = Vec::with_capacity(page.effects.len());
+                for view in page.effects {
+                    if let Ok(effect) = self.see_effect(view).await
+                        && filter.takes(&effect)
+                    {
+                        seen.push(effect);
+                    }
+                }
+                Ok(EffectSight { seen, scanned: page.scanned, next: page.next })
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Reads everything that the log keeps about an effect.
+    pub(crate) async fn see_effect(&self, view: EffectView) -> Result<SeenEffect, Lost> {
+        let about = self.read_blob(view.about).await?;
+        Ok(SeenEffect { about, ..self.see_ending(view).await? })
+    }
+
+    async fn see_ending(&self, view: EffectView) -> Result<SeenEffect, Lost> {
+        let ending = match view.ending {
+            Some(blob) => Some(self.read_blob(blob).await?),
+            None => None,
+        };
+        Ok(SeenEffect { view, about: Bytes::new(), ending })
+    }
+
+    async fn read_blob(&self, Blob { position, length, check }: Blob) -> Result<Bytes, Lost> {
+        self.shared().depot.fetch(Place { position, length, check }).await
+    }
+}
+
+impl EffectFilter<'_> {
+    /// The shard compares hashes; two texts may have the same.
+    fn takes(&self, seen: &SeenEffect) -> bool {
+        let Ok(about) = About::decode(&seen.about) else { return false };
+        self.tenant.as_deref().is_none_or(|tenant| about.tenant == tenant)
+            && self.scope.as_deref().is_none_or(|scope| about.scope == scope)
+    }
+}
+
+/// What the shard is asked.
+fn taken(call: &EffectCall<'_>) -> BeginEffect {
+    let about = &call.about;
+    let bytes = about.encode();
+    let request = match &*about.request {
+        "" => RequestHash::NONE,
+        request => RequestHash::of(request.as_bytes()),
+    };
+    BeginEffect {
+        identity: Identity::of(&about.tenant, &about.scope, &about.key),
+        request,
+        tenant: short_hash(&about.tenant),
+        scope: short_hash(&about.scope),
+        about: NewBlob { check: check_of(&bytes), bytes },
+        lease_ms: call.lease_ms,
+        ttl_ms: call.ttl_ms,
+        on_lapse: call.on_lapse,
+        attempts_max: call.attempts_max,
+        urge: call.urge,
+        wait_ms: call.wait_ms,
+        caller: call.request_id.as_deref().map_or(0, |id| RequestHash::of(id.as_bytes()).0),
+        delivery: call.delivery,
+        run: about.run.to_string(),
+    }
+}
+
+/// What the shard is told about an ending.
+pub(crate) fn finishing(receipt: EffectReceipt, end: &EffectEnd<'_>) -> FinishEffect {
+    let bytes = end.ending.encode();
+    FinishEffect {
+        receipt,
+        status: end.status,
+        digest: Ending::digest(&bytes),
+        ending: NewBlob { check: check_of(&bytes), bytes },
+    }
+}
+
+/// Enough to skip most of what a list does not ask for.
+fn short_hash(text: &str) -> u32 {
+    crc_fast::crc32_iscsi(text.as_bytes())
+}
+
+fn ended(answer: &Answer) -> Result<EffectEnded, Failure> {
+    match *answer {
+        Answer::EffectEnded { already, epoch, attempt, expires } => {
+            Ok(EffectEnded { already, epoch, attempt, expires })
+        }
+        ref other => Err(unexpected(other)),
+    }
+}
+
+fn unreadable(lost: Lost) -> Failure {
+    tracing::error!(%lost, "what the log keeps about an effect cannot be read");
+    Failure::Unavailable("what is kept about the effect cannot be read now".into())
+}
+
+/// A begin under way. Dropped early, it does not wait any longer.
+struct Asked<'a> {
+    shared: &'a Shared,
+    ticket: Ticket,
+    answer: Option<oneshot::Receiver<Reply>>,
+}
+
+impl Asked<'_> {
+    async fn answer(&mut self) -> Result<EffectAnswer, Failure> {
+        let Some(answer) = &mut self.answer else { return Err(Failure::Unavailable(INTERRUPTED.into())) };
+        let answer = answer.await;
+        self.answer = None;
+        match answer {
+            Ok(Ok(Answer::Effect(answer))) => Ok(answer),
+            Ok(Ok(Answer::Rejected(reject))) => {
+                self.shared.meters.rejected.one();
+                Err(Failure::Reject(reject))
+            }
+            Ok(Ok(other)) => Err(unexpected(&other)),
+            Ok(Err(failure)) => Err(failure),
+            Err(_) => Err(Failure::Unavailable(INTERRUPTED.into())),
+        }
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        if self.answer.take().is_some() {
+            self.shared.inbox.input(Input::Forsake { ticket: self.ticket });
+        }
+    }
+}
