@@ -22,10 +22,11 @@ const TICKS_PER_SECOND: f64 = 100.0;
 /// What both servers print when they take connections.
 const LISTENING: &str = "listening on http://";
 /// Limits under which the benchmark never meets backpressure: it measures cost, not refusal.
-const NO_LIMITS: [&str; 6] = [
+const NO_LIMITS: [&str; 7] = [
     "--partition-messages-max=1000000000000",
     "--partition-bytes-max=1024TiB",
     "--idempotency-records-max=1000000000000",
+    "--effects-max=1000000000",
     "--topics-max=1000000",
     "--groups-max=1000000",
     "--log-level=error",

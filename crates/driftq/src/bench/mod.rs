@@ -8,6 +8,7 @@ mod bare;
 mod child;
 mod consume;
 mod disk;
+mod effects;
 mod end_to_end;
 mod figure;
 mod flat;
@@ -41,9 +42,11 @@ enum Part {
     E2e,
     /// Batches, leases and acks of the native API
     Native,
+    /// Begin and finish of effects, replays
+    Effects,
     /// Memory with many messages kept, and the start after kill -9
     Recovery,
-    /// Whether produce stays as cheap with many messages, topics and groups
+    /// Whether produce and effects stay as cheap with many messages, topics, groups and records
     Flat,
     /// All of them
     All,
@@ -168,12 +171,16 @@ async fn measure(plan: &Plan) -> Result<Report> {
     if plan.runs(Part::Native) {
         native::measure(plan, &progress, &mut report).await?;
     }
+    if plan.runs(Part::Effects) {
+        effects::measure(plan, &progress, &mut report).await?;
+    }
     if plan.runs(Part::Recovery) {
         recovery::measure(plan, &progress, &mut report).await?;
     }
     if plan.runs(Part::Flat) {
         flat::measure(plan, &progress, &mut report).await?;
         native::measure_flat(plan, &progress, &mut report).await?;
+        effects::measure_flat(plan, &progress, &mut report).await?;
     }
     progress.done();
     Ok(report)

@@ -324,7 +324,7 @@ async fn lease_and_ack(address: SocketAddr, connection: &mut Connection) -> Resu
 }
 
 /// The tokens of a lease's answer. Not parsed: the load must cost as little as it can.
-fn tokens(body: &[u8]) -> Vec<&str> {
+pub(super) fn tokens(body: &[u8]) -> Vec<&str> {
     const MARK: &[u8] = br#""token":""#;
     let (mut tokens, mut rest) = (Vec::new(), body);
     while let Some(at) = rest.windows(MARK.len()).position(|window| window == MARK) {

@@ -10,7 +10,7 @@ use crate::client::words::{Envelope, Produce};
 /// Width of a number in a request, so that writing another one moves nothing.
 const NUMBER_DIGITS: usize = 16;
 /// Stands where the number goes; occurs nowhere else in a request.
-const NUMBER_HOLE: &str = "@@@@@@@@@@@@@@@@";
+pub(super) const NUMBER_HOLE: &str = "@@@@@@@@@@@@@@@@";
 
 /// Numbers are unique in this process, over all rounds and connections.
 static NUMBERS: AtomicU64 = AtomicU64::new(1);

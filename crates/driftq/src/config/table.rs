@@ -21,10 +21,13 @@ const SEGMENT_BYTES_MOST: u64 = 1 << 30;
 const SEGMENT_BYTES_STEP: u32 = 64;
 /// The engine takes no larger messages: they have to fit into one batch with others.
 const MESSAGE_BYTES_MOST: u64 = 40 << 20;
+/// Whoever has more to keep keeps a pointer to it.
+const RESULT_BYTES_MOST: u64 = 4 << 20;
 
 const SERVER: &str = "Server";
 const DELIVERY: &str = "Delivery";
 const RETENTION: &str = "Retention and idempotency";
+const EFFECTS: &str = "Effects, commits, outputs and runs";
 const LIMITS: &str = "Limits";
 const HTTP: &str = "HTTP";
 const STORAGE: &str = "Storage";
@@ -173,6 +176,46 @@ pub(crate) static KNOBS: &[Knob] = &[
     amount! { "idempotency_records_max", "idempotency-records-max", "DRIFTQ_IDEMPOTENCY_RECORDS_MAX",
         RETENTION, count, 1, engine.settings.idempotency_records_max,
         "Idempotency keys remembered at once" },
+    amount! { "effect_lease_ms", "effect-lease-ms", "DRIFTQ_EFFECT_LEASE_MS",
+        EFFECTS, millis, 1, engine.settings.effect_lease_ms_default,
+        "How long an effect is on loan, for callers that do not say" },
+    amount! { "effect_ttl_ms", "effect-ttl-ms", "DRIFTQ_EFFECT_TTL_MS",
+        EFFECTS, millis, 1, engine.settings.effect_ttl_ms_default,
+        "How long the outcome of an effect is remembered, for callers that do not say" },
+    amount! { "effects_max", "effects-max", "DRIFTQ_EFFECTS_MAX",
+        EFFECTS, count, 1, engine.settings.effects_max,
+        "Effects remembered at once before new ones get 429" },
+    knob!(
+        "effect_result_bytes_max",
+        "effect-result-bytes-max",
+        "DRIFTQ_EFFECT_RESULT_BYTES_MAX",
+        EFFECTS,
+        "Largest outcome of an effect: code, headers, body and error together, at most 4MiB",
+        unit!(bytes).0,
+        |config| units::show_bytes(u64::from(config.engine.settings.effect_result_bytes_max)),
+        |config, text| {
+            config.engine.settings.effect_result_bytes_max = size_within(text, 1, RESULT_BYTES_MOST)?;
+            Ok(())
+        }
+    ),
+    amount! { "commit_ttl_ms", "commit-ttl-ms", "DRIFTQ_COMMIT_TTL_MS",
+        EFFECTS, millis, 1, engine.settings.commit_ttl_ms,
+        "How long a commit is remembered, for callers that did not hear the answer" },
+    amount! { "commits_max", "commits-max", "DRIFTQ_COMMITS_MAX",
+        EFFECTS, count, 1, engine.settings.commits_max,
+        "Commits remembered at once; the oldest go first" },
+    amount! { "outputs_max", "outputs-max", "DRIFTQ_OUTPUTS_MAX",
+        EFFECTS, count, 1, engine.settings.outputs_max,
+        "Output pointers kept" },
+    amount! { "output_bytes_max", "output-bytes-max", "DRIFTQ_OUTPUT_BYTES_MAX",
+        EFFECTS, bytes, 1, engine.settings.output_bytes_max,
+        "Memory that output pointers may take" },
+    amount! { "run_ttl_ms", "run-ttl-ms", "DRIFTQ_RUN_TTL_MS",
+        EFFECTS, millis, 1, engine.settings.run_ttl_ms,
+        "A run in which nothing has happened for this long is forgotten" },
+    amount! { "run_entries_max", "run-entries-max", "DRIFTQ_RUN_ENTRIES_MAX",
+        EFFECTS, count, 1, engine.settings.run_entries_max,
+        "Messages and effects listed for runs; the oldest run goes first" },
     amount! { "partition_messages_max", "partition-messages-max", "DRIFTQ_PARTITION_MESSAGES_MAX",
         LIMITS, count, 1, engine.settings.partition_messages_max,
         "Messages that wait in one partition before producers get 429" },

@@ -22,6 +22,7 @@ pub(super) fn encode(out: &mut DescriptorEncoder<'_>, tally: &Tally) -> Result<(
     gauge(out, "driftq_topics", "Topics", tally.topics.len() as u64)?;
     gauge(out, "driftq_groups", "Consumer groups", tally.groups.len() as u64)?;
     gauge(out, "driftq_idempotency_records", "Idempotency keys remembered", tally.idempotency_records)?;
+    ledger(out, tally)?;
     let lanes: usize = tally.groups.iter().map(|group| group.partitions.len()).sum();
     let partitions: usize = tally.topics.iter().map(|topic| topic.partitions.len()).sum();
     let left_out = lanes.max(partitions).saturating_sub(SERIES_MAX) as u64;
@@ -35,6 +36,23 @@ pub(super) fn encode(out: &mut DescriptorEncoder<'_>, tally: &Tally) -> Result<(
         lane.retrying.into()
     })?;
     consumers(out, tally)
+}
+
+fn ledger(out: &mut DescriptorEncoder<'_>, tally: &Tally) -> Result<(), Error> {
+    let effects = &tally.effects;
+    let over = effects.records - effects.in_progress - effects.failed_retryable - effects.unknown;
+    let mut states = family(out, "driftq_effects", "Effects remembered, by state", MetricType::Gauge)?;
+    for (state, count) in [
+        ("in_progress", effects.in_progress),
+        ("failed_retryable", effects.failed_retryable),
+        ("unknown", effects.unknown),
+        ("over", over),
+    ] {
+        ConstGauge::new(level(count)).encode(states.encode_family(&[("state", state)])?)?;
+    }
+    gauge(out, "driftq_effects_waiting", "Callers that wait for somebody else's effect", effects.waiting)?;
+    gauge(out, "driftq_outputs", "Output pointers kept", tally.outputs)?;
+    gauge(out, "driftq_runs", "Runs remembered", tally.runs)
 }
 
 fn dead_letters(out: &mut DescriptorEncoder<'_>, tally: &Tally) -> Result<(), Error> {
