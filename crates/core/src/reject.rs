@@ -35,8 +35,12 @@ pub enum Reject {
     LeaseUnknown,
     /// The ledger has no such effect.
     EffectUnknown,
-    /// The lease of the effect is not the newest one, or it said something else before; the newest epoch.
+    /// The lease of the effect is not the newest one; the newest epoch, or `None` if the record is gone.
     EffectStale(Option<u32>),
+    /// The delivery that the effect was begun for has gone on without its holder.
+    EffectFenced,
+    /// The lease said something else about its effect before, and that stays.
+    EffectDiffers,
     /// Somebody runs the effect right now.
     EffectRunning,
     /// The effect is over, and stays what it is.

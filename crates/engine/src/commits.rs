@@ -20,6 +20,8 @@ use crate::routed::{Reservation, Turn};
 pub struct CommitCall<'a> {
     /// Names the commit, so that asking again gives the same answer.
     pub name: Option<Identity>,
+    /// What it asks for, so that its name is not used for something else.
+    pub request: driftq_core::RequestHash,
     /// Deliveries whose work is done.
     pub acks: Vec<Receipt>,
     /// Deliveries that must be current, and stay on loan.
@@ -72,13 +74,8 @@ pub struct RunSight {
 pub enum SeenEntry {
     /// A message.
     Message(RunMessage),
-    /// An effect, and the step of the message that it was begun for; empty if there is none.
-    Effect {
-        /// The step.
-        step: String,
-        /// The effect.
-        seen: SeenEffect,
-    },
+    /// An effect.
+    Effect(SeenEffect),
 }
 
 impl Broker {
@@ -145,6 +142,7 @@ impl Broker {
         }
         let commit = Commit {
             name: call.name,
+            request: call.request,
             acks: std::mem::take(&mut call.acks),
             fences: std::mem::take(&mut call.fences),
             finishes: Vec::new(),
@@ -244,9 +242,9 @@ impl Broker {
                 for entry in page.entries {
                     match entry {
                         RunEntry::Message(message) => entries.push(SeenEntry::Message(message)),
-                        RunEntry::Effect { step, effect } => {
+                        RunEntry::Effect(effect) => {
                             if let Ok(seen) = self.see_effect(effect).await {
-                                entries.push(SeenEntry::Effect { step, seen });
+                                entries.push(SeenEntry::Effect(seen));
                             }
                         }
                     }

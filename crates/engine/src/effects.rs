@@ -214,7 +214,10 @@ impl Broker {
         let finish = finishing(receipt, end);
         let bytes = finish.ending.bytes.len();
         let answer = self.ask(bytes, true, |ticket| Input::FinishEffect { ticket, finish }).await;
-        if matches!(answer, Err(Failure::Reject(Reject::EffectStale(_)))) {
+        let stale = |reject: &Reject| {
+            matches!(reject, Reject::EffectStale(_) | Reject::EffectFenced | Reject::EffectDiffers)
+        };
+        if matches!(&answer, Err(Failure::Reject(reject)) if stale(reject)) {
             self.shared().meters.effects_stale.one();
         }
         ended(&answer?).inspect(|ended| {

@@ -13,10 +13,11 @@ use alloc::vec::Vec;
 use crate::action::{Action, Answer, Output, Receipt, Stored};
 use crate::effect::FinishEffect;
 use crate::fact::Fact;
-use crate::id::{Identity, Ticket, Time};
+use crate::id::{Identity, RequestHash, Ticket, Time};
 use crate::input::NewMessage;
 use crate::journal::{Haste, lifetime};
 use crate::output::{NewOutput, OutputAuthor, OutputDone, OutputFact};
+use crate::reject::Reject;
 use crate::shard::Shard;
 use crate::timer::Due;
 use crate::upkeep::FORGET_SLACK_MS;
@@ -33,6 +34,8 @@ const FORGOTTEN_PER_FACT_MAX: u32 = 256;
 pub struct Commit {
     /// Names the commit, so that asking again gives the same answer.
     pub name: Option<Identity>,
+    /// What it asks for, so that its name is not used for something else.
+    pub request: RequestHash,
     /// Deliveries whose work is done.
     pub acks: Vec<Receipt>,
     /// Deliveries that must be current, and stay on loan.
@@ -77,7 +80,12 @@ pub struct Committed {
 
 impl Shard {
     pub(crate) fn handle_commit(&mut self, ticket: Ticket, commit: &Commit, out: &mut Output) {
-        if let Some(before) = commit.name.and_then(|name| self.journal.state.commits.get(&name, self.now)) {
+        let before = commit.name.and_then(|name| self.journal.state.commits.get(&name, self.now));
+        if let Some((request, before)) = before {
+            if !request.agrees(commit.request) {
+                let answer = Answer::CommitRefused(CommitPart::Whole, Reject::KeyReused);
+                return out.actions.push(Action::Reply { ticket, answer });
+            }
             let before = before.clone();
             let kept = self.kept_locations(commit, &before.outputs);
             let answer = Answer::Committed(Committed { already: true, kept, ..before });
@@ -102,7 +110,7 @@ impl Shard {
             commit.outputs.iter().map(|output| self.move_output(output, plan.author, out)).collect();
         let done = Committed { stored, outputs, ..Committed::default() };
         if let Some(name) = commit.name {
-            self.remember_commit(name, &done, out);
+            self.remember_commit(name, commit.request, &done, out);
         }
         let kept = self.kept_locations(commit, &done.outputs);
         self.journal.reply(out, ticket, Answer::Committed(Committed { kept, ..done }));
@@ -158,10 +166,10 @@ impl Shard {
         located.collect()
     }
 
-    fn remember_commit(&mut self, name: Identity, done: &Committed, out: &mut Output) {
+    fn remember_commit(&mut self, name: Identity, request: RequestHash, done: &Committed, out: &mut Output) {
         let until = lifetime(self.now, self.settings.commit_ttl_ms);
         let results = done.encode();
-        let fact = CommitFact::Done { name, until, results: &results };
+        let fact = CommitFact::Done { name, request, until, results: &results };
         self.journal.emit(Haste::Urgent, out, &Fact::Commit(fact));
         if self.journal.state.commits.len() as u64 > self.settings.commits_max {
             self.forget_commits(Time::NEVER, 1, out);

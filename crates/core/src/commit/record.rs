@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use crate::action::Stored;
 use crate::codec::{Malformed, Put, Take};
 use crate::commit::Committed;
-use crate::id::{Identity, Time, TopicId};
+use crate::id::{Identity, RequestHash, Time, TopicId};
 use crate::output::OutputDone;
 use crate::state::NO_TOPIC;
 
@@ -24,6 +24,8 @@ pub enum CommitFact<'a> {
     Done {
         /// Names the commit.
         name: Identity,
+        /// What it asked for.
+        request: RequestHash,
         /// Until when it is remembered.
         until: Time,
         /// What it did, encoded.
@@ -41,9 +43,10 @@ pub enum CommitFact<'a> {
 impl<'a> CommitFact<'a> {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Done { name, until, results } => {
+            Self::Done { name, request, until, results } => {
                 out.put_u8(DONE);
                 out.extend_from_slice(&name.0);
+                out.put_u64(request.0);
                 out.put_u64(until.0);
                 out.put_bytes(results);
             }
@@ -57,7 +60,12 @@ impl<'a> CommitFact<'a> {
 
     pub(crate) fn decode(kind: u8, take: &mut Take<'a>) -> Result<Self, Malformed> {
         Ok(match kind {
-            DONE => Self::Done { name: take.identity()?, until: Time(take.u64()?), results: take.bytes()? },
+            DONE => Self::Done {
+                name: take.identity()?,
+                request: RequestHash(take.u64()?),
+                until: Time(take.u64()?),
+                results: take.bytes()?,
+            },
             FORGOTTEN => Self::Forgotten { upto: Time(take.u64()?), most: take.u32()? },
             _ => return Err(Malformed("fact of an unknown kind")),
         })
@@ -109,18 +117,26 @@ impl Committed {
     }
 }
 
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Record {
+    until: Time,
+    request: RequestHash,
+    done: Committed,
+}
+
 /// Commits that are remembered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Commits {
-    records: BTreeMap<Identity, (Time, Committed)>,
+    records: BTreeMap<Identity, Record>,
     /// In the order in which they are forgotten.
     queue: BTreeSet<(Time, Identity)>,
 }
 
 impl Commits {
-    /// What a commit did, unless its time has passed.
-    pub(crate) fn get(&self, name: &Identity, now: Time) -> Option<&Committed> {
-        self.records.get(name).filter(|(until, _)| *until > now).map(|(_, done)| done)
+    /// What a commit asked for and did, unless its time has passed.
+    pub(crate) fn get(&self, name: &Identity, now: Time) -> Option<(RequestHash, &Committed)> {
+        let record = self.records.get(name).filter(|record| record.until > now)?;
+        Some((record.request, &record.done))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -133,9 +149,10 @@ impl Commits {
 
     pub(crate) fn apply(&mut self, fact: &CommitFact<'_>) -> Result<(), Malformed> {
         match *fact {
-            CommitFact::Done { name, until, results } => {
-                if let Some((before, _)) = self.records.insert(name, (until, Committed::decode(results)?)) {
-                    self.queue.remove(&(before, name));
+            CommitFact::Done { name, request, until, results } => {
+                let record = Record { until, request, done: Committed::decode(results)? };
+                if let Some(before) = self.records.insert(name, record) {
+                    self.queue.remove(&(before.until, name));
                 }
                 self.queue.insert((until, name));
             }
@@ -158,18 +175,22 @@ impl Commits {
         for (until, name) in &self.queue {
             out.put_u64(until.0);
             out.extend_from_slice(&name.0);
-            out.put_bytes(&self.records.get(name).map(|(_, done)| done.encode()).unwrap_or_default());
+            if let Some(record) = self.records.get(name) {
+                out.put_u64(record.request.0);
+                out.put_bytes(&record.done.encode());
+            }
         }
     }
 
     pub(crate) fn decode(take: &mut Take<'_>) -> Result<Self, Malformed> {
         let mut commits = Self::default();
-        for _ in 0..take.count(28)? {
+        for _ in 0..take.count(36)? {
             let (until, name) = (Time(take.u64()?), take.identity()?);
+            let request = RequestHash(take.u64()?);
             if commits.records.contains_key(&name) {
                 return Err(take.malformed());
             }
-            commits.apply(&CommitFact::Done { name, until, results: take.bytes()? })?;
+            commits.apply(&CommitFact::Done { name, request, until, results: take.bytes()? })?;
         }
         Ok(commits)
     }

@@ -159,9 +159,16 @@ impl Shard {
         self.pass_on(number, out);
     }
 
-    /// The refusal of a lease that is not the newest one.
+    /// Why a lease has no say any more.
     pub(crate) fn stale_effect(&self, receipt: EffectReceipt) -> Reject {
-        Reject::EffectStale(self.journal.state.effects.get(receipt.number).map(|effect| effect.epoch))
+        match self.journal.state.effects.get(receipt.number) {
+            None => Reject::EffectStale(None),
+            Some(effect) if effect.epoch != receipt.epoch => Reject::EffectStale(Some(effect.epoch)),
+            Some(effect) if effect.status == Status::InProgress || effect.status == Status::Unknown => {
+                Reject::EffectFenced
+            }
+            Some(_) => Reject::EffectDiffers,
+        }
     }
 
     fn reply_ended(&mut self, ticket: Ticket, number: u64, already: bool, out: &mut Output) {

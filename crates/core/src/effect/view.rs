@@ -41,6 +41,10 @@ pub struct EffectView {
     pub expires: Option<Time>,
     /// The message on whose behalf it was begun: topic, partition and offset.
     pub message: Option<(Arc<str>, u32, u64)>,
+    /// The run that it belongs to.
+    pub run: Option<Arc<str>>,
+    /// The step of the message on whose behalf it was begun.
+    pub step: Option<Arc<str>>,
     /// Who it is.
     pub about: Blob,
     /// How it ended.
@@ -90,9 +94,11 @@ pub struct EffectTally {
 
 impl Shard {
     pub(crate) fn view_effect(&self, number: u64, effect: &Effect) -> EffectView {
+        let state = &self.journal.state;
         let live_until = self.live_until(effect);
+        let step = effect.message.and_then(|message| state.runs.steps.get(&(message.topic, message.offset)));
         let message = effect.message.and_then(|message| {
-            let topic = self.journal.state.topic(message.topic)?;
+            let topic = state.topic(message.topic)?;
             Some((Arc::clone(&topic.name), message.partition, message.offset))
         });
         EffectView {
@@ -109,6 +115,8 @@ impl Shard {
             ended: Some(effect.ended).filter(|ended| *ended > Time(0)),
             expires: Some(effect.expires()).filter(|expires| *expires < Time::NEVER),
             message,
+            run: state.runs.runs.get(&effect.run).map(|run| Arc::clone(&run.id)),
+            step: step.map(|step| Arc::from(&*step.step)),
             about: effect.about,
             ending: effect.ending,
         }

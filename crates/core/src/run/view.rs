@@ -61,13 +61,8 @@ pub struct RunPage {
 pub enum RunEntry {
     /// A message.
     Message(RunMessage),
-    /// An effect, and the step of the message that it was begun for.
-    Effect {
-        /// The step; empty if there is none, or none is known.
-        step: String,
-        /// The effect.
-        effect: EffectView,
-    },
+    /// An effect.
+    Effect(EffectView),
 }
 
 /// A message of a run.
@@ -153,10 +148,7 @@ impl Shard {
             }
             Entry::Effect(number) => {
                 let effect = state.effects.get(number)?;
-                let message = effect.message.map(|message| (message.topic, message.offset));
-                let step = message.and_then(|message| state.runs.steps.get(&message));
-                let step = step.map(|step| step.step.to_string()).unwrap_or_default();
-                Some(RunEntry::Effect { step, effect: self.view_effect(number, effect) })
+                Some(RunEntry::Effect(self.view_effect(number, effect)))
             }
         }
     }

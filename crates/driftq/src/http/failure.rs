@@ -53,6 +53,14 @@ fn rejected(reject: Reject, call: Call) -> Fault {
         Reject::LeaseStale(attempt) => stale_delivery(attempt),
         Reject::LeaseUnknown => Fault::new(Code::LeaseUnknown, "no lease has that token"),
         Reject::EffectStale(epoch) => stale_effect(epoch),
+        Reject::EffectFenced => Fault::new(
+            Code::StaleLease,
+            "the message that the effect was begun for was delivered again, or is settled without this delivery",
+        ),
+        Reject::EffectDiffers => Fault::new(
+            Code::StaleLease,
+            "this lease ended the effect before, otherwise; the first ending stays",
+        ),
         Reject::EffectUnknown => Fault::new(Code::EffectUnknown, "the ledger has no such effect"),
         Reject::EffectRunning => {
             Fault::new(Code::EffectRunning, "somebody runs the effect: its lease is live")
@@ -94,10 +102,7 @@ fn stale_delivery(attempt: Option<u32>) -> Fault {
 fn stale_effect(epoch: Option<u32>) -> Fault {
     let text = match epoch {
         None => "the record of the effect is gone: this lease has no say any more".to_owned(),
-        Some(epoch) => format!(
-            "the effect is at epoch {epoch}: a newer attempt began, it was resolved, its delivery was fenced off, \
-             or it ended otherwise before"
-        ),
+        Some(epoch) => format!("the effect is at epoch {epoch}: a newer attempt began, or it was resolved"),
     };
     Fault::new(Code::StaleLease, text)
 }

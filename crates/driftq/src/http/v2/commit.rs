@@ -7,7 +7,7 @@ use driftq_api::v2::{
     Commit, CommitOutput, CommitResult, Committed, CommittedOutput, OutputResult, Produced,
 };
 use driftq_api::{Fault, v2};
-use driftq_engine::core::{CommitPart, Identity, NewOutput, OutputDone};
+use driftq_engine::core::{CommitPart, Identity, NewOutput, OutputDone, RequestHash};
 use driftq_engine::{Broker, CommitCall, Failure};
 use hyper::StatusCode;
 
@@ -24,10 +24,11 @@ pub(super) async fn commit(request: &Request<'_>) -> Handled {
     let asked = Commit::from_json(body)?;
     let broker = &request.app.broker;
     let is_fenced = !(asked.ack.is_empty() && asked.fence.is_empty() && asked.effects.is_empty());
-    let name = header.as_ref().map(|key| Identity::of_parts(&[b"commit", key.as_bytes(), body]));
+    let name = header.as_ref().map(|key| Identity::of_parts(&[b"commit by key", key.as_bytes()]));
     let call = CommitCall {
         // A body with a token in it is that of one commit only; without one, equal bodies may be two commits.
         name: name.or_else(|| is_fenced.then(|| Identity::of_parts(&[b"commit", body]))),
+        request: RequestHash::of(body),
         acks: receipts(broker, "ack", &asked.ack)?,
         fences: receipts(broker, "fence", &asked.fence)?,
         effects: effects(request, asked.effects)?,

@@ -231,8 +231,12 @@ fn shown(seen: &SeenEffect) -> Result<Effect<'_>, Fault> {
         },
         request_hash: given(about.request),
         owner: about.owner,
-        run_id: given(about.run),
-        step_id: given(about.step),
+        run_id: given(about.run).or(view.run.as_deref().map(Cow::Borrowed)),
+        step_id: given(about.step).or(view
+            .step
+            .as_deref()
+            .filter(|step| !step.is_empty())
+            .map(Cow::Borrowed)),
         created_at: moment(view.created),
         begun_at: moment(view.begun),
         lease_expires_at: running.then(|| moment(view.until)),

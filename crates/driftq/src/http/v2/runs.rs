@@ -56,10 +56,10 @@ fn steps(sight: &RunSight) -> Result<Vec<RunStep<'_>>, Fault> {
                 }
                 steps[place].messages.push(message(found));
             }
-            SeenEntry::Effect { step, seen } => {
+            SeenEntry::Effect(seen) => {
                 let effect = brief(seen)?;
-                let own = effect.step_id.as_deref().unwrap_or(step);
-                let place = enter(&mut steps, &mut places, own);
+                let step = effect.step_id.as_deref().unwrap_or_default();
+                let place = enter(&mut steps, &mut places, step);
                 steps[place].effects.push(effect);
             }
         }
