@@ -105,12 +105,12 @@ class Crowd(EffectCase):
         self.assertEqual((answer["decision"], answer["epoch"], answer["attempt"]), ("in_progress", 1, 1))
         self.assertGreater(answer["retry_after_ms"], 1000)
 
-    def test_a_waiter_is_woken_by_a_resolution(self):
-        self.lapsed()
-        self.execute(epoch=2, attempt=2, on_lapse="retry", lease_ms=SHORT_MS, max_attempts=2)
-        threads, told = self.waiters(1)
-        threads[0].join(20)
-        self.assertEqual(told[0]["decision"], "unknown", "the cap is reached, so nobody takes over")
+    def test_at_the_cap_nobody_takes_over(self):
+        self.execute(on_lapse="retry", lease_ms=SHORT_MS, max_attempts=1)
+        threads, told = self.waiters(3, on_lapse="retry", max_attempts=1)
+        for thread in threads:
+            thread.join(20)
+        self.assertEqual([answer["decision"] for answer in told], ["unknown"] * 3)
 
 
 class LostAnswers(EffectCase):
