@@ -162,3 +162,59 @@ class EffectCase(Case):
         if partition_key is not None:
             path += f"/{quoted(partition_key)}"
         return self.pages(path, "outputs", **query)
+
+
+class CommitCase(EffectCase):
+    """Every scenario has a topic to read, one to write and a dataset, all named after it."""
+
+    def setUp(self):
+        super().setUp()
+        self.create(retry_policy={"backoff_ms": 0, "jitter": "none"})
+        self.out = f"{self.topic}-out"
+        self.create(self.out)
+
+    def pointer(self, partition_key="p", location="s3://a", mode="replace", version="v1", **more):
+        """An output as a commit names it."""
+        return {"dataset": self.topic, "version": version, "partition_key": partition_key, "mode": mode,
+                "location": location, "digest": f"sha256:{location}", **more}
+
+    def item(self, value="v", **lease):
+        self.produce(value)
+        return self.taken(**lease)
+
+    def parts(self, item, lease, name="good", **more):
+        """A whole commit: everything that a worker has to say at the end of its work."""
+        return {
+            "ack": [item["lease"]["token"]],
+            "effects": [{"token": lease["token"], "status": "succeeded", "body": name}],
+            "produce": [{"topic": self.out, "message": {"value": name, "key": name}}],
+            "outputs": [self.pointer(name, f"s3://{name}")],
+            **more,
+        }
+
+    def commit(self, result="committed", **parts):
+        answer = self.call("POST", "/commit", parts)
+        self.assertEqual(set(answer), {"result", "produced", "outputs"}, answer)
+        self.assertEqual(answer["result"], result, answer)
+        return answer
+
+    def refused_at(self, part, status, code, **parts):
+        problem = self.refused("POST", "/commit", parts, status, code)
+        self.assertEqual(problem.get("part"), part, problem)
+        return problem
+
+    def values(self, topic=None):
+        """Everything that lies in a topic, whoever may have read it."""
+        page = self.call("GET", f"/topics/{topic or self.out}/messages?limit=1000")
+        self.assertNotIn("cursor", page)
+        return [message["value"] for message in page["messages"]]
+
+    def no_outputs(self):
+        self.refused("GET", f"/outputs/{self.topic}", status=404, code="OUTPUT_UNKNOWN")
+
+    def output(self, partition_key, version="v1"):
+        """What a partition of a version points to, without the times."""
+        found = self.outputs(self.topic, version, partition_key)
+        for output in found:
+            self.assertTrue(output.pop("committed_at"))
+        return found

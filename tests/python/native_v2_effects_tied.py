@@ -143,7 +143,7 @@ class CrashingWorker(EffectCase):
         super().setUp()
         self.create(retry_policy=self.policy)
         self.artifacts = []
-        envelope = {"run_id": "run-1", "step_id": "charge_card"}
+        envelope = {"run_id": self.topic, "step_id": "charge_card"}
         self.place, = self.produce({"value": "order-7", "envelope": envelope})
 
     def work(self, crash=None, fail=False):
@@ -172,12 +172,12 @@ class CrashingWorker(EffectCase):
 
     def is_done(self, attempts):
         """One effect in the world, one in the ledger, one ack."""
-        key = "run-1:charge_card:order-7"
+        key = f"{self.topic}:charge_card:order-7"
         self.assertEqual(self.artifacts, [key])
         self.assertEqual([(effect["key"], effect["state"]) for effect in self.listed()], [(key, "succeeded")])
         self.assertEqual((self.group()["lag"], self.group()["in_flight"]), (0, 0))
         self.assertEqual(self.lease(wait_ms=200), [], "it is not delivered again")
-        run = self.call("GET", "/runs/run-1")
+        run = self.call("GET", f"/runs/{self.topic}")
         messages = [message for step in run["steps"] for message in step["messages"]
                     if message["topic"] == self.topic]
         states = [(group["state"], group["attempts"]) for group in messages[0]["groups"]]
@@ -198,7 +198,7 @@ class CrashingWorker(EffectCase):
         with self.assertRaises(Crash):
             self.work(crash="effect")
         self.assertEqual(self.work(), "unknown")
-        self.resolve("run-1:charge_card:order-7", "succeeded", body="the ticket is there")
+        self.resolve(f"{self.topic}:charge_card:order-7", "succeeded", body="the ticket is there")
         self.assertEqual(self.work(), "replay")
         self.is_done(attempts=3)
 
@@ -250,29 +250,30 @@ class OldWords(EffectCase):
         self.addCleanup(self.helper.client.close)
         self.produce({"value": "v", "envelope": {"tenant_id": "acme", "idempotency_key": "order-1"}})
 
-    def identity(self, *given):
-        return super().identity(*given) if given else ("acme", self.topic, "order-1")
+    @property
+    def operation(self):
+        return "acme", self.topic, "order-1"
 
     def handle(self, item, error=None):
         """What the contract asks of a worker."""
-        status, mine = self.helper.begin(*self.identity())
+        status, mine = self.helper.begin(*self.operation)
         if mine and error:
-            self.helper.mark_failure(*self.identity(), error)
+            self.helper.mark_failure(*self.operation, error)
             self.settle("nack", item, error=error)
             return "FAILED"
         if mine:
             self.done.append(item["value"])
-            self.helper.mark_success(*self.identity(), "result")
+            self.helper.mark_success(*self.operation, "result")
         self.settle("ack", item)
         return status if not mine else "RUN"
 
     def is_committed(self):
-        self.assertEqual(self.helper.status(*self.identity()), "COMMITTED")
+        self.assertEqual(self.helper.status(*self.operation), "COMMITTED")
         self.assertEqual((self.done, self.group()["lag"]), (["v"], 0))
         self.assertEqual(self.lease(wait_ms=100), [])
 
     def test_success_on_the_first_attempt(self):
-        self.assertIsNone(self.helper.status(*self.identity()))
+        self.assertIsNone(self.helper.status(*self.operation))
         item = self.taken()
         self.assertEqual(item["lease"]["attempt"], 1)
         self.assertEqual(self.handle(item), "RUN")
@@ -280,7 +281,7 @@ class OldWords(EffectCase):
 
     def test_failure_then_success(self):
         self.assertEqual(self.handle(self.taken(), error="db_deadlock"), "FAILED")
-        self.assertEqual(self.helper.status(*self.identity()), "FAILED")
+        self.assertEqual(self.helper.status(*self.operation), "FAILED")
         item = self.taken()
         self.assertEqual((item["lease"]["attempt"], item["last_error"]), (2, "db_deadlock"))
         self.assertEqual(self.handle(item), "RUN")
@@ -288,10 +289,10 @@ class OldWords(EffectCase):
 
     def test_a_duplicate_delivery_skips(self):
         first = self.taken(lease_ms=SHORT_MS)
-        self.assertEqual(self.helper.begin(*self.identity()), ("PENDING", True))
-        self.assertEqual(self.helper.begin(*self.identity()), ("PENDING", False), "one at a time")
+        self.assertEqual(self.helper.begin(*self.operation), ("PENDING", True))
+        self.assertEqual(self.helper.begin(*self.operation), ("PENDING", False), "one at a time")
         self.done.append(first["value"])
-        self.helper.mark_success(*self.identity(), "result")
+        self.helper.mark_success(*self.operation, "result")
         second = self.taken()
         self.assertEqual(second["lease"]["attempt"], 2, "the first ack was never sent")
         self.assertEqual(self.handle(second), "COMMITTED")
