@@ -221,9 +221,10 @@ class CommitChecker:
         value = events[0].value
         if is_there:
             answered = min((event.ended for event in events if event.status == 200), default=float("inf"))
-            lives = [event.life for event in events if event.life is not None]
+            # Its token is void in every later life, so that a repeat cannot have been what acked it.
+            life = events[0].life
             again = [delivery for delivery in self.deliveries[value] if delivery.started > answered
-                     or (lives and delivery.life is not None and delivery.life > max(lives))]
+                     or (None not in (life, delivery.life) and delivery.life > life)]
             if again or value in self.facts.drained:
                 self.complain(f"{value} was delivered after its commit", [*events, *again])
             return

@@ -252,8 +252,8 @@ def load(world, cycles):
 
 def drain(world, caller):
     """Everything that is still owed; the kill before has voided all leases."""
-    drained = set()
-    while items := caller.post("topics/work/groups/g/lease", {"owner": "d", "max": 1000, "wait_ms": 300}).json["messages"]:
+    drained, request = set(), {"owner": "d", "max": 1000, "wait_ms": 300}
+    while items := caller.post("topics/work/groups/g/lease", request).json["messages"]:
         drained.update(item["value"] for item in items)
         tokens = [{"token": item["lease"]["token"]} for item in items]
         caller.post("leases/ack", {"leases": tokens})
