@@ -58,7 +58,7 @@ class EffectCase(Case):
     def reacquire(self, key="k", **request):
         return self.call("POST", "/effects/reacquire", self.identity(key, request))
 
-    def finish(self, lease, status="succeeded", result="committed", **outcome):
+    def conclude(self, lease, status="succeeded", result="committed", **outcome):
         answer = self.call("POST", "/effects/finish", {"token": lease["token"], "status": status, **outcome})
         self.assertEqual(set(answer), {"result", "epoch", "attempt", "expires_at"}, answer)
         said = (answer["result"], answer["epoch"], answer["attempt"])

@@ -43,7 +43,7 @@ class Together(CommitCase):
             self.assertEqual({**again, "result": "committed"}, first)
         self.assertEqual(self.values(), ["good"], "once")
         self.assertEqual(len(self.output("good")), 1)
-        self.finish(lease, result="already_committed", body="good")
+        self.conclude(lease, result="already_committed", body="good")
         self.settle("ack", item)
 
     def test_each_part_alone_is_a_commit(self):

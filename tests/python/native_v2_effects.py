@@ -53,7 +53,7 @@ class Deciding(EffectCase):
             for status in ("succeeded", "failed_final"):
                 key = f"{status}-{index}"
                 lease = self.execute(key)
-                self.finish(lease, status, **stored)
+                self.conclude(lease, status, **stored)
                 outcome = self.replays(self.begin(key), status, lease, **expected)
                 self.assertEqual(self.begin(key, reacquire=True, wait_ms=5000)["outcome"], outcome)
                 self.assertEqual(self.effect(key)["outcome"], outcome)
@@ -76,7 +76,7 @@ class Deciding(EffectCase):
         self.lapsed("lapsed", **mine)
         self.made_unknown("unknown", **mine)
         for status in ("succeeded", "failed_final", "failed_retryable"):
-            self.finish(self.execute(status, **mine), status, body=status)
+            self.conclude(self.execute(status, **mine), status, body=status)
         states = {effect["key"]: effect for effect in self.listed()}
         self.assertEqual(len(states), 6)
         for key in states:
@@ -88,7 +88,7 @@ class Deciding(EffectCase):
             self.assertEqual(self.effect(key), before, key)
         # Whoever does not say what it asks for agrees with everything.
         self.assertEqual(self.begin("succeeded")["decision"], "replay")
-        self.finish(self.execute("unsaid"))
+        self.conclude(self.execute("unsaid"))
         self.assertEqual(self.begin("unsaid", **mine)["decision"], "replay")
 
     def test_what_cannot_be_meant_is_refused(self):
@@ -121,7 +121,7 @@ class Lapsing(EffectCase):
         self.assertEqual((before["owner"], before["epoch"], before["lease_live"]), ("new", 2, True))
         self.is_shut_out(old)
         self.assertEqual(self.effect(), before)
-        self.finish(new, body="mine")
+        self.conclude(new, body="mine")
         self.is_shut_out(old)
         self.replays(self.begin(), "succeeded", new, body="mine")
 
@@ -139,10 +139,10 @@ class Lapsing(EffectCase):
 
     def test_a_late_finish_counts_until_somebody_took_over(self):
         lapsed = self.lapsed("retry")
-        self.finish(lapsed, body="late")
+        self.conclude(lapsed, body="late")
         self.replays(self.begin("retry"), "succeeded", lapsed, body="late")
         unknown = self.made_unknown("hold")
-        self.finish(unknown, "failed_final", error="late")
+        self.conclude(unknown, "failed_final", error="late")
         self.replays(self.begin("hold"), "failed_final", unknown, error="late")
         self.assertEqual(self.keys(state="unknown"), [])
 
@@ -158,7 +158,7 @@ class Lapsing(EffectCase):
         longer = self.renew(lease, lease_ms=LONG_MS)
         self.assertGreater(seconds(longer["expires_at"]), time.time() + 50)
         self.assertEqual(self.effect()["lease_expires_at"], longer["expires_at"])
-        self.finish(lease)
+        self.conclude(lease)
         self.refused("POST", "/effects/renew", {"token": lease["token"]}, 409, "STALE_LEASE")
 
 
@@ -166,8 +166,8 @@ class Finishing(EffectCase):
     def test_the_same_result_again_is_committed_already(self):
         result = {"code": 7, "headers": {"a": "b"}, "body": "x"}
         lease = self.execute()
-        first = self.finish(lease, **result)
-        again = self.finish(lease, result="already_committed", **result)
+        first = self.conclude(lease, **result)
+        again = self.conclude(lease, result="already_committed", **result)
         self.assertEqual(again["expires_at"], first["expires_at"])
         before = self.effect()
         different = ({**result, "code": 8}, {**result, "headers": {"a": "c"}}, {**result, "body": "y"},
@@ -179,12 +179,12 @@ class Finishing(EffectCase):
 
     def test_a_failure_that_was_taken_again_is_over(self):
         lease = self.execute(max_attempts=5)
-        self.finish(lease, "failed_retryable", error="try later")
-        self.finish(lease, "failed_retryable", "already_committed", error="try later")
+        self.conclude(lease, "failed_retryable", error="try later")
+        self.conclude(lease, "failed_retryable", "already_committed", error="try later")
         again = self.executes(self.reacquire(lease_ms=LONG_MS), 2, 2)
         body = {"token": lease["token"], "status": "failed_retryable", "error": "try later"}
         self.refused("POST", "/effects/finish", body, 409, "STALE_LEASE")
-        self.finish(again)
+        self.conclude(again)
 
     def test_a_result_may_be_large_but_not_too_large(self):
         lease = self.execute()
@@ -195,7 +195,7 @@ class Finishing(EffectCase):
             self.refused("POST", "/effects/finish", body, 413, "RESULT_TOO_LARGE")
         self.assertEqual(self.effect()["state"], "in_progress")
         fits = "x" * (RESULT_BYTES_MAX - 1024)
-        self.finish(lease, body=fits)
+        self.conclude(lease, body=fits)
         self.replays(self.begin(), "succeeded", lease, body=fits)
         self.made_unknown("held")
         self.unresolved("held", 413, "RESULT_TOO_LARGE", **large)
@@ -204,7 +204,7 @@ class Finishing(EffectCase):
     def test_an_outcome_is_forgotten_after_its_time(self):
         for status in ("succeeded", "failed_final", "failed_retryable"):
             old = self.execute(status, ttl_ms=300)
-            told = self.finish(old, status, body="old")
+            told = self.conclude(old, status, body="old")
             outcome = self.effect(status)["outcome"]
             lasts = seconds(told["expires_at"]) - seconds(outcome["finished_at"])
             self.assertAlmostEqual(lasts, 0.3, delta=0.0015)
@@ -249,14 +249,14 @@ class Resolving(EffectCase):
         self.assertNotIn("attempts_left", answer)
         self.assertEqual(answer["outcome"]["resolved_by"], "ann")
         again = self.executes(self.reacquire(lease_ms=LONG_MS), 2, 2)
-        self.finish(again, body="now")
+        self.conclude(again, body="now")
         self.replays(self.begin(), "succeeded", again, body="now")
 
     def test_a_lapsed_one_and_a_failed_one_are_resolved_too(self):
         lapsed = self.lapsed("lapsed")
         self.resolve("lapsed", "failed_final", epoch=1)
         self.is_shut_out(lapsed)
-        self.finish(self.execute("failed"), "failed_retryable", error="e")
+        self.conclude(self.execute("failed"), "failed_retryable", error="e")
         self.resolve("failed", "succeeded", body="it did work")
         self.assertEqual(self.begin("failed")["outcome"]["body"], "it did work")
 
@@ -264,7 +264,7 @@ class Resolving(EffectCase):
         self.unresolved("nothing", 404, "EFFECT_UNKNOWN")
         lease = self.execute("runs")
         self.assertTrue(self.unresolved("runs", 409, "EFFECT_RUNNING")["retryable"])
-        self.finish(lease, body="mine")
+        self.conclude(lease, body="mine")
         before = self.effect("runs")
         self.assertFalse(self.unresolved("runs", 409, "EFFECT_FINISHED")["retryable"])
         self.assertEqual(self.effect("runs"), before)
@@ -302,9 +302,9 @@ class Capping(EffectCase):
         self.refused("POST", "/effects/reacquire", body, 409, "ATTEMPTS_EXHAUSTED")
 
     def test_failures_use_the_attempts_up_and_a_person_grants_one_more(self):
-        self.finish(self.execute(**self.cap), "failed_retryable", error="one")
+        self.conclude(self.execute(**self.cap), "failed_retryable", error="one")
         self.retryable(1, 1)
-        self.finish(self.execute(epoch=2, attempt=2, reacquire=True, **self.cap), "failed_retryable", error="two")
+        self.conclude(self.execute(epoch=2, attempt=2, reacquire=True, **self.cap), "failed_retryable", error="two")
         self.retryable(2, 0)
         self.retryable(2, 0, reacquire=True)
         self.exhausted()
@@ -312,7 +312,7 @@ class Capping(EffectCase):
         self.resolve(status="failed_retryable")
         self.retryable(2, 1)
         third = self.executes(self.reacquire(**self.cap), 3, 3)
-        self.finish(third, "failed_retryable")
+        self.conclude(third, "failed_retryable")
         self.retryable(3, 0)
         self.exhausted()
 
@@ -324,7 +324,7 @@ class Capping(EffectCase):
         self.resolve(status="failed_retryable")
         self.is_shut_out(last)
         self.retryable(2, 1)
-        self.finish(self.executes(self.reacquire(**self.cap), 3, 3), body="at last")
+        self.conclude(self.executes(self.reacquire(**self.cap), 3, 3), body="at last")
         self.assertEqual(self.begin(**self.cap)["outcome"]["body"], "at last")
 
 

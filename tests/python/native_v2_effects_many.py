@@ -71,7 +71,7 @@ class Crowd(EffectCase):
         # The others must go on waiting; this is time for a second one to show itself.
         time.sleep(0.3)
         self.assertEqual(len(told), 1, told)
-        self.finish(new, body="by the second")
+        self.conclude(new, body="by the second")
         for thread in threads:
             thread.join(30)
         self.assertEqual(len(told), 20)
@@ -91,7 +91,7 @@ class Crowd(EffectCase):
         threads, told = self.waiters(3)
         # A waiter that has not arrived yet is answered the same.
         time.sleep(0.1)
-        self.finish(lease, "failed_retryable", error="later")
+        self.conclude(lease, "failed_retryable", error="later")
         for thread in threads:
             thread.join(20)
         self.assertEqual([answer["decision"] for answer in told], ["retryable"] * 3)
@@ -123,7 +123,7 @@ class LostAnswers(EffectCase):
         self.assertEqual(self.begin()["decision"], "in_progress")
         self.server.restart()
         self.assertEqual(self.begin(**mine), first, "also after a kill")
-        self.finish(first["lease"], body="done")
+        self.conclude(first["lease"], body="done")
         self.replays(self.begin(**mine), "succeeded", first["lease"], body="done")
 
     def test_a_takeover_can_be_asked_for_again(self):
@@ -132,7 +132,7 @@ class LostAnswers(EffectCase):
         second = self.begin(**mine)
         self.executes(second, 2, 2)
         self.assertEqual(self.begin(**mine), second)
-        self.finish(second["lease"], "failed_retryable")
+        self.conclude(second["lease"], "failed_retryable")
         third = self.reacquire(**{**mine, "request_id": "call-2"})
         self.executes(third, 3, 3)
         self.assertEqual(self.reacquire(**{**mine, "request_id": "call-2"}), third)
@@ -145,7 +145,7 @@ class Listing(EffectCase):
             lease = self.execute(f"k{index:03}", tenant_id=f"t{index % 3}", lease_ms=LONG_MS)
             if index % 5 in ended:
                 headers = {"secret": "not in a list"}
-                self.finish(lease, ended[index % 5], code=index, headers=headers, body="not in a list")
+                self.conclude(lease, ended[index % 5], code=index, headers=headers, body="not in a list")
         everything = [f"k{index:03}" for index in range(total)]
         for limit in (1000, 100, 7):
             self.assertEqual(self.keys(limit=limit), everything, "oldest first, each once")
@@ -176,7 +176,7 @@ class Restarting(EffectCase):
         self.renew(renewed, lease_ms=LONG_MS)
         for status in ("succeeded", "failed_final", "failed_retryable"):
             outcome = {"code": 5, "headers": {"a": "b"}, "body_b64": "/wD+", "error": "e"}
-            self.finish(self.execute(status), status, **outcome)
+            self.conclude(self.execute(status), status, **outcome)
         self.lapsed("taken")
         taken = self.execute("taken", epoch=2, attempt=2, lease_ms=LONG_MS, on_lapse="retry")
         old = self.lapsed("lapsed")
@@ -192,15 +192,15 @@ class Restarting(EffectCase):
         for key in ("live", "renewed", "taken"):
             self.assertEqual(self.begin(key, on_lapse="retry")["decision"], "in_progress")
         for lease in (live, renewed, taken, held, old):
-            self.finish(lease, body="after the kill")
+            self.conclude(lease, body="after the kill")
             self.server.restart()
-            self.finish(lease, result="already_committed", body="after the kill")
+            self.conclude(lease, result="already_committed", body="after the kill")
         self.assertEqual(self.executes(self.reacquire("failed_retryable"), 2, 2)["epoch"], 2)
 
     def test_a_lapse_while_the_broker_is_down_is_a_lapse(self):
         held = self.execute("held", lease_ms=SHORT_MS)
         retried = self.execute("retried", lease_ms=SHORT_MS, on_lapse="retry")
-        self.finish(self.execute("forgotten", ttl_ms=SHORT_MS))
+        self.conclude(self.execute("forgotten", ttl_ms=SHORT_MS))
         self.server.kill()
         time.sleep(SHORT_MS / 1000 + 0.1)
         self.server.start()

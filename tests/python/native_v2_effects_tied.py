@@ -36,7 +36,7 @@ class Tied(EffectCase):
         # Its own lease would run for a minute, but its delivery is over.
         again = self.execute(epoch=2, attempt=2, on_lapse="retry", lease_token=token(new))
         self.is_shut_out(lease)
-        self.finish(again, body="by the second")
+        self.conclude(again, body="by the second")
         self.settle("ack", new)
         self.replays(self.begin(), "succeeded", again, body="by the second")
 
@@ -48,7 +48,7 @@ class Tied(EffectCase):
         self.assertEqual(self.keys(state="unknown"), ["k"])
         self.resolve(status="failed_retryable")
         again = self.execute(epoch=2, attempt=2, reacquire=True, lease_token=token(new))
-        self.finish(again)
+        self.conclude(again)
         self.settle("ack", new)
 
     def test_a_nack_shuts_it_out_as_soon_as_the_next_attempt_begins(self):
@@ -58,14 +58,14 @@ class Tied(EffectCase):
         self.settle("nack", first)
         second = self.taken()
         self.is_shut_out(lease)
-        self.finish(self.execute(epoch=2, attempt=2, on_lapse="retry", lease_token=token(second)))
+        self.conclude(self.execute(epoch=2, attempt=2, on_lapse="retry", lease_token=token(second)))
 
     def test_a_lapse_of_the_delivery_alone_takes_nothing_away(self):
         place, = self.produce("v")
         item = self.taken(lease_ms=SHORT_MS)
         lease = self.execute(lease_ms=LONG_MS, lease_token=token(item))
         until(lambda: self.state(place)["state"] != "in_flight", "the delivery lapses")
-        self.finish(lease, body="late")
+        self.conclude(lease, body="late")
         self.settle("ack", item)
         self.replays(self.begin(), "succeeded", lease, body="late")
 
@@ -83,7 +83,7 @@ class Tied(EffectCase):
             time.sleep(0.1)
         effect = self.effect()
         self.assertEqual((effect["state"], effect["lease_live"]), ("in_progress", True))
-        self.finish(lease, body="slow")
+        self.conclude(lease, body="slow")
         self.settle("ack", item)
         self.replays(self.begin(), "succeeded", lease, body="slow")
 
@@ -105,7 +105,7 @@ class Tied(EffectCase):
         self.settle("ack", new)
         self.refused("POST", "/effects/begin", {**request, "lease_token": token(new)}, 409, "STALE_LEASE")
         self.absent()
-        self.finish(self.execute(), "failed_retryable")
+        self.conclude(self.execute(), "failed_retryable")
         before = self.effect()
         for verb in ("begin", "reacquire"):
             body = {**request, "lease_token": token(old)}
@@ -125,7 +125,7 @@ class Tied(EffectCase):
         answer = self.begin(**request)
         self.assertEqual((answer["decision"], answer["epoch"]), ("in_progress", 1))
         self.stale("ack", item, attempt=again["lease"]["attempt"])
-        self.finish(lease, body="by a")
+        self.conclude(lease, body="by a")
         self.replays(self.begin(**request), "succeeded", lease, body="by a")
         self.settle("ack", again)
 
@@ -158,7 +158,7 @@ class CrashingWorker(EffectCase):
         if answer["decision"] == "execute":
             self.artifacts.append(key)
             self.crash_at("effect", crash)
-            self.finish(answer["lease"], body=f"ticket for {key}")
+            self.conclude(answer["lease"], body=f"ticket for {key}")
         elif answer["decision"] == "unknown":
             self.settle("nack", item, delay_ms=100, error="somebody has to look")
             return "unknown"

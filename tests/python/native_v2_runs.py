@@ -53,13 +53,13 @@ class Tree(RunCase):
         self.step("plan")
         plan = self.taken(owner="planner")
         finished = self.execute("planned", run_id=self.run_id, step_id="plan")
-        self.finish(finished, body="not shown here", code=200)
+        self.conclude(finished, body="not shown here", code=200)
         self.settle("ack", plan)
         self.step("fetch", "plan", self.second)
         for attempt in (1, 2):
             self.settle("nack", self.taken(owner=f"w{attempt}", topic=self.second), error=f"error {attempt}")
         fetch = self.taken(owner="w3", topic=self.second)
-        self.finish(self.execute("fetched", lease_token=fetch["lease"]["token"]), "failed_retryable", error="e")
+        self.conclude(self.execute("fetched", lease_token=fetch["lease"]["token"]), "failed_retryable", error="e")
         self.settle("ack", fetch)
         self.step("write", "plan", self.second)
         self.settle("nack", self.taken(owner="writer", topic=self.second), dead=True, error="poison")
@@ -130,7 +130,7 @@ class Tree(RunCase):
         self.assertEqual(self.counts(), {"messages": 4, "effects": 4, "dead_letters": 1, "open": 1})
         tied = self.steps()["mail"]["effects"][0]["message"]
         self.assertEqual(tied, {name: mail[name] for name in ("topic", "partition", "offset")})
-        self.finish(mailed)
+        self.conclude(mailed)
         self.settle("ack", mail)
         self.assertEqual(self.counts(), {"messages": 4, "effects": 4, "dead_letters": 1, "open": 0})
         for restart in (False, True):
