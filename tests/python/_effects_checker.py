@@ -1,4 +1,4 @@
-"""Judges from outside what a broker answered about effects: every call that was made, and what is there in the end."""
+"""Judges from outside what a broker answered about effects: every call that was made, and what is there at last."""
 
 import dataclasses
 import time
@@ -171,7 +171,7 @@ class KeyChecker:
 
     def is_fenced(self, before, event):
         """A newer delivery of the message takes over at once, in the same run of the broker."""
-        return any(event.delivery > other.delivery and (None in (event.life, other.life) or event.life == other.life)
+        return any(event.delivery > other.delivery and (event.life == other.life or None in (event.life, other.life))
                    for other in before)
 
 
@@ -189,9 +189,10 @@ class CommitChecker:
         self.complaints = []
 
     def complain(self, what, events):
-        self.complaints.append("\n    ".join([what, *map(str, events)]))
+        self.complaints.append((events[0].key, "\n    ".join([what, *map(str, events)])))
 
     def check(self):
+        """Pairs of a key and what is wrong with a commit of it."""
         there = {nonce for nonce, events in self.by_nonce.items() if self.check_parts(nonce, events)}
         for nonce, events in self.by_nonce.items():
             if events[0].value:

@@ -137,8 +137,9 @@ class Caller:
         return said.status == 200
 
     def renew(self, key, lease):
+        # Longer than any lease here, so that a renewal is one.
         event = Event("renew", key, {}, lease["epoch"])
-        self.say(event, "effects/renew", {"token": lease["token"], "lease_ms": 60})
+        self.say(event, "effects/renew", {"token": lease["token"], "lease_ms": 200})
 
     def resolve(self, key, epoch, status=None):
         nonce, status = next(self.world.numbers), status or self.random.choice(OUTCOMES)
@@ -242,7 +243,8 @@ def load(world, cycles):
         pause = choices.uniform(0, LIFE_MS) / 1000
         world.restart(pause)
         calls = sum(map(len, list(world.events.values())))
-        print(f"kill {cycle}/{cycles} after {pause * 1000:.0f} ms: {len(world.events)} keys, {calls} calls", flush=True)
+        print(f"kill {cycle}/{cycles} after {pause * 1000:.0f} ms: {len(world.events)} keys, {calls} calls",
+              flush=True)
     world.stop.set()
     for thread in threads:
         thread.join(PATIENCE_S)
@@ -310,20 +312,26 @@ def settle(world):
 
 
 def judge(world, facts):
+    """Every violation, with the history of the key that it is about."""
     complaints = []
     for key, events in sorted(world.events.items()):
         found = KeyChecker(key, events, facts.outcomes[key], world.policy(key)).check()
         if found:
-            complaints += found
-            complaints.append("\n    ".join([f"the history of {key}:", *map(str, events)]))
-    return complaints + CommitChecker(world.commits, world.deliveries, world.acks, facts).check()
+            complaints.append("\n  ".join([*found, history(world, key)]))
+    for key, found in CommitChecker(world.commits, world.deliveries, world.acks, facts).check():
+        complaints.append(f"{found}\n  {history(world, key)}")
+    return complaints
+
+
+def history(world, key):
+    return "\n    ".join([f"the history of {key}:", *map(str, world.events[key])])
 
 
 def summary(world):
     """Counts of what happened; without each of these the load was no load."""
     events = [event for events in world.events.values() for event in events]
     counts = Counter(event.decision for event in events if event.decision)
-    counts["takeovers"] = sum(event.decision == "execute" and event.answer["lease"]["epoch"] > 1 for event in events)
+    counts["again"] = sum(event.decision == "execute" and event.answer["lease"]["epoch"] > 1 for event in events)
     counts["commits"] = sum(event.kind == "commit" and event.status == 200 for event in events)
     counts["resolved"] = sum(event.kind == "resolve" and event.status == 200 for event in events)
     counts["refused"] = sum(event.status == 409 for event in events)
@@ -358,7 +366,7 @@ def main():
           f"{time.monotonic() - started:.1f} s")
     for complaint in complaints[:20]:
         print(f"VIOLATION {complaint}")
-    missing = [name for name in ("execute", "replay", "unknown", "takeovers", "commits", "resolved", "unanswered")
+    missing = [name for name in ("execute", "replay", "unknown", "again", "commits", "resolved", "unanswered")
                if not counts[name]]
     if missing:
         print(f"the load was no load: no {missing}")
