@@ -171,8 +171,8 @@ class KeyChecker:
 
     def is_fenced(self, before, event):
         """A newer delivery of the message takes over at once, in the same run of the broker."""
-        return any(event.delivery > other.delivery and (event.life == other.life or None in (event.life, other.life))
-                   for other in before)
+        return any(event.delivery > other.delivery
+                   and (event.life == other.life or None in (event.life, other.life)) for other in before)
 
 
 class CommitChecker:

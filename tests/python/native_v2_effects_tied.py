@@ -1,4 +1,4 @@
-"""Effects that are tied to a delivery, and workers that crash between the effect and the ack, against the real binary.
+"""Effects that are tied to a delivery, and workers that crash between effect and ack, against the real binary.
 
     DRIFTQ_BIN=target/debug/driftq python3 tests/python/native_v2_effects_tied.py
 """
@@ -72,11 +72,11 @@ class Tied(EffectCase):
     def test_a_delivery_on_loan_keeps_it_alive(self):
         """A heartbeat for the delivery is enough; the effect needs none of its own."""
         self.produce("v")
-        item = self.taken(lease_ms=600)
+        item = self.taken(lease_ms=900)
         lease = self.execute(lease_ms=100, on_lapse="retry", lease_token=token(item))
-        end = time.monotonic() + 1.5
+        end = time.monotonic() + 2
         while time.monotonic() < end:
-            self.settle("extend", item, lease_ms=600)
+            self.settle("extend", item, lease_ms=900)
             answer = self.begin(on_lapse="retry")
             self.assertEqual((answer["decision"], answer["epoch"]), ("in_progress", 1))
             self.assertGreater(answer["retry_after_ms"], 0)
