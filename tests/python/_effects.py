@@ -111,9 +111,9 @@ class EffectCase(Case):
             page = self.call("GET", f"{path}?{urllib.parse.urlencode(query)}")
             self.assertLessEqual(len(page[member]), limit)
             found += page[member]
-            if "next_cursor" not in page:
+            if "cursor" not in page:
                 return found
-            query["cursor"] = page["next_cursor"]
+            query["cursor"] = page["cursor"]
 
     def listed(self, **query):
         return self.pages("/effects", "effects", **{"scope": self.topic, **query})

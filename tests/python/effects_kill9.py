@@ -284,14 +284,14 @@ def bring_to_an_end(caller, key):
     return until(step, f"the end of {key}", PATIENCE_S)
 
 
-def pages(client, target, member, cursor_name):
+def pages(client, target, member):
     found, cursor = [], ""
     while True:
         page = client.call("GET", f"/v2/{target}?limit=1000{cursor}").json
         found += page[member]
-        if cursor_name not in page:
+        if "cursor" not in page:
             return found
-        cursor = f"&cursor={page[cursor_name]}"
+        cursor = f"&cursor={page['cursor']}"
 
 
 def settle(world):
@@ -303,10 +303,10 @@ def settle(world):
     world.restart(0)
     for key in outcomes:
         caller.begin(key)
-    produced = [message["value"] for message in pages(caller.client, "topics/out/messages", "messages", "cursor")]
+    produced = [message["value"] for message in pages(caller.client, "topics/out/messages", "messages")]
     outputs = []
     if world.commits and caller.client.call("GET", "/v2/outputs/d/v").status == 200:
-        outputs = [output["location"] for output in pages(caller.client, "outputs/d/v", "outputs", "next_cursor")]
+        outputs = [output["location"] for output in pages(caller.client, "outputs/d/v", "outputs")]
     caller.client.close()
     return Facts(outcomes, produced, outputs, drained)
 

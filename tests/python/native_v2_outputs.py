@@ -105,7 +105,7 @@ class Versions(OutputCase):
         self.assertEqual(self.current()[0], "v1", "what is written is not seen before the cutover")
         self.cutover("v2")
         self.assertEqual(self.current(), ("v2", [f"s3://v2/{index:02}" for index in range(3)]))
-        rest = self.locations("v1", limit=10, cursor=first["next_cursor"])
+        rest = self.locations("v1", limit=10, cursor=first["cursor"])
         seen = [output["location"] for output in first["outputs"]] + rest
         self.assertEqual(seen, [f"s3://v1/{index:02}" for index in range(25)])
 

@@ -190,9 +190,9 @@ class Lists(RunCase):
             there = [effect["key"] for step in page["steps"] for effect in step["effects"]]
             self.assertLessEqual(len(here) + len(there), limit)
             offsets, keys = offsets + here, keys + there
-            if "next_cursor" not in page:
+            if "cursor" not in page:
                 return sorted(offsets), sorted(keys)
-            query["cursor"] = page["next_cursor"]
+            query["cursor"] = page["cursor"]
 
     def test_a_long_run_comes_in_pages(self):
         places = [self.step(f"s{index % 7}", f"s{(index + 1) % 7}") for index in range(25)]
