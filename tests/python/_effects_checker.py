@@ -120,41 +120,45 @@ class KeyChecker:
 
     def check_executions(self):
         """Nobody executes unless nobody did, or the one before is provably over."""
-        by_epoch = defaultdict(list)
-        for event in self.begins:
-            if event.decision == "execute":
-                lease = event.answer["lease"]
-                by_epoch[lease["epoch"]].append(event)
-                if lease["attempt"] != lease["epoch"]:
-                    self.complain("attempt and epoch differ", event)
-        for epoch, events in sorted(by_epoch.items()):
-            if len({event.request["request_id"] for event in events}) > 1:
-                self.complain("two callers execute the same epoch", *events)
-            first = min(events, key=lambda event: event.ended)
-            if epoch > 1 and not self.may_execute(epoch, first, by_epoch.get(epoch - 1)):
-                self.complain("executed again without a reason", *by_epoch.get(epoch - 1, ()), first)
+        executions = [event for event in self.begins if event.decision == "execute"]
+        executions.sort(key=lambda event: (event.answer["lease"]["epoch"], event.ended))
+        before = None
+        for event in executions:
+            lease = event.answer["lease"]
+            if before and lease["epoch"] == before.answer["lease"]["epoch"]:
+                if event.request["request_id"] != before.request["request_id"]:
+                    self.complain("two callers execute the same epoch", before, event)
+                continue
+            attempt = before.answer["lease"]["attempt"] if before else 0
+            if lease["attempt"] <= attempt or lease["attempt"] > lease["epoch"]:
+                self.complain("attempts do not count up", *([before] if before else []), event)
+            if lease["attempt"] > 1 and not self.may_execute(event, before, lease["attempt"] - attempt > 1):
+                self.complain("executed again without a reason", *([before] if before else []), event)
+            before = event
 
-    def may_execute(self, epoch, event, before):
-        if self.failures(epoch - 1, event) and self.is_within_cap(epoch, event):
-            return True
-        if self.policy["on_lapse"] != "retry" or not self.is_within_cap(epoch, event):
+    def may_execute(self, event, before, some_are_missing):
+        """`before` is the last execution that was answered; others may have gone missing in between."""
+        if not self.is_within_cap(event):
             return False
-        if before is None:
+        since = before.answer["lease"]["epoch"] if before else 1
+        if self.failures(event, since):
+            return True
+        if self.policy["on_lapse"] != "retry":
+            return False
+        if some_are_missing:
             return self.has_lost_answer(event)
         return self.has_lapsed(before, event) or self.is_fenced(before, event)
 
-    def failures(self, epoch, event, kinds=("finish", "resolve")):
-        """Calls that may have said before this event that the epoch failed and may run again."""
-        return [send for sends in self.sends.values() for send in sends
-                if send.kind in kinds and send.epoch == epoch and send.started < event.ended
-                and send.request["status"] == "failed_retryable" and (send.ended is None or send.status == 200)]
+    def failures(self, event, since=1, kinds=("finish", "resolve")):
+        """Results that may have said, since an epoch and before this event, that it failed and may run again."""
+        epochs = range(since, event.answer["lease"]["epoch"])
+        return {send.nonce for sends in self.sends.values() for send in sends
+                if send.kind in kinds and send.epoch in epochs and send.started < event.ended
+                and send.request["status"] == "failed_retryable" and (send.ended is None or send.status == 200)}
 
-    def is_within_cap(self, epoch, event):
-        cap = self.policy.get("max_attempts")
-        if cap is None or epoch <= cap:
-            return True
-        granted = sum(bool(self.failures(earlier, event, ("resolve",))) for earlier in range(cap, epoch))
-        return granted >= epoch - cap
+    def is_within_cap(self, event):
+        cap, attempt = self.policy.get("max_attempts"), event.answer["lease"]["attempt"]
+        return cap is None or len(self.failures(event, kinds=("resolve",))) >= attempt - cap
 
     def has_lost_answer(self, event):
         """Somebody else may have been given the epoch in between, by a call whose answer got lost."""
@@ -163,16 +167,16 @@ class KeyChecker:
         return any(event.value or event.ended >= other.started + lease - ROUNDING_S for other in lost)
 
     def has_lapsed(self, before, event):
-        ends = [seconds(other.answer["lease"]["expires_at"]) for other in before]
-        epoch = before[0].answer["lease"]["epoch"]
+        lease = before.answer["lease"]
+        ends = [seconds(lease["expires_at"])]
         ends += [seconds(other.answer["expires_at"]) for other in self.events
-                 if other.kind == "renew" and other.epoch == epoch and other.status == 200]
+                 if other.kind == "renew" and other.epoch == lease["epoch"] and other.status == 200]
         return event.ended >= max(ends) - ROUNDING_S
 
     def is_fenced(self, before, event):
         """A newer delivery of the message takes over at once, in the same run of the broker."""
-        return any(event.delivery > other.delivery
-                   and (event.life == other.life or None in (event.life, other.life)) for other in before)
+        is_same_life = event.life == before.life or None in (event.life, before.life)
+        return event.delivery > before.delivery and is_same_life
 
 
 class CommitChecker:

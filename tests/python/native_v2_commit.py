@@ -48,14 +48,22 @@ class Together(CommitCase):
 
     def test_each_part_alone_is_a_commit(self):
         item, lease = self.item(), self.execute(lease_ms=LONG_MS)
-        message = {"topic": self.out, "message": {"value": "alone"}}
-        for parts in ({"produce": [message]}, {"effects": [{"token": lease["token"], "status": "failed_final"}]},
+        for parts in ({"effects": [{"token": lease["token"], "status": "failed_final"}]},
                       {"ack": [item["lease"]["token"]]}):
             for result in ("committed", "already_committed"):
                 self.commit(result, **parts)
-        self.assertEqual(self.values(), ["alone"])
         self.assertEqual(self.effect()["state"], "failed_final")
         self.assertEqual(self.group()["lag"], 0)
+
+    def test_without_a_token_equal_commits_are_two_unless_a_header_names_them(self):
+        parts = {"produce": [{"topic": self.out, "message": {"value": "alone"}}]}
+        for _ in range(2):
+            self.commit(**parts)
+        self.assertEqual(self.values(), ["alone"] * 2)
+        for result in ("committed", "already_committed"):
+            answer = self.call("POST", "/commit", parts, Idempotency_Key="one")
+            self.assertEqual((answer["result"], answer["produced"][0]["offset"]), (result, 2))
+        self.assertEqual(self.values(), ["alone"] * 3)
 
     def test_a_fence_guards_without_an_ack(self):
         place, = self.produce("v")
@@ -80,7 +88,8 @@ class Together(CommitCase):
     def test_what_cannot_be_meant_is_refused(self):
         item = self.item()
         ack = {"ack": [item["lease"]["token"]]}
-        for parts in ({}, {"outputs": [self.pointer()]}, {"nonsense": []},
+        self.refused("POST", "/commit", {"nonsense": []}, 400, "INVALID_JSON", "nonsense")
+        for parts in ({}, {"outputs": [self.pointer()]},
                       {**ack, "outputs": [self.pointer(version="current")]},
                       {**ack, "outputs": [self.pointer(mode="append")]},
                       {**ack, "outputs": [self.pointer(dedupe_key="d")]},

@@ -94,10 +94,10 @@ class Deciding(EffectCase):
     def test_what_cannot_be_meant_is_refused(self):
         good = {"scope": self.topic, "key": "k"}
         bad = ({"lease_ms": 0}, {"on_lapse": "maybe"}, {"scope": ""}, {"key": "x" * 256}, {"wait_ms": 60_001},
-               {"max_attempts": 0}, {"ttl_ms": 0}, {"nonsense": 1})
+               {"max_attempts": 0}, {"ttl_ms": 0})
         for change in bad:
-            problem = self.refused("POST", "/effects/begin", {**good, **change})
-            self.assertIn(next(iter(change)), problem["detail"])
+            self.refused("POST", "/effects/begin", {**good, **change}, says=next(iter(change)))
+        self.refused("POST", "/effects/begin", {**good, "nonsense": 1}, 400, "INVALID_JSON", "nonsense")
         self.absent()
         lease = self.execute()
         for change in ({"status": "unknown"}, {"status": "succeeded", "body": "a", "body_b64": "YQ=="},
@@ -220,12 +220,18 @@ class Finishing(EffectCase):
     def test_what_runs_or_is_unknown_is_never_forgotten(self):
         self.execute("runs", ttl_ms=1)
         self.made_unknown("held", ttl_ms=1)
-        self.lapsed("lapsed", ttl_ms=1)
-        self.assertEqual(sorted(self.keys()), ["held", "lapsed", "runs"])
+        left = self.execute("left", ttl_ms=1, lease_ms=SHORT_MS, on_lapse="retry")
+        until(lambda: "left" not in self.keys(), "what nobody runs and anybody may run again is forgotten")
+        self.assertEqual(self.keys(), ["runs", "held"])
+        self.assertEqual(self.begin("runs")["decision"], "in_progress")
         self.assertEqual(self.begin("held")["decision"], "unknown")
+        self.execute("left")
+        self.is_shut_out(left)
 
 
 class Resolving(EffectCase):
+    """A resolution raises the epoch, so that whoever held the lease has no say any more. It is not an attempt."""
+
     def test_unknown_is_settled_by_somebody_who_knows(self):
         told = {"resolved_by": "ann", "resolved_why": "looked it up"}
         for status in ("succeeded", "failed_final"):
@@ -233,9 +239,9 @@ class Resolving(EffectCase):
             result = {"code": 3, "headers": {"a": "b"}, "body": "found"}
             for said in ("committed", "already_committed"):
                 answer = self.resolve(status, status, said, **result)
-                self.assertEqual((answer["epoch"], answer["attempt"]), (1, 1))
+                self.assertEqual((answer["epoch"], answer["attempt"]), (2, 1))
             self.is_shut_out(lease)
-            self.replays(self.begin(status), status, lease, **result, **told)
+            self.replays(self.begin(status), status, answer, **result, **told)
             self.unresolved(status, 409, "EFFECT_FINISHED", body="another story")
             self.assertEqual(self.effect(status)["outcome"]["body"], "found")
 
@@ -245,10 +251,10 @@ class Resolving(EffectCase):
             self.resolve("k", "failed_retryable", said)
         self.is_shut_out(lease)
         answer = self.begin()
-        self.assertEqual((answer["decision"], answer["epoch"], answer["attempt"]), ("retryable", 1, 1))
+        self.assertEqual((answer["decision"], answer["epoch"], answer["attempt"]), ("retryable", 2, 1))
         self.assertNotIn("attempts_left", answer)
         self.assertEqual(answer["outcome"]["resolved_by"], "ann")
-        again = self.executes(self.reacquire(lease_ms=LONG_MS), 2, 2)
+        again = self.executes(self.reacquire(lease_ms=LONG_MS), 3, 2)
         self.conclude(again, body="now")
         self.replays(self.begin(), "succeeded", again, body="now")
 
@@ -287,34 +293,47 @@ class Resolving(EffectCase):
 
 
 class Capping(EffectCase):
+    """Workers say the cap with every call, as they would; what a person grants counts all the same."""
+
     cap = {"max_attempts": 2, "on_lapse": "retry"}
 
-    def retryable(self, epoch, left, **request):
+    def retryable(self, epoch, left, attempt=2, **request):
         """Checks a begin that must answer how many attempts are left."""
         answer = self.begin(**self.cap, **request)
         outcome = answer.pop("outcome")
         self.assertEqual(outcome["status"], "failed_retryable")
-        expected = {"decision": "retryable", "epoch": epoch, "attempt": epoch, "attempts_left": left}
+        expected = {"decision": "retryable", "epoch": epoch, "attempt": attempt, "attempts_left": left}
         self.assertEqual(answer, expected)
 
     def exhausted(self):
         body = {"scope": self.topic, "key": "k", **self.cap}
         self.refused("POST", "/effects/reacquire", body, 409, "ATTEMPTS_EXHAUSTED")
 
-    def test_failures_use_the_attempts_up_and_a_person_grants_one_more(self):
+    def use_up(self):
+        """Two failures, and nothing is left."""
         self.conclude(self.execute(**self.cap), "failed_retryable", error="one")
-        self.retryable(1, 1)
-        self.conclude(self.execute(epoch=2, attempt=2, reacquire=True, **self.cap), "failed_retryable", error="two")
+        self.retryable(1, 1, attempt=1)
+        second = self.execute(epoch=2, attempt=2, reacquire=True, **self.cap)
+        self.conclude(second, "failed_retryable", error="two")
         self.retryable(2, 0)
         self.retryable(2, 0, reacquire=True)
         self.exhausted()
         self.assertEqual(self.effect()["max_attempts"], 2)
+
+    def test_failures_use_the_attempts_up_and_a_person_grants_one_more(self):
+        self.use_up()
         self.resolve(status="failed_retryable")
-        self.retryable(2, 1)
-        third = self.executes(self.reacquire(**self.cap), 3, 3)
+        self.retryable(3, 1)
+        third = self.executes(self.reacquire(**self.cap), 4, 3)
         self.conclude(third, "failed_retryable")
-        self.retryable(3, 0)
+        self.retryable(4, 0, attempt=3)
         self.exhausted()
+
+    def test_one_more_is_granted_also_to_those_who_do_not_say_the_cap(self):
+        self.use_up()
+        self.resolve(status="failed_retryable")
+        self.assertEqual(self.begin()["attempts_left"], 1)
+        self.conclude(self.executes(self.reacquire(), 4, 3))
 
     def test_a_lapse_of_the_last_attempt_is_unknown(self):
         self.lapsed(max_attempts=2)
@@ -323,8 +342,8 @@ class Capping(EffectCase):
         self.assertEqual(self.begin(**self.cap)["decision"], "unknown")
         self.resolve(status="failed_retryable")
         self.is_shut_out(last)
-        self.retryable(2, 1)
-        self.conclude(self.executes(self.reacquire(**self.cap), 3, 3), body="at last")
+        self.retryable(3, 1)
+        self.conclude(self.executes(self.reacquire(**self.cap), 4, 3), body="at last")
         self.assertEqual(self.begin(**self.cap)["outcome"]["body"], "at last")
 
 

@@ -47,7 +47,7 @@ class Tied(EffectCase):
         self.is_shut_out(lease)
         self.assertEqual(self.keys(state="unknown"), ["k"])
         self.resolve(status="failed_retryable")
-        again = self.execute(epoch=2, attempt=2, reacquire=True, lease_token=token(new))
+        again = self.execute(epoch=3, attempt=2, reacquire=True, lease_token=token(new))
         self.conclude(again)
         self.settle("ack", new)
 
