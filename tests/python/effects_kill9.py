@@ -19,7 +19,7 @@ CLIENTS = 8
 # A life is at most this long, counted from the first answer.
 LIFE_MS = 150
 # Keys that clients meet at; the older ones rest until the end.
-WINDOW = 40
+WINDOW = 12
 PATIENCE_S = 60
 # Small files and many snapshots, so that kills meet rolls, snapshots and trims too.
 FLAGS = ("--segment-bytes", "1MiB", "--snapshot-every-bytes", "200KiB")
@@ -166,7 +166,7 @@ class Caller:
 
     def meet(self):
         """Tries its luck with a key that others try as well."""
-        if len(self.world.keys) < 5 or self.chance(15):
+        if len(self.world.keys) < 5 or self.chance(25):
             self.world.keys.append(f"k{next(self.world.numbers)}")
         key = self.random.choice(self.world.keys[-WINDOW:])
         self.react(key, self.begin(key))
@@ -186,6 +186,8 @@ class Caller:
         """What a worker does with a lease: mostly the right thing."""
         if self.chance(15):
             return  # It crashes.
+        # The work takes a while, so that others come in between.
+        time.sleep(self.random.choice((0, 0, 0.005, 0.015)))
         if self.chance(15):
             self.renew(key, lease)
         if self.chance(15):
