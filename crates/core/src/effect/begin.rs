@@ -85,7 +85,7 @@ impl Shard {
         let effect = self.journal.state.effects.get(number)?;
         Some(match decided {
             Begun::TakeOver { epoch, attempt } => {
-                let cap = ask.attempts_max.or(effect.attempts_max);
+                let cap = ask.attempts_max.max(effect.attempts_max);
                 let before = effect.until;
                 let lent = self.lent(ask, epoch, attempt, cap);
                 self.timers.cancel(before, Due::EffectLapse(number));

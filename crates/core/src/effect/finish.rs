@@ -112,7 +112,8 @@ impl Shard {
             return refuse(out, ticket, self.stale_effect(receipt));
         };
         let (before, attempt) = (effect.until, effect.attempts);
-        let until = self.now.after_ms(lease_ms.unwrap_or(self.settings.effect_lease_ms_default));
+        let lease_ms = lease_ms.unwrap_or(self.settings.effect_lease_ms_default);
+        let until = self.now.after_ms(lease_ms).max(before);
         self.timers.cancel(before, Due::EffectLapse(number));
         // Urgent, unlike a delivery's: a restart does not void the lease, so that what was promised must hold.
         self.journal.emit(Haste::Urgent, out, &Fact::Effect(EffectFact::Renewed { number, until }));

@@ -18,7 +18,12 @@ impl State {
                 self.effects.change(*number, |effect| effect.lend(lent)).ok_or(CONTRADICTION)
             }
             EffectFact::Renewed { number, until } => {
-                self.effects.change(*number, |effect| effect.until = *until).ok_or(CONTRADICTION)
+                let renew = |effect: &mut Effect| {
+                    effect.status = Status::InProgress;
+                    effect.until = *until;
+                    effect.ended = Time(0);
+                };
+                self.effects.change(*number, renew).ok_or(CONTRADICTION)
             }
             EffectFact::Ended(ended) => self.on_effect_ended(end, ended),
             EffectFact::Lapsed { number, at } => {

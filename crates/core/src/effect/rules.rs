@@ -89,10 +89,11 @@ impl Standing {
         stranded && (self.on_lapse == OnLapse::Hold || self.attempts_left(None) == Some(0))
     }
 
-    /// How many more leases there may be; `asked` is a cap that the asker brings along.
+    /// How many more leases there may be; `asked` is a cap that the asker brings along. The larger one counts: a
+    /// person may have allowed more than the askers know of.
     #[must_use]
     pub fn attempts_left(&self, asked: Option<u32>) -> Option<u32> {
-        asked.or(self.attempts_max).map(|most| most.saturating_sub(self.attempts))
+        asked.max(self.attempts_max).map(|most| most.saturating_sub(self.attempts))
     }
 }
 
@@ -186,10 +187,12 @@ pub fn finish(known: Option<&Standing>, epoch: u32, fenced: bool, same: bool) ->
     }
 }
 
-/// Whether the holder of lease `epoch` may go on for longer.
+/// Whether the holder of lease `epoch` may go on for longer. Also if it had lapsed: nobody else has it, and that its
+/// holder is still at it is the best that can be known.
 #[must_use]
 pub fn renew(known: Option<&Standing>, epoch: u32, fenced: bool) -> bool {
-    known.is_some_and(|known| known.epoch == epoch && known.status == Status::InProgress && !fenced)
+    let open = |known: &Standing| matches!(known.status, Status::InProgress | Status::Unknown);
+    known.is_some_and(|known| known.epoch == epoch && open(known) && !fenced)
 }
 
 /// What somebody who has found out how an effect ended is told.

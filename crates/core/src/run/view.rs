@@ -110,7 +110,7 @@ pub struct RunGroup {
     pub attempts: u32,
     /// When the first of them began, as far as it is remembered.
     pub first_leased: Option<Time>,
-    /// When the last of them ended, or the message did.
+    /// When the group was through with it.
     pub ended: Option<Time>,
     /// Attempts that failed, the last few.
     pub history: Vec<AttemptDescription>,
@@ -228,7 +228,7 @@ fn owing_group(group: Arc<str>, pending: Option<&Pending>) -> RunGroup {
         },
         attempts,
         first_leased: history.first().map(|attempt| attempt.leased).or(leased),
-        ended: pending.map(|pending| pending.ended_at).filter(|ended| !on_loan && *ended > Time(0)),
+        ended: None,
         history,
     }
 }

@@ -22,13 +22,15 @@ pub(super) async fn commit(request: &Request<'_>) -> Handled {
     let body = request.json()?;
     let header = request.key()?;
     let asked = Commit::from_json(body)?;
+    // As it was understood: whoever builds the body anew may order it otherwise.
+    let said = serde_json::to_vec(&asked).unwrap_or_else(|_| body.to_vec());
     let broker = &request.app.broker;
     let is_fenced = !(asked.ack.is_empty() && asked.fence.is_empty() && asked.effects.is_empty());
     let name = header.as_ref().map(|key| Identity::of_parts(&[b"commit by key", key.as_bytes()]));
     let call = CommitCall {
         // A body with a token in it is that of one commit only; without one, equal bodies may be two commits.
-        name: name.or_else(|| is_fenced.then(|| Identity::of_parts(&[b"commit", body]))),
-        request: RequestHash::of(body),
+        name: name.or_else(|| is_fenced.then(|| Identity::of_parts(&[b"commit", &said]))),
+        request: RequestHash::of(&said),
         acks: receipts(broker, "ack", &asked.ack)?,
         fences: receipts(broker, "fence", &asked.fence)?,
         effects: effects(request, asked.effects)?,
