@@ -97,6 +97,7 @@ impl Shard {
             NewMessage { topic: dlq, partition, key, payload: payload.clone(), ..NewMessage::default() };
         self.append(&letter, None, None, out);
         self.journal.emit(Haste::Urgent, out, &Fact::Retired { place: place_of(&receipt), dead: true });
+        self.fence_effects(receipt.topic, receipt.offset, receipt.group, out);
         *self.dead_letters.entry(spot.topic).or_default() += 1;
         self.drop_oldest_letter(dlq, partition, out);
         self.enforce_bytes(dlq, partition, out);

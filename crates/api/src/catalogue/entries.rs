@@ -111,7 +111,7 @@ pub(super) const RUN_UNKNOWN: Entry = Entry {
     v1_status: 400,
     retryable: false,
     title: "There is no run of that name",
-    help: "Runs are known while one of their messages or effects is kept; check the run_id or list /v2/runs.",
+    help: "A run is forgotten when nothing has happened in it for run_ttl_ms; check the run_id or list /v2/runs.",
 };
 
 pub(super) const JOB_UNKNOWN: Entry = Entry {
@@ -182,8 +182,8 @@ pub(super) const STALE_LEASE: Entry = Entry {
     v1_status: 409,
     retryable: false,
     title: "The lease is no longer valid",
-    help: "A newer attempt has started, or the message or effect is settled; give this attempt up, and extend sooner \
-           next time.",
+    help: "A newer attempt has started, or the message or effect is settled; give this attempt up, and extend or \
+           renew the lease sooner next time.",
 };
 
 pub(super) const SETTINGS_DIFFER: Entry = Entry {

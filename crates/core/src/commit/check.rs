@@ -9,7 +9,7 @@ use crate::effect::FinishEffect;
 use crate::effect::rules::Finished;
 use crate::id::{Identity, RequestHash, TopicId};
 use crate::input::NewMessage;
-use crate::output::{Cell, NewOutput, OutputAuthor};
+use crate::output::{Cell, NewOutput, OutputAuthor, pointer_bytes};
 use crate::policy::RetryPolicy;
 use crate::reject::{Overload, Reject};
 use crate::route::validate_name;
@@ -53,6 +53,12 @@ impl Shard {
             self.check_delivery(receipt).map_err(|reject| (CommitPart::Fence(place), reject))?;
         }
         let finishes = self.check_finishes(&commit.finishes)?;
+        let fenced = !(acks.is_empty() && commit.fences.is_empty() && finishes.is_empty());
+        if let Some(spent) = commit.finishes.first().filter(|_| !fenced && commit.is_more_than_endings()) {
+            // Its lease had its say: it cannot do more in the name of an effect that is over.
+            let epoch = Some(spent.receipt.epoch);
+            return Err((CommitPart::Effect(0), Reject::EffectStale(epoch)));
+        }
         self.check_messages(&commit.messages)?;
         self.check_outputs(commit)?;
         let author = commit.acks.first().or_else(|| commit.fences.first()).and_then(|receipt| {
@@ -145,6 +151,7 @@ impl Shard {
         let outputs = &self.journal.state.outputs;
         let mut modes = BTreeMap::new();
         let (mut pointers, mut bytes) = (outputs.pointers, outputs.bytes);
+        let full = Reject::Limit("outputs: there are as many as are allowed");
         for (place, output) in commit.outputs.iter().enumerate() {
             let refused = |reject| (CommitPart::Output(place), reject);
             check_names(output).map_err(refused)?;
@@ -156,10 +163,14 @@ impl Shard {
             if mode != appends {
                 return Err(refused(Reject::OutputModeDiffers));
             }
+            if cell.is_some_and(|cell| !appends || cell.find(dedupe_key).is_some()) {
+                // What replaces or was there takes no more room, but for a longer name.
+                continue;
+            }
             pointers += 1;
-            bytes += (dedupe_key.len() + location.len() + digest.len()) as u64;
+            bytes += pointer_bytes(dedupe_key, location, digest);
             if pointers > self.settings.outputs_max || bytes > self.settings.output_bytes_max {
-                return Err(refused(Reject::Limit("outputs: there are as many as are allowed")));
+                return Err(refused(full));
             }
         }
         Ok(())

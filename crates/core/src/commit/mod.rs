@@ -48,6 +48,13 @@ pub struct Commit {
     pub outputs: Vec<NewOutput>,
 }
 
+impl Commit {
+    /// Whether it asks for anything that an effect's own `finish` would not do.
+    pub(crate) fn is_more_than_endings(&self) -> bool {
+        !(self.messages.is_empty() && self.outputs.is_empty())
+    }
+}
+
 /// Which part of a commit, counted from zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommitPart {

@@ -55,7 +55,10 @@ impl Shard {
         let number = known.map_or(0, |(number, _)| number);
         match decided {
             Begun::Conflict => return Err(Reject::KeyReused),
-            Begun::First => return self.begin_first(ask, out).map(Turn::Told),
+            Begun::First => {
+                self.may_take(ask)?;
+                return self.begin_first(ask, out).map(Turn::Told);
+            }
             Begun::Running if ask.wait_ms > 0 => {
                 self.may_wait_for_effect()?;
                 return Ok(Turn::Waits(number));
@@ -63,13 +66,8 @@ impl Shard {
             Begun::Retryable { left: Some(0) } if ask.urge == Urge::Reacquire => {
                 return Err(Reject::AttemptsExhausted);
             }
-            Begun::TakeOver { .. } if !self.roomy => return Err(Reject::DiskFull),
-            Begun::TakeOver { .. }
-            | Begun::Again
-            | Begun::Replay
-            | Begun::Running
-            | Begun::Retryable { .. }
-            | Begun::Unknown => {}
+            Begun::TakeOver { .. } => self.may_take(ask)?,
+            Begun::Again | Begun::Replay | Begun::Running | Begun::Retryable { .. } | Begun::Unknown => {}
         }
         Ok(Turn::Told(self.tell(number, decided, ask, out).ok_or(Reject::EffectUnknown)?))
     }
@@ -112,9 +110,6 @@ impl Shard {
 
     fn begin_first(&mut self, ask: &BeginEffect, out: &mut Output) -> Result<EffectAnswer, Reject> {
         let effects = &self.journal.state.effects;
-        if !self.roomy {
-            return Err(Reject::DiskFull);
-        }
         if effects.len() as u64 >= self.settings.effects_max {
             return Err(Reject::Overloaded(Overload::EffectRecords));
         }
@@ -175,7 +170,13 @@ impl Shard {
         if ask.wait_ms > LEASE_WAIT_MS_MAX {
             return Err(Reject::Invalid("wait_ms must be at most 60000"));
         }
-        ask.delivery.map_or(Ok(()), |receipt| self.may_act_for(&receipt))
+        Ok(())
+    }
+
+    /// Whether an asker may have a lease. How an effect went may be told to anybody.
+    pub(crate) fn may_take(&self, ask: &BeginEffect) -> Result<(), Reject> {
+        ask.delivery.map_or(Ok(()), |receipt| self.may_act_for(&receipt))?;
+        if self.roomy { Ok(()) } else { Err(Reject::DiskFull) }
     }
 
     /// Whether a delivery is its holder's to act for.

@@ -6,7 +6,7 @@ use crate::action::Output;
 use crate::effect::fact::EffectFact;
 use crate::effect::rules::Status;
 use crate::fact::Fact;
-use crate::id::Time;
+use crate::id::{GroupId, Time, TopicId};
 use crate::journal::Haste;
 use crate::shard::Shard;
 use crate::timer::Due;
@@ -41,6 +41,13 @@ impl Shard {
         self.give_up(number, out);
         self.pass_on(number, out);
         self.schedule_sweep();
+    }
+
+    /// A delivery has gone on without its holder: so have the effects that it began.
+    pub(crate) fn fence_effects(&mut self, topic: TopicId, offset: u64, group: GroupId, out: &mut Output) {
+        for number in self.journal.state.effects.tied_to(topic, offset, group) {
+            self.on_effect_lapse(number, out);
+        }
     }
 
     /// Writes down that it is not known whether an effect happened, if that is so.

@@ -2,12 +2,13 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
 
 use crate::action::Receipt;
 use crate::effect::blob::Blob;
 use crate::effect::fact::{EffectPart, Lent};
 use crate::effect::rules::{OnLapse, Status};
-use crate::id::{Identity, RequestHash, Time};
+use crate::id::{GroupId, Identity, RequestHash, Time, TopicId};
 use crate::input::Spotted;
 
 /// What is known of an effect without looking into the log.
@@ -59,6 +60,11 @@ impl Effect {
         }
     }
 
+    /// Where a record with this number is found by the delivery that its newest lease is tied to.
+    fn tie_key(&self, number: u64) -> Option<(TopicId, u64, GroupId, u64)> {
+        self.tie.as_deref().map(|tie| (tie.topic, tie.offset, tie.group, number))
+    }
+
     /// A lease begins.
     pub(crate) fn lend(&mut self, lent: &Lent) {
         self.status = Status::InProgress;
@@ -103,6 +109,8 @@ pub(crate) struct Effects {
     open: BTreeMap<Status, BTreeSet<u64>>,
     /// Records by the time at which they stop to count.
     expiries: BTreeSet<(Time, u64)>,
+    /// Records whose newest lease is tied to a delivery of a message to a group.
+    tied: BTreeSet<(TopicId, u64, GroupId, u64)>,
 }
 
 impl Effects {
@@ -136,6 +144,16 @@ impl Effects {
         self.open.get(&status).map_or(0, BTreeSet::len)
     }
 
+    /// Records whose newest lease is tied to a delivery of a message to a group.
+    pub(crate) fn tied_to(&self, topic: TopicId, offset: u64, group: GroupId) -> Vec<u64> {
+        // Nearly always: most messages have no effects.
+        if self.tied.is_empty() {
+            return Vec::new();
+        }
+        let range = (topic, offset, group, 0)..=(topic, offset, group, u64::MAX);
+        self.tied.range(range).map(|(.., number)| *number).collect()
+    }
+
     /// The record that stops to count first, and when.
     pub(crate) fn first_to_go(&self) -> Option<(Time, u64)> {
         self.expiries.first().copied()
@@ -150,6 +168,7 @@ impl Effects {
     /// Adds a record.
     pub(crate) fn add(&mut self, number: u64, effect: Effect) {
         self.list(number, effect.status, effect.expires());
+        self.tied.extend(effect.tie_key(number));
         self.names.insert(effect.identity, number);
         self.records.insert(number, Box::new(effect));
     }
@@ -157,9 +176,15 @@ impl Effects {
     /// Changes a record; `None` if there is none.
     pub(crate) fn change<T>(&mut self, number: u64, change: impl FnOnce(&mut Effect) -> T) -> Option<T> {
         let effect = self.records.get_mut(&number)?;
-        let before = (effect.status, effect.expires());
+        let (before, tie_before) = ((effect.status, effect.expires()), effect.tie_key(number));
         let result = change(effect);
-        let after = (effect.status, effect.expires());
+        let (after, tie_after) = ((effect.status, effect.expires()), effect.tie_key(number));
+        if tie_before != tie_after {
+            if let Some(tie) = tie_before {
+                self.tied.remove(&tie);
+            }
+            self.tied.extend(tie_after);
+        }
         if before != after {
             self.unlist(number, before.0, before.1);
             self.list(number, after.0, after.1);
@@ -171,6 +196,9 @@ impl Effects {
     pub(crate) fn remove(&mut self, number: u64) -> Option<Box<Effect>> {
         let effect = self.records.remove(&number)?;
         self.unlist(number, effect.status, effect.expires());
+        if let Some(tie) = effect.tie_key(number) {
+            self.tied.remove(&tie);
+        }
         self.names.remove(&effect.identity);
         Some(effect)
     }

@@ -128,12 +128,8 @@ impl Shard {
     fn answer_waiter(&mut self, ticket: Ticket, decided: Begun, out: &mut Output) {
         let Some((number, until, Waiter { ask, .. })) = self.waiting_effects.remove(ticket) else { return };
         self.timers.cancel(until, Due::EffectWaited(ticket));
-        let takes = matches!(decided, Begun::TakeOver { .. });
-        let answer = match ask.delivery.filter(|_| takes).map(|receipt| self.may_act_for(&receipt)) {
-            Some(Err(reject)) => Err(reject),
-            _ if takes && !self.roomy => Err(Reject::DiskFull),
-            _ => self.tell(number, decided, &ask, out).ok_or(Reject::EffectUnknown),
-        };
+        let may = if matches!(decided, Begun::TakeOver { .. }) { self.may_take(&ask) } else { Ok(()) };
+        let answer = may.and_then(|()| self.tell(number, decided, &ask, out).ok_or(Reject::EffectUnknown));
         match answer {
             Ok(answer) => self.journal.reply(out, ticket, Answer::Effect(answer)),
             Err(reject) => refuse(out, ticket, reject),

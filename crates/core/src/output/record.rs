@@ -79,9 +79,14 @@ pub(crate) struct Outputs {
     pub(crate) bytes: u64,
 }
 
+/// What a pointer costs, as the limit counts it.
+pub(crate) const fn pointer_bytes(dedupe_key: &str, location: &str, digest: &str) -> u64 {
+    OUTPUT_BYTES + (dedupe_key.len() + location.len() + digest.len()) as u64
+}
+
 impl Pointer {
     fn bytes(&self) -> u64 {
-        OUTPUT_BYTES + (self.dedupe_key.len() + self.location.len() + self.digest.len()) as u64
+        pointer_bytes(&self.dedupe_key, &self.location, &self.digest)
     }
 }
 

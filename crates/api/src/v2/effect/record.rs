@@ -89,6 +89,9 @@ pub struct Effect<'a> {
     /// Whether the lease is live, if it is in progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_live: Option<bool>,
+    /// Since when it is not known whether it happened, if that is so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unknown_since: Option<Moment>,
     /// When it is forgotten, if it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Moment>,

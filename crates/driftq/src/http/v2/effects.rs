@@ -241,6 +241,7 @@ fn shown(seen: &SeenEffect) -> Result<Effect<'_>, Fault> {
         begun_at: moment(view.begun),
         lease_expires_at: running.then(|| moment(view.until)),
         lease_live: running.then_some(view.live),
+        unknown_since: view.ended.filter(|_| view.status == ledger::Status::Unknown).map(moment),
         expires_at: expires(view).map(moment),
         message: view.message.as_ref().map(|(topic, partition, offset)| MessagePlace {
             topic: Cow::Borrowed(topic),
