@@ -180,7 +180,6 @@ impl Broker {
 
     async fn ask_to_begin(&self, call: &EffectCall<'_>) -> Result<EffectAnswer, Failure> {
         let shared = self.shared();
-        let mut stopping = shared.stopping.subscribe();
         let ticket = shared.ticket();
         let (reply, answer) = oneshot::channel();
         let ask = Box::new(taken(call));
@@ -198,6 +197,7 @@ impl Broker {
         if call.wait_ms == 0 {
             return asked.answer().await;
         }
+        let mut stopping = shared.stopping.subscribe();
         tokio::select! {
             biased;
             answer = asked.answer() => answer,
