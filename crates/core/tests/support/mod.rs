@@ -2,6 +2,8 @@
 #![allow(dead_code, unreachable_pub, reason = "every test file is a crate that uses another part of this")]
 
 pub mod deeds;
+pub mod ledger;
+pub mod ledger_facts;
 pub mod log;
 pub mod model;
 pub mod orders;
