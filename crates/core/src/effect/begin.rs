@@ -103,7 +103,10 @@ impl Shard {
                 EffectAnswer::Retryable { view: self.view_effect(number, effect), left }
             }
             Begun::Unknown | Begun::Conflict => {
-                self.give_up(number, out);
+                // Also if only the asker's own cap says so: what it is told holds for everybody from now on.
+                if effect.status == Status::InProgress && self.live_until(effect).is_none() {
+                    self.note_lapse(number, out);
+                }
                 let effect = self.journal.state.effects.get(number)?;
                 EffectAnswer::Unknown(self.view_effect(number, effect))
             }
