@@ -11,7 +11,7 @@ mod view;
 pub(crate) use fact::{FIRST_KIND, LAST_KIND};
 pub use fact::{OutputAuthor, OutputFact};
 pub use manage::NewOutput;
-pub(crate) use record::{Cell, Outputs};
+pub(crate) use record::{Cell, Outputs, pointer_bytes};
 pub use record::{OUTPUT_LOCATION_BYTES_MAX, OutputDone};
 pub use view::{
     DatasetSummary, DatasetView, OutputList, OutputPage, OutputView, VersionSummary, VersionsList,

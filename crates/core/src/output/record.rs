@@ -79,9 +79,14 @@ pub(crate) struct Outputs {
     pub(crate) bytes: u64,
 }
 
+/// What a pointer costs, as the limit counts it.
+pub(crate) const fn pointer_bytes(dedupe_key: &str, location: &str, digest: &str) -> u64 {
+    OUTPUT_BYTES + (dedupe_key.len() + location.len() + digest.len()) as u64
+}
+
 impl Pointer {
     fn bytes(&self) -> u64 {
-        OUTPUT_BYTES + (self.dedupe_key.len() + self.location.len() + self.digest.len()) as u64
+        pointer_bytes(&self.dedupe_key, &self.location, &self.digest)
     }
 }
 
@@ -95,6 +100,14 @@ impl Cell {
 
     pub(crate) const fn is_append(&self) -> bool {
         matches!(self, Self::Append(..))
+    }
+
+    /// What the pointer costs that the next one under this key would meet.
+    pub(crate) fn bytes_of(&self, dedupe_key: &str) -> Option<u64> {
+        match self {
+            Self::Replace(pointer) => Some(pointer.bytes()),
+            Self::Append(..) => self.find(dedupe_key).map(Pointer::bytes),
+        }
     }
 
     pub(crate) fn find(&self, dedupe_key: &str) -> Option<&Pointer> {
