@@ -205,6 +205,16 @@ impl Outputs {
         }
         let gone = dataset.versions.remove(version).ok_or(CONTRADICTION)?;
         dataset.history.retain(|(kept, _)| kept.as_deref() != Some(version));
+        // What lay before and after it may be the same now, and going back must lead to something else: asked for
+        // twice, because the answer was lost, it would go back twice.
+        let mut after = dataset.current.clone();
+        for index in (0..dataset.history.len()).rev() {
+            let kept = dataset.history[index].0.clone();
+            if kept == after {
+                dataset.history.remove(index);
+            }
+            after = kept;
+        }
         if dataset.versions.is_empty() {
             self.datasets.remove(name);
         }
