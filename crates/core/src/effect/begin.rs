@@ -123,7 +123,11 @@ impl Shard {
         }
         let number = effects.last + 1;
         let lent = self.lent(ask, 1, 1, ask.attempts_max);
-        self.make_room_in_runs(out);
+        let steps = &self.journal.state.runs.steps;
+        let in_step = |receipt: Receipt| steps.contains_key(&(receipt.topic, receipt.offset));
+        if !ask.run.is_empty() || ask.delivery.is_some_and(in_step) {
+            self.make_room_in_runs(out);
+        }
         let fact = EffectFact::Begun(BegunFact {
             number,
             identity: ask.identity,
