@@ -107,7 +107,7 @@ impl World {
             Some(driftq_core::NewMessage { lineage: a_lineage(a / 3), ..draft.message() })
         });
         let messages = messages.collect();
-        let outputs = (0..b / 36 % 3).map(|step| {
+        let outputs = (0..b / 36 % 4).map(|step| {
             let (version, cell) = (VERSIONS[usize::from(c % 3)], ["p", "q"][usize::from(c / 3 % 2)]);
             // One cell is added to, the other one is replaced; now and then somebody mixes them up.
             if (cell == "q") == (c < 240) {
@@ -116,7 +116,13 @@ impl World {
                 output(version, cell, &"x".repeat(usize::from(a % 32) + 1))
             }
         });
-        let commit = Commit { name: None, acks, fences, finishes, messages, outputs: outputs.collect() };
+        let outputs = outputs.collect();
+        // The more is in it, the more often it is refused: some only move pointers, by the newest delivery.
+        let commit = if a % 4 == 1 {
+            Commit { fences: receipts(0, 1), outputs, ..Commit::default() }
+        } else {
+            Commit { name: None, acks, fences, finishes, messages, outputs }
+        };
         let commit = if a.is_multiple_of(2) { named(KEYS[usize::from(c % 4)], commit) } else { commit };
         let epoch = self.rig.shard.state().epoch();
         let acked = commit.acks.iter().filter(|receipt| receipt.token.epoch == epoch);
