@@ -1,6 +1,9 @@
 //! The bytes of every format, as they were when they were frozen. A difference means that logs written before can
 //! no longer be read: it needs a new version, not a new text here. `DRIFTQ_BLESS=1` writes texts that are missing.
 
+#[path = "support/ledger_facts.rs"]
+mod ledger_facts;
+
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -60,6 +63,7 @@ fn name(fact: &Fact<'_>) -> &'static str {
         Fact::Paused { group: None, .. } => "paused",
         Fact::Paused { .. } => "paused-group",
         Fact::Keyed { .. } => "keyed",
+        Fact::Appended(MessageFact { lineage: Some(_), .. }) => "appended-in-run",
         Fact::Appended(MessageFact { only: Some(_), .. }) => "appended-special",
         Fact::Appended(MessageFact { identity: None, .. }) => "appended-plain",
         Fact::Appended(_) => "appended",
@@ -79,10 +83,9 @@ fn name(fact: &Fact<'_>) -> &'static str {
         Fact::Forgotten { group: None, .. } => "forgotten-stored",
         Fact::Forgotten { .. } => "forgotten-done",
         Fact::Moved { .. } => "moved",
-        Fact::Effect(_) => "effect",
-        Fact::Run(_) => "run",
-        Fact::Output(_) => "output",
-        Fact::Commit(_) => "commit",
+        Fact::Effect(_) | Fact::Run(_) | Fact::Output(_) | Fact::Commit(_) => {
+            ledger_facts::name(fact).expect("every kind has a name")
+        }
     }
 }
 
@@ -118,6 +121,7 @@ fn message_facts() -> Vec<Fact<'static>> {
         Fact::Appended(plain),
         Fact::Appended(MessageFact { retry, identity, ..plain }),
         Fact::Appended(special),
+        Fact::Appended(MessageFact { lineage: Some(ledger_facts::LINEAGE), ..special }),
         Fact::Moved { topic: TOPIC, partition: 6, offset: 0x0708, bytes: b"payload" },
     ]
 }
@@ -157,7 +161,7 @@ fn facts() -> Vec<Fact<'static>> {
         Fact::Released { place },
         Fact::Retired { place, dead: true },
     ];
-    [deliveries, message_facts(), topic_facts()].concat()
+    [deliveries, message_facts(), topic_facts(), ledger_facts::facts()].concat()
 }
 
 fn path(name: &str) -> PathBuf {
@@ -235,16 +239,17 @@ fn every_kind_of_fact_has_its_text() {
         facts().len() + old_facts().len() - 1,
         "only an ack by name is still written: {names:?}"
     );
-    // The kind is the first byte after the length; there are no gaps.
+    // The kind is the first byte after the length; there are no gaps but those between families.
     let kinds = facts().iter().map(|fact| encoded(fact)[4]).collect::<BTreeSet<u8>>();
     let old_kinds = old_facts().iter().map(|(name, _)| relic(name)[4]).collect::<BTreeSet<u8>>();
-    assert_eq!(kinds.union(&old_kinds).copied().collect::<BTreeSet<u8>>(), (1..=25).collect());
+    let families = (1..=26).chain(32..=38).chain(40..=41).chain(48..=51).chain(56..=57);
+    assert_eq!(kinds.union(&old_kinds).copied().collect::<BTreeSet<u8>>(), families.collect());
     let folder = path("").parent().expect("it has a folder").to_owned();
     let files: BTreeSet<String> = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path().file_stem().expect("a name").to_string_lossy().into_owned())
         .collect();
-    let others = ["snapshot", "snapshot-2", "message", "message-plain", "message-letter"];
+    let others = ["snapshot", "snapshot-2", "snapshot-3", "message", "message-plain", "message-letter"];
     assert_eq!(files, names.into_iter().chain(others).map(String::from).collect());
 }
 
@@ -413,18 +418,48 @@ fn folded(facts: &[Fact<'_>]) -> State {
     state
 }
 
+/// What came with the ledger: effects, runs, outputs and commits.
+fn newest_history() -> Vec<Fact<'static>> {
+    ledger_facts::history(|offset| message_of(offset, None))
+}
+
+fn topics_of(state: &State) -> Vec<(String, TopicId, bool)> {
+    state.topics().map(|topic| (topic.name.to_string(), topic.id, topic.scoped)).collect()
+}
+
+fn expected_topics() -> [(String, TopicId, bool); 3] {
+    let expected = [("orders", 0, false), ("dlq.orders", 1, false), ("brief", 3, true)];
+    expected.map(|(name, id, scoped)| (name.to_owned(), TopicId(id), scoped))
+}
+
 #[test]
 fn snapshots_are_written_and_read_as_ever() {
-    let all = [history(), newer_history()].concat();
-    let frozen = frozen("snapshot-2", &folded(&all).encode());
+    let all = folded(&[history(), newer_history(), newest_history()].concat());
+    let frozen = frozen("snapshot-3", &all.encode());
     let state = State::decode(&frozen, 5).unwrap();
     assert_eq!(state.encode(), frozen);
-    assert_eq!((state.epoch(), state.messages(), state.groups()), (1, 7, 2));
+    assert_eq!((state.epoch(), state.messages(), state.groups()), (1, 10, 2));
     assert_eq!(state.secret(), &[0x5a; 32]);
-    let names: Vec<_> =
-        state.topics().map(|topic| (topic.name.to_string(), topic.id, topic.scoped)).collect();
-    let expected = [("orders", 0, false), ("dlq.orders", 1, false), ("brief", 3, true)];
-    assert_eq!(names, expected.map(|(name, id, scoped)| (name.to_owned(), TopicId(id), scoped)));
+    assert_eq!(topics_of(&state), expected_topics());
+    assert_eq!(state.live_bytes(), all.live_bytes(), "what effects keep in the log is counted again");
+    let pieces = state.effects_pinned_in(7, 99);
+    let shown: Vec<_> = pieces.iter().map(|piece| (piece.number, piece.blob.length)).collect();
+    assert_eq!(shown, [(1, 5), (2, 5), (2, 6), (3, 5), (3, 6), (4, 5)]);
+    let bytes = pieces.iter().map(|piece| u64::from(piece.blob.length)).sum::<u64>();
+    assert_eq!(state.live_bytes()[&7], 10 * 7 + bytes);
+}
+
+/// A snapshot of the second version is the state of its time: nothing was known of a ledger then.
+#[test]
+fn snapshots_of_the_second_version_are_read_as_ever() {
+    let state = State::decode(&relic("snapshot-2"), 5).unwrap();
+    assert_eq!((state.epoch(), state.messages(), state.groups()), (1, 7, 2));
+    assert_eq!((state.secret(), topics_of(&state)), (&[0x5a; 32], expected_topics().to_vec()));
+    assert_eq!(state.effects_pinned_in(7, 99), []);
+    let then = folded(&[history(), newer_history()].concat());
+    assert_eq!(state.encode(), then.encode(), "it is what the same history makes today");
+    let again = State::decode(&state.encode(), 5).unwrap();
+    assert_eq!(again.encode(), state.encode());
 }
 
 /// A snapshot of the first version is the state of its time, without what was not told then.

@@ -1,5 +1,7 @@
 //! Bytes that no shard wrote: they are refused or they mean something, but they never bring the reader down.
 
+#[path = "support/hostile_ledger.rs"]
+mod hostile_ledger;
 mod support;
 
 use driftq_core::{
@@ -108,10 +110,19 @@ fn run(state: State) {
         };
         shard.handle(now, Input::Subscribe { ticket, subscription }, &mut out);
     }
+    hostile_ledger::touch(&mut shard, now, &mut out);
     for later in 0..20 {
         shard.handle(now.after_ms(later * 500), Input::Tick, &mut out);
     }
     shard.handle(now.after_ms(9500), Input::Describe { ticket: Ticket(1), query: Query::Tally }, &mut out);
+    // Everything leaves: no count may go below nothing on the way.
+    let topics: Vec<TopicId> = shard.state().topics().map(|topic| topic.id).collect();
+    for topic in topics {
+        shard.handle(now.after_ms(9500), Input::DeleteTopic { ticket: Ticket(1), topic }, &mut out);
+    }
+    for later in 1..9 {
+        shard.handle(now.after_ms(later * 1_000_000), Input::Tick, &mut out);
+    }
     drop(shard.state().encode());
 }
 
@@ -264,7 +275,7 @@ proptest! {
 
     #[test]
     fn noise_is_never_a_state(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        for version in 1_u32..=2 {
+        for version in 1_u32..=3 {
             drop(State::decode(&[&version.to_le_bytes()[..], &bytes].concat(), 1));
         }
         drop(State::decode(&bytes, 1));

@@ -39,6 +39,8 @@ pub struct EffectCall<'a> {
     pub wait_ms: u64,
     /// Names the call, so that asking again gives the same lease.
     pub request_id: Option<Cow<'a, str>>,
+    /// Who asks, for people who look; may be empty.
+    pub owner: Cow<'a, str>,
     /// The delivery on whose behalf it is run.
     pub delivery: Option<Receipt>,
 }
@@ -349,6 +351,7 @@ fn taken(call: &EffectCall<'_>) -> BeginEffect {
         urge: call.urge,
         wait_ms: call.wait_ms,
         caller: call.request_id.as_deref().map_or(0, |id| RequestHash::of(id.as_bytes()).0),
+        owner: call.owner.to_string(),
         delivery: call.delivery,
         run: about.run.to_string(),
     }

@@ -107,7 +107,7 @@ fn effect(fact: &EffectFact<'_>) -> String {
     }
 }
 
-fn lent(lent: &Lent) -> String {
+fn lent(lent: &Lent<'_>) -> String {
     let Lent { epoch, attempt, until, on_lapse, .. } = lent;
     format!("epoch {epoch}, attempt {attempt}, until {} ms, on lapse {on_lapse:?}", until.0)
 }

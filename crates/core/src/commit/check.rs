@@ -108,12 +108,21 @@ impl Shard {
             if self.stored_before(identity, message.request)?.is_some() {
                 return Ok(());
             }
-            if let Some(request) = load.identities.insert(*identity, message.request) {
+            // The first one stands for all of them.
+            if let Some(request) = load.identities.get(identity) {
                 return if request.agrees(message.request) { Ok(()) } else { Err(Reject::KeyReused) };
             }
         }
         self.may_produce(message)?;
         let state = &self.journal.state;
+        // Where keys are not remembered, the next message under the same one is not known again.
+        if let Some(identity) = message.identity.filter(|_| self.settings.idempotency_ttl_ms > 0) {
+            load.identities.insert(identity, message.request);
+            let records = state.stored.len() as u64 + state.done_records + load.identities.len() as u64;
+            if records > self.settings.idempotency_records_max {
+                return Err(Reject::Overloaded(Overload::IdempotencyRecords));
+            }
+        }
         let topic = state.topic(message.topic).ok_or(Reject::TopicUnknown)?;
         let lane = topic.partitions.get(message.partition as usize).ok_or(Reject::PartitionOutOfRange)?;
         let (messages, bytes) = load.lanes.entry((message.topic, message.partition)).or_default();
@@ -149,9 +158,8 @@ impl Shard {
             return Err((CommitPart::Output(0), Reject::DiskFull));
         }
         let outputs = &self.journal.state.outputs;
-        let mut modes = BTreeMap::new();
+        let (mut modes, mut costs) = (BTreeMap::new(), BTreeMap::new());
         let (mut pointers, mut bytes) = (outputs.pointers, outputs.bytes);
-        let full = Reject::Limit("outputs: there are as many as are allowed");
         for (place, output) in commit.outputs.iter().enumerate() {
             let refused = |reject| (CommitPart::Output(place), reject);
             check_names(output).map_err(refused)?;
@@ -163,15 +171,20 @@ impl Shard {
             if mode != appends {
                 return Err(refused(Reject::OutputModeDiffers));
             }
-            if cell.is_some_and(|cell| !appends || cell.find(dedupe_key).is_some()) {
-                // What replaces or was there takes no more room, but for a longer name.
+            let cost = pointer_bytes(dedupe_key, location, digest);
+            let before = costs.get(&(key, dedupe_key)).copied();
+            let before = before.or_else(|| cell.and_then(|cell| cell.bytes_of(dedupe_key)));
+            // What was added before is not added again; what is replaced makes room for what replaces it.
+            if appends && before.is_some() {
                 continue;
             }
-            pointers += 1;
-            bytes += pointer_bytes(dedupe_key, location, digest);
-            if pointers > self.settings.outputs_max || bytes > self.settings.output_bytes_max {
-                return Err(refused(full));
+            pointers += u64::from(before.is_none());
+            bytes = bytes + cost - before.unwrap_or(0);
+            let full = pointers > self.settings.outputs_max || bytes > self.settings.output_bytes_max;
+            if full && before.is_none_or(|before| before < cost) {
+                return Err(refused(Reject::Limit("outputs: there are as many as are allowed")));
             }
+            costs.insert((key, dedupe_key), cost);
         }
         Ok(())
     }

@@ -101,7 +101,10 @@ impl Shard {
                 EffectAnswer::Retryable { view: self.view_effect(number, effect), left }
             }
             Begun::Unknown | Begun::Conflict => {
-                self.give_up(number, out);
+                // Also if only the asker's own cap says so: what it is told holds for everybody from now on.
+                if effect.status == Status::InProgress && self.live_until(effect).is_none() {
+                    self.note_lapse(number, out);
+                }
                 let effect = self.journal.state.effects.get(number)?;
                 EffectAnswer::Unknown(self.view_effect(number, effect))
             }
@@ -115,7 +118,11 @@ impl Shard {
         }
         let number = effects.last + 1;
         let lent = self.lent(ask, 1, 1, ask.attempts_max);
-        self.make_room_in_runs(out);
+        let steps = &self.journal.state.runs.steps;
+        let in_step = |receipt: Receipt| steps.contains_key(&(receipt.topic, receipt.offset));
+        if !ask.run.is_empty() || ask.delivery.is_some_and(in_step) {
+            self.make_room_in_runs(out);
+        }
         let fact = EffectFact::Begun(BegunFact {
             number,
             identity: ask.identity,
@@ -135,7 +142,13 @@ impl Shard {
     }
 
     /// The lease that an asker gets now.
-    fn lent(&self, ask: &BeginEffect, epoch: u32, attempt: u32, attempts_max: Option<u32>) -> Lent {
+    fn lent<'a>(
+        &self,
+        ask: &'a BeginEffect,
+        epoch: u32,
+        attempt: u32,
+        attempts_max: Option<u32>,
+    ) -> Lent<'a> {
         let lease_ms = ask.lease_ms.unwrap_or(self.settings.effect_lease_ms_default);
         Lent {
             epoch,
@@ -147,11 +160,12 @@ impl Shard {
             attempts_max,
             caller: ask.caller,
             tie: ask.delivery,
+            owner: &ask.owner,
         }
     }
 
     /// Somebody has a lease from now on.
-    fn watch_lease(&mut self, number: u64, lent: &Lent) -> EffectAnswer {
+    fn watch_lease(&mut self, number: u64, lent: &Lent<'_>) -> EffectAnswer {
         self.timers.set(lent.until, Due::EffectLapse(number));
         let receipt = EffectReceipt { number, epoch: lent.epoch };
         EffectAnswer::Execute(EffectLease { receipt, attempt: lent.attempt, expires: lent.until })

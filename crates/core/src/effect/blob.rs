@@ -45,15 +45,13 @@ pub struct About<'a> {
     pub run: Text<'a>,
     /// The step within the run.
     pub step: Text<'a>,
-    /// Who began it first.
-    pub owner: Text<'a>,
 }
 
 impl<'a> About<'a> {
     /// The bytes in which it is stored.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let texts = [&self.tenant, &self.scope, &self.key, &self.request, &self.run, &self.step, &self.owner];
+        let texts = [&self.tenant, &self.scope, &self.key, &self.request, &self.run, &self.step];
         let mut out = Vec::with_capacity(1 + texts.iter().map(|text| 4 + text.len()).sum::<usize>());
         out.put_u8(VERSION);
         for text in texts {
@@ -73,7 +71,6 @@ impl<'a> About<'a> {
             request: take.text()?.into(),
             run: take.text()?.into(),
             step: take.text()?.into(),
-            owner: take.text()?.into(),
         };
         take.done()?;
         Ok(about)

@@ -21,7 +21,7 @@ const MOVED: u8 = 38;
 
 /// A lease of an effect, as it was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lent {
+pub struct Lent<'a> {
     /// The fencing number.
     pub epoch: u32,
     /// Which attempt it is.
@@ -40,6 +40,8 @@ pub struct Lent {
     pub caller: u64,
     /// The delivery that it is tied to.
     pub tie: Option<Receipt>,
+    /// Who has it, for people who look; may be empty.
+    pub owner: &'a str,
 }
 
 /// Which bytes of an effect.
@@ -65,7 +67,7 @@ pub struct BegunFact<'a> {
     /// Hash of its scope, for lists.
     pub scope: u32,
     /// The first lease.
-    pub lent: Lent,
+    pub lent: Lent<'a>,
     /// The run that it belongs to, if the delivery does not say.
     pub run: &'a str,
     /// Checksum of `bytes`.
@@ -107,7 +109,7 @@ pub enum EffectFact<'a> {
         /// Which.
         number: u64,
         /// The newer lease.
-        lent: Lent,
+        lent: Lent<'a>,
     },
     /// Its lease ends at another time.
     Renewed {
@@ -141,7 +143,7 @@ pub enum EffectFact<'a> {
     },
 }
 
-impl Lent {
+impl<'a> Lent<'a> {
     fn encode(&self, out: &mut Vec<u8>) {
         let hold = self.on_lapse == OnLapse::Hold;
         let capped = self.attempts_max.is_some();
@@ -158,9 +160,10 @@ impl Lent {
         if let Some(tie) = &self.tie {
             put_receipt(out, tie);
         }
+        out.put_text(self.owner);
     }
 
-    fn decode(take: &mut Take<'_>) -> Result<Self, Malformed> {
+    fn decode(take: &mut Take<'a>) -> Result<Self, Malformed> {
         let given = take.u8()?;
         let mut lent = Self {
             epoch: take.u32()?,
@@ -172,6 +175,7 @@ impl Lent {
             attempts_max: None,
             caller: take.u64()?,
             tie: None,
+            owner: "",
         };
         if given & 2 != 0 {
             lent.attempts_max = Some(take.u32()?);
@@ -179,6 +183,7 @@ impl Lent {
         if given & 4 != 0 {
             lent.tie = Some(take_receipt(take)?);
         }
+        lent.owner = take.text()?;
         Ok(lent)
     }
 }

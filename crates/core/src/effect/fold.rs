@@ -78,6 +78,7 @@ impl State {
             until: begun.lent.until,
             ended: Time(0),
             ttl_ms: 0,
+            owner: alloc::boxed::Box::default(),
             tie: None,
             message,
             run,

@@ -47,6 +47,8 @@ pub struct BeginEffect {
     pub wait_ms: u64,
     /// Names the call, so that asking again gives the same lease; zero if it has no name.
     pub caller: u64,
+    /// Who asks, for people who look; may be empty.
+    pub owner: String,
     /// The delivery on whose behalf it is run.
     pub delivery: Option<Receipt>,
     /// The run that it belongs to, if no delivery says so.

@@ -51,13 +51,18 @@ impl Shard {
     }
 
     /// Writes down that it is not known whether an effect happened, if that is so.
-    pub(crate) fn give_up(&mut self, number: u64, out: &mut Output) {
+    fn give_up(&mut self, number: u64, out: &mut Output) {
         let effect = self.journal.state.effects.get(number);
         if effect.is_some_and(|effect| self.effect_standing(effect).becomes_unknown()) {
-            let fact = EffectFact::Lapsed { number, at: self.now };
-            // Lost in a crash, it is noticed again.
-            self.journal.emit(Haste::Lazy, out, &Fact::Effect(fact));
+            self.note_lapse(number, out);
         }
+    }
+
+    /// Writes down that it is not known whether an effect happened.
+    pub(crate) fn note_lapse(&mut self, number: u64, out: &mut Output) {
+        let fact = EffectFact::Lapsed { number, at: self.now };
+        // Lost in a crash, it is noticed again.
+        self.journal.emit(Haste::Lazy, out, &Fact::Effect(fact));
     }
 
     /// Sets the timer of the next sweep, unless one is set that comes no later.

@@ -40,6 +40,8 @@ pub(crate) struct Effect {
     /// When it ended, or was found to have lapsed; zero while it is in progress.
     pub(crate) ended: Time,
     pub(crate) ttl_ms: u64,
+    /// Who has or had the newest lease, for people who look.
+    pub(crate) owner: Box<str>,
     /// The delivery that the newest lease is tied to.
     pub(crate) tie: Option<Box<Receipt>>,
     /// The message on whose behalf it was begun first.
@@ -66,7 +68,7 @@ impl Effect {
     }
 
     /// A lease begins.
-    pub(crate) fn lend(&mut self, lent: &Lent) {
+    pub(crate) fn lend(&mut self, lent: &Lent<'_>) {
         self.status = Status::InProgress;
         self.on_lapse = lent.on_lapse;
         self.epoch = lent.epoch;
@@ -78,6 +80,9 @@ impl Effect {
         self.ended = Time(0);
         self.ttl_ms = lent.ttl_ms;
         self.tie = lent.tie.map(Box::new);
+        if *self.owner != *lent.owner {
+            self.owner = lent.owner.into();
+        }
     }
 
     pub(crate) const fn blob(&self, part: EffectPart) -> Option<Blob> {

@@ -12,7 +12,7 @@ use crate::id::{Position, RequestHash, Time, TopicId};
 use crate::input::Spotted;
 
 /// The least bytes that a record takes.
-const RECORD_BYTES_LEAST: usize = 126;
+const RECORD_BYTES_LEAST: usize = 130;
 
 impl Effects {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
@@ -67,6 +67,7 @@ fn put_effect(out: &mut Vec<u8>, effect: &Effect) {
     for time in [effect.created, effect.begun, effect.until, effect.ended] {
         out.put_u64(time.0);
     }
+    out.put_text(&effect.owner);
     if let Some(most) = effect.attempts_max {
         out.put_u32(most);
     }
@@ -108,6 +109,7 @@ fn take_effect(take: &mut Take<'_>) -> Result<Effect, Malformed> {
         begun: Time(take.u64()?),
         until: Time(take.u64()?),
         ended: Time(take.u64()?),
+        owner: take.text()?.into(),
         tie: None,
         message: None,
     };

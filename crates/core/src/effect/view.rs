@@ -41,6 +41,8 @@ pub struct EffectView {
     pub expires: Option<Time>,
     /// The message on whose behalf it was begun: topic, partition and offset.
     pub message: Option<(Arc<str>, u32, u64)>,
+    /// Who has or had the newest lease; may be empty.
+    pub owner: Arc<str>,
     /// The run that it belongs to.
     pub run: Option<Arc<str>>,
     /// The step of the message on whose behalf it was begun.
@@ -115,6 +117,7 @@ impl Shard {
             ended: Some(effect.ended).filter(|ended| *ended > Time(0)),
             expires: Some(effect.expires()).filter(|expires| *expires < Time::NEVER),
             message,
+            owner: Arc::from(&*effect.owner),
             run: state.runs.runs.get(&effect.run).map(|run| Arc::clone(&run.id)),
             step: step.map(|step| Arc::from(&*step.step)),
             about: effect.about,

@@ -102,6 +102,14 @@ impl Cell {
         matches!(self, Self::Append(..))
     }
 
+    /// What the pointer costs that the next one under this key would meet.
+    pub(crate) fn bytes_of(&self, dedupe_key: &str) -> Option<u64> {
+        match self {
+            Self::Replace(pointer) => Some(pointer.bytes()),
+            Self::Append(..) => self.find(dedupe_key).map(Pointer::bytes),
+        }
+    }
+
     pub(crate) fn find(&self, dedupe_key: &str) -> Option<&Pointer> {
         match self {
             Self::Replace(_) => None,
@@ -197,6 +205,16 @@ impl Outputs {
         }
         let gone = dataset.versions.remove(version).ok_or(CONTRADICTION)?;
         dataset.history.retain(|(kept, _)| kept.as_deref() != Some(version));
+        // What lay before and after it may be the same now, and going back must lead to something else: asked for
+        // twice, because the answer was lost, it would go back twice.
+        let mut after = dataset.current.clone();
+        for index in (0..dataset.history.len()).rev() {
+            let kept = dataset.history[index].0.clone();
+            if kept == after {
+                dataset.history.remove(index);
+            }
+            after = kept;
+        }
         if dataset.versions.is_empty() {
             self.datasets.remove(name);
         }

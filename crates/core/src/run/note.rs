@@ -30,6 +30,11 @@ impl Shard {
         if !self.journal.state.runs.steps.contains_key(&(spot.topic, offset)) {
             return;
         }
+        // What a group has ended stays as it ended: a cancellation is for those that still owe it.
+        let progress = self.members(spot).and_then(|group| group.progress.get(spot.partition as usize));
+        if progress.is_none_or(|progress| progress.is_settled(spot.sequence)) {
+            return;
+        }
         let pending = self.pending(spot);
         let (attempts, leased) =
             pending.map_or((0, crate::id::Time(0)), |pending| (pending.attempts, pending.leased_at));

@@ -178,6 +178,8 @@ impl Runs {
             run.touched = run.touched.max(ended.at);
             run.dead += u64::from(ended.how == How::Dead);
         }
+        // A group that was sent back ends it again: the newest ending counts.
+        step.ended.retain(|before| before.group != ended.group);
         step.ended.push(ended);
     }
 

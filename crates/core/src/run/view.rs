@@ -167,6 +167,8 @@ impl Shard {
                         .is_some_and(|progress| !progress.is_settled(sequence))
                 });
                 for group in owing {
+                    // It was sent back, and owes again what it had ended.
+                    groups.retain(|ended| ended.group != group.name);
                     let pending = group.progress[step.partition as usize].pending.get(&sequence);
                     groups.push(owing_group(Arc::clone(&group.name), pending));
                 }

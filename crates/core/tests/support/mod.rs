@@ -1,11 +1,15 @@
 //! A shard with a clock that stands still, a log that syncs on demand, and a power switch.
 #![allow(dead_code, unreachable_pub, reason = "every test file is a crate that uses another part of this")]
 
+pub mod books;
 pub mod deeds;
+pub mod ledger;
+pub mod ledger_facts;
 pub mod log;
 pub mod model;
 pub mod orders;
 pub mod whims;
+pub mod works;
 pub mod world;
 
 use driftq_core::{

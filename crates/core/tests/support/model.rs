@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use driftq_core::{Fact, GroupId, Place, Position, Tally, Time, TopicId};
 
 use super::Rig;
+use super::books::Books;
 
 /// A message: (partition, offset).
 type Spot = (u32, u64);
@@ -39,6 +40,7 @@ struct Group {
 pub struct Model {
     /// By number; a topic that was deleted leaves its place empty.
     topics: Vec<Option<Topic>>,
+    ledger: Books,
     /// Batches folded.
     folded: usize,
 }
@@ -74,6 +76,7 @@ impl Model {
     }
 
     fn apply(&mut self, end: Position, fact: &Fact<'_>) {
+        self.ledger.apply(end, fact);
         match *fact {
             Fact::Opened { .. } => {
                 for topic in self.topics.iter_mut().flatten() {
@@ -200,10 +203,19 @@ impl Model {
             }
         }
         assert_eq!(groups.next(), None);
+        let kept = |(topic, offset): (TopicId, u64)| {
+            let topic = self.topics.get(topic.0 as usize).and_then(Option::as_ref);
+            topic.is_some_and(|topic| topic.kept.keys().any(|spot| spot.1 == offset))
+        };
+        self.ledger.audit(rig, &tally, kept);
+        self.ledger.add_live(&mut live);
         assert_eq!(*rig.shard.state().live_bytes(), live);
         for (segment, bytes) in live {
             let pinned = rig.shard.state().pinned_in(segment, usize::MAX);
-            assert_eq!(pinned.iter().map(|pinned| u64::from(pinned.length)).sum::<u64>(), bytes);
+            let pieces = rig.shard.state().effects_pinned_in(segment, usize::MAX);
+            let lengths = pinned.iter().map(|pinned| pinned.length);
+            let lengths = lengths.chain(pieces.iter().map(|piece| piece.blob.length));
+            assert_eq!(lengths.map(u64::from).sum::<u64>(), bytes);
         }
     }
 }

@@ -108,6 +108,8 @@ impl World {
                 *ack = false;
             } else if let Asked::Tokens(messages) = asked {
                 messages.clear();
+            } else if let Asked::Commit { acked, .. } = asked {
+                acked.clear();
             }
         });
         self.rig.ask(|ticket| Input::Seek { ticket, topic, group, partition, to });

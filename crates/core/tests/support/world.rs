@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use driftq_core::{
-    Action, Address, Answer, ConsumerId, Delivery, Fact, GroupId, Input, KeyHash, Payload, RetryPolicy,
-    Settings, Start, Stored, Style, Ticket, Token, TopicId, TopicSettings, Undertaking,
+    Action, Address, Answer, ConsumerId, Delivery, EffectReceipt, Fact, GroupId, Identity, Input, KeyHash,
+    NewMessage, Payload, RetryPolicy, Settings, Start, Stored, Style, Ticket, Token, TopicId, TopicSettings,
+    Undertaking,
 };
 use proptest::prelude::{ProptestConfig, Strategy, any};
 
 use super::model::Model;
+use super::works::a_lineage;
 use super::{Draft, Rig};
 
 /// One thing that happens: what, and three numbers that say how.
@@ -43,6 +45,16 @@ pub fn settings(retention: bool) -> Settings {
         retention_bytes: retention.then_some(60),
         dead_letters_max: 3,
         groups_max: 3,
+        effects_max: 5,
+        effect_lease_ms_default: 700,
+        effect_ttl_ms_default: 2000,
+        effect_result_bytes_max: 120,
+        commit_ttl_ms: 3000,
+        commits_max: 3,
+        outputs_max: 9,
+        output_bytes_max: 1300,
+        run_ttl_ms: 8000,
+        run_entries_max: 20,
         ..Settings::default()
     }
 }
@@ -60,6 +72,14 @@ pub(super) enum Asked {
     /// Acks by token, in the order of the answers.
     Tokens(Vec<(Message, bool)>),
     Lease(&'static str),
+    /// An effect, by a call of this name.
+    Effect(u64),
+    Finish(EffectReceipt),
+    Commit {
+        name: Option<Identity>,
+        acked: Vec<Message>,
+    },
+    Nothing,
 }
 
 /// A message as a group sees it.
@@ -75,9 +95,13 @@ pub struct World {
     pub(super) deliveries: Vec<(Delivery, &'static str)>,
     names: BTreeMap<ConsumerId, (&'static str, &'static str)>,
     pub(super) asked: BTreeMap<Ticket, Asked>,
-    stored: BTreeSet<(TopicId, u64)>,
+    pub(super) stored: BTreeSet<(TopicId, u64)>,
     pub(super) acked: BTreeSet<Message>,
     tokens: BTreeSet<Token>,
+    /// Leases of effects, and the names of the calls that got them.
+    pub(super) leases: Vec<(EffectReceipt, u64)>,
+    pub(super) ended: BTreeSet<EffectReceipt>,
+    pub(super) committed: BTreeSet<Identity>,
     model: Model,
 }
 
@@ -113,6 +137,9 @@ impl World {
             stored: BTreeSet::new(),
             acked: BTreeSet::new(),
             tokens: BTreeSet::new(),
+            leases: Vec::new(),
+            ended: BTreeSet::new(),
+            committed: BTreeSet::new(),
             model: Model::default(),
         }
     }
@@ -125,7 +152,7 @@ impl World {
     }
 
     fn step(&mut self, (kind, a, b, c): Step) {
-        match kind % 48 {
+        match kind % 64 {
             0 => {
                 let name = TOPICS[usize::from(a) % TOPICS.len()].to_owned();
                 let (partitions, settings) = (u32::from(b % 3) + 1, topic_settings(c));
@@ -169,7 +196,8 @@ impl World {
                 self.rig.sync_first(synced + usize::from(a) % (unsynced + 1));
             }
             29 | 30 => self.rig.sync(),
-            32..=46 => self.order(kind % 48, a, b, c),
+            32..=46 => self.order(kind % 64, a, b, c),
+            48..=62 => self.work(kind % 64, a, b, c),
             _ => {
                 let (synced, written) = (self.rig.log.synced, self.rig.log.batches.len());
                 self.crash(synced + usize::from(a) % (written - synced + 1));
@@ -194,7 +222,7 @@ impl World {
         draft.key = KeyHash(u64::from(c % 4));
         draft.priority = if c.is_multiple_of(5) { b % 10 } else { 0 };
         draft.start = if a.is_multiple_of(6) { Start::After(u64::from(c) * 7) } else { Start::Now };
-        let message = draft.message();
+        let message = NewMessage { lineage: a_lineage(a / 8), ..draft.message() };
         let ticket = self.rig.ask(|ticket| Input::Produce { ticket, message });
         self.asked.insert(ticket, Asked::Produce(topic));
     }
@@ -264,6 +292,7 @@ impl World {
             }));
         }
         assert!(self.stored.is_subset(&kept_messages), "an acknowledged message was lost");
+        self.check_promises(kept);
         self.model.forget();
         self.readers.clear();
         self.fetches.clear();
@@ -309,7 +338,8 @@ impl World {
                     self.receive(delivery, group);
                 }
             }
-            _ => {}
+            (Some(asked), answer) => self.hear_work(ticket, asked, answer),
+            (None, _) => {}
         }
     }
 

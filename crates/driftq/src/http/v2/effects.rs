@@ -45,7 +45,6 @@ async fn decide(request: &Request<'_>, asked: EffectBegin<'_>, urge: Urge) -> Ha
             request: asked.request_hash.unwrap_or_default(),
             run: asked.run_id.unwrap_or_default(),
             step: asked.step_id.unwrap_or_default(),
-            owner: asked.owner,
         },
         lease_ms: asked.lease_ms,
         ttl_ms: asked.ttl_ms,
@@ -57,6 +56,7 @@ async fn decide(request: &Request<'_>, asked: EffectBegin<'_>, urge: Urge) -> Ha
         urge,
         wait_ms: asked.wait_ms,
         request_id: asked.request_id.or(header.map(Cow::Owned)),
+        owner: asked.owner,
         delivery,
     };
     let begun = broker.begin_effect(&call).await.map_err(|failure| fault(&failure))?;
@@ -230,7 +230,7 @@ fn shown(seen: &SeenEffect) -> Result<Effect<'_>, Fault> {
             ledger::OnLapse::Hold => OnLapse::Hold,
         },
         request_hash: given(about.request),
-        owner: about.owner,
+        owner: Cow::Borrowed(&view.owner),
         run_id: given(about.run).or(view.run.as_deref().map(Cow::Borrowed)),
         step_id: given(about.step).or(view
             .step
