@@ -78,9 +78,9 @@ fn begin_oracle(known: &Standing, asked: Asked) -> Begun {
         return Begun::Conflict;
     }
     let cap = if asked.attempts_max.is_some() { asked.attempts_max } else { known.attempts_max };
-    let left = cap.map(|cap| if cap > known.attempts { cap - known.attempts } else { 0 });
+    let left = cap.map(|cap| cap.saturating_sub(known.attempts));
     let may_take = left != Some(0);
-    let plus_one = |number: u32| if number == u32::MAX { number } else { number + 1 };
+    let plus_one = |number: u32| number.saturating_add(1);
     let next = Begun::TakeOver { epoch: plus_one(known.epoch), attempt: plus_one(known.attempts) };
     match place {
         Place::Live if asked.same_call => Begun::Again,
