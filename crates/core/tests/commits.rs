@@ -22,8 +22,9 @@ struct Desk {
     lease: EffectLease,
 }
 
-fn desk_with(settings: Settings) -> Desk {
-    let mut rig = Rig::new(Settings { commit_ttl_ms: COMMIT_TTL_MS, ..settings });
+fn desk_with(lease_in_flight_max: u32) -> Desk {
+    let settings = Settings { commit_ttl_ms: COMMIT_TTL_MS, lease_in_flight_max, ..Settings::default() };
+    let mut rig = Rig::new(settings);
     let topic = rig.topic("t", 2);
     rig.produce_to(topic, &[0, 0, 0, 0]);
     let deliveries = rig.lease(topic, 4);
@@ -32,7 +33,7 @@ fn desk_with(settings: Settings) -> Desk {
 }
 
 fn desk() -> Desk {
-    desk_with(Settings::default())
+    desk_with(10_000)
 }
 
 impl Desk {
@@ -321,7 +322,7 @@ fn an_effect_is_finished_together_with_the_delivery_that_it_is_tied_to() {
 
 #[test]
 fn dispatch_goes_on_after_the_acks_of_a_commit() {
-    let mut desk = desk_with(Settings { lease_in_flight_max: 4, ..Settings::default() });
+    let mut desk = desk_with(4);
     desk.rig.produce_to(desk.topic, &[0]);
     let waiter = desk.rig.ask_lease(patient(desk.topic, 1, 60_000));
     assert_eq!(desk.rig.leased(waiter), None, "the window is full");

@@ -78,12 +78,12 @@ fn begin_oracle(known: &Standing, asked: Asked) -> Begun {
         return Begun::Conflict;
     }
     let cap = match (asked.attempts_max, known.attempts_max) {
-        (Some(asked), Some(known)) => Some(if asked > known { asked } else { known }),
+        (Some(asked), Some(known)) => Some(asked.max(known)),
         (None, cap) | (cap, None) => cap,
     };
-    let left = cap.map(|cap| if cap > known.attempts { cap - known.attempts } else { 0 });
+    let left = cap.map(|cap| cap.saturating_sub(known.attempts));
     let may_take = left != Some(0);
-    let plus_one = |number: u32| if number == u32::MAX { number } else { number + 1 };
+    let plus_one = |number: u32| number.saturating_add(1);
     let next = Begun::TakeOver { epoch: plus_one(known.epoch), attempt: plus_one(known.attempts) };
     match place {
         Place::Live if asked.same_call => Begun::Again,

@@ -10,8 +10,8 @@ use support::{Draft, Rig};
 
 const TTL_MS: u64 = 100_000;
 
-fn rig_with(settings: Settings) -> (Rig, TopicId) {
-    let mut rig = Rig::new(Settings { run_ttl_ms: TTL_MS, ..settings });
+fn rig_with(run_entries_max: u64) -> (Rig, TopicId) {
+    let mut rig = Rig::new(Settings { run_ttl_ms: TTL_MS, run_entries_max, ..Settings::default() });
     let topic = rig.topic("t", 1);
     (rig, topic)
 }
@@ -42,7 +42,7 @@ fn forgotten(rig: &mut Rig, mark: usize) -> Vec<(u32, u32)> {
 
 #[test]
 fn a_run_lists_so_many_and_counts_the_rest() {
-    let (mut rig, topic) = rig_with(Settings::default());
+    let (mut rig, topic) = rig_with(1_000_000);
     fill(&mut rig, topic, "run", 10_000);
     assert_eq!(numbers(&mut rig, "run"), Some([10_000, 10_000, 0, 0]));
     fill(&mut rig, topic, "run", 3);
@@ -57,7 +57,7 @@ fn a_run_lists_so_many_and_counts_the_rest() {
 #[test]
 fn a_quiet_run_is_forgotten_in_bounded_steps() {
     for restart in [false, true] {
-        let (mut rig, topic) = rig_with(Settings::default());
+        let (mut rig, topic) = rig_with(1_000_000);
         fill(&mut rig, topic, "quiet", 600);
         rig.advance(1);
         fill(&mut rig, topic, "busy", 1);
@@ -97,7 +97,7 @@ fn fill_again(rig: &mut Rig) {
 #[test]
 fn the_oldest_run_makes_room_for_the_newest() {
     for percent in [0, 100] {
-        let (mut rig, topic) = rig_with(Settings { run_entries_max: 300, ..Settings::default() });
+        let (mut rig, topic) = rig_with(300);
         rig.snapshot_percent = percent;
         fill(&mut rig, topic, "old", 280);
         fill(&mut rig, topic, "new", 20);
@@ -124,7 +124,7 @@ fn the_oldest_run_makes_room_for_the_newest() {
 
 #[test]
 fn no_room_at_all_is_survived() {
-    let (mut rig, topic) = rig_with(Settings { run_entries_max: 0, ..Settings::default() });
+    let (mut rig, topic) = rig_with(0);
     fill(&mut rig, topic, "a", 3);
     fill(&mut rig, topic, "b", 3);
     assert_eq!(numbers(&mut rig, "a"), None);
@@ -135,7 +135,7 @@ fn no_room_at_all_is_survived() {
 
 #[test]
 fn effects_without_a_run_cost_no_run_its_entries() {
-    let (mut rig, topic) = rig_with(Settings { run_entries_max: 3, ..Settings::default() });
+    let (mut rig, topic) = rig_with(3);
     fill(&mut rig, topic, "run", 3);
     rig.executes(repeatable("k"));
     assert_eq!(numbers(&mut rig, "run"), Some([3, 3, 0, 0]));
@@ -143,7 +143,7 @@ fn effects_without_a_run_cost_no_run_its_entries() {
 
 #[test]
 fn runs_and_their_entries_are_shown_page_by_page() {
-    let (mut rig, topic) = rig_with(Settings::default());
+    let (mut rig, topic) = rig_with(1_000_000);
     for run in ["a", "b", "c"] {
         fill(&mut rig, topic, run, 5);
     }

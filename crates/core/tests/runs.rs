@@ -109,6 +109,9 @@ fn a_step_is_shown_as_it_goes_and_afterwards() {
     }
 }
 
+/// How groups stand to a message, by their names.
+type States = Vec<(String, RunState)>;
+
 /// Every way in which a message can leave: how its run shows it, and nothing of it stays open.
 #[test]
 fn a_step_is_closed_however_its_message_leaves() {
@@ -140,7 +143,7 @@ fn a_step_is_closed_however_its_message_leaves() {
     };
     let ended = |how| vec![("g".to_owned(), RunState::Ended(how))];
     let removed = || vec![(String::new(), RunState::Removed)];
-    let cases: Vec<(&str, Leave, Vec<(String, RunState)>)> = vec![
+    let cases: Vec<(&str, Leave, States)> = vec![
         ("ack", |rig, _, d| drop(rig.settle_many(vec![settled(d, Verdict::Ack)])), ended(How::Done)),
         ("ack by name", |rig, topic, _| drop(rig.ack(&support::deeds::at(topic, 0), "o")), ended(How::Done)),
         ("burial", bury, ended(How::Dead)),

@@ -73,7 +73,22 @@ impl Runs {
                 return Err(take.malformed());
             }
         }
-        // A message that is kept is counted by its run: else the count would go below nothing one day.
+        // Every message is listed once, by its own run, and one that is kept is counted by it: else the count would go
+        // below nothing one day.
+        let mut listed = alloc::collections::BTreeSet::new();
+        for (number, run) in &runs.runs {
+            for entry in &run.entries {
+                if let Entry::Message(topic, offset) = *entry {
+                    let own = runs.steps.get(&(topic, offset)).is_some_and(|step| step.run == *number);
+                    if !own || !listed.insert((topic, offset)) {
+                        return Err(take.malformed());
+                    }
+                }
+            }
+        }
+        if listed.len() != runs.steps.len() {
+            return Err(take.malformed());
+        }
         let mut open = alloc::collections::BTreeMap::<u32, u64>::new();
         for step in runs.steps.values().filter(|step| step.open) {
             *open.entry(step.run).or_default() += 1;

@@ -181,7 +181,7 @@ impl World {
                 dataset: dataset(),
                 version: if c >= 200 { "current".into() } else { version },
                 partition_key: (b >= 128).then(|| "q".into()),
-                from: (c % 5 == 0).then(|| ("q".into(), u64::from(b % 4))),
+                from: c.is_multiple_of(5).then(|| ("q".into(), u64::from(b % 4))),
                 limit,
             }),
             Query::Runs(RunList { before: u32::from(b), limit }),
