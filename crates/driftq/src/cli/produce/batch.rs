@@ -124,6 +124,7 @@ fn refusal(word: &Word<'_>) -> CallError {
         retry_after_ms: word.retry_after_ms,
         advice: entry.map_or_else(String::new, |entry| entry.help.to_owned()),
         attempt: None,
+        part: None,
     })
 }
 
