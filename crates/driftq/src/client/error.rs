@@ -14,7 +14,7 @@ pub(crate) enum CallError {
     /// The connection broke before the answer was complete: the server may or may not have done it.
     Broken { authority: String, why: String },
     /// The server answered no.
-    Refused(Refusal),
+    Refused(Box<Refusal>),
     /// The server answered something that is not of this protocol.
     Strange(String),
 }
@@ -257,6 +257,27 @@ mod tests {
     }
 
     #[test]
+    fn a_refused_commit_names_the_part() {
+        let stale =
+            Refusal::new(409, br#"{"code":"STALE_LEASE","detail":"the lease is stale","part":"ack[1]"}"#);
+        assert_eq!((&*stale.message, stale.part.as_deref()), ("ack[1]: the lease is stale", Some("ack[1]")));
+        let field = br#"{"detail":"outputs[0].dedupe_key: must be given","part":"outputs[0]"}"#;
+        assert_eq!(Refusal::new(400, field).message, "outputs[0].dedupe_key: must be given", "said once");
+    }
+
+    #[test]
+    fn every_code_of_effects_outputs_and_runs_has_a_next_step() {
+        for code in driftq_api::Code::ALL.iter().map(|code| code.entry().code) {
+            let body = format!(r#"{{"code":"{code}","detail":"d"}}"#);
+            let help = Refusal::new(409, body.as_bytes()).help().map(str::to_owned).unwrap_or_default();
+            if ["EFFECT_", "ATTEMPTS_EX", "OUTPUT_UN", "VERSION_", "RUN_"].iter().any(|s| code.starts_with(s))
+            {
+                assert!(help.contains("driftq "), "{code}: {help}");
+            }
+        }
+    }
+
+    #[test]
     fn the_help_is_about_what_is_missing() {
         let help = |body: &[u8]| Refusal::new(404, body).help().unwrap_or_default().to_owned();
         let topic = help(br#"{"code":"TOPIC_UNKNOWN","detail":"topic does not exist"}"#);
@@ -277,7 +298,7 @@ mod tests {
             (500, Exit::ServerFault),
             (503, Exit::ServerFault),
         ] {
-            let fault = Fault::from(CallError::Refused(Refusal::new(status, b"{}")));
+            let fault = Fault::from(CallError::Refused(Refusal::new(status, b"{}").into()));
             assert_eq!(fault.exit, exit, "{status}");
         }
         let down = CallError::Unreachable { authority: "127.0.0.1:1".to_owned(), why: "refused".to_owned() };
