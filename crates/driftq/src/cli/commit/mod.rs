@@ -46,7 +46,7 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<()> {
     let answer = patiently(&mut session, "/v2/commit", &body, 0).await;
     let committed: Committed<'static> = match answer {
         Ok(committed) => committed,
-        Err(error) => return Err(refused(&mut session, &asked, error).await),
+        Err(error) => return Err(refused(&mut session, &asked, error).await.into()),
     };
     output::print_one(common.output, &committed, || words::text(&asked, &committed))
 }
@@ -68,20 +68,15 @@ fn body(args: &Args) -> Result<Box<RawValue>> {
 }
 
 /// The refusal with what it is about. An unknown topic is looked for among those that are there.
-async fn refused(session: &mut Session, asked: &Value, error: CallError) -> anyhow::Error {
+async fn refused(session: &mut Session, asked: &Value, error: CallError) -> Fault {
     let Some(part) = error.part().map(str::to_owned) else {
-        return error.into_error();
+        return error.into();
     };
     let topic = words::item(asked, &part).and_then(|item| item["topic"].as_str());
-    let mut error = match topic {
-        Some(topic) => match suggest::or_explain::<()>(session, topic, Err(error)).await {
-            Ok(()) => Fault::new(Exit::Failure, "").into(),
-            Err(error) => error,
-        },
-        None => error.into_error(),
+    let mut fault = match topic {
+        Some(topic) => suggest::explained(session, topic, error).await,
+        None => error.into(),
     };
-    if let Some(fault) = error.downcast_mut::<Fault>() {
-        fault.message = format!("nothing was committed: {}", fault.message);
-    }
-    error
+    fault.message = format!("nothing was committed: {}", fault.message);
+    fault
 }

@@ -1,6 +1,9 @@
 //! An effect in words: where it stands, and what came of it.
 
-use driftq_api::v2::{Effect, EffectOutcome, EffectState, EffectStatus, OnLapse};
+use driftq_api::{
+    Moment,
+    v2::{Effect, EffectOutcome, EffectState, EffectStatus, OnLapse},
+};
 
 use crate::cli::{
     items::cut,
@@ -107,10 +110,15 @@ pub(super) fn note(effect: &Effect<'_>, now: Now) -> String {
     }
 }
 
-/// It in one line, for the story of a run.
-pub(in crate::cli) fn line(effect: &Effect<'_>) -> String {
+/// It in one line, for the story of a run that started then.
+pub(in crate::cli) fn line(effect: &Effect<'_>, started: Moment) -> String {
     let mut line = name(&effect.tenant_id, &effect.scope, &effect.key);
-    line.push_str(&format!(": {}, attempt {}", effect.state.name(), effect.attempt));
+    if let Some(place) = &effect.message {
+        let topic = printable(&place.topic);
+        line.push_str(&format!(" for {topic} {}/{}", place.partition, place.offset));
+    }
+    let begun = between(started, effect.begun_at);
+    line.push_str(&format!(": {}, attempt {}, begun +{begun}", effect.state.name(), effect.attempt));
     if let Some(outcome) = &effect.outcome {
         line.push_str(&format!(", took {}", between(effect.begun_at, outcome.finished_at)));
         if let Some(code) = outcome.code {

@@ -73,22 +73,20 @@ fn lines(run: &Run<'_>, step: &RunStep<'_>, is_root: bool) -> Vec<String> {
         }
         for group in &message.groups {
             lines.push(format!("    {}", group_line(message, group)));
-            // A single good attempt says nothing that the line above does not.
             lines.extend(
                 group.history.iter().map(|attempt| format!("      {}", attempt_line(started, attempt))),
             );
         }
     }
     for effect in &step.effects {
-        let begun = between(started, effect.begun_at);
-        lines.push(format!("  effect {}, begun +{begun}", words::line(effect)));
+        lines.push(format!("  effect {}", words::line(effect, started)));
     }
     lines
 }
 
 fn group_line(message: &StepMessage<'_>, group: &StepGroup<'_>) -> String {
     let state = match group.state {
-        StepState::DeadLettered => "dead letter, see `driftq dlq list`",
+        StepState::DeadLettered => "dead letter",
         other => other.name(),
     };
     let mut line = format!("group {}: {state}", printable(&group.group));
@@ -147,9 +145,9 @@ mod tests {
         tree::link(&mut run.steps);
         let text = text(&run);
         let story = "\nstep plan\n  step charge\n    message t 0/7, stored +1.5s\n      \
-            group g: dead letter, see `driftq dlq list`, 2 attempts, waited 500ms, took 3.0s\n        \
+            group g: dead letter, 2 attempts, waited 500ms, took 3.0s\n        \
             attempt 2 by w, begun +4.0s, took 1.0s: no\n    \
-            effect pay/7: failed_final, attempt 1, took 250ms, code 402: declined, begun +2.0s\n";
+            effect pay/7: failed_final, attempt 1, begun +2.0s, took 250ms, code 402: declined\n";
         assert!(text.ends_with(story), "{text}");
         assert!(text.contains("messages    1, 1 dead letter(s)\n"), "{text}");
         assert!(text.contains("not listed  2"), "{text}");
