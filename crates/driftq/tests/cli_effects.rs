@@ -358,12 +358,10 @@ fn a_run_is_told_as_a_tree() {
 
     let many: String = (0..1200).map(|number| format!("{number}\n")).collect();
     server.run_piped(&["produce", "orders", "--run-id", "big", "--step-id", "one"], &many).ok();
-    let steps = server.run(&["run", "show", "big", "-o", "json"]).ok().json()["steps"].clone();
-    assert_eq!(steps.as_array().unwrap().len(), 1, "one step over two pages");
-    let listed = steps[0]["messages"].as_array().unwrap().len() as u64;
-    let unlisted =
-        server.run(&["run", "show", "big", "-o", "json"]).ok().json()["unlisted"].as_u64().unwrap();
-    assert_eq!(listed + unlisted, 1200);
+    let big = server.run(&["run", "show", "big", "-o", "json"]).ok().json();
+    assert_eq!(big["steps"].as_array().unwrap().len(), 1, "one step over two pages");
+    let listed = big["steps"][0]["messages"].as_array().unwrap().len() as u64;
+    assert_eq!(listed + big["unlisted"].as_u64().unwrap(), 1200);
 
     let runs = server.run(&["run", "list", "-o", "ndjson"]).ok().lines();
     assert_eq!((&runs[0]["run_id"], &runs[1]["run_id"]), (&json!("big"), &json!("r-7")));

@@ -35,9 +35,13 @@ impl Now {
     }
 }
 
-/// How long it was from one time to the other, to the millisecond while that matters.
+/// How long it was from one time to the other.
 pub(super) fn between(from: Moment, to: Moment) -> String {
-    let millis = (epoch_ms(to) - epoch_ms(from)).max(0).unsigned_abs();
+    length((epoch_ms(to) - epoch_ms(from)).max(0).unsigned_abs())
+}
+
+/// A length of time, to the millisecond while that matters.
+pub(super) fn length(millis: u128) -> String {
     match millis {
         0..1_000 => format!("{millis}ms"),
         1_000..60_000 => format!("{}.{}s", millis / 1_000, millis % 1_000 / 100),

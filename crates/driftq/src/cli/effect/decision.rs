@@ -4,15 +4,12 @@ use anyhow::Result;
 use driftq_api::v2::EffectDecision;
 
 use super::{Identity, words};
-use crate::{
-    cli::{
-        Common,
-        exit::Exit,
-        message::words::aligned,
-        output::{self, printable},
-        when::Now,
-    },
-    config::units::show_millis,
+use crate::cli::{
+    Common,
+    exit::Exit,
+    message::words::aligned,
+    output::{self, printable},
+    when::{Now, length},
 };
 
 /// Prints it, and says how the command ends.
@@ -54,7 +51,7 @@ fn text(identity: &Identity, decision: &EffectDecision<'_>) -> String {
             facts.extend([
                 ("attempt", attempt.to_string()),
                 ("epoch", epoch.to_string()),
-                ("ask again", format!("in {}", show_millis(*retry_after_ms))),
+                ("ask again", format!("in {}", length((*retry_after_ms).into()))),
             ]);
         }
         EffectDecision::Retryable { outcome, attempts_left, .. } => {
@@ -96,7 +93,7 @@ mod tests {
             (
                 r#"{"decision":"in_progress","retry_after_ms":1500,"epoch":1,"attempt":1}"#,
                 Exit::InProgress,
-                "in 1500ms",
+                "in 1.5s",
             ),
             (
                 r#"{"decision":"retryable","outcome":{"status":"failed_retryable","error":"no","finished_at":"2030-01-31T12:00:00Z","epoch":1,"attempt":1},"epoch":1,"attempt":1}"#,
