@@ -292,7 +292,7 @@ fn outputs_are_listed_cut_over_rolled_back_and_forgotten() {
         &["DATASET  CURRENT  VERSIONS  OUTPUTS\nsales    v2"],
     );
     let dataset = server.run(&["output", "list", "sales", "-o", "json"]).ok().json();
-    assert_eq!((&dataset["current"], &dataset["history"][0]["version"]), (&json!("v2"), &json!("v2")));
+    assert_eq!((&dataset["current"], &dataset["history"][0]["version"]), (&json!("v2"), &json!("v1")));
     assert_eq!(dataset["versions"].as_array().unwrap().len(), 2);
 
     let list = |arguments: &[&str]| server.run(&[&["output", "list", "sales"][..], arguments].concat()).ok();

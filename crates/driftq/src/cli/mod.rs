@@ -226,6 +226,22 @@ mod tests {
         check(&command());
     }
 
+    /// Tokens are base64 for URLs: some of them begin with a hyphen.
+    #[test]
+    fn tokens_may_look_like_flags() {
+        for line in [
+            "effect finish -_token --status succeeded",
+            "effect finish --status succeeded -_token",
+            "effect finish --status succeeded --error no -- --token",
+            "effect renew --lease 1s -_token",
+            "effect begin s k --lease-token -_token",
+            "commit --ack -_token --fence -_token --finish -_token:succeeded",
+        ] {
+            let arguments = ["driftq"].into_iter().chain(line.split(' '));
+            assert!(command().try_get_matches_from(arguments).is_ok(), "{line}");
+        }
+    }
+
     #[test]
     fn help_teaches_and_lists_the_codes() {
         let help = command().render_long_help().to_string();

@@ -15,7 +15,7 @@ another one is refused with code 5, and so is a token that somebody else's lease
 
 Examples:
   driftq effect finish --status succeeded --code 200 --body '{\"id\": \"ch_1\"}' \"$token\"
-  curl -s https://example.com/charge | driftq effect finish --status succeeded --body-file - \"$token\"
+  ./charge.sh | driftq effect finish --status succeeded --body-file - \"$token\"
   driftq effect finish --status failed-retryable --error 'timed out' \"$token\"
   driftq effect finish --status failed-final --code 402 --error 'card declined' \"$token\""
 )]

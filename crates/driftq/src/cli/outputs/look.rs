@@ -53,10 +53,13 @@ fn text(dataset: &Dataset<'_>) -> String {
     }
     text.push_str(&format!("\n{}", versions.text()));
     if !dataset.history.is_empty() {
-        let mut history = Listing::new(&["BECAME CURRENT", "AT"]);
+        let mut history = Listing::new(&["CURRENT BEFORE", "SINCE"]);
         for past in &dataset.history {
             let version = past.version.as_deref().map_or_else(|| "nothing".to_owned(), printable);
-            history.row([version, now.show(past.at)]);
+            // Before the first cut-over nothing was current, and never became so.
+            let since =
+                past.version.as_ref().map_or_else(|| "the beginning".to_owned(), |_| now.show(past.at));
+            history.row([version, since]);
         }
         text.push_str(&format!("\n{}", history.text()));
     }
