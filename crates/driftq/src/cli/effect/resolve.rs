@@ -17,7 +17,7 @@ did not happen, and grants one more attempt if the cap was reached. Who decided 
 Examples:
   driftq effect list --state unknown
   driftq effect resolve charge order-7 --status succeeded --why 'ch_1 is in the ledger of the bank'
-  driftq effect resolve charge order-7 --status failed-retryable --by ann --why 'not there' --epoch 2"
+  driftq effect resolve charge order-7 --status failed-retryable --by ann --why 'not there'"
 )]
 pub(crate) struct Args {
     #[command(flatten)]
