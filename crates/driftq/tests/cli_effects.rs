@@ -62,8 +62,8 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
 fn an_effect_is_carried_out_once_and_replayed_with_its_own_code() {
     let (_data, server) = server();
     let begin_again = |flags: &[&str]| server.run(&[&["effect", "begin", "pay", "7"][..], flags].concat());
-    let text = begin_again(&["--lease", "1m", "--owner", "w1", "--request-id", "call-1"]).ok().stdout;
-    shows(&text, &["effect      pay/7\n", "execute: carry it out", "attempt     1\n", "(in 5"]);
+    let text = begin_again(&["--lease", "90s", "--owner", "w1", "--request-id", "call-1"]).ok().stdout;
+    shows(&text, &["effect      pay/7\n", "execute: carry it out", "attempt     1\n", "(in 1m"]);
     let again = begin_again(&["--request-id", "call-1", "-o", "json"]).ok().json();
     let token = again["lease"]["token"].as_str().unwrap();
     assert!(text.contains(token), "the same call has the same answer");

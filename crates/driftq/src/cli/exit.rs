@@ -52,7 +52,9 @@ impl Exit {
             Self::Usage => "the command line was not understood",
             Self::Unreachable => "no server answers at --server",
             Self::Invalid => "the server refused the request: not found, or an argument it does not accept",
-            Self::Conflict => "a conflict: a stale lease, another's message, or a topic with other settings",
+            Self::Conflict => {
+                "a conflict: a stale lease, another's message, other settings, or what is final"
+            }
             Self::Overloaded => "the server is overloaded (429) and stayed so through all retries",
             Self::Damaged => "the log on disk is damaged",
             Self::Locked => "another process uses the data directory",
