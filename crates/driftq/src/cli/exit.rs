@@ -18,10 +18,14 @@ pub(crate) enum Exit {
     Config = 9,
     ServerFault = 10,
     Listen = 11,
+    Replay = 12,
+    InProgress = 13,
+    Retryable = 14,
+    Unknown = 15,
 }
 
 impl Exit {
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::Success,
         Self::Failure,
         Self::Usage,
@@ -34,6 +38,10 @@ impl Exit {
         Self::Config,
         Self::ServerFault,
         Self::Listen,
+        Self::Replay,
+        Self::InProgress,
+        Self::Retryable,
+        Self::Unknown,
     ];
 
     /// One line for the help text.
@@ -44,21 +52,38 @@ impl Exit {
             Self::Usage => "the command line was not understood",
             Self::Unreachable => "no server answers at --server",
             Self::Invalid => "the server refused the request: not found, or an argument it does not accept",
-            Self::Conflict => "a conflict: a stale lease, another's message, or a topic with other settings",
+            Self::Conflict => {
+                "a conflict: a stale lease, another's message, other settings, or what is final"
+            }
             Self::Overloaded => "the server is overloaded (429) and stayed so through all retries",
             Self::Damaged => "the log on disk is damaged",
             Self::Locked => "another process uses the data directory",
             Self::Config => "the configuration is not valid",
             Self::ServerFault => "the server answered with a fault of its own (5xx)",
             Self::Listen => "the listen address cannot be used",
+            Self::Replay => "the effect has ended before: take the outcome that was printed",
+            Self::InProgress => "the effect is being carried out by somebody else: ask again later",
+            Self::Retryable => "the effect failed and may be tried again: reacquire it",
+            Self::Unknown => "the effect may have happened: find out, and resolve it",
         }
+    }
+
+    fn line(self) -> String {
+        format!("  {:>3}  {}\n", self as u8, self.meaning())
+    }
+
+    /// The codes that answer whoever wants to carry out an effect.
+    pub(crate) fn decisions() -> String {
+        let codes = [Self::Replay, Self::InProgress, Self::Retryable, Self::Unknown];
+        let own = "Exit codes:\n    0  the effect is yours: carry it out, and finish it with the token\n";
+        codes.into_iter().fold(own.to_owned(), |text, exit| text + &exit.line())
     }
 
     /// The table of codes as `--help` prints it.
     pub(crate) fn table() -> String {
         let mut text = String::from("Exit codes:\n");
         for exit in Self::ALL {
-            text.push_str(&format!("  {:>3}  {}\n", exit as u8, exit.meaning()));
+            text.push_str(&exit.line());
         }
         text.push_str("  130  ended at once by a second Ctrl-C (143: by a second SIGTERM)");
         text

@@ -3,7 +3,10 @@
 use anyhow::Result;
 use driftq_api::v2::Item;
 
-use super::output::{Format, Listing, printable, write};
+use super::{
+    output::{Format, printable},
+    rows::Rows,
+};
 
 /// A value in a table is cut here: whoever wants all of it asks for JSON.
 const VALUE_CHARS_MAX: usize = 60;
@@ -84,7 +87,8 @@ pub(super) fn whole_value(item: &Item<'_>) -> String {
     }
 }
 
-fn cut(text: &str) -> String {
+/// The beginning of a long text.
+pub(super) fn cut(text: &str) -> String {
     match text.char_indices().nth(VALUE_CHARS_MAX) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text.to_owned(),
@@ -93,47 +97,27 @@ fn cut(text: &str) -> String {
 
 /// Prints pages of messages as one listing.
 pub(super) struct Printer {
-    format: Format,
     columns: Columns,
-    printed: u64,
-    listing: Listing,
+    rows: Rows,
 }
 
 impl Printer {
     pub(super) fn new(format: Format, columns: Columns) -> Self {
-        Self { format, columns, printed: 0, listing: Listing::new(columns.headings()) }
+        Self { columns, rows: Rows::new(format, columns.headings()) }
     }
 
     /// How many so far.
     pub(super) const fn printed(&self) -> u64 {
-        self.printed
+        self.rows.printed()
     }
 
     pub(super) fn item(&mut self, item: &Item<'_>) -> Result<()> {
-        let is_first = self.printed == 0;
-        self.printed += 1;
-        match self.format {
-            Format::Ndjson => write(&format!("{}\n", serde_json::to_string(item)?)),
-            // One document over many pages: an array that is opened now and closed at the end.
-            Format::Json => {
-                let mark = if is_first { "[\n" } else { ",\n" };
-                write(&format!("{mark}{}", serde_json::to_string(item)?))
-            }
-            Format::Table => {
-                self.listing.row(self.columns.cells(item));
-                Ok(())
-            }
-        }
+        let columns = self.columns;
+        self.rows.row(item, || columns.cells(item))
     }
 
     /// Ends the listing; a table without rows is the sentence instead.
     pub(super) fn end(&self, nothing: &str) -> Result<()> {
-        match (self.format, self.printed) {
-            (Format::Json, 0) => write("[]\n"),
-            (Format::Json, _) => write("\n]\n"),
-            (Format::Table, 0) => write(&format!("{nothing}\n")),
-            (Format::Table, _) => write(&self.listing.text()),
-            (Format::Ndjson, _) => Ok(()),
-        }
+        self.rows.end(nothing)
     }
 }

@@ -2,12 +2,16 @@
 //! `wal`, `config` and `completions` work without a server.
 
 mod ack;
+mod call;
+mod commit;
 mod completions;
 mod config_check;
 mod confirm;
 mod consume;
 mod dlq;
+mod effect;
 pub(crate) mod exit;
+mod file;
 mod group;
 mod items;
 mod job;
@@ -15,9 +19,12 @@ mod lease;
 mod message;
 mod nack;
 pub(crate) mod output;
+mod outputs;
 mod parse;
 mod produce;
 mod router;
+mod rows;
+mod runs;
 mod serve;
 mod signal;
 mod startup;
@@ -45,7 +52,9 @@ A first tour, in two terminals:
   driftq consume orders --group mail --exec './send-mail.sh' --concurrency 4
   driftq group describe orders billing
   driftq message get orders 0 0                       # where it stands, and why it waits
-  driftq dlq list                                     # what was given up, to redrive or purge";
+  driftq dlq list                                     # what was given up, to redrive or purge
+  driftq effect begin charge order-7                  # may this be done, or is it done already?
+  driftq run list                                     # what happened, run by run";
 
 /// The whole command line.
 #[derive(Parser)]
@@ -108,6 +117,17 @@ enum Command {
     /// Look at dead letters, send them back, throw them away
     #[command(subcommand)]
     Dlq(dlq::Command),
+    /// Carry out side effects once: begin, finish, resolve, look
+    #[command(subcommand)]
+    Effect(effect::Command),
+    /// Ack, finish, produce and register outputs, all together or not at all
+    Commit(commit::Args),
+    /// See where results lie, and choose the version that readers see
+    #[command(subcommand)]
+    Output(outputs::Command),
+    /// See what happened in a run, across topics
+    #[command(subcommand)]
+    Run(runs::Command),
     /// Watch and stop work that goes on in the server
     #[command(subcommand)]
     Job(job::Command),
@@ -138,7 +158,7 @@ pub(crate) fn run() -> Exit {
         Err(error) => error.exit(),
     };
     match dispatch(cli) {
-        Ok(()) => Exit::Success,
+        Ok(exit) => exit,
         Err(error) if output::is_closed_pipe(&error) => Exit::Success,
         Err(error) => exit::report(&error),
     }
@@ -149,9 +169,10 @@ fn command() -> clap::Command {
     Cli::command().after_help(TOUR).after_long_help(format!("{TOUR}\n\n{}", Exit::table()))
 }
 
-fn dispatch(cli: Cli) -> Result<()> {
+fn dispatch(cli: Cli) -> Result<Exit> {
     let common = &cli.common;
-    match cli.command {
+    let done = match cli.command {
+        Command::Effect(command) => return block_on(effect::run(common, &command)),
         Command::Serve(args) => serve::run(&args),
         Command::Topic(command) => block_on(topic::run(common, &command)),
         Command::Produce(args) => block_on(produce::run(common, args)),
@@ -162,6 +183,9 @@ fn dispatch(cli: Cli) -> Result<()> {
         Command::Lease(command) => block_on(lease::run(common, &command)),
         Command::Group(command) => block_on(group::run(common, &command)),
         Command::Dlq(command) => block_on(dlq::run(common, &command)),
+        Command::Commit(args) => block_on(commit::run(common, &args)),
+        Command::Output(command) => block_on(outputs::run(common, &command)),
+        Command::Run(command) => block_on(runs::run(common, &command)),
         Command::Job(command) => block_on(job::run(common, &command)),
         Command::Router(command) => block_on(router::run(common, &command)),
         Command::Wal(command) => wal::run(common, &command),
@@ -169,7 +193,8 @@ fn dispatch(cli: Cli) -> Result<()> {
         Command::Config(command) => config_check::run(common, &command),
         Command::Completions(args) => completions::run(&args),
         Command::BenchBare(args) => bench::run_bare(&args),
-    }
+    };
+    done.map(|()| Exit::Success)
 }
 
 /// A client needs one thread: it waits for a server most of the time.
@@ -199,6 +224,22 @@ mod tests {
             command.get_subcommands().for_each(check);
         }
         check(&command());
+    }
+
+    /// Tokens are base64 for URLs: some of them begin with a hyphen.
+    #[test]
+    fn tokens_may_look_like_flags() {
+        for line in [
+            "effect finish -_token --status succeeded",
+            "effect finish --status succeeded -_token",
+            "effect finish --status succeeded --error no -- --token",
+            "effect renew --lease 1s -_token",
+            "effect begin s k --lease-token -_token",
+            "commit --ack -_token --fence -_token --finish -_token:succeeded",
+        ] {
+            let arguments = ["driftq"].into_iter().chain(line.split(' '));
+            assert!(command().try_get_matches_from(arguments).is_ok(), "{line}");
+        }
     }
 
     #[test]

@@ -12,16 +12,20 @@ pub(super) async fn or_explain<T>(
     topic: &str,
     answer: Result<T, CallError>,
 ) -> anyhow::Result<T> {
-    let error = match answer {
-        Ok(answer) => return Ok(answer),
-        Err(error) => error,
-    };
+    match answer {
+        Ok(answer) => Ok(answer),
+        Err(error) => Err(explained(session, topic, error).await.into()),
+    }
+}
+
+/// The error of a call about this topic.
+pub(super) async fn explained(session: &mut Session, topic: &str, error: CallError) -> Fault {
     let is_unknown = error.code() == "TOPIC_UNKNOWN";
     let mut fault = Fault::from(error);
     if is_unknown && let Some(name) = closest(session, topic).await {
         fault = fault.help(format!("did you mean `{name}`? All names: `driftq topic list`"));
     }
-    Err(fault.into())
+    fault
 }
 
 /// Help for one error is not worth a second one: if the names cannot be read, there is no suggestion.

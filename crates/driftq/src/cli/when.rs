@@ -35,6 +35,20 @@ impl Now {
     }
 }
 
+/// How long it was from one time to the other.
+pub(super) fn between(from: Moment, to: Moment) -> String {
+    length((epoch_ms(to) - epoch_ms(from)).max(0).unsigned_abs())
+}
+
+/// A length of time, to the millisecond while that matters.
+pub(super) fn length(millis: u128) -> String {
+    match millis {
+        0..1_000 => format!("{millis}ms"),
+        1_000..60_000 => format!("{}.{}s", millis / 1_000, millis % 1_000 / 100),
+        _ => span(millis),
+    }
+}
+
 fn epoch_ms(moment: Moment) -> i128 {
     let (seconds, nanos) = moment.parts();
     i128::from(seconds) * 1_000 + i128::from(nanos / 1_000_000)
@@ -73,6 +87,17 @@ mod tests {
         ] {
             assert_eq!(span(millis), text);
         }
+    }
+
+    #[test]
+    fn short_times_are_told_exactly() {
+        let at = Moment::saturating_from_epoch_ms;
+        for (millis, text) in
+            [(0, "0ms"), (999, "999ms"), (1_250, "1.2s"), (59_999, "59.9s"), (192_000, "3m 12s")]
+        {
+            assert_eq!(between(at(5), at(5 + millis)), text);
+        }
+        assert_eq!(between(at(5), at(0)), "0ms", "clocks may go back");
     }
 
     #[test]

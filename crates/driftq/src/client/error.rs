@@ -14,7 +14,7 @@ pub(crate) enum CallError {
     /// The connection broke before the answer was complete: the server may or may not have done it.
     Broken { authority: String, why: String },
     /// The server answered no.
-    Refused(Refusal),
+    Refused(Box<Refusal>),
     /// The server answered something that is not of this protocol.
     Strange(String),
 }
@@ -33,6 +33,8 @@ pub(crate) struct Refusal {
     pub(crate) advice: String,
     /// The attempt that is current now, if a lease is stale.
     pub(crate) attempt: Option<u32>,
+    /// The part of a commit that was refused, such as `ack[0]`.
+    pub(crate) part: Option<String>,
 }
 
 /// Both error shapes at once: `/v1` says error and message, problem documents say code and detail.
@@ -48,6 +50,7 @@ struct ErrorBody {
     retry_after_ms: Option<u64>,
     help: String,
     attempt: Option<u32>,
+    part: Option<String>,
 }
 
 impl Refusal {
@@ -55,14 +58,20 @@ impl Refusal {
         let parsed: ErrorBody = serde_json::from_slice(body).unwrap_or_default();
         let first = |texts: [String; 3]| texts.into_iter().find(|text| !text.is_empty());
         let raw = || String::from_utf8_lossy(body).trim().to_owned();
+        let message = first([parsed.message, parsed.detail, parsed.title]).unwrap_or_else(raw);
         Self {
             status,
             code: first([parsed.error, parsed.code, String::new()]).unwrap_or_default(),
-            message: first([parsed.message, parsed.detail, parsed.title]).unwrap_or_else(raw),
+            message: match &parsed.part {
+                // What is wrong with a single field says the part by itself.
+                Some(part) if !message.starts_with(&**part) => format!("{part}: {message}"),
+                _ => message,
+            },
             retryable: parsed.retryable,
             retry_after_ms: parsed.retry_after_ms,
             advice: parsed.help,
             attempt: parsed.attempt,
+            part: parsed.part,
         }
     }
 
@@ -86,6 +95,13 @@ impl Refusal {
             "MESSAGE_UNKNOWN" => Some("see what is kept with `driftq message list TOPIC`"),
             "JOB_UNKNOWN" => Some("see `driftq job list`; jobs are forgotten when the server restarts"),
             "SETTINGS_DIFFER" => Some("change settings with `driftq topic set NAME setting=value`"),
+            "EFFECT_UNKNOWN" | "EFFECT_RUNNING" | "EFFECT_FINISHED" | "ATTEMPTS_EXHAUSTED" => {
+                effect_help(&self.code)
+            }
+            "OUTPUT_UNKNOWN" | "VERSION_DIFFERS" | "VERSION_IN_USE" => output_help(&self.code),
+            "RUN_UNKNOWN" => {
+                Some("see `driftq run list`; a run is known while one of its messages or effects is kept")
+            }
             _ if message.contains("topic does not exist") => Some(TOPIC_HELP),
             _ if !self.advice.is_empty() => return Some(&self.advice),
             _ => None,
@@ -110,6 +126,35 @@ impl Refusal {
 
 const TOPIC_HELP: &str = "create it with `driftq topic create NAME`, or see `driftq topic list`";
 
+fn effect_help(code: &str) -> Option<&'static str> {
+    match code {
+        "EFFECT_UNKNOWN" => Some(
+            "see `driftq effect list`, and name the --tenant if it has one; what has ended is forgotten after its --ttl",
+        ),
+        "EFFECT_RUNNING" => {
+            Some("`driftq effect get` shows when its lease ends; wait until it is finished or has lapsed")
+        }
+        "EFFECT_FINISHED" => Some("that is final; see it with `driftq effect get`"),
+        "ATTEMPTS_EXHAUSTED" => Some(
+            "find out what happened; `driftq effect resolve --status failed-retryable` grants one more attempt",
+        ),
+        _ => None,
+    }
+}
+
+fn output_help(code: &str) -> Option<&'static str> {
+    match code {
+        "OUTPUT_UNKNOWN" => Some("see `driftq output list` for datasets, and name one to see its versions"),
+        "VERSION_DIFFERS" => {
+            Some("see what is current, and what it can go back to, with `driftq output list DATASET`")
+        }
+        "VERSION_IN_USE" => {
+            Some("first let readers see another one with `driftq output cutover` or `driftq output rollback`")
+        }
+        _ => None,
+    }
+}
+
 impl CallError {
     /// True if the same call may succeed later: overload, a fault of the server, or no server.
     pub(crate) fn is_transient(&self) -> bool {
@@ -123,6 +168,14 @@ impl CallError {
     pub(crate) fn retry_after_ms(&self) -> Option<u64> {
         match self {
             Self::Refused(refusal) => refusal.retry_after_ms,
+            _ => None,
+        }
+    }
+
+    /// The part of a commit that was refused, if the server names it.
+    pub(crate) fn part(&self) -> Option<&str> {
+        match self {
+            Self::Refused(refusal) => refusal.part.as_deref(),
             _ => None,
         }
     }
@@ -204,6 +257,27 @@ mod tests {
     }
 
     #[test]
+    fn a_refused_commit_names_the_part() {
+        let stale =
+            Refusal::new(409, br#"{"code":"STALE_LEASE","detail":"the lease is stale","part":"ack[1]"}"#);
+        assert_eq!((&*stale.message, stale.part.as_deref()), ("ack[1]: the lease is stale", Some("ack[1]")));
+        let field = br#"{"detail":"outputs[0].dedupe_key: must be given","part":"outputs[0]"}"#;
+        assert_eq!(Refusal::new(400, field).message, "outputs[0].dedupe_key: must be given", "said once");
+    }
+
+    #[test]
+    fn every_code_of_effects_outputs_and_runs_has_a_next_step() {
+        for code in driftq_api::Code::ALL.iter().map(|code| code.entry().code) {
+            let body = format!(r#"{{"code":"{code}","detail":"d"}}"#);
+            let help = Refusal::new(409, body.as_bytes()).help().map(str::to_owned).unwrap_or_default();
+            if ["EFFECT_", "ATTEMPTS_EX", "OUTPUT_UN", "VERSION_", "RUN_"].iter().any(|s| code.starts_with(s))
+            {
+                assert!(help.contains("driftq "), "{code}: {help}");
+            }
+        }
+    }
+
+    #[test]
     fn the_help_is_about_what_is_missing() {
         let help = |body: &[u8]| Refusal::new(404, body).help().unwrap_or_default().to_owned();
         let topic = help(br#"{"code":"TOPIC_UNKNOWN","detail":"topic does not exist"}"#);
@@ -224,7 +298,7 @@ mod tests {
             (500, Exit::ServerFault),
             (503, Exit::ServerFault),
         ] {
-            let fault = Fault::from(CallError::Refused(Refusal::new(status, b"{}")));
+            let fault = Fault::from(CallError::Refused(Refusal::new(status, b"{}").into()));
             assert_eq!(fault.exit, exit, "{status}");
         }
         let down = CallError::Unreachable { authority: "127.0.0.1:1".to_owned(), why: "refused".to_owned() };

@@ -49,7 +49,7 @@ mod tests {
     use crate::client::error::Refusal;
 
     fn refused(status: u16, body: &str) -> CallError {
-        CallError::Refused(Refusal::new(status, body.as_bytes()))
+        CallError::Refused(Refusal::new(status, body.as_bytes()).into())
     }
 
     #[test]

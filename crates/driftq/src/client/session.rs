@@ -153,7 +153,7 @@ impl Session {
         let status = response.status().as_u16();
         if status != 200 {
             let body = self.collect(response).await?;
-            return Err(CallError::Refused(Refusal::new(status, &body)));
+            return Err(CallError::Refused(Refusal::new(status, &body).into()));
         }
         Ok(Stream::new(self.client, response.into_body()))
     }
@@ -171,7 +171,7 @@ impl Session {
             if status.is_success() {
                 Ok(body)
             } else {
-                Err(CallError::Refused(Refusal::new(status.as_u16(), &body)))
+                Err(CallError::Refused(Refusal::new(status.as_u16(), &body).into()))
             }
         })
         .await;

@@ -1,7 +1,7 @@
 //! `driftq dlq list`.
 
 use anyhow::Result;
-use driftq_api::v2::{DeadTopic, DeadTopics, LIMIT_MAX, Letters};
+use driftq_api::v2::{DeadTopic, DeadTopics, Letters};
 
 use super::{
     letters_of, or_none,
@@ -13,6 +13,7 @@ use crate::{
         exit::{Exit, Fault},
         items::{Columns, Printer},
         output::{self, Format, Listing, grouped, printable},
+        rows::{Amount, Pages},
         when::Now,
     },
     client::Path,
@@ -31,12 +32,8 @@ Examples:
 pub(crate) struct Args {
     /// The topic that the letters come from; without it, all topics that have some are listed
     topic: Option<String>,
-    /// At most this many
-    #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    limit: u64,
-    /// All of them, however many
-    #[arg(long, conflicts_with = "limit")]
-    all: bool,
+    #[command(flatten)]
+    amount: Amount,
     #[command(flatten)]
     conditions: Conditions,
 }
@@ -54,16 +51,12 @@ async fn topics(common: &Common, args: &Args) -> Result<()> {
         return Err(fault.help("for example `driftq dlq list orders --group billing`").into());
     }
     let mut session = common.client()?.session();
-    let (mut topics, mut cursor): (Vec<DeadTopic>, Option<String>) = (Vec::new(), None);
-    loop {
-        let path = Path::of("/v2/dlq").with_number("limit", Some(LIMIT_MAX as u64));
-        let answer = session.get(path.with_some("cursor", cursor.as_deref()).as_str()).await;
-        let page: DeadTopics = answer.map_err(|error| error.into_error())?;
+    let mut topics: Vec<DeadTopic> = Vec::new();
+    let mut pages = Pages::new(Path::of("/v2/dlq"), &Amount::ALL);
+    while let Some(path) = pages.next(0) {
+        let page: DeadTopics = session.get(path.as_str()).await.map_err(|error| error.into_error())?;
         topics.extend(page.topics);
-        cursor = page.cursor;
-        if cursor.is_none() {
-            break;
-        }
+        pages.turn(page.cursor);
     }
     output::print_many(common.output, &topics, || {
         if topics.is_empty() {
@@ -83,25 +76,17 @@ async fn letters(common: &Common, args: &Args, topic: &str) -> Result<()> {
     let first = with_filter(letters_of(topic), &args.conditions.filter()?);
     let mut session = common.client()?.session();
     let mut printer = Printer::new(common.output.unwrap_or(Format::Table), Columns::Dead);
-    let wanted = if args.all { u64::MAX } else { args.limit };
-    let mut cursor = None;
-    loop {
-        let left = wanted - printer.printed();
-        let path = first.clone().with_number("limit", Some(left.min(LIMIT_MAX as u64)));
-        let answer = session.get(path.with_some("cursor", cursor.as_deref()).as_str()).await;
+    let mut pages = Pages::new(first, &args.amount);
+    while let Some(path) = pages.next(printer.printed()) {
+        let answer = session.get(path.as_str()).await;
         let page: Option<Letters<'static>> = or_none(&mut session, topic, answer).await?;
         let Some(page) = page else { break };
         for letter in &page.letters {
             printer.item(letter)?;
         }
-        cursor = page.cursor;
-        if cursor.is_none() || printer.printed() >= wanted {
-            break;
-        }
+        pages.turn(page.cursor);
     }
     printer.end("no dead letter fits")?;
-    if cursor.is_some() && common.output.is_none_or(|format| format == Format::Table) {
-        eprintln!("there may be more: raise --limit, or give --all");
-    }
+    pages.hint(common);
     Ok(())
 }

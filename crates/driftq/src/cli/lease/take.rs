@@ -1,10 +1,6 @@
 //! `driftq lease take`.
 
-use std::{
-    borrow::Cow,
-    process,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::{borrow::Cow, time::Duration};
 
 use anyhow::Result;
 use driftq_api::v2::{Item, LEASE_MESSAGES_MAX, LeaseRequest, Leased, WAIT_MS_MAX};
@@ -13,16 +9,14 @@ use crate::{
     cli::{
         Common,
         ack::OWNER,
+        call::{fresh_id, patiently},
         items::{Columns, Printer},
         output::Format,
         suggest,
     },
-    client::{CallError, Path, Retry, Session},
+    client::{CallError, Path, Session},
     config::units::millis,
 };
-
-/// A lost answer is asked for again for this long.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(clap::Args)]
 #[command(
@@ -83,9 +77,8 @@ async fn take(session: &mut Session, args: &Args) -> Result<Vec<Item<'static>>, 
             lease_ms: args.lease,
             request_id: Some(request_id(args)),
         };
-        let retry = Retry::within(PATIENCE + Duration::from_millis(request.wait_ms));
-        let (answer, _) = session.post_retrying::<Leased<'static>>(path.as_str(), &request, retry).await;
-        let messages = answer?.messages;
+        let answer: Leased<'static> = patiently(session, path.as_str(), &request, request.wait_ms).await?;
+        let messages = answer.messages;
         left -= request.wait_ms;
         if !messages.is_empty() || left == 0 {
             return Ok(messages);
@@ -93,13 +86,7 @@ async fn take(session: &mut Session, args: &Args) -> Result<Vec<Item<'static>>, 
     }
 }
 
-/// The user's name for the call, or one that nobody else has: the process and the moment are enough on one machine.
+/// The user's name for the call, or one that nobody else has.
 fn request_id(args: &Args) -> Cow<'_, str> {
-    match &args.request_id {
-        Some(id) => Cow::Borrowed(id),
-        None => {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-            Cow::Owned(format!("cli-{}-{now:x}", process::id()))
-        }
-    }
+    args.request_id.as_deref().map_or_else(|| Cow::Owned(fresh_id()), Cow::Borrowed)
 }

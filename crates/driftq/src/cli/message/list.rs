@@ -2,14 +2,16 @@
 
 use anyhow::Result;
 use clap::builder::PossibleValuesParser;
-use driftq_api::v2::{Browsed, DeliveryState, LIMIT_MAX, Labels};
+use driftq_api::v2::{Browsed, DeliveryState, Labels};
 
 use crate::{
     cli::{
         Common,
         items::{Columns, Printer},
         output::Format,
-        parse, suggest,
+        parse,
+        rows::{Amount, Pages},
+        suggest,
     },
     client::Path,
 };
@@ -52,12 +54,8 @@ pub(crate) struct Args {
     /// Only in this state with at least one group
     #[arg(long, value_parser = PossibleValuesParser::new(DeliveryState::WORDS.map(|(word, _)| word)))]
     state: Option<String>,
-    /// At most this many
-    #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    limit: u64,
-    /// All of them, however many
-    #[arg(long, conflicts_with = "limit")]
-    all: bool,
+    #[command(flatten)]
+    amount: Amount,
 }
 
 impl Args {
@@ -79,24 +77,16 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<()> {
     let first = args.path(&parse::labels(&args.label)?);
     let mut session = common.client()?.session();
     let mut printer = Printer::new(common.output.unwrap_or(Format::Table), Columns::Plain);
-    let wanted = if args.all { u64::MAX } else { args.limit };
-    let mut cursor = None;
-    loop {
-        let left = wanted - printer.printed();
-        let path = first.clone().with_number("limit", Some(left.min(LIMIT_MAX as u64)));
-        let answer = session.get(path.with_some("cursor", cursor.as_deref()).as_str()).await;
+    let mut pages = Pages::new(first, &args.amount);
+    while let Some(path) = pages.next(printer.printed()) {
+        let answer = session.get(path.as_str()).await;
         let page: Browsed<'static> = suggest::or_explain(&mut session, &args.topic, answer).await?;
         for item in &page.messages {
             printer.item(item)?;
         }
-        cursor = page.cursor;
-        if cursor.is_none() || printer.printed() >= wanted {
-            break;
-        }
+        pages.turn(page.cursor);
     }
     printer.end("no message fits")?;
-    if cursor.is_some() && common.output.is_none_or(|format| format == Format::Table) {
-        eprintln!("there may be more: raise --limit, or give --all");
-    }
+    pages.hint(common);
     Ok(())
 }

@@ -116,7 +116,7 @@ fn settle(
 /// A refusal of one message, as if it had been a call of its own.
 fn refusal(word: &Word<'_>) -> CallError {
     let entry = Code::ALL.iter().map(|code| code.entry()).find(|entry| entry.code == word.code);
-    CallError::Refused(Refusal {
+    CallError::Refused(Box::new(Refusal {
         status: entry.map_or(500, |entry| entry.status),
         code: word.code.to_string(),
         message: word.detail.to_string(),
@@ -124,7 +124,8 @@ fn refusal(word: &Word<'_>) -> CallError {
         retry_after_ms: word.retry_after_ms,
         advice: entry.map_or_else(String::new, |entry| entry.help.to_owned()),
         attempt: None,
-    })
+        part: None,
+    }))
 }
 
 /// The error with the number of its line. One bad message refuses the whole call, and the server counts from the

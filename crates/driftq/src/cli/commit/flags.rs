@@ -1,0 +1,168 @@
+//! The parts of a commit as flags say them.
+
+use std::borrow::Cow;
+
+use clap::ValueEnum;
+use driftq_api::v2::{Commit, CommitMessage, CommitOutput, EffectFinish, EffectResult, Message, OutputMode};
+
+use crate::cli::{effect::Status, parse};
+
+/// An effect that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Finish {
+    token: String,
+    status: Status,
+}
+
+/// Where the result of work lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Registered {
+    dataset: String,
+    version: String,
+    partition_key: String,
+    location: String,
+    digest: String,
+    /// Only of what is appended.
+    dedupe_key: Option<String>,
+}
+
+#[derive(clap::Args)]
+pub(super) struct Parts {
+    /// A message whose work is done, by the token of its lease; can be given several times, as all of these
+    #[arg(long, value_name = "TOKEN", allow_hyphen_values = true)]
+    ack: Vec<String>,
+    /// A message that must still be yours, and stays so
+    #[arg(long, value_name = "TOKEN", allow_hyphen_values = true)]
+    fence: Vec<String>,
+    /// An effect that has ended, by its token: succeeded, failed-final or failed-retryable
+    #[arg(long, value_name = "TOKEN:STATUS", value_parser = finish, allow_hyphen_values = true)]
+    finish: Vec<Finish>,
+    /// A message to store
+    #[arg(long, value_name = "TOPIC=VALUE", value_parser = parse::pair)]
+    produce: Vec<(String, String)>,
+    /// Where a result lies; it takes the place of the one before
+    #[arg(long, value_name = "DATASET/VERSION/PARTITION=LOCATION@DIGEST", value_parser = replaced)]
+    replace_output: Vec<Registered>,
+    /// Where a result lies; it stands beside the others, once under its dedupe key
+    #[arg(long, value_name = "DATASET/VERSION/PARTITION=LOCATION@DIGEST#DEDUPE", value_parser = appended)]
+    append_output: Vec<Registered>,
+}
+
+impl Parts {
+    /// What the flags are called, for those that exclude them.
+    pub(super) const NAMES: [&'static str; 6] =
+        ["ack", "fence", "finish", "produce", "replace_output", "append_output"];
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.ack.is_empty()
+            && self.fence.is_empty()
+            && self.finish.is_empty()
+            && self.produce.is_empty()
+            && self.replace_output.is_empty()
+            && self.append_output.is_empty()
+    }
+
+    /// As the server takes it.
+    pub(super) fn commit(&self) -> Commit<'_> {
+        let tokens = |tokens: &'_ [String]| tokens.iter().map(|token| Cow::Owned(token.clone())).collect();
+        let finish = |finish: &'_ Finish| EffectFinish {
+            token: Cow::Owned(finish.token.clone()),
+            result: EffectResult::new(finish.status.into()),
+        };
+        let message = |(topic, value): &'_ (String, String)| CommitMessage {
+            topic: Cow::Owned(topic.clone()),
+            message: Message { value: Cow::Owned(value.clone().into_bytes()), ..Message::default() },
+        };
+        let outputs = self.replace_output.iter().chain(&self.append_output);
+        Commit {
+            ack: tokens(&self.ack),
+            fence: tokens(&self.fence),
+            effects: self.finish.iter().map(finish).collect(),
+            produce: self.produce.iter().map(message).collect(),
+            outputs: outputs.map(Registered::output).collect(),
+        }
+    }
+}
+
+impl Registered {
+    fn output(&self) -> CommitOutput<'_> {
+        CommitOutput {
+            dataset: Cow::Borrowed(&self.dataset),
+            version: Cow::Borrowed(&self.version),
+            partition_key: Cow::Borrowed(&self.partition_key),
+            mode: if self.dedupe_key.is_some() { OutputMode::Append } else { OutputMode::Replace },
+            dedupe_key: self.dedupe_key.as_deref().map(Cow::Borrowed),
+            location: Cow::Borrowed(&self.location),
+            digest: Cow::Borrowed(&self.digest),
+        }
+    }
+}
+
+fn finish(text: &str) -> Result<Finish, String> {
+    let parts = text.rsplit_once(':').filter(|(token, _)| !token.is_empty());
+    let (token, status) = parts.ok_or_else(|| format!("`{text}` is not TOKEN:STATUS"))?;
+    let status = Status::from_str(status, false)
+        .map_err(|_| format!("`{status}` is not one of succeeded, failed-final and failed-retryable"))?;
+    Ok(Finish { token: token.to_owned(), status })
+}
+
+fn replaced(text: &str) -> Result<Registered, String> {
+    let refused = || format!("`{text}` is not DATASET/VERSION/PARTITION=LOCATION@DIGEST");
+    registered(text, None).ok_or_else(refused)
+}
+
+fn appended(text: &str) -> Result<Registered, String> {
+    let parsed = text.rsplit_once('#').and_then(|(rest, key)| registered(rest, Some(key)));
+    parsed.ok_or_else(|| format!("`{text}` is not DATASET/VERSION/PARTITION=LOCATION@DIGEST#DEDUPE"))
+}
+
+/// The names end at the first `=`, the digest begins after the last `@`: a location may hold both.
+fn registered(text: &str, dedupe_key: Option<&str>) -> Option<Registered> {
+    let (names, rest) = text.split_once('=')?;
+    let (location, digest) = rest.rsplit_once('@')?;
+    let mut names = names.splitn(3, '/');
+    let (dataset, version, partition_key) = (names.next()?, names.next()?, names.next()?);
+    let all = [dataset, version, partition_key, location, digest].into_iter().chain(dedupe_key);
+    if all.into_iter().any(str::is_empty) {
+        return None;
+    }
+    Some(Registered {
+        dataset: dataset.to_owned(),
+        version: version.to_owned(),
+        partition_key: partition_key.to_owned(),
+        location: location.to_owned(),
+        digest: digest.to_owned(),
+        dedupe_key: dedupe_key.map(str::to_owned),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn effects_are_named_by_token_and_status() {
+        let finish = |text| finish(text).map(|finish| (finish.token, finish.status));
+        assert_eq!(finish("-a_b:succeeded"), Ok(("-a_b".to_owned(), Status::Succeeded)));
+        assert_eq!(finish("t:failed_final"), Ok(("t".to_owned(), Status::FailedFinal)));
+        assert!(finish("t").unwrap_err().contains("TOKEN:STATUS"));
+        assert!(finish(":succeeded").is_err());
+        assert!(finish("t:fine").unwrap_err().contains("failed-retryable"));
+    }
+
+    #[test]
+    fn outputs_are_taken_apart_at_the_outer_marks() {
+        let output = replaced("sales/v2/2030/01=s3://me@lake/a=b@sha256:9f").unwrap();
+        assert_eq!((&*output.dataset, &*output.version, &*output.partition_key), ("sales", "v2", "2030/01"));
+        assert_eq!((&*output.location, &*output.digest), ("s3://me@lake/a=b", "sha256:9f"));
+        assert_eq!(output.output().mode, OutputMode::Replace);
+        let output = appended("sales/v2/log=file:///a#b@md5:1#batch-7").unwrap();
+        assert_eq!((&*output.location, output.dedupe_key.as_deref()), ("file:///a#b", Some("batch-7")));
+        assert_eq!(output.output().mode, OutputMode::Append);
+        for text in ["sales/v2=x@y", "sales/v2/p=x", "sales/v2/p=@y", "/v2/p=x@y", "x"] {
+            assert!(replaced(text).unwrap_err().contains("LOCATION@DIGEST"), "{text}");
+        }
+        assert!(appended("sales/v2/p=x@y").unwrap_err().contains("#DEDUPE"));
+        assert!(appended("sales/v2/p=x@y#").is_err());
+    }
+}
