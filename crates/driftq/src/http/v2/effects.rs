@@ -55,7 +55,7 @@ async fn decide(request: &Request<'_>, asked: EffectBegin<'_>, urge: Urge) -> Ha
         attempts_max: asked.max_attempts,
         urge,
         wait_ms: asked.wait_ms,
-        request_id: asked.request_id.or(header.map(Cow::Owned)),
+        request_id: asked.request_id.or_else(|| header.map(Cow::Owned)),
         owner: asked.owner,
         delivery,
     };
