@@ -5,7 +5,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use crate::action::{Action, Answer, Output};
 use crate::effect::begin::asked_of;
 use crate::effect::input::BeginEffect;
-use crate::effect::rules::{self, Begun};
+use crate::effect::rules::{self, Begun, Standing};
 use crate::id::{Ticket, Time};
 use crate::journal::refuse;
 use crate::reject::Reject;
@@ -116,7 +116,9 @@ impl Shard {
         while let Some(ticket) = self.waiting_effects.first(number).map(|waiter| waiter.ticket) {
             let Some(effect) = self.journal.state.effects.get(number) else { break };
             let Some(waiter) = self.waiting_effects.first(number) else { break };
-            let standing = self.effect_standing(effect);
+            // Somebody waits for this very record: it counts for as long as it is there. One that counts no more would
+            // be begun anew, and what is left of it is the lease of whoever had it last.
+            let standing = Standing { expired: false, ..self.effect_standing(effect) };
             let decided = rules::begin(Some(&standing), asked_of(Some(effect), &waiter.ask));
             if decided == Begun::Running {
                 break;
