@@ -6,10 +6,13 @@
 //! is a story, and every story is told twice and must be the same.
 
 mod clients;
+mod commits;
 pub mod disk;
+mod effects;
 mod operator;
 pub mod oracle;
 mod producers;
+mod recovery;
 pub mod rng;
 pub mod run;
 pub mod server;
