@@ -14,6 +14,8 @@ use crate::world::{Asked, World};
 
 const DATASETS: [&str; 2] = ["bills", "totals"];
 const VERSIONS: [&str; 3] = ["v1", "v2", "v3"];
+/// How often somebody looks again for bytes that were moved.
+pub(crate) const LOOKS: u32 = 3;
 /// Keys of messages that commits store begin here: nobody else has them.
 const COMMIT_KEYS: u64 = 1_000_000;
 
@@ -225,7 +227,11 @@ impl World {
     /// Somebody looks at an effect.
     fn read_effects(&mut self) -> Verdict {
         let key = self.rng.below(crate::effects::KEYS);
-        let ticket = self.ticket(Asked::Effect { key, at: self.now });
+        self.look_at_effect(key, LOOKS)
+    }
+
+    fn look_at_effect(&mut self, key: u64, looks: u32) -> Verdict {
+        let ticket = self.ticket(Asked::Effect { key, at: self.now, looks });
         self.hand(Input::Describe { ticket, query: Query::Effect(effect_identity(key)) })
     }
 
@@ -255,9 +261,9 @@ impl World {
             (Asked::Outputs(reading), Answer::Described(Description::Outputs(page))) => {
                 self.oracle.outputs_read(reading, page.as_ref())
             }
-            (Asked::Effect { key, at }, Answer::Described(Description::Effect(view))) => {
+            (Asked::Effect { key, at, looks }, Answer::Described(Description::Effect(view))) => {
                 self.oracle.effect_seen(*key, view.as_ref(), *at)?;
-                view.as_ref().map_or(Ok(()), |view| self.read_effect(*key, view))
+                view.as_ref().map_or(Ok(()), |view| self.read_effect(*key, view, *looks))
             }
             (Asked::Order(order), Answer::CutOver { current, previous, changed }) => {
                 let (current, previous, changed) = (text(current), text(previous), *changed);
@@ -271,7 +277,7 @@ impl World {
     }
 
     /// What the log keeps of an effect is what was said.
-    pub(crate) fn read_effect(&mut self, key: u64, view: &EffectView) -> Verdict {
+    pub(crate) fn read_effect(&mut self, key: u64, view: &EffectView, looks: u32) -> Verdict {
         let Some(server) = &self.server else { return Ok(()) };
         let told = self.oracle.effect(key).and_then(|known| known.ending.clone());
         let about = driftq_core::About {
@@ -285,6 +291,8 @@ impl World {
             match server.read(blob.position, blob.length, blob.check)? {
                 Found::Payload(bytes) if Some(&bytes) == expected.as_ref() => {}
                 Found::Payload(_) => return Err(format!("outcome: {blob:?} of effect {key} is another one")),
+                // While the answer waited for the disk, the bytes were moved: whoever looks again finds them.
+                Found::Gone if looks > 0 => return self.look_at_effect(key, looks - 1),
                 Found::Gone => return Err(format!("outcome: {blob:?} of effect {key} is gone")),
                 Found::Failed => {
                     self.server = None;

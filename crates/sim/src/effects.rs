@@ -7,6 +7,7 @@ use driftq_core::{
 };
 
 use crate::clients::Request;
+use crate::commits::LOOKS;
 use crate::oracle::{Finishing, Refused, Resolving, Span, Tie, Tied, Told, Verdict};
 use crate::server::check;
 use crate::world::{Asked, World};
@@ -253,7 +254,7 @@ impl World {
             }
             EffectAnswer::Replay(view) => {
                 self.oracle.replayed(ask, view, span)?;
-                self.read_effect(ask.key, view)
+                self.read_effect(ask.key, view, LOOKS)
             }
             EffectAnswer::Running { epoch, attempt, .. } if ask.wait_ms == 0 => {
                 self.oracle.runs(ask, (*epoch, *attempt), span, self.now)
@@ -264,7 +265,7 @@ impl World {
             }
             EffectAnswer::Retryable { view, left } => {
                 self.oracle.retryable(ask, view, *left, span)?;
-                self.read_effect(ask.key, view)
+                self.read_effect(ask.key, view, LOOKS)
             }
             EffectAnswer::Unknown(view) => self.oracle.unknown(ask, view, span, self.now),
         }

@@ -8,6 +8,7 @@
 mod clients;
 mod commits;
 pub mod disk;
+mod effect_trials;
 mod effects;
 mod operator;
 pub mod oracle;

@@ -27,7 +27,7 @@ use executed::Outside;
 pub(crate) use fence::{Said, Word};
 use identity::Gates;
 use ledger::Ledger;
-pub(crate) use ledger::Span;
+pub(crate) use ledger::{Known, Span};
 pub(crate) use outcome::{Finishing, Resolving, Told};
 pub(crate) use outputs::{Ordered, OutputOrder, Outputs, Reading};
 pub(crate) use redrive::Redrive;

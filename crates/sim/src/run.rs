@@ -302,6 +302,7 @@ impl World {
             let rested = step % 16 == 0 && self.is_idle() && self.oracle.unfinished().is_none();
             if rested && self.server.as_ref().is_some_and(crate::server::Server::is_quiet) {
                 self.trials()?;
+                self.try_effects()?;
                 return self.rest();
             }
         }

@@ -95,6 +95,8 @@ pub(crate) enum Asked {
     Effect {
         key: u64,
         at: Time,
+        /// How often it looks again.
+        looks: u32,
     },
 }
 
@@ -265,7 +267,7 @@ impl World {
 
     /// Whether whatever was decided is known to whoever asked.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.server.as_ref().is_none_or(Server::is_quiet)
+        self.server.as_ref().is_some_and(Server::is_quiet)
     }
 
     /// Those who want to run an effect and wait, and until when.

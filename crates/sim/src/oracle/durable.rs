@@ -1,6 +1,6 @@
 //! What was told about an effect is there after a crash, and what is there was asked for.
 
-use driftq_core::ledger::Status;
+use driftq_core::ledger::{OnLapse, Status};
 use driftq_core::{EffectReceipt, EffectView, Time};
 
 use super::ledger::Known;
@@ -18,6 +18,10 @@ pub(crate) struct Lost<'a> {
 }
 
 impl Lost<'_> {
+    const fn is_nothing(&self) -> bool {
+        self.begins.is_empty() && self.endings.is_empty() && self.renewals.is_empty()
+    }
+
     /// How far the epoch may have risen.
     fn steps(&self) -> u32 {
         let found_out = self.endings.iter().filter(|(by, ..)| by.is_none()).count();
@@ -40,7 +44,11 @@ impl Lost<'_> {
         let ttl_ms = known.ttl_ms.unwrap_or(0);
         let begun = self.begins.iter().map(|(ask, _)| ask.ttl_ms).min().unwrap_or(ttl_ms);
         let least = ttl_ms.min(begun);
-        self.endings.iter().any(|(_, _, at)| at.after_ms(least) <= now)
+        let ended = self.endings.iter().any(|(_, _, at)| at.after_ms(least) <= now);
+        let lapsed = |(ask, at): &(&Ask, Time)| {
+            ask.on_lapse == OnLapse::Retry && at.after_ms(ask.lease_ms).after_ms(ask.ttl_ms) <= now
+        };
+        ended || self.begins.iter().any(lapsed)
     }
 }
 
@@ -61,7 +69,7 @@ impl Oracle {
             ensure(gone, || format!("durable: lost: {}", name()))?;
             // A record whose time is over is not shown, and its holder may still say how it ended, or has.
             if let Some(known) = self.ledger.known.get_mut(&key) {
-                known.faded = !known.may_be_over(now);
+                known.faded |= !lost.is_nothing();
             }
             return Ok(());
         };

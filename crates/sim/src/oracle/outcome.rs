@@ -77,6 +77,7 @@ impl Oracle {
         ensure((told.epoch, told.attempt) == (known.epoch, known.attempts), || format!("outcome: {name}"))?;
         if known.faded {
             known.end(receipt.epoch, end, told.expires);
+            return Ok(());
         }
         if told.already {
             let same = known.is_ended_as(end) && known.may_expire(told.expires);
@@ -131,6 +132,7 @@ impl Oracle {
             format!("stale: {receipt:?} goes on until {expires:?} (asked: {until:?}), after {known:?}")
         })?;
         known.until = expires;
+        known.faded = false;
         Ok(())
     }
 }
