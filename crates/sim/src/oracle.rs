@@ -185,6 +185,7 @@ impl Oracle {
                 // It may stand as it did before it was moved: what came again may have been acked long ago.
                 let held = group.holds.keys().filter(|offset| !group.acked.contains_key(offset));
                 group.uncertain.extend(held);
+                group.uncertain.extend(group.settled.iter().filter(|offset| !group.acked.contains_key(offset)));
                 group.holds.clear();
                 group.dying.clear();
             }

@@ -183,16 +183,9 @@ impl Oracle {
     }
 
     /// Whether it can be live.
-    pub(super) fn may_be_live(&self, known: &Known, at: Time, now: Time) -> bool {
-        let own = known.until > at;
-        // How the delivery stood then nobody can say any more.
-        let past = known.tie.is_some() && at < now;
-        let running = known.status == Status::InProgress;
-        running
-            && match self.tie(known.tie.as_ref(), now) {
-                Tie::Loose => own || past,
-                Tie::OnLoan | Tie::Unsure => true,
-                Tie::Fenced => past,
-            }
+    pub(super) fn may_be_live(&self, known: &Known, at: Time) -> bool {
+        // How its delivery stood when that was decided nobody can say any more.
+        let tied = known.tie.as_ref().is_some_and(|tied| tied.life == self.life);
+        known.status == Status::InProgress && (tied || known.until > at)
     }
 }

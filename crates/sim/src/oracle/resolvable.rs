@@ -15,7 +15,7 @@ impl Oracle {
         let name = || format!("{ask:?} is told at {now:?} that lease {epoch} runs: {known:?}");
         let Some(known) = known else { return Err(format!("running: {}", name())) };
         let newest = (known.epoch, known.attempts) == (epoch, attempt);
-        ensure(newest && self.may_be_live(known, span.from, now), || format!("running: {}", name()))
+        ensure(newest && self.may_be_live(known, span.from), || format!("running: {}", name()))
     }
 
     /// Somebody has waited for whoever runs the effect, and it does so still. `exact` if nothing about it is under way.

@@ -94,7 +94,7 @@ impl Oracle {
         let known = self.effect(resolving.key);
         let fits = match refused.reject {
             Reject::EffectUnknown => known.is_none_or(|known| known.may_be_over(now)),
-            Reject::EffectRunning => known.is_some_and(|known| self.may_be_live(known, now, now)),
+            Reject::EffectRunning => known.is_some_and(|known| self.may_be_live(known, now)),
             Reject::EffectFinished => {
                 known.is_some_and(|known| matches!(known.status, Status::Succeeded | Status::FailedFinal))
             }
