@@ -2,8 +2,9 @@
 
 use driftq_core::{Address, ConsumerId, Delivery, Input, Receipt, Style, Subscription, TopicId};
 
+use crate::effects::{Ask, End, Lease};
 use crate::operator::refusal;
-use crate::oracle::{Verdict, Word};
+use crate::oracle::{OutputOrder, Verdict, Word};
 use crate::workers::Loan;
 use crate::world::{Asked, World};
 
@@ -51,6 +52,13 @@ pub(crate) enum Request {
     Nack(Work),
     Settle(Vec<(Loan, Word)>),
     Release { group: String, receipts: Vec<Receipt> },
+    Begin(Ask),
+    Finish(Lease, End),
+    Renew(Lease, u64),
+    Resolve { key: u64, seen: Option<u32>, end: End },
+    /// By number.
+    Commit(usize),
+    Order(OutputOrder),
 }
 
 impl World {
@@ -163,6 +171,12 @@ impl World {
             Request::Ack(work) => self.hand_ack(&work),
             Request::Nack(work) => self.hand_nack(&work),
             Request::Settle(items) => self.hand_settle(&items),
+            Request::Begin(ask) => self.hand_begin(&ask),
+            Request::Finish(lease, end) => self.hand_finish(&lease, &end),
+            Request::Renew(lease, lease_ms) => self.hand_renew(&lease, lease_ms),
+            Request::Resolve { key, seen, end } => self.hand_resolve(key, seen, &end),
+            Request::Commit(number) => self.hand_commit(number),
+            Request::Order(order) => self.hand_order(&order),
             Request::Release { group, receipts } => {
                 for receipt in &receipts {
                     let (topic, offset) = (receipt.topic, receipt.offset);

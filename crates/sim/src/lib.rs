@@ -6,10 +6,14 @@
 //! is a story, and every story is told twice and must be the same.
 
 mod clients;
+mod commits;
 pub mod disk;
+mod effect_trials;
+mod effects;
 mod operator;
 pub mod oracle;
 mod producers;
+mod recovery;
 pub mod rng;
 pub mod run;
 pub mod server;

@@ -1,21 +1,39 @@
 //! What a client may rely on, checked from outside: the oracle sees only what clients see.
 
 mod catalog;
+mod durable;
+mod executed;
 mod fence;
 mod identity;
+mod ledger;
 mod order;
+mod outcome;
+mod outputs;
 mod redrive;
+mod resolvable;
 mod settled;
+mod tie;
+mod unchanged;
 pub(crate) mod view;
+mod whole;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use driftq_core::{ConsumerId, Delivery, RequestHash, RetryPolicy, Start, Time, Token, TopicId};
 
 pub(crate) use catalog::{Gone, TopicView};
+pub(crate) use durable::Lost;
+use executed::Outside;
 pub(crate) use fence::{Said, Word};
 use identity::Gates;
+use ledger::Ledger;
+pub(crate) use ledger::{Known, Span};
+pub(crate) use outcome::{Finishing, Resolving, Told};
+pub(crate) use outputs::{Ordered, OutputOrder, Outputs, Reading};
 pub(crate) use redrive::Redrive;
+pub(crate) use tie::{Tie, Tied};
+pub(crate) use unchanged::Refused;
+pub(crate) use whole::{Committing, Deed, Done};
 use view::{Group, Hold, Released, ensure};
 
 /// A promise that was broken.
@@ -98,6 +116,13 @@ pub struct Oracle {
     /// Deliveries that a named request was answered with.
     requests: BTreeMap<Asker, Vec<(u64, Token)>>,
     gates: Gates,
+    ledger: Ledger,
+    /// What really happened to effects.
+    pub(crate) outside: Outside,
+    /// Commits, by number.
+    pub(crate) deeds: Vec<Deed>,
+    pub(crate) outputs: Outputs,
+    commit_ttl_ms: u64,
     life: u64,
     events: u64,
     /// Windows of the shard: for pushed streams, and for holders of tokens.
@@ -107,9 +132,9 @@ pub struct Oracle {
 
 impl Oracle {
     /// Nothing was seen yet. `windows` are those of pushed streams and of leases, `ttl_ms` the life of an
-    /// idempotency record.
+    /// idempotency record, `commit_ttl_ms` that of a commit.
     #[must_use]
-    pub fn new(windows: (u32, u32), ttl_ms: u64) -> Self {
+    pub fn new(windows: (u32, u32), ttl_ms: u64, commit_ttl_ms: u64) -> Self {
         Self {
             sent: BTreeMap::new(),
             stored: BTreeMap::new(),
@@ -125,6 +150,11 @@ impl Oracle {
             buried: BTreeSet::new(),
             requests: BTreeMap::new(),
             gates: Gates::default(),
+            ledger: Ledger::default(),
+            outside: Outside::default(),
+            deeds: Vec::new(),
+            outputs: Outputs::default(),
+            commit_ttl_ms,
             life: 0,
             events: 0,
             windows,
@@ -155,6 +185,7 @@ impl Oracle {
                 // It may stand as it did before it was moved: what came again may have been acked long ago.
                 let held = group.holds.keys().filter(|offset| !group.acked.contains_key(offset));
                 group.uncertain.extend(held);
+                group.uncertain.extend(group.settled.iter().filter(|offset| !group.acked.contains_key(offset)));
                 group.holds.clear();
                 group.dying.clear();
             }

@@ -34,7 +34,7 @@ const POLICIES: [Option<RetryPolicy>; 6] = [
 
 impl World {
     /// A message that does not exist yet, for one of the topics that do.
-    fn compose(&mut self) -> Option<u64> {
+    pub(crate) fn compose(&mut self) -> Option<u64> {
         let (name, _) = *self.rng.pick(&TOPICS);
         let topic = self.topics.get(name)?.clone();
         let start = match self.rng.below(8) {

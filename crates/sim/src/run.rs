@@ -26,6 +26,10 @@ pub struct Totals {
     pub letters: u64,
     /// Dead letters tried again.
     pub redriven: u64,
+    /// Effects run.
+    pub effects: u64,
+    /// Commits done.
+    pub commits: u64,
     /// Power cuts, kills and failed disks.
     pub crashes: u64,
     /// Snapshots made.
@@ -40,6 +44,8 @@ impl Totals {
         self.acked += other.acked;
         self.letters += other.letters;
         self.redriven += other.redriven;
+        self.effects += other.effects;
+        self.commits += other.commits;
         self.crashes += other.crashes;
         self.snapshots += other.snapshots;
     }
@@ -47,9 +53,11 @@ impl Totals {
 
 impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { produced, delivered, acked, letters, redriven, crashes, snapshots } = self;
+        let Self { produced, delivered, acked, letters, redriven, effects, commits, crashes, snapshots } =
+            self;
         write!(f, "{produced} messages, {delivered} deliveries, {acked} acks, ")?;
         write!(f, "{letters} dead letters ({redriven} tried again), ")?;
+        write!(f, "{effects} effects, {commits} commits, ")?;
         write!(f, "{crashes} crashes, {snapshots} snapshots")
     }
 }
@@ -96,7 +104,10 @@ fn tell(seed: u64, steps: u64, verbose: bool) -> Story {
         Err(format!("panic: {}", text.unwrap_or_default()))
     });
     match verdict {
-        Ok(()) => Ok((world.trace.digest(), world.trace.steps(), world.counts)),
+        Ok(()) => {
+            world.counts.effects = world.oracle.outside.count;
+            Ok((world.trace.digest(), world.trace.steps(), world.counts))
+        }
         Err(what) => Err((what, world.trace.recent().map(String::from).collect())),
     }
 }
@@ -132,7 +143,7 @@ impl World {
         if self.server.is_none() {
             return self.crash(true);
         }
-        match self.rng.below(1200) {
+        match self.rng.below(1480) {
             0..100 => self.produce(),
             100..115 => self.retry_produce(),
             115..330 => self.arrive_request()?,
@@ -160,7 +171,10 @@ impl World {
             1130..1150 => self.settle_stale(),
             1150..1154 => self.forsake()?,
             1154..1166 => self.repeat_lease()?,
-            _ => self.operate()?,
+            1166..1200 => self.operate()?,
+            1200..1290 => self.arrive_request()?,
+            1290..1410 => self.run_effects()?,
+            _ => self.run_commits()?,
         }
         Ok(())
     }
@@ -191,7 +205,11 @@ impl World {
 
     fn tick(&mut self) -> Verdict {
         let due = self.server.as_ref().and_then(crate::server::Server::next_deadline);
-        if due.is_some_and(|due| due <= self.now) { self.hand(Input::Tick) } else { Ok(()) }
+        if due.is_none_or(|due| due > self.now) {
+            return Ok(());
+        }
+        self.hand(Input::Tick)?;
+        self.check_waiting()
     }
 
     fn keep(&mut self) -> Verdict {
@@ -284,6 +302,7 @@ impl World {
             let rested = step % 16 == 0 && self.is_idle() && self.oracle.unfinished().is_none();
             if rested && self.server.as_ref().is_some_and(crate::server::Server::is_quiet) {
                 self.trials()?;
+                self.try_effects()?;
                 return self.rest();
             }
         }
@@ -304,8 +323,9 @@ impl World {
             return Err("fold: at rest, the facts on disk do not make the state in memory".into());
         }
         let (segments, messages) = (server.segments(), server.state().messages());
-        if segments as u64 > 4 + messages {
-            return Err(format!("trimming: {segments} segments are kept for {messages} messages"));
+        let pieces = server.effect_pieces() as u64;
+        if segments as u64 > 4 + messages + pieces {
+            return Err(format!("trimming: {segments} segments are kept for {messages} messages and {pieces} pieces"));
         }
         Ok(())
     }

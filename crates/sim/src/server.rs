@@ -3,10 +3,12 @@
 //! The shell does in single steps what threads do in production (fill a batch, write it, sync it, hear of it), so
 //! that the simulator can crash between any two of them.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use driftq_core::{
-    Action, Input, Message, Output, Payload, Position, Settings, Shard, State, Time, Undertaking,
+    Action, Answer, Committed, Identity, Input, Message, NewBlob, Output, Payload, Position, Settings, Shard,
+    State, Ticket, Time, Undertaking,
 };
 use driftq_wal::{Cursor, Keeper, Lsn, OpenError, Options, Reader, Room, WriteError, Writer};
 
@@ -105,6 +107,30 @@ fn fold(
     fault.map_or(Ok(state), |fault| Err(NoStart(fault)))
 }
 
+/// A copy of a server in which everything is durable at once.
+pub struct Probe {
+    shard: Shard,
+    out: Output,
+    now: Time,
+    tickets: u64,
+    /// What was said about commits; asking for one does it.
+    pub(crate) commits: BTreeMap<Identity, Committed>,
+}
+
+impl Probe {
+    /// The answer to an input.
+    pub(crate) fn ask(&mut self, input: impl FnOnce(Ticket) -> Input) -> Option<Answer> {
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        self.out.actions.clear();
+        self.shard.handle(self.now, input(ticket), &mut self.out);
+        self.out.actions.drain(..).find_map(|action| match action {
+            Action::Reply { ticket: to, answer } if to == ticket => Some(answer),
+            _ => None,
+        })
+    }
+}
+
 impl Server {
     /// Starts from whatever the disk holds. `Ok(None)`: the disk failed on the way; try again.
     pub fn start(disk: &SimDisk, settings: &Settings, now: Time, seed: u64) -> Result<Option<Self>, NoStart> {
@@ -139,6 +165,22 @@ impl Server {
     pub fn handle(&mut self, now: Time, input: Input) -> Vec<Action> {
         self.shard.handle(now, input, &mut self.out);
         std::mem::take(&mut self.out.actions)
+    }
+
+    /// Bytes of facts in the batch that is being filled.
+    #[must_use]
+    pub const fn filled(&self) -> usize {
+        self.out.facts.len()
+    }
+
+    /// A copy to ask what is there, without the server noticing.
+    #[must_use]
+    pub fn probe(&self, settings: &Settings, now: Time) -> Probe {
+        let mut shard = Shard::new(settings.clone(), self.state().clone());
+        let mut out = Output::default();
+        shard.open(now, Position(self.cursor.next_body().0), secret(self.seed), &mut out);
+        shard.handle(now, Input::Durable { upto: Position(u64::MAX) }, &mut out);
+        Probe { shard, out, now, tickets: 0, commits: BTreeMap::new() }
     }
 
     /// Actions of the start itself.
@@ -237,6 +279,12 @@ impl Server {
                 let from = pinned.position;
                 actions.extend(self.handle(now, Input::Relocate { topic, partition, offset, from, payload }));
             }
+            for pinned in state.effects_pinned_in(segment, 8) {
+                let (number, part, from) = (pinned.number, pinned.part, pinned.blob.position);
+                let Ok(bytes) = self.reader.read_at(Lsn(from.0), pinned.blob.length) else { continue };
+                let copy = NewBlob { bytes, check: pinned.blob.check };
+                actions.extend(self.handle(now, Input::RelocateEffect { number, part, from, copy }));
+            }
         }
         Ok(actions)
     }
@@ -258,6 +306,13 @@ impl Server {
     #[must_use]
     pub fn segments(&self) -> usize {
         self.keeper.segments().len()
+    }
+
+    /// Pieces of effects that the log keeps.
+    #[must_use]
+    pub fn effect_pieces(&self) -> usize {
+        let segments = self.keeper.segments();
+        segments.iter().map(|segment| self.state().effects_pinned_in(segment.number, usize::MAX).len()).sum()
     }
 
     /// The payload that lies there; an error if it is not the one that was stored.

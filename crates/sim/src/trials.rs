@@ -41,7 +41,7 @@ impl World {
     }
 
     /// A new topic with one partition and one group.
-    fn found(&mut self, name: &str, group: &str, settings: TopicSettings) -> Result<TopicId, String> {
+    pub(crate) fn found(&mut self, name: &str, group: &str, settings: TopicSettings) -> Result<TopicId, String> {
         self.creating.insert(name.into(), settings);
         let ticket = self.ticket(Asked::Nothing);
         self.hand(Input::CreateTopic { ticket, name: name.into(), partitions: 1, settings, exact: true })?;
@@ -151,7 +151,7 @@ impl World {
     }
 
     /// Stores a plain message and gives its number.
-    fn store(&mut self, topic: TopicId, priority: u8) -> Result<u64, String> {
+    pub(crate) fn store(&mut self, topic: TopicId, priority: u8) -> Result<u64, String> {
         self.messages += 1;
         let id = self.messages;
         let sent = Sent { topic, priority, start: Start::Now, ..Sent::default() };
@@ -161,7 +161,7 @@ impl World {
     }
 
     /// What a request for messages gets at once.
-    fn lease_now(&mut self, topic: TopicId, group: &str, max: u32) -> Result<Vec<Delivery>, String> {
+    pub(crate) fn lease_now(&mut self, topic: TopicId, group: &str, max: u32) -> Result<Vec<Delivery>, String> {
         let ticket = self.ticket(Asked::Nothing);
         let request = LeaseRequest {
             topic,
@@ -191,7 +191,7 @@ impl World {
         Ok(leased)
     }
 
-    fn settle_now(&mut self, group: &str, delivery: &Delivery, word: Word) -> Verdict {
+    pub(crate) fn settle_now(&mut self, group: &str, delivery: &Delivery, word: Word) -> Verdict {
         let to = Receiver { group: group.into(), owner: "trial".into(), way: Way::Leased };
         self.hand_settle(&[(loan(&to, delivery), word)])?;
         self.flush()

@@ -3,14 +3,17 @@
 use std::collections::BTreeMap;
 
 use driftq_core::{
-    Action, Answer, ConsumerId, Delivery, Input, Message, Settings, Spotted, Style, Ticket, Time, TopicId,
+    Action, Answer, ConsumerId, Delivery, Input, Message, Reject, Settings, Spotted, Style, Ticket, Time, TopicId,
     TopicInfo, TopicSettings, Undertaking,
 };
 
 use crate::clients::{Reader, Request, UNDERTAKER, Work};
 use crate::disk::SimDisk;
-use crate::operator::Letter;
-use crate::oracle::{Gone, Oracle, Receiver, Said, Verdict, Way};
+use crate::effects::{Ask, Lease};
+use crate::operator::{Letter, refusal};
+use crate::oracle::{
+    Committing, Finishing, Gone, Oracle, OutputOrder, Reading, Receiver, Resolving, Said, Verdict, Way,
+};
 use crate::producers::Offer;
 use crate::rng::Rng;
 use crate::server::{Found, NoStart, Server};
@@ -73,6 +76,28 @@ pub(crate) enum Asked {
     Remove {
         place: Spotted,
     },
+    Begin {
+        ask: Ask,
+        at: Time,
+    },
+    Finish(Finishing, Lease),
+    Renew {
+        lease: Lease,
+        until: Time,
+        fenced: bool,
+    },
+    Resolve(Resolving),
+    Commit(Committing),
+    /// About outputs.
+    Order(OutputOrder),
+    Outputs(Reading),
+    /// Somebody looks at an effect.
+    Effect {
+        key: u64,
+        at: Time,
+        /// How often it looks again.
+        looks: u32,
+    },
 }
 
 /// The simulated world.
@@ -98,6 +123,14 @@ pub struct World {
     pub(crate) keepsakes: Vec<Loan>,
     /// Requests for messages whose answer was lost.
     pub(crate) lost_calls: Vec<LeaseCall>,
+    /// Leases of effects in the hands of workers.
+    pub(crate) leases: Vec<Lease>,
+    /// Leases of workers that were thought dead.
+    pub(crate) old_leases: Vec<Lease>,
+    /// Wishes to run an effect whose answer was lost.
+    pub(crate) lost_asks: Vec<Ask>,
+    /// Numbers that tell calls and results apart.
+    pub(crate) calls: u64,
     /// Dead letters that somebody has read.
     pub(crate) letters: Vec<Letter>,
     /// Topics by name, as far as they are published.
@@ -124,11 +157,12 @@ impl World {
             partition_messages_max: 30,
             partition_bytes_max: 1500,
             idempotency_ttl_ms: 20_000,
+            commit_ttl_ms: 30_000,
             seed,
             ..Settings::default()
         };
         let windows = (settings.in_flight_max, settings.lease_in_flight_max);
-        let oracle = Oracle::new(windows, settings.idempotency_ttl_ms);
+        let oracle = Oracle::new(windows, settings.idempotency_ttl_ms, settings.commit_ttl_ms);
         Self {
             disk: SimDisk::new(seed),
             rng,
@@ -147,6 +181,10 @@ impl World {
             loans: Vec::new(),
             keepsakes: Vec::new(),
             lost_calls: Vec::new(),
+            leases: Vec::new(),
+            old_leases: Vec::new(),
+            lost_asks: Vec::new(),
+            calls: 0,
             letters: Vec::new(),
             topics: BTreeMap::new(),
             creating: BTreeMap::new(),
@@ -159,7 +197,7 @@ impl World {
 
     /// Starts or restarts the server from what is on disk.
     pub fn start(&mut self) -> Verdict {
-        self.asked.clear();
+        let lost = std::mem::take(&mut self.asked);
         self.undertakings.clear();
         self.readers.clear();
         self.oracle.restart();
@@ -170,6 +208,8 @@ impl World {
                     let actions = server.first_actions();
                     self.trace.note("started", &server.state().epoch());
                     self.read_catalogue(&server)?;
+                    self.recover(&mut server.probe(&self.settings, self.now), &lost)?;
+                    self.ask_again(&lost);
                     self.server = Some(server);
                     return self.execute(actions);
                 }
@@ -206,6 +246,57 @@ impl World {
         let ticket = Ticket(self.tickets);
         self.asked.insert(ticket, asked);
         ticket
+    }
+
+    /// A ticket stands for this.
+    pub(crate) fn expect(&mut self, ticket: Ticket, asked: Asked) {
+        self.asked.insert(ticket, asked);
+    }
+
+    /// Whether something about an effect is under way.
+    pub(crate) fn is_asked_about(&self, key: u64) -> bool {
+        self.asked.values().any(|asked| match asked {
+            Asked::Begin { ask, .. } => ask.key == key,
+            Asked::Finish(finishing, _) => finishing.key == key,
+            Asked::Renew { lease, .. } => lease.key == key,
+            Asked::Resolve(resolving) => resolving.key == key,
+            Asked::Commit(committing) => committing.finishing.iter().any(|finishing| finishing.key == key),
+            _ => false,
+        })
+    }
+
+    /// Whether whatever was decided is known to whoever asked.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.server.as_ref().is_some_and(Server::is_quiet)
+    }
+
+    /// Those who want to run an effect and wait, and until when.
+    pub(crate) fn waiting_begins(&self) -> Vec<(Ticket, Time)> {
+        let waiting = self.asked.iter().filter_map(|(ticket, asked)| match asked {
+            Asked::Begin { ask, at } if ask.wait_ms > 0 => Some((*ticket, at.after_ms(ask.wait_ms))),
+            _ => None,
+        });
+        waiting.collect()
+    }
+
+    /// Hands an input to the server; gives what it wants done, and how many bytes of facts it wrote.
+    pub(crate) fn hand_over(&mut self, input: Input) -> (Vec<Action>, usize) {
+        let Some(server) = &mut self.server else { return (Vec::new(), 0) };
+        self.trace.note("input", &(self.now.0, &input));
+        let before = server.filled();
+        let actions = server.handle(self.now, input);
+        (actions, server.filled() - before)
+    }
+
+    /// The same, and whether the ticket was refused at once.
+    pub(crate) fn try_hand(&mut self, ticket: Ticket, input: Input) -> (Vec<Action>, Option<(Reject, usize)>) {
+        let (actions, written) = self.hand_over(input);
+        let refused = refusal(&actions, ticket);
+        if refused.is_some() {
+            self.trace.note("refused", &(ticket, refused));
+            self.forget_ticket(ticket);
+        }
+        (actions, refused.map(|reject| (reject, written)))
     }
 
     /// Those who asked for messages and wait.
@@ -272,6 +363,13 @@ impl World {
                     self.oracle.join(reader.topic, &reader.group, *joined, *since);
                 }
                 Ok(())
+            }
+            (Asked::Commit(committing), _) => self.commit_answered(committing, answer),
+            (Asked::Begin { .. } | Asked::Finish(..) | Asked::Renew { .. } | Asked::Resolve(_), _) => {
+                self.effect_answered(&asked, answer)
+            }
+            (Asked::Order(_) | Asked::Outputs(_) | Asked::Effect { .. }, _) => {
+                self.outputs_answered(&asked, answer)
             }
             _ => self.order_answered(&asked, answer),
         }

@@ -37,7 +37,17 @@ enum Turn {
 impl Shard {
     pub(crate) fn handle_begin_effect(&mut self, ticket: Ticket, ask: BeginEffect, out: &mut Output) {
         match self.begin_effect(&ask, out) {
-            Ok(Turn::Told(answer)) => self.journal.reply(out, ticket, Answer::Effect(answer)),
+            Ok(Turn::Told(answer)) => {
+                let stranded = match &answer {
+                    EffectAnswer::Unknown(view) => Some(view.number),
+                    _ => None,
+                };
+                self.journal.reply(out, ticket, Answer::Effect(answer));
+                // Those who wait learn it as well: the timer of the lease will find nothing in progress any more.
+                if let Some(number) = stranded {
+                    self.pass_on(number, out);
+                }
+            }
             Ok(Turn::Waits(number)) => self.wait_for_effect(ticket, number, ask, out),
             Err(reject) => refuse(out, ticket, reject),
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use driftq_core::{Order, SeekTo, TopicId};
 
-use super::view::{Group, ensure};
+use super::view::ensure;
 use super::{Oracle, Verdict, Way};
 
 /// A topic as clients know it.
@@ -163,8 +163,8 @@ impl Oracle {
     pub(crate) fn deleting_group(&mut self, topic: TopicId, group: &str) {
         let event = self.event();
         self.note_buried(topic, group);
-        let before = self.groups.get(&(topic, group.into())).map_or(0, |view| view.moving);
-        self.groups.insert((topic, group.into()), Group::forgotten(event, before + 1));
+        let before = self.groups.remove(&(topic, group.into())).unwrap_or_default();
+        self.groups.insert((topic, group.into()), before.forgotten(event));
         if let Some(view) = self.topics.get_mut(&topic) {
             view.pauses.remove(&Some(group.into()));
         }

@@ -16,7 +16,7 @@ pub(crate) enum Word {
 
 /// What a token is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Worth {
+pub(super) enum Worth {
     /// It is the newest, and the message is not settled: its word counts.
     Everything,
     /// Nobody outside can know.
@@ -43,7 +43,7 @@ pub(crate) struct Said {
 }
 
 impl Oracle {
-    fn worth(&self, receipt: &Receipt, group: &str, word: Word, now: Time) -> Worth {
+    pub(super) fn worth(&self, receipt: &Receipt, group: &str, word: Word, now: Time) -> Worth {
         let Receipt { topic, offset, token, .. } = *receipt;
         // Readers of dead letters are not followed.
         let Some(view) = self.groups.get(&(topic, group.into())) else { return Worth::Unknown };
@@ -213,6 +213,11 @@ impl Oracle {
 }
 
 impl Said {
+    /// Whether an ack by this token may have been taken before.
+    pub(crate) const fn was_acking(&self) -> bool {
+        self.acking
+    }
+
     /// If the token was the newest when it was used: since when its group stood as it did.
     pub(crate) fn current_since(&self) -> Option<u64> {
         (self.worth == Worth::Everything).then_some(self.since)

@@ -98,7 +98,7 @@ impl Oracle {
         // nobody knows which of them lies here.
         let twin = |other: &&Redrive| other.id == copy.id && other.group == group && !other.refused;
         let unsure =
-            self.redrives.iter().filter(twin).any(|other| other.offset.is_none_or(|at| at == offset));
+            self.redrives.iter().filter(twin).any(|other| !other.answered || other.offset == Some(offset));
         ensure(later || unsure, || {
             format!("redrive: {offset} of {topic:?} is for {} and came to {group}", copy.group)
         })

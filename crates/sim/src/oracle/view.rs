@@ -75,6 +75,8 @@ pub(crate) struct Group {
     pub(crate) first_seen: BTreeMap<(u32, Token), u64>,
     /// Moves and deletions whose answer has not come: a crash may undo them.
     pub(crate) moving: u32,
+    /// What it may have been done with before it was deleted: a crash that undoes the deletion brings that back.
+    pub(crate) settled: BTreeSet<u64>,
     /// When an ack of a key was decided, and for which offset.
     pub(crate) done: BTreeMap<u64, (Time, u64, bool)>,
 }
@@ -105,8 +107,12 @@ pub(crate) enum Standing {
 
 impl Group {
     /// A group that nobody knows anything about any more: it was deleted, and may be created again.
-    pub(crate) fn forgotten(event: u64, moving: u32) -> Self {
-        Self { shaken: true, moving, owed_from: u64::MAX, since: event, ..Self::default() }
+    pub(crate) fn forgotten(self, event: u64) -> Self {
+        let mut settled = self.settled;
+        settled.extend(self.acked.keys().chain(self.letters.keys()));
+        settled.extend(self.closed.iter().chain(&self.uncertain).chain(&self.dying));
+        let moving = self.moving + 1;
+        Self { shaken: true, moving, settled, owed_from: u64::MAX, since: event, ..Self::default() }
     }
 
     /// The group was moved: what it held it holds no more, and what it was done with may come `again`.

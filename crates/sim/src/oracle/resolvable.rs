@@ -1,0 +1,56 @@
+//! Nobody waits for ever, and what nobody runs any more can be brought to an end.
+
+use driftq_core::ledger::Status;
+use driftq_core::{EffectView, Time};
+
+use super::ledger::Span;
+use super::view::ensure;
+use super::{Oracle, Verdict};
+use crate::effects::Ask;
+
+impl Oracle {
+    /// Somebody was told at once that somebody else runs the effect.
+    pub(crate) fn runs(&self, ask: &Ask, (epoch, attempt): (u32, u32), span: Span, now: Time) -> Verdict {
+        let known = self.effect(ask.key);
+        let name = || format!("{ask:?} is told at {now:?} that lease {epoch} runs: {known:?}");
+        let Some(known) = known else { return Err(format!("running: {}", name())) };
+        let newest = (known.epoch, known.attempts) == (epoch, attempt);
+        ensure(newest && self.may_be_live(known, span.from), || format!("running: {}", name()))
+    }
+
+    /// Somebody has waited for whoever runs the effect, and it does so still. `exact` if nothing about it is under way.
+    pub(crate) fn waited(&self, ask: &Ask, span: Span, exact: bool, now: Time) -> Verdict {
+        let until = span.from.after_ms(ask.wait_ms);
+        let name = || format!("{ask:?} from {:?} until {now:?}: {:?}", span.from, self.effect(ask.key));
+        ensure(now >= until, || format!("waiting: not long enough: {}", name()))?;
+        let Some(known) = self.effect(ask.key) else { return Ok(()) };
+        let over = match known.status {
+            Status::Succeeded | Status::FailedFinal => !known.may_be_over(now),
+            Status::FailedRetryable | Status::Unknown => exact && !known.may_be_over(now),
+            // Whoever waits is told when the lease lapses.
+            Status::InProgress => exact && known.tie.is_none() && known.until < until,
+        };
+        ensure(!over, || format!("waiting: nobody runs it, and nobody said so: {}", name()))
+    }
+
+    /// Somebody was told that it is not known whether an effect happened.
+    pub(crate) fn unknown(&mut self, ask: &Ask, view: &EffectView, span: Span, now: Time) -> Verdict {
+        let known = self.effect(ask.key);
+        let name = || format!("{ask:?} is told {view:?} at {now:?}: {known:?}");
+        let Some(known) = known else { return Err(format!("unknown: {}", name())) };
+        let newest = (known.number, known.epoch, known.attempts) == (view.number, view.epoch, view.attempts);
+        let held = known.is_held();
+        let stranded = match known.status {
+            Status::Unknown => true,
+            Status::InProgress => {
+                !self.is_surely_live(known, span.to, now) && (held || known.left(ask) == Some(0))
+            }
+            Status::Succeeded | Status::FailedFinal | Status::FailedRetryable => false,
+        };
+        ensure(newest && stranded, || format!("unknown: {}", name()))?;
+        if let Some(known) = self.ledger.known.get_mut(&ask.key).filter(|_| held) {
+            known.status = Status::Unknown;
+        }
+        Ok(())
+    }
+}
