@@ -1,6 +1,8 @@
 //! Facts in words, for people who look into a log.
 
-use driftq_core::{About, CommitFact, EffectFact, Fact, Lent, MessageFact, OutputFact, Place, RunFact};
+use driftq_core::{
+    About, CommitFact, EffectFact, Fact, GroupId, Lent, MessageFact, OutputFact, Place, RunFact, TopicId,
+};
 
 /// What a fact says, on one line. Payloads are left out.
 pub(crate) fn words(fact: &Fact<'_>) -> String {
@@ -53,13 +55,7 @@ pub(crate) fn words(fact: &Fact<'_>) -> String {
         Fact::Expired { topic, partition, below } => {
             format!("messages below {below} of topic {} partition {partition} dropped by retention", topic.0)
         }
-        Fact::Forgotten { group, upto, most } => {
-            let whose = group.map_or_else(
-                || "the produce gate".to_owned(),
-                |(topic, group)| format!("group {} of topic {}", group.0, topic.0),
-            );
-            format!("identities of {whose} due by {} ms forgotten, at most {most}", upto.0)
-        }
+        Fact::Forgotten { group, upto, most } => forgotten(*group, upto.0, *most),
         Fact::Moved { topic, partition, offset, bytes } => {
             format!(
                 "message {offset} of topic {} partition {partition} copied here, {} bytes",
@@ -70,10 +66,24 @@ pub(crate) fn words(fact: &Fact<'_>) -> String {
         Fact::Effect(fact) => effect(fact),
         Fact::Run(fact) => run(fact),
         Fact::Output(fact) => output(fact),
-        Fact::Commit(CommitFact::Done { until, .. }) => {
+        Fact::Commit(fact) => commit(fact),
+    }
+}
+
+fn forgotten(group: Option<(TopicId, GroupId)>, upto: u64, most: u32) -> String {
+    let whose = group.map_or_else(
+        || "the produce gate".to_owned(),
+        |(topic, group)| format!("group {} of topic {}", group.0, topic.0),
+    );
+    format!("identities of {whose} due by {upto} ms forgotten, at most {most}")
+}
+
+fn commit(fact: &CommitFact<'_>) -> String {
+    match fact {
+        CommitFact::Done { until, .. } => {
             format!("a commit done: the facts before it in this batch; remembered until {} ms", until.0)
         }
-        Fact::Commit(CommitFact::Forgotten { upto, most }) => {
+        CommitFact::Forgotten { upto, most } => {
             format!("commits due by {} ms forgotten, at most {most}", upto.0)
         }
     }

@@ -46,16 +46,28 @@ pub(crate) struct Work {
 /// A request on the wire.
 #[derive(Clone, Debug)]
 pub(crate) enum Request {
-    Produce { ids: Vec<u64>, reserved: bool },
-    Reserve { id: u64 },
+    Produce {
+        ids: Vec<u64>,
+        reserved: bool,
+    },
+    Reserve {
+        id: u64,
+    },
     Ack(Work),
     Nack(Work),
     Settle(Vec<(Loan, Word)>),
-    Release { group: String, receipts: Vec<Receipt> },
+    Release {
+        group: String,
+        receipts: Vec<Receipt>,
+    },
     Begin(Ask),
     Finish(Lease, End),
     Renew(Lease, u64),
-    Resolve { key: u64, seen: Option<u32>, end: End },
+    Resolve {
+        key: u64,
+        seen: Option<u32>,
+        end: End,
+    },
     /// By number.
     Commit(usize),
     Order(OutputOrder),

@@ -27,7 +27,8 @@ impl World {
             7 => {
                 let named = self.oracle.deeds.len();
                 if named > 0 {
-                    let recent = named - 1 - usize::try_from(self.rng.below(6)).expect("small").min(named - 1);
+                    let recent =
+                        named - 1 - usize::try_from(self.rng.below(6)).expect("small").min(named - 1);
                     self.network.push(Request::Commit(recent));
                 }
             }
@@ -64,9 +65,10 @@ impl World {
                 finishes.push((lease, end));
             }
         }
-        let twice = acks.iter().enumerate().any(|(place, loan)| {
-            acks[..place].iter().any(|other| other.receipt == loan.receipt)
-        });
+        let twice = acks
+            .iter()
+            .enumerate()
+            .any(|(place, loan)| acks[..place].iter().any(|other| other.receipt == loan.receipt));
         let authorised = !acks.is_empty() || !fences.is_empty() || !finishes.is_empty();
         if twice || (!authorised && self.rng.chance(3, 4)) {
             return;
@@ -80,7 +82,8 @@ impl World {
         let number = self.oracle.deeds.len();
         let name = self.rng.chance(7, 8).then(|| Identity::of("", "commit", &number.to_string()));
         let repeat_until = self.now.after_ms(self.settings.idempotency_ttl_ms / 2);
-        let deed = Deed { name, acks, fences, finishes, messages, outputs, repeat_until, taken: false, done: None };
+        let deed =
+            Deed { name, acks, fences, finishes, messages, outputs, repeat_until, taken: false, done: None };
         self.oracle.deeds.push(deed);
         self.network.push(Request::Commit(number));
     }

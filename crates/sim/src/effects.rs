@@ -94,7 +94,11 @@ impl World {
         let other = self.rng.chance(1, 12);
         Ask {
             key: self.rng.below(KEYS),
-            request: if other { RequestHash(2) } else { *self.rng.pick(&[RequestHash::NONE, RequestHash(1)]) },
+            request: if other {
+                RequestHash(2)
+            } else {
+                *self.rng.pick(&[RequestHash::NONE, RequestHash(1)])
+            },
             lease_ms: *self.rng.pick(&[20, 100, 400, 2000]),
             ttl_ms: *self.rng.pick(&[150, 1500, 15_000]),
             on_lapse: if self.rng.chance(1, 3) { OnLapse::Hold } else { OnLapse::Retry },

@@ -71,7 +71,10 @@ impl World {
             fits[*cut] && deeds.iter().all(explains)
         });
         let Some(cut) = cut else {
-            return Err(format!("whole: {deeds:?} are there in part: {seen:?}, told: {:?}", self.oracle.outputs));
+            return Err(format!(
+                "whole: {deeds:?} are there in part: {seen:?}, told: {:?}",
+                self.oracle.outputs
+            ));
         };
         self.oracle.outputs = models.swap_remove(cut);
         let there = deeds.iter().filter(|(place, ..)| *place < cut);
@@ -143,7 +146,8 @@ impl World {
             if !answer.already || answer.stored != done.stored || answer.outputs != done.outputs {
                 return Err(format!("whole: commit {number} was {done:?}, now {answer:?}"));
             }
-            let acks = deed.acks.iter().map(|loan| Settlement { receipt: loan.receipt, verdict: Saying::Ack });
+            let acks =
+                deed.acks.iter().map(|loan| Settlement { receipt: loan.receipt, verdict: Saying::Ack });
             let outcomes = probe.settle(acks.collect());
             if outcomes.iter().any(|outcome| *outcome != Outcome::Ok) {
                 return Err(format!("whole: commit {number} was answered, its acks are {outcomes:?}"));

@@ -41,7 +41,12 @@ impl World {
     }
 
     /// A new topic with one partition and one group.
-    pub(crate) fn found(&mut self, name: &str, group: &str, settings: TopicSettings) -> Result<TopicId, String> {
+    pub(crate) fn found(
+        &mut self,
+        name: &str,
+        group: &str,
+        settings: TopicSettings,
+    ) -> Result<TopicId, String> {
         self.creating.insert(name.into(), settings);
         let ticket = self.ticket(Asked::Nothing);
         self.hand(Input::CreateTopic { ticket, name: name.into(), partitions: 1, settings, exact: true })?;
@@ -161,7 +166,12 @@ impl World {
     }
 
     /// What a request for messages gets at once.
-    pub(crate) fn lease_now(&mut self, topic: TopicId, group: &str, max: u32) -> Result<Vec<Delivery>, String> {
+    pub(crate) fn lease_now(
+        &mut self,
+        topic: TopicId,
+        group: &str,
+        max: u32,
+    ) -> Result<Vec<Delivery>, String> {
         let ticket = self.ticket(Asked::Nothing);
         let request = LeaseRequest {
             topic,

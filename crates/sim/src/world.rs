@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use driftq_core::{
-    Action, Answer, ConsumerId, Delivery, Input, Message, Reject, Settings, Spotted, Style, Ticket, Time, TopicId,
-    TopicInfo, TopicSettings, Undertaking,
+    Action, Answer, ConsumerId, Delivery, Input, Message, Reject, Settings, Spotted, Style, Ticket, Time,
+    TopicId, TopicInfo, TopicSettings, Undertaking,
 };
 
 use crate::clients::{Reader, Request, UNDERTAKER, Work};
@@ -289,7 +289,11 @@ impl World {
     }
 
     /// The same, and whether the ticket was refused at once.
-    pub(crate) fn try_hand(&mut self, ticket: Ticket, input: Input) -> (Vec<Action>, Option<(Reject, usize)>) {
+    pub(crate) fn try_hand(
+        &mut self,
+        ticket: Ticket,
+        input: Input,
+    ) -> (Vec<Action>, Option<(Reject, usize)>) {
         let (actions, written) = self.hand_over(input);
         let refused = refusal(&actions, ticket);
         if refused.is_some() {

@@ -169,9 +169,8 @@ impl Outputs {
         let version =
             if reading.version == "current" { dataset.current.clone()? } else { reading.version.clone() };
         let cells = dataset.versions.get(&version)?.iter();
-        let pointers = cells.flat_map(|(key, cell)| {
-            cell.pointers.iter().map(move |pointer| (key.clone(), pointer.clone()))
-        });
+        let pointers = cells
+            .flat_map(|(key, cell)| cell.pointers.iter().map(move |pointer| (key.clone(), pointer.clone())));
         let pointers = pointers.take(reading.limit as usize).collect();
         Some((version, pointers))
     }
