@@ -128,6 +128,8 @@ fn every_decision_writes_what_it_says() {
     assert_eq!((view.status, left, rig.outcome(&view)), (Status::FailedRetryable, Some(1), "busy".into()));
     let third = rig.executes(eager(repeatable("k")));
     assert_eq!((third.receipt.epoch, third.attempt), (3, 3));
+    let view = rig.effect("k").expect("known");
+    assert_eq!((view.status, view.ended, view.begun), (Status::InProgress, None, rig.now), "it runs again");
     rig.finish(third, Status::FailedRetryable, "busy again");
     let EffectAnswer::Retryable { left, .. } = rig.begin(eager(repeatable("k"))) else { panic!("not told") };
     assert_eq!(left, Some(0));

@@ -224,10 +224,14 @@ fn a_record_is_never_swept_while_its_delivery_is_on_loan() {
     let delivery = rig.lease(topic, 1).remove(0);
     let ask = BeginEffect { lease_ms: Some(1), ttl_ms: Some(1), ..tied(repeatable("k"), &delivery) };
     let lease = rig.executes(ask.clone());
+    // Something else is swept meanwhile.
+    let brief = rig.executes(BeginEffect { ttl_ms: Some(1), ..repeatable("brief") });
+    rig.finish(brief, Status::Succeeded, "x");
     for _ in 0..200 {
         rig.advance(LEASE_MS - 1);
         rig.settle(&delivery, EXTEND);
     }
+    assert_eq!(rig.tally().effects.records, 1);
     assert!(matches!(rig.begin(ask), EffectAnswer::Running { epoch: 1, attempt: 1, .. }));
     assert!(matches!(rig.finish(lease, Status::Succeeded, "x"), Answer::EffectEnded { .. }));
     rig.advance(TTL_MS);
