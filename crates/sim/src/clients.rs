@@ -2,11 +2,12 @@
 
 use driftq_core::{Address, ConsumerId, Delivery, Input, Receipt, Style, Subscription, TopicId};
 
+use crate::asked::Asked;
 use crate::effects::{Ask, End, Lease};
 use crate::operator::refusal;
 use crate::oracle::{OutputOrder, Verdict, Word};
 use crate::workers::Loan;
-use crate::world::{Asked, World};
+use crate::world::World;
 
 /// Names of the topics, and their partitions.
 pub(crate) const TOPICS: [(&str, u32); 3] = [("orders", 1), ("mails", 2), ("steps", 3)];
@@ -46,16 +47,28 @@ pub(crate) struct Work {
 /// A request on the wire.
 #[derive(Clone, Debug)]
 pub(crate) enum Request {
-    Produce { ids: Vec<u64>, reserved: bool },
-    Reserve { id: u64 },
+    Produce {
+        ids: Vec<u64>,
+        reserved: bool,
+    },
+    Reserve {
+        id: u64,
+    },
     Ack(Work),
     Nack(Work),
     Settle(Vec<(Loan, Word)>),
-    Release { group: String, receipts: Vec<Receipt> },
+    Release {
+        group: String,
+        receipts: Vec<Receipt>,
+    },
     Begin(Ask),
     Finish(Lease, End),
     Renew(Lease, u64),
-    Resolve { key: u64, seen: Option<u32>, end: End },
+    Resolve {
+        key: u64,
+        seen: Option<u32>,
+        end: End,
+    },
     /// By number.
     Commit(usize),
     Order(OutputOrder),

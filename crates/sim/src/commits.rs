@@ -5,12 +5,13 @@ use driftq_core::{
     Outcome, OutputList, Query, Reject, RequestHash, Ticket, Time,
 };
 
+use crate::asked::Asked;
 use crate::clients::Request;
 use crate::effects::{End, Lease, effect_identity};
 use crate::oracle::{Committing, Deed, Ordered, OutputOrder, Reading, Refused, Verdict, Word};
 use crate::server::Found;
 use crate::workers::Loan;
-use crate::world::{Asked, World};
+use crate::world::World;
 
 const DATASETS: [&str; 2] = ["bills", "totals"];
 const VERSIONS: [&str; 3] = ["v1", "v2", "v3"];
@@ -27,7 +28,8 @@ impl World {
             7 => {
                 let named = self.oracle.deeds.len();
                 if named > 0 {
-                    let recent = named - 1 - usize::try_from(self.rng.below(6)).expect("small").min(named - 1);
+                    let recent =
+                        named - 1 - usize::try_from(self.rng.below(6)).expect("small").min(named - 1);
                     self.network.push(Request::Commit(recent));
                 }
             }
@@ -64,9 +66,10 @@ impl World {
                 finishes.push((lease, end));
             }
         }
-        let twice = acks.iter().enumerate().any(|(place, loan)| {
-            acks[..place].iter().any(|other| other.receipt == loan.receipt)
-        });
+        let twice = acks
+            .iter()
+            .enumerate()
+            .any(|(place, loan)| acks[..place].iter().any(|other| other.receipt == loan.receipt));
         let authorised = !acks.is_empty() || !fences.is_empty() || !finishes.is_empty();
         if twice || (!authorised && self.rng.chance(3, 4)) {
             return;
@@ -80,7 +83,8 @@ impl World {
         let number = self.oracle.deeds.len();
         let name = self.rng.chance(7, 8).then(|| Identity::of("", "commit", &number.to_string()));
         let repeat_until = self.now.after_ms(self.settings.idempotency_ttl_ms / 2);
-        let deed = Deed { name, acks, fences, finishes, messages, outputs, repeat_until, taken: false, done: None };
+        let deed =
+            Deed { name, acks, fences, finishes, messages, outputs, repeat_until, taken: false, done: None };
         self.oracle.deeds.push(deed);
         self.network.push(Request::Commit(number));
     }
@@ -230,7 +234,7 @@ impl World {
         self.look_at_effect(key, LOOKS)
     }
 
-    fn look_at_effect(&mut self, key: u64, looks: u32) -> Verdict {
+    pub(crate) fn look_at_effect(&mut self, key: u64, looks: u32) -> Verdict {
         let ticket = self.ticket(Asked::Effect { key, at: self.now, looks });
         self.hand(Input::Describe { ticket, query: Query::Effect(effect_identity(key)) })
     }

@@ -6,11 +6,12 @@ use driftq_core::{
     RequestHash, ResolveEffect, Time, Urge,
 };
 
+use crate::asked::Asked;
 use crate::clients::Request;
 use crate::commits::LOOKS;
 use crate::oracle::{Finishing, Refused, Resolving, Span, Tie, Tied, Told, Verdict};
 use crate::server::check;
-use crate::world::{Asked, World};
+use crate::world::World;
 
 /// Identities that everybody wants.
 pub(crate) const KEYS: u64 = 6;
@@ -94,7 +95,11 @@ impl World {
         let other = self.rng.chance(1, 12);
         Ask {
             key: self.rng.below(KEYS),
-            request: if other { RequestHash(2) } else { *self.rng.pick(&[RequestHash::NONE, RequestHash(1)]) },
+            request: if other {
+                RequestHash(2)
+            } else {
+                *self.rng.pick(&[RequestHash::NONE, RequestHash(1)])
+            },
             lease_ms: *self.rng.pick(&[20, 100, 400, 2000]),
             ttl_ms: *self.rng.pick(&[150, 1500, 15_000]),
             on_lapse: if self.rng.chance(1, 3) { OnLapse::Hold } else { OnLapse::Retry },

@@ -33,8 +33,8 @@ pub(crate) use outputs::{Ordered, OutputOrder, Outputs, Reading};
 pub(crate) use redrive::Redrive;
 pub(crate) use tie::{Tie, Tied};
 pub(crate) use unchanged::Refused;
-pub(crate) use whole::{Committing, Deed, Done};
 use view::{Group, Hold, Released, ensure};
+pub(crate) use whole::{Committing, Deed, Done};
 
 /// A promise that was broken.
 pub type Verdict = Result<(), String>;
@@ -185,7 +185,9 @@ impl Oracle {
                 // It may stand as it did before it was moved: what came again may have been acked long ago.
                 let held = group.holds.keys().filter(|offset| !group.acked.contains_key(offset));
                 group.uncertain.extend(held);
-                group.uncertain.extend(group.settled.iter().filter(|offset| !group.acked.contains_key(offset)));
+                group
+                    .uncertain
+                    .extend(group.settled.iter().filter(|offset| !group.acked.contains_key(offset)));
                 group.holds.clear();
                 group.dying.clear();
             }

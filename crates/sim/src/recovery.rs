@@ -7,11 +7,12 @@ use driftq_core::{
     Ticket, TopicId, Verdict as Saying, VersionsList,
 };
 
+use crate::asked::Asked;
 use crate::clients::Request;
 use crate::effects::{KEYS, effect_identity};
 use crate::oracle::{Committing, Done, Lost, Outputs, Verdict};
 use crate::server::Probe;
-use crate::world::{Asked, World};
+use crate::world::World;
 
 /// Commits done long ago that are looked at after a crash.
 const OLD_DEEDS: usize = 6;
@@ -71,7 +72,10 @@ impl World {
             fits[*cut] && deeds.iter().all(explains)
         });
         let Some(cut) = cut else {
-            return Err(format!("whole: {deeds:?} are there in part: {seen:?}, told: {:?}", self.oracle.outputs));
+            return Err(format!(
+                "whole: {deeds:?} are there in part: {seen:?}, told: {:?}",
+                self.oracle.outputs
+            ));
         };
         self.oracle.outputs = models.swap_remove(cut);
         let there = deeds.iter().filter(|(place, ..)| *place < cut);
@@ -143,7 +147,8 @@ impl World {
             if !answer.already || answer.stored != done.stored || answer.outputs != done.outputs {
                 return Err(format!("whole: commit {number} was {done:?}, now {answer:?}"));
             }
-            let acks = deed.acks.iter().map(|loan| Settlement { receipt: loan.receipt, verdict: Saying::Ack });
+            let acks =
+                deed.acks.iter().map(|loan| Settlement { receipt: loan.receipt, verdict: Saying::Ack });
             let outcomes = probe.settle(acks.collect());
             if outcomes.iter().any(|outcome| *outcome != Outcome::Ok) {
                 return Err(format!("whole: commit {number} was answered, its acks are {outcomes:?}"));

@@ -325,7 +325,9 @@ impl World {
         let (segments, messages) = (server.segments(), server.state().messages());
         let pieces = server.effect_pieces() as u64;
         if segments as u64 > 4 + messages + pieces {
-            return Err(format!("trimming: {segments} segments are kept for {messages} messages and {pieces} pieces"));
+            return Err(format!(
+                "trimming: {segments} segments are kept for {messages} messages and {pieces} pieces"
+            ));
         }
         Ok(())
     }

@@ -7,11 +7,12 @@ use driftq_core::{
     Action, Answer, Delivery, Input, LeaseRequest, Message, Order, Start, TopicId, TopicSettings,
 };
 
+use crate::asked::Asked;
 use crate::clients::{GROUPS, TOPICS, UNDERTAKER};
 use crate::oracle::{Receiver, Sent, Verdict, Way, Word};
 use crate::server::{Found, payload};
 use crate::workers::loan;
-use crate::world::{Asked, World};
+use crate::world::World;
 
 /// The topic in which retries and fresh messages meet.
 const STORM: &str = "storm";
@@ -41,7 +42,12 @@ impl World {
     }
 
     /// A new topic with one partition and one group.
-    pub(crate) fn found(&mut self, name: &str, group: &str, settings: TopicSettings) -> Result<TopicId, String> {
+    pub(crate) fn found(
+        &mut self,
+        name: &str,
+        group: &str,
+        settings: TopicSettings,
+    ) -> Result<TopicId, String> {
         self.creating.insert(name.into(), settings);
         let ticket = self.ticket(Asked::Nothing);
         self.hand(Input::CreateTopic { ticket, name: name.into(), partitions: 1, settings, exact: true })?;
@@ -161,7 +167,12 @@ impl World {
     }
 
     /// What a request for messages gets at once.
-    pub(crate) fn lease_now(&mut self, topic: TopicId, group: &str, max: u32) -> Result<Vec<Delivery>, String> {
+    pub(crate) fn lease_now(
+        &mut self,
+        topic: TopicId,
+        group: &str,
+        max: u32,
+    ) -> Result<Vec<Delivery>, String> {
         let ticket = self.ticket(Asked::Nothing);
         let request = LeaseRequest {
             topic,

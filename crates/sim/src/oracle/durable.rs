@@ -64,8 +64,7 @@ impl Oracle {
         let known = self.ledger.known.get(&key);
         let name = || format!("effect {key} is {view:?} after a crash; told: {known:?}, under way: {lost:?}");
         let Some(view) = view else {
-            let gone =
-                known.is_none_or(|known| known.may_be_over(now) || lost.may_be_forgotten(known, now));
+            let gone = known.is_none_or(|known| known.may_be_over(now) || lost.may_be_forgotten(known, now));
             ensure(gone, || format!("durable: lost: {}", name()))?;
             // A record whose time is over is not shown, and its holder may still say how it ended, or has.
             if let Some(known) = self.ledger.known.get_mut(&key) {
@@ -78,8 +77,8 @@ impl Oracle {
             (_, Some(known)) => check_same(known, view, lost).map_err(|why| format!("{why}: {}", name()))?,
             (other, None) => {
                 let newest = self.ledger.numbers.get(&key).copied().unwrap_or(0);
-                let over = other
-                    .is_none_or(|known| known.may_be_over(now) || lost.may_be_forgotten(known, now));
+                let over =
+                    other.is_none_or(|known| known.may_be_over(now) || lost.may_be_forgotten(known, now));
                 ensure(over && view.number > newest && !lost.begins.is_empty(), || {
                     format!("durable: another record: {}", name())
                 })?;
@@ -109,9 +108,7 @@ fn check_same(known: &Known, view: &EffectView, lost: &Lost<'_>) -> Verdict {
         let renewed = lost.renewals.contains(&(known.receipt(), view.until));
         // That it lapsed may be forgotten, and is noticed again.
         let still = view.attempts == known.attempts && (view.status == Status::InProgress || known.is_held());
-        return ensure((view.until == known.until || renewed) && still, || {
-            "durable: another lease".into()
-        });
+        return ensure((view.until == known.until || renewed) && still, || "durable: another lease".into());
     }
     Ok(())
 }
@@ -119,7 +116,8 @@ fn check_same(known: &Known, view: &EffectView, lost: &Lost<'_>) -> Verdict {
 /// What is known from now on; `None` if nobody ever said so.
 fn adopt(same: Option<&Known>, view: &EffectView, lost: &Lost<'_>) -> Option<Known> {
     let ended = !matches!(view.status, Status::InProgress | Status::Unknown);
-    let told = same.filter(|known| known.fits(view) && known.is_ended()).and_then(|known| known.ending.clone());
+    let told =
+        same.filter(|known| known.fits(view) && known.is_ended()).and_then(|known| known.ending.clone());
     let ending = match view.ending {
         None => None,
         // An ending from before the newest lease.
@@ -149,7 +147,8 @@ fn adopt(same: Option<&Known>, view: &EffectView, lost: &Lost<'_>) -> Option<Kno
         on_lapse: view.on_lapse,
         until: view.until,
         expires: view.expires.filter(|_| ended).unwrap_or(Time::NEVER),
-        ttl_ms: newest.map_or_else(|| counted.or(born.map(|(ask, _)| ask.ttl_ms)), |known| known.ttl_ms),
+        ttl_ms: newest
+            .map_or_else(|| counted.or_else(|| born.map(|(ask, _)| ask.ttl_ms)), |known| known.ttl_ms),
         request: same.and_then(|known| known.request),
         caller: newest.and_then(|known| known.caller),
         tie: None,

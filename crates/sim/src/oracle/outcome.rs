@@ -50,13 +50,7 @@ impl Oracle {
     }
 
     /// Somebody was told that an effect failed and may be tried again.
-    pub(crate) fn retryable(
-        &self,
-        ask: &Ask,
-        view: &EffectView,
-        left: Option<u32>,
-        span: Span,
-    ) -> Verdict {
+    pub(crate) fn retryable(&self, ask: &Ask, view: &EffectView, left: Option<u32>, span: Span) -> Verdict {
         let known = self.effect(ask.key);
         let name = || format!("effect {}: {view:?}, {left:?} left, for {ask:?}: {known:?}", ask.key);
         let Some(known) = known else { return Err(format!("outcome: {}", name())) };
@@ -127,7 +121,8 @@ impl Oracle {
         let Some(known) = self.ledger.known.get_mut(&key) else {
             return Err(format!("stale: {receipt:?} was renewed, and there is no such effect"));
         };
-        let current = known.receipt() == receipt && known.status == Status::InProgress && epoch == known.epoch;
+        let current =
+            known.receipt() == receipt && known.status == Status::InProgress && epoch == known.epoch;
         ensure(current && !fenced && expires == until, || {
             format!("stale: {receipt:?} goes on until {expires:?} (asked: {until:?}), after {known:?}")
         })?;

@@ -110,7 +110,7 @@ impl Outputs {
                 let dataset = self.0.get_mut(dataset).ok_or(Reject::OutputUnknown)?;
                 let is_current = dataset.current.as_ref() == Some(from);
                 let again = !is_current && dataset.rolled_back.as_ref() == Some(from);
-                if !again && !(is_current && !dataset.history.is_empty()) {
+                if !again && (!is_current || dataset.history.is_empty()) {
                     return Err(Reject::VersionDiffers);
                 }
                 if is_current {
@@ -169,9 +169,8 @@ impl Outputs {
         let version =
             if reading.version == "current" { dataset.current.clone()? } else { reading.version.clone() };
         let cells = dataset.versions.get(&version)?.iter();
-        let pointers = cells.flat_map(|(key, cell)| {
-            cell.pointers.iter().map(move |pointer| (key.clone(), pointer.clone()))
-        });
+        let pointers = cells
+            .flat_map(|(key, cell)| cell.pointers.iter().map(move |pointer| (key.clone(), pointer.clone())));
         let pointers = pointers.take(reading.limit as usize).collect();
         Some((version, pointers))
     }

@@ -47,7 +47,11 @@ impl Oracle {
         let hold = view.and_then(|view| view.holds.get(&receipt.offset));
         let Some(hold) = hold else { return Tie::Unsure };
         if hold.token != receipt.token {
-            return if hold.life == self.life && hold.token > receipt.token { Tie::Fenced } else { Tie::Unsure };
+            return if hold.life == self.life && hold.token > receipt.token {
+                Tie::Fenced
+            } else {
+                Tie::Unsure
+            };
         }
         match self.worth(receipt, group, Word::Extend { lease_ms: 1 }, now) {
             Worth::Everything if hold.expires > now && !hold.revived => Tie::OnLoan,

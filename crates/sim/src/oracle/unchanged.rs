@@ -22,7 +22,10 @@ pub(crate) struct Refused {
 impl Refused {
     pub(crate) fn check(&self, what: &dyn std::fmt::Debug) -> Verdict {
         ensure(self.written == 0, || {
-            format!("unchanged: {} bytes were written for {what:?}, which was refused: {:?}", self.written, self.reject)
+            format!(
+                "unchanged: {} bytes were written for {what:?}, which was refused: {:?}",
+                self.written, self.reject
+            )
         })
     }
 }
@@ -82,9 +85,8 @@ impl Oracle {
     pub(crate) fn renew_refused(&self, lease: &Lease, refused: Refused, now: Time) -> Verdict {
         refused.check(lease)?;
         let known = self.effect(lease.key).filter(|_| refused.exact);
-        let live = known.is_some_and(|known| {
-            known.receipt() == lease.receipt && self.is_surely_live(known, now, now)
-        });
+        let live = known
+            .is_some_and(|known| known.receipt() == lease.receipt && self.is_surely_live(known, now, now));
         let stale = matches!(refused.reject, Reject::EffectStale(_));
         ensure(stale && !live, || format!("unchanged: {lease:?} runs and was refused: {refused:?}"))
     }

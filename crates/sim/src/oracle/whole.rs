@@ -56,7 +56,8 @@ impl Oracle {
         let name = || format!("commit {number} at {at:?} was answered {answer:?}: {deed:?}");
         let kept = deed.done.as_ref().filter(|done| done.at.after_ms(self.commit_ttl_ms) > *at);
         if answer.already {
-            let same = kept.is_some_and(|done| done.stored == answer.stored && done.outputs == answer.outputs);
+            let same =
+                kept.is_some_and(|done| done.stored == answer.stored && done.outputs == answer.outputs);
             ensure(same, || format!("whole: it was not done like this before: {}", name()))?;
             return Ok(false);
         }
@@ -123,15 +124,13 @@ impl Oracle {
                 };
                 return self.finish_refused(&finishing, lease, refused, now);
             }
-            (CommitPart::Produce(place), Reject::TopicUnknown) => {
-                deed.messages.get(place).is_some_and(|id| {
-                    self.sent.get(id).is_some_and(|sent| !self.is_alive(sent.topic))
-                })
-            }
+            (CommitPart::Produce(place), Reject::TopicUnknown) => deed
+                .messages
+                .get(place)
+                .is_some_and(|id| self.sent.get(id).is_some_and(|sent| !self.is_alive(sent.topic))),
             (
                 CommitPart::Produce(_),
-                Reject::DiskFull
-                | Reject::Overloaded(Overload::PartitionMessages | Overload::PartitionBytes),
+                Reject::DiskFull | Reject::Overloaded(Overload::PartitionMessages | Overload::PartitionBytes),
             )
             | (CommitPart::Output(_), Reject::DiskFull) => true,
             (CommitPart::Output(place), Reject::OutputModeDiffers) => {
