@@ -109,6 +109,13 @@ pub(crate) fn python(root: &Path, script: &Path, broker: &Path) -> Command {
     command
 }
 
+/// Effects and commits under kill -9, with an outside checker.
+pub(crate) fn kill_effects(root: &Path, broker: &Path, cycles: u64) -> Command {
+    let mut command = python(root, &root.join("tests/python/effects_kill9.py"), broker);
+    command.args(["--cycles", &cycles.to_string()]);
+    command
+}
+
 /// Where cargo puts what it builds, with all ways to configure that taken into account.
 pub(crate) fn target_folder(root: &Path) -> Result<PathBuf> {
     let metadata = metadata(root, &["--no-deps"])?;

@@ -29,7 +29,7 @@ installed. A failing step does not stop the others; the last line reads `N passe
 ";
 
 const SOAK: &str = "\
-Runs the long forms of the simulation, the mutants and the kill -9 loop, with optimisations.
+Runs the long forms of the simulation, the mutants and the kill -9 loops (messages, effects), with optimisations.
 
 Usage: cargo xtask soak [--seeds N] [--cycles N] [--minutes M]
 

@@ -2,11 +2,12 @@
 
 use driftq_core::{Address, ConsumerId, Delivery, Input, Receipt, Style, Subscription, TopicId};
 
+use crate::asked::Asked;
 use crate::effects::{Ask, End, Lease};
 use crate::operator::refusal;
 use crate::oracle::{OutputOrder, Verdict, Word};
 use crate::workers::Loan;
-use crate::world::{Asked, World};
+use crate::world::World;
 
 /// Names of the topics, and their partitions.
 pub(crate) const TOPICS: [(&str, u32); 3] = [("orders", 1), ("mails", 2), ("steps", 3)];

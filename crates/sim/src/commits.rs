@@ -5,12 +5,13 @@ use driftq_core::{
     Outcome, OutputList, Query, Reject, RequestHash, Ticket, Time,
 };
 
+use crate::asked::Asked;
 use crate::clients::Request;
 use crate::effects::{End, Lease, effect_identity};
 use crate::oracle::{Committing, Deed, Ordered, OutputOrder, Reading, Refused, Verdict, Word};
 use crate::server::Found;
 use crate::workers::Loan;
-use crate::world::{Asked, World};
+use crate::world::World;
 
 const DATASETS: [&str; 2] = ["bills", "totals"];
 const VERSIONS: [&str; 3] = ["v1", "v2", "v3"];
@@ -233,7 +234,7 @@ impl World {
         self.look_at_effect(key, LOOKS)
     }
 
-    fn look_at_effect(&mut self, key: u64, looks: u32) -> Verdict {
+    pub(crate) fn look_at_effect(&mut self, key: u64, looks: u32) -> Verdict {
         let ticket = self.ticket(Asked::Effect { key, at: self.now, looks });
         self.hand(Input::Describe { ticket, query: Query::Effect(effect_identity(key)) })
     }

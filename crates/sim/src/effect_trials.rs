@@ -5,6 +5,7 @@ use driftq_core::ledger::{OnLapse, Status};
 use driftq_core::{Delivery, Input, RequestHash, TopicId, TopicSettings, Urge};
 
 use crate::clients::GROUPS;
+use crate::commits::LOOKS;
 use crate::effects::{Ask, End, KEYS, Lease};
 use crate::oracle::{Receiver, Verdict, Way, Word};
 use crate::workers::{Loan, loan};
@@ -15,7 +16,8 @@ const ROUNDS: usize = 6;
 /// An identity that nobody has used.
 const WAITED_FOR: u64 = KEYS + 1;
 const HELD: u64 = KEYS + 2;
-const TIED: u64 = KEYS + 3;
+const ALONE: u64 = KEYS + 3;
+const TIED: u64 = KEYS + 4;
 
 impl World {
     pub(crate) fn try_effects(&mut self) -> Verdict {
@@ -115,7 +117,18 @@ impl World {
         }
         self.pass(150)?;
         self.expect_waiting(0)?;
-        self.bring_to_an_end(HELD)
+        self.bring_to_an_end(HELD)?;
+        // If nobody asks, it is noticed all the same.
+        let alone = Ask { on_lapse: OnLapse::Hold, ..self.plain_ask(ALONE) };
+        self.begin_now(&alone)?;
+        self.pass(150)?;
+        self.look_at_effect(ALONE, LOOKS)?;
+        self.flush()?;
+        let known = self.oracle.effect(ALONE);
+        if known.is_none_or(|known| known.status != Status::Unknown) {
+            return Err(format!("unknown: nobody noticed that {known:?} has lapsed"));
+        }
+        self.bring_to_an_end(ALONE)
     }
 
     /// While its delivery is on loan an effect is; when a newer attempt has begun its holder has no say.

@@ -6,11 +6,12 @@ use driftq_core::{
     RequestHash, ResolveEffect, Time, Urge,
 };
 
+use crate::asked::Asked;
 use crate::clients::Request;
 use crate::commits::LOOKS;
 use crate::oracle::{Finishing, Refused, Resolving, Span, Tie, Tied, Told, Verdict};
 use crate::server::check;
-use crate::world::{Asked, World};
+use crate::world::World;
 
 /// Identities that everybody wants.
 pub(crate) const KEYS: u64 = 6;

@@ -1,10 +1,11 @@
 //! Whole shards under simulated crashes, lapses, duplicates and reordering.
 //!
 //! The real core and the real log run on a disk that forgets ([`disk`]), driven by a shell that can be stopped
-//! between any two steps ([`server`]), by clients that retry, repeat and come too late (`clients` in a [`world`]), and watched
-//! by an oracle that knows only what clients know ([`oracle`]). Nothing here reads a clock or rolls dice: a seed
-//! is a story, and every story is told twice and must be the same.
+//! between any two steps ([`server`]), by clients that retry, repeat and come too late (`clients` in a [`world`]), and
+//! watched by an oracle that knows only what clients know and, after a crash, what a reader finds ([`oracle`]).
+//! Nothing here reads a clock or rolls dice: a seed is a story, and every story is told twice and must be the same.
 
+mod asked;
 mod clients;
 mod commits;
 pub mod disk;

@@ -5,10 +5,11 @@ use driftq_core::{
     TopicSettings,
 };
 
+use crate::asked::Asked;
 use crate::clients::{GROUPS, TOPICS};
 use crate::oracle::{Gone, TopicView, Verdict};
 use crate::server::payload;
-use crate::world::{Asked, World};
+use crate::world::World;
 
 /// A dead letter as somebody read it.
 #[derive(Clone, Debug)]

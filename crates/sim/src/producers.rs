@@ -5,10 +5,11 @@ use driftq_core::{
     RetryPolicy, Start, Stored, Time, partition_of_key,
 };
 
+use crate::asked::Asked;
 use crate::clients::{Request, TOPICS};
 use crate::oracle::{Sent, Verdict};
 use crate::server::payload;
-use crate::world::{Asked, World};
+use crate::world::World;
 
 /// One message in a request, and whether its identity was kept for another one.
 #[derive(Clone, Copy, Debug)]

@@ -7,11 +7,12 @@ use driftq_core::{
     Ticket, TopicId, Verdict as Saying, VersionsList,
 };
 
+use crate::asked::Asked;
 use crate::clients::Request;
 use crate::effects::{KEYS, effect_identity};
 use crate::oracle::{Committing, Done, Lost, Outputs, Verdict};
 use crate::server::Probe;
-use crate::world::{Asked, World};
+use crate::world::World;
 
 /// Commits done long ago that are looked at after a crash.
 const OLD_DEEDS: usize = 6;

@@ -7,11 +7,12 @@ use driftq_core::{
     Action, Answer, Delivery, Input, LeaseRequest, Message, Order, Start, TopicId, TopicSettings,
 };
 
+use crate::asked::Asked;
 use crate::clients::{GROUPS, TOPICS, UNDERTAKER};
 use crate::oracle::{Receiver, Sent, Verdict, Way, Word};
 use crate::server::{Found, payload};
 use crate::workers::loan;
-use crate::world::{Asked, World};
+use crate::world::World;
 
 /// The topic in which retries and fresh messages meet.
 const STORM: &str = "storm";

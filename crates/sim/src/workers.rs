@@ -5,9 +5,10 @@ use driftq_core::{
     Verdict as Saying,
 };
 
+use crate::asked::Asked;
 use crate::clients::{GROUPS, OWNERS, Request, TOPICS, Work};
 use crate::oracle::{Asker, Receiver, Said, Verdict, Way, Word};
-use crate::world::{Asked, World};
+use crate::world::World;
 
 /// Old tokens that are kept to be tried again at the wrong time.
 const KEEPSAKES_MAX: usize = 40;

@@ -3,102 +3,25 @@
 use std::collections::BTreeMap;
 
 use driftq_core::{
+<<<<<<< HEAD
     Action, Answer, ConsumerId, Delivery, Input, Message, Reject, Settings, Spotted, Style, Ticket, Time,
     TopicId, TopicInfo, TopicSettings, Undertaking,
+=======
+    Action, Answer, ConsumerId, Delivery, Input, Message, Settings, Spotted, Style, Ticket, Time, TopicId,
+    TopicInfo, TopicSettings, Undertaking,
+>>>>>>> w-sim
 };
 
+use crate::asked::Asked;
 use crate::clients::{Reader, Request, UNDERTAKER, Work};
 use crate::disk::SimDisk;
 use crate::effects::{Ask, Lease};
-use crate::operator::{Letter, refusal};
-use crate::oracle::{
-    Committing, Finishing, Gone, Oracle, OutputOrder, Reading, Receiver, Resolving, Said, Verdict, Way,
-};
-use crate::producers::Offer;
+use crate::operator::Letter;
+use crate::oracle::{Gone, Oracle, Receiver, Verdict, Way};
 use crate::rng::Rng;
 use crate::server::{Found, NoStart, Server};
 use crate::trace::Trace;
 use crate::workers::{LeaseCall, Loan, loan};
-
-/// Who waits for an answer, and for what.
-#[derive(Clone, Debug)]
-pub(crate) enum Asked {
-    /// Whatever the answer is.
-    Nothing,
-    Reader {
-        consumer: ConsumerId,
-        joined: u64,
-        since: u64,
-    },
-    Produce {
-        offers: Vec<Offer>,
-        decided: Time,
-    },
-    Reserve {
-        id: u64,
-        decided: Time,
-    },
-    Ack {
-        topic: TopicId,
-        group: String,
-        offset: u64,
-        since: u64,
-    },
-    Settle {
-        said: Vec<Said>,
-        joined: u64,
-    },
-    Lease(LeaseCall),
-    Pause {
-        topic: TopicId,
-        group: Option<String>,
-        order: u64,
-    },
-    Cancel {
-        topic: TopicId,
-        offset: u64,
-    },
-    /// A group is moved, or deleted.
-    Move {
-        topic: TopicId,
-        group: String,
-    },
-    Configure {
-        topic: TopicId,
-    },
-    Delete {
-        topic: TopicId,
-    },
-    Redrive {
-        number: usize,
-        place: Spotted,
-    },
-    Remove {
-        place: Spotted,
-    },
-    Begin {
-        ask: Ask,
-        at: Time,
-    },
-    Finish(Finishing, Lease),
-    Renew {
-        lease: Lease,
-        until: Time,
-        fenced: bool,
-    },
-    Resolve(Resolving),
-    Commit(Committing),
-    /// About outputs.
-    Order(OutputOrder),
-    Outputs(Reading),
-    /// Somebody looks at an effect.
-    Effect {
-        key: u64,
-        at: Time,
-        /// How often it looks again.
-        looks: u32,
-    },
-}
 
 /// The simulated world.
 pub struct World {
@@ -111,8 +34,8 @@ pub struct World {
     pub(crate) trace: Trace,
     /// Requests under way; they arrive in any order.
     pub(crate) network: Vec<Request>,
-    asked: BTreeMap<Ticket, Asked>,
-    tickets: u64,
+    pub(crate) asked: BTreeMap<Ticket, Asked>,
+    pub(crate) tickets: u64,
     pub(crate) consumers: u64,
     pub(crate) readers: BTreeMap<ConsumerId, Reader>,
     pub(crate) work: Vec<Work>,
@@ -241,6 +164,7 @@ impl World {
         Ok(())
     }
 
+<<<<<<< HEAD
     pub(crate) fn ticket(&mut self, asked: Asked) -> Ticket {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
@@ -313,6 +237,8 @@ impl World {
         self.asked.remove(&ticket);
     }
 
+=======
+>>>>>>> w-sim
     /// Hands an input to the server and does what it wants done.
     pub(crate) fn hand(&mut self, input: Input) -> Verdict {
         let Some(server) = &mut self.server else { return Ok(()) };

@@ -147,7 +147,8 @@ fn adopt(same: Option<&Known>, view: &EffectView, lost: &Lost<'_>) -> Option<Kno
         on_lapse: view.on_lapse,
         until: view.until,
         expires: view.expires.filter(|_| ended).unwrap_or(Time::NEVER),
-        ttl_ms: newest.map_or_else(|| counted.or(born.map(|(ask, _)| ask.ttl_ms)), |known| known.ttl_ms),
+        ttl_ms: newest
+            .map_or_else(|| counted.or_else(|| born.map(|(ask, _)| ask.ttl_ms)), |known| known.ttl_ms),
         request: same.and_then(|known| known.request),
         caller: newest.and_then(|known| known.caller),
         tie: None,

@@ -157,9 +157,9 @@ impl Oracle {
     }
 
     /// Somebody looked at an effect.
-    pub(crate) fn effect_seen(&self, key: u64, view: Option<&EffectView>, at: Time) -> Verdict {
-        let known = self.effect(key);
-        let fits = match (known, view) {
+    pub(crate) fn effect_seen(&mut self, key: u64, view: Option<&EffectView>, at: Time) -> Verdict {
+        let known = self.ledger.known.get_mut(&key);
+        let fits = match (known.as_deref(), view) {
             (known, None) => known.is_none_or(|known| known.may_be_over(at)),
             (None, Some(_)) => false,
             (Some(known), Some(view)) if view.status == Status::Unknown && !known.is_ended() => {
@@ -167,7 +167,11 @@ impl Oracle {
             }
             (Some(known), Some(view)) => known.fits(view),
         };
-        ensure(fits, || format!("outcome: effect {key} looks like {view:?} at {at:?}, told was {known:?}"))
+        ensure(fits, || format!("outcome: effect {key} looks like {view:?} at {at:?}, told was {known:?}"))?;
+        if let (Some(known), Some(Status::Unknown)) = (known, view.map(|view| view.status)) {
+            known.status = Status::Unknown;
+        }
+        Ok(())
     }
 
     /// Whether the newest lease of an effect is live for certain.

@@ -110,7 +110,7 @@ impl Outputs {
                 let dataset = self.0.get_mut(dataset).ok_or(Reject::OutputUnknown)?;
                 let is_current = dataset.current.as_ref() == Some(from);
                 let again = !is_current && dataset.rolled_back.as_ref() == Some(from);
-                if !again && !(is_current && !dataset.history.is_empty()) {
+                if !again && (!is_current || dataset.history.is_empty()) {
                     return Err(Reject::VersionDiffers);
                 }
                 if is_current {
