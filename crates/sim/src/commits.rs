@@ -138,6 +138,7 @@ impl World {
         }
         let receipts = |loans: &[Loan]| loans.iter().map(|loan| loan.receipt).collect();
         let commit = Commit {
+            request: RequestHash::NONE,
             name: deed.name,
             acks: receipts(&deed.acks),
             fences: receipts(&deed.fences),

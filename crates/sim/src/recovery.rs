@@ -82,7 +82,9 @@ impl World {
         let there: Vec<Committing> = there.map(|(_, committing, _)| (*committing).clone()).collect();
         for committing in there {
             let name = self.oracle.deeds[committing.number].name;
-            if let Some(Committed { already: true, stored, outputs }) = name.map(|name| probe.commit(name)) {
+            if let Some(Committed { already: true, stored, outputs, .. }) =
+                name.map(|name| probe.commit(name))
+            {
                 self.oracle.deeds[committing.number].done = Some(Done { stored, outputs, at: committing.at });
             }
         }

@@ -3,13 +3,8 @@
 use std::collections::BTreeMap;
 
 use driftq_core::{
-<<<<<<< HEAD
-    Action, Answer, ConsumerId, Delivery, Input, Message, Reject, Settings, Spotted, Style, Ticket, Time,
-    TopicId, TopicInfo, TopicSettings, Undertaking,
-=======
     Action, Answer, ConsumerId, Delivery, Input, Message, Settings, Spotted, Style, Ticket, Time, TopicId,
     TopicInfo, TopicSettings, Undertaking,
->>>>>>> w-sim
 };
 
 use crate::asked::Asked;
@@ -164,81 +159,6 @@ impl World {
         Ok(())
     }
 
-<<<<<<< HEAD
-    pub(crate) fn ticket(&mut self, asked: Asked) -> Ticket {
-        self.tickets += 1;
-        let ticket = Ticket(self.tickets);
-        self.asked.insert(ticket, asked);
-        ticket
-    }
-
-    /// A ticket stands for this.
-    pub(crate) fn expect(&mut self, ticket: Ticket, asked: Asked) {
-        self.asked.insert(ticket, asked);
-    }
-
-    /// Whether something about an effect is under way.
-    pub(crate) fn is_asked_about(&self, key: u64) -> bool {
-        self.asked.values().any(|asked| match asked {
-            Asked::Begin { ask, .. } => ask.key == key,
-            Asked::Finish(finishing, _) => finishing.key == key,
-            Asked::Renew { lease, .. } => lease.key == key,
-            Asked::Resolve(resolving) => resolving.key == key,
-            Asked::Commit(committing) => committing.finishing.iter().any(|finishing| finishing.key == key),
-            _ => false,
-        })
-    }
-
-    /// Whether whatever was decided is known to whoever asked.
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.server.as_ref().is_some_and(Server::is_quiet)
-    }
-
-    /// Those who want to run an effect and wait, and until when.
-    pub(crate) fn waiting_begins(&self) -> Vec<(Ticket, Time)> {
-        let waiting = self.asked.iter().filter_map(|(ticket, asked)| match asked {
-            Asked::Begin { ask, at } if ask.wait_ms > 0 => Some((*ticket, at.after_ms(ask.wait_ms))),
-            _ => None,
-        });
-        waiting.collect()
-    }
-
-    /// Hands an input to the server; gives what it wants done, and how many bytes of facts it wrote.
-    pub(crate) fn hand_over(&mut self, input: Input) -> (Vec<Action>, usize) {
-        let Some(server) = &mut self.server else { return (Vec::new(), 0) };
-        self.trace.note("input", &(self.now.0, &input));
-        let before = server.filled();
-        let actions = server.handle(self.now, input);
-        (actions, server.filled() - before)
-    }
-
-    /// The same, and whether the ticket was refused at once.
-    pub(crate) fn try_hand(
-        &mut self,
-        ticket: Ticket,
-        input: Input,
-    ) -> (Vec<Action>, Option<(Reject, usize)>) {
-        let (actions, written) = self.hand_over(input);
-        let refused = refusal(&actions, ticket);
-        if refused.is_some() {
-            self.trace.note("refused", &(ticket, refused));
-            self.forget_ticket(ticket);
-        }
-        (actions, refused.map(|reject| (reject, written)))
-    }
-
-    /// Those who asked for messages and wait.
-    pub(crate) fn waiting_leases(&self) -> Vec<Ticket> {
-        let leases = self.asked.iter().filter(|(_, asked)| matches!(asked, Asked::Lease(_)));
-        leases.map(|(ticket, _)| *ticket).collect()
-    }
-
-    pub(crate) fn forget_ticket(&mut self, ticket: Ticket) {
-        self.asked.remove(&ticket);
-    }
-
-=======
->>>>>>> w-sim
     /// Hands an input to the server and does what it wants done.
     pub(crate) fn hand(&mut self, input: Input) -> Verdict {
         let Some(server) = &mut self.server else { return Ok(()) };

@@ -66,7 +66,7 @@ impl Known {
             number: lease.receipt.number,
             epoch: lease.receipt.epoch,
             attempts: lease.attempt,
-            cap: ask.cap.or_else(|| before.and_then(|before| before.cap)),
+            cap: ask.cap.max(before.and_then(|before| before.cap)),
             status: Status::InProgress,
             on_lapse: ask.on_lapse,
             until: lease.expires,
@@ -134,7 +134,7 @@ impl Known {
 
     /// How many more attempts an asker may make.
     pub(super) fn left(&self, ask: &Ask) -> Option<u32> {
-        ask.cap.or(self.cap).map(|cap| cap.saturating_sub(self.attempts))
+        ask.cap.max(self.cap).map(|cap| cap.saturating_sub(self.attempts))
     }
 
     pub(super) fn agrees(&self, ask: &Ask) -> bool {

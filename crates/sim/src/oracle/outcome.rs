@@ -121,12 +121,14 @@ impl Oracle {
         let Some(known) = self.ledger.known.get_mut(&key) else {
             return Err(format!("stale: {receipt:?} was renewed, and there is no such effect"));
         };
-        let current =
-            known.receipt() == receipt && known.status == Status::InProgress && epoch == known.epoch;
+        let current = known.receipt() == receipt && !known.is_ended() && epoch == known.epoch;
+        // Never to an earlier time.
+        let until = until.max(known.until);
         ensure(current && !fenced && expires == until, || {
             format!("stale: {receipt:?} goes on until {expires:?} (asked: {until:?}), after {known:?}")
         })?;
         known.until = expires;
+        known.status = Status::InProgress;
         known.faded = false;
         Ok(())
     }

@@ -19,6 +19,11 @@ pub(crate) struct Refused {
     pub(crate) exact: bool,
 }
 
+/// Whether somebody was told that its lease has no say.
+const fn is_stale(reject: Reject) -> bool {
+    matches!(reject, Reject::EffectStale(_) | Reject::EffectFenced | Reject::EffectDiffers)
+}
+
 impl Refused {
     pub(crate) fn check(&self, what: &dyn std::fmt::Debug) -> Verdict {
         ensure(self.written == 0, || {
@@ -75,7 +80,7 @@ impl Oracle {
         now: Time,
     ) -> Verdict {
         refused.check(finishing)?;
-        let stale = matches!(refused.reject, Reject::EffectStale(_));
+        let stale = is_stale(refused.reject);
         ensure(stale && !self.has_a_say(finishing, lease, refused, now), || {
             let known = self.effect(finishing.key);
             format!("unchanged: {finishing:?} has a say and was refused: {refused:?}, {known:?}")
@@ -87,7 +92,7 @@ impl Oracle {
         let known = self.effect(lease.key).filter(|_| refused.exact);
         let live = known
             .is_some_and(|known| known.receipt() == lease.receipt && self.is_surely_live(known, now, now));
-        let stale = matches!(refused.reject, Reject::EffectStale(_));
+        let stale = is_stale(refused.reject);
         ensure(stale && !live, || format!("unchanged: {lease:?} runs and was refused: {refused:?}"))
     }
 

@@ -96,6 +96,16 @@ impl Oracle {
         Ok(())
     }
 
+    /// Whether a commit has no other authority than that of effects that had ended before.
+    fn is_spent(&self, deed: &Deed, refused: Refused) -> bool {
+        let ended = |(lease, end): &(Lease, End)| {
+            let known = self.effect(lease.key).filter(|known| known.receipt() == lease.receipt);
+            !refused.exact || known.is_some_and(|known| known.is_ended_as(end))
+        };
+        let more = !(deed.messages.is_empty() && deed.outputs.is_empty());
+        more && deed.acks.is_empty() && deed.fences.is_empty() && deed.finishes.iter().all(ended)
+    }
+
     /// A commit was refused.
     pub(crate) fn commit_refused(
         &self,
@@ -113,7 +123,11 @@ impl Oracle {
             (CommitPart::Fence(place), Reject::LeaseStale(_) | Reject::LeaseUnknown) => {
                 deed.fences.get(place).is_some_and(|loan| !self.is_current(loan, now))
             }
-            (CommitPart::Effect(place), Reject::EffectStale(_)) => {
+            (CommitPart::Effect(0), Reject::EffectStale(_)) if self.is_spent(deed, refused) => true,
+            (
+                CommitPart::Effect(place),
+                Reject::EffectStale(_) | Reject::EffectFenced | Reject::EffectDiffers,
+            ) => {
                 let Some((lease, end)) = deed.finishes.get(place) else { return Err("whole: a part".into()) };
                 let finishing = Finishing {
                     key: lease.key,
