@@ -88,7 +88,7 @@ pub enum Description {
     /// To [`Query::Outputs`]; `None` if there are none.
     Outputs(Option<OutputPage>),
     /// To [`Query::Runs`], and where to go on.
-    Runs(Vec<RunSummary>, Option<u32>),
+    Runs(Vec<RunSummary>, Option<u64>),
     /// To [`Query::Run`]; `None` if there is none.
     Run(Option<RunPage>),
 }

@@ -60,7 +60,7 @@ pub struct Shard {
     /// Whether a timer is set that forgets commits.
     pub(crate) forgets_commits: bool,
     /// Runs up to this number have a timer.
-    pub(crate) runs_watched: u32,
+    pub(crate) runs_watched: u64,
 }
 
 impl Shard {

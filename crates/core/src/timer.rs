@@ -36,7 +36,7 @@ pub(crate) enum Due {
     /// Commits may be forgotten.
     ForgetCommits,
     /// A run may have been quiet for long enough.
-    RunOld(u32),
+    RunOld(u64),
 }
 
 /// A message as one group sees it, by sequence number.

@@ -197,7 +197,7 @@ fn facts_with_the_greatest_numbers_are_survived() {
         Fact::Run(ends(&[0, 0, 0, 0])),
         Fact::Run(ends(b"nonsense")),
         Fact::Run(ends(&[0xff; 64])),
-        Fact::Run(RunFact::Forgotten { run: u32::MAX, most: u32::MAX }),
+        Fact::Run(RunFact::Forgotten { run: u64::MAX, most: u32::MAX }),
         Fact::Run(RunFact::Forgotten { run: 1, most: u32::MAX }),
         Fact::Commit(CommitFact::Done {
             name: Identity::default(),

@@ -30,7 +30,7 @@ fn numbers(rig: &mut Rig, run: &str) -> Option<[u64; 4]> {
     Some([summary.messages, summary.open, summary.effects, summary.unlisted])
 }
 
-fn forgotten(rig: &mut Rig, mark: usize) -> Vec<(u32, u32)> {
+fn forgotten(rig: &mut Rig, mark: usize) -> Vec<(u64, u32)> {
     rig.sync();
     let facts = rig.facts_since(mark).into_iter();
     let facts = facts.filter_map(|fact| match fact {
@@ -154,11 +154,11 @@ fn runs_and_their_entries_are_shown_page_by_page() {
         (runs.iter().map(|run| run.id.to_string()).collect::<Vec<_>>(), next)
     };
     let texts = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
-    assert_eq!(list(&mut rig, u32::MAX, 9), (texts(&["c", "b", "a"]), None), "newest first");
-    let (first, next) = list(&mut rig, u32::MAX, 2);
+    assert_eq!(list(&mut rig, u64::MAX, 9), (texts(&["c", "b", "a"]), None), "newest first");
+    let (first, next) = list(&mut rig, u64::MAX, 2);
     assert_eq!((first, next), (texts(&["c", "b"]), Some(2)));
     assert_eq!(list(&mut rig, 2, 2), (texts(&["a"]), None));
-    assert_eq!(list(&mut rig, u32::MAX, 3).1, None, "a full page that is the last one says so");
+    assert_eq!(list(&mut rig, u64::MAX, 3).1, None, "a full page that is the last one says so");
     for limit in 1..7 {
         let (mut offsets, mut from, mut pages) = (Vec::new(), 0, 0);
         loop {

@@ -226,7 +226,7 @@ impl Broker {
     }
 
     /// Some runs, newest first, and where to go on.
-    pub async fn runs(&self, list: RunList) -> Result<(Vec<RunSummary>, Option<u32>), Failure> {
+    pub async fn runs(&self, list: RunList) -> Result<(Vec<RunSummary>, Option<u64>), Failure> {
         match self.describe(Query::Runs(list)).await? {
             Description::Runs(runs, next) => Ok((runs, next)),
             other => Err(unexpected(&other)),

@@ -47,7 +47,7 @@ pub(crate) struct Effect {
     /// The message on whose behalf it was begun first.
     pub(crate) message: Option<Spotted>,
     /// Number of the run that it belongs to; zero for none.
-    pub(crate) run: u32,
+    pub(crate) run: u64,
 }
 
 impl Effect {

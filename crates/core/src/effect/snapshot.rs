@@ -12,7 +12,7 @@ use crate::id::{Position, RequestHash, Time, TopicId};
 use crate::input::Spotted;
 
 /// The least bytes that a record takes.
-const RECORD_BYTES_LEAST: usize = 130;
+const RECORD_BYTES_LEAST: usize = 134;
 
 impl Effects {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
@@ -38,7 +38,7 @@ impl Effects {
             before = number;
             effects.add(number, effect);
         }
-        if effects.last > u64::MAX / 2 {
+        if effects.last > u64::MAX / 4 {
             return Err(take.malformed());
         }
         Ok(effects)
@@ -57,9 +57,10 @@ fn put_effect(out: &mut Vec<u8>, effect: &Effect) {
         effect.message.is_some(),
     ];
     out.put_u8(given.iter().enumerate().fold(0, |bits, (bit, given)| bits | u8::from(*given) << bit));
-    for number in [effect.epoch, effect.attempts, effect.tenant, effect.scope, effect.run] {
+    for number in [effect.epoch, effect.attempts, effect.tenant, effect.scope] {
         out.put_u32(number);
     }
+    out.put_u64(effect.run);
     put_blob(out, effect.about);
     for long in [effect.digest, effect.caller, effect.ttl_ms] {
         out.put_u64(long);
@@ -99,7 +100,7 @@ fn take_effect(take: &mut Take<'_>) -> Result<Effect, Malformed> {
         attempts_max: None,
         tenant: take.u32()?,
         scope: take.u32()?,
-        run: take.u32()?,
+        run: take.u64()?,
         about: take_blob(take)?,
         ending: None,
         digest: take.u64()?,

@@ -135,8 +135,7 @@ impl Shard {
         Some(DatasetView {
             summary: summary(name, dataset),
             cut_over: Some(dataset.cut_over).filter(|at| *at > Time(0)),
-            // Before the first cut-over there was nothing, since ever.
-            history: dataset.history.iter().rev().filter(|(_, at)| *at > Time(0)).cloned().collect(),
+            history: dataset.history.iter().rev().cloned().collect(),
             versions,
             more,
         })

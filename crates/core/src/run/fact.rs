@@ -58,7 +58,7 @@ pub enum RunFact<'a> {
     /// Entries of a run were dropped: at most `most`, the oldest first. The last one takes the run along.
     Forgotten {
         /// Which run.
-        run: u32,
+        run: u64,
         /// How many entries at the most.
         most: u32,
     },
@@ -108,7 +108,7 @@ impl<'a> RunFact<'a> {
             }
             Self::Forgotten { run, most } => {
                 out.put_u8(FORGOTTEN);
-                out.put_u32(*run);
+                out.put_u64(*run);
                 out.put_u32(*most);
             }
         }
@@ -124,7 +124,7 @@ impl<'a> RunFact<'a> {
                 leased: Time(take.u64()?),
                 history: take.bytes()?,
             },
-            FORGOTTEN => Self::Forgotten { run: take.u32()?, most: take.u32()? },
+            FORGOTTEN => Self::Forgotten { run: take.u64()?, most: take.u32()? },
             _ => return Err(Malformed("fact of an unknown kind")),
         })
     }

@@ -50,21 +50,21 @@ impl Shard {
 
     /// Sets the timers of runs at the begin of a run of the shard.
     pub(crate) fn schedule_runs(&mut self) {
-        let runs: Vec<u32> = self.journal.state.runs.runs.keys().copied().collect();
+        let runs: Vec<u64> = self.journal.state.runs.runs.keys().copied().collect();
         for run in runs {
             self.set_run_timer(run);
         }
     }
 
     /// A run may be new: it has a timer from now on.
-    pub(crate) fn watch_run(&mut self, run: u32) {
+    pub(crate) fn watch_run(&mut self, run: u64) {
         if run > self.runs_watched {
             self.runs_watched = run;
             self.set_run_timer(run);
         }
     }
 
-    fn set_run_timer(&mut self, number: u32) {
+    fn set_run_timer(&mut self, number: u64) {
         self.runs_watched = self.runs_watched.max(number);
         if let Some(run) = self.journal.state.runs.runs.get(&number) {
             let at = run.touched.after_ms(self.settings.run_ttl_ms).max(self.now);
@@ -73,7 +73,7 @@ impl Shard {
     }
 
     /// A run may have been quiet for long enough.
-    pub(crate) fn on_run_old(&mut self, number: u32, out: &mut Output) {
+    pub(crate) fn on_run_old(&mut self, number: u64, out: &mut Output) {
         let Some(run) = self.journal.state.runs.runs.get(&number) else { return };
         if run.touched.after_ms(self.settings.run_ttl_ms) <= self.now {
             self.forget_run(number, out);
@@ -81,7 +81,7 @@ impl Shard {
         self.set_run_timer(number);
     }
 
-    fn forget_run(&mut self, run: u32, out: &mut Output) {
+    fn forget_run(&mut self, run: u64, out: &mut Output) {
         let fact = RunFact::Forgotten { run, most: FORGOTTEN_PER_FACT_MAX };
         self.journal.emit(Haste::Lazy, out, &Fact::Run(fact));
     }

@@ -43,7 +43,7 @@ pub(crate) struct Run {
 /// A message of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
-    pub(crate) run: u32,
+    pub(crate) run: u64,
     pub(crate) partition: u32,
     pub(crate) at: Time,
     pub(crate) step: Box<str>,
@@ -69,22 +69,22 @@ pub(crate) struct Ended {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Runs {
     /// The number that the newest run got; none is zero.
-    pub(crate) last: u32,
-    pub(crate) runs: BTreeMap<u32, Run>,
-    pub(crate) names: BTreeMap<Arc<str>, u32>,
+    pub(crate) last: u64,
+    pub(crate) runs: BTreeMap<u64, Run>,
+    pub(crate) names: BTreeMap<Arc<str>, u64>,
     pub(crate) steps: BTreeMap<(TopicId, u64), Step>,
     /// Entries of all runs.
     pub(crate) entries: u64,
 }
 
 impl Runs {
-    pub(crate) fn named(&self, id: &str) -> Option<(u32, &Run)> {
+    pub(crate) fn named(&self, id: &str) -> Option<(u64, &Run)> {
         let number = *self.names.get(id)?;
         Some((number, self.runs.get(&number)?))
     }
 
     /// The run of that name, made if it is new.
-    fn enter(&mut self, id: &str, at: Time) -> u32 {
+    fn enter(&mut self, id: &str, at: Time) -> u64 {
         if let Some(&number) = self.names.get(id) {
             return number;
         }
@@ -107,14 +107,14 @@ impl Runs {
         self.last
     }
 
-    pub(crate) fn touch(&mut self, run: u32, at: Time) {
+    pub(crate) fn touch(&mut self, run: u64, at: Time) {
         if let Some(run) = self.runs.get_mut(&run) {
             run.touched = run.touched.max(at);
         }
     }
 
     /// Lists an entry; false if the list is full.
-    fn list(&mut self, number: u32, entry: Entry, at: Time) -> bool {
+    fn list(&mut self, number: u64, entry: Entry, at: Time) -> bool {
         self.touch(number, at);
         let Some(run) = self.runs.get_mut(&number) else { return false };
         if run.entries.len() >= RUN_ENTRIES_MAX {
@@ -150,7 +150,7 @@ impl Runs {
     }
 
     /// An effect was begun: on behalf of a message of a run, or in a run that its caller names. Gives the run's number.
-    pub(crate) fn note_effect(&mut self, message: Option<Spotted>, run: &str, effect: u64, at: Time) -> u32 {
+    pub(crate) fn note_effect(&mut self, message: Option<Spotted>, run: &str, effect: u64, at: Time) -> u64 {
         let step = message.and_then(|message| self.steps.get(&(message.topic, message.offset)));
         let number = match step {
             Some(step) => step.run,
@@ -165,7 +165,7 @@ impl Runs {
     }
 
     /// The record of an effect is gone.
-    pub(crate) fn forget_effect(&mut self, run: u32) {
+    pub(crate) fn forget_effect(&mut self, run: u64) {
         if let Some(run) = self.runs.get_mut(&run) {
             run.effects = run.effects.saturating_sub(1);
         }
@@ -199,7 +199,7 @@ impl Runs {
     }
 
     /// Drops entries of a run, the oldest first.
-    pub(crate) fn forget(&mut self, number: u32, most: u32) {
+    pub(crate) fn forget(&mut self, number: u64, most: u32) {
         let Some(run) = self.runs.get_mut(&number) else { return };
         for _ in 0..most {
             let Some(entry) = run.entries.pop_front() else { break };

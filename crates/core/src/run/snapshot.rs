@@ -13,10 +13,10 @@ use crate::run::record::{Ended, Entry, RUN_ENTRIES_MAX, Run, Runs, Step};
 
 impl Runs {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u32(self.last);
+        out.put_u64(self.last);
         put_length(out, self.runs.len());
         for (number, run) in &self.runs {
-            out.put_u32(*number);
+            out.put_u64(*number);
             out.put_text(&run.id);
             for long in [
                 run.started.0,
@@ -53,19 +53,19 @@ impl Runs {
     }
 
     pub(crate) fn decode(take: &mut Take<'_>) -> Result<Self, Malformed> {
-        let mut runs = Self { last: take.u32()?, ..Self::default() };
-        for _ in 0..take.count(76)? {
-            let number = take.u32()?;
+        let mut runs = Self { last: take.u64()?, ..Self::default() };
+        for _ in 0..take.count(80)? {
+            let number = take.u64()?;
             let run = take_run(take)?;
             let rises = runs.runs.last_key_value().is_none_or(|(last, _)| *last < number);
             let known = runs.names.insert(Arc::clone(&run.id), number).is_some();
-            if !rises || known || number == 0 || number > runs.last || runs.last > u32::MAX / 2 {
+            if !rises || known || number == 0 || number > runs.last || runs.last > u64::MAX / 4 {
                 return Err(take.malformed());
             }
             runs.entries += run.entries.len() as u64;
             runs.runs.insert(number, run);
         }
-        for _ in 0..take.count(41)? {
+        for _ in 0..take.count(45)? {
             let key = (TopicId(take.u32()?), take.u64()?);
             let step = take_step(take)?;
             let known = runs.runs.contains_key(&step.run);
@@ -89,7 +89,7 @@ impl Runs {
         if listed.len() != runs.steps.len() {
             return Err(take.malformed());
         }
-        let mut open = alloc::collections::BTreeMap::<u32, u64>::new();
+        let mut open = alloc::collections::BTreeMap::<u64, u64>::new();
         for step in runs.steps.values().filter(|step| step.open) {
             *open.entry(step.run).or_default() += 1;
         }
@@ -128,7 +128,7 @@ fn take_run(take: &mut Take<'_>) -> Result<Run, Malformed> {
 }
 
 fn put_step(out: &mut Vec<u8>, step: &Step) {
-    out.put_u32(step.run);
+    out.put_u64(step.run);
     out.put_u32(step.partition);
     out.put_u64(step.at.0);
     out.put_u8(u8::from(step.open));
@@ -148,7 +148,7 @@ fn put_step(out: &mut Vec<u8>, step: &Step) {
 
 fn take_step(take: &mut Take<'_>) -> Result<Step, Malformed> {
     let mut step = Step {
-        run: take.u32()?,
+        run: take.u64()?,
         partition: take.u32()?,
         at: Time(take.u64()?),
         open: take.u8()? != 0,

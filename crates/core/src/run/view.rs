@@ -17,7 +17,7 @@ use crate::slot::Found;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunList {
     /// Only runs with a smaller number.
-    pub before: u32,
+    pub before: u64,
     /// How many at the most.
     pub limit: u32,
 }
@@ -26,7 +26,7 @@ pub struct RunList {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunSummary {
     /// Its number.
-    pub number: u32,
+    pub number: u64,
     /// Its name.
     pub id: Arc<str>,
     /// When the first thing happened in it.
@@ -117,7 +117,7 @@ pub struct RunGroup {
 }
 
 impl Shard {
-    pub(crate) fn list_runs(&self, list: &RunList) -> (Vec<RunSummary>, Option<u32>) {
+    pub(crate) fn list_runs(&self, list: &RunList) -> (Vec<RunSummary>, Option<u64>) {
         let limit = list.limit as usize;
         let runs = self.journal.state.runs.runs.range(..list.before).rev();
         let mut found: Vec<_> = runs.take(limit + 1).map(|(number, run)| summary(*number, run)).collect();
@@ -190,7 +190,7 @@ impl Shard {
     }
 }
 
-fn summary(number: u32, run: &Run) -> RunSummary {
+fn summary(number: u64, run: &Run) -> RunSummary {
     RunSummary {
         number,
         id: Arc::clone(&run.id),

@@ -18,7 +18,7 @@ struct Effect {
     status: Status,
     about: Bytes,
     ending: Option<Bytes>,
-    run: u32,
+    run: u64,
 }
 
 #[derive(Default)]
@@ -33,8 +33,8 @@ pub(super) struct Books {
     effects: BTreeMap<u64, Effect>,
     /// Dataset, version, cell and key.
     pointers: BTreeSet<[String; 4]>,
-    runs: BTreeMap<u32, Run>,
-    last_run: u32,
+    runs: BTreeMap<u64, Run>,
+    last_run: u64,
 }
 
 impl Books {
@@ -66,7 +66,7 @@ impl Books {
         }
     }
 
-    fn enter(&mut self, name: &str) -> u32 {
+    fn enter(&mut self, name: &str) -> u64 {
         if let Some((number, _)) = self.runs.iter().find(|(_, run)| run.name == name) {
             return *number;
         }
@@ -81,7 +81,7 @@ impl Books {
             EffectFact::Begun(begun) => {
                 self.effects.retain(|_, effect| effect.identity != begun.identity);
                 let message = begun.lent.tie.map(|tie| (tie.topic, tie.offset));
-                let holds = |run: &&u32| {
+                let holds = |run: &&u64| {
                     message.is_some() && self.runs[*run].entries.iter().any(|entry| *entry == message)
                 };
                 let run = match self.runs.keys().find(holds) {
@@ -149,7 +149,7 @@ impl Books {
         assert_eq!(effects.unknown, count(Status::Unknown));
         assert_eq!(tally.outputs, self.pointers.len() as u64);
         assert_eq!(tally.runs, self.runs.len() as u64);
-        let list = RunList { before: u32::MAX, limit: 1000 };
+        let list = RunList { before: u64::MAX, limit: 1000 };
         let ticket = rig.ask(|ticket| Input::Describe { ticket, query: Query::Runs(list) });
         // It waits for the disk, as everything about the ledger does.
         let Some(Answer::Described(Description::Runs(runs, None))) = rig.answer(ticket) else { return };

@@ -67,7 +67,7 @@ fn queries() -> Vec<Query> {
         Query::Dataset(VersionsList { dataset: dataset.clone(), after: None, limit: 9 }),
         Query::Outputs(list(&version)),
         Query::Outputs(list("current")),
-        Query::Runs(RunList { before: u32::MAX, limit: 99 }),
+        Query::Runs(RunList { before: u64::MAX, limit: 99 }),
         Query::Run("r".into(), 0, 99),
         Query::Run("s".into(), 0, 99),
         Query::Run("run".into(), 0, 99),

@@ -184,7 +184,7 @@ impl World {
                 from: c.is_multiple_of(5).then(|| ("q".into(), u64::from(b % 4))),
                 limit,
             }),
-            Query::Runs(RunList { before: u32::from(b), limit }),
+            Query::Runs(RunList { before: u64::from(b), limit }),
             Query::Run(RUNS[1 + usize::from(b % 2)].into(), u64::from(c % 16), limit),
         ];
         for query in queries {

@@ -125,7 +125,14 @@ impl Outputs {
                     return Err(Reject::VersionInUse);
                 }
                 let gone = dataset.versions.remove(version).ok_or(Reject::OutputUnknown)?;
-                dataset.history.retain(|kept| kept.as_ref() != Some(version));
+                let mut history = std::mem::take(&mut dataset.history);
+                history.retain(|kept| kept.as_ref() != Some(version));
+                // Going back always leads to something else.
+                history.dedup();
+                if history.last() == Some(&dataset.current) {
+                    history.pop();
+                }
+                dataset.history = history;
                 if dataset.versions.is_empty() {
                     self.0.remove(name);
                 }

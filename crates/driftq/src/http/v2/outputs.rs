@@ -44,6 +44,10 @@ pub(super) async fn dataset(request: &Request<'_>) -> Handled {
     let history = view
         .history
         .iter()
+        // Before the first cut-over there was nothing, since ever: that is no entry.
+        .filter(|(_, at)| at.0 > 0)
+        // Before the first cut-over there was nothing, since ever: that is no entry.
+        .filter(|(_, at)| at.0 > 0)
         .map(|(version, at)| PastVersion { version: version.as_deref().map(Cow::Borrowed), at: moment(*at) });
     let answer = Dataset {
         dataset: Cow::Borrowed(&name),

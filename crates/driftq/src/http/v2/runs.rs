@@ -21,11 +21,11 @@ pub(super) async fn list(request: &Request<'_>) -> Handled {
     let section = Section::from_query(request.query()?)?;
     let before = section.after.as_deref().map(number_of).transpose()?;
     let list = RunList {
-        before: before.map_or(u32::MAX, |before| u32::try_from(before).unwrap_or(u32::MAX)),
+        before: before.unwrap_or(u64::MAX),
         limit: u32::try_from(section.limit).unwrap_or(u32::MAX),
     };
     let (runs, next) = request.app.broker.runs(list).await.map_err(|failure| fault(&failure))?;
-    let cursor = next.map(|next| encode_place(&u64::from(next).to_be_bytes()));
+    let cursor = next.map(|next| encode_place(&next.to_be_bytes()));
     Ok(json(StatusCode::OK, &Runs { runs: runs.iter().map(summary).collect(), cursor }))
 }
 
