@@ -104,7 +104,7 @@ impl World {
         let place = self.rng.below(4);
         // One partition is replaced, one is appended to, and about one there is no agreement.
         let append = place == 1 || (place == 2 && self.rng.chance(1, 4));
-        let dedupe_key = if append { format!("d{}", self.rng.below(60)) } else { String::new() };
+        let dedupe_key = if append { format!("d{}", self.rng.below(12)) } else { String::new() };
         NewOutput {
             dataset: (*self.rng.pick(&DATASETS)).into(),
             version: (*self.rng.pick(&VERSIONS)).into(),
