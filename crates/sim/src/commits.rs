@@ -14,7 +14,7 @@ use crate::workers::Loan;
 use crate::world::World;
 
 const DATASETS: [&str; 2] = ["bills", "totals"];
-const VERSIONS: [&str; 3] = ["v1", "v2", "v3"];
+pub(crate) const VERSIONS: [&str; 3] = ["v1", "v2", "v3"];
 /// How often somebody looks again for bytes that were moved.
 pub(crate) const LOOKS: u32 = 3;
 /// Keys of messages that commits store begin here: nobody else has them.
