@@ -116,6 +116,9 @@ impl Outputs {
                 if is_current {
                     let before = dataset.history.pop().flatten();
                     dataset.rolled_back = std::mem::replace(&mut dataset.current, before);
+                    // Nobody can tell that from none: the same version was current before.
+                    let current = dataset.current.clone();
+                    dataset.rolled_back.take_if(|version| current.as_ref() == Some(version));
                 }
                 Ok(dataset.shown(is_current))
             }
