@@ -14,7 +14,7 @@ use crate::workers::Loan;
 use crate::world::World;
 
 const DATASETS: [&str; 2] = ["bills", "totals"];
-const VERSIONS: [&str; 3] = ["v1", "v2", "v3"];
+pub(crate) const VERSIONS: [&str; 3] = ["v1", "v2", "v3"];
 /// How often somebody looks again for bytes that were moved.
 pub(crate) const LOOKS: u32 = 3;
 /// Keys of messages that commits store begin here: nobody else has them.
@@ -104,7 +104,7 @@ impl World {
         let place = self.rng.below(4);
         // One partition is replaced, one is appended to, and about one there is no agreement.
         let append = place == 1 || (place == 2 && self.rng.chance(1, 4));
-        let dedupe_key = if append { format!("d{}", self.rng.below(60)) } else { String::new() };
+        let dedupe_key = if append { format!("d{}", self.rng.below(12)) } else { String::new() };
         NewOutput {
             dataset: (*self.rng.pick(&DATASETS)).into(),
             version: (*self.rng.pick(&VERSIONS)).into(),

@@ -9,6 +9,7 @@ use driftq_core::{
 
 use crate::asked::Asked;
 use crate::clients::Request;
+use crate::commits::VERSIONS;
 use crate::effects::{KEYS, effect_identity};
 use crate::oracle::{Committing, Done, Lost, Outputs, Verdict};
 use crate::server::Probe;
@@ -40,7 +41,7 @@ impl World {
         seen: &Outputs,
     ) -> Verdict {
         let mut model = self.oracle.outputs.clone();
-        let mut fits = vec![model.looks_like(seen)];
+        let mut fits = vec![model == *seen];
         let mut models = vec![model.clone()];
         let mut deeds: Vec<(usize, &Committing, Option<bool>)> = Vec::new();
         for asked in lost.values() {
@@ -61,7 +62,7 @@ impl World {
                 }
                 _ => continue,
             }
-            fits.push(model.looks_like(seen));
+            fits.push(model == *seen);
             models.push(model.clone());
         }
         // The number of orders and commits that are left, if there is one that explains everything.
@@ -248,6 +249,13 @@ impl Probe {
         }
     }
 
+    /// Whether readers of a dataset saw this version before the last roll-back: the same roll-back again is taken.
+    fn is_rolled_back(&mut self, dataset: &str, version: &str) -> bool {
+        let (dataset, from) = (dataset.to_string(), version.to_string());
+        let answer = self.ask(|ticket| Input::RollBack { ticket, dataset, from });
+        matches!(answer, Some(Answer::CutOver { changed: false, .. }))
+    }
+
     fn outputs(&mut self) -> Result<Outputs, String> {
         let Some(Description::Datasets(datasets, false)) = self.describe(Query::Datasets(None, 100)) else {
             return Err("answers: nobody knows the datasets".into());
@@ -268,7 +276,10 @@ impl Probe {
                 };
                 pages.push(page);
             }
-            outputs.see(&view, &pages);
+            let current = view.summary.current.as_deref();
+            let mut others = VERSIONS.iter().filter(|version| current != Some(**version));
+            let rolled_back = others.find(|version| self.is_rolled_back(&dataset, version));
+            outputs.see(&view, rolled_back.copied(), &pages);
         }
         Ok(outputs)
     }

@@ -116,6 +116,9 @@ impl Outputs {
                 if is_current {
                     let before = dataset.history.pop().flatten();
                     dataset.rolled_back = std::mem::replace(&mut dataset.current, before);
+                    // Nobody can tell that from none: the same version was current before.
+                    let current = dataset.current.clone();
+                    dataset.rolled_back.take_if(|version| current.as_ref() == Some(version));
                 }
                 Ok(dataset.shown(is_current))
             }
@@ -141,13 +144,14 @@ impl Outputs {
         }
     }
 
-    /// Puts down what a reader has seen of a dataset.
-    pub(crate) fn see(&mut self, view: &DatasetView, pages: &[OutputPage]) {
+    /// Puts down what a reader has seen of a dataset, and which roll-back can be repeated.
+    pub(crate) fn see(&mut self, view: &DatasetView, rolled_back: Option<&str>, pages: &[OutputPage]) {
         let text = |name: &std::sync::Arc<str>| name.to_string();
         let mut dataset = Dataset {
             current: view.summary.current.as_ref().map(text),
             history: view.history.iter().rev().map(|(version, _)| version.as_ref().map(text)).collect(),
-            ..Dataset::default()
+            rolled_back: rolled_back.map(Into::into),
+            versions: BTreeMap::new(),
         };
         for page in pages {
             let version = dataset.versions.entry(page.version.to_string()).or_default();
@@ -159,15 +163,6 @@ impl Outputs {
             }
         }
         self.0.insert(view.summary.dataset.to_string(), dataset);
-    }
-
-    /// Whether a reader can tell the two apart.
-    pub(crate) fn looks_like(&self, seen: &Self) -> bool {
-        let mut plain = self.clone();
-        for dataset in plain.0.values_mut() {
-            dataset.rolled_back = None;
-        }
-        plain == *seen
     }
 
     /// What a reader gets.

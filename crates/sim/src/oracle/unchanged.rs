@@ -3,6 +3,7 @@
 use driftq_core::ledger::Status;
 use driftq_core::{Reject, Time, Urge};
 
+use super::ledger::Known;
 use super::outcome::{Finishing, Resolving};
 use super::tie::Tie;
 use super::view::ensure;
@@ -44,15 +45,19 @@ impl Oracle {
             Reject::LeaseStale(_) | Reject::LeaseUnknown => {
                 ask.tie.as_ref().is_some_and(|tied| !self.is_current(&tied.loan, now))
             }
-            Reject::KeyReused => known.map_or(!refused.exact, |known| {
-                !refused.exact || known.request.is_none() || !known.agrees(ask)
-            }),
+            // Its time may be over, and need not be.
+            Reject::KeyReused => {
+                let told = self.effect(ask.key);
+                let other = |known: &Known| known.faded || known.request.is_none() || !known.agrees(ask);
+                !refused.exact || told.is_some_and(other)
+            }
             Reject::EffectUnknown => {
                 let waited = ask.wait_ms > 0;
                 waited || (ask.urge == Urge::Reacquire && (known.is_none() || !refused.exact))
             }
             Reject::AttemptsExhausted => {
-                let spent = known.is_some_and(|known| known.left(ask) == Some(0));
+                let spent =
+                    self.effect(ask.key).is_some_and(|known| known.faded || known.left(ask) == Some(0));
                 ask.urge == Urge::Reacquire && (spent || !refused.exact)
             }
             _ => false,
