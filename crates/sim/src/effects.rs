@@ -222,6 +222,7 @@ impl World {
             run: if ask.key == 0 { "run".into() } else { String::new() },
             ..BeginEffect::default()
         };
+        self.oracle.effect_asked(ask);
         let exact = self.is_exact(ask.key);
         let ticket = self.ticket(Asked::Begin { ask: ask.clone(), at: self.now });
         let (actions, refused) = self.try_hand(ticket, Input::BeginEffect { ticket, ask: Box::new(input) });

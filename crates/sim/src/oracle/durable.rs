@@ -85,7 +85,8 @@ impl Oracle {
             }
         }
         let known = adopt(same, view, lost).ok_or_else(|| format!("durable: nobody said so: {}", name()))?;
-        self.ledger.known.insert(key, known);
+        let strictest = self.ledger.caps.get(&key).copied();
+        self.ledger.known.insert(key, Known { strictest, ..known });
         let newest = self.ledger.numbers.entry(key).or_default();
         *newest = view.number.max(*newest);
         Ok(())
@@ -107,7 +108,8 @@ fn check_same(known: &Known, view: &EffectView, lost: &Lost<'_>) -> Verdict {
     if matches!(view.status, Status::InProgress | Status::Unknown) {
         let renewed = lost.renewals.contains(&(known.receipt(), view.until));
         // That it lapsed may be forgotten, and is noticed again.
-        let still = view.attempts == known.attempts && (view.status == Status::InProgress || known.is_held());
+        let still = view.attempts == known.attempts
+            && (view.status == Status::InProgress || known.is_held() || known.status == Status::Unknown);
         return ensure((view.until == known.until || renewed) && still, || "durable: another lease".into());
     }
     Ok(())
@@ -143,6 +145,7 @@ fn adopt(same: Option<&Known>, view: &EffectView, lost: &Lost<'_>) -> Option<Kno
         epoch: view.epoch,
         attempts: view.attempts,
         cap: view.attempts_max,
+        strictest: same.and_then(|known| known.strictest),
         status: view.status,
         on_lapse: view.on_lapse,
         until: view.until,

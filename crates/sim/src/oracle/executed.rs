@@ -100,7 +100,8 @@ impl Oracle {
                 ensure(over, || format!("executed: the record still counts: {}", name()))?;
             }
         }
-        let known = Known::lent(ask, lease, known);
+        let strictest = self.ledger.caps.get(&ask.key).copied();
+        let known = Known { strictest, ..Known::lent(ask, lease, known) };
         self.ledger.known.insert(ask.key, known);
         Ok(())
     }

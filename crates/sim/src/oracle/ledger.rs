@@ -20,6 +20,8 @@ pub(crate) struct Known {
     pub(crate) epoch: u32,
     pub(crate) attempts: u32,
     pub(crate) cap: Option<u32>,
+    /// The least cap that anybody brought along: where it is reached, the record may say that nobody knows.
+    pub(super) strictest: Option<u32>,
     pub(crate) status: Status,
     pub(crate) on_lapse: OnLapse,
     /// When the newest lease lapses by its own clock.
@@ -52,6 +54,8 @@ pub(crate) struct Ledger {
     pub(super) known: BTreeMap<u64, Known>,
     /// The greatest number that was told: newer records have greater ones.
     pub(super) numbers: BTreeMap<u64, u64>,
+    /// The least cap that anybody ever brought along.
+    pub(super) caps: BTreeMap<u64, u32>,
 }
 
 impl Known {
@@ -67,6 +71,7 @@ impl Known {
             epoch: lease.receipt.epoch,
             attempts: lease.attempt,
             cap: ask.cap.max(before.and_then(|before| before.cap)),
+            strictest: None,
             status: Status::InProgress,
             on_lapse: ask.on_lapse,
             until: lease.expires,
@@ -129,7 +134,8 @@ impl Known {
 
     /// Whether its lapse leaves behind something that nobody may repeat, whoever asks.
     pub(super) fn is_held(&self) -> bool {
-        self.on_lapse == OnLapse::Hold || self.is_used_up()
+        let refused = self.strictest.is_some_and(|cap| self.attempts >= cap);
+        self.on_lapse == OnLapse::Hold || self.is_used_up() || refused
     }
 
     /// How many more attempts an asker may make.
@@ -151,7 +157,21 @@ impl Known {
     }
 }
 
+/// The smaller cap, where there is any.
+fn least(one: Option<u32>, other: Option<u32>) -> Option<u32> {
+    one.into_iter().chain(other).min()
+}
+
 impl Oracle {
+    /// Somebody wants to run an effect.
+    pub(crate) fn effect_asked(&mut self, ask: &Ask) {
+        let strictest = least(self.ledger.caps.get(&ask.key).copied(), ask.cap);
+        self.ledger.caps.extend(strictest.map(|cap| (ask.key, cap)));
+        if let Some(known) = self.ledger.known.get_mut(&ask.key) {
+            known.strictest = least(known.strictest, strictest);
+        }
+    }
+
     pub(crate) fn effect(&self, key: u64) -> Option<&Known> {
         self.ledger.known.get(&key)
     }

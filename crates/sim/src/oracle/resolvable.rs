@@ -48,7 +48,7 @@ impl Oracle {
             Status::Succeeded | Status::FailedFinal | Status::FailedRetryable => false,
         };
         ensure(newest && stranded, || format!("unknown: {}", name()))?;
-        if let Some(known) = self.ledger.known.get_mut(&ask.key).filter(|_| held) {
+        if let Some(known) = self.ledger.known.get_mut(&ask.key) {
             known.status = Status::Unknown;
         }
         Ok(())
