@@ -28,6 +28,7 @@ pub(crate) enum Tie {
 }
 
 /// What becomes of a begin.
+#[expect(clippy::large_enum_variant, reason = "it lives for a moment, and is nearly always the large one")]
 enum Turn {
     Told(EffectAnswer),
     /// It waits for whoever runs it.

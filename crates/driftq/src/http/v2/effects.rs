@@ -231,12 +231,9 @@ fn shown(seen: &SeenEffect) -> Result<Effect<'_>, Fault> {
         },
         request_hash: given(about.request),
         owner: Cow::Borrowed(&view.owner),
-        run_id: given(about.run).or(view.run.as_deref().map(Cow::Borrowed)),
-        step_id: given(about.step).or(view
-            .step
-            .as_deref()
-            .filter(|step| !step.is_empty())
-            .map(Cow::Borrowed)),
+        run_id: given(about.run).or_else(|| view.run.as_deref().map(Cow::Borrowed)),
+        step_id: given(about.step)
+            .or_else(|| view.step.as_deref().filter(|step| !step.is_empty()).map(Cow::Borrowed)),
         created_at: moment(view.created),
         begun_at: moment(view.begun),
         lease_expires_at: running.then(|| moment(view.until)),
