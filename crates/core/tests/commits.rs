@@ -321,6 +321,26 @@ fn an_effect_is_finished_together_with_the_delivery_that_it_is_tied_to() {
 }
 
 #[test]
+fn an_effect_that_had_ended_lends_a_commit_no_authority() {
+    let mut desk = desk();
+    let finishes = vec![finishing(desk.lease.receipt, Status::Succeeded, "done")];
+    let endings = Commit { finishes, ..Commit::default() };
+    desk.rig.commit(endings.clone());
+    let spent = (CommitPart::Effect(0), Reject::EffectStale(Some(1)));
+    let message = || vec![Draft::to(desk.topic).message()];
+    let before = desk.rig.snapshot();
+    assert_eq!(desk.rig.refused(Commit { messages: message(), ..endings.clone() }), spent);
+    let outputs = vec![output("v1", "p", "here")];
+    assert_eq!(desk.rig.refused(Commit { outputs: outputs.clone(), ..endings.clone() }), spent);
+    assert!(desk.rig.snapshot() == before);
+    // Alone it says nothing new, and beside a delivery it does no harm.
+    desk.rig.commit(endings.clone());
+    let fences = vec![desk.receipt(0)];
+    let done = desk.rig.commit(Commit { messages: message(), outputs, fences, ..endings });
+    assert_eq!((done.stored.len(), done.outputs), (1, vec![OutputDone::Replaced]));
+}
+
+#[test]
 fn dispatch_goes_on_after_the_acks_of_a_commit() {
     let mut desk = desk_with(4);
     desk.rig.produce_to(desk.topic, &[0]);
