@@ -7,9 +7,9 @@ use alloc::format;
 use alloc::sync::Arc;
 
 use crate::action::{Action, Output, Receipt, Undertaking};
+use crate::draft::{NewMessage, Payload};
 use crate::fact::Fact;
 use crate::id::{KeyHash, TopicId};
-use crate::input::{NewMessage, Payload};
 use crate::journal::Haste;
 use crate::partition::{DEAD_LETTER_PREFIX, Topic};
 use crate::run::How;

@@ -18,6 +18,8 @@ pub(crate) trait Put {
     fn put_u64(&mut self, value: u64);
     fn put_bytes(&mut self, value: &[u8]);
     fn put_text(&mut self, value: &str);
+    /// How many things follow.
+    fn put_length(&mut self, length: usize);
 }
 
 impl Put for Vec<u8> {
@@ -46,6 +48,10 @@ impl Put for Vec<u8> {
 
     fn put_text(&mut self, value: &str) {
         self.put_bytes(value.as_bytes());
+    }
+
+    fn put_length(&mut self, length: usize) {
+        self.put_u32(u32::try_from(length).expect("every collection has a limit far below 4 Gi"));
     }
 }
 

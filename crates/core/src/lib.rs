@@ -21,6 +21,7 @@ mod codec;
 mod commit;
 mod describe;
 mod dispatch;
+mod draft;
 mod effect;
 mod fact;
 mod fact_bytes;
@@ -69,6 +70,7 @@ pub use describe::{
     AttemptDescription, Browse, Description, Found, GroupDescription, GroupPartition, Member,
     MessageDescription, PartitionDescription, Query, Stage, Standing, Stretch, Tally, TopicDescription, Wait,
 };
+pub use draft::{NewLineage, NewMessage, Payload, Start};
 pub use effect::{
     About, BeginEffect, BegunFact, Blob, EffectAnswer, EffectFact, EffectLease, EffectList, EffectPage,
     EffectPart, EffectReceipt, EffectTally, EffectView, EndedFact, Ending, FinishEffect, Lent, NewBlob,
@@ -76,10 +78,7 @@ pub use effect::{
 };
 pub use fact::{Fact, MessageFact, Place};
 pub use id::{ConsumerId, GroupId, Identity, KeyHash, Position, RequestHash, Ticket, Time, Token, TopicId};
-pub use input::{
-    Address, Input, LeaseRequest, NewLineage, NewMessage, Payload, SeekTo, Settlement, Spotted, Start, Style,
-    Subscription, Verdict,
-};
+pub use input::{Address, Input, LeaseRequest, SeekTo, Settlement, Spotted, Style, Subscription, Verdict};
 pub use lease::{LEASE_MESSAGES_MAX, LEASE_WAIT_MS_MAX};
 pub use letter::{Attempt, DeadLetter};
 pub use message::{Deadline, Envelope, Message, Routing};

@@ -4,9 +4,10 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::action::{Action, Answer, Output, Stored};
+use crate::draft::NewMessage;
 use crate::fact::Fact;
 use crate::id::{GroupId, Ticket, TopicId};
-use crate::input::{NewMessage, SeekTo, Spotted};
+use crate::input::{SeekTo, Spotted};
 use crate::journal::{Haste, lifetime, refuse};
 use crate::reject::Reject;
 use crate::run::How;

@@ -1,9 +1,9 @@
 //! A message comes in: the produce gate, the limits, and the fact.
 
 use crate::action::{Action, Answer, Output, Stored};
+use crate::draft::{NewLineage, NewMessage, Payload, Start};
 use crate::fact::{Fact, MessageFact};
 use crate::id::{GroupId, Identity, Position, RequestHash, Ticket, Time, TopicId};
-use crate::input::{NewLineage, NewMessage, Payload, Start};
 use crate::journal::{Haste, lifetime, refuse};
 use crate::reject::{Overload, Reject};
 use crate::shard::Shard;

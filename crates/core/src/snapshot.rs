@@ -45,7 +45,7 @@ impl State {
         out.extend_from_slice(&self.secret);
         self.acked.encode(&mut out);
         self.buried.encode(&mut out);
-        put_length(&mut out, self.topics.len());
+        out.put_length(self.topics.len());
         for topic in &self.topics {
             out.put_u8(u8::from(topic.is_some()));
             if let Some(topic) = topic {
@@ -119,11 +119,11 @@ impl State {
         out.put_u8(u8::from(topic.scoped));
         topic.settings.encode(out);
         put_moment(out, topic.paused);
-        put_length(out, topic.partitions.len());
+        out.put_length(topic.partitions.len());
         for partition in &topic.partitions {
             self.put_slots(out, &partition.slots);
         }
-        put_length(out, topic.groups.len());
+        out.put_length(topic.groups.len());
         for group in topic.groups.values() {
             put_group(out, group);
         }
@@ -176,12 +176,12 @@ impl State {
     fn put_slots(&self, out: &mut Vec<u8>, slots: &Slots) {
         out.put_u64(slots.base);
         out.put_u64(slots.dropped_below);
-        put_length(out, slots.chunks.len());
+        out.put_length(slots.chunks.len());
         for chunk in &slots.chunks {
             out.put_u64(chunk.first_offset);
             out.put_u64(chunk.last_offset);
             out.put_u8(u8::from(chunk.full));
-            put_length(out, chunk.slots.len());
+            out.put_length(chunk.slots.len());
             for (index, slot) in chunk.slots.iter().enumerate() {
                 out.put_u64(slot.offset);
                 out.put_u8(u8::from(slot.is_gone()));
@@ -354,12 +354,8 @@ fn take_moment(take: &mut Take<'_>) -> Result<Option<Time>, Malformed> {
     Ok(given.then_some(moment))
 }
 
-fn put_length(out: &mut Vec<u8>, length: usize) {
-    out.put_u32(u32::try_from(length).expect("every collection has a limit far below 4 Gi"));
-}
-
 fn put_gate<V: Copy>(out: &mut Vec<u8>, gate: &Gate<V>, put: impl Fn(&mut Vec<u8>, V)) {
-    put_length(out, gate.queued());
+    out.put_length(gate.queued());
     for (until, identity, value) in gate.entries() {
         out.put_u64(until.0);
         out.extend_from_slice(&identity.0);
@@ -418,12 +414,12 @@ fn put_progress(out: &mut Vec<u8>, progress: &Progress) {
     out.put_u64(progress.backlog.cast_unsigned());
     out.put_u64(progress.settled_count);
     let ranges = progress.settled.iter();
-    put_length(out, ranges.len());
+    out.put_length(ranges.len());
     for (start, end) in ranges {
         out.put_u64(start);
         out.put_u64(end);
     }
-    put_length(out, progress.pending.len());
+    out.put_length(progress.pending.len());
     for (&sequence, pending) in &progress.pending {
         out.put_u64(sequence);
         out.put_u32(pending.attempts);

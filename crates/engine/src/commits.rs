@@ -9,7 +9,8 @@ use driftq_core::{
 };
 
 use crate::broker::{Broker, unexpected};
-use crate::effects::{EffectEnd, SeenEffect, finishing};
+use crate::effect_request::{EffectEnd, SeenEffect};
+use crate::effects::finishing;
 use crate::failure::Failure;
 use crate::guard::read;
 use crate::request::{Draft, Produced};

@@ -23,6 +23,7 @@ mod counters;
 mod dead_letters;
 mod decide;
 mod depot;
+mod effect_request;
 mod effects;
 mod failure;
 mod guard;
@@ -55,7 +56,7 @@ pub use broker::Broker;
 pub use commits::{CommitCall, Committed, CutOver, RunSight, SeenEntry};
 pub use config::{Commit, Config, Storage};
 pub use counters::Counters;
-pub use effects::{Begun, EffectCall, EffectEnd, EffectEnded, EffectFilter, EffectSight, SeenEffect};
+pub use effect_request::{Begun, EffectCall, EffectEnd, EffectEnded, EffectFilter, EffectSight, SeenEffect};
 pub use failure::{Failure, StartError};
 pub use request::{
     AckRequest, BorrowRequest, ConsumeRequest, Draft, Job, JobCall, JobKind, JobState, LeaseCall,

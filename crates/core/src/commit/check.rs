@@ -5,10 +5,10 @@ use alloc::vec::Vec;
 
 use crate::action::Receipt;
 use crate::commit::{Commit, CommitPart};
+use crate::draft::NewMessage;
 use crate::effect::FinishEffect;
 use crate::effect::rules::Finished;
 use crate::id::{Identity, RequestHash, TopicId};
-use crate::input::NewMessage;
 use crate::output::{Cell, NewOutput, OutputAuthor, pointer_bytes};
 use crate::policy::RetryPolicy;
 use crate::reject::{Overload, Reject};

@@ -11,10 +11,10 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::action::{Action, Answer, Output, Receipt, Stored};
+use crate::draft::NewMessage;
 use crate::effect::FinishEffect;
 use crate::fact::Fact;
 use crate::id::{Identity, RequestHash, Ticket, Time};
-use crate::input::NewMessage;
 use crate::journal::{Haste, lifetime};
 use crate::output::{NewOutput, OutputAuthor, OutputDone, OutputFact};
 use crate::reject::Reject;

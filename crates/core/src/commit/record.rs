@@ -75,14 +75,14 @@ impl<'a> CommitFact<'a> {
 impl Committed {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(8 + self.stored.len() * 17 + self.outputs.len());
-        put_length(&mut out, self.stored.len());
+        out.put_length(self.stored.len());
         for stored in &self.stored {
             out.put_u32(stored.topic.unwrap_or(NO_TOPIC).0);
             out.put_u32(stored.partition);
             out.put_u64(stored.offset);
             out.put_u8(u8::from(stored.duplicate));
         }
-        put_length(&mut out, self.outputs.len());
+        out.put_length(self.outputs.len());
         for output in &self.outputs {
             out.put_u8(match output {
                 OutputDone::Replaced => 0,
@@ -171,7 +171,7 @@ impl Commits {
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        put_length(out, self.queue.len());
+        out.put_length(self.queue.len());
         for (until, name) in &self.queue {
             out.put_u64(until.0);
             out.extend_from_slice(&name.0);
@@ -194,8 +194,4 @@ impl Commits {
         }
         Ok(commits)
     }
-}
-
-fn put_length(out: &mut Vec<u8>, length: usize) {
-    out.put_u32(u32::try_from(length).expect("every collection has a limit far below 4 Gi"));
 }

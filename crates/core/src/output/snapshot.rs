@@ -10,25 +10,25 @@ use crate::output::record::{Dataset, HISTORY_MAX, Outputs, Pointer};
 
 impl Outputs {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        put_length(out, self.datasets.len());
+        out.put_length(self.datasets.len());
         for (name, dataset) in &self.datasets {
             out.put_text(name);
             put_name(out, dataset.current.as_ref());
             out.put_u64(dataset.cut_over.0);
             put_name(out, dataset.rolled_back.as_ref());
-            put_length(out, dataset.history.len());
+            out.put_length(dataset.history.len());
             for (version, at) in &dataset.history {
                 put_name(out, version.as_ref());
                 out.put_u64(at.0);
             }
-            put_length(out, dataset.versions.len());
+            out.put_length(dataset.versions.len());
             for (version, kept) in &dataset.versions {
                 out.put_text(version);
                 out.put_u64(kept.updated.0);
-                put_length(out, kept.cells.len());
+                out.put_length(kept.cells.len());
                 for (partition_key, cell) in &kept.cells {
                     out.put_text(partition_key);
-                    put_length(out, cell.pointers().len());
+                    out.put_length(cell.pointers().len());
                     for pointer in cell.pointers() {
                         put_pointer(out, pointer);
                     }
@@ -118,8 +118,4 @@ fn put_name(out: &mut Vec<u8>, name: Option<&Arc<str>>) {
 
 fn take_name(take: &mut Take<'_>) -> Result<Option<Arc<str>>, Malformed> {
     if take.u8()? == 0 { Ok(None) } else { take.shared().map(Some) }
-}
-
-fn put_length(out: &mut Vec<u8>, length: usize) {
-    out.put_u32(u32::try_from(length).expect("every collection has a limit far below 4 Gi"));
 }

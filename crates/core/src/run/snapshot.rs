@@ -14,7 +14,7 @@ use crate::run::record::{Ended, Entry, RUN_ENTRIES_MAX, Run, Runs, Step};
 impl Runs {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.put_u64(self.last);
-        put_length(out, self.runs.len());
+        out.put_length(self.runs.len());
         for (number, run) in &self.runs {
             out.put_u64(*number);
             out.put_text(&run.id);
@@ -30,7 +30,7 @@ impl Runs {
             ] {
                 out.put_u64(long);
             }
-            put_length(out, run.entries.len());
+            out.put_length(run.entries.len());
             for entry in &run.entries {
                 match entry {
                     Entry::Message(topic, offset) => {
@@ -44,7 +44,7 @@ impl Runs {
                 }
             }
         }
-        put_length(out, self.steps.len());
+        out.put_length(self.steps.len());
         for ((topic, offset), step) in &self.steps {
             out.put_u32(topic.0);
             out.put_u64(*offset);
@@ -134,7 +134,7 @@ fn put_step(out: &mut Vec<u8>, step: &Step) {
     out.put_u8(u8::from(step.open));
     out.put_text(&step.step);
     out.put_text(&step.parent);
-    put_length(out, step.ended.len());
+    out.put_length(step.ended.len());
     for ended in &step.ended {
         out.put_text(&ended.group);
         out.put_u64(ended.at.0);
@@ -173,8 +173,4 @@ fn take_step(take: &mut Take<'_>) -> Result<Step, Malformed> {
         step.ended.push(ended);
     }
     Ok(step)
-}
-
-fn put_length(out: &mut Vec<u8>, length: usize) {
-    out.put_u32(u32::try_from(length).expect("every collection has a limit far below 4 Gi"));
 }
