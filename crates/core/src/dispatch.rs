@@ -151,9 +151,7 @@ impl Shard {
         let fact = Fact::Leased { place, token, attempt, at: self.now, expires, owner };
         self.journal.emit(Haste::Lazy, out, &fact);
         self.timers.set(expires, Due::Lapse(spot));
-        if attempt > 1 {
-            self.fence_effects(place.topic, place.offset, group, out);
-        }
+        self.fence_effects(place.topic, place.offset, group, out);
         let Some(delivery) = self.delivery(spot) else { return };
         self.hand_over(group, taker, delivery, out);
     }

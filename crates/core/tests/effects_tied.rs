@@ -241,20 +241,22 @@ fn a_record_is_never_swept_while_its_delivery_is_on_loan() {
 /// Nobody has to ask: a newer delivery is the end of what the one before began.
 #[test]
 fn a_newer_attempt_ends_the_effects_of_the_one_before_at_once() {
-    for (ask, told) in [(wish("k"), Status::Unknown), (repeatable("k"), Status::InProgress)] {
+    let policies = [(wish("k"), Status::Unknown), (repeatable("k"), Status::InProgress)];
+    let ends = [nack("no"), Verdict::Release];
+    for ((ask, told), end) in policies.iter().flat_map(|policy| ends.iter().map(move |end| (policy, end))) {
         let (mut rig, topic, delivery, _) = tied_rig(ask.clone(), LEASE_MS * 9);
-        let waiter = rig.ask_begin(BeginEffect { wait_ms: 30_000, ..ask });
-        rig.settle(&delivery, nack("no"));
+        let waiter = rig.ask_begin(BeginEffect { wait_ms: 30_000, ..ask.clone() });
+        rig.settle(&delivery, end.clone());
         assert_eq!((rig.status("k"), rig.answer(waiter)), (Status::InProgress, None));
         rig.advance(LEASE_MS);
         rig.lease(topic, 1);
-        assert_eq!(rig.status("k"), told);
+        assert_eq!(rig.status("k"), *told);
         rig.write();
         rig.sync();
         let answer = rig.answer(waiter).expect("it does not wait for a lease that is over");
         let taken =
             matches!(&answer, Answer::Effect(EffectAnswer::Execute(lease)) if lease.receipt.epoch == 2);
         let unknown = matches!(answer, Answer::Effect(EffectAnswer::Unknown(_)));
-        assert_eq!((unknown, taken), (told == Status::Unknown, told == Status::InProgress), "{answer:?}");
+        assert_eq!((unknown, taken), (*told == Status::Unknown, *told == Status::InProgress), "{answer:?}");
     }
 }
