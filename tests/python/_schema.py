@@ -10,6 +10,7 @@ WORDS = {
     "$ref", "type", "description", "format", "examples", "minimum", "maximum", "minLength", "maxLength", "pattern",
     "enum", "properties", "required", "additionalProperties", "propertyNames", "minProperties", "maxProperties",
     "items", "minItems", "maxItems", "oneOf", "anyOf", "allOf",
+    "discriminator",  # says which of oneOf to look at first; what fits is the same
 }
 TYPES = {
     "object": lambda value: isinstance(value, dict),

@@ -73,7 +73,7 @@ pub use output::{
     CurrentVersion, CutOver, Dataset, DatasetSummary, Datasets, Output, OutputMessage, OutputMode,
     PartitionOutputs, PastVersion, RollBack, VERSION_CURRENT, VersionDeleted, VersionOutputs, VersionSummary,
 };
-pub use page::{LIMIT_DEFAULT, LIMIT_MAX, Page, Section, encode_cursor, encode_place, foreign_cursor};
+pub use page::{LIMIT_DEFAULT, LIMIT_MAX, Page, Section, encode_cursor, encode_place};
 pub use pieces::{
     confirmed, expect_no_parameters, idempotency_key, path_name, path_offset, path_partition, path_run,
 };

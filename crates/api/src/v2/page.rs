@@ -76,8 +76,7 @@ impl Section {
 }
 
 /// The refusal of a cursor that this server cannot have given.
-#[must_use]
-pub fn foreign_cursor() -> Fault {
+fn foreign_cursor() -> Fault {
     Fault::invalid("cursor: must be the cursor of the page before, unchanged")
 }
 

@@ -6,7 +6,7 @@ use driftq_api::Fault;
 use driftq_api::v2::{
     CommitResult, Effect, EffectBegin, EffectDecision, EffectFinish, EffectFinished, EffectGet, EffectLease,
     EffectOutcome, EffectReacquire, EffectRenew, EffectRenewed, EffectResolve, EffectResult, EffectState,
-    EffectStatus, Effects, EffectsQuery, Headers, MessagePlace, OnLapse, encode_place, foreign_cursor,
+    EffectStatus, Effects, EffectsQuery, Headers, MessagePlace, OnLapse, encode_place,
 };
 use driftq_engine::core::{About, EffectReceipt, EffectView, Ending, Time, Urge, ledger};
 use driftq_engine::{Begun, EffectCall, EffectEnd, EffectEnded, EffectFilter, SeenEffect};
@@ -145,7 +145,7 @@ pub(super) async fn get(request: &Request<'_>) -> Handled {
 
 pub(super) async fn list(request: &Request<'_>) -> Handled {
     let asked = EffectsQuery::from_query(request.query()?)?;
-    let after = asked.section.after.as_deref().map(number_of).transpose()?.unwrap_or(0);
+    let after = asked.section.after.as_deref().map_or(0, number_of);
     let filter = EffectFilter {
         after,
         limit: u32::try_from(asked.section.limit).unwrap_or(u32::MAX),
@@ -165,9 +165,13 @@ pub(super) async fn list(request: &Request<'_>) -> Handled {
     Ok(json(StatusCode::OK, &Effects { effects: effects?, cursor, scanned: sight.scanned }))
 }
 
-/// The number in a cursor.
-pub(super) fn number_of(place: &[u8]) -> Result<u64, Fault> {
-    place.try_into().map(u64::from_be_bytes).map_err(|_| foreign_cursor())
+/// The number in a cursor. One that nobody gave out is some place all the same.
+pub(super) fn number_of(place: &[u8]) -> u64 {
+    let mut number = [0; 8];
+    for (byte, given) in number.iter_mut().zip(place) {
+        *byte = *given;
+    }
+    u64::from_be_bytes(number)
 }
 
 /// The lease that a token names.

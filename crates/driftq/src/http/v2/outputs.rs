@@ -6,7 +6,7 @@ use driftq_api::Fault;
 use driftq_api::v2::{
     CurrentVersion, CutOver, Dataset, DatasetSummary, Datasets, Output, OutputMessage, OutputMode, Page,
     PartitionOutputs, PastVersion, RollBack, Section, VersionDeleted, VersionOutputs, VersionSummary,
-    confirmed, encode_cursor, encode_place, foreign_cursor,
+    confirmed, encode_cursor, encode_place,
 };
 use driftq_engine::core::{OutputList, OutputPage, OutputView, VersionsList};
 use hyper::StatusCode;
@@ -133,7 +133,7 @@ async fn list(
         dataset: dataset.to_owned(),
         version: version.to_owned(),
         partition_key: partition_key.map(str::to_owned),
-        from: section.after.as_deref().map(place).transpose()?,
+        from: section.after.as_deref().and_then(place),
         limit: limit(section.limit),
     };
     request.app.broker.outputs(list).await.map_err(|failure| fault(&failure))
@@ -144,9 +144,10 @@ fn cursor(page: &OutputPage) -> Option<String> {
     page.next.as_ref().map(|(key, seen)| encode_place(&[&seen.to_be_bytes()[..], key.as_bytes()].concat()))
 }
 
-fn place(place: &[u8]) -> Result<(String, u64), Fault> {
-    let (seen, key) = place.split_first_chunk::<8>().ok_or_else(foreign_cursor)?;
-    Ok((String::from_utf8_lossy(key).into_owned(), u64::from_be_bytes(*seen)))
+/// What a cursor says; nothing if it is too short to say anything, and then the list begins anew.
+fn place(place: &[u8]) -> Option<(String, u64)> {
+    let (seen, key) = place.split_first_chunk::<8>()?;
+    Some((String::from_utf8_lossy(key).into_owned(), u64::from_be_bytes(*seen)))
 }
 
 fn shown(output: &OutputView) -> Output<'_> {

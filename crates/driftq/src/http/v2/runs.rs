@@ -19,7 +19,7 @@ use crate::http::v1::Handled;
 
 pub(super) async fn list(request: &Request<'_>) -> Handled {
     let section = Section::from_query(request.query()?)?;
-    let before = section.after.as_deref().map(number_of).transpose()?;
+    let before = section.after.as_deref().map(number_of);
     let list = RunList {
         before: before.unwrap_or(u64::MAX),
         limit: u32::try_from(section.limit).unwrap_or(u32::MAX),
@@ -32,7 +32,7 @@ pub(super) async fn list(request: &Request<'_>) -> Handled {
 pub(super) async fn get(request: &Request<'_>) -> Handled {
     let id = path_run(request.names[0])?;
     let section = Section::from_query(request.query()?)?;
-    let from = section.after.as_deref().map(number_of).transpose()?.unwrap_or(0);
+    let from = section.after.as_deref().map_or(0, number_of);
     let limit = u32::try_from(section.limit).unwrap_or(u32::MAX);
     let sight = request.app.broker.run(&id, from, limit).await.map_err(|failure| fault(&failure))?;
     let answer = Run {
