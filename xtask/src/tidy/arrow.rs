@@ -25,7 +25,7 @@ struct Row {
     because: &'static str,
 }
 
-const ROWS: [Row; 9] = [
+const ROWS: [Row; 10] = [
     Row {
         package: "driftq-core",
         workspace: &[],
@@ -68,16 +68,17 @@ const ROWS: [Row; 9] = [
     },
     Row {
         package: "driftq-ledger",
-        workspace: &["driftq-core"],
-        workspace_in_tests: &[],
+        // The words of a server's API, for the store that asks one; a feature that is off unless asked for.
+        workspace: &["driftq-core", "driftq-api"],
+        workspace_in_tests: &["driftq-ledger", "driftq-testbed"],
         outside_only: None,
         outside_never: &[],
         because: "a service with PostgreSQL and no broker uses it alone",
     },
     Row {
         package: "driftq",
-        workspace: &["driftq-api", "driftq-client", "driftq-engine"],
-        workspace_in_tests: &["driftq-wal"],
+        workspace: &["driftq-api", "driftq-client", "driftq-engine", "driftq-ledger"],
+        workspace_in_tests: &["driftq-testbed", "driftq-wal"],
         outside_only: None,
         outside_never: &["tokio-postgres", "async-nats"],
         because: "the binary knows HTTP, flags and exit codes; storage is reached through the engine",
@@ -89,6 +90,14 @@ const ROWS: [Row; 9] = [
         outside_only: None,
         outside_never: &["tokio", "chrono", "jiff", "time", "rand", "fastrand", "getrandom"],
         because: "a seed must give the same run on every machine",
+    },
+    Row {
+        package: "driftq-testbed",
+        workspace: &[],
+        workspace_in_tests: &[],
+        outside_only: None,
+        outside_never: &[],
+        because: "it starts servers for the tests of others and knows none of them",
     },
     Row {
         package: "xtask",

@@ -1,0 +1,1 @@
+//! The `idempotency-key` metadata, as a tower layer for tonic.

@@ -1,0 +1,56 @@
+//! Side effects that are safe to retry, for a service that has a database and no broker.
+//!
+//! A handler asks the [`Ledger`] before it charges a card: run it, or here is what came of it, or keep off. The rules
+//! are the broker's own (`driftq_core::ledger`); the records are in PostgreSQL, in memory or on a DriftQ server.
+//!
+//! What holds for every store:
+//! - Of all leases of a record one counts, the newest; whoever holds an older one cannot write.
+//! - What succeeded or failed for good never changes while its record is kept, and everybody who asks gets it.
+//! - What may have happened is not run again unless its terms say that a lapsed lease may be (`OnLapse::Retry`).
+//! - No clock but the store's decides anything, and no clock decides who owns a record.
+
+pub mod cache;
+mod check;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod decision;
+mod error;
+#[cfg(feature = "grpc")]
+pub mod grpc;
+mod hash;
+#[cfg(feature = "http")]
+pub mod http;
+mod identity;
+mod lease;
+mod ledger;
+pub mod memory;
+mod moment;
+mod observe;
+mod outcome;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+mod record;
+#[cfg(feature = "remote")]
+pub mod remote;
+mod run;
+mod store;
+mod terms;
+pub mod words;
+
+pub use decision::{Decision, Finished};
+pub use driftq_core::ledger::{OnLapse, Status};
+pub use error::LedgerError;
+pub use hash::{DIGEST_BYTES_MAX, RequestHash, VERSION_BYTES, VERSION_FOREIGN};
+pub use identity::{IDENTITY_BYTES_MAX, Identity, IdentityError, Part};
+pub use lease::{Lease, Proof};
+pub use ledger::{Ledger, Settings};
+pub use moment::Moment;
+pub use observe::{Call, Counters, Observer, Silent};
+pub use outcome::{
+    ERROR_BYTES_MAX, End, Ending, HEADER_NAME_BYTES_MAX, HEADER_VALUE_BYTES_MAX, HEADERS_MAX, OMITTED,
+    Outcome, Resolve, Resolver, Response,
+};
+pub use record::{Filter, PAGE_MAX, Page, Record, Stats, Sweep, Swept};
+pub use run::{Class, Failed, Failure, Ran, RunError};
+pub use store::{Pending, Store};
+pub use terms::{ATTEMPTS_MAX, Begin, LEASE_MAX, NOTE_BYTES_MAX, Reacquire, TTL_MAX, Terms};

@@ -1,0 +1,51 @@
+//! Where records are kept.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use crate::{
+    Begin, Decision, Ending, Filter, Finished, Identity, Lease, LedgerError, Moment, Page, Reacquire, Record,
+    Resolve, Stats, Sweep, Swept,
+};
+
+/// An answer that is on its way.
+pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, LedgerError>> + Send + 'a>>;
+
+/// Where records are kept. A store tells the rules (`driftq_core::ledger`) how a record stands now, by its own clock,
+/// and does what they answer; it decides nothing itself. The suite in `conformance` says what that amounts to.
+///
+/// Every call is safe to repeat with the same words. What is handed over was checked by the [`Ledger`](crate::Ledger).
+pub trait Store: Send + Sync + 'static {
+    /// A word for logs and counters.
+    fn name(&self) -> &'static str;
+
+    /// Somebody wants to run an effect. A store that can wait for somebody else who runs it may do so, for
+    /// `asked.wait` at the most; one that cannot answers at once.
+    fn begin<'a>(&'a self, asked: &'a Begin) -> Pending<'a, Decision>;
+
+    /// Takes on what failed and may be tried again: as `begin` with `reacquire`, but `NotFound` if there is no record
+    /// and `Exhausted` if no attempt is left.
+    fn reacquire<'a>(&'a self, asked: &'a Reacquire) -> Pending<'a, Decision>;
+
+    /// The holder of a lease says how it ended.
+    fn finish<'a>(&'a self, lease: &'a Lease, ending: &'a Ending) -> Pending<'a, Finished>;
+
+    /// The holder of a lease goes on for so long from now; never shortens it. Answers when it lapses.
+    fn renew<'a>(&'a self, lease: &'a Lease, lasts: Duration) -> Pending<'a, Moment>;
+
+    /// Somebody has found out how it ended.
+    fn resolve<'a>(&'a self, found: &'a Resolve) -> Pending<'a, Finished>;
+
+    /// One record, if there is one that counts.
+    fn get<'a>(&'a self, identity: &'a Identity) -> Pending<'a, Option<Record>>;
+
+    /// Some records.
+    fn list<'a>(&'a self, filter: &'a Filter) -> Pending<'a, Page>;
+
+    /// Removes some of what is over, and writes down what has become unknown.
+    fn sweep(&self, sweep: Sweep) -> Pending<'_, Swept>;
+
+    /// How many records there are.
+    fn stats(&self) -> Pending<'_, Stats>;
+}
