@@ -88,9 +88,7 @@ impl Settings {
         let limit = self.guard.request_bytes_max;
         let taken = take(body, limit.saturating_add(HEAD_BYTES)).await;
         let hash = match framed(&taken.data) {
-            Framed::One(message) if taken.is_whole() && message.bytes.len() <= limit => {
-                hash(&parts, &message)
-            }
+            Framed::One(message) if taken.is_whole() => hash(&parts, &message),
             _ => return Looked::Refused(Refusal::not_unary(limit)),
         };
         parts.headers.remove(ACCEPT_ENCODING);

@@ -47,19 +47,6 @@ async fn a_duplicate_is_told_to_come_back_and_then_gets_the_answer() {
     assert_eq!((third.text(), third.is_replayed()), ("run 1", true));
 }
 
-#[tokio::test]
-async fn a_duplicate_that_may_wait_gets_the_answer() {
-    let bed = bed(|layer| layer.wait(Duration::from_secs(10))).await;
-    let post = bed.post("/pay").key("\"k\"");
-    let first = tokio::spawn(post.clone().send());
-    bed.signals.until_entered().await;
-    let second = tokio::spawn(post.send());
-    bed.signals.let_go();
-    let (first, second) = (first.await.unwrap(), second.await.unwrap());
-    assert_eq!((first.text(), second.text()), ("run 1", "run 1"));
-    assert!(second.is_replayed() && !first.is_replayed());
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_twenty_at_the_same_time_one_runs() {
     for wait in [Duration::ZERO, Duration::from_secs(10)] {
