@@ -7,7 +7,7 @@ use super::link::Link;
 use super::row::Held;
 use super::{PostgresStore, ROUNDS_MAX};
 use crate::moment::micros;
-use crate::{Begin, Decision, Identity, LedgerError, Reacquire, RequestHash, Terms, words};
+use crate::{Begin, Decision, Identity, Kept, LedgerError, Reacquire, RequestHash, Terms, words};
 
 /// Whatever is there, and if nothing is, a new record.
 pub(super) const BEGIN: &str = "SELECT statement_timestamp() AS asked_at, there.response_headers::text AS headers, there.* \
@@ -73,7 +73,11 @@ enum Turn {
 }
 
 impl PostgresStore {
-    pub(super) async fn begin_on(&self, link: &mut Link<'_>, asked: &Begin) -> Result<Decision, LedgerError> {
+    pub(super) async fn begin_on(
+        &self,
+        link: &mut Link<'_>,
+        asked: &Begin,
+    ) -> Result<(Decision, Option<Kept>), LedgerError> {
         // The call's name tells a record that was just made from one that was there.
         let made_up = asked.call.is_none().then(crate::ledger::new_call);
         let asker = Asker {
@@ -86,8 +90,10 @@ impl PostgresStore {
         for _ in 0..ROUNDS_MAX {
             // Nothing: somebody's record was there and is gone. It cannot be told from one that was never there.
             let Some(held) = self.open(link, &asked.identity, &asked.hash, &asker).await? else { continue };
+            let kept = held.kept();
             if let Turn::Told(decision) = self.answer(link, held, &asker).await? {
-                return Ok(decision);
+                let kept = kept.filter(|_| matches!(decision, Decision::Replay(_)));
+                return Ok((decision, kept));
             }
         }
         Err(busy())

@@ -26,7 +26,7 @@ use tokio_postgres::config::{Config, SslMode};
 use self::link::Link;
 use self::names::Names;
 use crate::{
-    Begin, Decision, Ending, Filter, Finished, Identity, Lease, LedgerError, Moment, Page, Pending,
+    Begin, Decision, Ending, Filter, Finished, Identity, Kept, Lease, LedgerError, Moment, Page, Pending,
     Reacquire, Record, Resolve, Stats, Store, Sweep, Swept,
 };
 
@@ -158,6 +158,10 @@ impl Store for PostgresStore {
     }
 
     fn begin<'a>(&'a self, asked: &'a Begin) -> Pending<'a, Decision> {
+        Box::pin(async move { Ok(self.begin_on(&mut self.link().await?, asked).await?.0) })
+    }
+
+    fn begin_kept<'a>(&'a self, asked: &'a Begin) -> Pending<'a, (Decision, Option<Kept>)> {
         Box::pin(async move { self.begin_on(&mut self.link().await?, asked).await })
     }
 

@@ -8,7 +8,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
 
 use crate::{
-    End, Identity, Lease, LedgerError, Moment, OnLapse, Outcome, Proof, Record, RequestHash, Resolver,
+    End, Identity, Kept, Lease, LedgerError, Moment, OnLapse, Outcome, Proof, Record, RequestHash, Resolver,
     Response, Status, words,
 };
 
@@ -166,6 +166,15 @@ impl Held {
             epoch: self.epoch,
             attempt: self.attempts,
             resolved: self.resolved.clone(),
+        })
+    }
+
+    /// What a cache has to know, of what has ended for good.
+    pub(super) fn kept(&self) -> Option<Kept> {
+        self.status.is_final().then(|| Kept {
+            hash_version: self.hash_version,
+            hash: self.request_hash.clone(),
+            remains: self.expires_at.since(self.asked_at),
         })
     }
 

@@ -33,7 +33,7 @@ impl PostgresStore {
         asked: &Begin,
     ) -> Result<Decision, LedgerError> {
         check::begin(asked)?;
-        self.begin_on(&mut Link::Joined(transaction), asked).await
+        Ok(self.begin_on(&mut Link::Joined(transaction), asked).await?.0)
     }
 
     /// Resolves an effect, in the caller's transaction.
