@@ -103,6 +103,11 @@ impl Plan {
         key.strip_prefix("key-")?.parse().ok().map(Self::of)
     }
 
+    /// The same for somebody who has nothing to prove by being slow.
+    pub(crate) fn quick(self) -> Self {
+        Self { takes: Duration::ZERO, ..self }
+    }
+
     pub(crate) fn identity(&self) -> Identity {
         Identity::new("chaos", "effect", &self.key).expect("a plan names a key")
     }
