@@ -33,12 +33,13 @@ mutants` runs all. A failing step does not stop the others; the last line reads 
 ";
 
 const SOAK: &str = "\
-Runs the long forms of the simulation, the mutants and the kill -9 loops (messages, effects), with optimisations.
+Runs the long forms of the simulation, the mutants and the kill -9 loops (messages, effects, the ledger on
+PostgreSQL), with optimisations.
 
 Usage: cargo xtask soak [--seeds N] [--cycles N] [--minutes M]
 
   --seeds N      Seeds for the simulator                                  [default: 2000]
-  --cycles N     Kill -9 cycles on the real binary                        [default: 500]
+  --cycles N     Kill -9 cycles of each loop                              [default: 500]
   --minutes M    Instead of a fixed number of seeds: fresh seeds until M minutes have passed
 
 A violation prints the seed that repeats it.

@@ -1,6 +1,7 @@
 //! A process that outlives ours by a moment and cleans up behind it.
 
 use std::{
+    fs,
     io::{BufRead, BufReader},
     os::unix::process::CommandExt,
     path::Path,
@@ -87,13 +88,19 @@ pub(crate) fn kill(server: Pid) -> Result<()> {
     kill_process(server, Signal::KILL).context("killing a server")
 }
 
-/// Whether a server that stands beside a guard still runs. A dead one stays a zombie until its guard goes.
+/// Whether a server that stands beside a guard still runs, or holds on to anything. A dead one stays a zombie until its
+/// guard goes; its other threads may take a moment longer than the first, and keep its sockets open until then.
 pub(crate) fn is_alive(server: Pid) -> bool {
-    let status = std::fs::read(format!("/proc/{}/stat", server.as_raw_nonzero()));
-    // The name of the program stands in brackets and may contain anything; the state is the letter behind it.
-    let state = |text: &[u8]| {
-        let end = text.iter().rposition(|letter| *letter == b')')?;
-        text.get(end + 2).copied()
-    };
-    status.is_ok_and(|text| state(&text).is_some_and(|state| !b"ZX".contains(&state)))
+    let threads = fs::read_dir(format!("/proc/{}/task", server.as_raw_nonzero()));
+    threads.into_iter().flatten().flatten().any(|thread| {
+        let status = fs::read(thread.path().join("stat"));
+        status.is_ok_and(|text| state(&text).is_some_and(|state| !b"ZX".contains(&state)))
+    })
+}
+
+/// The state of a thread. The name of the program stands in brackets and may contain anything; the state is the letter
+/// behind it.
+fn state(text: &[u8]) -> Option<u8> {
+    let end = text.iter().rposition(|letter| *letter == b')')?;
+    text.get(end + 2).copied()
 }
