@@ -294,7 +294,7 @@ impl Ledger {
     }
 
     /// Tries for longer than a single call would: what came of an effect is worth more than a moment.
-    async fn finish_patiently(&self, lease: &Lease, ending: &Ending) -> Result<(), LedgerError> {
+    pub(crate) async fn finish_patiently(&self, lease: &Lease, ending: &Ending) -> Result<(), LedgerError> {
         let until = Instant::now() + self.settings().finish_patience;
         loop {
             match self.finish(lease, ending).await {
