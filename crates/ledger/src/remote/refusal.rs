@@ -167,14 +167,24 @@ mod tests {
 
     #[test]
     fn answers_of_others_are_told_by_their_status() {
-        for (status, word) in
-            [(401, "denied"), (403, "denied"), (404, "corrupt"), (302, "corrupt"), (429, "busy"), (502, "unavailable")]
-        {
+        for (status, word) in [
+            (401, "denied"),
+            (403, "denied"),
+            (404, "corrupt"),
+            (302, "corrupt"),
+            (429, "busy"),
+            (502, "unavailable"),
+        ] {
             assert_eq!(error(status, "<html>").word(), word, "{status}");
         }
-        assert!(error(404, "<html>\u{1b}[2J").to_string().contains("http://broker:80 answered with HTTP status 404: <html>[2J"));
+        assert!(
+            error(404, "<html>\u{1b}[2J")
+                .to_string()
+                .contains("http://broker:80 answered with HTTP status 404: <html>[2J")
+        );
         assert!(error(500, "").to_string().contains("status 500;"), "{}", error(500, ""));
-        let newer = r#"{"code":"NEW_CODE","status":503,"title":"t","detail":"d","retryable":true,"help":"h"}"#;
+        let newer =
+            r#"{"code":"NEW_CODE","status":503,"title":"t","detail":"d","retryable":true,"help":"h"}"#;
         assert_eq!(error(503, newer), LedgerError::Unavailable("d".to_owned()));
     }
 }

@@ -37,7 +37,9 @@ pub(super) struct Server {
 }
 
 /// One of the places for calls that wait for somebody else.
-pub(super) struct PlaceToWait<'a>(#[expect(dead_code, reason = "it is given back when dropped")] SemaphorePermit<'a>);
+pub(super) struct PlaceToWait<'a>(
+    #[expect(dead_code, reason = "it is given back when dropped")] SemaphorePermit<'a>,
+);
 
 impl Server {
     pub(super) fn new(address: Address) -> Self {

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use driftq_api::v2::{
-    self, CommitResult, Effect, EffectDecision, EffectOutcome, EffectResult, EffectState, EffectStatus, Headers,
+    self, CommitResult, Effect, EffectDecision, EffectOutcome, EffectResult, EffectState, EffectStatus,
+    Headers,
 };
 use driftq_core::ledger::Standing;
 
@@ -219,7 +220,11 @@ mod tests {
         for (nanos, millis) in [(0, 0), (1, 1), (1_000_000, 1), (1_000_001, 2), (1_999_999, 2)] {
             assert_eq!(whole_ms(Duration::from_nanos(nanos)), millis, "{nanos} ns");
         }
-        assert_eq!(whole_ms(crate::LEASE_MAX), v2::LEASE_MS_MAX, "the longest lease is one that the server gives");
+        assert_eq!(
+            whole_ms(crate::LEASE_MAX),
+            v2::LEASE_MS_MAX,
+            "the longest lease is one that the server gives"
+        );
         assert_eq!(whole_ms(crate::TTL_MAX), v2::DURATION_MS_MAX);
         assert_eq!(whole_ms(Duration::MAX), u64::MAX);
     }
@@ -233,8 +238,7 @@ mod tests {
             cursor: Some("00ff".to_owned()),
             limit: 7,
         };
-        let expected =
-            "/v2/effects?limit=7&state=failed_retryable&tenant_id=a%26b%3Dc&scope=POST%20%2Fp%C3%A4y&cursor=00ff";
+        let expected = "/v2/effects?limit=7&state=failed_retryable&tenant_id=a%26b%3Dc&scope=POST%20%2Fp%C3%A4y&cursor=00ff";
         assert_eq!(listing(&filter), expected);
     }
 
