@@ -7,14 +7,64 @@ mod support;
 
 use std::time::Duration;
 
+use driftq_ledger::conformance::{Harness, Passing};
 use driftq_ledger::remote::{CALLS_MAX, RemoteStore, WAITING_MAX};
 use driftq_ledger::{
-    Begin, Counters, Decision, End, Ending, Filter, Finished, Identity, Ledger, LedgerError, OMITTED, Page,
-    Reacquire, RequestHash, Response, Settings, Status, Sweep, Terms,
+    Begin, Counters, Decision, End, Ending, Filter, Finished, Identity, Ledger, LedgerError, Moment, OMITTED,
+    Page, Reacquire, Record, RequestHash, Response, Settings, Status, Sweep, Terms,
 };
-use ledger_world::{Relay, begin, hash, identity, lease, ledger, parrot, server, until, waiting_at};
+use ledger_world::{
+    Relay, begin, hash, identity, lease, ledger, parrot, server, until, until_it, waiting_at,
+};
 use support::Server;
 use tokio::task::JoinSet;
+
+const BRIEF: Duration = Duration::from_millis(50);
+
+/// Whether a lease is no brief one: somebody who waited has taken over already. The server has this machine's clock.
+fn lasts_long(record: &Record) -> bool {
+    let now = Moment::from(std::time::SystemTime::now());
+    record.lease_expires_at.is_some_and(|until| until.since(now) > 2 * BRIEF)
+}
+
+/// A server of its own for each case of the suite.
+struct Live {
+    ledger: Ledger,
+    _server: Server,
+    _data: tempfile::TempDir,
+}
+
+impl Harness for Live {
+    fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// A server's clock can only be waited for.
+    fn brief(&self) -> Duration {
+        BRIEF
+    }
+
+    fn elapse<'a>(&'a self, identity: &'a Identity) -> Passing<'a> {
+        Box::pin(until_it(&self.ledger, identity, |found| {
+            found.is_none_or(|record| !record.lease_live || lasts_long(&record))
+        }))
+    }
+
+    fn expire<'a>(&'a self, identity: &'a Identity) -> Passing<'a> {
+        Box::pin(until_it(&self.ledger, identity, |found| found.is_none()))
+    }
+
+    fn is_alone(&self) -> bool {
+        true
+    }
+}
+
+async fn live() -> Live {
+    let (data, server) = server();
+    Live { ledger: ledger(&server.url()), _server: server, _data: data }
+}
+
+driftq_ledger::conformance_suite!(live);
 
 /// Longer than any answer of this machine takes, and longer than no test.
 const LONG: Duration = Duration::from_secs(20);
@@ -223,7 +273,7 @@ async fn lists_and_counts_are_of_this_ledger() {
     assert_eq!(ledger.list(&strange).await.unwrap_err().word(), "invalid");
 }
 
-async fn pages(ledger: &Ledger, mut filter: Filter) -> Vec<driftq_ledger::Record> {
+async fn pages(ledger: &Ledger, mut filter: Filter) -> Vec<Record> {
     let mut all = Vec::new();
     loop {
         let Page { records, cursor } = ledger.list(&filter).await.unwrap();
@@ -293,7 +343,7 @@ async fn a_run_that_is_overtaken_does_not_count() {
     let ledger = ledger(&server.url());
     let terms = Terms::default().lease(Duration::from_millis(50)).on_lapse(driftq_ledger::OnLapse::Retry);
     let late = lease(ledger.begin(begin("k").terms(terms.clone())).await.unwrap());
-    until("its lease is over", async || !ledger.get(&identity("k")).await.unwrap().unwrap().lease_live).await;
+    until_it(&ledger, &identity("k"), |found| !found.unwrap().lease_live).await;
     let ran =
         ledger.run(identity("k"), hash(), || async { Ok::<_, driftq_ledger::Failed>(Response::new("2")) });
     assert_eq!(ran.await.unwrap().attempt, 2);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use driftq_ledger::remote::RemoteStore;
-use driftq_ledger::{Begin, Decision, Identity, Lease, Ledger, RequestHash, Terms};
+use driftq_ledger::{Begin, Decision, Identity, Lease, Ledger, Record, RequestHash, Terms};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -53,6 +53,15 @@ pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_so().await {
         assert!(Instant::now() < deadline, "waited too long: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Looks at a record again and again until it is so.
+pub(crate) async fn until_it(ledger: &Ledger, identity: &Identity, is_so: fn(Option<Record>) -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so(ledger.get(identity).await.expect("the store answers")) {
+        assert!(Instant::now() < deadline, "waited too long for {identity}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

@@ -22,8 +22,8 @@ use place::Place;
 #[derive(clap::Args)]
 #[command(
     after_help = "A service that uses the crate `driftq-ledger` keeps its records in PostgreSQL or on a DriftQ server. Both are \
-looked after here. A password in a URL is seen by everybody who lists processes: put the URL into \
-DRIFTQ_LEDGER_STORE, or the password into a place where only you can read it.
+looked after here. A password on the command line is seen by everybody who lists processes: put the URL into \
+DRIFTQ_LEDGER_STORE instead.
 
 Examples:
   export DRIFTQ_LEDGER_STORE=postgres://pay@db.internal/pay

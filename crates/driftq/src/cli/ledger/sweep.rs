@@ -73,18 +73,17 @@ pub(super) async fn run(common: &Common, place: &Place, args: &Args) -> Result<(
     let mut done = Done { dry_run: args.dry_run, ..Done::default() };
     let mut signals = Signals::new()?;
     let bar = progress();
-    let interrupted = tokio::select! {
-        swept = sweep(&ledger, args, &mut done, &bar) => {
-            bar.finish_and_clear();
-            swept?;
-            None
-        }
-        signal = signals.next() => Some(signal),
+    let ended = tokio::select! {
+        swept = sweep(&ledger, args, &mut done, &bar) => Ok(swept),
+        signal = signals.next() => Err(signal),
     };
     bar.finish_and_clear();
-    if let Some(signal) = interrupted {
-        eprintln!("stopped by {}; {}", signal.name(), text(&done).trim_end());
-        std::process::exit(signal.exit_code());
+    match ended {
+        Ok(swept) => swept?,
+        Err(signal) => {
+            eprintln!("stopped by {}; {}", signal.name(), text(&done).trim_end());
+            std::process::exit(signal.exit_code());
+        }
     }
     output::print_one(common.output, &done, || text(&done))
 }
