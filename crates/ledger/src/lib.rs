@@ -52,5 +52,5 @@ pub use outcome::{
 };
 pub use record::{Filter, PAGE_MAX, Page, Record, Stats, Sweep, Swept};
 pub use run::{Class, Failed, Failure, Ran, RunError};
-pub use store::{Pending, Store};
+pub use store::{Kept, Pending, Store};
 pub use terms::{ATTEMPTS_MAX, Begin, LEASE_MAX, NOTE_BYTES_MAX, Reacquire, TTL_MAX, Terms};
