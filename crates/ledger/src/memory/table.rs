@@ -1,0 +1,201 @@
+//! All records in memory.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use tokio::sync::watch;
+
+use super::entry::Entry;
+use crate::{Filter, Identity, LedgerError, Moment, Page, Stats, Status, Sweep, Swept, words};
+
+/// Records that one page looks at: what it costs at the most. A page may be short, and still not the last.
+const SCAN_MAX: usize = 2_000;
+/// Records removed at the most to make room for a new one.
+const ROOM_MAX: u32 = 64;
+
+/// All records. What is decided about an effect goes by `records` alone; the two indexes only say where to look, so
+/// that one that is wrong hides a record from a list or a sweep and never from whoever begins.
+pub(super) struct Table {
+    records: HashMap<Identity, Entry>,
+    /// By how they are written down, oldest first.
+    listed: BTreeMap<Status, BTreeMap<i64, Identity>>,
+    /// By when a sweep finds something to do about them.
+    due: BTreeMap<(Moment, i64), Identity>,
+    number_last: i64,
+    pub(super) records_max: usize,
+    /// The latest time that was seen: it never gets earlier.
+    latest: Moment,
+}
+
+impl Table {
+    pub(super) fn new(records_max: usize) -> Self {
+        Self {
+            records: HashMap::new(),
+            listed: BTreeMap::new(),
+            due: BTreeMap::new(),
+            number_last: 0,
+            records_max,
+            latest: Moment::from_micros(i64::MIN),
+        }
+    }
+
+    /// What time it is, by a clock that says so; never earlier than before.
+    pub(super) fn time(&mut self, clock: Moment) -> Moment {
+        self.latest = self.latest.max(clock);
+        self.latest
+    }
+
+    pub(super) fn get(&self, identity: &Identity) -> Option<&Entry> {
+        self.records.get(identity)
+    }
+
+    /// Adds a record in the place of one whose time is over.
+    pub(super) fn add(
+        &mut self,
+        identity: &Identity,
+        now: Moment,
+        make: impl FnOnce(i64) -> Entry,
+    ) -> Result<&Entry, LedgerError> {
+        self.remove(identity);
+        if self.records.len() >= self.records_max {
+            self.sweep(Sweep { dry_run: false, limit: ROOM_MAX }, now);
+        }
+        if self.records.len() >= self.records_max {
+            let most = self.records_max;
+            return Err(LedgerError::Full(format!("it keeps {most} records in memory at the most")));
+        }
+        self.number_last += 1;
+        let entry = make(self.number_last);
+        self.list(&entry);
+        Ok(self.records.entry(identity.clone()).insert_entry(entry).into_mut())
+    }
+
+    /// Changes a record, if there is one, and wakes those who wait for that.
+    pub(super) fn change(&mut self, identity: &Identity, change: impl FnOnce(&mut Entry)) -> Option<&Entry> {
+        let mut entry = self.records.remove(identity)?;
+        self.unlist(&entry);
+        change(&mut entry);
+        entry.changed = None;
+        self.list(&entry);
+        Some(self.records.entry(identity.clone()).insert_entry(entry).into_mut())
+    }
+
+    /// What says that a record has changed: it closes then.
+    pub(super) fn watch(&mut self, identity: &Identity) -> Option<watch::Receiver<()>> {
+        let entry = self.records.get_mut(identity)?;
+        Some(entry.changed.get_or_insert_with(|| watch::Sender::new(())).subscribe())
+    }
+
+    fn remove(&mut self, identity: &Identity) {
+        if let Some(entry) = self.records.remove(identity) {
+            self.unlist(&entry);
+        }
+    }
+
+    fn list(&mut self, entry: &Entry) {
+        self.listed.entry(entry.status).or_default().insert(entry.number, entry.identity.clone());
+        if let Some(at) = entry.due_at() {
+            self.due.insert((at, entry.number), entry.identity.clone());
+        }
+    }
+
+    fn unlist(&mut self, entry: &Entry) {
+        if let Some(listed) = self.listed.get_mut(&entry.status) {
+            listed.remove(&entry.number);
+        }
+        if let Some(at) = entry.due_at() {
+            self.due.remove(&(at, entry.number));
+        }
+    }
+
+    /// Some records, oldest first. Those of a status are found by it; principal and method are looked for among them.
+    pub(super) fn page(&self, filter: &Filter, now: Moment) -> Result<Page, LedgerError> {
+        let after = match &filter.cursor {
+            None => 0,
+            Some(cursor) => cursor.parse::<i64>().map_err(|_| {
+                LedgerError::Invalid(format!("{cursor:?} is no cursor that this store gave out"))
+            })?,
+        };
+        // A lease that lapsed may be written down as in progress, and be unknown all the same.
+        let places: &[Status] = match filter.status {
+            None => &Status::ALL,
+            Some(Status::Unknown) => &[Status::InProgress, Status::Unknown],
+            Some(ref status) => std::slice::from_ref(status),
+        };
+        let from = after.saturating_add(1)..;
+        let mut looked_at: Vec<(&i64, &Identity)> = Vec::new();
+        for listed in places.iter().filter_map(|status| self.listed.get(status)) {
+            looked_at.extend(listed.range(from.clone()).take(SCAN_MAX + 1));
+        }
+        looked_at.sort_unstable();
+        let mut page = Page::default();
+        let mut last = after;
+        for (scanned, (number, identity)) in looked_at.into_iter().enumerate() {
+            // The page is full only when another one is there: else its end would be a page of its own.
+            if scanned == SCAN_MAX || page.records.len() == filter.limit as usize {
+                page.cursor = Some(last.to_string());
+                break;
+            }
+            last = *number;
+            let entry = self.records.get(identity).filter(|entry| !entry.standing(now).is_over());
+            page.records.extend(entry.map(|entry| entry.view(now)).filter(|record| {
+                filter.status.is_none_or(|status| record.status == status)
+                    && filter.principal.as_ref().is_none_or(|one| record.identity.principal() == one)
+                    && filter.method.as_ref().is_none_or(|one| record.identity.method() == one)
+            }));
+        }
+        Ok(page)
+    }
+
+    /// Goes through what is due, and through nothing else.
+    pub(super) fn sweep(&mut self, sweep: Sweep, now: Moment) -> Swept {
+        let mut swept = Swept::default();
+        let mut due = self.due.range(..=(now, i64::MAX)).map(|(key, identity)| (*key, identity.clone()));
+        let round: Vec<_> = due.by_ref().take(sweep.limit as usize).collect();
+        swept.more = due.next().is_some();
+        for (key, identity) in round {
+            let Some(standing) = self.records.get(&identity).map(|entry| entry.standing(now)) else {
+                self.due.remove(&key);
+                continue;
+            };
+            let (is_over, becomes_unknown) = (standing.is_over(), standing.becomes_unknown());
+            swept.removed += u64::from(is_over);
+            swept.held += u64::from(becomes_unknown);
+            match (sweep.dry_run, is_over, becomes_unknown) {
+                (true, ..) => {}
+                (false, true, _) => self.remove(&identity),
+                (false, false, true) => {
+                    self.change(&identity, |entry| entry.hold(now));
+                }
+                // It was due by mistake. The mistake must not come up in every round.
+                (false, false, false) => {
+                    self.due.remove(&key);
+                }
+            }
+        }
+        swept
+    }
+
+    /// Counts. This goes through what is in progress and through what is due, not through what has ended.
+    pub(super) fn stats(&self, now: Moment) -> Stats {
+        let mut stats = Stats::default();
+        for status in Status::ALL {
+            let count = self.listed.get(&status).map_or(0, BTreeMap::len);
+            stats.by_status.insert(words::of_status(status), count as u64);
+        }
+        let running = self.listed.get(&Status::InProgress).into_iter().flat_map(BTreeMap::values);
+        for entry in running.filter_map(|identity| self.records.get(identity)) {
+            let standing = entry.standing(now);
+            if standing.becomes_unknown() {
+                *stats.by_status.entry(words::of_status(Status::InProgress)).or_default() -= 1;
+                *stats.by_status.entry(words::of_status(Status::Unknown)).or_default() += 1;
+            } else if !standing.live {
+                stats.lapsed += 1;
+            }
+        }
+        let due: BTreeSet<&Identity> =
+            self.due.range(..=(now, i64::MAX)).map(|(_, identity)| identity).collect();
+        let over = due.into_iter().filter_map(|identity| self.records.get(identity));
+        stats.over = Some(over.filter(|entry| entry.standing(now).is_over()).count() as u64);
+        stats
+    }
+}
