@@ -75,6 +75,11 @@ pub(crate) fn doc_tests(root: &Path) -> Command {
     cargo_with(root, &["test", WORKSPACE, "--doc", "--quiet"])
 }
 
+/// Builds what starts servers for tests.
+pub(crate) fn build_testbed(root: &Path) -> Command {
+    cargo_with(root, &["build", "--quiet", "--package", "driftq-testbed"])
+}
+
 pub(crate) fn build_simulator(root: &Path) -> Command {
     cargo_with(root, &["build", "--quiet", "--package", "driftq-sim"])
 }

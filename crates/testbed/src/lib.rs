@@ -7,9 +7,11 @@ mod guard;
 mod pgbouncer;
 mod port;
 mod postgres;
+mod process;
 mod program;
 mod redis;
 
 pub use pgbouncer::PgBouncer;
 pub use postgres::{Builder, Postgres, SHARED_VARIABLE};
+pub use process::{pause, resume};
 pub use redis::Redis;

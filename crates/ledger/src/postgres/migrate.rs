@@ -1,6 +1,6 @@
 //! The table, made and brought up to date.
 
-use tokio_postgres::GenericClient;
+use tokio_postgres::{GenericClient, Transaction};
 
 use super::fault::{of_pool, of_statement};
 use super::{Names, PostgresStore};
@@ -71,32 +71,14 @@ impl PostgresStore {
         let mut client = self.pool().get().await.map_err(of_pool)?;
         let failed = |error: tokio_postgres::Error| of_statement(&error);
         let transaction = client.transaction().await.map_err(failed)?;
-        let names = &self.inner.names;
-        // Ends with the transaction, so that nothing stays behind in a session that a pooler gives to somebody else.
-        let lock = format!("SELECT pg_advisory_xact_lock(hashtextextended('{}', 0))", names.migrations);
-        transaction.batch_execute(&lock).await.map_err(failed)?;
-        transaction.batch_execute(&names.fill(JOURNAL)).await.map_err(failed)?;
-        let before = applied(&*transaction, names).await?;
-        if let Some(newer) = before.iter().find(|version| !STEPS.iter().any(|(known, ..)| known == *version))
-        {
-            return Err(LedgerError::NotMigrated(format!(
-                "it has step {newer}, which this version does not know; use the version that made it"
-            )));
-        }
-        let steps = steps(names, &before);
-        for step in steps.iter().filter(|step| !step.applied) {
-            transaction.batch_execute(&step.sql).await.map_err(failed)?;
-            if step.version == 1 {
-                fits(&*transaction, names).await?;
+        match take_steps(&transaction, &self.inner.names).await {
+            Ok(steps) => transaction.commit().await.map_err(failed).map(|()| steps),
+            Err(error) => {
+                // Done by now and not later: others may wait for the lock.
+                drop(transaction.rollback().await);
+                Err(error)
             }
-            let note = format!(
-                "INSERT INTO {} (version, name) VALUES ({}, '{}')",
-                names.migrations, step.version, step.name
-            );
-            transaction.batch_execute(&note).await.map_err(failed)?;
         }
-        transaction.commit().await.map_err(failed)?;
-        Ok(steps)
     }
 
     /// The statements of all steps, for whoever applies them by other means.
@@ -117,6 +99,34 @@ impl PostgresStore {
         }
         format!("BEGIN;\n{text}\nCOMMIT;\n")
     }
+}
+
+/// Within a transaction, so that it is all or nothing.
+async fn take_steps(transaction: &Transaction<'_>, names: &Names) -> Result<Vec<Migration>, LedgerError> {
+    let failed = |error: tokio_postgres::Error| of_statement(&error);
+    // Ends with the transaction, so that nothing stays behind in a session that a pooler gives to somebody else.
+    let lock = format!("SELECT pg_advisory_xact_lock(hashtextextended('{}', 0))", names.migrations);
+    transaction.batch_execute(&lock).await.map_err(failed)?;
+    transaction.batch_execute(&names.fill(JOURNAL)).await.map_err(failed)?;
+    let before = applied(transaction, names).await?;
+    if let Some(newer) = before.iter().find(|version| !STEPS.iter().any(|(known, ..)| known == *version)) {
+        return Err(LedgerError::NotMigrated(format!(
+            "it has step {newer}, which this version does not know; use the version that made it"
+        )));
+    }
+    let steps = steps(names, &before);
+    for step in steps.iter().filter(|step| !step.applied) {
+        transaction.batch_execute(&step.sql).await.map_err(failed)?;
+        if step.version == 1 {
+            fits(transaction, names).await?;
+        }
+        let note = format!(
+            "INSERT INTO {} (version, name) VALUES ({}, '{}')",
+            names.migrations, step.version, step.name
+        );
+        transaction.batch_execute(&note).await.map_err(failed)?;
+    }
+    Ok(steps)
 }
 
 fn steps(names: &Names, applied: &[i32]) -> Vec<Migration> {

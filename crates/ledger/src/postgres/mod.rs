@@ -83,6 +83,10 @@ impl PostgresStore {
         // The error of the parser does not repeat the URL, in which there may be a password.
         let mut config: Config =
             url.parse().map_err(|error| LedgerError::Invalid(format!("the database's URL: {error}")))?;
+        if config.get_hosts().is_empty() {
+            let why = "the database's URL names no host; write postgres://user@host/database";
+            return Err(LedgerError::Invalid(why.to_owned()));
+        }
         if config.get_ssl_mode() == SslMode::Require {
             let why = "sslmode=require needs a pool with TLS: build one and hand it to PostgresStore::new";
             return Err(LedgerError::Invalid(why.to_owned()));
