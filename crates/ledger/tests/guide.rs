@@ -16,9 +16,15 @@ fn blocks(mark: &str) -> Vec<&'static str> {
     PAGE.split(&fence).skip(1).filter_map(ends).collect()
 }
 
-/// On the table of this test.
+/// On the table of this test, and with its function beside it.
 fn run(bed: &Bed, block: &str) -> String {
-    bed.psql(&block.replace("idempotency_keys", "{table}").replace("{table}_fence", "ledger_fence"))
+    let function = format!("FUNCTION {}.fence", bed.schema);
+    let named = block.replace("FUNCTION idempotency_keys_fence", &function);
+    bed.psql(
+        &named
+            .replace("TRIGGER idempotency_keys_fence", "TRIGGER fence")
+            .replace("idempotency_keys", "{table}"),
+    )
 }
 
 fn ask(key: &str) -> Begin {
