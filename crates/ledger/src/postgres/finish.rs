@@ -158,8 +158,11 @@ impl PostgresStore {
         let digest = found.ending.digest();
         for _ in 0..ROUNDS_MAX {
             let held = self.read(link, &found.identity).await?;
+            // What a worker said in the same words is not what somebody has found out.
             let same = held.as_ref().is_some_and(|held| {
-                held.status == found.ending.end.into() && held.digest.as_deref() == Some(&digest[..])
+                held.status == found.ending.end.into()
+                    && held.digest.as_deref() == Some(&digest[..])
+                    && held.resolved.as_ref() == Some(&found.resolver)
             });
             let standing = held.as_ref().map(Held::standing);
             let epoch = match rules::resolve(standing.as_ref(), found.epoch, same) {

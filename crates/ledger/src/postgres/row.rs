@@ -65,7 +65,7 @@ pub(super) struct Held {
     pub(super) asked_at: Moment,
     response: Response,
     error: String,
-    resolved: Option<Resolver>,
+    pub(super) resolved: Option<Resolver>,
 }
 
 /// What a list reads: everything but what may be large.
