@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use driftq_ledger::cache::redis::RedisCache;
-use driftq_ledger::cache::{Bounds, Cached};
+use driftq_ledger::cache::redis::{COPY_BYTES_MAX, RedisCache};
+use driftq_ledger::cache::{Bounds, Cached, Entry, Reading};
 use driftq_ledger::memory::MemoryStore;
 use driftq_ledger::{Begin, Decision, Ending, Identity, LedgerError, RequestHash, Response, Store};
 use driftq_testbed::Redis;
@@ -124,6 +124,10 @@ async fn what_nobody_wrote_is_no_copy() {
     *damaged.last_mut().unwrap() ^= 1;
     let mut newer = good.clone();
     newer[0] += 1;
+    // Whole and right in itself, and still more than is ever read.
+    let now = Reading::now();
+    let mut huge = Entry::from_bytes(&good, now).unwrap();
+    huge.outcome.response.payload = vec![7; COPY_BYTES_MAX].into();
     let hits = cached.counts().hits();
     for (what, poison) in [
         ("nothing", Vec::new()),
@@ -132,7 +136,7 @@ async fn what_nobody_wrote_is_no_copy() {
         ("damaged", damaged),
         ("a newer version", newer),
         ("the copy of another effect", of_another),
-        ("too much", vec![1; 8 << 20]),
+        ("too much", huge.to_bytes(now).unwrap()),
     ] {
         let mut command = redis::cmd("SET");
         command.arg(&key).arg(poison).query_async::<()>(&mut connection).await.unwrap();
