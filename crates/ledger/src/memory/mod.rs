@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use driftq_core::ledger::{self as rules, Asked, Begun, Resolved};
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
 use clock::SystemClock;
 pub use clock::{Clock, ManualClock};
@@ -153,10 +153,10 @@ impl MemoryStore {
     }
 
     async fn begin_or_wait(&self, asked: &Begin) -> Result<Decision, LedgerError> {
-        let started = Instant::now();
+        let until = Instant::now() + asked.wait;
         loop {
-            let left = asked.wait.saturating_sub(started.elapsed());
-            let (lapses, mut changed) = match self.decide(&asked.into(), !left.is_zero())? {
+            let may_wait = Instant::now() < until;
+            let (lapses, mut changed) = match self.decide(&asked.into(), may_wait)? {
                 Turn::Told(decision) => return Ok(decision),
                 Turn::Waits { until, changed } => (until, changed),
             };
@@ -168,7 +168,7 @@ impl MemoryStore {
                 }
             };
             // Whether or not anything happened, the next look finds out.
-            let _ = timeout(left, something_happens).await;
+            let _ = timeout_at(until, something_happens).await;
         }
     }
 
