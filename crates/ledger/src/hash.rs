@@ -2,7 +2,10 @@
 
 use std::fmt;
 
+use serde::Serialize;
+
 use crate::LedgerError;
+use crate::canonical::canonical;
 
 /// What was asked for, as a hash with the version of the recipe it was made by. Two requests are the same if a hash of
 /// one version is.
@@ -23,15 +26,63 @@ pub const VERSION_FOREIGN: u16 = 0;
 /// The version of hashes of bytes as they are.
 pub const VERSION_BYTES: u16 = 1;
 
+/// The version of hashes of canonical JSON.
+pub const VERSION_JSON: u16 = 2;
+
+/// The version of hashes of protobuf messages as they came.
+pub const VERSION_PROTOBUF: u16 = 3;
+
+/// The version of hashes of whole HTTP requests, as the tower layer makes them.
+pub const VERSION_HTTP: u16 = 4;
+
 impl RequestHash {
-    /// Of bytes as they are: a protobuf message as it came, a file. The same message may be encoded in two ways by two
-    /// programs; what one program sends twice is the same.
+    /// Of bytes as they are: a file, a message in a format that is not known here.
     #[must_use]
     pub fn of_bytes(bytes: &[u8]) -> Self {
+        Self::made(VERSION_BYTES, &[b"driftq request bytes 1\0", bytes])
+    }
+
+    /// Of JSON text, whatever the order of its members and the blanks between them.
+    ///
+    /// What is hashed is the document in one form: members sorted by the bytes of their names, no blanks, escapes
+    /// undone and written in one way, numbers as they came. No number is read as a float, so two amounts that differ
+    /// anywhere differ here; the price is that `1`, `1.0` and `1e0` differ, too. A client that writes the same amount
+    /// in two ways is refused without need; the other mistake would answer a payment with the receipt of another.
+    ///
+    /// [`LedgerError::Invalid`] if it is no JSON, has two members of one name in one object, has half a surrogate pair,
+    /// or is nested more than 128 levels deep.
+    pub fn of_json(json: &[u8]) -> Result<Self, LedgerError> {
+        Ok(Self::of_canonical(&canonical(json)?))
+    }
+
+    /// Of a value as its JSON: what [`of_json`](Self::of_json) gives for the text that `serde_json` writes. A map is
+    /// sorted, so that its order in memory does not matter. Amounts belong in integers or in text: a float has lost
+    /// what it cannot hold before it comes here.
+    pub fn of_value(value: &impl Serialize) -> Result<Self, LedgerError> {
+        let json = serde_json::to_vec(value)
+            .map_err(|error| LedgerError::Invalid(format!("this value has no JSON to be hashed: {error}")))?;
+        Self::of_json(&json)
+    }
+
+    /// Of a protobuf message, its bytes as they came. Protobuf has no canonical form: two programs may encode the same
+    /// message in two ways and are then refused without need; what one program sends twice is the same. Fields that
+    /// this program does not know count, which they would not if the message were decoded first.
+    #[must_use]
+    pub fn of_protobuf(message: &[u8]) -> Self {
+        Self::made(VERSION_PROTOBUF, &[b"driftq request protobuf 3\0", message])
+    }
+
+    fn of_canonical(form: &[u8]) -> Self {
+        Self::made(VERSION_JSON, &[b"driftq request json 2\0", form])
+    }
+
+    /// Of parts one after the other; whoever makes them sees to it that no two requests come to the same bytes.
+    pub(crate) fn made(version: u16, parts: &[&[u8]]) -> Self {
         let mut hasher = blake3::Hasher::new();
-        hasher.update(b"driftq request bytes 1\0");
-        hasher.update(bytes);
-        Self { version: VERSION_BYTES, digest: hasher.finalize().to_hex().to_string(), before: None }
+        for part in parts {
+            hasher.update(part);
+        }
+        Self { version, digest: hasher.finalize().to_hex().to_string(), before: None }
     }
 
     /// A hash of the caller's own making: 1 to 200 bytes of text without control characters.
@@ -81,5 +132,90 @@ impl fmt::Display for RequestHash {
     /// Version and digest in one text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.version, self.digest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    /// These are in people's tables. A change here makes every request of yesterday another one.
+    #[test]
+    fn hashes_never_change() {
+        let payment =
+            br#" {"amount": 9007199254740993, "currency":"EUR", "note":"caf\u00e9\n", "tags":[1, 1.0, {}]}"#;
+        let hashes = [
+            RequestHash::of_bytes(b""),
+            RequestHash::of_bytes(b"pay 5"),
+            RequestHash::of_json(payment).unwrap(),
+            RequestHash::of_json(b"null").unwrap(),
+            RequestHash::of_protobuf(b"\x08\x96\x01"),
+        ];
+        let expected = [
+            "1:664db3f36dbbb3ddfcd7f51e72023c30c5abf4b2078bb5a7c7ef4519d5423be4",
+            "1:f059c6fc54fae8d5904b60c4e8f3f80fc551d009aef5c2bbe51232dfd428e9a1",
+            "2:7ef0715c973fd828d2eb8da38fa4a710e7e8d2e8b52b69847425d3034f170c5e",
+            "2:c623d88f384dac3437598e93d0495dd6ed76ecd9c6fc882d876ec2541be1fca1",
+            "3:a0d5f2a3f1ac011f65e312fbd3a79560fbf4d000de9d841879be043a8b86f6af",
+        ];
+        assert_eq!(hashes.clone().map(|hash| hash.to_string()), expected);
+        // And this is how anybody else would make one.
+        let form = "driftq request json 2\0{\"amount\":9007199254740993,\"currency\":\"EUR\",\
+                    \"note\":\"café\\u000a\",\"tags\":[1,1.0,{}]}";
+        assert_eq!(hashes[2].digest(), blake3::hash(form.as_bytes()).to_hex().as_str());
+    }
+
+    #[test]
+    fn amounts_that_differ_anywhere_are_different_requests() {
+        let amounts = [
+            "9007199254740992",
+            "9007199254740993",
+            "0.1",
+            "0.10",
+            "0.1000000000000000055511151231257827",
+            "1",
+            "1.0",
+            "1e0",
+            "1E0",
+            "10e-1",
+            "-0",
+            "0",
+            "1e400",
+            "1e401",
+        ];
+        let hashes: std::collections::HashSet<_> = amounts
+            .iter()
+            .map(|amount| RequestHash::of_json(format!("[{amount}]").as_bytes()).unwrap().to_string())
+            .collect();
+        assert_eq!(hashes.len(), amounts.len());
+    }
+
+    #[test]
+    fn a_value_is_hashed_as_its_json() {
+        let names = ["amount", "currency", "to", "from", "note", "at"];
+        let map: HashMap<_, _> = names.into_iter().zip(1_u64..).collect();
+        let json = br#"{"currency":2,"at":6, "note":5,"from":4,"to":3,"amount":1}"#;
+        assert_eq!(RequestHash::of_value(&map).unwrap(), RequestHash::of_json(json).unwrap());
+        let amount = u128::MAX;
+        let json = format!("{amount}");
+        assert_eq!(RequestHash::of_value(&amount).unwrap(), RequestHash::of_json(json.as_bytes()).unwrap());
+        let no_names: HashMap<Vec<u8>, u8> = [(vec![1], 1)].into();
+        assert!(matches!(RequestHash::of_value(&no_names), Err(LedgerError::Invalid(_))));
+    }
+
+    #[test]
+    fn the_same_bytes_are_different_requests_in_different_formats() {
+        let of_json = RequestHash::of_json(b"12").unwrap();
+        let all = [RequestHash::of_bytes(b"12"), of_json, RequestHash::of_protobuf(b"12")];
+        for (at, one) in all.iter().enumerate() {
+            for other in &all[at + 1..] {
+                assert_ne!(one.digest(), other.digest());
+                assert!(!one.matches(other.version(), other.digest()));
+            }
+        }
+        let both = all[1].clone().or_before(all[0].clone());
+        assert!(all[..2].iter().all(|known| both.matches(known.version(), known.digest())));
     }
 }

@@ -10,6 +10,7 @@
 //! - No clock but the store's decides anything, and no clock decides who owns a record.
 
 pub mod cache;
+mod canonical;
 mod check;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -21,6 +22,8 @@ mod hash;
 #[cfg(feature = "http")]
 pub mod http;
 mod identity;
+#[cfg(any(feature = "grpc", feature = "http"))]
+mod layers;
 mod lease;
 mod ledger;
 pub mod memory;
@@ -37,10 +40,14 @@ mod store;
 mod terms;
 pub mod words;
 
+pub use canonical::DEPTH_MAX;
 pub use decision::{Decision, Finished};
 pub use driftq_core::ledger::{OnLapse, Status};
 pub use error::LedgerError;
-pub use hash::{DIGEST_BYTES_MAX, RequestHash, VERSION_BYTES, VERSION_FOREIGN};
+pub use hash::{
+    DIGEST_BYTES_MAX, RequestHash, VERSION_BYTES, VERSION_FOREIGN, VERSION_HTTP, VERSION_JSON,
+    VERSION_PROTOBUF,
+};
 pub use identity::{IDENTITY_BYTES_MAX, Identity, IdentityError, Part};
 pub use lease::{Lease, Proof};
 pub use ledger::{Ledger, Settings};

@@ -124,7 +124,7 @@ async fn what_was_running_when_the_table_was_taken_over_is_held() {
     bed.psql(SEED);
     bed.store.migrate().await.unwrap();
     assert!(matches!(bed.ledger.begin(seed_ask("running")).await.unwrap(), Decision::InProgress { .. }));
-    bed.elapse(&identity("running"));
+    bed.elapse(&identity("running")).await;
     let Decision::Unknown { epoch, .. } = bed.ledger.begin(seed_ask("running")).await.unwrap() else {
         panic!("nobody knows");
     };

@@ -67,7 +67,7 @@ async fn a_stale_worker_cannot_commit_its_write() {
     let mut client = bed.store.pool().get().await.unwrap();
     let transaction = client.transaction().await.unwrap();
     transaction.batch_execute(&charge(&bed)).await.unwrap();
-    bed.elapse(&identity("k"));
+    bed.elapse(&identity("k")).await;
     let newer = lease(&bed.ledger, may_repeat()).await;
     let refused = bed.store.finish_tx(&transaction, &stale, &done()).await;
     assert!(matches!(refused, Err(LedgerError::Stale(_))), "{refused:?}");
@@ -83,7 +83,7 @@ async fn a_take_over_waits_for_a_commit_under_way_and_replays_it() {
     let bed = with_charges().await;
     let may_repeat = || ask("k").terms(Terms::default().lease(BRIEF).ttl(BRIEF).on_lapse(OnLapse::Retry));
     let held = lease(&bed.ledger, may_repeat()).await;
-    bed.elapse(&identity("k"));
+    bed.elapse(&identity("k")).await;
     let mut client = bed.store.pool().get().await.unwrap();
     let transaction = client.transaction().await.unwrap();
     transaction.batch_execute(&charge(&bed)).await.unwrap();

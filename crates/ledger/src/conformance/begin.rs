@@ -151,12 +151,12 @@ pub async fn another_request_is_refused_in_every_state(harness: &dyn Harness) {
     for key in ["running", "lapsed", "unknown", "succeeded", "failed", "retryable"] {
         let before = case.record(key).await;
         let other = || Begin::new(case.identity(key), hash("another request")).terms(case.long());
-        is_conflict(case.ledger().begin(other()).await);
-        is_conflict(case.ledger().begin(other().reacquire()).await);
-        is_conflict(case.ledger().begin(other().wait(PATIENCE)).await);
+        is_conflict(&case.ledger().begin(other()).await);
+        is_conflict(&case.ledger().begin(other().reacquire()).await);
+        is_conflict(&case.ledger().begin(other().wait(PATIENCE)).await);
         let mut worker = case.retrying(key);
         worker.hash = Some(hash("another request"));
-        is_conflict(case.ledger().reacquire(worker).await);
+        is_conflict(&case.ledger().reacquire(worker).await);
         assert_eq!(case.record(key).await, before, "{key}");
     }
 }
@@ -166,7 +166,7 @@ pub async fn the_same_call_with_another_request_is_refused(harness: &dyn Harness
     let case = Case::new(harness);
     executes(case.told(case.asking("k").call("call-1")).await, 1, 1);
     let other = Begin::new(case.identity("k"), hash("another request")).call("call-1");
-    is_conflict(case.ledger().begin(other).await);
+    is_conflict(&case.ledger().begin(other).await);
 }
 
 /// A release that hashes requests by a newer recipe recognises what an older one has begun.
@@ -176,8 +176,8 @@ pub async fn a_request_hashed_by_an_older_recipe_is_recognised(harness: &dyn Har
     let begin = |hash| Begin::new(case.identity("k"), hash).terms(case.long());
     let lease = executes(case.told(begin(old("sha256:1f"))).await, 1, 1);
     keeps_off(&case.told(begin(hash("request").or_before(old("sha256:1f")))).await, &lease);
-    is_conflict(case.ledger().begin(begin(hash("request"))).await);
-    is_conflict(case.ledger().begin(begin(hash("request").or_before(old("sha256:2f")))).await);
+    is_conflict(&case.ledger().begin(begin(hash("request"))).await);
+    is_conflict(&case.ledger().begin(begin(hash("request").or_before(old("sha256:2f")))).await);
     case.commit(&lease, &success("done")).await;
     let both = hash("request").or_before(old("sha256:0").or_before(old("sha256:1f")));
     is_what_was_said(&replays(case.told(begin(both)).await), &lease, &success("done"));
@@ -192,5 +192,5 @@ pub async fn the_recipe_of_a_hash_is_part_of_it(harness: &dyn Harness) {
     case.first("k").await;
     let request = hash("the request");
     let same_digest = RequestHash::foreign(request.digest()).expect("a digest");
-    is_conflict(case.ledger().begin(Begin::new(case.identity("k"), same_digest)).await);
+    is_conflict(&case.ledger().begin(Begin::new(case.identity("k"), same_digest)).await);
 }

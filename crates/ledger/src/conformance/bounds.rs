@@ -24,13 +24,13 @@ pub async fn a_begin_that_cannot_be_meant_is_refused(harness: &dyn Harness) {
         case.long().attempts_max(0),
         case.long().attempts_max(ATTEMPTS_MAX + 1),
     ] {
-        is_invalid(case.ledger().begin(case.asking("k").terms(terms.clone())).await);
-        is_invalid(case.ledger().reacquire(case.retrying("k").terms(terms)).await);
+        is_invalid(&case.ledger().begin(case.asking("k").terms(terms.clone())).await);
+        is_invalid(&case.ledger().reacquire(case.retrying("k").terms(terms)).await);
     }
     let long = "x".repeat(NOTE_BYTES_MAX + 1);
     for note in ["", "a\nb", "\0", &long] {
-        is_invalid(case.ledger().begin(case.asking("k").call(note)).await);
-        is_invalid(case.ledger().begin(case.asking("k").owner(note)).await);
+        is_invalid(&case.ledger().begin(case.asking("k").call(note)).await);
+        is_invalid(&case.ledger().begin(case.asking("k").owner(note)).await);
     }
     case.is_forgotten("k").await;
 }
@@ -70,10 +70,10 @@ pub async fn an_ending_that_cannot_be_kept_is_refused(harness: &dyn Harness) {
         Response::default().header("x", "a\r\nset-cookie: b"),
         Response::default().header("x\0", ""),
     ] {
-        is_invalid(case.ledger().finish(&lease, &Ending::succeeded(response)).await);
+        is_invalid(&case.ledger().finish(&lease, &Ending::succeeded(response)).await);
     }
     for error in ["x".repeat(ERROR_BYTES_MAX + 1), "a\0b".to_owned()] {
-        is_invalid(case.ledger().finish(&lease, &Ending::failed_final(error)).await);
+        is_invalid(&case.ledger().finish(&lease, &Ending::failed_final(error)).await);
     }
     assert_eq!(case.record("k").await, before);
     let full = Ending::failed_final("x".repeat(ERROR_BYTES_MAX)).response(
@@ -88,7 +88,7 @@ pub async fn a_renewal_that_cannot_be_meant_is_refused(harness: &dyn Harness) {
     let case = Case::new(harness);
     let lease = case.first("k").await;
     for lasts in [Duration::ZERO, LEASE_MAX + Duration::from_nanos(1), Duration::MAX] {
-        is_invalid(case.ledger().renew(&lease, lasts).await);
+        is_invalid(&case.ledger().renew(&lease, lasts).await);
     }
     assert_eq!(case.record("k").await.lease_expires_at, Some(lease.expires_at));
 }
@@ -109,11 +109,11 @@ pub async fn a_resolution_says_who_and_why(harness: &dyn Harness) {
     ] {
         let mut found = case.found("k", success("found"));
         (found.resolver.by, found.resolver.why) = (by.to_owned(), why.to_owned());
-        is_invalid(case.ledger().resolve(&found).await);
+        is_invalid(&case.ledger().resolve(&found).await);
     }
     let mut found = case.found("k", success("found"));
     found.ttl = Duration::ZERO;
-    is_invalid(case.ledger().resolve(&found).await);
+    is_invalid(&case.ledger().resolve(&found).await);
     let limit = case.ledger().settings().payload_bytes_max;
     found.ttl = LONG;
     found.ending = Ending::succeeded(Response::new(vec![0; limit + 1]));
@@ -126,14 +126,14 @@ pub async fn a_resolution_says_who_and_why(harness: &dyn Harness) {
 pub async fn pages_and_rounds_have_bounds(harness: &dyn Harness) {
     let case = Case::new(harness);
     for limit in [0, PAGE_MAX + 1, u32::MAX] {
-        is_invalid(case.ledger().list(&Filter { limit, ..Filter::default() }).await);
-        is_invalid(case.ledger().sweep(Sweep { dry_run: true, limit }).await);
+        is_invalid(&case.ledger().list(&Filter { limit, ..Filter::default() }).await);
+        is_invalid(&case.ledger().sweep(Sweep { dry_run: true, limit }).await);
     }
     for filter in [
         Filter { principal: Some("x".repeat(256)), limit: 1, ..Filter::default() },
         Filter { method: Some("a\0b".to_owned()), limit: 1, ..Filter::default() },
     ] {
-        is_invalid(case.ledger().list(&filter).await);
+        is_invalid(&case.ledger().list(&filter).await);
     }
     let all = Filter { limit: PAGE_MAX, ..Filter::default() };
     assert!(case.ledger().list(&all).await.is_ok());

@@ -32,7 +32,7 @@ pub async fn a_stale_worker_loses_whatever_its_clock_says(harness: &dyn Harness)
     keeps_off(&case.begin("k").await, &new);
     case.commit(&new, &success("new")).await;
     for odd in as_by_odd_clocks(&old) {
-        is_stale(case.ledger().finish(&odd, &success("new")).await);
+        is_stale(&case.ledger().finish(&odd, &success("new")).await);
     }
     is_what_was_said(&case.replayed("k").await, &new, &success("new"));
 }

@@ -165,7 +165,7 @@ pub async fn of_many_different_finishes_one_stays(harness: &dyn Harness) {
             Ok(finished) => {
                 assert_eq!((finished, winner.replace(ending)), (Finished::Committed, None), "one stays");
             }
-            stale => super::kit::is_stale(stale),
+            stale => super::kit::is_stale(&stale),
         }
     }
     is_what_was_said(&case.replayed("k").await, &lease, &winner.expect("one stays"));

@@ -15,7 +15,7 @@ pub async fn an_outcome_is_not_replayed_after_its_time(harness: &dyn Harness) {
         harness.expire(&old.identity).await;
         case.is_forgotten(&key).await;
         let new = case.first(&key).await;
-        is_stale(case.ledger().finish(&old, &ending).await);
+        is_stale(&case.ledger().finish(&old, &ending).await);
         case.is_shut_out(&old).await;
         keeps_off(&case.begin(&key).await, &new);
         case.commit(&new, &success("new")).await;

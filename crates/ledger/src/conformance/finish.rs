@@ -96,10 +96,10 @@ pub async fn a_second_finish_that_differs_is_stale(harness: &dyn Harness) {
         Ending { end: End::FailedRetryable, ..base.clone() },
     ];
     for other in different {
-        is_stale(case.ledger().finish(&lease, &other).await);
+        is_stale(&case.ledger().finish(&lease, &other).await);
     }
     assert_eq!(case.record("k").await, before, "the first ending stays");
-    is_stale(case.ledger().renew(&lease, LONG).await);
+    is_stale(&case.ledger().renew(&lease, LONG).await);
     assert_eq!(case.record("k").await, before, "what has ended does not go on");
 }
 
@@ -109,10 +109,10 @@ pub async fn a_failure_that_was_taken_on_is_over(harness: &dyn Harness) {
     let failure = Ending::failed_retryable("for now");
     let old = case.ended("k", &failure).await;
     let new = super::kit::executes(case.told(case.asking("k").reacquire()).await, 2, 2);
-    is_stale(case.ledger().finish(&old, &failure).await);
+    is_stale(&case.ledger().finish(&old, &failure).await);
     case.is_shut_out(&old).await;
     case.commit(&new, &failure).await;
-    is_stale(case.ledger().finish(&old, &failure).await);
+    is_stale(&case.ledger().finish(&old, &failure).await);
     let (outcome, _) = may_be_tried(case.begin("k").await);
     is_what_was_said(&outcome, &new, &failure);
 }
@@ -127,7 +127,7 @@ pub async fn a_lease_of_something_else_is_worth_nothing(harness: &dyn Harness) {
     let crossed_finish = case.ledger().finish(&crossed, &success("crossed")).await;
     match &mine.proof {
         Proof::Record(number) => {
-            is_stale(crossed_finish);
+            is_stale(&crossed_finish);
             let mut forged = mine.clone();
             forged.proof = Proof::Record(number + 1_000_000_007);
             case.is_shut_out(&forged).await;

@@ -122,9 +122,9 @@ impl<'a> Case<'a> {
     pub async fn is_shut_out(&self, lease: &Lease) {
         let before = self.ledger().get(&lease.identity).await;
         for ending in [success("too late"), Ending::failed_retryable("too late")] {
-            is_stale(self.ledger().finish(lease, &ending).await);
+            is_stale(&self.ledger().finish(lease, &ending).await);
         }
-        is_stale(self.ledger().renew(lease, LONG).await);
+        is_stale(&self.ledger().renew(lease, LONG).await);
         let after = self.ledger().get(&lease.identity).await;
         assert_eq!(before, after, "whoever was overtaken changes nothing");
     }
@@ -259,17 +259,17 @@ pub fn is_unknown(decision: &Decision, lease: &Lease) {
 }
 
 /// What the holder of a stale lease is told.
-pub fn is_stale<T: std::fmt::Debug>(result: Result<T, LedgerError>) {
+pub fn is_stale<T: std::fmt::Debug>(result: &Result<T, LedgerError>) {
     assert!(matches!(result, Err(LedgerError::Stale(_))), "the lease is stale, not {result:?}");
 }
 
 /// What somebody is told who uses a key for another request.
-pub fn is_conflict<T: std::fmt::Debug>(result: Result<T, LedgerError>) {
+pub fn is_conflict<T: std::fmt::Debug>(result: &Result<T, LedgerError>) {
     assert!(matches!(result, Err(LedgerError::Conflict(_))), "the key was used before, not {result:?}");
 }
 
 /// What somebody is told who asks for what cannot be.
-pub fn is_invalid<T: std::fmt::Debug>(result: Result<T, LedgerError>) {
+pub fn is_invalid<T: std::fmt::Debug>(result: &Result<T, LedgerError>) {
     assert!(matches!(result, Err(LedgerError::Invalid(_))), "that cannot be, not {result:?}");
 }
 

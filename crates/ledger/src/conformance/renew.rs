@@ -67,7 +67,7 @@ pub async fn whoever_was_overtaken_does_not_go_on(harness: &dyn Harness) {
     let case = Case::new(harness);
     let old = case.lapsed("k", OnLapse::Retry).await;
     let new = executes(case.begin("k").await, 2, 2);
-    is_stale(case.ledger().renew(&old, LONG).await);
+    is_stale(&case.ledger().renew(&old, LONG).await);
     assert_eq!(case.record("k").await.lease_expires_at, Some(new.expires_at));
     case.is_shut_out(&old).await;
     case.ledger().renew(&new, 2 * LONG).await.expect("the newest lease goes on");

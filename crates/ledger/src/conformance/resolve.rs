@@ -108,7 +108,7 @@ pub async fn a_resolution_of_an_older_lease_is_stale(harness: &dyn Harness) {
     for epoch in [1, 3] {
         let mut found = case.found("k", success("found"));
         found.epoch = Some(epoch);
-        super::kit::is_stale(case.ledger().resolve(&found).await);
+        super::kit::is_stale(&case.ledger().resolve(&found).await);
     }
     assert_eq!(case.record("k").await, before);
     let mut found = case.found("k", success("found"));

@@ -78,7 +78,7 @@ pub async fn a_swept_record_begun_anew_refuses_the_old_lease(harness: &dyn Harne
         let new = case.first(lease.identity.key()).await;
         assert_ne!(new.proof, lease.proof);
         case.is_shut_out(lease).await;
-        super::kit::is_stale(case.ledger().finish(lease, &success("old")).await);
+        super::kit::is_stale(&case.ledger().finish(lease, &success("old")).await);
         case.commit(&new, &success("new")).await;
     }
 }

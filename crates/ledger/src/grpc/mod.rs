@@ -1,1 +1,177 @@
 //! The `idempotency-key` metadata, as a tower layer for tonic.
+//!
+//! ```no_run
+//! # use driftq_ledger::{Ledger, grpc::IdempotencyLayer, memory::MemoryStore};
+//! # let ledger = Ledger::new(MemoryStore::new());
+//! let layer = IdempotencyLayer::new(ledger, |request| {
+//!     // Whatever the authentication in front of this layer has found out. Never what the client says of itself.
+//!     request.extensions.get::<String>().cloned()
+//! });
+//! let server = tonic::transport::Server::builder()
+//!     .layer(layer.required(true).methods(|path| path == "/shop.v1.Payments/Charge"));
+//! ```
+//!
+//! The scope of a key is the path of the call (`/shop.v1.Payments/Charge`). What counts as the same request is the bytes
+//! of its message ([`RequestHash::of_protobuf`](crate::RequestHash::of_protobuf)); of a compressed message, the
+//! compressed ones and the name of the compression. Metadata does not count.
+//!
+//! The key is any visible ASCII text of 1 to 255 bytes. One that begins with a quote is read as the quoted string of the
+//! HTTP header, so that a gateway may copy the header.
+//!
+//! # Unary calls only
+//!
+//! A call that the layer guards has one message each way. More than one, half a one, or one that is larger than
+//! [`request_bytes_max`](IdempotencyLayer::request_bytes_max) is `INVALID_ARGUMENT`, and the handler has not run: a
+//! stream has no end that could be waited for. Streaming methods are left out by
+//! [`methods`](IdempotencyLayer::methods), and then go through untouched, as do calls without a key where none is
+//! required. The handler's answers through this layer are not compressed, because whoever gets the replay may not be
+//! able to read what the first caller was.
+//!
+//! # What a client is told
+//!
+//! Every answer of the layer's own has the metadata `idempotency-problem` with one word for what is wrong.
+//!
+//! | the call | word | code | why this code |
+//! |---|---|---|---|
+//! | no key and one is required | `key-missing` | `INVALID_ARGUMENT` | it is wrong whatever the state of the service |
+//! | several keys, or one that cannot be read | `key-invalid` | `INVALID_ARGUMENT` | the same |
+//! | more than one message, or too large | `not-unary` | `INVALID_ARGUMENT` | the same |
+//! | nobody asks | `no-principal` | `UNAUTHENTICATED` | |
+//! | the same call is being handled | `in-progress` | `ABORTED`, with `retry-after-ms` | the code for calls that meet; unlike `UNAVAILABLE`, no client library repeats it at once by itself |
+//! | another message under a used key | `key-reused` | `INVALID_ARGUMENT` | a mistake of the caller's that nobody else can put right; `FAILED_PRECONDITION` is for what somebody can |
+//! | it may have happened | `unknown` | `FAILED_PRECONDITION` | not to be repeated until somebody has resolved it |
+//! | the handler has run, and a newer attempt took over | `overtaken` | `ABORTED`, with `retry-after-ms` | ask again for what came of that one |
+//! | the answer was too large to keep | `answer-not-kept` | `FAILED_PRECONDITION`, with `idempotent-replayed` and `answer-code` | no repetition brings it back |
+//! | it failed before, and whoever resolved it said no more | `failed` | `FAILED_PRECONDITION`, with `idempotent-replayed` | |
+//! | the ledger cannot be asked; the handler has not run | `unavailable` | `UNAVAILABLE`, with `retry-after-ms` | to be repeated as it is |
+//! | the handler has run, and that could not be written down | `unrecorded` | `INTERNAL` | one of the codes after which nobody knows whether it happened, which is so |
+//! | the layer is set up with terms or a scope that no ledger takes | `misconfigured` | `INTERNAL` | |
+//!
+//! A replay has the message, the metadata and the trailers (status, text and details included) of the stored answer, and
+//! the metadata `idempotent-replayed: true`.
+//!
+//! # What an answer means
+//!
+//! | code | is written down as |
+//! |---|---|
+//! | `OK` | succeeded |
+//! | `UNAVAILABLE`, `RESOURCE_EXHAUSTED`, `ABORTED` | failed, may be tried again |
+//! | `DEADLINE_EXCEEDED`, `CANCELLED`, `UNKNOWN`, `INTERNAL`, `DATA_LOSS`, and codes that do not exist | as [`ServerErrors`] says, [`Hold`](ServerErrors::Hold) unless told otherwise |
+//! | any other | failed for good |
+//!
+//! Hold is what these codes say of themselves: it may have happened. To keep them as failures for good would invite a
+//! client to take a new key for something that did happen; to repeat them would be worse. So nothing is written down,
+//! and when the lease lapses its terms decide.
+//!
+//! The call runs in a task of its own, as in `http`: a client that cancels or runs out of time finds the outcome when it
+//! comes back. A message of an answer that is larger than what is kept, or the messages of a stream that was guarded by
+//! mistake, go through whole, after it is written down *that* the call ended so.
+
+mod frame;
+mod refusal;
+mod service;
+mod stored;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::http::request::Parts;
+
+pub use service::Idempotency;
+
+use crate::layers::Guard;
+pub use crate::layers::ServerErrors;
+use crate::{Ledger, Terms};
+
+/// The metadata that names a call.
+pub const KEY_METADATA: &str = "idempotency-key";
+/// The metadata that says that an answer is a stored one.
+pub const REPLAYED_METADATA: &str = "idempotent-replayed";
+/// The metadata that says in how many milliseconds it is worth asking again.
+pub const RETRY_AFTER_METADATA: &str = "retry-after-ms";
+/// The metadata that says in one word why the layer gives an answer of its own.
+pub const PROBLEM_METADATA: &str = "idempotency-problem";
+/// The metadata that tells the code of an answer that was not kept.
+pub const ANSWER_CODE_METADATA: &str = "answer-code";
+
+/// Makes services answer what was asked before as they did then. See the [module](self) for how.
+#[derive(Clone)]
+pub struct IdempotencyLayer {
+    settings: Settings,
+}
+
+type Selected = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+
+#[derive(Clone)]
+pub(crate) struct Settings {
+    guard: Guard,
+    methods: Selected,
+}
+
+impl IdempotencyLayer {
+    /// `principal` tells on whose behalf a call comes, from its metadata (the headers of the request) or from what an
+    /// authentication outside this layer has put into its extensions. Callers with the same name share their keys.
+    /// `None`, a blank name and `unknown` are answered with `UNAUTHENTICATED`.
+    pub fn new(ledger: Ledger, principal: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
+        let guard = Guard::new(ledger, Arc::new(principal), ServerErrors::Hold);
+        Self { settings: Settings { guard, methods: Arc::new(|_| true) } }
+    }
+
+    /// Whether a call without a key is refused. If not, which is so unless told otherwise, it goes through.
+    #[must_use]
+    pub const fn required(mut self, required: bool) -> Self {
+        self.settings.guard.required = required;
+        self
+    }
+
+    /// The methods that the layer looks at, by their path; all unless told otherwise.
+    #[must_use]
+    pub fn methods(mut self, methods: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        self.settings.methods = Arc::new(methods);
+        self
+    }
+
+    /// On what terms handlers run.
+    #[must_use]
+    pub const fn terms(mut self, terms: Terms) -> Self {
+        self.settings.guard.terms = terms;
+        self
+    }
+
+    /// How long a duplicate waits for the one that is handled before it is told `ABORTED`; not at all unless told
+    /// otherwise.
+    #[must_use]
+    pub const fn wait(mut self, wait: Duration) -> Self {
+        self.settings.guard.wait = wait;
+        self
+    }
+
+    /// Most bytes of the message of a call with a key; 1 MiB unless told otherwise. It is held in memory.
+    #[must_use]
+    pub const fn request_bytes_max(mut self, bytes: usize) -> Self {
+        self.settings.guard.request_bytes_max = bytes;
+        self
+    }
+
+    /// Most bytes of the message of an answer that is kept; 1 MiB unless told otherwise.
+    #[must_use]
+    pub const fn response_bytes_max(mut self, bytes: usize) -> Self {
+        self.settings.guard.response_bytes_max = bytes;
+        self
+    }
+
+    /// What codes mean that do not say whether it happened; [`ServerErrors::Hold`] unless told otherwise.
+    #[must_use]
+    pub const fn server_errors(mut self, server_errors: ServerErrors) -> Self {
+        self.settings.guard.server_errors = server_errors;
+        self
+    }
+}
+
+impl<S> tower_layer::Layer<S> for IdempotencyLayer {
+    type Service = Idempotency<S>;
+
+    fn layer(&self, inner: S) -> Idempotency<S> {
+        Idempotency::new(inner, Arc::new(self.settings.clone()))
+    }
+}

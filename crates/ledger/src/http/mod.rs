@@ -1,1 +1,193 @@
-//! The `Idempotency-Key` header, as a tower layer.
+//! The `Idempotency-Key` header, as a tower layer for axum and hyper.
+//!
+//! A client that does not know whether its `POST` arrived sends it again with the same key (IETF draft
+//! `draft-ietf-httpapi-idempotency-key-header`). The layer asks the ledger before the handler runs: run it, or here is
+//! what came of it, or keep off.
+//!
+//! ```
+//! # use driftq_ledger::{Ledger, http::IdempotencyLayer, memory::MemoryStore};
+//! # use axum::{Router, routing::post};
+//! # let ledger = Ledger::new(MemoryStore::new());
+//! let layer = IdempotencyLayer::new(ledger, |request| {
+//!     // Whatever the authentication in front of this layer has found out. Never what the client says of itself.
+//!     request.extensions.get::<String>().cloned()
+//! });
+//! let app: Router = Router::new().route("/payments", post(|| async { "paid" })).route_layer(layer.required(true));
+//! ```
+//!
+//! # What a client is told
+//!
+//! | the request | the answer |
+//! |---|---|
+//! | another method than those selected, or no key and none required | the handler's, untouched |
+//! | no key and one is required; several, or one that cannot be read | 400 |
+//! | nobody asks (see [`IdempotencyLayer::new`]) | 401 |
+//! | a body larger than [`request_bytes_max`](IdempotencyLayer::request_bytes_max) | 413 |
+//! | the first with its key | the handler's, and it is written down before the first byte of it is sent |
+//! | the same again | the stored one, with `Idempotent-Replayed: true` |
+//! | the same again, and the stored one says 408, 425, 429 or 503 | the handler runs again while attempts are left |
+//! | the same again while the first is handled | 409 with `Retry-After` |
+//! | another request with a used key | 422 |
+//! | the first was not heard of again, and may have happened | 409 `urn:driftq:idempotency:unknown`; no `Retry-After`, because somebody has to resolve it |
+//! | the ledger cannot be asked | 503 with `Retry-After`; the handler has not run |
+//! | the handler has run, and a newer attempt took over meanwhile | 409 `urn:driftq:idempotency:overtaken` |
+//! | the handler has run, and that could not be written down | 503 `urn:driftq:idempotency:unrecorded`; no `Retry-After` |
+//! | a replay of an answer that was too large to keep | 409 `urn:driftq:idempotency:answer-not-kept`, with `Idempotent-Replayed: true` and the stored status in `answer_status` |
+//!
+//! All of the layer's own answers are `application/problem+json` (RFC 9457).
+//!
+//! # What counts as the same request
+//!
+//! Method, path and query, content type, and body. A body whose content type is JSON counts by its canonical form
+//! ([`RequestHash::of_json`](crate::RequestHash::of_json)), any other, and JSON that has none, by its bytes.
+//!
+//! Within `Router::nest` axum shows an inner layer the path without the prefix. Two nested routers that each have a
+//! layer of their own then need a [`scope`](IdempotencyLayer::scope) of their own as well; or put one layer outside.
+//!
+//! # What an answer means
+//!
+//! | status | is written down as |
+//! |---|---|
+//! | 2xx, 3xx | succeeded |
+//! | 408, 425, 429, 503 | failed, may be tried again |
+//! | other 4xx | failed for good |
+//! | other 5xx | as [`ServerErrors`] says |
+//!
+//! # What is kept of an answer
+//!
+//! The status, the body up to [`response_bytes_max`](IdempotencyLayer::response_bytes_max) (and the ledger's own
+//! `payload_bytes_max`), and the headers, without those of the connection, `Date`, `Set-Cookie` and what is not text;
+//! `Content-Length` is computed anew. A body is read to its end before the client sees the first byte. One that is
+//! larger, that breaks off, or that is `text/event-stream` (which is never read ahead) is not kept: it is written down
+//! *that* the handler ended so, and then the body goes through whole. Trailers are not kept.
+//!
+//! # Who runs it
+//!
+//! From the question to the ledger on, everything runs in a task of its own: if the client hangs up, the handler runs
+//! to its end, its outcome is written down, and the client finds it when it comes back. So there may be more handlers
+//! at work than connections; a limit on them belongs inside this layer. The lease is renewed while the handler runs. A
+//! handler that panics is not known to have done nothing: the lease lapses and its terms decide, and the panic goes on
+//! to whatever is outside.
+
+mod fingerprint;
+mod problem;
+mod service;
+mod stored;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::http::Method;
+use ::http::request::Parts;
+
+pub use service::Idempotency;
+
+pub use crate::layers::{Body, ServerErrors};
+use crate::layers::{Guard, scope};
+use crate::{Ledger, Terms};
+
+/// The header that names a request.
+pub const KEY_HEADER: &str = "idempotency-key";
+/// The header that says that an answer is a stored one.
+pub const REPLAYED_HEADER: &str = "idempotent-replayed";
+
+/// Makes services answer what was asked before as they did then. See the [module](self) for how.
+#[derive(Clone)]
+pub struct IdempotencyLayer {
+    settings: Settings,
+}
+
+type Scope = Arc<dyn Fn(&Parts) -> String + Send + Sync>;
+
+#[derive(Clone)]
+pub(crate) struct Settings {
+    guard: Guard,
+    methods: Vec<Method>,
+    scope: Scope,
+    strict_key: bool,
+}
+
+impl IdempotencyLayer {
+    /// `principal` tells on whose behalf a request comes. Clients with the same name share their keys, so it must come
+    /// from an authentication that is outside this layer. `None`, a blank name and `unknown` are answered with 401.
+    pub fn new(ledger: Ledger, principal: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
+        let guard = Guard::new(ledger, Arc::new(principal), ServerErrors::Replay);
+        let by_path = |parts: &Parts| scope(format!("{} {}", parts.method, parts.uri.path()));
+        let methods = vec![Method::POST, Method::PATCH];
+        Self { settings: Settings { guard, methods, scope: Arc::new(by_path), strict_key: false } }
+    }
+
+    /// Whether a request without a key is refused. If not, which is so unless told otherwise, it goes through.
+    #[must_use]
+    pub const fn required(mut self, required: bool) -> Self {
+        self.settings.guard.required = required;
+        self
+    }
+
+    /// The methods that the layer looks at; `POST` and `PATCH` unless told otherwise.
+    #[must_use]
+    pub fn methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
+        self.settings.methods = methods.into_iter().collect();
+        self
+    }
+
+    /// What a key belongs to; the method and the path without its query unless told otherwise. A path that is longer
+    /// than a ledger takes is cut and hashed; a scope of one's own has 1 to 255 bytes.
+    #[must_use]
+    pub fn scope(mut self, scope: impl Fn(&Parts) -> String + Send + Sync + 'static) -> Self {
+        self.settings.scope = Arc::new(scope);
+        self
+    }
+
+    /// On what terms handlers run.
+    #[must_use]
+    pub const fn terms(mut self, terms: Terms) -> Self {
+        self.settings.guard.terms = terms;
+        self
+    }
+
+    /// How long a duplicate waits for the one that is handled before it is told 409; not at all unless told otherwise.
+    #[must_use]
+    pub const fn wait(mut self, wait: Duration) -> Self {
+        self.settings.guard.wait = wait;
+        self
+    }
+
+    /// Most bytes of the body of a request with a key; 1 MiB unless told otherwise. It is held in memory.
+    #[must_use]
+    pub const fn request_bytes_max(mut self, bytes: usize) -> Self {
+        self.settings.guard.request_bytes_max = bytes;
+        self
+    }
+
+    /// Most bytes of the body of an answer that is kept; 1 MiB unless told otherwise.
+    #[must_use]
+    pub const fn response_bytes_max(mut self, bytes: usize) -> Self {
+        self.settings.guard.response_bytes_max = bytes;
+        self
+    }
+
+    /// What a 5xx other than 503 means; [`ServerErrors::Replay`] unless told otherwise, so that nothing is blindly
+    /// repeated.
+    #[must_use]
+    pub const fn server_errors(mut self, server_errors: ServerErrors) -> Self {
+        self.settings.guard.server_errors = server_errors;
+        self
+    }
+
+    /// Whether a key must be a string in quotes, as the draft has it. If not, which is so unless told otherwise, a bare
+    /// token such as a UUID is taken, too.
+    #[must_use]
+    pub const fn strict_key(mut self, strict: bool) -> Self {
+        self.settings.strict_key = strict;
+        self
+    }
+}
+
+impl<S> tower_layer::Layer<S> for IdempotencyLayer {
+    type Service = Idempotency<S>;
+
+    fn layer(&self, inner: S) -> Idempotency<S> {
+        Idempotency::new(inner, Arc::new(self.settings.clone()))
+    }
+}

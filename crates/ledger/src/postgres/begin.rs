@@ -10,28 +10,27 @@ use crate::moment::micros;
 use crate::{Begin, Decision, Identity, Kept, LedgerError, Reacquire, RequestHash, Terms, words};
 
 /// Whatever is there, and if nothing is, a new record.
-pub(super) const BEGIN: &str = "SELECT statement_timestamp() AS asked_at, there.response_headers::text AS headers, there.* \
+pub(super) const BEGIN: &str = "SELECT {now} AS asked_at, there.response_headers::text AS headers, there.* \
      FROM {begin}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) AS there";
 
 /// Whatever is there.
-pub(super) const READ: &str = "SELECT statement_timestamp() AS asked_at, there.response_headers::text AS headers, there.* \
+pub(super) const READ: &str = "SELECT {now} AS asked_at, there.response_headers::text AS headers, there.* \
      FROM {table} AS there WHERE principal = $1 AND grpc_method = $2 AND idempotency_key = $3";
 
 /// The record is still the one that was read. `$7`: it was read as in progress with a lease that is over, which its
 /// holder may have renewed since.
 const UNCHANGED: &str = "WHERE principal = $1 AND grpc_method = $2 AND idempotency_key = $3 \
      AND record = $4 AND epoch = $5 AND status = $6 \
-     AND (NOT $7 OR lease_expires_at IS NULL OR lease_expires_at <= statement_timestamp())";
+     AND (NOT $7 OR lease_expires_at IS NULL OR lease_expires_at <= {now})";
 
-const RETURNED: &str =
-    "RETURNING statement_timestamp() AS asked_at, response_headers::text AS headers, {table}.*";
+const RETURNED: &str = "RETURNING {now} AS asked_at, response_headers::text AS headers, {table}.*";
 
 /// What every new lease writes.
 const LENT: &str = "status = 'IN_PROGRESS', \
      request_hash = $8, hash_version = $9, \
-     lease_expires_at = statement_timestamp() + $10 * interval '1 microsecond', ttl_us = $11, \
-     expires_at = statement_timestamp() + ($10 + $11) * interval '1 microsecond', \
-     on_lapse = $12, attempts_max = $13, owner = $14, call = $15, updated_at = statement_timestamp(), \
+     lease_expires_at = {now} + $10 * interval '1 microsecond', ttl_us = $11, \
+     expires_at = {now} + ($10 + $11) * interval '1 microsecond', \
+     on_lapse = $12, attempts_max = $13, owner = $14, call = $15, updated_at = {now}, \
      response_code = NULL, response_headers = NULL, response_payload = NULL, error = NULL, result_digest = NULL, \
      resolved_by = NULL, resolved_why = NULL";
 
@@ -44,16 +43,14 @@ pub(super) fn take_over() -> String {
 /// one fits.
 pub(super) fn begin_anew() -> String {
     format!(
-        "UPDATE {{table}} SET record = DEFAULT, epoch = $16, attempts = $17, created_at = statement_timestamp(), \
-         {LENT} {UNCHANGED} AND expires_at <= statement_timestamp() {RETURNED}"
+        "UPDATE {{table}} SET record = DEFAULT, epoch = $16, attempts = $17, created_at = {{now}}, \
+         {LENT} {UNCHANGED} AND expires_at <= {{now}} {RETURNED}"
     )
 }
 
 /// A lease lapsed, and nobody knows whether it happened.
 pub(super) fn give_up() -> String {
-    format!(
-        "UPDATE {{table}} SET status = 'UNKNOWN', updated_at = statement_timestamp() {UNCHANGED} {RETURNED}"
-    )
+    format!("UPDATE {{table}} SET status = 'UNKNOWN', updated_at = {{now}} {UNCHANGED} {RETURNED}")
 }
 
 /// Somebody who asks for a lease, however it asks.
@@ -175,16 +172,20 @@ impl PostgresStore {
             Begun::Conflict => return Err(LedgerError::Conflict(conflict(&held, asker.hash))),
             Begun::First => {
                 let taken = self.lend(link, &held, asker, None).await?;
-                return Ok(taken.map_or(Turn::Again, |held| Turn::Told(Decision::Execute(held.lease()))));
+                return Ok(taken.map_or(Turn::Again, |held| {
+                    Turn::Told(Decision::Execute(held.lease(asker.terms.lease)))
+                }));
             }
             Begun::TakeOver { epoch, attempt } => {
                 let taken = self.lend(link, &held, asker, Some((epoch, attempt))).await?;
-                return Ok(taken.map_or(Turn::Again, |held| Turn::Told(Decision::Execute(held.lease()))));
+                return Ok(taken.map_or(Turn::Again, |held| {
+                    Turn::Told(Decision::Execute(held.lease(asker.terms.lease)))
+                }));
             }
-            Begun::Again => Decision::Execute(held.lease()),
+            Begun::Again => Decision::Execute(held.lease(asker.terms.lease)),
             Begun::Replay => Decision::Replay(held.outcome()?),
             Begun::Running => Decision::InProgress {
-                retry_after: held.lease().lasts,
+                retry_after: held.lease_end().since(held.asked_at),
                 epoch: held.epoch,
                 attempt: held.attempts,
             },

@@ -17,21 +17,21 @@ pub(super) const FINISH: &str = "SELECT done, there_record, there_epoch, there_s
 
 /// Never to an earlier time. What was written off as unknown is in progress again: its holder is there.
 pub(super) const RENEW: &str = "UPDATE {table} SET status = 'IN_PROGRESS', \
-     lease_expires_at = greatest(lease_expires_at, statement_timestamp() + $7 * interval '1 microsecond'), \
-     expires_at = greatest(lease_expires_at, statement_timestamp() + $7 * interval '1 microsecond') \
+     lease_expires_at = greatest(lease_expires_at, {now} + $7 * interval '1 microsecond'), \
+     expires_at = greatest(lease_expires_at, {now} + $7 * interval '1 microsecond') \
          + ttl_us * interval '1 microsecond', \
-     updated_at = statement_timestamp() \
+     updated_at = {now} \
      WHERE principal = $1 AND grpc_method = $2 AND idempotency_key = $3 \
      AND record = $4 AND epoch = $5 AND status = $6 \
-     RETURNING statement_timestamp() AS asked_at, response_headers::text AS headers, {table}.*";
+     RETURNING {now} AS asked_at, response_headers::text AS headers, {table}.*";
 
 pub(super) const RESOLVE: &str = "UPDATE {table} SET epoch = $8, status = $9, attempts_max = $10, \
      response_code = $11, response_headers = $12::text::jsonb, response_payload = $13, error = $14, result_digest = $15, \
-     resolved_by = $16, resolved_why = $17, lease_expires_at = NULL, updated_at = statement_timestamp(), \
-     ttl_us = $18, expires_at = statement_timestamp() + $18 * interval '1 microsecond' \
+     resolved_by = $16, resolved_why = $17, lease_expires_at = NULL, updated_at = {now}, \
+     ttl_us = $18, expires_at = {now} + $18 * interval '1 microsecond' \
      WHERE principal = $1 AND grpc_method = $2 AND idempotency_key = $3 \
      AND record = $4 AND epoch = $5 AND status = $6 \
-     AND (NOT $7 OR lease_expires_at IS NULL OR lease_expires_at <= statement_timestamp()) \
+     AND (NOT $7 OR lease_expires_at IS NULL OR lease_expires_at <= {now}) \
      RETURNING record";
 
 /// What a finish found instead of the record it expected.
@@ -132,7 +132,7 @@ impl PostgresStore {
             ];
             if let Some(row) = link.query_opt(&self.inner.sql.renew, &parameters).await? {
                 let held = Held::read(&row)?.ok_or(LedgerError::NotFound)?;
-                return Ok(held.lease().expires_at);
+                return Ok(held.lease_end());
             }
             let held = self.read(link, &lease.identity).await?.filter(|held| held.record == record);
             let standing = held.as_ref().map(Held::standing);

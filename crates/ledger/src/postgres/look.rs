@@ -6,7 +6,7 @@ use tokio_postgres::types::Type;
 
 use super::PostgresStore;
 use super::link::Link;
-use super::row::{COLUMNS_SMALL, Held, Stamp, get};
+use super::row::{Held, Stamp, get};
 use crate::{Filter, LedgerError, Moment, Page, Record, Stats, words};
 
 /// Where a list goes on.
@@ -75,12 +75,11 @@ impl PostgresStore {
             Some(Cursor::Named(..)) => return Err(strange_cursor()),
             None => (i64::MIN, i64::MIN),
         };
-        let statement = format!(
-            "SELECT {COLUMNS_SMALL} FROM {} \
+        let statement = self.inner.names.fill(
+            "SELECT {columns} FROM {table} \
              WHERE status = ANY($1) AND ($2::text IS NULL OR principal = $2) AND ($3::text IS NULL OR grpc_method = $3) \
              AND (expires_at, record) > ($4, $5) \
              ORDER BY expires_at, record LIMIT $6",
-            self.inner.names.table
         );
         let parameters = [
             (&written_as(status) as _, Type::TEXT_ARRAY),
@@ -100,12 +99,11 @@ impl PostgresStore {
             Some(Cursor::Ending(..)) => return Err(strange_cursor()),
             None => (String::new(), String::new(), String::new()),
         };
-        let statement = format!(
-            "SELECT {COLUMNS_SMALL} FROM {} \
+        let statement = self.inner.names.fill(
+            "SELECT {columns} FROM {table} \
              WHERE (principal, grpc_method, idempotency_key) > ($1, $2, $3) \
              AND ($4::text IS NULL OR principal = $4) AND ($5::text IS NULL OR grpc_method = $5) \
              ORDER BY principal, grpc_method, idempotency_key LIMIT $6",
-            self.inner.names.table
         );
         let parameters = [
             (&principal as _, Type::TEXT),
@@ -121,11 +119,10 @@ impl PostgresStore {
 
     /// Counts everything there is: one pass over the table.
     pub(super) async fn stats_on(&self, link: &mut Link<'_>) -> Result<Stats, LedgerError> {
-        let statement = format!(
-            "SELECT status, on_lapse, coalesce(lease_expires_at > statement_timestamp(), false) AS live, \
-             coalesce(attempts >= attempts_max, false) AS spent, expires_at <= statement_timestamp() AS expired, \
-             count(*) AS records FROM {} GROUP BY 1, 2, 3, 4, 5",
-            self.inner.names.table
+        let statement = self.inner.names.fill(
+            "SELECT status, on_lapse, coalesce(lease_expires_at > {now}, false) AS live, \
+             coalesce(attempts >= attempts_max, false) AS spent, expires_at <= {now} AS expired, \
+             count(*) AS records FROM {table} GROUP BY 1, 2, 3, 4, 5",
         );
         let mut stats = Stats::default();
         for status in Status::ALL {

@@ -122,6 +122,15 @@ impl PostgresStore {
         Ok(self)
     }
 
+    /// With a function in the database, `name` or `schema.name`, that tells the time instead of the database's own
+    /// clock, so that tests can let time pass. Before [`migrate`](Self::migrate).
+    #[doc(hidden)]
+    pub fn clock(mut self, function: &str) -> Result<Self, LedgerError> {
+        let names = self.inner.names.clone().with_clock(function)?;
+        self.inner = Arc::new(Inner::new(names, self.inner.statements));
+        Ok(self)
+    }
+
     /// With another way to send statements.
     #[must_use]
     pub fn statements(mut self, statements: Statements) -> Self {

@@ -1,5 +1,6 @@
 //! The names of what the store has in the database.
 
+use super::row::COLUMNS_SMALL;
 use crate::LedgerError;
 
 /// The table's name unless another is chosen.
@@ -16,6 +17,8 @@ pub(super) struct Names {
     pub(super) migrations: String,
     /// Never qualified: an index lives where its table does.
     pub(super) index_by_status: String,
+    /// What tells the time.
+    pub(super) now: String,
 }
 
 impl Names {
@@ -31,17 +34,30 @@ impl Names {
             finish: format!("{schema}{name}_finish_1"),
             migrations: format!("{schema}{name}_migrations"),
             index_by_status: format!("{name}_by_status"),
+            // When the statement came in: the time of a transaction stands still, and the time of each row moves.
+            now: "statement_timestamp()".to_owned(),
         })
+    }
+
+    /// With a function, `name` or `schema.name`, that tells the time instead.
+    pub(super) fn with_clock(mut self, function: &str) -> Result<Self, LedgerError> {
+        for part in function.splitn(2, '.') {
+            checked(part)?;
+        }
+        self.now = format!("{function}()");
+        Ok(self)
     }
 
     /// A statement with the names filled in.
     pub(super) fn fill(&self, statement: &str) -> String {
         statement
+            .replace("{columns}", COLUMNS_SMALL)
             .replace("{table}", &self.table)
             .replace("{begin}", &self.begin)
             .replace("{finish}", &self.finish)
             .replace("{migrations}", &self.migrations)
             .replace("{index_by_status}", &self.index_by_status)
+            .replace("{now}", &self.now)
     }
 }
 

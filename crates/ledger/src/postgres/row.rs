@@ -72,7 +72,7 @@ pub(super) struct Held {
 pub(super) const COLUMNS_SMALL: &str = "principal, grpc_method, idempotency_key, record, status, epoch, attempts, \
      attempts_max, on_lapse, hash_version, request_hash, lease_expires_at, ttl_us, owner, call, result_digest, \
      created_at, updated_at, expires_at, response_code, error, resolved_by, resolved_why, \
-     statement_timestamp() AS asked_at";
+     {now} AS asked_at";
 
 impl Held {
     /// `None` if the row is empty: that is what a function answers that found nothing.
@@ -142,14 +142,19 @@ impl Held {
         hash.matches(self.hash_version, &self.request_hash)
     }
 
-    pub(super) fn lease(&self) -> Lease {
-        let expires_at = self.lease_expires_at.unwrap_or(self.asked_at);
+    /// When the newest lease lapses, or has lapsed.
+    pub(super) fn lease_end(&self) -> Moment {
+        self.lease_expires_at.unwrap_or(self.asked_at)
+    }
+
+    /// The newest lease, which was given for so long.
+    pub(super) fn lease(&self, lasts: Duration) -> Lease {
         Lease {
             identity: self.identity.clone(),
             epoch: self.epoch,
             attempt: self.attempts,
-            expires_at,
-            lasts: expires_at.since(self.asked_at),
+            expires_at: self.lease_end(),
+            lasts,
             ttl: self.ttl,
             proof: Proof::Record(self.record),
         }

@@ -5,7 +5,7 @@ use tokio_postgres::types::Type;
 use super::PostgresStore;
 use super::begin::integer;
 use super::link::Link;
-use super::row::{COLUMNS_SMALL, Held};
+use super::row::Held;
 use crate::{LedgerError, Sweep, Swept, words};
 
 impl PostgresStore {
@@ -30,16 +30,15 @@ impl PostgresStore {
 
     /// What is worth a look. The rules decide about each.
     async fn candidates(&self, link: &mut Link<'_>, limit: u32) -> Result<Vec<Held>, LedgerError> {
-        let statement = format!(
-            "(SELECT {COLUMNS_SMALL} FROM {table} \
-              WHERE status = 'IN_PROGRESS' AND lease_expires_at <= statement_timestamp() \
-              AND (on_lapse = 'hold' OR attempts >= attempts_max OR expires_at <= statement_timestamp()) LIMIT $1) \
+        let statement = self.inner.names.fill(
+            "(SELECT {columns} FROM {table} \
+              WHERE status = 'IN_PROGRESS' AND lease_expires_at <= {now} \
+              AND (on_lapse = 'hold' OR attempts >= attempts_max OR expires_at <= {now}) LIMIT $1) \
              UNION ALL \
-             (SELECT {COLUMNS_SMALL} FROM {table} \
+             (SELECT {columns} FROM {table} \
               WHERE status IN ('SUCCEEDED', 'FAILED_FINAL', 'FAILED_RETRYABLE') \
-              AND expires_at <= statement_timestamp() LIMIT $1) \
+              AND expires_at <= {now} LIMIT $1) \
              LIMIT $1",
-            table = self.inner.names.table
         );
         let rows = link.query(&statement, &[(&i64::from(limit), Type::INT8)]).await?;
         rows.iter().filter_map(|row| Held::read(row).transpose()).collect()
@@ -50,17 +49,16 @@ impl PostgresStore {
         if over.is_empty() {
             return Ok(0);
         }
-        let statement = format!(
+        let statement = self.inner.names.fill(
             "DELETE FROM {table} WHERE ctid = ANY(ARRAY( \
                  SELECT there.ctid FROM {table} AS there \
                  JOIN unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::integer[], $6::text[]) \
                      AS seen (principal, grpc_method, idempotency_key, record, epoch, status) \
                  USING (principal, grpc_method, idempotency_key) \
                  WHERE there.record = seen.record AND there.epoch = seen.epoch AND there.status = seen.status \
-                 AND there.expires_at <= statement_timestamp() \
+                 AND there.expires_at <= {now} \
                  FOR UPDATE OF there SKIP LOCKED)) \
              RETURNING record",
-            table = self.inner.names.table
         );
         let texts = |part: fn(&Held) -> &str| over.iter().map(part).collect::<Vec<&str>>();
         let records: Vec<i64> = over.iter().map(|held| held.record).collect();

@@ -27,6 +27,32 @@ impl Bed {
         bed
     }
 
+    /// With the table in it, and a clock that can be set forward.
+    pub(crate) async fn with_clock() -> Self {
+        let mut bed = Self::empty();
+        let schema = &bed.schema;
+        bed.psql(&format!(
+            "CREATE TABLE {schema}.passed (time interval); INSERT INTO {schema}.passed VALUES ('0'); \
+             CREATE FUNCTION {schema}.clock() RETURNS timestamptz LANGUAGE sql STABLE \
+             AS 'SELECT statement_timestamp() + time FROM {schema}.passed'"
+        ));
+        bed.store = bed.store.clock(&format!("{schema}.clock")).unwrap();
+        bed.ledger = Ledger::new(bed.store.clone());
+        bed.store.migrate().await.unwrap();
+        bed
+    }
+
+    /// Lets time pass for everybody who goes by the clock.
+    pub(crate) async fn pass(&self, time: Duration) {
+        let client = self.store.pool().get().await.unwrap();
+        let statement = format!(
+            "UPDATE {}.passed SET time = time + interval '{} microseconds'",
+            self.schema,
+            time.as_micros()
+        );
+        assert_eq!(client.execute(&statement, &[]).await.unwrap(), 1);
+    }
+
     /// With nothing in it.
     pub(crate) fn empty() -> Self {
         Self::on(Postgres::shared().unwrap())
@@ -52,21 +78,26 @@ impl Bed {
     }
 
     /// Lets the lease of a record lapse: its end moves into the past, as if the time had gone by.
-    pub(crate) fn elapse(&self, identity: &Identity) {
-        self.psql(&format!(
-            "UPDATE {{table}} SET lease_expires_at = lease_expires_at - interval '1 hour', \
-             expires_at = expires_at - interval '1 hour' WHERE idempotency_key = '{}'",
-            identity.key()
-        ));
+    pub(crate) async fn elapse(&self, identity: &Identity) {
+        self.move_back(identity, "1 hour").await;
     }
 
     /// Lets the time of a record go by.
-    pub(crate) fn expire(&self, identity: &Identity) {
-        self.psql(&format!(
-            "UPDATE {{table}} SET lease_expires_at = lease_expires_at - interval '2 hours', \
-             expires_at = expires_at - interval '2 hours' WHERE idempotency_key = '{}'",
-            identity.key()
-        ));
+    pub(crate) async fn expire(&self, identity: &Identity) {
+        self.move_back(identity, "2 hours").await;
+    }
+
+    async fn move_back(&self, identity: &Identity, by: &str) {
+        let statement = format!(
+            "UPDATE {} SET lease_expires_at = lease_expires_at - interval '{by}', \
+             expires_at = expires_at - interval '{by}' \
+             WHERE principal = $1 AND grpc_method = $2 AND idempotency_key = $3",
+            self.table()
+        );
+        let client = self.store.pool().get().await.unwrap();
+        let named: [&(dyn tokio_postgres::types::ToSql + Sync); 3] =
+            [&identity.principal(), &identity.method(), &identity.key()];
+        assert_eq!(client.execute(&statement, &named).await.unwrap(), 1, "there is no record of {identity}");
     }
 }
 

@@ -18,9 +18,9 @@ BEGIN
             ttl_us, owner, call, created_at, updated_at, lease_expires_at, expires_at
         ) VALUES (
             asked_principal, asked_method, asked_key, asked_hash, asked_hash_version, 'IN_PROGRESS', asked_on_lapse,
-            asked_attempts_max, asked_ttl_us, asked_owner, asked_call, statement_timestamp(), statement_timestamp(),
-            statement_timestamp() + lease_us * interval '1 microsecond',
-            statement_timestamp() + (lease_us + asked_ttl_us) * interval '1 microsecond'
+            asked_attempts_max, asked_ttl_us, asked_owner, asked_call, {now}, {now},
+            {now} + lease_us * interval '1 microsecond',
+            {now} + (lease_us + asked_ttl_us) * interval '1 microsecond'
         ) ON CONFLICT DO NOTHING RETURNING * INTO there;
         -- Somebody was quicker.
         IF NOT FOUND THEN
@@ -42,8 +42,8 @@ BEGIN
     UPDATE {table} SET
         status = new_status, response_code = new_code, response_headers = new_headers::jsonb,
         response_payload = new_payload, error = new_error, result_digest = new_digest,
-        resolved_by = NULL, resolved_why = NULL, lease_expires_at = NULL, updated_at = statement_timestamp(),
-        expires_at = statement_timestamp() + ttl_us * interval '1 microsecond'
+        resolved_by = NULL, resolved_why = NULL, lease_expires_at = NULL, updated_at = {now},
+        expires_at = {now} + ttl_us * interval '1 microsecond'
     WHERE principal = asked_principal AND grpc_method = asked_method AND idempotency_key = asked_key
         AND record = seen_record AND epoch = seen_epoch AND status = seen_status;
     done := FOUND;

@@ -1,0 +1,169 @@
+//! The service that the layer makes.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use ::http::request::Parts;
+use ::http::{HeaderMap, Request, Response};
+use bytes::Bytes;
+use tower_service::Service;
+
+use super::fingerprint::fingerprint;
+use super::problem::Problem;
+use super::{KEY_HEADER, Settings, stored};
+use crate::layers::{Answered, Body, BoxError, Nameless, Passed, Taken, only, quoted_string, take};
+use crate::{Identity, RequestHash};
+
+/// A service that answers what was asked before as it did then. Made by
+/// [`IdempotencyLayer`](super::IdempotencyLayer).
+#[derive(Clone)]
+pub struct Idempotency<S> {
+    inner: S,
+    settings: Arc<Settings>,
+}
+
+impl<S> Idempotency<S> {
+    pub(crate) const fn new(inner: S, settings: Arc<Settings>) -> Self {
+        Self { inner, settings }
+    }
+}
+
+type Answer<E> = Result<Response<Body>, E>;
+
+impl<S, B, R> Service<Request<B>> for Idempotency<S>
+where
+    S: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Send + 'static,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<BoxError>,
+{
+    type Response = Response<Body>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Answer<S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        // The one that said it was ready handles this request; a copy stands in for the next.
+        let next = self.inner.clone();
+        let mut inner = std::mem::replace(&mut self.inner, next);
+        let settings = Arc::clone(&self.settings);
+        Box::pin(async move {
+            match settings.looked_at(request).await {
+                Looked::Through(request) => Ok(inner.call(request).await?.map(Body::through)),
+                Looked::Refused(problem) => Ok(problem.into_response()),
+                Looked::Guarded(guarded) => settings.guarded(*guarded, inner).await,
+            }
+        })
+    }
+}
+
+/// What a request is to the layer.
+enum Looked {
+    /// None of its business.
+    Through(Request<Body>),
+    /// Not one that can be handled.
+    Refused(Problem),
+    /// One with a key.
+    Guarded(Box<Guarded>),
+}
+
+struct Guarded {
+    request: Request<Body>,
+    identity: Identity,
+    hash: RequestHash,
+}
+
+impl Settings {
+    async fn looked_at<B>(&self, request: Request<B>) -> Looked
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let (parts, body) = request.into_parts();
+        let key = match self.methods.contains(&parts.method) {
+            true => key(&parts.headers, self.strict_key),
+            false => return Looked::Through(Request::from_parts(parts, Body::through(body))),
+        };
+        let key = match key {
+            Ok(Some(key)) => key,
+            Ok(None) if self.guard.required => return Looked::Refused(Problem::key_missing()),
+            Ok(None) => return Looked::Through(Request::from_parts(parts, Body::through(body))),
+            Err(why) => return Looked::Refused(Problem::key_invalid(why)),
+        };
+        let identity = match self.identity(&parts, &key) {
+            Ok(identity) => identity,
+            Err(problem) => return Looked::Refused(problem),
+        };
+        let limit = self.guard.request_bytes_max;
+        let taken = take(body, limit).await;
+        if taken.is_broken() {
+            return Looked::Refused(Problem::body_unreadable());
+        }
+        if !taken.is_whole() || taken.data.len() > limit {
+            return Looked::Refused(Problem::body_too_large(limit));
+        }
+        let hash = fingerprint(&parts, &taken.data);
+        let request = Request::from_parts(parts, taken.into_body());
+        Looked::Guarded(Box::new(Guarded { request, identity, hash }))
+    }
+
+    fn identity(&self, parts: &Parts, key: &str) -> Result<Identity, Problem> {
+        let scope = (self.scope)(parts);
+        self.guard.identity(parts, &scope, key).map_err(|nameless| match nameless {
+            Nameless::NoPrincipal => Problem::no_principal(),
+            Nameless::Key(error) => Problem::key_invalid(error.to_string()),
+            Nameless::Scope(error) => {
+                tracing::error!(%error, scope, "the idempotency layer is set up with a scope that is none");
+                Problem::misconfigured()
+            }
+        })
+    }
+
+    async fn guarded<S, R>(&self, guarded: Guarded, mut inner: S) -> Answer<S::Error>
+    where
+        S: Service<Request<Body>, Response = Response<R>> + Send + 'static,
+        S::Future: Send + 'static,
+        S::Error: Send + 'static,
+        R: http_body::Body<Data = Bytes> + Send + 'static,
+        R::Error: Into<BoxError>,
+    {
+        let Guarded { request, identity, hash } = guarded;
+        let limit = self.guard.kept_bytes_max();
+        let server_errors = self.guard.server_errors;
+        let work = move || async move {
+            let (parts, body) = inner.call(request).await?.into_parts();
+            let taken = match stored::is_collected(&parts) {
+                true => take(body, limit).await,
+                false => Taken::untouched(body),
+            };
+            let ending = stored::ending(&parts, &taken, server_errors);
+            Ok(Answered { answer: Response::from_parts(parts, taken.into_body()), ending })
+        };
+        let problem = match self.guard.pass(identity, hash, work).await {
+            Passed::Answer(answer) => return Ok(answer),
+            Passed::Broke(error) => return Err(error),
+            Passed::Replay(outcome) => return Ok(stored::replay(outcome)),
+            Passed::InProgress { retry_after } => Problem::in_progress(retry_after),
+            Passed::Unknown { since } => Problem::unknown(&since.to_string()),
+            Passed::Conflict => Problem::key_reused(),
+            Passed::Overtaken => Problem::overtaken(),
+            Passed::Unrecorded => Problem::unrecorded(),
+            Passed::Unavailable => Problem::unavailable(),
+            Passed::Misconfigured => Problem::misconfigured(),
+        };
+        Ok(problem.into_response())
+    }
+}
+
+/// The key of a request, if it has one.
+fn key(headers: &HeaderMap, strict: bool) -> Result<Option<String>, &'static str> {
+    only(headers, KEY_HEADER)?.map(|value| quoted_string(value.as_bytes(), strict)).transpose()
+}

@@ -1,0 +1,265 @@
+//! What the layers for HTTP and for gRPC have in common: a call of an inner service that the ledger guards.
+//!
+//! The layers know their protocol: where the key is, what an answer means, how to say no. Everything between is here.
+
+mod body;
+mod headers;
+mod key;
+
+use std::future::Future;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::http::request::Parts;
+use tracing::Instrument as _;
+
+pub use body::Body;
+pub(crate) use body::{BoxError, Taken, take};
+pub(crate) use headers::{REPLAYED, kept, restored};
+#[cfg(feature = "grpc")]
+pub(crate) use key::any_text;
+pub(crate) use key::only;
+#[cfg(feature = "http")]
+pub(crate) use key::quoted_string;
+
+use crate::{
+    Begin, Decision, Ending, IDENTITY_BYTES_MAX, Identity, IdentityError, Lease, Ledger, LedgerError, Moment,
+    OMITTED, Outcome, Part, RequestHash, Response, Terms,
+};
+
+/// Most bytes of a request, unless a layer is told otherwise.
+pub(crate) const REQUEST_BYTES_MAX: usize = 1 << 20;
+/// Most bytes of an answer that is kept, unless a layer is told otherwise.
+pub(crate) const RESPONSE_BYTES_MAX: usize = 1 << 20;
+
+/// What becomes of an effect whose handler says that something went wrong and does not say whether it happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerErrors {
+    /// The answer is kept as a failure for good, and replayed. Nothing is repeated; a client that wants to try again
+    /// takes a new key, and so decides by itself that nothing has happened.
+    Replay,
+    /// The next request with the key runs again. For handlers that undo what they did before they fail.
+    Retry,
+    /// Nothing is written down: the lease lapses, and its terms decide. Under `OnLapse::Hold` somebody has to find out
+    /// what happened.
+    Hold,
+}
+
+/// Tells on whose behalf a request comes.
+pub(crate) type Principal = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
+
+/// What both layers are told by whoever sets them up.
+#[derive(Clone)]
+pub(crate) struct Guard {
+    pub(crate) ledger: Ledger,
+    pub(crate) principal: Principal,
+    pub(crate) required: bool,
+    pub(crate) terms: Terms,
+    pub(crate) wait: Duration,
+    pub(crate) request_bytes_max: usize,
+    pub(crate) response_bytes_max: usize,
+    pub(crate) server_errors: ServerErrors,
+}
+
+/// Why a request has no identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Nameless {
+    /// Nobody, or nobody who can be told from others, asks.
+    NoPrincipal,
+    /// The key is none.
+    Key(IdentityError),
+    /// The scope is none, which is not the caller's fault.
+    Scope(IdentityError),
+}
+
+/// What an inner service said, and what that means.
+pub(crate) struct Answered<A> {
+    /// For the caller.
+    pub(crate) answer: A,
+    /// For the ledger; `None` leaves it to the lapse of the lease.
+    pub(crate) ending: Option<Ending>,
+}
+
+/// What became of a guarded call.
+pub(crate) enum Passed<A, E> {
+    /// The inner service has run, and what it said is written down (or is meant not to be).
+    Answer(A),
+    /// The inner service has failed without an answer. Nothing is written down.
+    Broke(E),
+    /// It ran before, and this came of it.
+    Replay(Outcome),
+    /// Somebody else runs it.
+    InProgress {
+        /// When it is worth asking again.
+        retry_after: Duration,
+    },
+    /// It may have happened, and nobody knows.
+    Unknown {
+        /// Since when nobody knows.
+        since: Moment,
+    },
+    /// The key was used for another request.
+    Conflict,
+    /// The inner service has run, but somebody took over meanwhile, and what it said does not count.
+    Overtaken,
+    /// The inner service has run, and what came of it could not be written down.
+    Unrecorded,
+    /// The ledger could not be asked. The inner service has not run.
+    Unavailable,
+    /// The layer is set up with terms that no ledger takes. The inner service has not run.
+    Misconfigured,
+}
+
+impl Guard {
+    pub(crate) fn new(ledger: Ledger, principal: Principal, server_errors: ServerErrors) -> Self {
+        Self {
+            ledger,
+            principal,
+            required: false,
+            terms: Terms::default(),
+            wait: Duration::ZERO,
+            request_bytes_max: REQUEST_BYTES_MAX,
+            response_bytes_max: RESPONSE_BYTES_MAX,
+            server_errors,
+        }
+    }
+
+    /// Who the effect of a request is.
+    pub(crate) fn identity(&self, parts: &Parts, scope: &str, key: &str) -> Result<Identity, Nameless> {
+        let principal = (self.principal)(parts).ok_or(Nameless::NoPrincipal)?;
+        Identity::new(&principal, scope, key).map_err(|error| match error {
+            IdentityError::Nobody => Nameless::NoPrincipal,
+            IdentityError::Empty(part)
+            | IdentityError::Control(part)
+            | IdentityError::TooLong { part, .. } => match part {
+                Part::Principal => Nameless::NoPrincipal,
+                Part::Method => Nameless::Scope(error),
+                Part::Key => Nameless::Key(error),
+            },
+        })
+    }
+
+    /// Most bytes of an answer that is kept: the ledger's own bound counts, too.
+    pub(crate) fn kept_bytes_max(&self) -> usize {
+        self.response_bytes_max.min(self.ledger.settings().payload_bytes_max)
+    }
+
+    /// Asks the ledger, runs `work` if it says so, and writes down what came of it, all in a task of its own: a caller
+    /// who goes away and drops the returned future leaves nothing half done. If `work` panics, so does this.
+    pub(crate) async fn pass<A, E, F, W>(
+        &self,
+        identity: Identity,
+        hash: RequestHash,
+        work: W,
+    ) -> Passed<A, E>
+    where
+        A: Send + 'static,
+        E: Send + 'static,
+        F: Future<Output = Result<Answered<A>, E>> + Send + 'static,
+        W: FnOnce() -> F + Send + 'static,
+    {
+        let asked = Begin::new(identity, hash).terms(self.terms.clone()).wait(self.wait).reacquire();
+        let ledger = self.ledger.clone();
+        let task = tokio::spawn(Box::pin(guarded(ledger, asked, work)).in_current_span());
+        match task.await {
+            Ok(passed) => passed,
+            Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
+            // The runtime is shutting down and has dropped the task; nobody knows how far it came.
+            Err(_) => Passed::Unrecorded,
+        }
+    }
+}
+
+async fn guarded<A, E, F, W>(ledger: Ledger, asked: Begin, work: W) -> Passed<A, E>
+where
+    F: Future<Output = Result<Answered<A>, E>>,
+    W: FnOnce() -> F,
+{
+    let identity = asked.identity.clone();
+    let lease = match ledger.begin(asked).await {
+        Ok(Decision::Execute(lease)) => lease,
+        Ok(Decision::Replay(outcome)) => return Passed::Replay(outcome),
+        // It was asked for with `reacquire`, so that no attempt is left.
+        Ok(Decision::Retryable { outcome, .. }) => return Passed::Replay(outcome),
+        Ok(Decision::InProgress { retry_after, .. }) => return Passed::InProgress { retry_after },
+        Ok(Decision::Unknown { since, .. }) => return Passed::Unknown { since },
+        Err(LedgerError::Conflict(_)) => return Passed::Conflict,
+        Err(error @ (LedgerError::Invalid(_) | LedgerError::Identity(_))) => {
+            tracing::error!(%error, %identity, "the idempotency layer is set up with terms that no ledger takes");
+            return Passed::Misconfigured;
+        }
+        Err(error) => {
+            tracing::warn!(%error, %identity, "the ledger could not be asked; the request was not handled");
+            return Passed::Unavailable;
+        }
+    };
+    let result = tokio::select! {
+        result = work() => result,
+        () = ledger.keep(&lease) => return Passed::Overtaken,
+    };
+    let answered = match result {
+        Ok(answered) => answered,
+        Err(error) => return Passed::Broke(error),
+    };
+    let Some(ending) = answered.ending else { return Passed::Answer(answered.answer) };
+    match write_down(&ledger, &lease, ending).await {
+        Ok(()) => Passed::Answer(answered.answer),
+        Err(LedgerError::Stale(_)) => Passed::Overtaken,
+        Err(error) => {
+            tracing::error!(%error, %identity, "a request was handled, and what came of it is not written down");
+            Passed::Unrecorded
+        }
+    }
+}
+
+async fn write_down(ledger: &Ledger, lease: &Lease, ending: Ending) -> Result<(), LedgerError> {
+    match ledger.finish_patiently(lease, &ending).await {
+        // A store may take less than the ledger lets through. How it ended matters more than what it said.
+        Err(LedgerError::TooLarge { .. } | LedgerError::Invalid(_)) => {
+            let bytes = ending.response.payload.len();
+            let bare = Response { code: ending.response.code, ..Response::default() };
+            let bare = bare.header(OMITTED, bytes.to_string());
+            ledger.finish_patiently(lease, &ending.response(bare)).await
+        }
+        other => other,
+    }
+}
+
+/// A scope as it is, or, if it is longer than a ledger takes, its beginning and a hash of all of it.
+pub(crate) fn scope(text: String) -> String {
+    if text.len() <= IDENTITY_BYTES_MAX {
+        return text;
+    }
+    let hash = blake3::hash(text.as_bytes()).to_hex();
+    let end = text.floor_char_boundary(IDENTITY_BYTES_MAX - hash.len() - 1);
+    format!("{}#{hash}", &text[..end])
+}
+
+/// Whole seconds, rounded up, one at least.
+#[cfg(feature = "http")]
+pub(crate) fn whole_seconds(time: Duration) -> u64 {
+    time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0)).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_rounded_up() {
+        for (millis, seconds) in [(0, 1), (1, 1), (1000, 1), (1001, 2), (29_960, 30)] {
+            assert_eq!(whole_seconds(Duration::from_millis(millis)), seconds);
+        }
+        assert_eq!(whole_seconds(Duration::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn long_scopes_fit_and_stay_apart() {
+        let [one, other] = ["a", "b"].map(|end| scope(format!("POST /{}{end}", "ä".repeat(300))));
+        assert!(one.len() <= IDENTITY_BYTES_MAX && one.starts_with("POST /ää"), "{one}");
+        assert_ne!(one, other);
+        assert_eq!(scope("x".repeat(255)), "x".repeat(255));
+        assert_eq!(scope("x".repeat(256)).len(), 255);
+    }
+}

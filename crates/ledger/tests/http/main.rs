@@ -1,0 +1,11 @@
+//! The `Idempotency-Key` layer over real sockets: axum, hyper, and a ledger in memory whose clock the tests move.
+
+mod bed;
+mod bodies;
+mod failures;
+mod keys;
+mod moody;
+mod plain;
+mod progress;
+mod replays;
+mod signals;
