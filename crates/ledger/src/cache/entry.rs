@@ -256,7 +256,7 @@ pub(super) mod tests {
         let elsewhere = Begin::new(Identity::new("ann", "pay", "k2").unwrap(), asked.hash.clone());
         assert_eq!(copy.answers(&elsewhere, now), None);
         assert_eq!(copy.answers(&asked, copy.until), None, "its time is over");
-        let mut open = copy.clone();
+        let mut open = copy;
         open.outcome.end = End::FailedRetryable;
         assert_eq!(open.answers(&asked, now), None, "it may be tried again");
     }

@@ -63,7 +63,7 @@ impl RedisCache {
         // Reads no more than a copy can have, whatever lies under that key.
         let mut command = redis::cmd("GETRANGE");
         command.arg(self.key(identity)).arg(0).arg(COPY_BYTES_MAX);
-        let bytes: Vec<u8> = command.query_async(&mut connection).await.map_err(said)?;
+        let bytes: Vec<u8> = command.query_async(&mut connection).await.map_err(|error| said(&error))?;
         Ok(Entry::from_bytes(&bytes, Reading::now()).map(Arc::new))
     }
 
@@ -77,11 +77,11 @@ impl RedisCache {
         let mut connection = self.connection.clone();
         let mut command = redis::cmd("SET");
         command.arg(self.key(&entry.identity)).arg(bytes).arg("PX").arg(millis);
-        command.query_async::<()>(&mut connection).await.map_err(said)
+        command.query_async::<()>(&mut connection).await.map_err(|error| said(&error))
     }
 }
 
-fn said(error: redis::RedisError) -> CacheError {
+fn said(error: &redis::RedisError) -> CacheError {
     CacheError(error.to_string())
 }
 
