@@ -5,105 +5,22 @@
 mod command;
 #[path = "ledger/mod.rs"]
 mod ledger_world;
+#[path = "ledger/schema.rs"]
+mod schema;
 mod support;
 
 use std::process::{Child, Stdio};
-use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use command::{Ran, run, run_with};
-use driftq_ledger::postgres::PostgresStore;
-use driftq_ledger::{Begin, Ending, Identity, Lease, Ledger, OnLapse, Response, Terms};
-use driftq_testbed::Postgres;
-use ledger_world::{begin, hash, identity, lease, server, until, until_it};
+use command::{Ran, run_with};
+use driftq_ledger::{Begin, Identity};
+use ledger_world::{begin, hash, identity, server, until, until_it};
+use schema::{DATABASE, Schema, one_of_each, put_over, says, shows};
 use serde_json::{Value, json};
 use support::driftq;
 
-/// One database server for all tests here; each has a schema of its own.
-static DATABASE: LazyLock<Postgres> = LazyLock::new(|| Postgres::shared().unwrap());
-
-/// A schema of one's own, and the ledger's table in it.
-struct Schema {
-    table: String,
-    url: String,
-}
-
-impl Schema {
-    fn new(name: &str) -> Self {
-        let schema = format!("cli_{name}_{}", std::process::id());
-        DATABASE.psql(&format!("CREATE SCHEMA {schema}")).unwrap();
-        Self { table: format!("{schema}.keys"), url: DATABASE.url().to_owned() }
-    }
-
-    fn migrated(name: &str) -> Self {
-        let schema = Self::new(name);
-        schema.run(&["migrate"]).ok();
-        schema
-    }
-
-    fn run(&self, arguments: &[&str]) -> Ran {
-        self.run_at(&self.url, arguments)
-    }
-
-    fn run_at(&self, url: &str, arguments: &[&str]) -> Ran {
-        let arguments = [&["ledger", "--table", &self.table][..], arguments].concat();
-        run_with(&[("DRIFTQ_LEDGER_STORE", url), ("USER", "ann")], &arguments)
-    }
-
-    fn ledger(&self) -> Ledger {
-        Ledger::new(PostgresStore::connect(&self.url).unwrap().table(&self.table).unwrap())
-    }
-
-    fn psql(&self, sql: &str) -> String {
-        DATABASE.psql(&sql.replace("{table}", &self.table)).unwrap()
-    }
-
-    /// The same with another user, or with settings for the session.
-    fn url_with(&self, user: &str, options: &str) -> String {
-        let (_, rest) = self.url.split_once('@').unwrap();
-        let query = if options.is_empty() { String::new() } else { format!("?options={options}") };
-        format!("postgresql://{user}@{rest}{query}")
-    }
-}
-
-#[track_caller]
-fn says(ran: Ran, code: i32, all: &[&str]) {
-    let ran = ran.code(code);
-    shows(&ran.stderr, all);
-}
-
-#[track_caller]
-fn shows(text: &str, all: &[&str]) {
-    for words in all {
-        assert!(text.contains(words), "{words}: {text}");
-    }
-}
-
 fn keys(records: &Value) -> Vec<&str> {
     records.as_array().unwrap().iter().map(|record| record["key"].as_str().unwrap()).collect()
-}
-
-async fn begun(ledger: &Ledger, key: &str) -> Lease {
-    lease(ledger.begin(begin(key).owner("w1")).await.unwrap())
-}
-
-/// One record of each kind: `done`, `never`, `later`, `runs`, `lapsed` and `unclear`.
-async fn one_of_each(ledger: &Ledger) {
-    let response = Response::new(vec![0xff, 0]).code(201).header("content-type", "image/png");
-    for (key, ending) in [
-        ("done", Ending::succeeded(response)),
-        ("never", Ending::failed_final("no such\u{7} card")),
-        ("later", Ending::failed_retryable("timed out")),
-    ] {
-        let held = begun(ledger, key).await;
-        ledger.finish(&held, &ending).await.unwrap();
-    }
-    begun(ledger, "runs").await;
-    for (key, on_lapse) in [("lapsed", OnLapse::Retry), ("unclear", OnLapse::Hold)] {
-        let terms = Terms::default().lease(Duration::from_millis(1)).on_lapse(on_lapse);
-        ledger.begin(begin(key).terms(terms)).await.map(drop).unwrap();
-        until_it(ledger, &identity(key), |found| !found.unwrap().lease_live).await;
-    }
 }
 
 #[test]
@@ -266,15 +183,6 @@ async fn a_person_resolves_what_nobody_knows() {
     assert_eq!(&*outcome.response.payload, [0xfe]);
 }
 
-/// Puts so many records there whose time is over.
-fn put_over(schema: &Schema, records: u32) {
-    schema.psql(&format!(
-        "INSERT INTO {{table}} (principal, grpc_method, idempotency_key, request_hash, status, expires_at) \
-         SELECT 'ann', 'old', 'k' || number, 'h', 'SUCCEEDED', now() - interval '1 day' \
-         FROM generate_series(1, {records}) AS number"
-    ));
-}
-
 #[tokio::test]
 async fn a_sweep_removes_what_is_over_and_nothing_else() {
     let schema = Schema::migrated("sweep");
@@ -363,85 +271,6 @@ fn sweep(schema: &Schema) -> Child {
     let mut command = driftq();
     command.args(["ledger", "sweep", "--table", &schema.table]).env("DRIFTQ_LEDGER_STORE", &schema.url);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-}
-
-#[tokio::test]
-async fn a_database_that_does_not_let_us_is_told_apart() {
-    let schema = Schema::migrated("denied");
-    one_of_each(&schema.ledger()).await;
-    let read_only = schema.url_with("driftq", "-c%20default_transaction_read_only%3Don");
-    assert_eq!(schema.run_at(&read_only, &["list", "-o", "ndjson"]).ok().lines().len(), 6);
-    let resolve = ["resolve", "ann", "pay", "unclear", "--status", "succeeded", "--why", "w"];
-    says(schema.run_at(&read_only, &resolve), 1, &["takes no writes", "primary"]);
-    says(schema.run_at(&read_only, &["sweep"]), 1, &["takes no writes", "primary"]);
-
-    let role = format!("cli_nobody_{}", std::process::id());
-    DATABASE.psql(&format!("CREATE ROLE {role} LOGIN PASSWORD 'secret'")).unwrap();
-    let nobody = schema.url_with(&format!("{role}:secret"), "");
-    let refused = schema.run_at(&nobody, &["list"]).code(4);
-    shows(&refused.stderr, &["the store refuses", "permission denied", "SELECT, INSERT"]);
-    assert!(!refused.stderr.contains("secret"), "{}", refused.stderr);
-
-    schema.psql("UPDATE {table} SET status = 'DONE' WHERE idempotency_key = 'done'");
-    for command in [&["list"][..], &["show", "ann", "pay", "done"], &["stats"]] {
-        says(schema.run(command), 10, &["DONE", "does not understand"]);
-    }
-    shows(&schema.run(&["show", "ann", "pay", "later"]).ok().stdout, &["failed_retryable"]);
-}
-
-#[test]
-fn no_password_is_repeated_whatever_goes_wrong() {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let place = DATABASE.url().rsplit_once('@').unwrap().1.split('/').next().unwrap();
-    for (url, code) in [
-        (format!("postgres://me:secret@{free}/pay"), 3),
-        (format!("postgres://driftq:secret@{place}/no_such_database"), 4),
-        (format!("postgres://no_such_role:secret@{place}/postgres"), 4),
-        (format!("postgres://driftq:secret@{place}/postgres?secret=1"), 2),
-        (format!("postgres://driftq:secret@{place}:secret/postgres"), 2),
-        (format!("http://me:secret@{free}"), 2),
-        ("https://secret.example".to_owned(), 2),
-        ("secret".to_owned(), 2),
-        (format!("postgres://driftq@{place}/postgres?password=secret&connect_timeout=secret"), 2),
-    ] {
-        for how in [&["list"][..], &["migrate"], &["stats", "-o", "json"], &["sweep", "--dry-run"]] {
-            for ran in [
-                run_with(&[("DRIFTQ_LEDGER_STORE", &url)], &[&["ledger"][..], how].concat()),
-                run(&[&["ledger", "--store", &url][..], how].concat()),
-            ] {
-                let ran = ran.code(code);
-                assert!(!format!("{}{}", ran.stdout, ran.stderr).contains("secret"), "{url}: {}", ran.stderr);
-                assert!(ran.stderr.contains(" help: "), "{url}: {}", ran.stderr);
-            }
-        }
-    }
-    let help =
-        run_with(&[("DRIFTQ_LEDGER_STORE", "postgres://me:secret@db/pay")], &["ledger", "list", "--help"]);
-    assert!(!help.ok().stdout.contains("secret"));
-}
-
-#[test]
-fn what_is_no_name_is_refused_at_once() {
-    for (arguments, words) in [
-        (&["show", "unknown", "pay", "k"][..], "answer each other's requests"),
-        (&["show", "", "pay", "k"], "the principal is empty"),
-        (&["show", "ann", "pay"], "<KEY>"),
-        (&["list", "--status", "finished"], "in-progress"),
-        (
-            &["list", "--table", "keys; drop table users", "--store", "postgres://db"],
-            "--table: the table is named",
-        ),
-        (&["resolve", "ann", "pay", "k", "--status", "succeeded"], "--why"),
-    ] {
-        says(run_with(&[("USER", "ann")], &[&["ledger"][..], arguments].concat()), 2, &[words]);
-    }
-    shows(
-        &run(&["ledger", "--help"]).ok().stdout,
-        &["Examples:", "driftq ledger sweep --dry-run", "--store"],
-    );
-    for command in ["migrate", "list", "show", "resolve", "sweep"] {
-        shows(&run(&["ledger", command, "--help"]).ok().stdout, &["Examples:"]);
-    }
 }
 
 #[tokio::test]

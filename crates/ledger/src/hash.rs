@@ -14,7 +14,7 @@ pub struct RequestHash {
     version: u16,
     digest: String,
     /// The same request by an older recipe, so that a new release recognises what the old one has begun.
-    before: Option<Box<RequestHash>>,
+    before: Option<Box<Self>>,
 }
 
 /// Most bytes of a digest that a caller brings along.
@@ -57,7 +57,7 @@ impl RequestHash {
 
     /// Of a value as its JSON: what [`of_json`](Self::of_json) gives for the text that `serde_json` writes. A map is
     /// sorted, so that its order in memory does not matter. Amounts belong in integers or in text: a float has lost
-    /// what it cannot hold before it comes here.
+    /// what it cannot hold before it comes here, and one that is no number is written as `null`.
     pub fn of_value(value: &impl Serialize) -> Result<Self, LedgerError> {
         let json = serde_json::to_vec(value)
             .map_err(|error| LedgerError::Invalid(format!("this value has no JSON to be hashed: {error}")))?;

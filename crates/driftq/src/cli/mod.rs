@@ -55,7 +55,7 @@ A first tour, in two terminals:
   driftq message get orders 0 0                       # where it stands, and why it waits
   driftq dlq list                                     # what was given up, to redrive or purge
   driftq effect begin charge order-7                  # may this be done, or is it done already?
-  driftq ledger list --status unknown                 # the records of a service that uses driftq-ledger
+  driftq ledger list --status unknown                 # what a service of yours is not sure of
   driftq run list                                     # what happened, run by run";
 
 /// The whole command line.

@@ -101,7 +101,12 @@ pub async fn the_larger_cap_counts_and_is_kept(harness: &dyn Harness) {
     case.commit(&second, &Ending::failed_retryable("two")).await;
     assert_eq!(case.record("k").await.attempts_max, Some(3));
     let smaller = case.asking("k").terms(case.long().attempts_max(1));
-    assert_eq!(may_be_tried(case.told(smaller).await).1, Some(1));
+    assert_eq!(may_be_tried(case.told(smaller.clone()).await).1, Some(1));
+    // Whoever takes it on with a smaller cap, or with none, does not lower it.
+    let third = executes(case.told(smaller.reacquire()).await, 3, 3);
+    assert_eq!(case.record("k").await.attempts_max, Some(3));
+    case.commit(&third, &Ending::failed_retryable("three")).await;
+    assert_eq!(may_be_tried(case.begin("k").await).1, Some(0));
 }
 
 /// Without a cap it may be tried for ever.
@@ -114,4 +119,16 @@ pub async fn without_a_cap_there_is_always_another_attempt(harness: &dyn Harness
     }
     case.commit(&lease, &success("at last")).await;
     assert_eq!(case.replayed("k").await.attempt, 6);
+}
+
+/// Whoever takes a failure on without a cap of its own keeps the record's.
+pub async fn a_cap_is_kept_by_whoever_does_not_say_it(harness: &dyn Harness) {
+    let case = Case::new(harness);
+    let first = case.first_on("k", capped(&case)).await;
+    case.commit(&first, &Ending::failed_retryable("one")).await;
+    let second = executes(case.told(case.asking("k").reacquire()).await, 2, 2);
+    assert_eq!(case.record("k").await.attempts_max, Some(CAP));
+    case.commit(&second, &Ending::failed_retryable("two")).await;
+    let worker = case.ledger().reacquire(case.retrying("k")).await;
+    assert_eq!(worker, Err(LedgerError::Exhausted { attempts: CAP }));
 }

@@ -77,6 +77,7 @@ macro_rules! conformance_cases {
                 those_who_wait_learn_that_it_is_unknown,
                 waiting_ends_in_time,
                 whoever_need_not_wait_does_not,
+                a_wait_without_an_end_is_fine,
             ];
             crowd: [
                 of_many_who_begin_one_runs_it,
@@ -97,6 +98,7 @@ macro_rules! conformance_cases {
                 a_lapse_of_the_last_attempt_is_unknown,
                 the_larger_cap_counts_and_is_kept,
                 without_a_cap_there_is_always_another_attempt,
+                a_cap_is_kept_by_whoever_does_not_say_it,
             ];
             resolve: [
                 unknown_is_settled_by_somebody_who_knows,

@@ -111,3 +111,15 @@ pub async fn whoever_need_not_wait_does_not(harness: &dyn Harness) {
     may_be_tried(case.told(patient("failed")).await);
     assert!(started.elapsed() < PATIENCE);
 }
+
+/// A wait without an end is one, and not an error.
+pub async fn a_wait_without_an_end_is_fine(harness: &dyn Harness) {
+    let case = Case::new(harness);
+    let asked = || case.asking("k").wait(Duration::MAX);
+    let lease = executes(case.told(asked()).await, 1, 1);
+    let mut waiting = waiters(&case, &asked());
+    case.commit(&lease, &success("done")).await;
+    for _ in 0..WAITERS {
+        is_what_was_said(&replays(next(&mut waiting).await), &lease, &success("done"));
+    }
+}

@@ -14,7 +14,7 @@ use tower_service::Service;
 use super::frame::{Framed, HEAD_BYTES, Message, framed};
 use super::refusal::Refusal;
 use super::{KEY_METADATA, Settings, stored};
-use crate::layers::{Answered, BoxError, Nameless, Passed, any_text, only, scope, take};
+use crate::layers::{Answered, BoxError, Guarded, Looked, Nameless, Passed, any_text, only, scope, take};
 use crate::{Identity, RequestHash};
 
 /// Names the compressions that a client can read.
@@ -61,7 +61,7 @@ where
         let settings = Arc::clone(&self.settings);
         Box::pin(async move {
             match settings.looked_at(request).await {
-                Looked::Through(request) => Ok(inner.call(request).await?.map(Body::new)),
+                Looked::Through(request) => Ok(inner.call(*request).await?.map(Body::new)),
                 Looked::Refused(refusal) => Ok(refusal.into_response()),
                 Looked::Guarded(guarded) => settings.guarded(*guarded, inner).await,
             }
@@ -69,31 +69,15 @@ where
     }
 }
 
-/// What a call is to the layer.
-enum Looked {
-    /// None of its business.
-    Through(Request<Body>),
-    /// Not one that can be handled.
-    Refused(Refusal),
-    /// One with a key.
-    Guarded(Box<Guarded>),
-}
-
-struct Guarded {
-    request: Request<Body>,
-    identity: Identity,
-    hash: RequestHash,
-}
-
 impl Settings {
-    async fn looked_at(&self, request: Request<Body>) -> Looked {
+    async fn looked_at(&self, request: Request<Body>) -> Looked<Body, Refusal> {
         if !(self.methods)(request.uri().path()) {
-            return Looked::Through(request);
+            return Looked::Through(Box::new(request));
         }
         let key = match key(request.headers()) {
             Ok(Some(key)) => key,
             Ok(None) if self.guard.required => return Looked::Refused(Refusal::key_missing()),
-            Ok(None) => return Looked::Through(request),
+            Ok(None) => return Looked::Through(Box::new(request)),
             Err(why) => return Looked::Refused(Refusal::key_invalid(why)),
         };
         let (mut parts, body) = request.into_parts();
@@ -110,8 +94,7 @@ impl Settings {
             _ => return Looked::Refused(Refusal::not_unary(limit)),
         };
         parts.headers.remove(ACCEPT_ENCODING);
-        let request = Request::from_parts(parts, Body::new(taken.into_body()));
-        Looked::Guarded(Box::new(Guarded { request, identity, hash }))
+        Looked::guarded(identity, hash, parts, Body::new(taken.into_body()))
     }
 
     fn identity(&self, parts: &Parts, key: &str) -> Result<Identity, Refusal> {
@@ -123,7 +106,7 @@ impl Settings {
         })
     }
 
-    async fn guarded<S, R>(&self, guarded: Guarded, mut inner: S) -> Answer<S::Error>
+    async fn guarded<S, R>(&self, guarded: Guarded<Body>, mut inner: S) -> Answer<S::Error>
     where
         S: Service<Request<Body>, Response = Response<R>> + Send + 'static,
         S::Future: Send + 'static,

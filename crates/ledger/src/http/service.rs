@@ -13,8 +13,10 @@ use tower_service::Service;
 use super::fingerprint::fingerprint;
 use super::problem::Problem;
 use super::{KEY_HEADER, Settings, stored};
-use crate::layers::{Answered, Body, BoxError, Nameless, Passed, Taken, only, quoted_string, take};
-use crate::{Identity, RequestHash};
+use crate::Identity;
+use crate::layers::{
+    Answered, Body, BoxError, Guarded, Looked, Nameless, Passed, Taken, only, quoted_string, take,
+};
 
 /// A service that answers what was asked before as it did then. Made by
 /// [`IdempotencyLayer`](super::IdempotencyLayer).
@@ -57,7 +59,7 @@ where
         let settings = Arc::clone(&self.settings);
         Box::pin(async move {
             match settings.looked_at(request).await {
-                Looked::Through(request) => Ok(inner.call(request).await?.map(Body::through)),
+                Looked::Through(request) => Ok(inner.call(*request).await?.map(Body::through)),
                 Looked::Refused(problem) => Ok(problem.into_response()),
                 Looked::Guarded(guarded) => settings.guarded(*guarded, inner).await,
             }
@@ -65,24 +67,8 @@ where
     }
 }
 
-/// What a request is to the layer.
-enum Looked {
-    /// None of its business.
-    Through(Request<Body>),
-    /// Not one that can be handled.
-    Refused(Problem),
-    /// One with a key.
-    Guarded(Box<Guarded>),
-}
-
-struct Guarded {
-    request: Request<Body>,
-    identity: Identity,
-    hash: RequestHash,
-}
-
 impl Settings {
-    async fn looked_at<B>(&self, request: Request<B>) -> Looked
+    async fn looked_at<B>(&self, request: Request<B>) -> Looked<Body, Problem>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
@@ -90,12 +76,12 @@ impl Settings {
         let (parts, body) = request.into_parts();
         let key = match self.methods.contains(&parts.method) {
             true => key(&parts.headers, self.strict_key),
-            false => return Looked::Through(Request::from_parts(parts, Body::through(body))),
+            false => return Looked::through(parts, Body::through(body)),
         };
         let key = match key {
             Ok(Some(key)) => key,
             Ok(None) if self.guard.required => return Looked::Refused(Problem::key_missing()),
-            Ok(None) => return Looked::Through(Request::from_parts(parts, Body::through(body))),
+            Ok(None) => return Looked::through(parts, Body::through(body)),
             Err(why) => return Looked::Refused(Problem::key_invalid(why)),
         };
         let identity = match self.identity(&parts, &key) {
@@ -107,12 +93,11 @@ impl Settings {
         if taken.is_broken() {
             return Looked::Refused(Problem::body_unreadable());
         }
-        if !taken.is_whole() || taken.data.len() > limit {
+        if !taken.is_whole() {
             return Looked::Refused(Problem::body_too_large(limit));
         }
         let hash = fingerprint(&parts, &taken.data);
-        let request = Request::from_parts(parts, taken.into_body());
-        Looked::Guarded(Box::new(Guarded { request, identity, hash }))
+        Looked::guarded(identity, hash, parts, taken.into_body())
     }
 
     fn identity(&self, parts: &Parts, key: &str) -> Result<Identity, Problem> {
@@ -127,7 +112,7 @@ impl Settings {
         })
     }
 
-    async fn guarded<S, R>(&self, guarded: Guarded, mut inner: S) -> Answer<S::Error>
+    async fn guarded<S, R>(&self, guarded: Guarded<Body>, mut inner: S) -> Answer<S::Error>
     where
         S: Service<Request<Body>, Response = Response<R>> + Send + 'static,
         S::Future: Send + 'static,

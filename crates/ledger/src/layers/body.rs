@@ -12,6 +12,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The body of a request or an answer that went through the layer: bytes that were read, then whatever was not.
+#[cfg_attr(not(feature = "http"), allow(unreachable_pub, reason = "public by way of `http`"))]
 pub struct Body {
     data: Bytes,
     rest: Rest,
@@ -34,6 +35,7 @@ impl Body {
     }
 
     /// As it comes.
+    #[cfg(feature = "http")]
     pub(crate) fn through<B>(body: B) -> Self
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -98,6 +100,7 @@ pub(crate) struct Taken {
 
 impl Taken {
     /// Nothing is read.
+    #[cfg(feature = "http")]
     pub(crate) fn untouched<B>(body: B) -> Self
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,

@@ -11,9 +11,11 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::http::Request;
 use ::http::request::Parts;
 use tracing::Instrument as _;
 
+#[cfg_attr(not(feature = "http"), allow(unreachable_pub, reason = "public by way of `http`"))]
 pub use body::Body;
 pub(crate) use body::{BoxError, Taken, take};
 pub(crate) use headers::{REPLAYED, kept, restored};
@@ -60,6 +62,34 @@ pub(crate) struct Guard {
     pub(crate) request_bytes_max: usize,
     pub(crate) response_bytes_max: usize,
     pub(crate) server_errors: ServerErrors,
+}
+
+/// What a request is to a layer; `R` is how the protocol says no.
+pub(crate) enum Looked<B, R> {
+    /// None of its business.
+    Through(Box<Request<B>>),
+    /// Not one that can be handled.
+    Refused(R),
+    /// One with a key.
+    Guarded(Box<Guarded<B>>),
+}
+
+impl<B, R> Looked<B, R> {
+    #[cfg(feature = "http")]
+    pub(crate) fn through(parts: Parts, body: B) -> Self {
+        Self::Through(Box::new(Request::from_parts(parts, body)))
+    }
+
+    pub(crate) fn guarded(identity: Identity, hash: RequestHash, parts: Parts, body: B) -> Self {
+        Self::Guarded(Box::new(Guarded { identity, hash, request: Request::from_parts(parts, body) }))
+    }
+}
+
+/// A request with a key, whose body was read.
+pub(crate) struct Guarded<B> {
+    pub(crate) identity: Identity,
+    pub(crate) hash: RequestHash,
+    pub(crate) request: Request<B>,
 }
 
 /// Why a request has no identity.

@@ -10,7 +10,7 @@ mod worker;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    env,
+    env, fs,
     path::Path,
     process::{Child, Command, Stdio},
     thread,
@@ -31,6 +31,8 @@ const CYCLES: u64 = 50;
 /// Every so many blows the database is hit, and at the first of them.
 const DATABASE_EVERY: u64 = 8;
 const DATABASE_FIRST: u64 = 3;
+/// Longest that the first workers may take to begin.
+const START_MAX: Duration = Duration::from_secs(60);
 /// Longest that all keys together may take to end when nobody is killed any more.
 const RECOVERY_MAX: Duration = Duration::from_secs(60);
 /// Keys that are brought to their end at a time.
@@ -84,6 +86,8 @@ impl Chaos<'_> {
         // The moment is the test: nothing is waited for here.
         thread::sleep(self.dice.millis(20, 200));
         for process in workers.iter_mut() {
+            let ended = process.child.try_wait().expect("it is our child");
+            assert!(ended.is_none(), "a worker ended by itself: {ended:?}");
             if process.paused_until.is_some_and(|until| until <= Instant::now()) {
                 resume(&process.child).expect("a paused worker is there");
                 process.paused_until = None;
@@ -141,6 +145,7 @@ fn no_effect_is_repeated_lost_or_stuck_whatever_dies() {
         crashes: 0,
     };
     let mut workers: Vec<Process> = (0..WORKERS).map(|_| chaos.start()).collect();
+    until_all_work(folder.path());
     let struck = Instant::now();
     for cycle in 0..cycles {
         chaos.strike(cycle, &mut workers);
@@ -163,6 +168,18 @@ fn no_effect_is_repeated_lost_or_stuck_whatever_dies() {
     );
     let broken = check(&history, &ends);
     assert!(broken.is_empty(), "seed {seed}: {}", broken.join("\n"));
+}
+
+/// Returns when every worker has something to lose.
+fn until_all_work(folder: &Path) {
+    let until = Instant::now() + START_MAX;
+    let is_at_work = |number: usize| {
+        fs::metadata(folder.join(format!("worker-{number}"))).is_ok_and(|file| file.len() > 0)
+    };
+    while !(1..=WORKERS).all(is_at_work) {
+        assert!(Instant::now() < until, "the workers did not begin within {START_MAX:?}");
+        thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// Brings every key to its end, now that nobody dies any more, and asks for each once more.

@@ -55,8 +55,8 @@ pub(crate) struct Plan {
 impl Plan {
     /// A key that is worked on at this time after the beginning.
     pub(crate) fn pick(elapsed: Duration, dice: &mut Dice) -> Self {
-        let newest = u64::try_from(elapsed.as_millis() / KEY_EVERY.as_millis()).unwrap_or(0);
-        Self::of(newest.saturating_sub(dice.roll(WINDOW)))
+        let oldest = u64::try_from(elapsed.as_millis() / KEY_EVERY.as_millis()).unwrap_or(0);
+        Self::of(oldest + dice.roll(WINDOW))
     }
 
     pub(crate) fn of(number: u64) -> Self {

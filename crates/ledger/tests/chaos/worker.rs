@@ -13,7 +13,7 @@ use std::{
 
 use driftq_ledger::{
     Decision, End, Failed, Finished, Lease, Ledger, LedgerError, Proof, Resolve, Resolver, Response,
-    RunError, Settings, Silent, postgres::PostgresStore,
+    RunError, Settings, Silent, Sweep, postgres::PostgresStore,
 };
 use tokio::time::{Instant, sleep};
 
@@ -35,6 +35,8 @@ pub(crate) const SEED: &str = "DRIFTQ_CHAOS_SEED";
 
 /// Effects that one worker runs at a time.
 const TASKS: u64 = 4;
+/// So many effects to a sweep, which writes down what has become unknown.
+const SWEEP_EVERY: u64 = 40;
 /// After a failure of the database.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -90,6 +92,11 @@ impl Worker {
             let elapsed = Duration::from_micros(u64::try_from(now() - began).unwrap_or(0));
             let plan = Plan::pick(elapsed, &mut dice);
             let resolves = dice.roll(4) == 0;
+            if dice.roll(SWEEP_EVERY) == 0
+                && let Err(error) = self.ledger.sweep(Sweep::default()).await
+            {
+                self.stumble(&plan, &error).await;
+            }
             if plan.is_one_call {
                 self.one_call(&plan).await;
             } else {
