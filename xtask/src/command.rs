@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-/// Set for the kill -9 loop: how many times the broker is killed.
+/// Set for the kill -9 loops: how many times something is killed.
 pub(crate) const KILL_CYCLES: &str = "DRIFTQ_KILL_CYCLES";
 
 /// Set for the Python scripts: the broker to talk to.
@@ -75,6 +75,11 @@ pub(crate) fn doc_tests(root: &Path) -> Command {
     cargo_with(root, &["test", WORKSPACE, "--doc", "--quiet"])
 }
 
+/// Builds what starts servers for tests.
+pub(crate) fn build_testbed(root: &Path) -> Command {
+    cargo_with(root, &["build", "--quiet", "--package", "driftq-testbed"])
+}
+
 pub(crate) fn build_simulator(root: &Path) -> Command {
     cargo_with(root, &["build", "--quiet", "--package", "driftq-sim"])
 }
@@ -92,6 +97,15 @@ pub(crate) fn simulate(simulator: &Path, from: u64, seeds: u64) -> Command {
 
 pub(crate) fn kill_loop_release(root: &Path, cycles: u64) -> Command {
     let arguments = ["test", "--release", "--package", "driftq", "--test", "kill9", "--", "--nocapture"];
+    let mut command = cargo_with(root, &arguments);
+    command.env(KILL_CYCLES, cycles.to_string());
+    command
+}
+
+/// Workers of the ledger and PostgreSQL itself under kill -9, with an outside checker.
+pub(crate) fn kill_ledger_release(root: &Path, cycles: u64) -> Command {
+    let arguments =
+        ["test", "--release", "--package", "driftq-ledger", "--test", "chaos", "--", "--nocapture"];
     let mut command = cargo_with(root, &arguments);
     command.env(KILL_CYCLES, cycles.to_string());
     command

@@ -9,6 +9,8 @@ Usage: cargo xtask <chore> [options]      (cargo xtask <chore> --help tells more
   soak      The long forms: thousands of seeds, every mutant, hundreds of kill -9 cycles
   mutants   Break the product on purpose, one line at a time; the simulator must notice each time
   tidy      House rules: arrows between crates, sizes, headers, leftovers, links
+  machine   Install what the tests need besides a Rust toolchain
+  postgres  Run a command with a PostgreSQL server of its own, for the tests that need one
   deny      Licences, banned crates and sources, by the lists in deny.toml
   bench     Build with optimisations and run `driftq bench` with the arguments given
 
@@ -23,18 +25,21 @@ Usage: cargo xtask test [--fast]
 
   --fast    Leave out the mutants, shorten the simulation and the kill -9 loop
 
-Needs a Rust toolchain. On Debian or Ubuntu, as root or with sudo, it installs python3 and curl when they are
-missing; elsewhere it says what is missing. rustfmt, clippy, cargo-nextest and cargo-deny are used when they are
-installed. A failing step does not stop the others; the last line reads `N passed, M failed` and counts steps.
+Needs a Rust toolchain. On Debian or Ubuntu, as root or with sudo, it installs python3, curl, PostgreSQL, PgBouncer and
+Redis when they are missing, without starting their services; elsewhere it says what is missing. The tests share one
+PostgreSQL server, which is started for them and stopped afterwards. rustfmt, clippy, cargo-nextest and cargo-deny are
+used when they are installed. Of the mutants only the short list runs, one or two for each promise; `cargo xtask
+mutants` runs all. A failing step does not stop the others; the last line reads `N passed, M failed` and counts steps.
 ";
 
 const SOAK: &str = "\
-Runs the long forms of the simulation, the mutants and the kill -9 loops (messages, effects), with optimisations.
+Runs the long forms of the simulation, the mutants and the kill -9 loops (messages, effects, the ledger on
+PostgreSQL), with optimisations.
 
 Usage: cargo xtask soak [--seeds N] [--cycles N] [--minutes M]
 
   --seeds N      Seeds for the simulator                                  [default: 2000]
-  --cycles N     Kill -9 cycles on the real binary                        [default: 500]
+  --cycles N     Kill -9 cycles of each loop                              [default: 500]
   --minutes M    Instead of a fixed number of seeds: fresh seeds until M minutes have passed
 
 A violation prints the seed that repeats it.
@@ -44,9 +49,10 @@ const MUTANTS: &str = "\
 Applies each mutant of crates/sim/mutants.toml to a copy of the workspace and runs the simulator on it.
 The simulator must report a violation: a mutant that survives means that a check is missing.
 
-Usage: cargo xtask mutants [--only NAME] [--seeds N] [--minutes M] [--list]
+Usage: cargo xtask mutants [--only NAME] [--short] [--seeds N] [--minutes M] [--list]
 
   --only NAME    Run this mutant alone
+  --short        Run the short list only, as `cargo xtask test` does
   --seeds N      Seeds that each mutant may take to be noticed            [default: 200]
   --minutes M    Start no further mutant after M minutes; those left out are named
   --list         Check that every mutant still applies, and run none
@@ -59,6 +65,10 @@ A mutant is one entry of the list:
   find    = \"self.gaps.insert(offset);\"      # occurs exactly once in the file
   replace = \"\"
   breaks  = \"An acked message is never delivered again.\"
+  short   = true                             # one of the short list; left out otherwise
+
+The short list has a mutant of every file of the list. A full run fails if a check of the simulator spoke up for
+mutants outside the short list only.
 
 Exit codes of the simulator: 0 clean, 1 violation reported, anything else is a broken run and catches nothing.
 ";
@@ -81,6 +91,27 @@ Usage: cargo xtask tidy
   dead-file      a source file that no `mod` line reaches
 ";
 
+const MACHINE: &str = "\
+Says which programs of other people the tests need and whether they are there, and installs those that are missing.
+
+Usage: cargo xtask machine
+
+Installs on Debian and Ubuntu, as root or with sudo. The services in the packages are not started: the tests start
+servers of their own.
+";
+
+const POSTGRES: &str = "\
+Runs a command with a PostgreSQL server of its own, whose URL it finds in DRIFTQ_TEST_POSTGRES.
+
+Usage: cargo xtask postgres -- COMMAND [ARGUMENT]...
+
+For example: cargo xtask postgres -- cargo test --package driftq-ledger
+
+The server runs as an account without privileges, on a free port of the loopback, in a temporary folder; afterwards it
+is gone, also if the command is broken off. Tests that find no such variable start a server each. Where PostgreSQL's
+programs are not found by themselves, DRIFTQ_TEST_POSTGRES_BIN names their folder.
+";
+
 const DENY: &str = "\
 Checks every dependency against deny.toml: licence allowed, crate not banned, source is the default registry.
 
@@ -101,6 +132,8 @@ pub(crate) fn of(chore: &str) -> Option<&'static str> {
         "soak" => Some(SOAK),
         "mutants" => Some(MUTANTS),
         "tidy" => Some(TIDY),
+        "machine" => Some(MACHINE),
+        "postgres" => Some(POSTGRES),
         "deny" => Some(DENY),
         "bench" => Some(BENCH),
         _ => None,

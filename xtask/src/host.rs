@@ -19,7 +19,7 @@ struct Tool {
     is_optional: bool,
 }
 
-const TOOLS: [Tool; 3] = [
+const TOOLS: [Tool; 6] = [
     Tool {
         name: "python3",
         probe: &["python3", "--version"],
@@ -41,7 +41,46 @@ const TOOLS: [Tool; 3] = [
         purpose: "the README's tour",
         is_optional: false,
     },
+    Tool {
+        name: "PostgreSQL server",
+        probe: &["sh", "-c", FIND_INITDB],
+        package: "postgresql",
+        purpose: "the ledger's tests, which start one of their own",
+        is_optional: false,
+    },
+    Tool {
+        name: "pgbouncer",
+        probe: &["sh", "-c", "PATH=$PATH:/usr/sbin; pgbouncer --version"],
+        package: "pgbouncer",
+        purpose: "the ledger behind a pooler",
+        is_optional: false,
+    },
+    Tool {
+        name: "redis-server",
+        probe: &["redis-server", "--version"],
+        package: "redis-server",
+        purpose: "the ledger's cache",
+        is_optional: false,
+    },
 ];
+
+/// Debian keeps the server's programs out of the PATH.
+const FIND_INITDB: &str = r#"
+command -v "${DRIFTQ_TEST_POSTGRES_BIN:-/nowhere}/initdb" || command -v initdb || ls /usr/lib/postgresql/*/bin/initdb
+"#;
+
+/// Installs packages without starting the services in them: the tests start servers of their own, and nobody asked for
+/// one at a well-known port. A policy that is there already is left as it is.
+const INSTALL: &str = r#"
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+    trap 'rm -f "$policy"' EXIT
+    trap 'exit 1' HUP INT TERM
+    printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod 755 "$policy" || exit 1
+fi
+export DEBIAN_FRONTEND=noninteractive
+apt-get -q -o DPkg::Lock::Timeout=120 install -y --no-install-recommends "$@"
+"#;
 
 impl Tool {
     fn is_there(&self) -> bool {
@@ -82,20 +121,20 @@ fn install(missing: &[&Tool]) -> Result<()> {
         bail!("missing: {0}; as root: apt-get update && apt-get install -y {0}", packages.join(" "));
     }
     // Package lists of a fresh image are empty or old, so an install without an update would not find anything.
-    expect_success(apt_get(is_root).arg("update"))?;
-    expect_success(apt_get(is_root).args(["install", "-y", "--no-install-recommends"]).args(&packages))?;
+    expect_success(as_root(is_root, "apt-get").args(["-q", "update"]))?;
+    println!("installing {}; their services are not started", packages.join(" "));
+    expect_success(as_root(is_root, "sh").args(["-c", INSTALL, "install"]).args(&packages))?;
     match missing.iter().find(|tool| !tool.is_there()) {
         Some(tool) => bail!("{} was installed and still does not answer; look at the PATH", tool.name),
         None => Ok(()),
     }
 }
 
-fn apt_get(is_root: bool) -> Command {
-    let mut command = Command::new(if is_root { "apt-get" } else { "sudo" });
+fn as_root(is_root: bool, program: &str) -> Command {
+    let mut command = Command::new(if is_root { program } else { "sudo" });
     if !is_root {
-        command.args(["DEBIAN_FRONTEND=noninteractive", "apt-get"]);
+        command.arg(program);
     }
-    command.env("DEBIAN_FRONTEND", "noninteractive").arg("-q");
     command
 }
 

@@ -6,6 +6,7 @@ mod deny;
 mod help;
 mod host;
 mod mutants;
+mod postgres;
 mod soak;
 mod spdx;
 mod step;
@@ -39,7 +40,9 @@ fn dispatch(words: &[String]) -> Result<()> {
         None => ("--help", words),
     };
     let root = workspace_root()?;
-    let wants_help = rest.iter().any(|word| word == "--help" || word == "-h");
+    // Behind `--` stands somebody else's command line.
+    let mut ours = rest.iter().take_while(|word| *word != "--");
+    let wants_help = ours.any(|word| word == "--help" || word == "-h");
     if let Some(text) = help::of(chore).filter(|_| wants_help && chore != "bench") {
         print!("{text}");
         return Ok(());
@@ -61,6 +64,11 @@ fn dispatch(words: &[String]) -> Result<()> {
             Args::new(rest).finish()?;
             deny::run(&root)
         }
+        "machine" => {
+            Args::new(rest).finish()?;
+            host::provide()
+        }
+        "postgres" => postgres::run(&root, rest),
         "bench" => command::expect_success(&mut command::bench(&root, rest)),
         other => bail!("there is no chore `{other}`; `cargo xtask --help` lists them"),
     }

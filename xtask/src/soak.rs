@@ -49,6 +49,9 @@ pub(crate) fn run(root: &Path, settings: &Settings) -> Result<()> {
         let broker = command::target_folder(root)?.join("release/driftq");
         command::expect_success(&mut command::kill_effects(root, &broker, settings.cycles))
     });
+    steps.run("kill -9 loop, ledger", || {
+        command::expect_success(&mut command::kill_ledger_release(root, settings.cycles))
+    });
     steps.finish()
 }
 

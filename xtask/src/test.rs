@@ -3,11 +3,12 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use anyhow::{Context, Result, bail};
 
-use crate::{args::Args, command, deny, host, mutants, step::Steps, tidy};
+use crate::{args::Args, command, deny, host, mutants, postgres::Server, step::Steps, tidy};
 
 pub(crate) struct Settings {
     is_fast: bool,
@@ -65,11 +66,23 @@ fn style(root: &Path, steps: &mut Steps) {
 
 fn tests(root: &Path, target: &Path, settings: &Settings, steps: &mut Steps) {
     let has_nextest = command::has_cargo_tool(root, "nextest");
-    steps.run("unit tests", || command::expect_success(&mut command::unit_tests(root, has_nextest)));
-    steps.run("integration and black-box tests", || {
-        command::expect_success(&mut command::integration_tests(root, has_nextest, settings.kill_cycles()))
+    let mut server = None;
+    steps.run("postgres", || {
+        server = Some(Server::start(&target.join("driftq-testbed"))?);
+        Ok(())
     });
-    steps.run("doc tests", || command::expect_success(&mut command::doc_tests(root)));
+    // Without a server the tests that need one start their own, or say what they miss.
+    let expect_success = |command: Command| {
+        command::expect_success(&mut match &server {
+            Some(server) => server.known_to(command),
+            None => command,
+        })
+    };
+    steps.run("unit tests", || expect_success(command::unit_tests(root, has_nextest)));
+    steps.run("integration and black-box tests", || {
+        expect_success(command::integration_tests(root, has_nextest, settings.kill_cycles()))
+    });
+    steps.run("doc tests", || expect_success(command::doc_tests(root)));
     let simulator = target.join("driftq-sim");
     steps.run("simulation", || {
         command::expect_success(&mut command::simulate(&simulator, command::FIRST_SEED, settings.seeds()))
@@ -77,7 +90,10 @@ fn tests(root: &Path, target: &Path, settings: &Settings, steps: &mut Steps) {
     match python_scripts(root) {
         Ok(scripts) if scripts.is_empty() => steps.skip("python", "there are no scripts in tests/python"),
         scripts => {
-            steps.run("python", || python(root, &scripts?, &target.join("driftq")));
+            let broker = target.join("driftq");
+            steps.run("python", || {
+                python(&scripts?, |script| expect_success(command::python(root, script, &broker)))
+            });
         }
     }
 }
@@ -93,7 +109,7 @@ fn python_scripts(root: &Path) -> Result<Vec<PathBuf>> {
         // Names that start with an underscore are shared helpers, not scripts.
         let is_helper = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('_'));
         if path.extension().is_some_and(|extension| extension == "py") && !is_helper {
-            scripts.push(path);
+            scripts.push(path.strip_prefix(root).unwrap_or(&path).to_owned());
         }
     }
     scripts.sort();
@@ -101,14 +117,9 @@ fn python_scripts(root: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Runs every script, also after one has failed.
-fn python(root: &Path, scripts: &[PathBuf], broker: &Path) -> Result<()> {
-    let mut failed = Vec::new();
-    for script in scripts {
-        let script = script.strip_prefix(root).unwrap_or(script);
-        if let Err(error) = command::expect_success(&mut command::python(root, script, broker)) {
-            failed.push(format!("{error:#}"));
-        }
-    }
+fn python(scripts: &[PathBuf], run: impl Fn(&Path) -> Result<()>) -> Result<()> {
+    let failed: Vec<String> =
+        scripts.iter().filter_map(|script| run(script).err()).map(|error| format!("{error:#}")).collect();
     if !failed.is_empty() {
         bail!("{}", failed.join("; "));
     }

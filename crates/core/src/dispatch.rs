@@ -4,6 +4,7 @@
 //! next.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use crate::action::{Action, Delivery, Output, Receipt};
@@ -55,17 +56,24 @@ impl Shard {
             return;
         }
         let mut steps = STEPS_MAX;
+        let mut overtaken = Vec::new();
         if let Some(crew) = self.crews.get_mut(&group) {
             crew.is_unfinished = false;
         }
         while let Some((partition, next)) = self.next_for(group, &mut steps) {
             match next {
                 Next::Nothing => {}
-                Next::Deliver(sequence, taker) => self.deliver(group, partition, sequence, taker, out),
+                Next::Deliver(sequence, taker) => {
+                    self.deliver(group, partition, sequence, taker, &mut overtaken, out);
+                }
                 Next::Skip(sequence) => self.skip(group, partition, sequence, out),
             }
         }
         self.answer_waiters(group, out);
+        // Only now: whoever waited for an effect of the delivery before must not hear of the new one before its holder.
+        for effect in overtaken {
+            self.on_effect_lapse(effect, out);
+        }
     }
 
     /// The next partition in turn and what it has; `None` when nothing more can be delivered.
@@ -121,7 +129,16 @@ impl Shard {
         Some((partition, Next::Deliver(sequence, taker)))
     }
 
-    fn deliver(&mut self, group: GroupId, partition: u32, sequence: u64, taker: Taker, out: &mut Output) {
+    /// Lends a message. The effects that its delivery before has begun come into `overtaken`.
+    fn deliver(
+        &mut self,
+        group: GroupId,
+        partition: u32,
+        sequence: u64,
+        taker: Taker,
+        overtaken: &mut Vec<u64>,
+        out: &mut Output,
+    ) {
         let token = self.next_token();
         let Some(crew) = self.crews.get_mut(&group) else { return };
         let Some(topic) = self.journal.state.topic(crew.topic) else { return };
@@ -151,7 +168,7 @@ impl Shard {
         let fact = Fact::Leased { place, token, attempt, at: self.now, expires, owner };
         self.journal.emit(Haste::Lazy, out, &fact);
         self.timers.set(expires, Due::Lapse(spot));
-        self.fence_effects(place.topic, place.offset, group, out);
+        overtaken.extend(self.journal.state.effects.tied_to(place.topic, place.offset, group));
         let Some(delivery) = self.delivery(spot) else { return };
         self.hand_over(group, taker, delivery, out);
     }

@@ -9,8 +9,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::check;
 use crate::{
-    Begin, Call, Decision, Ending, Filter, Finished, Identity, Lease, LedgerError, Moment, Observer, Page,
-    Reacquire, Record, Resolve, Silent, Stats, Status, Store, Sweep, Swept,
+    Begin, Call, Decision, Ending, Filter, Finished, Identity, LEASE_MAX, Lease, LedgerError, Moment,
+    Observer, Page, Reacquire, Record, Resolve, Silent, Stats, Status, Store, Sweep, Swept,
 };
 
 /// Bounds of the ledger.
@@ -41,6 +41,10 @@ impl Default for Settings {
 const PAUSE_FIRST: Duration = Duration::from_millis(5);
 /// The longest such pause.
 const PAUSE_MAX: Duration = Duration::from_millis(250);
+
+/// Longer than any lease lasts without being renewed: whoever waits for longer waits for this long, and no sum of times
+/// overflows.
+const WAIT_MAX: Duration = LEASE_MAX;
 
 /// Runs side effects once. Cheap to clone; every clone is the same ledger.
 #[derive(Clone)]
@@ -89,6 +93,7 @@ impl Ledger {
         let started = Instant::now();
         let checked = check::begin(&asked);
         asked.call.get_or_insert_with(new_call);
+        asked.wait = asked.wait.min(WAIT_MAX);
         let until = started + asked.wait;
         let mut pause = Pause::new(asked.call.as_deref());
         let mut retries = 0;

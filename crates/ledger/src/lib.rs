@@ -59,5 +59,10 @@ pub use outcome::{
 };
 pub use record::{Filter, PAGE_MAX, Page, Record, Stats, Sweep, Swept};
 pub use run::{Class, Failed, Failure, Ran, RunError};
-pub use store::{Pending, Store};
+pub use store::{Kept, Pending, Store};
 pub use terms::{ATTEMPTS_MAX, Begin, LEASE_MAX, NOTE_BYTES_MAX, Reacquire, TTL_MAX, Terms};
+
+/// What the page says in Rust compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/ledger.md")]
+mod page {}

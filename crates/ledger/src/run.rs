@@ -10,8 +10,8 @@ use thiserror::Error;
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    Begin, Decision, ERROR_BYTES_MAX, End, Ending, Identity, Lease, Ledger, LedgerError, Moment, Outcome,
-    RequestHash, Response,
+    Begin, Decision, ERROR_BYTES_MAX, End, Ending, Identity, Lease, Ledger, LedgerError, Moment, OMITTED,
+    Outcome, RequestHash, Response,
 };
 
 /// A lease is renewed this often while it lasts once.
@@ -250,15 +250,7 @@ impl Ledger {
     async fn write_down<E>(&self, lease: &Lease, response: Response) -> Result<Ran, RunError<E>> {
         let attempt = lease.attempt;
         let ending = Ending::succeeded(response);
-        let kept = match self.finish_patiently(lease, &ending).await {
-            // Whether it happened matters more than what it said: that is kept in any case.
-            Err(LedgerError::TooLarge { .. }) => {
-                let omitted = Ending::succeeded(ending.response.clone().omit_payload());
-                self.finish_patiently(lease, &omitted).await
-            }
-            other => other,
-        };
-        match kept {
+        match self.finish_in_any_case(lease, &ending).await {
             Ok(()) => Ok(Ran { response: ending.response, replayed: false, attempt }),
             Err(LedgerError::Stale(_)) => Err(RunError::Overtaken),
             Err(error) => Err(RunError::Unrecorded { response: Box::new(ending.response), error }),
@@ -272,13 +264,33 @@ impl Ledger {
             Class::Unclear => return false,
         };
         let ending = Ending { end, response: error.response(), error: shortened(&error.to_string()) };
-        match self.finish_patiently(lease, &ending).await {
+        match self.finish_in_any_case(lease, &ending).await {
             Ok(()) => true,
             Err(unwritten) => {
                 tracing::warn!(error = %unwritten, identity = %lease.identity, "a failure could not be written down");
                 false
             }
         }
+    }
+
+    /// How it ended matters more than what it said: that is written down also if the answer cannot be kept, first
+    /// without its payload, then without its headers.
+    async fn finish_in_any_case(&self, lease: &Lease, ending: &Ending) -> Result<(), LedgerError> {
+        let cannot_be_kept = |result: &Result<(), LedgerError>| {
+            matches!(result, Err(LedgerError::TooLarge { .. } | LedgerError::Invalid(_)))
+        };
+        let whole = self.finish_patiently(lease, ending).await;
+        if !cannot_be_kept(&whole) {
+            return whole;
+        }
+        let mut less = ending.clone();
+        less.response = less.response.omit_payload();
+        let without_payload = self.finish_patiently(lease, &less).await;
+        if !cannot_be_kept(&without_payload) {
+            return without_payload;
+        }
+        less.response.headers.retain(|name, _| name == OMITTED);
+        self.finish_patiently(lease, &less).await
     }
 
     /// Tries for longer than a single call would: what came of an effect is worth more than a moment.

@@ -12,6 +12,17 @@ use crate::{
 /// An answer that is on its way.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, LedgerError>> + Send + 'a>>;
 
+/// What a cache has to know about a record whose outcome was given out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// The version of the recipe of the record's own hash.
+    pub hash_version: u16,
+    /// The record's own hash, without its version. The asker may have brought several, of which one matched.
+    pub hash: String,
+    /// How long the record will still count, by the store's clock at the moment of the decision.
+    pub remains: Duration,
+}
+
 /// Where records are kept. A store tells the rules (`driftq_core::ledger`) how a record stands now, by its own clock,
 /// and does what they answer; it decides nothing itself. The suite in `conformance` says what that amounts to.
 ///
@@ -23,6 +34,12 @@ pub trait Store: Send + Sync + 'static {
     /// Somebody wants to run an effect. A store that can wait for somebody else who runs it may do so, for
     /// `asked.wait` at the most; one that cannot answers at once.
     fn begin<'a>(&'a self, asked: &'a Begin) -> Pending<'a, Decision>;
+
+    /// As `begin`; and if the answer is a replay, what a cache has to know about the record. A store that cannot say
+    /// answers `None`, and its replays are not cached.
+    fn begin_kept<'a>(&'a self, asked: &'a Begin) -> Pending<'a, (Decision, Option<Kept>)> {
+        Box::pin(async move { Ok((self.begin(asked).await?, None)) })
+    }
 
     /// Takes on what failed and may be tried again: as `begin` with `reacquire`, but `NotFound` if there is no record
     /// and `Exhausted` if no attempt is left.

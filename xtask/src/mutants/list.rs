@@ -17,6 +17,8 @@ pub(crate) struct Mutant {
     pub(crate) replace: String,
     /// One sentence: the invariant that does not hold any more.
     pub(crate) breaks: String,
+    /// Whether it belongs to the short list, which `test` runs.
+    pub(crate) is_short: bool,
 }
 
 impl Mutant {
@@ -49,6 +51,15 @@ pub(crate) fn stale(root: &Path, mutants: &[Mutant]) -> Vec<String> {
     mutants.iter().filter_map(|mutant| check(mutant).err()).map(|error| format!("{error:#}")).collect()
 }
 
+/// The files of the list in which no mutant of the short list lies. Whoever changes one of them must hear from `test`.
+pub(crate) fn files_not_in_short(mutants: &[Mutant]) -> BTreeSet<&str> {
+    let files = |is_short: bool| {
+        let those = mutants.iter().filter(move |mutant| mutant.is_short == is_short);
+        those.map(|mutant| mutant.file.as_str()).collect::<BTreeSet<_>>()
+    };
+    files(false).difference(&files(true)).copied().collect()
+}
+
 fn parse(text: &str) -> Result<Vec<Mutant>> {
     let table: Table = text.parse().with_context(|| format!("{FILE} is not valid TOML"))?;
     let entries = table.get("mutant").and_then(Value::as_array);
@@ -65,7 +76,14 @@ fn parse_one(entry: &Value) -> Result<Mutant> {
         let value = entry.get(key).and_then(Value::as_str);
         value.map(str::to_owned).with_context(|| format!("mutant `{name}` in {FILE} has no text `{key}`"))
     };
+    let is_short = match entry.get("short") {
+        None => false,
+        Some(value) => {
+            value.as_bool().with_context(|| format!("mutant `{name}`: `short` is true or false"))?
+        }
+    };
     let mutant = Mutant {
+        is_short,
         name: field("name")?,
         file: field("file")?,
         find: field("find")?,
@@ -82,11 +100,18 @@ fn parse_one(entry: &Value) -> Result<Mutant> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Mutant, parse};
+    use super::{Mutant, files_not_in_short, parse};
 
     fn mutant(find: &str) -> Mutant {
         let word = |text: &str| text.to_owned();
-        Mutant { name: word("m"), file: word("f"), find: word(find), replace: word("-"), breaks: word("all") }
+        Mutant {
+            name: word("m"),
+            file: word("f"),
+            find: word(find),
+            replace: word("-"),
+            breaks: word("all"),
+            is_short: true,
+        }
     }
 
     #[test]
@@ -97,12 +122,25 @@ mod tests {
     }
 
     #[test]
+    fn every_file_has_a_mutant_in_the_short_list() {
+        let (one, mut other) = (mutant("a"), mutant("b"));
+        other.is_short = false;
+        let both = [one.clone(), other.clone()];
+        assert!(files_not_in_short(&both).is_empty());
+        other.file = "g".to_owned();
+        assert_eq!(files_not_in_short(&[one, other]).into_iter().collect::<Vec<_>>(), ["g"]);
+    }
+
+    #[test]
     fn incomplete_and_double_entries_are_refused() {
         let entry = |name: &str, rest: &str| {
             format!("[[mutant]]\nname = \"{name}\"\nfile = \"f\"\nfind = \"x\"\nbreaks = \"all\"\n{rest}\n")
         };
         let good = entry("a", "replace = \"\"");
         assert_eq!(parse(&good).expect("it is complete").len(), 1);
+        assert!(!parse(&good).expect("it is complete")[0].is_short);
+        assert!(parse(&entry("a", "replace = \"\"\nshort = true")).expect("it is complete")[0].is_short);
+        assert!(parse(&entry("a", "replace = \"\"\nshort = 1")).is_err());
         assert!(parse(&entry("a", "")).is_err());
         assert!(parse(&entry("a", "replace = \"x\"")).is_err());
         assert!(parse(&format!("{good}{good}")).is_err());

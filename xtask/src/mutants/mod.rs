@@ -10,6 +10,7 @@ mod tests;
 mod tree;
 
 use std::{
+    collections::BTreeSet,
     path::Path,
     time::{Duration, Instant},
 };
@@ -23,6 +24,8 @@ use crate::{args::Args, command};
 
 pub(crate) struct Settings {
     only: Option<String>,
+    /// Only the short list.
+    is_short: bool,
     /// How many seeds a mutant may take to be noticed.
     seeds: u64,
     /// How many seeds must be clean on the unbroken tree first.
@@ -39,6 +42,7 @@ impl Settings {
         let settings = Self {
             only: args.value("--only")?,
             budget: minutes.map(|minutes| Duration::from_secs(minutes * 60)),
+            is_short: args.flag("--short"),
             is_list_only: args.flag("--list"),
             ..Self::full(seeds)
         };
@@ -48,12 +52,13 @@ impl Settings {
 
     /// Every mutant, however long it takes.
     pub(crate) fn full(seeds: u64) -> Self {
-        Self { only: None, seeds, seeds_unbroken: seeds, budget: None, is_list_only: false }
+        Self { only: None, is_short: false, seeds, seeds_unbroken: seeds, budget: None, is_list_only: false }
     }
 
-    /// The part of `test`: bounded in time, and leaning on the simulation step for the unbroken tree.
+    /// The part of `test`: the short list, bounded in time, and leaning on the simulation step for the unbroken tree.
     pub(crate) fn short() -> Self {
-        Self { seeds_unbroken: 20, budget: Some(Duration::from_secs(8 * 60)), ..Self::full(200) }
+        let budget = Some(Duration::from_secs(8 * 60));
+        Self { is_short: true, seeds_unbroken: 20, budget, ..Self::full(200) }
     }
 }
 
@@ -71,6 +76,11 @@ fn run_in(root: &Path, work: &Path, settings: &Settings) -> Result<()> {
     if !stale.is_empty() {
         bail!("{} of {} mutants are stale; {} must follow the code", stale.len(), all.len(), list::FILE);
     }
+    let left_out = list::files_not_in_short(&all);
+    if !left_out.is_empty() {
+        let files = left_out.into_iter().collect::<Vec<_>>().join(", ");
+        bail!("the short list has no mutant of {files}; mark one each with `short = true` in {}", list::FILE);
+    }
     println!("{} mutants, all of them apply", all.len());
     if settings.is_list_only {
         print!(
@@ -81,7 +91,7 @@ fn run_in(root: &Path, work: &Path, settings: &Settings) -> Result<()> {
     }
     let chosen: Vec<Mutant> = match &settings.only {
         Some(name) => all.into_iter().filter(|mutant| mutant.name == *name).collect(),
-        None => all,
+        None => all.into_iter().filter(|mutant| mutant.is_short || !settings.is_short).collect(),
     };
     if chosen.is_empty() {
         bail!("no mutant has this name; `cargo xtask mutants --list` shows them");
@@ -110,7 +120,7 @@ fn hunt_all(tree: &Tree, hunter: &Hunter, mutants: &[Mutant], settings: &Setting
     let started = Instant::now();
     let width = mutants.iter().map(|mutant| mutant.name.len()).max().unwrap_or(0).max(4);
     println!("{:width$}  {:>5}  {:>7}  caught by", "name", "seeds", "seconds");
-    let (mut alive, mut caught, mut left_out) = (Vec::new(), 0, Vec::new());
+    let (mut alive, mut caught, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
     for mutant in mutants {
         if settings.budget.is_some_and(|budget| started.elapsed() > budget) {
             left_out.push(mutant.name.as_str());
@@ -131,16 +141,40 @@ fn hunt_all(tree: &Tree, hunter: &Hunter, mutants: &[Mutant], settings: &Setting
         };
         println!("{:width$}  {seeds:>5}  {:>7.1}  {text}", mutant.name, begun.elapsed().as_secs_f64());
         match verdict {
-            Verdict::Caught { .. } => caught += 1,
+            Verdict::Caught { by, .. } => caught.push((mutant.is_short, check_of(&by).to_owned())),
             _ => alive.push(mutant.name.as_str()),
         }
     }
-    println!("{caught} of {} mutants caught", mutants.len());
+    println!("{} of {} mutants caught", caught.len(), mutants.len());
     if !left_out.is_empty() {
         println!("not started, the time was up: {}", left_out.join(", "));
     }
     if !alive.is_empty() {
         bail!("not caught: {}; add the check that notices, or correct the mutant", alive.join(", "));
     }
+    // One mutant alone says nothing about the list.
+    let asleep = if settings.only.is_none() { checks_not_in_short(&caught) } else { Vec::new() };
+    if !asleep.is_empty() {
+        bail!(
+            "no mutant of the short list fails these checks: {}; mark one each with `short = true` in {}",
+            asleep.join(", "),
+            list::FILE
+        );
+    }
     Ok(())
+}
+
+/// The check that spoke: a report reads `violated: check: what happened`, with or without the seed in front.
+fn check_of(report: &str) -> &str {
+    let from = report.find("violat").unwrap_or(0);
+    report[from..].split(": ").nth(1).unwrap_or(report)
+}
+
+/// Checks that only mutants outside the short list have failed, so that nothing in `test` shows that they can.
+fn checks_not_in_short(caught: &[(bool, String)]) -> Vec<&str> {
+    let checks = |short: bool| {
+        caught.iter().filter(move |(is_short, _)| *is_short == short).map(|(_, check)| check.as_str())
+    };
+    let awake: BTreeSet<&str> = checks(true).collect();
+    checks(false).collect::<BTreeSet<_>>().difference(&awake).copied().collect()
 }

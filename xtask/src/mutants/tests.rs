@@ -26,7 +26,8 @@ fn toy(mutants: &[(&str, &str, &str)]) -> tempfile::TempDir {
     let entry = |(name, find, replace): &(&str, &str, &str)| {
         format!(
             "[[mutant]]\nname = '{name}'\nfile = 'crates/sim/src/main.rs'\nfind = '{find}'\nreplace = '{replace}'\n\
-             breaks = 'Sums grow.'\n"
+             breaks = 'Sums grow.'\n{}",
+            if name.starts_with("long-") { "" } else { "short = true\n" }
         )
     };
     fs::create_dir_all(root.path().join("crates/sim/src")).expect("the folder is new");
@@ -72,6 +73,21 @@ fn mutants_that_show_nothing_fail() {
         let error = hunt(root.path()).expect_err(name);
         assert!(error.contains(&format!("not caught: {name}")), "{error}");
     }
+}
+
+#[test]
+fn the_short_list_runs_alone_and_must_fail_every_check() {
+    let root = toy(&[("no-growth", "seed + 1", "seed"), ("long-survivor", "seed + 1", "seed + 2")]);
+    let short = Settings { is_short: true, ..Settings::full(10) };
+    run_in(root.path(), &root.path().join("work"), &short).expect("the survivor is not in the short list");
+
+    let other = r#"{ println!("seed 1: violation: another check: it spoke"); std::process::exit(1); 1 }"#;
+    let root = toy(&[("no-growth", "seed + 1", "seed"), ("long-other", "seed + 1", other)]);
+    let error = hunt(root.path()).expect_err("only a long mutant fails the other check");
+    assert!(error.contains("another check"), "{error}");
+    let root = toy(&[("long-growth", "seed + 1", "seed")]);
+    let error = hunt(root.path()).expect_err("the file has no mutant in the short list");
+    assert!(error.contains("crates/sim/src/main.rs"), "{error}");
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod effects;
 mod end_to_end;
 mod figure;
 mod flat;
+mod ledger;
 mod load;
 mod native;
 mod produce;
@@ -48,7 +49,9 @@ enum Part {
     Recovery,
     /// Whether produce and effects stay as cheap with many messages, topics, groups and records
     Flat,
-    /// All of them
+    /// The ledger in PostgreSQL beside bare statements by pgbench; needs --postgres
+    Ledger,
+    /// All of them; the ledger only with --postgres
     All,
 }
 
@@ -62,7 +65,8 @@ Examples:
   driftq bench                     # everything; takes minutes
   driftq bench produce --quick
   driftq bench all -o json > bench.json
-  driftq bench --dir /mnt/fast     # measure that disk"
+  driftq bench --dir /mnt/fast     # measure that disk
+  driftq bench ledger --postgres postgres://me@127.0.0.1/test   # in a schema of its own, dropped at the end"
 )]
 pub(crate) struct Args {
     /// Which part
@@ -92,6 +96,9 @@ pub(crate) struct Args {
     /// Where the temporary data directory is made; put it on the disk that you want to measure
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
+    /// The database for the ledger's part
+    #[arg(long, value_name = "URL", env = "DRIFTQ_BENCH_POSTGRES", hide_env_values = true)]
+    postgres: Option<String>,
 }
 
 /// The arguments with every default filled in.
@@ -107,6 +114,7 @@ struct Plan {
     /// Messages of the consume and ack part.
     consume_messages: u64,
     dir: PathBuf,
+    postgres: Option<String>,
 }
 
 impl Plan {
@@ -129,6 +137,7 @@ impl Plan {
             latency_messages: if args.quick { 200 } else { 1_000 },
             consume_messages: if args.quick { 5_000 } else { 100_000 },
             dir: args.dir.clone().unwrap_or_else(std::env::temp_dir),
+            postgres: args.postgres.clone(),
         })
     }
 
@@ -173,6 +182,9 @@ async fn measure(plan: &Plan) -> Result<Report> {
     }
     if plan.runs(Part::Effects) {
         effects::measure(plan, &progress, &mut report).await?;
+    }
+    if matches!(plan.part, Part::Ledger) || plan.runs(Part::Ledger) && plan.postgres.is_some() {
+        ledger::measure(plan, &progress, &mut report).await?;
     }
     if plan.runs(Part::Recovery) {
         recovery::measure(plan, &progress, &mut report).await?;

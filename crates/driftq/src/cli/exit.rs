@@ -50,7 +50,7 @@ impl Exit {
             Self::Success => "done",
             Self::Failure => "failed for another reason; the message says which",
             Self::Usage => "the command line was not understood",
-            Self::Unreachable => "no server answers at --server",
+            Self::Unreachable => "no server answers at --server, or no store at --store",
             Self::Invalid => "the server refused the request: not found, or an argument it does not accept",
             Self::Conflict => {
                 "a conflict: a stale lease, another's message, other settings, or what is final"

@@ -16,6 +16,7 @@ mod group;
 mod items;
 mod job;
 mod lease;
+mod ledger;
 mod message;
 mod nack;
 pub(crate) mod output;
@@ -54,6 +55,7 @@ A first tour, in two terminals:
   driftq message get orders 0 0                       # where it stands, and why it waits
   driftq dlq list                                     # what was given up, to redrive or purge
   driftq effect begin charge order-7                  # may this be done, or is it done already?
+  driftq ledger list --status unknown                 # what a service of yours is not sure of
   driftq run list                                     # what happened, run by run";
 
 /// The whole command line.
@@ -120,6 +122,8 @@ enum Command {
     /// Carry out side effects once: begin, finish, resolve, look
     #[command(subcommand)]
     Effect(effect::Command),
+    /// Look after the idempotency records of a service, in PostgreSQL or on a server
+    Ledger(ledger::Args),
     /// Ack, finish, produce and register outputs, all together or not at all
     Commit(commit::Args),
     /// See where results lie, and choose the version that readers see
@@ -183,6 +187,7 @@ fn dispatch(cli: Cli) -> Result<Exit> {
         Command::Lease(command) => block_on(lease::run(common, &command)),
         Command::Group(command) => block_on(group::run(common, &command)),
         Command::Dlq(command) => block_on(dlq::run(common, &command)),
+        Command::Ledger(args) => block_on(ledger::run(common, &args)),
         Command::Commit(args) => block_on(commit::run(common, &args)),
         Command::Output(command) => block_on(outputs::run(common, &command)),
         Command::Run(command) => block_on(runs::run(common, &command)),

@@ -25,7 +25,7 @@ impl Amount {
     /// However many there are.
     pub(super) const ALL: Self = Self { limit: 0, all: true };
 
-    const fn wanted(&self) -> u64 {
+    pub(super) const fn wanted(&self) -> u64 {
         if self.all { u64::MAX } else { self.limit }
     }
 }
@@ -67,10 +67,12 @@ impl Pages {
     /// Tells people that there is more than they asked for.
     pub(super) fn hint(&self, common: &Common) {
         if self.cursor.is_some() && common.output.is_none_or(|format| format == Format::Table) {
-            eprintln!("there may be more: raise --limit, or give --all");
+            eprintln!("{MORE}");
         }
     }
 }
+
+const MORE: &str = "there may be more: raise --limit, or give --all";
 
 /// Prints things as they come.
 pub(super) struct Rows {
@@ -103,6 +105,13 @@ impl Rows {
                 self.listing.row(cells());
                 Ok(())
             }
+        }
+    }
+
+    /// Tells people that there is more than they asked for.
+    pub(super) fn hint(&self) {
+        if self.format == Format::Table {
+            eprintln!("{MORE}");
         }
     }
 

@@ -1,1 +1,62 @@
-//! What every store must do.
+//! What every store must do, as tests for yours.
+//!
+//! Implement [`Harness`] for your store and write, in a test of your own:
+//!
+//! ```ignore
+//! async fn harness() -> MyHarness { … }
+//! driftq_ledger::conformance_suite!(harness);
+//! ```
+//!
+//! That makes one `#[tokio::test]` of each case, every one with a harness of its own. The cases take names of their
+//! own for what they begin, so that they may share a store. A store whose time can only be waited for is as welcome as
+//! one whose clock can be set: nothing here says that a lease of [`Harness::brief`] is still live.
+
+pub mod begin;
+pub mod bounds;
+pub mod cap;
+pub mod clocks;
+pub mod crowd;
+pub mod expiry;
+pub mod finish;
+pub mod identity;
+pub mod kit;
+pub mod lapse;
+pub mod listing;
+pub mod renew;
+pub mod resolve;
+pub mod sweeping;
+pub mod waiting;
+
+mod suite;
+
+pub use suite::CASES;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use crate::{Identity, Ledger};
+
+/// Something that passes.
+pub type Passing<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
+/// A store to be looked at, and its time.
+pub trait Harness: Send + Sync {
+    /// A ledger on the store.
+    fn ledger(&self) -> &Ledger;
+
+    /// A time for leases and records that the suite lets pass.
+    fn brief(&self) -> Duration;
+
+    /// Returns when the newest lease of this effect, which was taken for `brief`, has lapsed by the store's clock.
+    fn elapse<'a>(&'a self, identity: &'a Identity) -> Passing<'a>;
+
+    /// Returns when the time of this record, whose ttl is `brief`, is over by the store's clock. If it is in progress,
+    /// its lease was for `brief`, too.
+    fn expire<'a>(&'a self, identity: &'a Identity) -> Passing<'a>;
+
+    /// Whether nobody but the case writes to the store, so that counts can be compared to the last one.
+    fn is_alone(&self) -> bool {
+        false
+    }
+}

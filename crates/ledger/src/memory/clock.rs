@@ -15,7 +15,7 @@ pub trait Clock: Send + Sync + 'static {
     /// What time it is.
     fn now(&self) -> Moment;
 
-    /// Returns when it is so late, or somewhat earlier: whoever waits looks again.
+    /// Returns when it is so late, and not before: whoever waits looks again at once.
     fn reached(&self, at: Moment) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(tokio::time::sleep(at.since(self.now())))
     }

@@ -6,7 +6,8 @@ use driftq_core::ledger::Standing;
 use tokio::sync::watch;
 
 use crate::{
-    Ending, Identity, Lease, Moment, OnLapse, Outcome, Proof, Record, RequestHash, Resolver, Status, Terms,
+    Ending, Identity, Kept, Lease, Moment, OnLapse, Outcome, Proof, Record, RequestHash, Resolver, Status,
+    Terms,
 };
 
 /// What is kept of an effect.
@@ -161,6 +162,15 @@ impl Entry {
                 self.outcome.as_ref().map(|outcome| outcome.finished_at.after(self.ttl))
             }
         }
+    }
+
+    /// What a cache has to know about it.
+    pub(super) fn kept(&self, now: Moment) -> Option<Kept> {
+        Some(Kept {
+            hash_version: self.hash_version,
+            hash: self.hash_digest.clone(),
+            remains: self.expires_at()?.since(now),
+        })
     }
 
     /// When a sweep finds something to do about it, if it has not changed by then.

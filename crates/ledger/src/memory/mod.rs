@@ -18,8 +18,8 @@ use entry::{Entry, Lent};
 use table::Table;
 
 use crate::{
-    Begin, Decision, Ending, Filter, Finished, Identity, Lease, LedgerError, Moment, Page, Pending, Proof,
-    Reacquire, Record, RequestHash, Resolve, Stats, Status, Store, Sweep, Swept, Terms,
+    Begin, Decision, Ending, Filter, Finished, Identity, Kept, Lease, LedgerError, Moment, Page, Pending,
+    Proof, Reacquire, Record, RequestHash, Resolve, Stats, Status, Store, Sweep, Swept, Terms,
 };
 
 /// Most records kept, unless [`MemoryStore::records_max`] says otherwise.
@@ -98,12 +98,10 @@ impl<'a> Asker<'a> {
 
 /// What becomes of a begin.
 enum Turn {
-    Told(Decision),
+    /// The answer, and what a cache has to know if it is a replay.
+    Told(Decision, Option<Kept>),
     /// Somebody runs it, until then at the most unless the record changes.
-    Waits {
-        until: Moment,
-        changed: watch::Receiver<()>,
-    },
+    Waits { until: Moment, changed: watch::Receiver<()> },
 }
 
 impl MemoryStore {
@@ -140,24 +138,28 @@ impl MemoryStore {
         let known = table.get(asker.identity);
         let standing = known.map(|entry| entry.standing(now));
         let begun = rules::begin(standing.as_ref(), asker.asked(known));
+        let kept = known.filter(|_| begun == Begun::Replay).and_then(|entry| entry.kept(now));
         match (begun, known) {
-            (Begun::First, _) => first(&mut table, asker, now).map(Turn::Told),
+            (Begun::First, _) => first(&mut table, asker, now).map(|told| Turn::Told(told, None)),
             (Begun::Conflict, Some(entry)) => Err(LedgerError::Conflict(recipes(asker, entry))),
             (Begun::Running, Some(entry)) if may_wait => {
                 let until = entry.lease_expires_at;
                 let changed = table.watch(asker.identity).ok_or(LedgerError::NotFound)?;
                 Ok(Turn::Waits { until, changed })
             }
-            (begun, _) => tell(&mut table, asker, begun, now).ok_or(LedgerError::NotFound).map(Turn::Told),
+            (begun, _) => {
+                let told = tell(&mut table, asker, begun, now).ok_or(LedgerError::NotFound)?;
+                Ok(Turn::Told(told, kept))
+            }
         }
     }
 
-    async fn begin_or_wait(&self, asked: &Begin) -> Result<Decision, LedgerError> {
+    async fn begin_or_wait(&self, asked: &Begin) -> Result<(Decision, Option<Kept>), LedgerError> {
         let until = Instant::now() + asked.wait;
         loop {
             let may_wait = Instant::now() < until;
             let (lapses, mut changed) = match self.decide(&asked.into(), may_wait)? {
-                Turn::Told(decision) => return Ok(decision),
+                Turn::Told(decision, kept) => return Ok((decision, kept)),
                 Turn::Waits { until, changed } => (until, changed),
             };
             let something_happens = async {
@@ -314,6 +316,10 @@ impl Store for MemoryStore {
     }
 
     fn begin<'a>(&'a self, asked: &'a Begin) -> Pending<'a, Decision> {
+        Box::pin(async move { Ok(self.begin_or_wait(asked).await?.0) })
+    }
+
+    fn begin_kept<'a>(&'a self, asked: &'a Begin) -> Pending<'a, (Decision, Option<Kept>)> {
         Box::pin(self.begin_or_wait(asked))
     }
 

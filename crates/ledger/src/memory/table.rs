@@ -199,3 +199,57 @@ impl Table {
         stats
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::entry::Lent;
+    use super::*;
+    use crate::{Ending, RequestHash, Response, Terms};
+
+    const START: Moment = Moment::from_millis(1_766_318_400_000);
+
+    fn identity(key: &str) -> Identity {
+        Identity::new("ann", "pay", key).unwrap()
+    }
+
+    fn add(table: &mut Table, key: &str, now: Moment) {
+        let terms = Terms::default();
+        let lent = Lent { epoch: 1, attempt: 1, terms: &terms, call: None, owner: None };
+        let (identity, hash) = (identity(key), RequestHash::of_bytes(b"request"));
+        let make = |number| Entry::new(number, identity.clone(), &hash, &lent, now);
+        table.add(&identity, now, make).unwrap();
+    }
+
+    #[test]
+    fn indexes_that_are_lost_or_wrong_hide_nothing_from_whoever_begins() {
+        let mut table = Table::new(10);
+        add(&mut table, "k", START);
+        table.listed.clear();
+        table.due.clear();
+        assert_eq!(table.get(&identity("k")).unwrap().epoch, 1);
+        let ending = Ending::succeeded(Response::new("done"));
+        table.change(&identity("k"), |entry| entry.end(&ending, None, START)).unwrap();
+        assert_eq!(table.get(&identity("k")).unwrap().status, Status::Succeeded);
+        // A change lists it anew, so that it is found and swept after all.
+        let after = START.after(Terms::default().ttl);
+        let filter = Filter { limit: 10, ..Filter::default() };
+        assert_eq!(table.page(&filter, START).unwrap().records.len(), 1);
+        assert_eq!(table.sweep(Sweep::default(), after).removed, 1);
+        assert!(table.get(&identity("k")).is_none());
+    }
+
+    #[test]
+    fn a_sweep_forgets_what_was_due_by_mistake_and_leaves_the_record() {
+        let mut table = Table::new(10);
+        add(&mut table, "live", START);
+        table.due.insert((START, 1), identity("live"));
+        table.due.insert((START, 7), identity("nothing"));
+        let swept = table.sweep(Sweep::default(), START);
+        assert_eq!(swept, Swept::default());
+        assert_eq!(table.due.len(), 1, "only what is due in truth");
+        assert!(table.get(&identity("live")).is_some());
+        assert_eq!(table.sweep(Sweep::default(), START.after(Duration::from_secs(30))).held, 1);
+    }
+}

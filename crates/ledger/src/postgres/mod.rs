@@ -1,1 +1,215 @@
 //! Records in PostgreSQL.
+//!
+//! The table is the truth, and the database's clock decides. Nothing is kept in a session, so that any pooler may
+//! stand in between. A call reads how the record stands, asks the rules, and writes under the condition that the
+//! record is still what was read (number, epoch, status, and that its lease is still over if that was the reason); if
+//! it is not, the call begins again, a bounded number of times.
+
+mod begin;
+mod fault;
+mod finish;
+mod link;
+mod look;
+mod migrate;
+mod names;
+mod row;
+mod sweep;
+mod transaction;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod, Runtime};
+use tokio_postgres::NoTls;
+use tokio_postgres::config::{Config, SslMode};
+
+use self::link::Link;
+use self::names::Names;
+use crate::{
+    Begin, Decision, Ending, Filter, Finished, Identity, Kept, Lease, LedgerError, Moment, Page, Pending,
+    Reacquire, Record, Resolve, Stats, Store, Sweep, Swept,
+};
+
+pub use self::migrate::Migration;
+pub use self::names::TABLE_DEFAULT;
+
+/// Connections of a pool that the store makes itself.
+pub const CONNECTIONS_MAX: usize = 16;
+/// How long the store waits for a connection of the pool, or for a new one.
+const CONNECTION_PATIENCE: Duration = Duration::from_secs(5);
+/// How often a call begins again because the record changed under its hands.
+const ROUNDS_MAX: u32 = 8;
+
+/// How statements are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Statements {
+    /// Each with its text: works behind every pooler.
+    #[default]
+    Unnamed,
+    /// Prepared once per connection: quicker, and only for a direct connection or a pooler that follows them
+    /// (PgBouncer from 1.21 with `max_prepared_statements`).
+    Prepared,
+}
+
+/// Records in a table in PostgreSQL. Cheap to clone; every clone is the same store.
+#[derive(Clone)]
+pub struct PostgresStore {
+    pool: Pool,
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    names: Names,
+    statements: Statements,
+    sql: Sql,
+}
+
+/// The statements of the store, with its names filled in.
+struct Sql {
+    begin: String,
+    read: String,
+    finish: String,
+    take_over: String,
+    begin_anew: String,
+    give_up: String,
+    renew: String,
+    resolve: String,
+}
+
+impl PostgresStore {
+    /// From `postgres://user:password@host/database`. Connects when the first call is made; does not speak TLS: build a
+    /// pool with the TLS library of your choice and hand it to [`new`](Self::new) for that.
+    pub fn connect(url: &str) -> Result<Self, LedgerError> {
+        // The error of the parser does not repeat the URL, in which there may be a password.
+        let mut config: Config =
+            url.parse().map_err(|error| LedgerError::Invalid(format!("the database's URL: {error}")))?;
+        if config.get_hosts().is_empty() {
+            let why = "the database's URL names no host; write postgres://user@host/database";
+            return Err(LedgerError::Invalid(why.to_owned()));
+        }
+        if config.get_ssl_mode() == SslMode::Require {
+            let why = "sslmode=require needs a pool with TLS: build one and hand it to PostgresStore::new";
+            return Err(LedgerError::Invalid(why.to_owned()));
+        }
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(CONNECTION_PATIENCE);
+        }
+        if config.get_application_name().is_none() {
+            config.application_name("driftq-ledger");
+        }
+        // Whether a connection is still there is seen when it is used; calls are repeated.
+        let manager =
+            Manager::from_config(config, NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
+        let pool = Pool::builder(manager)
+            .max_size(CONNECTIONS_MAX)
+            .wait_timeout(Some(CONNECTION_PATIENCE))
+            .create_timeout(Some(CONNECTION_PATIENCE))
+            .runtime(Runtime::Tokio1)
+            .build()
+            .map_err(|error| LedgerError::Invalid(error.to_string()))?;
+        Self::new(pool)
+    }
+
+    /// On a pool of the service's own.
+    pub fn new(pool: Pool) -> Result<Self, LedgerError> {
+        let names = Names::new(TABLE_DEFAULT)?;
+        Ok(Self { pool, inner: Arc::new(Inner::new(names, Statements::default())) })
+    }
+
+    /// With another table: `name` or `schema.name`.
+    pub fn table(mut self, table: &str) -> Result<Self, LedgerError> {
+        self.inner = Arc::new(Inner::new(Names::new(table)?, self.inner.statements));
+        Ok(self)
+    }
+
+    /// With a function in the database, `name` or `schema.name`, that tells the time instead of the database's own
+    /// clock, so that tests can let time pass. Before [`migrate`](Self::migrate).
+    #[doc(hidden)]
+    pub fn clock(mut self, function: &str) -> Result<Self, LedgerError> {
+        let names = self.inner.names.clone().with_clock(function)?;
+        self.inner = Arc::new(Inner::new(names, self.inner.statements));
+        Ok(self)
+    }
+
+    /// With another way to send statements.
+    #[must_use]
+    pub fn statements(mut self, statements: Statements) -> Self {
+        self.inner = Arc::new(Inner::new(self.inner.names.clone(), statements));
+        self
+    }
+
+    /// The pool, for work beside the ledger's.
+    #[must_use]
+    pub const fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    async fn link(&self) -> Result<Link<'static>, LedgerError> {
+        Link::pooled(&self.pool, self.inner.statements).await
+    }
+}
+
+impl Inner {
+    fn new(names: Names, statements: Statements) -> Self {
+        let sql = Sql {
+            begin: names.fill(begin::BEGIN),
+            read: names.fill(begin::READ),
+            finish: names.fill(finish::FINISH),
+            take_over: names.fill(&begin::take_over()),
+            begin_anew: names.fill(&begin::begin_anew()),
+            give_up: names.fill(&begin::give_up()),
+            renew: names.fill(finish::RENEW),
+            resolve: names.fill(finish::RESOLVE),
+        };
+        Self { names, statements, sql }
+    }
+}
+
+impl Store for PostgresStore {
+    fn name(&self) -> &'static str {
+        "postgres"
+    }
+
+    fn begin<'a>(&'a self, asked: &'a Begin) -> Pending<'a, Decision> {
+        Box::pin(async move { Ok(self.begin_on(&mut self.link().await?, asked).await?.0) })
+    }
+
+    fn begin_kept<'a>(&'a self, asked: &'a Begin) -> Pending<'a, (Decision, Option<Kept>)> {
+        Box::pin(async move { self.begin_on(&mut self.link().await?, asked).await })
+    }
+
+    fn reacquire<'a>(&'a self, asked: &'a Reacquire) -> Pending<'a, Decision> {
+        Box::pin(async move { self.reacquire_on(&mut self.link().await?, asked).await })
+    }
+
+    fn finish<'a>(&'a self, lease: &'a Lease, ending: &'a Ending) -> Pending<'a, Finished> {
+        Box::pin(async move { self.finish_on(&mut self.link().await?, lease, ending).await })
+    }
+
+    fn renew<'a>(&'a self, lease: &'a Lease, lasts: Duration) -> Pending<'a, Moment> {
+        Box::pin(async move { self.renew_on(&mut self.link().await?, lease, lasts).await })
+    }
+
+    fn resolve<'a>(&'a self, found: &'a Resolve) -> Pending<'a, Finished> {
+        Box::pin(async move { self.resolve_on(&mut self.link().await?, found).await })
+    }
+
+    fn get<'a>(&'a self, identity: &'a Identity) -> Pending<'a, Option<Record>> {
+        Box::pin(async move {
+            let held = self.read(&mut self.link().await?, identity).await?;
+            Ok(held.and_then(row::Held::view))
+        })
+    }
+
+    fn list<'a>(&'a self, filter: &'a Filter) -> Pending<'a, Page> {
+        Box::pin(async move { self.list_on(&mut self.link().await?, filter).await })
+    }
+
+    fn sweep(&self, sweep: Sweep) -> Pending<'_, Swept> {
+        Box::pin(async move { self.sweep_on(&mut self.link().await?, sweep).await })
+    }
+
+    fn stats(&self) -> Pending<'_, Stats> {
+        Box::pin(async move { self.stats_on(&mut self.link().await?).await })
+    }
+}

@@ -35,7 +35,7 @@ impl From<Status> for EffectStatus {
 }
 
 #[derive(clap::Args)]
-pub(super) struct Ending {
+pub(in crate::cli) struct Ending {
     /// How it ended
     #[arg(long, value_enum)]
     status: Status,
@@ -58,7 +58,7 @@ pub(super) struct Ending {
 
 impl Ending {
     /// As the server takes it.
-    pub(super) fn read(&self) -> Result<EffectResult<'_>> {
+    pub(in crate::cli) fn read(&self) -> Result<EffectResult<'_>> {
         let pairs = self.header.iter().map(|(name, value)| (Cow::Borrowed(&**name), Cow::Borrowed(&**value)));
         let headers = Headers::new(pairs.collect())
             .map_err(|why| Fault::new(Exit::Usage, format!("--header: {why}")))?;

@@ -16,7 +16,7 @@ use anyhow::Result;
 
 use super::{Common, exit::Exit};
 
-pub(super) use ending::Status;
+pub(super) use ending::{Ending, Status};
 
 /// Names one effect.
 #[derive(clap::Args)]

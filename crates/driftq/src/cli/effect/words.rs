@@ -26,7 +26,7 @@ pub(super) const fn status(status: EffectStatus) -> &'static str {
 }
 
 /// What came of it, one fact per line.
-pub(super) fn outcome(outcome: &EffectOutcome<'_>, now: Now) -> Vec<(&'static str, String)> {
+pub(in crate::cli) fn outcome(outcome: &EffectOutcome<'_>, now: Now) -> Vec<(&'static str, String)> {
     let mut facts = vec![("outcome", status(outcome.status).to_owned())];
     facts.extend(outcome.code.map(|code| ("code", code.to_string())));
     let headers = outcome.headers.pairs().iter();

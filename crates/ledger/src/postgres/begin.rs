@@ -1,0 +1,299 @@
+//! Somebody wants to run an effect.
+
+use driftq_core::ledger::{self as rules, Asked, Begun, Status};
+use tokio_postgres::types::Type;
+
+use super::link::Link;
+use super::row::Held;
+use super::{PostgresStore, ROUNDS_MAX};
+use crate::moment::micros;
+use crate::{Begin, Decision, Identity, Kept, LedgerError, Reacquire, RequestHash, Terms, words};
+
+/// Whatever is there, and if nothing is, a new record.
+pub(super) const BEGIN: &str = "SELECT {now} AS asked_at, there.response_headers::text AS headers, there.* \
+     FROM {begin}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) AS there";
+
+/// Whatever is there.
+pub(super) const READ: &str = "SELECT {now} AS asked_at, there.response_headers::text AS headers, there.* \
+     FROM {table} AS there WHERE principal = $1 AND grpc_method = $2 AND idempotency_key = $3";
+
+/// The record is still the one that was read. `$7`: it was read as in progress with a lease that is over, which its
+/// holder may have renewed since.
+const UNCHANGED: &str = "WHERE principal = $1 AND grpc_method = $2 AND idempotency_key = $3 \
+     AND record = $4 AND epoch = $5 AND status = $6 \
+     AND (NOT $7 OR lease_expires_at IS NULL OR lease_expires_at <= {now})";
+
+const RETURNED: &str = "RETURNING {now} AS asked_at, response_headers::text AS headers, {table}.*";
+
+/// What every new lease writes.
+const LENT: &str = "status = 'IN_PROGRESS', \
+     request_hash = $8, hash_version = $9, \
+     lease_expires_at = {now} + $10 * interval '1 microsecond', ttl_us = $11, \
+     expires_at = {now} + ($10 + $11) * interval '1 microsecond', \
+     on_lapse = $12, attempts_max = $13, owner = $14, call = $15, updated_at = {now}, \
+     response_code = NULL, response_headers = NULL, response_payload = NULL, error = NULL, result_digest = NULL, \
+     resolved_by = NULL, resolved_why = NULL";
+
+/// A newer lease of the same record.
+pub(super) fn take_over() -> String {
+    format!("UPDATE {{table}} SET epoch = $16, attempts = $17, {LENT} {UNCHANGED} {RETURNED}")
+}
+
+/// The time of the record is over: another one takes its place, with a number of its own, so that no lease of the old
+/// one fits.
+pub(super) fn begin_anew() -> String {
+    format!(
+        "UPDATE {{table}} SET record = DEFAULT, epoch = $16, attempts = $17, created_at = {{now}}, \
+         {LENT} {UNCHANGED} AND expires_at <= {{now}} {RETURNED}"
+    )
+}
+
+/// A lease lapsed, and nobody knows whether it happened.
+pub(super) fn give_up() -> String {
+    format!("UPDATE {{table}} SET status = 'UNKNOWN', updated_at = {{now}} {UNCHANGED} {RETURNED}")
+}
+
+/// Somebody who asks for a lease, however it asks.
+struct Asker<'a> {
+    hash: Option<&'a RequestHash>,
+    terms: &'a Terms,
+    reacquire: bool,
+    call: Option<&'a str>,
+    owner: Option<&'a str>,
+}
+
+/// What a record that was read comes to.
+enum Turn {
+    Told(Decision),
+    /// It changed meanwhile: read it again.
+    Again,
+}
+
+impl PostgresStore {
+    pub(super) async fn begin_on(
+        &self,
+        link: &mut Link<'_>,
+        asked: &Begin,
+    ) -> Result<(Decision, Option<Kept>), LedgerError> {
+        // The call's name tells a record that was just made from one that was there.
+        let made_up = asked.call.is_none().then(crate::ledger::new_call);
+        let asker = Asker {
+            hash: Some(&asked.hash),
+            terms: &asked.terms,
+            reacquire: asked.reacquire,
+            call: asked.call.as_deref().or(made_up.as_deref()),
+            owner: asked.owner.as_deref(),
+        };
+        for _ in 0..ROUNDS_MAX {
+            // Nothing: somebody's record was there and is gone. It cannot be told from one that was never there.
+            let Some(held) = self.open(link, &asked.identity, &asked.hash, &asker).await? else { continue };
+            let kept = held.kept();
+            if let Turn::Told(decision) = self.answer(link, held, &asker).await? {
+                let kept = kept.filter(|_| matches!(decision, Decision::Replay(_)));
+                return Ok((decision, kept));
+            }
+        }
+        Err(busy())
+    }
+
+    pub(super) async fn reacquire_on(
+        &self,
+        link: &mut Link<'_>,
+        asked: &Reacquire,
+    ) -> Result<Decision, LedgerError> {
+        let asker = Asker {
+            hash: asked.hash.as_ref(),
+            terms: &asked.terms,
+            reacquire: true,
+            call: asked.call.as_deref(),
+            owner: asked.owner.as_deref(),
+        };
+        for _ in 0..ROUNDS_MAX {
+            let held = self.read(link, &asked.identity).await?;
+            let held = held.filter(|held| !held.standing().is_over()).ok_or(LedgerError::NotFound)?;
+            let attempts = held.attempts;
+            match self.answer(link, held, &asker).await? {
+                Turn::Told(Decision::Retryable { attempts_left: Some(0), .. }) => {
+                    return Err(LedgerError::Exhausted { attempts });
+                }
+                Turn::Told(decision) => return Ok(decision),
+                Turn::Again => {}
+            }
+        }
+        Err(busy())
+    }
+
+    /// One record, whether it counts or not.
+    pub(super) async fn read(
+        &self,
+        link: &mut Link<'_>,
+        identity: &Identity,
+    ) -> Result<Option<Held>, LedgerError> {
+        let (principal, method, key) = (identity.principal(), identity.method(), identity.key());
+        let named = [(&principal as _, Type::TEXT), (&method as _, Type::TEXT), (&key as _, Type::TEXT)];
+        let row = link.query_opt(&self.inner.sql.read, &named).await?;
+        row.as_ref().map_or(Ok(None), Held::read)
+    }
+
+    async fn open(
+        &self,
+        link: &mut Link<'_>,
+        identity: &Identity,
+        hash: &RequestHash,
+        asker: &Asker<'_>,
+    ) -> Result<Option<Held>, LedgerError> {
+        let Asker { terms, call, owner, .. } = asker;
+        let parameters = [
+            (&identity.principal() as _, Type::TEXT),
+            (&identity.method() as _, Type::TEXT),
+            (&identity.key() as _, Type::TEXT),
+            (&hash.digest() as _, Type::TEXT),
+            (&version(hash) as _, Type::INT2),
+            (&micros(terms.lease) as _, Type::INT8),
+            (&micros(terms.ttl) as _, Type::INT8),
+            (&words::of_on_lapse(terms.on_lapse) as _, Type::TEXT),
+            (&cap(terms.attempts_max) as _, Type::INT4),
+            (owner as _, Type::TEXT),
+            (call as _, Type::TEXT),
+        ];
+        let row = link.query_opt(&self.inner.sql.begin, &parameters).await?;
+        row.as_ref().map_or(Ok(None), Held::read)
+    }
+
+    /// Asks the rules about a record that was read, and does what they say.
+    async fn answer(&self, link: &mut Link<'_>, held: Held, asker: &Asker<'_>) -> Result<Turn, LedgerError> {
+        let asked = Asked {
+            same_request: asker.hash.is_none_or(|hash| held.is_about(hash)),
+            same_call: asker.call.is_some() && held.call.as_deref() == asker.call,
+            reacquire: asker.reacquire,
+            attempts_max: asker.terms.attempts_max,
+        };
+        let decision = match rules::begin(Some(&held.standing()), asked) {
+            Begun::Conflict => return Err(LedgerError::Conflict(conflict(&held, asker.hash))),
+            Begun::First => {
+                let taken = self.lend(link, &held, asker, None).await?;
+                return Ok(taken.map_or(Turn::Again, |held| {
+                    Turn::Told(Decision::Execute(held.lease(asker.terms.lease)))
+                }));
+            }
+            Begun::TakeOver { epoch, attempt } => {
+                let taken = self.lend(link, &held, asker, Some((epoch, attempt))).await?;
+                return Ok(taken.map_or(Turn::Again, |held| {
+                    Turn::Told(Decision::Execute(held.lease(asker.terms.lease)))
+                }));
+            }
+            Begun::Again => Decision::Execute(held.lease(asker.terms.lease)),
+            Begun::Replay => Decision::Replay(held.outcome()?),
+            Begun::Running => Decision::InProgress {
+                retry_after: held.lease_end().since(held.asked_at),
+                epoch: held.epoch,
+                attempt: held.attempts,
+            },
+            Begun::Retryable { left } => {
+                Decision::Retryable { outcome: held.outcome()?, attempts_left: left }
+            }
+            Begun::Unknown if held.status == Status::InProgress => {
+                let Some(held) = self.give_up(link, &held).await? else { return Ok(Turn::Again) };
+                unknown(&held)
+            }
+            Begun::Unknown => unknown(&held),
+        };
+        Ok(Turn::Told(decision))
+    }
+
+    /// Gives a lease of a record that is still what was read. `newer`: epoch and attempt of a newer lease of the same
+    /// record; without it, a new record takes its place.
+    async fn lend(
+        &self,
+        link: &mut Link<'_>,
+        held: &Held,
+        asker: &Asker<'_>,
+        newer: Option<(u32, u32)>,
+    ) -> Result<Option<Held>, LedgerError> {
+        let Asker { terms, call, owner, .. } = asker;
+        // A retry worker that brings no hash along asks for what was asked for before.
+        let digest = asker.hash.map_or(held.request_hash.as_str(), RequestHash::digest);
+        let hash_version = asker.hash.map_or(i16::try_from(held.hash_version).unwrap_or(0), version);
+        let most = match newer {
+            Some(_) => terms.attempts_max.max(held.attempts_max),
+            None => terms.attempts_max,
+        };
+        let (epoch, attempt) = newer.unwrap_or((1, 1));
+        let parameters = [
+            (&held.identity.principal() as _, Type::TEXT),
+            (&held.identity.method() as _, Type::TEXT),
+            (&held.identity.key() as _, Type::TEXT),
+            (&held.record as _, Type::INT8),
+            (&integer(held.epoch) as _, Type::INT4),
+            (&words::of_status(held.status) as _, Type::TEXT),
+            (&(held.status == Status::InProgress) as _, Type::BOOL),
+            (&digest as _, Type::TEXT),
+            (&hash_version as _, Type::INT2),
+            (&micros(terms.lease) as _, Type::INT8),
+            (&micros(terms.ttl) as _, Type::INT8),
+            (&words::of_on_lapse(terms.on_lapse) as _, Type::TEXT),
+            (&cap(most) as _, Type::INT4),
+            (owner as _, Type::TEXT),
+            (call as _, Type::TEXT),
+            (&integer(epoch) as _, Type::INT4),
+            (&integer(attempt) as _, Type::INT4),
+        ];
+        let sql = &self.inner.sql;
+        let statement = if newer.is_some() { &sql.take_over } else { &sql.begin_anew };
+        let row = link.query_opt(statement, &parameters).await?;
+        row.as_ref().map_or(Ok(None), Held::read)
+    }
+
+    /// Writes down that nobody knows whether it happened.
+    pub(super) async fn give_up(
+        &self,
+        link: &mut Link<'_>,
+        held: &Held,
+    ) -> Result<Option<Held>, LedgerError> {
+        let parameters = [
+            (&held.identity.principal() as _, Type::TEXT),
+            (&held.identity.method() as _, Type::TEXT),
+            (&held.identity.key() as _, Type::TEXT),
+            (&held.record as _, Type::INT8),
+            (&integer(held.epoch) as _, Type::INT4),
+            (&words::of_status(held.status) as _, Type::TEXT),
+            (&true as _, Type::BOOL),
+        ];
+        let row = link.query_opt(&self.inner.sql.give_up, &parameters).await?;
+        row.as_ref().map_or(Ok(None), Held::read)
+    }
+}
+
+fn unknown(held: &Held) -> Decision {
+    Decision::Unknown { epoch: held.epoch, attempt: held.attempts, since: held.updated_at }
+}
+
+/// Why the hashes differ, if it may be for another reason than the request.
+fn conflict(held: &Held, asked: Option<&RequestHash>) -> Option<String> {
+    let versions: Vec<u16> = asked.into_iter().flat_map(RequestHash::all).map(RequestHash::version).collect();
+    (!versions.contains(&held.hash_version)).then(|| {
+        format!(
+            "the record's hash is of version {}, the request's of version {versions:?}: \
+             `RequestHash::or_before` recognises an older one",
+            held.hash_version
+        )
+    })
+}
+
+fn version(hash: &RequestHash) -> i16 {
+    i16::try_from(hash.version()).unwrap_or(i16::MAX)
+}
+
+fn cap(attempts_max: Option<u32>) -> Option<i32> {
+    attempts_max.map(integer)
+}
+
+/// As the table has it. More than it can hold is never reached: each one is a lease.
+pub(super) fn integer(number: u32) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+/// The record changed under the hands of a call, again and again.
+pub(super) fn busy() -> LedgerError {
+    LedgerError::Busy(format!("the record changed {ROUNDS_MAX} times under this call"))
+}

@@ -1,0 +1,82 @@
+//! What PostgreSQL and the way to it can do wrong, in the ledger's words.
+
+use deadpool_postgres::PoolError;
+use tokio_postgres::Error;
+use tokio_postgres::error::{DbError, SqlState};
+
+use crate::LedgerError;
+
+/// What a statement's failure means.
+pub(super) fn of_statement(error: &Error) -> LedgerError {
+    match error.as_db_error() {
+        Some(said) => of_database(said),
+        // The connection ended, before or in the middle.
+        None => LedgerError::Unavailable(spelled(error)),
+    }
+}
+
+fn of_database(said: &DbError) -> LedgerError {
+    let text = said.message().to_owned();
+    let code = said.code();
+    let known = [
+        (SqlState::UNDEFINED_TABLE, LedgerError::NotMigrated as fn(String) -> LedgerError),
+        (SqlState::UNDEFINED_FUNCTION, LedgerError::NotMigrated),
+        (SqlState::UNDEFINED_COLUMN, LedgerError::NotMigrated),
+        (SqlState::UNDEFINED_OBJECT, LedgerError::NotMigrated),
+        (SqlState::INVALID_SCHEMA_NAME, LedgerError::NotMigrated),
+        (SqlState::DATATYPE_MISMATCH, LedgerError::NotMigrated),
+        (SqlState::READ_ONLY_SQL_TRANSACTION, LedgerError::ReadOnly),
+        (SqlState::T_R_SERIALIZATION_FAILURE, LedgerError::Busy),
+        (SqlState::T_R_DEADLOCK_DETECTED, LedgerError::Busy),
+        (SqlState::LOCK_NOT_AVAILABLE, LedgerError::Busy),
+        (SqlState::QUERY_CANCELED, LedgerError::Unavailable),
+        (SqlState::ADMIN_SHUTDOWN, LedgerError::Unavailable),
+        (SqlState::CRASH_SHUTDOWN, LedgerError::Unavailable),
+        (SqlState::CANNOT_CONNECT_NOW, LedgerError::Unavailable),
+        (SqlState::TOO_MANY_CONNECTIONS, LedgerError::Unavailable),
+        (SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT, LedgerError::Unavailable),
+        (SqlState::DISK_FULL, LedgerError::Full),
+        (SqlState::INSUFFICIENT_PRIVILEGE, LedgerError::Denied),
+    ];
+    if let Some((_, meaning)) = known.iter().find(|(state, _)| state == code) {
+        return meaning(text);
+    }
+    // The first two characters are the class of a state.
+    match code.code().get(..2) {
+        Some("08") => LedgerError::Unavailable(text),
+        // Bad authorization, an unknown database.
+        Some("28" | "3D") => LedgerError::Denied(text),
+        Some("53" | "57" | "58") => LedgerError::Unavailable(text),
+        Some("40" | "55") => LedgerError::Busy(text),
+        _ => LedgerError::Corrupt(format!("{text} ({})", code.code())),
+    }
+}
+
+/// What it means that the pool has no connection.
+pub(super) fn of_pool(error: PoolError) -> LedgerError {
+    match error {
+        PoolError::Backend(error) => match of_statement(&error) {
+            // What fails while a connection is made has nothing to do with the table.
+            LedgerError::Corrupt(text) => LedgerError::Unavailable(text),
+            other => other,
+        },
+        PoolError::Timeout(_) => {
+            LedgerError::Unavailable("no connection in time; the pool may be too small".to_owned())
+        }
+        other => LedgerError::Unavailable(other.to_string()),
+    }
+}
+
+/// An error with what is behind it: that of a broken connection says little itself. Neither carries a password.
+pub(super) fn spelled(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut behind = error.source();
+    while let Some(error) = behind {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        behind = error.source();
+    }
+    text
+}

@@ -1,0 +1,92 @@
+//! One way to the database for the time of one call.
+
+use deadpool_postgres::{Object, Pool};
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Row, Transaction};
+
+use super::Statements;
+use super::fault;
+use crate::LedgerError;
+
+/// A value for a statement, and the type it goes as.
+pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
+
+/// One way to the database: a connection of the pool, where each statement is a transaction of its own, or a
+/// transaction of the caller's.
+pub(super) enum Link<'a> {
+    Pooled(Borrowed, Statements),
+    Joined(&'a Transaction<'a>),
+}
+
+impl Link<'_> {
+    pub(super) async fn pooled(pool: &Pool, statements: Statements) -> Result<Self, LedgerError> {
+        let object = pool.get().await.map_err(fault::of_pool)?;
+        Ok(Self::Pooled(Borrowed { object: Some(object), is_busy: false }, statements))
+    }
+
+    /// Runs a statement. Unless told otherwise it is not prepared, which would leave something behind in a session
+    /// that a pooler may give to somebody else; it costs one round trip all the same.
+    pub(super) async fn query(
+        &mut self,
+        statement: &str,
+        parameters: &[Parameter<'_>],
+    ) -> Result<Vec<Row>, LedgerError> {
+        let result = match self {
+            Self::Joined(transaction) => transaction.query_typed(statement, parameters).await,
+            Self::Pooled(borrowed, statements) => {
+                borrowed.is_busy = true;
+                let result = match statements {
+                    Statements::Unnamed => borrowed.object().query_typed(statement, parameters).await,
+                    Statements::Prepared => prepared(borrowed.object(), statement, parameters).await,
+                };
+                borrowed.is_busy = false;
+                result
+            }
+        };
+        result.map_err(|error| fault::of_statement(&error))
+    }
+
+    /// Runs a statement that has one row to give, or none.
+    pub(super) async fn query_opt(
+        &mut self,
+        statement: &str,
+        parameters: &[Parameter<'_>],
+    ) -> Result<Option<Row>, LedgerError> {
+        Ok(self.query(statement, parameters).await?.pop())
+    }
+}
+
+async fn prepared(
+    object: &Object,
+    statement: &str,
+    parameters: &[Parameter<'_>],
+) -> Result<Vec<Row>, tokio_postgres::Error> {
+    let types: Vec<Type> = parameters.iter().map(|(_, kind)| kind.clone()).collect();
+    let values: Vec<&(dyn ToSql + Sync)> = parameters.iter().map(|(value, _)| *value).collect();
+    let statement = object.prepare_typed_cached(statement, &types).await?;
+    object.query(&statement, &values).await
+}
+
+/// A connection of the pool. If it is dropped in the middle of a statement, because somebody had no time to wait for
+/// the answer, it does not go back: the next one would wait behind that statement.
+pub(super) struct Borrowed {
+    /// There until it is dropped.
+    object: Option<Object>,
+    is_busy: bool,
+}
+
+impl Borrowed {
+    fn object(&self) -> &Object {
+        self.object.as_ref().expect("a connection is taken out only when it is dropped")
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        if let Some(object) = self.object.take()
+            && self.is_busy
+        {
+            drop(Object::take(object));
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The table, made and brought up to date.
+
+use tokio_postgres::{GenericClient, Transaction};
+
+use super::fault::{of_pool, of_statement};
+use super::{Names, PostgresStore};
+use crate::LedgerError;
+
+/// A step that makes the table what this version works with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Migration {
+    /// Steps are taken in this order.
+    pub version: i32,
+    /// What it is about, in a word.
+    pub name: &'static str,
+    /// The statements.
+    pub sql: String,
+    /// Whether the database has it.
+    pub applied: bool,
+}
+
+/// All steps. A step that was released never changes; what is new is a new step.
+const STEPS: [(i32, &str, &str); 3] = [
+    (1, "contract", include_str!("migrations/1_contract.sql")),
+    (2, "leases", include_str!("migrations/2_leases.sql")),
+    (3, "calls", include_str!("migrations/3_calls.sql")),
+];
+
+/// Where it is written down which steps were taken.
+const JOURNAL: &str = "CREATE TABLE IF NOT EXISTS {migrations} (
+    version integer PRIMARY KEY,
+    name text NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT statement_timestamp()
+);
+";
+
+/// The columns of the contract, as this version reads and writes them. A table that was there before may differ.
+const COLUMNS: [(&str, &str); 10] = [
+    ("principal", "text"),
+    ("grpc_method", "text"),
+    ("idempotency_key", "text"),
+    ("request_hash", "text"),
+    ("status", "text"),
+    ("response_code", "integer"),
+    ("response_payload", "bytea"),
+    ("created_at", "timestamp with time zone"),
+    ("updated_at", "timestamp with time zone"),
+    ("expires_at", "timestamp with time zone"),
+];
+
+impl PostgresStore {
+    /// All steps and whether the database has them. Changes nothing.
+    pub async fn migrations(&self) -> Result<Vec<Migration>, LedgerError> {
+        let client = self.pool().get().await.map_err(of_pool)?;
+        let names = &self.inner.names;
+        let there = client
+            .query_typed(
+                "SELECT to_regclass($1) IS NOT NULL",
+                &[(&names.migrations, tokio_postgres::types::Type::TEXT)],
+            )
+            .await
+            .map_err(|error| of_statement(&error))?;
+        let is_there = there.first().is_some_and(|row| row.try_get(0).unwrap_or(false));
+        let applied = if is_there { applied(&**client, names).await? } else { Vec::new() };
+        Ok(steps(names, &applied))
+    }
+
+    /// Takes the steps that the database does not have yet, all or none. Several programs may do so at the same time:
+    /// one does, the others wait. Returns all steps; those that were taken now had `applied: false` before.
+    pub async fn migrate(&self) -> Result<Vec<Migration>, LedgerError> {
+        let mut client = self.pool().get().await.map_err(of_pool)?;
+        let failed = |error: tokio_postgres::Error| of_statement(&error);
+        let transaction = client.transaction().await.map_err(failed)?;
+        match take_steps(&transaction, &self.inner.names).await {
+            Ok(steps) => transaction.commit().await.map_err(failed).map(|()| steps),
+            Err(error) => {
+                // Done by now and not later: others may wait for the lock.
+                drop(transaction.rollback().await);
+                Err(error)
+            }
+        }
+    }
+
+    /// The statements of all steps, for whoever applies them by other means.
+    #[must_use]
+    pub fn migrations_sql(&self) -> String {
+        let names = &self.inner.names;
+        let mut text = names.fill(JOURNAL);
+        for step in steps(names, &[]) {
+            text.push_str(&format!(
+                "\n-- Step {}: {}\n{}\nINSERT INTO {} (version, name) VALUES ({}, '{}') ON CONFLICT DO NOTHING;\n",
+                step.version,
+                step.name,
+                step.sql.trim_end(),
+                names.migrations,
+                step.version,
+                step.name
+            ));
+        }
+        format!("BEGIN;\n{text}\nCOMMIT;\n")
+    }
+}
+
+/// Within a transaction, so that it is all or nothing.
+async fn take_steps(transaction: &Transaction<'_>, names: &Names) -> Result<Vec<Migration>, LedgerError> {
+    let failed = |error: tokio_postgres::Error| of_statement(&error);
+    // Ends with the transaction, so that nothing stays behind in a session that a pooler gives to somebody else.
+    let lock = format!("SELECT pg_advisory_xact_lock(hashtextextended('{}', 0))", names.migrations);
+    transaction.batch_execute(&lock).await.map_err(failed)?;
+    transaction.batch_execute(&names.fill(JOURNAL)).await.map_err(failed)?;
+    let before = applied(transaction, names).await?;
+    if let Some(newer) = before.iter().find(|version| !STEPS.iter().any(|(known, ..)| known == *version)) {
+        return Err(LedgerError::NotMigrated(format!(
+            "it has step {newer}, which this version does not know; use the version that made it"
+        )));
+    }
+    let steps = steps(names, &before);
+    for step in steps.iter().filter(|step| !step.applied) {
+        transaction.batch_execute(&step.sql).await.map_err(failed)?;
+        if step.version == 1 {
+            fits(transaction, names).await?;
+        }
+        let note = format!(
+            "INSERT INTO {} (version, name) VALUES ({}, '{}')",
+            names.migrations, step.version, step.name
+        );
+        transaction.batch_execute(&note).await.map_err(failed)?;
+    }
+    Ok(steps)
+}
+
+fn steps(names: &Names, applied: &[i32]) -> Vec<Migration> {
+    let step = |(version, name, sql): (i32, &'static str, &str)| Migration {
+        version,
+        name,
+        sql: names.fill(sql),
+        applied: applied.contains(&version),
+    };
+    STEPS.into_iter().map(step).collect()
+}
+
+async fn applied(client: &impl GenericClient, names: &Names) -> Result<Vec<i32>, LedgerError> {
+    let statement = format!("SELECT version FROM {} ORDER BY version", names.migrations);
+    let rows = client.query_typed(&statement, &[]).await.map_err(|error| of_statement(&error))?;
+    rows.iter().map(|row| super::row::get(row, "version")).collect()
+}
+
+/// Whether a table that may have been there before is one that the next steps can build on.
+async fn fits(client: &impl GenericClient, names: &Names) -> Result<(), LedgerError> {
+    let statement = format!(
+        "SELECT attname::text AS name, format_type(atttypid, NULL) AS type FROM pg_attribute \
+         WHERE attrelid = '{0}'::regclass AND attnum > 0 AND NOT attisdropped",
+        names.table
+    );
+    let rows = client.query_typed(&statement, &[]).await.map_err(|error| of_statement(&error))?;
+    let mut wrong = Vec::new();
+    for (name, kind) in COLUMNS {
+        let found = rows.iter().find(|row| row.try_get("name").is_ok_and(|found: &str| found == name));
+        match found.map(|row| super::row::get::<&str>(row, "type")).transpose()? {
+            None => wrong.push(format!("there is no column {name}")),
+            Some(found) if found != kind => wrong.push(format!("{name} is {found}, not {kind}")),
+            Some(_) => {}
+        }
+    }
+    let unique = format!(
+        "SELECT 1 FROM pg_index WHERE indrelid = '{0}'::regclass AND indisunique AND indpred IS NULL AND indnkeyatts = 3 \
+         AND (SELECT array_agg(attname::text ORDER BY attname::text) FROM pg_attribute \
+              WHERE attrelid = indrelid AND attnum = ANY(indkey::smallint[])) \
+             = ARRAY['grpc_method', 'idempotency_key', 'principal']",
+        names.table
+    );
+    if client.query_typed(&unique, &[]).await.map_err(|error| of_statement(&error))?.is_empty() {
+        wrong.push("there is no unique index on (principal, grpc_method, idempotency_key)".to_owned());
+    }
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    Err(LedgerError::Invalid(format!(
+        "the table {} was there before and does not fit: {}; change it first, nothing was done",
+        names.table,
+        wrong.join("; ")
+    )))
+}

@@ -1,0 +1,99 @@
+//! The names of what the store has in the database.
+
+use super::row::COLUMNS_SMALL;
+use crate::LedgerError;
+
+/// The table's name unless another is chosen.
+pub const TABLE_DEFAULT: &str = "idempotency_keys";
+/// What PostgreSQL allows is 63; the names of functions and of the index are longer than the table's.
+const NAME_BYTES_MAX: usize = 48;
+
+/// The table, and what is named after it. All are quoted where they must be and safe to paste into statements.
+#[derive(Clone, Debug)]
+pub(super) struct Names {
+    pub(super) table: String,
+    pub(super) begin: String,
+    pub(super) finish: String,
+    pub(super) migrations: String,
+    /// Never qualified: an index lives where its table does.
+    pub(super) index_by_status: String,
+    /// What tells the time.
+    pub(super) now: String,
+}
+
+impl Names {
+    /// From `name` or `schema.name`.
+    pub(super) fn new(table: &str) -> Result<Self, LedgerError> {
+        let (schema, name) = match table.split_once('.') {
+            Some((schema, name)) => (format!("{}.", checked(schema)?), checked(name)?),
+            None => (String::new(), checked(table)?),
+        };
+        Ok(Self {
+            table: format!("{schema}{name}"),
+            begin: format!("{schema}{name}_begin_1"),
+            finish: format!("{schema}{name}_finish_1"),
+            migrations: format!("{schema}{name}_migrations"),
+            index_by_status: format!("{name}_by_status"),
+            // When the statement came in: the time of a transaction stands still, and the time of each row moves.
+            now: "statement_timestamp()".to_owned(),
+        })
+    }
+
+    /// With a function, `name` or `schema.name`, that tells the time instead.
+    pub(super) fn with_clock(mut self, function: &str) -> Result<Self, LedgerError> {
+        for part in function.splitn(2, '.') {
+            checked(part)?;
+        }
+        self.now = format!("{function}()");
+        Ok(self)
+    }
+
+    /// A statement with the names filled in.
+    pub(super) fn fill(&self, statement: &str) -> String {
+        statement
+            .replace("{columns}", COLUMNS_SMALL)
+            .replace("{table}", &self.table)
+            .replace("{begin}", &self.begin)
+            .replace("{finish}", &self.finish)
+            .replace("{migrations}", &self.migrations)
+            .replace("{index_by_status}", &self.index_by_status)
+            .replace("{now}", &self.now)
+    }
+}
+
+/// Only names that need no quotes: nothing can be smuggled into a statement, and nobody has to remember quotes in psql.
+fn checked(name: &str) -> Result<&str, LedgerError> {
+    let mut bytes = name.bytes();
+    let starts_well = bytes.next().is_some_and(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    let goes_on_well = bytes.all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+    if starts_well && goes_on_well && name.len() <= NAME_BYTES_MAX {
+        return Ok(name);
+    }
+    Err(LedgerError::Invalid(format!(
+        "the table is named `name` or `schema.name`, of lower-case letters, digits and `_`, \
+         each at most {NAME_BYTES_MAX} bytes; {name:?} is not"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_follow_the_table() {
+        let names = Names::new("pay.keys").unwrap();
+        let statement = "{table} {begin} {finish} {migrations} {index_by_status}";
+        let filled = "pay.keys pay.keys_begin_1 pay.keys_finish_1 pay.keys_migrations keys_by_status";
+        assert_eq!(names.fill(statement), filled);
+        assert_eq!(Names::new(TABLE_DEFAULT).unwrap().table, TABLE_DEFAULT);
+    }
+
+    #[test]
+    fn what_could_be_more_than_a_name_is_refused() {
+        let long = "x".repeat(49);
+        for name in ["", ".", "a.", ".a", "a.b.c", "a b", "a;drop table b", "Keys", "1a", "a\"", "ä", &long]
+        {
+            assert!(Names::new(name).is_err(), "{name}");
+        }
+    }
+}

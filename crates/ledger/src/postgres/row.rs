@@ -1,0 +1,248 @@
+//! Rows of the table, and what the rules need to know of them.
+
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use driftq_core::ledger::Standing;
+use tokio_postgres::Row;
+use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
+
+use crate::{
+    End, Identity, Kept, Lease, LedgerError, Moment, OnLapse, Outcome, Proof, Record, RequestHash, Resolver,
+    Response, Status, words,
+};
+
+/// A timestamp as PostgreSQL has it on the wire. `infinity` and what is beyond any calendar are no reason to panic.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stamp(pub(super) Moment);
+
+/// PostgreSQL counts from the year 2000.
+const EPOCH_2000_US: i64 = 946_684_800_000_000;
+
+impl<'a> FromSql<'a> for Stamp {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
+        let micros = i64::from_be_bytes(raw.try_into()?);
+        Ok(Self(Moment::from_micros(micros.saturating_add(EPOCH_2000_US))))
+    }
+
+    accepts!(TIMESTAMPTZ);
+}
+
+impl ToSql for Stamp {
+    fn to_sql(
+        &self,
+        _: &Type,
+        out: &mut BytesMut,
+    ) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        out.put_i64(self.0.micros().saturating_sub(EPOCH_2000_US));
+        Ok(IsNull::No)
+    }
+
+    accepts!(TIMESTAMPTZ);
+    to_sql_checked!();
+}
+
+/// A row, understood.
+pub(super) struct Held {
+    pub(super) identity: Identity,
+    pub(super) record: i64,
+    pub(super) status: Status,
+    pub(super) epoch: u32,
+    pub(super) attempts: u32,
+    pub(super) attempts_max: Option<u32>,
+    pub(super) on_lapse: OnLapse,
+    pub(super) hash_version: u16,
+    pub(super) request_hash: String,
+    pub(super) lease_expires_at: Option<Moment>,
+    pub(super) ttl: Duration,
+    pub(super) owner: Option<String>,
+    pub(super) call: Option<String>,
+    pub(super) digest: Option<Vec<u8>>,
+    pub(super) created_at: Moment,
+    pub(super) updated_at: Moment,
+    pub(super) expires_at: Moment,
+    /// When the database was asked, by its own clock.
+    pub(super) asked_at: Moment,
+    response: Response,
+    error: String,
+    pub(super) resolved: Option<Resolver>,
+}
+
+/// What a list reads: everything but what may be large.
+pub(super) const COLUMNS_SMALL: &str = "principal, grpc_method, idempotency_key, record, status, epoch, attempts, \
+     attempts_max, on_lapse, hash_version, request_hash, lease_expires_at, ttl_us, owner, call, result_digest, \
+     created_at, updated_at, expires_at, response_code, error, resolved_by, resolved_why, \
+     {now} AS asked_at";
+
+impl Held {
+    /// `None` if the row is empty: that is what a function answers that found nothing.
+    pub(super) fn read(row: &Row) -> Result<Option<Self>, LedgerError> {
+        let Some(principal) = get::<Option<&str>>(row, "principal")? else { return Ok(None) };
+        let (method, key): (&str, &str) = (get(row, "grpc_method")?, get(row, "idempotency_key")?);
+        let identity = Identity::new(principal, method, key)
+            .map_err(|error| LedgerError::Corrupt(format!("a row whose identity is none: {error}")))?;
+        let status = get::<&str>(row, "status")?;
+        let status = words::status(status)
+            .ok_or_else(|| LedgerError::Corrupt(format!("the status {status:?} of {identity}")))?;
+        let on_lapse = get::<&str>(row, "on_lapse")?;
+        let on_lapse = words::on_lapse(on_lapse)
+            .ok_or_else(|| LedgerError::Corrupt(format!("the lapse policy {on_lapse:?} of {identity}")))?;
+        let has_answer = row.columns().iter().any(|column| column.name() == "response_payload");
+        let headers = if has_answer { get::<Option<&str>>(row, "headers")? } else { None };
+        let headers = headers
+            .map(serde_json::from_str)
+            .transpose()
+            .map_err(|error| LedgerError::Corrupt(format!("the response headers of {identity}: {error}")))?;
+        let payload = if has_answer { get::<Option<&[u8]>>(row, "response_payload")? } else { None };
+        let by = get::<Option<String>>(row, "resolved_by")?;
+        let why = get::<Option<String>>(row, "resolved_why")?;
+        Ok(Some(Self {
+            record: get(row, "record")?,
+            status,
+            epoch: count(row, "epoch")?,
+            attempts: count(row, "attempts")?,
+            attempts_max: optional_count(row, "attempts_max")?,
+            on_lapse,
+            hash_version: u16::try_from(get::<i16>(row, "hash_version")?).unwrap_or(u16::MAX),
+            request_hash: get(row, "request_hash")?,
+            lease_expires_at: get::<Option<Stamp>>(row, "lease_expires_at")?.map(|stamp| stamp.0),
+            ttl: Duration::from_micros(u64::try_from(get::<i64>(row, "ttl_us")?).unwrap_or(0)),
+            owner: get(row, "owner")?,
+            call: get(row, "call")?,
+            digest: get(row, "result_digest")?,
+            created_at: get::<Stamp>(row, "created_at")?.0,
+            updated_at: get::<Stamp>(row, "updated_at")?.0,
+            expires_at: get::<Stamp>(row, "expires_at")?.0,
+            asked_at: get::<Stamp>(row, "asked_at")?.0,
+            response: Response {
+                code: get(row, "response_code")?,
+                headers: headers.unwrap_or_default(),
+                payload: Bytes::copy_from_slice(payload.unwrap_or_default()),
+            },
+            error: get::<Option<String>>(row, "error")?.unwrap_or_default(),
+            resolved: by.map(|by| Resolver { by, why: why.unwrap_or_default() }),
+            identity,
+        }))
+    }
+
+    /// How it stood when the database was asked.
+    pub(super) fn standing(&self) -> Standing {
+        Standing {
+            status: self.status,
+            epoch: self.epoch,
+            attempts: self.attempts,
+            attempts_max: self.attempts_max,
+            on_lapse: self.on_lapse,
+            live: self.lease_expires_at.is_some_and(|end| end > self.asked_at),
+            expired: self.expires_at <= self.asked_at,
+        }
+    }
+
+    pub(super) fn is_about(&self, hash: &RequestHash) -> bool {
+        hash.matches(self.hash_version, &self.request_hash)
+    }
+
+    /// When the newest lease lapses, or has lapsed.
+    pub(super) fn lease_end(&self) -> Moment {
+        self.lease_expires_at.unwrap_or(self.asked_at)
+    }
+
+    /// The newest lease, which was given for so long.
+    pub(super) fn lease(&self, lasts: Duration) -> Lease {
+        Lease {
+            identity: self.identity.clone(),
+            epoch: self.epoch,
+            attempt: self.attempts,
+            expires_at: self.lease_end(),
+            lasts,
+            ttl: self.ttl,
+            proof: Proof::Record(self.record),
+        }
+    }
+
+    pub(super) fn outcome(&self) -> Result<Outcome, LedgerError> {
+        let end = End::of(self.status)
+            .ok_or_else(|| LedgerError::Corrupt(format!("{} has not ended", self.identity)))?;
+        Ok(Outcome {
+            end,
+            response: self.response.clone(),
+            error: self.error.clone(),
+            finished_at: self.updated_at,
+            epoch: self.epoch,
+            attempt: self.attempts,
+            resolved: self.resolved.clone(),
+        })
+    }
+
+    /// What a cache has to know, of what has ended for good.
+    pub(super) fn kept(&self) -> Option<Kept> {
+        self.status.is_final().then(|| Kept {
+            hash_version: self.hash_version,
+            hash: self.request_hash.clone(),
+            remains: self.expires_at.since(self.asked_at),
+        })
+    }
+
+    /// As people see it; `None` if its time is over.
+    pub(super) fn view(self) -> Option<Record> {
+        let standing = self.standing();
+        if standing.is_over() {
+            return None;
+        }
+        let status = if standing.becomes_unknown() { Status::Unknown } else { self.status };
+        let is_open = matches!(status, Status::InProgress | Status::Unknown);
+        // What may be held for ever has no end; what may be taken over has one.
+        let is_kept = status == Status::Unknown || standing.live && self.status == Status::InProgress;
+        Some(Record {
+            status,
+            epoch: self.epoch,
+            attempts: self.attempts,
+            attempts_max: self.attempts_max,
+            on_lapse: self.on_lapse,
+            lease_expires_at: self.lease_expires_at.filter(|_| is_open),
+            lease_live: self.status == Status::InProgress && standing.live,
+            request_hash: format!("{}:{}", self.hash_version, self.request_hash),
+            created_at: self.created_at,
+            updated_at: self.updated_at,
+            expires_at: Some(self.expires_at).filter(|_| !is_kept),
+            outcome: self.outcome().ok(),
+            owner: self.owner,
+            identity: self.identity,
+        })
+    }
+}
+
+/// A column's value; the table is not ours if there is none of that name and type.
+pub(super) fn get<'a, T: FromSql<'a>>(row: &'a Row, column: &str) -> Result<T, LedgerError> {
+    row.try_get(column).map_err(|error| LedgerError::NotMigrated(super::fault::spelled(&error)))
+}
+
+fn count(row: &Row, column: &str) -> Result<u32, LedgerError> {
+    let number: i32 = get(row, column)?;
+    u32::try_from(number).map_err(|_| LedgerError::Corrupt(format!("{column} is {number}")))
+}
+
+fn optional_count(row: &Row, column: &str) -> Result<Option<u32>, LedgerError> {
+    let number: Option<i32> = get(row, column)?;
+    let Some(number) = number else { return Ok(None) };
+    u32::try_from(number).map(Some).map_err(|_| LedgerError::Corrupt(format!("{column} is {number}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_timestamp_is_too_far_away() {
+        for (micros, expected) in [
+            (0, EPOCH_2000_US),
+            (i64::MAX, i64::MAX),
+            (i64::MIN, i64::MIN + EPOCH_2000_US),
+            (-EPOCH_2000_US, 0),
+        ] {
+            let stamp = Stamp::from_sql(&Type::TIMESTAMPTZ, &micros.to_be_bytes()).unwrap();
+            assert_eq!(stamp.0.micros(), expected);
+        }
+        assert!(Stamp::from_sql(&Type::TIMESTAMPTZ, &[1, 2, 3]).is_err());
+    }
+}

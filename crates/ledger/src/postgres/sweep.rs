@@ -1,0 +1,76 @@
+//! Removing what is over, and writing down what nobody knows.
+
+use tokio_postgres::types::Type;
+
+use super::PostgresStore;
+use super::begin::integer;
+use super::link::Link;
+use super::row::Held;
+use crate::{LedgerError, Sweep, Swept, words};
+
+impl PostgresStore {
+    pub(super) async fn sweep_on(&self, link: &mut Link<'_>, sweep: Sweep) -> Result<Swept, LedgerError> {
+        let candidates = self.candidates(link, sweep.limit).await?;
+        let more = candidates.len() == sweep.limit as usize;
+        let (over, rest): (Vec<Held>, Vec<Held>) =
+            candidates.into_iter().partition(|held| held.standing().is_over());
+        let stranded = rest.into_iter().filter(|held| held.standing().becomes_unknown());
+        let mut swept = Swept { more, ..Swept::default() };
+        if sweep.dry_run {
+            return Ok(Swept { removed: over.len() as u64, held: stranded.count() as u64, ..swept });
+        }
+        for held in stranded {
+            swept.held += u64::from(self.give_up(link, &held).await?.is_some());
+        }
+        swept.removed = self.remove(link, &over).await?;
+        // What was taken by another sweep at the same time comes back in nobody's next round.
+        swept.more = more && swept.removed + swept.held > 0;
+        Ok(swept)
+    }
+
+    /// What is worth a look. The rules decide about each.
+    async fn candidates(&self, link: &mut Link<'_>, limit: u32) -> Result<Vec<Held>, LedgerError> {
+        let statement = self.inner.names.fill(
+            "(SELECT {columns} FROM {table} \
+              WHERE status = 'IN_PROGRESS' AND lease_expires_at <= {now} \
+              AND (on_lapse = 'hold' OR attempts >= attempts_max OR expires_at <= {now}) LIMIT $1) \
+             UNION ALL \
+             (SELECT {columns} FROM {table} \
+              WHERE status IN ('SUCCEEDED', 'FAILED_FINAL', 'FAILED_RETRYABLE') \
+              AND expires_at <= {now} LIMIT $1) \
+             LIMIT $1",
+        );
+        let rows = link.query(&statement, &[(&i64::from(limit), Type::INT8)]).await?;
+        rows.iter().filter_map(|row| Held::read(row).transpose()).collect()
+    }
+
+    /// Removes records that are still what was read. Two sweeps at the same time do not wait for each other.
+    async fn remove(&self, link: &mut Link<'_>, over: &[Held]) -> Result<u64, LedgerError> {
+        if over.is_empty() {
+            return Ok(0);
+        }
+        let statement = self.inner.names.fill(
+            "DELETE FROM {table} WHERE ctid = ANY(ARRAY( \
+                 SELECT there.ctid FROM {table} AS there \
+                 JOIN unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::integer[], $6::text[]) \
+                     AS seen (principal, grpc_method, idempotency_key, record, epoch, status) \
+                 USING (principal, grpc_method, idempotency_key) \
+                 WHERE there.record = seen.record AND there.epoch = seen.epoch AND there.status = seen.status \
+                 AND there.expires_at <= {now} \
+                 FOR UPDATE OF there SKIP LOCKED)) \
+             RETURNING record",
+        );
+        let texts = |part: fn(&Held) -> &str| over.iter().map(part).collect::<Vec<&str>>();
+        let records: Vec<i64> = over.iter().map(|held| held.record).collect();
+        let epochs: Vec<i32> = over.iter().map(|held| integer(held.epoch)).collect();
+        let parameters = [
+            (&texts(|held| held.identity.principal()) as _, Type::TEXT_ARRAY),
+            (&texts(|held| held.identity.method()) as _, Type::TEXT_ARRAY),
+            (&texts(|held| held.identity.key()) as _, Type::TEXT_ARRAY),
+            (&records as _, Type::INT8_ARRAY),
+            (&epochs as _, Type::INT4_ARRAY),
+            (&texts(|held| words::of_status(held.status)) as _, Type::TEXT_ARRAY),
+        ];
+        Ok(link.query(&statement, &parameters).await?.len() as u64)
+    }
+}

@@ -1,0 +1,48 @@
+//! Calls that join a transaction of the caller's: the business write and the outcome are there together or not at all.
+
+use tokio_postgres::Transaction;
+
+use super::PostgresStore;
+use super::link::Link;
+use crate::{Begin, Decision, Ending, Finished, Lease, LedgerError, Resolve, Settings, check};
+
+impl PostgresStore {
+    /// Says how an effect ended, in the caller's transaction. Whatever else that transaction writes is there exactly
+    /// if the outcome is: exactly once, for effects that are writes in this database.
+    ///
+    /// On any error roll back; [`LedgerError::Stale`] means that somebody took over, and [`LedgerError::Busy`] that the
+    /// database wants the whole transaction run again. Nothing is retried here: a failed statement ends a transaction.
+    pub async fn finish_tx(
+        &self,
+        transaction: &Transaction<'_>,
+        lease: &Lease,
+        ending: &Ending,
+    ) -> Result<Finished, LedgerError> {
+        check::ending(ending, &Settings::default())?;
+        self.finish_on(&mut Link::Joined(transaction), lease, ending).await
+    }
+
+    /// Asks to run an effect, in the caller's transaction: if that is rolled back, the record was never there.
+    ///
+    /// Until it commits, everybody else who begins the same effect waits for it inside the database. For short
+    /// transactions that do nothing outside the database; everything else begins on its own and joins with
+    /// [`finish_tx`](Self::finish_tx).
+    pub async fn begin_tx(
+        &self,
+        transaction: &Transaction<'_>,
+        asked: &Begin,
+    ) -> Result<Decision, LedgerError> {
+        check::begin(asked)?;
+        Ok(self.begin_on(&mut Link::Joined(transaction), asked).await?.0)
+    }
+
+    /// Resolves an effect, in the caller's transaction.
+    pub async fn resolve_tx(
+        &self,
+        transaction: &Transaction<'_>,
+        found: &Resolve,
+    ) -> Result<Finished, LedgerError> {
+        check::resolve(found, &Settings::default())?;
+        self.resolve_on(&mut Link::Joined(transaction), found).await
+    }
+}
