@@ -9,6 +9,7 @@
 //! - What may have happened is not run again unless its terms say that a lapsed lease may be (`OnLapse::Retry`).
 //! - No clock but the store's decides anything, and no clock decides who owns a record.
 
+mod asker;
 pub mod cache;
 mod canonical;
 mod check;

@@ -1,4 +1,5 @@
 //! What every store must do, on real PostgreSQL.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod support;
 

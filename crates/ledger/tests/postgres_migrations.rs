@@ -1,4 +1,5 @@
 //! The table: made, brought up to date, taken over from a program that had one in the form of the contract.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod support;
 

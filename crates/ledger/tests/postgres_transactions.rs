@@ -1,4 +1,5 @@
 //! The business write and the outcome in one transaction.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod support;
 

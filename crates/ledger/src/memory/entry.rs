@@ -5,6 +5,7 @@ use std::time::Duration;
 use driftq_core::ledger::Standing;
 use tokio::sync::watch;
 
+use crate::asker::{Asker, Compared};
 use crate::{
     Ending, Identity, Kept, Lease, Moment, OnLapse, Outcome, Proof, Record, RequestHash, Resolver, Status,
     Terms,
@@ -49,7 +50,17 @@ pub(super) struct Lent<'a> {
     pub(super) owner: Option<&'a str>,
 }
 
+impl<'a> Lent<'a> {
+    pub(super) const fn of(asker: &Asker<'a>, epoch: u32, attempt: u32) -> Self {
+        Self { epoch, attempt, terms: asker.terms, call: asker.call, owner: asker.owner }
+    }
+}
+
 impl Entry {
+    pub(super) fn compared(&self) -> Compared<'_> {
+        Compared { hash_version: self.hash_version, hash: &self.hash_digest, call: self.call.as_deref() }
+    }
+
     pub(super) fn new(
         number: i64,
         identity: Identity,

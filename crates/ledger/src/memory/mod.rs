@@ -8,7 +8,7 @@ mod table;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use driftq_core::ledger::{self as rules, Asked, Begun, Resolved};
+use driftq_core::ledger::{self as rules, Begun, Resolved};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
@@ -17,9 +17,10 @@ pub use clock::{Clock, ManualClock};
 use entry::{Entry, Lent};
 use table::Table;
 
+use crate::asker::Asker;
 use crate::{
     Begin, Decision, Ending, Filter, Finished, Identity, Kept, Lease, LedgerError, Moment, Page, Pending,
-    Proof, Reacquire, Record, RequestHash, Resolve, Stats, Status, Store, Sweep, Swept, Terms,
+    Proof, Reacquire, Record, Resolve, Stats, Status, Store, Sweep, Swept,
 };
 
 /// Most records kept, unless [`MemoryStore::records_max`] says otherwise.
@@ -39,60 +40,6 @@ pub struct MemoryStore {
 impl Default for MemoryStore {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-/// Somebody who wants to run an effect, by either way of asking.
-struct Asker<'a> {
-    identity: &'a Identity,
-    hash: Option<&'a RequestHash>,
-    terms: &'a Terms,
-    reacquire: bool,
-    call: Option<&'a str>,
-    owner: Option<&'a str>,
-}
-
-impl<'a> From<&'a Begin> for Asker<'a> {
-    fn from(asked: &'a Begin) -> Self {
-        Self {
-            identity: &asked.identity,
-            hash: Some(&asked.hash),
-            terms: &asked.terms,
-            reacquire: asked.reacquire,
-            call: asked.call.as_deref(),
-            owner: asked.owner.as_deref(),
-        }
-    }
-}
-
-impl<'a> From<&'a Reacquire> for Asker<'a> {
-    fn from(asked: &'a Reacquire) -> Self {
-        Self {
-            identity: &asked.identity,
-            hash: asked.hash.as_ref(),
-            terms: &asked.terms,
-            reacquire: true,
-            call: asked.call.as_deref(),
-            owner: asked.owner.as_deref(),
-        }
-    }
-}
-
-impl<'a> Asker<'a> {
-    /// What a record makes of it.
-    fn asked(&self, known: Option<&Entry>) -> Asked {
-        Asked {
-            same_request: known.is_none_or(|entry| {
-                self.hash.is_none_or(|hash| hash.matches(entry.hash_version, &entry.hash_digest))
-            }),
-            same_call: self.call.is_some() && known.is_some_and(|entry| entry.call.as_deref() == self.call),
-            reacquire: self.reacquire,
-            attempts_max: self.terms.attempts_max,
-        }
-    }
-
-    const fn lent(&self, epoch: u32, attempt: u32) -> Lent<'a> {
-        Lent { epoch, attempt, terms: self.terms, call: self.call, owner: self.owner }
     }
 }
 
@@ -137,11 +84,13 @@ impl MemoryStore {
         let (mut table, now) = self.open();
         let known = table.get(asker.identity);
         let standing = known.map(|entry| entry.standing(now));
-        let begun = rules::begin(standing.as_ref(), asker.asked(known));
+        let begun = rules::begin(standing.as_ref(), asker.asked(known.map(Entry::compared).as_ref()));
         let kept = known.filter(|_| begun == Begun::Replay).and_then(|entry| entry.kept(now));
         match (begun, known) {
             (Begun::First, _) => first(&mut table, asker, now).map(|told| Turn::Told(told, None)),
-            (Begun::Conflict, Some(entry)) => Err(LedgerError::Conflict(recipes(asker, entry))),
+            (Begun::Conflict, Some(entry)) => {
+                Err(LedgerError::Conflict(asker.other_recipe(&entry.compared())))
+            }
             (Begun::Running, Some(entry)) if may_wait => {
                 let until = entry.lease_expires_at;
                 let changed = table.watch(asker.identity).ok_or(LedgerError::NotFound)?;
@@ -180,9 +129,9 @@ impl MemoryStore {
         let known = table.get(asker.identity);
         let standing = known.map(|entry| entry.standing(now));
         let Some(entry) = known else { return Err(LedgerError::NotFound) };
-        match rules::begin(standing.as_ref(), asker.asked(known)) {
+        match rules::begin(standing.as_ref(), asker.asked(known.map(Entry::compared).as_ref())) {
             Begun::First => Err(LedgerError::NotFound),
-            Begun::Conflict => Err(LedgerError::Conflict(recipes(&asker, entry))),
+            Begun::Conflict => Err(LedgerError::Conflict(asker.other_recipe(&entry.compared()))),
             Begun::Retryable { left: Some(0) } => Err(LedgerError::Exhausted { attempts: entry.attempts }),
             begun => tell(&mut table, &asker, begun, now).ok_or(LedgerError::NotFound),
         }
@@ -249,7 +198,7 @@ impl MemoryStore {
 fn first(table: &mut Table, asker: &Asker<'_>, now: Moment) -> Result<Decision, LedgerError> {
     // Only a begin gets here, and it says what it asks for.
     let hash = asker.hash.ok_or(LedgerError::NotFound)?;
-    let lent = asker.lent(1, 1);
+    let lent = Lent::of(asker, 1, 1);
     let entry = table
         .add(asker.identity, now, |number| Entry::new(number, asker.identity.clone(), hash, &lent, now))?;
     Ok(Decision::Execute(entry.lease()))
@@ -260,7 +209,7 @@ fn tell(table: &mut Table, asker: &Asker<'_>, begun: Begun, now: Moment) -> Opti
     let identity = asker.identity;
     Some(match begun {
         Begun::TakeOver { epoch, attempt } => {
-            let lent = asker.lent(epoch, attempt);
+            let lent = Lent::of(asker, epoch, attempt);
             Decision::Execute(table.change(identity, |entry| entry.lend(&lent, now))?.lease())
         }
         Begun::Again | Begun::First => Decision::Execute(table.get(identity)?.lease()),
@@ -301,13 +250,6 @@ fn stale(known: Option<&Entry>, lease: &Lease) -> LedgerError {
         }
         Some(_) => "it ended the effect before, otherwise; the first ending stays".to_owned(),
     })
-}
-
-/// Says if two requests may differ only because they were hashed in two ways.
-fn recipes(asker: &Asker<'_>, entry: &Entry) -> Option<String> {
-    let hash = asker.hash.filter(|hash| hash.version() != entry.hash_version)?;
-    let (before, now) = (entry.hash_version, hash.version());
-    Some(format!("that one was hashed by recipe {before}, this one by recipe {now}; see `or_before`"))
 }
 
 impl Store for MemoryStore {

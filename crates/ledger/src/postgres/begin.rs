@@ -1,13 +1,14 @@
 //! Somebody wants to run an effect.
 
-use driftq_core::ledger::{self as rules, Asked, Begun, Status};
+use driftq_core::ledger::{self as rules, Begun, Status};
 use tokio_postgres::types::Type;
 
 use super::link::Link;
 use super::row::Held;
 use super::{PostgresStore, ROUNDS_MAX};
+use crate::asker::Asker;
 use crate::moment::micros;
-use crate::{Begin, Decision, Identity, Kept, LedgerError, Reacquire, RequestHash, Terms, words};
+use crate::{Begin, Decision, Identity, Kept, LedgerError, Reacquire, RequestHash, words};
 
 /// Whatever is there, and if nothing is, a new record.
 pub(super) const BEGIN: &str = "SELECT {now} AS asked_at, there.response_headers::text AS headers, there.* \
@@ -53,15 +54,6 @@ pub(super) fn give_up() -> String {
     format!("UPDATE {{table}} SET status = 'UNKNOWN', updated_at = {{now}} {UNCHANGED} {RETURNED}")
 }
 
-/// Somebody who asks for a lease, however it asks.
-struct Asker<'a> {
-    hash: Option<&'a RequestHash>,
-    terms: &'a Terms,
-    reacquire: bool,
-    call: Option<&'a str>,
-    owner: Option<&'a str>,
-}
-
 /// What a record that was read comes to.
 enum Turn {
     Told(Decision),
@@ -77,16 +69,11 @@ impl PostgresStore {
     ) -> Result<(Decision, Option<Kept>), LedgerError> {
         // The call's name tells a record that was just made from one that was there.
         let made_up = asked.call.is_none().then(crate::ledger::new_call);
-        let asker = Asker {
-            hash: Some(&asked.hash),
-            terms: &asked.terms,
-            reacquire: asked.reacquire,
-            call: asked.call.as_deref().or(made_up.as_deref()),
-            owner: asked.owner.as_deref(),
-        };
+        let call = asked.call.as_deref().or(made_up.as_deref());
+        let asker = Asker { call, ..Asker::from(asked) };
         for _ in 0..ROUNDS_MAX {
             // Nothing: somebody's record was there and is gone. It cannot be told from one that was never there.
-            let Some(held) = self.open(link, &asked.identity, &asked.hash, &asker).await? else { continue };
+            let Some(held) = self.open(link, &asked.hash, &asker).await? else { continue };
             let kept = held.kept();
             if let Turn::Told(decision) = self.answer(link, held, &asker).await? {
                 let kept = kept.filter(|_| matches!(decision, Decision::Replay(_)));
@@ -101,13 +88,7 @@ impl PostgresStore {
         link: &mut Link<'_>,
         asked: &Reacquire,
     ) -> Result<Decision, LedgerError> {
-        let asker = Asker {
-            hash: asked.hash.as_ref(),
-            terms: &asked.terms,
-            reacquire: true,
-            call: asked.call.as_deref(),
-            owner: asked.owner.as_deref(),
-        };
+        let asker = Asker::from(asked);
         for _ in 0..ROUNDS_MAX {
             let held = self.read(link, &asked.identity).await?;
             let held = held.filter(|held| !held.standing().is_over()).ok_or(LedgerError::NotFound)?;
@@ -138,11 +119,10 @@ impl PostgresStore {
     async fn open(
         &self,
         link: &mut Link<'_>,
-        identity: &Identity,
         hash: &RequestHash,
         asker: &Asker<'_>,
     ) -> Result<Option<Held>, LedgerError> {
-        let Asker { terms, call, owner, .. } = asker;
+        let Asker { identity, terms, call, owner, .. } = asker;
         let parameters = [
             (&identity.principal() as _, Type::TEXT),
             (&identity.method() as _, Type::TEXT),
@@ -162,14 +142,9 @@ impl PostgresStore {
 
     /// Asks the rules about a record that was read, and does what they say.
     async fn answer(&self, link: &mut Link<'_>, held: Held, asker: &Asker<'_>) -> Result<Turn, LedgerError> {
-        let asked = Asked {
-            same_request: asker.hash.is_none_or(|hash| held.is_about(hash)),
-            same_call: asker.call.is_some() && held.call.as_deref() == asker.call,
-            reacquire: asker.reacquire,
-            attempts_max: asker.terms.attempts_max,
-        };
+        let asked = asker.asked(Some(&held.compared()));
         let decision = match rules::begin(Some(&held.standing()), asked) {
-            Begun::Conflict => return Err(LedgerError::Conflict(conflict(&held, asker.hash))),
+            Begun::Conflict => return Err(LedgerError::Conflict(asker.other_recipe(&held.compared()))),
             Begun::First => {
                 let taken = self.lend(link, &held, asker, None).await?;
                 return Ok(taken.map_or(Turn::Again, |held| {
@@ -213,7 +188,7 @@ impl PostgresStore {
         let Asker { terms, call, owner, .. } = asker;
         // A retry worker that brings no hash along asks for what was asked for before.
         let digest = asker.hash.map_or(held.request_hash.as_str(), RequestHash::digest);
-        let hash_version = asker.hash.map_or(i16::try_from(held.hash_version).unwrap_or(0), version);
+        let hash_version = asker.hash.map_or_else(|| i16::try_from(held.hash_version).unwrap_or(0), version);
         let most = match newer {
             Some(_) => terms.attempts_max.max(held.attempts_max),
             None => terms.attempts_max,
@@ -266,18 +241,6 @@ impl PostgresStore {
 
 fn unknown(held: &Held) -> Decision {
     Decision::Unknown { epoch: held.epoch, attempt: held.attempts, since: held.updated_at }
-}
-
-/// Why the hashes differ, if it may be for another reason than the request.
-fn conflict(held: &Held, asked: Option<&RequestHash>) -> Option<String> {
-    let versions: Vec<u16> = asked.into_iter().flat_map(RequestHash::all).map(RequestHash::version).collect();
-    (!versions.contains(&held.hash_version)).then(|| {
-        format!(
-            "the record's hash is of version {}, the request's of version {versions:?}: \
-             `RequestHash::or_before` recognises an older one",
-            held.hash_version
-        )
-    })
 }
 
 fn version(hash: &RequestHash) -> i16 {

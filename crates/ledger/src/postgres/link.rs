@@ -13,6 +13,7 @@ pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
 /// One way to the database: a connection of the pool, where each statement is a transaction of its own, or a
 /// transaction of the caller's.
+#[expect(clippy::large_enum_variant, reason = "there is one per call, and it is nearly always the large one")]
 pub(super) enum Link<'a> {
     Pooled(Borrowed, Statements),
     Joined(&'a Transaction<'a>),

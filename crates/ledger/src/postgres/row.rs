@@ -7,9 +7,10 @@ use driftq_core::ledger::Standing;
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
 
+use crate::asker::Compared;
 use crate::{
-    End, Identity, Kept, Lease, LedgerError, Moment, OnLapse, Outcome, Proof, Record, RequestHash, Resolver,
-    Response, Status, words,
+    End, Identity, Kept, Lease, LedgerError, Moment, OnLapse, Outcome, Proof, Record, Resolver, Response,
+    Status, words,
 };
 
 /// A timestamp as PostgreSQL has it on the wire. `infinity` and what is beyond any calendar are no reason to panic.
@@ -138,8 +139,8 @@ impl Held {
         }
     }
 
-    pub(super) fn is_about(&self, hash: &RequestHash) -> bool {
-        hash.matches(self.hash_version, &self.request_hash)
+    pub(super) fn compared(&self) -> Compared<'_> {
+        Compared { hash_version: self.hash_version, hash: &self.request_hash, call: self.call.as_deref() }
     }
 
     /// When the newest lease lapses, or has lapsed.
