@@ -65,9 +65,10 @@
 //!
 //! From the question to the ledger on, everything runs in a task of its own: if the client hangs up, the handler runs
 //! to its end, its outcome is written down, and the client finds it when it comes back. So there may be more handlers
-//! at work than connections; a limit on them belongs inside this layer. The lease is renewed while the handler runs. A
-//! handler that panics is not known to have done nothing: the lease lapses and its terms decide, and the panic goes on
-//! to whatever is outside.
+//! at work than connections; a limit on them belongs inside this layer. The lease is renewed while the handler runs; if
+//! somebody has taken over all the same, the handler is stopped where it stands. A handler that panics is not known to
+//! have done nothing: the lease lapses and its terms decide, and the panic goes on to whatever is outside. A ledger that
+//! does not take the outcome is asked again for as long as its setting `finish_patience` says, and the client waits.
 
 mod fingerprint;
 mod problem;
