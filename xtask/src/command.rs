@@ -48,9 +48,9 @@ pub(crate) fn cargo_deny(root: &Path) -> Command {
     )
 }
 
-/// Builds what all later steps run: libraries, binaries and tests, in the one profile.
+/// Builds what all later steps run: libraries, binaries, tests and examples, in the one profile.
 pub(crate) fn build(root: &Path) -> Command {
-    cargo_with(root, &["build", WORKSPACE, "--lib", "--bins", "--tests"])
+    cargo_with(root, &["build", WORKSPACE, "--lib", "--bins", "--tests", "--examples"])
 }
 
 pub(crate) fn unit_tests(root: &Path, has_nextest: bool) -> Command {

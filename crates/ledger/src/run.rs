@@ -152,6 +152,9 @@ pub enum RunError<E> {
     /// It failed before, and is not to be tried again.
     #[error("it failed before, for good: {}", .0.error)]
     FailedBefore(Box<Outcome>),
+    /// It failed before, and may be tried again by whoever reacquires it, which this call did not ask for.
+    #[error("it failed before, and may be tried again: {}", .0.error)]
+    Retryable(Box<Outcome>),
     /// It failed before, and no attempt is left.
     #[error("it failed before, and no attempt is left: {}", .0.error)]
     Exhausted(Box<Outcome>),
@@ -207,7 +210,8 @@ impl Ledger {
         self.run_with(Begin::new(identity, hash).reacquire(), |_| effect()).await
     }
 
-    /// As [`run`](Self::run), on terms of one's own; `effect` is told its lease. The lease is renewed while it runs.
+    /// As [`run`](Self::run), on terms of one's own; `effect` is told its lease. The lease is renewed while it runs, on
+    /// the same task: an effect that blocks its thread keeps its own renewal from happening.
     pub async fn run_with<F, Fut, R, E>(&self, asked: Begin, effect: F) -> Result<Ran, RunError<E>>
     where
         F: FnOnce(Lease) -> Fut,
@@ -223,12 +227,20 @@ impl Ledger {
             result = effect(lease.clone()) => result,
             () = self.keep(&lease) => return Err(RunError::Overtaken),
         };
-        match result {
-            Ok(response) => self.write_down(&lease, response.into()).await,
-            Err(error) => {
-                let recorded = self.write_failure_down(&lease, &error).await;
-                Err(RunError::Failed { error, recorded })
+        let ended = async {
+            match result {
+                Ok(response) => self.write_down(&lease, response.into()).await,
+                Err(error) => {
+                    let recorded = self.write_failure_down(&lease, &error).await;
+                    Err(RunError::Failed { error, recorded })
+                }
             }
+        };
+        // Writing it down may take a while, too, and a lease that lapses meanwhile could be taken over. A renewal that
+        // comes too late says nothing: the ending itself says what became of it.
+        tokio::select! {
+            ended = ended => ended,
+            never = async { self.keep(&lease).await; std::future::pending().await } => never,
         }
     }
 
@@ -313,7 +325,10 @@ fn already<E>(decision: Decision) -> Result<Ran, RunError<E>> {
             Ok(Ran { response: outcome.response, replayed: true, attempt: outcome.attempt })
         }
         Decision::Replay(outcome) => Err(RunError::FailedBefore(Box::new(outcome))),
-        Decision::Retryable { outcome, .. } => Err(RunError::Exhausted(Box::new(outcome))),
+        Decision::Retryable { outcome, attempts_left: Some(0) } => {
+            Err(RunError::Exhausted(Box::new(outcome)))
+        }
+        Decision::Retryable { outcome, .. } => Err(RunError::Retryable(Box::new(outcome))),
         Decision::InProgress { retry_after, .. } => Err(RunError::InProgress { retry_after }),
         Decision::Unknown { epoch, since, .. } => Err(RunError::Unknown { epoch, since }),
         Decision::Execute(lease) => Err(RunError::Ledger(LedgerError::Corrupt(format!(
