@@ -57,6 +57,30 @@ async fn what_cannot_be_written_down_is_given_back_unrecorded() {
     assert!(matches!(next, Err(RunError::Unknown { epoch: 1, .. })), "{next:?}");
 }
 
+/// The store is away for longer than the lease lasts: nobody may take over what has happened and is being written down.
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_kept_while_its_ending_is_written_down() {
+    let (ledger, trouble) = world();
+    trouble.finishes.store(u32::MAX, Ordering::SeqCst);
+    let brief = LEASE / 10;
+    let asked = || {
+        let mut asked = asking(OnLapse::Retry);
+        asked.terms.lease = brief;
+        asked
+    };
+    let first = {
+        let (ledger, asked) = (ledger.clone(), asked());
+        tokio::spawn(async move { ledger.run_with(asked, |_| async { Ok::<_, Failed>("paid") }).await })
+    };
+    sleep(brief * 3).await;
+    let second = ledger.run_with(asked(), |_| async { Ok::<_, Failed>("paid twice") }).await;
+    assert!(matches!(second, Err(RunError::InProgress { .. })), "{second:?}");
+    trouble.finishes.store(0, Ordering::SeqCst);
+    let ran = first.await.unwrap().unwrap();
+    assert_eq!((ran.replayed, ran.attempt), (false, 1));
+    assert_eq!(replay(&ledger).await.unwrap().response.payload, "paid");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_failure_that_cannot_be_written_down_is_said_to_be_unrecorded() {
     let (ledger, trouble) = world();

@@ -96,6 +96,19 @@ async fn when_no_attempt_is_left_the_last_failure_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn whoever_does_not_reacquire_is_told_that_it_may_be_tried_again() {
+    let (ledger, _) = world();
+    let mut asked = asking(OnLapse::Hold);
+    asked.reacquire = false;
+    let ran = ledger.run_with(asked.clone(), |_| async { Err::<(), _>(Failed::retryable("busy")) }).await;
+    assert!(matches!(ran, Err(RunError::Failed { recorded: true, .. })), "{ran:?}");
+    match ledger.run_with(asked, |_| async { Ok::<_, Failed>("not run") }).await {
+        Err(RunError::Retryable(outcome)) => assert_eq!(outcome.error, "busy"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn nothing_is_run_for_another_request_or_while_somebody_runs_it() {
     let (ledger, _) = world();
     assert_eq!(ledger.begin(asking(OnLapse::Hold)).await.unwrap().word(), "execute");
