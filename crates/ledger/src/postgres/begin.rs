@@ -11,8 +11,7 @@ use crate::moment::micros;
 use crate::{Begin, Decision, Identity, Kept, LedgerError, Reacquire, RequestHash, words};
 
 /// Whatever is there, and if nothing is, a new record.
-pub(super) const BEGIN: &str = "SELECT {now} AS asked_at, there.response_headers::text AS headers, there.* \
-     FROM {begin}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) AS there";
+pub(super) const BEGIN: &str = "SELECT {begin}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
 
 /// Whatever is there.
 pub(super) const READ: &str = "SELECT {now} AS asked_at, there.response_headers::text AS headers, there.* \
@@ -137,7 +136,7 @@ impl PostgresStore {
             (call as _, Type::TEXT),
         ];
         let row = link.query_opt(&self.inner.sql.begin, &parameters).await?;
-        row.as_ref().map_or(Ok(None), Held::read)
+        row.as_ref().map_or(Ok(None), |row| Held::read_begun(identity, row))
     }
 
     /// Asks the rules about a record that was read, and does what they say.

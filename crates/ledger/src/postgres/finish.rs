@@ -6,14 +6,14 @@ use driftq_core::ledger::{self as rules, OnLapse, Resolved, Standing, Status};
 use tokio_postgres::types::Type;
 
 use super::begin::{busy, integer};
+use super::composite::Composite;
 use super::link::Link;
-use super::row::{Held, get};
+use super::row::{Held, at, status_of};
 use super::{PostgresStore, ROUNDS_MAX};
 use crate::moment::micros;
 use crate::{Ending, Finished, Lease, LedgerError, Moment, Proof, Resolve, words};
 
-pub(super) const FINISH: &str = "SELECT done, there_record, there_epoch, there_status, there_digest \
-     FROM {finish}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
+pub(super) const FINISH: &str = "SELECT {finish}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
 
 /// Never to an earlier time. What was written off as unknown is in progress again: its holder is there.
 pub(super) const RENEW: &str = "UPDATE {table} SET status = 'IN_PROGRESS', \
@@ -98,17 +98,16 @@ impl PostgresStore {
         ];
         let row = link.query_opt(&self.inner.sql.finish, &parameters).await?;
         let row = row.ok_or_else(|| LedgerError::Corrupt("a finish without an answer".to_owned()))?;
-        if get(&row, "done")? {
+        let row: Composite = at(&row, 0)?;
+        if row.get(0, &Type::BOOL)? {
             return Ok(None);
         }
-        let Some(record) = get(&row, "there_record")? else { return Ok(Some(None)) };
-        let word: &str = get(&row, "there_status")?;
+        let Some(record) = row.get(1, &Type::INT8)? else { return Ok(Some(None)) };
         Ok(Some(Some(There {
             record,
-            epoch: u32::try_from(get::<i32>(&row, "there_epoch")?).unwrap_or(0),
-            status: words::status(word)
-                .ok_or_else(|| LedgerError::Corrupt(format!("the status {word:?} of {}", lease.identity)))?,
-            digest: get(&row, "there_digest")?,
+            epoch: u32::try_from(row.get::<i32>(2, &Type::INT4)?).unwrap_or(0),
+            status: status_of(row.get(3, &Type::TEXT)?, &lease.identity)?,
+            digest: row.get(4, &Type::BYTEA)?,
         })))
     }
 

@@ -6,6 +6,7 @@
 //! it is not, the call begins again, a bounded number of times.
 
 mod begin;
+mod composite;
 mod fault;
 mod finish;
 mod link;

@@ -1,5 +1,6 @@
 //! Rows of the table, and what the rules need to know of them.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -7,6 +8,7 @@ use driftq_core::ledger::Standing;
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
 
+use super::composite::Composite;
 use crate::asker::Compared;
 use crate::{
     End, Identity, Kept, Lease, LedgerError, Moment, OnLapse, Outcome, Proof, Record, Resolver, Response,
@@ -82,18 +84,11 @@ impl Held {
         let (method, key): (&str, &str) = (get(row, "grpc_method")?, get(row, "idempotency_key")?);
         let identity = Identity::new(principal, method, key)
             .map_err(|error| LedgerError::Corrupt(format!("a row whose identity is none: {error}")))?;
-        let status = get::<&str>(row, "status")?;
-        let status = words::status(status)
-            .ok_or_else(|| LedgerError::Corrupt(format!("the status {status:?} of {identity}")))?;
-        let on_lapse = get::<&str>(row, "on_lapse")?;
-        let on_lapse = words::on_lapse(on_lapse)
-            .ok_or_else(|| LedgerError::Corrupt(format!("the lapse policy {on_lapse:?} of {identity}")))?;
+        let status = status_of(get(row, "status")?, &identity)?;
+        let on_lapse = on_lapse_of(get(row, "on_lapse")?, &identity)?;
         let has_answer = row.columns().iter().any(|column| column.name() == "response_payload");
         let headers = if has_answer { get::<Option<&str>>(row, "headers")? } else { None };
-        let headers = headers
-            .map(serde_json::from_str)
-            .transpose()
-            .map_err(|error| LedgerError::Corrupt(format!("the response headers of {identity}: {error}")))?;
+        let headers = headers_of(headers, &identity)?;
         let payload = if has_answer { get::<Option<&[u8]>>(row, "response_payload")? } else { None };
         let by = get::<Option<String>>(row, "resolved_by")?;
         let why = get::<Option<String>>(row, "resolved_why")?;
@@ -102,12 +97,12 @@ impl Held {
             status,
             epoch: count(row, "epoch")?,
             attempts: count(row, "attempts")?,
-            attempts_max: optional_count(row, "attempts_max")?,
+            attempts_max: counted("attempts_max", get(row, "attempts_max")?)?,
             on_lapse,
             hash_version: u16::try_from(get::<i16>(row, "hash_version")?).unwrap_or(u16::MAX),
             request_hash: get(row, "request_hash")?,
             lease_expires_at: get::<Option<Stamp>>(row, "lease_expires_at")?.map(|stamp| stamp.0),
-            ttl: Duration::from_micros(u64::try_from(get::<i64>(row, "ttl_us")?).unwrap_or(0)),
+            ttl: ttl_of(get(row, "ttl_us")?),
             owner: get(row, "owner")?,
             call: get(row, "call")?,
             digest: get(row, "result_digest")?,
@@ -117,12 +112,53 @@ impl Held {
             asked_at: get::<Stamp>(row, "asked_at")?.0,
             response: Response {
                 code: get(row, "response_code")?,
-                headers: headers.unwrap_or_default(),
+                headers,
                 payload: Bytes::copy_from_slice(payload.unwrap_or_default()),
             },
             error: get::<Option<String>>(row, "error")?.unwrap_or_default(),
             resolved: by.map(|by| Resolver { by, why: why.unwrap_or_default() }),
             identity,
+        }))
+    }
+
+    /// From the answer of the function that begins; `None` if there is nothing.
+    pub(super) fn read_begun(identity: &Identity, row: &Row) -> Result<Option<Self>, LedgerError> {
+        let row: Composite = at(row, 0)?;
+        let Some(status) = row.get::<Option<&str>>(2, &Type::TEXT)? else { return Ok(None) };
+        let integer = |at| row.get::<Option<i32>>(at, &Type::INT4);
+        let moment = |at| {
+            let stamp = row.get::<Option<Stamp>>(at, &Type::TIMESTAMPTZ);
+            stamp.map(|stamp| stamp.map(|stamp| stamp.0))
+        };
+        let text = |at| row.get::<Option<String>>(at, &Type::TEXT);
+        let asked_at = row.get::<Stamp>(0, &Type::TIMESTAMPTZ)?.0;
+        let headers = row.get::<Option<&str>>(15, &Type::TEXT)?;
+        Ok(Some(Self {
+            record: row.get(1, &Type::INT8)?,
+            status: status_of(status, identity)?,
+            epoch: counted("epoch", integer(3)?)?.unwrap_or(0),
+            attempts: counted("attempts", integer(4)?)?.unwrap_or(0),
+            attempts_max: counted("attempts_max", integer(5)?)?,
+            on_lapse: on_lapse_of(row.get(6, &Type::TEXT)?, identity)?,
+            hash_version: u16::try_from(row.get::<i16>(7, &Type::INT2)?).unwrap_or(u16::MAX),
+            request_hash: row.get(8, &Type::TEXT)?,
+            lease_expires_at: moment(9)?,
+            ttl: ttl_of(row.get(10, &Type::INT8)?),
+            owner: None,
+            call: text(11)?,
+            digest: None,
+            created_at: asked_at,
+            updated_at: moment(12)?.unwrap_or(asked_at),
+            expires_at: moment(13)?.unwrap_or(asked_at),
+            asked_at,
+            response: Response {
+                code: integer(14)?,
+                headers: headers_of(headers, identity)?,
+                payload: row.bytes(16),
+            },
+            error: text(17)?.unwrap_or_default(),
+            resolved: text(18)?.map(|by| Resolver { by, why: text(19).ok().flatten().unwrap_or_default() }),
+            identity: identity.clone(),
         }))
     }
 
@@ -218,15 +254,37 @@ pub(super) fn get<'a, T: FromSql<'a>>(row: &'a Row, column: &str) -> Result<T, L
     row.try_get(column).map_err(|error| LedgerError::NotMigrated(super::fault::spelled(&error)))
 }
 
-fn count(row: &Row, column: &str) -> Result<u32, LedgerError> {
-    let number: i32 = get(row, column)?;
-    u32::try_from(number).map_err(|_| LedgerError::Corrupt(format!("{column} is {number}")))
+/// As [`get`], by its place.
+pub(super) fn at<'a, T: FromSql<'a>>(row: &'a Row, place: usize) -> Result<T, LedgerError> {
+    row.try_get(place).map_err(|error| LedgerError::NotMigrated(super::fault::spelled(&error)))
 }
 
-fn optional_count(row: &Row, column: &str) -> Result<Option<u32>, LedgerError> {
-    let number: Option<i32> = get(row, column)?;
+fn count(row: &Row, column: &str) -> Result<u32, LedgerError> {
+    Ok(counted(column, Some(get(row, column)?))?.unwrap_or(0))
+}
+
+fn counted(column: &str, number: Option<i32>) -> Result<Option<u32>, LedgerError> {
     let Some(number) = number else { return Ok(None) };
     u32::try_from(number).map(Some).map_err(|_| LedgerError::Corrupt(format!("{column} is {number}")))
+}
+
+fn ttl_of(micros: i64) -> Duration {
+    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+}
+
+pub(super) fn status_of(word: &str, identity: &Identity) -> Result<Status, LedgerError> {
+    words::status(word).ok_or_else(|| LedgerError::Corrupt(format!("the status {word:?} of {identity}")))
+}
+
+fn on_lapse_of(word: &str, identity: &Identity) -> Result<OnLapse, LedgerError> {
+    let strange = || LedgerError::Corrupt(format!("the lapse policy {word:?} of {identity}"));
+    words::on_lapse(word).ok_or_else(strange)
+}
+
+fn headers_of(json: Option<&str>, identity: &Identity) -> Result<BTreeMap<String, String>, LedgerError> {
+    let headers = json.map(serde_json::from_str).transpose();
+    let strange = |error| LedgerError::Corrupt(format!("the response headers of {identity}: {error}"));
+    headers.map(Option::unwrap_or_default).map_err(strange)
 }
 
 #[cfg(test)]
