@@ -177,7 +177,7 @@ async fn a_person_resolves_what_nobody_knows() {
     let data = tempfile::tempdir().unwrap();
     let file = data.path().join("answer");
     std::fs::write(&file, [0xfe]).unwrap();
-    resolve("lapsed", &["--status", "failed_retryable", "--body-file", file.to_str().unwrap()]).ok();
+    resolve("lapsed", &["--status", "FAILED_RETRYABLE", "--body-file", file.to_str().unwrap()]).ok();
     let replayed = ledger.begin(begin("lapsed")).await.unwrap();
     let driftq_ledger::Decision::Retryable { outcome, .. } = replayed else { panic!("{replayed:?}") };
     assert_eq!(&*outcome.response.payload, [0xfe]);

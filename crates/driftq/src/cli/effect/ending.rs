@@ -37,7 +37,7 @@ impl From<Status> for EffectStatus {
 #[derive(clap::Args)]
 pub(in crate::cli) struct Ending {
     /// How it ended
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, ignore_case = true)]
     status: Status,
     /// A number of your own, such as an HTTP status or an exit code
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
