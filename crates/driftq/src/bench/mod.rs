@@ -66,7 +66,7 @@ Examples:
   driftq bench produce --quick
   driftq bench all -o json > bench.json
   driftq bench --dir /mnt/fast     # measure that disk
-  driftq bench ledger --postgres postgres://me@127.0.0.1/test   # in a schema of its own, dropped at the end"
+  driftq bench ledger --postgres postgres://me@127.0.0.1/test   # in a schema of its own"
 )]
 pub(crate) struct Args {
     /// Which part
