@@ -236,11 +236,20 @@ impl Ledger {
                 }
             }
         };
-        // Writing it down may take a while, too, and a lease that lapses meanwhile could be taken over. A renewal that
-        // comes too late says nothing: the ending itself says what became of it.
+        self.keeping(&lease, ended).await
+    }
+
+    /// Renews a lease while what came of it is written down: that may take a while, too, and a lease that lapses
+    /// meanwhile could be taken over. A renewal that comes too late says nothing; the ending itself says what became
+    /// of it.
+    pub(crate) async fn keeping<T>(&self, lease: &Lease, ended: impl Future<Output = T>) -> T {
+        let kept = async {
+            self.keep(lease).await;
+            std::future::pending().await
+        };
         tokio::select! {
-            ended = ended => ended,
-            never = async { self.keep(&lease).await; std::future::pending().await } => never,
+            done = ended => done,
+            never = kept => never,
         }
     }
 
@@ -287,7 +296,7 @@ impl Ledger {
 
     /// How it ended matters more than what it said: that is written down also if the answer cannot be kept, first
     /// without its payload, then without its headers.
-    async fn finish_in_any_case(&self, lease: &Lease, ending: &Ending) -> Result<(), LedgerError> {
+    pub(crate) async fn finish_in_any_case(&self, lease: &Lease, ending: &Ending) -> Result<(), LedgerError> {
         let cannot_be_kept = |result: &Result<(), LedgerError>| {
             matches!(result, Err(LedgerError::TooLarge { .. } | LedgerError::Invalid(_)))
         };
@@ -306,7 +315,7 @@ impl Ledger {
     }
 
     /// Tries for longer than a single call would: what came of an effect is worth more than a moment.
-    pub(crate) async fn finish_patiently(&self, lease: &Lease, ending: &Ending) -> Result<(), LedgerError> {
+    async fn finish_patiently(&self, lease: &Lease, ending: &Ending) -> Result<(), LedgerError> {
         let until = Instant::now() + self.settings().finish_patience;
         loop {
             match self.finish(lease, ending).await {

@@ -26,8 +26,8 @@ pub(crate) use key::only;
 pub(crate) use key::quoted_string;
 
 use crate::{
-    Begin, Decision, Ending, IDENTITY_BYTES_MAX, Identity, IdentityError, Lease, Ledger, LedgerError, Moment,
-    OMITTED, Outcome, Part, RequestHash, Response, Terms,
+    Begin, Decision, Ending, IDENTITY_BYTES_MAX, Identity, IdentityError, Ledger, LedgerError, Moment,
+    Outcome, Part, RequestHash, Terms,
 };
 
 /// Most bytes of a request, unless a layer is told otherwise.
@@ -233,26 +233,13 @@ where
         Err(error) => return Passed::Broke(error),
     };
     let Some(ending) = answered.ending else { return Passed::Answer(answered.answer) };
-    match write_down(&ledger, &lease, ending).await {
+    match ledger.keeping(&lease, ledger.finish_in_any_case(&lease, &ending)).await {
         Ok(()) => Passed::Answer(answered.answer),
         Err(LedgerError::Stale(_)) => Passed::Overtaken,
         Err(error) => {
             tracing::error!(%error, %identity, "a request was handled, and what came of it is not written down");
             Passed::Unrecorded
         }
-    }
-}
-
-async fn write_down(ledger: &Ledger, lease: &Lease, ending: Ending) -> Result<(), LedgerError> {
-    match ledger.finish_patiently(lease, &ending).await {
-        // A store may take less than the ledger lets through. How it ended matters more than what it said.
-        Err(LedgerError::TooLarge { .. } | LedgerError::Invalid(_)) => {
-            let bytes = ending.response.payload.len();
-            let bare = Response { code: ending.response.code, ..Response::default() };
-            let bare = bare.header(OMITTED, bytes.to_string());
-            ledger.finish_patiently(lease, &ending.response(bare)).await
-        }
-        other => other,
     }
 }
 
