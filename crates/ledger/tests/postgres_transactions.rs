@@ -102,6 +102,29 @@ async fn a_take_over_waits_for_a_commit_under_way_and_replays_it() {
     assert_eq!(charges(&bed), "1");
 }
 
+/// The holder renews in the very moment in which somebody has seen that its lease is over: the renewal counts.
+#[tokio::test]
+async fn a_renewal_under_way_keeps_a_take_over_off() {
+    let bed = Bed::new().await;
+    let may_repeat = || ask("k").terms(Terms::default().lease(BRIEF).ttl(BRIEF).on_lapse(OnLapse::Retry));
+    let held = lease(&bed.ledger, may_repeat()).await;
+    bed.elapse(&identity("k")).await;
+    let mut client = bed.store.pool().get().await.unwrap();
+    let transaction = client.transaction().await.unwrap();
+    let renew = format!("UPDATE {} SET lease_expires_at = now() + interval '1 hour'", bed.table());
+    transaction.batch_execute(&renew).await.unwrap();
+    let ledger = bed.ledger.clone();
+    let second = tokio::spawn(async move { ledger.begin(may_repeat()).await });
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%{table}%'";
+    while bed.psql(waits) == "0" {
+        tokio::task::yield_now().await;
+    }
+    transaction.commit().await.unwrap();
+    let second = second.await.unwrap().unwrap();
+    assert!(matches!(second, Decision::InProgress { epoch: 1, .. }), "{second:?}");
+    assert_eq!(bed.ledger.finish(&held, &done()).await.unwrap(), Finished::Committed);
+}
+
 #[tokio::test]
 async fn a_begin_that_is_rolled_back_never_was() {
     let bed = Bed::new().await;
