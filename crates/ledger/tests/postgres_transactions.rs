@@ -115,7 +115,8 @@ async fn a_renewal_under_way_keeps_a_take_over_off() {
     transaction.batch_execute(&renew).await.unwrap();
     let ledger = bed.ledger.clone();
     let second = tokio::spawn(async move { ledger.begin(may_repeat()).await });
-    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%{table}%'";
+    let waits =
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%{table}%'";
     while bed.psql(waits) == "0" {
         tokio::task::yield_now().await;
     }
