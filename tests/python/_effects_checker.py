@@ -174,8 +174,13 @@ class KeyChecker:
         return event.ended >= max(ends) - ROUNDING_S
 
     def is_fenced(self, before, event):
-        """A newer delivery of the message takes over at once, in the same run of the broker."""
-        is_same_life = event.life == before.life or None in (event.life, before.life)
+        """A newer delivery of the message takes over at once, in the same run of the broker.
+
+        The call may have been decided when it was sent before and its answer got lost: then that run counts.
+        """
+        call = event.request["request_id"]
+        lives = {other.life for other in self.begins if other.request["request_id"] == call}
+        is_same_life = before.life in lives or None in (*lives, before.life)
         return event.delivery > before.delivery and is_same_life
 
 
