@@ -136,6 +136,16 @@ fn first_life(world: &World, data: &Path) -> Server {
         assert_eq!(status, 201);
         world.history.record(Event::TopicConfirmed { topic: topic.to_owned(), partitions });
     }
+    // A message leaves when every group is done with it, and a group that comes later has missed it: all of them are
+    // there, and on disk, before the first message that counts.
+    for reader in READERS {
+        let path = format!("/v2/topics/{}/groups/{}/lease", reader.topic, reader.group);
+        let (status, body) = wire.post(&path, &json!({"owner": "setup", "max": 1})).expect("an answer");
+        assert_eq!(status, 200, "{body}");
+    }
+    let (status, _) =
+        wire.post("/v1/produce", &json!({"topic": "never-used", "value": "ready"})).expect("an answer");
+    assert_eq!(status, 200);
     world.set_life(1, Some(server.address));
     server
 }
