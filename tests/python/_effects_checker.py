@@ -176,11 +176,14 @@ class KeyChecker:
     def is_fenced(self, before, event):
         """A newer delivery of the message takes over at once, in the same run of the broker.
 
-        The call may have been decided when it was sent before and its answer got lost: then that run counts.
+        The call may have been decided when it was sent before and its answer got lost: the lease then began before it
+        was sent again, and the run that it was sent in before counts.
         """
-        call = event.request["request_id"]
-        lives = {other.life for other in self.begins if other.request["request_id"] == call}
-        is_same_life = before.life in lives or None in (*lives, before.life)
+        lives = {event.life}
+        if seconds(event.answer["lease"]["expires_at"]) - self.policy["lease_ms"] / 1000 < event.started:
+            lives |= {other.life for other in self.begins
+                      if other.ended is None and other.request["request_id"] == event.request["request_id"]}
+        is_same_life = before.life in lives or None in (event.life, before.life)
         return event.delivery > before.delivery and is_same_life
 
 
