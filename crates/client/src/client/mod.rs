@@ -143,6 +143,12 @@ impl Client {
         self.shared.transport.address().url()
     }
 
+    /// For how long a call is repeated that may succeed later.
+    #[must_use]
+    pub fn patience(&self) -> Duration {
+        self.shared.patience
+    }
+
     /// An effect of this scope, outside of any message. It needs a key.
     #[must_use]
     pub fn effect(&self, scope: impl Into<String>) -> Effect {

@@ -246,6 +246,21 @@ impl Worker {
         shell::Shell::new(self, owner).run().await
     }
 
+    #[cfg(feature = "testkit")]
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    #[cfg(feature = "testkit")]
+    pub(crate) fn group(&self) -> &str {
+        &self.group
+    }
+
+    #[cfg(feature = "testkit")]
+    pub(crate) fn topics(&self) -> Vec<String> {
+        self.lanes.iter().map(|lane| lane.topic.clone()).collect()
+    }
+
     fn bounds(&self) -> Bounds {
         let prefetch = self.prefetch.unwrap_or(self.concurrency).min(PREFETCH_MAX);
         let batches: Vec<usize> = self.lanes.iter().map(|lane| lane.batch).collect();
