@@ -3,6 +3,8 @@
 //! What is decided is in [`book`] and [`verdict`], without clock and network; [`shell`] does what they say.
 
 mod book;
+#[cfg(test)]
+mod book_tests;
 mod call;
 mod handler;
 mod shell;
