@@ -150,7 +150,6 @@ impl Client {
     }
 
     /// An effect of this scope, outside of any message. It needs a key.
-    #[must_use]
     pub fn effect(&self, scope: impl Into<String>) -> Effect {
         Effect::alone(self.clone(), scope.into())
     }

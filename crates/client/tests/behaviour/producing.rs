@@ -65,7 +65,7 @@ async fn what_is_refused_for_now_is_sent_again() {
     let hasty = Client::builder().url(client.url()).patience(Duration::ZERO).build().unwrap();
     let full = async {
         loop {
-            match hasty.produce("orders", json(&"probe").idempotency_key("probe")).await {
+            match hasty.produce("orders", json(&"probe")).await {
                 Err(error) => return error,
                 Ok(_) => tokio::task::yield_now().await,
             }

@@ -1,5 +1,7 @@
 //! Every scenario that all SDKs must pass, one test each.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on may end here")]
+
 #[path = "../support/mod.rs"]
 mod support;
 

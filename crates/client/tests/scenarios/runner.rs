@@ -108,7 +108,7 @@ fn worker(client: &Client, scenario: &Value, notes: &Arc<Notes>) -> Worker {
         let (notes, actions) = (Arc::clone(&notes), Arc::clone(&actions));
         async move {
             let call = notes.called(&context);
-            let list = actions.get(call.to_string()).unwrap_or(&actions["*"]);
+            let list = actions.get(call.to_string()).unwrap_or_else(|| &actions["*"]);
             for action in list.as_array().into_iter().flatten() {
                 act(action, &context, lease, &notes).await?;
             }
