@@ -7,12 +7,14 @@ use super::{settle, tokens::Tokens};
 use crate::{cli::Common, config::units::millis};
 
 #[derive(clap::Args)]
-#[command(after_help = "The next reader gets the messages, at once or when --delay is over, and the attempt does not count.
+#[command(
+    after_help = "The next reader gets the messages, at once or when --delay is over, and the attempt does not count.
 
 Examples:
   driftq lease release \"$token\"
   driftq lease release \"$token\" --delay 10m                  # not now, and nobody's failure
-  driftq lease release - < unfinished.ndjson")]
+  driftq lease release - < unfinished.ndjson"
+)]
 pub(crate) struct Args {
     #[command(flatten)]
     tokens: Tokens,

@@ -92,9 +92,13 @@ pub(super) async fn extend(request: &Request<'_>) -> Handled {
 
 pub(super) async fn release(request: &Request<'_>) -> Handled {
     let asked = Release::from_json(request.json()?)?;
-    settle(request, asked.leases.iter().map(|lease| {
-        (&*lease.token, Verdict::Release { delay_ms: lease.delay_ms.unwrap_or(0) })
-    }))
+    settle(
+        request,
+        asked
+            .leases
+            .iter()
+            .map(|lease| (&*lease.token, Verdict::Release { delay_ms: lease.delay_ms.unwrap_or(0) })),
+    )
     .await
 }
 
