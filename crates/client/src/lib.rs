@@ -1,4 +1,4 @@
-//! The Rust SDK of DriftQ: workers, producers, and side effects that are safe to retry.
+//! The Rust SDK of DriftQ.
 //!
 //! - [`Client`] is the way to a server: topics, messages, effects, commits, runs.
 //! - [`Worker`] borrows messages, runs handlers, keeps leases alive, and settles.
@@ -7,6 +7,8 @@
 //! - [`Effect`] carries something out once, and gives back what came of it ever after.
 //!
 //! What every SDK of DriftQ does is written down once for all of them, in `docs/sdk.md` of the repository.
+//!
+#![doc = include_str!("../README.md")]
 
 mod canonical;
 mod chance;
@@ -27,7 +29,6 @@ mod worker;
 pub use canonical::{canonical, sha256_hex};
 pub use client::{
     ANSWER_BYTES_MAX, ANSWER_TIMEOUT, CONNECT_TIMEOUT, Client, ClientBuilder, KEPT_MAX, PATIENCE,
-    ReleaseLease,
 };
 pub use context::Context;
 pub use driftq_api::{Code, Moment, v2 as wire};

@@ -32,10 +32,11 @@ impl Client {
         self.get(&format!("/v2/topics/{}", escape(topic))).await
     }
 
-    pub(crate) async fn topic_within(&self, topic: &str, patience: Patience) -> Result<Topic, Error> {
+    /// Whether the topic is there, known within `limit`.
+    pub(crate) async fn topic_within(&self, topic: &str, limit: Duration) -> Result<Topic, Error> {
         let path = format!("/v2/topics/{}", escape(topic));
         let asked = Asked { method: Method::GET, path, body: Bytes::new(), wait: Duration::ZERO };
-        self.repeat(&asked, None, patience).await
+        self.repeat(&asked, Some(limit), Patience::lasting(limit)).await
     }
 
     /// How far a group is.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use driftq_api::Code;
 use driftq_api::v2::{
-    Ack, Extend, ExtendLease, Item, LeaseRequest, Leased, Nack, NackLease, Settled, SettledStatus,
-    Settlements, Token,
+    Ack, Extend, ExtendLease, Item, LeaseRequest, Leased, Nack, NackLease, Release, ReleaseLease, Settled,
+    SettledStatus, Settlements, Token,
 };
 use hyper::Method;
 use serde::Serialize;
@@ -13,21 +13,6 @@ use serde::Serialize;
 use super::{Client, Patience, escape, render};
 use crate::chance;
 use crate::error::Error;
-
-/// One lease that is given back.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ReleaseLease {
-    /// The token that came with the message.
-    pub token: String,
-    /// When it may be delivered again; at once if not given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub delay_ms: Option<u64>,
-}
-
-#[derive(Serialize)]
-struct Release<'a> {
-    leases: &'a [ReleaseLease],
-}
 
 impl Client {
     /// Borrows messages, and waits for them if there are none. A request without a `request_id` gets one.
@@ -72,7 +57,7 @@ impl Client {
     /// # Errors
     /// `LeaseLost`; as every call.
     pub async fn release(&self, token: &str) -> Result<(), Error> {
-        one(&self.release_all(&[ReleaseLease { token: token.to_owned(), delay_ms: None }]).await?)
+        one(&self.release_all(vec![ReleaseLease { token: token.into(), delay_ms: None }]).await?)
     }
 
     /// The work goes on, for `lease` from now, or for as long as it was lent for.
@@ -105,7 +90,7 @@ impl Client {
     ///
     /// # Errors
     /// As every call. What became of each lease is no error of the call.
-    pub async fn release_all(&self, leases: &[ReleaseLease]) -> Result<Vec<Settled>, Error> {
+    pub async fn release_all(&self, leases: Vec<ReleaseLease<'_>>) -> Result<Vec<Settled>, Error> {
         self.settle("/v2/leases/release", &Release { leases }, self.usual_patience()).await
     }
 
@@ -137,14 +122,6 @@ impl Client {
         limit: Duration,
     ) -> Result<Vec<Settled>, Error> {
         results(self.post_once("/v2/leases/extend", &Extend { leases }, limit).await)
-    }
-
-    pub(crate) async fn release_with(
-        &self,
-        leases: &[ReleaseLease],
-        patience: Patience,
-    ) -> Result<Vec<Settled>, Error> {
-        self.settle("/v2/leases/release", &Release { leases }, patience).await
     }
 
     pub(crate) async fn lease_with(
@@ -184,6 +161,14 @@ fn one(results: &[Settled]) -> Result<(), Error> {
         Some(Settled { status: SettledStatus::Ok, .. }) => Ok(()),
         _ => Err(Error::LeaseLost),
     }
+}
+
+/// No time that is reckoned with is longer: what is meant to last for ever must not overflow a clock.
+const RECKONED_MAX: Duration = Duration::from_millis(driftq_api::v2::DURATION_MS_MAX);
+
+/// A time that can be added to now.
+pub(crate) fn reckoned(duration: Duration) -> Duration {
+    duration.min(RECKONED_MAX)
 }
 
 /// In whole milliseconds, rounded up: a wait that is not nothing must not become nothing.

@@ -18,8 +18,7 @@ use tokio::time::{Instant, sleep};
 
 use address::Address;
 pub(crate) use address::escape;
-pub use leases::ReleaseLease;
-pub(crate) use leases::whole_ms;
+pub(crate) use leases::{reckoned, whole_ms};
 pub(crate) use patience::Patience;
 use transport::Asked;
 pub(crate) use transport::Transport;

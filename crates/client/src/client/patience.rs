@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use driftq_api::Code;
 use tokio::time::Instant;
 
 use crate::chance::Chance;
@@ -18,26 +19,34 @@ pub(crate) struct Patience {
     /// `None`: for ever.
     until: Option<Instant>,
     next: Duration,
+    /// A refusal that is an answer, though the server would take the same call again.
+    heeded: Option<Code>,
 }
 
 impl Patience {
     /// Keeps trying for this long.
     pub(crate) fn lasting(patience: Duration) -> Self {
         // What is further away than the clock can say is for ever.
-        Self { until: Instant::now().checked_add(patience), next: WAIT_FIRST }
+        Self { until: Instant::now().checked_add(patience), next: WAIT_FIRST, heeded: None }
     }
 
     pub(crate) const fn until(end: Instant) -> Self {
-        Self { until: Some(end), next: WAIT_FIRST }
+        Self { until: Some(end), next: WAIT_FIRST, heeded: None }
     }
 
     pub(crate) const fn endless() -> Self {
-        Self { until: None, next: WAIT_FIRST }
+        Self { until: None, next: WAIT_FIRST, heeded: None }
+    }
+
+    /// Takes this refusal for an answer.
+    pub(crate) const fn heeding(mut self, code: Code) -> Self {
+        self.heeded = Some(code);
+        self
     }
 
     /// How long to wait before the next try; none if the error is final or the time is up.
     pub(crate) fn after(&mut self, error: &Error, now: Instant, chance: &Chance) -> Option<Duration> {
-        if !error.is_transient() {
+        if !error.is_transient() || self.heeded.is_some() && self.heeded == error.code() {
             return None;
         }
         let own = self.next;
@@ -87,5 +96,8 @@ mod tests {
         let mut hasty = Patience::until(now + Duration::from_millis(50));
         assert_eq!(hasty.after(&refused(429, Some(1000)), now, &chance), None);
         assert_eq!(hasty.after(&refused(429, Some(10)), now, &chance), Some(Duration::from_millis(10)));
+        let mut heeding = Patience::endless().heeding(Code::Overloaded);
+        assert_eq!(heeding.after(&refused(429, Some(10)), now, &chance), None);
+        assert!(heeding.after(&down(), now, &chance).is_some());
     }
 }

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Effect, Home, Terms};
+use crate::client::reckoned;
 use crate::context::CURRENT;
 use crate::error::Error;
 use crate::outcome::Failure;
@@ -60,7 +61,7 @@ impl<A: Serialize, F> Guarded<A, F> {
     /// How long it is this worker's own between two renewals; 60 s if not given.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
-        self.terms.lease = lease.max(Duration::from_millis(1));
+        self.terms.lease = reckoned(lease).max(Duration::from_millis(1));
         self
     }
 

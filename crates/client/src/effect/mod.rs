@@ -22,7 +22,7 @@ use reconcile::Reconciler;
 
 use crate::canonical::{canonical, sha256_hex};
 use crate::chance;
-use crate::client::{Client, whole_ms};
+use crate::client::{Client, reckoned, whole_ms};
 use crate::error::{EffectName, Error};
 use crate::outcome::Failure;
 
@@ -126,7 +126,7 @@ impl Effect {
 
     /// How long it is this worker's own between two renewals; 60 s if not given.
     pub fn lease(mut self, lease: Duration) -> Self {
-        self.terms.lease = lease.max(Duration::from_millis(1));
+        self.terms.lease = reckoned(lease).max(Duration::from_millis(1));
         self
     }
 

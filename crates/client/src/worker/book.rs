@@ -9,6 +9,9 @@ use tokio::time::Instant;
 use super::verdict::Verdict;
 use crate::signal::Reason;
 
+/// Most bytes of reasons in one settling call: well below what a server takes.
+const SETTLEMENT_BYTES_MAX: usize = 1 << 20;
+
 /// The name of a delivery within this worker.
 pub(crate) type Id = u64;
 
@@ -180,7 +183,12 @@ impl<T: Clone> Book<T> {
             return None;
         }
         queue.is_under_way = true;
-        let count = queue.waiting.len().min(SETTLEMENTS_MAX);
+        let mut bytes = 0;
+        let fits = |(_, verdict): &&(Id, Verdict)| {
+            bytes += verdict.bytes();
+            bytes <= SETTLEMENT_BYTES_MAX
+        };
+        let count = queue.waiting.iter().take(SETTLEMENTS_MAX).take_while(fits).count().max(1);
         let mut leases = Vec::with_capacity(count);
         for (id, verdict) in queue.waiting.drain(..count) {
             if let Some(held) = self.held.get(&id) {

@@ -182,3 +182,21 @@ fn a_drain_gives_back_what_was_not_begun_and_lets_the_rest_end() {
     book.settled(Kind::Ack, [0]);
     assert!(book.is_empty());
 }
+
+#[test]
+fn a_settling_call_is_bounded_in_count_and_bytes() {
+    let now = Instant::now();
+    let mut book = book(3000, 3000, &[1]);
+    let reason = "x".repeat(4096);
+    let end = |book: &mut Book<&'static str>, count: usize, verdict: &Verdict| {
+        for _ in 0..count {
+            let id = borrow(book, 0, "a", now);
+            book.start();
+            book.ended(vec![(id, verdict.clone())]);
+        }
+    };
+    end(&mut book, 1001, &Verdict::Ack);
+    assert_eq!(book.settle(Kind::Ack).unwrap().leases.len(), 1000);
+    end(&mut book, 300, &Verdict::retry(&reason));
+    assert_eq!(book.settle(Kind::Nack).unwrap().leases.len(), 256, "a MiB of reasons");
+}

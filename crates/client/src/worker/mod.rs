@@ -10,6 +10,7 @@ mod handler;
 mod shell;
 mod stop;
 mod verdict;
+mod wire;
 
 use std::future::Future;
 use std::marker::PhantomData;
@@ -27,7 +28,7 @@ use handler::{Batched, Handler, Raw, Typed};
 pub use stop::Stopper;
 
 use crate::chance;
-use crate::client::Client;
+use crate::client::{Client, reckoned};
 use crate::context::Context;
 use crate::error::Error;
 use crate::outcome::Failure;
@@ -172,7 +173,7 @@ impl Worker {
 
     /// How long a message is on loan unless a heartbeat extends it; 30 s if not given.
     pub fn lease(mut self, lease: Duration) -> Self {
-        self.lease = lease.max(Duration::from_millis(1));
+        self.lease = reckoned(lease).max(Duration::from_millis(1));
         self
     }
 
@@ -196,13 +197,13 @@ impl Worker {
 
     /// How long what runs may go on after the worker was told to stop; 30 s if not given.
     pub fn drain_timeout(mut self, limit: Duration) -> Self {
-        self.drain_timeout = limit;
+        self.drain_timeout = reckoned(limit);
         self
     }
 
     /// By when the server must be there at the start; 10 s if not given.
     pub fn start_timeout(mut self, limit: Duration) -> Self {
-        self.start_timeout = limit;
+        self.start_timeout = reckoned(limit);
         self
     }
 

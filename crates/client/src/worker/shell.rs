@@ -3,20 +3,18 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use driftq_api::v2::{
-    Ack, ExtendLease, Item, LeaseRequest, Nack, NackLease, SETTLEMENTS_MAX, Settled, Token,
-};
+use driftq_api::v2::{Item, LeaseRequest, Settled};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
-use super::book::{Batch, Book, Id, KINDS, Kind, Start};
+use super::book::{Book, Id, KINDS, Kind, Start};
 use super::call::{self, Lane};
 use super::stop::{Stopper, Urgency, forward_signals};
 use super::verdict::Verdict;
-use super::{CANCEL_GRACE, Worker};
+use super::{CANCEL_GRACE, Worker, wire};
 use crate::chance;
-use crate::client::{Client, Patience, ReleaseLease, whole_ms};
+use crate::client::whole_ms;
 use crate::context::Context;
 use crate::error::Error;
 use crate::signal::Reason;
@@ -124,9 +122,12 @@ impl Shell {
 
     /// The server is there, and so are the topics.
     async fn check_start(&self) -> Result<(), Error> {
-        let patience = Patience::lasting(self.worker.start_timeout);
+        let until = Instant::now() + self.worker.start_timeout;
         for lane in &self.worker.lanes {
-            self.worker.client.topic_within(&lane.topic, patience.clone()).await?;
+            self.worker
+                .client
+                .topic_within(&lane.topic, until.saturating_duration_since(Instant::now()))
+                .await?;
         }
         Ok(())
     }
@@ -142,7 +143,11 @@ impl Shell {
         }
         for kind in KINDS {
             if let Some(batch) = self.book.settle(kind) {
-                self.tasks.spawn(settle(self.worker.client.clone(), batch));
+                let client = self.worker.client.clone();
+                self.tasks.spawn(async move {
+                    let kind = batch.kind;
+                    Event::Settled { kind, ids: wire::settle(&client, batch).await }
+                });
             }
         }
         for lane in 0..self.polls.len() {
@@ -177,7 +182,7 @@ impl Shell {
         let (client, group) = (self.worker.client.clone(), self.worker.group.clone());
         let (topic, asked) = (self.worker.lanes[lane].topic.clone(), request.clone());
         let task = self.tasks.spawn(async move {
-            let answer = client.lease_with(&topic, &group, &asked, Patience::endless()).await;
+            let answer = wire::borrow(&client, &topic, &group, &asked).await;
             Event::Borrowed { lane, got_at: Instant::now(), answer }
         });
         self.polls[lane] = Some(Poll { task, request });
@@ -235,7 +240,7 @@ impl Shell {
         let client = self.worker.client.clone();
         self.tasks.spawn(async move {
             let sent = Instant::now();
-            Event::Beaten { sent, answer: extend(&client, held, limit).await }
+            Event::Beaten { sent, answer: wire::extend(&client, held, limit).await }
         });
     }
 
@@ -275,7 +280,7 @@ impl Shell {
             let (client, group) = (self.worker.client.clone(), self.worker.group.clone());
             let topic = self.worker.lanes[lane].topic.clone();
             self.tasks.spawn(async move {
-                Event::Recovered { answer: give_back(&client, &topic, &group, &request).await }
+                Event::Recovered { answer: wire::give_back(&client, &topic, &group, &request).await }
             });
         }
     }
@@ -286,84 +291,4 @@ async fn hear_signals(stopper: Stopper, are_heeded: bool) -> Result<(), Error> {
         forward_signals(stopper).await;
     }
     std::future::pending().await
-}
-
-async fn give_back(
-    client: &Client,
-    topic: &str,
-    group: &str,
-    request: &LeaseRequest<'static>,
-) -> Result<(), Error> {
-    let patience = Patience::lasting(CANCEL_GRACE);
-    let items = client.lease_with(topic, group, request, patience.clone()).await?;
-    let tokens = items.into_iter().filter_map(|item| item.lease).map(|lease| lease.token.into_owned());
-    let leases: Vec<_> = tokens.map(|token| ReleaseLease { token, delay_ms: None }).collect();
-    if !leases.is_empty() {
-        client.release_with(&leases, patience).await?;
-    }
-    Ok(())
-}
-
-/// One heartbeat for everything that is held.
-async fn extend(
-    client: &Client,
-    held: Vec<(Id, String)>,
-    limit: Duration,
-) -> Result<Vec<(Id, Settled)>, Error> {
-    let mut results = Vec::with_capacity(held.len());
-    for part in held.chunks(SETTLEMENTS_MAX) {
-        let leases =
-            part.iter().map(|(_, token)| ExtendLease { token: token.into(), lease_ms: None }).collect();
-        let settled = client.heartbeat(leases, limit).await?;
-        results.extend(part.iter().map(|(id, _)| *id).zip(settled));
-    }
-    Ok(results)
-}
-
-/// Says what became of each lease, until the server has heard it.
-async fn settle(client: Client, batch: Batch) -> Event {
-    let Batch { kind, leases } = batch;
-    let ids: Vec<Id> = leases.iter().map(|(id, ..)| *id).collect();
-    let patience = Patience::endless();
-    let answer = match kind {
-        Kind::Ack => {
-            let leases = leases.iter().map(|(_, token, _)| Token { token: token.into() }).collect();
-            client.settle("/v2/leases/ack", &Ack { leases }, patience).await
-        }
-        Kind::Nack => {
-            let leases = leases.iter().map(|(_, token, verdict)| nacked(token, verdict)).collect();
-            client.settle("/v2/leases/nack", &Nack { leases }, patience).await
-        }
-        Kind::Release => {
-            let leases: Vec<_> = leases.iter().map(|(_, token, verdict)| released(token, verdict)).collect();
-            client.release_with(&leases, patience).await
-        }
-    };
-    match answer {
-        Ok(results) => {
-            let refused = results.iter().filter(|result| result.fault().is_some()).count();
-            if refused > 0 {
-                tracing::info!(
-                    ?kind,
-                    refused,
-                    "somebody else has these messages: what was said of them is dropped"
-                );
-            }
-        }
-        // It would be the same the next time. The messages come again when their leases are over.
-        Err(error) => tracing::error!(?kind, leases = ids.len(), %error, "not settled"),
-    }
-    Event::Settled { kind, ids }
-}
-
-fn nacked<'a>(token: &'a str, verdict: &'a Verdict) -> NackLease<'a> {
-    let Verdict::Nack { delay, is_dead, error } = verdict else {
-        return NackLease { token: token.into(), ..NackLease::default() };
-    };
-    NackLease { token: token.into(), delay_ms: delay.map(whole_ms), dead: *is_dead, error: (&**error).into() }
-}
-
-fn released(token: &str, verdict: &Verdict) -> ReleaseLease {
-    let delay = if let Verdict::Release { delay } = verdict { *delay } else { None };
-    ReleaseLease { token: token.to_owned(), delay_ms: delay.map(whole_ms) }
 }

@@ -39,6 +39,11 @@ impl Verdict {
         }
     }
 
+    /// What it adds to a settling call.
+    pub(super) fn bytes(&self) -> usize {
+        if let Self::Nack { error, .. } = self { error.len() } else { 0 }
+    }
+
     fn nack(delay: Option<Duration>, error: &str) -> Self {
         Self::Nack { delay, is_dead: false, error: cut(error).to_owned() }
     }
