@@ -16,6 +16,8 @@ import time
 from _broker import POLL_S, TIMEOUT_S, Client, Server
 
 LINES_MAX = 30
+# A program that is done has ended by then; the others are workers that go on.
+BY_ITSELF_S = 2
 
 
 def parse():
@@ -43,6 +45,15 @@ def has_charged_once(client):
     return [(effect["state"], effect["attempt"]) for effect in effects] == [("succeeded", 1)]
 
 
+def ended(process):
+    """The exit code of a program that ends by itself, or when it is told to."""
+    try:
+        return process.wait(BY_ITSELF_S)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGTERM)
+        return process.wait(TIMEOUT_S)
+
+
 def main():
     arguments = parse()
     lines = len(code_lines(arguments.source))
@@ -54,9 +65,7 @@ def main():
         until = time.monotonic() + TIMEOUT_S
         while (verdict := has_charged_once(client)) is None and time.monotonic() < until:
             time.sleep(POLL_S)
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-        code = process.wait(TIMEOUT_S)
+        code = ended(process)
     finally:
         process.kill()
         client.close()
