@@ -8,6 +8,7 @@ mod completions;
 mod config_check;
 mod confirm;
 mod consume;
+mod context;
 mod dlq;
 mod effect;
 pub(crate) mod exit;
@@ -21,8 +22,10 @@ mod message;
 mod nack;
 pub(crate) mod output;
 mod outputs;
+mod paint;
 mod parse;
 mod produce;
+mod progress;
 mod router;
 mod rows;
 mod runs;
@@ -69,26 +72,26 @@ pub(crate) struct Cli {
 }
 
 /// Options of every command.
-#[derive(clap::Args)]
+#[derive(Default, clap::Args)]
 pub(crate) struct Common {
-    /// The server to talk to
-    #[arg(
-        long,
-        global = true,
-        env = "DRIFTQ_SERVER",
-        default_value = "http://127.0.0.1:8080",
-        value_name = "URL"
-    )]
-    #[arg(hide_env_values = true)]
-    server: String,
+    /// The server to talk to; without it, the one of a context, else http://127.0.0.1:8080
+    #[arg(long, global = true, env = "DRIFTQ_SERVER", hide_env_values = true, value_name = "URL")]
+    server: Option<String>,
+    /// The server of this context; see `driftq context`
+    #[arg(long, global = true, env = "DRIFTQ_CONTEXT", hide_env_values = true, value_name = "NAME")]
+    context: Option<String>,
     /// Shape of the output; streams print NDJSON into pipes when nothing is said
     #[arg(short, long, global = true, value_enum, value_name = "FORMAT")]
     output: Option<Format>,
+    /// Which of these were written into the command line.
+    #[arg(skip)]
+    typed: context::Typed,
 }
 
 impl Common {
     fn client(&self) -> Result<Client> {
-        Ok(Client::new(&self.server)?)
+        let chosen = context::choose(self)?;
+        Ok(Client::new(&chosen.server)?.named_by(chosen.note()))
     }
 }
 
@@ -143,6 +146,9 @@ enum Command {
     Wal(wal::Command),
     /// Measure this machine: every figure beside a bare HTTP server in the same run
     Bench(bench::Args),
+    /// Remember servers by name, and choose between them
+    #[command(subcommand)]
+    Context(context::Command),
     /// Check a configuration without starting anything
     #[command(subcommand)]
     Config(config_check::Command),
@@ -195,6 +201,7 @@ fn dispatch(cli: Cli) -> Result<Exit> {
         Command::Router(command) => block_on(router::run(common, &command)),
         Command::Wal(command) => wal::run(common, &command),
         Command::Bench(args) => bench::run(common.output, &args),
+        Command::Context(command) => context::run(common, &command),
         Command::Config(command) => config_check::run(common, &command),
         Command::Completions(args) => completions::run(&args),
         Command::BenchBare(args) => bench::run_bare(&args),

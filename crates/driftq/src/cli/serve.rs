@@ -1,6 +1,6 @@
 //! `driftq serve`: the broker and its HTTP edge in this process.
 
-use std::{io::IsTerminal, process};
+use std::process;
 
 use anyhow::{Context, Result};
 use driftq_engine::{Broker, Started};
@@ -10,6 +10,7 @@ use tracing_subscriber::EnvFilter;
 use super::{
     config_check::refuse,
     exit::{Exit, Fault},
+    paint,
     signal::{Signal, Signals},
     startup,
 };
@@ -104,7 +105,7 @@ fn start_log(config: &Config) -> Result<()> {
     let filter = EnvFilter::try_new(&config.log_level).context("log_level")?;
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match config.log_format {
-        LogFormat::Text => log.with_ansi(std::io::stderr().is_terminal()).init(),
+        LogFormat::Text => log.with_ansi(paint::stderr_is_coloured()).init(),
         LogFormat::Json => log.json().flatten_event(true).init(),
     }
     Ok(())

@@ -12,7 +12,7 @@ use crate::cli::exit::{Exit, Fault};
 pub(super) struct Tokens {
     /// Tokens as they came with the messages; `-` reads them from stdin, one per line, bare or as `lease take` printed
     /// them
-    #[arg(required = true, value_name = "TOKEN")]
+    #[arg(required = true, value_name = "TOKEN", allow_hyphen_values = true)]
     tokens: Vec<String>,
 }
 
