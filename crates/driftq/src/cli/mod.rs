@@ -3,6 +3,7 @@
 
 mod ack;
 mod call;
+mod check;
 mod commit;
 mod completions;
 mod config_check;
@@ -18,6 +19,7 @@ mod items;
 mod job;
 mod lease;
 mod ledger;
+mod man;
 mod message;
 mod nack;
 pub(crate) mod output;
@@ -26,19 +28,23 @@ mod paint;
 mod parse;
 mod produce;
 mod progress;
+mod reference;
+mod report;
 mod router;
 mod rows;
 mod runs;
 mod serve;
+mod shell;
 mod signal;
 mod startup;
 mod suggest;
+mod survey;
 mod topic;
 mod wal;
 mod when;
 
 use anyhow::{Context, Result};
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, parser::ValueSource};
 
 use crate::{bench, client::Client};
 use exit::Exit;
@@ -144,6 +150,10 @@ enum Command {
     /// Look into the log on disk and repair it, without a server
     #[command(subcommand)]
     Wal(wal::Command),
+    /// See how the server does, and what to do about it
+    Report(report::Args),
+    /// Tell a monitor how the server does, in one line and one number
+    Check(check::Args),
     /// Measure this machine: every figure beside a bare HTTP server in the same run
     Bench(bench::Args),
     /// Remember servers by name, and choose between them
@@ -154,6 +164,10 @@ enum Command {
     Config(config_check::Command),
     /// Print a completion script for a shell
     Completions(completions::Args),
+    /// Print or write man pages
+    Man(man::Args),
+    /// Print the reference of commands, errors or API calls
+    Reference(reference::Args),
     /// The bare HTTP server that `bench` compares with
     #[command(name = bench::BARE_COMMAND, hide = true)]
     BenchBare(bench::BareArgs),
@@ -161,10 +175,11 @@ enum Command {
 
 /// Runs the command line of this process.
 pub(crate) fn run() -> Exit {
-    // clap prints help, version and usage errors itself and ends with the codes 0 and 2.
-    let matches = command().get_matches();
-    let cli = match Cli::from_arg_matches(&matches) {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    let cli = match parse(&arguments) {
         Ok(cli) => cli,
+        Err(error) if error.use_stderr() && check::is_meant(&arguments) => return check::refuse(&error),
+        // clap prints help, version and usage errors itself and ends with the codes 0 and 2.
         Err(error) => error.exit(),
     };
     match dispatch(cli) {
@@ -172,6 +187,14 @@ pub(crate) fn run() -> Exit {
         Err(error) if output::is_closed_pipe(&error) => Exit::Success,
         Err(error) => exit::report(&error),
     }
+}
+
+fn parse(arguments: &[std::ffi::OsString]) -> Result<Cli, clap::Error> {
+    let matches = command().try_get_matches_from(arguments)?;
+    let mut cli = Cli::from_arg_matches(&matches)?;
+    let is_typed = |name: &str| matches.value_source(name) == Some(ValueSource::CommandLine);
+    cli.common.typed = context::Typed { server: is_typed("server"), context: is_typed("context") };
+    Ok(cli)
 }
 
 /// The command line's shape, with the tables that derive macros cannot compute.
@@ -183,6 +206,8 @@ fn dispatch(cli: Cli) -> Result<Exit> {
     let common = &cli.common;
     let done = match cli.command {
         Command::Effect(command) => return block_on(effect::run(common, &command)),
+        Command::Report(args) => return block_on(report::run(common, &args)),
+        Command::Check(args) => return block_on(check::run(common, &args)),
         Command::Serve(args) => serve::run(&args),
         Command::Topic(command) => block_on(topic::run(common, &command)),
         Command::Produce(args) => block_on(produce::run(common, args)),
@@ -204,6 +229,8 @@ fn dispatch(cli: Cli) -> Result<Exit> {
         Command::Context(command) => context::run(common, &command),
         Command::Config(command) => config_check::run(common, &command),
         Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(common, &args),
+        Command::Reference(args) => reference::run(common, &args),
         Command::BenchBare(args) => bench::run_bare(&args),
     };
     done.map(|()| Exit::Success)
@@ -242,6 +269,11 @@ mod tests {
     #[test]
     fn tokens_may_look_like_flags() {
         for line in [
+            "lease ack -_token",
+            "lease ack -_token --token -",
+            "lease nack -_token --error no",
+            "lease extend --lease 1s -_token",
+            "lease release -_one -_two",
             "effect finish -_token --status succeeded",
             "effect finish --status succeeded -_token",
             "effect finish --status succeeded --error no -- --token",
@@ -252,6 +284,20 @@ mod tests {
             let arguments = ["driftq"].into_iter().chain(line.split(' '));
             assert!(command().try_get_matches_from(arguments).is_ok(), "{line}");
         }
+    }
+
+    #[test]
+    fn every_command_has_an_example_that_is_one() {
+        fn check(command: &clap::Command, path: &str) {
+            let inner: Vec<_> = command.get_subcommands().filter(|inner| !inner.is_hide_set()).collect();
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let has_example = help.lines().any(|line| line.starts_with("  ") && line.contains(path));
+            assert!(has_example || !inner.is_empty(), "{path} has no example in its help");
+            for inner in inner {
+                check(inner, &format!("{path} {}", inner.get_name()));
+            }
+        }
+        check(&command(), "driftq");
     }
 
     #[test]

@@ -12,7 +12,6 @@ pub(crate) enum Tone {
     Good,
     Caution,
     Bad,
-    Faint,
 }
 
 impl Tone {
@@ -22,7 +21,6 @@ impl Tone {
             Self::Good => AnsiColor::Green.on_default(),
             Self::Caution => AnsiColor::Yellow.on_default().bold(),
             Self::Bad => AnsiColor::Red.on_default().bold(),
-            Self::Faint => Style::new().dimmed(),
         }
     }
 }

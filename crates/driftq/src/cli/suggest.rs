@@ -34,9 +34,9 @@ pub(super) async fn or_explain_group<T>(
             let near = nearest(group, names.iter().map(String::as_str)).map(str::to_owned);
             let fault = Fault::from(error);
             Err(match near {
-                Some(name) => {
-                    fault.help(format!("did you mean `{name}`? All names: `driftq group list {topic}`")).into()
-                }
+                Some(name) => fault
+                    .help(format!("did you mean `{name}`? All names: `driftq group list {topic}`"))
+                    .into(),
                 None => fault.into(),
             })
         }

@@ -60,7 +60,9 @@ pub(in crate::cli) struct Typed {
 pub(in crate::cli) fn choose(common: &Common) -> Result<Chosen, Fault> {
     let Typed { server: server_typed, context: context_typed } = common.typed;
     if server_typed && context_typed {
-        return Err(Fault::new(Exit::Usage, "--server and --context name two servers").help("leave out one of them"));
+        return Err(
+            Fault::new(Exit::Usage, "--server and --context name two servers").help("leave out one of them")
+        );
     }
     let plain = |server: &str, origin| Chosen { server: server.to_owned(), origin, context: None };
     match (&common.server, &common.context) {

@@ -58,7 +58,9 @@ pub(super) fn path() -> Result<PathBuf, Fault> {
 /// Reads the file; one that is not there has no contexts.
 pub(super) fn read(path: &Path) -> Result<Contexts, Fault> {
     let shown = path.display();
-    let help = format!("correct the file, or move it away; `--server URL` works without it ({PATH_VARIABLE} names another)");
+    let help = format!(
+        "correct the file, or move it away; `--server URL` works without it ({PATH_VARIABLE} names another)"
+    );
     let broken = |why: String| Fault::new(Exit::Config, format!("{shown}: {why}")).help(&help);
     let file = match File::open(path) {
         Ok(file) => file,
@@ -124,8 +126,10 @@ impl Contexts {
     /// The context of that name.
     pub(super) fn get(&self, path: &Path, name: &str) -> Result<&Context, Fault> {
         self.contexts.get(name).ok_or_else(|| {
-            let fault = Fault::new(Exit::Config, format!("there is no context `{name}` in {}", path.display()));
-            let add = format!("add it with `driftq context add {name} --server URL`, or see `driftq context list`");
+            let fault =
+                Fault::new(Exit::Config, format!("there is no context `{name}` in {}", path.display()));
+            let add =
+                format!("add it with `driftq context add {name} --server URL`, or see `driftq context list`");
             match suggest::nearest(name, self.contexts.keys().map(String::as_str)) {
                 Some(near) => fault.help(format!("did you mean `{near}`? Else {add}")),
                 None => fault.help(add),
@@ -144,7 +148,9 @@ pub(super) fn name(text: &str) -> Result<String, String> {
     if is_name {
         return Ok(text.to_owned());
     }
-    Err(format!("`{text}` is no name: write up to {NAME_BYTES_MAX} letters, digits, dots, hyphens and underscores"))
+    Err(format!(
+        "`{text}` is no name: write up to {NAME_BYTES_MAX} letters, digits, dots, hyphens and underscores"
+    ))
 }
 
 #[cfg(test)]

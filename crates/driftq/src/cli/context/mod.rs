@@ -12,7 +12,7 @@ use super::{
     output::{self, Listing, printable},
 };
 use crate::client::Client;
-pub(super) use chosen::{Chosen, SERVER_DEFAULT, Typed, choose};
+pub(super) use chosen::{SERVER_DEFAULT, Typed, choose};
 use file::{Context, Contexts};
 
 #[derive(clap::Subcommand)]
@@ -36,13 +36,15 @@ Examples:
   driftq context list -o json")]
     List,
     /// Show a context, or which server a command would talk to now, and why
-    #[command(after_help = "The first of these that names a server is heard: --server, --context, DRIFTQ_SERVER, \
+    #[command(
+        after_help = "The first of these that names a server is heard: --server, --context, DRIFTQ_SERVER, \
 DRIFTQ_CONTEXT, the current context, the default.
 
 Examples:
   driftq context show
   driftq context show staging
-  driftq --context staging context show -o json")]
+  driftq --context staging context show -o json"
+    )]
     Show(Show),
     /// Forget a context
     #[command(after_help = "Examples:
@@ -116,7 +118,9 @@ pub(super) fn run(common: &Common, command: &Command) -> Result<()> {
 fn add(common: &Common, args: &Add) -> Result<()> {
     let Some(server) = &common.server else {
         let fault = Fault::new(Exit::Usage, "which server?");
-        return Err(fault.help(format!("for example `driftq context add {} --server {SERVER_DEFAULT}`", args.name)).into());
+        return Err(fault
+            .help(format!("for example `driftq context add {} --server {SERVER_DEFAULT}`", args.name))
+            .into());
     };
     Client::new(server)?;
     let path = file::path()?;
@@ -125,7 +129,8 @@ fn add(common: &Common, args: &Add) -> Result<()> {
             && known.server != *server
             && !args.replace
         {
-            let message = format!("context `{}` is {} already, in {}", args.name, known.server, path.display());
+            let message =
+                format!("context `{}` is {} already, in {}", args.name, known.server, path.display());
             return Err(Fault::new(Exit::Conflict, message).help("choose another name, or give --replace"));
         }
         let context = Context { server: server.clone() };
@@ -158,7 +163,9 @@ fn switch(common: &Common, args: &Use) -> Result<()> {
     })?;
     let switched = Switched { current: contexts.current };
     output::print_one(common.output, &switched, || match (&switched.current, server) {
-        (Some(name), Some(server)) => format!("commands use context {name} ({}) from now on\n", printable(&server)),
+        (Some(name), Some(server)) => {
+            format!("commands use context {name} ({}) from now on\n", printable(&server))
+        }
         _ => format!("commands use {SERVER_DEFAULT} from now on, unless told otherwise\n"),
     })?;
     if common.server.is_some() && !common.typed.server {
@@ -174,7 +181,10 @@ fn list(common: &Common) -> Result<()> {
         contexts.contexts.iter().map(|(name, context)| Row::new(&contexts, name, context)).collect();
     output::print_many(common.output, &rows, || {
         if rows.is_empty() {
-            return format!("no contexts in {}; add one with `driftq context add NAME --server URL`\n", path.display());
+            return format!(
+                "no contexts in {}; add one with `driftq context add NAME --server URL`\n",
+                path.display()
+            );
         }
         let mut listing = Listing::new(&["NAME", "SERVER", "CURRENT"]);
         for row in &rows {
@@ -199,7 +209,12 @@ fn show(common: &Common, name: Option<&str>) -> Result<()> {
         let row = Row::new(&contexts, name, contexts.get(&path, name)?);
         return output::print_one(common.output, &row, || {
             let current = if row.current { "yes" } else { "no" };
-            format!("context  {}\nserver   {}\ncurrent  {current}\nfile     {}\n", row.name, printable(&row.server), path.display())
+            format!(
+                "context  {}\nserver   {}\ncurrent  {current}\nfile     {}\n",
+                row.name,
+                printable(&row.server),
+                path.display()
+            )
         });
     }
     let chosen = choose(common)?;

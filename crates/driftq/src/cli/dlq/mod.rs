@@ -65,5 +65,7 @@ async fn or_explain<T>(session: &mut Session, topic: &str, answer: Result<T, Cal
     let page: Option<DeadTopics> = session.get("/v2/dlq").await.ok();
     let names = page.iter().flat_map(|page| &page.topics).map(|topic| &*topic.name);
     let near = suggest::nearest(topic.strip_prefix("dlq.").unwrap_or(topic), names);
-    Err(fault.help(near.map_or_else(|| all.to_owned(), |near| format!("did you mean `{near}`? {all}"))).into())
+    Err(fault
+        .help(near.map_or_else(|| all.to_owned(), |near| format!("did you mean `{near}`? {all}")))
+        .into())
 }

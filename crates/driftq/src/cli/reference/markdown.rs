@@ -1,0 +1,59 @@
+//! Texts as Markdown has them.
+
+/// A cell of a table: on one line, and without what would end it.
+pub(super) fn cell(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    line.replace('|', "\\|").replace('<', "&lt;")
+}
+
+/// A row of a table.
+pub(super) fn row<'a>(cells: impl IntoIterator<Item = &'a str>) -> String {
+    let mut line = String::from("|");
+    for cell in cells {
+        line.push_str(&format!(" {cell} |"));
+    }
+    line + "\n"
+}
+
+/// The head of a table.
+pub(super) fn head(cells: &[&str]) -> String {
+    row(cells.iter().copied()) + "|" + &"---|".repeat(cells.len()) + "\n"
+}
+
+/// Prose with indented lines in it, which become blocks of code.
+pub(super) fn prose(text: &str) -> String {
+    let mut page = String::new();
+    let mut in_code = false;
+    for line in text.lines() {
+        let is_code = line.starts_with("  ");
+        if is_code != in_code {
+            page.push_str(if is_code { "\n```sh\n" } else { "```\n\n" });
+            in_code = is_code;
+        }
+        page.push_str(if is_code { line.strip_prefix("  ").unwrap_or(line) } else { line });
+        page.push('\n');
+    }
+    if in_code {
+        page.push_str("```\n");
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indented_lines_are_code() {
+        let text = "Words.\n\nExamples:\n  driftq a\n    more\nAfter.";
+        let expected = "Words.\n\nExamples:\n\n```sh\ndriftq a\n  more\n```\n\nAfter.\n";
+        assert_eq!(prose(text), expected);
+        assert_eq!(prose("  x"), "\n```sh\nx\n```\n");
+    }
+
+    #[test]
+    fn cells_stay_in_their_table() {
+        assert_eq!(cell("a | b\n  <c>"), "a \\| b &lt;c>");
+        assert_eq!(head(&["a", "b"]), "| a | b |\n|---|---|\n");
+    }
+}
