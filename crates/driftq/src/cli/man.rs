@@ -87,10 +87,50 @@ fn pages() -> Result<Vec<Page>> {
 
 fn collect(command: &clap::Command, name: &str, pages: &mut Vec<Page>) -> Result<()> {
     let mut bytes = Vec::new();
-    Man::new(command.clone()).title(name.to_owned()).manual("DriftQ").render(&mut bytes)?;
-    pages.push(Page { name: name.to_owned(), text: String::from_utf8(bytes)? });
+    let source = format!("driftq {}", crate::http::VERSION);
+    Man::new(command.clone()).title(name.to_owned()).manual("DriftQ").source(source).render(&mut bytes)?;
+    pages.push(Page { name: name.to_owned(), text: finished(&String::from_utf8(bytes)?) });
     for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set()) {
         collect(inner, &format!("{name}-{}", inner.get_name()), pages)?;
     }
     Ok(())
+}
+
+/// The page with its notes as they were written: indented lines are examples and tables, which are not to be filled,
+/// and letters beyond ASCII have names that every troff knows.
+fn finished(page: &str) -> String {
+    let mut text = String::with_capacity(page.len());
+    let (mut in_notes, mut in_block) = (false, false);
+    for line in page.lines() {
+        if line.starts_with(".SH") {
+            in_notes = line == ".SH EXTRA";
+        }
+        let is_block = in_notes && line.starts_with("  ");
+        if is_block != in_block {
+            text.push_str(if is_block { ".nf\n" } else { ".fi\n" });
+            in_block = is_block;
+        }
+        let line = if line == ".SH EXTRA" { ".SH NOTES" } else { line };
+        for letter in line.chars() {
+            match letter {
+                _ if letter.is_ascii() => text.push(letter),
+                _ => text.push_str(&format!("\\[u{:04X}]", u32::from(letter))),
+            }
+        }
+        text.push('\n');
+    }
+    text + if in_block { ".fi\n" } else { "" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn examples_keep_their_lines() {
+        let page = ".SH NAME\n  x\n.SH EXTRA\nWords…\n  driftq a\n  driftq b\nMore.\n  c\n.SH VERSION\n1\n";
+        let expected = ".SH NAME\n  x\n.SH NOTES\nWords\\[u2026]\n.nf\n  driftq a\n  driftq b\n.fi\nMore.\n.nf\n  c\n\
+                        .fi\n.SH VERSION\n1\n";
+        assert_eq!(finished(page), expected);
+    }
 }

@@ -28,10 +28,12 @@ const NAME: &str = "check";
 #[command(
     after_help = "One line of text with performance data, and an exit code, as Nagios, Icinga, Sensu and their like expect:
     0  OK        nothing is more than its threshold
-    1  WARNING   more than a warning threshold, or a router that fails while messages go on without it
-    2  CRITICAL  more than a critical threshold, no answer in time, or a server that takes no messages
-    3  UNKNOWN   the command line or the configuration is not understood, the answer is not DriftQ's,
-                 or a threshold names a topic or a group that is not there
+    1  WARNING   more than a warning threshold, or a router that fails while messages
+                 go on without it
+    2  CRITICAL  more than a critical threshold, no answer in time, or a server that
+                 takes no messages
+    3  UNKNOWN   the command line or the configuration is not understood, the answer is
+                 not DriftQ's, or a threshold names what is not there
 
 A threshold is a number that may be reached and not exceeded: `--dead-warn 0` warns at the first dead letter. Each \
 group (each topic, for dead letters) is compared on its own. NAME= before the number is for one topic, or for one group \

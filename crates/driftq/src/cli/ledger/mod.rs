@@ -71,6 +71,9 @@ enum Command {
     /// Remove what is over, and write down what nobody knows
     Sweep(sweep::Args),
     /// Count records by how they stand
+    #[command(after_help = "Examples:
+  driftq ledger stats --store postgres://pay@db.internal/pay
+  driftq ledger stats -o json | jq .by_status.unknown")]
     Stats,
 }
 

@@ -8,8 +8,6 @@ use super::markdown::{cell, head, row};
 
 /// The parameter that every call has; it is told once.
 const OF_EVERY_CALL: &str = "X-Request-Id";
-/// The schema of every refusal.
-const PROBLEM: &str = "Problem";
 
 const ABOUT: &str = "# The native API\n\nMade by `driftq reference api` from the OpenAPI document, which a server has at \
 `/v2/openapi.json` and the repository as [openapi.json](../openapi.json).\n\n";
@@ -21,7 +19,8 @@ pub(super) fn page(document: &Value) -> String {
          Refusals are [Problem](#problem) documents; [errors.md](errors.md) lists their codes.\n",
     );
     for (tag, operations) in by_tag(document) {
-        page.push_str(&format!("\n## {}\n", capital(&tag)));
+        // Not the bare tag: a type of that name would have the same anchor.
+        page.push_str(&format!("\n## Calls: {tag}\n"));
         for (method, path, operation) in operations {
             page.push_str(&format!("\n### {} {path}\n\n", method.to_uppercase()));
             page.push_str(&call(operation));
@@ -48,7 +47,7 @@ fn by_tag(document: &Value) -> BTreeMap<String, Vec<Operation<'_>>> {
 }
 
 fn call(operation: &Value) -> String {
-    let mut page = format!("{}.", text(&operation["summary"]).trim_end_matches('.'));
+    let mut page = sentence(text(&operation["summary"]));
     let description = text(&operation["description"]);
     if !description.is_empty() {
         page.push_str(&format!(" {description}"));
@@ -165,8 +164,7 @@ fn without_description(schema: &Value) -> Value {
 fn shape(schema: &Value) -> String {
     if let Some(reference) = schema["$ref"].as_str() {
         let name = reference.rsplit('/').next().unwrap_or(reference);
-        let link = if name == PROBLEM { PROBLEM.to_lowercase() } else { name.to_lowercase() };
-        return format!("[{name}](#{link})");
+        return format!("[{name}](#{})", name.to_lowercase());
     }
     for (key, between) in [("oneOf", " or "), ("anyOf", " or "), ("allOf", " with ")] {
         let parts = items(&schema[key]).iter().filter(|part| part["type"] != "null").map(shape);
@@ -230,9 +228,6 @@ fn entries(value: &Value) -> impl Iterator<Item = (&str, &Value)> {
     value.as_object().into_iter().flatten().map(|(name, value)| (&**name, value))
 }
 
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters
-        .next()
-        .map_or_else(String::new, |first| first.to_uppercase().collect::<String>() + letters.as_str())
+fn sentence(text: &str) -> String {
+    if text.ends_with(['.', '?', '!']) { text.to_owned() } else { format!("{text}.") }
 }

@@ -23,13 +23,20 @@ pub(super) fn head(cells: &[&str]) -> String {
 /// Prose with indented lines in it, which become blocks of code.
 pub(super) fn prose(text: &str) -> String {
     let mut page = String::new();
-    let mut in_code = false;
+    let (mut in_code, mut before) = (false, "");
     for line in text.lines() {
         let is_code = line.starts_with("  ");
         if is_code != in_code {
-            page.push_str(if is_code { "\n```sh\n" } else { "```\n\n" });
+            // What follows other headings is a table, not something to paste.
+            let is_shell = before.ends_with("Examples:") || before.ends_with("terminals:");
+            page.push_str(match (is_code, is_shell) {
+                (false, _) => "```\n\n",
+                (true, true) => "\n```sh\n",
+                (true, false) => "\n```text\n",
+            });
             in_code = is_code;
         }
+        before = line;
         page.push_str(if is_code { line.strip_prefix("  ").unwrap_or(line) } else { line });
         page.push('\n');
     }
@@ -48,7 +55,7 @@ mod tests {
         let text = "Words.\n\nExamples:\n  driftq a\n    more\nAfter.";
         let expected = "Words.\n\nExamples:\n\n```sh\ndriftq a\n  more\n```\n\nAfter.\n";
         assert_eq!(prose(text), expected);
-        assert_eq!(prose("  x"), "\n```sh\nx\n```\n");
+        assert_eq!(prose("Codes:\n  x"), "Codes:\n\n```text\nx\n```\n");
     }
 
     #[test]

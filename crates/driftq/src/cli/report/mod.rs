@@ -22,10 +22,11 @@ use rules::{Finding, Verdict, findings};
 #[command(
     after_help = "Asks the server for everything that can go wrong, and says of each finding what it is, why it is so, and which \
 command to go on with:
-    act   somebody must do something: dead letters, effects whose outcome nobody knows, groups that
-          nobody reads for, a message waiting for an hour, a partition 95 % full, no room on the disk
-    look  somebody should look: something is paused, a message waits for 5 minutes or has failed 5
-          times, a partition is 80 % full, nothing is on disk
+    act   somebody must do something: dead letters, effects whose outcome nobody knows,
+          a group that nobody reads for, a message that waits for an hour, a partition
+          that is 95 % full, a disk without room
+    look  somebody should look: something is paused, a message waits for 5 minutes or
+          has failed 5 times, a partition is 80 % full, nothing is on disk
     ok    it is as it should be
 
 Ends with code 0 if nothing needs action, with 1 if something does, and as every command if the server cannot be asked. \
@@ -34,7 +35,7 @@ Ends with code 0 if nothing needs action, with 1 if something does, and as every
 Examples:
   driftq report
   driftq report -o json | jq -r '.findings[] | select(.verdict == \"act\") | .next'
-  driftq report --context production || mail -s 'DriftQ needs somebody' ops@example.org < /dev/null"
+  driftq report --context production > report.txt || mail -s 'DriftQ' ops@example.org < report.txt"
 )]
 pub(crate) struct Args {}
 
