@@ -70,7 +70,7 @@ fn names_that_were_meant_are_named() {
 fn a_token_that_begins_with_a_hyphen_is_a_token() {
     let (_data, server) = server();
     for word in ["ack", "nack", "extend", "release"] {
-        let ran = server.run(&["lease", word, "-AbC_dEf-0123456789"]);
+        let ran = server.run(&["lease", word, "-AbC_dEf-0123456789-AbC_dEf-0123456789"]);
         assert!(ran.code == 4 || ran.code == 5, "{word}: {} {}", ran.code, ran.stderr);
         assert!(!ran.stderr.contains("unexpected argument"), "{}", ran.stderr);
     }

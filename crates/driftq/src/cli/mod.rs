@@ -190,7 +190,7 @@ pub(crate) fn run() -> Exit {
 }
 
 fn parse(arguments: &[std::ffi::OsString]) -> Result<Cli, clap::Error> {
-    let matches = command().try_get_matches_from(arguments)?;
+    let matches = command().try_get_matches_from(lease::sheltered(arguments.to_vec()))?;
     let mut cli = Cli::from_arg_matches(&matches)?;
     let is_typed = |name: &str| matches.value_source(name) == Some(ValueSource::CommandLine);
     cli.common.typed = context::Typed { server: is_typed("server"), context: is_typed("context") };
@@ -269,11 +269,6 @@ mod tests {
     #[test]
     fn tokens_may_look_like_flags() {
         for line in [
-            "lease ack -_token",
-            "lease ack -_token --token -",
-            "lease nack -_token --error no",
-            "lease extend --lease 1s -_token",
-            "lease release -_one -_two",
             "effect finish -_token --status succeeded",
             "effect finish --status succeeded -_token",
             "effect finish --status succeeded --error no -- --token",
@@ -283,6 +278,30 @@ mod tests {
         ] {
             let arguments = ["driftq"].into_iter().chain(line.split(' '));
             assert!(command().try_get_matches_from(arguments).is_ok(), "{line}");
+        }
+    }
+
+    /// Where many tokens are taken, a flag behind them stays a flag, and a misspelt one an error.
+    #[test]
+    fn many_tokens_do_not_swallow_flags() {
+        let token = "-_AAAAAAAAAAAAAAAAAAAAAAAAAA";
+        let parsed = |line: &str| {
+            let words = line.replace("TOKEN", token);
+            let words = ["driftq"].into_iter().chain(words.split(' ')).map(Into::into);
+            parse(&words.collect::<Vec<_>>()).map(|cli| cli.command)
+        };
+        for line in [
+            "lease ack TOKEN",
+            "lease nack TOKEN --dead",
+            "lease nack TOKEN --error no",
+            "lease extend --lease 1s TOKEN",
+            "lease release TOKEN plain TOKEN",
+            "lease release -- TOKEN",
+        ] {
+            assert!(parsed(line).is_ok(), "{line}");
+        }
+        for line in ["lease nack plain --daed", "lease nack TOKEN --daed", "lease ack"] {
+            assert!(parsed(line).is_err(), "{line}");
         }
     }
 

@@ -174,7 +174,7 @@ impl Bench {
         values: impl Iterator<Item = (&'a str, &'a str, u64)>,
         words: impl Fn(u64) -> String,
     ) {
-        let mut highest = 0;
+        let (mut highest, first) = (0, self.figures.len());
         for (name, topic, value) in values {
             highest = highest.max(value);
             let (warn, crit) = levels.of(&[name, topic]);
@@ -195,7 +195,7 @@ impl Bench {
         }
         let (warn, crit) = levels.of(&[]);
         let general = Figure { label: label.to_owned(), value: highest, unit, warn, crit };
-        self.figures.push(general);
+        self.figures.insert(first, general);
     }
 
     /// A threshold for something that is not there would never be exceeded, and nobody would notice.

@@ -18,6 +18,8 @@ use crate::{
 const OLDEST_LOOK_MS: u64 = 5 * 60_000;
 /// And longer than this, somebody must do something.
 const OLDEST_ACT_MS: u64 = 60 * 60_000;
+/// Readers that were not heard of for this long have gone.
+const READERS_GONE_MS: u64 = 60_000;
 /// A message that failed this often is likely to fail again.
 const ATTEMPTS_MANY: u32 = 5;
 /// Shares of a limit, in percent.
@@ -263,12 +265,15 @@ fn group(seen: &Seen, topic_is_paused: bool, now: Now) -> Option<Finding> {
         ));
     }
     if group.consumers == 0 && group.members.is_empty() {
+        // Who reads call by call is not there between two calls.
+        let is_gone = now.age_ms(group.seen_at) >= READERS_GONE_MS;
+        let verdict = if is_gone { Verdict::Act } else { Verdict::Look };
         let what = format!("nobody reads for group {name}, and {waiting} message(s) wait");
         let cause = format!(
             "it was last seen {}; start its workers, or forget it with `driftq group delete {topic} {group_word}`",
             now.tell(group.seen_at)
         );
-        return Some(Finding::new(Verdict::Act, what, cause, describe));
+        return Some(Finding::new(verdict, what, cause, describe));
     }
     if let Some(oldest) = seen.oldest_ms.filter(|oldest| *oldest >= OLDEST_LOOK_MS) {
         let verdict = if oldest >= OLDEST_ACT_MS { Verdict::Act } else { Verdict::Look };

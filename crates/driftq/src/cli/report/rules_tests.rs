@@ -140,8 +140,11 @@ fn what_was_given_up_is_found() {
 
 #[test]
 fn groups_that_are_behind_are_found() {
-    let alone = json!({"consumers": 0, "members": []});
+    let alone = json!({"consumers": 0, "members": [], "seen_at": "2020-01-01T00:00:00Z"});
     let abandoned = |survey: &mut Survey| survey.groups = vec![seen(with(group(5), alone.clone()), None)];
+    let just_left = with(alone.clone(), json!({"seen_at": "2999-01-01T00:00:00Z"}));
+    let polled = |survey: &mut Survey| survey.groups = vec![seen(with(group(5), just_left), None)];
+    finds(polled, Verdict::Look, "nobody reads", "driftq group describe");
     finds(
         abandoned,
         Verdict::Act,
