@@ -68,20 +68,21 @@ fn troubles_are_found_with_a_next_step_that_works() {
     for (verdict, what) in [
         ("act", "1 dead letter(s) of orders"),
         ("act", "1 effect(s) whose outcome nobody knows"),
-        ("act", "nobody reads for group billing of orders, and 1 message(s) wait"),
+        ("look", "nobody reads for group billing of orders, and 1 message(s) wait"),
         ("look", "topic mails is paused, and 1 message(s) wait"),
     ] {
         assert!(found.contains(&(verdict.to_owned(), what.to_owned())), "{what}: {found:?}");
     }
-    assert_eq!((&report["act"], &report["look"]), (&3.into(), &1.into()));
+    assert_eq!((&report["act"], &report["look"]), (&2.into(), &2.into()));
     // What is to be pasted is a command that this binary takes.
     for next in report["findings"].as_array().unwrap().iter().filter_map(|finding| finding["next"].as_str()) {
         let words: Vec<&str> = next.split(' ').skip(1).collect();
         server.run(&words).ok();
     }
-    let again = server.run(&["report", "--server", &server.url()]).ok().stdout;
+    let again = server.run(&["report", "--server", &server.url()]).code(1).stdout;
     assert!(again.contains(&format!("$ driftq dlq list orders --server {}\n", server.url())), "{again}");
-    assert!(again.ends_with("do something about 3 things\n"), "the pause was lifted by the command: {again}");
+    assert!(!again.contains("is paused"), "the command lifted the pause: {again}");
+    assert!(again.ends_with("\nact   do something about 2 things, and look at 2 things\n"), "{again}");
 }
 
 #[test]
@@ -119,11 +120,7 @@ fn a_monitor_gets_its_codes() {
         let ran = server.run(&[&["check"][..], flags].concat()).code(code);
         assert!(ran.stdout.starts_with("DRIFTQ ") && ran.stdout.contains(text), "{flags:?}: {}", ran.stdout);
         assert_eq!(ran.stdout.lines().count(), 1, "{}", ran.stdout);
-        assert!(
-            ran.stdout.contains(" | 'lag'=") || ran.stdout.contains(" | 'lag orders/b"),
-            "{}",
-            ran.stdout
-        );
+        assert!(ran.stdout.contains(" | 'lag'="), "{}", ran.stdout);
     }
     let json = server.run(&["check", "--dead-warn", "0", "-o", "json"]).code(1).json();
     assert_eq!((&json["state"], json["problems"].as_array().unwrap().len()), (&"WARNING".into(), 1));
