@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::markdown::{cell, head, row};
+use super::markdown::{cell, head, links_here, row};
 
 /// The parameter that every call has; it is told once.
 const OF_EVERY_CALL: &str = "X-Request-Id";
@@ -30,7 +30,7 @@ pub(super) fn page(document: &Value) -> String {
     for (name, schema) in entries(&document["components"]["schemas"]) {
         page.push_str(&format!("\n### {name}\n\n{}", kind(schema)));
     }
-    page
+    links_here(&page)
 }
 
 type Operation<'a> = (&'a str, &'a str, &'a Value);

@@ -6,6 +6,20 @@ pub(super) fn cell(text: &str) -> String {
     line.replace('|', "\\|").replace('<', "&lt;")
 }
 
+/// Links of the source code, `[name](path::Name)`, as links to the heading of that name.
+pub(super) fn links_here(text: &str) -> String {
+    let mut parts = text.split("](");
+    let mut page = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        page.push_str("](");
+        match part.split_once(')').and_then(|(target, rest)| Some((target.rsplit_once("::")?.1, rest))) {
+            Some((name, rest)) => page.push_str(&format!("#{}){rest}", name.to_lowercase())),
+            None => page.push_str(part),
+        }
+    }
+    page
+}
+
 /// A row of a table.
 pub(super) fn row<'a>(cells: impl IntoIterator<Item = &'a str>) -> String {
     let mut line = String::from("|");
@@ -56,6 +70,12 @@ mod tests {
         let expected = "Words.\n\nExamples:\n\n```sh\ndriftq a\n  more\n```\n\nAfter.\n";
         assert_eq!(prose(text), expected);
         assert_eq!(prose("Codes:\n  x"), "Codes:\n\n```text\nx\n```\n");
+    }
+
+    #[test]
+    fn links_of_the_code_lead_to_headings() {
+        assert_eq!(links_here("a [`B`](super::b::B) c [d](e.md)"), "a [`B`](#b) c [d](e.md)");
+        assert_eq!(links_here("no link"), "no link");
     }
 
     #[test]
