@@ -129,6 +129,8 @@ fn commands_reach_the_server_of_their_context() {
             "driftq context list",
         ],
     );
+    let ledger = home.run(&["ledger", "stats", "--context", "gone"]);
+    says(ledger, 3, &["context `gone`, named by --context"]);
     let gone = home.run_with(&[("DRIFTQ_CONTEXT", "gone")], &["topic", "list"]);
     says(gone, 3, &["named by DRIFTQ_CONTEXT"]);
     home.run(&["context", "use", "gone"]).ok();

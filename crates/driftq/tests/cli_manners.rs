@@ -7,6 +7,7 @@ mod support;
 
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use command::{Ran, run, run_with};
 use support::Server;
@@ -60,10 +61,46 @@ fn names_that_were_meant_are_named() {
     server.run_piped(&["lease", "nack", "-", "--dead"], &taken.stdout).ok();
     server.run(&["topic", "create", "order2"]).ok();
     says(server.run(&["dlq", "redrive", "order2", "--all"]), 4, "has no dead letters");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while server.run(&["dlq", "list", "-o", "ndjson"]).ok().stdout.is_empty() {
+        assert!(Instant::now() < deadline, "waited too long");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    says(server.run(&["dlq", "redrive", "order2", "--all"]), 4, topic);
+    says(server.run(&["dlq", "redrive", "dlq.orders", "--all"]), 4, topic);
+    says(server.run(&["dlq", "list", "dlq.orders"]), 0, "`driftq dlq list orders`");
+    let target = server.run(&["dlq", "redrive", "orders", "--all", "--target", "invoises"]);
+    says(target, 4, "did you mean `invoices`?");
     says(run(&["topc", "list"]), 2, "topic");
     says(run(&["topic", "lst"]), 2, "list");
     says(run(&["topic", "create", "x", "--partitons", "3"]), 2, "--partitions");
     says(run(&["man", "topic", "craete"]), 2, "did you mean `driftq topic create`?");
+}
+
+#[test]
+fn datasets_and_versions_that_were_meant_are_named() {
+    let (_data, server) = server();
+    server.run(&["topic", "create", "orders"]).ok();
+    server.run(&["produce", "orders", "x"]).ok();
+    let token =
+        server.run(&["lease", "take", "orders", "g", "-o", "ndjson"]).ok().lines()[0]["lease"]["token"]
+            .clone();
+    let output = "sales/v2030/p=s3://lake/a@sha256:9f";
+    server.run(&["commit", "--ack", token.as_str().unwrap(), "--replace-output", output]).ok();
+    for arguments in [
+        &["output", "list", "sale"][..],
+        &["output", "cutover", "salse", "v2030"],
+        &["output", "rollback", "sales2"],
+    ] {
+        says(server.run(arguments), 4, "did you mean `sales`?");
+    }
+    for arguments in [
+        &["output", "list", "sales", "v2031"][..],
+        &["output", "cutover", "sales", "v203"],
+        &["output", "delete", "sales", "v2003", "--yes"],
+    ] {
+        says(server.run(arguments), 4, "did you mean version `v2030`?");
+    }
 }
 
 #[test]

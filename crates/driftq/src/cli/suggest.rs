@@ -2,7 +2,7 @@
 
 use driftq_api::{
     v1::Topics,
-    v2::{Groups, LIMIT_MAX},
+    v2::{Dataset, Datasets, Groups, LIMIT_MAX},
 };
 
 use super::exit::Fault;
@@ -44,6 +44,47 @@ pub(super) async fn or_explain_group<T>(
     }
 }
 
+/// The same for a call about a dataset, or about one of its versions.
+pub(super) async fn or_explain_output<T>(
+    session: &mut Session,
+    dataset: &str,
+    version: Option<&str>,
+    answer: Result<T, CallError>,
+) -> anyhow::Result<T> {
+    let error = match answer {
+        Ok(answer) => return Ok(answer),
+        Err(error) => error,
+    };
+    let is_unknown = error.code() == "OUTPUT_UNKNOWN";
+    let fault = Fault::from(error);
+    if !is_unknown {
+        return Err(fault.into());
+    }
+    let limit = Some(LIMIT_MAX as u64);
+    let whole: Option<Dataset<'static>> =
+        session.get(Path::of("/v2/outputs").part(dataset).with_number("limit", limit).as_str()).await.ok();
+    let near = match (&whole, version) {
+        (Some(known), Some(version)) => {
+            let near = nearest(version, known.versions.iter().map(|known| &*known.version));
+            near.map(|near| {
+                format!("did you mean version `{near}`? All of them: `driftq output list {dataset}`")
+            })
+        }
+        (Some(_), None) => None,
+        (None, _) => {
+            let path = Path::of("/v2/outputs").with_number("limit", limit);
+            let page: Option<Datasets<'static>> = session.get(path.as_str()).await.ok();
+            let names = page.iter().flat_map(|page| &page.datasets).map(|known| &*known.dataset);
+            nearest(dataset, names)
+                .map(|near| format!("did you mean `{near}`? All names: `driftq output list`"))
+        }
+    };
+    Err(match near {
+        Some(near) => fault.help(near).into(),
+        None => fault.into(),
+    })
+}
+
 /// The error of a call about this topic.
 pub(super) async fn explained(session: &mut Session, topic: &str, error: CallError) -> Fault {
     let is_unknown = error.code() == "TOPIC_UNKNOWN" || error.is_topic_unknown_in_v1();
@@ -74,17 +115,23 @@ pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
     (distance <= (name.chars().count() / 3).max(1)).then_some(near)
 }
 
-/// How many letters must be added, removed or replaced.
+/// How many letters must be added, removed, replaced or exchanged with their neighbour.
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
+    let (mut before, mut row): (Vec<usize>, Vec<usize>) = (Vec::new(), (0..=other.len()).collect());
+    let mut last = None;
     for (number, letter) in one.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], number + 1);
+        let mut next = vec![number + 1];
         for (index, candidate) in other.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != *candidate);
-            diagonal = row[index + 1];
-            row[index + 1] = replaced.min(diagonal + 1).min(row[index] + 1);
+            let replaced = row[index] + usize::from(letter != *candidate);
+            let mut least = replaced.min(row[index + 1] + 1).min(next[index] + 1);
+            if index > 0 && last == Some(*candidate) && letter == other[index - 1] {
+                least = least.min(before[index - 1] + 1);
+            }
+            next.push(least);
         }
+        before = std::mem::replace(&mut row, next);
+        last = Some(letter);
     }
     row[other.len()]
 }
@@ -95,9 +142,15 @@ mod tests {
 
     #[test]
     fn distances_count_letters() {
-        for (one, other, expected) in
-            [("orders", "orders", 0), ("order", "orders", 1), ("ordres", "orders", 2), ("", "abc", 3)]
-        {
+        for (one, other, expected) in [
+            ("orders", "orders", 0),
+            ("order", "orders", 1),
+            ("ordres", "orders", 1),
+            ("rodesr", "orders", 2),
+            ("", "abc", 3),
+            ("abc", "", 3),
+            ("ca", "ac", 1),
+        ] {
             assert_eq!(distance(one, other), expected, "{one} {other}");
         }
     }

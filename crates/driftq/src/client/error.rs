@@ -229,7 +229,7 @@ impl From<CallError> for Fault {
                 ))
             }
             CallError::Unreachable { context: Some(_), .. } => Self::new(Exit::Unreachable, message)
-                .help("see `driftq context list`; choose another with `driftq context use` or --context"),
+                .help("start a server there, or choose another context: `driftq context list`, then `driftq context use NAME`"),
             CallError::Broken { .. } => {
                 Self::new(Exit::Unreachable, message).help("the server may be restarting; try again")
             }

@@ -64,7 +64,12 @@ async fn or_explain<T>(session: &mut Session, topic: &str, answer: Result<T, Cal
     // The first page is enough for a guess, and without it there is none.
     let page: Option<DeadTopics> = session.get("/v2/dlq").await.ok();
     let names = page.iter().flat_map(|page| &page.topics).map(|topic| &*topic.name);
-    let near = suggest::nearest(topic.strip_prefix("dlq.").unwrap_or(topic), names);
+    let near = match topic.strip_prefix("dlq.") {
+        Some(source) => {
+            names.clone().find(|name| *name == source).or_else(|| suggest::nearest(source, names))
+        }
+        None => suggest::nearest(topic, names),
+    };
     Err(fault
         .help(near.map_or_else(|| all.to_owned(), |near| format!("did you mean `{near}`? {all}")))
         .into())

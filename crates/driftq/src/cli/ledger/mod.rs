@@ -79,12 +79,13 @@ enum Command {
 
 pub(super) async fn run(common: &Common, args: &Args) -> Result<()> {
     let place = &args.place;
-    match &args.command {
+    let outcome = match &args.command {
         Command::Migrate(args) => migrate::run(common, place, args).await,
         Command::List(args) => list::run(common, place, args).await,
         Command::Show(args) => show::run(common, place, args).await,
         Command::Resolve(args) => resolve::run(common, place, args).await,
         Command::Sweep(args) => sweep::run(common, place, args).await,
         Command::Stats => stats::run(common, place).await,
-    }
+    };
+    outcome.map_err(|error| place.told(common, error))
 }

@@ -70,6 +70,23 @@ impl Place {
         Ok(self.open(common)?.ledger(settings))
     }
 
+    /// The error with the context that named the server, if it was one and the server is not there.
+    pub(super) fn told(&self, common: &Common, error: anyhow::Error) -> anyhow::Error {
+        let context = || context::choose(common).ok().and_then(|chosen| chosen.note());
+        match error.downcast::<Fault>() {
+            Ok(mut fault) => {
+                if fault.exit == Exit::Unreachable
+                    && self.store.is_none()
+                    && let Some(note) = context()
+                {
+                    fault.message.push_str(&format!("; that is {note}"));
+                }
+                fault.into()
+            }
+            Err(other) => other,
+        }
+    }
+
     /// The table in PostgreSQL.
     pub(super) fn table(&self) -> &str {
         &self.table

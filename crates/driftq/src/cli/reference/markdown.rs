@@ -44,6 +44,7 @@ pub(super) fn prose(text: &str) -> String {
             // What follows other headings is a table, not something to paste.
             let is_shell = before.ends_with("Examples:") || before.ends_with("terminals:");
             page.push_str(match (is_code, is_shell) {
+                (false, _) if line.is_empty() => "```\n",
                 (false, _) => "```\n\n",
                 (true, true) => "\n```sh\n",
                 (true, false) => "\n```text\n",
@@ -66,6 +67,7 @@ mod tests {
 
     #[test]
     fn indented_lines_are_code() {
+        assert_eq!(prose("  x\n\ny"), "\n```text\nx\n```\n\ny\n");
         let text = "Words.\n\nExamples:\n  driftq a\n    more\nAfter.";
         let expected = "Words.\n\nExamples:\n\n```sh\ndriftq a\n  more\n```\n\nAfter.\n";
         assert_eq!(prose(text), expected);

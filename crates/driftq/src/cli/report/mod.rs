@@ -26,7 +26,8 @@ command to go on with:
           a group that nobody has read for in a minute, a message that waits for an
           hour, a partition that is 95 % full, a disk without room
     look  somebody should look: something is paused, a message waits for 5 minutes or
-          has failed 5 times, a partition is 80 % full, nothing is on disk
+          has failed 5 times, a partition is 80 % full, a topic has no readers, nothing
+          is on disk
     ok    it is as it should be
 
 Ends with code 0 if nothing needs action, with 1 if something does, and as every command if the server cannot be asked. \

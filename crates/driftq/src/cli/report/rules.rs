@@ -22,6 +22,8 @@ const OLDEST_ACT_MS: u64 = 60 * 60_000;
 const READERS_GONE_MS: u64 = 60_000;
 /// A message that failed this often is likely to fail again.
 const ATTEMPTS_MANY: u32 = 5;
+/// Topics of dead letters need no readers.
+const DEAD_PREFIX: &str = "dlq.";
 /// Shares of a limit, in percent.
 const LIMIT_LOOK_PERCENT: u64 = 80;
 const LIMIT_ACT_PERCENT: u64 = 95;
@@ -181,6 +183,13 @@ fn topic_findings(survey: &Survey, topic: &Topic, now: Now) -> Vec<Finding> {
             cause,
             format!("driftq topic resume {}", word(&topic.name)),
         ));
+    }
+    let kept = topic.messages.saturating_sub(topic.scheduled);
+    if kept > 0 && topic.groups.is_empty() && !topic.name.starts_with(DEAD_PREFIX) {
+        let what = format!("no group reads {name}, and {} message(s) are kept", grouped(kept));
+        let cause = "a group begins with its first reader, and then gets all of them";
+        let next = format!("driftq message list {}", word(&topic.name));
+        findings.push(Finding::new(Verdict::Look, what, cause, next));
     }
     for partition in &topic.partitions {
         let limits = [

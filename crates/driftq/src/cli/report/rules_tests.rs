@@ -189,6 +189,24 @@ fn a_pause_is_told_once_and_only_if_something_waits() {
 }
 
 #[test]
+fn a_topic_that_nobody_reads_is_found() {
+    let unread = |name: &'static str, scheduled: u64| {
+        move |survey: &mut Survey| {
+            let change = json!({"name": name, "groups": [], "messages": 9, "scheduled": scheduled});
+            survey.topics = vec![serde_json::from_value(with(topic(), change)).unwrap()];
+            survey.groups = Vec::new();
+        }
+    };
+    finds(unread("orders", 2), Verdict::Look, "no group reads orders, and 7", "driftq message list orders");
+    for (name, scheduled) in [("dlq.orders", 0), ("orders", 9)] {
+        let mut survey = healthy();
+        unread(name, scheduled)(&mut survey);
+        let all = findings(&survey, Now::read());
+        assert!(all.iter().all(|finding| finding.verdict == Verdict::Ok), "{all:#?}");
+    }
+}
+
+#[test]
 fn limits_are_told_before_they_are_reached() {
     let kept = |messages: u64, bytes: u64| {
         move |survey: &mut Survey| {
