@@ -86,6 +86,63 @@ fn troubles_are_found_with_a_next_step_that_works() {
 }
 
 #[test]
+fn messages_that_fail_and_partitions_that_fill_are_found() {
+    let (_data, server) = server();
+    server.run(&["topic", "create", "orders", "--partition-messages-max", "2"]).ok();
+    server.run(&["produce", "orders", "poison"]).ok();
+    for delay in ["0ms", "0ms", "0ms", "0ms", "1h"] {
+        let taken = server.run(&["lease", "take", "orders", "billing", "--wait", "20s", "-o", "ndjson"]).ok();
+        let nack = ["lease", "nack", "-", "--delay", delay, "--error", "no account"];
+        server.run_piped(&nack, &taken.stdout).ok();
+    }
+    server.run(&["produce", "orders", "more"]).ok();
+    let report = server.run(&["report", "-o", "json"]).code(1).json();
+    let found = troubles(&report);
+    for what in [
+        "message 0/0 of orders has failed 5 times for billing",
+        "partition 0 of orders is 100 % full: 2 of 2 messages",
+    ] {
+        assert!(found.iter().any(|(_, found)| found == what), "{what}: {found:?}");
+    }
+    let next =
+        |next: &str| report["findings"].as_array().unwrap().iter().any(|finding| finding["next"] == next);
+    assert!(next("driftq message get orders 0 0"), "{report}");
+    assert!(next("driftq topic set orders partition_messages_max=4"), "{report}");
+    let cause = report["findings"].to_string();
+    assert!(cause.contains("last error: no account"), "{cause}");
+}
+
+/// The oldest message is the first that the group has not acked, wherever in the partition that is.
+#[test]
+fn what_is_acked_waits_no_more() {
+    let (_data, server) = server();
+    server.run(&["topic", "create", "orders", "--max-in-flight", "10"]).ok();
+    server.run(&["produce", "orders", "first"]).ok();
+    let oldest = |most: &str| server.run(&["check", "--oldest-warn", most, "-o", "json"]).json();
+    let age = |judgement: &Value| {
+        let figures = judgement["figures"].as_array().unwrap().iter();
+        figures
+            .filter(|figure| figure["label"] == "oldest")
+            .map(|figure| figure["value"].as_u64().unwrap())
+            .sum::<u64>()
+    };
+    let first = server.run(&["lease", "take", "orders", "billing", "-o", "ndjson"]).ok();
+    let begun = Instant::now();
+    while age(&oldest("1h")) < 300 {
+        assert!(begun.elapsed() < Duration::from_secs(20), "it grows older");
+    }
+    let before_second = Instant::now();
+    server.run(&["produce", "orders", "second"]).ok();
+    server.run_piped(&["lease", "ack", "-"], &first.stdout).ok();
+    let waited = age(&oldest("1h"));
+    let most = before_second.elapsed().as_millis();
+    assert!(u128::from(waited) <= most + 20, "only the second waits, for {most} ms at most: {waited}");
+    let second = server.run(&["lease", "take", "orders", "billing", "-o", "ndjson"]).ok();
+    server.run_piped(&["lease", "ack", "-"], &second.stdout).ok();
+    assert_eq!((&oldest("0ms")["state"], age(&oldest("0ms"))), (&"OK".into(), 0), "nothing waits");
+}
+
+#[test]
 fn a_server_in_memory_is_worth_a_look() {
     let data = tempfile::tempdir().unwrap();
     let server = Server::start(&data.path().join("data"), &["--ephemeral"]);
