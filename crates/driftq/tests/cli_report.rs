@@ -118,11 +118,16 @@ fn what_is_acked_waits_no_more() {
     let (_data, server) = server();
     server.run(&["topic", "create", "orders", "--max-in-flight", "10"]).ok();
     server.run(&["produce", "orders", "first"]).ok();
-    let oldest = |most: &str| server.run(&["check", "--oldest-warn", most, "-o", "json"]).json();
+    // Another group keeps what this one acks from being dropped.
+    server.run(&["lease", "take", "orders", "mail"]).ok();
+    let oldest = |most: &str| {
+        let threshold = format!("orders/billing={most}");
+        server.run(&["check", "--oldest-warn", &threshold, "-o", "json"]).json()
+    };
     let age = |judgement: &Value| {
         let figures = judgement["figures"].as_array().unwrap().iter();
         figures
-            .filter(|figure| figure["label"] == "oldest")
+            .filter(|figure| figure["label"] == "oldest orders/billing")
             .map(|figure| figure["value"].as_u64().unwrap())
             .sum::<u64>()
     };

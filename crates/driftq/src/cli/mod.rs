@@ -4,6 +4,7 @@
 mod ack;
 mod call;
 mod check;
+mod colour;
 mod commit;
 mod completions;
 mod config_check;
@@ -24,7 +25,6 @@ mod message;
 mod nack;
 pub(crate) mod output;
 mod outputs;
-mod paint;
 mod parse;
 mod produce;
 mod progress;

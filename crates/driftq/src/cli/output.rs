@@ -6,7 +6,7 @@ use anyhow::Result;
 use comfy_table::{Table, presets};
 use serde::Serialize;
 
-use super::paint::{self, Tone};
+use super::colour::{self, Tone};
 
 /// `-o`: the shape of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -51,7 +51,7 @@ impl Listing {
         };
         let mut lines = self.table.lines().map(trim);
         let headings = lines.next().unwrap_or_default();
-        let headings = paint::on_stdout(Tone::Heading, headings.trim_end()) + "\n";
+        let headings = colour::on_stdout(Tone::Heading, headings.trim_end()) + "\n";
         std::iter::once(headings).chain(lines).collect()
     }
 }

@@ -8,9 +8,9 @@ use tokio::{net::TcpListener, sync::oneshot};
 use tracing_subscriber::EnvFilter;
 
 use super::{
+    colour,
     config_check::refuse,
     exit::{Exit, Fault},
-    paint,
     signal::{Signal, Signals},
     startup,
 };
@@ -105,7 +105,7 @@ fn start_log(config: &Config) -> Result<()> {
     let filter = EnvFilter::try_new(&config.log_level).context("log_level")?;
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match config.log_format {
-        LogFormat::Text => log.with_ansi(paint::stderr_is_coloured()).init(),
+        LogFormat::Text => log.with_ansi(colour::is_on(&std::io::stderr())).init(),
         LogFormat::Json => log.json().flatten_event(true).init(),
     }
     Ok(())

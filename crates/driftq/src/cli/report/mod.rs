@@ -8,11 +8,11 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::{
-    Common, context,
+    Common,
+    colour::{self, Tone},
+    context,
     exit::Exit,
-    output,
-    paint::{self, Tone},
-    progress,
+    output, progress,
     survey::{self, Depth},
     when::Now,
 };
@@ -86,7 +86,7 @@ fn text(report: &Report) -> String {
             text.push_str(&format!("      {}\n", finding.cause));
         }
         if let Some(next) = &finding.next {
-            text.push_str(&format!("      {}\n", paint::on_stdout(Tone::Heading, &format!("$ {next}"))));
+            text.push_str(&format!("      {}\n", colour::on_stdout(Tone::Heading, &format!("$ {next}"))));
         }
     }
     let things = |count: usize| if count == 1 { "1 thing".to_owned() } else { format!("{count} things") };
@@ -105,5 +105,5 @@ fn painted(verdict: Verdict) -> String {
         Verdict::Look => Tone::Caution,
         Verdict::Act => Tone::Bad,
     };
-    paint::on_stdout(tone, &format!("{:<5}", verdict.name()))
+    colour::on_stdout(tone, &format!("{:<5}", verdict.name()))
 }

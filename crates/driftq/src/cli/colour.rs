@@ -2,7 +2,7 @@
 
 use std::io;
 
-use anstream::{AutoStream, ColorChoice};
+use anstream::{AutoStream, ColorChoice, stream::RawStream};
 use clap::builder::styling::{AnsiColor, Style};
 
 /// What a text is, not how it looks.
@@ -27,21 +27,17 @@ impl Tone {
 
 /// The text for stdout.
 pub(crate) fn on_stdout(tone: Tone, text: &str) -> String {
-    paint(is_wanted(AutoStream::choice(&io::stdout())), tone, text)
+    paint(is_on(&io::stdout()), tone, text)
 }
 
 /// The text for stderr.
 pub(crate) fn on_stderr(tone: Tone, text: &str) -> String {
-    paint(stderr_is_coloured(), tone, text)
+    paint(is_on(&io::stderr()), tone, text)
 }
 
-pub(crate) fn stderr_is_coloured() -> bool {
-    is_wanted(AutoStream::choice(&io::stderr()))
-}
-
-/// Unit tests compare texts, and may run in a terminal.
-fn is_wanted(choice: ColorChoice) -> bool {
-    !cfg!(test) && choice != ColorChoice::Never
+/// Whether what is written there may have colour. Unit tests compare texts, and may run in a terminal: there it is off.
+pub(crate) fn is_on(stream: &impl RawStream) -> bool {
+    !cfg!(test) && AutoStream::choice(stream) != ColorChoice::Never
 }
 
 fn paint(is_coloured: bool, tone: Tone, text: &str) -> String {
