@@ -1,5 +1,5 @@
 //! The command line: one file per command, all of them speaking the public API like any other client. Only `serve`,
-//! `wal`, `config` and `completions` work without a server.
+//! `wal`, `config`, `context`, `completions`, `man` and `reference` work without a server.
 
 mod ack;
 mod call;
@@ -65,7 +65,8 @@ A first tour, in two terminals:
   driftq dlq list                                     # what was given up, to redrive or purge
   driftq effect begin charge order-7                  # may this be done, or is it done already?
   driftq ledger list --status unknown                 # what a service of yours is not sure of
-  driftq run list                                     # what happened, run by run";
+  driftq run list                                     # what happened, run by run
+  driftq report                                       # how the server does, and what to do about it";
 
 /// The whole command line.
 #[derive(Parser)]
