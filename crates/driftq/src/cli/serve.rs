@@ -1,6 +1,6 @@
 //! `driftq serve`: the broker and its HTTP edge in this process.
 
-use std::{io::IsTerminal, process};
+use std::process;
 
 use anyhow::{Context, Result};
 use driftq_engine::{Broker, Started};
@@ -8,6 +8,7 @@ use tokio::{net::TcpListener, sync::oneshot};
 use tracing_subscriber::EnvFilter;
 
 use super::{
+    colour,
     config_check::refuse,
     exit::{Exit, Fault},
     signal::{Signal, Signals},
@@ -104,7 +105,7 @@ fn start_log(config: &Config) -> Result<()> {
     let filter = EnvFilter::try_new(&config.log_level).context("log_level")?;
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match config.log_format {
-        LogFormat::Text => log.with_ansi(std::io::stderr().is_terminal()).init(),
+        LogFormat::Text => log.with_ansi(colour::is_on(&std::io::stderr())).init(),
         LogFormat::Json => log.json().flatten_event(true).init(),
     }
     Ok(())
