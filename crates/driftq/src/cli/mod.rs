@@ -3,11 +3,13 @@
 
 mod ack;
 mod call;
+mod child;
 mod commit;
 mod completions;
 mod config_check;
 mod confirm;
 mod consume;
+mod dev;
 mod dlq;
 mod effect;
 pub(crate) mod exit;
@@ -21,6 +23,7 @@ mod message;
 mod nack;
 pub(crate) mod output;
 mod outputs;
+mod paint;
 mod parse;
 mod produce;
 mod router;
@@ -96,6 +99,8 @@ impl Common {
 enum Command {
     /// Run the broker
     Serve(serve::Args),
+    /// Run the broker on a desk: finds a free port, says what to do next
+    Dev(dev::Args),
     /// Create, describe, change, pause and delete topics
     #[command(subcommand)]
     Topic(topic::Command),
@@ -178,6 +183,7 @@ fn dispatch(cli: Cli) -> Result<Exit> {
     let done = match cli.command {
         Command::Effect(command) => return block_on(effect::run(common, &command)),
         Command::Serve(args) => serve::run(&args),
+        Command::Dev(args) => dev::run(&args),
         Command::Topic(command) => block_on(topic::run(common, &command)),
         Command::Produce(args) => block_on(produce::run(common, args)),
         Command::Consume(args) => block_on(consume::run(common, args)),
