@@ -9,6 +9,7 @@ mod completions;
 mod config_check;
 mod confirm;
 mod consume;
+mod demo;
 mod dev;
 mod dlq;
 mod effect;
@@ -36,6 +37,7 @@ mod suggest;
 mod topic;
 mod wal;
 mod when;
+mod work;
 
 use anyhow::{Context, Result};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -101,6 +103,8 @@ enum Command {
     Serve(serve::Args),
     /// Run the broker on a desk: finds a free port, says what to do next
     Dev(dev::Args),
+    /// See what happens to side effects when workers are killed: with DriftQ and without
+    Demo(demo::Args),
     /// Create, describe, change, pause and delete topics
     #[command(subcommand)]
     Topic(topic::Command),
@@ -108,6 +112,8 @@ enum Command {
     Produce(produce::Args),
     /// Receive messages, or run a command for each
     Consume(consume::Args),
+    /// Run a command for each message, with heartbeats, retries and dead letters
+    Work(work::Args),
     /// Say that a message is done
     Ack(ack::Args),
     /// Say that a message failed, so that it is tried again
@@ -156,6 +162,12 @@ enum Command {
     /// The bare HTTP server that `bench` compares with
     #[command(name = bench::BARE_COMMAND, hide = true)]
     BenchBare(bench::BareArgs),
+    /// The server of `demo`
+    #[command(name = demo::SERVER_COMMAND, hide = true)]
+    DemoServer(demo::ServerArgs),
+    /// A worker of `demo`
+    #[command(name = demo::WORKER_COMMAND, hide = true)]
+    DemoWorker(demo::WorkerArgs),
 }
 
 /// Runs the command line of this process.
@@ -182,11 +194,13 @@ fn dispatch(cli: Cli) -> Result<Exit> {
     let common = &cli.common;
     let done = match cli.command {
         Command::Effect(command) => return block_on(effect::run(common, &command)),
+        Command::Demo(args) => return block_on(demo::run(common, &args)),
         Command::Serve(args) => serve::run(&args),
         Command::Dev(args) => dev::run(&args),
         Command::Topic(command) => block_on(topic::run(common, &command)),
         Command::Produce(args) => block_on(produce::run(common, args)),
         Command::Consume(args) => block_on(consume::run(common, args)),
+        Command::Work(args) => block_on(work::run(common, args)),
         Command::Ack(args) => block_on(ack::run(common, &args)),
         Command::Nack(args) => block_on(nack::run(common, &args)),
         Command::Message(command) => block_on(message::run(common, &command)),
@@ -204,6 +218,8 @@ fn dispatch(cli: Cli) -> Result<Exit> {
         Command::Config(command) => config_check::run(common, &command),
         Command::Completions(args) => completions::run(&args),
         Command::BenchBare(args) => bench::run_bare(&args),
+        Command::DemoServer(args) => demo::run_server(&args),
+        Command::DemoWorker(args) => block_on(demo::run_worker(&args)),
     };
     done.map(|()| Exit::Success)
 }

@@ -81,7 +81,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "KEY")]
     key: String,
     /// Whose it is; nobody's in particular if not given
-    #[arg(long, visible_alias = "tenant-id", default_value = "", hide_default_value = true, value_name = "ID")]
+    #[arg(
+        long,
+        visible_alias = "tenant-id",
+        env = "DRIFTQ_TENANT_ID",
+        hide_env_values = true,
+        default_value = "",
+        hide_default_value = true,
+        value_name = "ID"
+    )]
     tenant: String,
     /// What becomes of it if this process dies, or CMD fails without saying how
     #[arg(long, value_enum, default_value_t = OnLapse::Hold, value_name = "WHAT")]
