@@ -36,7 +36,7 @@ use provider::{Order, Provider};
 use report::Report;
 use show::Show;
 
-pub(super) use server::{Args as ServerArgs, COMMAND as SERVER_COMMAND, run as run_server};
+pub(super) use server::{COMMAND as SERVER_COMMAND, ServerArgs, run as run_server};
 pub(super) use worker::{Args as WorkerArgs, COMMAND as WORKER_COMMAND, run as run_worker};
 
 /// More orders or kills than these are a load test, not a demonstration.

@@ -24,7 +24,7 @@ const END_TIMEOUT: Duration = Duration::from_secs(5);
 const LISTENING: &str = "listening on ";
 
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct ServerArgs {
     /// Ends when this process does
     #[arg(long)]
     parent: u32,
@@ -33,7 +33,7 @@ pub(crate) struct Args {
 }
 
 /// Runs in the child.
-pub(in crate::cli) fn run(args: &Args) -> Result<()> {
+pub(in crate::cli) fn run(args: &ServerArgs) -> Result<()> {
     die_with(args.parent)?;
     serve::run(&args.serve)
 }

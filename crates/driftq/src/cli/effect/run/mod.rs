@@ -2,6 +2,7 @@
 
 mod command;
 mod hold;
+mod key;
 mod reconcile;
 mod stored;
 
@@ -14,6 +15,8 @@ use std::{
 
 use anyhow::Result;
 use driftq_api::v2::{EffectBegin, EffectDecision, WAIT_MS_MAX};
+
+use key::{Asked, Home};
 
 use super::{
     Identity,
@@ -58,6 +61,7 @@ and not stored: replays end with 12.
 Examples:
   driftq effect run --key order-7 -- ./charge.sh order-7 500
   driftq effect run --scope mail --key order-7 --on-lapse retry -- ./mail.sh order-7
+  driftq effect run --scope charge --args '{\"order\":7,\"cents\":500}' -- ./charge.sh  # in a run, or a message
   id=$(driftq effect run --scope charge --key order-7 -- ./charge.sh order-7)
   driftq effect run --key order-7 --reconcile './find-charge.sh order-7' -- ./charge.sh order-7
   driftq work orders -g billing --exec 'driftq effect run --key \"$DRIFTQ_KEY\" -- ./charge.sh'";
@@ -68,7 +72,7 @@ const CODES: &str = "Exit codes of its own:
    13  somebody else is at it, and --wait is over
    14  it failed, and --max-attempts are used up
    15  it may have happened: find out, then `driftq effect resolve` (or give --reconcile)
-   65  it failed for good, now or before; or --key belongs to another --request-hash
+   65  it failed for good, now or before; or --key belongs to another request
   127  CMD cannot be run; nothing happened";
 
 #[derive(clap::Args)]
@@ -78,8 +82,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SCOPE")]
     scope: Option<String>,
     /// Which one it is: the same key is the same effect
-    #[arg(long, value_name = "KEY")]
-    key: String,
+    #[arg(long, value_name = "KEY", required_unless_present = "args")]
+    key: Option<String>,
+    /// What is asked for, as JSON: hashed as the SDKs do it, and within a message or a run the key, if none is given
+    #[arg(long, value_name = "JSON", conflicts_with_all = ["request_hash", "request_file"])]
+    args: Option<String>,
     /// Whose it is; nobody's in particular if not given
     #[arg(
         long,
@@ -133,19 +140,33 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    fn identity(&self) -> Identity {
+    fn identity(&self, asked: Option<&Asked>) -> Result<Identity> {
         let program = self.command.first().map_or("", String::as_str);
         let name = Path::new(program).file_name().and_then(|name| name.to_str()).unwrap_or(program);
-        Identity {
-            scope: self.scope.clone().unwrap_or_else(|| name.to_owned()),
-            key: self.key.clone(),
-            tenant: self.tenant.clone(),
+        let key = match (&self.key, asked) {
+            (Some(key), _) => key.clone(),
+            (None, Some(asked)) => asked.key(&self.home())?,
+            (None, None) => return Err(Fault::new(Exit::Usage, "--key: the effect needs a name").into()),
+        };
+        let scope = self.scope.clone().unwrap_or_else(|| name.to_owned());
+        Ok(Identity { scope, key, tenant: self.tenant.clone() })
+    }
+
+    fn home(&self) -> Home {
+        let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
+        Home {
+            run_id: given(self.run_id.as_ref()),
+            step_id: given(self.step_id.as_ref()),
+            topic: variable("DRIFTQ_TOPIC"),
+            idempotency_key: variable("DRIFTQ_IDEMPOTENCY_KEY"),
+            partition: variable("DRIFTQ_PARTITION").and_then(|text| text.parse().ok()),
+            offset: variable("DRIFTQ_OFFSET").and_then(|text| text.parse().ok()),
         }
     }
 
-    fn terms(&self) -> Terms {
+    fn terms(&self, asked: Option<&Asked>) -> Terms {
         Terms {
-            request_hash: self.request_hash.clone(),
+            request_hash: asked.map(Asked::hash).or_else(|| self.request_hash.clone()),
             request_file: self.request_file.clone(),
             lease: Some(self.lease),
             ttl: self.ttl,
@@ -168,13 +189,14 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit> {
         let fault = Fault::new(Exit::Usage, "--output: what is printed here is the command's own output");
         return Err(fault.help("`driftq effect get -o json` shows the effect").into());
     }
+    let asked = args.args.as_deref().map(Asked::read).transpose()?;
     // Caught from here on: once the effect has begun, its end has to be told.
     let mut signals = Signals::new()?;
     let effect = Effect {
         session: common.client()?.session().waiting(Duration::from_millis(WAIT_MS_MAX)),
         client: common.client()?,
-        identity: args.identity(),
-        terms: args.terms(),
+        identity: args.identity(asked.as_ref())?,
+        terms: args.terms(asked.as_ref()),
         args,
     };
     let code = effect.run(&mut signals).await?;
