@@ -173,7 +173,7 @@ fn a_lost_lease_ends_the_command() {
     world.server.run(&["topic", "create", "t"]).ok();
     world.server.run(&["produce", "t", "v"]).ok();
     let take = ["lease", "take", "t", "g", "--lease", "10m", "-o", "json"];
-    let token = world.server.run(&take).ok().json()["messages"][0]["lease"]["token"].as_str().unwrap().to_owned();
+    let token = world.server.run(&take).ok().json()[0]["lease"]["token"].as_str().unwrap().to_owned();
     let script = "trap 'echo told > told; exit 9' TERM; touch begun; while :; do sleep 0.01; done";
     let mut command = world.command(&["--key", "k", "--lease", "300ms"], script);
     // As `driftq work` does it: the effect belongs to the delivery.

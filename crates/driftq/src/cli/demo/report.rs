@@ -87,15 +87,26 @@ impl Report {
 
     pub(super) fn text(&self, paint: Paint) -> String {
         let mut text = format!("\n{}\n{}\n", self.table(paint), self.verdict(paint));
-        for line in self.method() {
-            text.push_str(&format!("  {}\n", paint.dim(&line)));
+        for (name, lines) in self.method() {
+            text.push_str(&format!("  {}\n", paint.bold(name)));
+            for line in lines {
+                text.push_str(&format!("    {}\n", paint.dim(&line)));
+            }
         }
         text
     }
 
     fn table(&self, paint: Paint) -> String {
-        let header = format!("  {:<12}{:>8}{:>10}", "", "naive", "DriftQ");
-        let mut text = format!("{}\n", paint.bold(&header));
+        let rule = |left: &str, middle: &str, right: &str| {
+            let line = |width: usize| "─".repeat(width);
+            paint.dim(&format!("  {left}{}{middle}{}{middle}{}{right}\n", line(14), line(9), line(9)))
+        };
+        let wall = paint.dim("│");
+        let mut text = rule("┌", "┬", "┐");
+        let header = ["", "naive", "DriftQ"].map(|name| paint.bold(&format!("{name:>7}")));
+        let [corner, naive, driftq] = header;
+        text.push_str(&format!("  {wall} {corner}      {wall} {naive} {wall} {driftq} {wall}\n"));
+        text.push_str(&rule("├", "┼", "┤"));
         let (naive, driftq) = (&self.naive, &self.driftq);
         let rows: [(&str, u64, u64, bool); 6] = [
             ("messages", naive.messages, driftq.messages, false),
@@ -106,16 +117,17 @@ impl Report {
             ("lost", naive.lost, driftq.lost, true),
         ];
         for (name, naive, driftq, is_bad) in rows {
-            let cell = |number: u64, width: usize| {
-                let cell = format!("{number:>width$}");
+            let cell = |number: u64| {
+                let cell = format!("{number:>7}");
                 match (is_bad, number) {
                     (false, _) => cell,
                     (true, 0) => paint.green(&cell),
                     (true, _) => paint.red(&cell),
                 }
             };
-            text.push_str(&format!("  {name:<12}{}{}\n", cell(naive, 8), cell(driftq, 10)));
+            text.push_str(&format!("  {wall} {name:<12} {wall} {} {wall} {} {wall}\n", cell(naive), cell(driftq)));
         }
+        text.push_str(&rule("└", "┴", "┘"));
         text
     }
 
@@ -150,32 +162,26 @@ impl Report {
     }
 
     /// How it was done, and what it is not.
-    fn method(&self) -> Vec<String> {
+    fn method(&self) -> [(&'static str, Vec<String>); 3] {
         let KilledAt { before_charge, after_charge, before_ack } = self.driftq.killed_at;
-        vec![
-            format!(
-                "How: the charge is an effect under `hold`, named after the order. {} workers died in the middle of it",
-                before_charge + after_charge
-            ),
-            format!(
-                "({before_charge} before the charge, {after_charge} after it). Nobody can know which, so the next attempt was told `unknown`, and its"
-            ),
-            format!(
-                "reconciler asked the provider for the order ({} times): charged, then that is the result; not charged, then it ran.",
-                self.driftq.looked_up
-            ),
-            format!("{before_ack} died before the ack: the stored result was replayed."),
-            format!(
-                "With `retry` instead, the {after_charge} that died after the charge would have charged again: right only if the"
-            ),
-            "provider takes the effect's key as its own idempotency key. Delivery itself is at least once, for both crews.".to_owned(),
-            format!(
-                "Seed {}, leases of {} ms, {:.1} s.",
-                self.seed,
-                self.lease_ms,
-                self.took_ms as f64 / 1000.0
-            ),
-        ]
+        let how = vec![
+            "The charge is an effect under `hold`, named after the order.".to_owned(),
+            format!("Died in the middle of it: {} ({before_charge} before the charge, {after_charge} after it). Nobody can know which,",
+                before_charge + after_charge),
+            format!("so the next attempt was told `unknown`, and its reconciler asked the provider for the order ({}x):",
+                self.driftq.looked_up),
+            "if it was charged, that is the result; if not, the charge ran.".to_owned(),
+            format!("Died before the ack: {before_ack}. The next attempt got the stored result."),
+        ];
+        let not = vec![
+            format!("With `retry` in place of `hold`, the {after_charge} that died after the charge would have charged again. That is"),
+            "right only where the provider takes the effect's key as its own idempotency key.".to_owned(),
+            "Delivery is at least once, with DriftQ too: what happens once is the effect.".to_owned(),
+        ];
+        let seconds = self.took_ms as f64 / 1000.0;
+        let lease = self.lease_ms;
+        let again = vec![format!("driftq demo --seed {}     (this took {seconds:.1} s; leases of {lease} ms)", self.seed)];
+        [("How", how), ("What it is not", not), ("Again", again)]
     }
 }
 

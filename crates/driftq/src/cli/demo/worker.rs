@@ -23,7 +23,7 @@ pub(super) const GROUP: &str = "billing";
 const SCOPE: &str = "charge";
 /// The next attempt comes when this is over: short for a demo, and long enough that a busy machine does not take a
 /// living worker for a dead one.
-pub(super) const LEASE: Duration = Duration::from_millis(1500);
+pub(super) const LEASE: Duration = Duration::from_secs(2);
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
