@@ -4,6 +4,7 @@
 mod ack;
 mod call;
 mod check;
+mod child;
 mod colour;
 mod commit;
 mod completions;
@@ -11,6 +12,8 @@ mod config_check;
 mod confirm;
 mod consume;
 mod context;
+mod demo;
+mod dev;
 mod dlq;
 mod effect;
 pub(crate) mod exit;
@@ -25,6 +28,7 @@ mod message;
 mod nack;
 pub(crate) mod output;
 mod outputs;
+mod paint;
 mod parse;
 mod produce;
 mod progress;
@@ -42,6 +46,7 @@ mod survey;
 mod topic;
 mod wal;
 mod when;
+mod work;
 
 use anyhow::{Context, Result};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, parser::ValueSource};
@@ -106,6 +111,10 @@ impl Common {
 enum Command {
     /// Run the broker
     Serve(serve::Args),
+    /// Run the broker on a desk: finds a free port, says what to do next
+    Dev(dev::Args),
+    /// See what happens to side effects when workers are killed: with DriftQ and without
+    Demo(demo::Args),
     /// Create, describe, change, pause and delete topics
     #[command(subcommand)]
     Topic(topic::Command),
@@ -113,6 +122,8 @@ enum Command {
     Produce(produce::Args),
     /// Receive messages, or run a command for each
     Consume(consume::Args),
+    /// Run a command for each message, with heartbeats, retries and dead letters
+    Work(work::Args),
     /// Say that a message is done
     Ack(ack::Args),
     /// Say that a message failed, so that it is tried again
@@ -172,6 +183,12 @@ enum Command {
     /// The bare HTTP server that `bench` compares with
     #[command(name = bench::BARE_COMMAND, hide = true)]
     BenchBare(bench::BareArgs),
+    /// The server of `demo`
+    #[command(name = demo::SERVER_COMMAND, hide = true)]
+    DemoServer(demo::ServerArgs),
+    /// A worker of `demo`
+    #[command(name = demo::WORKER_COMMAND, hide = true)]
+    DemoWorker(demo::WorkerArgs),
 }
 
 /// Runs the command line of this process.
@@ -209,10 +226,13 @@ fn dispatch(cli: Cli) -> Result<Exit> {
         Command::Effect(command) => return block_on(effect::run(common, &command)),
         Command::Report(args) => return block_on(report::run(common, &args)),
         Command::Check(args) => return block_on(check::run(common, &args)),
+        Command::Demo(args) => return block_on(demo::run(common, &args)),
         Command::Serve(args) => serve::run(&args),
+        Command::Dev(args) => dev::run(&args),
         Command::Topic(command) => block_on(topic::run(common, &command)),
         Command::Produce(args) => block_on(produce::run(common, args)),
         Command::Consume(args) => block_on(consume::run(common, args)),
+        Command::Work(args) => block_on(work::run(common, args)),
         Command::Ack(args) => block_on(ack::run(common, &args)),
         Command::Nack(args) => block_on(nack::run(common, &args)),
         Command::Message(command) => block_on(message::run(common, &command)),
@@ -233,6 +253,8 @@ fn dispatch(cli: Cli) -> Result<Exit> {
         Command::Man(args) => man::run(common, &args),
         Command::Reference(args) => reference::run(common, &args),
         Command::BenchBare(args) => bench::run_bare(&args),
+        Command::DemoServer(args) => demo::run_server(&args),
+        Command::DemoWorker(args) => block_on(demo::run_worker(&args)),
     };
     done.map(|()| Exit::Success)
 }
