@@ -50,8 +50,8 @@ class Call:
         return httpx2.Timeout(answer_s, connect=CONNECT_TIMEOUT_S, pool=answer_s)
 
     def content(self) -> bytes | None:
-        if self.body is None:
-            return None
+        if self.body is None or isinstance(self.body, bytes):
+            return self.body
         return json.dumps(self.body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 _current: ContextVar[Any] = ContextVar("driftq_current", default=None)
 
 
@@ -16,7 +17,7 @@ def current() -> Any:
 
 
 @contextmanager
-def within(context: Any) -> Iterator[Any]:
+def within(context: T) -> Iterator[T]:
     token = _current.set(context)
     try:
         yield context

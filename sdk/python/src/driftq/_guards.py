@@ -107,7 +107,9 @@ class Effects:
 class AsyncGuarded:
     """What `async with … guard(…) as effect` gives. If it is not `done`, do it, and set `result`."""
 
-    def __init__(self, client: AsyncClient, flow: EffectFlow, options: EffectOptions) -> None:
+    def __init__(self, effects: AsyncEffects, flow: EffectFlow, options: EffectOptions) -> None:
+        client = effects._effect_client()
+        self._effects = effects
         self._drive = AsyncDrive(flow, client.call, options.get("reconcile"))
         self._renewal = AsyncRenewal(client)
         self.key = flow.key
@@ -120,6 +122,7 @@ class AsyncGuarded:
             self.result = self._drive.value
         elif self._drive.flow.lease is not None:
             self._renewal.keep(self._drive.flow.lease)
+            self._effects._effect_begins()
         return self
 
     async def __aexit__(
@@ -134,6 +137,7 @@ class AsyncGuarded:
                 raise
         finally:
             self._renewal.drop()
+            self._effects._effect_ended()
 
 
 class AsyncEffects:
@@ -141,6 +145,12 @@ class AsyncEffects:
 
     def _effect_client(self) -> AsyncClient:
         raise NotImplementedError
+
+    def _effect_begins(self) -> None:
+        """An effect is being carried out."""
+
+    def _effect_ended(self) -> None:
+        """How it went is written down."""
 
     def _effect_anchor(self) -> Anchor:
         raise NotImplementedError
@@ -166,6 +176,7 @@ class AsyncEffects:
             assert flow.lease is not None
             renewal = AsyncRenewal(client)
             renewal.keep(flow.lease)
+            self._effect_begins()
             try:
                 try:
                     value = function(*args)
@@ -177,11 +188,12 @@ class AsyncEffects:
                     await drive.end(value)
             finally:
                 renewal.drop()
+                self._effect_ended()
         return drive.value
 
     def guard(self, scope: str, **options: Unpack[EffectOptions]) -> AsyncGuarded:
         """The same as a block: `async with … as effect: if not effect.done: effect.result = …`."""
-        return AsyncGuarded(self._effect_client(), _flow(self._effect_anchor(), scope, options), options)
+        return AsyncGuarded(self, _flow(self._effect_anchor(), scope, options), options)
 
 
 class AsyncRenewal:

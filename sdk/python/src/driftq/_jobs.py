@@ -6,7 +6,6 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any
 
 from . import errors
 from ._current import within
@@ -90,9 +89,22 @@ class Job:
             self.endings.append((held, own if own is not None else error))
 
     def stop_if_all_are_over(self, reason: errors.Interruption) -> None:
-        """A task that works for nobody any more is cancelled."""
-        if self.task is not None and all(held.is_over for held in self.held):
-            self.task.cancel(f"{type(reason).__name__}: {reason}")
+        """A task that works for nobody any more is cancelled.
+
+        If only the lease is lost, an effect that is being carried out may end first: cut off in the middle, nobody
+        would know whether it happened, while its own lease lives and its outcome can still be written down.
+        """
+        task = self.task
+        if task is None or not all(held.is_over for held in self.held):
+            return
+        text = f"{type(reason).__name__}: {reason}"
+        if isinstance(reason, errors.LeaseLost):
+            for held in self.held:
+                context = held.context
+                if isinstance(context, AsyncContext) and context._effects_running:
+                    context._after_effects = lambda: self.stop_if_all_are_over(reason)
+                    return
+        task.cancel(text)
 
 
 class Pool:

@@ -12,12 +12,11 @@ from ._payloads import parser
 Reconciler = Callable[[dict[str, Any]], Reconciled | Awaitable[Reconciled]]
 
 
-class EffectOptions(TypedDict, total=False):
-    """`key`: what names the effect; derived from the arguments if not given. `arguments`: what is asked for, where it
-    is not what the function is called with. `on_lapse`: `hold` or `retry`. `reconcile`: asked when nobody knows whether
-    it happened. `result`: the type of a replayed result. `wait`: seconds to wait for somebody else who is at it."""
+class GuardOptions(TypedDict, total=False):
+    """`arguments`: what is asked for, where it is not what the function is called with. `on_lapse`: `hold` or `retry`.
+    `reconcile`: asked when nobody knows whether it happened. `result`: the type of a replayed result. `wait`: seconds
+    to wait for somebody else who is at it."""
 
-    key: str | None
     arguments: Any
     on_lapse: OnLapse
     lease_ms: int
@@ -29,13 +28,19 @@ class EffectOptions(TypedDict, total=False):
     tenant_id: str | None
 
 
+class EffectOptions(GuardOptions, total=False):
+    """`key`: what names the effect; derived from the arguments if not given."""
+
+    key: str | None
+
+
 class Unset:
     """Stands for arguments that were not given; None is an argument."""
 
 
 def terms_of(scope: str, options: EffectOptions, arguments: Any) -> Terms:
     """Checks the options, and turns them into terms."""
-    unknown = options.keys() - EffectOptions.__annotations__.keys()
+    unknown = options.keys() - (EffectOptions.__required_keys__ | EffectOptions.__optional_keys__)
     if unknown:
         raise TypeError(f"an effect has no option {', '.join(sorted(unknown))}")
     on_lapse = options.get("on_lapse", "hold")

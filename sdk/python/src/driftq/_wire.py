@@ -103,9 +103,10 @@ def _add_envelope(body: dict[str, Any], options: MessageOptions) -> None:
     envelope: dict[str, Any] = {
         name: options.get(name) for name in _PLAIN_ENVELOPE if options.get(name) is not None
     }
-    for name in ("labels", "retry_policy"):
-        if options.get(name):
-            envelope[name] = dict(options[name])  # type: ignore[literal-required]
+    if labels := options.get("labels"):
+        envelope["labels"] = dict(labels)
+    if retry_policy := options.get("retry_policy"):
+        envelope["retry_policy"] = dict(retry_policy)
     deadline = options.get("deadline")
     if deadline is not None:
         envelope["deadline"] = moment(datetime.now(UTC) + deadline if isinstance(deadline, timedelta) else deadline)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from . import errors
 from ._calls import Call
+from ._current import within
 from ._effects import Anchor
 from ._guards import AsyncEffects, Effects
 from ._lineage import Trace, anchor, follow_up
@@ -114,6 +116,10 @@ class Delivery:
     def raw(self) -> bytes:
         """The payload as bytes."""
         return raw_payload(self._item)
+
+    def within(self) -> AbstractContextManager[Self]:
+        """`with item.within():` names the message of a batch that guarded functions belong to."""
+        return within(self)
 
     def check(self) -> None:
         """Raises `LeaseLost`, `Cancelled`, `DeadlinePassed` or `TimedOut` if the handler is to stop."""
@@ -235,6 +241,8 @@ class AsyncContext(Delivery, AsyncEffects):
     def __init__(self, lent: Lent, group: str, owner: str, client: AsyncClient) -> None:
         super().__init__(lent, group, owner)
         self._client = client
+        self._effects_running = 0
+        self._after_effects: Callable[[], None] | None = None
 
     async def commit(self) -> None:
         """Acks now, with everything that was collected, all or nothing. What the handler does then settles nothing."""
@@ -254,3 +262,11 @@ class AsyncContext(Delivery, AsyncEffects):
 
     def _effect_anchor(self) -> Anchor:
         return self._anchor()
+
+    def _effect_begins(self) -> None:
+        self._effects_running += 1
+
+    def _effect_ended(self) -> None:
+        self._effects_running -= 1
+        if not self._effects_running and self._after_effects is not None:
+            self._after_effects()

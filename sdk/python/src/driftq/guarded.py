@@ -5,19 +5,19 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack, cast
 
 from ._current import current
 from ._effects import bound_arguments, without_self
 from ._guards import AsyncEffects, Effects
-from ._options import EffectOptions
+from ._options import EffectOptions, GuardOptions
 from .errors import NoContext
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def guarded(
-    scope: str, *, key: str | Callable[..., str] | None = None, **options: Unpack[EffectOptions]
+    scope: str, *, key: str | Callable[..., str] | None = None, **options: Unpack[GuardOptions]
 ) -> Callable[[Function], Function]:
     """Turns a function into an effect, within the handler or the run that it is called in.
 
@@ -30,7 +30,7 @@ def guarded(
 
         def prepared(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, EffectOptions]:
             context = _context(scope, function, AsyncEffects if is_async else Effects)
-            given: EffectOptions = {**options}
+            given = cast("EffectOptions", dict(options))
             if "arguments" not in given:
                 given["arguments"] = without_self(bound_arguments(function, args, kwargs), function)
             if key is not None:
