@@ -1,0 +1,480 @@
+"""The worker at its limits: starts, stops, deadlines, lost leases, servers that go away."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+import driftq
+from driftq.testing import Server, assert_effects, run_until_idle, run_until_idle_async
+
+PROMPT = {"retry_policy": {"backoff_ms": 1, "max_backoff_ms": 1, "jitter": "none"}}
+
+
+@pytest.fixture
+def client(shared: Server) -> Iterator[driftq.Client]:
+    with shared.client() as client:
+        yield client
+
+
+@pytest.fixture
+def topic(client: driftq.Client, request: pytest.FixtureRequest) -> str:
+    name = request.node.name.replace("[", "-").replace("]", "")
+    client.create_topic(name, **PROMPT)
+    return str(name)
+
+
+class Running:
+    """A worker in a thread of its own."""
+
+    def __init__(self, worker: driftq.Worker) -> None:
+        self.worker = worker
+        self.error: BaseException | None = None
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.worker.run(signals=False)
+        except BaseException as error:
+            self.error = error
+
+    def stop(self) -> None:
+        self.worker.stop()
+        self.thread.join(40)
+        assert not self.thread.is_alive(), "the worker hangs"
+
+
+def until(condition: Callable[[], Any], what: str) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, f"not within 30 s: {what}"
+        time.sleep(0.02)
+
+
+def test_no_server_at_the_start() -> None:
+    worker = driftq.Worker(driftq.Client("http://127.0.0.1:1"), "g", start_timeout=0.3)
+    worker.handler("t")(lambda payload, ctx: None)
+    with pytest.raises(driftq.Unreachable, match="driftq serve"):
+        worker.run(signals=False)
+
+    async def main() -> None:
+        async with driftq.AsyncClient("http://127.0.0.1:1") as client:
+            async_worker = driftq.AsyncWorker(client, "g", start_timeout=0.3)
+            async_worker.handler("t")(lambda payload, ctx: None)
+            await async_worker.run(signals=False)
+
+    with pytest.raises(driftq.Unreachable):
+        asyncio.run(main())
+
+
+def test_server_that_comes_late(shared: Server) -> None:
+    with Server(on_disk=True) as server:
+        with server.client() as client:
+            client.create_topic("t")
+            client.send("t", 1)
+        server.kill()
+        worker = driftq.Worker(driftq.Client(server.url), "g", start_timeout=30.0)
+        seen: list[Any] = []
+
+        @worker.handler("t")
+        def handle(payload: Any, ctx: driftq.Context) -> None:
+            seen.append(payload)
+            worker.stop()
+
+        running = Running(worker)
+        server.start()
+        running.thread.join(30)
+        assert seen == [1] and running.error is None
+
+
+def test_no_topic_at_the_start(client: driftq.Client) -> None:
+    worker = driftq.Worker(client, "g")
+    worker.handler("no-such-topic")(lambda payload, ctx: None)
+    with pytest.raises(driftq.TopicUnknown):
+        worker.run(signals=False)
+
+
+def test_topic_that_is_deleted(client: driftq.Client, topic: str) -> None:
+    begun = threading.Event()
+    worker = driftq.Worker(client, "g")
+
+    @worker.handler(topic)
+    def handle(payload: Any, ctx: driftq.Context) -> None:
+        begun.set()
+
+    client.send(topic, 1)
+    running = Running(worker)
+    assert begun.wait(30)
+    client.delete_topic(topic)
+    running.thread.join(40)
+    assert isinstance(running.error, driftq.TopicUnknown)
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        lambda client: driftq.Worker(client, ""),
+        lambda client: driftq.Worker(client, "g", concurrency=0),
+        lambda client: driftq.Worker(client, "g", prefetch=-1),
+        lambda client: driftq.Worker(client, "g", lease_ms=0),
+        lambda client: driftq.Worker(client, "g").run(),
+        lambda client: driftq.Worker(client, "g").batch_handler("t", batch=0),
+        lambda client: driftq.Worker(client, "g").handler("t", timeout=0)(print),
+        lambda client: driftq.Worker(client, "g").handler("t", bad_payload="ignore")(print),
+    ],
+)
+def test_mistakes_are_told_at_once(client: driftq.Client, mistake: Any) -> None:
+    with pytest.raises(ValueError):
+        mistake(client)
+
+
+def test_drain_gives_back_what_was_not_begun(client: driftq.Client, topic: str) -> None:
+    begun, end = threading.Event(), threading.Event()
+    worker = driftq.Worker(client, "g", concurrency=1, prefetch=4)
+
+    @worker.handler(topic)
+    def handle(payload: Any, ctx: driftq.Context) -> None:
+        begun.set()
+        assert end.wait(30)
+
+    client.send_many(topic, range(5))
+    running = Running(worker)
+    assert begun.wait(30)
+    until(lambda: client.group(topic, "g")["in_flight"] == 5, "everything is borrowed")
+    worker.stop()
+    until(lambda: client.group(topic, "g")["in_flight"] == 1, "what was not begun is given back")
+    end.set()
+    running.thread.join(30)
+    assert running.error is None and client.group(topic, "g")["lag"] == 4
+    attempts: list[int] = []
+    again = driftq.Worker(client, "g")
+    again.handler(topic)(lambda payload, ctx: attempts.append(ctx.attempt))
+    run_until_idle(again)
+    assert attempts == [1, 1, 1, 1], "a message that was given back has lost an attempt"
+
+
+def test_drain_ends(client: driftq.Client, topic: str) -> None:
+    begun, told, end = threading.Event(), threading.Event(), threading.Event()
+    worker = driftq.Worker(client, "g", drain_timeout=0.1)
+
+    @worker.handler(topic)
+    def handle(payload: Any, ctx: driftq.Context) -> None:
+        begun.set()
+        assert ctx.cancelled.wait(30) and isinstance(ctx.cancelled.reason, driftq.Cancelled)
+        told.set()
+        assert end.wait(30)
+
+    client.send(topic, 1)
+    running = Running(worker)
+    assert begun.wait(30)
+    running.stop()
+    assert told.wait(30)
+    group = client.group(topic, "g")
+    assert (group["lag"], group["in_flight"]) == (1, 0), "it is not given back"
+    end.set()
+
+
+def test_second_stop_ends_at_once(client: driftq.Client, topic: str) -> None:
+    begun, end = threading.Event(), threading.Event()
+    worker = driftq.Worker(client, "g", drain_timeout=300.0)
+
+    @worker.handler(topic)
+    def handle(payload: Any, ctx: driftq.Context) -> None:
+        begun.set()
+        end.wait(60)
+
+    client.send(topic, 1)
+    running = Running(worker)
+    assert begun.wait(30)
+    worker.stop()
+    running.stop()
+    end.set()
+
+
+def test_deadline(client: driftq.Client, topic: str) -> None:
+    client.send(topic, "in time", deadline=timedelta(seconds=60))
+    client.send(topic, "too slow", deadline=datetime.now(UTC) + timedelta(seconds=0.4))
+    client.send(topic, "not begun", deadline=timedelta(seconds=0.4))
+    begun: list[str] = []
+    worker = driftq.Worker(client, "g", concurrency=1)
+
+    @worker.handler(topic)
+    def handle(payload: str, ctx: driftq.Context) -> None:
+        begun.append(payload)
+        if payload == "too slow":
+            assert ctx.cancelled.wait(30)
+            assert isinstance(ctx.cancelled.reason, driftq.DeadlinePassed)
+            with pytest.raises(driftq.DeadlinePassed):
+                ctx.check()
+
+    run_until_idle(worker)
+    assert begun == ["in time", "too slow"]
+    letters = {letter["value"]: letter["envelope"]["dead_letter"] for letter in client.dead_letters(topic)}
+    assert letters.keys() == {"too slow", "not begun"}
+    assert all("DeadlinePassed" in letter["last_error"] for letter in letters.values())
+
+
+def test_late_results_are_dropped(client: driftq.Client, topic: str) -> None:
+    """A thread cannot be stopped: after its time-out it goes on, and neither its follow-ups nor its errors count."""
+    other = f"{topic}-receipts"
+    client.create_topic(other)
+    second = threading.Event()
+    worker = driftq.Worker(client, "g", concurrency=2)
+
+    @worker.handler(topic, timeout=0.2)
+    def handle(payload: Any, ctx: driftq.Context) -> None:
+        ctx.send(other, {"attempt": ctx.attempt})
+        if ctx.attempt == 1:
+            assert second.wait(30)
+            return
+        assert "TimedOut" in (ctx.last_error or "")
+        second.set()
+
+    client.send(topic, 1)
+    run_until_idle(worker)
+    assert [item["value"] for item in client.messages(other)] == ['{"attempt":2}']
+
+
+@pytest.mark.parametrize("kind", ["threads", "tasks"])
+def test_lease_that_is_lost(shared: Server, client: driftq.Client, topic: str, kind: str) -> None:
+    """A seek voids what was lent: the next heartbeat says so."""
+    reasons: list[Any] = []
+    calls: list[int] = []
+
+    def seek() -> None:
+        client.request("POST", f"/v2/topics/{topic}/groups/g/seek", {"to": "earliest"})
+
+    client.send(topic, 1)
+    if kind == "threads":
+        worker = driftq.Worker(client, "g", lease_ms=600)
+
+        @worker.handler(topic)
+        def handle(payload: Any, ctx: driftq.Context) -> None:
+            calls.append(ctx.attempt)
+            if len(calls) == 1:
+                seek()
+                assert ctx.cancelled.wait(30)
+                reasons.append(ctx.cancelled.reason)
+                with pytest.raises(driftq.LeaseLost):
+                    ctx.effect("lost", lambda: pytest.fail("it ran"), key=topic)
+                with pytest.raises(driftq.LeaseLost):
+                    ctx.commit()
+
+        run_until_idle(worker)
+    else:
+
+        async def main() -> None:
+            async with driftq.AsyncClient(shared.url) as async_client:
+                worker = driftq.AsyncWorker(async_client, "g", lease_ms=600)
+
+                @worker.handler(topic)
+                async def handle(payload: Any, ctx: driftq.AsyncContext) -> None:
+                    calls.append(ctx.attempt)
+                    if len(calls) == 1:
+                        await asyncio.to_thread(seek)
+                        try:
+                            await asyncio.sleep(30)
+                        finally:
+                            reasons.append(ctx.cancelled.reason)
+
+                await run_until_idle_async(worker)
+
+        asyncio.run(main())
+    assert [type(reason) for reason in reasons] == [driftq.LeaseLost]
+    assert len(calls) == 2, "somebody else has it"
+
+
+@pytest.mark.parametrize("kind", ["threads", "tasks"])
+def test_server_restarts_while_a_handler_runs(on_disk: Server, kind: str) -> None:
+    """The effect ran once, the message is done, and there is one receipt: nothing lost, nothing doubled."""
+    client = on_disk.client()
+    client.create_topic("charges", **PROMPT)
+    client.create_topic("receipts")
+    client.send_many("charges", range(20))
+    charged: list[int] = []
+
+    def charge(number: int) -> int:
+        charged.append(number)
+        if number == 7:
+            on_disk.restart()
+        return number
+
+    def found(record: dict[str, Any]) -> Any:
+        number = int(record["key"])
+        return driftq.Succeeded(number) if number in charged else driftq.NOT_DONE
+
+    async def charge_async(number: int) -> int:
+        await asyncio.to_thread(charge, number)
+        return number
+
+    if kind == "threads":
+        worker = driftq.Worker(client, "g", concurrency=2, lease_ms=1_000)
+
+        @worker.handler("charges")
+        def handle(number: int, ctx: driftq.Context) -> None:
+            ctx.effect("charge", charge, number, key=str(number), reconcile=found)
+            ctx.send("receipts", number)
+
+        run_until_idle(worker)
+    else:
+
+        async def main() -> None:
+            async with driftq.AsyncClient(on_disk.url) as async_client:
+                worker = driftq.AsyncWorker(async_client, "g", concurrency=2, lease_ms=1_000)
+
+                @worker.handler("charges")
+                async def handle(number: int, ctx: driftq.AsyncContext) -> None:
+                    await ctx.effect("charge", charge_async, number, key=str(number), reconcile=found)
+                    ctx.send("receipts", number)
+
+                await run_until_idle_async(worker)
+
+        asyncio.run(main())
+
+    assert sorted(charged) == list(range(20))
+    assert_effects(on_disk, scope="charge", count=20, attempts=None)
+    assert sorted(int(item["value"]) for item in client.messages("receipts")) == list(range(20))
+    assert client.group("charges", "g")["lag"] == 0
+
+
+def test_stale_ack_is_quiet(client: driftq.Client, topic: str) -> None:
+    """Without heartbeats a slow handler loses its message; its ack changes nothing, and the worker goes on."""
+    second = threading.Event()
+    attempts: list[int] = []
+    worker = driftq.Worker(client, "g", lease_ms=200, heartbeat=False, concurrency=2)
+
+    @worker.handler(topic)
+    def handle(payload: Any, ctx: driftq.Context) -> None:
+        attempts.append(ctx.attempt)
+        if ctx.attempt == 1:
+            assert second.wait(30)
+        else:
+            second.set()
+
+    client.send(topic, 1)
+    run_until_idle(worker)
+    assert attempts == [1, 2]
+
+
+def test_follow_up_to_nowhere(client: driftq.Client, topic: str) -> None:
+    """A commit that is refused is an error of this attempt: the message is not lost, and not acked either."""
+    worker = driftq.Worker(client, "g")
+
+    @worker.handler(topic)
+    def handle(payload: Any, ctx: driftq.Context) -> None:
+        if ctx.attempt == 1:
+            ctx.send("no-such-topic", 1)
+        else:
+            assert "TopicUnknown" in (ctx.last_error or "")
+
+    client.send(topic, 1)
+    run_until_idle(worker)
+
+
+def test_what_is_collected_after_a_commit_is_a_mistake(client: driftq.Client, topic: str) -> None:
+    worker = driftq.Worker(client, "g")
+    raised: list[type[BaseException]] = []
+
+    @worker.handler(topic)
+    def handle(payload: Any, ctx: driftq.Context) -> None:
+        ctx.commit()
+        for action in (lambda: ctx.send(topic, 2), ctx.commit):
+            with pytest.raises(RuntimeError) as caught:
+                action()
+            raised.append(caught.type)
+
+    client.send(topic, 1)
+    run_until_idle(worker)
+    assert raised == [RuntimeError, RuntimeError]
+
+
+@pytest.mark.parametrize("kind", ["threads", "tasks"])
+def test_batches(shared: Server, client: driftq.Client, topic: str, kind: str) -> None:
+    sizes: list[int] = []
+    done: list[int] = []
+
+    def work(items: Any) -> None:
+        sizes.append(len(items))
+        for item in items:
+            if item.payload == 3:
+                item.outcome = driftq.Dead("three is out")
+            elif item.payload == 4 and item.attempt == 1:
+                item.outcome = driftq.Retry(0.001, "once more")
+            else:
+                done.append(item.payload)
+        if 6 in [item.payload for item in items if item.attempt == 1]:
+            raise RuntimeError("an error of all")
+
+    client.send_many(topic, range(8))
+    if kind == "threads":
+        worker = driftq.Worker(client, "g", concurrency=1, prefetch=7)
+        worker.batch_handler(topic, batch=4)(work)
+        run_until_idle(worker)
+    else:
+
+        async def main() -> None:
+            async with driftq.AsyncClient(shared.url) as async_client:
+                worker = driftq.AsyncWorker(async_client, "g", concurrency=1, prefetch=7)
+
+                @worker.batch_handler(topic, batch=4)
+                async def handle(items: list[driftq.AsyncContext]) -> None:
+                    work(items)
+
+                await run_until_idle_async(worker)
+
+        asyncio.run(main())
+    assert max(sizes) == 4
+    assert set(done) == {0, 1, 2, 4, 5, 6, 7}
+    assert done.count(6) == 2, "the error of the batch was not that of each message"
+    (letter,) = client.dead_letters(topic)
+    assert letter["envelope"]["dead_letter"]["last_error"] == "three is out"
+
+
+def test_two_topics_and_both_kinds(client: driftq.Client, topic: str) -> None:
+    client.create_topic(f"{topic}-2")
+    seen: list[str] = []
+    worker = driftq.Worker(client, "g", concurrency=1, prefetch=0)
+    worker.handler(topic)(lambda payload, ctx: seen.append(f"thread {payload}"))
+
+    @worker.handler(f"{topic}-2")
+    async def handle(payload: int, ctx: driftq.AsyncContext) -> None:
+        seen.append(f"task {await ctx.effect('two', lambda: payload, key=str(payload))}")
+
+    client.send(topic, 1)
+    client.send(f"{topic}-2", 2)
+    run_until_idle(worker)
+    assert sorted(seen) == ["task 2", "thread 1"]
+
+
+def test_context(client: driftq.Client, topic: str) -> None:
+    place = client.send(
+        topic, {"n": 1}, key="k", run_id="run-7", step_id="charge", parent_step_id="plan", tenant_id="acme",
+        labels={"traceparent": f"00-{'a' * 32}-{'b' * 16}-01", "x": "y"}, idempotency_key="once",
+    )  # fmt: skip
+    seen: list[Any] = []
+    worker = driftq.Worker(client, "g")
+
+    @worker.handler(topic)
+    def handle(payload: Any, ctx: driftq.Context) -> None:
+        seen.append((ctx.topic, ctx.partition, ctx.offset, ctx.key, ctx.attempt, ctx.last_error, ctx.group))
+        seen.append((ctx.run_id, ctx.step_id, ctx.parent_step_id, ctx.tenant_id, ctx.labels["x"], ctx.idempotency_key))
+        seen.append((ctx.trace.trace_id, ctx.trace.parent_span_id, len(ctx.trace.span_id), ctx.deadline))
+        seen.append((ctx.raw, ctx.message["value"], ctx.payload))
+        ctx.effect("context", lambda: 1, key="k")
+
+    run_until_idle(worker)
+    assert seen == [
+        (topic, place.partition, place.offset, "k", 1, None, "g"),
+        ("run-7", "charge", "plan", "acme", "y", "once"),
+        ("a" * 32, "b" * 16, 16, None),
+        (b'{"n":1}', '{"n":1}', {"n": 1}),
+    ]
+    (effect,) = client.effects(scope="context")
+    assert (effect["tenant_id"], effect["run_id"], effect["step_id"]) == ("acme", "run-7", "charge")
