@@ -199,6 +199,8 @@ class Engine:
         self._jobs.discard(job)
         for held, error in job.endings:
             self._end(job.route, held, error)
+        # The two know each other: let go here, they are not left for the garbage collector to find.
+        job.held, job.endings = [], []
         if not self._jobs:
             self._idle.set()
 

@@ -177,8 +177,8 @@ class Job:
 class Threads:
     """Threads for handlers. They are daemons: one that never ends must not keep the process from ending.
 
-    Whoever takes a job wakes the next thread if there are more. So quick handlers are run by few threads one after the
-    other, without a switch between threads for each, and slow ones by all of them.
+    Whoever takes a job wakes one more thread if there are more jobs, which wakes the next in its turn. So quick handlers
+    are run by few threads one after the other, without a switch between threads for each, and slow ones by all of them.
     """
 
     def __init__(self, size: int, begins: Callable[[Job], None], ended: Callable[[Job], None]) -> None:
@@ -189,6 +189,8 @@ class Threads:
         # One mark per thread that waits; whoever takes a mark owes a word.
         self._idle: deque[bool] = deque()
         self._words: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        # A thread was woken or begun, and has not looked for a job yet.
+        self._is_waking = False
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
 
@@ -215,6 +217,7 @@ class Threads:
 
     def _wake(self) -> None:
         if self._takes_mark():
+            self._is_waking = True
             self._words.put(True)
             return
         if len(self._threads) >= self._size:
@@ -222,6 +225,7 @@ class Threads:
         with self._lock:
             if len(self._threads) >= self._size:
                 return
+            self._is_waking = True
             name = f"driftq-handler-{len(self._threads)}"
             thread = threading.Thread(target=self._work, name=name, daemon=True)
             self._threads.append(thread)
@@ -235,8 +239,9 @@ class Threads:
 
     def _work(self) -> None:
         while True:
+            self._is_waking = False
             while (job := self._take()) is not None:
-                if self._jobs:
+                if self._jobs and not self._is_waking:
                     self._wake()
                 self._run(job)
             self._idle.append(True)
@@ -262,10 +267,13 @@ class Tasks:
         self._ended = ended
         self._jobs: deque[Job] = deque()
         self._runners: set[asyncio.Task[None]] = set()
+        # Counted by the runners themselves: a task that has seen that there is nothing more is not done at once.
+        self._running = 0
 
     def submit(self, jobs: list[Job]) -> None:
         self._jobs.extend(jobs)
-        for _ in range(min(self._size - len(self._runners), len(self._jobs))):
+        for _ in range(min(self._size - self._running, len(self._jobs))):
+            self._running += 1
             runner = asyncio.ensure_future(self._work())
             self._runners.add(runner)
             runner.add_done_callback(self._runners.discard)
@@ -281,6 +289,12 @@ class Tasks:
             runner.cancel()
 
     async def _work(self) -> None:
+        try:
+            await self._run_all()
+        finally:
+            self._running -= 1
+
+    async def _run_all(self) -> None:
         own = asyncio.current_task()
         turn_ends = time.monotonic() + TURN_S
         while self._jobs:
