@@ -30,6 +30,11 @@ export class Delivery {
     this.until = monotonicMs() + leaseMs;
   }
 
+  /** Whether heartbeats have to keep it. What is lost stays lost: an extension might bring the lease back. */
+  get held(): boolean {
+    return !this.settled && !(this.ended instanceof LeaseLost);
+  }
+
   /** Made when it is asked for: most handlers never do. */
   get signal(): AbortSignal {
     if (!this.#controller) {

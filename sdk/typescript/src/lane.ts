@@ -41,29 +41,32 @@ export class Lane {
 
   /** Everything that heartbeats have to keep. */
   *held(): Iterable<Delivery> {
-    for (const delivery of this.#waiting) if (!delivery.ended) yield delivery;
-    for (const delivery of this.#busy) if (!delivery.settled) yield delivery;
+    for (const delivery of this.#waiting) if (delivery.held) yield delivery;
+    for (const delivery of this.#busy) if (delivery.held) yield delivery;
   }
 
   /** Borrows until it is stopped. Rejects if borrowing is refused for good. */
   async borrow(): Promise<void> {
-    const signal = this.#stopping.signal;
-    while (!signal.aborted) {
-      const max = roomFor({ ...this.route, waiting: this.#waiting.length, busy: this.#busy.size });
-      if (max === 0) {
-        await new Promise<void>((resolve) => (this.#wake = resolve));
-        continue;
+    try {
+      while (!this.#stopping.signal.aborted) {
+        const { concurrency, batch, prefetch } = this.route;
+        const max = roomFor({ concurrency, batch, prefetch, waiting: this.#waiting.length, busy: this.#busy.size });
+        if (max === 0) await new Promise<void>((resolve) => (this.#wake = resolve));
+        else this.#take(await this.#lease(max));
       }
-      const items = await this.#lease(max);
-      for (const item of items) this.#waiting.push(new Delivery(item, this.options.leaseMs));
-      if (!signal.aborted) this.#pump();
+    } finally {
+      await this.#releaseWaiting();
     }
-    await this.#releaseWaiting();
   }
 
-  /** Ends when no handler runs and everything is settled. */
+  #take(items: WireItem[]): void {
+    for (const item of items) this.#waiting.push(new Delivery(item, this.options.leaseMs));
+    this.#pump();
+  }
+
+  /** Ends when no handler runs any more; what they left to be settled is the settler's. */
   idle(): Promise<void> {
-    if (this.#busy.size === 0) return Promise.resolve();
+    if (this.#running === 0) return Promise.resolve();
     return new Promise((resolve) => (this.#drained = resolve));
   }
 
@@ -120,8 +123,7 @@ export class Lane {
   /** Starts handlers while there is room and something waits. */
   #pump(): void {
     while (this.#running < this.route.concurrency && this.#waiting.length > 0 && !this.#stopping.signal.aborted) {
-      const taken = this.#waiting.splice(0, this.route.batch).filter((delivery) => !delivery.ended);
-      if (taken.length > 0) this.#start(taken);
+      this.#start(this.#waiting.splice(0, this.route.batch));
     }
     if (this.#waiting.length <= this.route.prefetch / 2) this.#wake?.();
   }
@@ -131,7 +133,6 @@ export class Lane {
     for (const delivery of deliveries) this.#busy.add(delivery);
     const settled = (delivery: Delivery) => {
       this.#busy.delete(delivery);
-      if (this.#busy.size === 0) this.#drained?.();
       this.#wake?.();
     };
     const run = this.route.handleBatch
@@ -140,6 +141,7 @@ export class Lane {
     // A runner never rejects; were it to, the process is told instead of losing the place.
     void run.then(() => {
       this.#running -= 1;
+      if (this.#running === 0) this.#drained?.();
       this.#pump();
     });
   }

@@ -1,5 +1,5 @@
 import type { Client } from "./client.js";
-import type { Delivery } from "./delivery.js";
+import { CANCEL_GRACE_MS, type Delivery } from "./delivery.js";
 import { Cancelled, DriftQError, LeaseLost, Refused } from "./errors.js";
 import { printEvent, type EventListener, type WorkerEvent } from "./events.js";
 import type { BatchHandler, BatchOptions, Handler, HandlerOptions, Route } from "./handler.js";
@@ -125,13 +125,13 @@ export class Worker {
     const lane = { transport, owner, group: this.group, leaseMs: this.#leaseMs, runner, emit: this.#emit };
     this.#lanes = [...this.#routes.values()].map((route) => new Lane(route, lane));
     if (this.options.heartbeat !== false) void this.#beat();
-    this.#borrowing = Promise.all(this.#lanes.map((one) => one.borrow())).then(
-      () => undefined,
-      (error: unknown) => {
-        this.#failure = error;
-        void this.stop();
-      },
-    );
+    this.#borrowing = Promise.all(this.#lanes.map((one) => one.borrow().catch((error: unknown) => this.#fail(error)))).then(() => undefined);
+  }
+
+  /** What ends one topic for good ends the worker: half a worker would look like a whole one. */
+  #fail(error: unknown): void {
+    this.#failure ??= error;
+    void this.stop();
   }
 
   /** Borrows no more, gives back what was not begun, and ends when what runs has ended. */
@@ -144,13 +144,12 @@ export class Worker {
     await this.#started?.catch(() => undefined);
     this.#state = "stopping";
     for (const lane of this.#lanes) lane.stop();
-    const idle = Promise.all([this.#borrowing, ...this.#lanes.map((lane) => lane.idle())]).then(() => undefined);
-    const drained = await within(idle, this.options.drainTimeoutMs ?? DRAIN_TIMEOUT_MS);
-    if (!drained) {
+    const idle = Promise.all(this.#lanes.map((lane) => lane.idle()));
+    if (!(await within(idle, this.options.drainTimeoutMs ?? DRAIN_TIMEOUT_MS))) {
       for (const lane of this.#lanes) lane.cancel();
-      await within(idle, SETTLE_TIMEOUT_MS * 2);
+      await within(idle, CANCEL_GRACE_MS + SETTLE_TIMEOUT_MS);
     }
-    await within(this.#settler.idle(), SETTLE_TIMEOUT_MS);
+    await within(Promise.all([this.#borrowing, this.#settler.idle()]), SETTLE_TIMEOUT_MS);
     this.#settler.stop();
     this.#beating.abort();
     this.#state = "stopped";
