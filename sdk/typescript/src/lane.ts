@@ -21,6 +21,7 @@ export interface LaneOptions {
   group: string;
   owner: string;
   leaseMs: number;
+  cancelGraceMs: number;
   runner: Runner;
   emit: EventListener;
 }
@@ -60,7 +61,7 @@ export class Lane {
   }
 
   #take(items: WireItem[]): void {
-    for (const item of items) this.#waiting.push(new Delivery(item, this.options.leaseMs));
+    for (const item of items) this.#waiting.push(new Delivery(item, this.options.leaseMs, this.options.cancelGraceMs));
     this.#pump();
   }
 

@@ -1,5 +1,5 @@
 import type { Client } from "./client.js";
-import { CANCEL_GRACE_MS, type Delivery } from "./delivery.js";
+import type { Delivery } from "./delivery.js";
 import { Cancelled, DriftQError, LeaseLost, Refused } from "./errors.js";
 import { printEvent, type EventListener, type WorkerEvent } from "./events.js";
 import type { BatchHandler, BatchOptions, Handler, HandlerOptions, Route } from "./handler.js";
@@ -21,6 +21,8 @@ export interface WorkerOptions {
   heartbeat?: boolean;
   /** How long handlers may go on when the worker stops. */
   drainTimeoutMs?: number;
+  /** How long a handler whose signal has fired may take to end before it is left behind and its place given to others. */
+  cancelGraceMs?: number;
   /** How long to wait for the server at the start. */
   startTimeoutMs?: number;
   /** Told what goes wrong on the way; prints to standard error unless given. */
@@ -29,6 +31,7 @@ export interface WorkerOptions {
 
 const PREFETCH_MAX = 1_000;
 const LEASE_MS = 30_000;
+const CANCEL_GRACE_MS = 5_000;
 const DRAIN_TIMEOUT_MS = 30_000;
 const START_TIMEOUT_MS = 10_000;
 /** How long a worker whose handlers have ended tries to tell the server so. */
@@ -122,7 +125,7 @@ export class Worker {
     this.#state = "running";
     const { transport, owner } = this.client;
     const runner = { transport, owner, settler: this.#settler, emit: this.#emit, stopping: () => this.#state !== "running" };
-    const lane = { transport, owner, group: this.group, leaseMs: this.#leaseMs, runner, emit: this.#emit };
+    const lane = { transport, owner, group: this.group, leaseMs: this.#leaseMs, cancelGraceMs: this.#cancelGraceMs, runner, emit: this.#emit };
     this.#lanes = [...this.#routes.values()].map((route) => new Lane(route, lane));
     if (this.options.heartbeat !== false) void this.#beat();
     this.#borrowing = Promise.all(this.#lanes.map((one) => one.borrow().catch((error: unknown) => this.#fail(error)))).then(() => undefined);
@@ -147,7 +150,7 @@ export class Worker {
     const idle = Promise.all(this.#lanes.map((lane) => lane.idle()));
     if (!(await within(idle, this.options.drainTimeoutMs ?? DRAIN_TIMEOUT_MS))) {
       for (const lane of this.#lanes) lane.cancel();
-      await within(idle, CANCEL_GRACE_MS + SETTLE_TIMEOUT_MS);
+      await within(idle, this.#cancelGraceMs + SETTLE_TIMEOUT_MS);
     }
     await within(Promise.all([this.#borrowing, this.#settler.idle()]), SETTLE_TIMEOUT_MS);
     this.#settler.stop();
@@ -172,6 +175,10 @@ export class Worker {
       }
     });
     return off;
+  }
+
+  get #cancelGraceMs(): number {
+    return this.options.cancelGraceMs ?? CANCEL_GRACE_MS;
   }
 
   get #leaseMs(): number {
