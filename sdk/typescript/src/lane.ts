@@ -4,6 +4,7 @@ import { Cancelled, NotDriftQ } from "./errors.js";
 import type { EventListener } from "./events.js";
 import type { Route } from "./handler.js";
 import { randomHex } from "./platform.js";
+import { GroupUnknown } from "./refusals.js";
 import { roomFor } from "./room.js";
 import { runBatch, runOne, type Runner } from "./runner.js";
 import { giveBack } from "./settler.js";
@@ -87,15 +88,19 @@ export class Lane {
     const target = path`/v2/topics/${this.route.topic}/groups/${group}/lease`;
     const body = { owner, max, lease_ms: leaseMs, wait_ms: POLL_MS, request_id: randomHex(8) };
     const signal = this.#stopping.signal;
+    let away = false;
     for (let repeats = 0; ; repeats += 1) {
       try {
         const answer = await transport.call<{ messages: WireItem[] }>("POST", target, { body, waitMs: POLL_MS, patienceMs: 0, signal });
-        if (repeats > 0) emit({ kind: "server_back" });
+        if (away) emit({ kind: "server_back" });
         return answer.messages;
       } catch (error) {
         if (signal.aborted) return this.#reclaim(target, body);
-        if (!mayPass(error) && !(error instanceof NotDriftQ)) throw error;
-        if (repeats === 0) emit({ kind: "server_away", error });
+        // A group that was deleted begins again with the next call; something strange may be a gateway for a while.
+        const forgotten = error instanceof GroupUnknown;
+        if (!mayPass(error) && !forgotten && !(error instanceof NotDriftQ)) throw error;
+        if (!away && !forgotten) emit({ kind: "server_away", error });
+        away ||= !forgotten;
         await sleep(repeatWait(repeats, undefined, Math.random()), signal).catch(() => undefined);
         if (signal.aborted) return [];
       }
