@@ -137,7 +137,8 @@ export class EffectUncertain extends EffectError {
   }
 
   constructor(scope: string, key: string, why: string, options?: ErrorOptions) {
-    super(scope, key, `may have happened (${why}). Find out, and resolve it: "driftq effect resolve", or give a reconcile function`, options);
+    const next = 'Find out, and resolve it: "driftq effect resolve", or give a reconcile function';
+    super(scope, key, `may have happened (${why}). ${next}`, options);
   }
 }
 
@@ -170,7 +171,8 @@ export class EffectExhausted extends EffectError {
     key: string,
     readonly lastError: string,
   ) {
-    super(scope, key, `has used up its attempts; the last one said: ${lastError}. Find out why, and resolve it as failed_retryable for one more`);
+    const next = "Find out why, and resolve it as failed_retryable for one more";
+    super(scope, key, `has used up its attempts; the last one said: ${lastError}. ${next}`);
   }
 }
 

@@ -113,9 +113,9 @@ export class Lane {
    */
   async #reclaim(target: string, body: object): Promise<WireItem[]> {
     try {
-      const again = { ...body, wait_ms: 0 };
-      const call = this.options.transport.call<{ messages: WireItem[] }>("POST", target, { body: again, patienceMs: 0, timeoutMs: GIVE_BACK_TIMEOUT_MS });
-      return (await call).messages;
+      const options = { body: { ...body, wait_ms: 0 }, patienceMs: 0, timeoutMs: GIVE_BACK_TIMEOUT_MS };
+      const answer = await this.options.transport.call<{ messages: WireItem[] }>("POST", target, options);
+      return answer.messages;
     } catch {
       return [];
     }

@@ -35,25 +35,49 @@ export async function runOne(runner: Runner, route: Route, delivery: Delivery, s
   await conclude(runner, route, delivery, context, end, settled);
 }
 
+/** One message of a batch, and what was said about it alone. */
+class Item implements BatchItem<unknown> {
+  end: HandlerEnd | undefined;
+
+  constructor(
+    readonly payload: unknown,
+    readonly context: Context,
+    readonly delivery: Delivery,
+  ) {}
+
+  /** A function of its own, so that it can be taken out of the item. */
+  readonly fail = (error: unknown): void => {
+    this.end = { returned: false, error };
+  };
+}
+
 /** Runs the handler of a batch, and hands the settlements on. */
 export async function runBatch(runner: Runner, route: Route, deliveries: Delivery[], settled: Settled): Promise<void> {
-  const items: (BatchItem<unknown> & { delivery: Delivery; end: HandlerEnd | undefined })[] = [];
+  const items: Item[] = [];
   const rest: Promise<void>[] = [];
   for (const delivery of deliveries) {
     const context = new Context(delivery, runner.transport, runner.owner);
     delivery.start(route.options.timeoutMs);
     try {
       const payload = await readPayload(delivery.message, route.options.encoding ?? "json", route.options.schema);
-      const item = { payload, context, delivery, end: undefined as HandlerEnd | undefined, fail: (error: unknown) => void (item.end = { returned: false, error }) };
-      items.push(item);
+      items.push(new Item(payload, context, delivery));
     } catch (error) {
       rest.push(conclude(runner, route, delivery, context, { returned: false, error }, settled));
     }
   }
-  const open = items.filter((item) => !item.delivery.ended);
-  const end: HandlerEnd = open.length === 0 ? { returned: true } : await outcomeOf(runner, open.map((item) => item.delivery), async () => void (await route.handleBatch!(open)));
+  const end = await batchOutcome(runner, route, items);
   for (const item of items) rest.push(conclude(runner, route, item.delivery, item.context, item.end ?? end, settled));
   await Promise.all(rest);
+}
+
+/** The handler gets what has not ended before; with nothing left it is not called. */
+async function batchOutcome(runner: Runner, route: Route, items: readonly Item[]): Promise<HandlerEnd> {
+  const open = items.filter(({ delivery }) => !delivery.ended);
+  if (open.length === 0) return { returned: true };
+  const deliveries = open.map(({ delivery }) => delivery);
+  return outcomeOf(runner, deliveries, async () => {
+    await route.handleBatch!(open);
+  });
 }
 
 /** How the handler ended; one that does not heed its signal is left behind after a while. */
@@ -71,7 +95,9 @@ async function outcomeOf(runner: Runner, deliveries: readonly Delivery[], run: (
       run().then(resolve, reject);
     });
     if (end !== LEFT_BEHIND) return { returned: true };
-    for (const { message, attempt, ended } of deliveries) runner.emit({ kind: "handler_left_behind", message, attempt, error: ended });
+    for (const { message, attempt, ended } of deliveries) {
+      runner.emit({ kind: "handler_left_behind", message, attempt, error: ended });
+    }
     return { returned: false, error: deliveries[0]!.ended };
   } catch (error) {
     return { returned: false, error };
@@ -126,8 +152,11 @@ function asOutcome(end: HandlerEnd, route: Route): HandlerEnd {
 
 function tell(runner: Runner, delivery: Delivery, end: HandlerEnd, settlement: Settlement): void {
   const { message, attempt, ended } = delivery;
-  if (ended) runner.emit({ kind: "delivery_ended", message, attempt, error: ended });
-  else if (!end.returned && settlement.kind === "nack") emitFailure(runner, delivery, end.error, settlement.dead ? "it becomes a dead letter" : "it comes again");
+  if (ended) {
+    runner.emit({ kind: "delivery_ended", message, attempt, error: ended });
+  } else if (!end.returned && settlement.kind === "nack") {
+    emitFailure(runner, delivery, end.error, settlement.dead ? "it becomes a dead letter" : "it comes again");
+  }
 }
 
 function emitFailure(runner: Runner, { message, attempt }: Delivery, error: unknown, then: string): void {

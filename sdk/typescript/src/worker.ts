@@ -82,7 +82,8 @@ export class Worker {
 
   /** Handles the messages of a topic, as many at a time as are there, up to `batch`. */
   handleBatch<P = unknown>(topic: string, options: BatchOptions<P>, handler: BatchHandler<P>): this {
-    return this.#route(topic, options as HandlerOptions<unknown>, options.batch, { handle: undefined, handleBatch: handler as BatchHandler<unknown> });
+    const handlers = { handle: undefined, handleBatch: handler as BatchHandler<unknown> };
+    return this.#route(topic, options as HandlerOptions<unknown>, options.batch, handlers);
   }
 
   #route(topic: string, options: HandlerOptions<unknown>, batch: number, handlers: Pick<Route, "handle" | "handleBatch">): this {
@@ -125,10 +126,12 @@ export class Worker {
     this.#state = "running";
     const { transport, owner } = this.client;
     const runner = { transport, owner, settler: this.#settler, emit: this.#emit, stopping: () => this.#state !== "running" };
-    const lane = { transport, owner, group: this.group, leaseMs: this.#leaseMs, cancelGraceMs: this.#cancelGraceMs, runner, emit: this.#emit };
-    this.#lanes = [...this.#routes.values()].map((route) => new Lane(route, lane));
+    const times = { leaseMs: this.#leaseMs, cancelGraceMs: this.#cancelGraceMs };
+    const options = { transport, owner, group: this.group, ...times, runner, emit: this.#emit };
+    this.#lanes = [...this.#routes.values()].map((route) => new Lane(route, options));
     if (this.options.heartbeat !== false) void this.#beat();
-    this.#borrowing = Promise.all(this.#lanes.map((one) => one.borrow().catch((error: unknown) => this.#fail(error)))).then(() => undefined);
+    const borrowing = this.#lanes.map((lane) => lane.borrow().catch((error: unknown) => this.#fail(error)));
+    this.#borrowing = Promise.all(borrowing).then(() => undefined);
   }
 
   /** What ends one topic for good ends the worker: half a worker would look like a whole one. */
@@ -209,8 +212,8 @@ export class Worker {
       const results = await settleOnce(this.client.transport, "extend", leases, { signal, patienceMs, timeoutMs: patienceMs });
       held.forEach((delivery, index) => {
         const result = results[index];
-        if (result?.status !== "ok") delivery.end(new LeaseLost("the lease is lost: a newer attempt has begun, or the server was restarted"));
-        else delivery.until = asked + leaseMs;
+        if (result?.status === "ok") delivery.until = asked + leaseMs;
+        else delivery.end(new LeaseLost("the lease is lost: a newer attempt has begun, or the server was restarted"));
         if (result?.cancelled) delivery.end(new Cancelled("somebody cancelled the message"));
       });
     } catch (error) {

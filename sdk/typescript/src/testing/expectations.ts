@@ -22,7 +22,7 @@ export async function runUntilIdle(worker: Worker, options: IdleOptions = {}): P
   end.catch(() => undefined);
   try {
     while (!ended && (await lag(worker)) > 0) {
-      if (monotonicMs() > until) throw new DriftQError(`the group ${worker.group} was not done in time: ${await lag(worker)} message(s) are left`);
+      if (monotonicMs() > until) throw new DriftQError(`the group ${worker.group} was not done in time`);
       await sleep(LOOK_MS);
     }
   } finally {
@@ -59,7 +59,8 @@ export async function assertEffects(server: TestServer, expected: EffectsExpecte
   for await (const effect of server.client().admin.effects(filter)) effects.push(effect);
   const open = effects.filter((effect) => effect.state !== "succeeded");
   if (open.length > 0) {
-    throw new DriftQError(`${open.length} effect(s) of ${scope} did not succeed: ${open.map((effect) => `${effect.key} is ${effect.state}`).join(", ")}`);
+    const states = open.map((effect) => `${effect.key} is ${effect.state}`).join(", ");
+    throw new DriftQError(`${open.length} effect(s) of ${scope} did not succeed: ${states}`);
   }
   if (effects.length !== count) {
     throw new DriftQError(`${effects.length} effect(s) of ${scope} instead of ${count}: ${effects.map((effect) => effect.key).join(", ")}`);
