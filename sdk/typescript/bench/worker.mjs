@@ -11,7 +11,7 @@ const messages = Number(process.argv[2] ?? 20_000);
 const rounds = Number(process.argv[3] ?? 7);
 const batch = Number(process.argv[4] ?? 100);
 /** Messages whose effects are begun and finished one by one; each takes two calls more. */
-const guardedMessages = Math.ceil(messages / 20);
+const guardedMessages = Math.ceil(messages / 10);
 const RATIO_MIN = 0.8;
 
 const server = await TestServer.start();

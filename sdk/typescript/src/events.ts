@@ -9,7 +9,7 @@ export type WorkerEvent =
   | { readonly kind: "server_away"; readonly error: unknown }
   | { readonly kind: "server_back" };
 
-export type EventListener = (event: WorkerEvent) => void;
+export type WorkerEventListener = (event: WorkerEvent) => void;
 
 /** A line on standard error for each: a worker that fails in silence helps nobody. */
 export function printEvent(event: WorkerEvent): void {

@@ -4,7 +4,7 @@ export { canonical } from "./canonical.js";
 export { Client, Run, type ClientOptions, type RunOptions } from "./client.js";
 export { Context, type Committed, type Output } from "./context.js";
 export * from "./errors.js";
-export type { EventListener, WorkerEvent } from "./events.js";
+export type { WorkerEventListener, WorkerEvent } from "./events.js";
 export type { BatchHandler, BatchItem, BatchOptions, Handler, HandlerOptions } from "./handler.js";
 export type { Trace } from "./lineage.js";
 export type { Message, Produced, RetryPolicy, SendOptions } from "./message.js";

@@ -1,7 +1,7 @@
 import { repeatWait } from "./backoff.js";
 import { Delivery } from "./delivery.js";
 import { Cancelled, NotDriftQ } from "./errors.js";
-import type { EventListener } from "./events.js";
+import type { WorkerEventListener } from "./events.js";
 import type { Route } from "./handler.js";
 import { randomHex } from "./platform.js";
 import { GroupUnknown } from "./refusals.js";
@@ -24,7 +24,7 @@ export interface LaneOptions {
   leaseMs: number;
   cancelGraceMs: number;
   runner: Runner;
-  emit: EventListener;
+  emit: WorkerEventListener;
 }
 
 /** One topic of a worker: borrows messages, keeps those that wait, and starts handlers. */

@@ -2,7 +2,7 @@ import { within } from "./ambient.js";
 import { Context } from "./context.js";
 import type { Delivery } from "./delivery.js";
 import { Cancelled, LeaseLost } from "./errors.js";
-import type { EventListener } from "./events.js";
+import type { WorkerEventListener } from "./events.js";
 import type { BatchItem, Route } from "./handler.js";
 import { Dead, Retry } from "./outcomes.js";
 import { BadPayload, readPayload } from "./payload.js";
@@ -15,7 +15,7 @@ export interface Runner {
   readonly transport: Transport;
   readonly owner: string;
   readonly settler: Settler;
-  readonly emit: EventListener;
+  readonly emit: WorkerEventListener;
   stopping(): boolean;
 }
 

@@ -1,7 +1,7 @@
 import type { Client } from "./client.js";
 import type { Delivery } from "./delivery.js";
 import { Cancelled, DriftQError, LeaseLost, Refused } from "./errors.js";
-import { printEvent, type EventListener, type WorkerEvent } from "./events.js";
+import { printEvent, type WorkerEventListener, type WorkerEvent } from "./events.js";
 import type { BatchHandler, BatchOptions, Handler, HandlerOptions, Route } from "./handler.js";
 import { beatMs, beatPatienceMs, chunks, lapsed } from "./heartbeat.js";
 import { Lane } from "./lane.js";
@@ -26,7 +26,7 @@ export interface WorkerOptions {
   /** How long to wait for the server at the start. */
   startTimeoutMs?: number;
   /** Told what goes wrong on the way; prints to standard error unless given. */
-  onEvent?: EventListener;
+  onEvent?: WorkerEventListener;
 }
 
 const PREFETCH_MAX = 1_000;
@@ -41,7 +41,7 @@ const SETTLE_TIMEOUT_MS = 5_000;
 export class Worker {
   readonly #routes = new Map<string, Route>();
   readonly #settler: Settler;
-  readonly #emit: EventListener;
+  readonly #emit: WorkerEventListener;
   readonly #beating = new AbortController();
   #lanes: Lane[] = [];
   #state: "new" | "running" | "stopping" | "stopped" = "new";
