@@ -1,0 +1,202 @@
+"""Runs what the pages say: every fenced block of README.md, docs/, the READMEs of the SDKs and llms.txt.
+
+    DRIFTQ_BIN=target/debug/driftq python3 tests/python/docs_run.py [PAGE …]
+
+Each page has a fresh server, whose address takes the place of localhost:8080, a fresh folder, and one shell that all
+its blocks share. What a block is for:
+
+    sh              is run, and must succeed; a status of 400 or more must be announced on the page
+    python, ts, js  is run; or only saved, if the paragraph before says "save this as `name.py`", for a later block
+    json, text      after a command, is its output. `…` stands for what was left out, moments may differ
+    rust            is compiled by cargo: the page is in a crate's doc tests, or the block is part of a compiled file
+    anything else   is saved under a name that the paragraph before gives, for a later block
+
+Everything else needs a comment before it, and is counted:
+
+    <!-- not run: reason -->          <!-- checked by PATH -->, a test that reads this page
+    <!-- whole file PATH -->          <!-- part of PATH -->: it must be the same as there
+    <!-- save as NAME -->             <!-- needs python -->, <!-- needs typescript -->: the SDK
+    <!-- every LANGUAGE block: not run: reason -->, or `checked by`: for a whole page
+
+The SDKs are those of DRIFTQ_DOCS_PYTHON (a python that has it) and DRIFTQ_DOCS_NODE_MODULES (a folder with
+node_modules/driftq in it); without them their blocks are skipped, and that is said.
+"""
+
+import collections
+import concurrent.futures
+import pathlib
+import re
+import sys
+import tempfile
+import time
+
+import _docs_compare
+import _docs_selftest
+import _docs_tools
+from _broker import BINARY, Server
+from _docs_page import ADDRESS, IMPORTS, PROGRAMS, ROOT, SDK_OF, Page, Wrong, doc_tested_pages, plan
+from _docs_shell import Shell
+
+PAGES_AT_ONCE = 2
+PATTERNS = ("README.md", "docs/**/*.md", "sdk/*/README.md", "llms.txt")
+RUN_WITH = {"python": "python3", "js": "node", "ts": "node"}
+
+
+class Visit:
+    """A page on its way through the runner."""
+
+    def __init__(self, page, tools, missing):
+        self.page, self.tools, self.missing = page, tools, missing
+        self.skipped = {}
+        self.counts = collections.Counter()
+        self.failures = []
+
+    def run(self):
+        started = time.monotonic()
+        if any(block.role in ("run", "save") for block in self.page.blocks):
+            with tempfile.TemporaryDirectory(prefix="driftq-docs-") as folder:
+                self.run_in(pathlib.Path(folder))
+        for block in self.page.blocks:
+            if block.role in ("not run", "checked"):
+                self.counts[block.role] += 1
+        self.seconds = time.monotonic() - started
+        return self
+
+    def run_in(self, top):
+        self.folder = top / "page"
+        self.folder.mkdir()
+        server = Server("--ephemeral")
+        self.address = f"{server.host}:{server.port}"
+        shell = Shell(self.folder, self.tools, server)
+        try:
+            if "typescript" not in self.missing:
+                (self.folder / "node_modules").symlink_to(pathlib.Path(_docs_tools.NODE_MODULES).resolve() / "node_modules")
+            self.blocks(shell)
+            self.types()
+        finally:
+            shell.close()
+            code, complaints = server.stop(), server.complaints()
+            server.discard()
+        if code != 0 or "panicked" in complaints:
+            self.failures.append(f"{self.page.name}: the server ended with {code}: {complaints}")
+
+    def blocks(self, shell):
+        for block in self.page.blocks:
+            if block.role not in ("run", "save"):
+                continue
+            if why := self.why_skipped(block):
+                self.skipped[block.name or f"line {block.line}"] = why
+                self.counts["skipped"] += 1
+                continue
+            text = ADDRESS.sub(self.address, block.text)
+            if block.role == "save":
+                (self.folder / block.name).write_text(text, encoding="utf-8")
+                self.counts["saved"] += 1
+                continue
+            if not self.run_block(shell, block, text):
+                # What comes later on the page builds on this.
+                return
+
+    def why_skipped(self, block):
+        needs = [block.marks["needs"]] if "needs" in block.marks else []
+        if block.language in IMPORTS and IMPORTS[block.language].search(block.text):
+            needs.append(SDK_OF[block.language])
+        for name in self.skipped:
+            if name in block.text:
+                return self.skipped[name]
+        return next((self.missing[need] for need in needs if need in self.missing), None)
+
+    def run_block(self, shell, block, text):
+        if block.language in PROGRAMS:
+            file = self.folder / f"block_{block.line}{PROGRAMS[block.language]}"
+            file.write_text(text, encoding="utf-8")
+            text = f'{RUN_WITH[block.language]} "{file}"\n'
+        ran = shell.run(text)
+        self.counts["run"] += 1
+        if ran.code != 0:
+            return self.fail(block, f"exit code {ran.code} at: {ran.failed_at}", ran)
+        announced = block.text + (block.expects.text if block.expects else "")
+        for status in ran.statuses:
+            if status >= 400 and str(status) not in announced:
+                return self.fail(block, f"a call was answered {status}, and the page does not say so", ran)
+        if block.expects:
+            self.counts["compared"] += 1
+            expected = ADDRESS.sub(self.address, block.expects.text)
+            if difference := _docs_compare.difference(expected, ran.stdout):
+                return self.fail(block.expects, f"the output differs:\n{difference}", ran)
+        return True
+
+    def fail(self, block, why, ran):
+        tail = lambda text: text[-4000:].rstrip()
+        self.failures.append(f"{block.where}: {why}\n--- stdout\n{tail(ran.stdout)}\n--- stderr\n{tail(ran.stderr)}")
+        return False
+
+    def types(self):
+        """What runs may still have wrong types."""
+        names = sorted(file.name for file in self.folder.glob("*.ts"))
+        if names and (complaints := _docs_tools.check_types(self.folder, names)):
+            self.failures.append(f"{self.page.name}: the types are wrong:\n{complaints}")
+
+
+def pages(names):
+    if names:
+        files = [pathlib.Path(name).resolve() for name in names]
+    else:
+        files = sorted({file for pattern in PATTERNS for file in ROOT.glob(pattern) if "node_modules" not in file.parts})
+    for file in files:
+        name = file.relative_to(ROOT).as_posix() if file.is_relative_to(ROOT) else str(file)
+        yield name, file.read_text(encoding="utf-8")
+
+
+def read(names, failures):
+    doc_tested = doc_tested_pages()
+    for name, text in pages(names):
+        try:
+            page = Page(name, text)
+            plan(page, doc_tested)
+            yield page
+        except Wrong as wrong:
+            failures.append(str(wrong))
+
+
+def report(visits, failures):
+    """Says what was done, what was not, and why."""
+    total = collections.Counter()
+    reasons = collections.defaultdict(list)
+    for visit in visits:
+        total += visit.counts
+        for block in visit.page.blocks:
+            if block.role == "not run":
+                reasons[block.why].append(block.where)
+    for reason, places in reasons.items():
+        print(f"not run: {reason}: {', '.join(places)}")
+    for why in sorted({why for visit in visits for why in visit.skipped.values()}):
+        print(f"skipped: {why}")
+    for failure in failures:
+        print(f"\nFAILED {failure}", file=sys.stderr)
+    told = ", ".join(f"{count} {kind}" for kind, count in sorted(total.items()))
+    print(f"{len(visits)} pages: {told}; {len(failures)} failed")
+
+
+def main(names):
+    if not BINARY:
+        sys.exit("set DRIFTQ_BIN to the binary under test")
+    failures = []
+    with tempfile.TemporaryDirectory(prefix="driftq-docs-tools-") as folder:
+        tools, missing = pathlib.Path(folder) / "bin", _docs_tools.missing()
+        _docs_tools.provide(tools, BINARY)
+        failures += _docs_selftest.run(lambda page: Visit(page, tools, missing).run())
+        found = list(read(names, failures))
+        visits = []
+        with concurrent.futures.ThreadPoolExecutor(PAGES_AT_ONCE) as pool:
+            for visit in pool.map(lambda page: Visit(page, tools, missing).run(), found):
+                told = ", ".join(f"{count} {kind}" for kind, count in sorted(visit.counts.items())) or "no blocks"
+                print(f"{'FAILED' if visit.failures else 'ok':6} {visit.page.name}: {told}; {visit.seconds:.1f} s", flush=True)
+                visits.append(visit)
+                failures += visit.failures
+    report(visits, failures)
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
