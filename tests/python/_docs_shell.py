@@ -45,6 +45,7 @@ class Shell:
             "HOME": str(self.folder),
             "DRIFTQ_SERVER": f"http://{self.server.host}:{self.server.port}",
             "DOCS_RUN_HEADERS": str(self.headers),
+            "DOCS_RUN_JS": str(self.folder / ".js"),
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONUNBUFFERED": "1",
         }

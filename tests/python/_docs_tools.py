@@ -1,10 +1,9 @@
-"""The commands that blocks of the pages find in their PATH: the binary under test, and python, node and curl as CI set them up."""
+"""The commands that blocks find in their PATH: the binary under test, and curl, python and node as CI set them up."""
 
 import os
 import pathlib
 import shutil
 import stat
-import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -12,22 +11,20 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PYTHON = os.environ.get("DRIFTQ_DOCS_PYTHON", "")
 NODE_MODULES = os.environ.get("DRIFTQ_DOCS_NODE_MODULES", "")
 
-# Node before 22.18 reads no TypeScript. This lets it, by the compiler that the SDK is built with.
-HOOK = """
-import { register } from "node:module";
-register("data:text/javascript," + encodeURIComponent(`
-import { readFile } from "node:fs/promises";
-import { createRequire } from "node:module";
-import { fileURLToPath } from "node:url";
-const typescript = createRequire("file:///")(%(typescript)r);
-export async function load(url, context, next) {
-  if (!url.startsWith("file:") || !url.endsWith(".ts")) return next(url, context);
-  const text = await readFile(fileURLToPath(url), "utf8");
-  const compilerOptions = { module: typescript.ModuleKind.ESNext, target: typescript.ScriptTarget.ES2022 };
-  return { format: "module", shortCircuit: true, source: typescript.transpileModule(text, { compilerOptions }).outputText };
-}
-`));
+# Node before 22.18 reads no TypeScript, and none checks types: the compiler that the SDK is built with does both.
+NODE = """#!/bin/sh
+case "$1" in
+*.ts)
+    program=$1
+    shift
+    "{node}" "{compiler}" --strict --target ES2022 --module NodeNext --moduleResolution NodeNext --skipLibCheck \\
+        --rewriteRelativeImportExtensions --erasableSyntaxOnly --typeRoots "{types}" --types node \\
+        --rootDir "$(dirname "$program")" --outDir "$DOCS_RUN_JS" "$program" >&2 || exit 1
+    exec "{node}" "$DOCS_RUN_JS/$(basename "$program" .ts).js" "$@" ;;
+esac
+exec "{node}" "$@"
 """
+
 
 def typescript():
     """The TypeScript compiler's folder, beside the installed SDK or beside its source."""
@@ -67,15 +64,12 @@ def provide(folder, binary):
     curl = shutil.which("curl") or "curl"
     script(folder / "curl", f'#!/bin/sh\nexec "{curl}" -D "$DOCS_RUN_HEADERS/$$" "$@"\n')
     if "typescript" not in missing():
-        hook = folder / "typescript.mjs"
-        hook.write_text(HOOK % {"typescript": str(typescript())}, encoding="utf-8")
-        script(folder / "node", f'#!/bin/sh\nexec "{shutil.which("node")}" --import "{hook.as_uri()}" "$@"\n')
+        compiler = typescript()
+        node = NODE.format(node=shutil.which("node"), compiler=compiler / "bin/tsc", types=compiler.parent / "@types")
+        script(folder / "node", node)
 
 
-def check_types(folder, names):
-    """What the TypeScript compiler has to say about the programs of a page; empty if nothing."""
-    compiler = typescript() / "bin/tsc"
-    options = ["--strict", "--noEmit", "--target", "ES2022", "--module", "NodeNext", "--moduleResolution", "NodeNext"]
-    command = ["node", str(compiler), *options, "--skipLibCheck", "--types", "node", *names]
-    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
-    return "" if ran.returncode == 0 else ran.stdout + ran.stderr
+def give_modules(folder):
+    """What `npm install` leaves behind in a page's folder."""
+    (folder / "node_modules").symlink_to(pathlib.Path(NODE_MODULES).resolve() / "node_modules")
+    (folder / "package.json").write_text('{"type": "module", "private": true}\n', encoding="utf-8")

@@ -70,9 +70,8 @@ class Visit:
         shell = Shell(self.folder, self.tools, server)
         try:
             if "typescript" not in self.missing:
-                (self.folder / "node_modules").symlink_to(pathlib.Path(_docs_tools.NODE_MODULES).resolve() / "node_modules")
+                _docs_tools.give_modules(self.folder)
             self.blocks(shell)
-            self.types()
         finally:
             shell.close()
             code, complaints = server.stop(), server.complaints()
@@ -130,12 +129,6 @@ class Visit:
         tail = lambda text: text[-4000:].rstrip()
         self.failures.append(f"{block.where}: {why}\n--- stdout\n{tail(ran.stdout)}\n--- stderr\n{tail(ran.stderr)}")
         return False
-
-    def types(self):
-        """What runs may still have wrong types."""
-        names = sorted(file.name for file in self.folder.glob("*.ts"))
-        if names and (complaints := _docs_tools.check_types(self.folder, names)):
-            self.failures.append(f"{self.page.name}: the types are wrong:\n{complaints}")
 
 
 def pages(names):
