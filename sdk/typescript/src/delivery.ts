@@ -4,9 +4,6 @@ import { decodeMessage, type Message } from "./message.js";
 import { monotonicMs, timerMs } from "./time.js";
 import type { WireItem } from "./wire.js";
 
-/** How long a handler whose signal has fired may take to end before its place is given to others. */
-export const CANCEL_GRACE_MS = 5_000;
-
 /** One message on loan to this worker: its lease, its signal, and what has become of it. */
 export class Delivery {
   readonly message: Message;
@@ -23,11 +20,20 @@ export class Delivery {
   #controller: AbortController | undefined;
   #timers: ReturnType<typeof setTimeout>[] | undefined;
 
-  constructor(item: WireItem, leaseMs: number) {
+  constructor(
+    item: WireItem,
+    leaseMs: number,
+    private readonly cancelGraceMs: number,
+  ) {
     this.message = decodeMessage(item);
     this.token = item.lease?.token ?? "";
     this.attempt = item.lease?.attempt ?? 0;
     this.until = monotonicMs() + leaseMs;
+  }
+
+  /** Whether heartbeats have to keep it. What is lost stays lost: an extension might bring the lease back. */
+  get held(): boolean {
+    return !this.settled && !(this.ended instanceof LeaseLost);
   }
 
   /** Made when it is asked for: most handlers never do. */
@@ -58,7 +64,7 @@ export class Delivery {
     if (this.ended && !(reason instanceof LeaseLost)) return;
     this.ended = reason;
     this.#controller?.abort(reason);
-    this.#after(CANCEL_GRACE_MS, () => this.onLeftBehind?.());
+    this.#after(this.cancelGraceMs, () => this.onLeftBehind?.());
   }
 
   /** The handler has ended, or was left behind. */

@@ -4,6 +4,7 @@ import { Cancelled, NotDriftQ } from "./errors.js";
 import type { EventListener } from "./events.js";
 import type { Route } from "./handler.js";
 import { randomHex } from "./platform.js";
+import { GroupUnknown } from "./refusals.js";
 import { roomFor } from "./room.js";
 import { runBatch, runOne, type Runner } from "./runner.js";
 import { giveBack } from "./settler.js";
@@ -21,6 +22,7 @@ export interface LaneOptions {
   group: string;
   owner: string;
   leaseMs: number;
+  cancelGraceMs: number;
   runner: Runner;
   emit: EventListener;
 }
@@ -41,29 +43,32 @@ export class Lane {
 
   /** Everything that heartbeats have to keep. */
   *held(): Iterable<Delivery> {
-    for (const delivery of this.#waiting) if (!delivery.ended) yield delivery;
-    for (const delivery of this.#busy) if (!delivery.settled) yield delivery;
+    for (const delivery of this.#waiting) if (delivery.held) yield delivery;
+    for (const delivery of this.#busy) if (delivery.held) yield delivery;
   }
 
   /** Borrows until it is stopped. Rejects if borrowing is refused for good. */
   async borrow(): Promise<void> {
-    const signal = this.#stopping.signal;
-    while (!signal.aborted) {
-      const max = roomFor({ ...this.route, waiting: this.#waiting.length, busy: this.#busy.size });
-      if (max === 0) {
-        await new Promise<void>((resolve) => (this.#wake = resolve));
-        continue;
+    try {
+      while (!this.#stopping.signal.aborted) {
+        const { concurrency, batch, prefetch } = this.route;
+        const max = roomFor({ concurrency, batch, prefetch, waiting: this.#waiting.length, busy: this.#busy.size });
+        if (max === 0) await new Promise<void>((resolve) => (this.#wake = resolve));
+        else this.#take(await this.#lease(max));
       }
-      const items = await this.#lease(max);
-      for (const item of items) this.#waiting.push(new Delivery(item, this.options.leaseMs));
-      if (!signal.aborted) this.#pump();
+    } finally {
+      await this.#releaseWaiting();
     }
-    await this.#releaseWaiting();
   }
 
-  /** Ends when no handler runs and everything is settled. */
+  #take(items: WireItem[]): void {
+    for (const item of items) this.#waiting.push(new Delivery(item, this.options.leaseMs, this.options.cancelGraceMs));
+    this.#pump();
+  }
+
+  /** Ends when no handler runs any more; what they left to be settled is the settler's. */
   idle(): Promise<void> {
-    if (this.#busy.size === 0) return Promise.resolve();
+    if (this.#running === 0) return Promise.resolve();
     return new Promise((resolve) => (this.#drained = resolve));
   }
 
@@ -83,15 +88,19 @@ export class Lane {
     const target = path`/v2/topics/${this.route.topic}/groups/${group}/lease`;
     const body = { owner, max, lease_ms: leaseMs, wait_ms: POLL_MS, request_id: randomHex(8) };
     const signal = this.#stopping.signal;
+    let away = false;
     for (let repeats = 0; ; repeats += 1) {
       try {
         const answer = await transport.call<{ messages: WireItem[] }>("POST", target, { body, waitMs: POLL_MS, patienceMs: 0, signal });
-        if (repeats > 0) emit({ kind: "server_back" });
+        if (away) emit({ kind: "server_back" });
         return answer.messages;
       } catch (error) {
         if (signal.aborted) return this.#reclaim(target, body);
-        if (!mayPass(error) && !(error instanceof NotDriftQ)) throw error;
-        if (repeats === 0) emit({ kind: "server_away", error });
+        // A group that was deleted begins again with the next call; something strange may be a gateway for a while.
+        const forgotten = error instanceof GroupUnknown;
+        if (!mayPass(error) && !forgotten && !(error instanceof NotDriftQ)) throw error;
+        if (!away && !forgotten) emit({ kind: "server_away", error });
+        away ||= !forgotten;
         await sleep(repeatWait(repeats, undefined, Math.random()), signal).catch(() => undefined);
         if (signal.aborted) return [];
       }
@@ -120,8 +129,7 @@ export class Lane {
   /** Starts handlers while there is room and something waits. */
   #pump(): void {
     while (this.#running < this.route.concurrency && this.#waiting.length > 0 && !this.#stopping.signal.aborted) {
-      const taken = this.#waiting.splice(0, this.route.batch).filter((delivery) => !delivery.ended);
-      if (taken.length > 0) this.#start(taken);
+      this.#start(this.#waiting.splice(0, this.route.batch));
     }
     if (this.#waiting.length <= this.route.prefetch / 2) this.#wake?.();
   }
@@ -131,7 +139,6 @@ export class Lane {
     for (const delivery of deliveries) this.#busy.add(delivery);
     const settled = (delivery: Delivery) => {
       this.#busy.delete(delivery);
-      if (this.#busy.size === 0) this.#drained?.();
       this.#wake?.();
     };
     const run = this.route.handleBatch
@@ -140,6 +147,7 @@ export class Lane {
     // A runner never rejects; were it to, the process is told instead of losing the place.
     void run.then(() => {
       this.#running -= 1;
+      if (this.#running === 0) this.#drained?.();
       this.#pump();
     });
   }

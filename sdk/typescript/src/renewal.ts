@@ -1,13 +1,16 @@
 import { LeaseLost, Refused } from "./errors.js";
 import { mayPass, type Transport } from "./transport.js";
-import { monotonicMs, sleep } from "./time.js";
+import { monotonicMs, timerMs } from "./time.js";
 
 /** Keeps the lease of an effect while its function runs, and fires its signal when that is over. */
 export class Renewal {
   readonly #controller = new AbortController();
-  readonly #stopped = new AbortController();
   readonly #outer: AbortSignal | undefined;
   readonly #end: () => void;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  /** Ends the call that is under way, if one is. */
+  #calling: AbortController | undefined;
+  #stopped = false;
   #until: number;
 
   constructor(
@@ -21,7 +24,7 @@ export class Renewal {
     this.#end = () => this.#controller.abort(outer?.reason);
     if (outer?.aborted) this.#end();
     else outer?.addEventListener("abort", this.#end, { once: true });
-    void this.#keep();
+    this.#later();
   }
 
   /** Of the function. */
@@ -35,32 +38,31 @@ export class Renewal {
   }
 
   stop(): void {
-    this.#stopped.abort();
+    this.#stopped = true;
+    clearTimeout(this.#timer);
+    this.#calling?.abort();
     this.#outer?.removeEventListener("abort", this.#end);
   }
 
-  async #keep(): Promise<void> {
-    try {
-      for (;;) {
-        await sleep(this.leaseMs / 3, this.#stopped.signal);
-        await this.#renew();
-      }
-    } catch (error) {
-      if (this.#stopped.signal.aborted) return;
-      this.#controller.abort(new LeaseLost("the effect's lease is lost: somebody else may run it", { cause: error }));
-    }
+  #later(): void {
+    this.#timer = setTimeout(() => void this.#renew(), timerMs(this.leaseMs / 3));
   }
 
   /** Without an answer it is tried again in a third of the lease, also past its end: a late renewal brings it back. */
   async #renew(): Promise<void> {
     const asked = monotonicMs();
+    const calling = new AbortController();
+    this.#calling = calling;
     try {
       const body = { token: this.token, lease_ms: this.leaseMs };
-      await this.transport.call("POST", "/v2/effects/renew", { body, patienceMs: this.leaseMs / 3, signal: this.#stopped.signal });
+      await this.transport.call("POST", "/v2/effects/renew", { body, patienceMs: this.leaseMs / 3, signal: calling.signal });
       this.#until = asked + this.leaseMs;
     } catch (error) {
-      if (error instanceof Refused && !mayPass(error)) throw error;
-      if (this.#stopped.signal.aborted) throw error;
+      if (error instanceof Refused && !mayPass(error)) {
+        this.#controller.abort(new LeaseLost("the effect's lease is lost: somebody else may run it", { cause: error }));
+        return;
+      }
     }
+    if (!this.#stopped) this.#later();
   }
 }

@@ -65,12 +65,17 @@ export class Settler {
 function leaseOf({ delivery, settlement }: Entry): Record<string, unknown> {
   switch (settlement.kind) {
     case "nack":
-      return { token: delivery.token, error: settlement.error, delay_ms: settlement.delayMs, dead: settlement.dead };
+      return { token: delivery.token, error: settlement.error, delay_ms: wholeMs(settlement.delayMs), dead: settlement.dead };
     case "release":
-      return settlement.delayMs === undefined ? { token: delivery.token } : { token: delivery.token, delay_ms: settlement.delayMs };
+      return { token: delivery.token, delay_ms: wholeMs(settlement.delayMs) };
     default:
       return { token: delivery.token };
   }
+}
+
+/** The wire knows whole milliseconds only. */
+function wholeMs(ms: number | undefined): number | undefined {
+  return ms === undefined ? undefined : Math.max(0, Math.ceil(ms));
 }
 
 /** Says it until it is heard: settling is safe to repeat, and a server that is away comes back. */

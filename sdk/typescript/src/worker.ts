@@ -21,6 +21,8 @@ export interface WorkerOptions {
   heartbeat?: boolean;
   /** How long handlers may go on when the worker stops. */
   drainTimeoutMs?: number;
+  /** How long a handler whose signal has fired may take to end before it is left behind and its place given to others. */
+  cancelGraceMs?: number;
   /** How long to wait for the server at the start. */
   startTimeoutMs?: number;
   /** Told what goes wrong on the way; prints to standard error unless given. */
@@ -29,6 +31,7 @@ export interface WorkerOptions {
 
 const PREFETCH_MAX = 1_000;
 const LEASE_MS = 30_000;
+const CANCEL_GRACE_MS = 5_000;
 const DRAIN_TIMEOUT_MS = 30_000;
 const START_TIMEOUT_MS = 10_000;
 /** How long a worker whose handlers have ended tries to tell the server so. */
@@ -122,16 +125,16 @@ export class Worker {
     this.#state = "running";
     const { transport, owner } = this.client;
     const runner = { transport, owner, settler: this.#settler, emit: this.#emit, stopping: () => this.#state !== "running" };
-    const lane = { transport, owner, group: this.group, leaseMs: this.#leaseMs, runner, emit: this.#emit };
+    const lane = { transport, owner, group: this.group, leaseMs: this.#leaseMs, cancelGraceMs: this.#cancelGraceMs, runner, emit: this.#emit };
     this.#lanes = [...this.#routes.values()].map((route) => new Lane(route, lane));
     if (this.options.heartbeat !== false) void this.#beat();
-    this.#borrowing = Promise.all(this.#lanes.map((one) => one.borrow())).then(
-      () => undefined,
-      (error: unknown) => {
-        this.#failure = error;
-        void this.stop();
-      },
-    );
+    this.#borrowing = Promise.all(this.#lanes.map((one) => one.borrow().catch((error: unknown) => this.#fail(error)))).then(() => undefined);
+  }
+
+  /** What ends one topic for good ends the worker: half a worker would look like a whole one. */
+  #fail(error: unknown): void {
+    this.#failure ??= error;
+    void this.stop();
   }
 
   /** Borrows no more, gives back what was not begun, and ends when what runs has ended. */
@@ -144,13 +147,12 @@ export class Worker {
     await this.#started?.catch(() => undefined);
     this.#state = "stopping";
     for (const lane of this.#lanes) lane.stop();
-    const idle = Promise.all([this.#borrowing, ...this.#lanes.map((lane) => lane.idle())]).then(() => undefined);
-    const drained = await within(idle, this.options.drainTimeoutMs ?? DRAIN_TIMEOUT_MS);
-    if (!drained) {
+    const idle = Promise.all(this.#lanes.map((lane) => lane.idle()));
+    if (!(await within(idle, this.options.drainTimeoutMs ?? DRAIN_TIMEOUT_MS))) {
       for (const lane of this.#lanes) lane.cancel();
-      await within(idle, SETTLE_TIMEOUT_MS * 2);
+      await within(idle, this.#cancelGraceMs + SETTLE_TIMEOUT_MS);
     }
-    await within(this.#settler.idle(), SETTLE_TIMEOUT_MS);
+    await within(Promise.all([this.#borrowing, this.#settler.idle()]), SETTLE_TIMEOUT_MS);
     this.#settler.stop();
     this.#beating.abort();
     this.#state = "stopped";
@@ -173,6 +175,10 @@ export class Worker {
       }
     });
     return off;
+  }
+
+  get #cancelGraceMs(): number {
+    return this.options.cancelGraceMs ?? CANCEL_GRACE_MS;
   }
 
   get #leaseMs(): number {

@@ -20,6 +20,10 @@ const START_TIMEOUT_MS = 20_000;
 /** The newest lines that the server wrote, for the error if it does not start. */
 const LINES_KEPT = 50;
 
+/** Those that are to end with this process. */
+const running = new Set<ChildProcess>();
+process.once("exit", () => running.forEach((child) => child.kill("SIGKILL")));
+
 /** A server of its own for a test: on a free port, gone when the test is. */
 export class TestServer {
   #process: ChildProcess | undefined;
@@ -78,7 +82,8 @@ export class TestServer {
     // A test that forgets to stop its server still ends, and takes the server along.
     child.unref();
     for (const pipe of [child.stdout, child.stderr]) (pipe as unknown as { unref?: () => void } | null)?.unref?.();
-    process.once("exit", () => child.kill("SIGKILL"));
+    running.add(child);
+    child.once("exit", () => running.delete(child));
   }
 
   #listening(child: ChildProcess, binary: string): Promise<string> {
