@@ -60,8 +60,9 @@ const ROWS: [Row; 10] = [
     },
     Row {
         package: "driftq-client",
-        workspace: &["driftq-api"],
-        workspace_in_tests: &[],
+        // The ledger that a server keeps, for services without a worker; a feature that is off unless asked for.
+        workspace: &["driftq-api", "driftq-ledger"],
+        workspace_in_tests: &["driftq-client"],
         outside_only: None,
         outside_never: &[],
         because: "a user of the SDK must not build a broker",
@@ -225,6 +226,8 @@ mod tests {
             ("driftq", "driftq-wal"),
             ("driftq", "tokio-postgres"),
             ("driftq", "async-nats"),
+            ("driftq-client", "driftq-core"),
+            ("driftq-client", "driftq-engine"),
             ("driftq-sim", "tokio"),
             ("driftq-sim", "driftq-engine"),
             ("xtask", "driftq-core"),

@@ -1,0 +1,67 @@
+//! Randomness: names that nobody else has, and waits that differ.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Where numbers come from that need not be secret, and from which nothing follows.
+#[derive(Debug)]
+pub(crate) struct Chance(AtomicU64);
+
+impl Default for Chance {
+    fn default() -> Self {
+        // Without randomness from the system the waits are the same everywhere, and nothing else.
+        Self(AtomicU64::new(getrandom::u64().unwrap_or(0x9e37_79b9_7f4a_7c15)))
+    }
+}
+
+impl Chance {
+    /// A number in the range.
+    pub(crate) fn between(&self, low: f64, high: f64) -> f64 {
+        // A step of splitmix64.
+        let mut number = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        number ^= number >> 31;
+        low + (high - low) * ((number >> 11) as f64 / (1_u64 << 53) as f64)
+    }
+}
+
+/// `bytes` random bytes in hex.
+///
+/// A name that is not unique would make one operation pass for another, so that the system's randomness is waited for
+/// and a system without any is an error.
+pub(crate) fn name(bytes: usize) -> Result<String, crate::Error> {
+    let mut random = vec![0; bytes];
+    getrandom::fill(&mut random).map_err(|error| {
+        crate::Error::Invalid(format!(
+            "the system has no randomness ({error}); without it no call has a name"
+        ))
+    })?;
+    Ok(hex(&random))
+}
+
+/// In lowercase hex.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        text.push(char::from_digit(u32::from(byte >> 4), 16).unwrap_or('0'));
+        text.push(char::from_digit(u32::from(byte & 15), 16).unwrap_or('0'));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_to_their_range_and_names_differ() {
+        let chance = Chance::default();
+        for _ in 0..1000 {
+            let number = chance.between(0.5, 1.0);
+            assert!((0.5..1.0).contains(&number), "{number}");
+        }
+        let (one, other) = (name(16).unwrap(), name(16).unwrap());
+        assert!(one.len() == 32 && one != other);
+        assert_eq!(hex(&[0, 15, 255]), "000fff");
+    }
+}

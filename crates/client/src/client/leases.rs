@@ -1,0 +1,192 @@
+//! Borrowing and settling, call by call. A [`Worker`](crate::Worker) does the whole of it.
+
+use std::time::Duration;
+
+use driftq_api::Code;
+use driftq_api::v2::{
+    Ack, Extend, ExtendLease, Item, LeaseRequest, Leased, Nack, NackLease, Settled, SettledStatus,
+    Settlements, Token,
+};
+use hyper::Method;
+use serde::Serialize;
+
+use super::{Client, Patience, escape, render};
+use crate::chance;
+use crate::error::Error;
+
+/// One lease that is given back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ReleaseLease {
+    /// The token that came with the message.
+    pub token: String,
+    /// When it may be delivered again; at once if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_ms: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Release<'a> {
+    leases: &'a [ReleaseLease],
+}
+
+impl Client {
+    /// Borrows messages, and waits for them if there are none. A request without a `request_id` gets one.
+    ///
+    /// # Errors
+    /// `TopicUnknown`; as every call.
+    pub async fn lease(
+        &self,
+        topic: &str,
+        group: &str,
+        mut request: LeaseRequest<'_>,
+    ) -> Result<Vec<Item<'static>>, Error> {
+        if request.request_id.is_none() {
+            request.request_id = Some(chance::name(16)?.into());
+        }
+        let wait = Duration::from_millis(request.wait_ms);
+        let leased: Leased<'static> =
+            self.ask(Method::POST, &lease_path(topic, group), render(&request)?, wait).await?;
+        Ok(leased.messages)
+    }
+
+    /// The work is done. The same again is fine.
+    ///
+    /// # Errors
+    /// `LeaseLost`; as every call.
+    pub async fn ack(&self, token: &str) -> Result<(), Error> {
+        one(self.ack_all(&[token]).await?)
+    }
+
+    /// The work failed: try again after `delay`, or as the retry policy says.
+    ///
+    /// # Errors
+    /// `LeaseLost`; as every call.
+    pub async fn nack(&self, token: &str, delay: Option<Duration>, error: &str) -> Result<(), Error> {
+        let delay_ms = delay.map(whole_ms);
+        let lease = NackLease { token: token.into(), delay_ms, dead: false, error: error.into() };
+        one(self.nack_all(vec![lease]).await?)
+    }
+
+    /// The work was not begun: the message is back in its place, and the attempt does not count.
+    ///
+    /// # Errors
+    /// `LeaseLost`; as every call.
+    pub async fn release(&self, token: &str) -> Result<(), Error> {
+        one(self.release_all(&[ReleaseLease { token: token.to_owned(), delay_ms: None }]).await?)
+    }
+
+    /// The work goes on, for `lease` from now, or for as long as it was lent for.
+    ///
+    /// # Errors
+    /// `LeaseLost`, `Cancelled`; as every call.
+    pub async fn extend(&self, token: &str, lease: Option<Duration>) -> Result<(), Error> {
+        let lease = ExtendLease { token: token.into(), lease_ms: lease.map(whole_ms) };
+        one(self.extend_all(vec![lease]).await?)
+    }
+
+    /// Acks up to 1,000 leases; one result each, in order.
+    ///
+    /// # Errors
+    /// As every call. What became of each lease is no error of the call.
+    pub async fn ack_all(&self, tokens: &[&str]) -> Result<Vec<Settled>, Error> {
+        let leases = tokens.iter().map(|token| Token { token: (*token).into() }).collect();
+        self.settle("/v2/leases/ack", &Ack { leases }, self.usual_patience()).await
+    }
+
+    /// Nacks up to 1,000 leases; one result each, in order.
+    ///
+    /// # Errors
+    /// As every call. What became of each lease is no error of the call.
+    pub async fn nack_all(&self, leases: Vec<NackLease<'_>>) -> Result<Vec<Settled>, Error> {
+        self.settle("/v2/leases/nack", &Nack { leases }, self.usual_patience()).await
+    }
+
+    /// Gives up to 1,000 leases back; one result each, in order.
+    ///
+    /// # Errors
+    /// As every call. What became of each lease is no error of the call.
+    pub async fn release_all(&self, leases: &[ReleaseLease]) -> Result<Vec<Settled>, Error> {
+        self.settle("/v2/leases/release", &Release { leases }, self.usual_patience()).await
+    }
+
+    /// Extends up to 1,000 leases; one result each, in order.
+    ///
+    /// # Errors
+    /// As every call. What became of each lease is no error of the call.
+    pub async fn extend_all(&self, leases: Vec<ExtendLease<'_>>) -> Result<Vec<Settled>, Error> {
+        self.settle("/v2/leases/extend", &Extend { leases }, self.usual_patience()).await
+    }
+
+    pub(crate) fn usual_patience(&self) -> Patience {
+        Patience::lasting(self.shared.patience)
+    }
+
+    pub(crate) async fn settle(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        patience: Patience,
+    ) -> Result<Vec<Settled>, Error> {
+        results(self.post_with(path, body, Duration::ZERO, patience).await)
+    }
+
+    /// One extend for everything, sent once: the next heartbeat is the repeat.
+    pub(crate) async fn heartbeat(
+        &self,
+        leases: Vec<ExtendLease<'_>>,
+        limit: Duration,
+    ) -> Result<Vec<Settled>, Error> {
+        results(self.post_once("/v2/leases/extend", &Extend { leases }, limit).await)
+    }
+
+    pub(crate) async fn release_with(
+        &self,
+        leases: &[ReleaseLease],
+        patience: Patience,
+    ) -> Result<Vec<Settled>, Error> {
+        self.settle("/v2/leases/release", &Release { leases }, patience).await
+    }
+
+    pub(crate) async fn lease_with(
+        &self,
+        topic: &str,
+        group: &str,
+        request: &LeaseRequest<'_>,
+        patience: Patience,
+    ) -> Result<Vec<Item<'static>>, Error> {
+        let wait = Duration::from_millis(request.wait_ms);
+        let leased: Leased<'static> =
+            self.post_with(&lease_path(topic, group), request, wait, patience).await?;
+        Ok(leased.messages)
+    }
+}
+
+fn lease_path(topic: &str, group: &str) -> String {
+    format!("/v2/topics/{}/groups/{}/lease", escape(topic), escape(group))
+}
+
+/// With one lease the server answers a problem where several would have a result each. Here they always have one.
+fn results(answer: Result<Settlements, Error>) -> Result<Vec<Settled>, Error> {
+    let status = match answer {
+        Ok(settlements) => return Ok(settlements.results),
+        Err(error) => match error.code() {
+            Some(Code::StaleLease) => SettledStatus::Stale,
+            Some(Code::LeaseUnknown) => SettledStatus::Unknown,
+            _ => return Err(error),
+        },
+    };
+    Ok(vec![Settled::new(status)])
+}
+
+fn one(results: Vec<Settled>) -> Result<(), Error> {
+    match results.first() {
+        Some(settled) if settled.cancelled => Err(Error::Cancelled),
+        Some(Settled { status: SettledStatus::Ok, .. }) => Ok(()),
+        _ => Err(Error::LeaseLost),
+    }
+}
+
+/// In whole milliseconds, rounded up: a wait that is not nothing must not become nothing.
+pub(crate) fn whole_ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}

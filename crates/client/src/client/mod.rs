@@ -1,0 +1,257 @@
+//! The way to a server: every call, with its time-outs and its patience.
+
+mod address;
+mod calls;
+mod leases;
+mod patience;
+mod transport;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::Method;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, sleep};
+
+use address::Address;
+pub(crate) use address::escape;
+pub use leases::ReleaseLease;
+pub(crate) use leases::whole_ms;
+pub(crate) use patience::Patience;
+use transport::Asked;
+pub(crate) use transport::Transport;
+pub use transport::{ANSWER_BYTES_MAX, KEPT_MAX};
+
+use crate::chance::Chance;
+use crate::effect::{Effect, Run};
+use crate::error::Error;
+
+/// A server on the same machine or network takes the connection by then, or is not there.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// An answer that takes longer than this, and what the server was asked to wait, will not come.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// What may succeed later is repeated for this long.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A DriftQ server. Cheap to clone; any number of tasks may use it at the same time.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), driftq_client::Error> {
+/// use driftq_client::{Client, json};
+///
+/// let client = Client::connect()?; // DRIFTQ_SERVER, else http://127.0.0.1:8080
+/// let stored = client.produce("orders", json(&serde_json::json!({"order": 17}))).await?;
+/// println!("stored at {}/{}", stored.partition, stored.offset);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    transport: Transport,
+    patience: Duration,
+    chance: Chance,
+}
+
+/// How a [`Client`] behaves.
+#[derive(Clone, Debug)]
+pub struct ClientBuilder {
+    url: Option<String>,
+    connect_timeout: Duration,
+    answer_timeout: Duration,
+    patience: Duration,
+}
+
+impl ClientBuilder {
+    /// Where the server is; `DRIFTQ_SERVER` if not given, else `http://127.0.0.1:8080`.
+    #[must_use]
+    pub fn url(mut self, url: impl Into<String>) -> Self {
+        self.url = Some(url.into());
+        self
+    }
+
+    /// How long to wait for a connection; 5 s if not given.
+    #[must_use]
+    pub const fn connect_timeout(mut self, limit: Duration) -> Self {
+        self.connect_timeout = limit;
+        self
+    }
+
+    /// How long to wait for an answer, on top of what the server was asked to wait; 30 s if not given.
+    #[must_use]
+    pub const fn answer_timeout(mut self, limit: Duration) -> Self {
+        self.answer_timeout = limit;
+        self
+    }
+
+    /// For how long a call is repeated that may succeed later; 30 s if not given, zero for never.
+    #[must_use]
+    pub const fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// The client. Nothing is connected yet.
+    ///
+    /// # Errors
+    /// If the URL cannot be used.
+    pub fn build(self) -> Result<Client, Error> {
+        let address = Address::find(self.url.as_deref())?;
+        let transport = Transport::new(address, self.connect_timeout, self.answer_timeout);
+        let shared = Shared { transport, patience: self.patience, chance: Chance::default() };
+        Ok(Client { shared: Arc::new(shared) })
+    }
+}
+
+impl Client {
+    /// The server that `DRIFTQ_SERVER` names, else the one on this machine. Nothing is connected yet.
+    ///
+    /// # Errors
+    /// If the URL in the environment cannot be used.
+    pub fn connect() -> Result<Self, Error> {
+        Self::builder().build()
+    }
+
+    /// The server at this URL, such as `http://127.0.0.1:8080`. Nothing is connected yet.
+    ///
+    /// # Errors
+    /// If the URL cannot be used.
+    pub fn new(url: &str) -> Result<Self, Error> {
+        Self::builder().url(url).build()
+    }
+
+    /// A client whose time-outs or patience are not the usual ones.
+    #[must_use]
+    pub const fn builder() -> ClientBuilder {
+        ClientBuilder {
+            url: None,
+            connect_timeout: CONNECT_TIMEOUT,
+            answer_timeout: ANSWER_TIMEOUT,
+            patience: PATIENCE,
+        }
+    }
+
+    /// Where the server is.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.shared.transport.address().url()
+    }
+
+    /// An effect of this scope, outside of any message. It needs a key.
+    #[must_use]
+    pub fn effect(&self, scope: impl Into<String>) -> Effect {
+        Effect::alone(self.clone(), scope.into())
+    }
+
+    /// A run that was named: effects in it get their keys from the run, the step and what is asked for.
+    #[must_use]
+    pub fn run(&self, run_id: impl Into<String>, step_id: impl Into<String>) -> Run {
+        Run::new(self.clone(), run_id.into(), step_id.into())
+    }
+
+    /// Any `GET` of the API, for what this SDK has no word for.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
+        self.ask(Method::GET, path, Bytes::new(), Duration::ZERO).await
+    }
+
+    /// Any `POST` of the API, for what this SDK has no word for. It is repeated if it may succeed later, so that it must
+    /// be safe to repeat.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, Error> {
+        self.ask(Method::POST, path, render(body)?, Duration::ZERO).await
+    }
+
+    /// Any `DELETE` of the API.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
+        self.ask(Method::DELETE, path, Bytes::new(), Duration::ZERO).await
+    }
+
+    pub(crate) async fn ask<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+        wait: Duration,
+    ) -> Result<T, Error> {
+        let asked = Asked { method, path: path.to_owned(), body, wait };
+        self.repeat(&asked, None, Patience::lasting(self.shared.patience)).await
+    }
+
+    /// A `POST` with a patience of its own.
+    pub(crate) async fn post_with<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        wait: Duration,
+        patience: Patience,
+    ) -> Result<T, Error> {
+        let asked = Asked { method: Method::POST, path: path.to_owned(), body: render(body)?, wait };
+        self.repeat(&asked, None, patience).await
+    }
+
+    /// A `POST` that is sent once and answered within `limit`, or not at all.
+    pub(crate) async fn post_once<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        limit: Duration,
+    ) -> Result<T, Error> {
+        let asked =
+            Asked { method: Method::POST, path: path.to_owned(), body: render(body)?, wait: Duration::ZERO };
+        let answer = self.shared.transport.send(&asked, Some(limit)).await?;
+        self.parse(&answer)
+    }
+
+    async fn repeat<T: DeserializeOwned>(
+        &self,
+        asked: &Asked,
+        limit: Option<Duration>,
+        mut patience: Patience,
+    ) -> Result<T, Error> {
+        loop {
+            let error = match self.shared.transport.send(asked, limit).await {
+                Ok(answer) => return self.parse(&answer),
+                Err(error) => error,
+            };
+            let Some(wait) = patience.after(&error, Instant::now(), &self.shared.chance) else {
+                return Err(error);
+            };
+            tracing::debug!(path = asked.path, %error, wait_ms = wait.as_millis() as u64, "trying again");
+            sleep(wait).await;
+        }
+    }
+
+    fn parse<T: DeserializeOwned>(&self, answer: &[u8]) -> Result<T, Error> {
+        // What has no content is nothing, which is the only thing that can be read from it.
+        let text: &[u8] = if answer.is_empty() { b"null" } else { answer };
+        serde_json::from_slice(text).map_err(|error| {
+            self.shared.transport.foreign(&format!("an answer that does not parse: {error}"))
+        })
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("url", &self.url()).finish_non_exhaustive()
+    }
+}
+
+pub(crate) fn render(body: &impl Serialize) -> Result<Bytes, Error> {
+    let text = serde_json::to_vec(body)
+        .map_err(|error| Error::Invalid(format!("what was given has no JSON form: {error}")))?;
+    Ok(text.into())
+}

@@ -1,0 +1,91 @@
+//! When to try again, and when to give up.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::chance::Chance;
+use crate::error::Error;
+
+/// The first wait when the server names none.
+const WAIT_FIRST: Duration = Duration::from_millis(100);
+/// No wait of our own is longer.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// Patience for one call.
+#[derive(Clone, Debug)]
+pub(crate) struct Patience {
+    /// `None`: for ever.
+    until: Option<Instant>,
+    next: Duration,
+}
+
+impl Patience {
+    /// Keeps trying for this long.
+    pub(crate) fn lasting(patience: Duration) -> Self {
+        // What is further away than the clock can say is for ever.
+        Self { until: Instant::now().checked_add(patience), next: WAIT_FIRST }
+    }
+
+    pub(crate) const fn until(end: Instant) -> Self {
+        Self { until: Some(end), next: WAIT_FIRST }
+    }
+
+    pub(crate) const fn endless() -> Self {
+        Self { until: None, next: WAIT_FIRST }
+    }
+
+    /// How long to wait before the next try; none if the error is final or the time is up.
+    pub(crate) fn after(&mut self, error: &Error, now: Instant, chance: &Chance) -> Option<Duration> {
+        if !error.is_transient() {
+            return None;
+        }
+        let own = self.next;
+        self.next = (own * 2).min(WAIT_MAX);
+        // Many workers lose the same server at the same moment: they must not all come back at once.
+        let wait = error.retry_after().unwrap_or_else(|| own.mul_f64(chance.between(0.5, 1.0)));
+        match (self.until, now.checked_add(wait)) {
+            // A wait that ends after our patience would only delay the bad news.
+            (Some(until), Some(then)) if then > until => None,
+            _ => Some(wait),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn down() -> Error {
+        Error::ConnectionLost { url: String::new(), why: String::new() }
+    }
+
+    fn refused(status: u16, retry_after_ms: Option<u64>) -> Error {
+        let code = if status == 429 { "OVERLOADED" } else { "INVALID_ARGUMENT" };
+        let body = serde_json::json!({"code": code, "status": status, "title": "t", "detail": "d",
+            "retryable": status == 429, "retry_after_ms": retry_after_ms, "help": "h"});
+        Error::from(crate::error::Refusal::read(body.to_string().as_bytes(), None).unwrap())
+    }
+
+    #[test]
+    fn waits_double_up_to_a_bound_and_the_server_s_word_comes_first() {
+        let (now, chance) = (Instant::now(), Chance::default());
+        let mut patience = Patience::endless();
+        assert_eq!(patience.after(&refused(429, Some(7)), now, &chance), Some(Duration::from_millis(7)));
+        let mut expected = WAIT_FIRST * 2;
+        for _ in 0..12 {
+            let wait = patience.after(&down(), now, &chance).unwrap();
+            assert!(wait >= expected / 2 && wait <= expected, "{wait:?} of {expected:?}");
+            expected = (expected * 2).min(WAIT_MAX);
+        }
+    }
+
+    #[test]
+    fn final_answers_and_lost_patience_end_it() {
+        let (now, chance) = (Instant::now(), Chance::default());
+        assert_eq!(Patience::endless().after(&refused(400, None), now, &chance), None);
+        let mut hasty = Patience::until(now + Duration::from_millis(50));
+        assert_eq!(hasty.after(&refused(429, Some(1000)), now, &chance), None);
+        assert_eq!(hasty.after(&refused(429, Some(10)), now, &chance), Some(Duration::from_millis(10)));
+    }
+}

@@ -1,0 +1,338 @@
+//! What a handler knows about its message, and what it can do besides returning.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use driftq_api::Moment;
+use driftq_api::v2::{COMMIT_ITEMS_MAX, Commit, CommitMessage, CommitOutput, Committed, Item, ItemEnvelope};
+
+use crate::client::{Client, Patience};
+use crate::effect::{Anchor, Effect, Home};
+use crate::error::Error;
+use crate::message::Outgoing;
+use crate::outcome::Failure;
+use crate::signal::Signal;
+use crate::trace::{self, Trace};
+
+tokio::task_local! {
+    /// The delivery or the run that the current task works on.
+    pub(crate) static CURRENT: Home;
+}
+
+/// One delivery, as its handler sees it. Cheap to clone.
+#[derive(Clone)]
+pub struct Context {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    client: Client,
+    group: String,
+    owner: String,
+    item: Item<'static>,
+    payload: Bytes,
+    trace: Trace,
+    signal: Signal,
+    collected: Mutex<Collected>,
+}
+
+/// What goes out with the ack.
+#[derive(Default)]
+struct Collected {
+    messages: Vec<CommitMessage<'static>>,
+    outputs: Vec<CommitOutput<'static>>,
+    is_committed: bool,
+    /// The outcome of this message of a batch, if the handler set one.
+    verdict: Option<Failure>,
+}
+
+impl Context {
+    pub(crate) fn new(client: Client, group: &str, owner: &str, item: Item<'static>) -> Result<Self, Error> {
+        let payload = Bytes::from(item.payload().unwrap_or_default().into_owned());
+        let labels = item.envelope.as_ref().map(|envelope| envelope.labels.pairs()).unwrap_or_default();
+        let given = labels.iter().find(|(name, _)| name == trace::LABEL).map(|(_, value)| &**value);
+        let trace = Trace::of(given)?;
+        let shared = Shared {
+            client,
+            group: group.to_owned(),
+            owner: owner.to_owned(),
+            payload,
+            trace,
+            item,
+            signal: Signal::new(),
+            collected: Mutex::default(),
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// The message as it came.
+    #[must_use]
+    pub fn message(&self) -> &Item<'static> {
+        &self.shared.item
+    }
+
+    /// The payload as it came.
+    #[must_use]
+    pub fn payload(&self) -> &Bytes {
+        &self.shared.payload
+    }
+
+    /// The server.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.shared.client
+    }
+
+    /// The topic.
+    #[must_use]
+    pub fn topic(&self) -> &str {
+        &self.shared.item.topic
+    }
+
+    /// The group that this worker belongs to.
+    #[must_use]
+    pub fn group(&self) -> &str {
+        &self.shared.group
+    }
+
+    /// The partition.
+    #[must_use]
+    pub fn partition(&self) -> u32 {
+        self.shared.item.partition
+    }
+
+    /// The offset.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.shared.item.offset
+    }
+
+    /// The key; may be empty.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.shared.item.key
+    }
+
+    /// Which delivery to this group it is; the first is 1.
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.shared.item.lease.as_ref().map_or(1, |lease| lease.attempt)
+    }
+
+    /// Why the attempt before failed; may be empty.
+    #[must_use]
+    pub fn last_error(&self) -> &str {
+        &self.shared.item.last_error
+    }
+
+    /// The token of the lease, which is the authority to settle the message.
+    #[must_use]
+    pub fn token(&self) -> &str {
+        self.shared.item.lease.as_ref().map_or("", |lease| &lease.token)
+    }
+
+    fn envelope(&self) -> Option<&ItemEnvelope<'static>> {
+        self.shared.item.envelope.as_ref()
+    }
+
+    /// The run, if it belongs to one.
+    #[must_use]
+    pub fn run_id(&self) -> Option<&str> {
+        given(self.envelope().map(|envelope| &*envelope.run_id))
+    }
+
+    /// The step within the run.
+    #[must_use]
+    pub fn step_id(&self) -> Option<&str> {
+        given(self.envelope().map(|envelope| &*envelope.step_id))
+    }
+
+    /// The step that caused it.
+    #[must_use]
+    pub fn parent_step_id(&self) -> Option<&str> {
+        given(self.envelope().map(|envelope| &*envelope.parent_step_id))
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub fn tenant_id(&self) -> Option<&str> {
+        given(self.envelope().map(|envelope| &*envelope.tenant_id))
+    }
+
+    /// The name of the operation.
+    #[must_use]
+    pub fn idempotency_key(&self) -> Option<&str> {
+        given(self.envelope().map(|envelope| &*envelope.idempotency_key))
+    }
+
+    /// Free tags, in order of their names.
+    pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
+        let pairs = self.envelope().map(|envelope| envelope.labels.pairs()).unwrap_or_default();
+        pairs.iter().map(|(name, value)| (&**name, &**value))
+    }
+
+    /// No use after this.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Moment> {
+        self.envelope().and_then(|envelope| envelope.deadline)
+    }
+
+    /// Where the handler stands in its trace.
+    #[must_use]
+    pub fn trace(&self) -> &Trace {
+        &self.shared.trace
+    }
+
+    /// Fires when the handler may stop.
+    #[must_use]
+    pub fn signal(&self) -> &Signal {
+        &self.shared.signal
+    }
+
+    /// An effect of this scope, tied to this delivery. Without a key it gets one from what is asked for.
+    pub fn effect(&self, scope: impl Into<String>) -> Effect {
+        Effect::new(self.home(), scope.into())
+    }
+
+    pub(crate) fn home(&self) -> Home {
+        let (topic, run_id) = (self.topic().to_owned(), self.run_id().map(str::to_owned));
+        let anchor = match (run_id, self.idempotency_key()) {
+            (Some(run_id), _) => {
+                Anchor::Run { run_id, step_id: self.step_id().unwrap_or_default().to_owned() }
+            }
+            (None, Some(key)) => Anchor::Keyed { topic, key: key.to_owned() },
+            (None, None) => Anchor::Place { topic, partition: self.partition(), offset: self.offset() },
+        };
+        Home {
+            client: self.shared.client.clone(),
+            owner: self.shared.owner.clone(),
+            tenant_id: self.tenant_id().unwrap_or_default().to_owned(),
+            lease_token: Some(self.token().to_owned()),
+            anchor: Some(anchor),
+            context: Some(self.clone()),
+        }
+    }
+
+    /// Sends a message when the handler returns, together with the ack: both or none. What is not given it has from this
+    /// message: run, tenant, trace, and this step as the one that caused it.
+    ///
+    /// # Errors
+    /// If it cannot be sent, or too much was collected.
+    pub fn send(&self, topic: impl Into<String>, message: Outgoing) -> Result<(), Error> {
+        let topic = topic.into();
+        let message = self.follow_up(&topic, message).into_message()?;
+        let mut collected = self.collected();
+        room_for_one_more(collected.messages.len(), "messages")?;
+        collected.messages.push(CommitMessage { topic: Cow::Owned(topic), message });
+        Ok(())
+    }
+
+    fn follow_up(&self, topic: &str, mut message: Outgoing) -> Outgoing {
+        let inherit = |own: &mut Cow<'static, str>, value: Option<&str>| {
+            if let Some(value) = value.filter(|_| own.is_empty()) {
+                *own = Cow::Owned(value.to_owned());
+            }
+        };
+        let envelope = message.envelope();
+        inherit(&mut envelope.run_id, self.run_id());
+        inherit(&mut envelope.tenant_id, self.tenant_id());
+        inherit(&mut envelope.parent_step_id, self.step_id());
+        inherit(&mut envelope.step_id, Some(topic));
+        if message.has_label(trace::LABEL) {
+            return message;
+        }
+        message.label(trace::LABEL, self.shared.trace.traceparent())
+    }
+
+    /// Registers an output when the handler returns, together with the ack: both or none.
+    ///
+    /// # Errors
+    /// If too much was collected.
+    pub fn output(&self, output: CommitOutput<'static>) -> Result<(), Error> {
+        let mut collected = self.collected();
+        room_for_one_more(collected.outputs.len(), "outputs")?;
+        collected.outputs.push(output);
+        Ok(())
+    }
+
+    /// Acks the message now, with all that was collected: all or none. The handler's return then settles nothing more.
+    ///
+    /// # Errors
+    /// `LeaseLost` if somebody else has the message: nothing of it happened. As every call.
+    pub async fn commit(&self) -> Result<Committed<'static>, Error> {
+        self.commit_within(self.shared.client.usual_patience()).await
+    }
+
+    pub(crate) async fn commit_within(&self, patience: Patience) -> Result<Committed<'static>, Error> {
+        let commit = {
+            let collected = self.collected();
+            if collected.is_committed {
+                return Err(Error::Invalid(
+                    "the message is committed already; collect everything before the one commit".to_owned(),
+                ));
+            }
+            // It stays collected until it is committed: a handler that goes on after an error must not ack without it.
+            Commit {
+                ack: vec![Cow::Owned(self.token().to_owned())],
+                produce: collected.messages.clone(),
+                outputs: collected.outputs.clone(),
+                ..Commit::default()
+            }
+        };
+        let answer = self.shared.client.post_with("/v2/commit", &commit, Duration::ZERO, patience).await;
+        let committed = answer.map_err(Error::of_delivery)?;
+        self.collected().is_committed = true;
+        Ok(committed)
+    }
+
+    /// The outcome of this message alone, for a handler of batches: whatever the handler returns, this one failed so.
+    pub fn fail(&self, failure: impl Into<Failure>) {
+        self.collected().verdict = Some(failure.into());
+    }
+
+    pub(crate) fn take_failure(&self) -> Option<Failure> {
+        self.collected().verdict.take()
+    }
+
+    pub(crate) fn is_committed(&self) -> bool {
+        self.collected().is_committed
+    }
+
+    /// Whether something waits for the commit.
+    pub(crate) fn has_collected(&self) -> bool {
+        let collected = self.collected();
+        !collected.messages.is_empty() || !collected.outputs.is_empty()
+    }
+
+    fn collected(&self) -> MutexGuard<'_, Collected> {
+        // The lists are whole at every point, so a panic elsewhere says nothing about them.
+        self.shared.collected.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("topic", &self.topic())
+            .field("partition", &self.partition())
+            .field("offset", &self.offset())
+            .field("attempt", &self.attempt())
+            .finish_non_exhaustive()
+    }
+}
+
+fn given(text: Option<&str>) -> Option<&str> {
+    text.filter(|text| !text.is_empty())
+}
+
+fn room_for_one_more(count: usize, what: &str) -> Result<(), Error> {
+    if count < COMMIT_ITEMS_MAX {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!(
+        "one commit takes at most {COMMIT_ITEMS_MAX} {what}; let a step of its own send the rest"
+    )))
+}

@@ -1,0 +1,222 @@
+//! Effects: what happens outside the broker and must not happen twice.
+
+mod guarded;
+mod home;
+mod reconcile;
+mod record;
+mod run;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use driftq_api::v2::{EffectBegin, EffectResult, OnLapse, WAIT_MS_MAX};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub use guarded::{Guarded, guarded};
+pub use home::Run;
+pub(crate) use home::{Anchor, Home};
+pub use reconcile::Found;
+use reconcile::Reconciler;
+
+use crate::canonical::{canonical, sha256_hex};
+use crate::chance;
+use crate::client::{Client, whole_ms};
+use crate::error::{EffectName, Error};
+use crate::outcome::Failure;
+
+/// How long an effect is its holder's own, unless it is renewed.
+pub const EFFECT_LEASE: Duration = Duration::from_secs(60);
+/// How long somebody else's effect is waited for.
+pub const EFFECT_WAIT: Duration = Duration::from_secs(30);
+
+/// An effect that is about to be carried out, or replayed.
+///
+/// ```no_run
+/// # use driftq_client::{Context, Failure};
+/// # async fn charge_card(_: &str, _: u64) -> Result<String, std::io::Error> { Ok(String::new()) }
+/// # async fn handler(context: Context) -> Result<(), Failure> {
+/// let charge: String = context
+///     .effect("charge")
+///     .key("order-17")
+///     .args(&("card-4", 500))
+///     .run(|| async { Ok(charge_card("card-4", 500).await?) })
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "nothing happens until it is run"]
+pub struct Effect {
+    home: Home,
+    scope: String,
+    key: Option<String>,
+    /// The canonical form of what is asked for.
+    args: Option<Result<String, Error>>,
+    terms: Terms,
+    reconciler: Option<Reconciler>,
+}
+
+/// On what terms an effect is carried out.
+#[derive(Clone, Debug)]
+struct Terms {
+    on_lapse: OnLapse,
+    lease: Duration,
+    ttl: Option<Duration>,
+    max_attempts: Option<u32>,
+    wait: Duration,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self {
+            on_lapse: OnLapse::Hold,
+            lease: EFFECT_LEASE,
+            ttl: None,
+            max_attempts: None,
+            wait: EFFECT_WAIT,
+        }
+    }
+}
+
+impl Effect {
+    pub(crate) fn new(home: Home, scope: String) -> Self {
+        Self { home, scope, key: None, args: None, terms: Terms::default(), reconciler: None }
+    }
+
+    pub(crate) fn alone(client: Client, scope: String) -> Self {
+        Self::new(Home::alone(client), scope)
+    }
+
+    /// Which one it is. Without it the key comes from the run or the message, and from [`args`](Self::args).
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// What is asked for. The same key with other arguments is refused with `KeyReused`.
+    pub fn args(mut self, args: &(impl Serialize + ?Sized)) -> Self {
+        self.args = Some(canonical(args));
+        self
+    }
+
+    /// Whose it is; the message's tenant if not given.
+    pub fn tenant(mut self, tenant_id: impl Into<String>) -> Self {
+        self.home.tenant_id = tenant_id.into();
+        self
+    }
+
+    /// What may have happened is never repeated blindly: somebody must find out. So it is unless said otherwise.
+    pub fn hold(mut self) -> Self {
+        self.terms.on_lapse = OnLapse::Hold;
+        self
+    }
+
+    /// It may safely happen twice, so that it is simply carried out again.
+    pub fn retry(mut self) -> Self {
+        self.terms.on_lapse = OnLapse::Retry;
+        self
+    }
+
+    /// How often it may be tried; as often as needed if not given.
+    pub fn max_attempts(mut self, attempts: u32) -> Self {
+        self.terms.max_attempts = Some(attempts);
+        self
+    }
+
+    /// How long it is this worker's own between two renewals; 60 s if not given.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.terms.lease = lease.max(Duration::from_millis(1));
+        self
+    }
+
+    /// How long its outcome is remembered; the server's setting if not given.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.terms.ttl = Some(ttl);
+        self
+    }
+
+    /// How long to wait while somebody else is at it; 30 s if not given, 60 s at the most.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.terms.wait = wait;
+        self
+    }
+
+    /// Finds out whether it happened, when nobody knows: it is asked with the effect's record.
+    pub fn reconcile<F, Fut>(mut self, reconciler: F) -> Self
+    where
+        F: Fn(driftq_api::v2::Effect<'static>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Found, Failure>> + Send + 'static,
+    {
+        self.reconciler = Some(Arc::new(move |record| Box::pin(reconciler(record))));
+        self
+    }
+
+    /// Carries it out, or gives back what came of it before.
+    ///
+    /// The function says by its error what is known: [`NotDone`](crate::NotDone) or [`Retry`](crate::Retry) that it did
+    /// not happen, [`Final`](crate::Final) or [`Dead`](crate::Dead) that it never will. Anything else leaves it open
+    /// under [`hold`](Self::hold), and means another try under [`retry`](Self::retry).
+    ///
+    /// # Errors
+    /// The function's own, the errors of effects, and as every call. [`Failure::error`] tells them apart.
+    pub async fn run<T, F, Fut>(self, function: F) -> Result<T, Failure>
+    where
+        T: Serialize + DeserializeOwned,
+        F: FnOnce() -> Fut,
+        Fut: Future<Output = Result<T, Failure>>,
+    {
+        let name = self.name()?;
+        run::run(&self, &name, function).await
+    }
+
+    fn name(&self) -> Result<EffectName, Error> {
+        let key = match (&self.key, &self.home.anchor) {
+            (Some(key), _) => key.clone(),
+            (None, Some(anchor)) => anchor.key(self.asked_for()?.unwrap_or("null")),
+            (None, None) => {
+                return Err(Error::Invalid(format!(
+                    "effect {:?} has no key and no message or run to get one from: give it a key",
+                    self.scope
+                )));
+            }
+        };
+        Ok(EffectName { scope: self.scope.clone(), key })
+    }
+
+    fn asked_for(&self) -> Result<Option<&str>, Error> {
+        match &self.args {
+            None => Ok(None),
+            Some(Ok(text)) => Ok(Some(text)),
+            Some(Err(error)) => Err(error.clone()),
+        }
+    }
+
+    /// The question to the server. It has a name of its own, so that a repeat gets the same answer.
+    fn begin<'a>(&'a self, name: &'a EffectName) -> Result<EffectBegin<'a>, Error> {
+        let hash = self.asked_for()?.map(|args| format!("sha256:{}", sha256_hex(args)).into());
+        let run = self.home.run();
+        Ok(EffectBegin {
+            tenant_id: (&*self.home.tenant_id).into(),
+            scope: (&*name.scope).into(),
+            key: (&*name.key).into(),
+            request_hash: hash,
+            lease_ms: Some(whole_ms(self.terms.lease)),
+            ttl_ms: self.terms.ttl.map(whole_ms),
+            on_lapse: self.terms.on_lapse,
+            max_attempts: self.terms.max_attempts,
+            reacquire: true,
+            wait_ms: whole_ms(self.terms.wait).min(WAIT_MS_MAX),
+            lease_token: self.home.lease_token.as_deref().map(Into::into),
+            run_id: run.map(|(run_id, _)| run_id.into()),
+            step_id: run.and_then(|(_, step_id)| (!step_id.is_empty()).then(|| step_id.into())),
+            request_id: Some(chance::name(16)?.into()),
+            owner: (&*self.home.owner).into(),
+        })
+    }
+}
+
+/// A result that says only this, for a reason.
+fn failed(status: driftq_api::v2::EffectStatus, reason: &str) -> EffectResult<'_> {
+    EffectResult { error: crate::text::cut(reason).into(), ..EffectResult::new(status) }
+}

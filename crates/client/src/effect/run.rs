@@ -1,0 +1,217 @@
+//! From the question to the outcome.
+
+use std::future::Future;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use driftq_api::Code;
+use driftq_api::v2::{
+    EffectDecision, EffectFinish, EffectFinished, EffectGet, EffectLease, EffectRenew, EffectRenewed,
+    EffectResolve, EffectResult, EffectStatus, OnLapse,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, sleep};
+
+use super::record::{kept, omitted, replay};
+use super::{Effect, failed};
+use crate::client::{Patience, whole_ms};
+use crate::error::{EffectName, Error};
+use crate::outcome::{Dead, Failure, Final, NotDone, Retry};
+
+/// So often what nobody knows is reconciled before it is left to people.
+const RECONCILE_ROUNDS_MAX: u32 = 5;
+/// Renewals per lease: two may get lost.
+const RENEWALS_PER_LEASE: u32 = 3;
+
+pub(super) async fn run<T, F, Fut>(effect: &Effect, name: &EffectName, function: F) -> Result<T, Failure>
+where
+    T: Serialize + DeserializeOwned,
+    F: FnOnce() -> Fut,
+    Fut: Future<Output = Result<T, Failure>>,
+{
+    let mut rounds = 0;
+    loop {
+        let asked_at = Instant::now();
+        match begin(effect, name).await? {
+            EffectDecision::Execute { lease } => {
+                let held = Held { effect, name, lease, until: Mutex::new(asked_at + effect.terms.lease) };
+                return held.execute(function).await;
+            }
+            EffectDecision::Replay { outcome } => return Ok(replay(&outcome, name)?),
+            EffectDecision::InProgress { retry_after_ms, .. } => {
+                let retry_after = Duration::from_millis(retry_after_ms);
+                return Err(Error::EffectBusy { effect: name.clone(), retry_after }.into());
+            }
+            EffectDecision::Retryable { outcome, .. } => {
+                let reason = outcome.error.into_owned();
+                return Err(Error::EffectExhausted { effect: name.clone(), reason }.into());
+            }
+            EffectDecision::Unknown { epoch, .. } if rounds < RECONCILE_ROUNDS_MAX => {
+                rounds += 1;
+                reconcile(effect, name, epoch).await?;
+            }
+            EffectDecision::Unknown { .. } => {
+                let why = format!("it was reconciled {RECONCILE_ROUNDS_MAX} times and is unknown again");
+                return Err(Error::EffectUncertain { effect: name.clone(), why }.into());
+            }
+        }
+    }
+}
+
+async fn begin(effect: &Effect, name: &EffectName) -> Result<EffectDecision<'static>, Error> {
+    let client = &effect.home.client;
+    let mut begin = effect.begin(name)?;
+    let answer = match client.begin_effect(&begin).await {
+        // Too many wait at the server already: as if waiting were not possible.
+        Err(error) if begin.wait_ms > 0 && error.code() == Some(Code::LimitReached) => {
+            begin.wait_ms = 0;
+            client.begin_effect(&begin).await
+        }
+        answer => answer,
+    };
+    answer.map_err(|error| match error.code() {
+        Some(Code::AttemptsExhausted) => {
+            Error::EffectExhausted { effect: name.clone(), reason: error.to_string() }
+        }
+        _ => error.of_delivery(),
+    })
+}
+
+/// Asks the reconciler and writes down what it found. Afterwards the server is asked again.
+async fn reconcile(effect: &Effect, name: &EffectName, epoch: u64) -> Result<(), Failure> {
+    let uncertain = |why: &str| Error::EffectUncertain { effect: name.clone(), why: why.to_owned() };
+    let Some(reconciler) = &effect.reconciler else { return Err(uncertain("").into()) };
+    let client = &effect.home.client;
+    let tenant_id = &*effect.home.tenant_id;
+    let get =
+        EffectGet { tenant_id: tenant_id.into(), scope: (&*name.scope).into(), key: (&*name.key).into() };
+    let record = client.effect_record(&get).await?;
+    let found = reconciler(record).await?;
+    let Some(result) = found.result() else { return Err(uncertain(found.why()).into()) };
+    let resolve = EffectResolve {
+        tenant_id: get.tenant_id,
+        scope: get.scope,
+        key: get.key,
+        result,
+        by: (&*effect.home.owner).into(),
+        why: found.why().into(),
+        epoch: Some(epoch),
+    };
+    match client.resolve_effect(&resolve).await {
+        Ok(_) => Ok(()),
+        // Somebody else was quicker: their word counts.
+        Err(error)
+            if matches!(
+                error.code(),
+                Some(Code::StaleLease | Code::EffectRunning | Code::EffectFinished | Code::EffectUnknown)
+            ) =>
+        {
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// An effect that is ours to carry out.
+struct Held<'a> {
+    effect: &'a Effect,
+    name: &'a EffectName,
+    lease: EffectLease<'static>,
+    /// By then it is over for certain, seen from here.
+    until: Mutex<Instant>,
+}
+
+impl Held<'_> {
+    async fn execute<T, F, Fut>(&self, function: F) -> Result<T, Failure>
+    where
+        T: Serialize,
+        F: FnOnce() -> Fut,
+        Fut: Future<Output = Result<T, Failure>>,
+    {
+        let outcome = tokio::select! {
+            biased;
+            outcome = function() => outcome,
+            never = self.renewals() => match never {},
+        };
+        match outcome {
+            Ok(value) => {
+                self.succeeded(&value).await?;
+                Ok(value)
+            }
+            Err(failure) => Err(self.failed(failure).await),
+        }
+    }
+
+    /// Renews until it is dropped.
+    async fn renewals(&self) -> std::convert::Infallible {
+        let lease = self.effect.terms.lease;
+        let every = lease / RENEWALS_PER_LEASE;
+        loop {
+            sleep(every).await;
+            let renew = EffectRenew { token: (&*self.lease.token).into(), lease_ms: Some(whole_ms(lease)) };
+            let asked_at = Instant::now();
+            let client = &self.effect.home.client;
+            match client.post_once::<EffectRenewed>("/v2/effects/renew", &renew, every).await {
+                Ok(_) => *self.until.lock().unwrap_or_else(PoisonError::into_inner) = asked_at + lease,
+                Err(error) if error.is_transient() => {
+                    tracing::debug!(effect = %self.name, %error, "not renewed; the next renewal is the repeat");
+                }
+                Err(error) => {
+                    // What is running cannot be called back. Its finish will be told the same.
+                    tracing::warn!(effect = %self.name, %error, "the effect is no longer this worker's");
+                    std::future::pending::<()>().await;
+                }
+            }
+        }
+    }
+
+    async fn succeeded<T: Serialize>(&self, value: &T) -> Result<(), Failure> {
+        let result = match serde_json::to_vec(value) {
+            Ok(body) => match self.finish(kept(&body)).await {
+                Err(error) if matches!(error.code(), Some(Code::ResultTooLarge | Code::BodyTooLarge)) => {
+                    tracing::warn!(effect = %self.name, bytes = body.len(), "its result is too large to be kept");
+                    self.finish(omitted()).await
+                }
+                other => other,
+            },
+            Err(error) => {
+                // It happened all the same.
+                tracing::warn!(effect = %self.name, %error, "its result has no JSON form and is not kept");
+                self.finish(omitted()).await
+            }
+        };
+        Ok(result.map(drop).map_err(Error::of_delivery)?)
+    }
+
+    /// Records what the function's error says about the effect, and passes the error on.
+    async fn failed(&self, failure: Failure) -> Failure {
+        let (status, reason, passed_on) = if let Some(last) = failure.find::<Final>() {
+            let reason = last.reason.clone();
+            let error = Error::EffectFailed { effect: self.name.clone(), reason: reason.clone() };
+            (EffectStatus::FailedFinal, reason, Failure::from(error))
+        } else if failure.find::<Dead>().is_some() {
+            (EffectStatus::FailedFinal, failure.to_string(), failure)
+        } else if failure.find::<Retry>().is_some()
+            || failure.find::<NotDone>().is_some()
+            || self.effect.terms.on_lapse == OnLapse::Retry
+        {
+            (EffectStatus::FailedRetryable, failure.to_string(), failure)
+        } else {
+            // It may have happened: the next attempt is told so.
+            return failure;
+        };
+        if let Err(error) = self.finish(failed(status, &reason)).await {
+            tracing::warn!(effect = %self.name, %error, "how it failed could not be recorded");
+        }
+        passed_on
+    }
+
+    /// Repeated until it is heard or the lease is over.
+    async fn finish(&self, result: EffectResult<'_>) -> Result<EffectFinished, Error> {
+        let finish = EffectFinish { token: (&*self.lease.token).into(), result };
+        let until = *self.until.lock().unwrap_or_else(PoisonError::into_inner);
+        let client = &self.effect.home.client;
+        client.post_with("/v2/effects/finish", &finish, Duration::ZERO, Patience::until(until)).await
+    }
+}

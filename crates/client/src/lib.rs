@@ -1,0 +1,44 @@
+//! The Rust SDK of DriftQ: workers, producers, and side effects that are safe to retry.
+//!
+//! - [`Client`] is the way to a server: topics, messages, effects, commits, runs.
+//! - [`Worker`] borrows messages, runs handlers, keeps leases alive, and settles.
+//! - [`Context`] is what a handler knows: its message, its effects, what it sends with the ack.
+//! - [`Effect`] carries something out once, and gives back what came of it ever after.
+//!
+//! What every SDK of DriftQ does is written down once for all of them, in `docs/sdk.md` of the repository.
+
+mod canonical;
+mod chance;
+mod client;
+mod context;
+mod effect;
+mod error;
+mod message;
+mod outcome;
+mod signal;
+mod text;
+mod trace;
+mod worker;
+
+pub use canonical::{canonical, sha256_hex};
+pub use client::{
+    ANSWER_BYTES_MAX, ANSWER_TIMEOUT, CONNECT_TIMEOUT, Client, ClientBuilder, KEPT_MAX, PATIENCE,
+    ReleaseLease,
+};
+pub use context::Context;
+pub use driftq_api::{Code, Moment, v2 as wire};
+pub use effect::{EFFECT_LEASE, EFFECT_WAIT, Effect, Found, Guarded, Run, guarded};
+pub use error::{EffectName, Error, Refusal};
+pub use message::{Outgoing, json, raw};
+pub use outcome::{Dead, Failure, Final, NotDone, Retry, Snooze};
+pub use signal::{Reason, Signal};
+pub use trace::Trace;
+pub use worker::{
+    BadPayload, CANCEL_GRACE, DRAIN_TIMEOUT, Delivery, LEASE, PREFETCH_MAX, START_TIMEOUT, Stopper, Worker,
+};
+
+/// The context of the handler that calls this, if one does.
+#[must_use]
+pub fn current() -> Option<Context> {
+    context::CURRENT.try_with(|home| home.context.clone()).ok().flatten()
+}

@@ -1,0 +1,283 @@
+//! What a worker holds and what it does next. No clock, no network: all of it is told from outside.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use driftq_api::v2::{SETTLEMENTS_MAX, Settled, SettledStatus};
+use tokio::time::Instant;
+
+use super::verdict::Verdict;
+use crate::signal::Reason;
+
+/// The name of a delivery within this worker.
+pub(crate) type Id = u64;
+
+/// The bounds of a worker.
+#[derive(Clone, Debug)]
+pub(crate) struct Bounds {
+    /// Most calls of handlers at a time.
+    pub(crate) concurrency: usize,
+    /// Most deliveries that are held, in calls and waiting for one.
+    pub(crate) capacity: usize,
+    /// The largest call of each lane.
+    pub(crate) batches: Vec<usize>,
+}
+
+/// One delivery that is held. `T` is what the shell needs to work on it.
+#[derive(Clone, Debug)]
+struct Held<T> {
+    token: String,
+    cargo: T,
+    /// The lease is over by then unless it is extended, seen from here.
+    expires: Instant,
+    phase: Phase,
+    /// Set when it is somebody else's, or nobody's any more.
+    gone: Option<Reason>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Waiting,
+    Running,
+    Settling,
+}
+
+/// One call of a handler that is to begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Start<T> {
+    pub(crate) lane: usize,
+    pub(crate) deliveries: Vec<(Id, T)>,
+}
+
+/// The three ways to settle, each with a call of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Ack,
+    Nack,
+    Release,
+}
+
+pub(crate) const KINDS: [Kind; 3] = [Kind::Ack, Kind::Nack, Kind::Release];
+
+/// What one settling call says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Batch {
+    pub(crate) kind: Kind,
+    pub(crate) leases: Vec<(Id, String, Verdict)>,
+}
+
+/// One way to settle: what waits for the next call, and whether one is under way.
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: VecDeque<(Id, Verdict)>,
+    is_under_way: bool,
+}
+
+/// Everything that a worker holds.
+#[derive(Debug)]
+pub(crate) struct Book<T> {
+    bounds: Bounds,
+    held: BTreeMap<Id, Held<T>>,
+    waiting: Vec<VecDeque<Id>>,
+    /// How many each lane has asked for and not got yet.
+    asked: Vec<usize>,
+    calls: usize,
+    /// The lane whose turn it is.
+    turn: usize,
+    queues: [Queue; 3],
+    next_id: Id,
+    settled: u64,
+}
+
+impl<T: Clone> Book<T> {
+    pub(crate) fn new(bounds: Bounds) -> Self {
+        let lanes = bounds.batches.len();
+        Self {
+            bounds,
+            held: BTreeMap::new(),
+            waiting: vec![VecDeque::new(); lanes],
+            asked: vec![0; lanes],
+            calls: 0,
+            turn: 0,
+            queues: Default::default(),
+            next_id: 0,
+            settled: 0,
+        }
+    }
+
+    /// How many messages the lane may borrow now. No lane may take the room of all others.
+    pub(crate) fn ask(&mut self, lane: usize) -> usize {
+        let taken = self.held.len() + self.asked.iter().sum::<usize>();
+        let share = (self.bounds.capacity / self.asked.len().max(1)).max(1);
+        let room = self.bounds.capacity.max(self.asked.len()).saturating_sub(taken).min(share);
+        self.asked[lane] = room.min(super::LEASE_MAX);
+        self.asked[lane]
+    }
+
+    /// What the lane asked for is here, or will not come.
+    pub(crate) fn answered(&mut self, lane: usize) {
+        self.asked[lane] = 0;
+    }
+
+    pub(crate) fn borrowed(&mut self, lane: usize, token: String, cargo: T, expires: Instant) -> Id {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.held.insert(id, Held { token, cargo, expires, phase: Phase::Waiting, gone: None });
+        self.waiting[lane].push_back(id);
+        id
+    }
+
+    /// The next call of a handler, if there is room for one and something to work on. Lanes take turns.
+    pub(crate) fn start(&mut self) -> Option<Start<T>> {
+        if self.calls >= self.bounds.concurrency {
+            return None;
+        }
+        let lanes = self.waiting.len();
+        let lane =
+            (0..lanes).map(|step| (self.turn + step) % lanes).find(|&lane| !self.waiting[lane].is_empty())?;
+        self.turn = (lane + 1) % lanes;
+        let count = self.waiting[lane].len().min(self.bounds.batches[lane]);
+        let ids: Vec<Id> = self.waiting[lane].drain(..count).collect();
+        self.calls += 1;
+        let mut deliveries = Vec::with_capacity(ids.len());
+        for id in ids {
+            if let Some(held) = self.held.get_mut(&id) {
+                held.phase = Phase::Running;
+                deliveries.push((id, held.cargo.clone()));
+            }
+        }
+        Some(Start { lane, deliveries })
+    }
+
+    /// A call has ended; what became of each of its deliveries.
+    pub(crate) fn ended(&mut self, verdicts: Vec<(Id, Verdict)>) {
+        self.calls = self.calls.saturating_sub(1);
+        for (id, verdict) in verdicts {
+            self.conclude(id, verdict);
+        }
+    }
+
+    fn conclude(&mut self, id: Id, verdict: Verdict) {
+        let Some(held) = self.held.get_mut(&id) else { return };
+        let verdict = match (held.gone, verdict) {
+            // It is settled already.
+            (_, Verdict::Done) => return self.forget(id),
+            // Somebody else has it: what the handler says is dropped.
+            (Some(Reason::LeaseLost), _) => return self.forget(id),
+            // Nobody will get it any more: it only has to leave this worker's hands.
+            (Some(Reason::Cancelled), _) => Verdict::Release { delay: None },
+            (_, verdict) => verdict,
+        };
+        held.phase = Phase::Settling;
+        let kind = verdict.kind();
+        self.queues[kind as usize].waiting.push_back((id, verdict));
+    }
+
+    /// The next settling call, if something waits for one and none of its kind is under way.
+    pub(crate) fn settle(&mut self, kind: Kind) -> Option<Batch> {
+        let queue = &mut self.queues[kind as usize];
+        if queue.is_under_way || queue.waiting.is_empty() {
+            return None;
+        }
+        queue.is_under_way = true;
+        let count = queue.waiting.len().min(SETTLEMENTS_MAX);
+        let mut leases = Vec::with_capacity(count);
+        for (id, verdict) in queue.waiting.drain(..count) {
+            if let Some(held) = self.held.get(&id) {
+                leases.push((id, held.token.clone(), verdict));
+            }
+        }
+        Some(Batch { kind, leases })
+    }
+
+    /// A settling call is over, whatever came of it: these are no longer ours.
+    pub(crate) fn settled(&mut self, kind: Kind, ids: impl IntoIterator<Item = Id>) {
+        self.queues[kind as usize].is_under_way = false;
+        for id in ids {
+            self.forget(id);
+        }
+    }
+
+    fn forget(&mut self, id: Id) {
+        self.settled += u64::from(self.held.remove(&id).is_some());
+    }
+
+    /// Everything that a heartbeat extends: what runs and what waits, but not what is being settled.
+    pub(crate) fn heartbeat(&self) -> Vec<(Id, String)> {
+        let beating =
+            self.held.iter().filter(|(_, held)| held.phase != Phase::Settling && held.gone.is_none());
+        beating.map(|(id, held)| (*id, held.token.clone())).collect()
+    }
+
+    /// What the heartbeat learned. Gives those whose handlers are to be told.
+    pub(crate) fn extended(
+        &mut self,
+        results: impl IntoIterator<Item = (Id, Settled)>,
+        sent: Instant,
+        lease: Duration,
+    ) -> Vec<(T, Reason)> {
+        let mut told = Vec::new();
+        for (id, settled) in results {
+            let Some(held) = self.held.get_mut(&id) else { continue };
+            match settled.status {
+                SettledStatus::Ok if settled.cancelled => told.extend(self.lose(id, Reason::Cancelled)),
+                SettledStatus::Ok => held.expires = sent + lease,
+                SettledStatus::Stale | SettledStatus::Unknown => {
+                    told.extend(self.lose(id, Reason::LeaseLost))
+                }
+            }
+        }
+        told
+    }
+
+    /// No heartbeat came through: leases that are over by now are lost. Gives those whose handlers are to be told.
+    pub(crate) fn lapsed(&mut self, now: Instant) -> Vec<(T, Reason)> {
+        let is_over =
+            |held: &Held<T>| held.expires <= now && held.phase != Phase::Settling && held.gone.is_none();
+        let over: Vec<Id> = self.held.iter().filter(|(_, held)| is_over(held)).map(|(id, _)| *id).collect();
+        over.into_iter().filter_map(|id| self.lose(id, Reason::LeaseLost)).collect()
+    }
+
+    /// It is not ours any more. What waits is dropped; what runs is to be told.
+    fn lose(&mut self, id: Id, reason: Reason) -> Option<(T, Reason)> {
+        let held = self.held.get_mut(&id)?;
+        match held.phase {
+            // Its settlement is on the way, and will be told the same.
+            Phase::Settling => None,
+            Phase::Running => {
+                held.gone = Some(reason);
+                Some((held.cargo.clone(), reason))
+            }
+            Phase::Waiting => {
+                held.gone = Some(reason);
+                for lane in &mut self.waiting {
+                    lane.retain(|waiting| *waiting != id);
+                }
+                self.conclude(id, Verdict::Release { delay: None });
+                None
+            }
+        }
+    }
+
+    /// Gives back what was not begun.
+    pub(crate) fn drain(&mut self) {
+        let waiting: Vec<Id> = self.waiting.iter_mut().flat_map(|lane| lane.drain(..)).collect();
+        for id in waiting {
+            self.conclude(id, Verdict::Release { delay: None });
+        }
+    }
+
+    /// What runs.
+    pub(crate) fn running(&self) -> impl Iterator<Item = &T> {
+        self.held.values().filter(|held| held.phase == Phase::Running).map(|held| &held.cargo)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// Deliveries that this worker is through with.
+    pub(crate) fn settled_count(&self) -> u64 {
+        self.settled
+    }
+}

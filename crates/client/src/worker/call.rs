@@ -1,0 +1,195 @@
+//! One call of a handler, from its beginning to the verdict on every message in it.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use driftq_api::Moment;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use super::handler::{Handler, Prepared, Work};
+use super::verdict::Verdict;
+use super::{BadPayload, CANCEL_GRACE};
+use crate::client::Patience;
+use crate::context::{CURRENT, Context};
+use crate::outcome::Failure;
+use crate::signal::Reason;
+
+/// What all calls of a lane have in common.
+#[derive(Clone)]
+pub(super) struct Lane {
+    pub(super) topic: String,
+    pub(super) handler: Arc<dyn Handler>,
+    /// Most messages in a call.
+    pub(super) batch: usize,
+    pub(super) is_batched: bool,
+    pub(super) timeout: Option<Duration>,
+    pub(super) bad_payload: BadPayload,
+}
+
+/// Runs the handler and says what becomes of each message, in order.
+pub(super) async fn run(lane: Lane, deliveries: Vec<Context>) -> Vec<Verdict> {
+    let mut verdicts: Vec<Option<Verdict>> = vec![None; deliveries.len()];
+    let now = since_epoch();
+    let mut fresh = Vec::new();
+    for (place, context) in deliveries.iter().enumerate() {
+        match context.deadline() {
+            Some(deadline) if until(deadline, now).is_zero() => {
+                verdicts[place] = Some(Verdict::dead("DeadlinePassed: before the handler began"));
+            }
+            _ => fresh.push(place),
+        }
+    }
+    let called: Vec<Context> = fresh.iter().map(|place| deliveries[*place].clone()).collect();
+    let Prepared { flaws, work } = lane.handler.prepare(&called);
+    for (place, flaw) in flaws {
+        verdicts[fresh[place]] = Some(match lane.bad_payload {
+            BadPayload::Dead => Verdict::dead(&flaw),
+            BadPayload::Retry => Verdict::retry(&flaw),
+        });
+    }
+    let end = match work {
+        Some(work) => Some(oversee(&lane, &called, work).await),
+        None => None,
+    };
+    let mut settled = Vec::with_capacity(deliveries.len());
+    for (context, verdict) in deliveries.iter().zip(verdicts) {
+        settled.push(match (verdict, &end) {
+            (Some(verdict), _) => verdict,
+            (None, Some(end)) => conclude(context, end).await,
+            (None, None) => Verdict::Release { delay: None },
+        });
+    }
+    settled
+}
+
+/// How a call ended.
+struct End {
+    /// What the handler returned; `None` if it was ended.
+    returned: Option<Result<(), Failure>>,
+    /// Why it was told to stop, if it overran something.
+    overran: Option<Reason>,
+}
+
+/// Lets the handler work, tells it when it overruns, and ends it if it does not listen.
+async fn oversee(lane: &Lane, called: &[Context], work: Work) -> End {
+    // A task of its own, so that a panic in it is an error like any other.
+    let job = match called {
+        [context] if !lane.is_batched => tokio::spawn(CURRENT.scope(context.home(), work)),
+        _ => tokio::spawn(work),
+    };
+    let mut job = Job(job);
+    let reason = tokio::select! {
+        biased;
+        joined = &mut job.0 => return End { returned: Some(flatten(joined)), overran: None },
+        reason = overrun(lane.timeout, called) => reason,
+    };
+    for context in called {
+        context.signal().fire(reason);
+    }
+    let returned = timeout(CANCEL_GRACE, &mut job.0).await.ok().map(flatten);
+    if returned.is_none() {
+        tracing::warn!(topic = lane.topic, reason = reason.name(), "the handler did not stop and was ended");
+    }
+    End { returned, overran: Some(reason) }
+}
+
+/// A handler's task, which ends with this.
+struct Job(JoinHandle<Result<(), Failure>>);
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn flatten(joined: Result<Result<(), Failure>, tokio::task::JoinError>) -> Result<(), Failure> {
+    match joined {
+        Ok(returned) => returned,
+        Err(error) => Err(Failure::new(match error.try_into_panic() {
+            Ok(panic) => format!("the handler panicked: {}", panic_text(&*panic)),
+            Err(_) => "the handler was ended".to_owned(),
+        })),
+    }
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a text")
+}
+
+/// Waits until the call has overrun something.
+async fn overrun(limit: Option<Duration>, called: &[Context]) -> Reason {
+    let now = since_epoch();
+    let deadline = called.iter().filter_map(Context::deadline).map(|deadline| until(deadline, now)).min();
+    tokio::select! {
+        () = after(limit) => Reason::TimedOut,
+        () = after(deadline) => Reason::DeadlinePassed,
+        () = stopped(called) => Reason::Stopped,
+    }
+}
+
+async fn after(limit: Option<Duration>) {
+    match limit {
+        Some(limit) => sleep(limit).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits for the one reason that comes from the worker itself. What was lost may go on: an effect in it may still end
+/// well, and be recorded.
+async fn stopped(called: &[Context]) {
+    match called.first() {
+        Some(context) if context.signal().fired().await == Reason::Stopped => {}
+        _ => std::future::pending().await,
+    }
+}
+
+async fn conclude(context: &Context, end: &End) -> Verdict {
+    if context.is_committed() {
+        return Verdict::Done;
+    }
+    if matches!(context.signal().reason(), Some(Reason::LeaseLost | Reason::Cancelled)) {
+        // Whatever it says counts no more; the book knows.
+        return Verdict::Release { delay: None };
+    }
+    match (end.overran, &end.returned) {
+        (Some(Reason::TimedOut), _) => return Verdict::retry("TimedOut: the handler outran its time-out"),
+        (Some(Reason::DeadlinePassed), _) if is_late(context) => {
+            return Verdict::dead("DeadlinePassed: while the handler was at work");
+        }
+        (_, None) => return Verdict::retry("Stopped: the worker ended before the handler did"),
+        _ => {}
+    }
+    if let Some(failure) = context.take_failure() {
+        return Verdict::of(&failure);
+    }
+    match &end.returned {
+        Some(Err(failure)) => Verdict::of(failure),
+        _ if context.has_collected() => commit(context).await,
+        _ => Verdict::Ack,
+    }
+}
+
+/// Sends what was collected with the ack. A server that is away is waited for, as with every settlement.
+async fn commit(context: &Context) -> Verdict {
+    match context.commit_within(Patience::endless()).await {
+        Ok(_) => Verdict::Done,
+        Err(error) => Verdict::of(&error.into()),
+    }
+}
+
+fn is_late(context: &Context) -> bool {
+    context.deadline().is_some_and(|deadline| until(deadline, since_epoch()).is_zero())
+}
+
+fn since_epoch() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// How long it is until then; nothing if it is over.
+fn until(deadline: Moment, now: Duration) -> Duration {
+    let (seconds, nanos) = deadline.parts();
+    let deadline = u64::try_from(seconds).map_or(Duration::ZERO, |seconds| Duration::new(seconds, nanos));
+    deadline.saturating_sub(now)
+}

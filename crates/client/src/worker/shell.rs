@@ -1,0 +1,369 @@
+//! The loop that does what the book says.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use driftq_api::v2::{
+    Ack, ExtendLease, Item, LeaseRequest, Nack, NackLease, SETTLEMENTS_MAX, Settled, Token,
+};
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
+
+use super::book::{Batch, Book, Id, KINDS, Kind, Start};
+use super::call::{self, Lane};
+use super::stop::{Stopper, Urgency, forward_signals};
+use super::verdict::Verdict;
+use super::{CANCEL_GRACE, Worker};
+use crate::chance;
+use crate::client::{Client, Patience, ReleaseLease, whole_ms};
+use crate::context::Context;
+use crate::error::Error;
+use crate::signal::Reason;
+
+/// How long the server may wait for messages before it answers that there are none.
+const POLL: Duration = Duration::from_secs(20);
+/// Heartbeats per lease: two may get lost.
+const HEARTBEATS_PER_LEASE: u32 = 3;
+
+/// What a task of the worker came back with.
+enum Event {
+    Borrowed { lane: usize, got_at: Instant, answer: Result<Vec<Item<'static>>, Error> },
+    Recovered { answer: Result<(), Error> },
+    Ended { verdicts: Vec<(Id, Verdict)> },
+    Settled { kind: Kind, ids: Vec<Id> },
+    Beaten { sent: Instant, answer: Result<Vec<(Id, Settled)>, Error> },
+}
+
+/// A call for messages that is under way.
+struct Poll {
+    task: AbortHandle,
+    request: LeaseRequest<'static>,
+}
+
+pub(super) struct Shell {
+    worker: Worker,
+    owner: String,
+    book: Book<Context>,
+    tasks: JoinSet<Event>,
+    polls: Vec<Option<Poll>>,
+    is_beating_now: bool,
+    is_draining: bool,
+    /// Why the worker ends, if it was not told to.
+    fatal: Option<Error>,
+}
+
+impl Shell {
+    pub(super) fn new(worker: Worker, owner: String) -> Self {
+        let polls = worker.lanes.iter().map(|_| None).collect();
+        let book = Book::new(worker.bounds());
+        let tasks = JoinSet::new();
+        Self { worker, owner, book, tasks, polls, is_beating_now: false, is_draining: false, fatal: None }
+    }
+
+    pub(super) async fn run(mut self) -> Result<(), Error> {
+        let stopper = self.worker.stopper.clone();
+        let mut urgency = stopper.subscribe();
+        let heeds_signals = self.worker.heeds_signals;
+        tokio::select! {
+            never = hear_signals(stopper, heeds_signals) => never,
+            outcome = self.work(&mut urgency) => outcome,
+        }
+    }
+
+    async fn work(&mut self, urgency: &mut watch::Receiver<Urgency>) -> Result<(), Error> {
+        tokio::select! {
+            started = self.check_start() => started?,
+            _ = urgency.wait_for(|urgency| *urgency != Urgency::GoOn) => return Ok(()),
+        }
+        let every = (self.worker.lease / HEARTBEATS_PER_LEASE).max(Duration::from_millis(1));
+        let mut heartbeats = interval_at(Instant::now() + every, every);
+        heartbeats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut drained_by: Option<Instant> = None;
+        let mut is_cancelled = false;
+        loop {
+            self.act()?;
+            let is_over = self.is_draining && self.book.is_empty() && !self.has_polls();
+            if is_over && self.tasks.is_empty() {
+                break;
+            }
+            let limit = drained_by;
+            tokio::select! {
+                Some(joined) = self.tasks.join_next(), if !self.tasks.is_empty() => {
+                    if let Ok(event) = joined {
+                        self.take(event)?;
+                    }
+                }
+                _ = heartbeats.tick(), if self.worker.is_beating && !self.is_beating_now => self.beat(every),
+                changed = urgency.changed() => {
+                    let now = *urgency.borrow_and_update();
+                    if changed.is_err() || now == Urgency::AtOnce {
+                        tracing::warn!("ended at once; what was held comes again when its lease is over");
+                        break;
+                    }
+                    self.drain();
+                }
+                () = sleep_until(limit.unwrap_or_else(Instant::now)), if limit.is_some() => {
+                    if is_cancelled {
+                        tracing::warn!("drained no further; what is still held comes again when its lease is over");
+                        break;
+                    }
+                    is_cancelled = true;
+                    for context in self.book.running() {
+                        context.signal().fire(Reason::Stopped);
+                    }
+                    drained_by = Some(Instant::now() + 2 * CANCEL_GRACE);
+                }
+            }
+            if self.is_draining && drained_by.is_none() {
+                drained_by = Some(Instant::now() + self.worker.drain_timeout);
+            }
+        }
+        self.fatal.take().map_or(Ok(()), Err)
+    }
+
+    /// The server is there, and so are the topics.
+    async fn check_start(&self) -> Result<(), Error> {
+        let patience = Patience::lasting(self.worker.start_timeout);
+        for lane in &self.worker.lanes {
+            self.worker.client.topic_within(&lane.topic, patience.clone()).await?;
+        }
+        Ok(())
+    }
+
+    fn has_polls(&self) -> bool {
+        self.polls.iter().any(Option::is_some)
+    }
+
+    /// Does everything that can be done now.
+    fn act(&mut self) -> Result<(), Error> {
+        while let Some(start) = if self.is_draining { None } else { self.book.start() } {
+            self.start(start);
+        }
+        for kind in KINDS {
+            if let Some(batch) = self.book.settle(kind) {
+                self.tasks.spawn(settle(self.worker.client.clone(), batch));
+            }
+        }
+        for lane in 0..self.polls.len() {
+            if !self.is_draining && self.polls[lane].is_none() {
+                self.poll(lane)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, start: Start<Context>) {
+        let lane: Lane = self.worker.lanes[start.lane].clone();
+        self.tasks.spawn(async move {
+            let (ids, contexts): (Vec<Id>, Vec<Context>) = start.deliveries.into_iter().unzip();
+            let verdicts = call::run(lane, contexts).await;
+            Event::Ended { verdicts: ids.into_iter().zip(verdicts).collect() }
+        });
+    }
+
+    fn poll(&mut self, lane: usize) -> Result<(), Error> {
+        let room = self.book.ask(lane);
+        if room == 0 {
+            return Ok(());
+        }
+        let request = LeaseRequest {
+            owner: Cow::Owned(self.owner.clone()),
+            max: u32::try_from(room).unwrap_or(u32::MAX),
+            wait_ms: whole_ms(POLL),
+            lease_ms: Some(whole_ms(self.worker.lease)),
+            request_id: Some(chance::name(16)?.into()),
+        };
+        let (client, group) = (self.worker.client.clone(), self.worker.group.clone());
+        let (topic, asked) = (self.worker.lanes[lane].topic.clone(), request.clone());
+        let task = self.tasks.spawn(async move {
+            let answer = client.lease_with(&topic, &group, &asked, Patience::endless()).await;
+            Event::Borrowed { lane, got_at: Instant::now(), answer }
+        });
+        self.polls[lane] = Some(Poll { task, request });
+        Ok(())
+    }
+
+    fn take(&mut self, event: Event) -> Result<(), Error> {
+        match event {
+            Event::Borrowed { lane, got_at, answer } => {
+                self.polls[lane] = None;
+                self.book.answered(lane);
+                match answer {
+                    Ok(items) => self.borrow(lane, items, got_at)?,
+                    Err(error) => {
+                        tracing::error!(topic = self.worker.lanes[lane].topic, %error, "no more can be borrowed");
+                        self.fatal.get_or_insert(error);
+                        self.drain();
+                    }
+                }
+            }
+            Event::Recovered { answer } => {
+                if let Err(error) = answer {
+                    tracing::debug!(%error, "what the last call may have borrowed comes again when its lease is over");
+                }
+            }
+            Event::Ended { verdicts } => self.book.ended(verdicts),
+            Event::Settled { kind, ids } => self.book.settled(kind, ids),
+            Event::Beaten { sent, answer } => self.beaten(sent, answer),
+        }
+        self.worker.progress.send_if_modified(|count| {
+            let before = std::mem::replace(count, self.book.settled_count());
+            before != *count
+        });
+        Ok(())
+    }
+
+    fn borrow(&mut self, lane: usize, items: Vec<Item<'static>>, got_at: Instant) -> Result<(), Error> {
+        for item in items {
+            let token = item.lease.as_ref().map(|lease| lease.token.clone().into_owned()).unwrap_or_default();
+            let context = Context::new(self.worker.client.clone(), &self.worker.group, &self.owner, item)?;
+            self.book.borrowed(lane, token, context, got_at + self.worker.lease);
+        }
+        if self.is_draining {
+            self.book.drain();
+        }
+        Ok(())
+    }
+
+    fn beat(&mut self, limit: Duration) {
+        let held = self.book.heartbeat();
+        if held.is_empty() {
+            return;
+        }
+        self.is_beating_now = true;
+        let client = self.worker.client.clone();
+        self.tasks.spawn(async move {
+            let sent = Instant::now();
+            Event::Beaten { sent, answer: extend(&client, held, limit).await }
+        });
+    }
+
+    fn beaten(&mut self, sent: Instant, answer: Result<Vec<(Id, Settled)>, Error>) {
+        self.is_beating_now = false;
+        let told = match answer {
+            Ok(results) => self.book.extended(results, sent, self.worker.lease),
+            Err(error) => {
+                tracing::debug!(%error, "no heartbeat");
+                self.book.lapsed(Instant::now())
+            }
+        };
+        for (context, reason) in told {
+            tracing::info!(
+                topic = context.topic(),
+                offset = context.offset(),
+                reason = reason.name(),
+                "the handler was told to stop"
+            );
+            context.signal().fire(reason);
+        }
+    }
+
+    /// Borrows no more, and gives back what was not begun.
+    fn drain(&mut self) {
+        if self.is_draining {
+            return;
+        }
+        self.is_draining = true;
+        self.book.drain();
+        for lane in 0..self.polls.len() {
+            let Some(Poll { task, mut request }) = self.polls[lane].take() else { continue };
+            task.abort();
+            self.book.answered(lane);
+            // What it had borrowed before the connection was cut is found again by its name, and given back.
+            request.wait_ms = 0;
+            let (client, group) = (self.worker.client.clone(), self.worker.group.clone());
+            let topic = self.worker.lanes[lane].topic.clone();
+            self.tasks.spawn(async move {
+                Event::Recovered { answer: give_back(&client, &topic, &group, &request).await }
+            });
+        }
+    }
+}
+
+async fn hear_signals(stopper: Stopper, are_heeded: bool) -> Result<(), Error> {
+    if are_heeded {
+        forward_signals(stopper).await;
+    }
+    std::future::pending().await
+}
+
+async fn give_back(
+    client: &Client,
+    topic: &str,
+    group: &str,
+    request: &LeaseRequest<'static>,
+) -> Result<(), Error> {
+    let patience = Patience::lasting(CANCEL_GRACE);
+    let items = client.lease_with(topic, group, request, patience.clone()).await?;
+    let tokens = items.into_iter().filter_map(|item| item.lease).map(|lease| lease.token.into_owned());
+    let leases: Vec<_> = tokens.map(|token| ReleaseLease { token, delay_ms: None }).collect();
+    if !leases.is_empty() {
+        client.release_with(&leases, patience).await?;
+    }
+    Ok(())
+}
+
+/// One heartbeat for everything that is held.
+async fn extend(
+    client: &Client,
+    held: Vec<(Id, String)>,
+    limit: Duration,
+) -> Result<Vec<(Id, Settled)>, Error> {
+    let mut results = Vec::with_capacity(held.len());
+    for part in held.chunks(SETTLEMENTS_MAX) {
+        let leases =
+            part.iter().map(|(_, token)| ExtendLease { token: token.into(), lease_ms: None }).collect();
+        let settled = client.heartbeat(leases, limit).await?;
+        results.extend(part.iter().map(|(id, _)| *id).zip(settled));
+    }
+    Ok(results)
+}
+
+/// Says what became of each lease, until the server has heard it.
+async fn settle(client: Client, batch: Batch) -> Event {
+    let Batch { kind, leases } = batch;
+    let ids: Vec<Id> = leases.iter().map(|(id, ..)| *id).collect();
+    let patience = Patience::endless();
+    let answer = match kind {
+        Kind::Ack => {
+            let leases = leases.iter().map(|(_, token, _)| Token { token: token.into() }).collect();
+            client.settle("/v2/leases/ack", &Ack { leases }, patience).await
+        }
+        Kind::Nack => {
+            let leases = leases.iter().map(|(_, token, verdict)| nacked(token, verdict)).collect();
+            client.settle("/v2/leases/nack", &Nack { leases }, patience).await
+        }
+        Kind::Release => {
+            let leases: Vec<_> = leases.iter().map(|(_, token, verdict)| released(token, verdict)).collect();
+            client.release_with(&leases, patience).await
+        }
+    };
+    match answer {
+        Ok(results) => {
+            let refused = results.iter().filter(|result| result.fault().is_some()).count();
+            if refused > 0 {
+                tracing::info!(
+                    ?kind,
+                    refused,
+                    "somebody else has these messages: what was said of them is dropped"
+                );
+            }
+        }
+        // It would be the same the next time. The messages come again when their leases are over.
+        Err(error) => tracing::error!(?kind, leases = ids.len(), %error, "not settled"),
+    }
+    Event::Settled { kind, ids }
+}
+
+fn nacked<'a>(token: &'a str, verdict: &'a Verdict) -> NackLease<'a> {
+    let Verdict::Nack { delay, is_dead, error } = verdict else {
+        return NackLease { token: token.into(), ..NackLease::default() };
+    };
+    NackLease { token: token.into(), delay_ms: delay.map(whole_ms), dead: *is_dead, error: (&**error).into() }
+}
+
+fn released(token: &str, verdict: &Verdict) -> ReleaseLease {
+    let delay = if let Verdict::Release { delay } = verdict { *delay } else { None };
+    ReleaseLease { token: token.to_owned(), delay_ms: delay.map(whole_ms) }
+}
