@@ -18,7 +18,7 @@ MARKS = {
     "whole file": re.compile(r"^whole file (\S+)$"),
     "part of": re.compile(r"^part of (\S+)$"),
     "save as": re.compile(r"^save as ([\w.-]+)$"),
-    "needs": re.compile(r"^needs (python|typescript)$"),
+    "needs": re.compile(r"^needs (python|typescript|nothing)$"),
 }
 PROGRAMS = {"python": ".py", "js": ".mjs", "ts": ".ts"}
 SDK_OF = {"python": "python", "js": "typescript", "ts": "typescript"}

@@ -15,11 +15,11 @@ Everything else needs a comment before it, and is counted:
 
     <!-- not run: reason -->          <!-- checked by PATH -->, a test that reads this page
     <!-- whole file PATH -->          <!-- part of PATH -->: it must be the same as there
-    <!-- save as NAME -->             <!-- needs python -->, <!-- needs typescript -->: the SDK
+    <!-- save as NAME -->             <!-- needs python -->, typescript: the SDK; nothing: from here on without
     <!-- every LANGUAGE block: not run: reason -->, or `checked by`: for a whole page
 
 The SDKs are those of DRIFTQ_DOCS_PYTHON (a python that has it) and DRIFTQ_DOCS_NODE_MODULES (a folder with
-node_modules/driftq in it); without them their blocks are skipped, and that is said.
+node_modules/driftq in it); without them their blocks, and what comes after these on a page, are skipped, which is said.
 """
 
 import collections
@@ -47,7 +47,7 @@ class Visit:
 
     def __init__(self, page, tools, missing):
         self.page, self.tools, self.missing = page, tools, missing
-        self.skipped = {}
+        self.skips, self.skipped = None, set()
         self.counts = collections.Counter()
         self.failures = []
 
@@ -83,8 +83,7 @@ class Visit:
         for block in self.page.blocks:
             if block.role not in ("run", "save"):
                 continue
-            if why := self.why_skipped(block):
-                self.skipped[block.name or f"line {block.line}"] = why
+            if self.is_skipped(block):
                 self.counts["skipped"] += 1
                 continue
             text = ADDRESS.sub(self.address, block.text)
@@ -96,14 +95,15 @@ class Visit:
                 # What comes later on the page builds on this.
                 return
 
-    def why_skipped(self, block):
+    def is_skipped(self, block):
+        """Whether the block needs an SDK that is not there, or comes after one that does and builds on it."""
         needs = [block.marks["needs"]] if "needs" in block.marks else []
         if block.language in IMPORTS and IMPORTS[block.language].search(block.text):
             needs.append(SDK_OF[block.language])
-        for name in self.skipped:
-            if name in block.text:
-                return self.skipped[name]
-        return next((self.missing[need] for need in needs if need in self.missing), None)
+        if needs:
+            self.skips = next((need for need in needs if need in self.missing), None)
+        self.skipped |= {self.skips} - {None}
+        return self.skips is not None
 
     def run_block(self, shell, block, text):
         if block.language in PROGRAMS:
@@ -135,7 +135,8 @@ def pages(names):
     if names:
         files = [pathlib.Path(name).resolve() for name in names]
     else:
-        files = sorted({file for pattern in PATTERNS for file in ROOT.glob(pattern) if "node_modules" not in file.parts})
+        found = {file for pattern in PATTERNS for file in ROOT.glob(pattern)}
+        files = sorted(file for file in found if "node_modules" not in file.parts)
     for file in files:
         name = file.relative_to(ROOT).as_posix() if file.is_relative_to(ROOT) else str(file)
         yield name, file.read_text(encoding="utf-8")
@@ -152,7 +153,11 @@ def read(names, failures):
             failures.append(str(wrong))
 
 
-def report(visits, failures):
+def counted(counts):
+    return ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
+
+
+def report(visits, failures, missing):
     """Says what was done, what was not, and why."""
     total = collections.Counter()
     reasons = collections.defaultdict(list)
@@ -163,12 +168,11 @@ def report(visits, failures):
                 reasons[block.why].append(block.where)
     for reason, places in reasons.items():
         print(f"not run: {reason}: {', '.join(places)}")
-    for why in sorted({why for visit in visits for why in visit.skipped.values()}):
-        print(f"skipped: {why}")
+    for need in sorted(set().union(*(visit.skipped for visit in visits))):
+        print(f"skipped: {missing[need]}")
     for failure in failures:
         print(f"\nFAILED {failure}", file=sys.stderr)
-    told = ", ".join(f"{count} {kind}" for kind, count in sorted(total.items()))
-    print(f"{len(visits)} pages: {told}; {len(failures)} failed")
+    print(f"{len(visits)} pages: {counted(total)}; {len(failures)} failed")
 
 
 def main(names):
@@ -183,11 +187,11 @@ def main(names):
         visits = []
         with concurrent.futures.ThreadPoolExecutor(PAGES_AT_ONCE) as pool:
             for visit in pool.map(lambda page: Visit(page, tools, missing).run(), found):
-                told = ", ".join(f"{count} {kind}" for kind, count in sorted(visit.counts.items())) or "no blocks"
-                print(f"{'FAILED' if visit.failures else 'ok':6} {visit.page.name}: {told}; {visit.seconds:.1f} s", flush=True)
+                told, word = counted(visit.counts) or "no blocks", "FAILED" if visit.failures else "ok"
+                print(f"{word:6} {visit.page.name}: {told}; {visit.seconds:.1f} s", flush=True)
                 visits.append(visit)
                 failures += visit.failures
-    report(visits, failures)
+    report(visits, failures, missing)
     sys.exit(1 if failures else 0)
 
 
