@@ -15,11 +15,16 @@ ADDRESS = re.compile(r"(?:localhost|127\.0\.0\.1):8080")
 MARKS = {
     "not run": re.compile(r"^not run: (.+)$"),
     "checked by": re.compile(r"^checked by (\S+)$"),
+    "parsed": re.compile(r"^parsed: (.+)$"),
     "whole file": re.compile(r"^whole file (\S+)$"),
     "part of": re.compile(r"^part of (\S+)$"),
     "save as": re.compile(r"^save as ([\w.-]+)$"),
     "needs": re.compile(r"^needs (python|typescript|nothing)$"),
 }
+# The binary writes these pages itself, and a test compares them.
+GENERATED = "docs/reference/"
+GENERATED_BY = ("checked by", "crates/driftq/tests/cli_reference.rs")
+GENERATED_MARKS = {"text": GENERATED_BY, "json": GENERATED_BY, "sh": ("parsed", "examples of the commands' own help")}
 PROGRAMS = {"python": ".py", "js": ".mjs", "ts": ".ts"}
 SDK_OF = {"python": "python", "js": "typescript", "ts": "typescript"}
 IMPORTS = {
@@ -41,7 +46,7 @@ class Block:
         self.language = re.split(r"[ ,]", info, maxsplit=1)[0]
         self.marks = {}
         self.name = None
-        # Set by the plan: `run`, `save`, `output`, `not run` or `checked`, and why for the last two.
+        # Set by the plan: `run`, `save`, `output`, `parsed`, `not run` or `checked`, and why for the last three.
         self.role, self.why = None, ""
         self.output_of = None
         self.expects = None
@@ -57,7 +62,7 @@ class Block:
 class Page:
     def __init__(self, name, text):
         self.name = name
-        self.every = {}
+        self.every = dict(GENERATED_MARKS) if name.startswith(GENERATED) else {}
         self.blocks = []
         self.read(text)
 
@@ -93,7 +98,7 @@ class Page:
         for number, line in prose:
             comment = COMMENT.match(line)
             if comment and (found := EVERY.match(comment.group(1))):
-                self.every[found.group(1)] = (self.mark(found.group(2), number), number)
+                self.every[found.group(1)] = self.mark(found.group(2), number)
 
     def mark(self, text, number):
         for kind, pattern in MARKS.items():
@@ -133,14 +138,16 @@ def plan(page, doc_tested):
 
 def decide(block, doc_tested):
     marks = block.marks
-    if not marks.keys() & {"not run", "checked by"} and block.language in block.page.every:
-        (kind, value), _ = block.page.every[block.language]
+    if not marks.keys() & {"not run", "checked by", "parsed"} and block.language in block.page.every:
+        kind, value = block.page.every[block.language]
         marks = {**marks, kind: value}
     for kind in ("whole file", "part of"):
         if kind in marks:
             same_as_file(block, kind, marks[kind])
     if "not run" in marks:
         block.role, block.why = "not run", marks["not run"]
+    elif "parsed" in marks:
+        block.role, block.why = "parsed", marks["parsed"]
     elif "checked by" in marks:
         block.role, block.why = "checked", checked_by(block, marks["checked by"])
     elif block.language == "sh":
@@ -161,9 +168,9 @@ def decide(block, doc_tested):
 
 def output(block):
     command = block.output_of
-    if command is None or command.role not in ("run", "not run"):
+    if command is None or command.role not in ("run", "not run", "parsed"):
         raise block.wrong("no command stands before it whose output it could be; mark it if it is something else")
-    if command.role == "not run":
+    if command.role != "run":
         block.role, block.why = "not run", "its command is not run"
         return
     block.role = "output"

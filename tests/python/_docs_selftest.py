@@ -14,6 +14,8 @@ WRONG = [
     ("another output", SH % "echo one; echo two" + "\n```text\none\nthree\n```\n", "-three"),
     ("output that is missing", SH % "echo one" + "\n```text\none\ntwo\n```\n", "-two"),
     ("output that the page leaves out", SH % "echo one; echo two" + "\n```text\none\n```\n", "+two"),
+    ("a flag that is not there", "<!-- parsed: it is long -->\n" + SH % "driftq serve --no-such-flag", "--no-such-flag"),
+    ("a block without a command", "<!-- parsed: it is long -->\n" + SH % "true", "no driftq command"),
     ("a program that fails", "```python\nraise SystemExit(3)\n```\n", "exit code 3"),
 ]
 UNREADABLE = [

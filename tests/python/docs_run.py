@@ -14,9 +14,10 @@ its blocks share. What a block is for:
 Everything else needs a comment before it, and is counted:
 
     <!-- not run: reason -->          <!-- checked by PATH -->, a test that reads this page
+    <!-- parsed: reason -->           its driftq commands are only parsed by the binary
     <!-- whole file PATH -->          <!-- part of PATH -->: it must be the same as there
     <!-- save as NAME -->             <!-- needs python -->, typescript: the SDK; nothing: from here on without
-    <!-- every LANGUAGE block: not run: reason -->, or `checked by`: for a whole page
+    <!-- every LANGUAGE block: not run: reason -->, or `parsed`, `checked by`: for a whole page
 
 The SDKs are those of DRIFTQ_DOCS_PYTHON (a python that has it) and DRIFTQ_DOCS_NODE_MODULES (a folder with
 node_modules/driftq in it); without them their blocks, and what comes after these on a page, are skipped, which is said.
@@ -31,6 +32,7 @@ import tempfile
 import time
 
 import _docs_compare
+import _docs_parse
 import _docs_selftest
 import _docs_tools
 from _broker import BINARY, Server
@@ -57,7 +59,9 @@ class Visit:
             with tempfile.TemporaryDirectory(prefix="driftq-docs-") as folder:
                 self.run_in(pathlib.Path(folder))
         for block in self.page.blocks:
-            if block.role in ("not run", "checked"):
+            if block.role == "parsed":
+                self.parse(block)
+            if block.role in ("not run", "checked", "parsed"):
                 self.counts[block.role] += 1
         self.seconds = time.monotonic() - started
         return self
@@ -125,6 +129,19 @@ class Visit:
                 return self.fail(block.expects, f"the output differs:\n{difference}", ran)
         return True
 
+    def parse(self, block):
+        """What cannot be run may still name flags that do not exist."""
+        try:
+            found = list(_docs_parse.commands(block.text))
+        except _docs_parse.Unreadable as error:
+            found, complaints = [], [str(error)]
+        else:
+            complaints = [] if found else ["no driftq command is in it"]
+        for words in found:
+            if complaint := _docs_parse.complaint(BINARY, words):
+                complaints.append(f"driftq {' '.join(words)}\n{complaint}")
+        self.failures += [f"{block.where}: {complaint}" for complaint in complaints]
+
     def fail(self, block, why, ran):
         tail = lambda text: text[-4000:].rstrip()
         self.failures.append(f"{block.where}: {why}\n--- stdout\n{tail(ran.stdout)}\n--- stderr\n{tail(ran.stderr)}")
@@ -164,10 +181,11 @@ def report(visits, failures, missing):
     for visit in visits:
         total += visit.counts
         for block in visit.page.blocks:
-            if block.role == "not run":
-                reasons[block.why].append(block.where)
+            if block.role in ("not run", "parsed"):
+                reasons[f"{block.role}: {block.why}"].append(block.where)
     for reason, places in reasons.items():
-        print(f"not run: {reason}: {', '.join(places)}")
+        told = places if len(places) < 10 else [f"{len(places)} blocks of {places[0].split(':')[0]}"]
+        print(f"{reason}: {', '.join(told)}")
     for need in sorted(set().union(*(visit.skipped for visit in visits))):
         print(f"skipped: {missing[need]}")
     for failure in failures:
