@@ -26,8 +26,8 @@ CONNECTIONS_KEPT = 100
 # Below the server's own idle limit, so that a kept connection is not closed under a request.
 CONNECTION_IDLE_S = 15.0
 FOREVER = float("inf")
+USER_AGENT = b"driftq-python"
 
-JSON_HEADERS = {"content-type": "application/json"}
 # A gateway in front of the server answers so while the server is away.
 _GATEWAY_STATUSES = (429, 502, 503, 504)
 
@@ -45,9 +45,9 @@ class Call:
     patience_s: float | None = None
     answer_timeout_s: float = ANSWER_TIMEOUT_S
 
-    def timeout(self) -> httpx2.Timeout:
+    def timeout(self) -> dict[str, float]:
         answer_s = self.answer_timeout_s + self.wait_ms / 1000
-        return httpx2.Timeout(answer_s, connect=CONNECT_TIMEOUT_S, pool=answer_s)
+        return {"connect": CONNECT_TIMEOUT_S, "read": answer_s, "write": answer_s, "pool": answer_s}
 
     def content(self) -> bytes | None:
         if self.body is None or isinstance(self.body, bytes):
@@ -66,6 +66,43 @@ def server_url(url: str | None) -> str:
     if not usable:
         raise errors.InvalidUrl(f"{chosen!r} is not a server's URL: it must look like {DEFAULT_URL}")
     return chosen
+
+
+class Requests:
+    """Makes requests for a transport. A client of httpx2 would look at cookies, redirects, proxies and credentials for
+    every one of them; a broker has none of these, and half of the time of a call goes there."""
+
+    def __init__(self, url: str) -> None:
+        self._base = httpx2.URL(url)
+        self._root = self._base.raw_path.rstrip(b"/")
+        self._headers = [(b"host", self._base.netloc), (b"accept", b"*/*"), (b"user-agent", USER_AGENT)]
+
+    def make(self, call: Call) -> httpx2.Request:
+        content = call.content()
+        headers = self._headers
+        if content is not None:
+            length = str(len(content)).encode()
+            headers = [*headers, (b"content-type", b"application/json"), (b"content-length", length)]
+        return httpx2.Request(
+            call.method,
+            self._base.copy_with(raw_path=self._root + call.path.encode()),
+            headers=headers,
+            stream=httpx2.ByteStream(content or b""),
+            extensions={"timeout": call.timeout()},
+        )
+
+
+def transport_limits() -> httpx2.Limits:
+    return httpx2.Limits(
+        max_connections=CONNECTIONS_MAX,
+        max_keepalive_connections=CONNECTIONS_KEPT,
+        keepalive_expiry=CONNECTION_IDLE_S,
+    )
+
+
+def verified(url: str) -> bool:
+    """Certificates are checked where there are some; loading them for plain HTTP would only take time."""
+    return url.startswith("https:")
 
 
 def segment(name: str) -> str:
@@ -91,7 +128,7 @@ def failure(error: httpx2.HTTPError | httpx2.InvalidURL, url: str) -> errors.Dri
     return errors.ConnectionLost(f"no answer from {url}: {text}")
 
 
-def read(call: Call, url: str, response: httpx2.Response) -> Any:
+def answer_of(call: Call, url: str, response: httpx2.Response) -> Any:
     """The JSON of an answer; raises what was refused, and what is no answer of a DriftQ server."""
     status = response.status_code
     raw = response.content

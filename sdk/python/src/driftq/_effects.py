@@ -109,7 +109,7 @@ class Terms:
     wait: float = WAIT_S
     tenant_id: str | None = None
     can_reconcile: bool = False
-    read_result: Callable[[bytes], Any] = json.loads
+    read_result: Callable[[str | bytes], Any] = json.loads
 
 
 @dataclass(slots=True)
@@ -321,7 +321,7 @@ class EffectFlow:
         if body is None:
             return None
         try:
-            return self.terms.read_result(body.encode())
+            return self.terms.read_result(body)
         except Exception as error:
             reason = f"it happened, and its result is not what was expected ({error})"
             raise self._error(errors.ResultNotKept, reason, outcome) from error

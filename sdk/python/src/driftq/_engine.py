@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -13,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from . import _api, errors
 from ._calls import BACKOFF_MAX_S, FOREVER
 from ._heartbeats import Heartbeats
-from ._jobs import Held, Job, Pool
+from ._jobs import Held, Job, Tasks, Threads
 from ._settings import Route, Settings
-from ._settlements import ACK, RELEASE, Settlement, dead, described, settlement_of
+from ._settlements import ACK, RELEASE, Settlement, described, settlement_of
 from ._settler import Settler, place
-from ._wire import lease_call, lent_messages, seconds_until
+from ._wire import Lent, lease_call, lent_messages, seconds_until
 from .context import AsyncContext, Context
 
 if TYPE_CHECKING:
@@ -32,15 +31,14 @@ COMMIT = Settlement("commit", {})
 
 
 class Lane:
-    """One topic of the worker: what it holds of it, and what waits for a handler."""
+    """One topic of the worker, and how much it holds of it."""
 
-    def __init__(self, route: Route, quota: int) -> None:
+    def __init__(self, route: Route, quota: int, ahead: int) -> None:
         self.route = route
         self.quota = quota
-        # Asking for every single place that gets free would make many small calls.
-        self.least = max(1, quota // 4)
+        # Asking for every single place that gets free would make many small calls; what waits here bridges them.
+        self.least = max(1, ahead // 2)
         self.held = 0
-        self.ready: deque[Held] = deque()
         self.room = asyncio.Event()
 
     def free(self) -> int:
@@ -60,15 +58,17 @@ class Engine:
         self._client = client
         self._sync_client = sync_client
         self._owner = owner
+        # Each topic has its share, so that none of them waits for another's messages to be done.
         quota = -(-settings.capacity() // len(routes))
-        self._lanes = [Lane(route, max(quota, route.per_job())) for route in routes]
-        self._turn = deque(self._lanes)
+        ahead = (settings.capacity() - settings.concurrency) // len(routes)
+        self._lanes = [Lane(route, max(quota, route.per_job()), ahead) for route in routes]
         self._by_topic = {lane.route.topic: lane for lane in self._lanes}
-        self._running: set[Job] = set()
+        self._jobs: set[Job] = set()
         self._held: dict[str, Held] = {}
         self._settler = Settler(client, self._settled)
         self._heartbeats = Heartbeats(client, settings, self._held, self._interrupt)
-        self._pool = Pool(settings.concurrency, self._ended_in_thread)
+        self._threads = Threads(settings.concurrency, self._begins_in_thread, self._ended_in_thread)
+        self._tasks = Tasks(settings.concurrency, self._set_timers, self._end_job)
         self._ended: deque[Job] = deque()
         self._is_collecting = False
         self._collect_lock = threading.Lock()
@@ -99,7 +99,8 @@ class Engine:
             for task in [*borrowers, *([beats] if beats else [])]:
                 task.cancel()
             self._settler.cancel()
-            self._pool.close()
+            self._threads.close()
+            self._tasks.close()
         if self._error is not None:
             raise self._error
 
@@ -132,55 +133,35 @@ class Engine:
             log.warning("%s", error)
             await asyncio.sleep(BACKOFF_MAX_S)
             return
-        for lent in lent_messages(answer, settings.lease_ms):
-            held = Held(self._context(lane.route, lent))
-            self._held[lent.token] = held
-            lane.held += 1
-            lane.ready.append(held)
-        self._dispatch()
+        self._submit(lane, lent_messages(answer, settings.lease_ms))
 
-    def _context(self, route: Route, lent: Any) -> Context | AsyncContext:
+    def _submit(self, lane: Lane, messages: list[Lent]) -> None:
+        """A handler of batches gets those that came together."""
+        route, settings = lane.route, self.settings
+        jobs: list[Job] = []
+        lane.held += len(messages)
+        for start in range(0, len(messages), route.per_job()):
+            job = Job(route, settings.heartbeat)
+            for lent in messages[start : start + route.per_job()]:
+                self._held[lent.token] = job.add(self._context(route, lent))
+            jobs.append(job)
+        self._jobs.update(jobs)
+        (self._tasks if route.is_async else self._threads).submit(jobs)
+
+    def _context(self, route: Route, lent: Lent) -> Context | AsyncContext:
         if route.is_async:
             return AsyncContext(lent, self.settings.group, self._owner, self._client)
         return Context(lent, self.settings.group, self._owner, self._sync_client())
 
     # Running.
 
-    def _dispatch(self) -> None:
-        """Starts handlers while there is room; the topics take turns."""
-        while len(self._running) < self.settings.concurrency and not self._stopping.is_set():
-            for _ in range(len(self._turn)):
-                lane = self._turn[0]
-                self._turn.rotate(-1)
-                if lane.ready:
-                    break
-            else:
-                return
-            job = self._next_job(lane)
-            if job is not None:
-                self._start(job)
+    def _begins_in_thread(self, job: Job) -> None:
+        self._loop.call_soon_threadsafe(self._set_timers, job)
 
-    def _next_job(self, lane: Lane) -> Job | None:
-        chosen: list[Held] = []
-        while lane.ready and len(chosen) < lane.route.per_job():
-            held = lane.ready.popleft()
-            if held.is_over:
-                continue
-            if held.lent.ends_at <= time.monotonic() and not self.settings.heartbeat:
-                # It waited here longer than its lease, and nobody kept it.
-                self._settle(held, settlement_of(errors.LeaseLost("it waited too long")))
-                continue
-            deadline = held.context._envelope.get("deadline")
-            if deadline and seconds_until(deadline) <= 0:
-                self._settle(held, dead("DeadlinePassed: its deadline passed before it was begun"))
-                continue
-            chosen.append(held)
-        return Job(lane.route, chosen) if chosen else None
-
-    def _start(self, job: Job) -> None:
-        self._running.add(job)
+    def _set_timers(self, job: Job) -> None:
+        if job not in self._jobs:
+            return  # It was quicker.
         for held in job.held:
-            held.job = job
             deadline = held.context._envelope.get("deadline")
             if deadline:
                 reason = errors.DeadlinePassed(f"the message was of use until {deadline}")
@@ -188,11 +169,6 @@ class Engine:
                 job.timers.append(timer)
         if job.route.timeout is not None:
             job.timers.append(self._loop.call_later(job.route.timeout, self._time_out, job))
-        if job.route.is_async:
-            job.task = self._loop.create_task(job.run_async())
-            job.task.add_done_callback(lambda _: self._collect_job(job))
-        else:
-            self._pool.submit(job)
 
     def _time_out(self, job: Job) -> None:
         for held in job.held:
@@ -207,8 +183,7 @@ class Engine:
         context.cancelled.fire(reason)
         log.info("%s: %s", place(held), described(reason))
         self._settle(held, settlement_of(reason))
-        if held.job is not None:
-            held.job.stop_if_all_are_over(reason)
+        held.job.stop_if_all_are_over(reason)
 
     def _ended_in_thread(self, job: Job) -> None:
         """Called in the handler's thread. Many that end together wake the loop once."""
@@ -226,20 +201,15 @@ class Engine:
         with self._collect_lock:
             self._is_collecting = False
         while self._ended:
-            self._finish_job(self._ended.popleft())
-        self._dispatch()
+            self._end_job(self._ended.popleft())
 
-    def _collect_job(self, job: Job) -> None:
-        self._finish_job(job)
-        self._dispatch()
-
-    def _finish_job(self, job: Job) -> None:
+    def _end_job(self, job: Job) -> None:
         for timer in job.timers:
             timer.cancel()
-        self._running.discard(job)
+        self._jobs.discard(job)
         for held, error in job.endings:
             self._end(job.route, held, error)
-        if not self._running:
+        if not self._jobs:
             self._idle.set()
 
     # Settling.
@@ -280,19 +250,19 @@ class Engine:
     # Draining.
 
     async def _drain(self) -> None:
-        for lane in self._lanes:
-            while lane.ready:
-                held = lane.ready.popleft()
+        for job in [*self._threads.take_back(), *self._tasks.take_back()]:
+            self._jobs.discard(job)
+            for held in job.held:
                 if not held.is_over:
                     self._settle(held, RELEASE)
-        if self._running and not self._killed.is_set():
+        if self._jobs and not self._killed.is_set():
             await self._wait_idle(self.settings.drain_timeout)
-        for job in list(self._running):
+        tasks = [job.task for job in self._jobs if job.task is not None]
+        for job in list(self._jobs):
             for held in job.held:
                 self._interrupt(held, errors.Cancelled("the worker stops"))
         if self._killed.is_set():
             return
-        tasks = [job.task for job in self._running if job.task is not None]
         if tasks:
             await asyncio.wait(tasks, timeout=CANCEL_GRACE_S)
         await self._settler.drained(CANCEL_GRACE_S)

@@ -25,17 +25,26 @@ def raw_payload(item: Mapping[str, Any]) -> bytes:
     return base64.b64decode(item.get("value_b64") or "")
 
 
-def parser(kind: Any) -> Callable[[bytes], Any]:
+Raw = str | bytes
+
+
+def payload_of(item: Mapping[str, Any]) -> Raw:
+    """The payload as it came: text, or bytes that are no text."""
+    text: str | None = item.get("value")
+    return raw_payload(item) if text is None else text
+
+
+def parser(kind: Any) -> Callable[[Raw], Any]:
     """How bytes become this type: a model, a data class, a TypedDict, `bytes`, `str`, something with `parse`, or any
     callable that takes the decoded JSON."""
     if kind is None or kind is Any or kind is inspect.Parameter.empty:
         return json.loads
     if kind is bytes:
-        return bytes
+        return lambda raw: raw.encode() if isinstance(raw, str) else raw
     if kind is str:
-        return lambda raw: raw.decode()
+        return lambda raw: raw if isinstance(raw, str) else raw.decode()
     if hasattr(kind, "model_validate_json"):
-        return typing.cast("Callable[[bytes], Any]", kind.model_validate_json)
+        return typing.cast("Callable[[Raw], Any]", kind.model_validate_json)
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         return lambda raw: _data_class(kind, json.loads(raw))
     if typing.is_typeddict(kind):
@@ -50,7 +59,7 @@ def parser(kind: Any) -> Callable[[bytes], Any]:
     raise TypeError(f"{kind!r} cannot be a payload type: give a model, a data class, a TypedDict or a callable")
 
 
-def parse(parse_with: Callable[[bytes], Any], raw: bytes) -> Any:
+def parse(parse_with: Callable[[Raw], Any], raw: Raw) -> Any:
     """The payload; whatever a parser raises becomes `BadPayload`."""
     try:
         return parse_with(raw)

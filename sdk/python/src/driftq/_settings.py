@@ -65,7 +65,7 @@ class Route:
 
     topic: str
     function: Callable[..., Any]
-    parse: Callable[[bytes], Any]
+    parse: Callable[[str | bytes], Any]
     is_async: bool
     timeout: float | None = None
     batch: int = 0

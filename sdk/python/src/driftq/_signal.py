@@ -11,9 +11,11 @@ class Signal:
     """Fires once, with a reason. Handlers in threads look at it; tasks are cancelled besides."""
 
     __slots__ = ("_event", "_reason")
+    _lock = threading.Lock()
 
     def __init__(self) -> None:
-        self._event = threading.Event()
+        # Most handlers never wait for it: the event is made by the first one that does.
+        self._event: threading.Event | None = None
         self._reason: Interruption | None = None
 
     def __bool__(self) -> bool:
@@ -29,7 +31,13 @@ class Signal:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until it fires, or so many seconds; answers whether it has fired. Use it instead of `time.sleep`."""
-        return self._event.wait(timeout)
+        with self._lock:
+            if self._reason is not None:
+                return True
+            if self._event is None:
+                self._event = threading.Event()
+            event = self._event
+        return event.wait(timeout)
 
     def check(self) -> None:
         """Raises the reason if it has fired."""
@@ -37,6 +45,8 @@ class Signal:
             raise self._reason
 
     def fire(self, reason: Interruption) -> None:
-        if self._reason is None:
-            self._reason = reason
-            self._event.set()
+        with self._lock:
+            if self._reason is None:
+                self._reason = reason
+                if self._event is not None:
+                    self._event.set()

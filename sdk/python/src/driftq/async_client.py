@@ -13,20 +13,22 @@ import httpx2
 
 from . import _api, errors
 from ._calls import (
-    JSON_HEADERS,
     PATIENCE_S,
     Call,
     Repeats,
+    Requests,
+    answer_of,
     failure,
-    read,
     server_url,
+    transport_limits,
+    verified,
 )
 from ._current import current, within
 from ._effects import Anchor
 from ._guards import AsyncEffects
 from ._lineage import run_anchor
 from ._wire import MessageOptions, Produced
-from .client import limits, own_name, verified
+from .client import own_name
 
 
 class AsyncRun(AsyncEffects):
@@ -57,8 +59,9 @@ class AsyncClient(AsyncEffects):
         self.url = server_url(url)
         self.patience = patience
         self.owner = owner or own_name()
+        self._requests = Requests(self.url)
         # What the environment says about proxies and credentials is not for a broker next door.
-        self._http = httpx2.AsyncClient(limits=limits(), trust_env=False, verify=verified(self.url))
+        self._http = httpx2.AsyncHTTPTransport(limits=transport_limits(), trust_env=False, verify=verified(self.url))
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -73,17 +76,11 @@ class AsyncClient(AsyncEffects):
 
     async def call(self, call: Call) -> Any:
         """Sends a call, and sends it again as long as that may help and patience lasts."""
-        content = call.content()
-        headers = JSON_HEADERS if content is not None else None
-        address, timeout = self.url + call.path, call.timeout()
         repeats: Repeats | None = None
         while True:
             started = time.monotonic()
             try:
-                response = await self._http.request(
-                    call.method, address, content=content, headers=headers, timeout=timeout
-                )
-                return read(call, self.url, response)
+                return await self._send(call)
             except httpx2.HTTPError as error:
                 problem: errors.DriftQError = failure(error, self.url)
                 problem.__cause__ = error
@@ -93,6 +90,15 @@ class AsyncClient(AsyncEffects):
                 patience_s = self.patience if call.patience_s is None else call.patience_s
                 repeats = Repeats(patience_s, started)
             await asyncio.sleep(repeats.next(problem))
+
+    async def _send(self, call: Call) -> Any:
+        response = await self._http.handle_async_request(self._requests.make(call))
+        try:
+            await response.aread()
+        except BaseException:
+            await response.aclose()
+            raise
+        return answer_of(call, self.url, response)
 
     async def request(self, method: str, path: str, body: Any = None) -> Any:
         """Any call of the API that has no method of its own here, such as `request("GET", "/v2/runs")`."""

@@ -14,16 +14,15 @@ import httpx2
 
 from . import _api, errors
 from ._calls import (
-    CONNECTION_IDLE_S,
-    CONNECTIONS_KEPT,
-    CONNECTIONS_MAX,
-    JSON_HEADERS,
     PATIENCE_S,
     Call,
     Repeats,
+    Requests,
+    answer_of,
     failure,
-    read,
     server_url,
+    transport_limits,
+    verified,
 )
 from ._current import current, within
 from ._effects import Anchor
@@ -36,19 +35,6 @@ from ._wire import OWNER_BYTES_MAX, MessageOptions, Produced, clipped
 def own_name() -> str:
     """Who we are, for people who look: host and process."""
     return clipped(f"{socket.gethostname()}-{os.getpid()}", OWNER_BYTES_MAX)
-
-
-def limits() -> httpx2.Limits:
-    return httpx2.Limits(
-        max_connections=CONNECTIONS_MAX,
-        max_keepalive_connections=CONNECTIONS_KEPT,
-        keepalive_expiry=CONNECTION_IDLE_S,
-    )
-
-
-def verified(url: str) -> bool:
-    """Certificates are checked where there are some; loading them for plain HTTP would only take time."""
-    return url.startswith("https:")
 
 
 class Run(Effects):
@@ -79,8 +65,9 @@ class Client(Effects):
         self.url = server_url(url)
         self.patience = patience
         self.owner = owner or own_name()
+        self._requests = Requests(self.url)
         # What the environment says about proxies and credentials is not for a broker next door.
-        self._http = httpx2.Client(limits=limits(), trust_env=False, verify=verified(self.url))
+        self._http = httpx2.HTTPTransport(limits=transport_limits(), trust_env=False, verify=verified(self.url))
         self.renewals = Renewals(self.call)
 
     def __enter__(self) -> Client:
@@ -97,15 +84,11 @@ class Client(Effects):
 
     def call(self, call: Call) -> Any:
         """Sends a call, and sends it again as long as that may help and patience lasts."""
-        content = call.content()
-        headers = JSON_HEADERS if content is not None else None
-        address, timeout = self.url + call.path, call.timeout()
         repeats: Repeats | None = None
         while True:
             started = time.monotonic()
             try:
-                response = self._http.request(call.method, address, content=content, headers=headers, timeout=timeout)
-                return read(call, self.url, response)
+                return self._send(call)
             except httpx2.HTTPError as error:
                 problem: errors.DriftQError = failure(error, self.url)
                 problem.__cause__ = error
@@ -115,6 +98,15 @@ class Client(Effects):
                 patience_s = self.patience if call.patience_s is None else call.patience_s
                 repeats = Repeats(patience_s, started)
             time.sleep(repeats.next(problem))
+
+    def _send(self, call: Call) -> Any:
+        response = self._http.handle_request(self._requests.make(call))
+        try:
+            response.read()
+        except BaseException:
+            response.close()
+            raise
+        return answer_of(call, self.url, response)
 
     def request(self, method: str, path: str, body: Any = None) -> Any:
         """Any call of the API that has no method of its own here, such as `request("GET", "/v2/runs")`."""
