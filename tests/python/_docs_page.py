@@ -150,9 +150,7 @@ def decide(block, doc_tested):
         block.role, block.why = "parsed", marks["parsed"]
     elif "checked by" in marks:
         block.role, block.why = "checked", checked_by(block, marks["checked by"])
-    elif block.language == "sh":
-        block.role = "run"
-    elif block.language in PROGRAMS:
+    elif block.language == "sh" or block.language in PROGRAMS:
         block.role = "save" if block.name else "run"
     elif block.language == "rust":
         block.role, block.why = "checked", rust(block, marks, doc_tested)

@@ -6,7 +6,7 @@ Each page has a fresh server, whose address takes the place of localhost:8080, a
 its blocks share. What a block is for:
 
     sh              is run, and must succeed; a status of 400 or more must be announced on the page
-    python, ts, js  is run; or only saved, if the paragraph before says "save this as `name.py`", for a later block
+    python, ts, js  is run, too. Or only saved, if the paragraph before says "save this as `name.py`", for a later block
     json, text      after a command, is its output. `…` stands for what was left out, moments may differ
     rust            is compiled by cargo: the page is in a crate's doc tests, or the block is part of a compiled file
     anything else   is saved under a name that the paragraph before gives, for a later block
