@@ -183,6 +183,19 @@ class Settling(Case):
         (item,) = self.lease(wait_ms=2000)
         self.settle("ack", item)
 
+    def test_release_with_a_delay_uses_no_attempt_and_survives_a_restart(self):
+        self.create(retry_policy={"max_attempts": 1})
+        place, = self.produce("v")
+        (item,) = self.lease()
+        begun = time.monotonic()
+        self.settle("release", item, delay_ms=600)
+        self.server.restart()
+        self.assertEqual((self.state(place)["state"], self.lease()), ("backoff", []))
+        (item,) = self.lease(wait_ms=10_000)
+        self.assertGreaterEqual(time.monotonic() - begun, 0.59)
+        self.assertEqual(item["lease"]["attempt"], 1)
+        self.settle("ack", item)
+
     def test_nack_with_a_delay_and_an_error(self):
         self.create()
         place, = self.produce("v")

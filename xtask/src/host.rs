@@ -19,7 +19,7 @@ struct Tool {
     is_optional: bool,
 }
 
-const TOOLS: [Tool; 6] = [
+const TOOLS: [Tool; 8] = [
     Tool {
         name: "python3",
         probe: &["python3", "--version"],
@@ -31,8 +31,8 @@ const TOOLS: [Tool; 6] = [
         name: "python3 venv",
         probe: &["python3", "-c", "import ensurepip, venv"],
         package: "python3-venv",
-        purpose: "installing schemathesis below target; without it only our own fuzzer runs",
-        is_optional: true,
+        purpose: "the Python SDK's tests, and a fuzzer, in environments below target",
+        is_optional: false,
     },
     Tool {
         name: "curl",
@@ -62,7 +62,24 @@ const TOOLS: [Tool; 6] = [
         purpose: "the ledger's cache",
         is_optional: false,
     },
+    Tool {
+        name: "Node.js 20",
+        probe: &["node", "-e", IS_NODE_20],
+        package: "nodejs",
+        purpose: "the TypeScript SDK; without it its tests are left out",
+        is_optional: true,
+    },
+    Tool {
+        name: "npm",
+        probe: &["npm", "--version"],
+        package: "npm",
+        purpose: "the TypeScript SDK; without it its tests are left out",
+        is_optional: true,
+    },
 ];
+
+/// Older ones lack what the SDK and its tests are written in.
+const IS_NODE_20: &str = "process.exit(Number(process.versions.node.split('.')[0]) >= 20 ? 0 : 1)";
 
 /// Debian keeps the server's programs out of the PATH.
 const FIND_INITDB: &str = r#"
@@ -96,19 +113,17 @@ pub(crate) fn provide() -> Result<()> {
             println!("{}: {state} (for {})", tool.name, tool.purpose);
         }
     }
-    if missing.is_empty() {
-        return Ok(());
+    let (optional, required): (Vec<&Tool>, Vec<&Tool>) = missing.iter().partition(|tool| tool.is_optional);
+    if let Err(error) = install(&optional) {
+        println!("going on without: {error:#}");
     }
-    match install(&missing) {
-        Err(error) if missing.iter().all(|tool| tool.is_optional) => {
-            println!("going on without: {error:#}");
-            Ok(())
-        }
-        result => result,
-    }
+    install(&required)
 }
 
 fn install(missing: &[&Tool]) -> Result<()> {
+    if missing.is_empty() {
+        return Ok(());
+    }
     let packages: Vec<&str> = missing.iter().map(|tool| tool.package).collect();
     if !Path::new("/usr/bin/apt-get").exists() {
         bail!(
@@ -125,7 +140,7 @@ fn install(missing: &[&Tool]) -> Result<()> {
     println!("installing {}; their services are not started", packages.join(" "));
     expect_success(as_root(is_root, "sh").args(["-c", INSTALL, "install"]).args(&packages))?;
     match missing.iter().find(|tool| !tool.is_there()) {
-        Some(tool) => bail!("{} was installed and still does not answer; look at the PATH", tool.name),
+        Some(tool) => bail!("{} was installed and is still missing, or too old; look at the PATH", tool.name),
         None => Ok(()),
     }
 }

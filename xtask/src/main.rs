@@ -7,9 +7,11 @@ mod help;
 mod host;
 mod mutants;
 mod postgres;
+mod sdk;
 mod soak;
 mod spdx;
 mod step;
+mod task;
 mod test;
 mod tidy;
 

@@ -7,6 +7,8 @@ use std::{
 
 use anyhow::Result;
 
+use crate::task::{self, Ended, Task};
+
 /// The error of a run whose summary has been printed. Nothing is printed after it: continuous integration reads the
 /// last line.
 #[derive(Debug)]
@@ -53,6 +55,17 @@ impl Steps {
         }
         self.done.push((name.to_owned(), outcome, took));
         passed
+    }
+
+    /// Runs steps side by side, so many at a time.
+    pub(crate) fn run_side_by_side(&mut self, lanes: usize, tasks: Vec<Task<'_>>) {
+        for Ended { name, result, took } in task::side_by_side(lanes, tasks) {
+            let outcome = match result {
+                Ok(()) => Outcome::Passed,
+                Err(error) => Outcome::Failed(format!("{error:#}")),
+            };
+            self.done.push((name, outcome, took));
+        }
     }
 
     /// Notes a step that cannot run, and why.

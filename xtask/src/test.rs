@@ -6,9 +6,20 @@ use std::{
     process::Command,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
-use crate::{args::Args, command, deny, host, mutants, postgres::Server, step::Steps, tidy};
+use crate::{
+    args::Args,
+    command, deny, host, mutants,
+    postgres::Server,
+    sdk::{self, Shop},
+    step::Steps,
+    task::Task,
+    tidy,
+};
+
+/// Steps at a time among those that wait more than they work: one more than the smallest machine has cores.
+const LANES: usize = 3;
 
 pub(crate) struct Settings {
     is_fast: bool,
@@ -28,6 +39,11 @@ impl Settings {
 
     fn kill_cycles(&self) -> u64 {
         if self.is_fast { 5 } else { 50 }
+    }
+
+    /// How often a worker of each SDK is killed.
+    fn worker_kills(&self) -> u64 {
+        if self.is_fast { 10 } else { 100 }
     }
 }
 
@@ -87,41 +103,47 @@ fn tests(root: &Path, target: &Path, settings: &Settings, steps: &mut Steps) {
     steps.run("simulation", || {
         command::expect_success(&mut command::simulate(&simulator, command::FIRST_SEED, settings.seeds()))
     });
+    let shop = Shop::new(root, target);
+    steps.run_side_by_side(LANES, shop.packages());
+    if let Some(reason) = sdk::typescript_is_missing() {
+        steps.skip("SDK: TypeScript", reason);
+    }
     match python_scripts(root) {
-        Ok(scripts) if scripts.is_empty() => steps.skip("python", "there are no scripts in tests/python"),
-        scripts => {
+        Ok(scripts) => {
             let broker = target.join("driftq");
-            steps.run("python", || {
-                python(&scripts?, |script| expect_success(command::python(root, script, &broker)))
-            });
+            let known = |command: Command| match &server {
+                Some(server) => server.known_to(command),
+                None => command,
+            };
+            let script = |script: PathBuf| {
+                let command = known(command::python(root, &script, &broker));
+                Task::new(&script.to_string_lossy(), move |log| log.expect_success(&mut { command }))
+            };
+            let mut tasks = shop.tests(settings.worker_kills());
+            tasks.extend(scripts.into_iter().map(script));
+            steps.run_side_by_side(LANES, tasks);
+        }
+        Err(error) => {
+            steps.run("scripts in tests/python", || Err(error));
         }
     }
 }
 
 fn python_scripts(root: &Path) -> Result<Vec<PathBuf>> {
     let folder = root.join("tests/python");
-    if !folder.exists() {
-        return Ok(Vec::new());
-    }
     let mut scripts = Vec::new();
     for entry in fs::read_dir(&folder).with_context(|| format!("listing {}", folder.display()))? {
         let path = entry.with_context(|| format!("listing {}", folder.display()))?.path();
-        // Names that start with an underscore are shared helpers, not scripts.
+        // Names that start with an underscore are shared helpers, or need more than a broker.
         let is_helper = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('_'));
-        if path.extension().is_some_and(|extension| extension == "py") && !is_helper {
-            scripts.push(path.strip_prefix(root).unwrap_or(&path).to_owned());
+        let script = path.strip_prefix(root).unwrap_or(&path);
+        if script.extension().is_some_and(|extension| extension == "py")
+            && !is_helper
+            && script != Path::new(sdk::PAGES)
+        {
+            scripts.push(script.to_owned());
         }
     }
     scripts.sort();
     Ok(scripts)
-}
-
-/// Runs every script, also after one has failed.
-fn python(scripts: &[PathBuf], run: impl Fn(&Path) -> Result<()>) -> Result<()> {
-    let failed: Vec<String> =
-        scripts.iter().filter_map(|script| run(script).err()).map(|error| format!("{error:#}")).collect();
-    if !failed.is_empty() {
-        bail!("{}", failed.join("; "));
-    }
-    Ok(())
 }

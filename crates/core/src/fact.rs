@@ -194,6 +194,15 @@ pub enum Fact<'a> {
         /// Which.
         place: Place,
     },
+    /// A delivery came back to wait; the attempt does not count.
+    Snoozed {
+        /// Which.
+        place: Place,
+        /// When it came back.
+        at: Time,
+        /// When the next attempt is due.
+        until: Time,
+    },
     /// A group gives a message up: it was dead-lettered, or its identity was committed before.
     Retired {
         /// Which.

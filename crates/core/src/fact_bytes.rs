@@ -43,6 +43,7 @@ const PAUSED: u8 = 24;
 const KEYED: u8 = 25;
 // A message of a run: the run goes before it.
 const APPENDED_IN_RUN: u8 = 26;
+const SNOOZED: u8 = 27;
 
 impl Place {
     pub(crate) fn encode(self, out: &mut Vec<u8>) {
@@ -202,6 +203,7 @@ impl<'a> Fact<'a> {
             | Self::Failed { .. }
             | Self::Extended { .. }
             | Self::Released { .. }
+            | Self::Snoozed { .. }
             | Self::Retired { .. } => self.encode_delivery(out),
             Self::Configured { .. }
             | Self::TopicDeleted { .. }
@@ -247,6 +249,11 @@ impl<'a> Fact<'a> {
                 out.put_u64(expires.0);
             }
             Self::Released { place } => begin(RELEASED, place),
+            Self::Snoozed { place, at, until } => {
+                begin(SNOOZED, place);
+                out.put_u64(at.0);
+                out.put_u64(until.0);
+            }
             Self::Retired { place, dead } => {
                 begin(RETIRED, place);
                 out.put_u8(u8::from(dead));
@@ -312,7 +319,7 @@ impl<'a> Fact<'a> {
                 Self::Forgotten { group: of_group.then_some(group), upto, most: take.u32()? }
             }
             kind @ (LEASED | ACKED | FAILED | RELEASED | RETIRED | LEASED_AT | FAILED_AT | ACKED_BY
-            | EXTENDED) => Self::decode_delivery(kind, &mut take)?,
+            | EXTENDED | SNOOZED) => Self::decode_delivery(kind, &mut take)?,
             kind => Self::decode_headed(kind, &mut take)?,
         };
         take.done()?;
@@ -378,6 +385,7 @@ impl<'a> Fact<'a> {
             },
             EXTENDED => Self::Extended { place, expires: Time(take.u64()?) },
             RELEASED => Self::Released { place },
+            SNOOZED => Self::Snoozed { place, at: Time(take.u64()?), until: Time(take.u64()?) },
             _ => Self::Retired { place, dead: take.u8()? != 0 },
         })
     }

@@ -48,7 +48,7 @@ pub(crate) struct Progress {
 /// A delivery that is not settled.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Pending {
-    /// Deliveries so far.
+    /// Deliveries so far, without those that were given back.
     pub(crate) attempts: u32,
     /// Why the last attempt failed; empty if none did.
     pub(crate) last_error: Arc<str>,
@@ -181,14 +181,27 @@ impl Progress {
 
     /// Gives a delivery back as if it had not happened.
     pub(crate) fn release(&mut self, sequence: u64) {
+        if self.uncount(sequence).is_some_and(|pending| pending.attempts == 0) {
+            self.pending.remove(&sequence);
+        }
+    }
+
+    /// Gives a delivery back to wait. False if there was none.
+    pub(crate) fn snooze(&mut self, sequence: u64, at: Time, until: Time) -> bool {
+        let Some(pending) = self.uncount(sequence) else { return false };
+        pending.ended_at = at;
+        pending.retry_at = until;
+        true
+    }
+
+    /// Ends a delivery that does not count, and with it the right of its holder.
+    fn uncount(&mut self, sequence: u64) -> Option<&mut Pending> {
         self.end_lease(sequence);
-        let Some(pending) = self.pending.get_mut(&sequence) else { return };
+        let pending = self.pending.get_mut(&sequence)?;
         pending.attempts = pending.attempts.saturating_sub(1);
         pending.owner = Arc::default();
         pending.token = Token::default();
-        if pending.attempts == 0 {
-            self.pending.remove(&sequence);
-        }
+        Some(pending)
     }
 
     /// Ends every lease, and with it the right of its holder to settle by name: a new run of the shard began, and

@@ -89,8 +89,11 @@ pub enum Verdict {
         /// `None`: as the topic or the shard says.
         lease_ms: Option<u64>,
     },
-    /// The work was not begun: the attempt does not count.
-    Release,
+    /// The work was not begun, or is to wait: the attempt does not count.
+    Release {
+        /// Not handed out again before this has passed; 0: back in its place at once.
+        delay_ms: u64,
+    },
 }
 
 /// Where a group goes on.

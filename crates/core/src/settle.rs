@@ -111,6 +111,21 @@ impl Shard {
         }
     }
 
+    /// A delivery is to happen later instead: the message waits as after a failure, and has not failed.
+    pub(crate) fn snooze(&mut self, spot: Spot, receipt: &Receipt, delay_ms: u64, out: &mut Output) {
+        if self.retire_cancelled(spot, out) {
+            return;
+        }
+        self.unschedule(spot);
+        let until = self.now.after_ms(delay_ms.min(DELAY_MS_MAX));
+        let fact = Fact::Snoozed { place: place_of(receipt), at: self.now, until };
+        self.journal.emit(Haste::Urgent, out, &fact);
+        self.timers.set(until, Due::Retry(spot));
+        if let Some(crew) = self.crews.get_mut(&spot.group) {
+            crew.seen = self.now;
+        }
+    }
+
     /// The holder says that its attempt failed.
     pub(crate) fn nack(&mut self, spot: Spot, failing: Failing, error: &str, out: &mut Output) {
         let dying = self.crews.get(&spot.group).is_some_and(|crew| crew.is_dying(spot));
@@ -151,7 +166,7 @@ impl Shard {
     pub(crate) fn on_retry(&mut self, spot: Spot, out: &mut Output) {
         // A timer that was set for an earlier ending says nothing about this one.
         let is_due = |pending: &Pending| pending.lease.is_none() && pending.retry_at <= self.now;
-        if !self.pending(spot).is_some_and(is_due) || self.pending_attempts(spot) == 0 {
+        if !self.pending(spot).is_some_and(is_due) {
             return;
         }
         if let Some(crew) = self.crews.get_mut(&spot.group)

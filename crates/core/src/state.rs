@@ -139,6 +139,10 @@ impl State {
                 progress.release(sequence);
                 Ok(())
             }
+            Fact::Snoozed { place, at, until } => {
+                let (progress, sequence) = self.unsettled(place)?;
+                if progress.snooze(sequence, at, until) { Ok(()) } else { Err(CONTRADICTION) }
+            }
             Fact::Acked { place, remembered, token } => {
                 self.acked.insert(token);
                 self.on_settled(place, remembered)

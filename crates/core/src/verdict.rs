@@ -53,7 +53,7 @@ impl Shard {
         let spot = match (self.authority(receipt), verdict) {
             // Whoever said that it failed may say so again, and nothing else: a heartbeat that was overtaken by it on
             // the wire must not bring the lease back.
-            (Authority::Current(spot), Verdict::Ack | Verdict::Extend { .. } | Verdict::Release)
+            (Authority::Current(spot), Verdict::Ack | Verdict::Extend { .. } | Verdict::Release { .. })
                 if self.is_nacked(spot) =>
             {
                 return Outcome::Stale { attempt: self.pending(spot).map(|pending| pending.attempts) };
@@ -79,11 +79,17 @@ impl Shard {
             }
             Verdict::Extend { lease_ms } => self.extend(spot, receipt, *lease_ms, out),
             // Its last attempt has failed: that it was not begun after all does not bring it back.
-            Verdict::Release if self.crews.get(&spot.group).is_some_and(|crew| crew.is_dying(spot)) => {
+            Verdict::Release { .. }
+                if self.crews.get(&spot.group).is_some_and(|crew| crew.is_dying(spot)) =>
+            {
                 Outcome::Stale { attempt: self.pending(spot).map(|pending| pending.attempts) }
             }
-            Verdict::Release => {
+            Verdict::Release { delay_ms: 0 } => {
                 self.give_back(spot, receipt, out);
+                Outcome::Ok
+            }
+            Verdict::Release { delay_ms } => {
+                self.snooze(spot, receipt, *delay_ms, out);
                 Outcome::Ok
             }
         }

@@ -303,7 +303,7 @@ fn an_effect_is_finished_together_with_the_delivery_that_it_is_tied_to() {
     // Fenced off: neither the ack nor the outcome is heard.
     let second = desk.deliveries[1].clone();
     let stale_lease = desk.rig.executes(tied(wish("fenced"), &second));
-    desk.rig.settle(&second, Verdict::Release);
+    desk.rig.settle(&second, Verdict::Release { delay_ms: 0 });
     let fenced = Commit {
         acks: vec![delivery.receipt],
         finishes: vec![finishing(stale_lease.receipt, Status::Succeeded, "done")],

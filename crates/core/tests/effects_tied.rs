@@ -100,7 +100,7 @@ fn every_end_of_a_delivery_says_whether_its_effect_is_fenced_off() {
         (
             "given back",
             |rig, _, delivery| {
-                rig.settle(delivery, Verdict::Release);
+                rig.settle(delivery, Verdict::Release { delay_ms: 0 });
             },
             true,
         ),
@@ -242,7 +242,7 @@ fn a_record_is_never_swept_while_its_delivery_is_on_loan() {
 #[test]
 fn a_newer_attempt_ends_the_effects_of_the_one_before_at_once() {
     let policies = [(wish("k"), Status::Unknown), (repeatable("k"), Status::InProgress)];
-    let ends = [nack("no"), Verdict::Release];
+    let ends = [nack("no"), Verdict::Release { delay_ms: 0 }];
     for ((ask, told), end) in policies.iter().flat_map(|policy| ends.iter().map(move |end| (policy, end))) {
         let (mut rig, topic, delivery, _) = tied_rig(ask.clone(), LEASE_MS * 9);
         let waiter = rig.ask_begin(BeginEffect { wait_ms: 30_000, ..ask.clone() });

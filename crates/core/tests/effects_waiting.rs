@@ -230,7 +230,7 @@ fn whoever_lost_its_delivery_while_it_waited_is_passed_over() {
     rig.executes(repeatable("k"));
     let stale = rig.ask_begin(tied(waiting(repeatable("k"), WAIT_MS), &delivery));
     let free = rig.ask_begin(waiting(repeatable("k"), WAIT_MS));
-    rig.settle(&delivery, Verdict::Release);
+    rig.settle(&delivery, Verdict::Release { delay_ms: 0 });
     rig.advance(LEASE_MS);
     rig.sync();
     assert_eq!(rig.answer(stale), Some(rejected(Reject::LeaseStale(None))));
@@ -248,7 +248,7 @@ fn exactly_one_takes_over_also_if_the_time_of_the_record_is_over() {
         rig.settle(&delivery, EXTEND);
     }
     let tickets = [0, 1, 2].map(|_| rig.ask_begin(waiting(ask.clone(), WAIT_MS)));
-    rig.settle(&delivery, Verdict::Release);
+    rig.settle(&delivery, Verdict::Release { delay_ms: 0 });
     rig.advance(LEASE_MS);
     rig.sync();
     let leases: Vec<_> = told(&mut rig, &tickets)
@@ -286,7 +286,7 @@ fn those_who_wait_for_what_was_fenced_off_hear_what_a_person_found_out() {
     let ask = BeginEffect { lease_ms: Some(20_000), ..wish("k") };
     rig.executes(tied(ask.clone(), &delivery));
     let waiter = rig.ask_begin(waiting(ask, WAIT_MS));
-    rig.settle(&delivery, Verdict::Release);
+    rig.settle(&delivery, Verdict::Release { delay_ms: 0 });
     assert_eq!(rig.answer(waiter), None);
     rig.resolve(resolving("k", Status::Succeeded, "found"));
     let Some(Answer::Effect(EffectAnswer::Replay(view))) = rig.answer(waiter) else { panic!("not told") };

@@ -49,7 +49,7 @@ fn one_message_of_a_key_at_a_time_and_other_keys_go_on() {
 fn the_next_one_waits_until_the_group_is_done() {
     type Happening = fn(&mut Rig, &Delivery);
     // (what happens, which offset is next)
-    let happenings: [(&str, Happening, u64); 12] = [
+    let happenings: [(&str, Happening, u64); 13] = [
         ("ack", |rig, held| assert_eq!(rig.ack_token(held), driftq_core::Outcome::Ok), 1),
         (
             "nack",
@@ -70,7 +70,24 @@ fn the_next_one_waits_until_the_group_is_done() {
             0,
         ),
         ("lapse", |rig, _| rig.advance(LEASE_MS), 0),
-        ("release", |rig, held| assert_eq!(rig.settle(held, Verdict::Release), driftq_core::Outcome::Ok), 0),
+        (
+            "release",
+            |rig, held| {
+                let outcome = rig.settle(held, Verdict::Release { delay_ms: 0 });
+                assert_eq!(outcome, driftq_core::Outcome::Ok);
+            },
+            0,
+        ),
+        (
+            "snooze",
+            |rig, held| {
+                rig.settle(held, Verdict::Release { delay_ms: 5_000 });
+                rig.advance(4_999);
+                assert_eq!(rig.lease_offsets(held.receipt.topic, 9), []);
+                rig.advance(1);
+            },
+            0,
+        ),
         (
             "restart",
             |rig, _| {
@@ -262,7 +279,7 @@ impl Watch {
             }
             (3 | 4, Some(held)) => self.settle(&held, Verdict::Ack),
             (5, Some(held)) => self.settle(&held, nack_after(u64::from(b) * 4)),
-            (6, Some(held)) => self.settle(&held, Verdict::Release),
+            (6, Some(held)) => self.settle(&held, Verdict::Release { delay_ms: 0 }),
             (7, Some(held)) => self.settle(&held, support::orders::EXTEND),
             (8, Some(held)) => drop(self.rig.cancel(spotted(self.topic, held.receipt.offset))),
             (9, _) => self.rig.advance(u64::from(b) * 8),

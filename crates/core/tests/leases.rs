@@ -189,7 +189,7 @@ fn what_is_given_back_goes_to_the_next_in_line() {
     rig.produce_to(topic, &[0]);
     let held = rig.lease(topic, 1).remove(0);
     let ticket = rig.ask_lease(patient(topic, 1, 500));
-    rig.settle(&held, Verdict::Release);
+    rig.settle(&held, Verdict::Release { delay_ms: 0 });
     let next = rig.leased(ticket).expect("somebody waits").remove(0);
     assert_eq!((next.receipt.offset, next.attempt), (0, 1), "an attempt that was not begun does not count");
 }

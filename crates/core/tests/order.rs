@@ -63,8 +63,8 @@ fn what_did_not_fail_goes_back_to_its_place() {
     let (mut rig, topic) = ordered(Order::Priority);
     prioritized(&mut rig, topic, &[0, 5, 0, 5]);
     let leased = rig.lease(topic, 2);
-    rig.settle(&leased[1], Verdict::Release);
-    rig.settle(&leased[0], Verdict::Release);
+    rig.settle(&leased[1], Verdict::Release { delay_ms: 0 });
+    rig.settle(&leased[0], Verdict::Release { delay_ms: 0 });
     assert_eq!(rig.lease_offsets(topic, 3), [1, 3, 0]);
     rig.sync();
     rig.crash();

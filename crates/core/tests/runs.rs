@@ -123,7 +123,7 @@ fn a_step_is_closed_however_its_message_leaves() {
         rig.sync();
     };
     let cancel_idle: Leave = |rig, topic, delivery| {
-        rig.settle(delivery, Verdict::Release);
+        rig.settle(delivery, Verdict::Release { delay_ms: 0 });
         rig.cancel(spotted(topic, 0));
     };
     let cancel_running: Leave = |rig, topic, delivery| {
@@ -213,7 +213,7 @@ fn what_a_group_has_done_is_not_cancelled_for_it_afterwards() {
     }
     let expected = [("g".to_owned(), RunState::Ended(How::Done)), ("h".to_owned(), RunState::Running)];
     assert_eq!(states(&mut rig, "run"), expected);
-    rig.settle(&other, Verdict::Release);
+    rig.settle(&other, Verdict::Release { delay_ms: 0 });
     let expected = [("g", How::Done), ("h", How::Cancelled)].map(|(g, how)| (g.into(), RunState::Ended(how)));
     assert_eq!(states(&mut rig, "run"), expected);
 }

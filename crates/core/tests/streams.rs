@@ -87,7 +87,7 @@ fn what_is_given_back_comes_again_as_if_nothing_had_been() {
     for _ in 0..3 {
         let held = rig.deliveries().remove(0).1;
         assert_eq!((held.receipt.offset, held.attempt), (0, 1));
-        rig.settle(&held, Verdict::Release);
+        rig.settle(&held, Verdict::Release { delay_ms: 0 });
     }
     assert_eq!(rig.deliveries().len(), 1);
 }

@@ -27,7 +27,7 @@ fn held() -> (Rig, TopicId, Delivery) {
 }
 
 fn verdicts() -> [Verdict; 5] {
-    [Verdict::Ack, nack("no"), nack_dead("no"), EXTEND, Verdict::Release]
+    [Verdict::Ack, nack("no"), nack_dead("no"), EXTEND, Verdict::Release { delay_ms: 0 }]
 }
 
 fn extended(rig: &Rig, ms: u64) -> Outcome {
@@ -88,7 +88,7 @@ fn a_token_is_stale_once_a_newer_attempt_began() {
 #[test]
 fn a_token_that_was_given_back_is_stale() {
     let (mut rig, topic, old) = held();
-    assert_eq!(rig.settle(&old, Verdict::Release), Outcome::Ok);
+    assert_eq!(rig.settle(&old, Verdict::Release { delay_ms: 0 }), Outcome::Ok);
     nothing_by(&mut rig, old.receipt, Outcome::Stale { attempt: None });
     let zero = Receipt { token: Token::default(), ..old.receipt };
     nothing_by(&mut rig, zero, Outcome::Stale { attempt: None });
@@ -97,7 +97,7 @@ fn a_token_that_was_given_back_is_stale() {
     rig.settle(&first, nack("no"));
     rig.advance(0);
     let second = rig.lease(topic, 1).remove(0);
-    rig.settle(&second, Verdict::Release);
+    rig.settle(&second, Verdict::Release { delay_ms: 0 });
     nothing_by(&mut rig, zero, Outcome::Stale { attempt: Some(1) });
     nothing_by(&mut rig, second.receipt, Outcome::Stale { attempt: Some(1) });
 }
@@ -227,7 +227,7 @@ fn a_nack_may_be_the_last_word() {
     // While it dies: a repeated nack changes nothing, and neither a heartbeat nor a release brings it back.
     let before = rig.snapshot();
     assert_eq!(rig.settle(&second, nack_dead("poison")), Outcome::Ok);
-    for verdict in [EXTEND, Verdict::Release] {
+    for verdict in [EXTEND, Verdict::Release { delay_ms: 0 }] {
         assert_eq!(rig.settle(&second, verdict), Outcome::Stale { attempt: Some(2) });
     }
     assert!(rig.snapshot() == before && rig.fetches().is_empty());
@@ -297,7 +297,7 @@ fn whoever_said_that_it_failed_has_nothing_more_to_say() {
     let receipt = rig.lease(topic, 1).remove(0).receipt;
     assert_eq!(rig.settle_many(vec![Settlement { receipt, verdict: nack("no") }]), [Outcome::Ok]);
     // A heartbeat that was overtaken by the nack on the wire must not bring the lease back.
-    for verdict in [EXTEND, Verdict::Ack, Verdict::Release] {
+    for verdict in [EXTEND, Verdict::Ack, Verdict::Release { delay_ms: 0 }] {
         let before = rig.snapshot();
         let stale = Outcome::Stale { attempt: Some(1) };
         assert_eq!(rig.settle_many(vec![Settlement { receipt, verdict }]), [stale]);

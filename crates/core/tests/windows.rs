@@ -98,7 +98,7 @@ fn every_end_of_a_delivery_makes_room() {
         }),
         ("release after cancellation", |rig, held| {
             rig.cancel(spotted(held.receipt.topic, held.receipt.offset));
-            rig.settle(held, Verdict::Release);
+            rig.settle(held, Verdict::Release { delay_ms: 0 });
         }),
         ("lapse after cancellation", |rig, held| {
             rig.cancel(spotted(held.receipt.topic, held.receipt.offset));

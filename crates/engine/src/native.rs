@@ -257,7 +257,7 @@ const fn counted(verdict: &driftq_core::Verdict) -> Counted {
     match verdict {
         driftq_core::Verdict::Ack => Counted::Ack,
         driftq_core::Verdict::Nack { .. } => Counted::Nack,
-        driftq_core::Verdict::Extend { .. } | driftq_core::Verdict::Release => Counted::Other,
+        driftq_core::Verdict::Extend { .. } | driftq_core::Verdict::Release { .. } => Counted::Other,
     }
 }
 

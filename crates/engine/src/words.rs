@@ -27,6 +27,9 @@ pub(crate) fn words(fact: &Fact<'_>) -> String {
             format!("{} failed: {error:?}, next attempt at {} ms", whole(*place), retry_at.0)
         }
         Fact::Released { place } => format!("{} given back unused", whole(*place)),
+        Fact::Snoozed { place, until, .. } => {
+            format!("{} given back to wait, next attempt at {} ms", whole(*place), until.0)
+        }
         Fact::Retired { place, dead: true } => format!("{} given up, dead letter stored", whole(*place)),
         Fact::Retired { place, dead: false } => {
             format!("{} given up: its identity was committed, or it was cancelled", whole(*place))

@@ -335,6 +335,7 @@ fn hold(to: &Receiver, delivery: &Delivery, sent: &Sent, life: u64) -> Hold {
         },
         revived: false,
         unsure: false,
+        not_before: Time(0),
         delay_ms: None,
     }
 }

@@ -96,7 +96,7 @@ impl World {
         let [first] = &self.lease_now(topic, group, 1)?[..] else {
             return Err("trial: a message that is ready does not come".into());
         };
-        self.settle_now(group, first, Word::Release)?;
+        self.settle_now(group, first, Word::Release { delay_ms: 0 })?;
         let Some(server) = &self.server else { return Err("trial: the server is gone".into()) };
         let Found::Payload(bytes) = server.read(first.position, first.length, first.check)? else {
             return Err("trial: the payload is gone".into());

@@ -170,7 +170,7 @@ impl World {
                 Word::Nack { delay_ms, dead: self.rng.chance(1, 8) }
             }
             9..11 => Word::Extend { lease_ms: *self.rng.pick(&[20, 200, 1000]) },
-            _ => Word::Release,
+            _ => Word::Release { delay_ms: *self.rng.pick(&[0, 0, 50, 300]) },
         }
     }
 
@@ -218,7 +218,7 @@ fn settlement(receipt: Receipt, word: Word) -> Settlement {
         Word::Ack => Saying::Ack,
         Word::Nack { delay_ms, dead } => Saying::Nack { delay_ms, dead, error: "no luck".into() },
         Word::Extend { lease_ms } => Saying::Extend { lease_ms: Some(lease_ms) },
-        Word::Release => Saying::Release,
+        Word::Release { delay_ms } => Saying::Release { delay_ms },
     };
     Settlement { receipt, verdict }
 }

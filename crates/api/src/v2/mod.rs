@@ -87,7 +87,8 @@ pub use run::{Run, RunStep, RunSummary, Runs, StepGroup, StepMessage, StepState}
 pub use seek::{Paused, Seek, SeekTo, Sought, SoughtPartition};
 pub use settings::{Ordering, SettingChange, TopicChanged, TopicPatch, TopicSettings, TopicSpec};
 pub use settle::{
-    Ack, Extend, ExtendLease, Nack, NackLease, Release, Settled, SettledStatus, Settlements, Token,
+    Ack, Extend, ExtendLease, Nack, NackLease, Release, ReleaseLease, Settled, SettledStatus, Settlements,
+    Token,
 };
 pub use state::{Cancelled, DeliveryState, GroupState, MessageState};
 pub use status::{Health, Recovery, Status};

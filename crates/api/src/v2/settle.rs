@@ -26,14 +26,32 @@ pub struct Ack<'a> {
     pub leases: Vec<Token<'a>>,
 }
 
-/// `POST /v2/leases/release`: the work was not begun; the attempt does not count.
+/// `POST /v2/leases/release`: the work was not begun, or is to wait; the attempt does not count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Release<'a> {
-    /// Which ones.
+    /// Which ones, and for how long.
     #[serde(borrow, deserialize_with = "structure::list::<_, _, SETTLEMENTS_MAX>")]
     #[schema(min_items = 1, max_items = 1000)]
-    pub leases: Vec<Token<'a>>,
+    pub leases: Vec<ReleaseLease<'a>>,
+}
+
+/// One lease that is given back.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReleaseLease<'a> {
+    /// The token that came with the message.
+    #[serde(borrow, deserialize_with = "text::required::<_, 1, TOKEN_BYTES_MAX>")]
+    #[schema(min_length = 1, max_length = 128)]
+    pub token: Cow<'a, str>,
+    /// Not handed out again before this has passed; at once if not given.
+    #[serde(
+        default,
+        deserialize_with = "number::optional::<_, _, 0, DURATION_MS_MAX>",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(minimum = 0, maximum = 316_224_000_000_u64)]
+    pub delay_ms: Option<u64>,
 }
 
 /// One lease by its token.
@@ -232,7 +250,8 @@ mod tests {
             (r#"{"leases":[{"token":"a","dead":true}]}"#, "leases[0].dead: unknown field, expected `token`"),
         ] {
             assert_eq!(Ack::from_json(body.as_bytes()).unwrap_err().message, message);
-            assert_eq!(Release::from_json(body.as_bytes()).unwrap_err().message, message);
+            let also = message.replace("expected `token`", "expected `token` or `delay_ms`");
+            assert_eq!(Release::from_json(body.as_bytes()).unwrap_err().message, also);
         }
         let error = format!(r#"{{"leases":[{{"token":"a","error":"{}"}}]}}"#, "e".repeat(4097));
         let message = Nack::from_json(error.as_bytes()).unwrap_err().message;

@@ -113,7 +113,7 @@ impl Model {
                 assert!(self.owed(place), "extended and not owed: {place:?}");
                 self.group(place).leased.insert((place.partition, place.offset));
             }
-            Fact::Failed { place, .. } | Fact::Released { place } => {
+            Fact::Failed { place, .. } | Fact::Released { place } | Fact::Snoozed { place, .. } => {
                 self.group(place).leased.remove(&(place.partition, place.offset));
             }
             Fact::Acked { place, .. } | Fact::Retired { place, .. } => {

@@ -54,11 +54,12 @@ impl World {
                     4 => Verdict::Nack { delay_ms: None, dead: false, error: "no".into() },
                     5 => Verdict::Nack { delay_ms: Some(u64::from(b)), dead: b >= 128, error: "no".into() },
                     6 => Verdict::Extend { lease_ms: Some(u64::from(b) * 4 + 1) },
-                    _ => Verdict::Release,
+                    _ => Verdict::Release { delay_ms: if b < 128 { 0 } else { u64::from(b) } },
                 };
                 let message = (receipt.topic, receipt.group, receipt.partition, receipt.offset);
                 // What an older run handed out is remembered as acked, or it is stale; neither is news.
-                asked.push((message, verdict == Verdict::Ack && receipt.token.epoch == epoch));
+                let is_news = receipt.token.epoch == epoch && !self.outmoved.contains(&receipt.token);
+                asked.push((message, verdict == Verdict::Ack && is_news));
                 Some(Settlement { receipt, verdict })
             })
             .collect();
@@ -102,6 +103,8 @@ impl World {
             (GROUPS[usize::from(b) % 3].to_owned(), (c >= 128).then_some(u32::from(c % 3)));
         // What it was done with it may get again.
         self.acked.retain(|(acked, ..)| *acked != topic);
+        let out = self.deliveries.iter().map(|(delivery, _)| delivery.receipt);
+        self.outmoved.extend(out.filter(|receipt| receipt.topic == topic).map(|receipt| receipt.token));
         let pending = self.asked.values_mut();
         pending.for_each(|asked| {
             if let Asked::Settle { ack, .. } = asked {

@@ -125,7 +125,10 @@ impl World {
         };
         let commit = if a.is_multiple_of(2) { named(KEYS[usize::from(c % 4)], commit) } else { commit };
         let epoch = self.rig.shard.state().epoch();
-        let acked = commit.acks.iter().filter(|receipt| receipt.token.epoch == epoch);
+        let acked = commit
+            .acks
+            .iter()
+            .filter(|receipt| receipt.token.epoch == epoch && !self.outmoved.contains(&receipt.token));
         let acked =
             acked.map(|receipt| (receipt.topic, receipt.group, receipt.partition, receipt.offset)).collect();
         let name = commit.name;

@@ -97,6 +97,8 @@ pub struct World {
     pub(super) asked: BTreeMap<Ticket, Asked>,
     pub(super) stored: BTreeSet<(TopicId, u64)>,
     pub(super) acked: BTreeSet<Message>,
+    /// Tokens that were out when their topic's groups were moved: that such a one acked before is no news.
+    pub(super) outmoved: BTreeSet<Token>,
     tokens: BTreeSet<Token>,
     /// Leases of effects, and the names of the calls that got them.
     pub(super) leases: Vec<(EffectReceipt, u64)>,
@@ -136,6 +138,7 @@ impl World {
             asked: BTreeMap::new(),
             stored: BTreeSet::new(),
             acked: BTreeSet::new(),
+            outmoved: BTreeSet::new(),
             tokens: BTreeSet::new(),
             leases: Vec::new(),
             ended: BTreeSet::new(),

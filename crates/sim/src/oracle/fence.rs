@@ -11,7 +11,7 @@ pub(crate) enum Word {
     Ack,
     Nack { delay_ms: Option<u64>, dead: bool },
     Extend { lease_ms: u64 },
-    Release,
+    Release { delay_ms: u64 },
 }
 
 /// What a token is worth.
@@ -132,7 +132,10 @@ impl Oracle {
                 hold.revived |= hold.expires <= now;
                 hold.expires = now.after_ms(lease_ms);
             }
-            Word::Release => hold.released = Released::Yes,
+            Word::Release { delay_ms } => {
+                hold.released = Released::Yes;
+                hold.not_before = now.after_ms(delay_ms);
+            }
         }
     }
 
@@ -145,7 +148,7 @@ impl Oracle {
             Word::Ack => said.acking,
             // A nack repeated by the token that led to the dead letter.
             Word::Nack { .. } => said.last || self.buried.contains(&receipt.token),
-            Word::Extend { .. } | Word::Release => false,
+            Word::Extend { .. } | Word::Release { .. } => false,
         };
         ensure(!taken || *worth != Worth::Nothing || repeated, || {
             format!("stale: {name} was taken: {outcome:?}")

@@ -42,6 +42,8 @@ pub(crate) struct Hold {
     pub(crate) revived: bool,
     /// What its worker said last may or may not have counted.
     pub(crate) unsure: bool,
+    /// Until when its worker put it off when it went back unused.
+    pub(crate) not_before: Time,
     /// The wait that its worker asked for when it failed.
     pub(crate) delay_ms: Option<u64>,
 }
@@ -254,6 +256,9 @@ impl Hold {
                 format!("attempts: {} after {self:?}", delivery.attempt)
             })?;
         }
+        ensure(self.life != life || self.released != Released::Yes || self.not_before <= now, || {
+            format!("snooze: handed out at {now:?} after {self:?}")
+        })?;
         let failed = self.failed_at.unwrap_or(self.expires);
         let wait = self.delay_ms.unwrap_or_else(|| policy.map_or(0, shortest_wait));
         let early = self.life == life && self.released == Released::No && failed.after_ms(wait) > now;

@@ -92,7 +92,14 @@ pub(super) async fn extend(request: &Request<'_>) -> Handled {
 
 pub(super) async fn release(request: &Request<'_>) -> Handled {
     let asked = Release::from_json(request.json()?)?;
-    settle(request, asked.leases.iter().map(|lease| (&*lease.token, Verdict::Release))).await
+    settle(
+        request,
+        asked
+            .leases
+            .iter()
+            .map(|lease| (&*lease.token, Verdict::Release { delay_ms: lease.delay_ms.unwrap_or(0) })),
+    )
+    .await
 }
 
 /// Tells the broker what the holders of tokens say; a token that it never wrote does not reach it.

@@ -101,7 +101,10 @@ pub(super) static LINES: [Description; 6] = [
         Operation::Release,
         "/v2/leases/release",
         "release",
-        ["The work was not begun", "The message is free at once, and the attempt does not count."],
+        [
+            "The work was not begun, or is to wait",
+            "The message is free at once, or after `delay_ms`, and the attempt does not count.",
+        ],
         Words::request::<Release<'_>>(|body| told(Release::from_json(body)), ONE_TOKEN),
     ),
     Description {

@@ -1,0 +1,33 @@
+//! The same worker in each language, killed again and again by the same driver.
+
+use std::{path::Path, process::Command};
+
+use anyhow::Result;
+
+use super::{Shop, python as python_sdk, typescript as typescript_sdk};
+use crate::{command, task::Log};
+
+pub(super) fn rust(shop: &Shop, log: &mut Log, kills: u64) -> Result<()> {
+    let mut worker = Command::new(shop.examples.join("crash_worker"));
+    log.expect_success(&mut driver(shop, "Rust", kills, &mut worker))
+}
+
+pub(super) fn python(shop: &Shop, log: &mut Log, kills: u64) -> Result<()> {
+    let mut worker = Command::new(python_sdk::interpreter(shop));
+    worker.arg("-P").arg(shop.root.join("sdk/python/examples/crash_worker.py"));
+    log.expect_success(&mut driver(shop, "Python", kills, &mut worker))
+}
+
+pub(super) fn typescript(shop: &Shop, log: &mut Log, kills: u64) -> Result<()> {
+    // Where the pack is installed, because a module is looked for from where the program lies.
+    let program = typescript_sdk::newcomer(shop).join("crash-worker.mjs");
+    std::fs::copy(shop.root.join("sdk/typescript/examples/crash-worker.mjs"), &program)?;
+    log.expect_success(&mut driver(shop, "TypeScript", kills, Command::new("node").arg(program)))
+}
+
+fn driver(shop: &Shop, name: &str, kills: u64, worker: &mut Command) -> Command {
+    let mut command = command::python(&shop.root, Path::new("tests/python/_sdk_kill9.py"), &shop.broker);
+    command.args(["--name", name, "--kills", &kills.to_string(), "--"]);
+    command.arg(worker.get_program()).args(worker.get_args());
+    command
+}

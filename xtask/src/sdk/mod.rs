@@ -1,0 +1,91 @@
+//! The SDKs as their users get them: built into packages, installed from those, and tested there.
+
+mod kills;
+mod python;
+mod rust;
+mod typescript;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use crate::{
+    command,
+    task::{Log, Task},
+};
+
+/// Runs what stands in README and docs. It needs the SDKs, unlike the scripts beside it.
+pub(crate) const PAGES: &str = "tests/python/docs_run.py";
+
+/// Where the steps put what they build, and what they test against.
+pub(crate) struct Shop {
+    root: PathBuf,
+    /// The built broker.
+    broker: PathBuf,
+    /// Programs that cargo has built as examples.
+    examples: PathBuf,
+    /// Ours alone, below the target folder.
+    folder: PathBuf,
+}
+
+impl Shop {
+    /// `debug` is the folder of built programs.
+    pub(crate) fn new(root: &Path, debug: &Path) -> Self {
+        Self {
+            root: root.to_owned(),
+            broker: debug.join("driftq"),
+            examples: debug.join("examples"),
+            folder: debug.with_file_name("sdk"),
+        }
+    }
+
+    fn python_folder(&self) -> PathBuf {
+        self.folder.join("python")
+    }
+
+    fn typescript_folder(&self) -> PathBuf {
+        self.folder.join("typescript")
+    }
+
+    /// Builds the packages of Python and TypeScript and installs them; the steps of `tests` stand on it.
+    pub(crate) fn packages(&self) -> Vec<Task<'_>> {
+        let mut tasks = vec![Task::new("package: Python", |log| python::install(self, log))];
+        if typescript::is_possible() {
+            tasks.push(Task::new("package: TypeScript", |log| typescript::install(self, log)));
+        }
+        tasks
+    }
+
+    /// The suites of the SDKs, workers under kill -9, and the pages' examples.
+    pub(crate) fn tests(&self, kills: u64) -> Vec<Task<'_>> {
+        let mut tasks = vec![
+            Task::new("SDK: Python", |log| python::test(self, log)),
+            Task::new("package: Rust", |log| rust::package(self, log)),
+            Task::new("kill -9: Rust worker", move |log| kills::rust(self, log, kills)),
+            Task::new("kill -9: Python worker", move |log| kills::python(self, log, kills)),
+        ];
+        if typescript::is_possible() {
+            tasks.push(Task::new("SDK: TypeScript", |log| typescript::test(self, log)));
+            tasks.push(Task::new("kill -9: TypeScript worker", move |log| {
+                kills::typescript(self, log, kills)
+            }));
+        }
+        tasks.push(Task::new("pages", |log| self.pages(log)));
+        tasks
+    }
+
+    /// Runs every command and program of README and docs, with the SDKs installed from their packages.
+    fn pages(&self, log: &mut Log) -> Result<()> {
+        let mut run = command::python(&self.root, Path::new(PAGES), &self.broker);
+        run.env("DRIFTQ_DOCS_PYTHON", python::interpreter(self));
+        if typescript::is_possible() {
+            run.env("DRIFTQ_DOCS_NODE_MODULES", typescript::newcomer(self).join("node_modules"));
+        }
+        log.expect_success(&mut run)
+    }
+}
+
+/// Why there are no steps for TypeScript, if there are none.
+pub(crate) fn typescript_is_missing() -> Option<&'static str> {
+    (!typescript::is_possible()).then_some("there is no Node.js 20 with npm; install both")
+}

@@ -1,0 +1,53 @@
+//! The TypeScript SDK: compiled, packed, installed into an empty project, and its suite.
+
+use std::{fs, path::PathBuf, process::Command};
+
+use anyhow::{Context, Result};
+
+use super::Shop;
+use crate::{
+    command::{BROKER_BINARY, answers},
+    task::{Log, fresh_folder},
+};
+
+/// Succeeds where Node.js is new enough.
+const IS_NEW_ENOUGH: &str = "process.exit(Number(process.versions.node.split('.')[0]) >= 20 ? 0 : 1)";
+
+/// What npm is not to do: ask for money, look for holes, draw bars.
+const QUIET: [&str; 4] = ["--no-fund", "--no-audit", "--no-progress", "--loglevel=error"];
+
+pub(super) fn is_possible() -> bool {
+    answers(Command::new("node").args(["-e", IS_NEW_ENOUGH])) && answers(Command::new("npm").arg("--version"))
+}
+
+/// The project of somebody who has only the packed SDK.
+pub(super) fn newcomer(shop: &Shop) -> PathBuf {
+    shop.typescript_folder().join("newcomer")
+}
+
+/// Compiles and packs the SDK, and installs the pack into an empty project.
+pub(super) fn install(shop: &Shop, log: &mut Log) -> Result<()> {
+    let folder = shop.typescript_folder();
+    fresh_folder(&folder)?;
+    log.expect_success(npm(shop, "ci").args(QUIET))?;
+    log.expect_success(npm(shop, "run").args(["--silent", "build"]))?;
+    log.expect_success(npm(shop, "pack").args(QUIET).arg("--pack-destination").arg(&folder))?;
+    let newcomer = newcomer(shop);
+    fresh_folder(&newcomer)?;
+    fs::write(newcomer.join("package.json"), "{\"private\": true, \"type\": \"module\"}\n")
+        .context("writing the newcomer's package.json")?;
+    let pack = shop.typescript_folder().join("driftq-0.1.0.tgz");
+    log.expect_success(npm(shop, "install").args(QUIET).arg(pack).current_dir(&newcomer))
+}
+
+/// Checks the types, runs the suite, and a newcomer's first program against the installed pack.
+pub(super) fn test(shop: &Shop, log: &mut Log) -> Result<()> {
+    log.expect_success(npm(shop, "run").args(["--silent", "check"]))?;
+    log.expect_success(npm(shop, "test").arg("--silent").env(BROKER_BINARY, &shop.broker))
+}
+
+fn npm(shop: &Shop, verb: &str) -> Command {
+    let mut command = Command::new("npm");
+    command.arg(verb).current_dir(shop.root.join("sdk/typescript"));
+    command
+}
