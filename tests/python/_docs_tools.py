@@ -26,9 +26,15 @@ exec "{node}" "$@"
 """
 
 
+def modules():
+    """The folder in which `driftq` is installed: the one that is named, or node_modules in it."""
+    named = pathlib.Path(NODE_MODULES).resolve()
+    return named if (named / "driftq").is_dir() else named / "node_modules"
+
+
 def typescript():
     """The TypeScript compiler's folder, beside the installed SDK or beside its source."""
-    for folder in (pathlib.Path(NODE_MODULES or ".") / "node_modules", ROOT / "sdk/typescript/node_modules"):
+    for folder in (modules(), ROOT / "sdk/typescript/node_modules"):
         if (folder / "typescript/package.json").is_file():
             return (folder / "typescript").resolve()
     return None
@@ -39,10 +45,10 @@ def missing():
     reasons = {}
     if not PYTHON:
         reasons["python"] = "DRIFTQ_DOCS_PYTHON does not name a python with the SDK installed"
-    if not NODE_MODULES:
-        reasons["typescript"] = "DRIFTQ_DOCS_NODE_MODULES does not name a folder with node_modules/driftq"
+    if not NODE_MODULES or not (modules() / "driftq").is_dir():
+        reasons["typescript"] = "DRIFTQ_DOCS_NODE_MODULES does not name a folder with the SDK installed"
     elif typescript() is None:
-        reasons["typescript"] = "there is no TypeScript compiler beside the SDK"
+        reasons["typescript"] = "there is no TypeScript compiler beside the SDK: `npm ci` in sdk/typescript"
     elif shutil.which("node") is None:
         reasons["typescript"] = "there is no node"
     return reasons
@@ -71,5 +77,5 @@ def provide(folder, binary):
 
 def give_modules(folder):
     """What `npm install` leaves behind in a page's folder."""
-    (folder / "node_modules").symlink_to(pathlib.Path(NODE_MODULES).resolve() / "node_modules")
+    (folder / "node_modules").symlink_to(modules())
     (folder / "package.json").write_text('{"type": "module", "private": true}\n', encoding="utf-8")

@@ -19,8 +19,8 @@ Everything else needs a comment before it, and is counted:
     <!-- save as NAME -->             <!-- needs python -->, typescript: the SDK; nothing: from here on without
     <!-- every LANGUAGE block: not run: reason -->, or `parsed`, `checked by`: for a whole page
 
-The SDKs are those of DRIFTQ_DOCS_PYTHON (a python that has it) and DRIFTQ_DOCS_NODE_MODULES (a folder with
-node_modules/driftq in it); without them their blocks, and what comes after these on a page, are skipped, which is said.
+The SDKs are those of DRIFTQ_DOCS_PYTHON (a python that has it) and DRIFTQ_DOCS_NODE_MODULES (the node_modules that has
+it); without them their blocks, and what comes after these on a page, are skipped, which is said.
 """
 
 import collections
