@@ -26,7 +26,6 @@ it); without them their blocks, and what comes after these on a page, are skippe
 import collections
 import concurrent.futures
 import pathlib
-import re
 import sys
 import tempfile
 import time
