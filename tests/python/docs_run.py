@@ -26,6 +26,7 @@ it); without them their blocks, and what comes after these on a page, are skippe
 import collections
 import concurrent.futures
 import pathlib
+import re
 import sys
 import tempfile
 import time
@@ -158,12 +159,20 @@ def pages(names):
         yield name, file.read_text(encoding="utf-8")
 
 
+def dead_links(name, text):
+    """Files that llms.txt links to and that are not there; in Markdown files `cargo xtask tidy` looks."""
+    links = [] if name.endswith(".md") else re.findall(r"\]\(([^)#\s]+)", text)
+    here = (ROOT / name).parent
+    return [f"{name}: {link} is not there" for link in links if "://" not in link and not (here / link).exists()]
+
+
 def read(names, failures):
     doc_tested = doc_tested_pages()
     for name, text in pages(names):
         try:
             page = Page(name, text)
             plan(page, doc_tested)
+            failures += dead_links(name, text)
             yield page
         except Wrong as wrong:
             failures.append(str(wrong))
