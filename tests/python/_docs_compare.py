@@ -5,7 +5,7 @@ import re
 
 # What differs from run to run: a part that was left out, a moment, a wait that is counted down, a run's own address.
 PLACE = re.compile(
-    r"(?P<rest>…)"
+    r"(?P<rest> *…)"  # With the blanks before it, so that columns of figures may stand where they stand.
     r"|(?P<moment>\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d+)?Z)"
     r'|(?P<wait>(?<="retry_after_ms":)\d+|(?<="took_ms":)[\d.]+)'
 )
@@ -37,8 +37,7 @@ def difference(expected, actual):
     printed = actual.replace("\r\n", "\n")
     if "}{" not in expected:
         printed = printed.replace("}{", "}\n{")
-    if not printed.endswith("\n"):
-        printed += "\n"
+    printed = printed.strip("\n") + "\n"
     if pattern_of(expected).fullmatch(printed):
         return None
     return "\n".join(diff_lines(expected, printed))
@@ -47,7 +46,8 @@ def difference(expected, actual):
 def diff_lines(expected, printed):
     """Lines that agree by their pattern are the same line to the diff."""
     wanted, came = expected.strip("\n").split("\n"), printed.strip("\n").split("\n")
-    patterns = [(line, re.compile(line_pattern(line.rstrip()) + r"[ \t]*")) for line in wanted]
+    telling = [line for line in wanted if line.strip() != "…"]
+    patterns = [(line, re.compile(line_pattern(line.rstrip()) + r"[ \t]*")) for line in telling]
     folded = [next((line for line, pattern in patterns if pattern.fullmatch(other)), other) for other in came]
     lines = difflib.unified_diff(wanted, folded, "the page", "what came", lineterm="", n=1)
     return [line if len(line) < 1000 else line[:1000] + " (cut)" for line in lines]
