@@ -1,6 +1,7 @@
 """One shell per page: its blocks run one after the other and share variables, folder and background processes."""
 
 import os
+import pathlib
 import re
 import select
 import shlex
@@ -106,12 +107,27 @@ class Shell:
         return Ran(code, read(out), read(err), statuses, failed_at)
 
     def end(self):
-        """Ends what the page started, and nothing else: the session's own process group."""
+        """Ends what the page started, and nothing else: the session's own process group, and whoever left it."""
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
         self.process.wait(10)
+        for process_id in self.strays():
+            try:
+                os.kill(process_id, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+    def strays(self):
+        """Processes in sessions of their own, such as a test kit's server. They have a variable that nobody else has."""
+        mark = f"DOCS_RUN_HEADERS={self.headers}".encode()
+        for folder in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                if mark in (folder / "environ").read_bytes().split(b"\0"):
+                    yield int(folder.name)
+            except OSError:
+                continue
 
     def close(self):
         self.end()

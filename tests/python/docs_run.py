@@ -56,8 +56,12 @@ class Visit:
     def run(self):
         started = time.monotonic()
         if any(block.role in ("run", "save") for block in self.page.blocks):
-            with tempfile.TemporaryDirectory(prefix="driftq-docs-") as folder:
-                self.run_in(pathlib.Path(folder))
+            # A process that was just killed may still be about to leave.
+            with tempfile.TemporaryDirectory(prefix="driftq-docs-", ignore_cleanup_errors=True) as folder:
+                try:
+                    self.run_in(pathlib.Path(folder))
+                except Exception as error:
+                    self.failures.append(f"{self.page.name}: {error!r}")
         for block in self.page.blocks:
             if block.role == "parsed":
                 self.parse(block)
