@@ -231,6 +231,7 @@ def run(options):
     try:
         for topic in (TOPIC, RECEIPTS):
             assert client.call("PUT", f"/v2/topics/{topic}", {}).status == 201
+        client.close()  # The server would close it while workers are killed; the next call opens it again.
         books = Books(os.path.join(folder.name, "books"))
         wanted = max(options.messages, MESSAGES_PER_KILL * options.kills)
         producer = Producer(server, wanted, 64, books)

@@ -3,6 +3,7 @@
 //! - [`Client`] is the way to a server: topics, messages, effects, commits, runs.
 //! - [`Worker`] borrows messages, runs handlers, keeps leases alive, and settles.
 //! - [`Context`] is what a handler knows: its message, its effects, what it sends with the ack.
+//! - [`Producer`] sends many messages without waiting for each.
 //! - [`Effect`] carries something out once, and gives back what came of it ever after.
 //!
 //! What every SDK of DriftQ does is written down once for all of them, in `docs/sdk.md` of the repository.
@@ -15,7 +16,10 @@ mod effect;
 mod error;
 mod message;
 mod outcome;
+mod producer;
 mod signal;
+#[cfg(feature = "testkit")]
+pub mod testkit;
 mod text;
 mod trace;
 mod worker;
@@ -31,11 +35,16 @@ pub use effect::{EFFECT_LEASE, EFFECT_WAIT, Effect, Found, Guarded, Run, guarded
 pub use error::{EffectName, Error, Refusal};
 pub use message::{Outgoing, json, raw};
 pub use outcome::{Dead, Failure, Final, NotDone, Retry, Snooze};
+pub use producer::{BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, BUFFER, Producer, Receipt};
 pub use signal::{Reason, Signal};
 pub use trace::Trace;
 pub use worker::{
     BadPayload, CANCEL_GRACE, DRAIN_TIMEOUT, Delivery, LEASE, PREFETCH_MAX, START_TIMEOUT, Stopper, Worker,
 };
+
+/// The idempotency store of a service without a worker, kept by the server.
+#[cfg(feature = "ledger")]
+pub use driftq_ledger as ledger;
 
 /// The context of the handler that calls this, if one does.
 #[must_use]

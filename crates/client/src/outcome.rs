@@ -78,13 +78,13 @@ impl From<Failure> for Box<dyn StdError> {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        write!(f, "{}", self.0)
     }
 }
 
 impl fmt::Debug for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)?;
+        write!(f, "{}", self.0)?;
         let mut cause = self.0.source();
         while let Some(error) = cause {
             write!(f, ": {error}")?;

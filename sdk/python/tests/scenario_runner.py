@@ -167,7 +167,7 @@ class Scenario:
             raise Surprise(f"the signal fired with {ctx.cancelled.reason!r}")
 
     def _effect(self, spec: dict[str, Any], ctx: Any) -> Any:
-        options = {name: spec[name] for name in ("key", "on_lapse", "max_attempts") if name in spec}
+        options: dict[str, Any] = {name: spec[name] for name in ("key", "on_lapse", "max_attempts") if name in spec}
         if "args" in spec:
             options["arguments"] = spec["args"]
         if "wait_ms" in spec:

@@ -50,7 +50,9 @@ export class Transport {
     for (let repeats = 0; ; repeats += 1) {
       options.signal?.throwIfAborted();
       try {
-        return await this.#once<T>(method, path, text, options);
+        if (!this.#greeted) await abortable(this.#greet(), options.signal);
+        const timeoutMs = options.timeoutMs ?? this.#options.answerTimeoutMs + (options.waitMs ?? 0);
+        return await this.#exchange<T>(method, path, text, timeoutMs, options.signal);
       } catch (error) {
         if (options.signal?.aborted) throw options.signal.reason;
         if (!mayPass(error)) throw error;
@@ -59,12 +61,6 @@ export class Transport {
         await sleep(wait, options.signal);
       }
     }
-  }
-
-  async #once<T>(method: Method, path: string, text: string | undefined, options: CallOptions): Promise<T> {
-    if (!this.#greeted) await abortable(this.#greet(), options.signal);
-    const timeoutMs = options.timeoutMs ?? this.#options.answerTimeoutMs + (options.waitMs ?? 0);
-    return this.#exchange<T>(method, path, text, timeoutMs, options.signal);
   }
 
   /**
@@ -111,7 +107,8 @@ export class Transport {
       return readAnswer<T>(this.url, response, await response.text());
     } catch (error) {
       if (error instanceof Refused || error instanceof NotDriftQ) throw error;
-      this.#greeted = false;
+      // A call that the caller ended says nothing about the server.
+      if (!signal?.aborted) this.#greeted = false;
       throw readFailure(this.url, error, controller.signal.aborted ? `nothing within ${timeoutMs} ms` : undefined);
     } finally {
       clearTimeout(timer);

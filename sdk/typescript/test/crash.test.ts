@@ -1,16 +1,12 @@
 import { spawn, type ChildProcess } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync, existsSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { beforeAll, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { assertEffects, TestServer } from "../src/testing/index.js";
-import { execFileSync } from "node:child_process";
 
 const PACKAGE = fileURLToPath(new URL("..", import.meta.url));
-
-// The worker is a process of its own, and imports the package as it is built.
-beforeAll(() => void execFileSync("npx", ["tsc", "-p", "tsconfig.build.json"], { cwd: PACKAGE }));
 
 function worker(server: TestServer, books: string): ChildProcess {
   const env = { ...process.env, DRIFTQ_SERVER: server.url, BOOKS: books, LEASE_MS: "500" };
@@ -56,4 +52,25 @@ test("workers that are killed at any moment charge every order once", async () =
   for await (const message of client.admin.messages("receipts")) receipts.push(JSON.parse(message.value!).key);
   expect(receipts.sort()).toEqual([...orders].sort());
   rmSync(directory, { recursive: true });
+});
+
+test("a second signal ends a worker at once", async () => {
+  await using server = await TestServer.start();
+  await server.client().admin.createTopic("stuck");
+  await server.client().send("stuck", 1);
+  const program = `
+    import { Client } from "driftq";
+    const worker = new Client().worker("group").handle("stuck", () => new Promise(() => console.log("begun")));
+    await worker.run();
+  `;
+  const env = { ...process.env, DRIFTQ_SERVER: server.url };
+  const child = spawn(process.execPath, ["--input-type=module", "-e", program], { cwd: PACKAGE, env, stdio: ["ignore", "pipe", "inherit"] });
+  const exit = ended(child);
+  await new Promise((resolve) => child.stdout.once("data", resolve));
+  child.kill("SIGTERM");
+  // The first signal is heard when the worker borrows no more.
+  await server.client().send("stuck", 2);
+  await expect.poll(async () => (await server.client().admin.group("stuck", "group")).consumers, { timeout: 20_000 }).toBe(0);
+  child.kill("SIGTERM");
+  expect(await exit).toBe("SIGTERM");
 });

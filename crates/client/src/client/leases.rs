@@ -54,7 +54,7 @@ impl Client {
     /// # Errors
     /// `LeaseLost`; as every call.
     pub async fn ack(&self, token: &str) -> Result<(), Error> {
-        one(self.ack_all(&[token]).await?)
+        one(&self.ack_all(&[token]).await?)
     }
 
     /// The work failed: try again after `delay`, or as the retry policy says.
@@ -64,7 +64,7 @@ impl Client {
     pub async fn nack(&self, token: &str, delay: Option<Duration>, error: &str) -> Result<(), Error> {
         let delay_ms = delay.map(whole_ms);
         let lease = NackLease { token: token.into(), delay_ms, dead: false, error: error.into() };
-        one(self.nack_all(vec![lease]).await?)
+        one(&self.nack_all(vec![lease]).await?)
     }
 
     /// The work was not begun: the message is back in its place, and the attempt does not count.
@@ -72,7 +72,7 @@ impl Client {
     /// # Errors
     /// `LeaseLost`; as every call.
     pub async fn release(&self, token: &str) -> Result<(), Error> {
-        one(self.release_all(&[ReleaseLease { token: token.to_owned(), delay_ms: None }]).await?)
+        one(&self.release_all(&[ReleaseLease { token: token.to_owned(), delay_ms: None }]).await?)
     }
 
     /// The work goes on, for `lease` from now, or for as long as it was lent for.
@@ -81,7 +81,7 @@ impl Client {
     /// `LeaseLost`, `Cancelled`; as every call.
     pub async fn extend(&self, token: &str, lease: Option<Duration>) -> Result<(), Error> {
         let lease = ExtendLease { token: token.into(), lease_ms: lease.map(whole_ms) };
-        one(self.extend_all(vec![lease]).await?)
+        one(&self.extend_all(vec![lease]).await?)
     }
 
     /// Acks up to 1,000 leases; one result each, in order.
@@ -178,7 +178,7 @@ fn results(answer: Result<Settlements, Error>) -> Result<Vec<Settled>, Error> {
     Ok(vec![Settled::new(status)])
 }
 
-fn one(results: Vec<Settled>) -> Result<(), Error> {
+fn one(results: &[Settled]) -> Result<(), Error> {
     match results.first() {
         Some(settled) if settled.cancelled => Err(Error::Cancelled),
         Some(Settled { status: SettledStatus::Ok, .. }) => Ok(()),

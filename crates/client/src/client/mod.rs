@@ -143,8 +143,13 @@ impl Client {
         self.shared.transport.address().url()
     }
 
-    /// An effect of this scope, outside of any message. It needs a key.
+    /// For how long a call is repeated that may succeed later.
     #[must_use]
+    pub fn patience(&self) -> Duration {
+        self.shared.patience
+    }
+
+    /// An effect of this scope, outside of any message. It needs a key.
     pub fn effect(&self, scope: impl Into<String>) -> Effect {
         Effect::alone(self.clone(), scope.into())
     }

@@ -3,6 +3,8 @@
 //! What is decided is in [`book`] and [`verdict`], without clock and network; [`shell`] does what they say.
 
 mod book;
+#[cfg(test)]
+mod book_tests;
 mod call;
 mod handler;
 mod shell;
@@ -244,6 +246,21 @@ impl Worker {
             None => format!("worker-{}-{}", std::process::id(), chance::name(4)?),
         };
         shell::Shell::new(self, owner).run().await
+    }
+
+    #[cfg(feature = "testkit")]
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    #[cfg(feature = "testkit")]
+    pub(crate) fn group(&self) -> &str {
+        &self.group
+    }
+
+    #[cfg(feature = "testkit")]
+    pub(crate) fn topics(&self) -> Vec<String> {
+        self.lanes.iter().map(|lane| lane.topic.clone()).collect()
     }
 
     fn bounds(&self) -> Bounds {

@@ -27,6 +27,7 @@ CONNECTIONS_KEPT = 100
 CONNECTION_IDLE_S = 15.0
 FOREVER = float("inf")
 USER_AGENT = b"driftq-python"
+URLS_KEPT = 64
 
 # A gateway in front of the server answers so while the server is away.
 _GATEWAY_STATUSES = (429, 502, 503, 504)
@@ -75,6 +76,7 @@ class Requests:
     def __init__(self, url: str) -> None:
         self._base = httpx2.URL(url)
         self._root = self._base.raw_path.rstrip(b"/")
+        self._urls: dict[str, httpx2.URL] = {}
         self._headers = [(b"host", self._base.netloc), (b"accept", b"*/*"), (b"user-agent", USER_AGENT)]
 
     def make(self, call: Call) -> httpx2.Request:
@@ -85,11 +87,21 @@ class Requests:
             headers = [*headers, (b"content-type", b"application/json"), (b"content-length", length)]
         return httpx2.Request(
             call.method,
-            self._base.copy_with(raw_path=self._root + call.path.encode()),
+            self._url(call.path),
             headers=headers,
             stream=httpx2.ByteStream(content or b""),
             extensions={"timeout": call.timeout()},
         )
+
+    def _url(self, path: str) -> httpx2.URL:
+        """Few paths are asked for again and again, and taking a URL apart is slow."""
+        url = self._urls.get(path)
+        if url is None:
+            url = self._base.copy_with(raw_path=self._root + path.encode())
+            if len(self._urls) >= URLS_KEPT:
+                self._urls.clear()
+            self._urls[path] = url
+        return url
 
 
 def transport_limits() -> httpx2.Limits:

@@ -8,18 +8,18 @@ from contextvars import ContextVar
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-_current: ContextVar[Any] = ContextVar("driftq_current", default=None)
+variable: ContextVar[Any] = ContextVar("driftq_current", default=None)
 
 
 def current() -> Any:
     """The context of the handler, or the run, that this code runs in; None outside of both."""
-    return _current.get()
+    return variable.get()
 
 
 @contextmanager
 def within(context: T) -> Iterator[T]:
-    token = _current.set(context)
+    token = variable.set(context)
     try:
         yield context
     finally:
-        _current.reset(token)
+        variable.reset(token)

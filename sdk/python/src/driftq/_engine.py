@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from . import _api, errors
 from ._calls import BACKOFF_MAX_S, FOREVER
 from ._heartbeats import Heartbeats
-from ._jobs import Held, Job, Tasks, Threads
+from ._jobs import Held, Job, Lane, Tasks, Threads
 from ._settings import Route, Settings
 from ._settlements import ACK, RELEASE, Settlement, described, settlement_of
 from ._settler import Settler, place
-from ._wire import Lent, lease_call, lent_messages, seconds_until
+from ._wire import lease_call, seconds_until
 from .context import AsyncContext, Context
 
 if TYPE_CHECKING:
@@ -28,21 +28,6 @@ LEASE_WAIT_MS = 20_000
 # How long a stop waits for tasks that were cancelled, and for the last settlements.
 CANCEL_GRACE_S = 5.0
 COMMIT = Settlement("commit", {})
-
-
-class Lane:
-    """One topic of the worker, and how much it holds of it."""
-
-    def __init__(self, route: Route, quota: int, ahead: int) -> None:
-        self.route = route
-        self.quota = quota
-        # Asking for every single place that gets free would make many small calls; what waits here bridges them.
-        self.least = max(1, ahead // 2)
-        self.held = 0
-        self.room = asyncio.Event()
-
-    def free(self) -> int:
-        return self.quota - self.held
 
 
 class Engine:
@@ -62,16 +47,14 @@ class Engine:
         quota = -(-settings.capacity() // len(routes))
         ahead = (settings.capacity() - settings.concurrency) // len(routes)
         self._lanes = [Lane(route, max(quota, route.per_job()), ahead) for route in routes]
-        self._by_topic = {lane.route.topic: lane for lane in self._lanes}
         self._jobs: set[Job] = set()
         self._held: dict[str, Held] = {}
-        self._settler = Settler(client, self._settled)
+        self._settler = Settler(client, self._settled, lambda: bool(self._jobs))
         self._heartbeats = Heartbeats(client, settings, self._held, self._interrupt)
         self._threads = Threads(settings.concurrency, self._begins_in_thread, self._ended_in_thread)
         self._tasks = Tasks(settings.concurrency, self._set_timers, self._end_job)
         self._ended: deque[Job] = deque()
         self._is_collecting = False
-        self._collect_lock = threading.Lock()
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         self._killed = asyncio.Event()
@@ -124,7 +107,7 @@ class Engine:
     async def _borrow_once(self, lane: Lane) -> None:
         settings = self.settings
         call = lease_call(
-            lane.route.topic, settings.group, self._owner, lane.free(), settings.lease_ms, LEASE_WAIT_MS
+            lane.route.topic, settings.group, self._owner, lane.wanted(), settings.lease_ms, LEASE_WAIT_MS
         )
         call.patience_s = FOREVER
         try:
@@ -133,25 +116,32 @@ class Engine:
             log.warning("%s", error)
             await asyncio.sleep(BACKOFF_MAX_S)
             return
-        self._submit(lane, lent_messages(answer, settings.lease_ms))
+        self._submit(lane, answer["messages"])
 
-    def _submit(self, lane: Lane, messages: list[Lent]) -> None:
-        """A handler of batches gets those that came together."""
-        route, settings = lane.route, self.settings
+    def _submit(self, lane: Lane, items: list[dict[str, Any]]) -> None:
+        """A handler of batches gets those that came together.
+
+        Leases are counted from the answer on. That is late by its way here, which harms nobody: the server decides who
+        holds a message, this clock only says when to stop hoping.
+        """
+        route, settings, held = lane.route, self.settings, self._held
+        ends_at = time.monotonic() + settings.lease_ms / 1000
+        size = route.per_job()
         jobs: list[Job] = []
-        lane.held += len(messages)
-        for start in range(0, len(messages), route.per_job()):
-            job = Job(route, settings.heartbeat)
-            for lent in messages[start : start + route.per_job()]:
-                self._held[lent.token] = job.add(self._context(route, lent))
+        lane.held += len(items)
+        for start in range(0, len(items), size):
+            job = Job(lane, settings.heartbeat)
+            for item in items[start : start + size]:
+                one = job.add(self._context(route, item), ends_at)
+                held[one.token] = one
             jobs.append(job)
         self._jobs.update(jobs)
         (self._tasks if route.is_async else self._threads).submit(jobs)
 
-    def _context(self, route: Route, lent: Lent) -> Context | AsyncContext:
+    def _context(self, route: Route, item: dict[str, Any]) -> Context | AsyncContext:
         if route.is_async:
-            return AsyncContext(lent, self.settings.group, self._owner, self._client)
-        return Context(lent, self.settings.group, self._owner, self._sync_client())
+            return AsyncContext(item, self.settings.group, self._owner, self._client)
+        return Context(item, self.settings.group, self._owner, self._sync_client())
 
     # Running.
 
@@ -161,6 +151,7 @@ class Engine:
     def _set_timers(self, job: Job) -> None:
         if job not in self._jobs:
             return  # It was quicker.
+        job.timers = []
         for held in job.held:
             deadline = held.context._envelope.get("deadline")
             if deadline:
@@ -188,24 +179,23 @@ class Engine:
     def _ended_in_thread(self, job: Job) -> None:
         """Called in the handler's thread. Many that end together wake the loop once."""
         self._ended.append(job)
-        with self._collect_lock:
-            if self._is_collecting:
-                return
-            self._is_collecting = True
+        if self._is_collecting:
+            return  # It has not begun to take them, and will find this one, too.
+        self._is_collecting = True
         try:
             self._loop.call_soon_threadsafe(self._collect)
         except RuntimeError:
             pass  # The loop is closed: the worker has given this handler up.
 
     def _collect(self) -> None:
-        with self._collect_lock:
-            self._is_collecting = False
+        self._is_collecting = False
         while self._ended:
             self._end_job(self._ended.popleft())
 
     def _end_job(self, job: Job) -> None:
-        for timer in job.timers:
-            timer.cancel()
+        if job.timers is not None:
+            for timer in job.timers:
+                timer.cancel()
         self._jobs.discard(job)
         for held, error in job.endings:
             self._end(job.route, held, error)
@@ -240,11 +230,11 @@ class Engine:
 
     def _settled(self, held: Held) -> None:
         """The server knows, or does not care any more: there is room for another one."""
-        if self._held.pop(held.lent.token, None) is None:
+        if self._held.pop(held.token, None) is None:
             return
-        lane = self._by_topic[held.context.topic]
+        lane = held.job.lane
         lane.held -= 1
-        if lane.free() >= lane.least:
+        if lane.quota - lane.held == lane.least:
             lane.room.set()
 
     # Draining.

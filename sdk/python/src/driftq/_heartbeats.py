@@ -46,7 +46,7 @@ class Heartbeats:
 
     async def _beat(self, kept: list[Held]) -> None:
         asked_at = time.monotonic()
-        results = await self._extend([held.lent.token for held in kept])
+        results = await self._extend([held.token for held in kept])
         for index, held in enumerate(kept):
             if results is None:
                 self._look_at_clock(held)
@@ -57,7 +57,7 @@ class Heartbeats:
             elif result.get("cancelled"):
                 self._interrupt(held, errors.Cancelled("the message was cancelled"))
             else:
-                held.lent.ends_at = asked_at + self._lease_ms / 1000
+                held.ends_at = asked_at + self._lease_ms / 1000
 
     async def _extend(self, tokens: list[str]) -> list[dict[str, Any]] | None:
         """One result per token; None if the server could not be asked."""
@@ -74,5 +74,5 @@ class Heartbeats:
         return results if len(results) == len(tokens) else None
 
     def _look_at_clock(self, held: Held) -> None:
-        if held.lent.ends_at <= time.monotonic():
+        if held.ends_at <= time.monotonic():
             self._interrupt(held, errors.LeaseLost("the lease ran out while the server could not be reached"))

@@ -8,9 +8,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextvars import Token
+from typing import Any
 
 from . import errors
-from ._current import within
+from ._current import variable
 from ._payloads import BadPayload, parse, payload_of
 from ._settings import Route
 from ._wire import seconds_until
@@ -20,39 +22,64 @@ from .context import AsyncContext, Context
 TURN_S = 0.005
 
 
+class Lane:
+    """One topic of the worker, and how much it holds of it."""
+
+    def __init__(self, route: Route, quota: int, ahead: int) -> None:
+        self.route = route
+        self.quota = quota
+        # Asking for every single place that gets free would make many small calls; what waits here bridges them.
+        self.least = max(1, ahead // 2)
+        # One half is worked on while the other one is on its way.
+        self.most = max(route.per_job(), quota - ahead, -(-quota // 2))
+        self.held = 0
+        self.room = asyncio.Event()
+
+    def free(self) -> int:
+        return self.quota - self.held
+
+    def wanted(self) -> int:
+        return min(self.free(), self.most)
+
+
 class Held:
     """A delivery that the worker holds."""
 
-    __slots__ = ("context", "is_over", "job", "lent")
+    __slots__ = ("context", "ends_at", "is_over", "job", "token")
 
-    def __init__(self, context: Context | AsyncContext, job: Job) -> None:
+    def __init__(self, context: Context | AsyncContext, job: Job, token: str, ends_at: float) -> None:
         self.context = context
-        self.lent = context._lent
         self.job = job
+        self.token = token
+        # Its lease is over then, by this machine's monotonic clock.
+        self.ends_at = ends_at
         # Settled, being settled, or not ours any more: whatever its handler still says is dropped.
         self.is_over = False
+
+
+Endings = list[tuple[Held, BaseException | None]]
 
 
 class Job:
     """Runs the handler, and remembers how each of its deliveries ended."""
 
-    __slots__ = ("endings", "has_limit", "held", "is_kept", "is_running", "route", "task", "timers")
+    __slots__ = ("endings", "has_limit", "held", "is_kept", "lane", "route", "task", "timers")
 
-    def __init__(self, route: Route, is_kept: bool) -> None:
-        self.route = route
+    def __init__(self, lane: Lane, is_kept: bool) -> None:
+        self.lane = lane
+        self.route = lane.route
         self.held: list[Held] = []
         # Whether heartbeats keep what waits.
         self.is_kept = is_kept
-        self.has_limit = route.timeout is not None
-        self.is_running = False
+        self.has_limit = lane.route.timeout is not None
         self.task: asyncio.Task[None] | None = None
-        self.timers: list[asyncio.TimerHandle] = []
-        self.endings: list[tuple[Held, BaseException | None]] = []
+        self.timers: list[asyncio.TimerHandle] | None = None
+        self.endings: Endings = []
 
-    def add(self, context: Context | AsyncContext) -> Held:
-        held = Held(context, self)
+    def add(self, context: Context | AsyncContext, ends_at: float) -> Held:
+        held = Held(context, self, context._item["lease"]["token"], ends_at)
         self.held.append(held)
-        if context._envelope.get("deadline"):
+        if "deadline" in context._envelope:
             self.has_limit = True
         return held
 
@@ -61,34 +88,44 @@ class Job:
         parsed = self.prepare()
         if not parsed:
             return
+        arguments: tuple[Any, ...]
+        mark: Token[Any] | None
+        if self.route.batch:
+            mark, arguments = None, ([held.context for held in parsed],)
+        else:
+            context = parsed[0].context
+            mark, arguments = variable.set(context), (context.payload, context)
         try:
-            if self.route.batch:
-                self.route.function([held.context for held in parsed])
-            else:
-                context = parsed[0].context
-                with within(context):
-                    self.route.function(context.payload, context)
+            self.route.function(*arguments)
         except BaseException as error:
             self._end(parsed, error)
         else:
             self._end(parsed, None)
+        finally:
+            if mark is not None:
+                variable.reset(mark)
 
     async def run_async(self) -> None:
         """In a task."""
         parsed = self.prepare()
         if not parsed:
             return
+        arguments: tuple[Any, ...]
+        mark: Token[Any] | None
+        if self.route.batch:
+            mark, arguments = None, ([held.context for held in parsed],)
+        else:
+            context = parsed[0].context
+            mark, arguments = variable.set(context), (context.payload, context)
         try:
-            if self.route.batch:
-                await self.route.function([held.context for held in parsed])
-            else:
-                context = parsed[0].context
-                with within(context):
-                    await self.route.function(context.payload, context)
+            await self.route.function(*arguments)
         except BaseException as error:
             self._end(parsed, error)
         else:
             self._end(parsed, None)
+        finally:
+            if mark is not None:
+                variable.reset(mark)
 
     def prepare(self) -> list[Held]:
         """Those that are still of use, with their payloads."""
@@ -98,7 +135,8 @@ class Job:
                 continue
             context = held.context
             try:
-                self._check(held)
+                if self.has_limit or not self.is_kept:
+                    self._check(held)
                 context.payload = parse(self.route.parse, payload_of(context._item))
                 parsed.append(held)
             except (BadPayload, errors.Interruption) as error:
@@ -106,7 +144,7 @@ class Job:
         return parsed
 
     def _check(self, held: Held) -> None:
-        if not self.is_kept and held.lent.ends_at <= time.monotonic():
+        if not self.is_kept and held.ends_at <= time.monotonic():
             raise errors.LeaseLost("it waited here longer than its lease, and nobody kept it")
         if self.has_limit:
             deadline = held.context._envelope.get("deadline")
@@ -115,8 +153,8 @@ class Job:
 
     def _end(self, parsed: list[Held], error: BaseException | None) -> None:
         for held in parsed:
-            own = held.context.outcome if self.route.batch else None
-            self.endings.append((held, own if own is not None else error))
+            own = held.context.outcome
+            self.endings.append((held, error if own is None or not self.route.batch else own))
 
     def stop_if_all_are_over(self, reason: errors.Interruption) -> None:
         """A task that works for nobody any more is cancelled.
@@ -137,45 +175,82 @@ class Job:
 
 
 class Threads:
-    """Threads for handlers. They are daemons: one that never ends must not keep the process from ending."""
+    """Threads for handlers. They are daemons: one that never ends must not keep the process from ending.
+
+    Whoever takes a job wakes the next thread if there are more. So quick handlers are run by few threads one after the
+    other, without a switch between threads for each, and slow ones by all of them.
+    """
 
     def __init__(self, size: int, begins: Callable[[Job], None], ended: Callable[[Job], None]) -> None:
         self._size = size
         self._begins = begins
         self._ended = ended
-        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._jobs: deque[Job] = deque()
+        # One mark per thread that waits; whoever takes a mark owes a word.
+        self._idle: deque[bool] = deque()
+        self._words: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
+        self._lock = threading.Lock()
 
     def submit(self, jobs: list[Job]) -> None:
-        for job in jobs:
-            self._jobs.put(job)
-        while len(self._threads) < self._size and self._jobs.qsize() > 0:
-            name = f"driftq-handler-{len(self._threads)}"
-            thread = threading.Thread(target=self._work, name=name, daemon=True)
-            self._threads.append(thread)
-            thread.start()
+        self._jobs.extend(jobs)
+        self._wake()
 
     def take_back(self) -> list[Job]:
         """What was not begun."""
         found: list[Job] = []
-        try:
-            while (job := self._jobs.get_nowait()) is not None:
-                found.append(job)
-        except queue.Empty:
-            pass
+        while (job := self._take()) is not None:
+            found.append(job)
         return found
 
     def close(self) -> None:
         for _ in self._threads:
-            self._jobs.put(None)
+            self._words.put(False)
+
+    def _take(self) -> Job | None:
+        try:
+            return self._jobs.popleft()
+        except IndexError:
+            return None
+
+    def _wake(self) -> None:
+        if self._takes_mark():
+            self._words.put(True)
+            return
+        if len(self._threads) >= self._size:
+            return
+        with self._lock:
+            if len(self._threads) >= self._size:
+                return
+            name = f"driftq-handler-{len(self._threads)}"
+            thread = threading.Thread(target=self._work, name=name, daemon=True)
+            self._threads.append(thread)
+        thread.start()
+
+    def _takes_mark(self) -> bool:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return False
 
     def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            if job.has_limit:
-                self._begins(job)
-            job.is_running = True
-            job.run()
-            self._ended(job)
+        while True:
+            while (job := self._take()) is not None:
+                if self._jobs:
+                    self._wake()
+                self._run(job)
+            self._idle.append(True)
+            # A job that came before the mark was seen by nobody: then there is no need to wait.
+            if self._jobs and self._takes_mark():
+                continue
+            if not self._words.get():
+                return
+
+    def _run(self, job: Job) -> None:
+        if job.has_limit:
+            self._begins(job)
+        job.run()
+        self._ended(job)
 
 
 class Tasks:
@@ -211,7 +286,6 @@ class Tasks:
         while self._jobs:
             job = self._jobs.popleft()
             job.task = own
-            job.is_running = True
             if job.has_limit:
                 self._begins(job)
             await job.run_async()

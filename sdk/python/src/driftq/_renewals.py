@@ -28,18 +28,19 @@ class Renewals:
         self._numbers = itertools.count()
         self._thread: threading.Thread | None = None
         self._closed = False
+        # When the thread wakes up by itself. Waking it for every effect would cost more than the effect's calls.
+        self._wakes_at = 0.0
 
     def keep(self, lease: Lease) -> int:
         with self._changed:
             number = next(self._numbers)
             self._kept[number] = lease
             at = time.monotonic() + lease.renew_every_s()
-            first = not self._due or at < self._due[0][0]
             heapq.heappush(self._due, (at, number, lease))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._renew, name="driftq-renewals", daemon=True)
                 self._thread.start()
-            elif first:
+            elif at < self._wakes_at:
                 self._changed.notify()
             return number
 
@@ -79,11 +80,14 @@ class Renewals:
                 while self._due and self._due[0][1] not in self._kept:
                     heapq.heappop(self._due)
                 if not self._due:
+                    self._wakes_at = float("inf")
                     self._changed.wait()
                     continue
-                wait_s = self._due[0][0] - time.monotonic()
+                self._wakes_at = self._due[0][0]
+                wait_s = self._wakes_at - time.monotonic()
                 if wait_s <= 0:
                     _, number, lease = heapq.heappop(self._due)
+                    self._wakes_at = 0.0
                     return number, lease
                 self._changed.wait(wait_s)
             return None

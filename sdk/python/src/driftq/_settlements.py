@@ -21,9 +21,6 @@ class Settlement:
     verb: Verb
     fields: dict[str, Any]
 
-    def lease(self, token: str) -> dict[str, Any]:
-        return {"token": token, **self.fields}
-
 
 ACK = Settlement("ack", {})
 RELEASE = Settlement("release", {})

@@ -19,13 +19,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("driftq")
 COMMITS_AT_ONCE = 32
+# How long an ack waits for others while handlers are at work: one call for many costs a fraction of one each.
+ACK_LINGER_S = 0.01
+ACKS_ENOUGH = 64
 
 
 class Settler:
     """One queue per verb, one call at a time each. A server that is away is waited for."""
 
-    def __init__(self, client: AsyncClient, settled: Callable[[Held], None]) -> None:
+    def __init__(
+        self, client: AsyncClient, settled: Callable[[Held], None], is_busy: Callable[[], bool]
+    ) -> None:
         self._client = client
+        self._is_busy = is_busy
         self._settled = settled
         self._waiting: dict[str, list[tuple[Held, Settlement]]] = {"ack": [], "nack": [], "release": []}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -63,6 +69,8 @@ class Settler:
         waiting = self._waiting[verb]
         try:
             while waiting:
+                if verb == "ack" and len(waiting) < ACKS_ENOUGH and self._is_busy():
+                    await asyncio.sleep(ACK_LINGER_S)
                 batch = waiting[:LEASES_MAX]
                 del waiting[:LEASES_MAX]
                 await self._send(verb, batch)
@@ -70,7 +78,7 @@ class Settler:
             del self._tasks[verb]
 
     async def _send(self, verb: str, batch: list[tuple[Held, Settlement]]) -> None:
-        call = settle_call(verb, [settlement.lease(held.lent.token) for held, settlement in batch])
+        call = settle_call(verb, [{"token": held.token, **settlement.fields} for held, settlement in batch])
         call.patience_s = FOREVER
         try:
             results: list[dict[str, Any]] = (await self._patiently(call))["results"]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import base64
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypedDict
 
@@ -145,19 +144,6 @@ class Produced:
         return cls(answer["topic"], answer["partition"], answer["offset"], answer["duplicate"])
 
 
-@dataclass(slots=True)
-class Lent:
-    """A message on loan, and when its lease ends by this machine's monotonic clock."""
-
-    item: dict[str, Any]
-    token: str
-    ends_at: float
-    attempt: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.attempt = self.item["lease"]["attempt"]
-
-
 def lease_call(topic: str, group: str, owner: str, count: int, lease_ms: int, wait_ms: int) -> Call:
     body = {
         "owner": owner,
@@ -168,13 +154,6 @@ def lease_call(topic: str, group: str, owner: str, count: int, lease_ms: int, wa
     }
     path = f"/v2/topics/{segment(topic)}/groups/{segment(group)}/lease"
     return Call("POST", path, body, expects=("messages",), wait_ms=wait_ms)
-
-
-def lent_messages(answer: dict[str, Any], lease_ms: int) -> list[Lent]:
-    """The lease is counted from the answer on. That is late by its way here, which harms nobody: the server decides
-    who holds a message, this clock only says when to stop hoping."""
-    ends_at = time.monotonic() + lease_ms / 1000
-    return [Lent(item, item["lease"]["token"], ends_at) for item in answer["messages"]]
 
 
 def settle_call(verb: str, leases: Sequence[dict[str, Any]]) -> Call:

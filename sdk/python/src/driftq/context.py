@@ -15,7 +15,7 @@ from ._guards import AsyncEffects, Effects
 from ._lineage import Trace, anchor, follow_up
 from ._payloads import raw_payload
 from ._signal import Signal
-from ._wire import Lent, MessageOptions, read_moment, wire_message
+from ._wire import MessageOptions, read_moment, wire_message
 from .outcomes import Outcome
 
 if TYPE_CHECKING:
@@ -24,27 +24,29 @@ if TYPE_CHECKING:
 
 # The server takes so many per commit.
 COLLECTED_MAX = 1_000
+_NO_ENVELOPE: Mapping[str, Any] = {}
 
 
 class Delivery:
     """One delivery of a message: who it is, where it belongs, and what is to go out with its ack."""
 
-    def __init__(self, lent: Lent, group: str, owner: str) -> None:
-        self._lent = lent
-        self._item = lent.item
-        self._envelope: Mapping[str, Any] = lent.item.get("envelope") or {}
+    # What most deliveries never have is not set for each of them.
+    payload: Any = None
+    # In a batch: how this message ended, if not like the others.
+    outcome: Outcome | errors.DriftQError | None = None
+    # Whether this delivery has been committed by the handler itself, or is just about to be.
+    _is_committing = False
+    _is_committed = False
+    _trace: Trace | None = None
+    _produce: list[dict[str, Any]] | None = None
+    _outputs: list[dict[str, Any]] | None = None
+
+    def __init__(self, item: dict[str, Any], group: str, owner: str) -> None:
+        self._item = item
+        self._envelope: Mapping[str, Any] = item.get("envelope") or _NO_ENVELOPE
         self._owner = owner
-        self._trace: Trace | None = None
-        self._produce: list[dict[str, Any]] = []
-        self._outputs: list[dict[str, Any]] = []
-        # Whether this delivery has been committed by the handler itself, or is just about to be.
-        self._is_committing = False
-        self._is_committed = False
         self.group = group
         self.cancelled = Signal()
-        self.payload: Any = None
-        # In a batch: how this message ended, if not like the others.
-        self.outcome: Outcome | errors.DriftQError | None = None
 
     @property
     def topic(self) -> str:
@@ -65,7 +67,7 @@ class Delivery:
     @property
     def attempt(self) -> int:
         """1-based count of deliveries to this group."""
-        return self._lent.attempt
+        return int(self._item["lease"]["attempt"])
 
     @property
     def last_error(self) -> str | None:
@@ -130,7 +132,7 @@ class Delivery:
         this message unless it is given its own."""
         self._check_open()
         inherited = follow_up(self._envelope, self.trace, topic, options)
-        _add(self._produce, {"topic": topic, "message": wire_message(payload, inherited)})
+        self._produce = _added(self._produce, {"topic": topic, "message": wire_message(payload, inherited)})
 
     def output(
         self,
@@ -153,7 +155,8 @@ class Delivery:
             "location": location,
             "digest": digest,
         }
-        _add(self._outputs, output if dedupe_key is None else {**output, "dedupe_key": dedupe_key})
+        named = output if dedupe_key is None else {**output, "dedupe_key": dedupe_key}
+        self._outputs = _added(self._outputs, named)
 
     def _check_open(self) -> None:
         if self._is_committed:
@@ -163,7 +166,7 @@ class Delivery:
         return bool(self._produce or self._outputs)
 
     def _commit_call(self) -> Call:
-        body: dict[str, Any] = {"ack": [self._lent.token]}
+        body: dict[str, Any] = {"ack": [self._item["lease"]["token"]]}
         if self._produce:
             body["produce"] = list(self._produce)
         if self._outputs:
@@ -189,7 +192,7 @@ class Delivery:
     def _anchor(self) -> Anchor:
         return Anchor(
             anchor(self._item),
-            self._lent.token,
+            self._item["lease"]["token"],
             self.run_id,
             self.step_id,
             self.tenant_id,
@@ -203,18 +206,20 @@ def is_stale(error: BaseException) -> bool:
     return isinstance(error, (errors.StaleLease, errors.LeaseUnknown))
 
 
-def _add(collected: list[dict[str, Any]], item: dict[str, Any]) -> None:
+def _added(collected: list[dict[str, Any]] | None, item: dict[str, Any]) -> list[dict[str, Any]]:
+    collected = [] if collected is None else collected
     if len(collected) >= COLLECTED_MAX:
         raise ValueError(f"a commit has room for {COLLECTED_MAX} of them")
     collected.append(item)
+    return collected
 
 
 class Context(Delivery, Effects):
     """The context of a handler that runs in a thread. `cancelled` is its signal: look at it in long work, or call
     `check()`."""
 
-    def __init__(self, lent: Lent, group: str, owner: str, client: Client) -> None:
-        super().__init__(lent, group, owner)
+    def __init__(self, item: dict[str, Any], group: str, owner: str, client: Client) -> None:
+        super().__init__(item, group, owner)
         self._client = client
 
     def commit(self) -> None:
@@ -238,11 +243,12 @@ class AsyncContext(Delivery, AsyncEffects):
     """The context of a handler that runs as a task. When it is to stop, the task is cancelled; `cancelled.reason` says
     why."""
 
-    def __init__(self, lent: Lent, group: str, owner: str, client: AsyncClient) -> None:
-        super().__init__(lent, group, owner)
+    _effects_running = 0
+    _after_effects: Callable[[], None] | None = None
+
+    def __init__(self, item: dict[str, Any], group: str, owner: str, client: AsyncClient) -> None:
+        super().__init__(item, group, owner)
         self._client = client
-        self._effects_running = 0
-        self._after_effects: Callable[[], None] | None = None
 
     async def commit(self) -> None:
         """Acks now, with everything that was collected, all or nothing. What the handler does then settles nothing."""

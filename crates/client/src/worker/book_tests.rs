@@ -1,0 +1,184 @@
+//! The decisions of a worker, one by one.
+
+use std::time::Duration;
+
+use driftq_api::v2::{Settled, SettledStatus};
+use tokio::time::Instant;
+
+use super::book::{Book, Bounds, Id, Kind};
+use super::verdict::Verdict;
+use crate::signal::Reason;
+
+const LEASE: Duration = Duration::from_secs(30);
+const BACK: Verdict = Verdict::Release { delay: None };
+
+fn book(concurrency: usize, capacity: usize, batches: &[usize]) -> Book<&'static str> {
+    Book::new(Bounds { concurrency, capacity, batches: batches.to_vec() })
+}
+
+/// Borrows one message, and gives its name and the end of its lease.
+fn borrow(book: &mut Book<&'static str>, lane: usize, name: &'static str, now: Instant) -> Id {
+    book.borrowed(lane, format!("token-{name}"), name, now + LEASE)
+}
+
+fn started(book: &mut Book<&'static str>) -> Vec<&'static str> {
+    let start = book.start();
+    start.into_iter().flat_map(|start| start.deliveries).map(|(_, name)| name).collect()
+}
+
+fn tokens(book: &Book<&'static str>) -> Vec<String> {
+    book.heartbeat().into_iter().map(|(_, token)| token).collect()
+}
+
+#[test]
+fn it_asks_for_what_it_has_room_for() {
+    let now = Instant::now();
+    let mut book = book(2, 4, &[1]);
+    assert_eq!(book.ask(0), 4);
+    book.answered(0);
+    let first = borrow(&mut book, 0, "a", now);
+    borrow(&mut book, 0, "b", now);
+    borrow(&mut book, 0, "c", now);
+    assert_eq!(book.ask(0), 1, "three of four places are taken");
+    book.answered(0);
+    borrow(&mut book, 0, "d", now);
+    assert_eq!(book.ask(0), 0);
+    assert_eq!(started(&mut book), ["a"]);
+    book.ended(vec![(first, Verdict::Ack)]);
+    assert_eq!(book.ask(0), 0, "what is not settled still takes a place");
+    let batch = book.settle(Kind::Ack).unwrap();
+    book.settled(Kind::Ack, batch.leases.into_iter().map(|(id, ..)| id));
+    assert_eq!((book.ask(0), book.settled_count()), (1, 1));
+}
+
+#[test]
+fn lanes_share_the_room_and_take_turns() {
+    let now = Instant::now();
+    let mut book = book(1, 4, &[1, 1]);
+    assert_eq!((book.ask(0), book.ask(1)), (2, 2), "an idle topic does not take the other's room");
+    book.answered(0);
+    book.answered(1);
+    for name in ["a1", "a2"] {
+        borrow(&mut book, 0, name, now);
+    }
+    let b = borrow(&mut book, 1, "b1", now);
+    assert_eq!(started(&mut book), ["a1"]);
+    assert!(book.start().is_none(), "one call at a time");
+    book.ended(vec![(0, Verdict::Ack)]);
+    assert_eq!(started(&mut book), ["b1"]);
+    book.ended(vec![(b, Verdict::Ack)]);
+    assert_eq!(started(&mut book), ["a2"]);
+    let mut narrow = self::book(1, 1, &[1, 1]);
+    assert_eq!((narrow.ask(0), narrow.ask(1)), (1, 1), "every topic gets a place");
+}
+
+#[test]
+fn a_batch_is_what_is_there_at_once() {
+    let now = Instant::now();
+    let mut book = book(1, 10, &[3]);
+    let ids: Vec<Id> = ["a", "b", "c", "d"].map(|name| borrow(&mut book, 0, name, now)).to_vec();
+    assert_eq!(started(&mut book), ["a", "b", "c"]);
+    assert!(book.start().is_none());
+    book.ended(ids[..3].iter().map(|id| (*id, Verdict::Ack)).collect());
+    assert_eq!(started(&mut book), ["d"], "nobody waits for a full batch");
+}
+
+#[test]
+fn settlements_that_come_while_a_call_is_under_way_go_together_in_the_next() {
+    let now = Instant::now();
+    let mut book = book(4, 8, &[1]);
+    for name in ["a", "b", "c", "d"] {
+        borrow(&mut book, 0, name, now);
+        book.start();
+    }
+    book.ended(vec![(0, Verdict::Ack)]);
+    assert_eq!(book.settle(Kind::Ack).unwrap().leases.len(), 1);
+    book.ended(vec![(1, Verdict::Ack)]);
+    book.ended(vec![(2, Verdict::retry("no"))]);
+    book.ended(vec![(3, Verdict::Ack)]);
+    assert!(book.settle(Kind::Ack).is_none(), "one call of a kind at a time");
+    assert_eq!(book.settle(Kind::Nack).unwrap().leases.len(), 1, "but each kind has its own");
+    book.settled(Kind::Ack, [0]);
+    let together = book.settle(Kind::Ack).unwrap();
+    assert_eq!(
+        together.leases.iter().map(|(_, token, _)| &**token).collect::<Vec<_>>(),
+        ["token-b", "token-d"]
+    );
+}
+
+#[test]
+fn a_heartbeat_is_for_what_runs_and_what_waits() {
+    let now = Instant::now();
+    let mut book = book(2, 8, &[1]);
+    for name in ["a", "b", "c"] {
+        borrow(&mut book, 0, name, now);
+    }
+    book.start();
+    book.start();
+    book.ended(vec![(0, Verdict::retry("no"))]);
+    assert_eq!(tokens(&book), ["token-b", "token-c"], "what is being settled must not be brought back");
+    let ok = Settled::new(SettledStatus::Ok);
+    let told = book.extended([(1, ok), (2, ok)], now + LEASE / 3, LEASE);
+    assert!(told.is_empty());
+    assert!(book.lapsed(now + LEASE).is_empty(), "they were extended");
+    assert_eq!(book.lapsed(now + LEASE * 2), [("b", Reason::LeaseLost)], "what waited is simply dropped");
+}
+
+#[test]
+fn what_is_lost_is_told_once_and_what_it_returns_is_dropped() {
+    let now = Instant::now();
+    let mut book = book(1, 8, &[1]);
+    borrow(&mut book, 0, "a", now);
+    borrow(&mut book, 0, "b", now);
+    book.start();
+    let stale = Settled::new(SettledStatus::Stale);
+    assert_eq!(book.extended([(0, stale), (1, stale)], now, LEASE), [("a", Reason::LeaseLost)]);
+    assert!(tokens(&book).is_empty() && book.lapsed(now + LEASE).is_empty());
+    book.ended(vec![(0, Verdict::Ack)]);
+    for kind in super::book::KINDS {
+        assert!(book.settle(kind).is_none(), "{kind:?}");
+    }
+    assert!(book.is_empty());
+    assert!(book.start().is_none(), "what was lost while it waited does not begin");
+}
+
+#[test]
+fn what_was_cancelled_is_told_and_given_back() {
+    let now = Instant::now();
+    let mut book = book(1, 8, &[1]);
+    borrow(&mut book, 0, "a", now);
+    book.start();
+    let cancelled = Settled { cancelled: true, ..Settled::new(SettledStatus::Ok) };
+    assert_eq!(book.extended([(0, cancelled)], now, LEASE), [("a", Reason::Cancelled)]);
+    book.ended(vec![(0, Verdict::Ack)]);
+    assert!(book.settle(Kind::Ack).is_none());
+    assert_eq!(book.settle(Kind::Release).unwrap().leases, [(0, "token-a".to_owned(), BACK)]);
+}
+
+#[test]
+fn what_was_committed_is_not_settled_again() {
+    let mut book = book(1, 8, &[1]);
+    borrow(&mut book, 0, "a", Instant::now());
+    book.start();
+    book.ended(vec![(0, Verdict::Done)]);
+    assert!(book.is_empty() && book.settle(Kind::Ack).is_none());
+    assert_eq!(book.settled_count(), 1);
+}
+
+#[test]
+fn a_drain_gives_back_what_was_not_begun_and_lets_the_rest_end() {
+    let now = Instant::now();
+    let mut book = book(1, 8, &[1]);
+    borrow(&mut book, 0, "a", now);
+    borrow(&mut book, 0, "b", now);
+    book.start();
+    book.drain();
+    assert!(book.start().is_none());
+    assert_eq!(book.settle(Kind::Release).unwrap().leases, [(1, "token-b".to_owned(), BACK)]);
+    assert_eq!(book.running().copied().collect::<Vec<_>>(), ["a"]);
+    book.settled(Kind::Release, [1]);
+    book.ended(vec![(0, Verdict::Ack)]);
+    assert_eq!(book.settle(Kind::Ack).unwrap().leases.len(), 1);
+    book.settled(Kind::Ack, [0]);
+    assert!(book.is_empty());
+}

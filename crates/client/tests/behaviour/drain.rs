@@ -1,0 +1,155 @@
+//! How a worker ends: what runs may end, what was not begun is given back.
+
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use driftq_client::wire::LeaseRequest;
+use driftq_client::{Client, Reason, Worker, json};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::Command;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use crate::support;
+use crate::workers::create;
+
+const SOON: Duration = Duration::from_secs(30);
+/// What the process of the test below prints when its handler has begun.
+const BEGUN: &str = "the handler has begun";
+
+async fn wait_for_in_flight(client: &Client, expected: u64) {
+    let reached = async {
+        while client.group("orders", "g").await.unwrap().in_flight != expected {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, reached).await.unwrap();
+}
+
+/// What is left is delivered as if it never had been.
+async fn expect_untouched(client: &Client, count: usize) {
+    let group = client.group("orders", "g").await.unwrap();
+    assert_eq!((group.lag, group.in_flight), (count as u64, 0));
+    let request =
+        LeaseRequest { owner: "w".into(), max: 10, wait_ms: 1000, lease_ms: None, request_id: None };
+    let items = client.lease("orders", "g", request).await.unwrap();
+    let attempts: Vec<u32> = items.into_iter().map(|item| item.lease.unwrap().attempt).collect();
+    assert_eq!(attempts, vec![1; count]);
+}
+
+#[tokio::test]
+async fn sigterm_lets_what_runs_end_and_gives_the_rest_back() {
+    let server = support::server().await.unwrap();
+    let client = server.client().unwrap();
+    create(&client, "orders").await;
+    client.produce_all("orders", (0..3).map(|number| json(&number))).await.unwrap();
+    let mut process = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "drain::a_process_with_a_worker", "--ignored", "--nocapture"])
+        .env("DRIFTQ_SERVER", server.url())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+    let begun = async { while !lines.next_line().await.unwrap().unwrap().contains(BEGUN) {} };
+    timeout(SOON, begun).await.unwrap();
+    wait_for_in_flight(&client, 3).await;
+    let pid = Pid::from_raw(i32::try_from(process.id().unwrap()).unwrap()).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
+    wait_for_in_flight(&client, 1).await;
+    process.stdin.take().unwrap().write_all(b"go on\n").await.unwrap();
+    assert!(timeout(SOON, process.wait()).await.unwrap().unwrap().success());
+    expect_untouched(&client, 2).await;
+}
+
+/// One message at a time, two in reserve; the handler goes on when it is told.
+#[tokio::test]
+#[ignore = "the process of the test above"]
+async fn a_process_with_a_worker() {
+    let client = Client::connect().unwrap();
+    let worker = Worker::new(&client, "g").concurrency(1).prefetch(2);
+    let worker = worker.handle("orders", |_: u32, _| async {
+        println!("{BEGUN}");
+        let mut line = String::new();
+        BufReader::new(tokio::io::stdin()).read_line(&mut line).await?;
+        Ok(())
+    });
+    worker.run().await.unwrap();
+}
+
+/// A worker whose handler waits, and what its handler was told.
+fn waiting(client: &Client) -> (Worker, Arc<Notify>, Arc<Notify>) {
+    let (begun, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (begins, goes_on) = (Arc::clone(&begun), Arc::clone(&go_on));
+    let worker = Worker::new(client, "g").prefetch(2).signals(false).handle("orders", move |_: u32, _| {
+        let (begun, go_on) = (Arc::clone(&begins), Arc::clone(&goes_on));
+        async move {
+            begun.notify_one();
+            go_on.notified().await;
+            Ok(())
+        }
+    });
+    (worker, begun, go_on)
+}
+
+#[tokio::test]
+async fn a_second_stop_ends_it_at_once() {
+    let server = support::server().await.unwrap();
+    let client = server.client().unwrap();
+    create(&client, "orders").await;
+    client.produce("orders", json(&1)).await.unwrap();
+    let (worker, begun, _go_on) = waiting(&client);
+    let stopper = worker.stopper();
+    let working = tokio::spawn(worker.run());
+    timeout(SOON, begun.notified()).await.unwrap();
+    stopper.stop();
+    stopper.stop();
+    timeout(SOON, working).await.unwrap().unwrap().unwrap();
+    assert_eq!(client.group("orders", "g").await.unwrap().lag, 1, "it was not acked");
+}
+
+#[tokio::test]
+async fn an_idle_worker_stops_without_borrowing() {
+    let server = support::server().await.unwrap();
+    let client = server.client().unwrap();
+    create(&client, "orders").await;
+    let (worker, _, _) = waiting(&client);
+    let stopper = worker.stopper();
+    let working = tokio::spawn(worker.run());
+    // The group is there when the first call for messages is.
+    timeout(SOON, async { while client.group("orders", "g").await.is_err() {} }).await.unwrap();
+    stopper.stop();
+    timeout(SOON, working).await.unwrap().unwrap().unwrap();
+    client.produce_all("orders", (0..2).map(|number| json(&number))).await.unwrap();
+    expect_untouched(&client, 2).await;
+}
+
+#[tokio::test]
+async fn what_takes_too_long_to_drain_is_told_and_comes_again() {
+    let server = support::server().await.unwrap();
+    let client = server.client().unwrap();
+    create(&client, "orders").await;
+    client.produce("orders", json(&1)).await.unwrap();
+    let begun = Arc::new(Notify::new());
+    let begins = Arc::clone(&begun);
+    let worker = Worker::new(&client, "g").drain_timeout(Duration::from_millis(50)).signals(false);
+    let worker = worker.handle("orders", move |_: u32, context| {
+        let begun = Arc::clone(&begins);
+        async move {
+            begun.notify_one();
+            let reason = context.signal().fired().await;
+            assert_eq!(reason, Reason::Stopped);
+            Err(driftq_client::Error::from(reason).into())
+        }
+    });
+    let stopper = worker.stopper();
+    let working = tokio::spawn(worker.run());
+    timeout(SOON, begun.notified()).await.unwrap();
+    stopper.stop();
+    timeout(SOON, working).await.unwrap().unwrap().unwrap();
+    let group = client.group("orders", "g").await.unwrap();
+    assert_eq!((group.lag, group.in_flight), (1, 0));
+}
