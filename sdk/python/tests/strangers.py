@@ -12,8 +12,25 @@ from typing import Any
 from urllib.parse import urlsplit
 
 
+class Stranger(str):
+    """The URL of a server that can go away."""
+
+    _listener: socket.socket
+    _open: list[socket.socket]
+
+    def __new__(cls, url: str, listener: socket.socket, open_sockets: list[socket.socket]) -> Stranger:
+        stranger = super().__new__(cls, url)
+        stranger._listener, stranger._open = listener, open_sockets
+        return stranger
+
+    def hang_up(self) -> None:
+        _hang_up(self._listener)
+        for connection in self._open:
+            _hang_up(connection)
+
+
 @contextmanager
-def raw_server(answer: Callable[[socket.socket], None]) -> Iterator[str]:
+def raw_server(answer: Callable[[socket.socket], None]) -> Iterator[Stranger]:
     """Listens on a free port, and does this with every connection."""
     listener = socket.create_server(("127.0.0.1", 0))
     open_sockets: list[socket.socket] = []
@@ -29,11 +46,11 @@ def raw_server(answer: Callable[[socket.socket], None]) -> Iterator[str]:
 
     threading.Thread(target=accept, daemon=True).start()
     try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        yield Stranger(f"http://127.0.0.1:{listener.getsockname()[1]}", listener, open_sockets)
     finally:
-        listener.close()
+        _hang_up(listener)
         for connection in open_sockets:
-            connection.close()
+            _hang_up(connection)
 
 
 def _quietly(answer: Callable[[socket.socket], None], connection: socket.socket) -> None:

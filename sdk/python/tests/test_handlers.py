@@ -144,3 +144,30 @@ def test_context(client: driftq.Client, topic: str) -> None:
     ]
     (effect,) = client.effects(scope="context")
     assert (effect["tenant_id"], effect["run_id"], effect["step_id"]) == ("acme", "run-7", "charge")
+
+
+def test_a_cancellation_is_for_one_message_only(shared: Server, client: driftq.Client, topic: str) -> None:
+    """Tasks run one message after the other: what is left of a cancellation would confuse time-outs and task groups of
+    the next one."""
+    tasks: list[Any] = []
+    left: list[int] = []
+
+    async def main() -> None:
+        async with driftq.AsyncClient(shared.url) as async_client:
+            worker = driftq.AsyncWorker(async_client, "g", concurrency=1)
+
+            @worker.handler(topic, timeout=0.2)
+            async def handle(payload: int, ctx: driftq.AsyncContext) -> None:
+                task = asyncio.current_task()
+                assert task is not None
+                tasks.append(task)
+                left.append(task.cancelling())
+                if payload == 1 and ctx.attempt == 1:
+                    await asyncio.sleep(30)
+
+            await run_until_idle_async(worker)
+
+    client.send_many(topic, [1, 2])
+    asyncio.run(main())
+    assert tasks[0] is tasks[1], "the second message did not follow in the same task"
+    assert left == [0, 0, 0]

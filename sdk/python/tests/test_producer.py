@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 import pytest
-from strangers import loses_answers
+from strangers import loses_answers, raw_server, says_nothing
 
 import driftq
 from driftq._batches import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, Batches, Record
@@ -148,3 +148,38 @@ def test_a_closed_producer_takes_nothing(shared: Server) -> None:
             producer.send("t", 1)
         with pytest.raises(ValueError):
             driftq.Producer(client, buffer=0)
+
+
+def test_the_buffer_is_bounded() -> None:
+    """Nobody answers: the sixth message waits for a place, and gets one when the first five have failed."""
+    sent = threading.Event()
+    with raw_server(says_nothing) as url:
+        producer = driftq.Producer(driftq.Client(url, patience=0.1), buffer=5)
+        futures = [producer.send("t", n) for n in range(5)]
+
+        def send() -> None:
+            producer.send("t", 5)
+            sent.set()
+
+        threading.Thread(target=send, daemon=True).start()
+        assert not sent.wait(0.3), "the sixth message did not wait"
+    assert sent.wait(30)
+    producer.close()
+    assert all(isinstance(future.exception(), driftq.DriftQError) for future in futures)
+
+
+def test_the_buffer_of_tasks_is_bounded() -> None:
+    async def main() -> None:
+        with raw_server(says_nothing) as url:
+            async with driftq.AsyncClient(url, patience=0.1) as client:
+                producer = driftq.AsyncProducer(client, buffer=5)
+                futures = [await producer.send("t", n) for n in range(5)]
+                sixth = asyncio.ensure_future(producer.send("t", 5))
+                done, _ = await asyncio.wait([sixth], timeout=0.3)
+                assert not done, "the sixth message did not wait"
+                url.hang_up()
+                await sixth
+                await producer.close()
+                assert all(isinstance(future.exception(), driftq.DriftQError) for future in futures)
+
+    asyncio.run(main())

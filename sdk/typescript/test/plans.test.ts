@@ -1,7 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { repeatWait } from "../src/backoff.js";
 import { clipped, ending, happened, OMITTED } from "../src/endings.js";
-import { Cancelled, DeadlinePassed, EffectBusy, EffectExhausted, EffectFailed, EffectUncertain, LeaseLost, TimedOut } from "../src/errors.js";
+import { Delivery } from "../src/delivery.js";
+import { Cancelled, DeadlinePassed, DriftQError, EffectBusy, EffectExhausted, EffectFailed, EffectUncertain, LeaseLost, TimedOut } from "../src/errors.js";
 import { beatPatienceMs, chunks, lapsed } from "../src/heartbeat.js";
 import { followUpOptions, traceOf } from "../src/lineage.js";
 import type { Message } from "../src/message.js";
@@ -98,6 +99,31 @@ describe("heartbeats", () => {
   });
   test("what is over is lost, and nothing else", () => expect(lapsed(10, [{ until: 9 }, { until: 10 }, { until: 11 }])).toEqual([{ until: 9 }, { until: 10 }]));
   test("many leases take more than one call", () => expect(chunks([1, 2, 3, 4, 5], 2)).toEqual([[1, 2], [3, 4], [5]]));
+});
+
+describe("a delivery", () => {
+  const item = { topic: "orders", partition: 0, offset: 1, priority: 0, produced_at: "", value: "1", lease: { token: "t", attempt: 1, expires_at: "" } };
+  const made = () => new Delivery(item, 1_000, 1_000);
+  test("is kept by heartbeats until it is settled or lost", () => {
+    const [settled, lost, late] = [made(), made(), made()];
+    settled.settled = true;
+    lost.end(new LeaseLost("gone"));
+    late.end(new TimedOut("late"));
+    expect([made(), settled, lost, late].map(({ held }) => held)).toEqual([true, false, false, true]);
+    for (const delivery of [lost, late]) delivery.stop();
+  });
+  test("keeps its first reason, except for a lost lease", () => {
+    const delivery = made();
+    delivery.end(new TimedOut("late"));
+    delivery.end(new Cancelled("stopping"));
+    expect(delivery.ended).toBeInstanceOf(TimedOut);
+    delivery.end(new LeaseLost("gone"));
+    expect(delivery.ended).toBeInstanceOf(LeaseLost);
+    delivery.stop();
+  });
+  test("with an offset that JavaScript cannot hold is an error", () => {
+    expect(() => new Delivery({ ...item, offset: 2 ** 53 }, 1_000, 1_000)).toThrow(DriftQError);
+  });
 });
 
 describe("room", () => {

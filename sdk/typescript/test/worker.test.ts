@@ -91,14 +91,19 @@ describe.concurrent("a server that is killed and started again", () => {
 });
 
 describe.concurrent("a delivery that ends before its handler", () => {
-  test("because the server cannot be reached past the lease", async () => {
+  test("because the server cannot be reached past the lease: it is lost for good, also when the server is back", async () => {
     await using server = await withOrders(1);
     await using proxy = await Proxy.before(server.url);
     const told = gate<Error>();
-    const worker = new Client(proxy.url).worker("billing", { leaseMs: 600, ...quiet }).handle("orders", async (_payload, { signal, attempt }) => {
-      if (attempt > 1) return;
+    const again = gate();
+    const options = { leaseMs: 600, concurrency: 2, cancelGraceMs: 30_000, ...quiet };
+    const worker = new Client(proxy.url).worker("billing", options).handle("orders", async (_payload, { signal, attempt }) => {
+      if (attempt > 1) return again.open();
       proxy.deed = ({ path }) => (/extend/.test(path) ? "hang" : "pass");
       told.open(await fired(signal));
+      proxy.deed = () => "pass";
+      // It goes on all the same. Were the lease extended again, nobody else would ever get the message.
+      await again.promise;
     });
     await runUntilIdle(worker);
     expect(await told.promise).toBeInstanceOf(LeaseLost);
@@ -107,7 +112,7 @@ describe.concurrent("a delivery that ends before its handler", () => {
   test("because its deadline passes: a dead letter", async () => {
     await using server = await withOrders(0);
     const client = server.client();
-    await client.send("orders", 1, { deadline: new Date(Date.now() + 700) });
+    await client.send("orders", 1, { deadline: new Date(Date.now() + 2_500) });
     let reason: unknown;
     await runUntilIdle(client.worker("billing", quiet).handle("orders", async (_payload, { signal }) => (reason = await fired(signal))));
     expect(reason).toBeInstanceOf(DeadlinePassed);
@@ -188,6 +193,24 @@ describe.concurrent("a worker that stops", () => {
     const attempts: number[] = [];
     await runUntilIdle(client.worker("billing", quiet).handle("orders", (_payload, { attempt }) => attempts.push(attempt)));
     expect(attempts).toEqual([1]);
+  });
+
+  test("while its poll is being answered gives back what it was lent", async () => {
+    await using server = await withOrders(3);
+    await using proxy = await Proxy.before(server.url);
+    const answered = gate();
+    proxy.onSwallowed = () => answered.open();
+    // The server has lent the messages, and the worker never hears of them.
+    proxy.deed = ({ path }) => (/lease$/.test(path) && proxy.count(/lease$/) === 1 ? "swallow" : "pass");
+    const worker = new Client(proxy.url).worker("billing", { concurrency: 3, ...quiet }).handle("orders", () => undefined);
+    await worker.start();
+    await answered.promise;
+    expect(await server.client().admin.group("orders", "billing")).toMatchObject({ inFlight: 3 });
+    await worker.stop();
+    expect(await server.client().admin.group("orders", "billing")).toMatchObject({ inFlight: 0, lag: 3 });
+    const attempts: number[] = [];
+    await runUntilIdle(server.client().worker("billing", quiet).handle("orders", (_payload, { attempt }) => attempts.push(attempt)));
+    expect(attempts).toEqual([1, 1, 1]);
   });
 
   test("does so with a poll under way, and can be disposed of", async () => {

@@ -1,8 +1,11 @@
 import { createServer, request, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { createServer as createTcpServer, type AddressInfo, type Server as TcpServer, type Socket } from "node:net";
 
-/** What a proxy does with a call: hand it on, do so and cut the connection before the answer, answer itself, or say nothing. */
-export type Deed = "pass" | "lose_answer" | "hang" | { status: number; body: string; headers?: Record<string, string> };
+/**
+ * What a proxy does with a call: hand it on; do so and cut the connection before the answer, or keep the answer to
+ * itself; never hand it on; or answer itself.
+ */
+export type Deed = "pass" | "lose_answer" | "swallow" | "hang" | { status: number; body: string; headers?: Record<string, string> };
 
 export interface Seen {
   readonly method: string;
@@ -14,6 +17,8 @@ export interface Seen {
 export class Proxy {
   readonly seen: Seen[] = [];
   deed: (call: Seen) => Deed = () => "pass";
+  /** Called when an answer has come that the client does not get. */
+  onSwallowed: () => void = () => undefined;
   readonly #server: Server;
 
   private constructor(private readonly target: string) {
@@ -55,7 +60,8 @@ export class Proxy {
       const body: Buffer[] = [];
       answer.on("data", (part: Buffer) => body.push(part));
       answer.on("end", () => {
-        if (deed === "lose_answer") outgoing.destroy();
+        if (deed === "swallow") this.onSwallowed();
+        else if (deed === "lose_answer") outgoing.destroy();
         else outgoing.writeHead(answer.statusCode ?? 500, answer.headers).end(Buffer.concat(body));
       });
     });
