@@ -40,6 +40,8 @@ from _docs_page import ADDRESS, IMPORTS, PROGRAMS, ROOT, SDK_OF, Page, Wrong, do
 from _docs_shell import Shell
 
 PAGES_AT_ONCE = 2
+# A reader would wonder whether it hangs.
+SLOW_SECONDS = 10
 PATTERNS = ("README.md", "docs/**/*.md", "sdk/*/README.md", "llms.txt")
 RUN_WITH = {"python": "python3", "js": "node", "ts": "node"}
 
@@ -51,7 +53,7 @@ class Visit:
         self.page, self.tools, self.missing = page, tools, missing
         self.skips, self.skipped = None, set()
         self.counts = collections.Counter()
-        self.failures = []
+        self.failures, self.slow = [], []
 
     def run(self):
         started = time.monotonic()
@@ -118,8 +120,11 @@ class Visit:
             file = self.folder / f"block_{block.line}{PROGRAMS[block.language]}"
             file.write_text(text, encoding="utf-8")
             text = f'{RUN_WITH[block.language]} "{file}"\n'
+        started = time.monotonic()
         ran = shell.run(text)
         self.counts["run"] += 1
+        if (took := time.monotonic() - started) > SLOW_SECONDS:
+            self.slow.append(f"{block.where} took {took:.0f} s")
         if ran.code != 0:
             return self.fail(block, f"exit code {ran.code} at: {ran.failed_at}", ran)
         announced = block.text + (block.expects.text if block.expects else "")
@@ -200,6 +205,8 @@ def report(visits, failures, missing):
         print(f"{reason}: {', '.join(told)}")
     for need in sorted(set().union(*(visit.skipped for visit in visits))):
         print(f"skipped: {missing[need]}")
+    for slow in (slow for visit in visits for slow in visit.slow):
+        print(f"slow: {slow}")
     for failure in failures:
         print(f"\nFAILED {failure}", file=sys.stderr)
     print(f"{len(visits)} pages: {counted(total)}; {len(failures)} failed")
