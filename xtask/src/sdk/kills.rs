@@ -19,9 +19,7 @@ pub(super) fn python(shop: &Shop, log: &mut Log, kills: u64) -> Result<()> {
 }
 
 pub(super) fn typescript(shop: &Shop, log: &mut Log, kills: u64) -> Result<()> {
-    // Where the pack is installed, because a module is looked for from where the program lies.
-    let program = typescript_sdk::newcomer(shop).join("crash-worker.mjs");
-    std::fs::copy(shop.root.join("sdk/typescript/examples/crash-worker.mjs"), &program)?;
+    let program = typescript_sdk::copied(shop, "sdk/typescript/examples/crash-worker.mjs")?;
     log.expect_success(&mut driver(shop, "TypeScript", kills, Command::new("node").arg(program)))
 }
 

@@ -5,7 +5,10 @@ mod python;
 mod rust;
 mod typescript;
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use anyhow::Result;
 
@@ -83,6 +86,13 @@ impl Shop {
         }
         log.expect_success(&mut run)
     }
+}
+
+/// Runs a quick start's program against a fresh server; `source` is what the newcomer typed.
+fn newcomer_runs(shop: &Shop, log: &mut Log, source: &str, program: &Command) -> Result<()> {
+    let mut run = command::python(&shop.root, Path::new("tests/python/_sdk_newcomer.py"), &shop.broker);
+    run.args(["--source", source, "--"]).arg(program.get_program()).args(program.get_args());
+    log.expect_success(&mut run)
 }
 
 /// Why there are no steps for TypeScript, if there are none.

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context, Result};
 
-use super::Shop;
+use super::{Shop, newcomer_runs};
 use crate::{
     command::BROKER_BINARY,
     task::{Log, fresh_folder},
@@ -36,7 +36,9 @@ pub(super) fn test(shop: &Shop, log: &mut Log) -> Result<()> {
     let mut suite = Command::new(interpreter(shop));
     // Beside the sources and not among them: what is imported is what was installed.
     suite.args(["-P", "-m", "pytest", "tests"]).current_dir(shop.root.join("sdk/python"));
-    log.expect_success(suite.env(BROKER_BINARY, &shop.broker))
+    log.expect_success(suite.env(BROKER_BINARY, &shop.broker))?;
+    let program = "sdk/python/examples/quickstart.py";
+    newcomer_runs(shop, log, program, Command::new(interpreter(shop)).arg("-P").arg(program))
 }
 
 fn pip(shop: &Shop, verb: &str) -> Command {

@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf, process::Command};
 
 use anyhow::{Context, Result};
 
-use super::Shop;
+use super::{Shop, newcomer_runs};
 use crate::{
     command::{BROKER_BINARY, answers},
     task::{Log, fresh_folder},
@@ -43,7 +43,18 @@ pub(super) fn install(shop: &Shop, log: &mut Log) -> Result<()> {
 /// Checks the types, runs the suite, and a newcomer's first program against the installed pack.
 pub(super) fn test(shop: &Shop, log: &mut Log) -> Result<()> {
     log.expect_success(npm(shop, "run").args(["--silent", "check"]))?;
-    log.expect_success(npm(shop, "test").arg("--silent").env(BROKER_BINARY, &shop.broker))
+    log.expect_success(npm(shop, "test").arg("--silent").env(BROKER_BINARY, &shop.broker))?;
+    let program = "sdk/typescript/examples/quickstart.mjs";
+    let copy = copied(shop, program)?;
+    newcomer_runs(shop, log, program, Command::new("node").arg(copy))
+}
+
+/// A program where the pack is installed: a module is looked for from where the program lies.
+pub(super) fn copied(shop: &Shop, program: &str) -> Result<PathBuf> {
+    let source = shop.root.join(program);
+    let copy = newcomer(shop).join(source.file_name().context("a program has a name")?);
+    fs::copy(&source, &copy).with_context(|| format!("copying {}", source.display()))?;
+    Ok(copy)
 }
 
 fn npm(shop: &Shop, verb: &str) -> Command {

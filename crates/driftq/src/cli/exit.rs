@@ -2,6 +2,8 @@
 
 use std::{fmt, process::ExitCode};
 
+use super::colour::{self, Tone};
+
 /// How a command ends. Scripts may rely on these numbers; `--help` lists them from [`Exit::ALL`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -126,12 +128,12 @@ impl std::error::Error for Fault {}
 
 /// Prints the failure on stderr and gives the code to end with.
 pub(crate) fn report(error: &anyhow::Error) -> Exit {
-    eprintln!("error: {error:#}");
+    eprintln!("{} {error:#}", colour::on_stderr(Tone::Bad, "error:"));
     let Some(fault) = error.chain().find_map(|cause| cause.downcast_ref::<Fault>()) else {
         return Exit::Failure;
     };
     if let Some(help) = &fault.help {
-        eprintln!(" help: {help}");
+        eprintln!(" {} {help}", colour::on_stderr(Tone::Good, "help:"));
     }
     fault.exit
 }

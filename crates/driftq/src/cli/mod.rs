@@ -1,13 +1,19 @@
 //! The command line: one file per command, all of them speaking the public API like any other client. Only `serve`,
-//! `wal`, `config` and `completions` work without a server.
+//! `wal`, `config`, `context`, `completions`, `man` and `reference` work without a server.
 
 mod ack;
 mod call;
+mod check;
+mod child;
+mod colour;
 mod commit;
 mod completions;
 mod config_check;
 mod confirm;
 mod consume;
+mod context;
+mod demo;
+mod dev;
 mod dlq;
 mod effect;
 pub(crate) mod exit;
@@ -17,25 +23,33 @@ mod items;
 mod job;
 mod lease;
 mod ledger;
+mod man;
 mod message;
 mod nack;
 pub(crate) mod output;
 mod outputs;
+mod paint;
 mod parse;
 mod produce;
+mod progress;
+mod reference;
+mod report;
 mod router;
 mod rows;
 mod runs;
 mod serve;
+mod shell;
 mod signal;
 mod startup;
 mod suggest;
+mod survey;
 mod topic;
 mod wal;
 mod when;
+mod work;
 
 use anyhow::{Context, Result};
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, parser::ValueSource};
 
 use crate::{bench, client::Client};
 use exit::Exit;
@@ -56,7 +70,8 @@ A first tour, in two terminals:
   driftq dlq list                                     # what was given up, to redrive or purge
   driftq effect begin charge order-7                  # may this be done, or is it done already?
   driftq ledger list --status unknown                 # what a service of yours is not sure of
-  driftq run list                                     # what happened, run by run";
+  driftq run list                                     # what happened, run by run
+  driftq report                                       # how the server does, and what to do about it";
 
 /// The whole command line.
 #[derive(Parser)]
@@ -69,26 +84,26 @@ pub(crate) struct Cli {
 }
 
 /// Options of every command.
-#[derive(clap::Args)]
+#[derive(Default, clap::Args)]
 pub(crate) struct Common {
-    /// The server to talk to
-    #[arg(
-        long,
-        global = true,
-        env = "DRIFTQ_SERVER",
-        default_value = "http://127.0.0.1:8080",
-        value_name = "URL"
-    )]
-    #[arg(hide_env_values = true)]
-    server: String,
+    /// The server to talk to; without it, the one of a context, else http://127.0.0.1:8080
+    #[arg(long, global = true, env = "DRIFTQ_SERVER", hide_env_values = true, value_name = "URL")]
+    server: Option<String>,
+    /// The server of this context; see `driftq context`
+    #[arg(long, global = true, env = "DRIFTQ_CONTEXT", hide_env_values = true, value_name = "NAME")]
+    context: Option<String>,
     /// Shape of the output; streams print NDJSON into pipes when nothing is said
     #[arg(short, long, global = true, value_enum, value_name = "FORMAT")]
     output: Option<Format>,
+    /// Which of these were written into the command line.
+    #[arg(skip)]
+    typed: context::Typed,
 }
 
 impl Common {
     fn client(&self) -> Result<Client> {
-        Ok(Client::new(&self.server)?)
+        let chosen = context::choose(self)?;
+        Ok(Client::new(&chosen.server)?.named_by(chosen.note()))
     }
 }
 
@@ -96,6 +111,10 @@ impl Common {
 enum Command {
     /// Run the broker
     Serve(serve::Args),
+    /// Run the broker on a desk: finds a free port, says what to do next
+    Dev(dev::Args),
+    /// See what happens to side effects when workers are killed: with DriftQ and without
+    Demo(demo::Args),
     /// Create, describe, change, pause and delete topics
     #[command(subcommand)]
     Topic(topic::Command),
@@ -103,6 +122,8 @@ enum Command {
     Produce(produce::Args),
     /// Receive messages, or run a command for each
     Consume(consume::Args),
+    /// Run a command for each message, with heartbeats, retries and dead letters
+    Work(work::Args),
     /// Say that a message is done
     Ack(ack::Args),
     /// Say that a message failed, so that it is tried again
@@ -141,24 +162,42 @@ enum Command {
     /// Look into the log on disk and repair it, without a server
     #[command(subcommand)]
     Wal(wal::Command),
+    /// See how the server does, and what to do about it
+    Report(report::Args),
+    /// Tell a monitor how the server does, in one line and one number
+    Check(check::Args),
     /// Measure this machine: every figure beside a bare HTTP server in the same run
     Bench(bench::Args),
+    /// Remember servers by name, and choose between them
+    #[command(subcommand)]
+    Context(context::Command),
     /// Check a configuration without starting anything
     #[command(subcommand)]
     Config(config_check::Command),
     /// Print a completion script for a shell
     Completions(completions::Args),
+    /// Print or write man pages
+    Man(man::Args),
+    /// Print the reference of commands, errors or API calls
+    Reference(reference::Args),
     /// The bare HTTP server that `bench` compares with
     #[command(name = bench::BARE_COMMAND, hide = true)]
     BenchBare(bench::BareArgs),
+    /// The server of `demo`
+    #[command(name = demo::SERVER_COMMAND, hide = true)]
+    DemoServer(demo::ServerArgs),
+    /// A worker of `demo`
+    #[command(name = demo::WORKER_COMMAND, hide = true)]
+    DemoWorker(demo::WorkerArgs),
 }
 
 /// Runs the command line of this process.
 pub(crate) fn run() -> Exit {
-    // clap prints help, version and usage errors itself and ends with the codes 0 and 2.
-    let matches = command().get_matches();
-    let cli = match Cli::from_arg_matches(&matches) {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    let cli = match parse(&arguments) {
         Ok(cli) => cli,
+        Err(error) if error.use_stderr() && check::is_meant(&arguments) => return check::refuse(&error),
+        // clap prints help, version and usage errors itself and ends with the codes 0 and 2.
         Err(error) => error.exit(),
     };
     match dispatch(cli) {
@@ -166,6 +205,14 @@ pub(crate) fn run() -> Exit {
         Err(error) if output::is_closed_pipe(&error) => Exit::Success,
         Err(error) => exit::report(&error),
     }
+}
+
+fn parse(arguments: &[std::ffi::OsString]) -> Result<Cli, clap::Error> {
+    let matches = command().try_get_matches_from(lease::sheltered(arguments.to_vec()))?;
+    let mut cli = Cli::from_arg_matches(&matches)?;
+    let is_typed = |name: &str| matches.value_source(name) == Some(ValueSource::CommandLine);
+    cli.common.typed = context::Typed { server: is_typed("server"), context: is_typed("context") };
+    Ok(cli)
 }
 
 /// The command line's shape, with the tables that derive macros cannot compute.
@@ -177,10 +224,15 @@ fn dispatch(cli: Cli) -> Result<Exit> {
     let common = &cli.common;
     let done = match cli.command {
         Command::Effect(command) => return block_on(effect::run(common, &command)),
+        Command::Report(args) => return block_on(report::run(common, &args)),
+        Command::Check(args) => return block_on(check::run(common, &args)),
+        Command::Demo(args) => return block_on(demo::run(common, &args)),
         Command::Serve(args) => serve::run(&args),
+        Command::Dev(args) => dev::run(&args),
         Command::Topic(command) => block_on(topic::run(common, &command)),
         Command::Produce(args) => block_on(produce::run(common, args)),
         Command::Consume(args) => block_on(consume::run(common, args)),
+        Command::Work(args) => block_on(work::run(common, args)),
         Command::Ack(args) => block_on(ack::run(common, &args)),
         Command::Nack(args) => block_on(nack::run(common, &args)),
         Command::Message(command) => block_on(message::run(common, &command)),
@@ -195,9 +247,14 @@ fn dispatch(cli: Cli) -> Result<Exit> {
         Command::Router(command) => block_on(router::run(common, &command)),
         Command::Wal(command) => wal::run(common, &command),
         Command::Bench(args) => bench::run(common.output, &args),
+        Command::Context(command) => context::run(common, &command),
         Command::Config(command) => config_check::run(common, &command),
         Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(common, &args),
+        Command::Reference(args) => reference::run(common, &args),
         Command::BenchBare(args) => bench::run_bare(&args),
+        Command::DemoServer(args) => demo::run_server(&args),
+        Command::DemoWorker(args) => block_on(demo::run_worker(&args)),
     };
     done.map(|()| Exit::Success)
 }
@@ -245,6 +302,48 @@ mod tests {
             let arguments = ["driftq"].into_iter().chain(line.split(' '));
             assert!(command().try_get_matches_from(arguments).is_ok(), "{line}");
         }
+    }
+
+    /// Where many tokens are taken, a flag behind them stays a flag, and a misspelt one an error.
+    #[test]
+    fn many_tokens_do_not_swallow_flags() {
+        let token = "-_AAAAAAAAAAAAAAAAAAAAAAAAAA";
+        let parsed = |line: &str| {
+            let words = line.replace("TOKEN", token);
+            let words = ["driftq"].into_iter().chain(words.split(' ')).map(Into::into);
+            parse(&words.collect::<Vec<_>>()).map(|cli| cli.command)
+        };
+        for line in [
+            "lease ack TOKEN",
+            "lease nack TOKEN --dead",
+            "lease nack TOKEN --error no",
+            "lease extend --lease 1s TOKEN",
+            "lease release TOKEN plain TOKEN",
+            "lease release -- TOKEN",
+        ] {
+            assert!(parsed(line).is_ok(), "{line}");
+        }
+        for line in ["lease nack plain --daed", "lease nack TOKEN --daed", "lease ack"] {
+            assert!(parsed(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn every_command_has_an_example_that_is_one() {
+        fn check(command: &clap::Command, path: &str, lacking: &mut Vec<String>) {
+            let inner: Vec<_> = command.get_subcommands().filter(|inner| !inner.is_hide_set()).collect();
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let has_example = help.lines().any(|line| line.starts_with("  ") && line.contains(path));
+            if inner.is_empty() && !has_example {
+                lacking.push(path.to_owned());
+            }
+            for inner in inner {
+                check(inner, &format!("{path} {}", inner.get_name()), lacking);
+            }
+        }
+        let mut lacking = Vec::new();
+        check(&command(), "driftq", &mut lacking);
+        assert!(lacking.is_empty(), "no example in the help of {lacking:?}");
     }
 
     #[test]

@@ -6,6 +6,8 @@ use anyhow::Result;
 use comfy_table::{Table, presets};
 use serde::Serialize;
 
+use super::colour::{self, Tone};
+
 /// `-o`: the shape of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
@@ -47,7 +49,10 @@ impl Listing {
             let line = line.trim_end();
             format!("{}\n", line.strip_prefix(' ').unwrap_or(line))
         };
-        self.table.lines().map(trim).collect()
+        let mut lines = self.table.lines().map(trim);
+        let headings = lines.next().unwrap_or_default();
+        let headings = colour::on_stdout(Tone::Heading, headings.trim_end()) + "\n";
+        std::iter::once(headings).chain(lines).collect()
     }
 }
 

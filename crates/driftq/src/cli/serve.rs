@@ -1,20 +1,21 @@
 //! `driftq serve`: the broker and its HTTP edge in this process.
 
-use std::{io::IsTerminal, process};
+use std::{net::SocketAddr, process};
 
 use anyhow::{Context, Result};
-use driftq_engine::{Broker, Started};
+use driftq_engine::{Broker, Counters, Recovery, Started};
 use tokio::{net::TcpListener, sync::oneshot};
 use tracing_subscriber::EnvFilter;
 
 use super::{
+    colour,
     config_check::refuse,
     exit::{Exit, Fault},
     signal::{Signal, Signals},
     startup,
 };
 use crate::{
-    config::{Config, KnobArgs, LogFormat, resolve},
+    config::{Config, KnobArgs, LogFormat, Resolved, resolve},
     http,
 };
 
@@ -38,8 +39,44 @@ pub(crate) struct Args {
     knobs: KnobArgs,
 }
 
+/// What differs between the commands that run the broker; everything else they share.
+pub(super) trait Manner {
+    /// Takes the address to listen on.
+    async fn bind(&self, config: &Config) -> Result<TcpListener>;
+    /// Says that connections are answered from now on.
+    fn announce(&self, config: &Config, recovery: &Recovery, address: SocketAddr) -> Result<()>;
+    /// Says what was done, after a graceful stop.
+    fn part(&self, config: &Config, counters: &Counters) -> Result<()>;
+}
+
+/// For machines and the people who run them: the address that was asked for or none, and few words.
+struct Plain;
+
+impl Manner for Plain {
+    async fn bind(&self, config: &Config) -> Result<TcpListener> {
+        TcpListener::bind(&config.listen).await.map_err(|error| refuse_address(config, &error).into())
+    }
+
+    fn announce(&self, config: &Config, recovery: &Recovery, address: SocketAddr) -> Result<()> {
+        startup::announce(config, recovery, address)
+    }
+
+    fn part(&self, _: &Config, _: &Counters) -> Result<()> {
+        Ok(())
+    }
+}
+
+pub(super) fn refuse_address(config: &Config, error: &std::io::Error) -> Fault {
+    Fault::new(Exit::Listen, format!("cannot listen on {}: {error}", config.listen))
+        .help("choose another address with --listen, or port 0 for any free one")
+}
+
 pub(super) fn run(args: &Args) -> Result<()> {
-    let resolved = resolve(&args.knobs);
+    host(resolve(&args.knobs), &Plain)
+}
+
+/// Runs the broker until a signal ends it.
+pub(super) fn host(resolved: Resolved, manner: &impl Manner) -> Result<()> {
     let problems: Vec<String> = resolved.problems.iter().map(ToString::to_string).collect();
     refuse(&problems)?;
     for warning in &resolved.warnings {
@@ -49,19 +86,16 @@ pub(super) fn run(args: &Args) -> Result<()> {
     start_log(&config)?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting a runtime")?;
-    let outcome = runtime.block_on(serve(config));
+    let outcome = runtime.block_on(serve(config, manner));
     // Whatever still runs belongs to connections that did not end in time.
     runtime.shutdown_background();
     outcome
 }
 
-async fn serve(config: Config) -> Result<()> {
+async fn serve(config: Config, manner: &impl Manner) -> Result<()> {
     let mut signals = Signals::new()?;
     // Bound before the data is touched: an address in use is noticed at once. Connections wait in the backlog.
-    let listener = TcpListener::bind(&config.listen).await.map_err(|error| {
-        Fault::new(Exit::Listen, format!("cannot listen on {}: {error}", config.listen))
-            .help("choose another address with --listen, or port 0 for any free one")
-    })?;
+    let listener = manner.bind(&config).await?;
     let address = listener.local_addr().context("the listen address")?;
     let engine = config.engine();
     let starting = tokio::task::spawn_blocking(move || Broker::start(engine));
@@ -71,7 +105,7 @@ async fn serve(config: Config) -> Result<()> {
         signal = signals.next() => process::exit(signal.exit_code()),
     };
     let Started { broker, recovery } = started.map_err(|error| startup::explain(&error, &config))?;
-    startup::announce(&config, &recovery, address)?;
+    manner.announce(&config, &recovery, address)?;
     let (stop, stopped) = oneshot::channel::<()>();
     // A sender that is gone means stop, too.
     let shutdown = async move { drop(stopped.await) };
@@ -81,8 +115,9 @@ async fn serve(config: Config) -> Result<()> {
     drop(stop);
     let graceful = async {
         edge.await.context("the HTTP edge ended")??;
+        let counters = broker.counters();
         broker.stop().await;
-        Ok(())
+        manner.part(&config, &counters)
     };
     tokio::select! {
         outcome = graceful => {
@@ -104,7 +139,7 @@ fn start_log(config: &Config) -> Result<()> {
     let filter = EnvFilter::try_new(&config.log_level).context("log_level")?;
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match config.log_format {
-        LogFormat::Text => log.with_ansi(std::io::stderr().is_terminal()).init(),
+        LogFormat::Text => log.with_ansi(colour::is_on(&std::io::stderr())).init(),
         LogFormat::Json => log.json().flatten_event(true).init(),
     }
     Ok(())

@@ -16,13 +16,9 @@ use crate::config::{Config, units::about_bytes};
 pub(super) fn announce(config: &Config, recovery: &Recovery, address: SocketAddr) -> Result<()> {
     let mut text = format!("driftq {}\n", crate::http::VERSION);
     let mut line = |name: &str, value: &str| text.push_str(&format!("  {name:<11}{value}\n"));
-    if config.ephemeral {
-        line("data", "in memory");
-        line("durability", "none: everything is gone when this process ends");
-    } else {
-        line("data", &config.data.display().to_string());
-        line("durability", "every answer waits until what it says is synced to disk");
-    }
+    let data = if config.ephemeral { "in memory".to_owned() } else { config.data.display().to_string() };
+    line("data", &data);
+    line("durability", durability(config));
     line("recovered", &recovered(recovery));
     if let Some(torn) = &recovery.truncated {
         line("torn tail", &format!("cut off: {torn}. Nothing that was acknowledged is lost"));
@@ -31,7 +27,17 @@ pub(super) fn announce(config: &Config, recovery: &Recovery, address: SocketAddr
     output::write(&text)
 }
 
-fn recovered(recovery: &Recovery) -> String {
+/// What is promised about what is stored.
+pub(super) const fn durability(config: &Config) -> &'static str {
+    if config.ephemeral {
+        "none: everything is gone when this process ends"
+    } else {
+        "every answer waits until what it says is synced to disk"
+    }
+}
+
+/// What was found at the start.
+pub(super) fn recovered(recovery: &Recovery) -> String {
     let Recovery { messages, topics, groups, replayed_bytes, duration, epoch, .. } = recovery;
     format!(
         "{} message(s), {} topic(s), {} group(s) in {} ms ({} of log replayed, start number {epoch})",

@@ -1,9 +1,12 @@
-//! Did you mean …? For topics that do not exist.
+//! Did you mean …? For names that do not exist.
 
-use driftq_api::v1::Topics;
+use driftq_api::{
+    v1::Topics,
+    v2::{Dataset, Datasets, Groups, LIMIT_MAX},
+};
 
 use super::exit::Fault;
-use crate::client::{CallError, Session};
+use crate::client::{CallError, Path, Session};
 
 /// The answer, or an error of the command. If the topic is not there and another has almost its name, that one is
 /// named.
@@ -18,9 +21,73 @@ pub(super) async fn or_explain<T>(
     }
 }
 
+/// The same for a call about a group of a topic: either name may be the wrong one.
+pub(super) async fn or_explain_group<T>(
+    session: &mut Session,
+    topic: &str,
+    group: &str,
+    answer: Result<T, CallError>,
+) -> anyhow::Result<T> {
+    match answer {
+        Err(error) if error.code() == "GROUP_UNKNOWN" => {
+            let names = groups(session, topic).await.unwrap_or_default();
+            let near = nearest(group, names.iter().map(String::as_str)).map(str::to_owned);
+            let fault = Fault::from(error);
+            Err(match near {
+                Some(name) => fault
+                    .help(format!("did you mean `{name}`? All names: `driftq group list {topic}`"))
+                    .into(),
+                None => fault.into(),
+            })
+        }
+        other => or_explain(session, topic, other).await,
+    }
+}
+
+/// The same for a call about a dataset, or about one of its versions.
+pub(super) async fn or_explain_output<T>(
+    session: &mut Session,
+    dataset: &str,
+    version: Option<&str>,
+    answer: Result<T, CallError>,
+) -> anyhow::Result<T> {
+    let error = match answer {
+        Ok(answer) => return Ok(answer),
+        Err(error) => error,
+    };
+    let is_unknown = error.code() == "OUTPUT_UNKNOWN";
+    let fault = Fault::from(error);
+    if !is_unknown {
+        return Err(fault.into());
+    }
+    let limit = Some(LIMIT_MAX as u64);
+    let whole: Option<Dataset<'static>> =
+        session.get(Path::of("/v2/outputs").part(dataset).with_number("limit", limit).as_str()).await.ok();
+    let near = match (&whole, version) {
+        (Some(known), Some(version)) => {
+            let near = nearest(version, known.versions.iter().map(|known| &*known.version));
+            near.map(|near| {
+                format!("did you mean version `{near}`? All of them: `driftq output list {dataset}`")
+            })
+        }
+        (Some(_), None) => None,
+        (None, _) => {
+            let path = Path::of("/v2/outputs").with_number("limit", limit);
+            let page: Option<Datasets<'static>> = session.get(path.as_str()).await.ok();
+            let names = page.iter().flat_map(|page| &page.datasets).map(|known| &*known.dataset);
+            nearest(dataset, names)
+                .map(|near| format!("did you mean `{near}`? All names: `driftq output list`"))
+        }
+    };
+    Err(match near {
+        Some(near) => fault.help(near).into(),
+        None => fault.into(),
+    })
+}
+
 /// The error of a call about this topic.
 pub(super) async fn explained(session: &mut Session, topic: &str, error: CallError) -> Fault {
-    let is_unknown = error.code() == "TOPIC_UNKNOWN";
+    let is_unknown = error.code() == "TOPIC_UNKNOWN" || error.is_topic_unknown_in_v1();
     let mut fault = Fault::from(error);
     if is_unknown && let Some(name) = closest(session, topic).await {
         fault = fault.help(format!("did you mean `{name}`? All names: `driftq topic list`"));
@@ -31,24 +98,40 @@ pub(super) async fn explained(session: &mut Session, topic: &str, error: CallErr
 /// Help for one error is not worth a second one: if the names cannot be read, there is no suggestion.
 async fn closest(session: &mut Session, topic: &str) -> Option<String> {
     let topics: Topics = session.get("/v1/topics").await.ok()?;
-    let near =
-        topics.topics.into_iter().filter(|name| name != topic).map(|name| (distance(topic, &name), name));
-    let (distance, name) = near.min_by(|one, other| one.0.cmp(&other.0))?;
-    // A third of the letters may be wrong; more than that is another name.
-    (distance <= (topic.chars().count() / 3).max(1)).then_some(name)
+    nearest(topic, topics.topics.iter().map(String::as_str)).map(str::to_owned)
 }
 
-/// How many letters must be added, removed or replaced.
+/// The names of the groups on the first page, which is more than enough for a guess.
+async fn groups(session: &mut Session, topic: &str) -> Option<Vec<String>> {
+    let path = Path::topic(topic).word("groups").with_number("limit", Some(LIMIT_MAX as u64));
+    let page: Groups = session.get(path.as_str()).await.ok()?;
+    Some(page.groups.into_iter().map(|group| group.name).collect())
+}
+
+/// The name that was meant, if one is near enough: a third of the letters may be wrong; more than that is another name.
+pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let others = known.into_iter().filter(|other| *other != name);
+    let (distance, near) = others.map(|other| (distance(name, other), other)).min_by_key(|(far, _)| *far)?;
+    (distance <= (name.chars().count() / 3).max(1)).then_some(near)
+}
+
+/// How many letters must be added, removed, replaced or exchanged with their neighbour.
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
+    let (mut before, mut row): (Vec<usize>, Vec<usize>) = (Vec::new(), (0..=other.len()).collect());
+    let mut last = None;
     for (number, letter) in one.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], number + 1);
+        let mut next = vec![number + 1];
         for (index, candidate) in other.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != *candidate);
-            diagonal = row[index + 1];
-            row[index + 1] = replaced.min(diagonal + 1).min(row[index] + 1);
+            let replaced = row[index] + usize::from(letter != *candidate);
+            let mut least = replaced.min(row[index + 1] + 1).min(next[index] + 1);
+            if index > 0 && last == Some(*candidate) && letter == other[index - 1] {
+                least = least.min(before[index - 1] + 1);
+            }
+            next.push(least);
         }
+        before = std::mem::replace(&mut row, next);
+        last = Some(letter);
     }
     row[other.len()]
 }
@@ -59,10 +142,26 @@ mod tests {
 
     #[test]
     fn distances_count_letters() {
-        for (one, other, expected) in
-            [("orders", "orders", 0), ("order", "orders", 1), ("ordres", "orders", 2), ("", "abc", 3)]
-        {
+        for (one, other, expected) in [
+            ("orders", "orders", 0),
+            ("order", "orders", 1),
+            ("ordres", "orders", 1),
+            ("rodesr", "orders", 2),
+            ("", "abc", 3),
+            ("abc", "", 3),
+            ("ca", "ac", 1),
+        ] {
             assert_eq!(distance(one, other), expected, "{one} {other}");
         }
+    }
+
+    #[test]
+    fn only_what_is_near_is_meant() {
+        let known = ["orders", "mails", "payments"];
+        assert_eq!(nearest("ordres", known), Some("orders"));
+        assert_eq!(nearest("mail", known), Some("mails"));
+        assert_eq!(nearest("clicks", known), None);
+        assert_eq!(nearest("orders", ["orders"]), None, "it is there");
+        assert_eq!(nearest("", known), None);
     }
 }

@@ -29,6 +29,11 @@ impl Now {
         }
     }
 
+    /// How long ago it was; nothing if it is yet to come.
+    pub(super) fn age_ms(self, moment: Moment) -> u64 {
+        u64::try_from((self.epoch_ms - epoch_ms(moment)).max(0)).unwrap_or(u64::MAX)
+    }
+
     /// The time, and in brackets how far away it is.
     pub(super) fn show(self, moment: Moment) -> String {
         format!("{moment} ({})", self.tell(moment))

@@ -1,6 +1,6 @@
 //! How a call can fail, and what that means for the user.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use serde::Deserialize;
 
@@ -10,7 +10,7 @@ use crate::cli::exit::{Exit, Fault};
 #[derive(Debug)]
 pub(crate) enum CallError {
     /// Nobody listens there; the request never left.
-    Unreachable { authority: String, why: String },
+    Unreachable { authority: String, why: String, context: Option<Arc<str>> },
     /// The connection broke before the answer was complete: the server may or may not have done it.
     Broken { authority: String, why: String },
     /// The server answered no.
@@ -180,6 +180,11 @@ impl CallError {
         }
     }
 
+    /// True if `/v1` says that there is no such topic; it has no code for that.
+    pub(crate) fn is_topic_unknown_in_v1(&self) -> bool {
+        matches!(self, Self::Refused(refusal) if refusal.message.contains("topic does not exist"))
+    }
+
     /// The code of the server's refusal; empty if it is something else.
     pub(crate) fn code(&self) -> &str {
         match self {
@@ -192,8 +197,11 @@ impl CallError {
 impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unreachable { authority, why } => {
+            Self::Unreachable { authority, why, context: None } => {
                 write!(f, "no server answers at http://{authority} ({why})")
+            }
+            Self::Unreachable { authority, why, context: Some(context) } => {
+                write!(f, "no server answers at http://{authority} ({why}); that is {context}")
             }
             Self::Broken { authority, why } => {
                 write!(f, "the connection to http://{authority} broke ({why})")
@@ -215,9 +223,13 @@ impl From<CallError> for Fault {
     fn from(error: CallError) -> Self {
         let message = error.to_string();
         match &error {
-            CallError::Unreachable { authority, .. } => Self::new(Exit::Unreachable, message).help(format!(
-                "start one with `driftq serve --listen {authority}`, or name another with --server or DRIFTQ_SERVER"
-            )),
+            CallError::Unreachable { authority, context: None, .. } => {
+                Self::new(Exit::Unreachable, message).help(format!(
+                    "start one with `driftq serve --listen {authority}`, or name another with --server or DRIFTQ_SERVER"
+                ))
+            }
+            CallError::Unreachable { context: Some(_), .. } => Self::new(Exit::Unreachable, message)
+                .help("start a server there, or choose another context: `driftq context list`, then `driftq context use NAME`"),
             CallError::Broken { .. } => {
                 Self::new(Exit::Unreachable, message).help("the server may be restarting; try again")
             }
@@ -301,9 +313,15 @@ mod tests {
             let fault = Fault::from(CallError::Refused(Refusal::new(status, b"{}").into()));
             assert_eq!(fault.exit, exit, "{status}");
         }
-        let down = CallError::Unreachable { authority: "127.0.0.1:1".to_owned(), why: "refused".to_owned() };
-        let fault = Fault::from(down);
+        let down = |context: Option<Arc<str>>| {
+            let (authority, why) = ("127.0.0.1:1".to_owned(), "refused".to_owned());
+            Fault::from(CallError::Unreachable { authority, why, context })
+        };
+        let fault = down(None);
         assert_eq!(fault.exit, Exit::Unreachable);
         assert!(fault.help.unwrap().contains("driftq serve"));
+        let fault = down(Some("context `staging`".into()));
+        assert!(fault.message.contains("that is context `staging`"), "{fault}");
+        assert!(fault.help.unwrap().contains("driftq context"));
     }
 }

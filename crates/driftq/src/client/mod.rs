@@ -24,6 +24,8 @@ use crate::cli::exit::{Exit, Fault};
 pub(crate) struct Client {
     /// `host:port`.
     authority: Arc<str>,
+    /// The context that named it, in words, if it was one.
+    context: Option<Arc<str>>,
 }
 
 impl Client {
@@ -45,7 +47,19 @@ impl Client {
             return Err(invalid("the URL must not have a path"));
         }
         let host = uri.host().ok_or_else(|| invalid("no host in the URL"))?;
-        Ok(Self { authority: format!("{host}:{}", uri.port_u16().unwrap_or(80)).into() })
+        Ok(Self { authority: format!("{host}:{}", uri.port_u16().unwrap_or(80)).into(), context: None })
+    }
+
+    /// Errors tell that it comes from there.
+    #[must_use]
+    pub(crate) fn named_by(mut self, context: Option<String>) -> Self {
+        self.context = context.map(Into::into);
+        self
+    }
+
+    /// Why it cannot be reached.
+    fn unreachable(&self, why: String) -> CallError {
+        CallError::Unreachable { authority: self.authority.to_string(), why, context: self.context.clone() }
     }
 
     pub(crate) fn session(&self) -> Session {

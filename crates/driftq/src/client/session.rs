@@ -210,7 +210,7 @@ impl Session {
             return Ok(sender);
         }
         let authority = self.client.authority();
-        let unreachable = |why: String| CallError::Unreachable { authority: authority.to_owned(), why };
+        let unreachable = |why: String| self.client.unreachable(why);
         let socket = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(authority))
             .await
             .map_err(|_| unreachable("no connection in time".to_owned()))?

@@ -11,7 +11,15 @@ use super::{
 use crate::router;
 
 /// Variables with our prefix that are not knobs of the server.
-const OTHER_VARIABLES: [&str; 3] = [FILE_ENV, "DRIFTQ_SERVER", "DRIFTQ_OWNER"];
+const OTHER_VARIABLES: [&str; 7] = [
+    FILE_ENV,
+    "DRIFTQ_SERVER",
+    "DRIFTQ_CONTEXT",
+    "DRIFTQ_CONTEXTS",
+    "DRIFTQ_OWNER",
+    "DRIFTQ_LEDGER_STORE",
+    "DRIFTQ_BIN",
+];
 
 /// Who said a value. Later ones win.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]

@@ -16,6 +16,11 @@ pub(crate) fn driftq() -> Command {
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("DRIFTQ_")) {
         command.env_remove(name);
     }
+    // The tester's own contexts; a file that is not there has none.
+    command.env("DRIFTQ_CONTEXTS", "/nonexistent/contexts.toml");
+    for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"] {
+        command.env_remove(name);
+    }
     command
 }
 

@@ -12,6 +12,25 @@ use crate::cli::{effect::Status, parse};
 struct Finish {
     token: String,
     status: Status,
+    /// The result of a success, or why it failed.
+    text: Option<String>,
+}
+
+impl Finish {
+    fn effect(&self) -> EffectFinish<'_> {
+        EffectFinish { token: Cow::Borrowed(&self.token), result: self.result() }
+    }
+
+    fn result(&self) -> EffectResult<'_> {
+        let plain = EffectResult::new(self.status.into());
+        match (&self.text, self.status) {
+            (None, _) => plain,
+            (Some(body), Status::Succeeded) => {
+                EffectResult { body: Some(Cow::Borrowed(body.as_bytes())), ..plain }
+            }
+            (Some(error), _) => EffectResult { error: Cow::Borrowed(error), ..plain },
+        }
+    }
 }
 
 /// Where the result of work lies.
@@ -34,8 +53,9 @@ pub(super) struct Parts {
     /// A message that must still be yours, and stays so
     #[arg(long, value_name = "TOKEN", allow_hyphen_values = true)]
     fence: Vec<String>,
-    /// An effect that has ended, by its token: succeeded, failed-final or failed-retryable
-    #[arg(long, value_name = "TOKEN:STATUS", value_parser = finish, allow_hyphen_values = true)]
+    /// An effect that has ended, by its token: succeeded, failed-final or failed-retryable; TEXT is the result, or why
+    /// it failed
+    #[arg(long, value_name = "TOKEN:STATUS[=TEXT]", value_parser = finish, allow_hyphen_values = true)]
     finish: Vec<Finish>,
     /// A message to store
     #[arg(long, value_name = "TOPIC=VALUE", value_parser = parse::pair)]
@@ -65,10 +85,6 @@ impl Parts {
     /// As the server takes it.
     pub(super) fn commit(&self) -> Commit<'_> {
         let tokens = |tokens: &'_ [String]| tokens.iter().map(|token| Cow::Owned(token.clone())).collect();
-        let finish = |finish: &'_ Finish| EffectFinish {
-            token: Cow::Owned(finish.token.clone()),
-            result: EffectResult::new(finish.status.into()),
-        };
         let message = |(topic, value): &'_ (String, String)| CommitMessage {
             topic: Cow::Owned(topic.clone()),
             message: Message { value: Cow::Owned(value.clone().into_bytes()), ..Message::default() },
@@ -77,7 +93,7 @@ impl Parts {
         Commit {
             ack: tokens(&self.ack),
             fence: tokens(&self.fence),
-            effects: self.finish.iter().map(finish).collect(),
+            effects: self.finish.iter().map(Finish::effect).collect(),
             produce: self.produce.iter().map(message).collect(),
             outputs: outputs.map(Registered::output).collect(),
         }
@@ -99,11 +115,14 @@ impl Registered {
 }
 
 fn finish(text: &str) -> Result<Finish, String> {
-    let parts = text.rsplit_once(':').filter(|(token, _)| !token.is_empty());
-    let (token, status) = parts.ok_or_else(|| format!("`{text}` is not TOKEN:STATUS"))?;
+    // Tokens and statuses hold no `=`; the text may hold anything.
+    let (names, result) = text.split_once('=').map_or((text, None), |(names, result)| (names, Some(result)));
+    let parts = names.rsplit_once(':').filter(|(token, _)| !token.is_empty());
+    let (token, status) =
+        parts.ok_or_else(|| format!("`{text}` is not TOKEN:STATUS or TOKEN:STATUS=TEXT"))?;
     let status = Status::from_str(status, false)
         .map_err(|_| format!("`{status}` is not one of succeeded, failed-final and failed-retryable"))?;
-    Ok(Finish { token: token.to_owned(), status })
+    Ok(Finish { token: token.to_owned(), status, text: result.map(str::to_owned) })
 }
 
 fn replaced(text: &str) -> Result<Registered, String> {
@@ -145,9 +164,22 @@ mod tests {
         let finish = |text| finish(text).map(|finish| (finish.token, finish.status));
         assert_eq!(finish("-a_b:succeeded"), Ok(("-a_b".to_owned(), Status::Succeeded)));
         assert_eq!(finish("t:failed_final"), Ok(("t".to_owned(), Status::FailedFinal)));
+        assert_eq!(finish("t:succeeded={\"a\":\"b=c\"}"), Ok(("t".to_owned(), Status::Succeeded)));
         assert!(finish("t").unwrap_err().contains("TOKEN:STATUS"));
         assert!(finish(":succeeded").is_err());
         assert!(finish("t:fine").unwrap_err().contains("failed-retryable"));
+    }
+
+    #[test]
+    fn a_text_is_the_result_or_the_reason() {
+        let of = |text: &str| finish(text).unwrap();
+        let done = of("t:succeeded={\"a\": \"b=c\"}");
+        assert_eq!(done.result().body.as_deref(), Some(&b"{\"a\": \"b=c\"}"[..]));
+        assert_eq!(done.result().error, "");
+        let failed = of("t:failed-final=no: account");
+        assert_eq!((failed.result().body, &*failed.result().error), (None, "no: account"));
+        assert_eq!(of("t:succeeded=").result().body.as_deref(), Some(&b""[..]), "given and empty");
+        assert_eq!(of("t:succeeded").result().body, None);
     }
 
     #[test]

@@ -26,6 +26,7 @@ Names that hold the marks / = @ # and anything beyond these flags go into a file
 
 Examples:
   driftq commit --ack \"$message\" --finish \"${effect}:succeeded\" --produce receipts='7 is paid'
+  driftq commit --ack \"$message\" --finish \"${effect}:succeeded=ch_981\"
   driftq commit --ack \"$message\" --replace-output sales/v2/2030-01=s3://lake/a.parquet@sha256:9f86d0
   driftq commit --fence \"$message\" --append-output sales/v2/log=s3://lake/b@sha256:2c26#batch-7
   driftq commit --file commit.json

@@ -11,7 +11,7 @@ use super::{
     settle::{Outcome, Settler, Tally, hand_back, settle},
 };
 use crate::{
-    cli::{Common, output::Format, signal::Signals},
+    cli::{Common, output::Format, signal::Signals, suggest},
     client::{CallError, Client, Session, Stream, escape, words::Item},
 };
 
@@ -91,7 +91,9 @@ pub(in crate::cli) async fn run(common: &Common, args: Args) -> Result<()> {
 impl Consumer {
     async fn consume(&mut self) -> Result<()> {
         // The first failure is told at once: most likely the server is not there, or the topic is not.
-        let mut stream = self.open().await.map_err(CallError::into_error)?;
+        let opened = self.open().await;
+        let mut session = self.client.session();
+        let mut stream = suggest::or_explain(&mut session, &self.args.topic, opened).await?;
         while self.read(&mut stream).await? == Next::Reopen {
             match self.reopen().await? {
                 Some(again) => stream = again,

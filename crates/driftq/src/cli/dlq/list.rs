@@ -87,6 +87,11 @@ async fn letters(common: &Common, args: &Args, topic: &str) -> Result<()> {
         pages.turn(page.cursor);
     }
     printer.end("no dead letter fits")?;
+    if let Some(source) = topic.strip_prefix("dlq.").filter(|_| printer.printed() == 0) {
+        eprintln!(
+            "note: dead letters are listed by the topic that they come from: `driftq dlq list {source}`"
+        );
+    }
     pages.hint(common);
     Ok(())
 }

@@ -7,7 +7,7 @@ mod redrive;
 mod selection;
 
 use anyhow::Result;
-use driftq_api::v2::Topic;
+use driftq_api::v2::{DeadTopics, Topic};
 
 use super::{
     Common,
@@ -56,9 +56,21 @@ async fn or_none<T>(session: &mut Session, topic: &str, answer: Result<T, CallEr
 
 /// The answer of a call that needs letters to work on.
 async fn or_explain<T>(session: &mut Session, topic: &str, answer: Result<T, CallError>) -> Result<T> {
-    let nothing = || {
-        Fault::new(Exit::Invalid, format!("topic {topic} has no dead letters"))
-            .help("`driftq dlq list` shows the topics that have some")
+    if let Some(answer) = or_none(session, topic, answer).await? {
+        return Ok(answer);
+    }
+    let fault = Fault::new(Exit::Invalid, format!("topic {topic} has no dead letters"));
+    let all = "`driftq dlq list` shows the topics that have some";
+    // The first page is enough for a guess, and without it there is none.
+    let page: Option<DeadTopics> = session.get("/v2/dlq").await.ok();
+    let names = page.iter().flat_map(|page| &page.topics).map(|topic| &*topic.name);
+    let near = match topic.strip_prefix("dlq.") {
+        Some(source) => {
+            names.clone().find(|name| *name == source).or_else(|| suggest::nearest(source, names))
+        }
+        None => suggest::nearest(topic, names),
     };
-    Ok(or_none(session, topic, answer).await?.ok_or_else(nothing)?)
+    Err(fault
+        .help(near.map_or_else(|| all.to_owned(), |near| format!("did you mean `{near}`? {all}")))
+        .into())
 }

@@ -1,10 +1,13 @@
 //! `driftq dlq redrive`.
 
-use anyhow::Result;
-use driftq_api::v2::{Job, Redrive};
+use anyhow::{Context, Result};
+use driftq_api::v2::{Job, Redrive, Topic};
 
 use super::{letters_of, or_explain, selection::SelectionArgs};
-use crate::cli::{Common, job, parse::owned};
+use crate::{
+    cli::{Common, job, parse::owned, suggest},
+    client::Path,
+};
 
 #[derive(clap::Args)]
 #[command(
@@ -45,6 +48,15 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<()> {
     };
     let mut session = common.client()?.session();
     let answer = session.post(letters_of(&args.topic).word("redrive").as_str(), &request).await;
+    if let (Err(error), Some(target)) = (&answer, &args.target)
+        && error.code() == "TOPIC_UNKNOWN"
+    {
+        // Either topic may be the one that is not there.
+        let found = session.get::<Topic>(Path::topic(target).as_str()).await;
+        suggest::or_explain(&mut session, target, found)
+            .await
+            .with_context(|| format!("--target {target}"))?;
+    }
     let job: Job<'static> = or_explain(&mut session, &args.topic, answer).await?;
     job::follow(common, &mut session, job, &args.waiting).await
 }

@@ -8,7 +8,7 @@ use driftq_api::v2::{EffectBegin, EffectDecision, WAIT_MS_MAX};
 use super::{Identity, decision, terms::Terms};
 use crate::{
     cli::{Common, call::patiently, exit::Exit},
-    client::Session,
+    client::{CallError, Session},
     config::units::millis,
 };
 
@@ -56,19 +56,26 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit> {
     decision::print(common, &args.identity, &decision)
 }
 
-/// Asks until it is decided or the wait is over: a single call of the server waits for a minute at most.
 async fn begin(session: &mut Session, args: &Args) -> Result<EffectDecision<'static>> {
-    let mut request = EffectBegin {
+    let request = EffectBegin {
         reacquire: args.reacquire,
         run_id: args.run_id.as_deref().map(Cow::Borrowed),
         step_id: args.step_id.as_deref().map(Cow::Borrowed),
         ..args.terms.request(&args.identity)?.into_begin()
     };
-    let mut left = args.wait;
+    ask(session, request, args.wait).await.map_err(|error| error.into_error())
+}
+
+/// Asks until it is decided or the wait is over: a single call of the server waits for a minute at most.
+pub(super) async fn ask(
+    session: &mut Session,
+    mut request: EffectBegin<'_>,
+    wait_ms: u64,
+) -> Result<EffectDecision<'static>, CallError> {
+    let mut left = wait_ms;
     loop {
         request.wait_ms = left.min(WAIT_MS_MAX);
-        let answer = patiently(session, "/v2/effects/begin", &request, request.wait_ms).await;
-        let decision: EffectDecision<'static> = answer.map_err(|error| error.into_error())?;
+        let decision = patiently(session, "/v2/effects/begin", &request, request.wait_ms).await?;
         left -= request.wait_ms;
         if left == 0 || !matches!(decision, EffectDecision::InProgress { .. }) {
             return Ok(decision);

@@ -9,6 +9,7 @@ mod list;
 mod reacquire;
 mod renew;
 mod resolve;
+mod run;
 mod terms;
 pub(super) mod words;
 
@@ -55,6 +56,8 @@ struct Holder {
 pub(crate) enum Command {
     /// Ask whether to carry an effect out, or what came of it
     Begin(begin::Args),
+    /// Run a command once: its output and end are stored, and replayed from then on
+    Run(run::Args),
     /// Say what came of an effect
     Finish(finish::Args),
     /// Say that the work on an effect goes on
@@ -72,6 +75,7 @@ pub(crate) enum Command {
 pub(super) async fn run(common: &Common, command: &Command) -> Result<Exit> {
     let done = match command {
         Command::Begin(args) => return begin::run(common, args).await,
+        Command::Run(args) => return run::run(common, args).await,
         Command::Reacquire(args) => return reacquire::run(common, args).await,
         Command::Finish(args) => finish::run(common, args).await,
         Command::Renew(args) => renew::run(common, args).await,

@@ -13,7 +13,7 @@ use crate::{
 
 /// What becomes of an effect whose lease lapses without an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum OnLapse {
+pub(super) enum OnLapse {
     /// It becomes unknown, until somebody resolves it.
     Hold,
     /// The next begin carries it out again: for what may safely happen twice.
@@ -24,31 +24,31 @@ enum OnLapse {
 pub(super) struct Terms {
     /// What is asked for, as a hash of your own: another one under the same key is refused
     #[arg(long, value_name = "HASH", conflicts_with = "request_file")]
-    request_hash: Option<String>,
+    pub(super) request_hash: Option<String>,
     /// What is asked for, as a file: its BLAKE3 hash is sent, as `blake3:HEX`; `-` is stdin
     #[arg(long, value_name = "PATH")]
-    request_file: Option<String>,
+    pub(super) request_file: Option<String>,
     /// How long it is yours unless you renew it; what the server says if not given
     #[arg(long, value_name = "DURATION", value_parser = millis)]
-    lease: Option<u64>,
+    pub(super) lease: Option<u64>,
     /// How long the outcome is remembered once it is there; what the server says if not given
     #[arg(long, value_name = "DURATION", value_parser = millis)]
-    ttl: Option<u64>,
+    pub(super) ttl: Option<u64>,
     /// What becomes of it if the lease lapses without an outcome
     #[arg(long, value_enum, default_value_t = OnLapse::Hold, value_name = "WHAT")]
-    on_lapse: OnLapse,
+    pub(super) on_lapse: OnLapse,
     /// Most attempts; no cap if not given
     #[arg(long, value_name = "N")]
-    max_attempts: Option<u32>,
+    pub(super) max_attempts: Option<u32>,
     /// The token of a message's lease: whoever gets the message next fences this effect off
     #[arg(long, value_name = "TOKEN", allow_hyphen_values = true)]
-    lease_token: Option<String>,
+    pub(super) lease_token: Option<String>,
     /// Names this call: the same name again prints the same lease
     #[arg(long, value_name = "ID")]
-    request_id: Option<String>,
+    pub(super) request_id: Option<String>,
     /// Your name
     #[arg(long, env = "DRIFTQ_OWNER", hide_env_values = true, default_value = OWNER)]
-    owner: String,
+    pub(super) owner: String,
 }
 
 impl Terms {

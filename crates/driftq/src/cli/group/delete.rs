@@ -37,7 +37,7 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<()> {
     confirm::by_name(args.yes, &what, &args.group)?;
     let path = Path::group(&args.topic, &args.group).with("confirm", &args.group);
     let answer = session.delete_empty(path.as_str()).await;
-    suggest::or_explain(&mut session, &args.topic, answer).await?;
+    suggest::or_explain_group(&mut session, &args.topic, &args.group, answer).await?;
     let deleted = Deleted { topic: &args.topic, group: &args.group, deleted: true };
     output::print_one(common.output, &deleted, || {
         format!("group {} of {} is forgotten\n", args.group, args.topic)

@@ -29,7 +29,7 @@ pub(crate) struct Args {
 pub(super) async fn run(common: &Common, args: &Args) -> Result<()> {
     let mut session = common.client()?.session();
     let answer = session.get(Path::group(&args.topic, &args.group).as_str()).await;
-    let group: Group = suggest::or_explain(&mut session, &args.topic, answer).await?;
+    let group: Group = suggest::or_explain_group(&mut session, &args.topic, &args.group, answer).await?;
     output::print_one(common.output, &group, || text(&group))
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Args {
 pub(super) async fn run(common: &Common, args: &Args, word: &'static str) -> Result<()> {
     let mut session = common.client()?.session();
     let answer = session.post_bare(Path::group(&args.topic, &args.group).word(word).as_str()).await;
-    let paused: Paused = suggest::or_explain(&mut session, &args.topic, answer).await?;
+    let paused: Paused = suggest::or_explain_group(&mut session, &args.topic, &args.group, answer).await?;
     output::print_one(common.output, &paused, || match paused.paused_at {
         Some(at) => format!("group {} of {} gets nothing since {at}\n", args.group, args.topic),
         None => format!("group {} of {} is not paused\n", args.group, args.topic),

@@ -41,7 +41,7 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<()> {
     let mut session = common.client()?.session();
     let seek = Seek { to: args.to, partition: args.partition };
     let answer = session.post(Path::group(&args.topic, &args.group).word("seek").as_str(), &seek).await;
-    let sought: Sought = suggest::or_explain(&mut session, &args.topic, answer).await?;
+    let sought: Sought = suggest::or_explain_group(&mut session, &args.topic, &args.group, answer).await?;
     output::print_one(common.output, &sought, || {
         let mut listing = Listing::new(&["PARTITION", "NEXT OFFSET", "LAG"]);
         for partition in &sought.partitions {

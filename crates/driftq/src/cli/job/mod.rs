@@ -17,6 +17,9 @@ pub(super) use wait::{Waiting, follow};
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
     /// List jobs, the newest first
+    #[command(after_help = "Examples:
+  driftq job list
+  driftq job list -o ndjson | jq -r 'select(.state == \"running\") | .id'")]
     List,
     /// Show one job
     Get(get::Args),

@@ -1,13 +1,9 @@
 //! `driftq job wait`, and the waiting of the commands that start a job.
 
-use std::{
-    io::{self, IsTerminal},
-    time::Duration,
-};
+use std::time::Duration;
 
 use anyhow::Result;
 use driftq_api::v2::{Job, JobState};
-use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{
     read,
@@ -18,6 +14,7 @@ use crate::{
         Common,
         exit::{Exit, Fault},
         output::{self, printable},
+        progress,
         signal::Signals,
     },
     client::Session,
@@ -68,7 +65,7 @@ pub(in crate::cli) async fn follow(
 }
 
 async fn until_end(common: &Common, session: &mut Session, mut job: Job<'static>) -> Result<()> {
-    let bar = progress();
+    let bar = progress::bar("{spinner} {bar:30} {human_pos}/{human_len} letters, {per_sec}, {elapsed}");
     let mut signals = Signals::new()?;
     let mut pause = LOOK_FIRST;
     while job.state == JobState::Running {
@@ -101,15 +98,4 @@ fn verdict(job: &Job<'_>) -> Result<()> {
         JobState::Cancelled => format!("job {} was cancelled{why}", job.id),
     };
     Err(Fault::new(Exit::Failure, message).help("what was done stays done; the rest is still there").into())
-}
-
-fn progress() -> ProgressBar {
-    if !io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template(
-        "{spinner} {bar:30} {human_pos}/{human_len} letters, {per_sec}, {elapsed}",
-    );
-    let bar = ProgressBar::new(1);
-    style.map_or_else(|_| ProgressBar::hidden(), |style| bar.with_style(style))
 }

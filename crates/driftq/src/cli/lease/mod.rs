@@ -11,6 +11,7 @@ mod tokens;
 use anyhow::Result;
 
 use super::Common;
+pub(super) use tokens::sheltered;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {

@@ -1,11 +1,40 @@
 //! Tokens from the command line and from stdin.
 
-use std::io::{BufRead, stdin};
+use std::{
+    ffi::OsString,
+    io::{BufRead, stdin},
+};
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
 use crate::cli::exit::{Exit, Fault};
+
+/// Shorter words that begin with a hyphen are flags, and no flag is this long.
+const TOKEN_CHARS_LEAST: usize = 24;
+/// Commands that take any number of tokens.
+const COMMANDS: [&str; 4] = ["ack", "nack", "extend", "release"];
+
+/// The command line with the tokens of `driftq lease ack` and its like behind a `--` if they begin with a hyphen, as
+/// words in base64 for URLs may. clap could be told to take such words, and would then take misspelt flags for tokens.
+pub(in crate::cli) fn sheltered(arguments: Vec<OsString>) -> Vec<OsString> {
+    let words: Vec<&str> = arguments.iter().map(|word| word.to_str().unwrap_or_default()).collect();
+    let lease = words.iter().position(|word| *word == "lease");
+    let is_ours = lease.and_then(|at| words.get(at + 1)).is_some_and(|word| COMMANDS.contains(word));
+    if !is_ours || words.contains(&"--") || !words.iter().any(|word| is_hidden_token(word)) {
+        return arguments;
+    }
+    let is_token = |word: &OsString| word.to_str().is_some_and(is_hidden_token);
+    let (tokens, mut rest): (Vec<_>, Vec<_>) = arguments.into_iter().partition(is_token);
+    rest.push("--".into());
+    rest.extend(tokens);
+    rest
+}
+
+fn is_hidden_token(word: &str) -> bool {
+    let is_ours = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    word.starts_with('-') && word.len() >= TOKEN_CHARS_LEAST && word.bytes().all(is_ours)
+}
 
 /// Names leases.
 #[derive(clap::Args)]
@@ -65,6 +94,28 @@ fn of_line(number: usize, line: &str) -> Result<Option<String>, Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_tokens_are_sheltered() {
+        let token = "-AAAAAAAAAAAAAAAAAAAAAAAAAAA_";
+        let shelter = |line: &str| {
+            let words = line.replace("TOKEN", token);
+            let sheltered = sheltered(words.split(' ').map(OsString::from).collect());
+            let words: Vec<_> =
+                sheltered.iter().map(|word| word.to_str().unwrap().replace(token, "TOKEN")).collect();
+            words.join(" ")
+        };
+        for (line, expected) in [
+            ("driftq lease ack TOKEN", "driftq lease ack -- TOKEN"),
+            ("driftq -o json lease nack TOKEN --dead x", "driftq -o json lease nack --dead x -- TOKEN"),
+            ("driftq lease nack --daed x", "driftq lease nack --daed x"),
+            ("driftq lease release -- TOKEN", "driftq lease release -- TOKEN"),
+            ("driftq lease take TOKEN", "driftq lease take TOKEN"),
+            ("driftq produce lease TOKEN", "driftq produce lease TOKEN"),
+        ] {
+            assert_eq!(shelter(line), expected);
+        }
+    }
 
     #[test]
     fn lines_are_tokens_or_messages() {

@@ -8,6 +8,7 @@ use super::{Place, fault::fault, place::Store};
 use crate::cli::{
     Common,
     output::{self, Listing},
+    progress,
 };
 
 #[derive(clap::Args)]
@@ -79,7 +80,9 @@ pub(super) async fn run(common: &Common, place: &Place, args: &Args) -> Result<(
 }
 
 async fn migrate(common: &Common, place: &Place, store: &PostgresStore, dry_run: bool) -> Result<()> {
+    let spinner = progress::spinner(if dry_run { "looking at the table" } else { "migrating" });
     let steps = if dry_run { store.migrations().await } else { store.migrate().await };
+    spinner.finish_and_clear();
     let state = |step: &Migration| match (step.applied, dry_run) {
         (true, _) => State::Present,
         (false, true) => State::Pending,

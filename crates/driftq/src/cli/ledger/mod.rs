@@ -71,17 +71,21 @@ enum Command {
     /// Remove what is over, and write down what nobody knows
     Sweep(sweep::Args),
     /// Count records by how they stand
+    #[command(after_help = "Examples:
+  driftq ledger stats --store postgres://pay@db.internal/pay
+  driftq ledger stats -o json | jq .by_status.unknown")]
     Stats,
 }
 
 pub(super) async fn run(common: &Common, args: &Args) -> Result<()> {
     let place = &args.place;
-    match &args.command {
+    let outcome = match &args.command {
         Command::Migrate(args) => migrate::run(common, place, args).await,
         Command::List(args) => list::run(common, place, args).await,
         Command::Show(args) => show::run(common, place, args).await,
         Command::Resolve(args) => resolve::run(common, place, args).await,
         Command::Sweep(args) => sweep::run(common, place, args).await,
         Command::Stats => stats::run(common, place).await,
-    }
+    };
+    outcome.map_err(|error| place.told(common, error))
 }

@@ -9,7 +9,7 @@ use driftq_ledger::{
 };
 
 use crate::cli::{
-    Common,
+    Common, context,
     exit::{Exit, Fault},
 };
 
@@ -37,7 +37,7 @@ impl Place {
     pub(super) fn open(&self, common: &Common) -> Result<Store, Fault> {
         let (flag, url) = match &self.store {
             Some(url) => ("--store", url),
-            None => ("--server", &common.server),
+            None => ("--server", &context::choose(common)?.server),
         };
         // What was given is not repeated: it may hold a password.
         let invalid = |why: String| {
@@ -70,6 +70,23 @@ impl Place {
         Ok(self.open(common)?.ledger(settings))
     }
 
+    /// The error with the context that named the server, if it was one and the server is not there.
+    pub(super) fn told(&self, common: &Common, error: anyhow::Error) -> anyhow::Error {
+        let context = || context::choose(common).ok().and_then(|chosen| chosen.note());
+        match error.downcast::<Fault>() {
+            Ok(mut fault) => {
+                if fault.exit == Exit::Unreachable
+                    && self.store.is_none()
+                    && let Some(note) = context()
+                {
+                    fault.message.push_str(&format!("; that is {note}"));
+                }
+                fault.into()
+            }
+            Err(other) => other,
+        }
+    }
+
     /// The table in PostgreSQL.
     pub(super) fn table(&self) -> &str {
         &self.table
@@ -92,7 +109,7 @@ mod tests {
     use super::*;
 
     fn refusal(store: &str, table: &str) -> Fault {
-        let common = Common { server: "http://127.0.0.1:1".to_owned(), output: None };
+        let common = Common { server: Some("http://127.0.0.1:1".to_owned()), ..Common::default() };
         let place = Place { store: Some(store.to_owned()), table: table.to_owned() };
         match place.open(&common) {
             Ok(_) => panic!("{store} was taken"),

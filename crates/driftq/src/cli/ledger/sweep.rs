@@ -1,10 +1,5 @@
 //! `driftq ledger sweep`.
 
-use std::{
-    io::{self, IsTerminal},
-    time::Duration,
-};
-
 use anyhow::Result;
 use driftq_ledger::{Ledger, PAGE_MAX, Sweep, Swept};
 use indicatif::ProgressBar;
@@ -14,11 +9,9 @@ use super::{Place, fault::fault};
 use crate::cli::{
     Common,
     output::{self, grouped},
+    progress,
     signal::Signals,
 };
-
-/// How often the sign of life moves.
-const TICK: Duration = Duration::from_millis(200);
 
 #[derive(clap::Args)]
 #[command(
@@ -72,7 +65,7 @@ pub(super) async fn run(common: &Common, place: &Place, args: &Args) -> Result<(
     let ledger = place.patient_ledger(common)?;
     let mut done = Done { dry_run: args.dry_run, ..Done::default() };
     let mut signals = Signals::new()?;
-    let bar = progress();
+    let bar = progress::spinner("sweeping");
     let ended = tokio::select! {
         swept = sweep(&ledger, args, &mut done, &bar) => Ok(swept),
         signal = signals.next() => Err(signal),
@@ -103,15 +96,6 @@ async fn sweep(ledger: &Ledger, args: &Args, done: &mut Done, bar: &ProgressBar)
             return Ok(());
         }
     }
-}
-
-fn progress() -> ProgressBar {
-    if !io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new_spinner();
-    bar.enable_steady_tick(TICK);
-    bar
 }
 
 fn text(done: &Done) -> String {

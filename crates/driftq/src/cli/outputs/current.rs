@@ -11,6 +11,7 @@ use crate::{
         Common,
         exit::{Exit, Fault},
         output::{self, printable},
+        suggest,
     },
     client::Session,
 };
@@ -56,7 +57,10 @@ pub(super) async fn cut_over(common: &Common, args: &CutOverArgs) -> Result<()> 
         CutOver { version: Cow::Borrowed(&args.version), expect: args.expect.as_deref().map(Cow::Borrowed) };
     let mut session = common.client()?.session();
     let answer = session.post(dataset_of(&args.dataset).word("cutover").as_str(), &request).await;
-    print(common, &answer.map_err(|error| error.into_error())?)
+    print(
+        common,
+        &suggest::or_explain_output(&mut session, &args.dataset, Some(&args.version), answer).await?,
+    )
 }
 
 pub(super) async fn roll_back(common: &Common, args: &RollBackArgs) -> Result<()> {
@@ -67,12 +71,13 @@ pub(super) async fn roll_back(common: &Common, args: &RollBackArgs) -> Result<()
     };
     let request = RollBack { from: Cow::Borrowed(&from) };
     let answer = session.post(dataset_of(&args.dataset).word("rollback").as_str(), &request).await;
-    print(common, &answer.map_err(|error| error.into_error())?)
+    print(common, &suggest::or_explain_output(&mut session, &args.dataset, Some(&from), answer).await?)
 }
 
 async fn current(session: &mut Session, name: &str) -> Result<String> {
     let path = dataset_of(name).with_number("limit", Some(1));
-    let dataset: Dataset<'static> = session.get(path.as_str()).await.map_err(|error| error.into_error())?;
+    let answer = session.get(path.as_str()).await;
+    let dataset: Dataset<'static> = suggest::or_explain_output(session, name, None, answer).await?;
     let nothing = || {
         Fault::new(
             Exit::Conflict,

@@ -7,6 +7,7 @@ use super::dataset_of;
 use crate::cli::{
     Common, confirm,
     output::{self, grouped, printable},
+    suggest,
 };
 
 #[derive(clap::Args)]
@@ -33,7 +34,9 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<()> {
     let what = format!("forget version {} of {} and all its outputs", args.version, args.dataset);
     confirm::by_name(args.yes, &what, &args.version)?;
     let path = dataset_of(&args.dataset).part(&args.version).with("confirm", &args.version);
-    let deleted: VersionDeleted = session.delete(path.as_str()).await.map_err(|error| error.into_error())?;
+    let answer = session.delete(path.as_str()).await;
+    let deleted: VersionDeleted =
+        suggest::or_explain_output(&mut session, &args.dataset, Some(&args.version), answer).await?;
     output::print_one(common.output, &deleted, || {
         let (dataset, version) = (printable(&args.dataset), printable(&args.version));
         format!("version {version} of {dataset} is forgotten: {} output(s)\n", grouped(deleted.deleted))

@@ -10,6 +10,7 @@ use crate::{
         Common,
         output::{Format, grouped, printable},
         rows::{Amount, Pages, Rows},
+        suggest,
         when::Now,
     },
     client::{Path, Session},
@@ -117,11 +118,14 @@ async fn outputs(common: &Common, mut session: Session, place: Place<'_>, amount
 }
 
 async fn page(session: &mut Session, place: Place<'_>, path: &Path) -> Result<VersionOutputs<'static>> {
-    if place.part.is_none() {
-        return session.get(path.as_str()).await.map_err(|error| error.into_error());
+    let Place { dataset, version, part } = place;
+    if part.is_none() {
+        let answer = session.get(path.as_str()).await;
+        return suggest::or_explain_output(session, dataset, Some(version), answer).await;
     }
+    let answer = session.get(path.as_str()).await;
     let page: PartitionOutputs<'static> =
-        session.get(path.as_str()).await.map_err(|error| error.into_error())?;
+        suggest::or_explain_output(session, dataset, Some(version), answer).await?;
     let PartitionOutputs { dataset, version, outputs, cursor, .. } = page;
     Ok(VersionOutputs { dataset, version, outputs, cursor })
 }

@@ -10,6 +10,7 @@ use crate::{
         message::words::aligned,
         output::{self, Listing, grouped, printable},
         rows::{Amount, Pages},
+        suggest,
         when::Now,
     },
     client::Session,
@@ -19,8 +20,8 @@ pub(super) async fn run(common: &Common, mut session: Session, name: &str, amoun
     let mut whole: Option<Dataset<'static>> = None;
     let mut pages = Pages::new(dataset_of(name), amount);
     while let Some(path) = pages.next(whole.as_ref().map_or(0, |whole| whole.versions.len() as u64)) {
-        let mut page: Dataset<'static> =
-            session.get(path.as_str()).await.map_err(|error| error.into_error())?;
+        let answer = session.get(path.as_str()).await;
+        let mut page: Dataset<'static> = suggest::or_explain_output(&mut session, name, None, answer).await?;
         pages.turn(page.cursor.take());
         match &mut whole {
             Some(whole) => whole.versions.extend(page.versions),

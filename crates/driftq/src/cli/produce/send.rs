@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use driftq_api::v2::Produced;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use serde_json::value::RawValue;
 use tokio::{
     io::AsyncBufRead,
@@ -23,7 +23,7 @@ use super::{
     template::Template,
 };
 use crate::{
-    cli::suggest,
+    cli::{progress, suggest},
     client::{Client, Path, Retry},
 };
 
@@ -73,7 +73,7 @@ pub(super) async fn all<R: AsyncBufRead + Unpin>(
     mut lines: Lines<R>,
     concurrency: u16,
 ) -> Result<Summary> {
-    let bar = progress();
+    let bar = progress_bar();
     let (lines_in, lines_out) = mpsc::channel::<Line>(LINES_AHEAD_MAX);
     let plan = Arc::new(plan);
     let lines_out = Arc::new(Mutex::new(lines_out));
@@ -151,11 +151,10 @@ fn rendered(template: &Template, lines: &[Line]) -> (Vec<Ready>, Result<()>) {
     (ready, Ok(()))
 }
 
-fn progress() -> ProgressBar {
-    if !io::stderr().is_terminal() || io::stdin().is_terminal() {
+/// Somebody who types messages sees what is done.
+fn progress_bar() -> ProgressBar {
+    if io::stdin().is_terminal() {
         return ProgressBar::hidden();
     }
-    let style = ProgressStyle::with_template("{spinner} {human_pos} messages, {per_sec}, {elapsed}");
-    let bar = ProgressBar::new_spinner();
-    style.map_or_else(|_| ProgressBar::hidden(), |style| bar.with_style(style))
+    progress::counter("{spinner} {human_pos} messages, {per_sec}, {elapsed}")
 }

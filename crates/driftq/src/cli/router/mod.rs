@@ -10,6 +10,9 @@ use super::Common;
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
     /// Show what kind of router is asked, and how it does
+    #[command(after_help = "Examples:
+  driftq router status
+  driftq router status -o json | jq .breaker")]
     Status,
     /// Ask the router about a message without storing it
     Test(test::Args),

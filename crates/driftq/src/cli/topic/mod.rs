@@ -17,6 +17,9 @@ pub(crate) enum Command {
     /// Create a topic; creating it again changes nothing
     Create(create::Args),
     /// List the names of all topics
+    #[command(after_help = "Examples:
+  driftq topic list
+  driftq topic list -o ndjson | jq -r .name")]
     List,
     /// Show settings, partitions, counts and groups of a topic
     Describe(describe::Args),

@@ -49,6 +49,23 @@ pub(crate) struct Args {
     settings: Vec<(String, String)>,
 }
 
+/// What can be set, by the names that help lists.
+const SETTINGS: [&str; 13] = [
+    "retention",
+    "retention_bytes",
+    "partition_messages_max",
+    "partition_bytes_max",
+    "lease",
+    "max_in_flight",
+    "ordering",
+    "retry_share",
+    "retry_max_attempts",
+    "retry_backoff",
+    "retry_max_backoff",
+    "retry_jitter",
+    "retry_policy",
+];
+
 /// The parts of a retry policy that were named.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct PolicyChange {
@@ -141,7 +158,10 @@ fn change(patch: &mut TopicPatch, policy: &mut PolicyChange, name: &str, value: 
         "retry_max_backoff" | "retry_max_backoff_ms" => policy.max_backoff_ms = Some(millis(value)?),
         "retry_jitter" => policy.jitter = Some(one_of::<JitterArg>(value)?.into()),
         "partitions" => return Err("the number of partitions cannot be changed".to_owned()),
-        _ => return Err("no such setting".to_owned()),
+        _ => {
+            let near = suggest::nearest(name, SETTINGS).map(|near| format!("; did you mean `{near}`?"));
+            return Err(format!("no such setting{}", near.unwrap_or_default()));
+        }
     }
     Ok(())
 }
@@ -201,9 +221,19 @@ mod tests {
     }
 
     #[test]
+    fn every_setting_that_is_suggested_is_one() {
+        for name in SETTINGS {
+            let unknown = read(&[&format!("{name}=?")]).unwrap_err();
+            assert!(!unknown.contains("no such setting"), "{unknown}");
+        }
+    }
+
+    #[test]
     fn nonsense_is_named() {
         for (settings, text) in [
             (&["colour=red"][..], "colour: no such setting"),
+            (&["retenton=7d"], "did you mean `retention`?"),
+            (&["retry_backof=1s"], "did you mean `retry_backoff`?"),
             (&["partitions=2"], "cannot be changed"),
             (&["retry_share=300"], "too large"),
             (&["ordering=random"], "none of fifo, priority, key"),

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use driftq_engine::tools::{self, Inspection, Line, Outlook};
+use indicatif::ProgressBar;
 use serde::Serialize;
 
 use super::{Directory, explain};
@@ -10,6 +11,7 @@ use crate::{
         Common,
         exit::{Exit, Fault},
         output::{self, Format, Listing, grouped, printable},
+        progress,
     },
     config::units::about_bytes,
 };
@@ -115,10 +117,16 @@ pub(super) fn run(common: &Common, args: &Args) -> Result<()> {
             failure = output::print_many(common.output, &[row], String::new).err();
         }
     };
+    // Lines that leave at once are a sign of life themselves.
+    let spinner = if lines_now { ProgressBar::hidden() } else { progress::spinner("reading the log") };
     let outcome = tools::inspect(&args.directory.data, args.facts, &mut |line| {
+        if let Some(file) = &line.file {
+            spinner.set_message(format!("reading {}", printable(file)));
+        }
         let (summary, row) = sieve.pass(line);
         summary.into_iter().chain(row).for_each(&mut show);
     });
+    spinner.finish_and_clear();
     sieve.finish().into_iter().for_each(&mut show);
     let inspection = outcome.map_err(|error| explain(&error))?;
     failure.map_or(Ok(()), Err)?;

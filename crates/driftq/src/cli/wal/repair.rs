@@ -10,6 +10,7 @@ use crate::{
         Common,
         exit::{Exit, Fault},
         output::{self, Listing, grouped},
+        progress,
     },
     config::units::about_bytes,
 };
@@ -56,7 +57,10 @@ pub(super) fn run(common: &Common, args: &Args) -> Result<()> {
         let fault = Fault::new(Exit::Usage, "a repair must be asked for by name: give --dry-run or --yes");
         return Err(fault.help("--dry-run shows what would be lost").into());
     }
-    let repair = tools::repair(&args.directory.data, args.dry_run).map_err(|error| explain(&error))?;
+    let spinner = progress::spinner("reading the log");
+    let repair = tools::repair(&args.directory.data, args.dry_run);
+    spinner.finish_and_clear();
+    let repair = repair.map_err(|error| explain(&error))?;
     let report = report(repair);
     output::print_one(common.output, &report, || text(&report, args.dry_run))
 }

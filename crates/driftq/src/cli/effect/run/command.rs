@@ -1,0 +1,158 @@
+//! Runs the command while the lease is kept, and tells the server how it ended.
+
+use std::{borrow::Cow, io, io::IsTerminal, process::ExitStatus, process::Stdio, time::Duration};
+
+use anyhow::{Context, Result};
+use driftq_api::v2::{EffectFinish, EffectFinished, EffectLease, EffectResult};
+use rustix::process::Signal as Kill;
+use tokio::{
+    process::{Child, Command},
+    time::{Instant, sleep_until, timeout},
+};
+
+use super::{
+    Effect, hold,
+    stored::{self, Kept},
+};
+use crate::{
+    cli::{
+        call::PATIENCE,
+        child::{self, GRACE, LastLine, PIPE_GRACE, pass_on, tell},
+        signal::{Signal, Signals},
+    },
+    client::{CallError, Retry},
+};
+
+/// What a shell says when a command cannot be run.
+const EXIT_CANNOT_RUN: i32 = 127;
+/// Far enough to mean never.
+const NEVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// A command that has ended.
+struct Ended {
+    status: ExitStatus,
+    stdout: Kept,
+    last_line: String,
+    /// Why it was made to end, if it was.
+    lost: Option<CallError>,
+}
+
+impl Effect<'_> {
+    /// Runs the command; the effect is ours.
+    pub(super) async fn carry_out(mut self, lease: &EffectLease<'_>, signals: &mut Signals) -> Result<i32> {
+        let child = match self.spawn(lease) {
+            Ok(child) => child,
+            Err(error) => {
+                eprintln!("error: {}: {error}", self.args.command[0]);
+                let reason = Cow::Owned(format!("the command cannot be run: {error}"));
+                let status = driftq_api::v2::EffectStatus::FailedRetryable;
+                let result = EffectResult { error: reason, ..EffectResult::new(status) };
+                self.finish(lease, result).await?;
+                return Ok(EXIT_CANNOT_RUN);
+            }
+        };
+        let ended = self.watch(child, lease, signals).await?;
+        if let Some(lost) = ended.lost {
+            return Err(lost.into_error().context("the effect's lease was lost, and the command was ended"));
+        }
+        if let Some(status) = stored::status(ended.status, self.args.on_lapse) {
+            let result = stored::result(status, ended.status, &ended.stdout, &ended.last_line);
+            tokio::select! {
+                finished = self.finish(lease, result) => finished?,
+                // Whoever asks for the end now has waited long enough for a server that does not answer.
+                _ = signals.next() => anyhow::bail!("ended before the server had heard how the command ended"),
+            }
+        }
+        Ok(child::code(ended.status))
+    }
+
+    fn spawn(&self, lease: &EffectLease<'_>) -> io::Result<Child> {
+        let (program, arguments) = self.args.command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        Command::new(program)
+            .args(arguments)
+            .env("DRIFTQ_EFFECT_SCOPE", &self.identity.scope)
+            .env("DRIFTQ_EFFECT_KEY", &self.identity.key)
+            .env("DRIFTQ_EFFECT_ATTEMPT", lease.attempt.to_string())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+    }
+
+    /// Waits for its end. Signals are passed on; a lost lease ends it.
+    async fn watch(&self, mut child: Child, lease: &EffectLease<'_>, signals: &mut Signals) -> Result<Ended> {
+        let stdout = child.stdout.take().context("the command's stdout")?;
+        let stderr = child.stderr.take().context("the command's stderr")?;
+        let (mut kept, mut last_line) = (Kept::default(), LastLine::default());
+        let mut lost = None;
+        let status = {
+            let output = async {
+                tokio::join!(
+                    pass_on(stdout, tokio::io::stdout(), |bytes| kept.see(bytes)),
+                    pass_on(stderr, tokio::io::stderr(), |bytes| last_line.see(bytes)),
+                );
+            };
+            let mut output = std::pin::pin!(output);
+            let mut keeping =
+                std::pin::pin!(hold::keep(self.client.session(), &lease.token, self.args.lease));
+            let (mut has_output, mut last_call) = (true, Instant::now() + NEVER);
+            let process = child.id();
+            let status = loop {
+                tokio::select! {
+                    status = child.wait() => break status.context("waiting for the command")?,
+                    () = &mut output, if has_output => has_output = false,
+                    signal = signals.next() => pass(process, signal),
+                    error = &mut keeping, if lost.is_none() => {
+                        lost = Some(error);
+                        tell(process, Kill::TERM);
+                        last_call = Instant::now() + GRACE;
+                    }
+                    () = sleep_until(last_call) => {
+                        tell(process, Kill::KILL);
+                        last_call = Instant::now() + NEVER;
+                    }
+                }
+            };
+            if has_output {
+                // Whoever else holds the pipes is not waited for.
+                let _ = timeout(PIPE_GRACE, output).await;
+            }
+            status
+        };
+        Ok(Ended { status, stdout: kept, last_line: last_line.text(), lost })
+    }
+
+    /// Says how it ended, again and again until that is heard, or the lease is long over. A result that the server
+    /// does not want to keep happened all the same.
+    async fn finish(&mut self, lease: &EffectLease<'_>, result: EffectResult<'_>) -> Result<()> {
+        let patience = PATIENCE.max(Duration::from_millis(self.args.lease));
+        let mut request = EffectFinish { token: Cow::Borrowed(&lease.token), result };
+        loop {
+            let retry = Retry::within(patience);
+            let (answer, _) =
+                self.session.post_retrying::<EffectFinished>("/v2/effects/finish", &request, retry).await;
+            match answer {
+                Ok(_) => return Ok(()),
+                Err(error) if request.result.body.is_some() && is_too_large(&error) => {
+                    request.result = stored::without_body(request.result);
+                }
+                Err(error) => {
+                    return Err(error.into_error().context("the command ended, and that was not recorded"));
+                }
+            }
+        }
+    }
+}
+
+fn is_too_large(error: &CallError) -> bool {
+    matches!(error.code(), "RESULT_TOO_LARGE" | "BODY_TOO_LARGE")
+}
+
+/// Ctrl-C in a terminal reaches everybody in the foreground, the command included; it is not told twice.
+fn pass(process: Option<u32>, signal: Signal) {
+    match signal {
+        Signal::Interrupt if io::stdin().is_terminal() => {}
+        Signal::Interrupt => tell(process, Kill::INT),
+        Signal::Terminate => tell(process, Kill::TERM),
+    }
+}

@@ -1,0 +1,109 @@
+//! `driftq report`: how the server does, and what to do about it.
+
+mod rules;
+#[cfg(test)]
+mod rules_tests;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use super::{
+    Common,
+    colour::{self, Tone},
+    context,
+    exit::Exit,
+    output, progress,
+    survey::{self, Depth},
+    when::Now,
+};
+use rules::{Finding, Verdict, findings};
+
+#[derive(clap::Args)]
+#[command(
+    after_help = "Asks the server for everything that can go wrong, and says of each finding what it is, why it is so, and which \
+command to go on with:
+    act   somebody must do something: dead letters, effects whose outcome nobody knows,
+          a group that nobody has read for in a minute, a message that waits for an
+          hour, a partition that is 95 % full, a disk without room
+    look  somebody should look: something is paused, a message waits for 5 minutes or
+          has failed 5 times, a partition is 80 % full, a topic has no readers, nothing
+          is on disk
+    ok    it is as it should be
+
+Ends with code 0 if nothing needs action, with 1 if something does, and as every command if the server cannot be asked. \
+`driftq check` is for monitors, which have numbers of their own.
+
+Examples:
+  driftq report
+  driftq report -o json | jq -r '.findings[] | select(.verdict == \"act\") | .next'
+  driftq report --context production > report.txt || mail -s 'DriftQ' ops@example.org < report.txt"
+)]
+pub(crate) struct Args {}
+
+/// Everything that was found.
+#[derive(Serialize)]
+struct Report {
+    server: String,
+    verdict: Verdict,
+    act: usize,
+    look: usize,
+    findings: Vec<Finding>,
+}
+
+impl Report {
+    fn new(server: String, findings: Vec<Finding>) -> Self {
+        let count = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
+        let (act, look) = (count(Verdict::Act), count(Verdict::Look));
+        let verdict = findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Ok);
+        Self { server, verdict, act, look, findings }
+    }
+}
+
+pub(super) async fn run(common: &Common, _args: &Args) -> Result<Exit> {
+    let chosen = context::choose(common)?;
+    let mut session = common.client()?.session();
+    let bar = progress::bar("{spinner} {bar:30} {pos}/{len} topics ({elapsed})");
+    let survey = survey::take(&mut session, Depth { fronts: true, topics: true }, &bar).await;
+    bar.finish_and_clear();
+    let survey = survey.map_err(|error| error.into_error())?;
+    let mut found = findings(&survey, Now::read());
+    // What is pasted goes to the same server.
+    for next in found.iter_mut().filter_map(|finding| finding.next.as_mut()) {
+        if next.starts_with("driftq ") && !next.starts_with("driftq serve") {
+            next.push_str(&chosen.repeat());
+        }
+    }
+    let report = Report::new(chosen.server, found);
+    output::print_one(common.output, &report, || text(&report))?;
+    Ok(if report.act > 0 { Exit::Failure } else { Exit::Success })
+}
+
+fn text(report: &Report) -> String {
+    let mut text = String::new();
+    for finding in &report.findings {
+        text.push_str(&format!("{} {}\n", painted(finding.verdict), finding.what));
+        if !finding.cause.is_empty() {
+            text.push_str(&format!("      {}\n", finding.cause));
+        }
+        if let Some(next) = &finding.next {
+            text.push_str(&format!("      {}\n", colour::on_stdout(Tone::Heading, &format!("$ {next}"))));
+        }
+    }
+    let things = |count: usize| if count == 1 { "1 thing".to_owned() } else { format!("{count} things") };
+    let verdict = match (report.act, report.look) {
+        (0, 0) => "nothing to do".to_owned(),
+        (0, look) => format!("nothing needs action; look at {}", things(look)),
+        (act, 0) => format!("do something about {}", things(act)),
+        (act, look) => format!("do something about {}, and look at {}", things(act), things(look)),
+    };
+    text + &format!("\n{} {verdict}\n", painted(report.verdict))
+}
+
+fn painted(verdict: Verdict) -> String {
+    let tone = match verdict {
+        Verdict::Ok => Tone::Good,
+        Verdict::Look => Tone::Caution,
+        Verdict::Act => Tone::Bad,
+    };
+    colour::on_stdout(tone, &format!("{:<5}", verdict.name()))
+}

@@ -1,0 +1,158 @@
+//! Runs the command for one message and heeds its lease.
+
+use std::{process::ExitStatus, process::Stdio, time::Duration, time::Instant};
+
+use driftq_client::{Context, Error, Failure, Reason};
+use rustix::process::Signal as Kill;
+use tokio::{
+    io::AsyncWriteExt,
+    process::{Child, Command},
+    time::timeout,
+};
+
+use super::{
+    Shop,
+    papers::Papers,
+    verdict::{self, Verdict},
+};
+use crate::cli::child::{LastLine, PIPE_GRACE, pass_on, tell_group};
+
+/// How long a command that was told to end may take. The SDK gives its handlers five seconds.
+const KILL_GRACE: Duration = Duration::from_secs(3);
+
+/// How a command ended.
+struct Ended {
+    status: ExitStatus,
+    last_line: String,
+    /// Why it was told to end, if it was.
+    told: Option<Reason>,
+}
+
+impl Shop {
+    /// Runs the command, and says what becomes of the message.
+    pub(super) async fn work_on(&self, payload: &[u8], context: &Context) -> Result<(), Failure> {
+        let begun = Instant::now();
+        let papers = Papers::new()?;
+        let ended = self.command(payload, context, &papers).await?;
+        if let Some(reason) = ended.told {
+            self.report.told(context, reason.name(), "", begun.elapsed());
+            return Err(Error::from(reason).into());
+        }
+        let verdict = match verdict::of(ended.status, &ended.last_line, papers.delay()) {
+            // What it wanted to send counts only if all of it can be sent.
+            Verdict::Done => match papers.hand_in(context) {
+                Ok(()) => Verdict::Done,
+                Err(why) => Verdict::Failed(why),
+            },
+            other => other,
+        };
+        self.report.told(context, verdict.word(), verdict.reason(), begun.elapsed());
+        verdict.into_result()
+    }
+
+    async fn command(&self, payload: &[u8], context: &Context, papers: &Papers) -> Result<Ended, Failure> {
+        let stdout = if self.is_for_programs { Stdio::piped() } else { Stdio::inherit() };
+        let mut child = Command::new("sh")
+            .args(["-c", &self.args.exec])
+            .envs(self.variables(context))
+            .envs(papers.variables())
+            .stdin(Stdio::piped())
+            .stdout(stdout)
+            .stderr(Stdio::piped())
+            // A group of its own: Ctrl-C in a terminal goes to everything in the foreground, and is meant for us.
+            .process_group(0)
+            .spawn()?;
+        let mut group = Group(child.id());
+        let ended = watch(&mut child, payload, context).await;
+        group.0 = None;
+        ended
+    }
+
+    fn variables(&self, context: &Context) -> Vec<(&'static str, String)> {
+        let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
+        let labels: serde_json::Map<String, serde_json::Value> =
+            context.labels().map(|(name, value)| (name.to_owned(), value.into())).collect();
+        let all = [
+            ("DRIFTQ_SERVER", self.server.clone()),
+            ("DRIFTQ_TOPIC", context.topic().to_owned()),
+            ("DRIFTQ_GROUP", self.args.group.clone()),
+            ("DRIFTQ_OWNER", self.owner.clone()),
+            ("DRIFTQ_PARTITION", context.partition().to_string()),
+            ("DRIFTQ_OFFSET", context.offset().to_string()),
+            ("DRIFTQ_ATTEMPT", context.attempt().to_string()),
+            ("DRIFTQ_KEY", context.key().to_owned()),
+            ("DRIFTQ_LAST_ERROR", context.last_error().to_owned()),
+            ("DRIFTQ_RUN_ID", text(context.run_id())),
+            ("DRIFTQ_STEP_ID", text(context.step_id())),
+            ("DRIFTQ_PARENT_STEP_ID", text(context.parent_step_id())),
+            ("DRIFTQ_TENANT_ID", text(context.tenant_id())),
+            ("DRIFTQ_IDEMPOTENCY_KEY", text(context.idempotency_key())),
+            ("DRIFTQ_DEADLINE", context.deadline().map(|at| at.to_string()).unwrap_or_default()),
+            ("DRIFTQ_LABELS", serde_json::Value::Object(labels).to_string()),
+            ("DRIFTQ_LEASE_TOKEN", context.token().to_owned()),
+            ("TRACEPARENT", context.trace().traceparent()),
+        ];
+        // A variable cannot hold a zero byte; a key can.
+        all.into_iter().map(|(name, value)| (name, value.replace('\0', "\u{fffd}"))).collect()
+    }
+}
+
+/// Feeds it, hears it, and waits for its end; tells it to end if the message is no longer ours.
+async fn watch(child: &mut Child, payload: &[u8], context: &Context) -> Result<Ended, Failure> {
+    let gone = || Failure::new("the command has no pipes");
+    let mut stdin = child.stdin.take().ok_or_else(gone)?;
+    let stderr = child.stderr.take().ok_or_else(gone)?;
+    let stdout = child.stdout.take();
+    let mut last_line = LastLine::default();
+    let (status, told) = {
+        let talk = async {
+            let feed = async move {
+                // A command that does not want its input closes it early. That is its right.
+                drop(stdin.write_all(payload).await);
+                drop(stdin);
+            };
+            let print = async {
+                if let Some(stdout) = stdout {
+                    pass_on(stdout, tokio::io::stderr(), |_| ()).await;
+                }
+            };
+            let hear = pass_on(stderr, tokio::io::stderr(), |bytes| last_line.see(bytes));
+            tokio::join!(feed, print, hear);
+        };
+        let mut talk = std::pin::pin!(talk);
+        let mut is_talking = true;
+        let leader = child.id();
+        let ended = loop {
+            tokio::select! {
+                status = child.wait() => break (status?, None),
+                () = &mut talk, if is_talking => is_talking = false,
+                reason = context.signal().fired() => break (end(child, leader).await?, Some(reason)),
+            }
+        };
+        if is_talking {
+            // Whoever else holds the pipes is not waited for.
+            let _ = timeout(PIPE_GRACE, talk).await;
+        }
+        ended
+    };
+    Ok(Ended { status, last_line: last_line.text(), told })
+}
+
+/// Asks it to end, and makes it end if it does not.
+async fn end(child: &mut Child, leader: Option<u32>) -> Result<ExitStatus, std::io::Error> {
+    tell_group(leader, Kill::TERM);
+    if let Ok(status) = timeout(KILL_GRACE, child.wait()).await {
+        return status;
+    }
+    tell_group(leader, Kill::KILL);
+    child.wait().await
+}
+
+/// The processes of a command; all of them end with it.
+struct Group(Option<u32>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        tell_group(self.0, Kill::KILL);
+    }
+}

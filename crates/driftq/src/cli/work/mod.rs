@@ -1,0 +1,220 @@
+//! `driftq work`: a worker whose handler is a command.
+
+mod command;
+mod papers;
+mod report;
+mod verdict;
+
+use std::{pin::pin, process, sync::Arc, time::Duration};
+
+use anyhow::Result;
+use driftq_client::{Client, Code, Error, Failure, Stopper, Worker};
+use tokio::sync::watch;
+
+use super::{
+    Common, context,
+    exit::{Exit, Fault},
+    output::Format,
+    signal::Signals,
+};
+use crate::config::units::millis;
+use report::Report;
+
+/// More commands at once than this would first run out of processes.
+const CONCURRENCY_MAX: u16 = 1024;
+/// How often the group is looked at for its end, if nothing happens here meanwhile: others may be at work, too.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
+
+const ABOUT: &str = "CMD runs with `sh -c` for each message: the value on stdin, the rest in DRIFTQ_TOPIC, DRIFTQ_GROUP, \
+DRIFTQ_PARTITION, DRIFTQ_OFFSET, DRIFTQ_ATTEMPT, DRIFTQ_KEY, DRIFTQ_LAST_ERROR, DRIFTQ_RUN_ID, DRIFTQ_STEP_ID, \
+DRIFTQ_PARENT_STEP_ID, DRIFTQ_TENANT_ID, DRIFTQ_IDEMPOTENCY_KEY, DRIFTQ_DEADLINE, DRIFTQ_LABELS (JSON), \
+DRIFTQ_LEASE_TOKEN, DRIFTQ_OWNER, DRIFTQ_SERVER and TRACEPARENT. Its exit code decides:
+    0   done: ack
+   75   try again: nack, with the last line of stderr as the reason
+   65   never try again: a dead letter, with the last line of stderr as the reason
+   79   put off: it comes again later, and the attempt does not count
+   13, 15  as `driftq effect run` ends when somebody else is at an effect or nobody
+        knows how it ended: nack, and it comes again after 30s
+   14   as it ends when an effect has no attempts left: a dead letter
+  else  failed: nack with the exit code and the last line of stderr
+Without a delay of its own, a nacked message comes again as its retry policy says.
+
+CMD may write into files that these variables name; nothing counts unless it ends as said:
+  DRIFTQ_DELAY       when a message comes again (75, 79, 13, 15), such as 500ms or 5m
+  DRIFTQ_FOLLOW_UPS  messages, one {\"topic\": …, \"message\": {\"value\": …}} per line: they are
+                     stored together with the ack, all or nothing, and carry run and step on
+  DRIFTQ_OUTPUTS     pointers to results, one per line, as in `driftq commit`; likewise
+
+Leases are extended while commands run. If one is lost, the message is cancelled, or --timeout is over, the command \
+gets SIGTERM, and three seconds later SIGKILL. Ctrl-C or SIGTERM drains: nothing more is begun, what runs may end; a \
+second one ends everything at once. `driftq effect run` in CMD makes what it does safe to retry.
+
+With -o ndjson a line per message goes to stdout, and what commands print there goes to stderr.
+
+Examples:
+  driftq work orders --group billing --exec './charge.sh'
+  driftq work orders -g mail --exec 'xargs -0 ./send-mail' --concurrency 8 --timeout 1m
+  driftq work orders -g billing --exec 'driftq effect run --key \"$DRIFTQ_KEY\" -- ./charge.sh'
+  driftq work orders -g look --exec 'cat; echo' --until-idle
+  driftq work orders -g next --exec 'echo '\\''{\"topic\":\"a\",\"message\":{\"value\":\"x\"}}'\\'' >> $DRIFTQ_FOLLOW_UPS'";
+
+#[derive(clap::Args)]
+#[command(after_help = ABOUT)]
+pub(crate) struct Args {
+    /// The topic
+    topic: String,
+    /// The consumer group; a new one starts at the oldest message kept
+    #[arg(short, long)]
+    group: String,
+    /// Run this command for each message
+    #[arg(long, value_name = "CMD")]
+    exec: String,
+    /// Commands at once
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(CONCURRENCY_MAX)))]
+    concurrency: u16,
+    /// How long a message is yours between two signs of life
+    #[arg(long, default_value = "30s", value_name = "DURATION", value_parser = millis)]
+    lease: u64,
+    /// How long a command may take; for ever if not given
+    #[arg(long, value_name = "DURATION", value_parser = millis)]
+    timeout: Option<u64>,
+    /// How long running commands may take to end after Ctrl-C or SIGTERM
+    #[arg(long, default_value = "30s", value_name = "DURATION", value_parser = millis)]
+    drain_timeout: u64,
+    /// End after one message
+    #[arg(long, conflicts_with_all = ["until_idle", "concurrency"])]
+    once: bool,
+    /// End when the group has nothing left, retries and delayed messages included
+    #[arg(long)]
+    until_idle: bool,
+    /// Do not extend leases: for tests of what happens then
+    #[arg(long, hide = true)]
+    no_heartbeat: bool,
+    /// Your name, for people who look; one of its own if not given
+    #[arg(long, env = "DRIFTQ_OWNER", hide_env_values = true, value_name = "NAME")]
+    owner: Option<String>,
+}
+
+/// What all messages have in common.
+struct Shop {
+    args: Args,
+    owner: String,
+    server: String,
+    /// Stdout is ours.
+    is_for_programs: bool,
+    report: Report,
+    stopper: Stopper,
+}
+
+pub(super) async fn run(common: &Common, args: Args) -> Result<()> {
+    if common.output == Some(Format::Json) {
+        let fault = Fault::new(Exit::Usage, "--output json: this never ends, so it is never one document");
+        return Err(fault.help("-o ndjson prints a line per message").into());
+    }
+    let is_for_programs = common.output == Some(Format::Ndjson);
+    let client = Client::new(&context::choose(common)?.server).map_err(fault)?;
+    let owner = args.owner.clone().unwrap_or_else(|| format!("work-{}", process::id()));
+    let worker = worker(&client, &args, &owner);
+    let shop = Arc::new(Shop {
+        owner,
+        server: client.url(),
+        is_for_programs,
+        report: Report::new(is_for_programs),
+        stopper: worker.stopper(),
+        args,
+    });
+    let worker = worker.handle_raw(&shop.args.topic, {
+        let shop = Arc::clone(&shop);
+        move |payload, context| {
+            let shop = Arc::clone(&shop);
+            async move { shop.handle(payload, context).await }
+        }
+    });
+    let outcome = shop.open(&client, worker).await;
+    shop.report.summarize();
+    outcome
+}
+
+fn worker(client: &Client, args: &Args, owner: &str) -> Worker {
+    // One message and no more is what `--once` says; waiting ones would be given back.
+    let prefetch = if args.once { 0 } else { usize::from(args.concurrency) };
+    let worker = Worker::new(client, &args.group)
+        .owner(owner)
+        .concurrency(args.concurrency.into())
+        .prefetch(prefetch)
+        .lease(Duration::from_millis(args.lease))
+        .heartbeat(!args.no_heartbeat)
+        .drain_timeout(Duration::from_millis(args.drain_timeout))
+        // They are heard here, where the exit code is known.
+        .signals(false);
+    match args.timeout {
+        Some(limit) => worker.timeout(Duration::from_millis(limit)),
+        None => worker,
+    }
+}
+
+impl Shop {
+    async fn open(&self, client: &Client, worker: Worker) -> Result<()> {
+        let mut signals = Signals::new()?;
+        let progress = worker.progress();
+        let mut working = pin!(worker.run());
+        let mut idle = pin!(self.idle(client, progress));
+        let mut is_ending = false;
+        loop {
+            tokio::select! {
+                ended = &mut working => return ended.map_err(fault),
+                () = &mut idle, if !is_ending && self.args.until_idle => {
+                    is_ending = true;
+                    self.stopper.stop();
+                }
+                signal = signals.next() => {
+                    self.stopper.stop();
+                    if is_ending {
+                        // Their tasks end with the worker, and with them the commands.
+                        let _ = working.await;
+                        process::exit(signal.exit_code());
+                    }
+                    is_ending = true;
+                    self.report.say("draining; a second signal ends running commands at once");
+                }
+            }
+        }
+    }
+
+    async fn handle(&self, payload: bytes::Bytes, context: driftq_client::Context) -> Result<(), Failure> {
+        let outcome = self.work_on(&payload, &context).await;
+        if self.args.once {
+            self.stopper.stop();
+        }
+        outcome
+    }
+
+    /// Returns when the group has nothing left.
+    async fn idle(&self, client: &Client, mut progress: watch::Receiver<u64>) {
+        loop {
+            // A group that is not there yet begins with the first borrowing; a server that is away comes back.
+            if client.group(&self.args.topic, &self.args.group).await.is_ok_and(|group| group.lag == 0) {
+                return;
+            }
+            let _ = tokio::time::timeout(LOOK_AGAIN, progress.changed()).await;
+        }
+    }
+}
+
+/// What the SDK says, with the exit code that this command line has for it.
+pub(super) fn fault(error: Error) -> anyhow::Error {
+    let exit = match &error {
+        Error::Unreachable { .. } | Error::ConnectionLost { .. } => Exit::Unreachable,
+        Error::Refused(refusal) => match refusal.status {
+            409 => Exit::Conflict,
+            429 => Exit::Overloaded,
+            400..=499 => Exit::Invalid,
+            _ => Exit::ServerFault,
+        },
+        Error::Invalid(_) => Exit::Usage,
+        _ => Exit::Failure,
+    };
+    let is_topic = error.code() == Some(Code::TopicUnknown);
+    let fault = Fault::new(exit, error.to_string());
+    if is_topic { fault.help("create it with `driftq topic create NAME`").into() } else { fault.into() }
+}

@@ -1,0 +1,104 @@
+//! What a command's exit code says about its message.
+
+use std::{process::ExitStatus, time::Duration};
+
+use driftq_client::{Dead, Failure, Retry, Snooze};
+
+use crate::cli::{
+    child::{self, EXIT_DEAD, EXIT_RETRY},
+    exit::Exit,
+};
+
+/// Exit code that puts the message off. It is the first that the usual list of codes leaves free.
+const EXIT_SNOOZE: i32 = 79;
+/// When a message comes again that was put off without a time, or whose effect is not decided yet.
+const LATER: Duration = Duration::from_secs(30);
+
+const EFFECT_BUSY: i32 = Exit::InProgress as i32;
+const EFFECT_UNKNOWN: i32 = Exit::Unknown as i32;
+const EFFECT_EXHAUSTED: i32 = Exit::Retryable as i32;
+
+/// What becomes of the message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Done,
+    Retry { after: Option<Duration>, reason: String },
+    Dead(String),
+    Snooze(Duration),
+    Failed(String),
+}
+
+/// Reads the exit code.
+pub(super) fn of(status: ExitStatus, last_line: &str, delay: Option<Duration>) -> Verdict {
+    // Whoever gives a reason need not say by which code.
+    let reason = || if last_line.is_empty() { child::reason(status, "") } else { last_line.to_owned() };
+    match status.code() {
+        Some(0) => Verdict::Done,
+        Some(EXIT_RETRY) => Verdict::Retry { after: delay, reason: reason() },
+        Some(EXIT_DEAD | EFFECT_EXHAUSTED) => Verdict::Dead(reason()),
+        Some(EXIT_SNOOZE) => Verdict::Snooze(delay.unwrap_or(LATER)),
+        Some(EFFECT_BUSY | EFFECT_UNKNOWN) => {
+            Verdict::Retry { after: Some(delay.unwrap_or(LATER)), reason: reason() }
+        }
+        _ => Verdict::Failed(child::reason(status, last_line)),
+    }
+}
+
+impl Verdict {
+    pub(super) const fn word(&self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Retry { .. } => "retry",
+            Self::Dead(_) => "dead",
+            Self::Snooze(_) => "snooze",
+            Self::Failed(_) => "failed",
+        }
+    }
+
+    pub(super) fn reason(&self) -> &str {
+        match self {
+            Self::Done | Self::Snooze(_) => "",
+            Self::Retry { reason, .. } | Self::Dead(reason) | Self::Failed(reason) => reason,
+        }
+    }
+
+    /// As the SDK takes it.
+    pub(super) fn into_result(self) -> Result<(), Failure> {
+        match self {
+            Self::Done => Ok(()),
+            Self::Retry { after, reason } => Err(Retry { after, reason }.into()),
+            Self::Dead(reason) => Err(Dead { reason }.into()),
+            Self::Snooze(lasting) => Err(Snooze { lasting }.into()),
+            Self::Failed(reason) => Err(Failure::new(reason)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
+    use super::*;
+
+    #[test]
+    fn every_exit_has_its_verdict() {
+        let own = Duration::from_millis(20);
+        let retry = |after, reason: &str| Verdict::Retry { after, reason: reason.to_owned() };
+        for (code, line, delay, expected) in [
+            (0, "noise", None, Verdict::Done),
+            (75, "", None, retry(None, "exit 75")),
+            (75, "busy", Some(own), retry(Some(own), "busy")),
+            (65, "bad record", None, Verdict::Dead("bad record".to_owned())),
+            (14, "", None, Verdict::Dead("exit 14".to_owned())),
+            (79, "", None, Verdict::Snooze(LATER)),
+            (79, "", Some(own), Verdict::Snooze(own)),
+            (13, "at it", None, retry(Some(LATER), "at it")),
+            (15, "open", Some(own), retry(Some(own), "open")),
+            (3, "boom", None, Verdict::Failed("exit 3: boom".to_owned())),
+        ] {
+            assert_eq!(of(ExitStatus::from_raw(code << 8), line, delay), expected, "exit {code}");
+        }
+        let killed = of(ExitStatus::from_raw(9), "", None);
+        assert_eq!(killed, Verdict::Failed("ended by signal 9".to_owned()));
+    }
+}

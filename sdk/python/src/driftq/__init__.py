@@ -1,0 +1,92 @@
+"""DriftQ for Python: a durable message broker that makes side effects safe to retry."""
+
+from . import errors
+from ._effects import NOT_DONE, UNKNOWN, Failed, Succeeded
+from ._lineage import Trace
+from ._payloads import BadPayload
+from ._signal import Signal
+from ._wire import Produced
+from .async_client import AsyncClient
+from .canonical import canonical, digest
+from .client import Client
+from .context import AsyncContext, Context
+from .errors import (
+    Cancelled,
+    ConnectionLost,
+    DeadlinePassed,
+    DriftQError,
+    EffectBusy,
+    EffectError,
+    EffectExhausted,
+    EffectFailed,
+    EffectUncertain,
+    Interruption,
+    InvalidUrl,
+    KeyReused,
+    LeaseLost,
+    NoContext,
+    NotDriftQ,
+    Overloaded,
+    Refused,
+    ResultNotKept,
+    StaleLease,
+    TimedOut,
+    TopicUnknown,
+    Unreachable,
+)
+from .guarded import guarded
+from .outcomes import Dead, Final, NotDone, Retry, Snooze
+from .producer import AsyncProducer, Producer
+from .worker import AsyncWorker, Worker
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "NOT_DONE",
+    "UNKNOWN",
+    "AsyncClient",
+    "AsyncContext",
+    "AsyncProducer",
+    "AsyncWorker",
+    "BadPayload",
+    "Cancelled",
+    "Client",
+    "ConnectionLost",
+    "Context",
+    "Dead",
+    "DeadlinePassed",
+    "DriftQError",
+    "EffectBusy",
+    "EffectError",
+    "EffectExhausted",
+    "EffectFailed",
+    "EffectUncertain",
+    "Failed",
+    "Final",
+    "Interruption",
+    "InvalidUrl",
+    "KeyReused",
+    "LeaseLost",
+    "NoContext",
+    "NotDone",
+    "NotDriftQ",
+    "Overloaded",
+    "Produced",
+    "Producer",
+    "Refused",
+    "ResultNotKept",
+    "Retry",
+    "Signal",
+    "Snooze",
+    "StaleLease",
+    "Succeeded",
+    "TimedOut",
+    "TopicUnknown",
+    "Trace",
+    "Unreachable",
+    "Worker",
+    "canonical",
+    "digest",
+    "errors",
+    "guarded",
+]

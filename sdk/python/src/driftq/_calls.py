@@ -1,0 +1,194 @@
+"""A call to the server: what is sent, what is read from an answer, and when it is repeated."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import secrets
+import time
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import httpx2
+
+from . import errors
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+CONNECT_TIMEOUT_S = 5.0
+ANSWER_TIMEOUT_S = 30.0
+PATIENCE_S = 30.0
+BACKOFF_FIRST_S = 0.1
+BACKOFF_MAX_S = 5.0
+CONNECTIONS_MAX = 1_000
+CONNECTIONS_KEPT = 100
+# Below the server's own idle limit, so that a kept connection is not closed under a request.
+CONNECTION_IDLE_S = 15.0
+FOREVER = float("inf")
+USER_AGENT = b"driftq-python"
+URLS_KEPT = 64
+
+# A gateway in front of the server answers so while the server is away.
+_GATEWAY_STATUSES = (429, 502, 503, 504)
+
+
+@dataclass(slots=True)
+class Call:
+    """One call. `expects` are members that every DriftQ server answers with."""
+
+    method: str
+    path: str
+    body: Any = None
+    expects: tuple[str, ...] = ()
+    # How long the server was asked to wait before it answers.
+    wait_ms: int = 0
+    patience_s: float | None = None
+    answer_timeout_s: float = ANSWER_TIMEOUT_S
+
+    def timeout(self) -> dict[str, float]:
+        answer_s = self.answer_timeout_s + self.wait_ms / 1000
+        return {"connect": CONNECT_TIMEOUT_S, "read": answer_s, "write": answer_s, "pool": answer_s}
+
+    def content(self) -> bytes | None:
+        if self.body is None or isinstance(self.body, bytes):
+            return self.body
+        return json.dumps(self.body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+
+def server_url(url: str | None) -> str:
+    """The URL that was given, else that of the environment, else the default."""
+    chosen = (url or os.environ.get("DRIFTQ_SERVER") or DEFAULT_URL).rstrip("/")
+    try:
+        parts = urlsplit(chosen)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        usable = False
+    if not usable:
+        raise errors.InvalidUrl(f"{chosen!r} is not a server's URL: it must look like {DEFAULT_URL}")
+    return chosen
+
+
+class Requests:
+    """Makes requests for a transport. A client of httpx2 would look at cookies, redirects, proxies and credentials for
+    every one of them; a broker has none of these, and half of the time of a call goes there."""
+
+    def __init__(self, url: str) -> None:
+        self._base = httpx2.URL(url)
+        self._root = self._base.raw_path.rstrip(b"/")
+        self._urls: dict[str, httpx2.URL] = {}
+        self._headers = [(b"host", self._base.netloc), (b"accept", b"*/*"), (b"user-agent", USER_AGENT)]
+
+    def make(self, call: Call) -> httpx2.Request:
+        content = call.content()
+        headers = self._headers
+        if content is not None:
+            length = str(len(content)).encode()
+            headers = [*headers, (b"content-type", b"application/json"), (b"content-length", length)]
+        return httpx2.Request(
+            call.method,
+            self._url(call.path),
+            headers=headers,
+            stream=httpx2.ByteStream(content or b""),
+            extensions={"timeout": call.timeout()},
+        )
+
+    def _url(self, path: str) -> httpx2.URL:
+        """Few paths are asked for again and again, and taking a URL apart is slow."""
+        url = self._urls.get(path)
+        if url is None:
+            url = self._base.copy_with(raw_path=self._root + path.encode())
+            if len(self._urls) >= URLS_KEPT:
+                self._urls.clear()
+            self._urls[path] = url
+        return url
+
+
+def transport_limits() -> httpx2.Limits:
+    return httpx2.Limits(
+        max_connections=CONNECTIONS_MAX,
+        max_keepalive_connections=CONNECTIONS_KEPT,
+        keepalive_expiry=CONNECTION_IDLE_S,
+    )
+
+
+def verified(url: str) -> bool:
+    """Certificates are checked where there are some; loading them for plain HTTP would only take time."""
+    return url.startswith("https:")
+
+
+def segment(name: str) -> str:
+    """A name as a part of a path."""
+    return quote(name, safe="")
+
+
+def random_id(prefix: str) -> str:
+    """A name for one call: 128 random bits."""
+    return prefix + secrets.token_hex(16)
+
+
+def failure(error: httpx2.HTTPError | httpx2.InvalidURL, url: str) -> errors.DriftQError:
+    """What it means that no answer came."""
+    if isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout)):
+        return errors.Unreachable(
+            f"nobody listens at {url} ({error or type(error).__name__}): "
+            "start a server with `driftq serve`, or say where it is with DRIFTQ_SERVER"
+        )
+    text = str(error) or type(error).__name__
+    if isinstance(error, httpx2.RemoteProtocolError) and "disconnected" not in text and "closed" not in text:
+        return errors.NotDriftQ(f"what listens at {url} does not speak HTTP ({text})")
+    return errors.ConnectionLost(f"no answer from {url}: {text}")
+
+
+def answer_of(call: Call, url: str, response: httpx2.Response) -> Any:
+    """The JSON of an answer; raises what was refused, and what is no answer of a DriftQ server."""
+    status = response.status_code
+    raw = response.content
+    if 200 <= status < 300:
+        if status == 204:
+            return None
+        try:
+            answer = json.loads(raw)
+        except ValueError:
+            raise _stranger(call, url, status, "its answer is not JSON") from None
+        for name in call.expects:
+            if not isinstance(answer, dict) or name not in answer:
+                raise _stranger(call, url, status, f"its answer has no {name}")
+        return answer
+    try:
+        problem = json.loads(raw)
+    except ValueError:
+        problem = None
+    if not isinstance(problem, dict) or not isinstance(problem.get("code"), str):
+        raise _stranger(call, url, status, "its refusal has no code")
+    raise errors.refusal(problem, status, response.headers.get("x-request-id"))
+
+
+def _stranger(call: Call, url: str, status: int, why: str) -> errors.NotDriftQ:
+    return errors.NotDriftQ(
+        f"what answers at {url} is no DriftQ server: {call.method} {call.path} gave {status}, and {why}",
+        passing=status in _GATEWAY_STATUSES,
+    )
+
+
+class Repeats:
+    """When a call that failed is sent again: after the server's hint, else after a growing wait with jitter."""
+
+    def __init__(self, patience_s: float, started: float | None = None) -> None:
+        self._until = (time.monotonic() if started is None else started) + patience_s
+        self._wait_s = BACKOFF_FIRST_S
+
+    def next(self, error: errors.DriftQError) -> float:
+        """Seconds until the next try; raises the error if there is none."""
+        if not error.retryable:
+            raise error
+        hint_ms = getattr(error, "retry_after_ms", None)
+        if hint_ms is None:
+            delay_s = self._wait_s * random.uniform(0.5, 1.0)
+            self._wait_s = min(self._wait_s * 2, BACKOFF_MAX_S)
+        else:
+            # Everybody got the same hint: without a little extra they would all come back at once.
+            delay_s = hint_ms / 1000 * random.uniform(1.0, 1.1)
+        if time.monotonic() + delay_s > self._until:
+            raise error
+        return delay_s

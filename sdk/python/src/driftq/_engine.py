@@ -1,0 +1,276 @@
+"""The worker: borrows, runs, keeps, settles. One engine for handlers in threads and as tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from . import _api, errors
+from ._calls import BACKOFF_MAX_S, FOREVER
+from ._heartbeats import Heartbeats
+from ._jobs import Held, Job, Lane, Tasks, Threads
+from ._settings import Route, Settings
+from ._settlements import ACK, RELEASE, Settlement, described, settlement_of
+from ._settler import Settler, place
+from ._wire import lease_call, seconds_until
+from .context import AsyncContext, Context
+
+if TYPE_CHECKING:
+    from .async_client import AsyncClient
+    from .client import Client
+
+log = logging.getLogger("driftq")
+LEASE_WAIT_MS = 20_000
+# How long a stop waits for tasks that were cancelled, and for the last settlements.
+CANCEL_GRACE_S = 5.0
+COMMIT = Settlement("commit", {})
+
+
+class Engine:
+    def __init__(
+        self,
+        settings: Settings,
+        routes: list[Route],
+        client: AsyncClient,
+        sync_client: Callable[[], Client],
+        owner: str,
+    ) -> None:
+        self.settings = settings
+        self._client = client
+        self._sync_client = sync_client
+        self._owner = owner
+        # Each topic has its share, so that none of them waits for another's messages to be done.
+        quota = -(-settings.capacity() // len(routes))
+        ahead = (settings.capacity() - settings.concurrency) // len(routes)
+        self._lanes = [Lane(route, max(quota, route.per_job()), ahead) for route in routes]
+        self._jobs: set[Job] = set()
+        self._held: dict[str, Held] = {}
+        self._settler = Settler(client, self._settled, lambda: bool(self._jobs))
+        self._heartbeats = Heartbeats(client, settings, self._held, self._interrupt)
+        self._threads = Threads(settings.concurrency, self._begins_in_thread, self._ended_in_thread)
+        self._tasks = Tasks(settings.concurrency, self._set_timers, self._end_job)
+        self._ended: deque[Job] = deque()
+        self._is_collecting = False
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        self._killed = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._error: BaseException | None = None
+
+    def stop(self) -> None:
+        """Drains; the second time, ends at once."""
+        if self._stopping.is_set():
+            self._killed.set()
+        self._stopping.set()
+
+    async def run(self) -> None:
+        for lane in self._lanes:
+            call = _api.topic(lane.route.topic)
+            call.patience_s = self.settings.start_timeout
+            await self._client.call(call)
+        borrowers = [asyncio.ensure_future(self._borrow(lane)) for lane in self._lanes]
+        beats = asyncio.ensure_future(self._heartbeats.run()) if self.settings.heartbeat else None
+        try:
+            await self._stopping.wait()
+            await _cancelled(borrowers)
+            await self._drain()
+        finally:
+            for task in [*borrowers, *([beats] if beats else [])]:
+                task.cancel()
+            self._settler.cancel()
+            self._threads.close()
+            self._tasks.close()
+        if self._error is not None:
+            raise self._error
+
+    # Borrowing.
+
+    async def _borrow(self, lane: Lane) -> None:
+        try:
+            while not self._stopping.is_set():
+                if lane.free() < lane.least:
+                    lane.room.clear()
+                    await lane.room.wait()
+                    continue
+                await self._borrow_once(lane)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            # A refusal that no repeat mends, such as a topic that was deleted: drain, then say so.
+            self._error = error
+            self._stopping.set()
+
+    async def _borrow_once(self, lane: Lane) -> None:
+        settings = self.settings
+        call = lease_call(
+            lane.route.topic, settings.group, self._owner, lane.wanted(), settings.lease_ms, LEASE_WAIT_MS
+        )
+        call.patience_s = FOREVER
+        try:
+            answer = await self._client.call(call)
+        except errors.NotDriftQ as error:
+            log.warning("%s", error)
+            await asyncio.sleep(BACKOFF_MAX_S)
+            return
+        self._submit(lane, answer["messages"])
+
+    def _submit(self, lane: Lane, items: list[dict[str, Any]]) -> None:
+        """A handler of batches gets those that came together.
+
+        Leases are counted from the answer on. That is late by its way here, which harms nobody: the server decides who
+        holds a message, this clock only says when to stop hoping.
+        """
+        route, settings, held = lane.route, self.settings, self._held
+        ends_at = time.monotonic() + settings.lease_ms / 1000
+        size = route.per_job()
+        jobs: list[Job] = []
+        lane.held += len(items)
+        for start in range(0, len(items), size):
+            job = Job(lane, settings.heartbeat)
+            for item in items[start : start + size]:
+                one = job.add(self._context(route, item), ends_at)
+                held[one.token] = one
+            jobs.append(job)
+        self._jobs.update(jobs)
+        (self._tasks if route.is_async else self._threads).submit(jobs)
+
+    def _context(self, route: Route, item: dict[str, Any]) -> Context | AsyncContext:
+        if route.is_async:
+            return AsyncContext(item, self.settings.group, self._owner, self._client)
+        return Context(item, self.settings.group, self._owner, self._sync_client())
+
+    # Running.
+
+    def _begins_in_thread(self, job: Job) -> None:
+        self._loop.call_soon_threadsafe(self._set_timers, job)
+
+    def _set_timers(self, job: Job) -> None:
+        if job not in self._jobs:
+            return  # It was quicker.
+        job.timers = []
+        for held in job.held:
+            deadline = held.context._envelope.get("deadline")
+            if deadline:
+                reason = errors.DeadlinePassed(f"the message was of use until {deadline}")
+                timer = self._loop.call_later(seconds_until(deadline), self._interrupt, held, reason)
+                job.timers.append(timer)
+        if job.route.timeout is not None:
+            job.timers.append(self._loop.call_later(job.route.timeout, self._time_out, job))
+
+    def _time_out(self, job: Job) -> None:
+        for held in job.held:
+            reason = errors.TimedOut(f"{job.route.name} took longer than {job.route.timeout} s")
+            self._interrupt(held, reason)
+
+    def _interrupt(self, held: Held, reason: errors.Interruption) -> None:
+        """The handler is told; the message is settled at once, and what the handler still says is dropped."""
+        context = held.context
+        if held.is_over or context._is_committing or context._is_committed:
+            return
+        context.cancelled.fire(reason)
+        log.info("%s: %s", place(held), described(reason))
+        self._settle(held, settlement_of(reason))
+        held.job.stop_if_all_are_over(reason)
+
+    def _ended_in_thread(self, job: Job) -> None:
+        """Called in the handler's thread. Many that end together wake the loop once."""
+        self._ended.append(job)
+        if self._is_collecting:
+            return  # It has not begun to take them, and will find this one, too.
+        self._is_collecting = True
+        try:
+            self._loop.call_soon_threadsafe(self._collect)
+        except RuntimeError:
+            pass  # The loop is closed: the worker has given this handler up.
+
+    def _collect(self) -> None:
+        self._is_collecting = False
+        while self._ended:
+            self._end_job(self._ended.popleft())
+
+    def _end_job(self, job: Job) -> None:
+        if job.timers is not None:
+            for timer in job.timers:
+                timer.cancel()
+        self._jobs.discard(job)
+        for held, error in job.endings:
+            self._end(job.route, held, error)
+        # The two know each other: let go here, they are not left for the garbage collector to find.
+        job.held, job.endings = [], []
+        if not self._jobs:
+            self._idle.set()
+
+    # Settling.
+
+    def _end(self, route: Route, held: Held, error: BaseException | None) -> None:
+        context = held.context
+        if held.is_over:
+            if error is not None and not isinstance(error, (errors.Interruption, asyncio.CancelledError)):
+                log.warning("%s: dropped, for the message is not ours any more: %s", place(held), described(error))
+            return
+        if context._is_committed:
+            if error is not None:
+                log.warning("%s: %s, after the message was committed", place(held), described(error))
+            held.is_over = True
+            self._settled(held)
+        elif error is None:
+            self._settle(held, COMMIT if context._has_more_than_an_ack() else ACK)
+        else:
+            if not isinstance(error, Exception):
+                error = errors.Cancelled("the handler was cancelled") if _is_cancel(error) else error
+            settlement = settlement_of(error, retry_bad_payload=route.retry_bad_payload)
+            log.info("%s: attempt %d: %s", place(held), context.attempt, described(error), exc_info=error)
+            self._settle(held, settlement)
+
+    def _settle(self, held: Held, settlement: Settlement) -> None:
+        held.is_over = True
+        self._settler.add(held, settlement)
+
+    def _settled(self, held: Held) -> None:
+        """The server knows, or does not care any more: there is room for another one."""
+        if self._held.pop(held.token, None) is None:
+            return
+        lane = held.job.lane
+        lane.held -= 1
+        if lane.quota - lane.held == lane.least:
+            lane.room.set()
+
+    # Draining.
+
+    async def _drain(self) -> None:
+        for job in [*self._threads.take_back(), *self._tasks.take_back()]:
+            self._jobs.discard(job)
+            for held in job.held:
+                if not held.is_over:
+                    self._settle(held, RELEASE)
+        if self._jobs and not self._killed.is_set():
+            await self._wait_idle(self.settings.drain_timeout)
+        tasks = [job.task for job in self._jobs if job.task is not None]
+        for job in list(self._jobs):
+            for held in job.held:
+                self._interrupt(held, errors.Cancelled("the worker stops"))
+        if self._killed.is_set():
+            return
+        if tasks:
+            await asyncio.wait(tasks, timeout=CANCEL_GRACE_S)
+        await self._settler.drained(CANCEL_GRACE_S)
+
+    async def _wait_idle(self, timeout_s: float) -> None:
+        self._idle.clear()
+        waits = [asyncio.ensure_future(self._idle.wait()), asyncio.ensure_future(self._killed.wait())]
+        await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        await _cancelled(waits)
+
+
+def _is_cancel(error: BaseException) -> bool:
+    return isinstance(error, asyncio.CancelledError)
+
+
+async def _cancelled(tasks: list[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,127 @@
+"""From the bytes of a message, or a stored result, to the type that somebody asked for."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import inspect
+import json
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .errors import DriftQError
+
+
+class BadPayload(DriftQError):
+    """The payload is not what the handler takes."""
+
+
+def raw_payload(item: Mapping[str, Any]) -> bytes:
+    """The payload as bytes."""
+    text = item.get("value")
+    if text is not None:
+        return str(text).encode()
+    return base64.b64decode(item.get("value_b64") or "")
+
+
+Raw = str | bytes
+
+
+def payload_of(item: Mapping[str, Any]) -> Raw:
+    """The payload as it came: text, or bytes that are no text."""
+    text: str | None = item.get("value")
+    return raw_payload(item) if text is None else text
+
+
+def parser(kind: Any) -> Callable[[Raw], Any]:
+    """How bytes become this type: a model, a data class, a TypedDict, `bytes`, `str`, something with `parse`, or any
+    callable that takes the decoded JSON."""
+    if kind is None or kind is Any or kind is inspect.Parameter.empty:
+        return json.loads
+    if kind is bytes:
+        return lambda raw: raw.encode() if isinstance(raw, str) else raw
+    if kind is str:
+        return lambda raw: raw if isinstance(raw, str) else raw.decode()
+    if hasattr(kind, "model_validate_json"):
+        return typing.cast("Callable[[Raw], Any]", kind.model_validate_json)
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+        return lambda raw: _data_class(kind, json.loads(raw))
+    if typing.is_typeddict(kind):
+        return lambda raw: _typed_dict(kind, json.loads(raw))
+    if hasattr(kind, "parse"):
+        return lambda raw: kind.parse(json.loads(raw))
+    plain = typing.get_origin(kind) or kind
+    if plain in (dict, list, int, float, bool):
+        return lambda raw: _plain(plain, json.loads(raw))
+    if callable(kind):
+        return lambda raw: kind(json.loads(raw))
+    raise TypeError(f"{kind!r} cannot be a payload type: give a model, a data class, a TypedDict or a callable")
+
+
+def parse(parse_with: Callable[[Raw], Any], raw: Raw) -> Any:
+    """The payload; whatever a parser raises becomes `BadPayload`."""
+    try:
+        return parse_with(raw)
+    except Exception as error:
+        raise BadPayload(f"the payload does not parse: {type(error).__name__}: {error}") from error
+
+
+def annotated_type(function: Callable[..., Any]) -> Any:
+    """The type of the first parameter, if it says one that payloads can have."""
+    try:
+        hints = typing.get_type_hints(inspect.unwrap(function))
+        first = next(iter(inspect.signature(function).parameters.values()), None)
+    except (TypeError, ValueError, NameError):
+        return None
+    if first is None:
+        return None
+    kind = hints.get(first.name)
+    try:
+        parser(kind)
+    except TypeError:
+        return None
+    return kind
+
+
+def _plain(kind: Any, value: Any) -> Any:
+    wanted = (int, float) if kind is float else kind
+    if not isinstance(value, wanted) or (isinstance(value, bool) and kind is not bool):
+        raise ValueError(f"it is {type(value).__name__}, not {kind.__name__}")
+    return value
+
+
+def _object(value: Any, known: set[str], required: set[str]) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"it is {type(value).__name__}, not an object")
+    missing = required - value.keys()
+    if missing:
+        raise ValueError(f"{', '.join(sorted(missing))} missing")
+    return {name: member for name, member in value.items() if name in known}
+
+
+def _typed_dict(kind: Any, value: Any) -> Any:
+    known = set(kind.__required_keys__) | set(kind.__optional_keys__)
+    _object(value, known, set(kind.__required_keys__))
+    return value
+
+
+def _data_class(kind: Any, value: Any) -> Any:
+    """Members that the class does not know are left out, so that a sender may be newer than its reader."""
+    fields = [field for field in dataclasses.fields(kind) if field.init]
+    required = {
+        field.name
+        for field in fields
+        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    }
+    members = _object(value, {field.name for field in fields}, required)
+    hints = typing.get_type_hints(kind)
+    return kind(**{name: _member(hints.get(name), member) for name, member in members.items()})
+
+
+def _member(kind: Any, value: Any) -> Any:
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        return _data_class(kind, value)
+    if kind in (int, float, bool, str) and value is not None:
+        return _plain(kind, value)
+    return value

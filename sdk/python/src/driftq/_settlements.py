@@ -1,0 +1,70 @@
+"""What becomes of a message when its handler has ended: the one place for that rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from . import errors
+from ._payloads import BadPayload
+from ._wire import clipped, milliseconds
+from .outcomes import Dead, Retry, Snooze
+
+Verb = Literal["ack", "nack", "release", "commit", "drop"]
+UNCERTAIN_DELAY_MS = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """A verb, and what it says beside the token. `drop` says nothing: the message is not ours any more."""
+
+    verb: Verb
+    fields: dict[str, Any]
+
+
+ACK = Settlement("ack", {})
+RELEASE = Settlement("release", {})
+DROP = Settlement("drop", {})
+
+
+def nack(error: str, delay_ms: int | None = None) -> Settlement:
+    fields: dict[str, Any] = {"error": clipped(error)}
+    if delay_ms is not None:
+        fields["delay_ms"] = delay_ms
+    return Settlement("nack", fields)
+
+
+def dead(reason: str) -> Settlement:
+    return Settlement("nack", {"error": clipped(reason), "dead": True})
+
+
+def described(error: BaseException) -> str:
+    """The error's name and text."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def settlement_of(error: BaseException, *, retry_bad_payload: bool = False) -> Settlement:
+    """What an error of a handler means for its message."""
+    match error:
+        case Retry():
+            return nack(error.reason, None if error.after is None else milliseconds(error.after))
+        case Dead():
+            return dead(error.reason)
+        case Snooze():
+            return Settlement("release", {"delay_ms": milliseconds(error.seconds)})
+        case errors.EffectBusy() | errors.EffectUncertain():
+            hint_ms = error.retry_after_ms
+            return nack(described(error), UNCERTAIN_DELAY_MS if hint_ms is None else hint_ms)
+        case errors.EffectFailed() | errors.EffectExhausted() | errors.KeyReused():
+            return dead(described(error))
+        case BadPayload():
+            return nack(str(error)) if retry_bad_payload else dead(str(error))
+        case errors.LeaseLost():
+            return DROP
+        case errors.Cancelled():
+            # Nobody will get it again; giving it back ends the loan at once.
+            return RELEASE
+        case errors.DeadlinePassed():
+            return dead(described(error))
+        case _:
+            return nack(described(error))

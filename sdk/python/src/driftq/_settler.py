@@ -1,0 +1,136 @@
+"""Sends settlements. What comes while a call is under way goes together in the next one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from . import errors
+from ._calls import BACKOFF_MAX_S, FOREVER, Call
+from ._jobs import Held
+from ._settlements import DROP, Settlement, settlement_of
+from ._wire import LEASES_MAX, settle_call
+from .context import is_stale
+
+if TYPE_CHECKING:
+    from .async_client import AsyncClient
+
+log = logging.getLogger("driftq")
+COMMITS_AT_ONCE = 32
+# How long an ack waits for others while handlers are at work: one call for many costs a fraction of one each.
+ACK_LINGER_S = 0.01
+ACKS_ENOUGH = 64
+
+
+class Settler:
+    """One queue per verb, one call at a time each. A server that is away is waited for."""
+
+    def __init__(
+        self, client: AsyncClient, settled: Callable[[Held], None], is_busy: Callable[[], bool]
+    ) -> None:
+        self._client = client
+        self._is_busy = is_busy
+        self._settled = settled
+        self._waiting: dict[str, list[tuple[Held, Settlement]]] = {"ack": [], "nack": [], "release": []}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._commits: set[asyncio.Task[None]] = set()
+        self._commit_room = asyncio.Semaphore(COMMITS_AT_ONCE)
+
+    def add(self, held: Held, settlement: Settlement) -> None:
+        verb = settlement.verb
+        if verb == "drop":
+            self._settled(held)
+        elif verb == "commit":
+            task = asyncio.ensure_future(self._commit(held))
+            self._commits.add(task)
+            task.add_done_callback(self._commits.discard)
+        else:
+            self._waiting[verb].append((held, settlement))
+            if verb not in self._tasks:
+                self._tasks[verb] = asyncio.ensure_future(self._flush(verb))
+
+    async def drained(self, timeout_s: float) -> None:
+        """Waits until everything is said, or gives up."""
+        tasks = [*self._tasks.values(), *self._commits]
+        if tasks:
+            done, open_tasks = await asyncio.wait(tasks, timeout=timeout_s)
+            if not open_tasks and (self._tasks or self._commits):
+                await self.drained(timeout_s)
+            elif open_tasks:
+                log.warning("the server did not take the last settlements: the messages will come again")
+
+    def cancel(self) -> None:
+        for task in [*self._tasks.values(), *self._commits]:
+            task.cancel()
+
+    async def _flush(self, verb: str) -> None:
+        waiting = self._waiting[verb]
+        try:
+            while waiting:
+                if verb == "ack" and len(waiting) < ACKS_ENOUGH and self._is_busy():
+                    await asyncio.sleep(ACK_LINGER_S)
+                batch = waiting[:LEASES_MAX]
+                del waiting[:LEASES_MAX]
+                await self._send(verb, batch)
+        finally:
+            del self._tasks[verb]
+
+    async def _send(self, verb: str, batch: list[tuple[Held, Settlement]]) -> None:
+        call = settle_call(verb, [{"token": held.token, **settlement.fields} for held, settlement in batch])
+        call.patience_s = FOREVER
+        try:
+            results: list[dict[str, Any]] = (await self._patiently(call))["results"]
+        except errors.Refused as error:
+            if len(batch) > 1 and not is_stale(error):
+                # One of them spoils the call: each on its own.
+                for one in batch:
+                    await self._send(verb, [one])
+                return
+            _log_refusal(verb, batch[0][0], error)
+            results = []
+        for index, (held, _) in enumerate(batch):
+            if index < len(results) and results[index].get("status") != "ok":
+                _log_lost(verb, held)
+            self._settled(held)
+
+    async def _patiently(self, call: Call) -> Any:
+        """Waits also for a gateway that answers in the server's place."""
+        while True:
+            try:
+                return await self._client.call(call)
+            except errors.NotDriftQ as error:
+                log.warning("%s", error)
+                await asyncio.sleep(BACKOFF_MAX_S)
+
+    async def _commit(self, held: Held) -> None:
+        settlement = DROP
+        call = held.context._commit_call()
+        call.patience_s = FOREVER
+        try:
+            async with self._commit_room:
+                await self._patiently(call)
+        except errors.Refused as error:
+            if is_stale(error):
+                _log_lost("commit", held)
+            else:
+                log.warning("%s: the commit was refused: %s", place(held), error)
+                settlement = settlement_of(error)
+        self.add(held, settlement)
+
+
+def place(held: Held) -> str:
+    context = held.context
+    return f"{context.topic}/{context.partition}/{context.offset}"
+
+
+def _log_lost(verb: str, held: Held) -> None:
+    log.info("%s: %s came too late, somebody else has the message", place(held), verb)
+
+
+def _log_refusal(verb: str, held: Held, error: errors.Refused) -> None:
+    if is_stale(error):
+        _log_lost(verb, held)
+    else:
+        log.error("%s: %s was refused, the message will come again: %s", place(held), verb, error)

@@ -1,0 +1,165 @@
+"""Words of the wire: messages, what is settled how, effects."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypedDict
+
+from ._calls import Call, random_id, segment
+from .canonical import to_json
+
+LEASES_MAX = 1_000
+ERROR_BYTES_MAX = 4_096
+OWNER_BYTES_MAX = 255
+DELAY_MS_MAX = 316_224_000_000
+
+
+def clipped(text: str, bytes_max: int = ERROR_BYTES_MAX) -> str:
+    """As much of the text as the server takes."""
+    raw = text.encode("utf-8", "replace")
+    return raw.decode() if len(raw) <= bytes_max else raw[:bytes_max].decode("utf-8", "ignore")
+
+
+def milliseconds(seconds: float) -> int:
+    return min(max(0, round(seconds * 1000)), DELAY_MS_MAX)
+
+
+def moment(value: datetime | str) -> str:
+    """A time as RFC 3339."""
+    if isinstance(value, str):
+        return value
+    if value.tzinfo is None:
+        raise ValueError("a time needs a time zone: use datetime.now(timezone.utc)")
+    return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def read_moment(text: str) -> datetime:
+    """A time of the server. Its fraction has up to nine digits, of which Python keeps six."""
+    whole, dot, rest = text.partition(".")
+    if dot:
+        digits = len(rest) - len(rest.lstrip("0123456789"))
+        rest = f"{rest[:digits][:6]:0<6}{rest[digits:]}"
+    return datetime.fromisoformat(f"{whole}{dot}{rest}".upper().replace("Z", "+00:00"))
+
+
+def seconds_until(text: str) -> float:
+    return (read_moment(text) - datetime.now(UTC)).total_seconds()
+
+
+class MessageOptions(TypedDict, total=False):
+    """What a message may carry beside its payload. `delay` in seconds; `deadline` as a time or from now on."""
+
+    key: str | None
+    priority: int | None
+    delay: float | timedelta | None
+    deliver_at: datetime | str | None
+    idempotency_key: str | None
+    request_hash: str | None
+    run_id: str | None
+    step_id: str | None
+    parent_step_id: str | None
+    tenant_id: str | None
+    labels: Mapping[str, str] | None
+    deadline: datetime | timedelta | str | None
+    retry_policy: Mapping[str, Any] | None
+    target_topic: str | None
+    partition: int | None
+
+
+_PLAIN_ENVELOPE = (
+    "idempotency_key",
+    "request_hash",
+    "run_id",
+    "step_id",
+    "parent_step_id",
+    "tenant_id",
+    "target_topic",
+)
+
+
+def wire_message(payload: Any, options: MessageOptions) -> dict[str, Any]:
+    """A message as the server takes it. Text goes as it is, bytes as bytes, everything else as JSON."""
+    unknown = options.keys() - MessageOptions.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"a message has no option {', '.join(sorted(unknown))}")
+    if isinstance(payload, (bytes, bytearray, memoryview)):
+        body: dict[str, Any] = {"value_b64": base64.b64encode(payload).decode()}
+    else:
+        body = {"value": payload if isinstance(payload, str) else to_json(payload)}
+    if options:
+        _add_envelope(body, options)
+        _add_time(body, options)
+        for name in ("key", "priority"):
+            if options.get(name) is not None:
+                body[name] = options.get(name)
+    return body
+
+
+def _add_envelope(body: dict[str, Any], options: MessageOptions) -> None:
+    envelope: dict[str, Any] = {
+        name: options.get(name) for name in _PLAIN_ENVELOPE if options.get(name) is not None
+    }
+    if labels := options.get("labels"):
+        envelope["labels"] = dict(labels)
+    if retry_policy := options.get("retry_policy"):
+        envelope["retry_policy"] = dict(retry_policy)
+    deadline = options.get("deadline")
+    if deadline is not None:
+        envelope["deadline"] = moment(datetime.now(UTC) + deadline if isinstance(deadline, timedelta) else deadline)
+    if options.get("partition") is not None:
+        envelope["partition_override"] = options["partition"]
+    if envelope:
+        body["envelope"] = envelope
+
+
+def _add_time(body: dict[str, Any], options: MessageOptions) -> None:
+    delay, deliver_at = options.get("delay"), options.get("deliver_at")
+    if delay is not None:
+        body["delay_ms"] = milliseconds(delay.total_seconds() if isinstance(delay, timedelta) else delay)
+    if deliver_at is not None:
+        body["deliver_at"] = moment(deliver_at)
+
+
+def keyed_message(payload: Any, options: MessageOptions) -> dict[str, Any]:
+    """A message to produce: with an idempotency key of its own if it was given none, so that a repeat is safe."""
+    if options.get("idempotency_key") is None:
+        options = {**options, "idempotency_key": random_id("sdk-")}
+    return wire_message(payload, options)
+
+
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """Where a message is stored."""
+
+    topic: str
+    partition: int
+    offset: int
+    duplicate: bool = False
+
+    @classmethod
+    def read(cls, answer: Mapping[str, Any]) -> Produced:
+        return cls(answer["topic"], answer["partition"], answer["offset"], answer["duplicate"])
+
+
+def lease_call(topic: str, group: str, owner: str, count: int, lease_ms: int, wait_ms: int) -> Call:
+    body = {
+        "owner": owner,
+        "max": min(count, LEASES_MAX),
+        "lease_ms": lease_ms,
+        "wait_ms": wait_ms,
+        "request_id": random_id(""),
+    }
+    path = f"/v2/topics/{segment(topic)}/groups/{segment(group)}/lease"
+    return Call("POST", path, body, expects=("messages",), wait_ms=wait_ms)
+
+
+def settle_call(verb: str, leases: Sequence[dict[str, Any]]) -> Call:
+    return Call("POST", f"/v2/leases/{verb}", {"leases": list(leases)}, expects=("results",))
+
+
+def produce_call(topic: str, messages: Any) -> Call:
+    return Call("POST", f"/v2/topics/{segment(topic)}/messages", messages)
+

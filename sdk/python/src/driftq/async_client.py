@@ -1,0 +1,174 @@
+"""The client for code that runs in tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any, Unpack
+
+import httpx2
+
+from . import _api, errors
+from ._calls import (
+    PATIENCE_S,
+    Call,
+    Repeats,
+    Requests,
+    answer_of,
+    failure,
+    server_url,
+    transport_limits,
+    verified,
+)
+from ._current import current, within
+from ._effects import Anchor
+from ._guards import AsyncEffects
+from ._lineage import run_anchor
+from ._wire import MessageOptions, Produced
+from .client import own_name
+
+
+class AsyncRun(AsyncEffects):
+    """A run that was named: guarded functions that are called within it belong to it."""
+
+    def __init__(self, client: AsyncClient, run_id: str, step_id: str | None, tenant_id: str | None) -> None:
+        self._client = client
+        self.run_id = run_id
+        self.step_id = step_id
+        self.tenant_id = tenant_id
+
+    def _effect_client(self) -> AsyncClient:
+        return self._client
+
+    def _effect_anchor(self) -> Anchor:
+        anchor = run_anchor(self.run_id, self.step_id)
+        return Anchor(anchor, None, self.run_id, self.step_id, self.tenant_id, self._client.owner)
+
+
+class AsyncClient(AsyncEffects):
+    """Calls to a DriftQ server. Belongs to one event loop; every call may be repeated, and is if that helps.
+
+    `url`: where the server is; else `DRIFTQ_SERVER`, else `http://127.0.0.1:8080`. `patience`: how many seconds a call
+    is repeated that may succeed later.
+    """
+
+    def __init__(self, url: str | None = None, *, patience: float = PATIENCE_S, owner: str | None = None) -> None:
+        self.url = server_url(url)
+        self.patience = patience
+        self.owner = owner or own_name()
+        self._requests = Requests(self.url)
+        # What the environment says about proxies and credentials is not for a broker next door.
+        self._http = httpx2.AsyncHTTPTransport(limits=transport_limits(), trust_env=False, verify=verified(self.url))
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def call(self, call: Call) -> Any:
+        """Sends a call, and sends it again as long as that may help and patience lasts."""
+        repeats: Repeats | None = None
+        while True:
+            started = time.monotonic()
+            try:
+                return await self._send(call)
+            except httpx2.HTTPError as error:
+                problem: errors.DriftQError = failure(error, self.url)
+                problem.__cause__ = error
+            except errors.DriftQError as error:
+                problem = error
+            if repeats is None:
+                patience_s = self.patience if call.patience_s is None else call.patience_s
+                repeats = Repeats(patience_s, started)
+            await asyncio.sleep(repeats.next(problem))
+
+    async def _send(self, call: Call) -> Any:
+        response = await self._http.handle_async_request(self._requests.make(call))
+        try:
+            await response.aread()
+        except BaseException:
+            await response.aclose()
+            raise
+        return answer_of(call, self.url, response)
+
+    async def request(self, method: str, path: str, body: Any = None) -> Any:
+        """Any call of the API that has no method of its own here, such as `request("GET", "/v2/runs")`."""
+        return await self.call(Call(method, path, body))
+
+    async def status(self) -> dict[str, Any]:
+        """The server about itself."""
+        return dict(await self.call(Call("GET", "/v2/status", expects=("version", "epoch"))))
+
+    async def create_topic(self, topic: str, **settings: Any) -> dict[str, Any]:
+        """Creates a topic, or confirms that it is exactly so."""
+        return dict(await self.call(_api.create_topic(topic, settings)))
+
+    async def delete_topic(self, topic: str) -> None:
+        """Deletes a topic with everything in it."""
+        await self.call(_api.delete_topic(topic))
+
+    async def group(self, topic: str, group: str) -> dict[str, Any]:
+        """How far a group is."""
+        return dict(await self.call(_api.group(topic, group)))
+
+    async def cancel(self, topic: str, partition: int, offset: int) -> None:
+        """No further attempt of this message begins; whoever is at it is told."""
+        await self.call(_api.cancel(topic, partition, offset))
+
+    async def send(self, topic: str, payload: Any, **options: Unpack[MessageOptions]) -> Produced:
+        """Stores one message; it is on disk when this returns. For many, use an `AsyncProducer`."""
+        return Produced.read(await self.call(_api.send(topic, payload, options)))
+
+    async def send_many(
+        self, topic: str, payloads: Iterable[Any], **options: Unpack[MessageOptions]
+    ) -> list[Produced | errors.Refused]:
+        """Stores up to 10,000 messages with one call; each has its own result."""
+        return _api.produced(await self.call(_api.send_many(topic, payloads, options)))
+
+    def messages(self, topic: str, **filters: Any) -> AsyncIterator[dict[str, Any]]:
+        """The messages that are kept, without a group."""
+        return self._pages(lambda cursor: _api.messages(topic, cursor, filters), "messages")
+
+    def dead_letters(self, topic: str) -> AsyncIterator[dict[str, Any]]:
+        """The dead letters of a topic."""
+        return self._pages(lambda cursor: _api.dead_letters(topic, cursor), "letters")
+
+    def effects(
+        self, *, scope: str | None = None, state: str | None = None, tenant_id: str | None = None
+    ) -> AsyncIterator[dict[str, Any]]:
+        """What the ledger remembers, oldest first."""
+        return self._pages(lambda cursor: _api.effects(scope, state, tenant_id, cursor), "effects")
+
+    async def _pages(self, call: Any, member: str) -> AsyncIterator[dict[str, Any]]:
+        cursor: str | None = None
+        while True:
+            page = await self.call(call(cursor))
+            for item in page[member]:
+                yield item
+            cursor = page.get("cursor")
+            if cursor is None:
+                return
+
+    def run(
+        self, run_id: str, *, step: str | None = None, tenant_id: str | None = None
+    ) -> AbstractContextManager[AsyncRun]:
+        """`with client.run("run-7", step="plan"):` names the run that guarded functions belong to."""
+        return within(AsyncRun(self, run_id, step, tenant_id))
+
+    def _effect_client(self) -> AsyncClient:
+        return self
+
+    def _effect_anchor(self) -> Anchor:
+        run = current()
+        if isinstance(run, AsyncRun):
+            return run._effect_anchor()
+        return Anchor(owner=self.owner)

@@ -1,0 +1,181 @@
+"""The client for code that runs in threads."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any, Unpack
+
+import httpx2
+
+from . import _api, errors
+from ._calls import (
+    PATIENCE_S,
+    Call,
+    Repeats,
+    Requests,
+    answer_of,
+    failure,
+    server_url,
+    transport_limits,
+    verified,
+)
+from ._current import current, within
+from ._effects import Anchor
+from ._guards import Effects
+from ._lineage import run_anchor
+from ._renewals import Renewals
+from ._wire import OWNER_BYTES_MAX, MessageOptions, Produced, clipped
+
+
+def own_name() -> str:
+    """Who we are, for people who look: host and process."""
+    return clipped(f"{socket.gethostname()}-{os.getpid()}", OWNER_BYTES_MAX)
+
+
+class Run(Effects):
+    """A run that was named: guarded functions that are called within it belong to it."""
+
+    def __init__(self, client: Client, run_id: str, step_id: str | None, tenant_id: str | None) -> None:
+        self._client = client
+        self.run_id = run_id
+        self.step_id = step_id
+        self.tenant_id = tenant_id
+
+    def _effect_client(self) -> Client:
+        return self._client
+
+    def _effect_anchor(self) -> Anchor:
+        anchor = run_anchor(self.run_id, self.step_id)
+        return Anchor(anchor, None, self.run_id, self.step_id, self.tenant_id, self._client.owner)
+
+
+class Client(Effects):
+    """Calls to a DriftQ server. Safe to use from many threads; every call may be repeated, and is if that helps.
+
+    `url`: where the server is; else `DRIFTQ_SERVER`, else `http://127.0.0.1:8080`. `patience`: how many seconds a call
+    is repeated that may succeed later.
+    """
+
+    def __init__(self, url: str | None = None, *, patience: float = PATIENCE_S, owner: str | None = None) -> None:
+        self.url = server_url(url)
+        self.patience = patience
+        self.owner = owner or own_name()
+        self._requests = Requests(self.url)
+        # What the environment says about proxies and credentials is not for a broker next door.
+        self._http = httpx2.HTTPTransport(limits=transport_limits(), trust_env=False, verify=verified(self.url))
+        self.renewals = Renewals(self.call)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.renewals.close()
+        self._http.close()
+
+    def call(self, call: Call) -> Any:
+        """Sends a call, and sends it again as long as that may help and patience lasts."""
+        repeats: Repeats | None = None
+        while True:
+            started = time.monotonic()
+            try:
+                return self._send(call)
+            except httpx2.HTTPError as error:
+                problem: errors.DriftQError = failure(error, self.url)
+                problem.__cause__ = error
+            except errors.DriftQError as error:
+                problem = error
+            if repeats is None:
+                patience_s = self.patience if call.patience_s is None else call.patience_s
+                repeats = Repeats(patience_s, started)
+            time.sleep(repeats.next(problem))
+
+    def _send(self, call: Call) -> Any:
+        response = self._http.handle_request(self._requests.make(call))
+        try:
+            response.read()
+        except BaseException:
+            response.close()
+            raise
+        return answer_of(call, self.url, response)
+
+    def request(self, method: str, path: str, body: Any = None) -> Any:
+        """Any call of the API that has no method of its own here, such as `request("GET", "/v2/runs")`."""
+        return self.call(Call(method, path, body))
+
+    def status(self) -> dict[str, Any]:
+        """The server about itself."""
+        return dict(self.call(Call("GET", "/v2/status", expects=("version", "epoch"))))
+
+    def create_topic(self, topic: str, **settings: Any) -> dict[str, Any]:
+        """Creates a topic, or confirms that it is exactly so."""
+        return dict(self.call(_api.create_topic(topic, settings)))
+
+    def delete_topic(self, topic: str) -> None:
+        """Deletes a topic with everything in it."""
+        self.call(_api.delete_topic(topic))
+
+    def group(self, topic: str, group: str) -> dict[str, Any]:
+        """How far a group is."""
+        return dict(self.call(_api.group(topic, group)))
+
+    def cancel(self, topic: str, partition: int, offset: int) -> None:
+        """No further attempt of this message begins; whoever is at it is told."""
+        self.call(_api.cancel(topic, partition, offset))
+
+    def send(self, topic: str, payload: Any, **options: Unpack[MessageOptions]) -> Produced:
+        """Stores one message; it is on disk when this returns. For many, use a `Producer`."""
+        return Produced.read(self.call(_api.send(topic, payload, options)))
+
+    def send_many(
+        self, topic: str, payloads: Iterable[Any], **options: Unpack[MessageOptions]
+    ) -> list[Produced | errors.Refused]:
+        """Stores up to 10,000 messages with one call; each has its own result."""
+        return _api.produced(self.call(_api.send_many(topic, payloads, options)))
+
+    def messages(self, topic: str, **filters: Any) -> Iterator[dict[str, Any]]:
+        """The messages that are kept, without a group."""
+        return self._pages(lambda cursor: _api.messages(topic, cursor, filters), "messages")
+
+    def dead_letters(self, topic: str) -> Iterator[dict[str, Any]]:
+        """The dead letters of a topic."""
+        return self._pages(lambda cursor: _api.dead_letters(topic, cursor), "letters")
+
+    def effects(
+        self, *, scope: str | None = None, state: str | None = None, tenant_id: str | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """What the ledger remembers, oldest first."""
+        return self._pages(lambda cursor: _api.effects(scope, state, tenant_id, cursor), "effects")
+
+    def _pages(self, call: Any, member: str) -> Iterator[dict[str, Any]]:
+        cursor: str | None = None
+        while True:
+            page = self.call(call(cursor))
+            yield from page[member]
+            cursor = page.get("cursor")
+            if cursor is None:
+                return
+
+    def run(
+        self, run_id: str, *, step: str | None = None, tenant_id: str | None = None
+    ) -> AbstractContextManager[Run]:
+        """`with client.run("run-7", step="plan"):` names the run that guarded functions belong to."""
+        return within(Run(self, run_id, step, tenant_id))
+
+    def _effect_client(self) -> Client:
+        return self
+
+    def _effect_anchor(self) -> Anchor:
+        run = current()
+        if isinstance(run, Run):
+            return run._effect_anchor()
+        return Anchor(owner=self.owner)

@@ -1,0 +1,278 @@
+"""What a handler gets beside the payload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+
+from . import errors
+from ._calls import Call
+from ._current import within
+from ._effects import Anchor
+from ._guards import AsyncEffects, Effects
+from ._lineage import Trace, anchor, follow_up
+from ._payloads import raw_payload
+from ._signal import Signal
+from ._wire import MessageOptions, read_moment, wire_message
+from .outcomes import Outcome
+
+if TYPE_CHECKING:
+    from .async_client import AsyncClient
+    from .client import Client
+
+# The server takes so many per commit.
+COLLECTED_MAX = 1_000
+_NO_ENVELOPE: Mapping[str, Any] = {}
+
+
+class Delivery:
+    """One delivery of a message: who it is, where it belongs, and what is to go out with its ack."""
+
+    # What most deliveries never have is not set for each of them.
+    payload: Any = None
+    # In a batch: how this message ended, if not like the others.
+    outcome: Outcome | errors.DriftQError | None = None
+    # Whether this delivery has been committed by the handler itself, or is just about to be.
+    _is_committing = False
+    _is_committed = False
+    _trace: Trace | None = None
+    _produce: list[dict[str, Any]] | None = None
+    _outputs: list[dict[str, Any]] | None = None
+
+    def __init__(self, item: dict[str, Any], group: str, owner: str) -> None:
+        self._item = item
+        self._envelope: Mapping[str, Any] = item.get("envelope") or _NO_ENVELOPE
+        self._owner = owner
+        self.group = group
+        self.cancelled = Signal()
+
+    @property
+    def topic(self) -> str:
+        return str(self._item["topic"])
+
+    @property
+    def partition(self) -> int:
+        return int(self._item["partition"])
+
+    @property
+    def offset(self) -> int:
+        return int(self._item["offset"])
+
+    @property
+    def key(self) -> str | None:
+        return self._item.get("key")
+
+    @property
+    def attempt(self) -> int:
+        """1-based count of deliveries to this group."""
+        return int(self._item["lease"]["attempt"])
+
+    @property
+    def last_error(self) -> str | None:
+        """Why the attempt before failed."""
+        return self._item.get("last_error")
+
+    @property
+    def run_id(self) -> str | None:
+        return self._envelope.get("run_id")
+
+    @property
+    def step_id(self) -> str | None:
+        return self._envelope.get("step_id")
+
+    @property
+    def parent_step_id(self) -> str | None:
+        return self._envelope.get("parent_step_id")
+
+    @property
+    def tenant_id(self) -> str | None:
+        return self._envelope.get("tenant_id")
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return self._envelope.get("labels") or {}
+
+    @property
+    def idempotency_key(self) -> str | None:
+        return self._envelope.get("idempotency_key")
+
+    @property
+    def deadline(self) -> datetime | None:
+        text = self._envelope.get("deadline")
+        return read_moment(text) if text else None
+
+    @property
+    def trace(self) -> Trace:
+        if self._trace is None:
+            self._trace = Trace.of(self.labels)
+        return self._trace
+
+    @property
+    def message(self) -> Mapping[str, Any]:
+        """The message as the server sent it."""
+        return self._item
+
+    @property
+    def raw(self) -> bytes:
+        """The payload as bytes."""
+        return raw_payload(self._item)
+
+    def within(self) -> AbstractContextManager[Self]:
+        """`with item.within():` names the message of a batch that guarded functions belong to."""
+        return within(self)
+
+    def check(self) -> None:
+        """Raises `LeaseLost`, `Cancelled`, `DeadlinePassed` or `TimedOut` if the handler is to stop."""
+        self.cancelled.check()
+
+    def send(self, topic: str, payload: Any, **options: Unpack[MessageOptions]) -> None:
+        """Collects a follow-up; it is stored in one commit with the ack. It carries run, tenant, step and trace of
+        this message unless it is given its own."""
+        self._check_open()
+        inherited = follow_up(self._envelope, self.trace, topic, options)
+        self._produce = _added(self._produce, {"topic": topic, "message": wire_message(payload, inherited)})
+
+    def output(
+        self,
+        *,
+        dataset: str,
+        version: str,
+        partition_key: str,
+        mode: Literal["replace", "append"],
+        location: str,
+        digest: str,
+        dedupe_key: str | None = None,
+    ) -> None:
+        """Collects a pointer to a result that lies elsewhere; it is registered in one commit with the ack."""
+        self._check_open()
+        output = {
+            "dataset": dataset,
+            "version": version,
+            "partition_key": partition_key,
+            "mode": mode,
+            "location": location,
+            "digest": digest,
+        }
+        named = output if dedupe_key is None else {**output, "dedupe_key": dedupe_key}
+        self._outputs = _added(self._outputs, named)
+
+    def _check_open(self) -> None:
+        if self._is_committed:
+            raise RuntimeError("this message has been committed: what is collected now would never go out")
+
+    def _has_more_than_an_ack(self) -> bool:
+        return bool(self._produce or self._outputs)
+
+    def _commit_call(self) -> Call:
+        body: dict[str, Any] = {"ack": [self._item["lease"]["token"]]}
+        if self._produce:
+            body["produce"] = list(self._produce)
+        if self._outputs:
+            body["outputs"] = list(self._outputs)
+        return Call("POST", "/v2/commit", body, expects=("result",))
+
+    def _begin_commit(self) -> Call:
+        if self._is_committed:
+            raise RuntimeError("this message has been committed already")
+        self.check()
+        self._is_committing = True
+        return self._commit_call()
+
+    def _end_commit(self, error: errors.DriftQError | None) -> None:
+        self._is_committing = False
+        if error is None:
+            self._is_committed = True
+        elif is_stale(error):
+            raise errors.LeaseLost("somebody else has the message: nothing of the commit happened") from error
+        else:
+            raise error
+
+    def _anchor(self) -> Anchor:
+        return Anchor(
+            anchor(self._item),
+            self._item["lease"]["token"],
+            self.run_id,
+            self.step_id,
+            self.tenant_id,
+            self._owner,
+            self.cancelled.check,
+        )
+
+
+def is_stale(error: BaseException) -> bool:
+    """Whether a refusal means that the delivery is not ours any more."""
+    return isinstance(error, (errors.StaleLease, errors.LeaseUnknown))
+
+
+def _added(collected: list[dict[str, Any]] | None, item: dict[str, Any]) -> list[dict[str, Any]]:
+    collected = [] if collected is None else collected
+    if len(collected) >= COLLECTED_MAX:
+        raise ValueError(f"a commit has room for {COLLECTED_MAX} of them")
+    collected.append(item)
+    return collected
+
+
+class Context(Delivery, Effects):
+    """The context of a handler that runs in a thread. `cancelled` is its signal: look at it in long work, or call
+    `check()`."""
+
+    def __init__(self, item: dict[str, Any], group: str, owner: str, client: Client) -> None:
+        super().__init__(item, group, owner)
+        self._client = client
+
+    def commit(self) -> None:
+        """Acks now, with everything that was collected, all or nothing. What the handler does then settles nothing."""
+        call = self._begin_commit()
+        error: errors.DriftQError | None = None
+        try:
+            self._client.call(call)
+        except errors.DriftQError as raised:
+            error = raised
+        self._end_commit(error)
+
+    def _effect_client(self) -> Client:
+        return self._client
+
+    def _effect_anchor(self) -> Anchor:
+        return self._anchor()
+
+
+class AsyncContext(Delivery, AsyncEffects):
+    """The context of a handler that runs as a task. When it is to stop, the task is cancelled; `cancelled.reason` says
+    why."""
+
+    _effects_running = 0
+    _after_effects: Callable[[], None] | None = None
+
+    def __init__(self, item: dict[str, Any], group: str, owner: str, client: AsyncClient) -> None:
+        super().__init__(item, group, owner)
+        self._client = client
+
+    async def commit(self) -> None:
+        """Acks now, with everything that was collected, all or nothing. What the handler does then settles nothing."""
+        call = self._begin_commit()
+        error: errors.DriftQError | None = None
+        try:
+            await self._client.call(call)
+        except errors.DriftQError as raised:
+            error = raised
+        except BaseException:
+            self._is_committing = False
+            raise
+        self._end_commit(error)
+
+    def _effect_client(self) -> AsyncClient:
+        return self._client
+
+    def _effect_anchor(self) -> Anchor:
+        return self._anchor()
+
+    def _effect_begins(self) -> None:
+        self._effects_running += 1
+
+    def _effect_ended(self) -> None:
+        self._effects_running -= 1
+        if not self._effects_running and self._after_effects is not None:
+            self._after_effects()

@@ -1,0 +1,366 @@
+"""Every error of this package. What the server refuses has the class of its code."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class DriftQError(Exception):
+    """The base of all errors that this package raises."""
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same call may succeed later."""
+        return False
+
+
+class InvalidUrl(DriftQError, ValueError):
+    """The server's URL cannot be used: it must look like `http://host:port`."""
+
+
+class Unreachable(DriftQError):
+    """Nobody listens there."""
+
+    @property
+    def retryable(self) -> bool:
+        return True
+
+
+class ConnectionLost(DriftQError):
+    """The connection broke, or no answer came in time. Whether the call was carried out is not known."""
+
+    @property
+    def retryable(self) -> bool:
+        return True
+
+
+class NotDriftQ(DriftQError):
+    """What answers there is no DriftQ server."""
+
+    def __init__(self, text: str, *, passing: bool = False) -> None:
+        super().__init__(text)
+        self._passing = passing
+
+    @property
+    def retryable(self) -> bool:
+        """True where a gateway in between may have answered for a server that is away."""
+        return self._passing
+
+
+class Refused(DriftQError):
+    """The server said no. Codes that this version does not know are plainly this class."""
+
+    CODE: ClassVar[str] = ""
+
+    def __init__(self, problem: dict[str, Any], status: int = 0, request_id: str | None = None) -> None:
+        self.code = str(problem.get("code", ""))
+        self.status = int(problem.get("status") or status)
+        self.title = str(problem.get("title", ""))
+        self.detail = str(problem.get("detail", ""))
+        self.help = str(problem.get("help", ""))
+        self.retry_after_ms: int | None = problem.get("retry_after_ms")
+        self.part: str | None = problem.get("part")
+        self.attempt: int | None = problem.get("attempt")
+        self.request_id = request_id or problem.get("instance")
+        self._retryable = bool(problem.get("retryable", False))
+        text = f"{self.code}: {self.detail}"
+        super().__init__(f"{text} ({self.help})" if self.help else text)
+
+    @property
+    def retryable(self) -> bool:
+        return self._retryable or self.status in (429, 503)
+
+
+class InvalidArgument(Refused):
+    """A value is missing or not allowed."""
+
+    CODE = "INVALID_ARGUMENT"
+
+
+class InvalidJson(Refused):
+    """The body is not the JSON that this call takes."""
+
+    CODE = "INVALID_JSON"
+
+
+class DeadlineExceeded(Refused):
+    """The message's deadline has passed."""
+
+    CODE = "DEADLINE_EXCEEDED"
+
+
+class ConfirmationRequired(Refused):
+    """This call must be confirmed."""
+
+    CODE = "CONFIRMATION_REQUIRED"
+
+
+class TopicUnknown(Refused):
+    """There is no topic of that name."""
+
+    CODE = "TOPIC_UNKNOWN"
+
+
+class GroupUnknown(Refused):
+    """The topic has no group of that name."""
+
+    CODE = "GROUP_UNKNOWN"
+
+
+class LeaseUnknown(Refused):
+    """There is no lease with that token."""
+
+    CODE = "LEASE_UNKNOWN"
+
+
+class MessageUnknown(Refused):
+    """There is no message at that place."""
+
+    CODE = "MESSAGE_UNKNOWN"
+
+
+class EffectUnknown(Refused):
+    """There is no effect with that scope and key."""
+
+    CODE = "EFFECT_UNKNOWN"
+
+
+class OutputUnknown(Refused):
+    """There is no such output."""
+
+    CODE = "OUTPUT_UNKNOWN"
+
+
+class RunUnknown(Refused):
+    """There is no run of that name."""
+
+    CODE = "RUN_UNKNOWN"
+
+
+class JobUnknown(Refused):
+    """There is no job of that name."""
+
+    CODE = "JOB_UNKNOWN"
+
+
+class NotFound(Refused):
+    """There is nothing at this path."""
+
+    CODE = "NOT_FOUND"
+
+
+class MethodNotAllowed(Refused):
+    """This path does not take this method."""
+
+    CODE = "METHOD_NOT_ALLOWED"
+
+
+class RequestTimeout(Refused):
+    """The body did not arrive in time."""
+
+    CODE = "REQUEST_TIMEOUT"
+
+
+class NotOwner(Refused):
+    """Somebody else holds the message."""
+
+    CODE = "NOT_OWNER"
+
+
+class NotInFlight(Refused):
+    """The message is not on loan to this group."""
+
+    CODE = "NOT_IN_FLIGHT"
+
+
+class StaleLease(Refused):
+    """The lease is no longer valid."""
+
+    CODE = "STALE_LEASE"
+
+
+class SettingsDiffer(Refused):
+    """The topic exists with other settings."""
+
+    CODE = "SETTINGS_DIFFER"
+
+
+class KeyInFlight(Refused):
+    """An operation with this idempotency key is under way."""
+
+    CODE = "KEY_IN_FLIGHT"
+
+
+class EffectRunning(Refused):
+    """The effect is being carried out."""
+
+    CODE = "EFFECT_RUNNING"
+
+
+class EffectFinished(Refused):
+    """The effect has its final outcome."""
+
+    CODE = "EFFECT_FINISHED"
+
+
+class AttemptsExhausted(Refused):
+    """The effect has used up its attempts."""
+
+    CODE = "ATTEMPTS_EXHAUSTED"
+
+
+class OutputModeDiffers(Refused):
+    """The output was begun in the other mode."""
+
+    CODE = "OUTPUT_MODE_DIFFERS"
+
+
+class VersionDiffers(Refused):
+    """Another version is current."""
+
+    CODE = "VERSION_DIFFERS"
+
+
+class VersionInUse(Refused):
+    """The version is the current one."""
+
+    CODE = "VERSION_IN_USE"
+
+
+class LimitReached(Refused):
+    """A limit of this broker is reached."""
+
+    CODE = "LIMIT_REACHED"
+
+
+class BodyTooLarge(Refused):
+    """The body is larger than the server takes."""
+
+    CODE = "BODY_TOO_LARGE"
+
+
+class ResultTooLarge(Refused):
+    """The result is larger than the server keeps."""
+
+    CODE = "RESULT_TOO_LARGE"
+
+
+class UrlTooLong(Refused):
+    """The URL is longer than the server takes."""
+
+    CODE = "URL_TOO_LONG"
+
+
+class KeyReused(Refused):
+    """The idempotency key was used for another request."""
+
+    CODE = "KEY_REUSED"
+
+
+class UnsupportedMediaType(Refused):
+    """This call does not take that content type."""
+
+    CODE = "UNSUPPORTED_MEDIA_TYPE"
+
+
+class Overloaded(Refused):
+    """More work is waiting than may wait."""
+
+    CODE = "OVERLOADED"
+
+
+class DiskFull(Refused):
+    """The broker's disk is full."""
+
+    CODE = "DISK_FULL"
+
+
+class RouterRefused(Refused):
+    """The router has no good answer."""
+
+    CODE = "ROUTER_REFUSED"
+
+
+class Unavailable(Refused):
+    """The broker cannot answer now."""
+
+    CODE = "UNAVAILABLE"
+
+
+class Internal(Refused):
+    """The server made a mistake."""
+
+    CODE = "INTERNAL"
+
+
+BY_CODE: dict[str, type[Refused]] = {kind.CODE: kind for kind in Refused.__subclasses__()}
+
+
+def refusal(problem: dict[str, Any], status: int = 0, request_id: str | None = None) -> Refused:
+    """The error of its code."""
+    return BY_CODE.get(str(problem.get("code")), Refused)(problem, status, request_id)
+
+
+class EffectError(DriftQError):
+    """An effect that gave no result. `record` is what the ledger said about it."""
+
+    def __init__(self, scope: str, key: str, text: str, record: dict[str, Any] | None = None) -> None:
+        super().__init__(f"{scope}/{key}: {text}")
+        self.scope = scope
+        self.key = key
+        self.reason = text
+        self.record: dict[str, Any] = record or {}
+
+
+class EffectBusy(EffectError):
+    """Somebody else is at it."""
+
+    def __init__(self, scope: str, key: str, text: str, record: dict[str, Any] | None = None) -> None:
+        super().__init__(scope, key, text, record)
+        self.retry_after_ms: int | None = self.record.get("retry_after_ms")
+
+    @property
+    def retryable(self) -> bool:
+        return True
+
+
+class EffectUncertain(EffectError):
+    """It may have happened, and nobody knows. Find out, then resolve it; or give a `reconcile` callback."""
+
+    retry_after_ms: int | None = None
+
+
+class EffectFailed(EffectError):
+    """It failed for good, now or in an earlier attempt."""
+
+
+class EffectExhausted(EffectError):
+    """It failed as often as it may."""
+
+
+class ResultNotKept(EffectError):
+    """It happened, and its result is not in the ledger because it was too large or could not be written as JSON."""
+
+
+class NoContext(DriftQError):
+    """A guarded function was called outside of a handler and of a run."""
+
+
+class Interruption(DriftQError):
+    """Why a handler is told to stop."""
+
+
+class LeaseLost(Interruption):
+    """The message is not ours any more: somebody else has it, or will get it."""
+
+
+class Cancelled(Interruption):
+    """The message was cancelled, or the worker stops."""
+
+
+class DeadlinePassed(Interruption):
+    """The message is of no use any more."""
+
+
+class TimedOut(Interruption):
+    """The handler took longer than its own `timeout`."""

@@ -1,0 +1,145 @@
+"""Effects of deliveries whose lease is lost: the server restarts, or somebody else gets the message."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+import driftq
+from driftq.testing import Server, assert_effects, run_until_idle, run_until_idle_async
+
+PROMPT = {"retry_policy": {"backoff_ms": 1, "max_backoff_ms": 1, "jitter": "none"}}
+
+
+@pytest.mark.parametrize("kind", ["threads", "tasks"])
+def test_server_restarts_while_a_handler_runs(on_disk: Server, kind: str) -> None:
+    """The effect ran once, the message is done, and there is one receipt: nothing lost, nothing doubled."""
+    client = on_disk.client()
+    client.create_topic("charges", **PROMPT)
+    client.create_topic("receipts")
+    client.send_many("charges", range(20))
+    charged: list[int] = []
+
+    def charge(number: int) -> int:
+        charged.append(number)
+        if number == 7:
+            on_disk.restart()
+        return number
+
+    def found(record: dict[str, Any]) -> Any:
+        number = int(record["key"])
+        return driftq.Succeeded(number) if number in charged else driftq.NOT_DONE
+
+    async def charge_async(number: int) -> int:
+        await asyncio.to_thread(charge, number)
+        return number
+
+    if kind == "threads":
+        worker = driftq.Worker(client, "g", concurrency=2, lease_ms=1_000)
+
+        @worker.handler("charges")
+        def handle(number: int, ctx: driftq.Context) -> None:
+            ctx.effect("charge", charge, number, key=str(number), reconcile=found)
+            ctx.send("receipts", number)
+
+        run_until_idle(worker)
+    else:
+
+        async def main() -> None:
+            async with driftq.AsyncClient(on_disk.url) as async_client:
+                worker = driftq.AsyncWorker(async_client, "g", concurrency=2, lease_ms=1_000)
+
+                @worker.handler("charges")
+                async def handle(number: int, ctx: driftq.AsyncContext) -> None:
+                    await ctx.effect("charge", charge_async, number, key=str(number), reconcile=found)
+                    ctx.send("receipts", number)
+
+                await run_until_idle_async(worker)
+
+        asyncio.run(main())
+
+    assert sorted(charged) == list(range(20))
+    assert_effects(on_disk, scope="charge", count=20, attempts=None)
+    assert sorted(int(item["value"]) for item in client.messages("receipts")) == list(range(20))
+    assert client.group("charges", "g")["lag"] == 0
+
+
+@pytest.mark.parametrize("kind", ["threads", "tasks"])
+def test_an_effect_outlives_the_lease_of_its_message(on_disk: Server, kind: str) -> None:
+    """The server restarts, which voids the lease, and the handler is told while its effect runs. The effect ends and is
+    written down all the same: the next attempt, which has no reconciler, replays it."""
+    client = on_disk.client()
+    client.create_topic("charges", **PROMPT)
+    client.send("charges", 1)
+    contexts: list[Any] = []
+    results: list[str] = []
+
+    def charge() -> str:
+        on_disk.restart()
+        assert contexts[0].cancelled.wait(30) and isinstance(contexts[0].cancelled.reason, driftq.LeaseLost)
+        return "charged"
+
+    async def charge_async() -> str:
+        return await asyncio.to_thread(charge)
+
+    if kind == "threads":
+        worker = driftq.Worker(client, "g", concurrency=2, lease_ms=600)
+
+        @worker.handler("charges")
+        def handle(payload: Any, ctx: driftq.Context) -> None:
+            contexts.append(ctx)
+            results.append(ctx.effect("charge", charge, key="k"))
+
+        run_until_idle(worker)
+    else:
+
+        async def main() -> None:
+            async with driftq.AsyncClient(on_disk.url) as async_client:
+                worker = driftq.AsyncWorker(async_client, "g", concurrency=2, lease_ms=600)
+
+                @worker.handler("charges")
+                async def handle(payload: Any, ctx: driftq.AsyncContext) -> None:
+                    contexts.append(ctx)
+                    results.append(await ctx.effect("charge", charge_async, key="k"))
+
+                await run_until_idle_async(worker)
+
+        asyncio.run(main())
+    assert "charged" in results and set(results) == {"charged"}
+    assert_effects(on_disk, scope="charge", count=1)
+
+
+def test_an_overtaken_effect_says_how_it_went(shared: Server) -> None:
+    """Somebody else has the message, and is told that nobody knows. The first one knows: it resolves the effect."""
+    client = shared.client()
+    client.create_topic("overtaken", **PROMPT)
+    client.send("overtaken", 1)
+    asked, ended = threading.Event(), threading.Event()
+    seen: list[Any] = []
+    worker = driftq.Worker(client, "g", concurrency=3, lease_ms=200, heartbeat=False)
+
+    def charge() -> str:
+        assert asked.wait(30)
+        return "charged"
+
+    @worker.handler("overtaken")
+    def handle(payload: Any, ctx: driftq.Context) -> None:
+        try:
+            seen.append(ctx.effect("overtaken", charge, key="k"))
+        except driftq.LeaseLost:
+            seen.append("lost")
+            ended.set()
+            raise
+        except driftq.EffectUncertain:
+            seen.append("uncertain")
+            asked.set()
+            assert ended.wait(30)
+            raise driftq.Retry(0.0, "somebody knows by now") from None
+
+    run_until_idle(worker)
+    assert seen == ["uncertain", "lost", "charged"]
+    (effect,) = assert_effects(client, scope="overtaken", count=1)
+    assert "overtaken" in effect["outcome"]["resolved_why"]

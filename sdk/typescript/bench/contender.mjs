@@ -1,0 +1,52 @@
+// One side of the benchmark: node bench/contender.mjs bare|worker URL BATCH; rounds come from the parent process.
+import { Client } from "driftq";
+
+const [name, url, batch] = [process.argv[2], process.argv[3], Number(process.argv[4])];
+
+async function post(path, body) {
+  const response = await fetch(url + path, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(body),
+  });
+  if (!response.ok) throw new Error(`${response.status} ${await response.text()}`);
+  return response.json();
+}
+
+async function bareEffect({ order }, message) {
+  const begin = { scope: message.topic, key: order, lease_token: message.lease.token, reacquire: true, owner: "bare" };
+  const begun = await post("/v2/effects/begin", begin);
+  const headers = { "content-type": "application/json" };
+  await post("/v2/effects/finish", { token: begun.lease.token, status: "succeeded", code: 200, headers, body: JSON.stringify(order) });
+}
+
+/** Borrows a batch, handles it, acks it; and so on. No time-outs, no heartbeats, no repeats. */
+async function bareLoop({ topic, count, effects }) {
+  for (let done = 0; done < count; ) {
+    const leased = await post(`/v2/topics/${topic}/groups/bench/lease`, { owner: "bare", max: batch, lease_ms: 30_000, wait_ms: 1_000 });
+    await Promise.all(leased.messages.map((message) => (effects ? bareEffect(JSON.parse(message.value), message) : JSON.parse(message.value))));
+    await post("/v2/leases/ack", { leases: leased.messages.map(({ lease }) => ({ token: lease.token })) });
+    done += leased.messages.length;
+  }
+}
+
+/** The SDK's worker, with as many handlers at once as the bare loop has. */
+async function worker({ topic, count, effects }) {
+  const one = new Client(url).worker("bench", { concurrency: batch });
+  let done = 0;
+  one.handle(topic, async ({ order }, ctx) => {
+    if (effects) await ctx.effect(topic, { key: order }, () => order);
+    done += 1;
+    if (done === count) void one.stop();
+  });
+  // Ends when the last message is acked.
+  await one.run({ signals: false });
+}
+
+process.on("message", async (round) => {
+  const began = performance.now();
+  const before = process.cpuUsage();
+  await (name === "bare" ? bareLoop : worker)(round);
+  const { user, system } = process.cpuUsage(before);
+  process.send({ seconds: (performance.now() - began) / 1_000, cpuSeconds: (user + system) / 1_000_000 });
+});

@@ -1,0 +1,128 @@
+import { currentScope, within, type EffectScope } from "./ambient.js";
+import { effectArguments } from "./context.js";
+import { runEffect } from "./effects.js";
+import { encodeMessage, exact, type Produced, type SendOptions } from "./message.js";
+import { defaultOwner, environment, randomHex } from "./platform.js";
+import { Producer, type ProducerOptions } from "./producer.js";
+import { termsOf, type EffectFunction, type EffectOptions } from "./terms.js";
+import { Admin } from "./admin.js";
+import { Transport, type CallOptions, type Method } from "./transport.js";
+import { path, type WireMessage } from "./wire.js";
+import { Worker, type WorkerOptions } from "./worker.js";
+
+export interface ClientOptions {
+  /** Where the server is; else `DRIFTQ_SERVER`, else `http://127.0.0.1:8080`. */
+  url?: string;
+  /** How long a call that may succeed later is repeated. */
+  patienceMs?: number;
+  connectTimeoutMs?: number;
+  /** How long to wait for an answer, besides what the server was asked to wait. */
+  answerTimeoutMs?: number;
+  /** Who this is, for people who look; made up if not given. */
+  owner?: string;
+  /** Another fetch, for tests or for a runtime that has its own. */
+  fetch?: typeof fetch;
+}
+
+const URL_DEFAULT = "http://127.0.0.1:8080";
+const PATIENCE_MS = 30_000;
+const CONNECT_TIMEOUT_MS = 5_000;
+const ANSWER_TIMEOUT_MS = 30_000;
+
+/** The run to which the effects of a piece of work belong. */
+export interface RunOptions {
+  step?: string;
+  tenantId?: string;
+}
+
+/** A DriftQ server. Connects when it is first used. */
+export class Client implements EffectScope {
+  readonly owner: string;
+  readonly transport: Transport;
+  /** Topics, groups, messages, effects, runs and dead letters, to look at and to manage. */
+  readonly admin: Admin;
+
+  constructor(options: ClientOptions | string = {}) {
+    const given = typeof options === "string" ? { url: options } : options;
+    this.owner = given.owner ?? defaultOwner();
+    this.transport = new Transport({
+      url: given.url ?? environment("DRIFTQ_SERVER") ?? URL_DEFAULT,
+      connectTimeoutMs: given.connectTimeoutMs ?? CONNECT_TIMEOUT_MS,
+      answerTimeoutMs: given.answerTimeoutMs ?? ANSWER_TIMEOUT_MS,
+      patienceMs: given.patienceMs ?? PATIENCE_MS,
+      fetch: given.fetch ?? fetch,
+    });
+    this.admin = new Admin(this.transport);
+  }
+
+  get url(): string {
+    return this.transport.url;
+  }
+
+  /** Any call of `/v2`, with the time-outs, repeats and errors of all the others; names are those of the wire. */
+  call<T = unknown>(method: Method, target: string, options?: CallOptions): Promise<T> {
+    return this.transport.call<T>(method, target, options);
+  }
+
+  /** Stores one message. Safe to repeat: one without an idempotency key gets one. */
+  async send(topic: string, payload: unknown, options: SendOptions = {}): Promise<Produced> {
+    const message = withKey(encodeMessage(payload, options));
+    const produced = await this.transport.call<Produced>("POST", path`/v2/topics/${topic}/messages`, { body: message });
+    exact(produced.offset, "offset");
+    return produced;
+  }
+
+  /** Sends in the background, many messages with one call. */
+  producer(options?: ProducerOptions): Producer {
+    return new Producer(this.transport, options);
+  }
+
+  worker(group: string, options?: WorkerOptions): Worker {
+    return new Worker(this, group, options);
+  }
+
+  /**
+   * Runs the function once, and gives what it returned to everybody who asks for the same effect. Without a message
+   * it needs a key, unless it is called within `run`.
+   */
+  effect<T>(scope: string, options: EffectOptions<T>, run: EffectFunction<T>): Promise<T>;
+  effect<T>(scope: string, run: EffectFunction<T>): Promise<T>;
+  async effect<T>(scope: string, optionsOrRun: EffectOptions<T> | EffectFunction<T>, maybeRun?: EffectFunction<T>): Promise<T> {
+    const [options, run] = effectArguments(optionsOrRun, maybeRun);
+    const outer = currentScope();
+    if (outer instanceof Run && outer.client === this) return outer.effect(scope, options, run);
+    const terms = termsOf(scope, options as EffectOptions<never>, {});
+    return runEffect(this.transport, terms, options, { owner: this.owner }, run);
+  }
+
+  /** Names the run, and the step if there is one, of everything that the function does. */
+  async run<R>(runId: string, options: RunOptions, run: (context: Run) => R | Promise<R>): Promise<R> {
+    const context = new Run(this, runId, options.step, options.tenantId);
+    return within(context, () => run(context));
+  }
+}
+
+/** A run that was named: effects within it belong to it, and derive their keys from it. */
+export class Run implements EffectScope {
+  constructor(
+    readonly client: Client,
+    readonly runId: string,
+    readonly stepId: string | undefined,
+    readonly tenantId: string | undefined,
+  ) {}
+
+  effect<T>(scope: string, options: EffectOptions<T>, run: EffectFunction<T>): Promise<T>;
+  effect<T>(scope: string, run: EffectFunction<T>): Promise<T>;
+  async effect<T>(scope: string, optionsOrRun: EffectOptions<T> | EffectFunction<T>, maybeRun?: EffectFunction<T>): Promise<T> {
+    const [options, run] = effectArguments(optionsOrRun, maybeRun);
+    const terms = termsOf(scope, options as EffectOptions<never>, this);
+    const behalf = { owner: this.client.owner, runId: this.runId, stepId: this.stepId };
+    return runEffect(this.client.transport, terms, options, behalf, run);
+  }
+}
+
+/** A message that is safe to send again. */
+export function withKey(message: WireMessage): WireMessage {
+  if (message.envelope?.idempotency_key) return message;
+  return { ...message, envelope: { ...message.envelope, idempotency_key: `sdk-${randomHex(16)}` } };
+}

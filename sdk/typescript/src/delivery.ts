@@ -1,0 +1,80 @@
+import { DeadlinePassed, LeaseLost, TimedOut } from "./errors.js";
+import type { DeliveryEnded } from "./errors.js";
+import { decodeMessage, type Message } from "./message.js";
+import { monotonicMs, timerMs } from "./time.js";
+import type { WireItem } from "./wire.js";
+
+/** One message on loan to this worker: its lease, its signal, and what has become of it. */
+export class Delivery {
+  readonly message: Message;
+  readonly token: string;
+  readonly attempt: number;
+  /** When the lease is over, by our own clock. */
+  until: number;
+  /** Nothing more is to be said about it: it was committed, or is on its way to be settled. */
+  settled = false;
+  /** What ended it before its handler did. */
+  ended: DeliveryEnded | undefined;
+  /** Called when the handler was given its time after the signal. */
+  onLeftBehind: (() => void) | undefined;
+  #controller: AbortController | undefined;
+  #timers: ReturnType<typeof setTimeout>[] | undefined;
+
+  constructor(
+    item: WireItem,
+    leaseMs: number,
+    private readonly cancelGraceMs: number,
+  ) {
+    this.message = decodeMessage(item);
+    this.token = item.lease?.token ?? "";
+    this.attempt = item.lease?.attempt ?? 0;
+    this.until = monotonicMs() + leaseMs;
+  }
+
+  /** Whether heartbeats have to keep it. What is lost stays lost: an extension might bring the lease back. */
+  get held(): boolean {
+    return !this.settled && !(this.ended instanceof LeaseLost);
+  }
+
+  /** Made when it is asked for: most handlers never do. */
+  get signal(): AbortSignal {
+    if (!this.#controller) {
+      this.#controller = new AbortController();
+      if (this.ended) this.#controller.abort(this.ended);
+    }
+    return this.#controller.signal;
+  }
+
+  /** The clocks of a handler begin to run. */
+  start(timeoutMs: number | undefined): void {
+    if (timeoutMs !== undefined) this.#after(timeoutMs, () => this.end(new TimedOut(`the handler took longer than its ${timeoutMs} ms`)));
+    if (this.message.deadline) this.#untilDeadline(this.message.deadline);
+  }
+
+  /** A deadline that is further away than a timer reaches is looked at again. */
+  #untilDeadline(deadline: Date): void {
+    const left = deadline.getTime() - Date.now();
+    if (left <= 0) this.end(new DeadlinePassed(`the deadline ${deadline.toISOString()} has passed`));
+    else this.#after(left, () => this.#untilDeadline(deadline));
+  }
+
+  /** The first reason stays; only a lost lease goes before all others, for then there is nothing left to say. */
+  end(reason: DeliveryEnded): void {
+    if (this.settled) return;
+    if (this.ended && !(reason instanceof LeaseLost)) return;
+    this.ended = reason;
+    this.#controller?.abort(reason);
+    this.#after(this.cancelGraceMs, () => this.onLeftBehind?.());
+  }
+
+  /** The handler has ended, or was left behind. */
+  stop(): void {
+    for (const timer of this.#timers ?? []) clearTimeout(timer);
+    this.#timers = undefined;
+    this.onLeftBehind = undefined;
+  }
+
+  #after(ms: number, then: () => void): void {
+    (this.#timers ??= []).push(setTimeout(then, timerMs(ms)));
+  }
+}

@@ -1,0 +1,230 @@
+/** The base of everything that this package throws on its own account. */
+export class DriftQError extends Error {
+  static {
+    this.prototype.name = "DriftQError";
+  }
+}
+
+/** A refusal as the server writes it. */
+export interface Problem {
+  code: string;
+  status: number;
+  detail: string;
+  help?: string;
+  retryable: boolean;
+  retry_after_ms?: number | null;
+  part?: string | null;
+}
+
+/** The server said no. Its subclasses, one for each code, are in `refusals`. */
+export class Refused extends DriftQError {
+  readonly code: string;
+  readonly status: number;
+  readonly detail: string;
+  readonly help: string;
+  readonly retryable: boolean;
+  readonly retryAfterMs: number | undefined;
+  /** The part of a commit that was at fault, like `ack[0]`. */
+  readonly part: string | undefined;
+  /** Names the call in the server's log. */
+  readonly requestId: string | undefined;
+
+  static {
+    this.prototype.name = "Refused";
+  }
+
+  constructor(problem: Problem, requestId?: string) {
+    super(problem.help ? `${problem.code}: ${problem.detail}. ${problem.help}` : `${problem.code}: ${problem.detail}`);
+    this.code = problem.code;
+    this.status = problem.status;
+    this.detail = problem.detail;
+    this.help = problem.help ?? "";
+    this.retryable = problem.retryable;
+    this.retryAfterMs = problem.retry_after_ms ?? undefined;
+    this.part = problem.part ?? undefined;
+    this.requestId = requestId;
+  }
+}
+
+/** Nobody listens there. */
+export class Unreachable extends DriftQError {
+  static {
+    this.prototype.name = "Unreachable";
+  }
+
+  constructor(
+    readonly url: string,
+    why: string,
+    options?: ErrorOptions,
+  ) {
+    super(
+      `no server at ${url} (${why}). Start one with "driftq serve", or name another one by its URL or in DRIFTQ_SERVER`,
+      options,
+    );
+  }
+}
+
+/** The connection broke, or no answer came in time, and patience is over. */
+export class ConnectionLost extends DriftQError {
+  static {
+    this.prototype.name = "ConnectionLost";
+  }
+
+  constructor(
+    readonly url: string,
+    why: string,
+    options?: ErrorOptions,
+  ) {
+    super(`no answer from ${url} (${why}). The call may have been carried out; it is safe to repeat`, options);
+  }
+}
+
+/** What answers there is no DriftQ server. */
+export class NotDriftQ extends DriftQError {
+  static {
+    this.prototype.name = "NotDriftQ";
+  }
+
+  constructor(
+    readonly url: string,
+    why: string,
+    /** Whether it may be a gateway whose server is away for now. */
+    readonly gateway: boolean = false,
+    options?: ErrorOptions,
+  ) {
+    super(`what answers at ${url} is no DriftQ server (${why}). Check the URL and what stands in between`, options);
+  }
+}
+
+/** The base of what can come of an effect besides its result. */
+export class EffectError extends DriftQError {
+  static {
+    this.prototype.name = "EffectError";
+  }
+
+  constructor(
+    readonly scope: string,
+    readonly key: string,
+    what: string,
+    options?: ErrorOptions,
+  ) {
+    super(`effect ${scope}/${key} ${what}`, options);
+  }
+}
+
+/** Somebody else is at it. */
+export class EffectBusy extends EffectError {
+  static {
+    this.prototype.name = "EffectBusy";
+  }
+
+  constructor(
+    scope: string,
+    key: string,
+    /** When to look again, as the server says. */
+    readonly retryAfterMs: number | undefined,
+  ) {
+    super(scope, key, "is being carried out by somebody else. Try again later; its result will be replayed");
+  }
+}
+
+/** It may have happened: find out. */
+export class EffectUncertain extends EffectError {
+  readonly retryAfterMs: number | undefined = undefined;
+
+  static {
+    this.prototype.name = "EffectUncertain";
+  }
+
+  constructor(scope: string, key: string, why: string, options?: ErrorOptions) {
+    const next = 'Find out, and resolve it: "driftq effect resolve", or give a reconcile function';
+    super(scope, key, `may have happened (${why}). ${next}`, options);
+  }
+}
+
+/** It failed for good, now or in a replay. */
+export class EffectFailed extends EffectError {
+  static {
+    this.prototype.name = "EffectFailed";
+  }
+
+  constructor(
+    scope: string,
+    key: string,
+    readonly reason: string,
+    /** Whether an earlier attempt had failed, and this is what was kept of it. */
+    readonly replayed: boolean,
+    options?: ErrorOptions,
+  ) {
+    super(scope, key, `failed for good: ${reason}`, options);
+  }
+}
+
+/** No attempts are left. */
+export class EffectExhausted extends EffectError {
+  static {
+    this.prototype.name = "EffectExhausted";
+  }
+
+  constructor(
+    scope: string,
+    key: string,
+    readonly lastError: string,
+  ) {
+    const next = "Find out why, and resolve it as failed_retryable for one more";
+    super(scope, key, `has used up its attempts; the last one said: ${lastError}. ${next}`);
+  }
+}
+
+/** It happened, and its result was not kept. */
+export class ResultNotKept extends EffectError {
+  static {
+    this.prototype.name = "ResultNotKept";
+  }
+
+  constructor(scope: string, key: string) {
+    super(scope, key, "happened, but its result was too large to be stored, or no JSON. Return a reference to it next time");
+  }
+}
+
+/** A guarded function was called outside of a handler and of a run. */
+export class NoContext extends DriftQError {
+  static {
+    this.prototype.name = "NoContext";
+  }
+}
+
+/** The base of what ends a delivery before its handler does: the reasons of a handler's signal. */
+export class DeliveryEnded extends DriftQError {
+  static {
+    this.prototype.name = "DeliveryEnded";
+  }
+}
+
+/** The lease is lost: somebody else has the message, or will have it. */
+export class LeaseLost extends DeliveryEnded {
+  static {
+    this.prototype.name = "LeaseLost";
+  }
+}
+
+/** Somebody cancelled the message, or the worker stops and its patience is over. */
+export class Cancelled extends DeliveryEnded {
+  static {
+    this.prototype.name = "Cancelled";
+  }
+}
+
+/** The message's deadline has passed. */
+export class DeadlinePassed extends DeliveryEnded {
+  static {
+    this.prototype.name = "DeadlinePassed";
+  }
+}
+
+/** The handler outran its own time-out. */
+export class TimedOut extends DeliveryEnded {
+  static {
+    this.prototype.name = "TimedOut";
+  }
+}

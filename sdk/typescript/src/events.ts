@@ -1,0 +1,42 @@
+import type { Message } from "./message.js";
+
+/** What a worker tells besides doing its work. */
+export type WorkerEvent =
+  | { readonly kind: "handler_failed"; readonly message: Message; readonly attempt: number; readonly error: unknown; readonly then: string }
+  | { readonly kind: "delivery_ended"; readonly message: Message; readonly attempt: number; readonly error: unknown }
+  | { readonly kind: "handler_left_behind"; readonly message: Message; readonly attempt: number; readonly error: unknown }
+  | { readonly kind: "settlement_lost"; readonly message: Message; readonly attempt: number; readonly error: unknown }
+  | { readonly kind: "server_away"; readonly error: unknown }
+  | { readonly kind: "server_back" };
+
+export type WorkerEventListener = (event: WorkerEvent) => void;
+
+/** A line on standard error for each: a worker that fails in silence helps nobody. */
+export function printEvent(event: WorkerEvent): void {
+  console.error(`driftq: ${eventLine(event)}`);
+}
+
+export function eventLine(event: WorkerEvent): string {
+  switch (event.kind) {
+    case "server_away":
+      return `the server is away, waiting for it: ${textOf(event.error)}`;
+    case "server_back":
+      return "the server is back";
+    case "handler_failed":
+      return `${place(event.message)} attempt ${event.attempt} failed, ${event.then}: ${textOf(event.error)}`;
+    case "delivery_ended":
+      return `${place(event.message)} attempt ${event.attempt} was ended: ${textOf(event.error)}`;
+    case "handler_left_behind":
+      return `${place(event.message)} attempt ${event.attempt}: the handler does not heed its signal and was left behind`;
+    case "settlement_lost":
+      return `${place(event.message)} attempt ${event.attempt} could not be settled, it comes again: ${textOf(event.error)}`;
+  }
+}
+
+function place(message: Message): string {
+  return `${message.topic}/${message.partition}/${message.offset}`;
+}
+
+function textOf(error: unknown): string {
+  return error instanceof Error ? `${error.name}: ${error.message}` : String(error);
+}

@@ -1,0 +1,17 @@
+export { Admin, type Group, type Resolution, type TopicSettings } from "./admin.js";
+export { guarded, type EffectScope, type GuardedOptions } from "./ambient.js";
+export { canonical } from "./canonical.js";
+export { Client, Run, type ClientOptions, type RunOptions } from "./client.js";
+export { Context, type Committed, type Output } from "./context.js";
+export * from "./errors.js";
+export type { WorkerEventListener, WorkerEvent } from "./events.js";
+export type { BatchHandler, BatchItem, BatchOptions, Handler, HandlerOptions } from "./handler.js";
+export type { Trace } from "./lineage.js";
+export type { Message, Produced, RetryPolicy, SendOptions } from "./message.js";
+export { Dead, Final, found, NotDone, Retry, Snooze, type Finding } from "./outcomes.js";
+export { BadPayload, type Encoding, type Schema } from "./payload.js";
+export { Producer, SendFailed, type ProducerOptions, type Receipt } from "./producer.js";
+export * from "./refusals.js";
+export type { EffectFunction, EffectLease, EffectOptions, EffectOutcome, EffectRecord } from "./terms.js";
+export type { CallOptions, Method } from "./transport.js";
+export { Worker, type WorkerOptions } from "./worker.js";

@@ -1,0 +1,34 @@
+import { canonical } from "./canonical.js";
+import { sha256Hex } from "./platform.js";
+
+/** What a derived key hangs on: the place of a call in the work as a whole. */
+export type Anchor =
+  | readonly ["run", string, string]
+  | readonly ["message", string, string]
+  | readonly ["message", string, number, number];
+
+/** What is known of the message or the run in which an effect is asked for. */
+export interface Place {
+  readonly runId?: string | undefined;
+  readonly stepId?: string | undefined;
+  readonly topic?: string | undefined;
+  readonly partition?: number | undefined;
+  readonly offset?: number | undefined;
+  readonly idempotencyKey?: string | undefined;
+}
+
+export function anchorOf(place: Place): Anchor | undefined {
+  if (place.runId) return ["run", place.runId, place.stepId ?? ""];
+  if (place.topic === undefined) return undefined;
+  if (place.idempotencyKey) return ["message", place.topic, place.idempotencyKey];
+  if (place.partition === undefined || place.offset === undefined) return undefined;
+  return ["message", place.topic, place.partition, place.offset];
+}
+
+export function derivedKey(anchor: Anchor, args: unknown): string {
+  return `auto-${sha256Hex(canonical([anchor, args ?? null]))}`;
+}
+
+export function requestHash(args: unknown): string {
+  return `sha256:${sha256Hex(canonical(args))}`;
+}

@@ -1,0 +1,154 @@
+import { repeatWait } from "./backoff.js";
+import { Delivery } from "./delivery.js";
+import { Cancelled, NotDriftQ } from "./errors.js";
+import type { WorkerEventListener } from "./events.js";
+import type { Route } from "./handler.js";
+import { randomHex } from "./platform.js";
+import { GroupUnknown } from "./refusals.js";
+import { roomFor } from "./room.js";
+import { runBatch, runOne, type Runner } from "./runner.js";
+import { giveBack } from "./settler.js";
+import { sleep } from "./time.js";
+import { mayPass, type Transport } from "./transport.js";
+import { path, type WireItem } from "./wire.js";
+
+/** How long the server is asked to wait for the first message. */
+const POLL_MS = 20_000;
+/** How long a worker that stops tries to give back what it did not begin. */
+const GIVE_BACK_TIMEOUT_MS = 5_000;
+
+export interface LaneOptions {
+  transport: Transport;
+  group: string;
+  owner: string;
+  leaseMs: number;
+  cancelGraceMs: number;
+  runner: Runner;
+  emit: WorkerEventListener;
+}
+
+/** One topic of a worker: borrows messages, keeps those that wait, and starts handlers. */
+export class Lane {
+  readonly #waiting: Delivery[] = [];
+  readonly #busy = new Set<Delivery>();
+  readonly #stopping = new AbortController();
+  #running = 0;
+  #wake: (() => void) | undefined;
+  #drained: (() => void) | undefined;
+
+  constructor(
+    readonly route: Route,
+    private readonly options: LaneOptions,
+  ) {}
+
+  /** Everything that heartbeats have to keep. */
+  *held(): Iterable<Delivery> {
+    for (const delivery of this.#waiting) if (delivery.held) yield delivery;
+    for (const delivery of this.#busy) if (delivery.held) yield delivery;
+  }
+
+  /** Borrows until it is stopped. Rejects if borrowing is refused for good. */
+  async borrow(): Promise<void> {
+    try {
+      while (!this.#stopping.signal.aborted) {
+        const { concurrency, batch, prefetch } = this.route;
+        const max = roomFor({ concurrency, batch, prefetch, waiting: this.#waiting.length, busy: this.#busy.size });
+        if (max === 0) await new Promise<void>((resolve) => (this.#wake = resolve));
+        else this.#take(await this.#lease(max));
+      }
+    } finally {
+      await this.#releaseWaiting();
+    }
+  }
+
+  #take(items: WireItem[]): void {
+    for (const item of items) this.#waiting.push(new Delivery(item, this.options.leaseMs, this.options.cancelGraceMs));
+    this.#pump();
+  }
+
+  /** Ends when no handler runs any more; what they left to be settled is the settler's. */
+  idle(): Promise<void> {
+    if (this.#running === 0) return Promise.resolve();
+    return new Promise((resolve) => (this.#drained = resolve));
+  }
+
+  stop(): void {
+    this.#stopping.abort(new Cancelled("the worker stops"));
+    this.#wake?.();
+  }
+
+  /** Fires the signal of everything that still runs. */
+  cancel(): void {
+    for (const delivery of this.#busy) delivery.end(new Cancelled("the worker stops, and its time to drain is over"));
+  }
+
+  /** One borrowing call, repeated with the same request_id until it is answered, so that no answer is lost. */
+  async #lease(max: number): Promise<WireItem[]> {
+    const { transport, group, owner, leaseMs, emit } = this.options;
+    const target = path`/v2/topics/${this.route.topic}/groups/${group}/lease`;
+    const body = { owner, max, lease_ms: leaseMs, wait_ms: POLL_MS, request_id: randomHex(8) };
+    const signal = this.#stopping.signal;
+    let away = false;
+    for (let repeats = 0; ; repeats += 1) {
+      try {
+        const answer = await transport.call<{ messages: WireItem[] }>("POST", target, { body, waitMs: POLL_MS, patienceMs: 0, signal });
+        if (away) emit({ kind: "server_back" });
+        return answer.messages;
+      } catch (error) {
+        if (signal.aborted) return this.#reclaim(target, body);
+        // A group that was deleted begins again with the next call; something strange may be a gateway for a while.
+        const forgotten = error instanceof GroupUnknown;
+        if (!mayPass(error) && !forgotten && !(error instanceof NotDriftQ)) throw error;
+        if (!away && !forgotten) emit({ kind: "server_away", error });
+        away ||= !forgotten;
+        await sleep(repeatWait(repeats, undefined, Math.random()), signal).catch(() => undefined);
+        if (signal.aborted) return [];
+      }
+    }
+  }
+
+  /**
+   * The worker stopped while it was asking. What the answer may have lent is asked for once more under the same
+   * request_id, to be given back at once: otherwise it would wait for its lease to end, and count as an attempt.
+   */
+  async #reclaim(target: string, body: object): Promise<WireItem[]> {
+    try {
+      const options = { body: { ...body, wait_ms: 0 }, patienceMs: 0, timeoutMs: GIVE_BACK_TIMEOUT_MS };
+      const answer = await this.options.transport.call<{ messages: WireItem[] }>("POST", target, options);
+      return answer.messages;
+    } catch {
+      return [];
+    }
+  }
+
+  async #releaseWaiting(): Promise<void> {
+    const tokens = this.#waiting.splice(0).map((delivery) => delivery.token);
+    if (tokens.length > 0) await giveBack(this.options.transport, tokens, GIVE_BACK_TIMEOUT_MS);
+  }
+
+  /** Starts handlers while there is room and something waits. */
+  #pump(): void {
+    while (this.#running < this.route.concurrency && this.#waiting.length > 0 && !this.#stopping.signal.aborted) {
+      this.#start(this.#waiting.splice(0, this.route.batch));
+    }
+    if (this.#waiting.length <= this.route.prefetch / 2) this.#wake?.();
+  }
+
+  #start(deliveries: Delivery[]): void {
+    this.#running += 1;
+    for (const delivery of deliveries) this.#busy.add(delivery);
+    const settled = (delivery: Delivery) => {
+      this.#busy.delete(delivery);
+      this.#wake?.();
+    };
+    const run = this.route.handleBatch
+      ? runBatch(this.options.runner, this.route, deliveries, settled)
+      : runOne(this.options.runner, this.route, deliveries[0]!, settled);
+    // A runner never rejects; were it to, the process is told instead of losing the place.
+    void run.then(() => {
+      this.#running -= 1;
+      if (this.#running === 0) this.#drained?.();
+      this.#pump();
+    });
+  }
+}

@@ -1,0 +1,41 @@
+import type { Message, SendOptions } from "./message.js";
+import { randomHex } from "./platform.js";
+
+/** The label that carries the trace, in the words of W3C Trace Context. */
+export const TRACE_LABEL = "traceparent";
+
+export interface Trace {
+  readonly traceId: string;
+  /** The sender's span, if the message brought one. */
+  readonly parentSpanId: string | undefined;
+  /** The handler's own span. */
+  readonly spanId: string;
+  readonly flags: string;
+  /** What goes to whoever is called from here. */
+  readonly traceparent: string;
+}
+
+const TRACEPARENT = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?$/;
+
+/** Goes on with the trace that the message brought, or begins one. */
+export function traceOf(traceparent: string | undefined, random: (bytes: number) => string = randomHex): Trace {
+  const parts = traceparent === undefined ? null : TRACEPARENT.exec(traceparent);
+  const spanId = random(8);
+  if (!parts || parts[1] === "ff" || /^0+$/.test(parts[2]!) || /^0+$/.test(parts[3]!)) {
+    const traceId = random(16);
+    return { traceId, parentSpanId: undefined, spanId, flags: "01", traceparent: `00-${traceId}-${spanId}-01` };
+  }
+  const [, , traceId, parentSpanId, flags] = parts as unknown as [string, string, string, string, string];
+  return { traceId, parentSpanId, spanId, flags, traceparent: `00-${traceId}-${spanId}-${flags}` };
+}
+
+/** What a follow-up of a message says of its descent, unless it was given its own. */
+export function followUpOptions(cause: Message, trace: Trace, topic: string, given: SendOptions): SendOptions {
+  const options: SendOptions = { ...given };
+  options.runId ??= cause.runId;
+  options.tenantId ??= cause.tenantId;
+  options.parentStepId ??= cause.stepId;
+  options.stepId ??= topic;
+  options.labels = { [TRACE_LABEL]: trace.traceparent, ...given.labels };
+  return options;
+}

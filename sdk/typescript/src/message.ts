@@ -1,0 +1,130 @@
+import { DriftQError } from "./errors.js";
+import { base64, bytesOfBase64 } from "./platform.js";
+import type { WireEnvelope, WireItem, WireMessage } from "./wire.js";
+import { toSnake } from "./wire.js";
+
+export interface RetryPolicy {
+  maxAttempts?: number;
+  backoffMs?: number;
+  maxBackoffMs?: number;
+  jitter?: "full" | "half" | "none";
+}
+
+/** What can be said about a message besides its payload. */
+export interface SendOptions {
+  /** Messages of one key go to one partition. */
+  key?: string;
+  /** 0 to 9, the highest first. */
+  priority?: number;
+  delayMs?: number;
+  deliverAt?: Date | string;
+  runId?: string | undefined;
+  stepId?: string | undefined;
+  parentStepId?: string | undefined;
+  tenantId?: string | undefined;
+  labels?: Record<string, string>;
+  /** The same key again stores nothing and answers with the first message's place. */
+  idempotencyKey?: string;
+  /** What is asked for, in a few bytes: the same key with another hash is `KeyReused`. */
+  requestHash?: string;
+  /** After this moment nobody has to handle it any more. */
+  deadline?: Date | string;
+  retryPolicy?: RetryPolicy;
+}
+
+/** A message as it came. */
+export interface Message {
+  readonly topic: string;
+  readonly partition: number;
+  readonly offset: number;
+  readonly key: string | undefined;
+  /** The payload as text, if it is text. */
+  readonly value: string | undefined;
+  /** The payload as bytes, if it is no text. */
+  readonly bytes: Uint8Array | undefined;
+  readonly priority: number;
+  readonly producedAt: string;
+  readonly runId: string | undefined;
+  readonly stepId: string | undefined;
+  readonly parentStepId: string | undefined;
+  readonly tenantId: string | undefined;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly idempotencyKey: string | undefined;
+  readonly deadline: Date | undefined;
+  readonly lastError: string | undefined;
+}
+
+/** Where a message was stored. */
+export interface Produced {
+  readonly topic: string;
+  readonly partition: number;
+  readonly offset: number;
+  /** A message of this idempotency key was there before; this is its place. */
+  readonly duplicate: boolean;
+}
+
+/** A payload is sent as JSON, bytes as they are. */
+export function encodeMessage(payload: unknown, options: SendOptions = {}): WireMessage {
+  const message: WireMessage = payload instanceof Uint8Array ? { value_b64: base64(payload) } : { value: jsonOf(payload) };
+  if (options.key !== undefined) message.key = options.key;
+  if (options.priority !== undefined) message.priority = options.priority;
+  if (options.delayMs !== undefined) message.delay_ms = options.delayMs;
+  if (options.deliverAt !== undefined) message.deliver_at = moment(options.deliverAt);
+  const envelope = encodeEnvelope(options);
+  if (envelope) message.envelope = envelope;
+  return message;
+}
+
+function encodeEnvelope(options: SendOptions): WireEnvelope | undefined {
+  const envelope: WireEnvelope = {};
+  if (options.runId !== undefined) envelope.run_id = options.runId;
+  if (options.stepId !== undefined) envelope.step_id = options.stepId;
+  if (options.parentStepId !== undefined) envelope.parent_step_id = options.parentStepId;
+  if (options.tenantId !== undefined) envelope.tenant_id = options.tenantId;
+  if (options.labels !== undefined) envelope.labels = options.labels;
+  if (options.idempotencyKey !== undefined) envelope.idempotency_key = options.idempotencyKey;
+  if (options.requestHash !== undefined) envelope.request_hash = options.requestHash;
+  if (options.deadline !== undefined) envelope.deadline = moment(options.deadline);
+  if (options.retryPolicy !== undefined) envelope.retry_policy = toSnake(options.retryPolicy);
+  return Object.keys(envelope).length > 0 ? envelope : undefined;
+}
+
+function jsonOf(payload: unknown): string {
+  const text: string | undefined = JSON.stringify(payload);
+  if (text === undefined) throw new TypeError(`a payload has to be JSON or bytes, and ${typeof payload} is neither`);
+  return text;
+}
+
+function moment(value: Date | string): string {
+  return typeof value === "string" ? value : value.toISOString();
+}
+
+const NO_LABELS: Readonly<Record<string, string>> = Object.freeze({});
+
+export function decodeMessage(item: WireItem): Message {
+  const envelope = item.envelope ?? undefined;
+  return {
+    topic: item.topic,
+    partition: item.partition,
+    offset: exact(item.offset, "offset"),
+    key: item.key ?? undefined,
+    value: item.value ?? undefined,
+    bytes: item.value_b64 == null ? undefined : bytesOfBase64(item.value_b64),
+    priority: item.priority,
+    producedAt: item.produced_at,
+    runId: envelope?.run_id ?? undefined,
+    stepId: envelope?.step_id ?? undefined,
+    parentStepId: envelope?.parent_step_id ?? undefined,
+    tenantId: envelope?.tenant_id ?? undefined,
+    labels: envelope?.labels ?? NO_LABELS,
+    idempotencyKey: envelope?.idempotency_key ?? undefined,
+    deadline: envelope?.deadline == null ? undefined : new Date(envelope.deadline),
+    lastError: item.last_error ?? undefined,
+  };
+}
+
+/** Numbers of the wire have 64 bits, those of JavaScript 53: one that would be rounded is an error, not a wrong place. */
+export function exact(value: number, name: string): number {
+  if (!Number.isSafeInteger(value)) throw new DriftQError(`the ${name} ${value} does not fit into a JavaScript number`);
+  return value;
+}

@@ -1,0 +1,47 @@
+import { DriftQError } from "./errors.js";
+import type { Message } from "./message.js";
+
+/** Turns what was in a message into what the handler takes, or throws. Anything with `parse` will do, a zod schema too. */
+export type Schema<P> = { parse(input: unknown): P | Promise<P> } | ((input: unknown) => P | Promise<P>);
+
+/** What the payload is before the schema sees it. */
+export type Encoding = "json" | "text" | "bytes";
+
+/** The payload is not what the handler takes. */
+export class BadPayload extends DriftQError {
+  static {
+    this.prototype.name = "BadPayload";
+  }
+}
+
+export function readPayload<P>(message: Message, encoding: Encoding, schema: Schema<P> | undefined): P | Promise<P> {
+  try {
+    const input = read(message, encoding);
+    if (!schema) return input as P;
+    const payload = typeof schema === "function" ? schema(input) : schema.parse(input);
+    return payload instanceof Promise ? payload.catch((error: unknown) => Promise.reject(badPayload(error))) : payload;
+  } catch (error) {
+    throw badPayload(error);
+  }
+}
+
+function read(message: Message, encoding: Encoding): unknown {
+  switch (encoding) {
+    case "bytes":
+      return message.bytes ?? new TextEncoder().encode(message.value ?? "");
+    case "text":
+      return textOf(message);
+    case "json":
+      return JSON.parse(textOf(message));
+  }
+}
+
+function textOf(message: Message): string {
+  return message.value ?? new TextDecoder("utf-8", { fatal: true }).decode(message.bytes);
+}
+
+function badPayload(error: unknown): BadPayload {
+  if (error instanceof BadPayload) return error;
+  const why = error instanceof Error ? error.message : String(error);
+  return new BadPayload(`the payload does not parse: ${why}`, { cause: error });
+}

@@ -1,0 +1,63 @@
+// The only file outside of the test kit that names what is Node's own.
+import { AsyncLocalStorage } from "node:async_hooks";
+import { createHash } from "node:crypto";
+import { hostname } from "node:os";
+
+export { AsyncLocalStorage };
+
+export function sha256Hex(text: string): string {
+  return createHash("sha256").update(text, "utf8").digest("hex");
+}
+
+/** Drawn in advance: asking the system for a few bytes at a time costs more than everything else in a call. */
+const pool = new Uint8Array(4_096);
+let drawn = pool.length;
+
+/** So many random bytes in hex. */
+export function randomHex(bytes: number): string {
+  if (drawn + bytes > pool.length) {
+    crypto.getRandomValues(pool);
+    drawn = 0;
+  }
+  const start = drawn;
+  drawn += bytes;
+  return Buffer.from(pool.buffer, start, bytes).toString("hex");
+}
+
+export function base64(bytes: Uint8Array): string {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("base64");
+}
+
+export function bytesOfBase64(text: string): Uint8Array {
+  return new Uint8Array(Buffer.from(text, "base64"));
+}
+
+export function utf8Length(text: string): number {
+  return Buffer.byteLength(text, "utf8");
+}
+
+/** Host, process and a random part: enough to find the worker, and never the same twice. */
+export function defaultOwner(): string {
+  return `${hostname().slice(0, 100)}-${process.pid}-${randomHex(4)}`;
+}
+
+export function environment(name: string): string | undefined {
+  return process.env[name] || undefined;
+}
+
+export type StopSignal = "SIGTERM" | "SIGINT";
+
+/** Calls back for SIGTERM and SIGINT; what it returns takes the listeners away again. */
+export function onStopSignal(callback: (signal: StopSignal) => void): () => void {
+  const listeners = (["SIGTERM", "SIGINT"] as const).map((signal) => [signal, () => callback(signal)] as const);
+  for (const [signal, listener] of listeners) process.on(signal, listener);
+  return () => {
+    for (const [signal, listener] of listeners) process.off(signal, listener);
+  };
+}
+
+/** Ends this process as the signal does to one that does not listen. */
+export function endBySignal(signal: StopSignal): void {
+  if (process.listenerCount(signal) === 0) process.kill(process.pid, signal);
+  else process.exit(signal === "SIGINT" ? 130 : 143);
+}

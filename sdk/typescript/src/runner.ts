@@ -1,0 +1,164 @@
+import { within } from "./ambient.js";
+import { Context } from "./context.js";
+import type { Delivery } from "./delivery.js";
+import { Cancelled, LeaseLost } from "./errors.js";
+import type { WorkerEventListener } from "./events.js";
+import type { BatchItem, Route } from "./handler.js";
+import { Dead, Retry } from "./outcomes.js";
+import { BadPayload, readPayload } from "./payload.js";
+import { settlementOf, type HandlerEnd, type Settlement } from "./settle.js";
+import type { Settler } from "./settler.js";
+import type { Transport } from "./transport.js";
+
+/** What running a handler takes. */
+export interface Runner {
+  readonly transport: Transport;
+  readonly owner: string;
+  readonly settler: Settler;
+  readonly emit: WorkerEventListener;
+  stopping(): boolean;
+}
+
+type Settled = (delivery: Delivery) => void;
+
+const LEFT_BEHIND = Symbol("left behind");
+
+/** Runs the handler of one message, and hands its settlement on. Ends when the handler's place is free. */
+export async function runOne(runner: Runner, route: Route, delivery: Delivery, settled: Settled): Promise<void> {
+  const context = new Context(delivery, runner.transport, runner.owner);
+  delivery.start(route.options.timeoutMs);
+  const end = await outcomeOf(runner, [delivery], async () => {
+    const read = readPayload(delivery.message, route.options.encoding ?? "json", route.options.schema);
+    const payload = read instanceof Promise ? await read : read;
+    await within(context, () => route.handle!(payload, context));
+  });
+  await conclude(runner, route, delivery, context, end, settled);
+}
+
+/** One message of a batch, and what was said about it alone. */
+class Item implements BatchItem<unknown> {
+  end: HandlerEnd | undefined;
+
+  constructor(
+    readonly payload: unknown,
+    readonly context: Context,
+    readonly delivery: Delivery,
+  ) {}
+
+  /** A function of its own, so that it can be taken out of the item. */
+  readonly fail = (error: unknown): void => {
+    this.end = { returned: false, error };
+  };
+}
+
+/** Runs the handler of a batch, and hands the settlements on. */
+export async function runBatch(runner: Runner, route: Route, deliveries: Delivery[], settled: Settled): Promise<void> {
+  const items: Item[] = [];
+  const rest: Promise<void>[] = [];
+  for (const delivery of deliveries) {
+    const context = new Context(delivery, runner.transport, runner.owner);
+    delivery.start(route.options.timeoutMs);
+    try {
+      const payload = await readPayload(delivery.message, route.options.encoding ?? "json", route.options.schema);
+      items.push(new Item(payload, context, delivery));
+    } catch (error) {
+      rest.push(conclude(runner, route, delivery, context, { returned: false, error }, settled));
+    }
+  }
+  const end = await batchOutcome(runner, route, items);
+  for (const item of items) rest.push(conclude(runner, route, item.delivery, item.context, item.end ?? end, settled));
+  await Promise.all(rest);
+}
+
+/** The handler gets what has not ended before; with nothing left it is not called. */
+async function batchOutcome(runner: Runner, route: Route, items: readonly Item[]): Promise<HandlerEnd> {
+  const open = items.filter(({ delivery }) => !delivery.ended);
+  if (open.length === 0) return { returned: true };
+  const deliveries = open.map(({ delivery }) => delivery);
+  return outcomeOf(runner, deliveries, async () => {
+    await route.handleBatch!(open);
+  });
+}
+
+/** How the handler ended; one that does not heed its signal is left behind after a while. */
+async function outcomeOf(runner: Runner, deliveries: readonly Delivery[], run: () => Promise<void>): Promise<HandlerEnd> {
+  if (deliveries.length === 1 && deliveries[0]!.ended) return { returned: false, error: deliveries[0]!.ended };
+  try {
+    const end = await new Promise<unknown>((resolve, reject) => {
+      let left = deliveries.length;
+      for (const delivery of deliveries) {
+        delivery.onLeftBehind = () => {
+          left -= 1;
+          if (left === 0) resolve(LEFT_BEHIND);
+        };
+      }
+      run().then(resolve, reject);
+    });
+    if (end !== LEFT_BEHIND) return { returned: true };
+    for (const { message, attempt, ended } of deliveries) {
+      runner.emit({ kind: "handler_left_behind", message, attempt, error: ended });
+    }
+    return { returned: false, error: deliveries[0]!.ended };
+  } catch (error) {
+    return { returned: false, error };
+  }
+}
+
+/** Settles a delivery whose handler has ended: with what it collected, by one commit. */
+async function conclude(runner: Runner, route: Route, delivery: Delivery, context: Context, end: HandlerEnd, settled: Settled): Promise<void> {
+  delivery.stop();
+  if (delivery.settled) {
+    if (!end.returned) emitFailure(runner, delivery, end.error, "after it was committed");
+    settled(delivery);
+    return;
+  }
+  if (end.returned && !delivery.ended && context.collected) {
+    end = await committed(context);
+    if (end.returned) {
+      settled(delivery);
+      return;
+    }
+  }
+  const settlement = settlementOf(asOutcome(end, route), delivery.ended, runner.stopping() && delivery.ended instanceof Cancelled);
+  tell(runner, delivery, end, settlement);
+  delivery.settled = true;
+  if (settlement.kind === "drop") {
+    settled(delivery);
+    return;
+  }
+  runner.settler.push(delivery, settlement, (error) => {
+    if (error !== undefined && !(delivery.ended instanceof LeaseLost)) {
+      runner.emit({ kind: "settlement_lost", message: delivery.message, attempt: delivery.attempt, error });
+    }
+    settled(delivery);
+  });
+}
+
+async function committed(context: Context): Promise<HandlerEnd> {
+  try {
+    await context.commit();
+    return { returned: true };
+  } catch (error) {
+    return { returned: false, error };
+  }
+}
+
+/** A payload that does not parse is an outcome that the route decides on. */
+function asOutcome(end: HandlerEnd, route: Route): HandlerEnd {
+  if (end.returned || !(end.error instanceof BadPayload)) return end;
+  const reason = end.error.message;
+  return { returned: false, error: route.options.badPayload === "retry" ? new Retry(reason) : new Dead(reason) };
+}
+
+function tell(runner: Runner, delivery: Delivery, end: HandlerEnd, settlement: Settlement): void {
+  const { message, attempt, ended } = delivery;
+  if (ended) {
+    runner.emit({ kind: "delivery_ended", message, attempt, error: ended });
+  } else if (!end.returned && settlement.kind === "nack") {
+    emitFailure(runner, delivery, end.error, settlement.dead ? "it becomes a dead letter" : "it comes again");
+  }
+}
+
+function emitFailure(runner: Runner, { message, attempt }: Delivery, error: unknown, then: string): void {
+  runner.emit({ kind: "handler_failed", message, attempt, error, then });
+}

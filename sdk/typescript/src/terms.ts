@@ -1,0 +1,112 @@
+import type { Finding } from "./outcomes.js";
+import type { Place } from "./keys.js";
+import { anchorOf, derivedKey, requestHash } from "./keys.js";
+import { NoContext } from "./errors.js";
+
+/** How long one attempt has an effect to itself, unless it is renewed. */
+export const EFFECT_LEASE_MS = 60_000;
+/** How long to wait for somebody else who is at it. */
+export const EFFECT_WAIT_MS = 30_000;
+/** The longest wait that the server takes in one call. */
+export const WAIT_MS_MAX = 60_000;
+
+/** What the ledger keeps of an effect. */
+export interface EffectRecord {
+  readonly tenantId: string;
+  readonly scope: string;
+  readonly key: string;
+  readonly state: "in_progress" | "succeeded" | "failed_final" | "failed_retryable" | "unknown";
+  readonly epoch: number;
+  readonly attempt: number;
+  readonly maxAttempts?: number;
+  readonly onLapse: "retry" | "hold";
+  readonly owner?: string;
+  readonly requestHash?: string;
+  readonly runId?: string;
+  readonly stepId?: string;
+  readonly createdAt: string;
+  readonly begunAt: string;
+  readonly leaseExpiresAt?: string;
+  readonly leaseLive?: boolean;
+  readonly unknownSince?: string;
+  readonly expiresAt?: string;
+  readonly message?: { readonly topic: string; readonly partition: number; readonly offset: number };
+  readonly outcome?: EffectOutcome;
+}
+
+export interface EffectOutcome {
+  readonly status: "succeeded" | "failed_final" | "failed_retryable";
+  readonly code?: number;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: string;
+  readonly bodyB64?: string;
+  readonly error?: string;
+  readonly finishedAt: string;
+  readonly resolvedBy?: string;
+  readonly resolvedWhy?: string;
+}
+
+export interface EffectOptions<T = unknown> {
+  /** What the effect is, the same in every attempt. Derived from run, step and `args` if not given. */
+  key?: string;
+  /** What is asked for. The same key with other arguments is `KeyReused`. */
+  args?: unknown;
+  /** May the next one run it if this one is not heard of again? `hold` unless said otherwise. */
+  onLapse?: "hold" | "retry";
+  leaseMs?: number;
+  /** How long the outcome is remembered. */
+  ttlMs?: number;
+  maxAttempts?: number;
+  /** How long to wait for somebody else who is at it. */
+  waitMs?: number;
+  tenantId?: string;
+  /** Asked when nobody knows whether it happened. Answers with one of `found`. */
+  reconcile?: (record: EffectRecord) => Finding<T> | Promise<Finding<T>>;
+  /** Ends the wait, and fires the signal of the function. */
+  signal?: AbortSignal;
+}
+
+/** What the function of an effect may want to pass on. */
+export interface EffectLease {
+  readonly scope: string;
+  /** Pass it on to whoever takes an idempotency key. */
+  readonly key: string;
+  readonly epoch: number;
+  readonly attempt: number;
+}
+
+export type EffectFunction<T> = (signal: AbortSignal, effect: EffectLease) => T | Promise<T>;
+
+/** An effect by its name, and on what terms it is begun. */
+export interface Terms {
+  readonly scope: string;
+  readonly key: string;
+  readonly tenantId: string | undefined;
+  readonly requestHash: string | undefined;
+  readonly onLapse: "hold" | "retry";
+  readonly leaseMs: number;
+  readonly ttlMs: number | undefined;
+  readonly maxAttempts: number | undefined;
+  readonly waitMs: number;
+}
+
+/** Settles key and hash of an effect, from what was given and where it is asked for. */
+export function termsOf(scope: string, options: EffectOptions<never>, place: Place & { tenantId?: string | undefined }): Terms {
+  return {
+    scope,
+    key: options.key ?? keyFor(scope, options.args, place),
+    tenantId: options.tenantId ?? place.tenantId,
+    requestHash: options.args === undefined ? undefined : requestHash(options.args),
+    onLapse: options.onLapse ?? "hold",
+    leaseMs: options.leaseMs ?? EFFECT_LEASE_MS,
+    ttlMs: options.ttlMs,
+    maxAttempts: options.maxAttempts,
+    waitMs: options.waitMs ?? EFFECT_WAIT_MS,
+  };
+}
+
+function keyFor(scope: string, args: unknown, place: Place): string {
+  const anchor = anchorOf(place);
+  if (anchor) return derivedKey(anchor, args);
+  throw new NoContext(`effect ${scope} needs a key: there is neither a message nor a run that one could be derived from`);
+}

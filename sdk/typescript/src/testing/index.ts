@@ -1,0 +1,2 @@
+export { assertEffects, runUntilIdle, type EffectsExpected, type IdleOptions } from "./expectations.js";
+export { TestServer, type TestServerOptions } from "./server.js";

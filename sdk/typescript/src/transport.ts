@@ -1,0 +1,142 @@
+import { repeatWait } from "./backoff.js";
+import { ConnectionLost, NotDriftQ, Refused, Unreachable } from "./errors.js";
+import { readAnswer, readFailure } from "./answers.js";
+import { abortable, monotonicMs, sleep, timerMs } from "./time.js";
+
+export type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
+
+export interface CallOptions {
+  /** Written as JSON. */
+  body?: unknown;
+  /** A body that is JSON already; goes before `body`. */
+  text?: string;
+  /** What the server was asked to wait; comes on top of the time for an answer. */
+  waitMs?: number;
+  /** How long the call is repeated; the client's own patience if not given, 0 for one try. */
+  patienceMs?: number;
+  /** The longest that one try may take; the client's own time-out if not given. */
+  timeoutMs?: number;
+  /** Ends the call, and rejects it with the signal's reason. */
+  signal?: AbortSignal | undefined;
+}
+
+export interface TransportOptions {
+  url: string;
+  connectTimeoutMs: number;
+  answerTimeoutMs: number;
+  patienceMs: number;
+  fetch: typeof fetch;
+}
+
+/** One server: sends calls, and repeats those that may succeed later. Every call of this SDK is safe to repeat. */
+export class Transport {
+  readonly url: string;
+  readonly #options: TransportOptions;
+  #greeted = false;
+  #greeting: Promise<void> | undefined;
+
+  constructor(options: TransportOptions) {
+    this.#options = options;
+    this.url = checkedUrl(options.url);
+  }
+
+  get patienceMs(): number {
+    return this.#options.patienceMs;
+  }
+
+  async call<T>(method: Method, path: string, options: CallOptions = {}): Promise<T> {
+    const until = monotonicMs() + (options.patienceMs ?? this.#options.patienceMs);
+    const text = options.text ?? (options.body === undefined ? undefined : JSON.stringify(options.body));
+    for (let repeats = 0; ; repeats += 1) {
+      options.signal?.throwIfAborted();
+      try {
+        if (!this.#greeted) await abortable(this.#greet(), options.signal);
+        const timeoutMs = options.timeoutMs ?? this.#options.answerTimeoutMs + (options.waitMs ?? 0);
+        return await this.#exchange<T>(method, path, text, timeoutMs, options.signal);
+      } catch (error) {
+        if (options.signal?.aborted) throw options.signal.reason;
+        if (!mayPass(error)) throw error;
+        const wait = repeatWait(repeats, hintOf(error), Math.random());
+        if (monotonicMs() + wait > until) throw error;
+        await sleep(wait, options.signal);
+      }
+    }
+  }
+
+  /**
+   * Asks whether a DriftQ server is there, once for all who wait for it. fetch has no time-out for the connection
+   * alone, so the first call after a failure is one that is answered at once, and may take as long as a connection.
+   */
+  #greet(): Promise<void> {
+    this.#greeting ??= this.#hello().finally(() => {
+      this.#greeting = undefined;
+    });
+    return this.#greeting;
+  }
+
+  async #hello(): Promise<void> {
+    const health = await this.#exchange<{ status?: unknown } | undefined>(
+      "GET",
+      "/v2/healthz",
+      undefined,
+      this.#options.connectTimeoutMs,
+      undefined,
+    );
+    if (typeof health?.status !== "string") throw new NotDriftQ(this.url, "it does not know /v2/healthz");
+    this.#greeted = true;
+  }
+
+  async #exchange<T>(
+    method: Method,
+    path: string,
+    text: string | undefined,
+    timeoutMs: number,
+    signal: AbortSignal | undefined,
+  ): Promise<T> {
+    const controller = new AbortController();
+    const timer = setTimeout(() => controller.abort(), timerMs(timeoutMs));
+    const end = () => controller.abort();
+    signal?.addEventListener("abort", end, { once: true });
+    try {
+      const init: RequestInit = { method, signal: controller.signal, redirect: "error" };
+      if (text !== undefined) {
+        init.body = text;
+        init.headers = { "content-type": "application/json" };
+      }
+      const response = await this.#options.fetch(this.url + path, init);
+      return readAnswer<T>(this.url, response, await response.text());
+    } catch (error) {
+      if (error instanceof Refused || error instanceof NotDriftQ) throw error;
+      // A call that the caller ended says nothing about the server.
+      if (!signal?.aborted) this.#greeted = false;
+      throw readFailure(this.url, error, controller.signal.aborted ? `nothing within ${timeoutMs} ms` : undefined);
+    } finally {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", end);
+    }
+  }
+}
+
+/** Whether the same call may succeed later. */
+export function mayPass(error: unknown): boolean {
+  if (error instanceof Refused) return error.retryable || error.status === 429 || error.status === 503;
+  if (error instanceof NotDriftQ) return error.gateway;
+  return error instanceof Unreachable || error instanceof ConnectionLost;
+}
+
+function hintOf(error: unknown): number | undefined {
+  return error instanceof Refused ? error.retryAfterMs : undefined;
+}
+
+function checkedUrl(text: string): string {
+  let url: URL;
+  try {
+    url = new URL(text);
+  } catch (error) {
+    throw new Unreachable(text, "this is no URL; it has to look like http://127.0.0.1:8080", { cause: error });
+  }
+  if (url.protocol !== "http:" && url.protocol !== "https:") {
+    throw new Unreachable(text, `a server is reached by http or https, not by ${url.protocol}`);
+  }
+  return url.href.replace(/[?#].*$/, "").replace(/\/+$/, "");
+}

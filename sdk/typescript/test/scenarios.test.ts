@@ -1,0 +1,35 @@
+import { describe, expect, test } from "vitest";
+import { TestServer, runUntilIdle } from "../src/testing/index.js";
+import { mismatch, Play, scenarios } from "./support/scenario.js";
+
+const all = scenarios();
+
+test("there are scenarios", () => expect(all.length).toBeGreaterThanOrEqual(20));
+
+describe.concurrent("scenario", () => {
+  test.each(all.map((scenario) => [scenario.name, scenario] as const))("%s", async (_name, scenario) => {
+    await using server = await TestServer.start();
+    const client = server.client();
+    for (const [topic, settings] of Object.entries(scenario.topics)) await client.call("PUT", `/v2/topics/${topic}`, { body: settings });
+    for (const { topic, message } of scenario.produce) await client.call("POST", `/v2/topics/${topic}/messages`, { body: message });
+
+    const play = new Play(scenario, client);
+    const { topic, group, lease_ms, heartbeat, concurrency, timeout_ms, required } = scenario.worker;
+    const worker = client.worker(group, { leaseMs: lease_ms, heartbeat: heartbeat ?? true, concurrency: concurrency ?? 1, onEvent: () => undefined });
+    const schema = (input: unknown) => {
+      for (const name of required ?? []) if (!Object.hasOwn(input as object, name)) throw new Error(`${name} is missing`);
+      return input;
+    };
+    worker.handle(topic, { schema, ...(timeout_ms === undefined ? {} : { timeoutMs: timeout_ms }) }, play.handler);
+    await runUntilIdle(worker);
+
+    expect(play.complaints).toEqual([]);
+    expect(play.attempts).toEqual(scenario.expect.attempts);
+    expect(play.executions).toEqual(scenario.expect.executions);
+    for (const { get, has, status } of scenario.expect.server) {
+      const answer = await fetch(server.url + get);
+      expect(answer.status).toBe(status ?? 200);
+      expect(mismatch(await answer.json(), has, get)).toBeUndefined();
+    }
+  });
+});

@@ -1,0 +1,121 @@
+import { createServer, request, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { createServer as createTcpServer, type AddressInfo, type Server as TcpServer, type Socket } from "node:net";
+
+/**
+ * What a proxy does with a call: hand it on; do so and cut the connection before the answer, or keep the answer to
+ * itself; never hand it on; or answer itself.
+ */
+export type Deed = "pass" | "lose_answer" | "swallow" | "hang" | { status: number; body: string; headers?: Record<string, string> };
+
+export interface Seen {
+  readonly method: string;
+  readonly path: string;
+  readonly body: string;
+}
+
+/** Stands between a client and a server, and spoils what it is told to. */
+export class Proxy {
+  readonly seen: Seen[] = [];
+  deed: (call: Seen) => Deed = () => "pass";
+  /** Called when an answer has come that the client does not get. */
+  onSwallowed: () => void = () => undefined;
+  readonly #server: Server;
+
+  private constructor(private readonly target: string) {
+    this.#server = createServer((incoming, outgoing) => void this.#handle(incoming, outgoing));
+  }
+
+  static async before(target: string): Promise<Proxy> {
+    const proxy = new Proxy(target);
+    await listen(proxy.#server);
+    return proxy;
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+  }
+
+  /** How many calls of this path were seen. */
+  count(path: RegExp): number {
+    return this.seen.filter((call) => path.test(call.path)).length;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#server.closeAllConnections();
+    await new Promise((resolve) => this.#server.close(resolve));
+  }
+
+  async #handle(incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> {
+    const parts: Buffer[] = [];
+    for await (const part of incoming) parts.push(part as Buffer);
+    const call = { method: incoming.method ?? "", path: incoming.url ?? "", body: Buffer.concat(parts).toString() };
+    this.seen.push(call);
+    const deed = this.deed(call);
+    if (deed === "hang") return;
+    if (typeof deed === "object") {
+      outgoing.writeHead(deed.status, { "content-type": "application/problem+json", ...deed.headers }).end(deed.body);
+      return;
+    }
+    const forward = request(this.target + call.path, { method: call.method, headers: { "content-type": "application/json" } }, (answer) => {
+      const body: Buffer[] = [];
+      answer.on("data", (part: Buffer) => body.push(part));
+      answer.on("end", () => {
+        if (deed === "swallow") this.onSwallowed();
+        else if (deed === "lose_answer") outgoing.destroy();
+        else outgoing.writeHead(answer.statusCode ?? 500, answer.headers).end(Buffer.concat(body));
+      });
+    });
+    forward.on("error", () => outgoing.destroy());
+    outgoing.on("close", () => forward.destroy());
+    forward.end(call.body);
+  }
+}
+
+/** Something that listens and is no DriftQ server. */
+export class Stranger {
+  readonly #server: Server | TcpServer;
+  readonly #sockets = new Set<Socket>();
+
+  private constructor(server: Server | TcpServer) {
+    this.#server = server;
+    server.on("connection", (socket: Socket) => {
+      this.#sockets.add(socket);
+      socket.on("close", () => this.#sockets.delete(socket)).on("error", () => undefined);
+    });
+  }
+
+  /** Answers every HTTP request so. */
+  static async http(status: number, body: string, headers: Record<string, string> = {}): Promise<Stranger> {
+    const stranger = new Stranger(createServer((_incoming, outgoing) => outgoing.writeHead(status, headers).end(body)));
+    await listen(stranger.#server);
+    return stranger;
+  }
+
+  /** Says this to every connection, or nothing, and keeps it open. */
+  static async tcp(banner: string): Promise<Stranger> {
+    const stranger = new Stranger(createTcpServer((socket) => void (banner && socket.write(banner))));
+    await listen(stranger.#server);
+    return stranger;
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const socket of this.#sockets) socket.destroy();
+    await new Promise((resolve) => this.#server.close(resolve));
+  }
+}
+
+/** An address at which nobody listens. */
+export async function closedUrl(): Promise<string> {
+  const stranger = await Stranger.tcp("");
+  const { url } = stranger;
+  await stranger[Symbol.asyncDispose]();
+  return url;
+}
+
+function listen(server: Server | TcpServer): Promise<void> {
+  return new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+}
