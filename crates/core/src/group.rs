@@ -58,6 +58,8 @@ pub(crate) struct Pending {
     pub(crate) token: Token,
     /// When the last delivery began.
     pub(crate) leased_at: Time,
+    /// How long it was lent for. Not in snapshots: they are read by a new run, in which nothing is on loan.
+    pub(crate) lent_ms: u64,
     /// End of the lease, while it is on loan.
     pub(crate) lease: Option<Time>,
     /// When the last attempt ended, while it is not on loan.
@@ -139,6 +141,7 @@ impl Progress {
         }
         pending.token = loan.token;
         pending.leased_at = loan.at;
+        pending.lent_ms = loan.expires.since_ms(loan.at);
         pending.lease = Some(loan.expires);
         self.leased += 1;
     }

@@ -86,7 +86,7 @@ pub enum Verdict {
     },
     /// The work goes on: the lease ends this much later than now.
     Extend {
-        /// `None`: as the topic or the shard says.
+        /// `None`: for as long as it was lent.
         lease_ms: Option<u64>,
     },
     /// The work was not begun, or is to wait: the attempt does not count.

@@ -135,7 +135,7 @@ impl Shard {
             return Outcome::Stale { attempt: self.pending(spot).map(|pending| pending.attempts) };
         };
         let (lease, retry_at, cancelled) = (pending.lease, pending.retry_at, pending.cancelled);
-        let expires = self.now.after_ms(self.lease_ms(spot.topic, lease_ms));
+        let expires = self.now.after_ms(self.lease_ms(spot.topic, lease_ms.or(Some(pending.lent_ms))));
         match lease {
             Some(before) => self.timers.cancel(before, Due::Lapse(spot)),
             // It had lapsed and nobody else has it yet: it goes on, and the next attempt is off.

@@ -3,11 +3,11 @@
 mod support;
 
 use driftq_core::{
-    Answer, Delivery, GroupId, Input, Outcome, Receipt, RetryPolicy, Settings, Settlement, Token, TopicId,
-    Verdict,
+    Answer, Delivery, GroupId, Input, LeaseRequest, Outcome, Receipt, RetryPolicy, Settings, Settlement,
+    Token, TopicId, Verdict,
 };
 use support::deeds::at;
-use support::orders::{EXTEND, nack, nack_after, nack_dead, spotted};
+use support::orders::{EXTEND, nack, nack_after, nack_dead, request, spotted};
 use support::{Draft, LEASE_MS, Rig};
 
 fn rig_with(drafts: impl Fn(TopicId) -> Vec<Draft>) -> (Rig, TopicId) {
@@ -83,6 +83,21 @@ fn a_token_is_stale_once_a_newer_attempt_began() {
     nothing_by(&mut rig, old.receipt, Outcome::Stale { attempt: Some(2) });
     assert_eq!(rig.ack_token(&new), Outcome::Ok);
     nothing_by(&mut rig, old.receipt, Outcome::Stale { attempt: None });
+}
+
+#[test]
+fn a_heartbeat_without_a_length_is_as_long_as_the_loan() {
+    let mut rig = Rig::new(Settings::default());
+    let topic = rig.topic("t", 1);
+    for length in [LEASE_MS / 10, LEASE_MS * 10] {
+        rig.produce_to(topic, &[0]);
+        let held = rig.lease_as(LeaseRequest { lease_ms: Some(length), ..request(topic, 1) }).remove(0);
+        rig.advance(length / 2);
+        // Whatever another heartbeat asked for: that was for once.
+        rig.settle(&held, Verdict::Extend { lease_ms: Some(7) });
+        assert_eq!(rig.settle(&held, Verdict::Extend { lease_ms: None }), extended(&rig, length));
+        assert_eq!(rig.ack_token(&held), Outcome::Ok);
+    }
 }
 
 #[test]
