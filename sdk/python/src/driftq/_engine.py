@@ -77,6 +77,8 @@ class Engine:
         try:
             await self._stopping.wait()
             await _cancelled(borrowers)
+            if not self._killed.is_set():
+                await asyncio.gather(*(self._fetch_lost_answer(lane) for lane in self._lanes))
             await self._drain()
         finally:
             for task in [*borrowers, *([beats] if beats else [])]:
@@ -110,13 +112,33 @@ class Engine:
             lane.route.topic, settings.group, self._owner, lane.wanted(), settings.lease_ms, LEASE_WAIT_MS
         )
         call.patience_s = FOREVER
+        lane.asking = call
         try:
             answer = await self._client.call(call)
         except errors.NotDriftQ as error:
             log.warning("%s", error)
             await asyncio.sleep(BACKOFF_MAX_S)
             return
+        except errors.GroupUnknown:
+            return  # It was deleted while we waited: asking again begins it anew, or says that the topic is gone.
+        lane.asking = None
         self._submit(lane, answer["messages"])
+
+    async def _fetch_lost_answer(self, lane: Lane) -> None:
+        """A call that was cut off may have been answered: the messages would be lent to nobody until their leases end.
+        The same call again gives the same messages, and they go back with the others."""
+        call = lane.asking
+        if call is None:
+            return
+        call.body["wait_ms"] = call.wait_ms = 0
+        call.patience_s = 0.0
+        try:
+            async with asyncio.timeout(CANCEL_GRACE_S):
+                answer = await self._client.call(call)
+        except (errors.DriftQError, TimeoutError) as error:
+            log.info("what was borrowed last could not be given back: %s", error)
+            return
+        self._submit(lane, [item for item in answer["messages"] if item["lease"]["token"] not in self._held])
 
     def _submit(self, lane: Lane, items: list[dict[str, Any]]) -> None:
         """A handler of batches gets those that came together.
@@ -136,7 +158,10 @@ class Engine:
                 held[one.token] = one
             jobs.append(job)
         self._jobs.update(jobs)
-        (self._tasks if route.is_async else self._threads).submit(jobs)
+        if self._stopping.is_set():
+            self._give_back(jobs)
+        else:
+            (self._tasks if route.is_async else self._threads).submit(jobs)
 
     def _context(self, route: Route, item: dict[str, Any]) -> Context | AsyncContext:
         if route.is_async:
@@ -242,11 +267,7 @@ class Engine:
     # Draining.
 
     async def _drain(self) -> None:
-        for job in [*self._threads.take_back(), *self._tasks.take_back()]:
-            self._jobs.discard(job)
-            for held in job.held:
-                if not held.is_over:
-                    self._settle(held, RELEASE)
+        self._give_back([*self._threads.take_back(), *self._tasks.take_back()])
         if self._jobs and not self._killed.is_set():
             await self._wait_idle(self.settings.drain_timeout)
         tasks = [job.task for job in self._jobs if job.task is not None]
@@ -258,6 +279,13 @@ class Engine:
         if tasks:
             await asyncio.wait(tasks, timeout=CANCEL_GRACE_S)
         await self._settler.drained(CANCEL_GRACE_S)
+
+    def _give_back(self, jobs: list[Job]) -> None:
+        for job in jobs:
+            self._jobs.discard(job)
+            for held in job.held:
+                if not held.is_over:
+                    self._settle(held, RELEASE)
 
     async def _wait_idle(self, timeout_s: float) -> None:
         self._idle.clear()

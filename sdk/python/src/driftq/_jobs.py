@@ -12,6 +12,7 @@ from contextvars import Token
 from typing import Any
 
 from . import errors
+from ._calls import Call
 from ._current import variable
 from ._payloads import BadPayload, parse, payload_of
 from ._settings import Route
@@ -33,6 +34,8 @@ class Lane:
         # One half is worked on while the other one is on its way.
         self.most = max(route.per_job(), quota - ahead, -(-quota // 2))
         self.held = 0
+        # The call that is under way, or was cut off.
+        self.asking: Call | None = None
         self.room = asyncio.Event()
 
     def free(self) -> int:
