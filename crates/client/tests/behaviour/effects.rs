@@ -90,6 +90,9 @@ async fn a_long_effect_is_renewed() {
     let value = effect
         .run(|| async {
             tokio::time::sleep(lease * 4).await;
+            let other = client.effect("train").key("k").wait(Duration::ZERO);
+            let busy = other.run(|| async { Ok(2) }).await.unwrap_err();
+            assert!(matches!(busy.error(), Some(Error::EffectBusy { .. })), "{busy}");
             Ok(1)
         })
         .await;
