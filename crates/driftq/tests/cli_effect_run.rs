@@ -110,7 +110,8 @@ fn exit_codes_say_what_happened() {
     let world = World::new(&[]);
     // It failed for good: the same end again, without a second run.
     for _ in 0..2 {
-        let ran = world.run(&["--key", "final"], "echo x >> runs; echo no; echo stolen >&2; exit 65").code(65);
+        let ran =
+            world.run(&["--key", "final"], "echo x >> runs; echo no; echo stolen >&2; exit 65").code(65);
         assert!(ran.stdout == "no\n" && ran.stderr.contains("stolen"), "{} {}", ran.stdout, ran.stderr);
     }
     assert_eq!(world.runs(), 1);

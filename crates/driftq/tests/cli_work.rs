@@ -197,7 +197,8 @@ fn what_is_handed_in_goes_out_with_the_ack() {
             3) echo '{"topic":"nowhere","message":{"value":"v"}}' >> "$DRIFTQ_FOLLOW_UPS";;
         esac"#;
     let ran = world.work(script, &["--until-idle", "-o", "ndjson"]).ok();
-    let reasons: Vec<_> = ran.lines().iter().map(|line| line["reason"].as_str().unwrap().to_owned()).collect();
+    let reasons: Vec<_> =
+        ran.lines().iter().map(|line| line["reason"].as_str().unwrap().to_owned()).collect();
     assert!(reasons[1].starts_with("DRIFTQ_FOLLOW_UPS, line 2: "), "{reasons:?}");
     let messages = world.server.run(&["message", "list", "receipts", "-o", "json"]).ok().json();
     let values: Vec<_> = messages.as_array().unwrap().iter().map(|message| &message["value"]).collect();
@@ -241,9 +242,11 @@ fn a_second_signal_ends_everything_at_once() {
 fn a_command_that_does_not_listen_is_killed() {
     let world = World::new();
     world.produce(&["a"]);
-    let script = r#"echo x >> calls; [ "$DRIFTQ_ATTEMPT" = 2 ] && exit 0; trap '' TERM; while :; do sleep 0.01; done"#;
+    let script =
+        r#"echo x >> calls; [ "$DRIFTQ_ATTEMPT" = 2 ] && exit 0; trap '' TERM; while :; do sleep 0.01; done"#;
     let ran = world.work(script, &["--timeout", "100ms", "--until-idle", "-o", "ndjson"]).ok();
-    let verdicts: Vec<_> = ran.lines().iter().map(|line| line["verdict"].as_str().unwrap().to_owned()).collect();
+    let verdicts: Vec<_> =
+        ran.lines().iter().map(|line| line["verdict"].as_str().unwrap().to_owned()).collect();
     assert_eq!(verdicts, ["TimedOut", "done"], "{}", ran.stderr);
 }
 

@@ -1,10 +1,6 @@
 //! Commands of the user as processes: what they say on stderr, and how they are told to end.
 
-use std::{
-    os::unix::process::ExitStatusExt,
-    process::ExitStatus,
-    time::Duration,
-};
+use std::{os::unix::process::ExitStatusExt, process::ExitStatus, time::Duration};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};

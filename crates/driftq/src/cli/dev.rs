@@ -246,11 +246,9 @@ mod tests {
 
     #[test]
     fn the_address_is_one_to_go_to() {
-        for (listens, reached) in [
-            ("0.0.0.0:80", "127.0.0.1:80"),
-            ("[::]:80", "[::1]:80"),
-            ("192.0.2.7:80", "192.0.2.7:80"),
-        ] {
+        for (listens, reached) in
+            [("0.0.0.0:80", "127.0.0.1:80"), ("[::]:80", "[::1]:80"), ("192.0.2.7:80", "192.0.2.7:80")]
+        {
             assert_eq!(reachable(listens.parse().unwrap()).to_string(), reached);
         }
     }
@@ -265,7 +263,8 @@ mod tests {
 
     #[test]
     fn the_end_tells_what_happened() {
-        let counters = Counters { produced: 1, delivered: 2, redelivered: 1, acked: 1, ..Counters::default() };
+        let counters =
+            Counters { produced: 1, delivered: 2, redelivered: 1, acked: 1, ..Counters::default() };
         assert_eq!(tale(&counters), "1 message stored, 2 deliveries (1 again), 1 acked");
         assert_eq!(quoted("/a b/driftq"), "'/a b/driftq'");
     }

@@ -11,7 +11,11 @@ pub(crate) struct Paint {
 impl Paint {
     pub(crate) fn of(stream: &impl IsTerminal) -> Self {
         let is_wanted = env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        Self { is_on: is_wanted && stream.is_terminal() && env::var_os("TERM").is_some_and(|term| term != "dumb") }
+        Self {
+            is_on: is_wanted
+                && stream.is_terminal()
+                && env::var_os("TERM").is_some_and(|term| term != "dumb"),
+        }
     }
 
     pub(crate) fn bold(self, text: &str) -> String {

@@ -1,11 +1,6 @@
 //! The payment provider, and the one with the gun. It lives outside of both crews, and decides by the plan who dies.
 
-use std::{
-    collections::VecDeque,
-    fs::File,
-    io::Write,
-    path::PathBuf,
-};
+use std::{collections::VecDeque, fs::File, io::Write, path::PathBuf};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -171,8 +166,10 @@ impl Provider {
     /// Hears a call, does what it asks for, and says what becomes of the caller.
     pub(super) fn hear(&mut self, crew: Crew, call: &Call) -> Result<Fate> {
         let book = &mut self.books[crew as usize];
-        let (Call::Attempt { number } | Call::Charge { number, .. } | Call::Find { number } | Call::Acking { number }) =
-            *call;
+        let (Call::Attempt { number }
+        | Call::Charge { number, .. }
+        | Call::Find { number }
+        | Call::Acking { number }) = *call;
         let order = number as usize;
         let charges = book.charges.get(order).context("an order that nobody placed")?;
         let said = Said { charge: charges.first().cloned() };
@@ -239,7 +236,8 @@ mod tests {
 
     #[test]
     fn workers_die_where_the_plan_says() {
-        let (mut provider, _directory) = provider(&[Point::BeforeCharge, Point::AfterCharge, Point::BeforeAck]);
+        let (mut provider, _directory) =
+            provider(&[Point::BeforeCharge, Point::AfterCharge, Point::BeforeAck]);
         assert_eq!(dies(&mut provider, &CHARGE), Some(Point::BeforeCharge));
         assert_eq!(provider.book(Crew::Driftq).charges(), 0);
         assert_eq!(dies(&mut provider, &CHARGE), Some(Point::AfterCharge));

@@ -125,7 +125,11 @@ impl Report {
                     (true, _) => paint.red(&cell),
                 }
             };
-            text.push_str(&format!("  {wall} {name:<12} {wall} {} {wall} {} {wall}\n", cell(naive), cell(driftq)));
+            text.push_str(&format!(
+                "  {wall} {name:<12} {wall} {} {wall} {} {wall}\n",
+                cell(naive),
+                cell(driftq)
+            ));
         }
         text.push_str(&rule("└", "┴", "┘"));
         text
@@ -166,21 +170,30 @@ impl Report {
         let KilledAt { before_charge, after_charge, before_ack } = self.driftq.killed_at;
         let how = vec![
             "The charge is an effect under `hold`, named after the order.".to_owned(),
-            format!("Died in the middle of it: {} ({before_charge} before the charge, {after_charge} after it). Nobody can know which,",
-                before_charge + after_charge),
-            format!("so the next attempt was told `unknown`, and its reconciler asked the provider for the order ({}x):",
-                self.driftq.looked_up),
+            format!(
+                "Died in the middle of it: {} ({before_charge} before the charge, {after_charge} after it). Nobody can know which,",
+                before_charge + after_charge
+            ),
+            format!(
+                "so the next attempt was told `unknown`, and its reconciler asked the provider for the order ({}x):",
+                self.driftq.looked_up
+            ),
             "if it was charged, that is the result; if not, the charge ran.".to_owned(),
             format!("Died before the ack: {before_ack}. The next attempt got the stored result."),
         ];
         let not = vec![
-            format!("With `retry` in place of `hold`, the {after_charge} that died after the charge would have charged again. That is"),
+            format!(
+                "With `retry` in place of `hold`, the {after_charge} that died after the charge would have charged again. That is"
+            ),
             "right only where the provider takes the effect's key as its own idempotency key.".to_owned(),
             "Delivery is at least once, with DriftQ too: what happens once is the effect.".to_owned(),
         ];
         let seconds = self.took_ms as f64 / 1000.0;
         let lease = self.lease_ms;
-        let again = vec![format!("driftq demo --seed {}     (this took {seconds:.1} s; leases of {lease} ms)", self.seed)];
+        let again = vec![format!(
+            "driftq demo --seed {}     (this took {seconds:.1} s; leases of {lease} ms)",
+            self.seed
+        )];
         [("How", how), ("What it is not", not), ("Again", again)]
     }
 }
@@ -225,7 +238,10 @@ mod tests {
             driftq: figures(10, 0, 0, 5),
         };
         let text = report.text(paint);
-        assert!(text.contains("10 orders, 5 crashes, 10 charges") && text.contains("5 charges too many"), "{text}");
+        assert!(
+            text.contains("10 orders, 5 crashes, 10 charges") && text.contains("5 charges too many"),
+            "{text}"
+        );
         report.naive = figures(10, 0, 0, 5);
         assert!(report.text(paint).contains("lucky"), "a naive crew without duplicates is no proof");
         report.passed = false;

@@ -49,7 +49,10 @@ impl Show {
 
     fn introduce(&self, args: &Args, seed: u64) {
         let (messages, kills) = (args.messages, args.kills);
-        self.say(&format!("\n  {}", self.paint.bold("A worker charges a card, and dies before it can say so.")));
+        self.say(&format!(
+            "\n  {}",
+            self.paint.bold("A worker charges a card, and dies before it can say so.")
+        ));
         self.say(&format!(
             "  {messages} orders, twice: one crew charges and acks, the other asks DriftQ's ledger first."
         ));

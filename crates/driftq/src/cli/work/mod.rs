@@ -5,14 +5,22 @@ mod papers;
 mod report;
 mod verdict;
 
-use std::{pin::pin, process, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    pin::pin,
+    process,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use anyhow::Result;
 use driftq_client::{Client, Code, Error, Failure, Stopper, Worker};
+use rustix::process::Signal;
 use tokio::sync::watch;
 
 use super::{
     Common,
+    child::tell_group,
     exit::{Exit, Fault},
     output::Format,
     signal::Signals,
@@ -56,7 +64,7 @@ Examples:
   driftq work orders -g mail --exec 'xargs -0 ./send-mail' --concurrency 8 --timeout 1m
   driftq work orders -g billing --exec 'driftq effect run --key \"$DRIFTQ_KEY\" -- ./charge.sh'
   driftq work orders -g look --exec 'cat; echo' --until-idle
-  driftq work orders -g next --exec 'echo '\\''{\"topic\":\"a\",\"message\":{\"value\":\"x\"}}'\\'' >> $DRIFTQ_FOLLOW_UPS'";
+  driftq work orders -g next --exec './next.sh >> \"$DRIFTQ_FOLLOW_UPS\"'";
 
 #[derive(clap::Args)]
 #[command(after_help = ABOUT)]
@@ -104,6 +112,8 @@ struct Shop {
     is_for_programs: bool,
     report: Report,
     stopper: Stopper,
+    /// The process groups of commands that run.
+    running: Mutex<BTreeSet<u32>>,
 }
 
 pub(super) async fn run(common: &Common, args: Args) -> Result<()> {
@@ -121,6 +131,7 @@ pub(super) async fn run(common: &Common, args: Args) -> Result<()> {
         is_for_programs,
         report: Report::new(is_for_programs),
         stopper: worker.stopper(),
+        running: Mutex::default(),
         args,
     });
     let worker = worker.handle_raw(&shop.args.topic, {
@@ -131,6 +142,7 @@ pub(super) async fn run(common: &Common, args: Args) -> Result<()> {
         }
     });
     let outcome = shop.open(&client, worker).await;
+    shop.end_commands();
     shop.report.summarize();
     outcome
 }
@@ -170,8 +182,7 @@ impl Shop {
                 signal = signals.next() => {
                     self.stopper.stop();
                     if is_ending {
-                        // Their tasks end with the worker, and with them the commands.
-                        let _ = working.await;
+                        self.end_commands();
                         process::exit(signal.exit_code());
                     }
                     is_ending = true;
@@ -181,16 +192,23 @@ impl Shop {
         }
     }
 
-    async fn handle(
-        &self,
-        payload: bytes::Bytes,
-        context: driftq_client::Context,
-    ) -> Result<(), Failure> {
+    async fn handle(&self, payload: bytes::Bytes, context: driftq_client::Context) -> Result<(), Failure> {
         let outcome = self.work_on(&payload, &context).await;
         if self.args.once {
             self.stopper.stop();
         }
         outcome
+    }
+
+    /// Ends what runs, at once: a task that was given up may not have had its turn to do so.
+    fn end_commands(&self) {
+        for leader in &*self.running() {
+            tell_group(Some(*leader), Signal::KILL);
+        }
+    }
+
+    fn running(&self) -> MutexGuard<'_, BTreeSet<u32>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns when the group has nothing left.

@@ -81,7 +81,9 @@ impl Papers {
         let mut text = String::new();
         open.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| wrong(error.to_string()))?;
         if text.len() as u64 > FILE_BYTES_MAX {
-            return Err(wrong(format!("more than {FILE_BYTES_MAX} bytes; let a step of its own send the rest")));
+            return Err(wrong(format!(
+                "more than {FILE_BYTES_MAX} bytes; let a step of its own send the rest"
+            )));
         }
         Ok(text)
     }

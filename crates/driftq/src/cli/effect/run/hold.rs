@@ -17,8 +17,7 @@ pub(super) async fn keep(mut session: Session, token: &str, lease_ms: u64) -> Ca
     loop {
         tokio::time::sleep(pause).await;
         let retry = Retry::within(pause);
-        let (answer, _) =
-            session.post_retrying::<EffectRenewed>("/v2/effects/renew", &request, retry).await;
+        let (answer, _) = session.post_retrying::<EffectRenewed>("/v2/effects/renew", &request, retry).await;
         match answer {
             Ok(_) => {}
             Err(error) if error.is_transient() => {}

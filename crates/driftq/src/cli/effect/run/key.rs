@@ -81,7 +81,13 @@ mod tests {
                 Home { run_id: text(1), step_id: text(2), ..Home::default() }
             } else {
                 let partition = number(2).map(|number| u32::try_from(number).unwrap());
-                Home { topic: text(1), idempotency_key: text(2), partition, offset: number(3), ..Home::default() }
+                Home {
+                    topic: text(1),
+                    idempotency_key: text(2),
+                    partition,
+                    offset: number(3),
+                    ..Home::default()
+                }
             };
             let asked = Asked::read(&example["arguments"].to_string()).unwrap();
             assert_eq!(asked.key(&home).unwrap(), example["key"].as_str().unwrap());

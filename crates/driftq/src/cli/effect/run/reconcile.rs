@@ -69,7 +69,9 @@ impl Effect<'_> {
             match answer {
                 Ok(_) => return Ok(()),
                 // Somebody else has found out, or is at it again: `begin` tells which.
-                Err(error) if matches!(error.code(), "STALE_LEASE" | "EFFECT_FINISHED" | "EFFECT_RUNNING") => {
+                Err(error)
+                    if matches!(error.code(), "STALE_LEASE" | "EFFECT_FINISHED" | "EFFECT_RUNNING") =>
+                {
                     return Ok(());
                 }
                 Err(error) if request.result.body.is_some() && error.code() == "RESULT_TOO_LARGE" => {

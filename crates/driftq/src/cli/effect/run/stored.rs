@@ -97,7 +97,8 @@ fn content_type(bytes: &[u8]) -> &'static str {
 /// Does as the command did: the same words on stdout, the same end.
 pub(super) fn replay(name: &str, outcome: &EffectOutcome<'_>) -> Result<i32> {
     note(&format!("{name}: it ended at {}; this is what came of it", outcome.finished_at));
-    let is_omitted = outcome.headers.pairs().iter().any(|(name, value)| name == RESULT_HEADER && value == OMITTED);
+    let is_omitted =
+        outcome.headers.pairs().iter().any(|(name, value)| name == RESULT_HEADER && value == OMITTED);
     if let Some(body) = outcome.bytes() {
         io::stdout().write_all(&body)?;
         io::stdout().flush()?;
