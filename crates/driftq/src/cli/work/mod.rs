@@ -225,7 +225,8 @@ impl Shop {
 
 /// What the SDK says, with the exit code that this command line has for it.
 pub(super) fn fault(error: Error) -> anyhow::Error {
-    let exit = match &error {
+    let (message, code) = (error.to_string(), error.code());
+    let exit = match error {
         Error::Unreachable { .. } | Error::ConnectionLost { .. } => Exit::Unreachable,
         Error::Refused(refusal) => match refusal.status {
             409 => Exit::Conflict,
@@ -236,7 +237,9 @@ pub(super) fn fault(error: Error) -> anyhow::Error {
         Error::Invalid(_) => Exit::Usage,
         _ => Exit::Failure,
     };
-    let is_topic = error.code() == Some(Code::TopicUnknown);
-    let fault = Fault::new(exit, error.to_string());
-    if is_topic { fault.help("create it with `driftq topic create NAME`").into() } else { fault.into() }
+    let fault = Fault::new(exit, message);
+    match code {
+        Some(Code::TopicUnknown) => fault.help("create it with `driftq topic create NAME`").into(),
+        _ => fault.into(),
+    }
 }
