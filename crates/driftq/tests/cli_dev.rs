@@ -95,7 +95,7 @@ fn every_address_that_it_names_answers() {
     let mut arguments = FREE.to_vec();
     arguments.push("--ephemeral");
     let mut desk = Desk::start(directory.path(), &arguments);
-    for (name, part) in [("OpenAPI", "openapi"), ("Metrics", "driftq_"), ("Health", "ready")] {
+    for (name, part) in [("OpenAPI", "openapi"), ("Metrics", "driftq_"), ("Health", "ok")] {
         let (host, path) = desk.fact(name).strip_prefix("http://").unwrap().split_once('/').unwrap();
         let mut socket = std::net::TcpStream::connect(host).unwrap();
         let request = format!("GET /{path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");

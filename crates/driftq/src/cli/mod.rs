@@ -1,5 +1,5 @@
 //! The command line: one file per command, all of them speaking the public API like any other client. Only `serve`,
-//! `wal`, `config`, `context`, `completions`, `man` and `reference` work without a server.
+//! `dev`, `demo`, `wal`, `config`, `context`, `completions`, `man` and `reference` work without a server.
 
 mod ack;
 mod call;
@@ -59,16 +59,17 @@ const ABOUT: &str = "DriftQ: a durable message broker in one binary";
 
 const TOUR: &str = "\
 A first tour, in two terminals:
-  driftq serve                                        # terminal 1: the broker
+  driftq demo                                         # what it is good for, in ten seconds
+  driftq dev                                          # terminal 1: the broker
   driftq topic create orders --partitions 3           # terminal 2, from here on
   driftq produce orders 'charge 5' --key user:1
   seq 1000 | driftq produce orders                    # one message per line
   driftq consume orders --group billing --ack --max 3
-  driftq consume orders --group mail --exec './send-mail.sh' --concurrency 4
+  driftq work orders --group mail --exec './send-mail.sh' --concurrency 4
   driftq group describe orders billing
   driftq message get orders 0 0                       # where it stands, and why it waits
   driftq dlq list                                     # what was given up, to redrive or purge
-  driftq effect begin charge order-7                  # may this be done, or is it done already?
+  driftq effect run --key order-7 -- ./charge.sh      # runs once, and is replayed from then on
   driftq ledger list --status unknown                 # what a service of yours is not sure of
   driftq run list                                     # what happened, run by run
   driftq report                                       # how the server does, and what to do about it";

@@ -33,17 +33,19 @@ pub(super) struct Show {
 impl Show {
     pub(super) fn new(is_for_programs: bool, args: &Args, seed: u64) -> Self {
         let paint = Paint::of(&io::stderr());
-        let screen = if is_for_programs {
-            Screen::Nothing
-        } else if io::stderr().is_terminal() {
+        let mut show = Self { screen: Screen::Nothing, paint, begun: Instant::now() };
+        if is_for_programs {
+            return show;
+        }
+        // Said before there are bars, so that it stays above them.
+        show.screen = Screen::Lines;
+        show.introduce(args, seed);
+        if io::stderr().is_terminal() {
             let all = MultiProgress::new();
             let bars = CREWS.map(|crew| all.add(bar(crew, args.messages, paint)));
-            Screen::Bars { all, bars }
-        } else {
-            Screen::Lines
-        };
-        let show = Self { screen, paint, begun: Instant::now() };
-        show.introduce(args, seed);
+            show.screen = Screen::Bars { all, bars };
+            show.update(&Default::default());
+        }
         show
     }
 

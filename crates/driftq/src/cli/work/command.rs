@@ -62,9 +62,9 @@ impl Shop {
             // A group of its own: Ctrl-C in a terminal goes to everything in the foreground, and is meant for us.
             .process_group(0)
             .spawn()?;
-        let mut group = Group(child.id());
+        let mut group = Group::new(self, child.id());
         let ended = watch(&mut child, payload, context).await;
-        group.0 = None;
+        group.has_ended = true;
         ended
     }
 
@@ -149,10 +149,27 @@ async fn end(child: &mut Child, leader: Option<u32>) -> Result<ExitStatus, std::
 }
 
 /// The processes of a command; all of them end with it.
-struct Group(Option<u32>);
+struct Group<'a> {
+    shop: &'a Shop,
+    leader: Option<u32>,
+    has_ended: bool,
+}
 
-impl Drop for Group {
+impl<'a> Group<'a> {
+    fn new(shop: &'a Shop, leader: Option<u32>) -> Self {
+        shop.running().extend(leader);
+        Self { shop, leader, has_ended: false }
+    }
+}
+
+impl Drop for Group<'_> {
     fn drop(&mut self) {
-        tell_group(self.0, Kill::KILL);
+        if !self.has_ended {
+            tell_group(self.leader, Kill::KILL);
+        }
+        // Its number may soon be another's.
+        if let Some(leader) = self.leader {
+            self.shop.running().remove(&leader);
+        }
     }
 }

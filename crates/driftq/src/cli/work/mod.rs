@@ -5,14 +5,23 @@ mod papers;
 mod report;
 mod verdict;
 
-use std::{pin::pin, process, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    pin::pin,
+    process,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use anyhow::Result;
 use driftq_client::{Client, Code, Error, Failure, Stopper, Worker};
+use rustix::process::Signal;
 use tokio::sync::watch;
 
 use super::{
-    Common, context,
+    Common,
+    child::tell_group,
+    context,
     exit::{Exit, Fault},
     output::Format,
     signal::Signals,
@@ -56,7 +65,7 @@ Examples:
   driftq work orders -g mail --exec 'xargs -0 ./send-mail' --concurrency 8 --timeout 1m
   driftq work orders -g billing --exec 'driftq effect run --key \"$DRIFTQ_KEY\" -- ./charge.sh'
   driftq work orders -g look --exec 'cat; echo' --until-idle
-  driftq work orders -g next --exec 'echo '\\''{\"topic\":\"a\",\"message\":{\"value\":\"x\"}}'\\'' >> $DRIFTQ_FOLLOW_UPS'";
+  driftq work orders -g next --exec './next.sh >> \"$DRIFTQ_FOLLOW_UPS\"'";
 
 #[derive(clap::Args)]
 #[command(after_help = ABOUT)]
@@ -104,6 +113,8 @@ struct Shop {
     is_for_programs: bool,
     report: Report,
     stopper: Stopper,
+    /// The process groups of commands that run.
+    running: Mutex<BTreeSet<u32>>,
 }
 
 pub(super) async fn run(common: &Common, args: Args) -> Result<()> {
@@ -121,6 +132,7 @@ pub(super) async fn run(common: &Common, args: Args) -> Result<()> {
         is_for_programs,
         report: Report::new(is_for_programs),
         stopper: worker.stopper(),
+        running: Mutex::default(),
         args,
     });
     let worker = worker.handle_raw(&shop.args.topic, {
@@ -131,6 +143,7 @@ pub(super) async fn run(common: &Common, args: Args) -> Result<()> {
         }
     });
     let outcome = shop.open(&client, worker).await;
+    shop.end_commands();
     shop.report.summarize();
     outcome
 }
@@ -170,8 +183,7 @@ impl Shop {
                 signal = signals.next() => {
                     self.stopper.stop();
                     if is_ending {
-                        // Their tasks end with the worker, and with them the commands.
-                        let _ = working.await;
+                        self.end_commands();
                         process::exit(signal.exit_code());
                     }
                     is_ending = true;
@@ -189,6 +201,17 @@ impl Shop {
         outcome
     }
 
+    /// Ends what runs, at once: a task that was given up may not have had its turn to do so.
+    fn end_commands(&self) {
+        for leader in &*self.running() {
+            tell_group(Some(*leader), Signal::KILL);
+        }
+    }
+
+    fn running(&self) -> MutexGuard<'_, BTreeSet<u32>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Returns when the group has nothing left.
     async fn idle(&self, client: &Client, mut progress: watch::Receiver<u64>) {
         loop {
@@ -203,7 +226,8 @@ impl Shop {
 
 /// What the SDK says, with the exit code that this command line has for it.
 pub(super) fn fault(error: Error) -> anyhow::Error {
-    let exit = match &error {
+    let (message, code) = (error.to_string(), error.code());
+    let exit = match error {
         Error::Unreachable { .. } | Error::ConnectionLost { .. } => Exit::Unreachable,
         Error::Refused(refusal) => match refusal.status {
             409 => Exit::Conflict,
@@ -214,7 +238,9 @@ pub(super) fn fault(error: Error) -> anyhow::Error {
         Error::Invalid(_) => Exit::Usage,
         _ => Exit::Failure,
     };
-    let is_topic = error.code() == Some(Code::TopicUnknown);
-    let fault = Fault::new(exit, error.to_string());
-    if is_topic { fault.help("create it with `driftq topic create NAME`").into() } else { fault.into() }
+    let fault = Fault::new(exit, message);
+    match code {
+        Some(Code::TopicUnknown) => fault.help("create it with `driftq topic create NAME`").into(),
+        _ => fault.into(),
+    }
 }

@@ -133,8 +133,8 @@ fn enveloped(mut sent: Outgoing, envelope: &Envelope<'_>) -> Result<Outgoing, St
     if let Some(deadline) = envelope.deadline {
         sent = sent.deadline(deadline);
     }
-    Ok(match &envelope.retry_policy {
-        Some(policy) => sent.retry_policy(policy.clone()),
+    Ok(match envelope.retry_policy {
+        Some(policy) => sent.retry_policy(policy),
         None => sent,
     })
 }

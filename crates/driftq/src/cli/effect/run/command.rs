@@ -151,7 +151,7 @@ fn is_too_large(error: &CallError) -> bool {
 /// Ctrl-C in a terminal reaches everybody in the foreground, the command included; it is not told twice.
 fn pass(process: Option<u32>, signal: Signal) {
     match signal {
-        Signal::Interrupt if io::stdin().is_terminal() => {}
+        Signal::Interrupt if io::stdin().is_terminal() || io::stderr().is_terminal() => {}
         Signal::Interrupt => tell(process, Kill::INT),
         Signal::Terminate => tell(process, Kill::TERM),
     }

@@ -61,7 +61,7 @@ and not stored: replays end with 12.
 Examples:
   driftq effect run --key order-7 -- ./charge.sh order-7 500
   driftq effect run --scope mail --key order-7 --on-lapse retry -- ./mail.sh order-7
-  driftq effect run --scope charge --args '{\"order\":7,\"cents\":500}' -- ./charge.sh  # in a run, or a message
+  driftq effect run --scope charge --args '{\"order\":7,\"cents\":500}' -- ./charge.sh
   id=$(driftq effect run --scope charge --key order-7 -- ./charge.sh order-7)
   driftq effect run --key order-7 --reconcile './find-charge.sh order-7' -- ./charge.sh order-7
   driftq work orders -g billing --exec 'driftq effect run --key \"$DRIFTQ_KEY\" -- ./charge.sh'";
