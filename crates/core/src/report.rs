@@ -24,8 +24,11 @@ impl Shard {
             None => Answer::Rejected(Reject::TopicUnknown),
         };
         match query {
-            // What they tell must not be taken back by a crash: it waits until it is durable.
-            Query::Effect(_)
+            // What they tell must not be taken back by a crash: it waits until it is durable. So does how much a group
+            // owes: who reads that it owes nothing looks for its dead letters next.
+            Query::Group(..)
+            | Query::Groups(_)
+            | Query::Effect(_)
             | Query::Effects(_)
             | Query::Datasets(..)
             | Query::Dataset(_)

@@ -3,8 +3,8 @@
 mod support;
 
 use driftq_core::{
-    Answer, Delivery, GroupId, Input, LeaseRequest, Outcome, Receipt, RetryPolicy, Settings, Settlement,
-    Token, TopicId, Verdict,
+    Answer, Delivery, GroupId, Input, LeaseRequest, Outcome, Query, Receipt, RetryPolicy, Settings,
+    Settlement, Token, TopicId, Verdict,
 };
 use support::deeds::at;
 use support::orders::{EXTEND, nack, nack_after, nack_dead, request, spotted};
@@ -331,4 +331,20 @@ fn an_attempt_that_lapsed_and_was_then_given_up_is_one_attempt() {
     let shown: Vec<_> = history.iter().map(|attempt| (attempt.number, &*attempt.error)).collect();
     assert_eq!(shown, [(1, "hopeless")]);
     assert_eq!(rig.lag(topic, "g"), 1);
+}
+
+#[test]
+fn what_a_group_owes_is_told_when_it_is_durable() {
+    let mut rig = Rig::new(Settings::default());
+    let topic = rig.topic("t", 1);
+    rig.produce_to(topic, &[0]);
+    let held = rig.lease(topic, 1).remove(0);
+    rig.ask(|ticket| Input::Settle {
+        ticket,
+        items: vec![Settlement { receipt: held.receipt, verdict: Verdict::Ack }],
+    });
+    let asked = rig.ask(|ticket| Input::Describe { ticket, query: Query::Group(topic, "g".into()) });
+    assert_eq!(rig.answer(asked), None, "a crash could still take the ack back");
+    rig.sync();
+    assert!(matches!(rig.answer(asked), Some(Answer::Described(_))));
 }

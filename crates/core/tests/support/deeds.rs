@@ -104,7 +104,13 @@ impl Rig {
 
     pub fn describe(&mut self, query: Query) -> Option<Description> {
         let ticket = self.ask(|ticket| Input::Describe { ticket, query });
-        match self.answer(ticket) {
+        let at_once = self.answer(ticket);
+        // What must not be taken back waits until it is durable.
+        let answer = at_once.or_else(|| {
+            self.sync();
+            self.answer(ticket)
+        });
+        match answer {
             Some(Answer::Described(description)) => Some(description),
             Some(Answer::Rejected(Reject::TopicUnknown)) => None,
             other => panic!("not a description: {other:?}"),
