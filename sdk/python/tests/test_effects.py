@@ -62,6 +62,14 @@ def test_block_that_fails(client: driftq.Client) -> None:
         pytest.fail("a replay of a failure has no block")
 
 
+@pytest.mark.parametrize("error", [driftq.Retry(reason="later"), driftq.Snooze(1.0), driftq.NotDone("closed")])
+def test_what_says_that_it_did_not_happen(client: driftq.Client, error: Exception) -> None:
+    scope = f"not-{type(error).__name__}"
+    with pytest.raises(type(error)), client.guard(scope, key="k"):
+        raise error
+    assert one(client, scope)["state"] == "failed_retryable"
+
+
 def test_decorator(client: driftq.Client) -> None:
     calls: list[tuple[str, int]] = []
 

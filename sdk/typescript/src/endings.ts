@@ -1,5 +1,5 @@
 import { EffectFailed } from "./errors.js";
-import { Dead, Final, NotDone, Retry } from "./outcomes.js";
+import { Dead, Final, NotDone, Retry, Snooze } from "./outcomes.js";
 import type { Terms } from "./terms.js";
 
 /** The longest error text that the server keeps, in bytes. */
@@ -40,7 +40,7 @@ export function ending(error: unknown, terms: Pick<Terms, "scope" | "key" | "onL
     return { finish: { status: "failed_final", error: clipped(error.reason) }, raise };
   }
   if (error instanceof Dead) return { finish: { status: "failed_final", error: clipped(error.reason) }, raise: error };
-  if (error instanceof Retry || error instanceof NotDone || terms.onLapse === "retry") {
+  if (error instanceof Retry || error instanceof Snooze || error instanceof NotDone || terms.onLapse === "retry") {
     return { finish: { status: "failed_retryable", error: clipped(describe(error)) }, raise: error };
   }
   return { raise: error };

@@ -66,6 +66,7 @@ describe("the ending of an effect", () => {
   test.each([
     ["Retry", new Retry("later"), hold, "failed_retryable"],
     ["NotDone", new NotDone("closed"), hold, "failed_retryable"],
+    ["Snooze", new Snooze({ forMs: 5 }), hold, "failed_retryable"],
     ["Final", new Final("stolen"), hold, "failed_final"],
     ["Dead", new Dead("stolen"), retry, "failed_final"],
     ["an error under retry", new Error("time-out"), retry, "failed_retryable"],

@@ -154,9 +154,10 @@ impl Effect {
 
     /// Carries it out, or gives back what came of it before.
     ///
-    /// The function says by its error what is known: [`NotDone`](crate::NotDone) or [`Retry`](crate::Retry) that it did
-    /// not happen, [`Final`](crate::Final) or [`Dead`](crate::Dead) that it never will. Anything else leaves it open
-    /// under [`hold`](Self::hold), and means another try under [`retry`](Self::retry).
+    /// The function says by its error what is known: [`NotDone`](crate::NotDone), [`Retry`](crate::Retry) or
+    /// [`Snooze`](crate::Snooze) that it did not happen, [`Final`](crate::Final) or [`Dead`](crate::Dead) that it never
+    /// will. Anything else leaves it open under [`hold`](Self::hold), and means another try under
+    /// [`retry`](Self::retry).
     ///
     /// # Errors
     /// The function's own, the errors of effects, and as every call. [`Failure::error`] tells them apart.

@@ -17,7 +17,7 @@ use super::record::{kept, omitted, replay};
 use super::{Effect, failed};
 use crate::client::{Patience, whole_ms};
 use crate::error::{EffectName, Error};
-use crate::outcome::{Dead, Failure, Final, NotDone, Retry};
+use crate::outcome::{Dead, Failure, Final, NotDone, Retry, Snooze};
 
 /// So often what nobody knows is reconciled before it is left to people.
 const RECONCILE_ROUNDS_MAX: u32 = 5;
@@ -197,6 +197,7 @@ impl Held<'_> {
         } else if failure.find::<Dead>().is_some() {
             (EffectStatus::FailedFinal, failure.to_string(), failure)
         } else if failure.find::<Retry>().is_some()
+            || failure.find::<Snooze>().is_some()
             || failure.find::<NotDone>().is_some()
             || self.effect.terms.on_lapse == OnLapse::Retry
         {

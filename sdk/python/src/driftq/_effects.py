@@ -19,7 +19,7 @@ from . import errors
 from ._calls import PATIENCE_S, Call, random_id
 from ._wire import clipped
 from .canonical import derived_key, request_hash, to_json
-from .outcomes import Dead, Final, NotDone, Retry
+from .outcomes import Dead, Final, NotDone, Retry, Snooze
 
 log = logging.getLogger("driftq")
 
@@ -254,7 +254,7 @@ class EffectFlow:
             yield from self._finish({"status": "failed_final", "error": text})
             if isinstance(error, Final):
                 raise self._error(errors.EffectFailed, error.reason, None) from error
-        elif isinstance(error, (Retry, NotDone)) or (self.terms.on_lapse == "retry" and isinstance(error, Exception)):
+        elif isinstance(error, (Retry, Snooze, NotDone)) or (self.terms.on_lapse == "retry" and isinstance(error, Exception)):
             yield from self._finish({"status": "failed_retryable", "error": text})
 
     def _finish(self, ending: dict[str, Any]) -> Generator[Step, Any, None]:
