@@ -75,6 +75,11 @@ pub(crate) fn doc_tests(root: &Path) -> Command {
     cargo_with(root, &["test", WORKSPACE, "--doc", "--quiet"])
 }
 
+/// Builds what the SDKs' steps run.
+pub(crate) fn build_for_sdks(root: &Path) -> Command {
+    cargo_with(root, &["build", "--package", "driftq", "--package", "driftq-client", "--bins", "--examples"])
+}
+
 /// Builds what starts servers for tests.
 pub(crate) fn build_testbed(root: &Path) -> Command {
     cargo_with(root, &["build", "--quiet", "--package", "driftq-testbed"])

@@ -7,6 +7,7 @@ Usage: cargo xtask <chore> [options]      (cargo xtask <chore> --help tells more
 
   test      Everything a change must pass: style, lints, tests, short simulation, mutants, black box
   soak      The long forms: thousands of seeds, every mutant, hundreds of kill -9 cycles
+  sdk       The SDKs alone: packages, their suites, workers under kill -9, the pages' programs
   mutants   Break the product on purpose, one line at a time; the simulator must notice each time
   tidy      House rules: arrows between crates, sizes, headers, leftovers, links
   machine   Install what the tests need besides a Rust toolchain
@@ -25,8 +26,9 @@ Usage: cargo xtask test [--fast]
 
   --fast    Leave out the mutants, shorten the simulation and the kill -9 loop
 
-Needs a Rust toolchain. On Debian or Ubuntu, as root or with sudo, it installs python3, curl, PostgreSQL, PgBouncer and
-Redis when they are missing, without starting their services; elsewhere it says what is missing. The tests share one
+Needs a Rust toolchain. On Debian or Ubuntu, as root or with sudo, it installs python3, curl, Node.js with npm,
+PostgreSQL, PgBouncer and Redis when they are missing, without starting their services; elsewhere it says what is
+missing. The SDKs' own tools come from the indexes of Python and npm into target/ and sdk/typescript. The tests share one
 PostgreSQL server, which is started for them and stopped afterwards. rustfmt, clippy, cargo-nextest and cargo-deny are
 used when they are installed. Of the mutants only the short list runs, one or two for each promise; `cargo xtask
 mutants` runs all. A failing step does not stop the others; the last line reads `N passed, M failed` and counts steps.
@@ -43,6 +45,15 @@ Usage: cargo xtask soak [--seeds N] [--cycles N] [--minutes M]
   --minutes M    Instead of a fixed number of seeds: fresh seeds until M minutes have passed
 
 A violation prints the seed that repeats it.
+";
+
+const SDK: &str = "\
+Builds the broker and the SDKs' packages, installs the packages as a user would, and runs the suites of the SDKs, the
+programs of their quick starts, workers that are killed with SIGKILL, and everything that stands in README and docs.
+
+Usage: cargo xtask sdk [--kills N]
+
+  --kills N    How often a worker of each language is killed                 [default: 100]
 ";
 
 const MUTANTS: &str = "\
@@ -130,6 +141,7 @@ pub(crate) fn of(chore: &str) -> Option<&'static str> {
     match chore {
         "test" => Some(TEST),
         "soak" => Some(SOAK),
+        "sdk" => Some(SDK),
         "mutants" => Some(MUTANTS),
         "tidy" => Some(TIDY),
         "machine" => Some(MACHINE),

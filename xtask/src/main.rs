@@ -57,6 +57,7 @@ fn dispatch(words: &[String]) -> Result<()> {
         }
         "test" => test::run(&root, &test::Settings::parse(Args::new(rest))?),
         "soak" => soak::run(&root, &soak::Settings::parse(Args::new(rest))?),
+        "sdk" => sdk::run(&root, &sdk::Settings::parse(Args::new(rest))?),
         "mutants" => mutants::run(&root, &mutants::Settings::parse(Args::new(rest))?),
         "tidy" => {
             Args::new(rest).finish()?;

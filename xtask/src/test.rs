@@ -18,9 +18,6 @@ use crate::{
     tidy,
 };
 
-/// Steps at a time among those that wait more than they work: one more than the smallest machine has cores.
-const LANES: usize = 3;
-
 pub(crate) struct Settings {
     is_fast: bool,
 }
@@ -43,7 +40,7 @@ impl Settings {
 
     /// How often a worker of each SDK is killed.
     fn worker_kills(&self) -> u64 {
-        if self.is_fast { 10 } else { 100 }
+        if self.is_fast { 10 } else { sdk::KILLS }
     }
 }
 
@@ -103,30 +100,24 @@ fn tests(root: &Path, target: &Path, settings: &Settings, steps: &mut Steps) {
     steps.run("simulation", || {
         command::expect_success(&mut command::simulate(&simulator, command::FIRST_SEED, settings.seeds()))
     });
-    let shop = Shop::new(root, target);
-    steps.run_side_by_side(LANES, shop.packages());
-    if let Some(reason) = sdk::typescript_is_missing() {
-        steps.skip("SDK: TypeScript", reason);
-    }
-    match python_scripts(root) {
-        Ok(scripts) => {
-            let broker = target.join("driftq");
-            let known = |command: Command| match &server {
-                Some(server) => server.known_to(command),
-                None => command,
-            };
-            let script = |script: PathBuf| {
-                let command = known(command::python(root, &script, &broker));
-                Task::new(&script.to_string_lossy(), move |log| log.expect_success(&mut { command }))
-            };
-            let mut tasks = shop.tests(settings.worker_kills());
-            tasks.extend(scripts.into_iter().map(script));
-            steps.run_side_by_side(LANES, tasks);
-        }
+    let scripts = match python_scripts(root) {
+        Ok(scripts) => scripts,
         Err(error) => {
             steps.run("scripts in tests/python", || Err(error));
+            Vec::new()
         }
-    }
+    };
+    let broker = target.join("driftq");
+    let task = |script: PathBuf| {
+        let command = command::python(root, &script, &broker);
+        let mut command = match &server {
+            Some(server) => server.known_to(command),
+            None => command,
+        };
+        Task::new(&script.to_string_lossy(), move |log| log.expect_success(&mut command))
+    };
+    let scripts = scripts.into_iter().map(task).collect();
+    Shop::new(root, target).run(steps, settings.worker_kills(), scripts);
 }
 
 fn python_scripts(root: &Path) -> Result<Vec<PathBuf>> {

@@ -13,12 +13,44 @@ use std::{
 use anyhow::Result;
 
 use crate::{
+    args::Args,
     command,
+    step::Steps,
     task::{Log, Task},
 };
 
 /// Runs what stands in README and docs. It needs the SDKs, unlike the scripts beside it.
 pub(crate) const PAGES: &str = "tests/python/docs_run.py";
+
+/// Steps at a time: they wait more than they work, so that there may be one more than the smallest machine has cores.
+pub(crate) const LANES: usize = 3;
+
+/// Kills of a worker that show what they are to show.
+pub(crate) const KILLS: u64 = 100;
+
+pub(crate) struct Settings {
+    kills: u64,
+}
+
+impl Settings {
+    pub(crate) fn parse(mut args: Args) -> Result<Self> {
+        let settings = Self { kills: args.value("--kills")?.unwrap_or(KILLS) };
+        args.finish()?;
+        Ok(settings)
+    }
+}
+
+/// `cargo xtask sdk`.
+pub(crate) fn run(root: &Path, settings: &Settings) -> Result<()> {
+    let mut steps = Steps::new();
+    if steps.run("build", || command::expect_success(&mut command::build_for_sdks(root))) {
+        let shop = Shop::new(root, &command::target_folder(root)?.join("debug"));
+        shop.run(&mut steps, settings.kills, Vec::new());
+    } else {
+        steps.skip("SDKs", "the build failed");
+    }
+    steps.finish()
+}
 
 /// Where the steps put what they build, and what they test against.
 pub(crate) struct Shop {
@@ -42,6 +74,17 @@ impl Shop {
         }
     }
 
+    /// Runs everything, and other steps of the same kind beside it.
+    pub(crate) fn run(&self, steps: &mut Steps, kills: u64, others: Vec<Task<'_>>) {
+        steps.run_side_by_side(LANES, self.packages());
+        if !typescript::is_possible() {
+            steps.skip("SDK: TypeScript", "there is no Node.js 20 with npm; install both");
+        }
+        let mut tasks = self.tests(kills);
+        tasks.extend(others);
+        steps.run_side_by_side(LANES, tasks);
+    }
+
     fn python_folder(&self) -> PathBuf {
         self.folder.join("python")
     }
@@ -51,7 +94,7 @@ impl Shop {
     }
 
     /// Builds the packages of Python and TypeScript and installs them; the steps of `tests` stand on it.
-    pub(crate) fn packages(&self) -> Vec<Task<'_>> {
+    fn packages(&self) -> Vec<Task<'_>> {
         let mut tasks = vec![Task::new("package: Python", |log| python::install(self, log))];
         if typescript::is_possible() {
             tasks.push(Task::new("package: TypeScript", |log| typescript::install(self, log)));
@@ -60,7 +103,7 @@ impl Shop {
     }
 
     /// The suites of the SDKs, workers under kill -9, and the pages' examples.
-    pub(crate) fn tests(&self, kills: u64) -> Vec<Task<'_>> {
+    fn tests(&self, kills: u64) -> Vec<Task<'_>> {
         let mut tasks = vec![
             Task::new("SDK: Python", |log| python::test(self, log)),
             Task::new("package: Rust", |log| rust::package(self, log)),
@@ -93,9 +136,4 @@ fn newcomer_runs(shop: &Shop, log: &mut Log, source: &str, program: &Command) ->
     let mut run = command::python(&shop.root, Path::new("tests/python/_sdk_newcomer.py"), &shop.broker);
     run.args(["--source", source, "--"]).arg(program.get_program()).args(program.get_args());
     log.expect_success(&mut run)
-}
-
-/// Why there are no steps for TypeScript, if there are none.
-pub(crate) fn typescript_is_missing() -> Option<&'static str> {
-    (!typescript::is_possible()).then_some("there is no Node.js 20 with npm; install both")
 }
