@@ -73,6 +73,7 @@ impl Running {
     }
 
     fn end(mut self) -> Option<i32> {
+        wait_until("the worker does not end", || self.0.try_wait().unwrap().is_some());
         self.0.wait().unwrap().code()
     }
 }
