@@ -252,6 +252,17 @@ fn a_command_that_does_not_listen_is_killed() {
 }
 
 #[test]
+fn a_command_that_takes_too_long_is_told_first() {
+    let world = World::new();
+    world.produce(&["a"]);
+    let script = r#"
+        [ "$DRIFTQ_ATTEMPT" = 2 ] && exit 0
+        trap 'echo told > told; exit 1' TERM; while :; do sleep 0.01; done"#;
+    world.work(script, &["--timeout", "100ms", "--until-idle"]).ok();
+    assert_eq!(world.read("told"), "told\n", "by SIGTERM, and not only killed");
+}
+
+#[test]
 fn an_effect_in_a_command_belongs_to_the_message() {
     let world = World::new();
     world.server.run(&["produce", "orders", "v", "--run-id", "run-7", "--step-id", "charge"]).ok();
