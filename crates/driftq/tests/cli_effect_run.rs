@@ -70,6 +70,8 @@ impl Running {
     }
 
     fn end(mut self) -> Ran {
+        // What it says is short enough to wait in the pipes.
+        wait_until("the run does not end", || self.0.try_wait().unwrap().is_some());
         let (mut stdout, mut stderr) = (String::new(), String::new());
         self.0.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
         self.0.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
@@ -85,9 +87,13 @@ impl Drop for Running {
 }
 
 fn wait_for(path: &Path) {
+    wait_until(&format!("{} does not come", path.display()), || path.exists());
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
-    while !path.exists() {
-        assert!(Instant::now() < deadline, "{} does not come", path.display());
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

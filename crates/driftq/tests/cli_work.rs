@@ -73,6 +73,7 @@ impl Running {
     }
 
     fn end(mut self) -> Option<i32> {
+        wait_until("the worker does not end", || self.0.try_wait().unwrap().is_some());
         self.0.wait().unwrap().code()
     }
 }
@@ -248,6 +249,17 @@ fn a_command_that_does_not_listen_is_killed() {
     let verdicts: Vec<_> =
         ran.lines().iter().map(|line| line["verdict"].as_str().unwrap().to_owned()).collect();
     assert_eq!(verdicts, ["TimedOut", "done"], "{}", ran.stderr);
+}
+
+#[test]
+fn a_command_that_takes_too_long_is_told_first() {
+    let world = World::new();
+    world.produce(&["a"]);
+    let script = r#"
+        [ "$DRIFTQ_ATTEMPT" = 2 ] && exit 0
+        trap 'echo told > told; exit 1' TERM; while :; do sleep 0.01; done"#;
+    world.work(script, &["--timeout", "100ms", "--until-idle"]).ok();
+    assert_eq!(world.read("told"), "told\n", "by SIGTERM, and not only killed");
 }
 
 #[test]
