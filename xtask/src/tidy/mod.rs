@@ -28,7 +28,8 @@ use finding::Finding;
 use source::Source;
 
 /// Folders that hold nothing of ours.
-const SKIPPED_FOLDERS: [&str; 6] = ["target", ".git", "node_modules", "__pycache__", ".venv", "driftq-data"];
+const SKIPPED_FOLDERS: [&str; 8] =
+    ["target", ".git", "node_modules", "dist", "__pycache__", ".pytest_cache", ".venv", "driftq-data"];
 
 /// Files whose text is somebody else's.
 const SKIPPED_FILES: [&str; 2] = ["Cargo.lock", "LICENSE"];
