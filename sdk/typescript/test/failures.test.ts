@@ -122,6 +122,15 @@ describe.concurrent.each(ways)("a server that answers badly, asked %s:", (_way, 
     await cut;
   });
 
+  test("an answer may take longer than an idle connection is kept", async () => {
+    await using server = await TestServer.start();
+    const client = server.client(way);
+    await client.admin.createTopic("orders");
+    const body = { owner: "one", max: 1, lease_ms: 1_000, wait_ms: 4_500 };
+    const answer = await client.call("POST", "/v2/topics/orders/groups/billing/lease", { body, waitMs: body.wait_ms, patienceMs: 0 });
+    expect(answer).toMatchObject({ messages: [] });
+  });
+
   test("answers that get lost lose nothing and double nothing", async () => {
     await using server = await TestServer.start();
     await using proxy = await Proxy.before(server.url);
