@@ -1,13 +1,16 @@
-// One side of the benchmark: node bench/contender.mjs bare|worker URL BATCH; rounds come from the parent process.
+// One side of the benchmark: node bench/contender.mjs bare|worker|worker-by-fetch URL BATCH; rounds come from the parent.
 import { Client } from "driftq";
 
 const [name, url, batch] = [process.argv[2], process.argv[3], Number(process.argv[4])];
 
-async function post(path, body) {
+const ANSWER_TIMEOUT_MS = 30_000;
+
+async function post(path, body, waitMs = 0) {
   const response = await fetch(url + path, {
     method: "POST",
     headers: { "content-type": "application/json" },
     body: JSON.stringify(body),
+    signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS + waitMs),
   });
   if (!response.ok) throw new Error(`${response.status} ${await response.text()}`);
   return response.json();
@@ -20,10 +23,10 @@ async function bareEffect({ order }, message) {
   await post("/v2/effects/finish", { token: begun.lease.token, status: "succeeded", code: 200, headers, body: JSON.stringify(order) });
 }
 
-/** Borrows a batch, handles it, acks it; and so on. No time-outs, no heartbeats, no repeats. */
+/** Borrows a batch, handles it, acks it; and so on. Every call has its time-out; no heartbeats, no renewals, no repeats. */
 async function bareLoop({ topic, count, effects }) {
   for (let done = 0; done < count; ) {
-    const leased = await post(`/v2/topics/${topic}/groups/bench/lease`, { owner: "bare", max: batch, lease_ms: 30_000, wait_ms: 1_000 });
+    const leased = await post(`/v2/topics/${topic}/groups/bench/lease`, { owner: "bare", max: batch, lease_ms: 30_000, wait_ms: 1_000 }, 1_000);
     await Promise.all(leased.messages.map((message) => (effects ? bareEffect(JSON.parse(message.value), message) : JSON.parse(message.value))));
     await post("/v2/leases/ack", { leases: leased.messages.map(({ lease }) => ({ token: lease.token })) });
     done += leased.messages.length;
@@ -32,7 +35,8 @@ async function bareLoop({ topic, count, effects }) {
 
 /** The SDK's worker, with as many handlers at once as the bare loop has. */
 async function worker({ topic, count, effects }) {
-  const one = new Client(url).worker("bench", { concurrency: batch });
+  const client = new Client(name === "worker-by-fetch" ? { url, fetch } : url);
+  const one = client.worker("bench", { concurrency: batch });
   let done = 0;
   one.handle(topic, async ({ order }, ctx) => {
     if (effects) await ctx.effect(topic, { key: order }, () => order);

@@ -1,5 +1,8 @@
 // The worker against a bare loop with fetch: the same server, the same kinds of requests, in alternating rounds. Each of
-// the two has a process of its own, so that neither pays for what the other has loaded or switched on.
+// them has a process of its own, so that none pays for what another has loaded or switched on. The loop is what a
+// careful user would write: a time-out for each call, the status checked, the answer parsed.
+// The worker goes by Node's HTTP client, which costs less than fetch. What the SDK itself costs is seen by the worker
+// that was given fetch: it is measured too, and need not meet the bound.
 //   npm run build && DRIFTQ_BIN=… node bench/worker.mjs [messages] [rounds] [batch]
 import { fork } from "node:child_process";
 import { once } from "node:events";
@@ -17,7 +20,8 @@ const RATIO_MIN = 0.8;
 const server = await TestServer.start();
 const client = new Client(server.url);
 const program = fileURLToPath(new URL("contender.mjs", import.meta.url));
-const contenders = Object.fromEntries(["bare", "worker"].map((name) => [name, fork(program, [name, server.url, String(batch)])]));
+const names = ["bare", "worker", "worker-by-fetch"];
+const contenders = Object.fromEntries(names.map((name) => [name, fork(program, [name, server.url, String(batch)])]));
 let topics = 0;
 
 async function fill(count) {
@@ -39,31 +43,32 @@ async function round(name, count, effects) {
 }
 
 const median = (list) => [...list].sort((a, b) => a - b)[(list.length - 1) >> 1];
-const shown = (list) => list.map((ratio) => ratio.toFixed(2)).join(", ");
+const shown = (ratios) => `${median(ratios).toFixed(2)} (${ratios.map((ratio) => ratio.toFixed(2)).join(", ")})`;
 let enough = true;
 for (const [name, count, effects] of [
   ["lease and ack", messages, false],
   ["with an effect each", guardedMessages, true],
 ]) {
-  const results = { bare: [], worker: [] };
+  const results = Object.fromEntries(names.map((who) => [who, []]));
   for (let n = -1; n < rounds; n += 1) {
-    for (const who of n % 2 === 0 ? ["bare", "worker"] : ["worker", "bare"]) {
+    for (const who of n % 2 === 0 ? names : names.toReversed()) {
       const one = await round(who, count, effects);
-      // The first round warms both up.
+      // The first round warms them up.
       if (n >= 0) results[who].push(one);
     }
   }
-  const ratios = results.worker.map(({ rate }, n) => rate / results.bare[n].rate);
-  const cpuRatios = results.worker.map(({ cpuRate }, n) => cpuRate / results.bare[n].cpuRate);
   const rateOf = (who) => Math.round(median(results[who].map(({ rate }) => rate)));
-  enough &&= median(ratios) >= RATIO_MIN;
-  console.log(`${name}: bare loop ${rateOf("bare")}/s, worker ${rateOf("worker")}/s; ${count} messages a round, batches of ${batch}`);
-  console.log(`  ratio ${median(ratios).toFixed(2)} (${shown(ratios)})`);
-  console.log(`  by processor time ${median(cpuRatios).toFixed(2)} (${shown(cpuRatios)})`);
+  const ratiosOf = (who, rate) => results[who].map((one, n) => one[rate] / results.bare[n][rate]);
+  enough &&= median(ratiosOf("worker", "rate")) >= RATIO_MIN;
+  console.log(`${name}: bare loop ${rateOf("bare")}/s; ${count} messages a round, batches of ${batch}`);
+  for (const who of ["worker", "worker-by-fetch"]) {
+    console.log(`  ${who} ${rateOf(who)}/s, ratio ${shown(ratiosOf(who, "rate"))}`);
+    console.log(`    by processor time ${shown(ratiosOf(who, "cpuRate"))}`);
+  }
 }
 for (const contender of Object.values(contenders)) contender.disconnect();
 await server.stop();
 if (!enough) {
-  console.error(`a ratio is below ${RATIO_MIN}`);
+  console.error(`the worker's ratio is below ${RATIO_MIN}`);
   process.exitCode = 1;
 }

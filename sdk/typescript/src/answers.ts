@@ -1,8 +1,9 @@
 import { ConnectionLost, NotDriftQ, Unreachable } from "./errors.js";
 import type { DriftQError, Problem } from "./errors.js";
+import type { Answer } from "./exchange.js";
 import { refusal } from "./refusals.js";
 
-/** What fetch says in `cause.code` if no connection came about. */
+/** The codes of errors if no connection came about. */
 const UNREACHED = new Set([
   "ECONNREFUSED",
   "ENOTFOUND",
@@ -17,22 +18,22 @@ const UNREACHED = new Set([
 const GATEWAY = new Set([429, 502, 503, 504]);
 
 /** The document of an answer; a refusal is thrown. */
-export function readAnswer<T>(url: string, response: Response, text: string): T {
-  if (response.ok) return response.status === 204 ? (undefined as T) : (readJson(url, response, text) as T);
+export function readAnswer<T>(url: string, answer: Answer): T {
+  const { status, text } = answer;
+  if (status === 204) return undefined as T;
+  if (status >= 200 && status < 300) return readJson(url, answer) as T;
   const problem = readProblem(text);
-  if (!problem) {
-    throw new NotDriftQ(url, `it answered ${response.status} without a reason`, GATEWAY.has(response.status));
-  }
-  const seconds = Number(response.headers.get("retry-after") ?? Number.NaN);
+  if (!problem) throw new NotDriftQ(url, `it answered ${status} without a reason`, GATEWAY.has(status));
+  const seconds = Number(answer.header("retry-after") ?? Number.NaN);
   if (problem.retry_after_ms == null && seconds >= 0) problem.retry_after_ms = seconds * 1_000;
-  throw refusal(problem, response.headers.get("x-request-id") ?? undefined);
+  throw refusal(problem, answer.header("x-request-id"));
 }
 
-function readJson(url: string, response: Response, text: string): unknown {
+function readJson(url: string, { status, text }: Answer): unknown {
   try {
     return JSON.parse(text);
   } catch (error) {
-    throw new NotDriftQ(url, `it answered ${response.status} with something that is no JSON`, false, { cause: error });
+    throw new NotDriftQ(url, `it answered ${status} with something that is no JSON`, false, { cause: error });
   }
 }
 
@@ -54,9 +55,10 @@ function isProblem(value: unknown): value is Problem {
 /** The error for a call that got no answer. `timeout` says that we gave it up ourselves. */
 export function readFailure(url: string, error: unknown, timeout: string | undefined): DriftQError {
   if (timeout) return new ConnectionLost(url, timeout, { cause: error });
-  const cause = (error as { cause?: { code?: unknown; message?: unknown } } | undefined)?.cause;
+  // fetch says it in the cause of its error.
+  const cause = ((error as Error | undefined)?.cause ?? error) as { code?: unknown; message?: unknown } | undefined;
   const code = typeof cause?.code === "string" ? cause.code : "";
-  const why = code || String(cause?.message ?? (error as Error)?.message ?? error);
+  const why = code || String(cause?.message ?? error);
   if (UNREACHED.has(code) || why === "bad port") return new Unreachable(url, why, { cause: error });
   if (code.startsWith("HPE_") || why.includes("redirect")) return new NotDriftQ(url, why, false, { cause: error });
   return new ConnectionLost(url, why, { cause: error });

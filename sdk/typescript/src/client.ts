@@ -1,7 +1,9 @@
 import { currentScope, within, type EffectScope } from "./ambient.js";
 import { effectArguments } from "./context.js";
 import { runEffect } from "./effects.js";
+import { byFetch } from "./exchange.js";
 import { encodeMessage, exact, type Produced, type SendOptions } from "./message.js";
+import { byNodeHttp } from "./node-http.js";
 import { defaultOwner, environment, randomHex } from "./platform.js";
 import { Producer, type ProducerOptions } from "./producer.js";
 import { termsOf, type EffectFunction, type EffectOptions } from "./terms.js";
@@ -20,7 +22,7 @@ export interface ClientOptions {
   answerTimeoutMs?: number;
   /** Who this is, for people who look; made up if not given. */
   owner?: string;
-  /** Another fetch, for tests or for a runtime that has its own. */
+  /** A fetch to use instead of Node's HTTP client, for tests or for a runtime that has its own. */
   fetch?: typeof fetch;
 }
 
@@ -50,7 +52,7 @@ export class Client implements EffectScope {
       connectTimeoutMs: given.connectTimeoutMs ?? CONNECT_TIMEOUT_MS,
       answerTimeoutMs: given.answerTimeoutMs ?? ANSWER_TIMEOUT_MS,
       patienceMs: given.patienceMs ?? PATIENCE_MS,
-      fetch: given.fetch ?? fetch,
+      send: given.fetch ? byFetch(given.fetch) : byNodeHttp,
     });
     this.admin = new Admin(this.transport);
   }

@@ -1,6 +1,7 @@
 import { repeatWait } from "./backoff.js";
 import { ConnectionLost, NotDriftQ, Refused, Unreachable } from "./errors.js";
 import { readAnswer, readFailure } from "./answers.js";
+import type { Send } from "./exchange.js";
 import { abortable, monotonicMs, sleep, timerMs } from "./time.js";
 
 export type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
@@ -25,7 +26,7 @@ export interface TransportOptions {
   connectTimeoutMs: number;
   answerTimeoutMs: number;
   patienceMs: number;
-  fetch: typeof fetch;
+  send: Send;
 }
 
 /** One server: sends calls, and repeats those that may succeed later. Every call of this SDK is safe to repeat. */
@@ -64,7 +65,7 @@ export class Transport {
   }
 
   /**
-   * Asks whether a DriftQ server is there, once for all who wait for it. fetch has no time-out for the connection
+   * Asks whether a DriftQ server is there, once for all who wait for it. A try has no time-out for the connection
    * alone, so the first call after a failure is one that is answered at once, and may take as long as a connection.
    */
   #greet(): Promise<void> {
@@ -93,26 +94,23 @@ export class Transport {
     timeoutMs: number,
     signal: AbortSignal | undefined,
   ): Promise<T> {
-    const controller = new AbortController();
-    const timer = setTimeout(() => controller.abort(), timerMs(timeoutMs));
-    const end = () => controller.abort();
-    signal?.addEventListener("abort", end, { once: true });
+    const exchange = this.#options.send(method, this.url + path, text);
+    let late = false;
+    const timer = setTimeout(() => {
+      late = true;
+      exchange.cut();
+    }, timerMs(timeoutMs));
+    signal?.addEventListener("abort", exchange.cut, { once: true });
     try {
-      const init: RequestInit = { method, signal: controller.signal, redirect: "error" };
-      if (text !== undefined) {
-        init.body = text;
-        init.headers = { "content-type": "application/json" };
-      }
-      const response = await this.#options.fetch(this.url + path, init);
-      return readAnswer<T>(this.url, response, await response.text());
+      return readAnswer<T>(this.url, await exchange.answer);
     } catch (error) {
       if (error instanceof Refused || error instanceof NotDriftQ) throw error;
       // A call that the caller ended says nothing about the server.
       if (!signal?.aborted) this.#greeted = false;
-      throw readFailure(this.url, error, controller.signal.aborted ? `nothing within ${timeoutMs} ms` : undefined);
+      throw readFailure(this.url, error, late ? `nothing within ${timeoutMs} ms` : undefined);
     } finally {
       clearTimeout(timer);
-      signal?.removeEventListener("abort", end);
+      signal?.removeEventListener("abort", exchange.cut);
     }
   }
 }

@@ -1,9 +1,14 @@
 import { describe, expect, test } from "vitest";
-import { Client, ConnectionLost, NotDriftQ, Overloaded, TopicUnknown, Unreachable, type Produced } from "../src/index.js";
+import { Client, type ClientOptions, ConnectionLost, NotDriftQ, Overloaded, TopicUnknown, Unreachable, type Produced } from "../src/index.js";
 import { runUntilIdle, TestServer } from "../src/testing/index.js";
 import { closedUrl, Proxy, Stranger } from "./support/proxy.js";
 
 const impatient = { patienceMs: 300, connectTimeoutMs: 500, answerTimeoutMs: 1_000 };
+/** Both ways to reach a server fail alike. */
+const ways: [string, Pick<ClientOptions, "fetch">][] = [
+  ["by Node's HTTP client", {}],
+  ["by fetch", { fetch }],
+];
 const overloaded = JSON.stringify({ code: "OVERLOADED", status: 429, detail: "too much", help: "wait", retryable: true, retry_after_ms: 20 });
 
 describe.concurrent("where there is no server", () => {
@@ -11,9 +16,9 @@ describe.concurrent("where there is no server", () => {
     expect(() => new Client({ url })).toThrow(Unreachable);
   });
 
-  test("a call says how to start one", async () => {
+  test.each(ways)("a call %s says how to start one", async (_way, way) => {
     const url = await closedUrl();
-    const error = await new Client({ url, ...impatient }).send("orders", 1).catch((raised: unknown) => raised);
+    const error = await new Client({ url, ...impatient, ...way }).send("orders", 1).catch((raised: unknown) => raised);
     expect(error).toBeInstanceOf(Unreachable);
     expect(String(error)).toContain(url);
     expect(String(error)).toContain("driftq serve");
@@ -46,7 +51,7 @@ describe.concurrent("where there is no server", () => {
   });
 });
 
-describe.concurrent("what is no DriftQ server", () => {
+describe.concurrent.each(ways)("what is no DriftQ server, asked %s,", (_way, way) => {
   test.each<[string, () => Promise<Stranger>]>([
     ["a web page", () => Stranger.http(200, "<html>welcome</html>")],
     ["a web page that is not found", () => Stranger.http(404, "<html>not found</html>")],
@@ -58,35 +63,41 @@ describe.concurrent("what is no DriftQ server", () => {
     ["a mail server", () => Stranger.tcp("220 mail.example ESMTP\r\n")],
   ])("%s", async (_name, start) => {
     await using stranger = await start();
-    const error = await new Client({ url: stranger.url, ...impatient }).send("orders", 1).catch((raised: unknown) => raised);
+    const error = await new Client({ url: stranger.url, ...impatient, ...way }).send("orders", 1).catch((raised: unknown) => raised);
     expect(error).toBeInstanceOf(NotDriftQ);
     expect(String(error)).toContain(stranger.url);
   });
 
   test("a gateway whose server is away is asked again, then given up", async () => {
     await using stranger = await Stranger.http(502, "bad gateway");
-    await expect(new Client({ url: stranger.url, ...impatient }).send("orders", 1)).rejects.toBeInstanceOf(NotDriftQ);
+    await expect(new Client({ url: stranger.url, ...impatient, ...way }).send("orders", 1)).rejects.toBeInstanceOf(NotDriftQ);
   });
 
-  test("something that takes connections and says nothing", async () => {
-    await using stranger = await Stranger.tcp("");
-    await expect(new Client({ url: stranger.url, ...impatient }).send("orders", 1)).rejects.toBeInstanceOf(ConnectionLost);
+  test.each([
+    ["says nothing", "", false],
+    ["hangs up", "", true],
+    ["stops in the middle of its answer", "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{", false],
+    ["hangs up in the middle of its answer", "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{", true],
+    ["changes to another protocol", "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: chat\r\n\r\n", false],
+  ])("something that takes connections and %s", async (_name, banner, hangsUp) => {
+    await using stranger = await Stranger.tcp(banner, hangsUp);
+    await expect(new Client({ url: stranger.url, ...impatient, ...way }).send("orders", 1)).rejects.toBeInstanceOf(ConnectionLost);
   });
 });
 
-describe.concurrent("a server that answers badly", () => {
+describe.concurrent.each(ways)("a server that answers badly, asked %s:", (_way, way) => {
   test("429 is repeated after the hint", async () => {
     await using server = await TestServer.start();
     await using proxy = await Proxy.before(server.url);
     await server.client().admin.createTopic("orders");
     proxy.deed = ({ path }) => (/messages/.test(path) && proxy.count(/messages/) <= 2 ? { status: 429, body: overloaded } : "pass");
-    await expect(new Client(proxy.url).send("orders", 1)).resolves.toMatchObject({ offset: 0 });
+    await expect(new Client({ url: proxy.url, ...way }).send("orders", 1)).resolves.toMatchObject({ offset: 0 });
     expect(proxy.count(/messages/)).toBe(3);
   });
 
   test("429 without end is raised when patience is over", async () => {
     await using stranger = await Stranger.http(429, overloaded);
-    const error = await new Client({ url: stranger.url, ...impatient }).send("orders", 1).catch((raised: unknown) => raised);
+    const error = await new Client({ url: stranger.url, ...impatient, ...way }).send("orders", 1).catch((raised: unknown) => raised);
     expect(error).toBeInstanceOf(Overloaded);
     expect(error).toMatchObject({ retryAfterMs: 20, status: 429 });
   });
@@ -95,10 +106,29 @@ describe.concurrent("a server that answers badly", () => {
     await using server = await TestServer.start();
     await using proxy = await Proxy.before(server.url);
     proxy.deed = ({ path }) => (/healthz/.test(path) ? "pass" : "hang");
-    const client = new Client({ url: proxy.url, ...impatient });
+    const client = new Client({ url: proxy.url, ...impatient, ...way });
     await expect(client.call("GET", "/v2/topics")).rejects.toBeInstanceOf(ConnectionLost);
     const reason = new Error("enough");
-    await expect(new Client(proxy.url).call("GET", "/v2/topics", { signal: AbortSignal.abort(reason) })).rejects.toBe(reason);
+    const patient = new Client({ url: proxy.url, ...way });
+    await expect(patient.call("GET", "/v2/topics", { signal: AbortSignal.abort(reason) })).rejects.toBe(reason);
+    // A call that is under way takes its connection with it.
+    const caller = new AbortController();
+    const cut = proxy.nextCut(/groups/);
+    proxy.deed = ({ path }) => {
+      if (/groups/.test(path)) caller.abort(reason);
+      return /healthz/.test(path) ? "pass" : "hang";
+    };
+    await expect(patient.call("GET", "/v2/topics/orders/groups", { signal: caller.signal })).rejects.toBe(reason);
+    await cut;
+  });
+
+  test("an answer may take longer than an idle connection is kept", async () => {
+    await using server = await TestServer.start();
+    const client = server.client(way);
+    await client.admin.createTopic("orders");
+    const body = { owner: "one", max: 1, lease_ms: 1_000, wait_ms: 4_500 };
+    const answer = await client.call("POST", "/v2/topics/orders/groups/billing/lease", { body, waitMs: body.wait_ms, patienceMs: 0 });
+    expect(answer).toMatchObject({ messages: [] });
   });
 
   test("answers that get lost lose nothing and double nothing", async () => {
@@ -114,7 +144,7 @@ describe.concurrent("a server that answers badly", () => {
     };
     await server.client().admin.createTopic("orders");
     await server.client().admin.createTopic("receipts");
-    const client = new Client(proxy.url);
+    const client = new Client({ url: proxy.url, ...way });
     const places: Produced[] = [];
     for (let order = 0; order < 3; order += 1) places.push(await client.send("orders", { order }));
     expect(places.map(({ offset }) => offset)).toEqual([0, 1, 2]);

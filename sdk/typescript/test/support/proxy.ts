@@ -19,6 +19,7 @@ export class Proxy {
   deed: (call: Seen) => Deed = () => "pass";
   /** Called when an answer has come that the client does not get. */
   onSwallowed: () => void = () => undefined;
+  readonly #cuts: { path: RegExp; heard: () => void }[] = [];
   readonly #server: Server;
 
   private constructor(private readonly target: string) {
@@ -40,6 +41,11 @@ export class Proxy {
     return this.seen.filter((call) => path.test(call.path)).length;
   }
 
+  /** Ends when a client has gone away from a call of this path before its answer. */
+  nextCut(path: RegExp): Promise<void> {
+    return new Promise((heard) => this.#cuts.push({ path, heard }));
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     this.#server.closeAllConnections();
     await new Promise((resolve) => this.#server.close(resolve));
@@ -50,6 +56,9 @@ export class Proxy {
     for await (const part of incoming) parts.push(part as Buffer);
     const call = { method: incoming.method ?? "", path: incoming.url ?? "", body: Buffer.concat(parts).toString() };
     this.seen.push(call);
+    outgoing.on("close", () => {
+      if (!outgoing.writableEnded) for (const cut of this.#cuts) if (cut.path.test(call.path)) cut.heard();
+    });
     const deed = this.deed(call);
     if (deed === "hang") return;
     if (typeof deed === "object") {
@@ -91,9 +100,12 @@ export class Stranger {
     return stranger;
   }
 
-  /** Says this to every connection, or nothing, and keeps it open. */
-  static async tcp(banner: string): Promise<Stranger> {
-    const stranger = new Stranger(createTcpServer((socket) => void (banner && socket.write(banner))));
+  /** Waits until it is asked, says this, or nothing, and hangs up or keeps the connection open. */
+  static async tcp(banner: string, hangsUp = false): Promise<Stranger> {
+    const server = createTcpServer((socket) => {
+      socket.once("data", () => (hangsUp ? socket.end(banner) : socket.write(banner)));
+    });
+    const stranger = new Stranger(server);
     await listen(stranger.#server);
     return stranger;
   }

@@ -1,0 +1,39 @@
+import type { Method } from "./transport.js";
+
+/** What came back. */
+export interface Answer {
+  readonly status: number;
+  readonly text: string;
+  header(name: string): string | undefined;
+}
+
+/** One try of a call that is under way. */
+export interface Exchange {
+  readonly answer: Promise<Answer>;
+  /** Ends it: the answer rejects, unless it was there already. */
+  cut(): void;
+}
+
+/** A way to reach a server; `text` is JSON. */
+export type Send = (method: Method, url: string, text: string | undefined) => Exchange;
+
+export const JSON_TYPE = "application/json";
+
+/** Any fetch as a way to reach a server. */
+export function byFetch(fetcher: typeof fetch): Send {
+  return (method, url, text) => {
+    const controller = new AbortController();
+    const init: RequestInit = { method, signal: controller.signal, redirect: "error" };
+    if (text !== undefined) {
+      init.body = text;
+      init.headers = { "content-type": JSON_TYPE };
+    }
+    return { answer: answerOf(fetcher, url, init), cut: () => controller.abort() };
+  };
+}
+
+async function answerOf(fetcher: typeof fetch, url: string, init: RequestInit): Promise<Answer> {
+  const response = await fetcher(url, init);
+  const text = await response.text();
+  return { status: response.status, text, header: (name) => response.headers.get(name) ?? undefined };
+}
