@@ -1,5 +1,6 @@
-// One side of the benchmark: node bench/contender.mjs bare|worker|worker-by-fetch URL BATCH; rounds come from the parent.
+// One side of the benchmark: node bench/contender.mjs bare|worker|worker-by-node-http URL BATCH; rounds come from the parent.
 import { Client } from "driftq";
+import { byNodeHttp } from "driftq/node";
 
 const [name, url, batch] = [process.argv[2], process.argv[3], Number(process.argv[4])];
 
@@ -35,7 +36,7 @@ async function bareLoop({ topic, count, effects }) {
 
 /** The SDK's worker, with as many handlers at once as the bare loop has. */
 async function worker({ topic, count, effects }) {
-  const client = new Client(name === "worker-by-fetch" ? { url, fetch } : url);
+  const client = new Client(name === "worker-by-node-http" ? { url, send: byNodeHttp } : url);
   const one = client.worker("bench", { concurrency: batch });
   let done = 0;
   one.handle(topic, async ({ order }, ctx) => {

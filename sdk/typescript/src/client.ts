@@ -1,9 +1,8 @@
 import { currentScope, within, type EffectScope } from "./ambient.js";
 import { effectArguments } from "./context.js";
 import { runEffect } from "./effects.js";
-import { byFetch } from "./exchange.js";
+import { byFetch, type Send } from "./exchange.js";
 import { encodeMessage, exact, type Produced, type SendOptions } from "./message.js";
-import { byNodeHttp } from "./node-http.js";
 import { defaultOwner, environment, randomHex } from "./platform.js";
 import { Producer, type ProducerOptions } from "./producer.js";
 import { termsOf, type EffectFunction, type EffectOptions } from "./terms.js";
@@ -22,8 +21,10 @@ export interface ClientOptions {
   answerTimeoutMs?: number;
   /** Who this is, for people who look; made up if not given. */
   owner?: string;
-  /** A fetch to use instead of Node's HTTP client, for tests or for a runtime that has its own. */
+  /** Another fetch, for tests or for a runtime that has its own. */
   fetch?: typeof fetch;
+  /** Another way to reach the server than fetch, such as `byNodeHttp` of `driftq/node`. */
+  send?: Send;
 }
 
 const URL_DEFAULT = "http://127.0.0.1:8080";
@@ -52,7 +53,7 @@ export class Client implements EffectScope {
       connectTimeoutMs: given.connectTimeoutMs ?? CONNECT_TIMEOUT_MS,
       answerTimeoutMs: given.answerTimeoutMs ?? ANSWER_TIMEOUT_MS,
       patienceMs: given.patienceMs ?? PATIENCE_MS,
-      send: given.fetch ? byFetch(given.fetch) : byNodeHttp,
+      send: given.send ?? byFetch(given.fetch ?? fetch),
     });
     this.admin = new Admin(this.transport);
   }

@@ -4,6 +4,7 @@ export { canonical } from "./canonical.js";
 export { Client, Run, type ClientOptions, type RunOptions } from "./client.js";
 export { Context, type Committed, type Output } from "./context.js";
 export * from "./errors.js";
+export type { Answer, Exchange, Send } from "./exchange.js";
 export type { WorkerEventListener, WorkerEvent } from "./events.js";
 export type { BatchHandler, BatchItem, BatchOptions, Handler, HandlerOptions } from "./handler.js";
 export type { Trace } from "./lineage.js";

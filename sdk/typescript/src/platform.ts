@@ -1,4 +1,4 @@
-// With node-http.ts, the only file outside of the test kit that names what is Node's own.
+// With node-http.ts, which nobody imports who does not ask for it, the only file that names what is Node's own.
 import { AsyncLocalStorage } from "node:async_hooks";
 import { createHash } from "node:crypto";
 import { hostname } from "node:os";

@@ -1,13 +1,14 @@
 import { describe, expect, test } from "vitest";
 import { Client, type ClientOptions, ConnectionLost, NotDriftQ, Overloaded, TopicUnknown, Unreachable, type Produced } from "../src/index.js";
+import { byNodeHttp } from "../src/node-http.js";
 import { runUntilIdle, TestServer } from "../src/testing/index.js";
 import { closedUrl, Proxy, Stranger } from "./support/proxy.js";
 
 const impatient = { patienceMs: 300, connectTimeoutMs: 500, answerTimeoutMs: 1_000 };
 /** Both ways to reach a server fail alike. */
-const ways: [string, Pick<ClientOptions, "fetch">][] = [
-  ["by Node's HTTP client", {}],
-  ["by fetch", { fetch }],
+const ways: [string, Pick<ClientOptions, "send">][] = [
+  ["by fetch", {}],
+  ["by Node's HTTP client", { send: byNodeHttp }],
 ];
 const overloaded = JSON.stringify({ code: "OVERLOADED", status: 429, detail: "too much", help: "wait", retryable: true, retry_after_ms: 20 });
 
@@ -17,7 +18,7 @@ describe.concurrent("where there is no server", () => {
   });
 
   test.each(ways)("a call %s says how to start one", async (_way, way) => {
-    const url = await closedUrl();
+    const url = closedUrl;
     const error = await new Client({ url, ...impatient, ...way }).send("orders", 1).catch((raised: unknown) => raised);
     expect(error).toBeInstanceOf(Unreachable);
     expect(String(error)).toContain(url);
@@ -25,7 +26,7 @@ describe.concurrent("where there is no server", () => {
   });
 
   test("a worker does not start", async () => {
-    const worker = new Client({ url: await closedUrl() }).worker("billing", { startTimeoutMs: 300 }).handle("orders", () => undefined);
+    const worker = new Client({ url: closedUrl }).worker("billing", { startTimeoutMs: 300 }).handle("orders", () => undefined);
     await expect(worker.run()).rejects.toBeInstanceOf(Unreachable);
     await worker.stop();
   });

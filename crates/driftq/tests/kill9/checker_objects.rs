@@ -117,8 +117,10 @@ fn a_failed_message_may_come_late() {
 fn an_acked_message_that_comes_back_is_seen() {
     for (life, attempt) in [(1, 2), (2, 2)] {
         let events = [delivered(1, 0, 1, "a"), acked(1, 0, true), delivered(life, 0, attempt, "a")];
-        assert_eq!(judge(&events), [Violation::AckedComesBack { work: work(0), life }]);
+        assert_eq!(judge(&events), [Violation::AckedComesBack { work: work(0), life, acked_in: 1 }]);
     }
+    // Sent in the life before, and read late.
+    assert_eq!(judge(&[delivered(2, 0, 2, "a"), acked(2, 0, true), delivered(1, 0, 1, "a")]), []);
     assert_eq!(judge(&[delivered(1, 0, 1, "a"), acked(1, 0, false), delivered(2, 0, 2, "a")]), []);
 }
 
@@ -138,7 +140,7 @@ fn a_lapsing_group_may_read_a_late_copy_in_the_same_life_only() {
     assert_eq!(judge(&[seen(1, 1), ack.clone(), seen(1, 2)]), []);
     assert_eq!(
         judge(&[seen(1, 1), ack, seen(2, 2)]),
-        [Violation::AckedComesBack { work: late.clone(), life: 2 }]
+        [Violation::AckedComesBack { work: late.clone(), life: 2, acked_in: 1 }]
     );
 }
 

@@ -120,13 +120,8 @@ export class Stranger {
   }
 }
 
-/** An address at which nobody listens. */
-export async function closedUrl(): Promise<string> {
-  const stranger = await Stranger.tcp("");
-  const { url } = stranger;
-  await stranger[Symbol.asyncDispose]();
-  return url;
-}
+/** Where nobody listens. Not a port that was free a moment ago: another test may have it by now. */
+export const closedUrl = "http://127.0.0.1:2";
 
 function listen(server: Server | TcpServer): Promise<void> {
   return new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
