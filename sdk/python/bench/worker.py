@@ -172,7 +172,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--messages", type=int, default=20_000)
-    parser.add_argument("--effects", type=int, default=500, help="messages of the load with effects")
+    parser.add_argument("--effects", type=int, default=2000, help="messages of the load with effects")
     parser.add_argument("--at-least", type=float, default=0.0, help="fails below this ratio")
     options = parser.parse_args()
     # The bare loop does one message at a time; with effects, a worker of one handler does the same.
