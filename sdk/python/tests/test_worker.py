@@ -200,8 +200,10 @@ def test_second_stop_ends_at_once(client: driftq.Client, topic: str) -> None:
 
 def test_deadline(client: driftq.Client, topic: str) -> None:
     client.send(topic, "in time", deadline=timedelta(seconds=60))
-    client.send(topic, "too slow", deadline=datetime.now(UTC) + timedelta(seconds=0.4))
-    client.send(topic, "not begun", deadline=timedelta(seconds=0.4))
+    # The last one must be over when the one before it is, which ends with its deadline.
+    soon = datetime.now(UTC) + timedelta(seconds=1)
+    client.send(topic, "too slow", deadline=soon)
+    client.send(topic, "not begun", deadline=soon - timedelta(seconds=0.1))
     begun: list[str] = []
     worker = driftq.Worker(client, "g", concurrency=1)
 
