@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use command::{Ran, run, run_with};
-use support::Server;
+use support::{COLOUR_VARIABLES, Server};
 
 fn server() -> (tempfile::TempDir, Server) {
     let data = tempfile::tempdir().unwrap();
@@ -118,7 +118,7 @@ fn on_a_terminal(variables: &[(&str, &str)], line: &str) -> Option<String> {
     let binary = env!("CARGO_BIN_EXE_driftq");
     let mut command = Command::new("script");
     command.args(["-qec", &format!("{binary} {line}"), "/dev/null"]).stdin(std::process::Stdio::null());
-    for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "DRIFTQ_CONTEXT"] {
+    for name in COLOUR_VARIABLES.iter().chain(&["DRIFTQ_CONTEXT"]) {
         command.env_remove(name);
     }
     command.env("TERM", "xterm-256color").env("DRIFTQ_CONTEXTS", "/nonexistent");

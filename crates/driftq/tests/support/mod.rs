@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 /// A stop that takes longer is a hang.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Variables that decide about colour. `CI` is one: a terminal of a build service has colour, whatever `TERM` says.
+pub(crate) const COLOUR_VARIABLES: [&str; 4] = ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "CI"];
+
 /// The binary under test, deaf to the tester's own settings.
 pub(crate) fn driftq() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_driftq"));
@@ -18,7 +21,7 @@ pub(crate) fn driftq() -> Command {
     }
     // The tester's own contexts; a file that is not there has none.
     command.env("DRIFTQ_CONTEXTS", "/nonexistent/contexts.toml");
-    for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"] {
+    for name in COLOUR_VARIABLES {
         command.env_remove(name);
     }
     command
