@@ -107,7 +107,7 @@ impl Shard {
         let info = topic.info();
         let groups: Vec<GroupId> = topic.groups.keys().copied().collect();
         for group in groups {
-            self.dismiss(group, out);
+            self.dismiss(group, Reject::TopicUnknown, out);
         }
         let lanes: Vec<_> = self.scheduled.range((id, 0)..=(id, u32::MAX)).map(|(lane, _)| *lane).collect();
         for lane in lanes {
@@ -124,7 +124,7 @@ impl Shard {
             Ok(group) => group,
             Err(reject) => return refuse(out, ticket, reject),
         };
-        self.dismiss(group, out);
+        self.dismiss(group, Reject::GroupUnknown, out);
         self.journal.emit(Haste::Urgent, out, &Fact::GroupExpired { topic: id, group });
         self.prune_schedule(id);
         self.journal.reply(out, ticket, Answer::Deleted);
@@ -135,8 +135,9 @@ impl Shard {
         topic.group_named(name).map(|group| group.id).ok_or(Reject::GroupUnknown)
     }
 
-    /// Sends the readers of a group away: it is about to be forgotten. Timers that still name it find nothing.
-    pub(crate) fn dismiss(&mut self, group: GroupId, out: &mut Output) {
+    /// Sends the readers of a group away, and tells those who wait why: it is about to be forgotten. Timers that still
+    /// name it find nothing.
+    pub(crate) fn dismiss(&mut self, group: GroupId, reason: Reject, out: &mut Output) {
         let Some(crew) = self.crews.remove(&group) else { return };
         for consumer in crew.consumers {
             self.readers.remove(&consumer.id);
@@ -145,7 +146,7 @@ impl Shard {
         for waiter in crew.waiters {
             self.waiting.remove(&waiter.ticket);
             self.timers.cancel(waiter.until, Due::Waited(group, waiter.ticket));
-            refuse(out, waiter.ticket, Reject::GroupUnknown);
+            refuse(out, waiter.ticket, reason);
         }
         self.deactivate(crew.topic, group);
     }

@@ -6,6 +6,7 @@ use crate::action::Output;
 use crate::fact::Fact;
 use crate::id::{GroupId, Time, TopicId};
 use crate::journal::Haste;
+use crate::reject::Reject;
 use crate::shard::Shard;
 use crate::timer::{Due, Spot};
 
@@ -121,7 +122,7 @@ impl Shard {
             self.timers.set(expiry, Due::Idle(topic, group));
             return;
         }
-        self.dismiss(group, out);
+        self.dismiss(group, Reject::GroupUnknown, out);
         self.journal.emit(Haste::Lazy, out, &Fact::GroupExpired { topic, group });
         self.prune_schedule(topic);
     }

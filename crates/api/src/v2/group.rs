@@ -40,7 +40,7 @@ pub struct Group {
     /// Since when nothing is lent to it, if it is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused_at: Option<Moment>,
-    /// How many messages wait, by the name of the [`DeliveryState`](super::DeliveryState) that they wait in.
+    /// How many messages wait, by the name of the state that they wait in.
     #[serde(default)]
     #[schema(required = false)]
     pub waiting: BTreeMap<Cow<'static, str>, u64>,

@@ -34,6 +34,10 @@ pub(super) async fn borrow(
         let request = LeaseRequest { wait_ms: 0, ..request.clone() };
         answer = client.lease_with(topic, group, &request, Patience::endless()).await;
     }
+    if matches!(&answer, Err(error) if error.code() == Some(Code::GroupUnknown)) {
+        // Somebody deleted it while this call waited: the next one begins it anew.
+        answer = Ok(Vec::new());
+    }
     if matches!(&answer, Ok(items) if items.is_empty()) && asked_at.elapsed() < EMPTY_AFTER {
         sleep(PAUSE).await;
     }

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use driftq_client::wire::LeaseRequest;
-use driftq_client::{Client, Reason, Worker, json};
+use driftq_client::{Client, Code, Error, Reason, Stopper, Worker, json};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::Command;
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::support;
@@ -111,16 +113,45 @@ async fn a_second_stop_ends_it_at_once() {
     assert_eq!(client.group("orders", "g").await.unwrap().lag, 1, "it was not acked");
 }
 
-#[tokio::test]
-async fn an_idle_worker_stops_without_borrowing() {
-    let server = support::server().await.unwrap();
-    let client = server.client().unwrap();
-    create(&client, "orders").await;
-    let (worker, _, _) = waiting(&client);
+/// A worker that waits for messages of a topic that has none.
+async fn idle(client: &Client) -> (Stopper, JoinHandle<Result<(), Error>>, Arc<Notify>) {
+    create(client, "orders").await;
+    let (worker, begun, _) = waiting(client);
     let stopper = worker.stopper();
     let working = tokio::spawn(worker.run());
     // The group is there when the first call for messages is.
     timeout(SOON, async { while client.group("orders", "g").await.is_err() {} }).await.unwrap();
+    (stopper, working, begun)
+}
+
+#[tokio::test]
+async fn a_group_that_is_deleted_begins_anew() {
+    let server = support::server().await.unwrap();
+    let client = server.client().unwrap();
+    let (stopper, working, begun) = idle(&client).await;
+    client.delete::<Value>("/v2/topics/orders/groups/g?confirm=g").await.unwrap();
+    client.produce("orders", json(&1)).await.unwrap();
+    timeout(SOON, begun.notified()).await.unwrap();
+    stopper.stop();
+    stopper.stop();
+    timeout(SOON, working).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_topic_that_is_deleted_ends_the_worker() {
+    let server = support::server().await.unwrap();
+    let client = server.client().unwrap();
+    let (_, working, _) = idle(&client).await;
+    client.delete::<Value>("/v2/topics/orders?confirm=orders").await.unwrap();
+    let error = timeout(SOON, working).await.unwrap().unwrap().unwrap_err();
+    assert_eq!(error.code(), Some(Code::TopicUnknown), "{error}");
+}
+
+#[tokio::test]
+async fn an_idle_worker_stops_without_borrowing() {
+    let server = support::server().await.unwrap();
+    let client = server.client().unwrap();
+    let (stopper, working, _) = idle(&client).await;
     stopper.stop();
     timeout(SOON, working).await.unwrap().unwrap().unwrap();
     client.produce_all("orders", (0..2).map(|number| json(&number))).await.unwrap();
@@ -142,7 +173,7 @@ async fn what_takes_too_long_to_drain_is_told_and_comes_again() {
             begun.notify_one();
             let reason = context.signal().fired().await;
             assert_eq!(reason, Reason::Stopped);
-            Err(driftq_client::Error::from(reason).into())
+            Err(Error::from(reason).into())
         }
     });
     let stopper = worker.stopper();

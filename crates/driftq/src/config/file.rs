@@ -85,7 +85,7 @@ fn plain(knob: &Knob, value: &DeValue<'_>) -> Option<String> {
 fn unknown(section: &str, own: &str) -> String {
     let start = if section.is_empty() { String::new() } else { format!("{section}_") };
     let known = KNOBS.iter().filter_map(|knob| knob.name.strip_prefix(&*start));
-    let nearest = known.map(|name| (distance(name, own), name)).min();
+    let nearest = known.map(|name| (strsim::osa_distance(name, own), name)).min();
     let within =
         if section.is_empty() { String::new() } else { format!(" in [{}]", section.replace('_', ".")) };
     match nearest {
@@ -94,22 +94,6 @@ fn unknown(section: &str, own: &str) -> String {
         }
         _ => format!("unknown key `{own}`{within}; `driftq config check` lists all names"),
     }
-}
-
-/// Letters to change, add or drop to get from one name to the other.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, left) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, right) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(left != *right);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]
