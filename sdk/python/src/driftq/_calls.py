@@ -46,14 +46,26 @@ class Call:
     patience_s: float | None = None
     answer_timeout_s: float = ANSWER_TIMEOUT_S
 
+    def answer_s(self) -> float:
+        return self.answer_timeout_s + self.wait_ms / 1000
+
     def timeout(self) -> dict[str, float]:
-        answer_s = self.answer_timeout_s + self.wait_ms / 1000
+        answer_s = self.answer_s()
         return {"connect": CONNECT_TIMEOUT_S, "read": answer_s, "write": answer_s, "pool": answer_s}
 
     def content(self) -> bytes | None:
         if self.body is None or isinstance(self.body, bytes):
             return self.body
         return json.dumps(self.body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+
+@dataclass(slots=True)
+class Answer:
+    """What came back."""
+
+    status: int
+    content: bytes
+    request_id: str | None
 
 
 def server_url(url: str | None) -> str:
@@ -70,7 +82,7 @@ def server_url(url: str | None) -> str:
 
 
 class Requests:
-    """Makes requests for a transport. A client of httpx2 would look at cookies, redirects, proxies and credentials for
+    """Makes requests for the transport of the client for threads. A client of httpx2 would look at cookies, redirects, proxies and credentials for
     every one of them; a broker has none of these, and half of the time of a call goes there."""
 
     def __init__(self, url: str) -> None:
@@ -140,10 +152,9 @@ def failure(error: httpx2.HTTPError | httpx2.InvalidURL, url: str) -> errors.Dri
     return errors.ConnectionLost(f"no answer from {url}: {text}")
 
 
-def answer_of(call: Call, url: str, response: httpx2.Response) -> Any:
+def answer_of(call: Call, url: str, answered: Answer) -> Any:
     """The JSON of an answer; raises what was refused, and what is no answer of a DriftQ server."""
-    status = response.status_code
-    raw = response.content
+    status, raw = answered.status, answered.content
     if 200 <= status < 300:
         if status == 204:
             return None
@@ -161,7 +172,7 @@ def answer_of(call: Call, url: str, response: httpx2.Response) -> Any:
         problem = None
     if not isinstance(problem, dict) or not isinstance(problem.get("code"), str):
         raise _stranger(call, url, status, "its refusal has no code")
-    raise errors.refusal(problem, status, response.headers.get("x-request-id"))
+    raise errors.refusal(problem, status, answered.request_id)
 
 
 def _stranger(call: Call, url: str, status: int, why: str) -> errors.NotDriftQ:
