@@ -47,6 +47,7 @@ class Call:
     answer_timeout_s: float = ANSWER_TIMEOUT_S
 
     def answer_s(self) -> float:
+        """For so long nothing may come before the server is given up."""
         return self.answer_timeout_s + self.wait_ms / 1000
 
     def timeout(self) -> dict[str, float]:
@@ -81,39 +82,49 @@ def server_url(url: str | None) -> str:
     return chosen
 
 
-class Requests:
-    """Makes requests for the transport of the client for threads. A client of httpx2 would look at cookies, redirects, proxies and credentials for
-    every one of them; a broker has none of these, and half of the time of a call goes there."""
+class Address:
+    """Where the server is, and the URLs of its paths."""
 
     def __init__(self, url: str) -> None:
-        self._base = httpx2.URL(url)
-        self._root = self._base.raw_path.rstrip(b"/")
+        self.base = httpx2.URL(url)
+        self._root = self.base.raw_path.rstrip(b"/")
         self._urls: dict[str, httpx2.URL] = {}
-        self._headers = [(b"host", self._base.netloc), (b"accept", b"*/*"), (b"user-agent", USER_AGENT)]
+        self.headers = [(b"host", self.base.netloc), (b"accept", b"*/*"), (b"user-agent", USER_AGENT)]
 
-    def make(self, call: Call) -> httpx2.Request:
-        content = call.content()
-        headers = self._headers
-        if content is not None:
-            length = str(len(content)).encode()
-            headers = [*headers, (b"content-type", b"application/json"), (b"content-length", length)]
-        return httpx2.Request(
-            call.method,
-            self._url(call.path),
-            headers=headers,
-            stream=httpx2.ByteStream(content or b""),
-            extensions={"timeout": call.timeout()},
-        )
-
-    def _url(self, path: str) -> httpx2.URL:
+    def url(self, path: str) -> httpx2.URL:
         """Few paths are asked for again and again, and taking a URL apart is slow."""
         url = self._urls.get(path)
         if url is None:
-            url = self._base.copy_with(raw_path=self._root + path.encode())
+            url = self.base.copy_with(raw_path=self._root + path.encode())
             if len(self._urls) >= URLS_KEPT:
                 self._urls.clear()
             self._urls[path] = url
         return url
+
+    def headers_for(self, content: bytes | None) -> list[tuple[bytes, bytes]]:
+        if content is None:
+            return self.headers
+        length = str(len(content)).encode()
+        return [*self.headers, (b"content-type", b"application/json"), (b"content-length", length)]
+
+
+class Requests:
+    """Makes requests for the transport of the client for threads. A client of httpx2 would look at cookies, redirects,
+    proxies and credentials for every one of them; a broker has none of these, and half of the time of a call goes
+    there."""
+
+    def __init__(self, url: str) -> None:
+        self._address = Address(url)
+
+    def make(self, call: Call) -> httpx2.Request:
+        content = call.content()
+        return httpx2.Request(
+            call.method,
+            self._address.url(call.path),
+            headers=self._address.headers_for(content),
+            stream=httpx2.ByteStream(content or b""),
+            extensions={"timeout": call.timeout()},
+        )
 
 
 def transport_limits() -> httpx2.Limits:

@@ -4,29 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import select
-from collections.abc import Callable
 from typing import cast
 
 import h11
 import httpx2
 
+from . import errors
 from ._calls import Answer
 
-# The largest head of an answer, and the largest answer, that is read.
+# The largest head of an answer that is read.
 HEAD_BYTES_MAX = 100 * 1024
-ANSWER_BYTES_MAX = 64 * 1024 * 1024
+# The largest answer: what a worker with the default settings borrows at once may be so large.
+ANSWER_BYTES_MAX = 1 << 30
 REQUEST_ID = b"x-request-id"
 
-Headers = list[tuple[bytes, bytes]]
+# A head, and what is sent with it.
+Request = tuple[h11.Request, bytes | None]
+
+
+class _TooLarge(Exception):
+    pass
 
 
 class Connection(asyncio.Protocol):
-    """Whoever asks gets the answer, or an error of httpx2's that says why there is none. After an error, and after an
-    answer that nobody waited for any more, the connection is closed: what still comes is the answer to nothing."""
+    """Whoever asks gets the answer, or an error of httpx2's that says why there is none. After an error, and when
+    nobody waits for the answer any more, the connection is closed: the next one who asks would get that answer.
 
-    def __init__(self, is_lost: Callable[[Connection], None]) -> None:
+    While it is open, it is among `all_open`.
+    """
+
+    def __init__(self, all_open: set[Connection]) -> None:
         self._loop = asyncio.get_running_loop()
-        self._tell_lost = is_lost
+        self._all_open = all_open
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
         self._answer: asyncio.Future[Answer] | None = None
@@ -40,7 +49,7 @@ class Connection(asyncio.Protocol):
         self.is_free = False
         self.free_since = 0.0
 
-    async def ask(self, method: str, target: bytes, headers: Headers, content: bytes | None, quiet_s: float) -> Answer:
+    async def ask(self, request: Request, quiet_s: float) -> Answer:
         """Sends a request. `quiet_s`: for so long nothing may move, in either direction."""
         transport = self._transport
         if transport is None:
@@ -51,9 +60,10 @@ class Connection(asyncio.Protocol):
         self._moved_at = self._loop.time()
         self._timer = self._loop.call_later(quiet_s, self._look_at_clock, quiet_s)
         try:
-            transport.write(self._request(method, target, headers, content))
+            transport.write(self._sent(request))
             return await answer
         except BaseException:
+            self.is_free = False
             transport.abort()
             raise
         finally:
@@ -75,6 +85,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._all_open.add(self)
         # So that we are told when a request is out, and not before.
         self._transport.set_write_buffer_limits(high=0)
 
@@ -95,22 +106,21 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
         self.is_free = False
-        self._tell_lost(self)
+        self._all_open.discard(self)
         if error is None and self._head is not None:
             self._read(b"")  # Some answers end with the connection.
         self._fail(httpx2.ReadError(str(error or "the server closed the connection before it answered")))
 
     # Requests and answers.
 
-    def _request(self, method: str, target: bytes, headers: Headers, content: bytes | None) -> bytes:
+    def _sent(self, request: Request) -> bytes:
+        head, content = request
         http = self._http
-        parts = [http.send(h11.Request(method=method, target=target, headers=headers))]
-        if content:
-            parts.append(http.send(h11.Data(data=content)))
-        parts.append(http.send(h11.EndOfMessage()))
+        parts = [http.send(head), http.send(h11.Data(data=content)) if content else None, http.send(h11.EndOfMessage())]
         return b"".join(part for part in parts if part)
 
     def _read(self, data: bytes) -> None:
+        """No data is the end of the connection."""
         http = self._http
         try:
             http.receive_data(data)
@@ -125,14 +135,17 @@ class Connection(asyncio.Protocol):
                     return
                 elif not isinstance(event, h11.InformationalResponse):
                     return  # There is more to come.
+        except _TooLarge as error:
+            self._fail(errors.NotDriftQ(str(error)))
         except h11.RemoteProtocolError as error:
-            text = str(error)
-            self._fail(httpx2.ReadError(text) if "closed connection" in text else httpx2.RemoteProtocolError(text))
+            # What is cut off is no fault of the one who began to say it.
+            kind = httpx2.RemoteProtocolError if data else httpx2.ReadError
+            self._fail(kind(str(error)))
 
     def _add(self, data: bytes | bytearray) -> None:
         self._size += len(data)
         if self._size > ANSWER_BYTES_MAX:
-            raise h11.RemoteProtocolError(f"its answer has more than {ANSWER_BYTES_MAX} bytes")
+            raise _TooLarge(f"an answer of more than {ANSWER_BYTES_MAX} bytes is not read: ask for fewer at once")
         self._parts.append(bytes(data))
 
     def _end(self) -> None:
@@ -160,7 +173,7 @@ class Connection(asyncio.Protocol):
         else:
             self._fail(httpx2.ReadTimeout(f"nothing came for {quiet_s:g} s"))
 
-    def _fail(self, error: httpx2.HTTPError) -> None:
+    def _fail(self, error: httpx2.HTTPError | errors.DriftQError) -> None:
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(error)
 

@@ -1,7 +1,7 @@
 """The way to the server, for tasks: connections that are kept, and made as they are needed.
 
-A worker's own calls go here, and there are few things that it does besides. The client of httpx2 for tasks takes three
-times as long as the one for threads: most of it goes into what a broker's client has no use for.
+A worker does little besides its calls, and a call by the client of httpx2 for tasks takes twice the time of one by its
+client for threads. This one does only what a broker's client needs, and takes half of it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import ssl
 from collections import deque
 
+import h11
 import httpx2
 
 from ._calls import (
@@ -17,11 +18,11 @@ from ._calls import (
     CONNECTION_IDLE_S,
     CONNECTIONS_KEPT,
     CONNECTIONS_MAX,
-    USER_AGENT,
+    Address,
     Answer,
     Call,
 )
-from ._connection import Connection, Headers
+from ._connection import Connection, Request
 
 # A server with two addresses of which one is dead: how long before the other one is tried.
 NEXT_ADDRESS_S = 0.25
@@ -31,33 +32,23 @@ class Transport:
     """Sends calls, each by a connection of its own while it is under way. Raises errors of httpx2."""
 
     def __init__(self, url: str) -> None:
-        base = httpx2.URL(url)
+        self._address = Address(url)
+        base = self._address.base
         self._host = base.raw_host.decode("ascii")
-        self._root = base.raw_path.rstrip(b"/")
         self._tls = _tls() if base.scheme == "https" else None
         self._port = base.port or (443 if self._tls else 80)
-        self._headers: Headers = [
-            (b"host", base.netloc),
-            (b"accept", b"*/*"),
-            (b"accept-encoding", b"identity"),
-            (b"user-agent", USER_AGENT),
-        ]
         self._open: set[Connection] = set()
         # The one that was used last is at the end, and is used next.
         self._free: deque[Connection] = deque()
         self._room = asyncio.Semaphore(CONNECTIONS_MAX)
 
     async def send(self, call: Call) -> Answer:
-        content = call.content()
-        headers = self._headers
-        if content is not None:
-            length = str(len(content)).encode()
-            headers = [*headers, (b"content-type", b"application/json"), (b"content-length", length)]
+        request = self._request(call)
         await self._wait_for_room(call.answer_s())
         try:
             connection = self._take() or await self._connect()
             try:
-                return await connection.ask(call.method, self._root + call.path.encode(), headers, content, call.answer_s())
+                return await connection.ask(request, call.answer_s())
             finally:
                 self._give_back(connection)
         finally:
@@ -69,6 +60,15 @@ class Transport:
         self._free.clear()
         # The event loop closes them in its next turn; the program may end right after this.
         await asyncio.sleep(0)
+
+    def _request(self, call: Call) -> Request:
+        content = call.content()
+        headers = [*self._address.headers_for(content), (b"accept-encoding", b"identity")]
+        target = self._address.url(call.path).raw_path
+        try:
+            return h11.Request(method=call.method, target=target, headers=headers), content
+        except h11.LocalProtocolError as error:
+            raise httpx2.LocalProtocolError(str(error)) from error
 
     async def _wait_for_room(self, timeout_s: float) -> None:
         try:
@@ -102,7 +102,7 @@ class Transport:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 _, connection = await loop.create_connection(
-                    lambda: Connection(self._open.discard),
+                    lambda: Connection(self._open),
                     self._host,
                     self._port,
                     ssl=self._tls,
@@ -112,7 +112,6 @@ class Transport:
             raise httpx2.ConnectTimeout(f"no connection within {CONNECT_TIMEOUT_S:g} s") from error
         except (OSError, UnicodeError) as error:
             raise httpx2.ConnectError(str(error)) from error
-        self._open.add(connection)
         return connection
 
 
