@@ -15,7 +15,7 @@ from driftq._settings import make_route
 from driftq._settlements import ACK
 from driftq._settler import Settler
 from driftq.context import AsyncContext
-from driftq.testing import Server, run_until_idle
+from driftq.testing import Server, run_until_idle_async
 
 
 class Fake:
@@ -79,12 +79,20 @@ def test_acks_do_not_wait_when_no_more_will_come(monkeypatch: pytest.MonkeyPatch
 
 def test_the_last_ack_of_a_worker_does_not_wait(monkeypatch: pytest.MonkeyPatch, shared: Server) -> None:
     monkeypatch.setattr(_settler, "ACK_LINGER_S", 3600.0)
-    with shared.client() as client:
-        client.create_topic("last-ack")
-        client.send_many("last-ack", range(5))
-        worker = driftq.Worker(client, "g", concurrency=1)
-        worker.handler("last-ack")(lambda _payload, _ctx: None)
-        run_until_idle(worker)
+
+    async def main() -> None:
+        async with driftq.AsyncClient(shared.url) as client:
+            await client.create_topic("last-ack")
+            await client.send_many("last-ack", range(5))
+            worker = driftq.AsyncWorker(client, "g", concurrency=1)
+
+            @worker.handler("last-ack")
+            async def handle(_payload: int, _ctx: driftq.AsyncContext) -> None:
+                await asyncio.sleep(0.01)  # Others have their turn, and the ack of the one before waits.
+
+            await run_until_idle_async(worker)
+
+    asyncio.run(main())
 
 
 def test_one_that_spoils_the_call() -> None:

@@ -9,6 +9,7 @@ import socket
 import ssl
 import subprocess
 import threading
+from typing import Any
 
 import pytest
 from strangers import http_server, raw_server
@@ -16,7 +17,7 @@ from strangers import http_server, raw_server
 import driftq
 from driftq import _transport
 
-STATUS = (200, {}, {"version": "1", "epoch": 1})
+STATUS: tuple[int, dict[str, str], Any] = (200, {}, {"version": "1", "epoch": 1})
 SIGNAL_S = 30.0
 
 
@@ -51,7 +52,7 @@ def statuses(url: str, count: int, trusted: pathlib.Path | None) -> None:
             for _ in range(count):
                 assert (await client.status())["version"] == "1"
 
-    asyncio.run(main())
+    asyncio.run(asyncio.wait_for(main(), SIGNAL_S))
 
 
 def test_a_certificate_that_is_trusted(certificate: pathlib.Path) -> None:

@@ -27,8 +27,8 @@ class _TooLarge(Exception):
 
 
 class Connection(asyncio.Protocol):
-    """Whoever asks gets the answer, or an error of httpx2's that says why there is none. After an error, and when
-    nobody waits for the answer any more, the connection is closed: the next one who asks would get that answer.
+    """Whoever asks gets the answer, or an error of httpx2's that says why there is none. Only when the answer is
+    complete is the connection free again: one that is not must be closed, or the next one who asks gets what is left.
 
     While it is open, it is among `all_open`.
     """
@@ -62,10 +62,6 @@ class Connection(asyncio.Protocol):
         try:
             transport.write(self._sent(request))
             return await answer
-        except BaseException:
-            self.is_free = False
-            transport.abort()
-            raise
         finally:
             self._timer.cancel()
             self._answer = None
@@ -138,9 +134,7 @@ class Connection(asyncio.Protocol):
         except _TooLarge as error:
             self._fail(errors.NotDriftQ(str(error)))
         except h11.RemoteProtocolError as error:
-            # What is cut off is no fault of the one who began to say it.
-            kind = httpx2.RemoteProtocolError if data else httpx2.ReadError
-            self._fail(kind(str(error)))
+            self._fail(httpx2.RemoteProtocolError(str(error)))
 
     def _add(self, data: bytes | bytearray) -> None:
         self._size += len(data)
