@@ -106,7 +106,8 @@ def http_server(
     server.daemon_threads = True
     if tls is not None:
         server.socket = tls.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    # How often it looks whether it is to end.
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     try:
         yield f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_port}", asked
     finally:
