@@ -1,7 +1,7 @@
 """The way to the server, for tasks: connections that are kept, and made as they are needed.
 
-A worker does little besides its calls, and a call by the client of httpx2 for tasks takes twice the time of one by its
-client for threads. This one does only what a broker's client needs, and takes half of it.
+A worker does little besides its calls, and a call by the transport of httpx2 for tasks takes twice the processor time
+of one by its transport for threads. This one does only what a broker's client needs, and takes less than either.
 """
 
 from __future__ import annotations
