@@ -228,6 +228,7 @@ class Engine:
         job.held, job.endings = [], []
         if not self._jobs:
             self._idle.set()
+            self._settler.hurry()
 
     # Settling.
 
