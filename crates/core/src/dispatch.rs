@@ -14,6 +14,7 @@ use crate::id::{GroupId, Identity, KeyHash, Position, Time};
 use crate::input::Style;
 use crate::journal::Haste;
 use crate::lane::{Crew, Lane, Rank, Taker, Windows};
+use crate::lease::LEASE_BYTES_MAX;
 use crate::partition::{Partition, Topic};
 use crate::run::How;
 use crate::shard::Shard;
@@ -181,8 +182,9 @@ impl Shard {
             }
             Taker::Waiter => {
                 let Some(waiter) = crew.waiters.front_mut() else { return };
+                waiter.bytes += u64::from(delivery.length);
                 waiter.gathered.push(delivery);
-                if waiter.gathered.len() >= waiter.max {
+                if waiter.gathered.len() >= waiter.max || waiter.bytes >= LEASE_BYTES_MAX {
                     self.answer_first_waiter(group, out);
                 }
             }

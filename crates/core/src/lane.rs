@@ -35,6 +35,8 @@ pub(crate) struct Waiter {
     pub(crate) request: Option<Identity>,
     /// What it gets, while its deliveries are being gathered.
     pub(crate) gathered: Vec<Delivery>,
+    /// Of the payloads of those.
+    pub(crate) bytes: u64,
 }
 
 /// A place in the order of fresh messages: by priority, then by sequence number.

@@ -14,6 +14,9 @@ use crate::timer::Due;
 
 /// Messages that one request may ask for.
 pub const LEASE_MESSAGES_MAX: u32 = 1_000;
+/// One answer is full with this many bytes of payloads. The message that fills it is the last one in it, so that the
+/// largest message can be lent, too.
+pub const LEASE_BYTES_MAX: u64 = 8 << 20;
 /// Longest wait of one request.
 pub const LEASE_WAIT_MS_MAX: u64 = 60_000;
 /// Whoever does not wait is answered this much later while dispatch is still looking through many messages.
@@ -39,8 +42,17 @@ impl Shard {
         let owner: String = request.owner;
         self.attend(request.topic, group);
         let Some(crew) = self.crews.get_mut(&group) else { return };
-        let gathered = Vec::new();
-        crew.waiters.push_back(Waiter { ticket, owner, lease_ms, max, until, request: name, gathered });
+        let (gathered, bytes) = (Vec::new(), 0);
+        crew.waiters.push_back(Waiter {
+            ticket,
+            owner,
+            lease_ms,
+            max,
+            until,
+            request: name,
+            gathered,
+            bytes,
+        });
         self.waiting.insert(ticket, group);
         self.dispatch(group, out);
         if self.waiting.contains_key(&ticket) {

@@ -79,7 +79,7 @@ pub use effect::{
 pub use fact::{Fact, MessageFact, Place};
 pub use id::{ConsumerId, GroupId, Identity, KeyHash, Position, RequestHash, Ticket, Time, Token, TopicId};
 pub use input::{Address, Input, LeaseRequest, SeekTo, Settlement, Spotted, Style, Subscription, Verdict};
-pub use lease::{LEASE_MESSAGES_MAX, LEASE_WAIT_MS_MAX};
+pub use lease::{LEASE_BYTES_MAX, LEASE_MESSAGES_MAX, LEASE_WAIT_MS_MAX};
 pub use letter::{Attempt, DeadLetter};
 pub use message::{Deadline, Envelope, Message, Routing};
 pub use output::{

@@ -3,8 +3,8 @@
 mod support;
 
 use driftq_core::{
-    Answer, Identity, Input, LEASE_MESSAGES_MAX, LEASE_WAIT_MS_MAX, LeaseRequest, Reject, Settings, Ticket,
-    TopicId, TopicSettings, Verdict,
+    Answer, Identity, Input, LEASE_BYTES_MAX, LEASE_MESSAGES_MAX, LEASE_WAIT_MS_MAX, LeaseRequest, Reject,
+    Settings, Ticket, TopicId, TopicSettings, Verdict,
 };
 use support::orders::{nack, offsets, patient, request};
 use support::{Draft, LEASE_MS, Rig, START};
@@ -33,6 +33,19 @@ fn a_request_gets_at_most_what_it_asks_for_in_order() {
     assert_eq!(rig.lease_offsets(topic, 1), []);
     let group = rig.group_described(topic, "g").expect("it was created by the first request");
     assert_eq!((group.waiters, group.partitions[0].in_flight), (0, 5));
+}
+
+/// Whoever asks for a thousand messages does not get gigabytes.
+#[test]
+fn an_answer_is_full_when_its_payloads_are_large_enough() {
+    let (mut rig, topic) = rig();
+    let half = "v".repeat(LEASE_BYTES_MAX as usize / 2);
+    for value in [&half, &half, &half, "v", &half.repeat(3), "v"] {
+        rig.produce(&Draft { value: value.to_owned(), ..Draft::to(topic) });
+    }
+    assert_eq!(rig.lease_offsets(topic, 1000), [0, 1], "full");
+    assert_eq!(rig.lease_offsets(topic, 1000), [2, 3, 4], "what fills it may be larger than that");
+    assert_eq!(rig.lease_offsets(topic, 1000), [5]);
 }
 
 #[test]

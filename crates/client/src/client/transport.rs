@@ -18,8 +18,8 @@ use crate::error::{Error, Refusal, excerpt};
 pub const KEPT_MAX: usize = 32;
 /// A kept connection that nobody used for this long is closed.
 const KEPT_FOR: Duration = Duration::from_secs(60);
-/// Largest answer that is read.
-pub const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// Largest answer that is read: one full of payloads and the largest message on top, every byte of it as six in JSON.
+pub const ANSWER_BYTES_MAX: usize = 6 * (48 << 20) + (1 << 20);
 /// Where an answer says which request it is to.
 const REQUEST_ID: &str = "x-request-id";
 
