@@ -62,8 +62,9 @@ describe.concurrent("an effect without a message", () => {
       if (proxy.count(/renew/) >= 4) renewed.open();
       return "pass";
     };
-    // Four renewals take longer than the lease: without them the effect would be unknown to the second one.
-    const first = new Client(proxy.url).effect("renewed", { key: "k", leaseMs: 300 }, () => renewed.promise.then(() => "done"));
+    // Four renewals take longer than the lease: without them the effect would be unknown to the second one. The lease is
+    // long enough for a busy machine to be in time with each of them.
+    const first = new Client(proxy.url).effect("renewed", { key: "k", leaseMs: 3_000 }, () => renewed.promise.then(() => "done"));
     await renewed.promise;
     expect(await client.effect("renewed", { key: "k" }, () => "twice")).toBe("done");
     await first;
