@@ -1,5 +1,5 @@
 // One side of the benchmark: node bench/contender.mjs bare|worker|worker-by-node-http URL BATCH; rounds come from the parent.
-import { Client } from "driftq";
+import { Client, guarded } from "driftq";
 import { byNodeHttp } from "driftq/node";
 
 const [name, url, batch] = [process.argv[2], process.argv[3], Number(process.argv[4])];
@@ -25,22 +25,24 @@ async function bareEffect({ order }, message) {
 }
 
 /** Borrows a batch, handles it, acks it; and so on. Every call has its time-out; no heartbeats, no renewals, no repeats. */
-async function bareLoop({ topic, count, effects }) {
+async function bareLoop({ topic, count, load }) {
   for (let done = 0; done < count; ) {
     const leased = await post(`/v2/topics/${topic}/groups/bench/lease`, { owner: "bare", max: batch, lease_ms: 30_000, wait_ms: 1_000 }, 1_000);
-    await Promise.all(leased.messages.map((message) => (effects ? bareEffect(JSON.parse(message.value), message) : JSON.parse(message.value))));
+    await Promise.all(leased.messages.map((message) => (load !== "plain" ? bareEffect(JSON.parse(message.value), message) : JSON.parse(message.value))));
     await post("/v2/leases/ack", { leases: leased.messages.map(({ lease }) => ({ token: lease.token })) });
     done += leased.messages.length;
   }
 }
 
 /** The SDK's worker, with as many handlers at once as the bare loop has. */
-async function worker({ topic, count, effects }) {
+async function worker({ topic, count, load }) {
   const client = new Client(name === "worker-by-node-http" ? { url, send: byNodeHttp } : url);
   const one = client.worker("bench", { concurrency: batch });
   let done = 0;
+  const charge = load === "guarded" ? guarded(topic, { key: (order) => order }, (order) => order) : undefined;
   one.handle(topic, async ({ order }, ctx) => {
-    if (effects) await ctx.effect(topic, { key: order }, () => order);
+    if (load === "effect") await ctx.effect(topic, { key: order }, () => order);
+    if (charge) await charge(order);
     done += 1;
     if (done === count) void one.stop();
   });

@@ -1,5 +1,5 @@
 // The worker against a bare loop with fetch: the same server, the same kinds of requests, in alternating rounds. Each of
-// them has a process of its own, so that none pays for what another has loaded or switched on. The loop is what a
+// them has a process of its own for each load, so that none pays for what another has loaded or switched on. The loop is what a
 // careful user would write: a time-out for each call, the status checked, the answer parsed.
 // The loop and the worker go by the same fetch. A worker that goes by Node's HTTP client is measured beside them, and need
 // not meet the bound.
@@ -21,7 +21,6 @@ const server = await TestServer.start();
 const client = new Client(server.url);
 const program = fileURLToPath(new URL("contender.mjs", import.meta.url));
 const names = ["bare", "worker", "worker-by-node-http"];
-const contenders = Object.fromEntries(names.map((name) => [name, fork(program, [name, server.url, String(batch)])]));
 let topics = 0;
 
 async function fill(count) {
@@ -34,10 +33,10 @@ async function fill(count) {
 }
 
 /** Messages per second of one round, by the clock and by the time of the processor, which a busy machine disturbs less. */
-async function round(name, count, effects) {
+async function round(contender, count, load) {
   const topic = await fill(count);
-  contenders[name].send({ topic, count, effects });
-  const [{ seconds, cpuSeconds }] = await once(contenders[name], "message");
+  contender.send({ topic, count, load });
+  const [{ seconds, cpuSeconds }] = await once(contender, "message");
   await client.admin.deleteTopic(topic);
   return { rate: count / seconds, cpuRate: count / cpuSeconds };
 }
@@ -47,14 +46,16 @@ const shown = (ratios) => `${median(ratios).toFixed(2)} (${ratios.map((ratio) =>
 /** Rounds before the first one that counts: the worker has more code to be compiled than the loop. */
 const WARM_UP_ROUNDS = 3;
 let enough = true;
-for (const [name, count, effects] of [
-  ["lease and ack", messages, false],
-  ["with an effect each", guardedMessages, true],
+for (const [name, count, load] of [
+  ["lease and ack", messages, "plain"],
+  ["with an effect each", guardedMessages, "effect"],
+  ["with an effect each, by a guarded function", guardedMessages, "guarded"],
 ]) {
+  const contenders = Object.fromEntries(names.map((who) => [who, fork(program, [who, server.url, String(batch)])]));
   const results = Object.fromEntries(names.map((who) => [who, []]));
   for (let n = -WARM_UP_ROUNDS; n < rounds; n += 1) {
     for (const who of n % 2 === 0 ? names : names.toReversed()) {
-      const one = await round(who, count, effects);
+      const one = await round(contenders[who], count, load);
       if (n >= 0) results[who].push(one);
     }
   }
@@ -66,8 +67,8 @@ for (const [name, count, effects] of [
     console.log(`  ${who} ${rateOf(who)}/s, ratio ${shown(ratiosOf(who, "rate"))}`);
     console.log(`    by processor time ${shown(ratiosOf(who, "cpuRate"))}`);
   }
+  for (const contender of Object.values(contenders)) contender.disconnect();
 }
-for (const contender of Object.values(contenders)) contender.disconnect();
 await server.stop();
 if (!enough) {
   console.error(`the worker's ratio is below ${RATIO_MIN}`);

@@ -1,4 +1,4 @@
-import { ConnectionLost, NotDriftQ, Unreachable } from "./errors.js";
+import { ConnectionLost, NotDriftQ, Unreachable, Untrusted } from "./errors.js";
 import type { DriftQError, Problem } from "./errors.js";
 import type { Answer } from "./exchange.js";
 import { refusal } from "./refusals.js";
@@ -13,6 +13,31 @@ const UNREACHED = new Set([
   "EADDRNOTAVAIL",
   "UND_ERR_CONNECT_TIMEOUT",
 ]);
+
+/** What to do about a certificate that has a single thing wrong with it. */
+const CERTIFICATE_NEXT = new Map([
+  ["CERT_HAS_EXPIRED", "It has expired: renew it, and check the clock of this machine"],
+  ["CERT_NOT_YET_VALID", "It is not valid yet: check the clock of this machine"],
+  ["CERT_REVOKED", "It was revoked: give the server another one"],
+  ["CERT_REJECTED", "It is marked as one to reject: give the server another one"],
+  ["ERR_TLS_CERT_ALTNAME_INVALID", "It is for other names: reach the server by one of those, or give it a certificate for this one"],
+]);
+
+/** Nobody here knows who signed it. */
+const CERTIFICATE_UNKNOWN = new Set([
+  "DEPTH_ZERO_SELF_SIGNED_CERT",
+  "SELF_SIGNED_CERT_IN_CHAIN",
+  "UNABLE_TO_GET_ISSUER_CERT",
+  "UNABLE_TO_GET_ISSUER_CERT_LOCALLY",
+  "UNABLE_TO_VERIFY_LEAF_SIGNATURE",
+  "CERT_CHAIN_TOO_LONG",
+  "CERT_SIGNATURE_FAILURE",
+  "CERT_UNTRUSTED",
+  "INVALID_CA",
+  "INVALID_PURPOSE",
+  "PATH_LENGTH_EXCEEDED",
+]);
+const SIGNED_NEXT = "Have it signed by an authority that is trusted here, or name the authority's certificate (a file) in NODE_EXTRA_CA_CERTS";
 
 /** What a gateway says whose server is away. */
 const GATEWAY = new Set([429, 502, 503, 504]);
@@ -60,6 +85,8 @@ export function readFailure(url: string, error: unknown, timeout: string | undef
   const code = typeof cause?.code === "string" ? cause.code : "";
   const why = code || String(cause?.message ?? error);
   if (UNREACHED.has(code) || why === "bad port") return new Unreachable(url, why, { cause: error });
+  const next = CERTIFICATE_NEXT.get(code) ?? (CERTIFICATE_UNKNOWN.has(code) ? SIGNED_NEXT : undefined);
+  if (next) return new Untrusted(url, code, next, { cause: error });
   if (code.startsWith("HPE_") || why.includes("redirect")) return new NotDriftQ(url, why, false, { cause: error });
   return new ConnectionLost(url, why, { cause: error });
 }

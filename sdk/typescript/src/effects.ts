@@ -4,7 +4,6 @@ import {
   EffectFailed,
   EffectUncertain,
   LeaseLost,
-  NotDriftQ,
   ResultNotKept,
 } from "./errors.js";
 import { ending, happened, OMITTED, type Ending } from "./endings.js";
@@ -15,7 +14,7 @@ import { Renewal } from "./renewal.js";
 import type { EffectFunction, EffectLease, EffectOptions, EffectRecord, Terms } from "./terms.js";
 import { WAIT_MS_MAX } from "./terms.js";
 import { monotonicMs } from "./time.js";
-import { mayPass, type Transport } from "./transport.js";
+import { isStrange, mayPass, type Transport } from "./transport.js";
 import { toCamel, type WireDecision, type WireOutcome } from "./wire.js";
 
 /** How often an effect that somebody else resolves or takes at the same time is begun anew. */
@@ -121,7 +120,7 @@ async function recordSuccess(transport: Transport, terms: Terms, token: string, 
   } catch (error) {
     const tooLarge = error instanceof ResultTooLarge || error instanceof BodyTooLarge;
     if (tooLarge && body !== OMITTED) return recordSuccess(transport, terms, token, OMITTED, until);
-    if (mayPass(error) || error instanceof NotDriftQ) {
+    if (mayPass(error) || isStrange(error)) {
       throw new EffectUncertain(terms.scope, terms.key, "it happened here, and the server did not hear of it in time", { cause: error });
     }
     throw asLeaseLost(error);

@@ -96,6 +96,23 @@ export class NotDriftQ extends DriftQError {
   }
 }
 
+/** Who answers there has no certificate that is trusted here. */
+export class Untrusted extends DriftQError {
+  static {
+    this.prototype.name = "Untrusted";
+  }
+
+  constructor(
+    readonly url: string,
+    /** As Node names it, such as `CERT_HAS_EXPIRED`. */
+    readonly code: string,
+    next: string,
+    options?: ErrorOptions,
+  ) {
+    super(`the certificate of ${url} is not trusted (${code}); nothing was sent. ${next}`, options);
+  }
+}
+
 /** The base of what can come of an effect besides its result. */
 export class EffectError extends DriftQError {
   static {

@@ -1,6 +1,6 @@
 import { repeatWait } from "./backoff.js";
 import { Delivery } from "./delivery.js";
-import { Cancelled, NotDriftQ } from "./errors.js";
+import { Cancelled } from "./errors.js";
 import type { WorkerEventListener } from "./events.js";
 import type { Route } from "./handler.js";
 import { randomHex } from "./platform.js";
@@ -9,7 +9,7 @@ import { roomFor } from "./room.js";
 import { runBatch, runOne, type Runner } from "./runner.js";
 import { giveBack } from "./settler.js";
 import { sleep } from "./time.js";
-import { mayPass, type Transport } from "./transport.js";
+import { isStrange, mayPass, type Transport } from "./transport.js";
 import { path, type WireItem } from "./wire.js";
 
 /** How long the server is asked to wait for the first message. */
@@ -98,7 +98,7 @@ export class Lane {
         if (signal.aborted) return this.#reclaim(target, body);
         // A group that was deleted begins again with the next call; something strange may be a gateway for a while.
         const forgotten = error instanceof GroupUnknown;
-        if (!mayPass(error) && !forgotten && !(error instanceof NotDriftQ)) throw error;
+        if (!mayPass(error) && !forgotten && !isStrange(error)) throw error;
         if (!away && !forgotten) emit({ kind: "server_away", error });
         away ||= !forgotten;
         await sleep(repeatWait(repeats, undefined, Math.random()), signal).catch(() => undefined);

@@ -1,10 +1,10 @@
 import type { Delivery } from "./delivery.js";
-import { NotDriftQ, Refused } from "./errors.js";
+import { Refused } from "./errors.js";
 import { chunks } from "./heartbeat.js";
 import { refusal } from "./refusals.js";
 import type { Settlement } from "./settle.js";
 import { sleep } from "./time.js";
-import { mayPass, type Transport } from "./transport.js";
+import { isStrange, mayPass, type Transport } from "./transport.js";
 import type { WireSettled } from "./wire.js";
 
 /** The most leases of one settling call. */
@@ -89,7 +89,7 @@ async function settleCall(
     try {
       return await settleOnce(transport, kind, leases, { signal, patienceMs: Number.POSITIVE_INFINITY });
     } catch (error) {
-      if (signal.aborted || !(error instanceof NotDriftQ)) throw error;
+      if (signal.aborted || !isStrange(error)) throw error;
       await sleep(STRANGE_ANSWER_WAIT_MS, signal);
     }
   }

@@ -1,5 +1,5 @@
 import { repeatWait } from "./backoff.js";
-import { ConnectionLost, NotDriftQ, Refused, Unreachable } from "./errors.js";
+import { ConnectionLost, NotDriftQ, Refused, Unreachable, Untrusted } from "./errors.js";
 import { readAnswer, readFailure } from "./answers.js";
 import type { Send } from "./exchange.js";
 import { abortable, monotonicMs, sleep, timerMs } from "./time.js";
@@ -120,6 +120,14 @@ export function mayPass(error: unknown): boolean {
   if (error instanceof Refused) return error.retryable || error.status === 429 || error.status === 503;
   if (error instanceof NotDriftQ) return error.gateway;
   return error instanceof Unreachable || error instanceof ConnectionLost;
+}
+
+/**
+ * Whether what answers is not the server. Nobody repeats a call for that; a worker that runs waits all the same: it
+ * may be a gateway, or a certificate, that somebody is about to put right.
+ */
+export function isStrange(error: unknown): boolean {
+  return error instanceof NotDriftQ || error instanceof Untrusted;
 }
 
 function hintOf(error: unknown): number | undefined {

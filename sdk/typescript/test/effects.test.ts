@@ -62,8 +62,9 @@ describe.concurrent("an effect without a message", () => {
       if (proxy.count(/renew/) >= 4) renewed.open();
       return "pass";
     };
-    // Four renewals take longer than the lease: without them the effect would be unknown to the second one.
-    const first = new Client(proxy.url).effect("renewed", { key: "k", leaseMs: 300 }, () => renewed.promise.then(() => "done"));
+    // Four renewals take longer than the lease: without them the effect would be unknown to the second one. The lease is
+    // long enough for a busy machine to be in time with each of them.
+    const first = new Client(proxy.url).effect("renewed", { key: "k", leaseMs: 3_000 }, () => renewed.promise.then(() => "done"));
     await renewed.promise;
     expect(await client.effect("renewed", { key: "k" }, () => "twice")).toBe("done");
     await first;
@@ -72,7 +73,9 @@ describe.concurrent("an effect without a message", () => {
   test("is told when somebody else has resolved it", async () => {
     const begun = gate();
     await using proxy = await Proxy.before(server.url);
-    proxy.deed = ({ path }) => (/renew/.test(path) && proxy.count(/renew/) === 1 ? "hang" : "pass");
+    let resolved = false;
+    // A renewal that came through before that would bring the lease back.
+    proxy.deed = ({ path }) => (/renew/.test(path) && !resolved ? "hang" : "pass");
     const first = new Client({ url: proxy.url, answerTimeoutMs: 400 }).effect("taken", { key: "k", leaseMs: 300 }, async (signal) => {
       begun.open();
       throw await fired(signal);
@@ -81,6 +84,7 @@ describe.concurrent("an effect without a message", () => {
     await begun.promise;
     const resolve = () => client.admin.resolve({ scope: "taken", key: "k", status: "failed_final", by: "ann", why: "looked" }).then(() => true, () => false);
     await expect.poll(resolve, { interval: 20, timeout: 10_000 }).toBe(true);
+    resolved = true;
     await expect(first).rejects.toThrow("lease is lost");
   });
 
@@ -173,5 +177,41 @@ describe.concurrent("a guarded function", () => {
     expect(mails).toBe(1);
     const [effect] = await assertEffects(server, { scope: "mail", count: 1 });
     expect(effect?.message).toMatchObject({ topic: "jobs", offset: 0 });
+  });
+
+  test("may be made within the handler, and belongs to the message also if the worker runs within a run", async () => {
+    await client.admin.createTopic("late");
+    await client.send("late", { to: "ann" });
+    const attempts: number[] = [];
+    const worker = client.worker("mailer").handle<{ to: string }>("late", async ({ to }, { attempt }) => {
+      attempts.push(attempt);
+      await client.call("GET", "/v2/topics/late");
+      await guarded("late-mail", {}, async (one: string) => one)(to);
+    });
+    await client.run("run-4", {}, () => runUntilIdle(worker));
+    expect(attempts).toEqual([1]);
+    const [effect] = await assertEffects(server, { scope: "late-mail", count: 1 });
+    expect(effect?.message).toMatchObject({ topic: "late", offset: 0 });
+    expect(effect?.runId).toBeUndefined();
+  });
+
+  test("in a batch handler belongs to the message that is named, and to none without", async () => {
+    await client.admin.createTopic("batches", { retryPolicy: { backoffMs: 1, maxBackoffMs: 1, jitter: "none" } });
+    for (let order = 0; order < 3; order += 1) await client.send("batches", { order });
+    const errors: (string | undefined)[] = [];
+    const paid: number[] = [];
+    const pay = guarded("batch-pay", {}, async (order: number) => paid.push(order));
+    const worker = client.worker("billing", { onEvent: () => undefined }).handleBatch<{ order: number }>("batches", { batch: 3 }, async (items) => {
+      for (const { payload, context, fail } of items) {
+        if (context.attempt > 1) errors.push(context.lastError);
+        if (payload.order === 2 && context.attempt === 1) await pay(2).catch(fail);
+        else await context.run(() => pay(payload.order));
+      }
+    });
+    await runUntilIdle(worker);
+    expect(paid.sort()).toEqual([0, 1, 2]);
+    expect(errors).toEqual([expect.stringMatching(/^NoContext: batch-pay is guarded/)]);
+    const effects = await assertEffects(server, { scope: "batch-pay", count: 3 });
+    expect(effects.map(({ message }) => message?.offset).sort()).toEqual([0, 1, 2]);
   });
 });

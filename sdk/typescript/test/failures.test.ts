@@ -167,4 +167,12 @@ describe.concurrent.each(ways)("a server that answers badly, asked %s:", (_way, 
       expect([...lost].some((call) => call.includes(path)), path).toBe(true);
     }
   });
+
+  test("a call that follows an answer goes by the same connection", async () => {
+    await using server = await TestServer.start();
+    await using proxy = await Proxy.before(server.url);
+    const client = new Client({ url: proxy.url, ...way });
+    for (let calls = 0; calls < 20; calls += 1) await client.call("POST", "/v2/effects/begin", { body: { scope: "s", key: `k-${calls}`, owner: "one" } });
+    expect(proxy.connections).toBe(1);
+  });
 });

@@ -16,6 +16,8 @@ export interface Seen {
 /** Stands between a client and a server, and spoils what it is told to. */
 export class Proxy {
   readonly seen: Seen[] = [];
+  /** Connections that clients have made. */
+  connections = 0;
   deed: (call: Seen) => Deed = () => "pass";
   /** Called when an answer has come that the client does not get. */
   onSwallowed: () => void = () => undefined;
@@ -24,6 +26,7 @@ export class Proxy {
 
   private constructor(private readonly target: string) {
     this.#server = createServer((incoming, outgoing) => void this.#handle(incoming, outgoing));
+    this.#server.on("connection", () => (this.connections += 1));
   }
 
   static async before(target: string): Promise<Proxy> {
