@@ -1,0 +1,476 @@
+//! The bytes of every format, as they were when they were frozen. A difference means that logs written before can
+//! no longer be read: it needs a new version, not a new text here. `DRIFTQ_BLESS=1` writes texts that are missing.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use driftq_core::{
+    Attempt, DeadLetter, Deadline, Envelope, Fact, GroupId, Identity, Jitter, KeyHash, Message, MessageFact,
+    Order, Place, Position, RequestHash, RetryPolicy, Routing, State, Time, Token, TopicId, TopicSettings,
+};
+
+use crate::support::ledger_facts;
+
+const TOPIC: TopicId = TopicId(0x0102_0304);
+const PLACE: Place = Place { topic: TOPIC, group: GroupId(5), partition: 6, offset: 0x0708 };
+const POLICY: RetryPolicy =
+    RetryPolicy { max_attempts: 3, backoff_ms: 250, max_backoff_ms: 5000, jitter: Jitter::Half };
+
+/// Settings in which everything is said.
+const SETTINGS: TopicSettings = TopicSettings {
+    retention_ms: Some(1),
+    retention_bytes: Some(2),
+    messages_max: Some(3),
+    bytes_max: Some(4),
+    retry: Some(RetryPolicy { jitter: Jitter::Full, ..POLICY }),
+    lease_ms: Some(6),
+    in_flight_max: Some(7),
+    order: Order::Key,
+    retry_share: Some(8),
+};
+
+/// Lines that only older versions wrote, and what they mean today.
+fn old_facts() -> Vec<(&'static str, Fact<'static>)> {
+    let (token, remembered) = (Token { epoch: 3, n: 4 }, Time(0x1617));
+    let (at, expires) = (Time(0), Time(0x1819));
+    vec![
+        (
+            "topic-created",
+            Fact::TopicCreated {
+                topic: TOPIC,
+                partitions: 7,
+                at: Time(0x0910),
+                name: "orders",
+                scoped: false,
+            },
+        ),
+        ("leased", Fact::Leased { place: PLACE, token, attempt: 2, at, expires, owner: "worker" }),
+        ("acked", Fact::Acked { place: PLACE, remembered, token: Token::default() }),
+        ("failed", Fact::Failed { place: PLACE, at, retry_at: expires, error: "ack_timeout" }),
+    ]
+}
+
+/// The name of a fact's kind. A new kind does not compile before it has one, and is not green before it has bytes.
+fn name(fact: &Fact<'_>) -> &'static str {
+    match fact {
+        Fact::Opened { .. } => "opened",
+        Fact::TopicCreated { .. } => "topic-created-scoped",
+        Fact::Configured { settings, .. } if *settings == TopicSettings::default() => "configured-plain",
+        Fact::Configured { .. } => "configured",
+        Fact::TopicDeleted { .. } => "topic-deleted",
+        Fact::Paused { since: None, .. } => "resumed",
+        Fact::Paused { group: None, .. } => "paused",
+        Fact::Paused { .. } => "paused-group",
+        Fact::Keyed { .. } => "keyed",
+        Fact::Appended(MessageFact { lineage: Some(_), .. }) => "appended-in-run",
+        Fact::Appended(MessageFact { only: Some(_), .. }) => "appended-special",
+        Fact::Appended(MessageFact { identity: None, .. }) => "appended-plain",
+        Fact::Appended(_) => "appended",
+        Fact::GroupCreated { .. } => "group-created",
+        Fact::Leased { .. } => "leased-at",
+        Fact::Acked { token: Token { epoch: 0, n: 0 }, .. } => "acked",
+        Fact::Acked { .. } => "acked-by",
+        Fact::Failed { .. } => "failed-at",
+        Fact::Extended { .. } => "extended",
+        Fact::Released { .. } => "released",
+        Fact::Snoozed { .. } => "snoozed",
+        Fact::Retired { .. } => "retired",
+        Fact::Cancelled { .. } => "cancelled",
+        Fact::Removed { .. } => "removed",
+        Fact::Sought { .. } => "sought",
+        Fact::GroupExpired { .. } => "group-expired",
+        Fact::Expired { .. } => "expired",
+        Fact::Forgotten { group: None, .. } => "forgotten-stored",
+        Fact::Forgotten { .. } => "forgotten-done",
+        Fact::Moved { .. } => "moved",
+        Fact::Effect(_) | Fact::Run(_) | Fact::Output(_) | Fact::Commit(_) => {
+            ledger_facts::name(fact).expect("every kind has a name")
+        }
+    }
+}
+
+/// A message of which only what every message has is told.
+fn plain_message() -> MessageFact<'static> {
+    MessageFact {
+        topic: TOPIC,
+        partition: 6,
+        offset: 0x0708,
+        at: Time(0x0910),
+        size: 11,
+        check: 0x1213_1415,
+        bytes: b"payload",
+        ..MessageFact::default()
+    }
+}
+
+fn message_facts() -> Vec<Fact<'static>> {
+    let plain = plain_message();
+    let identity = Some((Identity::of("tenant", "scope", "key"), Time(0x1617)));
+    let retry = Some(POLICY);
+    let special = MessageFact {
+        retry: SETTINGS.retry,
+        request: RequestHash(0x2021),
+        key: KeyHash(0x2223),
+        priority: 9,
+        due: Some(Time(0x2425)),
+        only: Some(GroupId(5)),
+        identity,
+        ..plain
+    };
+    vec![
+        Fact::Appended(plain),
+        Fact::Appended(MessageFact { retry, identity, ..plain }),
+        Fact::Appended(special),
+        Fact::Appended(MessageFact { lineage: Some(ledger_facts::LINEAGE), ..special }),
+        Fact::Moved { topic: TOPIC, partition: 6, offset: 0x0708, bytes: b"payload" },
+    ]
+}
+
+fn topic_facts() -> Vec<Fact<'static>> {
+    let (topic, group, at) = (TOPIC, GroupId(5), Time(0x0910));
+    vec![
+        Fact::Opened { epoch: 3, at },
+        Fact::Keyed { secret: [0x5a; 32] },
+        Fact::TopicCreated { topic, partitions: 7, at, name: "orders", scoped: true },
+        Fact::Configured { topic, settings: SETTINGS },
+        Fact::Configured { topic, settings: TopicSettings::default() },
+        Fact::TopicDeleted { topic },
+        Fact::Paused { topic, group: None, since: Some(at) },
+        Fact::Paused { topic, group: Some(group), since: Some(at) },
+        Fact::Paused { topic, group: None, since: None },
+        Fact::GroupCreated { topic, group, at, name: "billing" },
+        Fact::GroupExpired { topic, group },
+        Fact::Sought { topic, group, partition: 6, from: 0x0708 },
+        Fact::Cancelled { topic, partition: 6, offset: 0x0708 },
+        Fact::Removed { topic, partition: 6, offset: 0x0708 },
+        Fact::Expired { topic, partition: 6, below: 0x0708 },
+        Fact::Forgotten { group: None, upto: Time(0x1617), most: 1024 },
+        Fact::Forgotten { group: Some((topic, group)), upto: Time(0x1617), most: 1024 },
+    ]
+}
+
+fn facts() -> Vec<Fact<'static>> {
+    let (place, token, at) = (PLACE, Token { epoch: 3, n: 4 }, Time(0x0910));
+    let expires = Time(0x1819);
+    let deliveries = vec![
+        Fact::Leased { place, token, attempt: 2, at, expires, owner: "worker" },
+        Fact::Extended { place, expires },
+        Fact::Acked { place, remembered: Time(0x1617), token: Token::default() },
+        Fact::Acked { place, remembered: Time(0x1617), token },
+        Fact::Failed { place, at, retry_at: expires, error: "ack_timeout" },
+        Fact::Released { place },
+        Fact::Snoozed { place, at, until: expires },
+        Fact::Retired { place, dead: true },
+    ];
+    [deliveries, message_facts(), topic_facts(), ledger_facts::facts()].concat()
+}
+
+fn path(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format!("{name}.hex"))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let lines = bytes.chunks(16).map(|line| {
+        let pairs: Vec<String> = line.iter().map(|byte| format!("{byte:02x}")).collect();
+        pairs.join(" ") + "\n"
+    });
+    lines.collect()
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    text.split_whitespace().map(|pair| u8::from_str_radix(pair, 16).expect("two digits")).collect()
+}
+
+/// The frozen bytes; they must be those given.
+fn frozen(name: &str, bytes: &[u8]) -> Vec<u8> {
+    let path = path(name);
+    if std::env::var_os("DRIFTQ_BLESS").is_some() && !path.exists() {
+        std::fs::write(&path, hex(bytes)).expect("the text can be written");
+    }
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    assert_eq!(text, hex(bytes), "the format of {name} changed");
+    unhex(&text)
+}
+
+/// The one fact in `bytes`.
+fn only_fact(bytes: &[u8]) -> Fact<'_> {
+    let base = Position(1 << 32);
+    let mut read = Vec::new();
+    Fact::each(base, bytes, |end, fact| {
+        assert_eq!(end, base.plus(bytes.len()));
+        read.push(fact);
+        Ok(())
+    })
+    .expect("frozen bytes can be read");
+    assert_eq!(read.len(), 1);
+    read[0]
+}
+
+fn encoded(fact: &Fact<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    fact.encode(&mut bytes);
+    bytes
+}
+
+/// Frozen bytes that nobody writes any more.
+fn relic(name: &str) -> Vec<u8> {
+    unhex(&std::fs::read_to_string(path(name)).expect("what was frozen stays"))
+}
+
+#[test]
+fn facts_are_written_and_read_as_ever() {
+    for fact in facts() {
+        assert_eq!(only_fact(&frozen(name(&fact), &encoded(&fact))), fact);
+    }
+}
+
+#[test]
+fn facts_of_older_versions_are_read_as_ever() {
+    for (name, fact) in old_facts() {
+        assert_eq!(only_fact(&relic(name)), fact, "{name}");
+    }
+}
+
+#[test]
+fn every_kind_of_fact_has_its_text() {
+    let names: BTreeSet<&str> =
+        facts().iter().map(name).chain(old_facts().iter().map(|(name, _)| *name)).collect();
+    assert_eq!(
+        names.len(),
+        facts().len() + old_facts().len() - 1,
+        "only an ack by name is still written: {names:?}"
+    );
+    // The kind is the first byte after the length; there are no gaps but those between families.
+    let kinds = facts().iter().map(|fact| encoded(fact)[4]).collect::<BTreeSet<u8>>();
+    let old_kinds = old_facts().iter().map(|(name, _)| relic(name)[4]).collect::<BTreeSet<u8>>();
+    let families = (1..=27).chain(32..=38).chain(40..=41).chain(48..=51).chain(56..=57);
+    assert_eq!(kinds.union(&old_kinds).copied().collect::<BTreeSet<u8>>(), families.collect());
+    let folder = path("").parent().expect("it has a folder").to_owned();
+    let files: BTreeSet<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path().file_stem().expect("a name").to_string_lossy().into_owned())
+        .collect();
+    let others = ["snapshot", "snapshot-2", "snapshot-3", "message", "message-plain", "message-letter"];
+    assert_eq!(files, names.into_iter().chain(others).map(String::from).collect());
+}
+
+#[test]
+fn messages_are_written_and_read_as_ever() {
+    let plain = Message { key: b"k"[..].into(), value: b"value"[..].into(), ..Message::default() };
+    let full = Message {
+        envelope: Some(Envelope {
+            run_id: "run".into(),
+            step_id: "step".into(),
+            parent_step_id: "parent".into(),
+            tenant_id: "acme".into(),
+            labels: vec![("model".into(), "small".into()), ("zone".into(), "eu".into())],
+            idempotency_key: "once".into(),
+            target_topic: "elsewhere".into(),
+            partition_override: Some(2),
+            deadline: Some(Deadline { seconds: 253_402_300_799, nanos: 5_000_000 }),
+            retry_policy: Some(POLICY),
+            dead_letter: Some(DeadLetter {
+                topic: "orders".into(),
+                partition: 1,
+                offset: 0x0708,
+                group: "billing".into(),
+                attempts: 3,
+                last_error: "broken".into(),
+                reason: "max_attempts_reached".into(),
+                tenant_id: "acme".into(),
+                idempotency_key: "once".into(),
+                at: Time(0x0910),
+                ..DeadLetter::default()
+            }),
+        }),
+        routing: Some(Routing { label: "finance".into(), meta: vec![("score".into(), "0.92".into())] }),
+        ..plain.clone()
+    };
+    let mut letter = full.clone();
+    if let Some(envelope) = &mut letter.envelope {
+        envelope.retry_policy = SETTINGS.retry;
+        let letter = envelope.dead_letter.as_mut().expect("it is one");
+        letter.retry_policy = Some(RetryPolicy { jitter: Jitter::None, ..POLICY });
+        let (owner, error) = ("worker".into(), "broken".into());
+        letter.history = vec![Attempt { number: 3, owner, error, leased: Time(0x0901), ended: Time(0x0909) }];
+    }
+    for (name, message) in [("message-plain", plain), ("message", full), ("message-letter", letter)] {
+        let frozen = frozen(name, &message.encode());
+        assert_eq!(Message::decode(&frozen), Ok(message));
+    }
+}
+
+fn message_of(offset: u64, identity: Option<&str>) -> MessageFact<'static> {
+    MessageFact {
+        topic: TopicId(0),
+        partition: 0,
+        offset,
+        at: Time(1000 + offset),
+        size: 5,
+        check: 77,
+        retry: offset.is_multiple_of(2).then_some(POLICY),
+        identity: identity.map(|key| (Identity::of("tenant", "orders", key), Time(9000))),
+        bytes: b"payload",
+        ..MessageFact::default()
+    }
+}
+
+const fn place_of(offset: u64) -> Place {
+    Place { topic: TopicId(0), group: GroupId(0), partition: 0, offset }
+}
+
+/// A small history in which every part of the first snapshots occurs.
+fn history() -> Vec<Fact<'static>> {
+    let (topic, group) = (TopicId(0), GroupId(0));
+    let message = |offset, identity| Fact::Appended(message_of(offset, identity));
+    let lease = |offset, n| Fact::Leased {
+        place: place_of(offset),
+        token: Token { epoch: 1, n },
+        attempt: 1,
+        at: Time(2000),
+        expires: Time(5000),
+        owner: "worker",
+    };
+    let acked = |place, remembered| Fact::Acked { place, remembered, token: Token::default() };
+    let mut facts = vec![
+        Fact::Opened { epoch: 1, at: Time(1000) },
+        Fact::TopicCreated { topic, partitions: 2, at: Time(1000), name: "orders", scoped: false },
+        Fact::TopicCreated {
+            topic: TopicId(1),
+            partitions: 1,
+            at: Time(1001),
+            name: "dlq.orders",
+            scoped: false,
+        },
+        Fact::GroupCreated { topic, group, at: Time(1002), name: "billing" },
+        message(0, None),
+        message(1, Some("a")),
+        message(2, None),
+        message(3, Some("b")),
+        message(4, None),
+        lease(0, 1),
+        lease(1, 2),
+        lease(2, 3),
+        acked(place_of(1), Time(8000)),
+        Fact::Failed { place: place_of(2), at: Time(3000), retry_at: Time(4000), error: "broken" },
+        Fact::Retired { place: place_of(4), dead: false },
+        Fact::GroupCreated { topic, group: GroupId(1), at: Time(1003), name: "audit" },
+        acked(Place { group: GroupId(1), ..place_of(3) }, Time(8001)),
+    ];
+    // A whole chunk of messages that came and went.
+    for offset in 5..5 + 512 {
+        facts.push(Fact::Appended(MessageFact { partition: 1, ..message_of(offset, None) }));
+        for group in [GroupId(0), GroupId(1)] {
+            facts.push(acked(Place { group, partition: 1, ..place_of(offset) }, Time(0)));
+        }
+    }
+    facts
+}
+
+/// What came since: tokens, schedules, priorities, keys, settings, pauses, and a topic that is gone.
+fn newer_history() -> Vec<Fact<'static>> {
+    let topic = TopicId(0);
+    let due = |offset, due| Fact::Appended(MessageFact { due: Some(Time(due)), ..message_of(offset, None) });
+    let lease = |offset, n| Fact::Leased {
+        place: place_of(offset),
+        token: Token { epoch: 1, n },
+        attempt: 1,
+        at: Time(2100),
+        expires: Time(5100),
+        owner: "worker",
+    };
+    let keyed = |offset| Fact::Appended(MessageFact { key: KeyHash(offset), ..message_of(offset, None) });
+    let special = MessageFact {
+        request: RequestHash(0x2021),
+        key: KeyHash(0x2223),
+        priority: 9,
+        retry: SETTINGS.retry,
+        ..message_of(600, Some("c"))
+    };
+    vec![
+        Fact::Keyed { secret: [0x5a; 32] },
+        Fact::TopicCreated { topic: TopicId(2), partitions: 1, at: Time(1004), name: "brief", scoped: true },
+        Fact::TopicDeleted { topic: TopicId(2) },
+        Fact::TopicCreated { topic: TopicId(3), partitions: 1, at: Time(1005), name: "brief", scoped: true },
+        Fact::Configured { topic, settings: SETTINGS },
+        Fact::Paused { topic: TopicId(3), group: None, since: Some(Time(1006)) },
+        Fact::Paused { topic, group: Some(GroupId(1)), since: Some(Time(1007)) },
+        Fact::Appended(special),
+        due(601, 7000),
+        due(602, 7001),
+        keyed(603),
+        keyed(604),
+        lease(603, 4),
+        lease(604, 5),
+        Fact::Acked { place: place_of(603), remembered: Time(0), token: Token { epoch: 1, n: 4 } },
+        Fact::Cancelled { topic, partition: 0, offset: 604 },
+        Fact::Cancelled { topic, partition: 0, offset: 602 },
+        Fact::Extended { place: place_of(0), expires: Time(6000) },
+        lease(600, 6),
+        Fact::Failed { place: place_of(600), at: Time(3000), retry_at: Time(3000), error: "poison" },
+        Fact::Retired { place: place_of(600), dead: true },
+    ]
+}
+
+fn folded(facts: &[Fact<'_>]) -> State {
+    let bytes: Vec<u8> = facts.iter().flat_map(encoded).collect();
+    let mut state = State::new(1);
+    state.apply_batch(Position(7 << 32 | 64), &bytes).expect("this could have happened");
+    state
+}
+
+/// What came with the ledger: effects, runs, outputs and commits.
+fn newest_history() -> Vec<Fact<'static>> {
+    ledger_facts::history(|offset| message_of(offset, None))
+}
+
+fn topics_of(state: &State) -> Vec<(String, TopicId, bool)> {
+    state.topics().map(|topic| (topic.name.to_string(), topic.id, topic.scoped)).collect()
+}
+
+fn expected_topics() -> [(String, TopicId, bool); 3] {
+    let expected = [("orders", 0, false), ("dlq.orders", 1, false), ("brief", 3, true)];
+    expected.map(|(name, id, scoped)| (name.to_owned(), TopicId(id), scoped))
+}
+
+#[test]
+fn snapshots_are_written_and_read_as_ever() {
+    let all = folded(&[history(), newer_history(), newest_history()].concat());
+    let frozen = frozen("snapshot-3", &all.encode());
+    let state = State::decode(&frozen, 5).unwrap();
+    assert_eq!(state.encode(), frozen);
+    assert_eq!((state.epoch(), state.messages(), state.groups()), (1, 10, 2));
+    assert_eq!(state.secret(), &[0x5a; 32]);
+    assert_eq!(topics_of(&state), expected_topics());
+    assert_eq!(state.live_bytes(), all.live_bytes(), "what effects keep in the log is counted again");
+    let pieces = state.effects_pinned_in(7, 99);
+    let shown: Vec<_> = pieces.iter().map(|piece| (piece.number, piece.blob.length)).collect();
+    assert_eq!(shown, [(1, 5), (2, 5), (2, 6), (3, 5), (3, 6), (4, 5)]);
+    let bytes = pieces.iter().map(|piece| u64::from(piece.blob.length)).sum::<u64>();
+    assert_eq!(state.live_bytes()[&7], 10 * 7 + bytes);
+}
+
+/// A snapshot of the second version is the state of its time: nothing was known of a ledger then.
+#[test]
+fn snapshots_of_the_second_version_are_read_as_ever() {
+    let state = State::decode(&relic("snapshot-2"), 5).unwrap();
+    assert_eq!((state.epoch(), state.messages(), state.groups()), (1, 7, 2));
+    assert_eq!((state.secret(), topics_of(&state)), (&[0x5a; 32], expected_topics().to_vec()));
+    assert_eq!(state.effects_pinned_in(7, 99), []);
+    let then = folded(&[history(), newer_history()].concat());
+    assert_eq!(state.encode(), then.encode(), "it is what the same history makes today");
+    let again = State::decode(&state.encode(), 5).unwrap();
+    assert_eq!(again.encode(), state.encode());
+}
+
+/// A snapshot of the first version is the state of its time, without what was not told then.
+#[test]
+fn snapshots_of_the_first_version_are_read_as_ever() {
+    let state = State::decode(&relic("snapshot"), 5).unwrap();
+    assert_eq!((state.epoch(), state.messages(), state.groups()), (1, 3, 2));
+    assert_eq!(state.live_bytes().iter().map(|(s, b)| (*s, *b)).collect::<Vec<_>>(), [(7, 21)]);
+    assert_eq!(state.secret(), &[0; 32]);
+    let again = State::decode(&state.encode(), 5).unwrap();
+    assert_eq!(again.encode(), state.encode());
+    assert!(state.topics().all(|topic| !topic.scoped));
+}

@@ -1,0 +1,238 @@
+//! Lines of history about effects, runs, outputs and commits: one of each kind, and a small history of them.
+#![allow(dead_code, unreachable_pub, reason = "every test file is a crate that uses another part of this")]
+
+use driftq_core::ledger::{OnLapse, Status};
+use driftq_core::{
+    BegunFact, CommitFact, EffectFact, EffectPart, EndedFact, Fact, GroupId, How, Identity, Lent, Lineage,
+    MessageFact, OutputAuthor, OutputFact, Place, Receipt, RequestHash, RunFact, Time, Token, TopicId,
+};
+
+const LENT: Lent<'static> = Lent {
+    owner: "worker",
+    epoch: 0x0102,
+    attempt: 0x0304,
+    at: Time(0x0506),
+    until: Time(0x0708),
+    ttl_ms: 0x090a,
+    on_lapse: OnLapse::Hold,
+    attempts_max: Some(0x0b0c),
+    caller: 0x0d0e,
+    tie: Some(Receipt {
+        topic: TopicId(0x0f10),
+        group: GroupId(0x1112),
+        partition: 0x1314,
+        offset: 0x1516,
+        token: Token { epoch: 0x1718, n: 0x191a },
+    }),
+};
+/// A lease of which only what every lease has is told.
+const LENT_PLAIN: Lent<'static> =
+    Lent { on_lapse: OnLapse::Retry, attempts_max: None, caller: 0, tie: None, ..LENT };
+const AUTHOR: OutputAuthor =
+    OutputAuthor { topic: TopicId(0x0102), partition: 0x0304, offset: 0x0506, attempt: 0x0708 };
+
+/// Where one message and one output went: partition 2 of topic 1 under offset 3, for the first time; added.
+const RESULTS: &[u8] = &[1, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1];
+/// One attempt that failed: its number, owner, error, begin and end.
+const ATTEMPTS: &[u8] = &[
+    1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, b'o', 2, 0, 0, 0, b'n', b'o', 5, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0,
+    0, 0, 0,
+];
+
+pub(crate) const LINEAGE: Lineage<'static> = Lineage { run: "run", step: "step", parent: "parent" };
+
+/// The name of a kind's frozen text.
+pub(crate) fn name(fact: &Fact<'_>) -> Option<&'static str> {
+    Some(match fact {
+        Fact::Effect(EffectFact::Begun(BegunFact { lent: Lent { tie: None, .. }, .. })) => {
+            "effect-begun-plain"
+        }
+        Fact::Effect(EffectFact::Begun(_)) => "effect-begun",
+        Fact::Effect(EffectFact::Taken { .. }) => "effect-taken",
+        Fact::Effect(EffectFact::Renewed { .. }) => "effect-renewed",
+        Fact::Effect(EffectFact::Ended(EndedFact { attempts_max: None, .. })) => "effect-ended-plain",
+        Fact::Effect(EffectFact::Ended(_)) => "effect-ended",
+        Fact::Effect(EffectFact::Lapsed { .. }) => "effect-lapsed",
+        Fact::Effect(EffectFact::Swept { .. }) => "effect-swept",
+        Fact::Effect(EffectFact::Moved { part: EffectPart::About, .. }) => "effect-moved-about",
+        Fact::Effect(EffectFact::Moved { part: EffectPart::Ending, .. }) => "effect-moved-ending",
+        Fact::Run(RunFact::StepEnded { how: How::Done, .. }) => "step-done",
+        Fact::Run(RunFact::StepEnded { how: How::Dead, .. }) => "step-dead",
+        Fact::Run(RunFact::StepEnded { how: How::Skipped, .. }) => "step-skipped",
+        Fact::Run(RunFact::StepEnded { how: How::Cancelled, .. }) => "step-cancelled",
+        Fact::Run(RunFact::Forgotten { .. }) => "run-forgotten",
+        Fact::Output(OutputFact::Moved { by: None, .. }) => "output-moved-plain",
+        Fact::Output(OutputFact::Moved { .. }) => "output-moved",
+        Fact::Output(OutputFact::CutOver { .. }) => "cut-over",
+        Fact::Output(OutputFact::RolledBack { .. }) => "rolled-back",
+        Fact::Output(OutputFact::Dropped { .. }) => "version-dropped",
+        Fact::Commit(CommitFact::Done { .. }) => "commit-done",
+        Fact::Commit(CommitFact::Forgotten { .. }) => "commits-forgotten",
+        _ => return None,
+    })
+}
+
+fn begun(number: u64, key: &str, lent: Lent<'static>) -> BegunFact<'static> {
+    BegunFact {
+        number,
+        identity: Identity::of("tenant", "scope", key),
+        request: RequestHash(0x1b1c),
+        tenant: 0x1d1e,
+        scope: 0x1f20,
+        lent,
+        run: "run",
+        check: 0x2122,
+        bytes: b"about",
+    }
+}
+
+const fn ended(number: u64, status: Status, attempts_max: Option<u32>) -> EndedFact<'static> {
+    EndedFact {
+        number,
+        epoch: 0x0304,
+        status,
+        attempts_max,
+        at: Time(0x0506),
+        expires: Time(0x0708),
+        digest: 0x090a,
+        check: 0x0b0c,
+        bytes: b"ending",
+    }
+}
+
+const fn moved(dedupe_key: &'static str, by: Option<OutputAuthor>) -> Fact<'static> {
+    Fact::Output(OutputFact::Moved {
+        dataset: "dataset",
+        version: "v1",
+        partition_key: "p",
+        dedupe_key,
+        location: "s3://there",
+        digest: "sha256:00",
+        at: Time(0x1011),
+        by,
+    })
+}
+
+/// One of each kind.
+pub(crate) fn facts() -> Vec<Fact<'static>> {
+    let place = Place { topic: TopicId(0x0102), group: GroupId(0x0304), partition: 0x0506, offset: 0x0708 };
+    let step = |how| {
+        let (at, leased) = (Time(0x090a), Time(0x0b0c));
+        Fact::Run(RunFact::StepEnded { place, at, how, attempts: 0x0d0e, leased, history: ATTEMPTS })
+    };
+    let effects = [
+        EffectFact::Begun(begun(0x2324, "key", LENT)),
+        EffectFact::Begun(begun(0x2324, "key", LENT_PLAIN)),
+        EffectFact::Taken { number: 0x2324, lent: LENT },
+        EffectFact::Renewed { number: 0x2324, until: Time(0x2526) },
+        EffectFact::Ended(ended(0x2324, Status::FailedRetryable, Some(0x0102))),
+        EffectFact::Ended(ended(0x2324, Status::Succeeded, None)),
+        EffectFact::Lapsed { number: 0x2324, at: Time(0x2728) },
+        EffectFact::Swept { numbers: &[1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0] },
+        EffectFact::Moved { number: 0x2324, part: EffectPart::About, bytes: b"about" },
+        EffectFact::Moved { number: 0x2324, part: EffectPart::Ending, bytes: b"ending" },
+    ];
+    let others = [
+        step(How::Done),
+        step(How::Dead),
+        step(How::Skipped),
+        step(How::Cancelled),
+        Fact::Run(RunFact::Forgotten { run: 0x0102, most: 0x0304 }),
+        moved("", Some(AUTHOR)),
+        moved("once", None),
+        Fact::Output(OutputFact::CutOver { dataset: "dataset", version: "v1", at: Time(0x0102) }),
+        Fact::Output(OutputFact::RolledBack { dataset: "dataset", at: Time(0x0102) }),
+        Fact::Output(OutputFact::Dropped { dataset: "dataset", version: "v1" }),
+        Fact::Commit(CommitFact::Done {
+            name: Identity::of("", "", "commit"),
+            request: RequestHash(0x0304),
+            until: Time(0x0102),
+            results: RESULTS,
+        }),
+        Fact::Commit(CommitFact::Forgotten { upto: Time(0x0102), most: 0x0304 }),
+    ];
+    effects.map(Fact::Effect).into_iter().chain(others).collect()
+}
+
+/// A history that a topic 0 with group 0 (of epoch 1) may go on with, in which every part of a ledger occurs.
+/// `message` is what a stored message is like, under an offset.
+pub(crate) fn history(message: impl Fn(u64) -> MessageFact<'static>) -> Vec<Fact<'static>> {
+    let (topic, group) = (TopicId(0), GroupId(0));
+    let place = |offset| Place { topic, group, partition: 0, offset };
+    let in_run = |offset, run, step| {
+        let lineage = Some(Lineage { run, step, parent: "root" });
+        Fact::Appended(MessageFact { lineage, ..message(offset) })
+    };
+    let tie = Receipt { topic, group, partition: 0, offset: 700, token: Token { epoch: 1, n: 70 } };
+    let first = Lent { epoch: 1, attempt: 1, tie: None, ..LENT };
+    let leased = Fact::Leased {
+        place: place(700),
+        token: tie.token,
+        attempt: 1,
+        at: Time(2000),
+        expires: Time(5000),
+        owner: "worker",
+    };
+    let output = |version, partition_key, dedupe_key, by| {
+        let (dataset, location, digest, at) = ("dataset", "s3://there", "sha256:00", Time(3000));
+        let moved =
+            OutputFact::Moved { dataset, version, partition_key, dedupe_key, location, digest, at, by };
+        Fact::Output(moved)
+    };
+    let cut_over = |version, at| OutputFact::CutOver { dataset: "dataset", version, at: Time(at) };
+    let done = |key: &str, until| {
+        let name = Identity::of("", "", key);
+        Fact::Commit(CommitFact::Done { name, request: RequestHash(7), until: Time(until), results: RESULTS })
+    };
+    let ending =
+        |number, status, most, epoch| EffectFact::Ended(EndedFact { epoch, ..ended(number, status, most) });
+    let effects = [
+        EffectFact::Begun(begun(1, "running", Lent { tie: Some(tie), ..first })),
+        EffectFact::Begun(BegunFact {
+            run: "",
+            ..begun(2, "done", Lent { on_lapse: OnLapse::Retry, attempts_max: None, ..first })
+        }),
+        EffectFact::Begun(BegunFact { run: "other", ..begun(3, "failed", first) }),
+        EffectFact::Begun(BegunFact { run: "", ..begun(4, "unknown", first) }),
+        EffectFact::Begun(BegunFact { run: "", ..begun(5, "swept", first) }),
+        ending(2, Status::Succeeded, None, 1),
+        ending(3, Status::FailedRetryable, Some(2), 1),
+        EffectFact::Taken { number: 3, lent: Lent { epoch: 2, attempt: 2, ..first } },
+        ending(3, Status::FailedFinal, Some(2), 2),
+        EffectFact::Lapsed { number: 4, at: Time(4000) },
+        EffectFact::Renewed { number: 1, until: Time(6000) },
+        ending(5, Status::Succeeded, None, 1),
+        EffectFact::Swept { numbers: &[5, 0, 0, 0, 0, 0, 0, 0] },
+        EffectFact::Moved { number: 2, part: EffectPart::Ending, bytes: b"ending" },
+    ];
+    let step = |offset, how| {
+        let (at, leased) = (Time(5000), Time(4000));
+        let place = place(offset);
+        Fact::Run(RunFact::StepEnded { place, at, how, attempts: 1, leased, history: ATTEMPTS })
+    };
+    [
+        vec![in_run(700, "run", "step"), in_run(701, "run", ""), in_run(702, "gone", ""), leased],
+        effects.map(Fact::Effect).to_vec(),
+        vec![
+            step(701, How::Done),
+            Fact::Acked { place: place(701), remembered: Time(0), token: Token::default() },
+            Fact::Run(RunFact::Forgotten { run: 2, most: 256 }),
+            output("v1", "p", "", Some(AUTHOR)),
+            output("v1", "p", "", None),
+            output("v1", "q", "once", None),
+            output("v1", "q", "twice", Some(AUTHOR)),
+            output("v2", "p", "", None),
+            output("v3", "p", "", None),
+            Fact::Output(cut_over("v1", 3001)),
+            Fact::Output(cut_over("v2", 3002)),
+            Fact::Output(cut_over("v1", 3003)),
+            Fact::Output(OutputFact::RolledBack { dataset: "dataset", at: Time(3004) }),
+            Fact::Output(OutputFact::Dropped { dataset: "dataset", version: "v3" }),
+            done("a", 8000),
+            done("b", 7000),
+            done("c", 6000),
+            Fact::Commit(CommitFact::Forgotten { upto: Time(6500), most: 9 }),
+        ],
+    ]
+    .concat()
+}
