@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -218,7 +219,7 @@ def test_deadline(client: driftq.Client, topic: str) -> None:
 
     run_until_idle(worker)
     assert begun == ["in time", "too slow"]
-    letters = {letter["value"]: letter["envelope"]["dead_letter"] for letter in client.dead_letters(topic)}
+    letters = {json.loads(letter["value"]): letter["envelope"]["dead_letter"] for letter in client.dead_letters(topic)}
     assert letters.keys() == {"too slow", "not begun"}
     assert all("DeadlinePassed" in letter["last_error"] for letter in letters.values())
 
