@@ -256,22 +256,21 @@ class Engine:
 
     def _leave(self, job: Job) -> None:
         """The handler does not end. Somebody else gets its place, unless too many were left already."""
-        if job not in self._jobs or self._is_closed:
+        if job not in self._jobs or job.has_ended or self._is_closed:
             return
-        is_room = len(self._left) < self._left_max
-        if is_room and not (self._tasks if job.route.is_async else self._threads).leave(job):
-            return
-        self._jobs.discard(job)
-        self._left.add(job)
         name = job.route.name
-        log.warning("%s: %s does not end although it was told to, and is left behind", place(job.held[0]), name)
-        if not is_room:
+        if len(self._left) >= self._left_max:
             self._error = errors.HandlersStuck(
-                f"{len(self._left)} handlers do not end although they were told to, the last of them {name}: the worker "
-                "ends. Let handlers look at ctx.cancelled, and give what they wait for a limit"
+                f"{len(self._left) + 1} handlers do not end although they were told to, the last of them {name}: the "
+                "worker ends. Let handlers look at ctx.cancelled, and give what they wait for a limit"
             )
             self._stopping.set()
-        self._set_idle()
+            self._give_back([*self._threads.take_back(), *self._tasks.take_back()])
+        if (self._tasks if job.route.is_async else self._threads).leave(job):
+            self._jobs.discard(job)
+            self._left.add(job)
+            log.warning("%s: %s does not end although it was told to, and is left behind", place(job.held[0]), name)
+            self._set_idle()
 
     def _ended_in_thread(self, job: Job) -> None:
         """Called in the handler's thread. Many that end together wake the loop once."""

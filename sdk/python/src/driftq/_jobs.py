@@ -137,6 +137,9 @@ class Job:
             mark, arguments = variable.set(context), (context.payload, context)
         try:
             await self.route.function(*arguments)
+        except GeneratorExit:
+            mark = None  # The loop has gone without this task, and its context with it.
+            raise
         except BaseException as error:
             self._end(parsed, error)
         else:
