@@ -149,7 +149,7 @@ def test_follow_ups_are_json_too(driftq_client: driftq.Client) -> None:
         assert payload == b"\xff as it is"
         ctx.send("next", "text \u2713")
         ctx.send("next", driftq.raw("text"))
-        ctx.output(dataset="d", version="v", partition_key="p", mode="append", location="l", digest="x")
+        ctx.output(dataset="d", version="v", partition_key="p", mode="replace", location="l", digest="x")
 
     run_until_idle(worker)
     assert [item["value"] for item in driftq_client.messages("next")] == ['"text \u2713"', "text"]
