@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from ._wire import text_of
+from .errors import Refused
 
 log = logging.getLogger("driftq")
 
@@ -17,8 +18,9 @@ class Outage:
     def began(self, error: BaseException) -> None:
         if not self._is_on:
             self._is_on = True
+            what = "refuses for now" if isinstance(error, Refused) else "is away"
             reason = text_of(error) or "no answer in time"
-            log.warning("the server at %s is away, and is waited for: %s", self._url, reason)
+            log.warning("the server at %s %s, and is waited for: %s", self._url, what, reason)
 
     def ended(self) -> None:
         if self._is_on:

@@ -17,7 +17,7 @@ class Retry(Outcome):
 
     def __init__(self, after: Seconds | None = None, reason: object = "") -> None:
         self.after = None if after is None else in_seconds(after, "after")
-        self.reason = str(reason) or "to be tried again"
+        self.reason = ("" if reason is None else str(reason)) or "to be tried again"
         super().__init__(self.reason)
 
 

@@ -172,8 +172,9 @@ def _listen(stop: Callable[[], None]) -> Callable[[], None] | None:
 
     def heed(number: int, _: object) -> None:
         nonlocal is_first
+        # The next one of this kind needs no code of ours, which may have no turn any more.
+        signal.signal(number, signal.SIG_DFL)
         if not is_first:
-            signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
         is_first = False
         loop.call_soon_threadsafe(stop)
