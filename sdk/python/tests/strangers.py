@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -74,7 +75,9 @@ def says_nothing(connection: socket.socket) -> None:
 
 
 @contextmanager
-def http_server(answers: list[tuple[int, dict[str, str], Any]]) -> Iterator[tuple[str, list[str]]]:
+def http_server(
+    answers: list[tuple[int, dict[str, str], Any]], tls: ssl.SSLContext | None = None
+) -> Iterator[tuple[str, list[str]]]:
     """Gives these answers one after the other, the last one again and again; and lists what was asked."""
     asked: list[str] = []
     left = list(answers)
@@ -101,9 +104,12 @@ def http_server(answers: list[tuple[int, dict[str, str], Any]]) -> Iterator[tupl
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    # How often it looks whether it is to end.
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}", asked
+        yield f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_port}", asked
     finally:
         server.shutdown()
         server.server_close()

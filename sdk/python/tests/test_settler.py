@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from driftq import errors
+import pytest
+
+import driftq
+from driftq import _settler, errors
 from driftq._calls import Call
 from driftq._engine import COMMIT
 from driftq._jobs import Held, Job, Lane
@@ -13,6 +16,7 @@ from driftq._settings import make_route
 from driftq._settlements import ACK
 from driftq._settler import Settler
 from driftq.context import AsyncContext
+from driftq.testing import Server, run_until_idle_async
 
 
 class Fake:
@@ -30,16 +34,75 @@ class Fake:
         return {"results": [{"status": "ok"} for _ in tokens]}
 
 
+def held(client: Fake, token: str) -> Held:
+    lane = Lane(make_route("t", print, None, None, 0, "dead"), 10, 5)
+    item = {"topic": "t", "partition": 0, "offset": 0, "lease": {"token": token, "attempt": 1}}
+    context = AsyncContext(item, "g", "o", client)  # type: ignore[arg-type]
+    return Held(context, Job(lane, True), token, 0.0)
+
+
+@pytest.mark.parametrize("more", [0, 3], ids=["as many as are enough", "a few more"])
+def test_acks_wait_until_there_are_enough(monkeypatch: pytest.MonkeyPatch, more: int) -> None:
+    monkeypatch.setattr(_settler, "ACK_LINGER_S", 3600.0)
+
+    async def main() -> None:
+        client = Fake()
+        settler = Settler(client, lambda _: None, lambda: True)  # type: ignore[arg-type]
+        tokens = [str(number) for number in range(_settler.ACKS_ENOUGH + more)]
+        settler.add(held(client, tokens[0]), ACK)
+        await asyncio.sleep(0.01)
+        assert client.calls == [], "the first one did not wait for others"
+        for token in tokens[1:]:
+            settler.add(held(client, token), ACK)
+        await asyncio.wait_for(settler.drained(30.0), 30.0)
+        assert client.calls == [tokens]
+
+    asyncio.run(main())
+
+
+def test_acks_do_not_wait_when_no_more_will_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_settler, "ACK_LINGER_S", 3600.0)
+
+    async def main() -> None:
+        client = Fake()
+        is_busy = True
+        settler = Settler(client, lambda _: None, lambda: is_busy)  # type: ignore[arg-type]
+        settler.add(held(client, "first"), ACK)
+        await asyncio.sleep(0.01)
+        settler.add(held(client, "last"), ACK)
+        is_busy = False
+        settler.hurry()
+        await settler.drained(30.0)
+        assert client.calls == [["first", "last"]]
+
+    asyncio.run(main())
+
+
+def test_the_last_ack_of_a_worker_does_not_wait(monkeypatch: pytest.MonkeyPatch, shared: Server) -> None:
+    monkeypatch.setattr(_settler, "ACK_LINGER_S", 3600.0)
+
+    async def main() -> None:
+        async with driftq.AsyncClient(shared.url) as client:
+            await client.create_topic("last-ack")
+            await client.send_many("last-ack", range(5))
+            worker = driftq.AsyncWorker(client, "g", concurrency=1)
+
+            @worker.handler("last-ack")
+            async def handle(_payload: int, _ctx: driftq.AsyncContext) -> None:
+                await asyncio.sleep(0.01)  # Others have their turn, and the ack of the one before waits.
+
+            await run_until_idle_async(worker)
+
+    asyncio.run(main())
+
+
 def test_one_that_spoils_the_call() -> None:
     async def main() -> None:
         client = Fake()
         settled: list[str] = []
         settler = Settler(client, lambda held: settled.append(held.token), lambda: False)  # type: ignore[arg-type]
-        lane = Lane(make_route("t", print, None, None, 0, "dead"), 10, 5)
         for token in ("a", "bad", "b"):
-            item = {"topic": "t", "partition": 0, "offset": 0, "lease": {"token": token, "attempt": 1}}
-            context = AsyncContext(item, "g", "o", client)  # type: ignore[arg-type]
-            settler.add(Held(context, Job(lane, True), token, 0.0), ACK)
+            settler.add(held(client, token), ACK)
         await settler.drained(30.0)
         assert client.calls == [["a", "bad", "b"], ["a"], ["bad"], ["b"]]
         assert settled == ["a", "bad", "b"]

@@ -46,14 +46,27 @@ class Call:
     patience_s: float | None = None
     answer_timeout_s: float = ANSWER_TIMEOUT_S
 
+    def answer_s(self) -> float:
+        """For so long nothing may come before the server is given up."""
+        return self.answer_timeout_s + self.wait_ms / 1000
+
     def timeout(self) -> dict[str, float]:
-        answer_s = self.answer_timeout_s + self.wait_ms / 1000
+        answer_s = self.answer_s()
         return {"connect": CONNECT_TIMEOUT_S, "read": answer_s, "write": answer_s, "pool": answer_s}
 
     def content(self) -> bytes | None:
         if self.body is None or isinstance(self.body, bytes):
             return self.body
         return json.dumps(self.body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+
+@dataclass(slots=True)
+class Answer:
+    """What came back."""
+
+    status: int
+    content: bytes
+    request_id: str | None
 
 
 def server_url(url: str | None) -> str:
@@ -69,39 +82,49 @@ def server_url(url: str | None) -> str:
     return chosen
 
 
-class Requests:
-    """Makes requests for a transport. A client of httpx2 would look at cookies, redirects, proxies and credentials for
-    every one of them; a broker has none of these, and half of the time of a call goes there."""
+class Address:
+    """Where the server is, and the URLs of its paths."""
 
     def __init__(self, url: str) -> None:
-        self._base = httpx2.URL(url)
-        self._root = self._base.raw_path.rstrip(b"/")
+        self.base = httpx2.URL(url)
+        self._root = self.base.raw_path.rstrip(b"/")
         self._urls: dict[str, httpx2.URL] = {}
-        self._headers = [(b"host", self._base.netloc), (b"accept", b"*/*"), (b"user-agent", USER_AGENT)]
+        self.headers = [(b"host", self.base.netloc), (b"accept", b"*/*"), (b"user-agent", USER_AGENT)]
 
-    def make(self, call: Call) -> httpx2.Request:
-        content = call.content()
-        headers = self._headers
-        if content is not None:
-            length = str(len(content)).encode()
-            headers = [*headers, (b"content-type", b"application/json"), (b"content-length", length)]
-        return httpx2.Request(
-            call.method,
-            self._url(call.path),
-            headers=headers,
-            stream=httpx2.ByteStream(content or b""),
-            extensions={"timeout": call.timeout()},
-        )
-
-    def _url(self, path: str) -> httpx2.URL:
+    def url(self, path: str) -> httpx2.URL:
         """Few paths are asked for again and again, and taking a URL apart is slow."""
         url = self._urls.get(path)
         if url is None:
-            url = self._base.copy_with(raw_path=self._root + path.encode())
+            url = self.base.copy_with(raw_path=self._root + path.encode())
             if len(self._urls) >= URLS_KEPT:
                 self._urls.clear()
             self._urls[path] = url
         return url
+
+    def headers_for(self, content: bytes | None) -> list[tuple[bytes, bytes]]:
+        if content is None:
+            return self.headers
+        length = str(len(content)).encode()
+        return [*self.headers, (b"content-type", b"application/json"), (b"content-length", length)]
+
+
+class Requests:
+    """Makes requests for the transport of the client for threads. A client of httpx2 would look at cookies, redirects,
+    proxies and credentials for every one of them; a broker has none of these, and half of the time of a call goes
+    there."""
+
+    def __init__(self, url: str) -> None:
+        self._address = Address(url)
+
+    def make(self, call: Call) -> httpx2.Request:
+        content = call.content()
+        return httpx2.Request(
+            call.method,
+            self._address.url(call.path),
+            headers=self._address.headers_for(content),
+            stream=httpx2.ByteStream(content or b""),
+            extensions={"timeout": call.timeout()},
+        )
 
 
 def transport_limits() -> httpx2.Limits:
@@ -140,10 +163,9 @@ def failure(error: httpx2.HTTPError | httpx2.InvalidURL, url: str) -> errors.Dri
     return errors.ConnectionLost(f"no answer from {url}: {text}")
 
 
-def answer_of(call: Call, url: str, response: httpx2.Response) -> Any:
+def answer_of(call: Call, url: str, answered: Answer) -> Any:
     """The JSON of an answer; raises what was refused, and what is no answer of a DriftQ server."""
-    status = response.status_code
-    raw = response.content
+    status, raw = answered.status, answered.content
     if 200 <= status < 300:
         if status == 204:
             return None
@@ -161,7 +183,7 @@ def answer_of(call: Call, url: str, response: httpx2.Response) -> Any:
         problem = None
     if not isinstance(problem, dict) or not isinstance(problem.get("code"), str):
         raise _stranger(call, url, status, "its refusal has no code")
-    raise errors.refusal(problem, status, response.headers.get("x-request-id"))
+    raise errors.refusal(problem, status, answered.request_id)
 
 
 def _stranger(call: Call, url: str, status: int, why: str) -> errors.NotDriftQ:

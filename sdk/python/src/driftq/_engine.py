@@ -307,6 +307,7 @@ class Engine:
     def _set_idle(self) -> None:
         if not self._jobs:
             self._idle.set()
+            self._settler.hurry()
 
     # Settling.
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("driftq")
 COMMITS_AT_ONCE = 32
-# How long an ack waits for others while handlers are at work: one call for many costs a fraction of one each.
+# How long an ack waits for others while handlers are at work, unless enough come sooner: one call for many costs a
+# fraction of one each.
 ACK_LINGER_S = 0.01
 ACKS_ENOUGH = 64
 # So many messages are named whose settlement the server did not hear.
@@ -37,6 +38,8 @@ class Settler:
         self._settled = settled
         self._waiting: dict[str, list[tuple[Held, Settlement]]] = {"ack": [], "nack": [], "release": []}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        # What acks wait for: that there are enough of them, or that no more will come.
+        self._is_enough = asyncio.Event()
         self._commits: set[asyncio.Task[None]] = set()
         self._commit_room = asyncio.Semaphore(COMMITS_AT_ONCE)
 
@@ -49,9 +52,16 @@ class Settler:
             self._commits.add(task)
             task.add_done_callback(self._commits.discard)
         else:
-            self._waiting[verb].append((held, settlement))
+            waiting = self._waiting[verb]
+            waiting.append((held, settlement))
             if verb not in self._tasks:
                 self._tasks[verb] = asyncio.ensure_future(self._flush(verb))
+            elif verb == "ack" and len(waiting) == ACKS_ENOUGH:
+                self._is_enough.set()
+
+    def hurry(self) -> None:
+        """No handler is at work any more: there are no other acks to wait for."""
+        self._is_enough.set()
 
     async def drained(self, timeout_s: float) -> None:
         """Waits until everything is said, or gives up."""
@@ -70,12 +80,20 @@ class Settler:
         try:
             while waiting:
                 if verb == "ack" and len(waiting) < ACKS_ENOUGH and self._is_busy():
-                    await asyncio.sleep(ACK_LINGER_S)
+                    await self._linger()
                 batch = waiting[:LEASES_MAX]
                 del waiting[:LEASES_MAX]
                 await self._send(verb, batch)
         finally:
             del self._tasks[verb]
+
+    async def _linger(self) -> None:
+        self._is_enough.clear()
+        try:
+            async with asyncio.timeout(ACK_LINGER_S):
+                await self._is_enough.wait()
+        except TimeoutError:
+            pass
 
     async def _send(self, verb: str, batch: list[tuple[Held, Settlement]]) -> None:
         call = settle_call(verb, [{"token": held.token, **settlement.fields} for held, settlement in batch])

@@ -12,21 +12,12 @@ from typing import Any, Unpack
 import httpx2
 
 from . import _api, errors
-from ._calls import (
-    PATIENCE_S,
-    Call,
-    Repeats,
-    Requests,
-    answer_of,
-    failure,
-    server_url,
-    transport_limits,
-    verified,
-)
+from ._calls import PATIENCE_S, Call, Repeats, answer_of, failure, server_url
 from ._current import current, within
 from ._effects import Anchor
 from ._guards import AsyncEffects
 from ._lineage import run_anchor
+from ._transport import Transport
 from ._wire import MessageOptions, Produced
 from .client import own_name
 
@@ -59,9 +50,7 @@ class AsyncClient(AsyncEffects):
         self.url = server_url(url)
         self.patience = patience
         self.owner = owner or own_name()
-        self._requests = Requests(self.url)
-        # What the environment says about proxies and credentials is not for a broker next door.
-        self._http = httpx2.AsyncHTTPTransport(limits=transport_limits(), trust_env=False, verify=verified(self.url))
+        self._transport = Transport(self.url)
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -72,7 +61,7 @@ class AsyncClient(AsyncEffects):
         await self.close()
 
     async def close(self) -> None:
-        await self._http.aclose()
+        await self._transport.close()
 
     async def call(self, call: Call) -> Any:
         """Sends a call, and sends it again as long as that may help and patience lasts."""
@@ -80,7 +69,7 @@ class AsyncClient(AsyncEffects):
         while True:
             started = time.monotonic()
             try:
-                return await self._send(call)
+                return answer_of(call, self.url, await self._transport.send(call))
             except httpx2.HTTPError as error:
                 problem: errors.DriftQError = failure(error, self.url)
                 problem.__cause__ = error
@@ -90,15 +79,6 @@ class AsyncClient(AsyncEffects):
                 patience_s = self.patience if call.patience_s is None else call.patience_s
                 repeats = Repeats(patience_s, started)
             await asyncio.sleep(repeats.next(problem))
-
-    async def _send(self, call: Call) -> Any:
-        response = await self._http.handle_async_request(self._requests.make(call))
-        try:
-            await response.aread()
-        except BaseException:
-            await response.aclose()
-            raise
-        return answer_of(call, self.url, response)
 
     async def request(self, method: str, path: str, body: Any = None) -> Any:
         """Any call of the API that has no method of its own here, such as `request("GET", "/v2/runs")`."""

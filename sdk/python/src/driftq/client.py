@@ -15,6 +15,7 @@ import httpx2
 from . import _api, errors
 from ._calls import (
     PATIENCE_S,
+    Answer,
     Call,
     Repeats,
     Requests,
@@ -106,7 +107,8 @@ class Client(Effects):
         except BaseException:
             response.close()
             raise
-        return answer_of(call, self.url, response)
+        answer = Answer(response.status_code, response.content, response.headers.get("x-request-id"))
+        return answer_of(call, self.url, answer)
 
     def request(self, method: str, path: str, body: Any = None) -> Any:
         """Any call of the API that has no method of its own here, such as `request("GET", "/v2/runs")`."""

@@ -1,0 +1,122 @@
+"""The way to the server, for tasks: connections that are kept, and made as they are needed.
+
+A worker does little besides its calls, and a call by the transport of httpx2 for tasks takes twice the processor time
+of one by its transport for threads. This one does only what a broker's client needs, and takes less than either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+
+import h11
+import httpx2
+
+from ._calls import (
+    CONNECT_TIMEOUT_S,
+    CONNECTION_IDLE_S,
+    CONNECTIONS_KEPT,
+    CONNECTIONS_MAX,
+    Address,
+    Answer,
+    Call,
+)
+from ._connection import Connection, Request
+
+# A server with two addresses of which one is dead: how long before the other one is tried.
+NEXT_ADDRESS_S = 0.25
+
+
+class Transport:
+    """Sends calls, each by a connection of its own while it is under way. Raises errors of httpx2."""
+
+    def __init__(self, url: str) -> None:
+        self._address = Address(url)
+        base = self._address.base
+        self._host = base.raw_host.decode("ascii")
+        self._tls = _tls() if base.scheme == "https" else None
+        self._port = base.port or (443 if self._tls else 80)
+        self._open: set[Connection] = set()
+        # The one that was used last is at the end, and is used next.
+        self._free: deque[Connection] = deque()
+        self._room = asyncio.Semaphore(CONNECTIONS_MAX)
+
+    async def send(self, call: Call) -> Answer:
+        request = self._request(call)
+        await self._wait_for_room(call.answer_s())
+        try:
+            connection = self._take() or await self._connect()
+            try:
+                return await connection.ask(request, call.answer_s())
+            finally:
+                self._give_back(connection)
+        finally:
+            self._room.release()
+
+    async def close(self) -> None:
+        for connection in list(self._open):
+            connection.close()
+        self._free.clear()
+        # The event loop closes them in its next turn; the program may end right after this.
+        await asyncio.sleep(0)
+
+    def _request(self, call: Call) -> Request:
+        content = call.content()
+        headers = [*self._address.headers_for(content), (b"accept-encoding", b"identity")]
+        target = self._address.url(call.path).raw_path
+        try:
+            return h11.Request(method=call.method, target=target, headers=headers), content
+        except h11.LocalProtocolError as error:
+            raise httpx2.LocalProtocolError(str(error)) from error
+
+    async def _wait_for_room(self, timeout_s: float) -> None:
+        try:
+            async with asyncio.timeout(timeout_s if self._room.locked() else None):
+                await self._room.acquire()
+        except TimeoutError:
+            raise httpx2.PoolTimeout(f"{CONNECTIONS_MAX} calls are under way, and none of them ended") from None
+
+    def _take(self) -> Connection | None:
+        self._close_old()
+        while self._free:
+            connection = self._free.pop()
+            if connection.is_usable():
+                return connection
+            connection.close()
+        return None
+
+    def _give_back(self, connection: Connection) -> None:
+        if connection.is_free and len(self._free) < CONNECTIONS_KEPT:
+            self._free.append(connection)
+        else:
+            connection.close()
+
+    def _close_old(self) -> None:
+        latest = asyncio.get_running_loop().time() - CONNECTION_IDLE_S
+        while self._free and self._free[0].free_since < latest:
+            self._free.popleft().close()
+
+    async def _connect(self) -> Connection:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                _, connection = await loop.create_connection(
+                    lambda: Connection(self._open),
+                    self._host,
+                    self._port,
+                    ssl=self._tls,
+                    happy_eyeballs_delay=NEXT_ADDRESS_S,
+                )
+        except TimeoutError as error:
+            raise httpx2.ConnectTimeout(f"no connection within {CONNECT_TIMEOUT_S:g} s") from error
+        except (OSError, UnicodeError) as error:
+            raise httpx2.ConnectError(str(error)) from error
+        return connection
+
+
+def _tls() -> ssl.SSLContext:
+    """Certificates are checked as the client for threads does."""
+    context = httpx2.create_ssl_context(trust_env=False)
+    context.set_alpn_protocols(["http/1.1"])
+    return context
