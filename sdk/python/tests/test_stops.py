@@ -39,14 +39,14 @@ async def swallows():
 
 if sys.argv[1] == "thread":
 
-    @worker.handler("never")
+    @worker.handler(sys.argv[2])
     def handle(payload, ctx):
         print("begun", flush=True)
         blocks()
 
 else:
 
-    @worker.handler("never")
+    @worker.handler(sys.argv[2])
     async def handle(payload, ctx):
         print("begun", flush=True)
         blocks() if sys.argv[1] == "blocking task" else await swallows()
@@ -57,11 +57,13 @@ worker.run()
 
 
 @pytest.mark.parametrize("handler", ["thread", "blocking task", "deaf task"])
-def test_second_signal_ends_the_process(driftq_server: Server, driftq_client: driftq.Client, handler: str) -> None:
-    driftq_client.create_topic("never")
-    driftq_client.send("never", 1)
-    environment = {**os.environ, "DRIFTQ_SERVER": driftq_server.url}
-    command = [sys.executable, "-c", NEVER_ENDS, handler]
+def test_second_signal_ends_the_process(shared: Server, handler: str) -> None:
+    topic = handler.replace(" ", "-")
+    with shared.client() as client:
+        client.create_topic(topic)
+        client.send(topic, 1)
+    environment = {**os.environ, "DRIFTQ_SERVER": shared.url}
+    command = [sys.executable, "-c", NEVER_ENDS, handler, topic]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
         try:
             assert process.stdout is not None and process.stdout.readline() == b"begun\n"
