@@ -7,6 +7,7 @@ import json
 import pathlib
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -157,6 +158,13 @@ def test_what_never_succeeds_is_not_repeated() -> None:
         for error in both(url, status_call(), patience=30.0):
             assert isinstance(error, errors.InvalidArgument)
         assert len(asked) == 2
+
+
+def test_patience_is_seconds_or_a_timedelta() -> None:
+    with driftq.Client(patience=timedelta(seconds=5)) as client:
+        assert client.patience == 5.0
+    with pytest.raises(TypeError, match="patience is '5'"):
+        driftq.Client(patience="5")  # type: ignore[arg-type]
 
 
 def test_a_lost_answer_stores_nothing_twice(shared: Server) -> None:

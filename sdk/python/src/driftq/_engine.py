@@ -20,6 +20,7 @@ from ._settlements import ACK, RELEASE, Settlement, level_of, nack, settlement_o
 from ._settler import Settler, place, tell_unheard
 from ._wire import described, lease_call, seconds_until
 from .context import AsyncContext, Context
+from .outcomes import Outcome
 
 if TYPE_CHECKING:
     from .async_client import AsyncClient
@@ -330,8 +331,8 @@ class Engine:
             is_own = not route.batch or held.is_meant_by(error)
             settlement = settlement_of(error, retry_bad_payload=route.retry_bad_payload, is_own=is_own)
             self._settle(held, settlement)
-            level = level_of(error, settlement)
-            log.log(level, "%s: attempt %d: %s", place(held), context.attempt, described(error), exc_info=error)
+            level, trace = level_of(error, settlement), None if isinstance(error, Outcome) else error
+            log.log(level, "%s: attempt %d: %s", place(held), context.attempt, described(error), exc_info=trace)
 
     def _end_plainly(self, held: Held, error: BaseException | None, mistake: Exception) -> None:
         """Whatever goes wrong with an outcome, the message is settled, and the worker goes on."""
