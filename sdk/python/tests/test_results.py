@@ -7,7 +7,7 @@ import enum
 import functools
 from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import pytest
 
@@ -69,6 +69,20 @@ def slip() -> Slip:
     return {"id": "s"}
 
 
+class Place(NamedTuple):
+    name: str
+    line: Line
+
+
+def place() -> Place:
+    return Place("p", Line("i"))
+
+
+@functools.cache
+def cached() -> Receipt:
+    return receipt()
+
+
 def named() -> dict[str, Line]:
     return {"a": Line("i")}
 
@@ -95,6 +109,8 @@ RESULTS: list[tuple[Any, Any]] = [
     (numbers, (1, 2, 3)),
     (slip, {"id": "s"}),
     (named, {"a": Line("i")}),
+    (place, place()),
+    (cached, receipt()),
     (liar, "no receipt"),
     (wordless, [PLAIN, [1, 2]]),
     (functools.partial(receipt), receipt()),

@@ -51,10 +51,10 @@ def _return_type(function: Callable[..., Any]) -> Any:
     """Only that annotation is looked at: one of the parameters may be for type checkers alone."""
     while isinstance(function, functools.partial):
         function = function.func
-    function = inspect.unwrap(function)
     if not inspect.isroutine(function):
         function = getattr(function, "__call__", function)
     try:
+        function = inspect.unwrap(function)
         kind = getattr(function, "__annotations__", {}).get("return")
         if isinstance(kind, str):
             kind = eval(kind, getattr(function, "__globals__", {}))

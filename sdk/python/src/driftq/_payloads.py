@@ -127,7 +127,7 @@ def _member(kind: Any, value: Any) -> Any:
 
 
 def as_type(kind: Any, value: Any) -> Any:
-    """Decoded JSON as data classes, models, enumerations, tuples, and lists and dicts of them; anything else as it is."""
+    """Decoded JSON as data classes, models, enumerations, tuples, named ones too, and lists and dicts of them; anything else as it is."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         others = [one for one in inner if one is not type(None)]
@@ -145,6 +145,9 @@ def as_type(kind: Any, value: Any) -> Any:
         return _data_class(kind, value)
     if issubclass(kind, enum.Enum):
         return kind(value)
+    if issubclass(kind, tuple) and hasattr(kind, "_fields") and isinstance(value, list):
+        hints = typing.get_type_hints(kind)
+        return kind(*(as_type(hints.get(name), item) for name, item in zip(kind._fields, value, strict=True)))
     if hasattr(kind, "model_validate_json"):
         return kind.model_validate_json(json.dumps(value))
     return value
