@@ -74,7 +74,7 @@ def test_dead_letters_are_loud(shared: Server, caplog: pytest.LogCaptureFixture)
 def test_what_the_server_did_not_hear(
     on_disk: Server, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_engine, "CANCEL_GRACE_S", 0.2)
+    monkeypatch.setattr(_engine, "SETTLE_GRACE_S", 0.2)
     with on_disk.client() as client:
         client.create_topic("unheard")
         client.send("unheard", 1)

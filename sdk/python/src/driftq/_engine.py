@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("driftq")
 LEASE_WAIT_MS = 20_000
-# How long a handler that was told to stop may go on before it is left behind, and how long a stop waits for the last
-# settlements.
+# How long a handler that was told to stop may go on before it is left behind.
 CANCEL_GRACE_S = 5.0
+# How long a stop waits for a server that is to hear the last settlements.
+SETTLE_GRACE_S = 5.0
 # The same for a worker that is to end at once.
 KILL_GRACE_S = 0.1
 # So many handlers may be left behind, or as many as run at once if that is more.
@@ -174,7 +175,7 @@ class Engine:
         call.body["wait_ms"] = call.wait_ms = 0
         call.patience_s = 0.0
         try:
-            async with asyncio.timeout(CANCEL_GRACE_S):
+            async with asyncio.timeout(SETTLE_GRACE_S):
                 answer = await self._client.call(call)
         except (errors.DriftQError, TimeoutError) as error:
             log.info("what was borrowed last could not be given back: %s", error)
@@ -371,7 +372,7 @@ class Engine:
             for task in stuck:
                 self._tasks.give_up(task)
         if not is_killed:
-            await self._settler.drained(CANCEL_GRACE_S)
+            await self._settler.drained(SETTLE_GRACE_S)
 
     def _give_back(self, jobs: list[Job]) -> None:
         for job in jobs:
