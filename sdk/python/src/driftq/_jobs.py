@@ -15,7 +15,7 @@ from typing import Any
 from . import errors
 from ._calls import Call
 from ._current import variable
-from ._payloads import BadPayload, parse, payload_of
+from ._payloads import parse, payload_of
 from ._settings import Route
 from ._wire import seconds_until
 from .context import AsyncContext, Context
