@@ -219,7 +219,7 @@ def test_a_long_effect_keeps_its_lease(shared: Server, client: driftq.Client) ->
         return outlive(1.2)
 
     thread = threading.Thread(target=ask)
-    assert client.effect("long", slow, key="k", lease_ms=300, on_lapse="retry") == "done"
+    assert client.effect("long", slow, key="k", lease_ms=500, on_lapse="retry") == "done"
     thread.join(30)
     assert second == ["done"]
     assert_effects(client, scope="long", count=1)
@@ -227,13 +227,16 @@ def test_a_long_effect_keeps_its_lease(shared: Server, client: driftq.Client) ->
 
 def test_a_long_effect_of_a_task_keeps_its_lease(shared: Server) -> None:
     async def main() -> None:
+        begun = asyncio.Event()
+
         async def slow() -> str:
+            begun.set()
             await asyncio.sleep(1.2)
             return "done"
 
         async with driftq.AsyncClient(shared.url) as client:
-            first = asyncio.ensure_future(client.effect("long-task", slow, key="k", lease_ms=300, on_lapse="retry"))
-            await asyncio.sleep(0.1)
+            first = asyncio.ensure_future(client.effect("long-task", slow, key="k", lease_ms=500, on_lapse="retry"))
+            await begun.wait()
             assert await client.effect("long-task", lambda: "again", key="k", on_lapse="retry") == "done"
             assert await first == "done"
 

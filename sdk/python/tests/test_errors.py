@@ -7,6 +7,7 @@ import json
 import pathlib
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -159,12 +160,19 @@ def test_what_never_succeeds_is_not_repeated() -> None:
         assert len(asked) == 2
 
 
+def test_patience_is_seconds_or_a_timedelta() -> None:
+    with driftq.Client(patience=timedelta(seconds=5)) as client:
+        assert client.patience == 5.0
+    with pytest.raises(TypeError, match="patience is '5'"):
+        driftq.Client(patience="5")  # type: ignore[arg-type]
+
+
 def test_a_lost_answer_stores_nothing_twice(shared: Server) -> None:
     client = shared.client()
     client.create_topic("lost-answers")
     with loses_answers(shared.url, 1) as url, driftq.Client(url) as through:
         assert through.send("lost-answers", "once").duplicate, "the first answer was not lost"
-    assert [item["value"] for item in client.messages("lost-answers")] == ["once"]
+    assert [item["value"] for item in client.messages("lost-answers")] == ['"once"']
 
 
 def test_a_lost_answer_begins_nothing_twice(shared: Server) -> None:

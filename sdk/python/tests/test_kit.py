@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import driftq
-from driftq.testing import Server, assert_effects, run_until_idle
+from driftq.testing import NoBinary, Server, assert_effects, run_until_idle
 
 
 def test_effects_are_counted(driftq_server: Server, driftq_client: driftq.Client) -> None:
@@ -67,5 +67,10 @@ def test_a_server_on_disk_remembers(on_disk: Server) -> None:
 def test_without_a_binary(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DRIFTQ_BIN", raising=False)
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(FileNotFoundError, match="DRIFTQ_BIN"):
+    with pytest.raises(NoBinary, match="DRIFTQ_BIN"):
         Server()
+    monkeypatch.setenv("DRIFTQ_BIN", "/nonexistent")
+    with pytest.raises(NoBinary, match="/nonexistent cannot be run .* set DRIFTQ_BIN"):
+        Server()
+    with pytest.raises(NoBinary, match="cannot be run"):
+        Server(binary=__file__)

@@ -50,7 +50,8 @@ GOOD: list[tuple[Any, Any, Any]] = [
     (dict[str, int], {"a": 1}, {"a": 1}),
     (int, 7, 7),
     (float, 7, 7),
-    (str, "just text", '"just text"'),
+    (str, "just text", "just text"),
+    (list[Line], [{"item": "i"}], [Line("i")]),
     (bytes, 1, b"1"),
     (Order, {"id": "o", "line": {"item": "i"}, "new": 1}, Order("o", Line("i"))),
     (Slip, {"id": "s"}, {"id": "s"}),
@@ -73,6 +74,8 @@ BAD: list[tuple[Any, Any]] = [
     (int, '"7"'),
     (int, "true"),
     (str, b"\xff"),
+    (str, "no quotes"),
+    (str, "7"),
     (Order, '{"id":"o"}'),
     (Order, '{"id":"o","line":{"item":"i","count":"many"}}'),
     (Order, "[]"),
@@ -103,6 +106,53 @@ def test_annotation() -> None:
 
     assert annotated_type(handle) is Order
     assert annotated_type(lambda payload, ctx: None) is None
+
+
+def test_texts_are_json_too(driftq_client: driftq.Client) -> None:
+    """One rule: what is sent is JSON, bytes and raw texts excepted."""
+    driftq_client.create_topic("t")
+    worker = driftq.Worker(driftq_client, "g")
+    seen: list[Any] = []
+
+    @worker.handler("t")
+    def handle(payload: str, ctx: driftq.Context) -> None:
+        seen.append((payload, ctx.raw))
+
+    for payload in ("hello", driftq.raw('"quoted by hand"'), b'"bytes"', driftq.raw(b'"more bytes"')):
+        driftq_client.send("t", payload)
+    driftq_client.send_many("t", ["many"])
+    with driftq.Producer(driftq_client) as producer:
+        producer.send("t", "produced")
+    run_until_idle(worker)
+    assert seen == [
+        ("hello", b'"hello"'),
+        ("quoted by hand", b'"quoted by hand"'),
+        ("bytes", b'"bytes"'),
+        ("more bytes", b'"more bytes"'),
+        ("many", b'"many"'),
+        ("produced", b'"produced"'),
+    ]
+    with pytest.raises(TypeError, match="raw takes"):
+        driftq.raw(1)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="is not JSON"):
+        driftq_client.send("t", {"nested": driftq.raw("text")})
+
+
+def test_follow_ups_are_json_too(driftq_client: driftq.Client) -> None:
+    driftq_client.create_topic("t")
+    driftq_client.create_topic("next")
+    driftq_client.send("t", b"\xff as it is")
+    worker = driftq.Worker(driftq_client, "g")
+
+    @worker.handler("t")
+    def handle(payload: bytes, ctx: driftq.Context) -> None:
+        assert payload == b"\xff as it is"
+        ctx.send("next", "text \u2713")
+        ctx.send("next", driftq.raw("text"))
+        ctx.output(dataset="d", version="v", partition_key="p", mode="replace", location="l", digest="x")
+
+    run_until_idle(worker)
+    assert [item["value"] for item in driftq_client.messages("next")] == ['"text \u2713"', "text"]
 
 
 def test_bad_payload_can_be_retried(driftq_server: Server, driftq_client: driftq.Client) -> None:

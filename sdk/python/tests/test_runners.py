@@ -85,3 +85,70 @@ def test_slow_handlers_run_at_once() -> None:
         assert ended.acquire(timeout=30)
     assert all(error is None for job in jobs for _, error in job.endings)
     threads.close()
+
+
+def test_a_thread_that_was_left_does_not_come_back() -> None:
+    """Its place is taken: one more would be more handlers at once than were asked for."""
+    ended = threading.Semaphore(0)
+    stuck, release = threading.Event(), threading.Event()
+    meetings: list[bool] = []
+    both = threading.Barrier(2)
+
+    def handle(payload: int, ctx: Context) -> None:
+        if payload == 0:
+            stuck.set()
+            assert release.wait(30)
+        elif payload > 1:
+            try:
+                both.wait(0.2)
+                meetings.append(True)
+            except threading.BrokenBarrierError:
+                pass
+
+    threads = Threads(1, lambda job: None, lambda job: ended.release())
+    first, second = (job_of(handle, number, is_async=False) for number in range(2))
+    threads.submit([first, second])
+    assert stuck.wait(30)
+    assert threads.leave(first)
+    assert ended.acquire(timeout=30), "nobody took the place"
+    release.set()
+    assert ended.acquire(timeout=30)
+    assert not threads.leave(second), "it has ended"
+    threads.submit([job_of(handle, number, is_async=False) for number in (2, 3)])
+    for _ in range(2):
+        assert ended.acquire(timeout=30)
+    assert not meetings
+    threads.close()
+
+
+def test_a_task_that_was_left_does_not_come_back() -> None:
+    async def main() -> None:
+        release = asyncio.Event()
+        ended: asyncio.Queue[Job] = asyncio.Queue()
+        running, most = 0, 0
+
+        async def handle(payload: int, ctx: AsyncContext) -> None:
+            nonlocal running, most
+            if payload == 0:
+                await release.wait()
+                return
+            running += 1
+            most = max(most, running)
+            await asyncio.sleep(0)
+            running -= 1
+
+        tasks = Tasks(1, lambda job: None, ended.put_nowait)
+        first, second = (job_of(handle, number, is_async=True) for number in range(2))
+        tasks.submit([first, second])
+        await asyncio.sleep(0)
+        assert tasks.leave(first)
+        async with asyncio.timeout(30):
+            assert await ended.get() is second, "nobody took the place"
+            tasks.submit([job_of(handle, number, is_async=True) for number in range(2, 10)])
+            release.set()
+            for _ in range(9):
+                await ended.get()
+        assert most == 1
+        assert not tasks.leave(second), "it has ended"
+
+    asyncio.run(main())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -96,9 +97,12 @@ def test_server_that_comes_late(shared: Server) -> None:
 
 def test_no_topic_at_the_start(client: driftq.Client) -> None:
     worker = driftq.Worker(client, "g")
-    worker.handler("no-such-topic")(lambda payload, ctx: None)
-    with pytest.raises(driftq.TopicUnknown):
+    client.create_topic("a-topic")
+    for name in ("a-topic", "no-such-topic"):
+        worker.handler(name)(lambda payload, ctx: None)
+    with pytest.raises(driftq.TopicUnknown) as caught:
         worker.run(signals=False)
+    assert "'no-such-topic'" in caught.value.__notes__[0]
 
 
 def test_topic_that_is_deleted(client: driftq.Client, topic: str) -> None:
@@ -114,7 +118,7 @@ def test_topic_that_is_deleted(client: driftq.Client, topic: str) -> None:
     assert begun.wait(30)
     client.delete_topic(topic)
     running.thread.join(40)
-    assert isinstance(running.error, driftq.TopicUnknown)
+    assert isinstance(running.error, driftq.TopicUnknown) and topic in running.error.__notes__[0]
 
 
 @pytest.mark.parametrize(
@@ -124,6 +128,8 @@ def test_topic_that_is_deleted(client: driftq.Client, topic: str) -> None:
         lambda client: driftq.Worker(client, "g", concurrency=0),
         lambda client: driftq.Worker(client, "g", prefetch=-1),
         lambda client: driftq.Worker(client, "g", lease_ms=0),
+        lambda client: driftq.Worker(client, "g", drain_timeout=-1),
+        lambda client: driftq.Worker(client, "g", start_timeout=float("nan")),
         lambda client: driftq.Worker(client, "g").run(),
         lambda client: driftq.Worker(client, "g").batch_handler("t", batch=0),
         lambda client: driftq.Worker(client, "g").handler("t", timeout=0)(print),
@@ -133,6 +139,22 @@ def test_topic_that_is_deleted(client: driftq.Client, topic: str) -> None:
 def test_mistakes_are_told_at_once(client: driftq.Client, mistake: Any) -> None:
     with pytest.raises(ValueError):
         mistake(client)
+
+
+def test_one_handler_at_a_time_unless_more_are_asked_for(client: driftq.Client, topic: str) -> None:
+    running, most = [0], [0]
+    worker = driftq.Worker(client, "g", prefetch=10, drain_timeout=timedelta(seconds=30))
+
+    @worker.handler(topic, timeout=timedelta(seconds=30))
+    def handle(payload: Any, ctx: driftq.Context) -> None:
+        running[0] += 1
+        most[0] = max(most[0], running[0])
+        ctx.cancelled.wait(0.01)
+        running[0] -= 1
+
+    client.send_many(topic, range(5))
+    run_until_idle(worker)
+    assert most == [1]
 
 
 def test_drain_gives_back_what_was_not_begun(client: driftq.Client, topic: str) -> None:
@@ -218,7 +240,7 @@ def test_deadline(client: driftq.Client, topic: str) -> None:
 
     run_until_idle(worker)
     assert begun == ["in time", "too slow"]
-    letters = {letter["value"]: letter["envelope"]["dead_letter"] for letter in client.dead_letters(topic)}
+    letters = {json.loads(letter["value"]): letter["envelope"]["dead_letter"] for letter in client.dead_letters(topic)}
     assert letters.keys() == {"too slow", "not begun"}
     assert all("DeadlinePassed" in letter["last_error"] for letter in letters.values())
 

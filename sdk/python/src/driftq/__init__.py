@@ -5,7 +5,7 @@ from ._effects import NOT_DONE, UNKNOWN, Failed, Succeeded
 from ._lineage import Trace
 from ._payloads import BadPayload
 from ._signal import Signal
-from ._wire import Produced
+from ._wire import Produced, raw
 from .async_client import AsyncClient
 from .canonical import canonical, digest
 from .client import Client
@@ -20,6 +20,7 @@ from .errors import (
     EffectExhausted,
     EffectFailed,
     EffectUncertain,
+    HandlersStuck,
     Interruption,
     InvalidUrl,
     KeyReused,
@@ -63,6 +64,7 @@ __all__ = [
     "EffectUncertain",
     "Failed",
     "Final",
+    "HandlersStuck",
     "Interruption",
     "InvalidUrl",
     "KeyReused",
@@ -89,4 +91,5 @@ __all__ = [
     "digest",
     "errors",
     "guarded",
+    "raw",
 ]

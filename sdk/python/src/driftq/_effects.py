@@ -17,7 +17,8 @@ from typing import Any, Literal
 
 from . import errors
 from ._calls import PATIENCE_S, Call, random_id
-from ._wire import clipped
+from ._functions import refuse_awaitable
+from ._wire import clipped, text_of
 from .canonical import derived_key, request_hash, to_json
 from .outcomes import Dead, Final, NotDone, Retry, Snooze
 
@@ -185,7 +186,7 @@ class EffectFlow:
             try:
                 begun = yield self._begin(wait_until)
             except (errors.StaleLease, errors.LeaseUnknown) as stale:
-                raise errors.LeaseLost("somebody else has the message: the effect was not begun") from stale
+                raise self._lost("somebody else has the message: the effect was not begun") from stale
             decision = begun["decision"]
             if decision == "execute":
                 self.lease = self._lease(begun, asked_at)
@@ -241,15 +242,17 @@ class EffectFlow:
     def _execute(self) -> Generator[Step, Any, Any]:
         try:
             value = yield RUN
+            refuse_awaitable(value)
         except BaseException as error:
             yield from self._failed(error)
             raise
-        yield from self._finish(_success(value))
-        return value
+        ending = _success(value)
+        yield from self._finish(ending)
+        return self._read(ending) if "body" in ending else value
 
     def _failed(self, error: BaseException) -> Generator[Step, Any, None]:
         """Records what is known about an error of the function."""
-        text = clipped(str(error) or type(error).__name__)
+        text = clipped(text_of(error) or type(error).__name__)
         if isinstance(error, (Final, Dead)):
             yield from self._finish({"status": "failed_final", "error": text})
             if isinstance(error, Final):
@@ -271,7 +274,7 @@ class EffectFlow:
             yield Call("POST", "/v2/effects/finish", {"token": lease.token, **omitted}, patience_s=left_s)
         except (errors.StaleLease, errors.LeaseUnknown) as stale:
             yield from self._resolve_late(ending, lease)
-            raise errors.LeaseLost(
+            raise self._lost(
                 f"{self.terms.scope}/{self.key}: the effect was overtaken before its outcome could be written down"
             ) from stale
 
@@ -291,9 +294,10 @@ class EffectFlow:
             return  # Somebody was quicker: begin tells.
         found = yield Reconcile(record)
         if isinstance(found, Succeeded):
+            refuse_awaitable(found.value)
             ending = _success(found.value)
         elif isinstance(found, Failed):
-            ending = {"status": "failed_final", "error": clipped(found.reason)}
+            ending = {"status": "failed_final", "error": clipped(text_of(found.reason))}
         elif found is NOT_DONE:
             ending = {"status": "failed_retryable"}
         elif found is UNKNOWN:
@@ -317,14 +321,19 @@ class EffectFlow:
             raise self._error(errors.ResultNotKept, "it happened, and its result was not kept", outcome)
         if outcome.get("body_b64") is not None:
             return base64.b64decode(outcome["body_b64"])
-        body = outcome.get("body")
-        if body is None:
-            return None
+        return None if outcome.get("body") is None else self._read(outcome)
+
+    def _read(self, outcome: dict[str, Any]) -> Any:
         try:
-            return self.terms.read_result(body)
+            return self.terms.read_result(outcome["body"])
         except Exception as error:
             reason = f"it happened, and its result is not what was expected ({error})"
             raise self._error(errors.ResultNotKept, reason, outcome) from error
+
+    def _lost(self, text: str) -> errors.LeaseLost:
+        lost = errors.LeaseLost(text)
+        lost.lease_token = self.anchor.lease_token
+        return lost
 
     def _held(self) -> Lease:
         assert self.lease is not None, "only a lease runs an effect"

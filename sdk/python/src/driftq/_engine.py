@@ -6,18 +6,21 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from . import _api, errors
-from ._calls import BACKOFF_MAX_S, FOREVER
+from ._calls import BACKOFF_MAX_S, FOREVER, Repeats
 from ._heartbeats import Heartbeats
 from ._jobs import Held, Job, Lane, Tasks, Threads
+from ._outage import Outage
 from ._settings import Route, Settings
-from ._settlements import ACK, RELEASE, Settlement, described, settlement_of
-from ._settler import Settler, place
-from ._wire import lease_call, seconds_until
+from ._settlements import ACK, RELEASE, Settlement, level_of, nack, settlement_of
+from ._settler import Settler, place, tell_unheard
+from ._wire import described, lease_call, seconds_until
 from .context import AsyncContext, Context
+from .outcomes import Outcome
 
 if TYPE_CHECKING:
     from .async_client import AsyncClient
@@ -25,8 +28,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("driftq")
 LEASE_WAIT_MS = 20_000
-# How long a stop waits for tasks that were cancelled, and for the last settlements.
+# How long a handler that was told to stop may go on before it is left behind.
 CANCEL_GRACE_S = 5.0
+# How long a stop waits for a server that is to hear the last settlements.
+SETTLE_GRACE_S = 5.0
+# The same for a worker that is to end at once.
+KILL_GRACE_S = 0.1
+# So many handlers may be left behind, or as many as run at once if that is more.
+LEFT_BEHIND_MAX = 8
 COMMIT = Settlement("commit", {})
 
 
@@ -49,8 +58,11 @@ class Engine:
         self._lanes = [Lane(route, max(quota, route.per_job()), ahead) for route in routes]
         self._jobs: set[Job] = set()
         self._held: dict[str, Held] = {}
+        self._left: set[Job] = set()
+        self._left_max = max(LEFT_BEHIND_MAX, settings.concurrency)
+        self._outage = Outage(client.url)
         self._settler = Settler(client, self._settled, lambda: bool(self._jobs))
-        self._heartbeats = Heartbeats(client, settings, self._held, self._interrupt)
+        self._heartbeats = Heartbeats(client, settings, self._held, self._interrupt, self._outage)
         self._threads = Threads(settings.concurrency, self._begins_in_thread, self._ended_in_thread)
         self._tasks = Tasks(settings.concurrency, self._set_timers, self._end_job)
         self._ended: deque[Job] = deque()
@@ -59,6 +71,7 @@ class Engine:
         self._stopping = asyncio.Event()
         self._killed = asyncio.Event()
         self._idle = asyncio.Event()
+        self._is_closed = False
         self._error: BaseException | None = None
 
     def stop(self) -> None:
@@ -68,10 +81,7 @@ class Engine:
         self._stopping.set()
 
     async def run(self) -> None:
-        for lane in self._lanes:
-            call = _api.topic(lane.route.topic)
-            call.patience_s = self.settings.start_timeout
-            await self._client.call(call)
+        await self._unless_stopped(self._find_topics())
         borrowers = [asyncio.ensure_future(self._borrow(lane)) for lane in self._lanes]
         beats = asyncio.ensure_future(self._heartbeats.run()) if self.settings.heartbeat else None
         try:
@@ -81,13 +91,37 @@ class Engine:
                 await asyncio.gather(*(self._fetch_lost_answer(lane) for lane in self._lanes))
             await self._drain()
         finally:
+            self._is_closed = True
             for task in [*borrowers, *([beats] if beats else [])]:
                 task.cancel()
+            tell_unheard([held for held in self._held.values() if held.is_over])
             self._settler.cancel()
             self._threads.close()
             self._tasks.close()
         if self._error is not None:
             raise self._error
+
+    async def _find_topics(self) -> None:
+        for lane in self._lanes:
+            call = _api.topic(lane.route.topic)
+            call.patience_s = self.settings.start_timeout_s
+            try:
+                await self._client.call(call)
+            except errors.TopicUnknown as error:
+                raise self._named(error, lane)
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> None:
+        tasks = [asyncio.ensure_future(work), asyncio.ensure_future(self._stopping.wait())]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if tasks[0].done():
+                tasks[0].result()
+        finally:
+            await _cancelled(tasks)
+
+    def _named(self, error: errors.TopicUnknown, lane: Lane) -> errors.TopicUnknown:
+        error.add_note(f"It is the topic {lane.route.topic!r}, of which the group {self.settings.group!r} has a worker.")
+        return error
 
     # Borrowing.
 
@@ -102,6 +136,8 @@ class Engine:
         except asyncio.CancelledError:
             raise
         except BaseException as error:
+            if isinstance(error, errors.TopicUnknown):
+                self._named(error, lane)
             # A refusal that no repeat mends, such as a topic that was deleted: drain, then say so.
             self._error = error
             self._stopping.set()
@@ -111,16 +147,22 @@ class Engine:
         call = lease_call(
             lane.route.topic, settings.group, self._owner, lane.wanted(), settings.lease_ms, LEASE_WAIT_MS
         )
-        call.patience_s = FOREVER
+        call.patience_s = 0.0
         lane.asking = call
-        try:
-            answer = await self._client.call(call)
-        except errors.NotDriftQ as error:
-            log.warning("%s", error)
-            await asyncio.sleep(BACKOFF_MAX_S)
-            return
-        except errors.GroupUnknown:
-            return  # It was deleted while we waited: asking again begins it anew, or says that the topic is gone.
+        repeats = Repeats(FOREVER)
+        while True:
+            try:
+                answer = await self._client.call(call)
+                break
+            except errors.GroupUnknown:
+                return  # It was deleted while we waited: asking again begins it anew, or says that the topic is gone.
+            except errors.DriftQError as error:
+                delay_s = BACKOFF_MAX_S if isinstance(error, errors.NotDriftQ) else repeats.next(error)
+                self._outage.began(error)
+            # The next answer is to come at once: it says that the server is back.
+            call.body["wait_ms"] = call.wait_ms = 0
+            await asyncio.sleep(delay_s)
+        self._outage.ended()
         lane.asking = None
         self._submit(lane, answer["messages"])
 
@@ -133,7 +175,7 @@ class Engine:
         call.body["wait_ms"] = call.wait_ms = 0
         call.patience_s = 0.0
         try:
-            async with asyncio.timeout(CANCEL_GRACE_S):
+            async with asyncio.timeout(SETTLE_GRACE_S):
                 answer = await self._client.call(call)
         except (errors.DriftQError, TimeoutError) as error:
             log.info("what was borrowed last could not be given back: %s", error)
@@ -171,7 +213,8 @@ class Engine:
     # Running.
 
     def _begins_in_thread(self, job: Job) -> None:
-        self._loop.call_soon_threadsafe(self._set_timers, job)
+        with suppress(RuntimeError):  # The loop is closed: the worker has given this handler up.
+            self._loop.call_soon_threadsafe(self._set_timers, job)
 
     def _set_timers(self, job: Job) -> None:
         if job not in self._jobs:
@@ -196,10 +239,40 @@ class Engine:
         context = held.context
         if held.is_over or context._is_committing or context._is_committed:
             return
+        reason.lease_token = held.token
         context.cancelled.fire(reason)
-        log.info("%s: %s", place(held), described(reason))
-        self._settle(held, settlement_of(reason))
-        held.job.stop_if_all_are_over(reason)
+        settlement = settlement_of(reason)
+        self._settle(held, settlement)
+        held.job.stop_if_all_are_over(reason, self._watch)
+        log.log(level_of(reason, settlement), "%s: %s", place(held), described(reason))
+
+    def _watch(self, job: Job) -> None:
+        """From any thread: the handler was told to stop, and its messages are settled."""
+        with suppress(RuntimeError):  # The loop is closed.
+            self._loop.call_soon_threadsafe(self._set_watch, job)
+
+    def _set_watch(self, job: Job) -> None:
+        if job in self._jobs and job.has_begun:
+            timer = self._loop.call_later(CANCEL_GRACE_S, self._leave, job)
+            job.timers = [*(job.timers or ()), timer]
+
+    def _leave(self, job: Job) -> None:
+        """The handler does not end. Somebody else gets its place, unless too many were left already."""
+        if job not in self._jobs or job.has_ended or self._is_closed:
+            return
+        name = job.route.name
+        if len(self._left) >= self._left_max:
+            self._error = errors.HandlersStuck(
+                f"{len(self._left) + 1} handlers do not end although they were told to, the last of them {name}: the "
+                "worker ends. Let handlers look at ctx.cancelled, and give what they wait for a limit"
+            )
+            self._stopping.set()
+            self._give_back([*self._threads.take_back(), *self._tasks.take_back()])
+        if (self._tasks if job.route.is_async else self._threads).leave(job):
+            self._jobs.discard(job)
+            self._left.add(job)
+            log.warning("%s: %s does not end although it was told to, and is left behind", place(job.held[0]), name)
+            self._set_idle()
 
     def _ended_in_thread(self, job: Job) -> None:
         """Called in the handler's thread. Many that end together wake the loop once."""
@@ -222,10 +295,18 @@ class Engine:
             for timer in job.timers:
                 timer.cancel()
         self._jobs.discard(job)
+        if job.is_left:
+            self._left.discard(job)
         for held, error in job.endings:
-            self._end(job.route, held, error)
+            try:
+                self._end(job.route, held, error)
+            except Exception as mistake:
+                self._end_plainly(held, error, mistake)
         # The two know each other: let go here, they are not left for the garbage collector to find.
         job.held, job.endings = [], []
+        self._set_idle()
+
+    def _set_idle(self) -> None:
         if not self._jobs:
             self._idle.set()
             self._settler.hurry()
@@ -246,14 +327,24 @@ class Engine:
         elif error is None:
             self._settle(held, COMMIT if context._has_more_than_an_ack() else ACK)
         else:
-            if not isinstance(error, Exception):
-                error = errors.Cancelled("the handler was cancelled") if _is_cancel(error) else error
-            settlement = settlement_of(error, retry_bad_payload=route.retry_bad_payload)
-            log.info("%s: attempt %d: %s", place(held), context.attempt, described(error), exc_info=error)
+            if self._is_closed and _is_cancel(error):
+                error = errors.Cancelled("the worker was cancelled")
+            is_own = not route.batch or held.is_meant_by(error)
+            settlement = settlement_of(error, retry_bad_payload=route.retry_bad_payload, is_own=is_own)
             self._settle(held, settlement)
+            level, trace = level_of(error, settlement), None if isinstance(error, Outcome) else error
+            log.log(level, "%s: attempt %d: %s", place(held), context.attempt, described(error), exc_info=trace)
+
+    def _end_plainly(self, held: Held, error: BaseException | None, mistake: Exception) -> None:
+        """Whatever goes wrong with an outcome, the message is settled, and the worker goes on."""
+        if not held.is_over:
+            self._settle(held, nack(described(mistake if error is None else error)))
+        with suppress(Exception):
+            log.error("%s: its outcome could not be read: %s", place(held), described(mistake))
 
     def _settle(self, held: Held, settlement: Settlement) -> None:
         held.is_over = True
+        held.verb = settlement.verb
         self._settler.add(held, settlement)
 
     def _settled(self, held: Held) -> None:
@@ -270,16 +361,18 @@ class Engine:
     async def _drain(self) -> None:
         self._give_back([*self._threads.take_back(), *self._tasks.take_back()])
         if self._jobs and not self._killed.is_set():
-            await self._wait_idle(self.settings.drain_timeout)
+            await self._wait_idle(self.settings.drain_timeout_s)
         tasks = [job.task for job in self._jobs if job.task is not None]
         for job in list(self._jobs):
             for held in job.held:
                 self._interrupt(held, errors.Cancelled("the worker stops"))
-        if self._killed.is_set():
-            return
+        is_killed = self._killed.is_set()
         if tasks:
-            await asyncio.wait(tasks, timeout=CANCEL_GRACE_S)
-        await self._settler.drained(CANCEL_GRACE_S)
+            _, stuck = await asyncio.wait(tasks, timeout=KILL_GRACE_S if is_killed else CANCEL_GRACE_S)
+            for task in stuck:
+                self._tasks.give_up(task)
+        if not is_killed:
+            await self._settler.drained(SETTLE_GRACE_S)
 
     def _give_back(self, jobs: list[Job]) -> None:
         for job in jobs:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from ._drive import AsyncDrive, Drive
 from ._effects import Anchor, EffectFlow, Lease, bound_arguments
+from ._functions import is_async
 from ._options import EffectOptions, Unset, terms_of
 from .errors import DriftQError, Refused
 
@@ -33,13 +34,15 @@ def _flow(
     arguments: Any = Unset
     if args and function is not None and "arguments" not in options:
         arguments = bound_arguments(function, args, {})
-    return EffectFlow(terms_of(scope, options, arguments), anchor)
+    return EffectFlow(terms_of(scope, options, arguments, function), anchor)
 
 
 class Guarded:
     """What `with … guard(…) as effect` gives. If it is not `done`, do it, and set `result`."""
 
-    def __init__(self, client: Client, flow: EffectFlow, options: EffectOptions) -> None:
+    def __init__(self, effects: Effects, flow: EffectFlow, options: EffectOptions) -> None:
+        client = effects._effect_client()
+        self._effects = effects
         self._client = client
         self._drive = Drive(flow, client.call, options.get("reconcile"))
         self._renewal: int | None = None
@@ -53,6 +56,7 @@ class Guarded:
             self.result = self._drive.value
         elif self._drive.flow.lease is not None:
             self._renewal = self._client.renewals.keep(self._drive.flow.lease)
+            self._effects._effect_begins()
         return self
 
     def __exit__(
@@ -61,13 +65,15 @@ class Guarded:
         if self.done:
             return
         try:
-            self._drive.advance(self.result, error)
+            if self._drive.advance(self.result, error):
+                self.result = self._drive.value
         except BaseException as raised:
             if raised is not error:
                 raise
         finally:
             if self._renewal is not None:
                 self._client.renewals.drop(self._renewal)
+                self._effects._effect_ended()
 
 
 class Effects:
@@ -76,17 +82,30 @@ class Effects:
     def _effect_client(self) -> Client:
         raise NotImplementedError
 
+    def _effect_begins(self) -> None:
+        """An effect is being carried out."""
+
+    def _effect_ended(self) -> None:
+        """How it went is written down."""
+
     def _effect_anchor(self) -> Anchor:
         raise NotImplementedError
 
     def effect(self, scope: str, function: Callable[..., T], *args: Any, **options: Unpack[EffectOptions]) -> T:
-        """Runs the function once, or answers what it gave when it ran."""
+        """Runs the function once, or answers what it gave when it ran. The result is read from what is stored, also the
+        first time: as `result=` says, else as the function is annotated, else as plain JSON."""
+        if is_async(function):
+            raise TypeError(
+                "an effect that is not awaited cannot run a coroutine function: nothing was begun. Use an AsyncClient, "
+                "or an `async def` handler, and await the effect"
+            )
         client = self._effect_client()
         flow = _flow(self._effect_anchor(), scope, options, function, args)
         drive = Drive(flow, client.call, options.get("reconcile"))
         if not drive.advance():
             assert flow.lease is not None
             renewal = client.renewals.keep(flow.lease)
+            self._effect_begins()
             try:
                 try:
                     value = function(*args)
@@ -96,12 +115,13 @@ class Effects:
                     drive.advance(value)
             finally:
                 client.renewals.drop(renewal)
+                self._effect_ended()
         result: T = drive.value
         return result
 
     def guard(self, scope: str, **options: Unpack[EffectOptions]) -> Guarded:
         """The same as a block: `with … as effect: if not effect.done: effect.result = …`."""
-        return Guarded(self._effect_client(), _flow(self._effect_anchor(), scope, options), options)
+        return Guarded(self, _flow(self._effect_anchor(), scope, options), options)
 
 
 class AsyncGuarded:
@@ -132,6 +152,7 @@ class AsyncGuarded:
             return
         try:
             await self._drive.end(self.result, error)
+            self.result = self._drive.value
         except BaseException as raised:
             if raised is not error:
                 raise
@@ -168,7 +189,9 @@ class AsyncEffects:
     async def effect(
         self, scope: str, function: Callable[..., Any], *args: Any, **options: Unpack[EffectOptions]
     ) -> Any:
-        """Runs the function once, or answers what it gave when it ran. A plain function runs in the event loop."""
+        """Runs the function once, or answers what it gave when it ran. A plain function runs in the event loop, and is
+        awaited if it answers an awaitable. The result is read from what is stored, also the first time: as `result=`
+        says, else as the function is annotated, else as plain JSON."""
         client = self._effect_client()
         flow = _flow(self._effect_anchor(), scope, options, function, args)
         drive = AsyncDrive(flow, client.call, options.get("reconcile"))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import errors
 from ._jobs import Held
+from ._outage import Outage
 from ._settings import Settings
 from ._wire import LEASES_MAX, settle_call
 from .context import is_stale
@@ -29,12 +30,14 @@ class Heartbeats:
         settings: Settings,
         held: dict[str, Held],
         interrupt: Callable[[Held, errors.Interruption], None],
+        outage: Outage,
     ) -> None:
         self._client = client
         self._every_s = settings.heartbeat_every_s()
         self._lease_ms = settings.lease_ms
         self._held = held
         self._interrupt = interrupt
+        self._outage = outage
 
     async def run(self) -> None:
         while True:
@@ -69,8 +72,12 @@ class Heartbeats:
         except (errors.DriftQError, TimeoutError) as error:
             if is_stale(error):
                 return [{"status": "stale"}]
-            log.warning("no heartbeat: %s", str(error) or "no answer in time")
+            if isinstance(error, errors.Refused):
+                log.warning("no heartbeat: %s", error)
+            else:
+                self._outage.began(error)
             return None
+        self._outage.ended()
         return results if len(results) == len(tokens) else None
 
     def _look_at_clock(self, held: Held) -> None:

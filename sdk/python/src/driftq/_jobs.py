@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import queue
 import threading
 import time
@@ -14,7 +15,7 @@ from typing import Any
 from . import errors
 from ._calls import Call
 from ._current import variable
-from ._payloads import BadPayload, parse, payload_of
+from ._payloads import parse, payload_of
 from ._settings import Route
 from ._wire import seconds_until
 from .context import AsyncContext, Context
@@ -48,7 +49,7 @@ class Lane:
 class Held:
     """A delivery that the worker holds."""
 
-    __slots__ = ("context", "ends_at", "is_over", "job", "token")
+    __slots__ = ("context", "ends_at", "is_over", "job", "token", "verb")
 
     def __init__(self, context: Context | AsyncContext, job: Job, token: str, ends_at: float) -> None:
         self.context = context
@@ -58,6 +59,14 @@ class Held:
         self.ends_at = ends_at
         # Settled, being settled, or not ours any more: whatever its handler still says is dropped.
         self.is_over = False
+        # How it is being settled.
+        self.verb = ""
+
+    def is_meant_by(self, error: BaseException) -> bool:
+        """Whether an error of a batch is about this message. One was interrupted; the others only failed with it."""
+        if not isinstance(error, errors.Interruption) or error is self.context.outcome:
+            return True
+        return error.lease_token == self.token
 
 
 Endings = list[tuple[Held, BaseException | None]]
@@ -66,7 +75,9 @@ Endings = list[tuple[Held, BaseException | None]]
 class Job:
     """Runs the handler, and remembers how each of its deliveries ended."""
 
-    __slots__ = ("endings", "has_limit", "held", "is_kept", "lane", "route", "task", "timers")
+    __slots__ = (
+        "endings", "has_begun", "has_ended", "has_limit", "held", "is_kept", "is_left", "lane", "route", "task", "timers"
+    )  # fmt: skip
 
     def __init__(self, lane: Lane, is_kept: bool) -> None:
         self.lane = lane
@@ -77,6 +88,10 @@ class Job:
         self.has_limit = lane.route.timeout is not None
         self.task: asyncio.Task[None] | None = None
         self.timers: list[asyncio.TimerHandle] | None = None
+        self.has_begun = False
+        self.has_ended = False
+        # It does not end, and somebody else has its place.
+        self.is_left = False
         self.endings: Endings = []
 
     def add(self, context: Context | AsyncContext, ends_at: float) -> Held:
@@ -122,6 +137,9 @@ class Job:
             mark, arguments = variable.set(context), (context.payload, context)
         try:
             await self.route.function(*arguments)
+        except GeneratorExit:
+            mark = None  # The loop has gone without this task, and its context with it.
+            raise
         except BaseException as error:
             self._end(parsed, error)
         else:
@@ -142,7 +160,9 @@ class Job:
                     self._check(held)
                 context.payload = parse(self.route.parse, payload_of(context._item))
                 parsed.append(held)
-            except (BadPayload, errors.Interruption) as error:
+            except BaseException as error:
+                if isinstance(error, errors.Interruption):
+                    error.lease_token = held.token
                 self.endings.append((held, error))
         return parsed
 
@@ -159,22 +179,24 @@ class Job:
             own = held.context.outcome
             self.endings.append((held, error if own is None or not self.route.batch else own))
 
-    def stop_if_all_are_over(self, reason: errors.Interruption) -> None:
-        """A task that works for nobody any more is cancelled.
+    def stop_if_all_are_over(self, reason: errors.Interruption, watch: Callable[[Job], None]) -> None:
+        """A task that works for nobody any more is cancelled. From then on it is watched, as a thread is.
 
         If only the lease is lost, an effect that is being carried out may end first: cut off in the middle, nobody
         would know whether it happened, while its own lease lives and its outcome can still be written down.
         """
-        task = self.task
-        if task is None or not all(held.is_over for held in self.held):
+        if not all(held.is_over for held in self.held):
             return
         if isinstance(reason, errors.LeaseLost):
             for held in self.held:
                 context = held.context
-                if isinstance(context, AsyncContext) and context._effects_running:
-                    context._after_effects = lambda: self.stop_if_all_are_over(reason)
-                    return
-        task.cancel(f"{type(reason).__name__}: {reason}")
+                if context._effects_running:
+                    context._after_effects = lambda: self.stop_if_all_are_over(reason, watch)
+                    if context._effects_running:  # A thread's effect may have ended just now, and seen nothing.
+                        return
+        watch(self)
+        if self.task is not None:
+            self.task.cancel(f"{type(reason).__name__}: {reason}")
 
 
 class Threads:
@@ -195,6 +217,9 @@ class Threads:
         # A thread was woken or begun, and has not looked for a job yet.
         self._is_waking = False
         self._threads: list[threading.Thread] = []
+        # Those whose handler does not end. Each ends with it.
+        self._left = 0
+        self._numbers = itertools.count()
         self._lock = threading.Lock()
 
     def submit(self, jobs: list[Job]) -> None:
@@ -207,6 +232,17 @@ class Threads:
         while (job := self._take()) is not None:
             found.append(job)
         return found
+
+    def leave(self, job: Job) -> bool:
+        """Gives the place of a job that does not end to another thread. False if it has ended just now."""
+        with self._lock:
+            if job.has_ended:
+                return False
+            job.is_left = True
+            self._left += 1
+        if self._jobs:
+            self._wake()
+        return True
 
     def close(self) -> None:
         for _ in self._threads:
@@ -223,13 +259,13 @@ class Threads:
             self._is_waking = True
             self._words.put(True)
             return
-        if len(self._threads) >= self._size:
+        if len(self._threads) - self._left >= self._size:
             return
         with self._lock:
-            if len(self._threads) >= self._size:
+            if len(self._threads) - self._left >= self._size:
                 return
             self._is_waking = True
-            name = f"driftq-handler-{len(self._threads)}"
+            name = f"driftq-handler-{next(self._numbers)}"
             thread = threading.Thread(target=self._work, name=name, daemon=True)
             self._threads.append(thread)
         thread.start()
@@ -246,7 +282,8 @@ class Threads:
             while (job := self._take()) is not None:
                 if self._jobs and not self._is_waking:
                     self._wake()
-                self._run(job)
+                if not self._run(job):
+                    return
             self._idle.append(True)
             # A job that came before the mark was seen by nobody: then there is no need to wait.
             if self._jobs and self._takes_mark():
@@ -254,11 +291,19 @@ class Threads:
             if not self._words.get():
                 return
 
-    def _run(self, job: Job) -> None:
+    def _run(self, job: Job) -> bool:
+        """Whether the thread still has its place."""
+        job.has_begun = True
         if job.has_limit:
             self._begins(job)
         job.run()
+        with self._lock:
+            job.has_ended = True
+            if job.is_left:
+                self._left -= 1
+                self._threads.remove(threading.current_thread())
         self._ended(job)
+        return not job.is_left
 
 
 class Tasks:
@@ -272,6 +317,8 @@ class Tasks:
         self._runners: set[asyncio.Task[None]] = set()
         # Counted by the runners themselves: a task that has seen that there is nothing more is not done at once.
         self._running = 0
+        # Those whose handler does not end although it was cancelled. Each ends with it.
+        self._left: set[asyncio.Task[None]] = set()
 
     def submit(self, jobs: list[Job]) -> None:
         self._jobs.extend(jobs)
@@ -286,16 +333,36 @@ class Tasks:
         self._jobs.clear()
         return found
 
+    def leave(self, job: Job) -> bool:
+        """Gives the place of a job that does not end to another task. False if it has ended just now."""
+        if job.task is None:
+            return False
+        job.is_left = True
+        self.give_up(job.task)
+        self.submit([])
+        return True
+
+    def give_up(self, runner: asyncio.Task[None]) -> None:
+        if runner not in self._left and not runner.done():
+            self._left.add(runner)
+            self._running -= 1
+
     def close(self) -> None:
         self._jobs.clear()
         for runner in self._runners:
             runner.cancel()
+        for runner in self._left:
+            _forget(runner)
 
     async def _work(self) -> None:
+        own = asyncio.current_task()
         try:
             await self._run_all()
         finally:
-            self._running -= 1
+            if own in self._left:
+                self._left.remove(own)
+            else:
+                self._running -= 1
 
     async def _run_all(self) -> None:
         own = asyncio.current_task()
@@ -303,6 +370,7 @@ class Tasks:
         while self._jobs:
             job = self._jobs.popleft()
             job.task = own
+            job.has_begun = True
             if job.has_limit:
                 self._begins(job)
             await job.run_async()
@@ -311,6 +379,14 @@ class Tasks:
             while own is not None and own.cancelling():
                 own.uncancel()
             self._ended(job)
+            if own in self._left:
+                return
             if time.monotonic() > turn_ends:
                 await asyncio.sleep(0)
                 turn_ends = time.monotonic() + TURN_S
+
+
+def _forget(task: asyncio.Task[None]) -> None:
+    """`asyncio.run` ends when every task has; it would wait for ever for one that does not end when it is cancelled."""
+    asyncio.tasks._unregister_task(task)
+    task._log_destroy_pending = False  # type: ignore[attr-defined]

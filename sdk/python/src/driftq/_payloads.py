@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import enum
 import inspect
 import json
+import types
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ._wire import described
 from .errors import DriftQError
 
 
@@ -35,14 +38,12 @@ def payload_of(item: Mapping[str, Any]) -> Raw:
 
 
 def parser(kind: Any) -> Callable[[Raw], Any]:
-    """How bytes become this type: a model, a data class, a TypedDict, `bytes`, `str`, something with `parse`, or any
-    callable that takes the decoded JSON."""
+    """How a payload becomes this type: a model, a data class, a TypedDict, a plain type, something with `parse`, or any
+    callable that takes the decoded JSON. Only `bytes` takes it as it came."""
     if kind is None or kind is Any or kind is inspect.Parameter.empty:
         return json.loads
     if kind is bytes:
         return lambda raw: raw.encode() if isinstance(raw, str) else raw
-    if kind is str:
-        return lambda raw: raw if isinstance(raw, str) else raw.decode()
     if hasattr(kind, "model_validate_json"):
         return typing.cast("Callable[[Raw], Any]", kind.model_validate_json)
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
@@ -52,8 +53,8 @@ def parser(kind: Any) -> Callable[[Raw], Any]:
     if hasattr(kind, "parse"):
         return lambda raw: kind.parse(json.loads(raw))
     plain = typing.get_origin(kind) or kind
-    if plain in (dict, list, int, float, bool):
-        return lambda raw: _plain(plain, json.loads(raw))
+    if plain in (dict, list, int, float, bool, str):
+        return lambda raw: as_type(kind, _plain(plain, json.loads(raw)))
     if callable(kind):
         return lambda raw: kind(json.loads(raw))
     raise TypeError(f"{kind!r} cannot be a payload type: give a model, a data class, a TypedDict or a callable")
@@ -64,7 +65,7 @@ def parse(parse_with: Callable[[Raw], Any], raw: Raw) -> Any:
     try:
         return parse_with(raw)
     except Exception as error:
-        raise BadPayload(f"the payload does not parse: {type(error).__name__}: {error}") from error
+        raise BadPayload(f"the payload does not parse: {described(error)}") from error
 
 
 def annotated_type(function: Callable[..., Any]) -> Any:
@@ -120,8 +121,33 @@ def _data_class(kind: Any, value: Any) -> Any:
 
 
 def _member(kind: Any, value: Any) -> Any:
-    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
-        return _data_class(kind, value)
     if kind in (int, float, bool, str) and value is not None:
         return _plain(kind, value)
+    return as_type(kind, value)
+
+
+def as_type(kind: Any, value: Any) -> Any:
+    """Decoded JSON as data classes, models, enumerations, tuples, named ones too, and lists and dicts of them; anything else as it is."""
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        others = [one for one in inner if one is not type(None)]
+        return as_type(others[0], value) if len(others) == 1 and value is not None else value
+    if origin is list and isinstance(value, list):
+        return [as_type(inner[0], item) for item in value]
+    if (origin is tuple or kind is tuple) and isinstance(value, list):
+        kinds = inner[:1] * len(value) if inner[1:] == (...,) else inner
+        return tuple(map(as_type, kinds, value)) if len(kinds) == len(value) else tuple(value)
+    if origin is dict and isinstance(value, dict):
+        return {name: as_type(inner[1], member) for name, member in value.items()}
+    if not isinstance(kind, type):
+        return value
+    if dataclasses.is_dataclass(kind):
+        return _data_class(kind, value)
+    if issubclass(kind, enum.Enum):
+        return kind(value)
+    if issubclass(kind, tuple) and hasattr(kind, "_fields") and isinstance(value, list):
+        hints = typing.get_type_hints(kind)
+        return kind(*(as_type(hints.get(name), item) for name, item in zip(kind._fields, value, strict=True)))
+    if hasattr(kind, "model_validate_json"):
+        return kind.model_validate_json(json.dumps(value))
     return value

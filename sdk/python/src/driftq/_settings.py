@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
 
+from ._functions import is_async
 from ._payloads import annotated_type, parser
+from ._seconds import Seconds, in_seconds
 from ._wire import LEASES_MAX
 
 LEASE_MS = 30_000
@@ -15,15 +16,15 @@ CONCURRENCY_MAX = 1_000
 
 
 class WorkerOptions(TypedDict, total=False):
-    """`concurrency`: handlers at once. `prefetch`: messages that wait here besides; as many again if not given.
-    `lease_ms`: how long a message is ours without a heartbeat. `heartbeat`: off only in tests. Times in seconds."""
+    """`concurrency`: handlers at once, one if not given. `prefetch`: messages that wait here besides; as many again if not given.
+    `lease_ms`: how long a message is ours without a heartbeat. `heartbeat`: off only in tests. Times in seconds, or timedeltas."""
 
     concurrency: int
     prefetch: int | None
     lease_ms: int
     heartbeat: bool
-    drain_timeout: float
-    start_timeout: float
+    drain_timeout: Seconds
+    start_timeout: Seconds
     owner: str | None
 
 
@@ -32,13 +33,15 @@ class Settings:
     """The options, checked."""
 
     group: str
-    concurrency: int = 8
+    concurrency: int = 1
     prefetch: int | None = None
     lease_ms: int = LEASE_MS
     heartbeat: bool = True
-    drain_timeout: float = 30.0
-    start_timeout: float = 10.0
+    drain_timeout: Seconds = 30.0
+    start_timeout: Seconds = 10.0
     owner: str | None = None
+    drain_timeout_s: float = field(init=False)
+    start_timeout_s: float = field(init=False)
 
     def __post_init__(self) -> None:
         if not self.group:
@@ -49,6 +52,11 @@ class Settings:
             raise ValueError(f"prefetch is {self.prefetch}: it cannot be negative")
         if self.lease_ms < 1:
             raise ValueError(f"lease_ms is {self.lease_ms}: it must be at least 1")
+        self.drain_timeout_s = in_seconds(self.drain_timeout, "drain_timeout", may_be_endless=True)
+        self.start_timeout_s = in_seconds(self.start_timeout, "start_timeout", may_be_endless=True)
+        for name, value in (("drain_timeout", self.drain_timeout_s), ("start_timeout", self.start_timeout_s)):
+            if value < 0:
+                raise ValueError(f"{name} is {value}: it cannot be negative")
 
     def capacity(self) -> int:
         """How many messages the worker holds at the most."""
@@ -85,7 +93,7 @@ def make_route(
     topic: str,
     function: Callable[..., Any],
     payload: Any,
-    timeout: float | None,
+    timeout: Seconds | None,
     batch: int,
     bad_payload: Literal["dead", "retry"],
 ) -> Route:
@@ -94,6 +102,5 @@ def make_route(
     if batch < 0 or batch > LEASES_MAX:
         raise ValueError(f"batch is {batch}: it must be from 1 to {LEASES_MAX}")
     kind = payload if payload is not None or batch else annotated_type(function)
-    called = function if inspect.isroutine(function) else getattr(function, "__call__", function)
-    is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
-    return Route(topic, function, parser(kind), is_async, timeout, batch, bad_payload == "retry")
+    timeout_s = None if timeout is None else in_seconds(timeout, "timeout")
+    return Route(topic, function, parser(kind), is_async(function), timeout_s, batch, bad_payload == "retry")

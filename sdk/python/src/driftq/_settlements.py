@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from . import errors
 from ._payloads import BadPayload
-from ._wire import clipped, milliseconds
-from .outcomes import Dead, Retry, Snooze
+from ._wire import clipped, described, milliseconds, text_of
+from .outcomes import Dead, Outcome, Retry, Snooze
 
 Verb = Literal["ack", "nack", "release", "commit", "drop"]
 UNCERTAIN_DELAY_MS = 30_000
@@ -38,13 +39,10 @@ def dead(reason: str) -> Settlement:
     return Settlement("nack", {"error": clipped(reason), "dead": True})
 
 
-def described(error: BaseException) -> str:
-    """The error's name and text."""
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-
-
-def settlement_of(error: BaseException, *, retry_bad_payload: bool = False) -> Settlement:
-    """What an error of a handler means for its message."""
+def settlement_of(error: BaseException, *, retry_bad_payload: bool = False, is_own: bool = True) -> Settlement:
+    """What an error of a handler means for its message. In a batch it may be an `is_own=False`, about another one."""
+    if not is_own:
+        return nack(described(error))
     match error:
         case Retry():
             return nack(error.reason, None if error.after is None else milliseconds(error.after))
@@ -58,7 +56,7 @@ def settlement_of(error: BaseException, *, retry_bad_payload: bool = False) -> S
         case errors.EffectFailed() | errors.EffectExhausted() | errors.KeyReused():
             return dead(described(error))
         case BadPayload():
-            return nack(str(error)) if retry_bad_payload else dead(str(error))
+            return nack(text_of(error)) if retry_bad_payload else dead(text_of(error))
         case errors.LeaseLost():
             return DROP
         case errors.Cancelled():
@@ -68,3 +66,9 @@ def settlement_of(error: BaseException, *, retry_bad_payload: bool = False) -> S
             return dead(described(error))
         case _:
             return nack(described(error))
+
+
+def level_of(error: BaseException, settlement: Settlement) -> int:
+    """Loud is what somebody should look at: a dead letter, and an error that the handler did not mean."""
+    is_meant = isinstance(error, (Outcome, errors.LeaseLost, errors.Cancelled, errors.EffectBusy))
+    return logging.INFO if is_meant and not settlement.fields.get("dead") else logging.WARNING

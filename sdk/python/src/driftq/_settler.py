@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from . import errors
 from ._calls import BACKOFF_MAX_S, FOREVER, Call
 from ._jobs import Held
-from ._settlements import DROP, Settlement, settlement_of
-from ._wire import LEASES_MAX, settle_call
+from ._settlements import DROP, Settlement, nack, settlement_of
+from ._wire import LEASES_MAX, described, settle_call
 from .context import is_stale
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ COMMITS_AT_ONCE = 32
 # fraction of one each.
 ACK_LINGER_S = 0.01
 ACKS_ENOUGH = 64
+# So many messages are named whose settlement the server did not hear.
+UNHEARD_NAMED_MAX = 20
 
 
 class Settler:
@@ -65,11 +67,9 @@ class Settler:
         """Waits until everything is said, or gives up."""
         tasks = [*self._tasks.values(), *self._commits]
         if tasks:
-            done, open_tasks = await asyncio.wait(tasks, timeout=timeout_s)
+            _, open_tasks = await asyncio.wait(tasks, timeout=timeout_s)
             if not open_tasks and (self._tasks or self._commits):
                 await self.drained(timeout_s)
-            elif open_tasks:
-                log.warning("the server did not take the last settlements: the messages will come again")
 
     def cancel(self) -> None:
         for task in [*self._tasks.values(), *self._commits]:
@@ -100,16 +100,17 @@ class Settler:
         call.patience_s = FOREVER
         try:
             results: list[dict[str, Any]] = (await self._patiently(call))["results"]
-        except errors.Refused as error:
+            lost = {index for index, result in enumerate(results) if result["status"] != "ok"}
+        except Exception as error:
             if len(batch) > 1 and not is_stale(error):
                 # One of them spoils the call: each on its own.
                 for one in batch:
                     await self._send(verb, [one])
                 return
             _log_refusal(verb, batch[0][0], error)
-            results = []
+            lost = set()
         for index, (held, _) in enumerate(batch):
-            if index < len(results) and results[index].get("status") != "ok":
+            if index in lost:
                 _log_lost(verb, held)
             self._settled(held)
 
@@ -124,9 +125,9 @@ class Settler:
 
     async def _commit(self, held: Held) -> None:
         settlement = DROP
-        call = held.context._commit_call()
-        call.patience_s = FOREVER
         try:
+            call = held.context._commit_call()
+            call.patience_s = FOREVER
             async with self._commit_room:
                 await self._patiently(call)
         except errors.Refused as error:
@@ -135,6 +136,9 @@ class Settler:
             else:
                 log.warning("%s: the commit was refused: %s", place(held), error)
                 settlement = settlement_of(error)
+        except Exception as error:
+            log.error("%s: the commit failed: %s", place(held), described(error), exc_info=error)
+            settlement = nack(described(error))
         self.add(held, settlement)
 
 
@@ -143,12 +147,20 @@ def place(held: Held) -> str:
     return f"{context.topic}/{context.partition}/{context.offset}"
 
 
+def tell_unheard(unheard: list[Held]) -> None:
+    """What has ended and the server does not know of: it was away, or the worker had to end at once."""
+    for held in unheard[:UNHEARD_NAMED_MAX]:
+        log.warning("%s: the server did not hear its %s: the message will come again", place(held), held.verb)
+    if len(unheard) > UNHEARD_NAMED_MAX:
+        log.warning("the server did not hear of %d messages more", len(unheard) - UNHEARD_NAMED_MAX)
+
+
 def _log_lost(verb: str, held: Held) -> None:
     log.info("%s: %s came too late, somebody else has the message", place(held), verb)
 
 
-def _log_refusal(verb: str, held: Held, error: errors.Refused) -> None:
+def _log_refusal(verb: str, held: Held, error: Exception) -> None:
     if is_stale(error):
         _log_lost(verb, held)
     else:
-        log.error("%s: %s was refused, the message will come again: %s", place(held), verb, error)
+        log.error("%s: %s failed, the message will come again: %s", place(held), verb, described(error))

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypedDict
 
 from ._calls import Call, random_id, segment
+from ._seconds import Seconds, in_seconds
 from .canonical import to_json
 
 LEASES_MAX = 1_000
@@ -21,6 +22,20 @@ def clipped(text: str, bytes_max: int = ERROR_BYTES_MAX) -> str:
     """As much of the text as the server takes."""
     raw = text.encode("utf-8", "replace")
     return raw.decode() if len(raw) <= bytes_max else raw[:bytes_max].decode("utf-8", "ignore")
+
+
+def text_of(error: object) -> str:
+    """The error's text. Whatever its own code raises, the error is still to be told."""
+    try:
+        return str(error)
+    except BaseException:
+        return ""
+
+
+def described(error: object) -> str:
+    """The error's name and text."""
+    name, text = type(error).__name__, text_of(error)
+    return f"{name}: {text}" if text else name
 
 
 def milliseconds(seconds: float) -> int:
@@ -49,12 +64,30 @@ def seconds_until(text: str) -> float:
     return (read_moment(text) - datetime.now(UTC)).total_seconds()
 
 
+class RawText:
+    """A text that is sent as it is."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+def raw(payload: str | bytes) -> RawText | bytes:
+    """A payload that is sent as it is, and not as JSON: `client.send("notes", driftq.raw("no quotes around this"))`."""
+    if isinstance(payload, str):
+        return RawText(payload)
+    if isinstance(payload, (bytes, bytearray, memoryview)):
+        return bytes(payload)
+    raise TypeError(f"raw takes a text or bytes, not {type(payload).__name__}")
+
+
 class MessageOptions(TypedDict, total=False):
     """What a message may carry beside its payload. `delay` in seconds; `deadline` as a time or from now on."""
 
     key: str | None
     priority: int | None
-    delay: float | timedelta | None
+    delay: Seconds | None
     deliver_at: datetime | str | None
     idempotency_key: str | None
     request_hash: str | None
@@ -81,14 +114,14 @@ _PLAIN_ENVELOPE = (
 
 
 def wire_message(payload: Any, options: MessageOptions) -> dict[str, Any]:
-    """A message as the server takes it. Text goes as it is, bytes as bytes, everything else as JSON."""
+    """A message as the server takes it. Bytes and `raw` texts go as they are, everything else as JSON."""
     unknown = options.keys() - MessageOptions.__annotations__.keys()
     if unknown:
         raise TypeError(f"a message has no option {', '.join(sorted(unknown))}")
     if isinstance(payload, (bytes, bytearray, memoryview)):
         body: dict[str, Any] = {"value_b64": base64.b64encode(payload).decode()}
     else:
-        body = {"value": payload if isinstance(payload, str) else to_json(payload)}
+        body = {"value": payload.text if isinstance(payload, RawText) else to_json(payload)}
     if options:
         _add_envelope(body, options)
         _add_time(body, options)
@@ -118,7 +151,7 @@ def _add_envelope(body: dict[str, Any], options: MessageOptions) -> None:
 def _add_time(body: dict[str, Any], options: MessageOptions) -> None:
     delay, deliver_at = options.get("delay"), options.get("deliver_at")
     if delay is not None:
-        body["delay_ms"] = milliseconds(delay.total_seconds() if isinstance(delay, timedelta) else delay)
+        body["delay_ms"] = milliseconds(in_seconds(delay, "delay"))
     if deliver_at is not None:
         body["deliver_at"] = moment(deliver_at)
 

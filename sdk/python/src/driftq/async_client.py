@@ -17,6 +17,7 @@ from ._current import current, within
 from ._effects import Anchor
 from ._guards import AsyncEffects
 from ._lineage import run_anchor
+from ._seconds import Seconds, in_seconds
 from ._transport import Transport
 from ._wire import MessageOptions, Produced
 from .client import own_name
@@ -46,9 +47,9 @@ class AsyncClient(AsyncEffects):
     is repeated that may succeed later.
     """
 
-    def __init__(self, url: str | None = None, *, patience: float = PATIENCE_S, owner: str | None = None) -> None:
+    def __init__(self, url: str | None = None, *, patience: Seconds = PATIENCE_S, owner: str | None = None) -> None:
         self.url = server_url(url)
-        self.patience = patience
+        self.patience = in_seconds(patience, "patience", may_be_endless=True)
         self.owner = owner or own_name()
         self._transport = Transport(self.url)
 

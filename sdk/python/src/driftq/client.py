@@ -30,6 +30,7 @@ from ._effects import Anchor
 from ._guards import Effects
 from ._lineage import run_anchor
 from ._renewals import Renewals
+from ._seconds import Seconds, in_seconds
 from ._wire import OWNER_BYTES_MAX, MessageOptions, Produced, clipped
 
 
@@ -62,9 +63,9 @@ class Client(Effects):
     is repeated that may succeed later.
     """
 
-    def __init__(self, url: str | None = None, *, patience: float = PATIENCE_S, owner: str | None = None) -> None:
+    def __init__(self, url: str | None = None, *, patience: Seconds = PATIENCE_S, owner: str | None = None) -> None:
         self.url = server_url(url)
-        self.patience = patience
+        self.patience = in_seconds(patience, "patience", may_be_endless=True)
         self.owner = owner or own_name()
         self._requests = Requests(self.url)
         # What the environment says about proxies and credentials is not for a broker next door.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
@@ -16,6 +17,7 @@ from ._lineage import Trace, anchor, follow_up
 from ._payloads import raw_payload
 from ._signal import Signal
 from ._wire import MessageOptions, read_moment, wire_message
+from .canonical import to_json
 from .outcomes import Outcome
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ _NO_ENVELOPE: Mapping[str, Any] = {}
 class Delivery:
     """One delivery of a message: who it is, where it belongs, and what is to go out with its ack."""
 
+    # A handler may have effects in several threads at once. One lock for all: it is held for a moment only.
+    _effects_lock = threading.Lock()
     # What most deliveries never have is not set for each of them.
     payload: Any = None
     # In a batch: how this message ended, if not like the others.
@@ -37,9 +41,13 @@ class Delivery:
     # Whether this delivery has been committed by the handler itself, or is just about to be.
     _is_committing = False
     _is_committed = False
+    # How many effects are being carried out; and what is to be done when there are none any more.
+    _effects_running = 0
+    _after_effects: Callable[[], None] | None = None
     _trace: Trace | None = None
-    _produce: list[dict[str, Any]] | None = None
-    _outputs: list[dict[str, Any]] | None = None
+    # What was collected, written at once: a mistake in it is the handler's, and not found when nobody can be told.
+    _produce: list[bytes] | None = None
+    _outputs: list[bytes] | None = None
 
     def __init__(self, item: dict[str, Any], group: str, owner: str) -> None:
         self._item = item
@@ -166,12 +174,11 @@ class Delivery:
         return bool(self._produce or self._outputs)
 
     def _commit_call(self) -> Call:
-        body: dict[str, Any] = {"ack": [self._item["lease"]["token"]]}
-        if self._produce:
-            body["produce"] = list(self._produce)
-        if self._outputs:
-            body["outputs"] = list(self._outputs)
-        return Call("POST", "/v2/commit", body, expects=("result",))
+        parts = [b'{"ack":[', _written(self._item["lease"]["token"]), b"]"]
+        for name, collected in ((b"produce", self._produce), (b"outputs", self._outputs)):
+            if collected:
+                parts += (b',"', name, b'":[', b",".join(collected), b"]")
+        return Call("POST", "/v2/commit", b"".join((*parts, b"}")), expects=("result",))
 
     def _begin_commit(self) -> Call:
         if self._is_committed:
@@ -185,7 +192,9 @@ class Delivery:
         if error is None:
             self._is_committed = True
         elif is_stale(error):
-            raise errors.LeaseLost("somebody else has the message: nothing of the commit happened") from error
+            lost = errors.LeaseLost("somebody else has the message: nothing of the commit happened")
+            lost.lease_token = self._item["lease"]["token"]
+            raise lost from error
         else:
             raise error
 
@@ -201,16 +210,31 @@ class Delivery:
         )
 
 
+    def _effect_begins(self) -> None:
+        with self._effects_lock:
+            self._effects_running += 1
+
+    def _effect_ended(self) -> None:
+        with self._effects_lock:
+            self._effects_running -= 1
+        if not self._effects_running and self._after_effects is not None:
+            self._after_effects()
+
+
 def is_stale(error: BaseException) -> bool:
     """Whether a refusal means that the delivery is not ours any more."""
     return isinstance(error, (errors.StaleLease, errors.LeaseUnknown))
 
 
-def _added(collected: list[dict[str, Any]] | None, item: dict[str, Any]) -> list[dict[str, Any]]:
+def _written(value: Any) -> bytes:
+    return to_json(value).encode()
+
+
+def _added(collected: list[bytes] | None, item: dict[str, Any]) -> list[bytes]:
     collected = [] if collected is None else collected
     if len(collected) >= COLLECTED_MAX:
         raise ValueError(f"a commit has room for {COLLECTED_MAX} of them")
-    collected.append(item)
+    collected.append(_written(item))
     return collected
 
 
@@ -243,9 +267,6 @@ class AsyncContext(Delivery, AsyncEffects):
     """The context of a handler that runs as a task. When it is to stop, the task is cancelled; `cancelled.reason` says
     why."""
 
-    _effects_running = 0
-    _after_effects: Callable[[], None] | None = None
-
     def __init__(self, item: dict[str, Any], group: str, owner: str, client: AsyncClient) -> None:
         super().__init__(item, group, owner)
         self._client = client
@@ -268,11 +289,3 @@ class AsyncContext(Delivery, AsyncEffects):
 
     def _effect_anchor(self) -> Anchor:
         return self._anchor()
-
-    def _effect_begins(self) -> None:
-        self._effects_running += 1
-
-    def _effect_ended(self) -> None:
-        self._effects_running -= 1
-        if not self._effects_running and self._after_effects is not None:
-            self._after_effects()

@@ -14,6 +14,10 @@ class DriftQError(Exception):
         return False
 
 
+class HandlersStuck(DriftQError):
+    """Too many handlers do not end although they were told to. The worker has ended: start it in a new process."""
+
+
 class InvalidUrl(DriftQError, ValueError):
     """The server's URL cannot be used: it must look like `http://host:port`."""
 
@@ -347,7 +351,9 @@ class NoContext(DriftQError):
 
 
 class Interruption(DriftQError):
-    """Why a handler is told to stop."""
+    """Why a handler is told to stop. `lease_token` says of which delivery, where that is known."""
+
+    lease_token: str | None = None
 
 
 class LeaseLost(Interruption):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar, Unpack, cast
 
 from ._current import current
 from ._effects import bound_arguments, without_self
+from ._functions import is_async
 from ._guards import AsyncEffects, Effects
 from ._options import EffectOptions, GuardOptions
 from .errors import NoContext
@@ -26,10 +26,10 @@ def guarded(
     """
 
     def decorate(function: Function) -> Function:
-        is_async = inspect.iscoroutinefunction(function)
+        is_task = is_async(function)
 
         def prepared(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, EffectOptions]:
-            context = _context(scope, function, AsyncEffects if is_async else Effects)
+            context = _context(scope, function, AsyncEffects if is_task else Effects)
             given = cast("EffectOptions", dict(options))
             if "arguments" not in given:
                 given["arguments"] = without_self(bound_arguments(function, args, kwargs), function)
@@ -37,7 +37,7 @@ def guarded(
                 given["key"] = key(*args, **kwargs) if callable(key) else key
             return context, given
 
-        if is_async:
+        if is_task:
 
             @functools.wraps(function)
             async def call_async(*args: Any, **kwargs: Any) -> Any:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Literal, TypeVar, Unpack
 
 from ._engine import Engine
+from ._seconds import Seconds
 from ._settings import Route, Settings, WorkerOptions, make_route
 from .async_client import AsyncClient
 from .client import Client
@@ -28,11 +29,11 @@ class _Handlers:
         topic: str,
         *,
         payload: Any = None,
-        timeout: float | None = None,
+        timeout: Seconds | None = None,
         bad_payload: Literal["dead", "retry"] = "dead",
     ) -> Callable[[Handler], Handler]:
         """Decorates `def handle(payload, ctx)`. The payload's type is `payload`, else what the first parameter is
-        annotated with, else plain JSON. `timeout` in seconds."""
+        annotated with, else plain JSON. `timeout` in seconds, or a timedelta."""
 
         def register(function: Handler) -> Handler:
             self._add(make_route(topic, function, payload, timeout, 0, bad_payload))
@@ -46,7 +47,7 @@ class _Handlers:
         *,
         batch: int,
         payload: Any = None,
-        timeout: float | None = None,
+        timeout: Seconds | None = None,
         bad_payload: Literal["dead", "retry"] = "dead",
     ) -> Callable[[Handler], Handler]:
         """Decorates `def handle(items)`, called with up to `batch` contexts that were there at once; each has its
@@ -82,6 +83,7 @@ class AsyncWorker(_Handlers):
         self.client = client
         self._sync_client: Client | None = None
         self._engine: Engine | None = None
+        self._stops = 0
 
     async def run(self, *, signals: bool = True) -> None:
         """Works until `stop()`, SIGTERM or SIGINT; then drains. Raises what no repeat mends."""
@@ -89,10 +91,12 @@ class AsyncWorker(_Handlers):
         engine = Engine(self.settings, self._checked_routes(), self.client, self._threads_client, owner)
         self._engine = engine
         restore = _listen(engine.stop) if signals else None
+        for _ in range(self._stops):
+            engine.stop()
         try:
             await engine.run()
         finally:
-            self._engine = None
+            self._engine, self._stops = None, 0
             if restore is not None:
                 restore()
             if self._sync_client is not None:
@@ -100,7 +104,9 @@ class AsyncWorker(_Handlers):
                 self._sync_client = None
 
     def stop(self) -> None:
-        """Drains: borrows no more, gives back what was not begun, waits for what runs. The second time ends at once."""
+        """Drains: borrows no more, gives back what was not begun, waits for what runs. The second time ends at once.
+        A worker that was stopped before it ran ends as soon as it runs."""
+        self._stops += 1
         if self._engine is not None:
             self._engine.stop()
 
@@ -153,24 +159,31 @@ class Worker(_Handlers):
 
 
 def _listen(stop: Callable[[], None]) -> Callable[[], None] | None:
-    """SIGTERM and SIGINT stop the worker, where signals can be had: in the main thread."""
+    """SIGTERM and SIGINT stop the worker, where signals can be had: in the main thread. The second one ends the process.
+
+    That one is not left to the event loop, which a handler may block, nor to tasks, which may refuse to end.
+    """
     if threading.current_thread() is not threading.main_thread():
         return None
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGTERM, signal.SIGINT)
     before = {number: signal.getsignal(number) for number in numbers}
+    is_first = True
+
+    def heed(number: int, _: object) -> None:
+        nonlocal is_first
+        # The next one of this kind needs no code of ours, which may have no turn any more.
+        signal.signal(number, signal.SIG_DFL)
+        if not is_first:
+            signal.raise_signal(number)
+        is_first = False
+        loop.call_soon_threadsafe(stop)
+
     for number in numbers:
-        try:
-            loop.add_signal_handler(number, stop)
-        except NotImplementedError:  # Windows
-            signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop))
+        signal.signal(number, heed)
 
     def restore() -> None:
         for number, handler in before.items():
-            try:
-                loop.remove_signal_handler(number)
-            except NotImplementedError:
-                pass
             if handler is not None:
                 signal.signal(number, handler)
 

@@ -5,6 +5,6 @@ For pytest, `pytest_plugins = ["driftq.testing.plugin"]` in `conftest.py` gives 
 """
 
 from ._runs import assert_effects, run_until_idle, run_until_idle_async
-from ._server import Server
+from ._server import NoBinary, Server
 
-__all__ = ["Server", "assert_effects", "run_until_idle", "run_until_idle_async"]
+__all__ = ["NoBinary", "Server", "assert_effects", "run_until_idle", "run_until_idle_async"]

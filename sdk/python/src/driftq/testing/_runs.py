@@ -38,8 +38,9 @@ def run_until_idle(worker: Worker, *, timeout: float = IDLE_TIMEOUT_S) -> None:
             late = True
             break
         thread.join(POLL_S)
-    worker.stop()
-    thread.join(worker.settings.drain_timeout + IDLE_TIMEOUT_S)
+    if thread.is_alive():
+        worker.stop()
+    thread.join(worker.settings.drain_timeout_s + IDLE_TIMEOUT_S)
     if failures:
         raise failures[0]
     if late:
@@ -56,7 +57,8 @@ async def run_until_idle_async(worker: AsyncWorker, *, timeout: float = IDLE_TIM
             late = True
             break
         await asyncio.wait([running], timeout=POLL_S)
-    worker.stop()
+    if not running.done():
+        worker.stop()
     await running
     if late:
         raise TimeoutError(f"the worker was not done within {timeout} s")

@@ -11,9 +11,15 @@ from types import TracebackType
 from typing import IO
 
 from ..client import Client
+from ..errors import DriftQError
 
 _LISTENING = "listening on http://"
+_ADVICE = "build it with `cargo build -p driftq`, and set DRIFTQ_BIN to its path, or put driftq into the PATH"
 STOP_TIMEOUT_S = 30.0
+
+
+class NoBinary(DriftQError, FileNotFoundError):
+    """There is no `driftq` to start."""
 
 
 class Server:
@@ -25,7 +31,7 @@ class Server:
     def __init__(self, *flags: str, on_disk: bool = False, binary: str | None = None) -> None:
         found = binary or os.environ.get("DRIFTQ_BIN") or shutil.which("driftq")
         if not found:
-            raise FileNotFoundError("no driftq binary: set DRIFTQ_BIN, or put driftq into the PATH")
+            raise NoBinary(f"no driftq binary: {_ADVICE}")
         self._binary = found
         self._flags = flags
         self._on_disk = on_disk
@@ -56,9 +62,14 @@ class Server:
         command = [self._binary, "serve", "--listen", self._address, "--log-level", "warn", *place, *self._flags]
         # A setting for the server of somebody's shell is not one for this server.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("DRIFTQ_")}
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=self._errors, text=True, env=environment, start_new_session=True
-        )
+        try:
+            process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=self._errors, text=True, env=environment, start_new_session=True
+            )
+        except OSError as error:
+            self._errors.close()
+            self._folder.cleanup()
+            raise NoBinary(f"{self._binary} cannot be run ({error.strerror}): {_ADVICE}") from error
         assert process.stdout is not None
         for line in process.stdout:
             if _LISTENING in line:
