@@ -42,43 +42,48 @@ def server_context(certificate: pathlib.Path) -> ssl.SSLContext:
     return context
 
 
-def statuses(url: str, count: int, trusted: pathlib.Path | None) -> None:
+def statuses(url: str, count: int) -> None:
     async def main() -> None:
         async with driftq.AsyncClient(url, patience=0.0) as client:
-            if trusted is not None:
-                context = client._transport._tls
-                assert context is not None
-                context.load_verify_locations(trusted)
             for _ in range(count):
                 assert (await client.status())["version"] == "1"
 
     asyncio.run(asyncio.wait_for(main(), SIGNAL_S))
 
 
-def test_a_certificate_that_is_trusted(certificate: pathlib.Path) -> None:
+def test_a_certificate_that_is_trusted(certificate: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     with http_server([STATUS], server_context(certificate)) as (url, asked):
-        statuses(url.replace("127.0.0.1", "localhost"), 3, certificate)
-    assert len(asked) == 3
+        secure = url.replace("127.0.0.1", "localhost")
+        statuses(secure, 3)
+        with driftq.Client(secure) as client:
+            client.status()
+    assert len(asked) == 4
 
 
 def test_a_certificate_that_nobody_signed(certificate: pathlib.Path) -> None:
     with http_server([STATUS], server_context(certificate)) as (url, asked):
-        with pytest.raises(driftq.Unreachable, match="(?i)certificate"):
-            statuses(url.replace("127.0.0.1", "localhost"), 1, None)
+        secure = url.replace("127.0.0.1", "localhost")
+        with pytest.raises(driftq.Untrusted, match="self.signed certificate.*SSL_CERT_FILE"):
+            statuses(secure, 1)
+        # With all the patience in the world it is said at once, by the other client as well.
+        with driftq.Client(secure) as client, pytest.raises(driftq.Untrusted, match="self.signed certificate"):
+            client.status()
         assert not asked
 
 
-def test_a_certificate_of_somebody_else(certificate: pathlib.Path) -> None:
+def test_a_certificate_of_somebody_else(certificate: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     with http_server([STATUS], server_context(certificate)) as (url, asked):
-        with pytest.raises(driftq.Unreachable, match="(?i)certificate"):
-            statuses(url, 1, certificate)
+        with pytest.raises(driftq.Untrusted, match="(?i)IP address mismatch"):
+            statuses(url, 1)
         assert not asked
 
 
-def test_a_server_without_tls(certificate: pathlib.Path) -> None:
+def test_a_server_without_tls() -> None:
     with http_server([STATUS]) as (url, asked):
         with pytest.raises(driftq.Unreachable):
-            statuses(url.replace("http:", "https:"), 1, certificate)
+            statuses(url.replace("http:", "https:"), 1)
         assert not asked
 
 
@@ -92,6 +97,6 @@ def test_nobody_shakes_hands(monkeypatch: pytest.MonkeyPatch) -> None:
     with raw_server(answer) as url:
         try:
             with pytest.raises(driftq.Unreachable, match="within 0.2 s"):
-                statuses(url.replace("http:", "https:"), 1, None)
+                statuses(url.replace("http:", "https:"), 1)
         finally:
             is_over.set()

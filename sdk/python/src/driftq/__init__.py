@@ -34,6 +34,7 @@ from .errors import (
     TimedOut,
     TopicUnknown,
     Unreachable,
+    Untrusted,
 )
 from .guarded import guarded
 from .outcomes import Dead, Final, NotDone, Retry, Snooze
@@ -86,6 +87,7 @@ __all__ = [
     "TopicUnknown",
     "Trace",
     "Unreachable",
+    "Untrusted",
     "Worker",
     "canonical",
     "digest",

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import secrets
+import ssl
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,8 @@ ANSWER_TIMEOUT_S = 30.0
 PATIENCE_S = 30.0
 BACKOFF_FIRST_S = 0.1
 BACKOFF_MAX_S = 5.0
+# A worker that runs waits also for these to be put right: somebody else answers, or with a certificate that nobody trusts.
+WAITED_FOR = (errors.NotDriftQ, errors.Untrusted)
 CONNECTIONS_MAX = 1_000
 CONNECTIONS_KEPT = 100
 # Below the server's own idle limit, so that a kept connection is not closed under a request.
@@ -135,9 +138,10 @@ def transport_limits() -> httpx2.Limits:
     )
 
 
-def verified(url: str) -> bool:
-    """Certificates are checked where there are some; loading them for plain HTTP would only take time."""
-    return url.startswith("https:")
+def certificates(url: str) -> ssl.SSLContext | None:
+    """How certificates are checked: against the system's authorities, or those of SSL_CERT_FILE or SSL_CERT_DIR. For
+    plain HTTP there is nothing to check, and loading them would only take time."""
+    return httpx2.create_ssl_context() if url.startswith("https:") else None
 
 
 def segment(name: str) -> str:
@@ -152,6 +156,11 @@ def random_id(prefix: str) -> str:
 
 def failure(error: httpx2.HTTPError | httpx2.InvalidURL, url: str) -> errors.DriftQError:
     """What it means that no answer came."""
+    if (flaw := _certificate_flaw(error)) is not None:
+        return errors.Untrusted(
+            f"the certificate of {url} is not trusted ({flaw}); nothing was sent. Name the authority that signed it in a "
+            "file with SSL_CERT_FILE, or ask the name that the certificate is for"
+        )
     if isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout)):
         return errors.Unreachable(
             f"nobody listens at {url} ({error or type(error).__name__}): "
@@ -161,6 +170,16 @@ def failure(error: httpx2.HTTPError | httpx2.InvalidURL, url: str) -> errors.Dri
     if isinstance(error, httpx2.RemoteProtocolError) and "disconnected" not in text and "closed" not in text:
         return errors.NotDriftQ(f"what listens at {url} does not speak HTTP ({text})")
     return errors.ConnectionLost(f"no answer from {url}: {text}")
+
+
+def _certificate_flaw(error: BaseException) -> str | None:
+    """What is wrong with the other side's certificate, if that is what the error comes from."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return cause.verify_message
+        cause = cause.__cause__ or cause.__context__
+    return None
 
 
 def answer_of(call: Call, url: str, answered: Answer) -> Any:

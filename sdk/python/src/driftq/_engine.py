@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from . import _api, errors
-from ._calls import BACKOFF_MAX_S, FOREVER, Repeats
+from ._calls import BACKOFF_MAX_S, FOREVER, WAITED_FOR, Repeats
 from ._heartbeats import Heartbeats
 from ._jobs import Held, Job, Lane, Tasks, Threads
 from ._outage import Outage
@@ -157,7 +157,7 @@ class Engine:
             except errors.GroupUnknown:
                 return  # It was deleted while we waited: asking again begins it anew, or says that the topic is gone.
             except errors.DriftQError as error:
-                delay_s = BACKOFF_MAX_S if isinstance(error, errors.NotDriftQ) else repeats.next(error)
+                delay_s = BACKOFF_MAX_S if isinstance(error, WAITED_FOR) else repeats.next(error)
                 self._outage.began(error)
             # The next answer is to come at once: it says that the server is back.
             call.body["wait_ms"] = call.wait_ms = 0

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from . import errors
-from ._calls import BACKOFF_MAX_S, FOREVER, Call
+from ._calls import BACKOFF_MAX_S, FOREVER, WAITED_FOR, Call
 from ._jobs import Held
 from ._settlements import DROP, Settlement, nack, settlement_of
 from ._wire import LEASES_MAX, described, settle_call
@@ -115,11 +115,11 @@ class Settler:
             self._settled(held)
 
     async def _patiently(self, call: Call) -> Any:
-        """Waits also for a gateway that answers in the server's place."""
+        """Waits also for a gateway that answers in the server's place, and for a certificate to be put right."""
         while True:
             try:
                 return await self._client.call(call)
-            except errors.NotDriftQ as error:
+            except WAITED_FOR as error:
                 log.warning("%s", error)
                 await asyncio.sleep(BACKOFF_MAX_S)
 

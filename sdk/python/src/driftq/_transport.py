@@ -7,20 +7,20 @@ of one by its transport for threads. This one does only what a broker's client n
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections import deque
 
 import h11
 import httpx2
 
 from ._calls import (
-    CONNECT_TIMEOUT_S,
-    CONNECTION_IDLE_S,
     CONNECTIONS_KEPT,
     CONNECTIONS_MAX,
+    CONNECTION_IDLE_S,
+    CONNECT_TIMEOUT_S,
     Address,
     Answer,
     Call,
+    certificates,
 )
 from ._connection import Connection, Request
 
@@ -35,7 +35,9 @@ class Transport:
         self._address = Address(url)
         base = self._address.base
         self._host = base.raw_host.decode("ascii")
-        self._tls = _tls() if base.scheme == "https" else None
+        self._tls = certificates(str(base))
+        if self._tls is not None:
+            self._tls.set_alpn_protocols(["http/1.1"])
         self._port = base.port or (443 if self._tls else 80)
         self._open: set[Connection] = set()
         # The one that was used last is at the end, and is used next.
@@ -113,10 +115,3 @@ class Transport:
         except (OSError, UnicodeError) as error:
             raise httpx2.ConnectError(str(error)) from error
         return connection
-
-
-def _tls() -> ssl.SSLContext:
-    """Certificates are checked as the client for threads does."""
-    context = httpx2.create_ssl_context(trust_env=False)
-    context.set_alpn_protocols(["http/1.1"])
-    return context

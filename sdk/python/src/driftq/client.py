@@ -20,10 +20,10 @@ from ._calls import (
     Repeats,
     Requests,
     answer_of,
+    certificates,
     failure,
     server_url,
     transport_limits,
-    verified,
 )
 from ._current import current, within
 from ._effects import Anchor
@@ -69,7 +69,8 @@ class Client(Effects):
         self.owner = owner or own_name()
         self._requests = Requests(self.url)
         # What the environment says about proxies and credentials is not for a broker next door.
-        self._http = httpx2.HTTPTransport(limits=transport_limits(), trust_env=False, verify=verified(self.url))
+        verify = certificates(self.url) or False
+        self._http = httpx2.HTTPTransport(limits=transport_limits(), trust_env=False, verify=verify)
         self.renewals = Renewals(self.call)
 
     def __enter__(self) -> Client:

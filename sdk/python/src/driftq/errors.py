@@ -30,6 +30,10 @@ class Unreachable(DriftQError):
         return True
 
 
+class Untrusted(DriftQError):
+    """Who answers there has no certificate that is trusted here. Nothing was sent, and nothing is repeated."""
+
+
 class ConnectionLost(DriftQError):
     """The connection broke, or no answer came in time. Whether the call was carried out is not known."""
 
