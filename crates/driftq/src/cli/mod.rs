@@ -26,6 +26,7 @@ mod ledger;
 mod man;
 mod message;
 mod nack;
+mod offered;
 pub(crate) mod output;
 mod outputs;
 mod paint;
@@ -48,11 +49,13 @@ mod wal;
 mod when;
 mod work;
 
+use std::ffi::OsString;
+
 use anyhow::{Context, Result};
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, parser::ValueSource};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, error::ErrorKind, parser::ValueSource};
 
 use crate::{bench, client::Client};
-use exit::Exit;
+use exit::{ERRORS_AS_JSON, Exit};
 use output::Format;
 
 const ABOUT: &str = "DriftQ: a durable message broker in one binary";
@@ -197,19 +200,33 @@ pub(crate) fn run() -> Exit {
     let arguments: Vec<_> = std::env::args_os().collect();
     let cli = match parse(&arguments) {
         Ok(cli) => cli,
-        Err(error) if error.use_stderr() && check::is_meant(&arguments) => return check::refuse(&error),
-        // clap prints help, version and usage errors itself and ends with the codes 0 and 2.
-        Err(error) => error.exit(),
+        Err(error) => return refuse(&error, &arguments),
     };
+    let format = cli.common.output;
     match dispatch(cli) {
         Ok(exit) => exit,
         Err(error) if output::is_closed_pipe(&error) => Exit::Success,
-        Err(error) => exit::report(&error),
+        Err(error) => exit::report(&error, format),
     }
 }
 
-fn parse(arguments: &[std::ffi::OsString]) -> Result<Cli, clap::Error> {
-    let matches = command().try_get_matches_from(lease::sheltered(arguments.to_vec()))?;
+/// For a command line that is not understood, and for help, which clap takes for an error too.
+fn refuse(error: &clap::Error, arguments: &[OsString]) -> Exit {
+    let format = output::asked(arguments);
+    if error.use_stderr() && check::is_meant(arguments) {
+        return check::refuse(error, format);
+    }
+    if error.use_stderr() && matches!(format, Some(Format::Json | Format::Ndjson)) {
+        return exit::report(&exit::misunderstood(error).into(), format);
+    }
+    // clap prints help, version and usage errors itself and ends with the codes 0 and 2.
+    error.exit()
+}
+
+fn parse(arguments: &[OsString]) -> Result<Cli, clap::Error> {
+    let mut command = command();
+    let matches = command.try_get_matches_from_mut(lease::sheltered(arguments.to_vec()))?;
+    offered::refuse_unheard(&matches).map_err(|why| command.error(ErrorKind::ArgumentConflict, why))?;
     let mut cli = Cli::from_arg_matches(&matches)?;
     let is_typed = |name: &str| matches.value_source(name) == Some(ValueSource::CommandLine);
     cli.common.typed = context::Typed { server: is_typed("server"), context: is_typed("context") };
@@ -218,7 +235,9 @@ fn parse(arguments: &[std::ffi::OsString]) -> Result<Cli, clap::Error> {
 
 /// The command line's shape, with the tables that derive macros cannot compute.
 fn command() -> clap::Command {
-    Cli::command().after_help(TOUR).after_long_help(format!("{TOUR}\n\n{}", Exit::table()))
+    let long = format!("{TOUR}\n\n{}\n\n{ERRORS_AS_JSON}", Exit::table());
+    let command = Cli::command().after_help(TOUR).after_long_help(long).color(colour::of_help());
+    offered::hidden(parse::named(command))
 }
 
 fn dispatch(cli: Cli) -> Result<Exit> {

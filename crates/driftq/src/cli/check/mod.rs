@@ -14,7 +14,8 @@ use tokio::time::timeout;
 use super::{
     Common,
     exit::{Exit, Fault},
-    output,
+    output::{self, Format},
+    parse::span,
     survey::{self, Depth, Survey},
 };
 use crate::config::units::{count, millis};
@@ -72,7 +73,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = count)]
     unknown_crit: Option<u64>,
     /// How long to wait for all answers together
-    #[arg(long, default_value = "10s", value_name = "DURATION", value_parser = millis)]
+    #[arg(long, default_value = "10s", value_name = "DURATION", value_parser = span)]
     timeout: u64,
 }
 
@@ -159,12 +160,12 @@ pub(super) fn is_meant(arguments: &[OsString]) -> bool {
 }
 
 /// What a monitor is told about a command line that was not understood: clap's code, 2, would be CRITICAL.
-pub(super) fn refuse(error: &clap::Error) -> Exit {
+pub(super) fn refuse(error: &clap::Error, format: Option<Format>) -> Exit {
     let text = error.to_string();
     let first = text.lines().next().unwrap_or_default();
-    let line = Judgement::alone(State::Unknown, first.trim_start_matches("error: ").to_owned()).line();
+    let judgement = Judgement::alone(State::Unknown, first.trim_start_matches("error: ").to_owned());
     // Whoever cannot be told on stdout sees the code.
-    drop(output::write(&line));
+    drop(output::print_one(format, &judgement, || judgement.line()));
     eprint!("{}", error.render());
     exit(State::Unknown)
 }

@@ -7,7 +7,7 @@ mod settle;
 
 pub(super) use run::run;
 
-use super::ack::OWNER;
+use super::{ack::OWNER, parse::span};
 use crate::config::units;
 
 /// More commands at once than this would first run out of processes.
@@ -50,7 +50,7 @@ pub(crate) struct Args {
     #[arg(long, env = "DRIFTQ_OWNER", hide_env_values = true, default_value = OWNER)]
     owner: String,
     /// How long a message is yours before it is given to the next reader
-    #[arg(long, default_value = "30s", value_name = "MS", value_parser = units::millis)]
+    #[arg(long, default_value = "30s", value_name = "MS", value_parser = span)]
     lease_ms: u64,
     /// End after this many messages
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]

@@ -5,7 +5,7 @@ use driftq_api::v2::{Topic, TopicPut, TopicSettings, TopicSpec};
 use serde::Serialize;
 
 use super::{
-    super::{Common, output},
+    super::{Common, output, parse},
     settings::SettingArgs,
 };
 use crate::client::{CallError, Path, Session};
@@ -23,6 +23,7 @@ Examples:
 )]
 pub(crate) struct Args {
     /// Its name
+    #[arg(value_parser = parse::name)]
     name: String,
     /// How many ordered lanes it has
     #[arg(short, long, default_value_t = 1)]

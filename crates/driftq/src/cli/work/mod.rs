@@ -22,9 +22,11 @@ use super::{
     Common,
     child::tell_group,
     context,
-    exit::{Exit, Fault},
+    exit::{Exit, Fault, Origin},
     output::Format,
+    parse::span,
     signal::Signals,
+    suggest,
 };
 use crate::config::units::millis;
 use report::Report;
@@ -82,10 +84,10 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(CONCURRENCY_MAX)))]
     concurrency: u16,
     /// How long a message is yours between two signs of life
-    #[arg(long, default_value = "30s", value_name = "DURATION", value_parser = millis)]
+    #[arg(long, default_value = "30s", value_name = "DURATION", value_parser = span)]
     lease: u64,
     /// How long a command may take; for ever if not given
-    #[arg(long, value_name = "DURATION", value_parser = millis)]
+    #[arg(long, value_name = "DURATION", value_parser = span)]
     timeout: Option<u64>,
     /// How long running commands may take to end after Ctrl-C or SIGTERM
     #[arg(long, default_value = "30s", value_name = "DURATION", value_parser = millis)]
@@ -142,10 +144,19 @@ pub(super) async fn run(common: &Common, args: Args) -> Result<()> {
             async move { shop.handle(payload, context).await }
         }
     });
-    let outcome = shop.open(&client, worker).await;
+    let outcome = shop.open(&client, worker, Signals::new()?).await;
     shop.end_commands();
-    shop.report.summarize();
-    outcome
+    if outcome.is_ok() || shop.report.is_begun() {
+        shop.report.summarize();
+    }
+    match outcome {
+        Ok(()) => Ok(()),
+        Err(error) if error.code() == Some(Code::TopicUnknown) => {
+            let mut session = common.client()?.session();
+            Err(suggest::named(&mut session, &shop.args.topic, as_fault(&error)).await.into())
+        }
+        Err(error) => Err(fault(error)),
+    }
 }
 
 fn worker(client: &Client, args: &Args, owner: &str) -> Worker {
@@ -167,15 +178,14 @@ fn worker(client: &Client, args: &Args, owner: &str) -> Worker {
 }
 
 impl Shop {
-    async fn open(&self, client: &Client, worker: Worker) -> Result<()> {
-        let mut signals = Signals::new()?;
+    async fn open(&self, client: &Client, worker: Worker, mut signals: Signals) -> Result<(), Error> {
         let progress = worker.progress();
         let mut working = pin!(worker.run());
         let mut idle = pin!(self.idle(client, progress));
         let mut is_ending = false;
         loop {
             tokio::select! {
-                ended = &mut working => return ended.map_err(fault),
+                ended = &mut working => return ended,
                 () = &mut idle, if !is_ending && self.args.until_idle => {
                     is_ending = true;
                     self.stopper.stop();
@@ -224,9 +234,13 @@ impl Shop {
     }
 }
 
-/// What the SDK says, with the exit code that this command line has for it.
+/// What the SDK says, as an error of the command.
 pub(super) fn fault(error: Error) -> anyhow::Error {
-    let (message, code) = (error.to_string(), error.code());
+    as_fault(&error).into()
+}
+
+/// What the SDK says, with the exit code that this command line has for it.
+fn as_fault(error: &Error) -> Fault {
     let exit = match error {
         Error::Unreachable { .. } | Error::ConnectionLost { .. } => Exit::Unreachable,
         Error::Refused(refusal) => match refusal.status {
@@ -238,9 +252,23 @@ pub(super) fn fault(error: Error) -> anyhow::Error {
         Error::Invalid(_) => Exit::Usage,
         _ => Exit::Failure,
     };
-    let fault = Fault::new(exit, message);
-    match code {
-        Some(Code::TopicUnknown) => fault.help("create it with `driftq topic create NAME`").into(),
-        _ => fault.into(),
+    match error {
+        Error::Refused(refusal) => {
+            let message = format!("{} (HTTP {} {})", refusal.detail, refusal.status, refusal.word);
+            let help = match refusal.code {
+                Some(Code::TopicUnknown) => {
+                    "create it with `driftq topic create NAME`, or see `driftq topic list`"
+                }
+                _ => &refusal.help,
+            };
+            Fault::new(exit, message).help(help).from_server(Origin {
+                code: refusal.word.clone(),
+                status: Some(refusal.status),
+                request_id: refusal.request_id.clone(),
+            })
+        }
+        Error::NotDriftQ { .. } => Fault::new(exit, error.to_string())
+            .from_server(Origin { code: "NOT_DRIFTQ".to_owned(), ..Origin::default() }),
+        _ => Fault::new(exit, error.to_string()),
     }
 }
