@@ -45,6 +45,8 @@ struct Collected {
     messages: Vec<CommitMessage<'static>>,
     outputs: Vec<CommitOutput<'static>>,
     is_committed: bool,
+    /// Whether the handler has ended, and only the server has to hear of it.
+    has_ended: bool,
     /// The outcome of this message of a batch, if the handler set one.
     verdict: Option<Failure>,
 }
@@ -295,6 +297,15 @@ impl Context {
 
     pub(crate) fn take_failure(&self) -> Option<Failure> {
         self.collected().verdict.take()
+    }
+
+    /// The handler has ended.
+    pub(crate) fn end(&self) {
+        self.collected().has_ended = true;
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.collected().has_ended
     }
 
     pub(crate) fn is_committed(&self) -> bool {

@@ -8,6 +8,7 @@ mod transport;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -56,6 +57,24 @@ struct Shared {
     transport: Transport,
     patience: Duration,
     chance: Chance,
+    /// Whether the last call found nobody; told once when it begins and once when it is over.
+    is_away: AtomicBool,
+}
+
+impl Shared {
+    fn note_away(&self, error: &Error) {
+        if matches!(error, Error::Unreachable { .. } | Error::ConnectionLost { .. })
+            && !self.is_away.swap(true, Ordering::Relaxed)
+        {
+            tracing::warn!(%error, "the server is away; calls are repeated until it is back");
+        }
+    }
+
+    fn note_back(&self) {
+        if self.is_away.load(Ordering::Relaxed) && self.is_away.swap(false, Ordering::Relaxed) {
+            tracing::info!("the server is back");
+        }
+    }
 }
 
 /// How a [`Client`] behaves.
@@ -103,7 +122,12 @@ impl ClientBuilder {
     pub fn build(self) -> Result<Client, Error> {
         let address = Address::find(self.url.as_deref())?;
         let transport = Transport::new(address, self.connect_timeout, self.answer_timeout);
-        let shared = Shared { transport, patience: self.patience, chance: Chance::default() };
+        let shared = Shared {
+            transport,
+            patience: self.patience,
+            chance: Chance::default(),
+            is_away: AtomicBool::new(false),
+        };
         Ok(Client { shared: Arc::new(shared) })
     }
 }
@@ -228,12 +252,16 @@ impl Client {
     ) -> Result<T, Error> {
         loop {
             let error = match self.shared.transport.send(asked, limit).await {
-                Ok(answer) => return self.parse(&answer),
+                Ok(answer) => {
+                    self.shared.note_back();
+                    return self.parse(&answer);
+                }
                 Err(error) => error,
             };
             let Some(wait) = patience.after(&error, Instant::now(), &self.shared.chance) else {
                 return Err(error);
             };
+            self.shared.note_away(&error);
             tracing::debug!(path = asked.path, %error, wait_ms = wait.as_millis() as u64, "trying again");
             sleep(wait).await;
         }

@@ -280,8 +280,9 @@ impl<T: Clone> Book<T> {
         self.held.values().filter(|held| held.phase == Phase::Running).map(|held| &held.cargo)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.held.is_empty()
+    /// How many are held.
+    pub(crate) fn len(&self) -> usize {
+        self.held.len()
     }
 
     /// Deliveries that this worker is through with.

@@ -5,14 +5,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use driftq_api::Moment;
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::handler::{Handler, Prepared, Work};
 use super::verdict::Verdict;
 use super::{BadPayload, CANCEL_GRACE};
 use crate::client::Patience;
 use crate::context::{CURRENT, Context};
-use crate::outcome::Failure;
+use crate::outcome::{Failure, Retry};
 use crate::signal::Reason;
 
 /// What all calls of a lane have in common.
@@ -52,6 +52,7 @@ pub(super) async fn run(lane: Lane, deliveries: Vec<Context>) -> Vec<Verdict> {
         Some(work) => Some(oversee(&lane, &called, work).await),
         None => None,
     };
+    deliveries.iter().for_each(Context::end);
     let mut settled = Vec::with_capacity(deliveries.len());
     for (context, verdict) in deliveries.iter().zip(verdicts) {
         settled.push(match (verdict, &end) {
@@ -67,7 +68,7 @@ pub(super) async fn run(lane: Lane, deliveries: Vec<Context>) -> Vec<Verdict> {
 struct End {
     /// What the handler returned; `None` if it was ended.
     returned: Option<Result<(), Failure>>,
-    /// Why it was told to stop, if it overran something.
+    /// Why all of it was told to stop, if it was.
     overran: Option<Reason>,
 }
 
@@ -120,12 +121,28 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
 
 /// Waits until the call has overrun something.
 async fn overrun(limit: Option<Duration>, called: &[Context]) -> Reason {
-    let now = since_epoch();
-    let deadline = called.iter().filter_map(Context::deadline).map(|deadline| until(deadline, now)).min();
     tokio::select! {
         () = after(limit) => Reason::TimedOut,
-        () = after(deadline) => Reason::DeadlinePassed,
+        () = all_late(called) => Reason::DeadlinePassed,
         () = stopped(called) => Reason::Stopped,
+    }
+}
+
+/// Tells each message of the call when its time is up, and waits until there is none left that is of use.
+async fn all_late(called: &[Context]) {
+    let now = since_epoch();
+    let mut deadlines: Vec<_> = called
+        .iter()
+        .filter_map(|context| context.deadline().map(|deadline| (until(deadline, now), context)))
+        .collect();
+    deadlines.sort_by_key(|(wait, _)| *wait);
+    let (begun, has_others) = (Instant::now(), deadlines.len() < called.len());
+    for (wait, context) in deadlines {
+        sleep_until(begun + wait).await;
+        context.signal().fire(Reason::DeadlinePassed);
+    }
+    if has_others {
+        std::future::pending().await
     }
 }
 
@@ -139,36 +156,47 @@ async fn after(limit: Option<Duration>) {
 /// Waits for the one reason that comes from the worker itself. What was lost may go on: an effect in it may still end
 /// well, and be recorded.
 async fn stopped(called: &[Context]) {
-    match called.first() {
-        Some(context) if context.signal().fired().await == Reason::Stopped => {}
-        _ => std::future::pending().await,
+    // All are stopped at the same time, but for those that were told something else before.
+    for context in called {
+        if context.signal().fired().await == Reason::Stopped {
+            return;
+        }
     }
+    std::future::pending().await
 }
 
 async fn conclude(context: &Context, end: &End) -> Verdict {
     if context.is_committed() {
         return Verdict::Done;
     }
-    if matches!(context.signal().reason(), Some(Reason::LeaseLost | Reason::Cancelled)) {
+    match (context.signal().reason(), end.overran, &end.returned) {
         // Whatever it says counts no more; the book knows.
-        return Verdict::Release { delay: None };
-    }
-    match (end.overran, &end.returned) {
-        (Some(Reason::TimedOut), _) => return Verdict::retry("TimedOut: the handler outran its time-out"),
-        (Some(Reason::DeadlinePassed), _) if is_late(context) => {
+        (Some(Reason::LeaseLost | Reason::Cancelled), ..) => return Verdict::Release { delay: None },
+        (Some(Reason::DeadlinePassed), ..) => {
             return Verdict::dead("DeadlinePassed: while the handler was at work");
         }
-        (_, None) => return Verdict::retry("Stopped: the worker ended before the handler did"),
+        (_, Some(Reason::TimedOut), _) => return Verdict::retry("TimedOut: the handler outran its time-out"),
+        // The worker did not let it end, which is not the message's fault.
+        (_, _, None) => return Verdict::Release { delay: None },
         _ => {}
     }
-    if let Some(failure) = context.take_failure() {
-        return Verdict::of(&failure);
-    }
-    match &end.returned {
-        Some(Err(failure)) => Verdict::of(failure),
+    let failure = context.take_failure();
+    match (&failure, &end.returned) {
+        (Some(failure), _) | (None, Some(Err(failure))) => failed(failure, context.signal().reason()),
         _ if context.has_collected() => commit(context).await,
         _ => Verdict::Ack,
     }
+}
+
+/// What an error means. After the handler was told to stop, only what it says on purpose counts: what else went wrong
+/// went wrong because it stopped.
+fn failed(failure: &Failure, told: Option<Reason>) -> Verdict {
+    let verdict = Verdict::of(failure);
+    let comes_again = matches!(verdict, Verdict::Nack { is_dead: false, .. });
+    if told == Some(Reason::Stopped) && comes_again && failure.find::<Retry>().is_none() {
+        return Verdict::Release { delay: None };
+    }
+    verdict
 }
 
 /// Sends what was collected with the ack. A server that is away is waited for, as with every settlement.
@@ -177,10 +205,6 @@ async fn commit(context: &Context) -> Verdict {
         Ok(_) => Verdict::Done,
         Err(error) => Verdict::of(&error.into()),
     }
-}
-
-fn is_late(context: &Context) -> bool {
-    context.deadline().is_some_and(|deadline| until(deadline, since_epoch()).is_zero())
 }
 
 fn since_epoch() -> Duration {

@@ -6,6 +6,7 @@ mod book;
 #[cfg(test)]
 mod book_tests;
 mod call;
+mod curfew;
 mod handler;
 mod shell;
 mod stop;
@@ -143,7 +144,7 @@ impl Worker {
         F: Fn(Vec<Delivery<T>>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<(), Failure>> + Send + 'static,
     {
-        self.lane(topic.into(), Arc::new(Batched(handler, PhantomData)), Some(batch.clamp(1, LEASE_MAX)))
+        self.lane(topic.into(), Arc::new(Batched(handler, PhantomData)), Some(batch.min(LEASE_MAX)))
     }
 
     fn lane(mut self, topic: String, handler: Arc<dyn Handler>, batch: Option<usize>) -> Self {
@@ -160,7 +161,7 @@ impl Worker {
 
     /// Most calls of handlers at a time; 1 if not given.
     pub fn concurrency(mut self, calls: usize) -> Self {
-        self.concurrency = calls.max(1);
+        self.concurrency = calls;
         self
     }
 
@@ -173,7 +174,7 @@ impl Worker {
 
     /// How long a message is on loan unless a heartbeat extends it; 30 s if not given.
     pub fn lease(mut self, lease: Duration) -> Self {
-        self.lease = reckoned(lease).max(Duration::from_millis(1));
+        self.lease = reckoned(lease);
         self
     }
 
@@ -232,11 +233,11 @@ impl Worker {
     /// Works until it is told to stop, and has drained.
     ///
     /// # Errors
-    /// If the server cannot be reached at the start, or a topic does not exist. From then on a server that goes away is
+    /// If a setting cannot work, the server cannot be reached at the start, or a topic does not exist. From then on a server that goes away is
     /// waited for; only what cannot get better, such as a topic that was deleted, ends the worker.
     pub async fn run(mut self) -> Result<(), Error> {
-        if self.lanes.is_empty() {
-            return Err(Error::Invalid("the worker has no handler; give it one with `handle`".to_owned()));
+        if let Some(mistake) = self.mistake() {
+            return Err(Error::Invalid(mistake.to_owned()));
         }
         for lane in &mut self.lanes {
             lane.timeout = self.timeout;
@@ -247,6 +248,26 @@ impl Worker {
             None => format!("worker-{}-{}", std::process::id(), chance::name(4)?),
         };
         shell::Shell::new(self, owner).run().await
+    }
+
+    /// What cannot work.
+    fn mistake(&self) -> Option<&'static str> {
+        let is_least = |length: Duration| length >= Duration::from_millis(1);
+        [
+            (self.lanes.is_empty(), "the worker has no handler; give it one with `handle`"),
+            (self.concurrency == 0, "with a concurrency of 0 no handler would ever run; the least is 1"),
+            (self.lanes.iter().any(|lane| lane.batch == 0), "a batch of 0 is no batch; the least is 1"),
+            (
+                !is_least(self.lease),
+                "a lease of nothing is over before the handler begins; the least is 1 ms",
+            ),
+            (
+                self.timeout.is_some_and(|limit| !is_least(limit)),
+                "a time-out of nothing ends every handler at once; the least is 1 ms",
+            ),
+        ]
+        .into_iter()
+        .find_map(|(is_wrong, mistake)| is_wrong.then_some(mistake))
     }
 
     #[cfg(feature = "testkit")]

@@ -10,9 +10,10 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
 use super::book::{Book, Id, KINDS, Kind, Start};
 use super::call::{self, Lane};
+use super::curfew::{Curfew, Passed};
 use super::stop::{Stopper, Urgency, forward_signals};
 use super::verdict::Verdict;
-use super::{CANCEL_GRACE, Worker, wire};
+use super::{Worker, wire};
 use crate::chance;
 use crate::client::whole_ms;
 use crate::context::Context;
@@ -77,15 +78,18 @@ impl Shell {
         let every = (self.worker.lease / HEARTBEATS_PER_LEASE).max(Duration::from_millis(1));
         let mut heartbeats = interval_at(Instant::now() + every, every);
         heartbeats.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut drained_by: Option<Instant> = None;
-        let mut is_cancelled = false;
+        let mut curfew = Curfew::default();
         loop {
             self.act()?;
-            let is_over = self.is_draining && self.book.is_empty() && !self.has_polls();
+            let is_over = self.is_draining && self.book.len() == 0 && !self.has_polls();
             if is_over && self.tasks.is_empty() {
                 break;
             }
-            let limit = drained_by;
+            if self.is_draining {
+                let is_running = self.book.running().any(|context| !context.has_ended());
+                curfew.look(Instant::now(), is_running, self.worker.drain_timeout);
+            }
+            let limit = curfew.at();
             tokio::select! {
                 Some(joined) = self.tasks.join_next(), if !self.tasks.is_empty() => {
                     if let Ok(event) = joined {
@@ -101,23 +105,28 @@ impl Shell {
                     }
                     self.drain();
                 }
-                () = sleep_until(limit.unwrap_or_else(Instant::now)), if limit.is_some() => {
-                    if is_cancelled {
-                        tracing::warn!("drained no further; what is still held comes again when its lease is over");
-                        break;
+                () = sleep_until(limit.unwrap_or_else(Instant::now)), if limit.is_some() => match curfew.pass() {
+                    Passed::Cancel => {
+                        for context in self.book.running() {
+                            context.signal().fire(Reason::Stopped);
+                        }
                     }
-                    is_cancelled = true;
-                    for context in self.book.running() {
-                        context.signal().fire(Reason::Stopped);
-                    }
-                    drained_by = Some(Instant::now() + 2 * CANCEL_GRACE);
-                }
-            }
-            if self.is_draining && drained_by.is_none() {
-                drained_by = Some(Instant::now() + self.worker.drain_timeout);
+                    Passed::Leave => break self.leave_behind(),
+                },
             }
         }
         self.fatal.take().map_or(Ok(()), Err)
+    }
+
+    /// Says what stays unsettled.
+    fn leave_behind(&self) {
+        let running = self.book.running().filter(|context| !context.has_ended()).count();
+        let unheard = self.book.len() - running;
+        tracing::warn!(
+            unheard,
+            running,
+            "drained no further: what the server did not hear of, or is still running, comes again when its lease is over"
+        );
     }
 
     /// The server is there, and so are the topics.

@@ -1,11 +1,12 @@
 //! How a worker ends: what runs may end, what was not begun is given back.
 
+use std::future::Future;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
 use driftq_client::wire::LeaseRequest;
-use driftq_client::{Client, Code, Error, Reason, Stopper, Worker, json};
+use driftq_client::{Client, Code, Context, Dead, Error, Failure, Reason, Stopper, Worker, json};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -158,29 +159,90 @@ async fn an_idle_worker_stops_without_borrowing() {
     expect_untouched(&client, 2).await;
 }
 
-#[tokio::test]
-async fn what_takes_too_long_to_drain_is_told_and_comes_again() {
-    let server = support::server().await.unwrap();
-    let client = server.client().unwrap();
-    create(&client, "orders").await;
+/// A worker with hardly any time to drain is stopped while its handler is at it.
+async fn cut_short<Fut>(client: &Client, handler: impl Fn(Context) -> Fut + Send + Sync + 'static)
+where
+    Fut: Future<Output = Result<(), Failure>> + Send + 'static,
+{
+    create(client, "orders").await;
     client.produce("orders", json(&1)).await.unwrap();
     let begun = Arc::new(Notify::new());
     let begins = Arc::clone(&begun);
-    let worker = Worker::new(&client, "g").drain_timeout(Duration::from_millis(50)).signals(false);
+    let worker = Worker::new(client, "g").drain_timeout(Duration::from_millis(50)).signals(false);
     let worker = worker.handle("orders", move |_: u32, context| {
-        let begun = Arc::clone(&begins);
-        async move {
-            begun.notify_one();
-            let reason = context.signal().fired().await;
-            assert_eq!(reason, Reason::Stopped);
-            Err(Error::from(reason).into())
-        }
+        begins.notify_one();
+        handler(context)
     });
     let stopper = worker.stopper();
     let working = tokio::spawn(worker.run());
     timeout(SOON, begun.notified()).await.unwrap();
     stopper.stop();
     timeout(SOON, working).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn what_takes_too_long_to_drain_is_told_and_given_back() {
+    let server = support::server().await.unwrap();
+    let client = server.client().unwrap();
+    cut_short(&client, async |context: Context| {
+        let reason = context.signal().fired().await;
+        assert_eq!(reason, Reason::Stopped);
+        Err(Error::from(reason).into())
+    })
+    .await;
+    expect_untouched(&client, 1).await;
+}
+
+#[tokio::test]
+async fn what_does_not_listen_is_ended_and_given_back() {
+    let server = support::server().await.unwrap();
+    let client = server.client().unwrap();
+    cut_short(&client, async |_| std::future::pending().await).await;
+    expect_untouched(&client, 1).await;
+}
+
+#[tokio::test]
+async fn what_a_stopped_handler_says_on_purpose_counts() {
+    let server = support::server().await.unwrap();
+    let client = server.client().unwrap();
+    cut_short(&client, async |context: Context| {
+        context.signal().fired().await;
+        Err(Dead::new("no use").into())
+    })
+    .await;
     let group = client.group("orders", "g").await.unwrap();
-    assert_eq!((group.lag, group.in_flight), (1, 0));
+    assert_eq!((group.lag, group.in_flight), (0, 0), "it is a dead letter");
+}
+
+/// Whether by an ack or by a commit: a server that is gone does not keep the worker.
+#[tokio::test]
+async fn a_server_that_never_hears_of_the_end_is_not_waited_for() {
+    for sends in [false, true] {
+        let mut server = support::launch().on_disk().start().await.unwrap();
+        let client = server.client().unwrap();
+        create(&client, "orders").await;
+        client.produce("orders", json(&1)).await.unwrap();
+        let (begun, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (begins, goes_on) = (Arc::clone(&begun), Arc::clone(&go_on));
+        let worker = Worker::new(&client, "g").drain_timeout(SOON * 10).signals(false);
+        let worker = worker.handle("orders", move |_: u32, context: Context| {
+            let (begun, go_on) = (Arc::clone(&begins), Arc::clone(&goes_on));
+            async move {
+                begun.notify_one();
+                go_on.notified().await;
+                if sends {
+                    context.send("orders", json(&2))?;
+                }
+                Ok(())
+            }
+        });
+        let (stopper, progress) = (worker.stopper(), worker.progress());
+        let working = tokio::spawn(worker.run());
+        timeout(SOON, begun.notified()).await.unwrap();
+        server.kill().await.unwrap();
+        stopper.stop();
+        go_on.notify_one();
+        timeout(SOON, working).await.unwrap().unwrap().unwrap();
+        assert_eq!(*progress.borrow(), 0, "nothing was settled, and nobody says so");
+    }
 }

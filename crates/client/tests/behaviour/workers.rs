@@ -83,6 +83,44 @@ async fn a_handler_that_outruns_the_deadline_is_told_and_the_message_is_dead() {
 }
 
 #[tokio::test]
+async fn in_a_batch_only_what_is_late_is_told_so() {
+    let server = support::server().await.unwrap();
+    let client = server.client().unwrap();
+    create(&client, "orders").await;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let deadline = Moment::saturating_from_epoch_ms((now + Duration::from_millis(700)).as_millis() as u64);
+    client.produce_all("orders", [json(&1), json(&2).deadline(deadline), json(&3)]).await.unwrap();
+    let worker = Worker::new(&client, "g").concurrency(1).prefetch(2);
+    let worker = worker.handle_batch("orders", 3, |batch: Vec<Delivery<u32>>| async move {
+        assert_eq!(batch.len(), 3);
+        assert_eq!(batch[1].context.signal().fired().await, Reason::DeadlinePassed);
+        assert!(batch[0].context.signal().check().is_ok() && batch[2].context.signal().check().is_ok());
+        Ok(())
+    });
+    run_until_idle(worker).await.unwrap();
+    let dead = letters(&client, "orders").await;
+    assert_eq!(dead, ["DeadlinePassed: while the handler was at work"]);
+    assert_eq!(client.group("orders", "g").await.unwrap().lag, 0);
+}
+
+#[tokio::test]
+async fn settings_that_cannot_work_are_refused() {
+    let client = Client::builder().url("http://127.0.0.1:1").build().unwrap();
+    let worker = || Worker::new(&client, "g").handle("orders", |_: u32, _| async { Ok(()) });
+    let batch = Worker::new(&client, "g").handle_batch("orders", 0, |_: Vec<Delivery<u32>>| async { Ok(()) });
+    for (worker, word) in [
+        (Worker::new(&client, "g"), "handler"),
+        (worker().concurrency(0), "concurrency"),
+        (worker().lease(Duration::ZERO), "lease"),
+        (worker().timeout(Duration::ZERO), "time-out"),
+        (batch, "batch"),
+    ] {
+        let error = worker.run().await.unwrap_err();
+        assert!(matches!(&error, Error::Invalid(text) if text.contains(word)), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn a_panic_is_an_error_like_any_other() {
     let server = support::server().await.unwrap();
     let client = server.client().unwrap();

@@ -1,0 +1,97 @@
+//! By when a worker that drains must be through.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::CANCEL_GRACE;
+
+/// First what runs may end; then it is told to stop; then what has ended is settled, which a server that is away must
+/// not hold up for ever.
+#[derive(Debug, Default)]
+pub(super) struct Curfew {
+    at: Option<Instant>,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    /// What runs may end.
+    #[default]
+    Ending,
+    /// It was told to stop.
+    Cancelled,
+    /// Nothing runs any more.
+    Settling,
+}
+
+/// What it means that the time is up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Passed {
+    /// What runs is told to stop.
+    Cancel,
+    /// The worker goes, whatever is left.
+    Leave,
+}
+
+impl Curfew {
+    /// The worker is draining; whether something runs decides what it waits for.
+    pub(super) fn look(&mut self, now: Instant, is_running: bool, drain_timeout: Duration) {
+        if !is_running && self.stage != Stage::Settling {
+            self.stage = Stage::Settling;
+            self.at = Some(now + CANCEL_GRACE);
+        }
+        self.at.get_or_insert(now + drain_timeout);
+    }
+
+    pub(super) const fn at(&self) -> Option<Instant> {
+        self.at
+    }
+
+    /// The time is up.
+    pub(super) fn pass(&mut self) -> Passed {
+        if self.stage != Stage::Ending {
+            return Passed::Leave;
+        }
+        self.stage = Stage::Cancelled;
+        // A handler that does not listen is ended after one grace; what became of it is settled within another.
+        self.at = self.at.map(|at| at + 2 * CANCEL_GRACE);
+        Passed::Cancel
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DRAIN: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn what_runs_is_waited_for_told_and_left() {
+        let (mut curfew, now) = (Curfew::default(), Instant::now());
+        assert_eq!(curfew.at(), None);
+        curfew.look(now, true, DRAIN);
+        curfew.look(now + DRAIN / 2, true, DRAIN);
+        assert_eq!(curfew.at(), Some(now + DRAIN), "looking again moves nothing");
+        assert_eq!(curfew.pass(), Passed::Cancel);
+        curfew.look(now + DRAIN, true, DRAIN);
+        assert_eq!(curfew.at(), Some(now + DRAIN + 2 * CANCEL_GRACE));
+        assert_eq!(curfew.pass(), Passed::Leave);
+    }
+
+    #[test]
+    fn a_server_that_does_not_hear_is_given_a_grace_and_no_more() {
+        for is_cancelled in [false, true] {
+            let (mut curfew, now) = (Curfew::default(), Instant::now());
+            curfew.look(now, true, DRAIN);
+            if is_cancelled {
+                assert_eq!(curfew.pass(), Passed::Cancel);
+            }
+            let ended = now + Duration::from_secs(2);
+            curfew.look(ended, false, DRAIN);
+            curfew.look(ended + Duration::from_secs(1), false, DRAIN);
+            assert_eq!(curfew.at(), Some(ended + CANCEL_GRACE));
+            assert_eq!(curfew.pass(), Passed::Leave);
+        }
+    }
+}
