@@ -23,6 +23,7 @@ mod items;
 mod job;
 mod lease;
 mod ledger;
+mod lodging;
 mod man;
 mod message;
 mod nack;
@@ -48,6 +49,7 @@ mod topic;
 mod wal;
 mod when;
 mod work;
+mod wrap;
 
 use std::ffi::OsString;
 
@@ -64,15 +66,15 @@ const TOUR: &str = "\
 A first tour, in two terminals:
   driftq demo                                         # what it is good for, in ten seconds
   driftq dev                                          # terminal 1: the broker
-  driftq topic create orders --partitions 3           # terminal 2, from here on
-  driftq produce orders 'charge 5' --key user:1
-  seq 1000 | driftq produce orders                    # one message per line
-  driftq consume orders --group billing --ack --max 3
-  driftq work orders --group mail --exec './send-mail.sh' --concurrency 4
-  driftq group describe orders billing
-  driftq message get orders 0 0                       # where it stands, and why it waits
+  driftq topic create parcels --partitions 3          # terminal 2, from here on
+  driftq produce parcels 'ring twice' --key user:1
+  seq 100 | driftq produce parcels                    # one message per line
+  driftq message get parcels 0 0                      # where it stands, and why it waits
+  driftq consume parcels --group sorting --ack --max 3
+  driftq work parcels --group mail --exec 'cat; echo' --concurrency 4 --until-idle
+  driftq group describe parcels sorting
   driftq dlq list                                     # what was given up, to redrive or purge
-  driftq effect run --key order-7 -- ./charge.sh      # runs once, and is replayed from then on
+  driftq effect run --key parcel-7 -- echo stamped    # runs once, and is replayed from then on
   driftq ledger list --status unknown                 # what a service of yours is not sure of
   driftq run list                                     # what happened, run by run
   driftq report                                       # how the server does, and what to do about it";
@@ -369,7 +371,7 @@ mod tests {
     #[test]
     fn help_teaches_and_lists_the_codes() {
         let help = command().render_long_help().to_string();
-        assert!(help.contains("driftq produce orders"));
+        assert!(help.contains("driftq produce parcels"));
         for exit in Exit::ALL {
             assert!(help.contains(exit.meaning()), "{exit:?}");
         }

@@ -1,6 +1,7 @@
 //! `driftq work`: a worker whose handler is a command.
 
 mod command;
+mod log;
 mod papers;
 mod report;
 mod verdict;
@@ -13,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use driftq_client::{Client, Code, Error, Failure, Stopper, Worker};
 use rustix::process::Signal;
 use tokio::sync::watch;
@@ -23,6 +24,7 @@ use super::{
     child::tell_group,
     context,
     exit::{Exit, Fault, Origin},
+    lodging::Lodging,
     output::Format,
     parse::span,
     signal::Signals,
@@ -111,6 +113,8 @@ struct Shop {
     args: Args,
     owner: String,
     server: String,
+    /// Where the files of messages are.
+    place: Lodging,
     /// Stdout is ours.
     is_for_programs: bool,
     report: Report,
@@ -131,6 +135,7 @@ pub(super) async fn run(common: &Common, args: Args) -> Result<()> {
     let shop = Arc::new(Shop {
         owner,
         server: client.url(),
+        place: Lodging::new("driftq-work-").context("a directory for the files of messages")?,
         is_for_programs,
         report: Report::new(is_for_programs),
         stopper: worker.stopper(),
@@ -144,19 +149,34 @@ pub(super) async fn run(common: &Common, args: Args) -> Result<()> {
             async move { shop.handle(payload, context).await }
         }
     });
+    let unheard = log::start();
     let outcome = shop.open(&client, worker, Signals::new()?).await;
     shop.end_commands();
     if outcome.is_ok() || shop.report.is_begun() {
         shop.report.summarize();
     }
     match outcome {
-        Ok(()) => Ok(()),
+        Ok(()) => match unheard.count() {
+            0 => Ok(()),
+            count => Err(not_heard(count)),
+        },
         Err(error) if error.code() == Some(Code::TopicUnknown) => {
             let mut session = common.client()?.session();
             Err(suggest::named(&mut session, &shop.args.topic, as_fault(&error)).await.into())
         }
         Err(error) => Err(fault(error)),
     }
+}
+
+/// Nobody may take these messages for done.
+fn not_heard(count: u64) -> anyhow::Error {
+    let message = format!(
+        "the server could not be told what became of {count} message(s): they come again when their leases are over, \
+         whatever is said of them above"
+    );
+    Fault::new(Exit::Unreachable, message)
+        .help("a command that must not happen twice belongs into `driftq effect run`")
+        .into()
 }
 
 fn worker(client: &Client, args: &Args, owner: &str) -> Worker {
@@ -267,8 +287,13 @@ fn as_fault(error: &Error) -> Fault {
                 request_id: refusal.request_id.clone(),
             })
         }
-        Error::NotDriftQ { .. } => Fault::new(exit, error.to_string())
-            .from_server(Origin { code: "NOT_DRIFTQ".to_owned(), ..Origin::default() }),
+        Error::NotDriftQ { url, why } => {
+            // A page for people is not repeated: the status says enough.
+            let why = why.split_once(": <").map_or(&**why, |(status, _)| status);
+            Fault::new(exit, format!("what answers at {url} is no DriftQ server ({why})"))
+                .help("check --server and any proxy on the way; `driftq context show` says which server is meant, and why")
+                .from_server(Origin { code: "NOT_DRIFTQ".to_owned(), ..Origin::default() })
+        }
         _ => Fault::new(exit, error.to_string()),
     }
 }
