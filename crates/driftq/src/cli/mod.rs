@@ -69,7 +69,7 @@ A first tour, in two terminals:
   driftq topic create parcels --partitions 3          # terminal 2, from here on
   driftq produce parcels 'ring twice' --key user:1
   seq 100 | driftq produce parcels                    # one message per line
-  driftq message get parcels 0 0                      # where it stands, and why it waits
+  driftq message get parcels 1 0                      # the first: where it stands, and why it waits
   driftq consume parcels --group sorting --ack --max 3
   driftq work parcels --group mail --exec 'cat; echo' --concurrency 4 --until-idle
   driftq group describe parcels sorting

@@ -82,9 +82,10 @@ impl Place {
             (None, Ok(chosen)) => chosen.server,
             (None, Err(_)) => return error,
         };
-        let is_told = error.downcast_ref::<Fault>().is_some_and(|fault| fault.exit == Exit::ServerFault);
         let Ok(client) = Client::new(&url) else { return error };
-        if !is_told {
+        // What the server itself refuses says by that whose answer it is.
+        let may_be_foreign = [Exit::ServerFault, Exit::Unreachable, Exit::Failure];
+        if !error.downcast_ref::<Fault>().is_some_and(|fault| may_be_foreign.contains(&fault.exit)) {
             return error;
         }
         match client.session().get::<Status<'static>>("/v2/status").await {

@@ -62,6 +62,9 @@ Leases are extended while commands run. If one is lost, the message is cancelled
 gets SIGTERM, and three seconds later SIGKILL. Ctrl-C or SIGTERM drains: nothing more is begun, what runs may end; a \
 second one ends everything at once. `driftq effect run` in CMD makes what it does safe to retry.
 
+A server that goes away is waited for; that is said once, and once when it is back. If it could not be told at the end \
+what became of a message, that is an error, and the exit code is 3: such a message comes again.
+
 With -o ndjson a line per message goes to stdout, and what commands print there goes to stderr.
 
 Examples:
