@@ -209,9 +209,13 @@ pub(crate) fn report(error: &anyhow::Error, format: Option<Format>) -> Exit {
 pub(crate) fn misunderstood(error: &clap::Error) -> Fault {
     let text = error.to_string();
     let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
-    let tip = rest.lines().find_map(|line| line.trim().strip_prefix("tip: "));
+    let lines = || rest.lines().map(str::trim);
+    let tip = lines().find_map(|line| line.strip_prefix("tip: "));
+    // The values that it takes, or the arguments that are missing.
+    let choice = lines().take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+    let choice = (!choice.is_empty()).then_some(&*choice);
     Fault::new(Exit::Usage, first.trim_start_matches("error: ").trim_end_matches(':'))
-        .help(tip.unwrap_or("--help behind the command says what it takes"))
+        .help(tip.or(choice).unwrap_or("--help behind the command says what it takes"))
 }
 
 #[cfg(test)]

@@ -216,7 +216,7 @@ pub(crate) fn run() -> Exit {
 fn refuse(error: &clap::Error, arguments: &[OsString]) -> Exit {
     let format = output::asked(arguments);
     if error.use_stderr() && check::is_meant(arguments) {
-        return check::refuse(error, format);
+        return check::refuse(error);
     }
     if error.use_stderr() && matches!(format, Some(Format::Json | Format::Ndjson)) {
         return exit::report(&exit::misunderstood(error).into(), format);

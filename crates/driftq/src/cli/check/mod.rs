@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::{
     Common,
     exit::{Exit, Fault},
-    output::{self, Format},
+    output,
     parse::span,
     survey::{self, Depth, Survey},
 };
@@ -160,12 +160,12 @@ pub(super) fn is_meant(arguments: &[OsString]) -> bool {
 }
 
 /// What a monitor is told about a command line that was not understood: clap's code, 2, would be CRITICAL.
-pub(super) fn refuse(error: &clap::Error, format: Option<Format>) -> Exit {
+pub(super) fn refuse(error: &clap::Error) -> Exit {
     let text = error.to_string();
     let first = text.lines().next().unwrap_or_default();
-    let judgement = Judgement::alone(State::Unknown, first.trim_start_matches("error: ").to_owned());
+    let line = Judgement::alone(State::Unknown, first.trim_start_matches("error: ").to_owned()).line();
     // Whoever cannot be told on stdout sees the code.
-    drop(output::print_one(format, &judgement, || judgement.line()));
+    drop(output::write(&line));
     eprint!("{}", error.render());
     exit(State::Unknown)
 }
