@@ -258,6 +258,22 @@ fn no_more_is_borrowed_than_is_shown() {
     assert!(server.run(&["dlq", "list", "-o", "ndjson"]).ok().stdout.is_empty(), "nobody gave anything up");
 }
 
+#[test]
+fn a_reader_that_waits_ends_at_once_and_leaves_nothing() {
+    let (_data, server) = server();
+    server.run(&["topic", "create", "t"]).ok();
+    let mut reader = driftq();
+    reader.args(["consume", "t", "-g", "g", "--lease-ms", "10m"]).env("DRIFTQ_SERVER", server.url());
+    let child = reader.process_group(0).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for(|| !server.run(&["group", "list", "t", "-o", "ndjson"]).ok().stdout.is_empty());
+    ctrl_c(&child);
+    let ended = Ran::from(child.wait_with_output().unwrap()).ok();
+    assert_eq!(ended.stderr, "0 received, 0 acked\n");
+    server.run(&["produce", "t", "v"]).ok();
+    let items = server.run(&["lease", "take", "t", "g", "--wait", "10s"]).ok().lines();
+    assert_eq!(items[0]["lease"]["attempt"], 1, "nobody has it, and nobody had it");
+}
+
 /// Whoever only looks has a bounded number of messages on loan, and goes on when they are acked elsewhere.
 #[test]
 fn a_reader_that_settles_nothing_takes_no_more_than_it_may() {

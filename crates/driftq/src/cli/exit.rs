@@ -140,7 +140,7 @@ impl Fault {
     }
 
     #[must_use]
-    pub(crate) fn from_server(mut self, origin: Origin) -> Self {
+    pub(crate) fn with_origin(mut self, origin: Origin) -> Self {
         self.origin = Some(origin.into());
         self
     }

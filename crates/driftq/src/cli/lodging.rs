@@ -32,11 +32,16 @@ impl Lodging {
         tidy(&place, prefix);
         for _ in 0..TRIES_MAX {
             let directory = tempfile::Builder::new().prefix(prefix).tempdir_in(&place)?;
-            let lock = File::options().create_new(true).write(true).open(directory.path().join(LOCK))?;
+            let path = directory.path().join(LOCK);
+            let lock = File::options().create_new(true).write(true).open(&path)?;
             match lock.try_lock() {
                 Ok(()) => return Ok(Self { directory, _lock: lock }),
                 Err(TryLockError::WouldBlock) => {}
-                Err(TryLockError::Error(error)) => return Err(error),
+                // Not every file system has locks. Without the file nobody takes the directory for a dead one's.
+                Err(TryLockError::Error(_)) => {
+                    fs::remove_file(&path)?;
+                    return Ok(Self { directory, _lock: lock });
+                }
             }
         }
         Err(io::Error::other(format!("somebody takes every lock in {}", place.display())))
@@ -48,8 +53,10 @@ impl Lodging {
 
     /// Leaves it to the user: nobody removes it any more.
     pub(super) fn keep(self) -> io::Result<PathBuf> {
-        fs::remove_file(self.path().join(LOCK))?;
-        Ok(self.directory.keep())
+        match fs::remove_file(self.path().join(LOCK)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(self.directory.keep()),
+        }
     }
 
     /// Removes it, and says if that fails.

@@ -72,28 +72,32 @@ fn within(command: Command, path: &[&str], change: &dyn Fn(Command) -> Command) 
 
 /// What was written into the command line and would not be heard. What is set in the environment is for other commands.
 pub(super) fn refuse_unheard(matches: &ArgMatches) -> Result<(), Fault> {
-    let path = path(matches);
-    for deaf in ALL.iter().filter(|deaf| path == deaf.path) {
-        if let Some(option) = deaf.options.iter().find(|option| is_typed(matches, option)) {
-            return Err(unheard(option, &path, deaf.why));
-        }
-    }
-    let inner = innermost(matches);
-    let is_page = path == ["man"] && !inner.contains_id("dir");
-    if is_page && is_typed(matches, "output") {
-        return Err(unheard("output", &path, "a page has one form; with --dir it prints what was written"));
-    }
-    if path == ["context", "show"] && inner.contains_id("name") {
-        if let Some(option) = SERVER.iter().find(|option| is_typed(matches, option)) {
-            return Err(unheard(option, &path, "the context is named already"));
-        }
-    }
-    if path == ["consume"] && inner.contains_id("exec") && is_typed(matches, "output") {
-        return Err(unheard("output", &path, "with --exec what is printed is the command's own output"));
-    }
-    if path.first() == Some(&"ledger") && inner.contains_id("store") {
-        if let Some(option) = SERVER.iter().find(|option| is_typed(matches, option)) {
-            let why = "--store or DRIFTQ_LEDGER_STORE says where the records are";
+    let (path, inner) = (path(matches), innermost(matches));
+    let has = |option: &str| inner.contains_id(option);
+    // What depends on the rest of the command line.
+    let special: [(bool, &[&str], &str); 4] = [
+        (
+            path == ["man"] && !has("dir"),
+            &OUTPUT,
+            "a page has one form; with --dir it prints what was written",
+        ),
+        (path == ["context", "show"] && has("name"), &SERVER, "the context is named already"),
+        (
+            path == ["consume"] && has("exec"),
+            &OUTPUT,
+            "with --exec what is printed is the command's own output",
+        ),
+        (
+            path.first() == Some(&"ledger") && has("store"),
+            &SERVER,
+            "--store or DRIFTQ_LEDGER_STORE says where the records are",
+        ),
+    ];
+    let always = ALL.iter().filter(|deaf| path == deaf.path).map(|deaf| (deaf.options, deaf.why));
+    let special =
+        special.into_iter().filter(|(is_deaf, ..)| *is_deaf).map(|(_, options, why)| (options, why));
+    for (options, why) in always.chain(special) {
+        if let Some(option) = options.iter().find(|option| is_typed(matches, option)) {
             return Err(unheard(option, &path, why));
         }
     }

@@ -105,7 +105,7 @@ impl From<CallError> for Fault {
                 Self::new(Exit::Unreachable, message).help("the server may be restarting; try again")
             }
             CallError::Refused(refusal) => {
-                let fault = Self::new(refusal.exit(), message).from_server(refusal.origin());
+                let fault = Self::new(refusal.exit(), message).with_origin(refusal.origin());
                 match refusal.help() {
                     Some(help) => fault.help(help),
                     None => fault,
@@ -113,7 +113,7 @@ impl From<CallError> for Fault {
             }
             CallError::NotDriftQ { .. } => {
                 let origin = Origin { code: NOT_DRIFTQ.to_owned(), ..Origin::default() };
-                Self::new(Exit::Failure, message).from_server(origin).help(
+                Self::new(Exit::Failure, message).with_origin(origin).help(
                     "check --server and any proxy on the way; `driftq context show` says which server is meant, and why",
                 )
             }

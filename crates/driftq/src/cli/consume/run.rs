@@ -25,6 +25,9 @@ const BATCH_MAX: usize = 100;
 /// How often the group is looked at while as many messages are on loan as may be: somebody may ack them.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
+/// How long a server may take to hear at the end that what it has just sent is not wanted.
+const GIVE_UP_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Why the loop wakes up.
 enum Event {
     Answer(Polled),
@@ -119,7 +122,8 @@ impl Consumer {
         if let Some(poll) = poll
             && !self.is_away
         {
-            self.poller.give_up(poll).await;
+            // Somebody waits for the end of this.
+            drop(tokio::time::timeout(GIVE_UP_TIMEOUT, self.poller.give_up(poll)).await);
         }
         Ok(())
     }

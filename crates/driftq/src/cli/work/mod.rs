@@ -258,6 +258,7 @@ impl Shop {
 }
 
 /// What the SDK says, as an error of the command.
+#[expect(clippy::needless_pass_by_value, reason = "the signature that `map_err` calls")]
 pub(super) fn fault(error: Error) -> anyhow::Error {
     as_fault(&error).into()
 }
@@ -284,7 +285,7 @@ fn as_fault(error: &Error) -> Fault {
                 }
                 _ => &refusal.help,
             };
-            Fault::new(exit, message).help(help).from_server(Origin {
+            Fault::new(exit, message).help(help).with_origin(Origin {
                 code: refusal.word.clone(),
                 status: Some(refusal.status),
                 request_id: refusal.request_id.clone(),
@@ -295,7 +296,7 @@ fn as_fault(error: &Error) -> Fault {
             let why = why.split_once(": <").map_or(&**why, |(status, _)| status);
             Fault::new(exit, format!("what answers at {url} is no DriftQ server ({why})"))
                 .help("check --server and any proxy on the way; `driftq context show` says which server is meant, and why")
-                .from_server(Origin { code: "NOT_DRIFTQ".to_owned(), ..Origin::default() })
+                .with_origin(Origin { code: "NOT_DRIFTQ".to_owned(), ..Origin::default() })
         }
         _ => Fault::new(exit, error.to_string()),
     }
