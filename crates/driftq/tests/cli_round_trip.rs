@@ -241,11 +241,12 @@ fn no_more_is_borrowed_than_is_shown() {
     server.run(&["topic", "create", "t", "--retry-max-attempts", "1"]).ok();
     server.run_piped(&["produce", "t"], "1\n2\n3\n4\n5\n").ok();
     for expected in ["1", "2"] {
-        let items = server.run(&["consume", "t", "-g", "g", "--ack", "--max", "1"]).ok().lines();
+        let items =
+            server.run(&["consume", "t", "-g", "g", "--ack", "--max", "1", "--timeout", "10s"]).ok().lines();
         assert_eq!((&items[0]["value"], &items[0]["attempts"]), (&json!(expected), &json!(1)));
         assert_eq!(in_flight(), 0);
     }
-    let exec = ["consume", "t", "-g", "g", "--exec", "cat", "--concurrency", "8", "--max", "1"];
+    let exec = ["consume", "t", "-g", "g", "--exec", "cat", "--concurrency=8", "--max=1", "--timeout=10s"];
     assert_eq!(server.run(&exec).ok().stdout, "3");
     // A reader that is told to end lets its command end, and has nothing else.
     let (mut child, _) = start_exec(&server, "echo begun; sleep 1");
@@ -253,7 +254,8 @@ fn no_more_is_borrowed_than_is_shown() {
     ctrl_c(&child);
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert_eq!(in_flight(), 0);
-    let items = server.run(&["consume", "t", "-g", "g", "--ack", "--max", "1"]).ok().lines();
+    let items =
+        server.run(&["consume", "t", "-g", "g", "--ack", "--max", "1", "--timeout", "10s"]).ok().lines();
     assert_eq!((&items[0]["value"], &items[0]["attempts"]), (&json!("5"), &json!(1)));
     assert!(server.run(&["dlq", "list", "-o", "ndjson"]).ok().stdout.is_empty(), "nobody gave anything up");
 }
@@ -284,7 +286,9 @@ fn a_reader_that_settles_nothing_takes_no_more_than_it_may() {
     let ran = server.run(&["consume", "t", "-g", "g", "--timeout", "1s"]).ok();
     assert_eq!(ran.lines().len(), 100);
     let mut looker = driftq();
-    looker.args(["consume", "t", "-g", "look", "-o", "ndjson"]).env("DRIFTQ_SERVER", server.url());
+    looker
+        .args(["consume", "t", "-g", "look", "-o", "ndjson", "--timeout", "20s"])
+        .env("DRIFTQ_SERVER", server.url());
     let mut child = looker.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut printed = BufReader::new(child.stdout.take().unwrap()).lines();
     for _ in 0..100 {
