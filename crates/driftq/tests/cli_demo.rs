@@ -88,7 +88,15 @@ fn what_is_kept_can_be_looked_at() {
     let place = tempfile::tempdir().unwrap();
     let arguments = ["--kills", "1", "--messages", "2", "--seed", "1", "--keep"];
     let ran = Ran::from(demo(place.path(), &arguments).output().unwrap()).ok();
-    assert!(ran.stdout.contains("duplicates") && ran.stdout.contains("--seed 1"), "{}", ran.stdout);
+    let again = "driftq demo --seed 1 --kills 1 --messages 2";
+    assert!(ran.stdout.contains("duplicates") && ran.stdout.contains(again), "{}", ran.stdout);
+    let is_wide = |line: &str| line.chars().count() > 80;
+    assert!(
+        !ran.stdout.lines().chain(ran.stderr.lines().take(6)).any(is_wide),
+        "{}{}",
+        ran.stderr,
+        ran.stdout
+    );
     let kept = fs::read_dir(place.path()).unwrap().next().unwrap().unwrap().path();
     assert!(ran.stderr.contains(kept.to_str().unwrap()), "{}", ran.stderr);
     let books = fs::read_to_string(kept.join("charges.ndjson")).unwrap();
@@ -116,6 +124,11 @@ fn the_processes_die_with_the_demo() {
     child.kill().unwrap();
     child.wait().unwrap();
     wait_until("processes are left", || parts(id).is_empty());
+    // Nobody was there to remove the directory. The next one does, and leaves alone what is not the demo's.
+    fs::create_dir(place.path().join("driftq-demo-of-somebody")).unwrap();
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 2);
+    demo(place.path(), &["--kills", "0", "--messages", "1"]).output().unwrap();
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
 }
 
 #[test]

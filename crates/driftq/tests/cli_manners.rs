@@ -3,6 +3,8 @@
 
 #[path = "support/command.rs"]
 mod command;
+#[path = "support/stranger.rs"]
+mod stranger;
 mod support;
 
 use std::path::Path;
@@ -10,6 +12,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use command::{Ran, run, run_with};
+use serde_json::Value;
+use stranger::stranger;
 use support::{COLOUR_VARIABLES, Server};
 
 fn server() -> (tempfile::TempDir, Server) {
@@ -151,9 +155,16 @@ fn colour_is_for_terminals() {
         return;
     };
     assert!(coloured.contains("\u{1b}[1mTOPIC"), "{coloured:?}");
-    for variables in [&[here, ("NO_COLOR", "1")][..], &[here, ("TERM", "dumb")]] {
+    for variables in
+        [&[here, ("NO_COLOR", "1")][..], &[here, ("TERM", "dumb")], &[here, ("TERM", "dumb"), ("CI", "1")]]
+    {
         let plain = on_a_terminal(variables, "group list").unwrap();
         assert!(plain.contains("TOPIC") && !plain.contains(ESCAPE), "{plain:?}");
+        // What clap prints, too.
+        for line in ["--help", "topic lst"] {
+            let plain = on_a_terminal(variables, line).unwrap();
+            assert!(plain.contains("Usage:") && !plain.contains(ESCAPE), "{line}: {plain:?}");
+        }
     }
     let json = on_a_terminal(&[here], "group list -o json").unwrap();
     assert!(json.starts_with('[') && !json.contains(ESCAPE), "{json:?}");
@@ -192,4 +203,174 @@ fn renders(pages: &Path) {
     let complaints = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && complaints.is_empty(), "{complaints}");
     assert!(String::from_utf8_lossy(&output.stdout).contains("driftq topic create orders"));
+}
+
+#[test]
+fn a_stranger_is_told_from_a_server() {
+    const PAGE: &str = "<!DOCTYPE html>\n<html><body>no such page</body></html>\n";
+    let text = "is no DriftQ server";
+    for status in ["404 Not Found", "501 Unsupported", "200 OK"] {
+        let url = format!("http://{}", stranger(status, "text/html; charset=utf-8", PAGE));
+        let here = [("DRIFTQ_SERVER", &*url)];
+        for arguments in [
+            &["topic", "list"][..],
+            &["report"],
+            &["produce", "t", "x"],
+            &["effect", "run", "--key", "k", "--", "true"],
+            &["consume", "t", "-g", "g"],
+            &["ack", "t", "0", "0", "-g", "g"],
+            &["work", "t", "-g", "g", "--exec", "true"],
+            &["ledger", "stats"],
+        ] {
+            let ran = run_with(&here, arguments);
+            let said = ran.stderr.clone();
+            says(ran, 1, text);
+            assert!(!said.contains('<') && said.contains("driftq context show"), "{arguments:?}: {said}");
+        }
+        let checked = run_with(&here, &["check"]).code(3);
+        assert_eq!(checked.stdout.lines().count(), 1, "{}", checked.stdout);
+        assert!(
+            checked.stdout.starts_with("DRIFTQ UNKNOWN - ") && checked.stdout.contains(text),
+            "{}",
+            checked.stdout
+        );
+    }
+    // A proxy in front of a server that is away is another matter.
+    let url = format!("http://{}", stranger("502 Bad Gateway", "text/html", PAGE));
+    says(run_with(&[("DRIFTQ_SERVER", &url)], &["topic", "list"]), 3, "HTTP 502");
+    assert!(run_with(&[("DRIFTQ_SERVER", &url)], &["check"]).code(2).stdout.starts_with("DRIFTQ CRITICAL"));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_anything_is_asked() {
+    // Nobody listens there, so that whoever asks ends with 3.
+    let here = [("DRIFTQ_SERVER", "http://127.0.0.1:1")];
+    for (arguments, text) in [
+        (&["work", "t", "-g", "g", "--exec", ""][..], "there is no command in it"),
+        (&["work", "t", "-g", "g", "--exec", " "], "there is no command in it"),
+        (&["consume", "t", "-g", "g", "--exec", ""], "there is no command in it"),
+        (&["effect", "run", "--key", "k", "--reconcile", "", "--", "true"], "there is no command in it"),
+        (&["work", "t", "-g", "", "--exec", "true"], "must not be empty"),
+        (&["work", "", "-g", "g", "--exec", "true"], "must not be empty"),
+        (&["topic", "create", ""], "must not be empty"),
+        (&["topic", "describe", ""], "must not be empty"),
+        (&["produce", "", "x"], "must not be empty"),
+        (&["lease", "take", "t", ""], "must not be empty"),
+        (&["ack", "t", "0", "0", "-g", ""], "must not be empty"),
+        (&["group", "list", ""], "must not be empty"),
+        (&["effect", "begin", "", "k"], "must not be empty"),
+        (&["work", "t", "-g", "g", "--exec", "true", "--lease", "0s"], "no time at all"),
+        (&["work", "t", "-g", "g", "--exec", "true", "--timeout", "0s"], "no time at all"),
+        (&["consume", "t", "-g", "g", "--lease-ms", "0"], "no time at all"),
+        (&["lease", "take", "t", "g", "--lease", "0"], "no time at all"),
+        (&["effect", "run", "--key", "k", "--lease", "0s", "--", "true"], "no time at all"),
+        (&["effect", "begin", "s", "k", "--lease", "0s"], "no time at all"),
+        (&["topic", "create", "t", "--lease", "0s"], "no time at all"),
+    ] {
+        says(run_with(&here, arguments), 2, text);
+    }
+    let checked = run_with(&here, &["check", "--timeout", "0s"]).code(3);
+    assert!(checked.stdout.contains("no time at all"), "{}", checked.stdout);
+}
+
+#[test]
+fn options_that_would_not_be_heard_are_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let data = place.path().join("data").display().to_string();
+    for line in [
+        &["demo", "--server", "http://127.0.0.1:1"][..],
+        &["--context", "staging", "demo"],
+        &["dev", "--server", "http://127.0.0.1:1", "--data", &data],
+        &["dev", "-o", "json", "--data", &data],
+        &["serve", "-o", "json", "--data", &data],
+        &["serve", "--server", "http://127.0.0.1:1", "--data", &data],
+        &["bench", "--server", "http://127.0.0.1:1"],
+        &["wal", "inspect", "--data", &data, "--context", "a"],
+        &["config", "check", "--server", "http://127.0.0.1:1"],
+        &["completions", "bash", "-o", "json"],
+        &["completions", "bash", "--server", "http://127.0.0.1:1"],
+        &["man", "-o", "json"],
+        &["reference", "cli", "--server", "http://127.0.0.1:1"],
+        &["context", "list", "--server", "http://127.0.0.1:1"],
+        &["context", "use", "a", "--context", "b"],
+        &["context", "show", "a", "--server", "http://127.0.0.1:1"],
+        &["effect", "run", "-o", "json", "--key", "k", "--", "true"],
+        &["consume", "t", "-g", "g", "--exec", "true", "-o", "json"],
+        &["ledger", "stats", "--store", "http://127.0.0.1:1", "--server", "http://127.0.0.1:1"],
+    ] {
+        says(run(line), 2, "means nothing to `driftq ");
+    }
+    assert!(!place.path().join("data").exists(), "nothing was started");
+    // What is set for other commands is in nobody's way.
+    run_with(&[("DRIFTQ_SERVER", "http://127.0.0.1:1")], &["completions", "bash"]).ok();
+    let help = run(&["demo", "--help"]).ok().stdout;
+    assert!(!help.contains("--server") && help.contains("--output"), "{help}");
+}
+
+#[test]
+fn programs_get_errors_as_json() {
+    let (_data, server) = server();
+    server.run(&["topic", "create", "orders"]).ok();
+    let error = |ran: Ran| -> Value {
+        assert!(ran.stdout.is_empty(), "{}", ran.stdout);
+        let line = ran.stderr.lines().last().unwrap_or_default();
+        let error: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("{}", ran.stderr));
+        assert_eq!(error["exit_code"], ran.code);
+        error
+    };
+    let refused = error(server.run(&["topic", "describe", "ordres", "-o", "json"]).code(4));
+    assert_eq!((&refused["code"], &refused["status"]), (&"TOPIC_UNKNOWN".into(), &404.into()));
+    assert!(refused["message"].as_str().unwrap().contains("topic `ordres` does not exist"), "{refused}");
+    assert!(refused["help"].as_str().unwrap().contains("did you mean `orders`?"), "{refused}");
+    assert!(!refused["request_id"].as_str().unwrap().is_empty(), "{refused}");
+    for arguments in [
+        &["produce", "ordres", "x", "-o", "json"][..],
+        &["lease", "take", "ordres", "g", "-o", "ndjson"],
+        &["work", "ordres", "-g", "g", "--exec", "true", "-o", "ndjson"],
+    ] {
+        let refused = error(server.run(arguments).code(4));
+        assert_eq!(refused["code"], "TOPIC_UNKNOWN", "{refused}");
+        assert!(refused["message"].as_str().unwrap().contains("`ordres`"), "{refused}");
+    }
+    let usage = error(run(&["topc", "list", "-o", "json"]).code(2));
+    assert_eq!(usage["code"], "USAGE");
+    assert!(usage["help"].as_str().unwrap().contains("topic"), "{usage}");
+    let away = error(run(&["topic", "list", "-o", "ndjson", "--server", "http://127.0.0.1:1"]).code(3));
+    assert_eq!((&away["code"], &away["status"]), (&"UNREACHABLE".into(), &Value::Null));
+    // People get text, and only the error.
+    let ran = server.run(&["work", "ordres", "-g", "g", "--exec", "true"]).code(4);
+    assert!(ran.stderr.starts_with("error: ") && !ran.stderr.contains("no message came"), "{}", ran.stderr);
+    assert!(run(&["--help"]).ok().stdout.contains("request_id"), "help says so");
+}
+
+/// Whoever follows the tour in the help arrives.
+#[test]
+fn the_tour_leads_to_its_end() {
+    let (_data, server) = server();
+    let help = run(&["-h"]).ok().stdout;
+    let tour: Vec<&str> = help
+        .lines()
+        .skip_while(|line| !line.starts_with("A first tour"))
+        .skip(1)
+        .take_while(|line| line.starts_with("  "))
+        .collect();
+    assert!(tour.len() > 10, "{help}");
+    let binaries = Path::new(env!("CARGO_BIN_EXE_driftq")).parent().unwrap().display();
+    let path = format!("{binaries}:{}", std::env::var("PATH").unwrap());
+    for line in tour {
+        // These two take terminals of their own.
+        if ["driftq demo", "driftq dev"].contains(&line.split('#').next().unwrap().trim()) {
+            continue;
+        }
+        let mut shell = Command::new("sh");
+        shell.args(["-c", line]).env("PATH", &path).env("DRIFTQ_SERVER", server.url());
+        shell.env("DRIFTQ_CONTEXTS", "/nonexistent/contexts.toml").stdin(std::process::Stdio::null());
+        let ran = Ran::from(shell.output().unwrap());
+        assert_eq!(ran.code, 0, "{line}\n{}\n{}", ran.stdout, ran.stderr);
+    }
+    let other =
+        server.run(&["topic", "create", "parcels", "--partitions", "5", "--ordering", "fifo"]).code(5);
+    assert!(other.stderr.contains("the topic exists with partitions 3, not 5"), "{}", other.stderr);
+    let other = server.run(&["topic", "create", "parcels", "--partitions", "3", "--lease", "5s"]).code(5);
+    assert!(other.stderr.contains("lease_ms 30s, not 5s"), "{}", other.stderr);
 }

@@ -232,6 +232,74 @@ fn a_reader_that_ends_keeps_nobody_waiting() {
     assert_eq!(values, ["1", "2", "3", "4", "5", "6", "7", "8", "9"]);
 }
 
+/// What a reader did not show has lost nothing: no attempt, and no place.
+#[test]
+fn no_more_is_borrowed_than_is_shown() {
+    let (_data, server) = server_with(&["--in-flight-max", "100"]);
+    let in_flight =
+        || server.run(&["group", "describe", "t", "g", "-o", "json"]).ok().json()["in_flight"].clone();
+    server.run(&["topic", "create", "t", "--retry-max-attempts", "1"]).ok();
+    server.run_piped(&["produce", "t"], "1\n2\n3\n4\n5\n").ok();
+    for expected in ["1", "2"] {
+        let items =
+            server.run(&["consume", "t", "-g", "g", "--ack", "--max", "1", "--timeout", "10s"]).ok().lines();
+        assert_eq!((&items[0]["value"], &items[0]["attempts"]), (&json!(expected), &json!(1)));
+        assert_eq!(in_flight(), 0);
+    }
+    let exec = ["consume", "t", "-g", "g", "--exec", "cat", "--concurrency=8", "--max=1", "--timeout=10s"];
+    assert_eq!(server.run(&exec).ok().stdout, "3");
+    // A reader that is told to end lets its command end, and has nothing else.
+    let (mut child, _) = start_exec(&server, "echo begun; sleep 1");
+    assert_eq!(in_flight(), 1, "one command, one message");
+    ctrl_c(&child);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(in_flight(), 0);
+    let items =
+        server.run(&["consume", "t", "-g", "g", "--ack", "--max", "1", "--timeout", "10s"]).ok().lines();
+    assert_eq!((&items[0]["value"], &items[0]["attempts"]), (&json!("5"), &json!(1)));
+    assert!(server.run(&["dlq", "list", "-o", "ndjson"]).ok().stdout.is_empty(), "nobody gave anything up");
+}
+
+#[test]
+fn a_reader_that_waits_ends_at_once_and_leaves_nothing() {
+    let (_data, server) = server();
+    server.run(&["topic", "create", "t"]).ok();
+    let mut reader = driftq();
+    reader.args(["consume", "t", "-g", "g", "--lease-ms", "10m"]).env("DRIFTQ_SERVER", server.url());
+    let child = reader.process_group(0).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for(|| !server.run(&["group", "list", "t", "-o", "ndjson"]).ok().stdout.is_empty());
+    ctrl_c(&child);
+    let ended = Ran::from(child.wait_with_output().unwrap()).ok();
+    assert_eq!(ended.stderr, "0 received, 0 acked\n");
+    server.run(&["produce", "t", "v"]).ok();
+    let items = server.run(&["lease", "take", "t", "g", "--wait", "10s"]).ok().lines();
+    assert_eq!(items[0]["lease"]["attempt"], 1, "nobody has it, and nobody had it");
+}
+
+/// Whoever only looks has a bounded number of messages on loan, and goes on when they are acked elsewhere.
+#[test]
+fn a_reader_that_settles_nothing_takes_no_more_than_it_may() {
+    let (_data, server) = server();
+    server.run(&["topic", "create", "t"]).ok();
+    let lines: String = (0..150).map(|number| format!("{number}\n")).collect();
+    server.run_piped(&["produce", "t"], &lines).ok();
+    let ran = server.run(&["consume", "t", "-g", "g", "--timeout", "1s"]).ok();
+    assert_eq!(ran.lines().len(), 100);
+    let mut looker = driftq();
+    looker
+        .args(["consume", "t", "-g", "look", "-o", "ndjson", "--timeout", "20s"])
+        .env("DRIFTQ_SERVER", server.url());
+    let mut child = looker.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut printed = BufReader::new(child.stdout.take().unwrap()).lines();
+    for _ in 0..100 {
+        printed.next().unwrap().unwrap();
+    }
+    server.run(&["ack", "t", "0", "0", "-g", "look"]).ok();
+    assert!(printed.next().unwrap().unwrap().contains(r#""offset":100"#));
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
 /// `consume --exec` in a process group of its own, as a shell starts it, and what it printed first: the command runs.
 fn start_exec(server: &Server, command: &str) -> (Child, String) {
     let mut consume = driftq();

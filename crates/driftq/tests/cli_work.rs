@@ -6,8 +6,9 @@ mod command;
 mod support;
 
 use std::fs;
+use std::io::{BufRead, BufReader, Lines};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use command::Ran;
@@ -282,6 +283,81 @@ fn what_cannot_work_says_so_at_once() {
     let world = World::new();
     let unknown = world.server.run(&["work", "nothing", "-g", "g", "--exec", "true"]).code(4);
     assert!(unknown.stderr.contains("driftq topic create"), "{}", unknown.stderr);
+    assert!(unknown.stderr.contains("topic `nothing` does not exist"), "{}", unknown.stderr);
     let array = world.server.run(&["work", "orders", "-g", "g", "--exec", "true", "-o", "json"]).code(2);
     assert!(array.stderr.contains("ndjson"), "{}", array.stderr);
+}
+
+/// What a worker says on stderr, line by line, while it runs.
+fn listen(command: &mut Command) -> (Running, Lines<BufReader<ChildStderr>>) {
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    (Running(child), lines)
+}
+
+/// A command that runs until the file `go` is there.
+const UNTIL_GO: &str = "touch begun; while [ ! -e go ]; do sleep 0.02; done";
+
+#[test]
+fn a_server_that_goes_away_and_comes_back_is_told_once_each() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let server = Server::start(&data, &["--segment-bytes=1MiB"]);
+    let listen_at = format!("--listen={}", server.address);
+    server.run(&["topic", "create", "orders"]).ok();
+    let mut command = driftq();
+    command.args(["work", "orders", "-g", "billing", "--exec", "true"]).env("DRIFTQ_SERVER", server.url());
+    server.run(&["produce", "orders", "x"]).ok();
+    let (worker, mut lines) = listen(&mut command);
+    assert!(lines.next().unwrap().unwrap().contains("done"));
+    server.kill();
+    let away = lines.next().unwrap().unwrap();
+    assert!(away.starts_with("warning: the server is away"), "{away}");
+    let server = Server::start(&data, &["--segment-bytes=1MiB", &listen_at]);
+    let back = lines.next().unwrap().unwrap();
+    assert!(back.contains("the server is back"), "{back}");
+    server.run(&["produce", "orders", "y"]).ok();
+    assert!(lines.next().unwrap().unwrap().contains("done"), "and it goes on");
+    worker.signal("-TERM");
+    assert_eq!(worker.end(), Some(0));
+}
+
+#[test]
+fn what_the_server_did_not_hear_is_not_done() {
+    let world = World::new();
+    world.produce(&["x"]);
+    let (worker, lines) = listen(&mut world.command(UNTIL_GO, &[]));
+    wait_for(&world.file("begun"));
+    world.server.signal("KILL");
+    fs::write(world.file("go"), "").unwrap();
+    let mut said = String::new();
+    let mut is_told = false;
+    for line in lines {
+        said += &format!("{}\n", line.unwrap());
+        if !is_told && said.contains(" done in ") && said.contains("the server is away") {
+            is_told = true;
+            worker.signal("-TERM");
+        }
+    }
+    assert_eq!(worker.end(), Some(3), "{said}");
+    assert!(said.contains("error: the server could not be told what became of 1 message(s)"), "{said}");
+}
+
+#[test]
+fn what_a_killed_worker_left_is_removed_by_the_next_one() {
+    let world = World::new();
+    let place = tempfile::tempdir().unwrap();
+    world.produce(&["x"]);
+    let mut command = world.command(UNTIL_GO, &[]);
+    let (worker, _lines) = listen(command.env("TMPDIR", place.path()));
+    wait_for(&world.file("begun"));
+    worker.signal("-KILL");
+    worker.end();
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1, "nobody was there to remove it");
+    fs::write(world.file("go"), "").unwrap();
+    let mut next = driftq();
+    next.args(["work", "orders", "-g", "next", "--exec", "true", "--until-idle"]);
+    next.env("DRIFTQ_SERVER", world.server.url()).env("TMPDIR", place.path());
+    assert_eq!(next.output().unwrap().status.code(), Some(0));
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
 }

@@ -1,6 +1,7 @@
-//! Colour, for people at a terminal. `NO_COLOR` turns it off, `CLICOLOR_FORCE` on; pipes and JSON have none.
+//! Colour, for people at a terminal. `NO_COLOR` turns it off, `CLICOLOR_FORCE` on; pipes, JSON and terminals
+//! that are `dumb` have none.
 
-use std::io;
+use std::{env, io};
 
 use anstream::{AutoStream, ColorChoice, stream::RawStream};
 use clap::builder::styling::{AnsiColor, Style};
@@ -37,7 +38,19 @@ pub(crate) fn on_stderr(tone: Tone, text: &str) -> String {
 
 /// Whether what is written there may have colour. Unit tests compare texts, and may run in a terminal: there it is off.
 pub(crate) fn is_on(stream: &impl RawStream) -> bool {
-    !cfg!(test) && AutoStream::choice(stream) != ColorChoice::Never
+    !cfg!(test) && !is_plain() && AutoStream::choice(stream) != ColorChoice::Never
+}
+
+/// What clap prints has colour where everything else has it.
+pub(crate) fn of_help() -> clap::ColorChoice {
+    if is_plain() { clap::ColorChoice::Never } else { clap::ColorChoice::Auto }
+}
+
+/// A terminal that says that it knows no colour has none, whatever else is known about it; that of a build service, for
+/// example, is taken for one that has. Whoever asks for colour gets it.
+fn is_plain() -> bool {
+    let is_forced = env::var_os("CLICOLOR_FORCE").is_some_and(|value| value != "0");
+    !is_forced && env::var_os("TERM").is_some_and(|term| term == "dumb")
 }
 
 fn paint(is_coloured: bool, tone: Tone, text: &str) -> String {

@@ -1,8 +1,13 @@
 //! Exit codes, and the error that carries one.
 
-use std::{fmt, process::ExitCode};
+use std::{borrow::Cow, fmt, process::ExitCode};
 
-use super::colour::{self, Tone};
+use serde::Serialize;
+
+use super::{
+    colour::{self, Tone},
+    output::Format,
+};
 
 /// How a command ends. Scripts may rely on these numbers; `--help` lists them from [`Exit::ALL`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +75,18 @@ impl Exit {
         }
     }
 
+    /// Its name for programs, such as `SERVER_FAULT`.
+    fn word(self) -> String {
+        let mut word = String::new();
+        for letter in format!("{self:?}").chars() {
+            if letter.is_uppercase() && !word.is_empty() {
+                word.push('_');
+            }
+            word.push(letter.to_ascii_uppercase());
+        }
+        word
+    }
+
     fn line(self) -> String {
         format!("  {:>3}  {}\n", self as u8, self.meaning())
     }
@@ -104,11 +121,28 @@ pub(crate) struct Fault {
     pub(crate) exit: Exit,
     pub(crate) message: String,
     pub(crate) help: Option<String>,
+    /// Who says so, if it is not this command line itself.
+    origin: Option<Box<Origin>>,
+}
+
+/// What the server's answer says about itself, for programs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Origin {
+    pub(crate) code: String,
+    pub(crate) status: Option<u16>,
+    /// The server's name for the request.
+    pub(crate) request_id: Option<String>,
 }
 
 impl Fault {
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: message.into(), help: None }
+        Self { exit, message: message.into(), help: None, origin: None }
+    }
+
+    #[must_use]
+    pub(crate) fn with_origin(mut self, origin: Origin) -> Self {
+        self.origin = Some(origin.into());
+        self
     }
 
     #[must_use]
@@ -126,16 +160,62 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
+/// Where errors are told as JSON, for `--help` and the reference.
+pub(crate) const ERRORS_AS_JSON: &str = "With -o json or -o ndjson an error is one JSON object in the last line of \
+stderr: code (the server's, or a name for the exit code), message and exit_code, and where they are known help, status \
+and request_id.";
+
+/// An error as programs read it.
+#[derive(Serialize)]
+struct Complaint<'a> {
+    code: Cow<'a, str>,
+    message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    help: Option<&'a str>,
+    exit_code: u8,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request_id: Option<&'a str>,
+}
+
 /// Prints the failure on stderr and gives the code to end with.
-pub(crate) fn report(error: &anyhow::Error) -> Exit {
+pub(crate) fn report(error: &anyhow::Error, format: Option<Format>) -> Exit {
+    let fault = error.chain().find_map(|cause| cause.downcast_ref::<Fault>());
+    let exit = fault.map_or(Exit::Failure, |fault| fault.exit);
+    let help = fault.and_then(|fault| fault.help.as_deref());
+    if matches!(format, Some(Format::Json | Format::Ndjson)) {
+        let origin = fault.and_then(|fault| fault.origin.as_deref());
+        let complaint = Complaint {
+            code: origin.map_or_else(|| exit.word().into(), |origin| (&*origin.code).into()),
+            message: format!("{error:#}"),
+            help,
+            exit_code: exit as u8,
+            status: origin.and_then(|origin| origin.status),
+            request_id: origin.and_then(|origin| origin.request_id.as_deref()),
+        };
+        // Texts and numbers always have a JSON form.
+        eprintln!("{}", serde_json::to_string(&complaint).unwrap_or_default());
+        return exit;
+    }
     eprintln!("{} {error:#}", colour::on_stderr(Tone::Bad, "error:"));
-    let Some(fault) = error.chain().find_map(|cause| cause.downcast_ref::<Fault>()) else {
-        return Exit::Failure;
-    };
-    if let Some(help) = &fault.help {
+    if let Some(help) = help {
         eprintln!(" {} {help}", colour::on_stderr(Tone::Good, "help:"));
     }
-    fault.exit
+    exit
+}
+
+/// The same for a command line that clap does not understand.
+pub(crate) fn misunderstood(error: &clap::Error) -> Fault {
+    let text = error.to_string();
+    let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
+    let lines = || rest.lines().map(str::trim);
+    let tip = lines().find_map(|line| line.strip_prefix("tip: "));
+    // The values that it takes, or the arguments that are missing.
+    let choice = lines().take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+    let choice = (!choice.is_empty()).then_some(&*choice);
+    Fault::new(Exit::Usage, first.trim_start_matches("error: ").trim_end_matches(':'))
+        .help(tip.or(choice).unwrap_or("--help behind the command says what it takes"))
 }
 
 #[cfg(test)]
@@ -152,7 +232,13 @@ mod tests {
     #[test]
     fn the_code_survives_added_context() {
         let error = anyhow::Error::new(Fault::new(Exit::Conflict, "not owner")).context("acking 0/1");
-        assert_eq!(report(&error), Exit::Conflict);
-        assert_eq!(report(&anyhow::anyhow!("plain")), Exit::Failure);
+        assert_eq!(report(&error, None), Exit::Conflict);
+        assert_eq!(report(&anyhow::anyhow!("plain"), Some(Format::Json)), Exit::Failure);
+    }
+
+    #[test]
+    fn codes_have_names_for_programs() {
+        assert_eq!(Exit::ServerFault.word(), "SERVER_FAULT");
+        assert_eq!(Exit::Usage.word(), "USAGE");
     }
 }

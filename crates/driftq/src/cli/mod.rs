@@ -23,9 +23,11 @@ mod items;
 mod job;
 mod lease;
 mod ledger;
+mod lodging;
 mod man;
 mod message;
 mod nack;
+mod offered;
 pub(crate) mod output;
 mod outputs;
 mod paint;
@@ -47,12 +49,15 @@ mod topic;
 mod wal;
 mod when;
 mod work;
+mod wrap;
+
+use std::ffi::OsString;
 
 use anyhow::{Context, Result};
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, parser::ValueSource};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, error::ErrorKind, parser::ValueSource};
 
 use crate::{bench, client::Client};
-use exit::Exit;
+use exit::{ERRORS_AS_JSON, Exit};
 use output::Format;
 
 const ABOUT: &str = "DriftQ: a durable message broker in one binary";
@@ -61,15 +66,15 @@ const TOUR: &str = "\
 A first tour, in two terminals:
   driftq demo                                         # what it is good for, in ten seconds
   driftq dev                                          # terminal 1: the broker
-  driftq topic create orders --partitions 3           # terminal 2, from here on
-  driftq produce orders 'charge 5' --key user:1
-  seq 1000 | driftq produce orders                    # one message per line
-  driftq consume orders --group billing --ack --max 3
-  driftq work orders --group mail --exec './send-mail.sh' --concurrency 4
-  driftq group describe orders billing
-  driftq message get orders 0 0                       # where it stands, and why it waits
+  driftq topic create parcels --partitions 3          # terminal 2, from here on
+  driftq produce parcels 'ring twice' --key user:1
+  seq 100 | driftq produce parcels                    # one message per line
+  driftq message get parcels 1 0                      # the first: where it stands, and why it waits
+  driftq consume parcels --group sorting --ack --max 3
+  driftq work parcels --group mail --exec 'cat; echo' --concurrency 4 --until-idle
+  driftq group describe parcels sorting
   driftq dlq list                                     # what was given up, to redrive or purge
-  driftq effect run --key order-7 -- ./charge.sh      # runs once, and is replayed from then on
+  driftq effect run --key parcel-7 -- echo stamped    # runs once, and is replayed from then on
   driftq ledger list --status unknown                 # what a service of yours is not sure of
   driftq run list                                     # what happened, run by run
   driftq report                                       # how the server does, and what to do about it";
@@ -197,19 +202,33 @@ pub(crate) fn run() -> Exit {
     let arguments: Vec<_> = std::env::args_os().collect();
     let cli = match parse(&arguments) {
         Ok(cli) => cli,
-        Err(error) if error.use_stderr() && check::is_meant(&arguments) => return check::refuse(&error),
-        // clap prints help, version and usage errors itself and ends with the codes 0 and 2.
-        Err(error) => error.exit(),
+        Err(error) => return refuse(&error, &arguments),
     };
+    let format = cli.common.output;
     match dispatch(cli) {
         Ok(exit) => exit,
         Err(error) if output::is_closed_pipe(&error) => Exit::Success,
-        Err(error) => exit::report(&error),
+        Err(error) => exit::report(&error, format),
     }
 }
 
-fn parse(arguments: &[std::ffi::OsString]) -> Result<Cli, clap::Error> {
-    let matches = command().try_get_matches_from(lease::sheltered(arguments.to_vec()))?;
+/// For a command line that is not understood, and for help, which clap takes for an error too.
+fn refuse(error: &clap::Error, arguments: &[OsString]) -> Exit {
+    let format = output::asked(arguments);
+    if error.use_stderr() && check::is_meant(arguments) {
+        return check::refuse(error);
+    }
+    if error.use_stderr() && matches!(format, Some(Format::Json | Format::Ndjson)) {
+        return exit::report(&exit::misunderstood(error).into(), format);
+    }
+    // clap prints help, version and usage errors itself and ends with the codes 0 and 2.
+    error.exit()
+}
+
+fn parse(arguments: &[OsString]) -> Result<Cli, clap::Error> {
+    let mut command = command();
+    let matches = command.try_get_matches_from_mut(lease::sheltered(arguments.to_vec()))?;
+    offered::refuse_unheard(&matches).map_err(|why| command.error(ErrorKind::ArgumentConflict, why))?;
     let mut cli = Cli::from_arg_matches(&matches)?;
     let is_typed = |name: &str| matches.value_source(name) == Some(ValueSource::CommandLine);
     cli.common.typed = context::Typed { server: is_typed("server"), context: is_typed("context") };
@@ -218,7 +237,9 @@ fn parse(arguments: &[std::ffi::OsString]) -> Result<Cli, clap::Error> {
 
 /// The command line's shape, with the tables that derive macros cannot compute.
 fn command() -> clap::Command {
-    Cli::command().after_help(TOUR).after_long_help(format!("{TOUR}\n\n{}", Exit::table()))
+    let long = format!("{TOUR}\n\n{}\n\n{ERRORS_AS_JSON}", Exit::table());
+    let command = Cli::command().after_help(TOUR).after_long_help(long).color(colour::of_help());
+    offered::hidden(parse::named(command))
 }
 
 fn dispatch(cli: Cli) -> Result<Exit> {
@@ -350,7 +371,7 @@ mod tests {
     #[test]
     fn help_teaches_and_lists_the_codes() {
         let help = command().render_long_help().to_string();
-        assert!(help.contains("driftq produce orders"));
+        assert!(help.contains("driftq produce parcels"));
         for exit in Exit::ALL {
             assert!(help.contains(exit.meaning()), "{exit:?}");
         }

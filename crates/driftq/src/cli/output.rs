@@ -1,15 +1,17 @@
 //! What commands print, as a table for people or as JSON for programs.
 
+use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 
 use anyhow::Result;
+use clap::ValueEnum;
 use comfy_table::{Table, presets};
 use serde::Serialize;
 
 use super::colour::{self, Tone};
 
 /// `-o`: the shape of the output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// Columns for people.
     Table,
@@ -24,6 +26,24 @@ impl Format {
     pub(crate) fn for_stream(chosen: Option<Self>) -> Self {
         chosen.unwrap_or_else(|| if io::stdout().is_terminal() { Self::Table } else { Self::Ndjson })
     }
+}
+
+/// What `-o` says in a command line that was not understood otherwise.
+pub(crate) fn asked(arguments: &[OsString]) -> Option<Format> {
+    let mut words =
+        arguments.iter().skip(1).filter_map(|word| word.to_str()).take_while(|word| *word != "--");
+    let mut chosen = None;
+    while let Some(word) = words.next() {
+        let value = match word {
+            "-o" | "--output" => words.next(),
+            _ => {
+                let short = word.strip_prefix("-o").map(|rest| rest.trim_start_matches('='));
+                word.strip_prefix("--output=").or(short)
+            }
+        };
+        chosen = value.and_then(|value| Format::from_str(value, false).ok()).or(chosen);
+    }
+    chosen
 }
 
 /// Rows under headings, printed in the chosen shape.
@@ -133,6 +153,22 @@ mod tests {
     fn numbers_are_grouped() {
         for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
             assert_eq!(grouped(number), text);
+        }
+    }
+
+    #[test]
+    fn the_shape_is_heard_even_where_the_rest_is_not() {
+        for (line, expected) in [
+            ("driftq topc list -o json", Some(Format::Json)),
+            ("driftq topc -ondjson", Some(Format::Ndjson)),
+            ("driftq topc --output=json", Some(Format::Json)),
+            ("driftq --output table -o json x", Some(Format::Json)),
+            ("driftq effect run -- curl -o json", None),
+            ("driftq topc -o yaml", None),
+            ("driftq topc", None),
+        ] {
+            let words: Vec<OsString> = line.split(' ').map(Into::into).collect();
+            assert_eq!(asked(&words), expected, "{line}");
         }
     }
 

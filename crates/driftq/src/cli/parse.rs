@@ -2,12 +2,53 @@
 
 use std::borrow::Cow;
 
+use clap::Command;
 use driftq_api::{
     Moment,
     v2::{Labels, LetterPlace},
 };
 
 use super::exit::{Exit, Fault};
+use crate::config::units::millis;
+
+/// Values that must say something: a name that is empty is a variable that is not set.
+const NAMES: [&str; 4] = ["topic", "group", "scope", "dataset"];
+/// Commands for a shell: an empty one succeeds, and that would be taken for work done.
+const COMMANDS: [&str; 2] = ["exec", "reconcile"];
+
+/// Every name and every command of the command line with its rule.
+pub(super) fn named(command: Command) -> Command {
+    command
+        .mut_args(|arg| match arg.get_id().as_str() {
+            id if NAMES.contains(&id) => arg.value_parser(name),
+            id if COMMANDS.contains(&id) => arg.value_parser(shell_command),
+            _ => arg,
+        })
+        .mut_subcommands(named)
+}
+
+/// A name that is one.
+pub(super) fn name(text: &str) -> Result<String, String> {
+    if text.is_empty() {
+        return Err("a name must not be empty; is it a variable that is not set?".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+fn shell_command(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() {
+        return Err("there is no command in it; is it a variable that is not set?".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+/// A length of time that is one.
+pub(super) fn span(text: &str) -> Result<u64, String> {
+    match millis(text)? {
+        0 => Err("that is no time at all; the least is 1ms".to_owned()),
+        length => Ok(length),
+    }
+}
 
 /// A point in time.
 pub(super) fn moment(text: &str) -> Result<Moment, String> {
@@ -53,6 +94,14 @@ mod tests {
         assert_eq!(place("3:12"), Ok(LetterPlace { partition: 3, offset: 12 }));
         assert_eq!(place("3/12"), Ok(LetterPlace { partition: 3, offset: 12 }));
         assert!(moment("2030-01-31T12:00:00Z").is_ok());
+    }
+
+    #[test]
+    fn a_length_of_time_is_not_nothing() {
+        assert_eq!(span("1ms"), Ok(1));
+        for text in ["0", "0s", "0ms", "-1s", ""] {
+            assert!(span(text).is_err(), "{text}");
+        }
     }
 
     #[test]

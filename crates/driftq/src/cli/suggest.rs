@@ -5,7 +5,7 @@ use driftq_api::{
     v2::{Dataset, Datasets, Groups, LIMIT_MAX},
 };
 
-use super::exit::Fault;
+use super::{exit::Fault, output::printable};
 use crate::client::{CallError, Path, Session};
 
 /// The answer, or an error of the command. If the topic is not there and another has almost its name, that one is
@@ -88,11 +88,18 @@ pub(super) async fn or_explain_output<T>(
 /// The error of a call about this topic.
 pub(super) async fn explained(session: &mut Session, topic: &str, error: CallError) -> Fault {
     let is_unknown = error.code() == "TOPIC_UNKNOWN" || error.is_topic_unknown_in_v1();
-    let mut fault = Fault::from(error);
-    if is_unknown && let Some(name) = closest(session, topic).await {
-        fault = fault.help(format!("did you mean `{name}`? All names: `driftq topic list`"));
+    let fault = Fault::from(error);
+    if is_unknown { named(session, topic, fault).await } else { fault }
+}
+
+/// The error of a topic that is not there, with its name, and with the one that was meant.
+pub(super) async fn named(session: &mut Session, topic: &str, mut fault: Fault) -> Fault {
+    let name = format!("topic `{}` does not exist", printable(topic));
+    fault.message = fault.message.replacen("topic does not exist", &name, 1);
+    match closest(session, topic).await {
+        Some(near) => fault.help(format!("did you mean `{near}`? All names: `driftq topic list`")),
+        None => fault,
     }
-    fault
 }
 
 /// Help for one error is not worth a second one: if the names cannot be read, there is no suggestion.

@@ -2,8 +2,10 @@
 //!
 //! It speaks only the public API, like any other client.
 
+mod answer;
 mod error;
 mod path;
+mod refusal;
 mod retry;
 mod session;
 mod stream;
@@ -11,8 +13,9 @@ pub(crate) mod words;
 
 use std::sync::Arc;
 
-pub(crate) use error::{CallError, Refusal};
+pub(crate) use error::CallError;
 pub(crate) use path::Path;
+pub(crate) use refusal::Refusal;
 pub(crate) use retry::Retry;
 pub(crate) use session::Session;
 pub(crate) use stream::Stream;
@@ -60,6 +63,11 @@ impl Client {
     /// Why it cannot be reached.
     fn unreachable(&self, why: String) -> CallError {
         CallError::Unreachable { authority: self.authority.to_string(), why, context: self.context.clone() }
+    }
+
+    /// Why what answers there is not ours.
+    fn not_ours(&self, why: String) -> CallError {
+        CallError::NotDriftQ { authority: self.authority.to_string(), why, context: self.context.clone() }
     }
 
     pub(crate) fn session(&self) -> Session {

@@ -46,30 +46,33 @@ impl Retry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::error::Refusal;
+    use crate::client::Refusal;
 
     fn refused(status: u16, body: &str) -> CallError {
-        CallError::Refused(Refusal::new(status, body.as_bytes()).into())
+        CallError::Refused(Refusal::read(status, body.as_bytes(), None).unwrap().into())
     }
 
     #[test]
     fn the_server_s_word_comes_before_our_own_guess() {
         let mut retry = Retry::within(Duration::from_secs(60));
-        assert_eq!(retry.after(&refused(429, r#"{"retry_after_ms":1000}"#)), Some(Duration::from_secs(1)));
-        assert_eq!(retry.after(&refused(503, "{}")), Some(Duration::from_millis(200)));
-        assert_eq!(retry.after(&refused(503, "{}")), Some(Duration::from_millis(400)));
+        assert_eq!(
+            retry.after(&refused(429, r#"{"code":"X","retry_after_ms":1000}"#)),
+            Some(Duration::from_secs(1))
+        );
+        assert_eq!(retry.after(&refused(503, r#"{"code":"X"}"#)), Some(Duration::from_millis(200)));
+        assert_eq!(retry.after(&refused(503, r#"{"code":"X"}"#)), Some(Duration::from_millis(400)));
         for _ in 0..10 {
-            retry.after(&refused(503, "{}"));
+            retry.after(&refused(503, r#"{"code":"X"}"#));
         }
-        assert_eq!(retry.after(&refused(503, "{}")), Some(WAIT_MAX));
+        assert_eq!(retry.after(&refused(503, r#"{"code":"X"}"#)), Some(WAIT_MAX));
     }
 
     #[test]
     fn final_answers_and_lost_patience_end_it() {
         let mut retry = Retry::within(Duration::from_secs(60));
-        assert_eq!(retry.after(&refused(400, "{}")), None);
-        assert_eq!(retry.after(&refused(409, "{}")), None);
+        assert_eq!(retry.after(&refused(400, r#"{"code":"X"}"#)), None);
+        assert_eq!(retry.after(&refused(409, r#"{"code":"X"}"#)), None);
         let mut hasty = Retry::within(Duration::from_millis(50));
-        assert_eq!(hasty.after(&refused(429, r#"{"retry_after_ms":1000}"#)), None);
+        assert_eq!(hasty.after(&refused(429, r#"{"code":"X","retry_after_ms":1000}"#)), None);
     }
 }

@@ -3,18 +3,22 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
-use hyper::{Method, Request, Response, body::Incoming, client::conn::http1, header};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::{Method, Request, Response, StatusCode, body::Incoming, client::conn::http1, header};
 use hyper_util::rt::TokioIo;
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::net::TcpStream;
 
-use super::{CallError, Client, Retry, Stream, error::Refusal};
+use super::{CallError, Client, Retry, Stream, answer::Answer};
 
 /// A server on the same machine or network either takes the connection by then or is not there.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// An answer that takes longer than this will not come; streams are exempt.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+/// Largest answer that is read. The server has none near it; whoever else answers must not fill the memory.
+const ANSWER_BYTES_MAX: usize = 256 << 20;
+/// Where an answer says which request it is to.
+const REQUEST_ID: &str = "x-request-id";
 const JSON: &str = "application/json";
 const LINES: &str = "application/x-ndjson";
 
@@ -51,13 +55,14 @@ impl Session {
 
     pub(crate) async fn get<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, CallError> {
         let body = self.call(Method::GET, path, Bytes::new()).await?;
-        parse(&body)
+        self.parse(&body)
     }
 
     /// The body of the answer as text.
     pub(crate) async fn get_text(&mut self, path: &str) -> Result<String, CallError> {
-        let body = self.call(Method::GET, path, Bytes::new()).await?;
-        String::from_utf8(body.into()).map_err(|_| CallError::Strange("not UTF-8".to_owned()))
+        let sent = Payload::json(Bytes::new());
+        let answer = self.exchange(Method::GET, path, sent).await?;
+        String::from_utf8(answer.body.into()).map_err(|_| self.client.not_ours("not UTF-8".to_owned()))
     }
 
     pub(crate) async fn post<T: DeserializeOwned>(
@@ -87,12 +92,12 @@ impl Session {
     /// A call whose path says it all.
     pub(crate) async fn post_bare<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, CallError> {
         let body = self.call(Method::POST, path, Bytes::new()).await?;
-        parse(&body)
+        self.parse(&body)
     }
 
     pub(crate) async fn delete<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, CallError> {
         let body = self.call(Method::DELETE, path, Bytes::new()).await?;
-        parse(&body)
+        self.parse(&body)
     }
 
     /// A deletion whose answer has no content.
@@ -107,9 +112,9 @@ impl Session {
         lines: Bytes,
     ) -> Result<Vec<T>, CallError> {
         let sent = Payload { bytes: lines, content_type: LINES };
-        let answer = self.exchange(Method::POST, path, sent).await?;
+        let answer = self.exchange(Method::POST, path, sent).await?.ours(&self.client)?;
         let results = answer.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
-        results.map(parse).collect()
+        results.map(|line| self.parse(line)).collect()
     }
 
     async fn send_json<T: DeserializeOwned>(
@@ -119,7 +124,7 @@ impl Session {
         body: &impl Serialize,
     ) -> Result<T, CallError> {
         let body = self.call(method, path, render(body)?).await?;
-        parse(&body)
+        self.parse(&body)
     }
 
     /// A call whose answer has no content.
@@ -150,29 +155,23 @@ impl Session {
     /// Opens a stream. It takes the connection with it.
     pub(crate) async fn stream(mut self, path: &str) -> Result<Stream, CallError> {
         let response = self.send(Method::GET, path, Payload::json(Bytes::new())).await?;
-        let status = response.status().as_u16();
-        if status != 200 {
-            let body = self.collect(response).await?;
-            return Err(CallError::Refused(Refusal::new(status, &body).into()));
+        if response.status() != StatusCode::OK {
+            return Err(self.collect(response).await?.refused(&self.client));
         }
         Ok(Stream::new(self.client, response.into_body()))
     }
 
     async fn call(&mut self, method: Method, path: &str, body: Bytes) -> Result<Bytes, CallError> {
-        self.exchange(method, path, Payload::json(body)).await
+        self.exchange(method, path, Payload::json(body)).await?.ours(&self.client)
     }
 
-    async fn exchange(&mut self, method: Method, path: &str, sent: Payload) -> Result<Bytes, CallError> {
+    /// A good answer, whatever it says.
+    async fn exchange(&mut self, method: Method, path: &str, sent: Payload) -> Result<Answer, CallError> {
         let limit = self.answer_timeout;
         let outcome = tokio::time::timeout(limit, async {
             let response = self.send(method, path, sent).await?;
-            let status = response.status();
-            let body = self.collect(response).await?;
-            if status.is_success() {
-                Ok(body)
-            } else {
-                Err(CallError::Refused(Refusal::new(status.as_u16(), &body).into()))
-            }
+            let answer = self.collect(response).await?;
+            if answer.status.is_success() { Ok(answer) } else { Err(answer.refused(&self.client)) }
         })
         .await;
         outcome.unwrap_or_else(|_| {
@@ -197,7 +196,14 @@ impl Session {
         let request = request
             .body(Full::new(sent.bytes))
             .map_err(|error| CallError::Strange(format!("request: {error}")))?;
-        let response = sender.send_request(request).await.map_err(|error| self.broken(error.to_string()))?;
+        let response = sender.send_request(request).await.map_err(|error| {
+            // Bytes that are no HTTP will not be any the next time either.
+            if error.is_parse() {
+                self.client.not_ours(error.to_string())
+            } else {
+                self.broken(error.to_string())
+            }
+        })?;
         self.sender = Some(sender);
         Ok(response)
     }
@@ -224,9 +230,26 @@ impl Session {
         Ok(sender)
     }
 
-    async fn collect(&self, response: Response<Incoming>) -> Result<Bytes, CallError> {
-        let body = response.into_body().collect().await.map_err(|error| self.broken(error.to_string()))?;
-        Ok(body.to_bytes())
+    async fn collect(&self, response: Response<Incoming>) -> Result<Answer, CallError> {
+        let (head, body) = response.into_parts();
+        let text = |name: &str| head.headers.get(name).and_then(|text| text.to_str().ok());
+        let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await.map_err(|error| {
+            if error.is::<LengthLimitError>() {
+                self.client.not_ours(format!("an answer of more than {ANSWER_BYTES_MAX} bytes"))
+            } else {
+                self.broken(error.to_string())
+            }
+        })?;
+        Ok(Answer {
+            status: head.status,
+            content_type: text(header::CONTENT_TYPE.as_str()).unwrap_or_default().to_owned(),
+            request_id: text(REQUEST_ID).map(str::to_owned),
+            body: body.to_bytes(),
+        })
+    }
+
+    fn parse<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, CallError> {
+        serde_json::from_slice(body).map_err(|error| self.client.not_ours(error.to_string()))
     }
 
     fn broken(&self, why: String) -> CallError {
@@ -243,8 +266,4 @@ fn reason(error: &std::io::Error) -> String {
 fn render(body: &impl Serialize) -> Result<Bytes, CallError> {
     let text = serde_json::to_vec(body).map_err(|error| CallError::Strange(format!("request: {error}")))?;
     Ok(text.into())
-}
-
-fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, CallError> {
-    serde_json::from_slice(body).map_err(|error| CallError::Strange(error.to_string()))
 }

@@ -15,6 +15,7 @@ use super::{
     Common,
     exit::{Exit, Fault},
     output,
+    parse::span,
     survey::{self, Depth, Survey},
 };
 use crate::config::units::{count, millis};
@@ -72,7 +73,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = count)]
     unknown_crit: Option<u64>,
     /// How long to wait for all answers together
-    #[arg(long, default_value = "10s", value_name = "DURATION", value_parser = millis)]
+    #[arg(long, default_value = "10s", value_name = "DURATION", value_parser = span)]
     timeout: u64,
 }
 

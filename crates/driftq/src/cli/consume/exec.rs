@@ -11,8 +11,9 @@ use tokio::{
     process::Command,
 };
 
-use super::{Args, settle::Outcome};
-use crate::client::words::Item;
+use driftq_api::v1::Item;
+
+use super::{Args, delivery::Delivery, settle::Outcome};
 
 /// Exit code that asks for another try (EX_TEMPFAIL).
 const EXIT_RETRY: i32 = 75;
@@ -22,11 +23,11 @@ const EXIT_DEAD: i32 = 65;
 const REASON_CHARS_MAX: usize = 500;
 
 /// Runs the command to its end.
-pub(super) async fn run(command: &str, server: &str, args: &Args, item: &Item) -> Result<Outcome> {
+pub(super) async fn run(command: &str, server: &str, args: &Args, one: &Delivery) -> Result<Outcome> {
     let mut child = Command::new("sh")
         .arg("-c")
         .arg(command)
-        .envs(variables(server, args, item))
+        .envs(variables(server, args, &one.item))
         .stdin(Stdio::piped())
         .stderr(Stdio::piped())
         // A group of its own: Ctrl-C in a terminal goes to everything in the foreground, and is meant for us.
@@ -36,7 +37,7 @@ pub(super) async fn run(command: &str, server: &str, args: &Args, item: &Item) -
     let mut group = Group(child.id());
     let mut stdin = child.stdin.take().context("the command's stdin")?;
     let stderr = child.stderr.take().context("the command's stderr")?;
-    let value = item.value.as_bytes();
+    let value = &*one.payload;
     let feed = async move {
         // A command that does not want its input closes it early. That is its right.
         drop(stdin.write_all(value).await);
@@ -60,7 +61,7 @@ impl Drop for Group {
     }
 }
 
-fn variables(server: &str, args: &Args, item: &Item) -> Vec<(&'static str, String)> {
+fn variables(server: &str, args: &Args, item: &Item<'_>) -> Vec<(&'static str, String)> {
     let envelope = item.envelope.clone().unwrap_or_default();
     let all = [
         ("DRIFTQ_SERVER", server.to_owned()),

@@ -1,13 +1,16 @@
 //! `driftq consume`: receive messages and print them, or run a command for each.
 
+mod delivery;
 mod exec;
+mod poll;
 mod print;
 mod run;
 mod settle;
+mod window;
 
 pub(super) use run::run;
 
-use super::ack::OWNER;
+use super::{ack::OWNER, parse::span};
 use crate::config::units;
 
 /// More commands at once than this would first run out of processes.
@@ -16,23 +19,23 @@ const CONCURRENCY_MAX: u16 = 1024;
 #[derive(clap::Args)]
 #[command(
     after_help = "Without --ack or --exec the messages are only on loan: ack them with `driftq ack` before the lease ends, \
-or they come back. A group has at most in_flight_max (2 by default) unacked messages per partition, so without \
-acks the stream pauses after a few.
+or they come back. Without --max, such a reader has at most 100 messages on loan at a time, and then waits until some \
+are acked or come back.
 
 --exec runs CMD with `sh -c` for each message: the value on stdin, the rest in DRIFTQ_TOPIC, DRIFTQ_GROUP, \
 DRIFTQ_PARTITION, DRIFTQ_OFFSET, DRIFTQ_ATTEMPT, DRIFTQ_KEY, DRIFTQ_LAST_ERROR, DRIFTQ_RUN_ID, DRIFTQ_STEP_ID, \
 DRIFTQ_PARENT_STEP_ID, DRIFTQ_TENANT_ID, DRIFTQ_IDEMPOTENCY_KEY, DRIFTQ_DEADLINE. Its exit code decides:
     0   done: ack
    75   try again later: nack
-   65   never try again. The v1 API has no word for that: it is a nack whose
-        reason says so, and the message goes to dlq.TOPIC when its retry
-        policy's attempts are used up; without a policy it comes back
+   65   never try again: a nack whose reason says so. The message goes to dlq.TOPIC
+        when its retry policy's attempts are used up; without a policy it comes
+        back. (`driftq work` makes it a dead letter at once.)
   else  failed: nack with the exit code and the last line of stderr as the reason
-The lease must be longer than the command runs: v1 cannot extend it.
+The lease must be longer than the command runs: it is not extended here, but in `driftq work`.
 
-When the server restarts, the stream is opened again. Ctrl-C lets running commands end, a second one kills them. \
-The server sends ahead: what has arrived and is not wanted any more at the end is nacked, so that the next reader \
-gets it at once; that uses up one of its attempts.
+When the server restarts, messages are asked for again. Ctrl-C lets running commands end, a second one kills them. \
+No more is borrowed than is printed or worked on, and what is not wanted any more at the end is given back, which uses \
+up no attempt.
 
 Examples:
   driftq consume orders --group billing --ack
@@ -50,7 +53,7 @@ pub(crate) struct Args {
     #[arg(long, env = "DRIFTQ_OWNER", hide_env_values = true, default_value = OWNER)]
     owner: String,
     /// How long a message is yours before it is given to the next reader
-    #[arg(long, default_value = "30s", value_name = "MS", value_parser = units::millis)]
+    #[arg(long, default_value = "30s", value_name = "MS", value_parser = span)]
     lease_ms: u64,
     /// End after this many messages
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]

@@ -2,10 +2,9 @@
 
 use anyhow::Result;
 
-use crate::{
-    cli::output::{Format, printable, write},
-    client::words::Item,
-};
+use driftq_api::v1::Item;
+
+use crate::cli::output::{Format, printable, write};
 
 /// Prints messages one by one in the chosen shape.
 pub(super) struct Printer {
@@ -18,13 +17,16 @@ impl Printer {
         Self { format, printed: 0 }
     }
 
-    pub(super) fn item(&mut self, line: &str, item: &Item) -> Result<()> {
+    pub(super) fn item(&mut self, item: &Item<'_>) -> Result<()> {
         let first = self.printed == 0;
         self.printed += 1;
         match self.format {
-            Format::Ndjson => write(&format!("{}\n", line.trim_end())),
+            Format::Ndjson => write(&format!("{}\n", serde_json::to_string(item)?)),
             // One document over a whole stream: an array that is opened now and closed at the end.
-            Format::Json => write(&format!("{}{}", if first { "[\n" } else { ",\n" }, line.trim_end())),
+            Format::Json => {
+                let begin = if first { "[\n" } else { ",\n" };
+                write(&format!("{begin}{}", serde_json::to_string(item)?))
+            }
             Format::Table => {
                 let heading = if first {
                     row(["PARTITION", "OFFSET", "ATTEMPT", "KEY"], "VALUE")

@@ -1,33 +1,39 @@
-//! The loop of `driftq consume`: one stream at a time, opened again whenever it ends.
+//! The loop of `driftq consume`: asks for messages, and never for more than it can use.
 
 use std::{process, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
+use driftq_api::v2::{Group, Item};
 use tokio::{task::JoinSet, time::Instant};
 
 use super::{
-    Args, exec,
+    Args,
+    delivery::Delivery,
+    exec,
+    poll::{Poll, Polled, Poller, release},
     print::Printer,
-    settle::{Outcome, Settler, Tally, hand_back, settle},
+    settle::{Outcome, Settler, Tally, ack, settle},
+    window::Window,
 };
 use crate::{
     cli::{Common, output::Format, signal::Signals, suggest},
-    client::{CallError, Client, Session, Stream, escape, words::Item},
+    client::{CallError, Client, Path, Session},
 };
 
-/// Waits between two tries to open the stream again: first and longest.
-const REOPEN_WAIT_FIRST: Duration = Duration::from_millis(50);
-const REOPEN_WAIT_MAX: Duration = Duration::from_secs(2);
-/// What the server has sent ahead is here after this much silence.
-const SURPLUS_QUIET: Duration = Duration::from_millis(50);
-/// Other readers' acks keep messages coming: somewhere it has to end.
-const SURPLUS_WAIT_MAX: Duration = Duration::from_millis(300);
+/// Most messages of one call, where they are only printed.
+const BATCH_MAX: usize = 100;
+/// How often the group is looked at while as many messages are on loan as may be: somebody may ack them.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// How long a server may take to hear at the end that what it has just sent is not wanted.
+const GIVE_UP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Why the loop wakes up.
 enum Event {
-    Line(Result<Option<bytes::BytesMut>, CallError>),
+    Answer(Polled),
     /// A command ended and its message was settled.
     Settled(Result<Settled>),
+    Look,
     Idle,
     Stop,
 }
@@ -38,41 +44,43 @@ struct Settled {
     accepted: bool,
 }
 
-/// Everything that outlives a single stream.
+/// What `consume` is at.
 struct Consumer {
     args: Arc<Args>,
     client: Client,
     server: Arc<str>,
+    poller: Poller,
     settler: Settler,
     printer: Printer,
     tally: Tally,
+    window: Window,
     running: JoinSet<Result<Settled>>,
     received: u64,
     last_message: Instant,
+    /// The server has answered once: from then on, one that goes away is waited for.
+    is_met: bool,
+    is_away: bool,
     signals: Signals,
     /// The user has asked for the end once; asking again means at once.
     stopping: bool,
 }
 
-/// What to do after a stream.
-#[derive(PartialEq, Eq)]
-enum Next {
-    Reopen,
-    End,
-}
-
 pub(in crate::cli) async fn run(common: &Common, args: Args) -> Result<()> {
     let client = common.client()?;
     let mut consumer = Consumer {
+        poller: Poller::new(&client, &args),
         args: Arc::new(args),
         settler: Settler::new(client.clone()),
         server: format!("http://{}", client.authority()).into(),
         client,
         printer: Printer::new(Format::for_stream(common.output)),
         tally: Tally::default(),
+        window: Window::default(),
         running: JoinSet::new(),
         received: 0,
         last_message: Instant::now(),
+        is_met: false,
+        is_away: false,
         signals: Signals::new()?,
         stopping: false,
     };
@@ -90,129 +98,157 @@ pub(in crate::cli) async fn run(common: &Common, args: Args) -> Result<()> {
 
 impl Consumer {
     async fn consume(&mut self) -> Result<()> {
-        // The first failure is told at once: most likely the server is not there, or the topic is not.
-        let opened = self.open().await;
-        let mut session = self.client.session();
-        let mut stream = suggest::or_explain(&mut session, &self.args.topic, opened).await?;
-        while self.read(&mut stream).await? == Next::Reopen {
-            match self.reopen().await? {
-                Some(again) => stream = again,
-                None => return Ok(()),
+        let mut poll: Option<Poll> = None;
+        while self.args.max.is_none_or(|max| self.received < max) {
+            if poll.is_none() {
+                poll = self.ask();
             }
-        }
-        self.hand_back(stream).await;
-        Ok(())
-    }
-
-    /// The server sends ahead. What has arrived and will not be worked on is given back: left alone, it would fill the
-    /// group's window until its lease ends, and the next reader would wait for it.
-    async fn hand_back(&mut self, mut stream: Stream) {
-        let end = Instant::now() + SURPLUS_WAIT_MAX;
-        let mut surplus = Vec::new();
-        loop {
-            let quiet = (Instant::now() + SURPLUS_QUIET).min(end);
-            match tokio::time::timeout_at(quiet, stream.next_line()).await {
-                Ok(Ok(Some(line))) => surplus.extend(serde_json::from_slice::<Item>(&line).ok()),
-                _ => break,
-            }
-        }
-        drop(stream);
-        if surplus.is_empty() {
-            return;
-        }
-        // The server must have seen the stream end, or what is given back would be sent into it again.
-        tokio::time::sleep(SURPLUS_QUIET).await;
-        hand_back(&mut self.settler.session(), &self.args, &surplus).await;
-    }
-
-    async fn open(&self) -> Result<Stream, CallError> {
-        let Args { topic, group, owner, lease_ms, .. } = &*self.args;
-        let (topic, group, owner) = (escape(topic), escape(group), escape(owner));
-        let path = format!("/v1/consume?topic={topic}&group={group}&owner={owner}&lease_ms={lease_ms}");
-        self.client.session().stream(&path).await
-    }
-
-    /// Tries until the server is back, the user stops, or the time without a message is over.
-    async fn reopen(&mut self) -> Result<Option<Stream>> {
-        let mut wait = REOPEN_WAIT_FIRST;
-        loop {
-            match self.open().await {
-                Ok(stream) => return Ok(Some(stream)),
-                Err(error) if !error.is_transient() => return Err(error.into_error()),
-                Err(_) => {}
-            }
-            let deadline = self.idle_deadline();
-            tokio::select! {
-                () = tokio::time::sleep(wait) => {}
-                () = sleep_until(deadline) => return Ok(None),
-                _ = self.signals.next() => {
-                    self.stopping = true;
-                    return Ok(None);
+            match self.next(&mut poll).await {
+                Event::Answer(polled) => {
+                    poll = None;
+                    let answer = self.poller.answered(polled);
+                    let items = self.understood(answer).await?;
+                    self.take(items).await?;
                 }
-            }
-            wait = (wait * 2).min(REOPEN_WAIT_MAX);
-        }
-    }
-
-    async fn read(&mut self, stream: &mut Stream) -> Result<Next> {
-        loop {
-            if self.args.max.is_some_and(|max| self.received >= max) {
-                return Ok(Next::End);
-            }
-            let free = self.running.len() < usize::from(self.args.concurrency);
-            let idle = self.running.is_empty().then(|| self.idle_deadline()).flatten();
-            let event = tokio::select! {
-                line = stream.next_line(), if free => Event::Line(line),
-                Some(joined) = self.running.join_next() => Event::Settled(flatten(joined)),
-                () = sleep_until(idle) => Event::Idle,
-                _ = self.signals.next() => Event::Stop,
-            };
-            match event {
-                Event::Line(Ok(Some(line))) => self.on_line(&line).await?,
-                Event::Line(Ok(None)) => return Ok(self.notice("the server ended the stream")),
-                Event::Line(Err(error)) if error.is_transient() => return Ok(self.notice(&error.to_string())),
-                Event::Line(Err(error)) => return Err(error.into_error()),
                 Event::Settled(settled) => self.on_settled(settled?),
-                Event::Idle => return Ok(Next::End),
+                Event::Look => self.look().await,
+                Event::Idle => break,
                 Event::Stop => {
                     self.stopping = true;
-                    return Ok(Next::End);
+                    break;
                 }
             }
         }
-    }
-
-    fn notice(&self, what: &str) -> Next {
-        eprintln!("{what}; opening it again");
-        Next::Reopen
-    }
-
-    async fn on_line(&mut self, line: &[u8]) -> Result<()> {
-        let line = std::str::from_utf8(line).context("a line of the stream is not UTF-8")?;
-        let item: Item =
-            serde_json::from_str(line).with_context(|| format!("a line of the stream: {line}"))?;
-        self.received += 1;
-        self.last_message = Instant::now();
-        if let Some(command) = self.args.exec.clone() {
-            self.start(command, item);
-            return Ok(());
-        }
-        self.printer.item(line, &item)?;
-        if self.args.ack {
-            let mut session = self.settler.session();
-            let accepted = settle(&mut session, &self.args, &item, &Outcome::Done).await?;
-            self.on_settled(Settled { session, outcome: Outcome::Done, accepted });
+        if let Some(poll) = poll
+            && !self.is_away
+        {
+            // Somebody waits for the end of this.
+            drop(tokio::time::timeout(GIVE_UP_TIMEOUT, self.poller.give_up(poll)).await);
         }
         Ok(())
     }
 
-    fn start(&mut self, command: String, item: Item) {
+    async fn next(&mut self, poll: &mut Option<Poll>) -> Event {
+        let idle = if self.is_met && self.running.is_empty() { self.idle_deadline() } else { None };
+        let is_full = poll.is_none() && self.running.is_empty();
+        let answer = async {
+            match poll {
+                Some(poll) => (&mut poll.call).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            polled = answer => Event::Answer(polled),
+            Some(joined) = self.running.join_next() => Event::Settled(flatten(joined)),
+            () = tokio::time::sleep(LOOK_AGAIN), if is_full => Event::Look,
+            () = sleep_until(idle) => Event::Idle,
+            _ = self.signals.next() => Event::Stop,
+        }
+    }
+
+    /// The next call for messages, if there is room for any.
+    fn ask(&mut self) -> Option<Poll> {
+        let left = self
+            .args
+            .max
+            .map_or(usize::MAX, |max| usize::try_from(max - self.received).unwrap_or(usize::MAX));
+        let room = match (&self.args.exec, self.args.ack || self.args.max.is_some()) {
+            // What waits here for its turn would lose its lease meanwhile.
+            (Some(_), _) => usize::from(self.args.concurrency) - self.running.len(),
+            (None, true) => BATCH_MAX,
+            (None, false) => self.window.room(Instant::now()).min(BATCH_MAX),
+        };
+        let room = u32::try_from(room.min(left)).unwrap_or(u32::MAX);
+        (room > 0).then(|| self.poller.ask(room, self.idle_deadline()))
+    }
+
+    /// The messages of an answer. The first failure is told at once: most likely the server is not there, or the topic
+    /// is not.
+    async fn understood(
+        &mut self,
+        answer: Result<Vec<Item<'static>>, CallError>,
+    ) -> Result<Vec<Item<'static>>> {
+        match answer {
+            Ok(items) => {
+                self.is_met = true;
+                if std::mem::take(&mut self.is_away) {
+                    eprintln!("the server is back");
+                }
+                Ok(items)
+            }
+            Err(error) if self.is_met && error.is_transient() => {
+                if !std::mem::replace(&mut self.is_away, true) {
+                    eprintln!("{error}; asking again until the server is back");
+                }
+                Ok(Vec::new())
+            }
+            Err(error) => {
+                let mut session = self.client.session();
+                suggest::or_explain(&mut session, &self.args.topic, Err(error)).await
+            }
+        }
+    }
+
+    async fn take(&mut self, items: Vec<Item<'static>>) -> Result<()> {
+        if items.is_empty() {
+            return Ok(());
+        }
+        let deliveries: Vec<Delivery> = items.into_iter().map(Delivery::new).collect();
+        self.last_message = Instant::now();
+        if let Some(command) = self.args.exec.clone() {
+            self.received += deliveries.len() as u64;
+            for one in deliveries {
+                self.start(command.clone(), one);
+            }
+            return Ok(());
+        }
+        self.window.lent(deliveries.len(), self.last_message, Duration::from_millis(self.args.lease_ms));
+        self.print(&deliveries).await
+    }
+
+    /// Prints them. What could not be printed is given back, and what was is acked if that was asked for.
+    async fn print(&mut self, deliveries: &[Delivery]) -> Result<()> {
+        let mut printed = 0;
+        let mut failure = Ok(());
+        for one in deliveries {
+            failure = self.printer.item(&one.item);
+            if failure.is_err() {
+                break;
+            }
+            printed += 1;
+        }
+        self.received += printed as u64;
+        let (seen, unseen) = deliveries.split_at(printed);
+        let mut session = self.settler.session();
+        let unseen: Vec<String> = unseen.iter().map(|one| one.token.clone()).collect();
+        release(&mut session, unseen).await;
+        if self.args.ack && !seen.is_empty() {
+            let accepted = ack(&mut session, &self.args, seen).await?;
+            self.tally.acked += accepted;
+            self.tally.lost += printed as u64 - accepted;
+            self.last_message = Instant::now();
+        }
+        self.settler.give_back(session);
+        failure
+    }
+
+    /// Finds out whether somebody has acked what is on loan here. If it cannot be found out now, the leases end.
+    async fn look(&mut self) {
+        let mut session = self.settler.session();
+        let path = Path::group(&self.args.topic, &self.args.group);
+        if let Ok(group) = session.get::<Group>(path.as_str()).await {
+            self.window.seen(group.in_flight);
+        }
+        self.settler.give_back(session);
+    }
+
+    fn start(&mut self, command: String, one: Delivery) {
         let args = self.args.clone();
         let server = self.server.clone();
         let mut session = self.settler.session();
         self.running.spawn(async move {
-            let outcome = exec::run(&command, &server, &args, &item).await?;
-            let accepted = settle(&mut session, &args, &item, &outcome).await?;
+            let outcome = exec::run(&command, &server, &args, &one).await?;
+            let accepted = settle(&mut session, &args, &one, &outcome).await?;
             Ok(Settled { session, outcome, accepted })
         });
     }

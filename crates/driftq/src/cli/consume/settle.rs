@@ -1,14 +1,13 @@
-//! Tells the server how a message went.
+//! Tells the server how messages went.
 
 use std::time::Duration;
 
 use anyhow::Result;
+use driftq_api::v2::{Ack, ERROR_BYTES_MAX, Nack, NackLease, Settled, SettledStatus, Settlements, Token};
+use serde::Serialize;
 
-use super::Args;
-use crate::client::{
-    CallError, Client, Retry, Session,
-    words::{Item, Settle},
-};
+use super::{Args, delivery::Delivery};
+use crate::client::{CallError, Client, Retry, Session};
 
 /// What became of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,61 +46,71 @@ impl Settler {
     }
 }
 
-/// Sends the ack or nack, again if the server is away for a moment, but never for longer than the lease: after it the
-/// word no longer counts.
+/// Acks what was printed. Says how many were accepted.
+pub(super) async fn ack(session: &mut Session, args: &Args, done: &[Delivery]) -> Result<u64> {
+    let leases = done.iter().map(|one| Token { token: (&*one.token).into() }).collect();
+    let results = call(session, args, "/v2/leases/ack", &Ack { leases }).await?;
+    let accepted = done.iter().zip(results).filter(|(one, settled)| is_accepted(one, settled));
+    Ok(accepted.count() as u64)
+}
+
+/// Tells how one command ended. Says whether that was accepted.
 pub(super) async fn settle(
     session: &mut Session,
     args: &Args,
-    item: &Item,
+    one: &Delivery,
     outcome: &Outcome,
 ) -> Result<bool> {
-    let (path, reason) = match outcome {
-        Outcome::Done => ("/v1/ack", None),
-        Outcome::Failed(reason) => ("/v1/nack", Some(reason.as_str())),
+    let results = match outcome {
+        Outcome::Done => return Ok(ack(session, args, std::slice::from_ref(one)).await? == 1),
+        Outcome::Failed(reason) => {
+            let error = cut(reason);
+            let lease =
+                NackLease { token: (&*one.token).into(), error: error.into(), ..NackLease::default() };
+            call(session, args, "/v2/leases/nack", &Nack { leases: vec![lease] }).await?
+        }
     };
-    let request = request(args, item, reason);
-    let mut retry = Retry::within(Duration::from_millis(args.lease_ms));
-    loop {
-        let error = match session.post_empty(path, &request).await {
-            Ok(()) => return Ok(true),
-            Err(error) => error,
-        };
-        if let CallError::Refused(refusal) = &error
-            && refusal.status == 409
-        {
-            eprintln!(
-                "warning: {}/{}: {}; the lease had ended, the message comes again or is with another reader",
-                item.partition, item.offset, refusal.message
-            );
-            return Ok(false);
-        }
-        match retry.after(&error) {
-            Some(wait) => tokio::time::sleep(wait).await,
-            None => return Err(error.into_error()),
-        }
+    Ok(results.first().is_some_and(|settled| is_accepted(one, settled)))
+}
+
+/// As much of a reason as the server takes.
+fn cut(reason: &str) -> &str {
+    &reason[..reason.floor_char_boundary(ERROR_BYTES_MAX)]
+}
+
+/// Makes the call again if the server is away for a moment, but never for longer than the lease: after it the word no
+/// longer counts.
+async fn call(
+    session: &mut Session,
+    args: &Args,
+    path: &str,
+    request: &impl Serialize,
+) -> Result<Vec<Settled>> {
+    let retry = Retry::within(Duration::from_millis(args.lease_ms));
+    match session.post_retrying::<Settlements>(path, request, retry).await.0 {
+        Ok(settled) => Ok(settled.results),
+        Err(error) => Ok(vec![refused(error)?]),
     }
 }
 
-/// Gives back what was received and not begun. Who does not hear of it learns it when the lease ends, so nothing here is
-/// worth a second try.
-pub(super) async fn hand_back(session: &mut Session, args: &Args, items: &[Item]) {
-    for item in items {
-        let request = request(args, item, Some("received by a reader that was ending"));
-        if session.post_empty("/v1/nack", &request).await.is_err() {
-            return;
-        }
+/// A single lease that is not accepted is an error of the call.
+fn refused(error: CallError) -> Result<Settled> {
+    match error.code() {
+        "STALE_LEASE" => Ok(Settled::new(SettledStatus::Stale)),
+        "LEASE_UNKNOWN" => Ok(Settled::new(SettledStatus::Unknown)),
+        _ => Err(error.into_error()),
     }
 }
 
-fn request<'a>(args: &'a Args, item: &Item, reason: Option<&'a str>) -> Settle<'a> {
-    Settle {
-        topic: &args.topic,
-        group: &args.group,
-        partition: item.partition,
-        offset: item.offset,
-        owner: &args.owner,
-        reason,
+fn is_accepted(one: &Delivery, settled: &Settled) -> bool {
+    let is_ok = settled.status == SettledStatus::Ok;
+    if !is_ok {
+        let (partition, offset) = (one.item.partition, one.item.offset);
+        eprintln!(
+            "warning: {partition}/{offset}: the lease had ended; the message comes again or is with another reader"
+        );
     }
+    is_ok
 }
 
 impl Tally {

@@ -25,10 +25,12 @@ use driftq_client::{Client, Outgoing, json, wire::TopicSpec};
 use super::{
     Common,
     exit::{Exit, Fault},
+    lodging::Lodging,
     output::{self, Format},
     paint::Paint,
     signal::Signals,
     work::fault,
+    wrap,
 };
 use crew::Stage;
 use plan::{KILLS_PER_ORDER_MAX, Plan};
@@ -42,6 +44,9 @@ pub(super) use worker::{Args as WorkerArgs, COMMAND as WORKER_COMMAND, run as ru
 /// More orders or kills than these are a load test, not a demonstration.
 const MESSAGES_MAX: u32 = 10_000;
 const KILLS_MAX: u32 = 1_000;
+const KILLS_DEFAULT: u32 = 20;
+const MESSAGES_DEFAULT: u32 = 30;
+const WORKERS_DEFAULT: u16 = 3;
 /// A run that takes longer hangs.
 const RUN_TIMEOUT: Duration = Duration::from_secs(300);
 /// Between two looks at the groups, once everything was worked on.
@@ -64,13 +69,13 @@ Examples:
 )]
 pub(crate) struct Args {
     /// How many worker processes of each crew are killed
-    #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(KILLS_MAX)))]
+    #[arg(long, default_value_t = KILLS_DEFAULT, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(KILLS_MAX)))]
     kills: u32,
     /// How many orders there are
-    #[arg(long, default_value_t = 30, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MESSAGES_MAX)))]
+    #[arg(long, default_value_t = MESSAGES_DEFAULT, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MESSAGES_MAX)))]
     messages: u32,
     /// Worker processes of each crew at a time
-    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=32))]
+    #[arg(long, default_value_t = WORKERS_DEFAULT, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=32))]
     workers: u16,
     /// Which orders are hit, and where: the same seed, the same choice; another one every time if not given
     #[arg(long, value_name = "N")]
@@ -86,7 +91,7 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit> {
         return Err(Fault::new(Exit::Usage, text).help("give more --messages").into());
     }
     let mut signals = Signals::new()?;
-    let directory = tempfile::Builder::new().prefix("driftq-demo-").tempdir().context("a directory")?;
+    let directory = Lodging::new("driftq-demo-").context("a directory")?;
     let place = directory.path().to_owned();
     let outcome = {
         let playing = play(common, args, place.clone());
@@ -97,7 +102,7 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit> {
         }
     };
     if args.keep {
-        let kept = directory.keep();
+        let kept = directory.keep().context("keeping the demo's directory")?;
         eprintln!("kept: {}", kept.display());
         eprintln!("  driftq serve --data {}/data     # the server's data", kept.display());
     } else {
@@ -126,7 +131,7 @@ async fn play(common: &Common, args: &Args, place: PathBuf) -> Result<Exit> {
     let report = Report::new(&stage.books(), args, seed, begun.elapsed());
     stage.show().done();
     let paint = Paint::of(&io::stdout());
-    output::print_one(common.output, &report, || report.text(paint))?;
+    output::print_one(common.output, &report, || report.text(paint, wrap::width_of_stdout()))?;
     Ok(if report.passed { Exit::Success } else { Exit::Failure })
 }
 

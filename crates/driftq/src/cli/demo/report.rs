@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{Args, provider::Book, worker::LEASE};
-use crate::cli::paint::Paint;
+use super::{Args, KILLS_DEFAULT, MESSAGES_DEFAULT, WORKERS_DEFAULT, provider::Book, worker::LEASE};
+use crate::cli::{paint::Paint, wrap};
 
 /// How one crew did.
 #[derive(Clone, Debug, Serialize)]
@@ -64,6 +64,8 @@ pub(super) struct Report {
     kills_asked: u64,
     lease_ms: u64,
     took_ms: u64,
+    /// What does the same again.
+    command: String,
     naive: Figures,
     driftq: Figures,
 }
@@ -80,16 +82,17 @@ impl Report {
             kills_asked,
             lease_ms: millis(LEASE),
             took_ms: millis(took),
+            command: command(args, seed),
             naive,
             driftq,
         }
     }
 
-    pub(super) fn text(&self, paint: Paint) -> String {
-        let mut text = format!("\n{}\n{}\n", self.table(paint), self.verdict(paint));
-        for (name, lines) in self.method() {
+    pub(super) fn text(&self, paint: Paint, width: usize) -> String {
+        let mut text = format!("\n{}\n{}\n", self.table(paint), self.verdict(paint, width));
+        for (name, paragraphs) in self.method() {
             text.push_str(&format!("  {}\n", paint.bold(name)));
-            for line in lines {
+            for line in paragraphs.iter().flat_map(|paragraph| wrap::lines(paragraph, width - 4)) {
                 text.push_str(&format!("    {}\n", paint.dim(&line)));
             }
         }
@@ -135,67 +138,78 @@ impl Report {
         text
     }
 
-    fn verdict(&self, paint: Paint) -> String {
+    fn verdict(&self, paint: Paint, width: usize) -> String {
         let (naive, driftq) = (&self.naive, &self.driftq);
         let ours = if self.passed {
-            let text = format!(
+            format!(
                 "DriftQ: {} orders, {} crashes, {} charges. Every card was charged once.",
                 driftq.messages, driftq.crashes, driftq.charges
-            );
-            paint.green(&text)
+            )
         } else if driftq.is_once_each() {
-            let text = format!("Not all kills took place: {} were asked for.", self.kills_asked);
-            paint.red(&text)
+            format!("Not all kills took place: {} were asked for.", self.kills_asked)
         } else {
-            let text = format!(
+            format!(
                 "DriftQ failed: {} duplicates and {} lost of {} orders. Please report this with the seed {}.",
                 driftq.duplicates, driftq.lost, driftq.messages, self.seed
-            );
-            paint.red(&text)
+            )
         };
         let theirs = match (naive.duplicates, naive.lost) {
             (0, 0) => "The naive crew was lucky this time and doubled nothing.".to_owned(),
             (extra, lost) => format!(
-                "The naive crew charged {} of {} customers more than once ({extra} charges too many{}).",
+                "The naive crew charged {} of {} customers more than once: {extra} charges too many{}.",
                 naive.orders_doubled,
                 naive.messages,
                 if lost > 0 { format!(", {lost} never") } else { String::new() }
             ),
         };
-        format!("  {}\n  {theirs}\n", paint.bold(&ours))
+        let tone = |line: &String| paint.bold(&if self.passed { paint.green(line) } else { paint.red(line) });
+        let ours: String =
+            wrap::lines(&ours, width - 2).iter().map(|line| format!("  {}\n", tone(line))).collect();
+        let theirs = wrap::lines(&theirs, width - 2);
+        theirs.iter().fold(ours, |text, line| text + &format!("  {line}\n"))
     }
 
-    /// How it was done, and what it is not.
+    /// How it was done, and what it is not: paragraphs under headings.
     fn method(&self) -> [(&'static str, Vec<String>); 3] {
         let KilledAt { before_charge, after_charge, before_ack } = self.driftq.killed_at;
         let how = vec![
             "The charge is an effect under `hold`, named after the order.".to_owned(),
             format!(
-                "Died in the middle of it: {} ({before_charge} before the charge, {after_charge} after it). Nobody can know which,",
-                before_charge + after_charge
-            ),
-            format!(
-                "so the next attempt was told `unknown`, and its reconciler asked the provider for the order ({}x):",
+                "Died in the middle of it: {} ({before_charge} before the charge, {after_charge} after it). Nobody can \
+                 know which, so the next attempt was told `unknown`, and its reconciler asked the provider for the \
+                 order ({}x): if it was charged, that is the result; if not, the charge ran.",
+                before_charge + after_charge,
                 self.driftq.looked_up
             ),
-            "if it was charged, that is the result; if not, the charge ran.".to_owned(),
             format!("Died before the ack: {before_ack}. The next attempt got the stored result."),
         ];
         let not = vec![
             format!(
-                "With `retry` in place of `hold`, the {after_charge} that died after the charge would have charged again. That is"
+                "With `retry` in place of `hold`, the {after_charge} that died after the charge would have charged \
+                 again. That is right only where the provider takes the effect's key as its own idempotency key."
             ),
-            "right only where the provider takes the effect's key as its own idempotency key.".to_owned(),
             "Delivery is at least once, with DriftQ too: what happens once is the effect.".to_owned(),
         ];
         let seconds = self.took_ms as f64 / 1000.0;
-        let lease = self.lease_ms;
-        let again = vec![format!(
-            "driftq demo --seed {}     (this took {seconds:.1} s; leases of {lease} ms)",
-            self.seed
-        )];
+        let again =
+            vec![self.command.clone(), format!("(this took {seconds:.1} s; leases of {} ms)", self.lease_ms)];
         [("How", how), ("What it is not", not), ("Again", again)]
     }
+}
+
+/// The command that does the same again: all that decides what happens, and nothing that is so anyway.
+fn command(args: &Args, seed: u64) -> String {
+    let mut command = format!("driftq demo --seed {seed}");
+    for (flag, value, default) in [
+        ("kills", args.kills, KILLS_DEFAULT),
+        ("messages", args.messages, MESSAGES_DEFAULT),
+        ("workers", args.workers.into(), WORKERS_DEFAULT.into()),
+    ] {
+        if value != default {
+            command.push_str(&format!(" --{flag} {value}"));
+        }
+    }
+    command
 }
 
 #[cfg(test)]
@@ -226,6 +240,14 @@ mod tests {
     }
 
     #[test]
+    fn the_command_says_all_that_decides() {
+        let args = |kills, messages, workers| Args { kills, messages, workers, seed: None, keep: true };
+        let usual = args(KILLS_DEFAULT, MESSAGES_DEFAULT, WORKERS_DEFAULT);
+        assert_eq!(command(&usual, 7), "driftq demo --seed 7");
+        assert_eq!(command(&args(6, 8, 2), 7), "driftq demo --seed 7 --kills 6 --messages 8 --workers 2");
+    }
+
+    #[test]
     fn the_verdict_says_what_was_measured() {
         let paint = Paint::of(&std::fs::File::open("/dev/null").unwrap());
         let mut report = Report {
@@ -234,19 +256,21 @@ mod tests {
             kills_asked: 5,
             lease_ms: 1,
             took_ms: 1,
+            command: "driftq demo --seed 7".to_owned(),
             naive: figures(15, 5, 0, 5),
             driftq: figures(10, 0, 0, 5),
         };
-        let text = report.text(paint);
+        let text = report.text(paint, 80);
         assert!(
             text.contains("10 orders, 5 crashes, 10 charges") && text.contains("5 charges too many"),
             "{text}"
         );
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         report.naive = figures(10, 0, 0, 5);
-        assert!(report.text(paint).contains("lucky"), "a naive crew without duplicates is no proof");
+        assert!(report.text(paint, 80).contains("lucky"), "a naive crew without duplicates is no proof");
         report.passed = false;
-        assert!(report.text(paint).contains("Not all kills took place"));
+        assert!(report.text(paint, 80).contains("Not all kills took place"));
         report.driftq = figures(11, 1, 0, 5);
-        assert!(report.text(paint).contains("DriftQ failed: 1 duplicates"));
+        assert!(report.text(paint, 80).contains("DriftQ failed: 1 duplicates"));
     }
 }

@@ -12,8 +12,10 @@ use super::{
     plan::Point,
     provider::{Book, CREWS, Crew, Order},
 };
-use crate::cli::paint::Paint;
+use crate::cli::{paint::Paint, wrap};
 
+/// Everything is indented by this much.
+const INDENT: usize = 2;
 const TICK: Duration = Duration::from_millis(100);
 
 /// Where it is told.
@@ -51,17 +53,16 @@ impl Show {
 
     fn introduce(&self, args: &Args, seed: u64) {
         let (messages, kills) = (args.messages, args.kills);
-        self.say(&format!(
-            "\n  {}",
-            self.paint.bold("A worker charges a card, and dies before it can say so.")
-        ));
-        self.say(&format!(
-            "  {messages} orders, twice: one crew charges and acks, the other asks DriftQ's ledger first."
-        ));
-        self.say(&format!(
-            "  {kills} workers of each get SIGKILL: before the charge, right after it, or before the ack. {}\n",
-            self.paint.dim(&format!("(seed {seed})"))
-        ));
+        let title = "A worker charges a card, and dies before it can say so.";
+        self.say(&format!("\n  {}", self.paint.bold(title)));
+        let text = format!(
+            "{messages} orders, twice: one crew charges and acks, the other asks DriftQ's ledger first. {kills} \
+             workers of each get SIGKILL: before the charge, right after it, or before the ack. (seed {seed})"
+        );
+        for line in wrap::lines(&text, wrap::width_of_stderr() - INDENT) {
+            self.say(&format!("  {line}"));
+        }
+        self.say("");
     }
 
     fn say(&self, line: &str) {
@@ -117,7 +118,7 @@ impl Show {
 
 fn bar(crew: Crew, messages: u32, paint: Paint) -> ProgressBar {
     let bar = ProgressBar::new(messages.into());
-    if let Ok(style) = ProgressStyle::with_template("  {prefix} {bar:24} {pos:>3}/{len} orders, {msg}") {
+    if let Ok(style) = ProgressStyle::with_template("  {prefix} {bar:20} {pos:>3}/{len} orders, {msg}") {
         bar.set_style(style.progress_chars("━╸─"));
     }
     bar.set_prefix(paint.bold(&format!("{:<6}", crew.name())));

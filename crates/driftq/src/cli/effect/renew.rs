@@ -6,10 +6,7 @@ use anyhow::Result;
 use driftq_api::v2::{EffectRenew, EffectRenewed};
 
 use super::Holder;
-use crate::{
-    cli::{Common, call::patiently, output, when::Now},
-    config::units::millis,
-};
+use crate::cli::{Common, call::patiently, output, parse::span, when::Now};
 
 #[derive(clap::Args)]
 #[command(
@@ -24,7 +21,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     holder: Holder,
     /// For how long from now; as long as it was begun for if not given
-    #[arg(long, value_name = "DURATION", value_parser = millis)]
+    #[arg(long, value_name = "DURATION", value_parser = span)]
     lease: Option<u64>,
 }
 

@@ -6,10 +6,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 use driftq_api::v2;
 
-use crate::{
-    cli::{ack::OWNER, call::fresh_id, file},
-    config::units::millis,
-};
+use crate::cli::{ack::OWNER, call::fresh_id, file, parse::span};
 
 /// What becomes of an effect whose lease lapses without an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -29,10 +26,10 @@ pub(super) struct Terms {
     #[arg(long, value_name = "PATH")]
     pub(super) request_file: Option<String>,
     /// How long it is yours unless you renew it; what the server says if not given
-    #[arg(long, value_name = "DURATION", value_parser = millis)]
+    #[arg(long, value_name = "DURATION", value_parser = span)]
     pub(super) lease: Option<u64>,
     /// How long the outcome is remembered once it is there; what the server says if not given
-    #[arg(long, value_name = "DURATION", value_parser = millis)]
+    #[arg(long, value_name = "DURATION", value_parser = span)]
     pub(super) ttl: Option<u64>,
     /// What becomes of it if the lease lapses without an outcome
     #[arg(long, value_enum, default_value_t = OnLapse::Hold, value_name = "WHAT")]

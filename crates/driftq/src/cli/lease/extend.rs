@@ -4,7 +4,7 @@ use anyhow::Result;
 use driftq_api::v2::{Extend, ExtendLease};
 
 use super::{settle, tokens::Tokens};
-use crate::{cli::Common, config::units::millis};
+use crate::cli::{Common, parse::span};
 
 #[derive(clap::Args)]
 #[command(
@@ -19,7 +19,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     tokens: Tokens,
     /// For how long from now; as long as it was lent for if not given
-    #[arg(long, value_name = "DURATION", value_parser = millis)]
+    #[arg(long, value_name = "DURATION", value_parser = span)]
     lease: Option<u64>,
 }
 

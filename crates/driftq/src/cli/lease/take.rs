@@ -12,6 +12,7 @@ use crate::{
         call::{fresh_id, patiently},
         items::{Columns, Printer},
         output::Format,
+        parse::span,
         suggest,
     },
     client::{CallError, Path, Session},
@@ -44,7 +45,7 @@ pub(crate) struct Args {
     #[arg(long, default_value = "0", value_name = "DURATION", value_parser = millis)]
     wait: u64,
     /// How long each message is on loan; what the topic says if not given
-    #[arg(long, value_name = "DURATION", value_parser = millis)]
+    #[arg(long, value_name = "DURATION", value_parser = span)]
     lease: Option<u64>,
     /// Your name
     #[arg(long, env = "DRIFTQ_OWNER", hide_env_values = true, default_value = OWNER)]

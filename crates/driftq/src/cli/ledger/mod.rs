@@ -87,5 +87,8 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<()> {
         Command::Sweep(args) => sweep::run(common, place, args).await,
         Command::Stats => stats::run(common, place).await,
     };
-    outcome.map_err(|error| place.told(common, error))
+    match outcome {
+        Ok(()) => Ok(()),
+        Err(error) => Err(place.told(common, place.who(common, error).await)),
+    }
 }

@@ -8,9 +8,14 @@ use driftq_ledger::{
     remote::RemoteStore,
 };
 
-use crate::cli::{
-    Common, context,
-    exit::{Exit, Fault},
+use driftq_api::v2::Status;
+
+use crate::{
+    cli::{
+        Common, context,
+        exit::{Exit, Fault},
+    },
+    client::{CallError, Client},
 };
 
 /// A call about many records may take this long; whoever has less time ends it with Ctrl-C.
@@ -68,6 +73,25 @@ impl Place {
     pub(super) fn patient_ledger(&self, common: &Common) -> Result<Ledger, Fault> {
         let settings = Settings { call_timeout: CALL_TIMEOUT_LONG, ..Settings::default() };
         Ok(self.open(common)?.ledger(settings))
+    }
+
+    /// The error, or who it is that answers there, if that is no DriftQ server.
+    pub(super) async fn who(&self, common: &Common, error: anyhow::Error) -> anyhow::Error {
+        let url = match (&self.store, context::choose(common)) {
+            (Some(url), _) => url.clone(),
+            (None, Ok(chosen)) => chosen.server,
+            (None, Err(_)) => return error,
+        };
+        let Ok(client) = Client::new(&url) else { return error };
+        // What the server itself refuses says by that whose answer it is.
+        let may_be_foreign = [Exit::ServerFault, Exit::Unreachable, Exit::Failure];
+        if !error.downcast_ref::<Fault>().is_some_and(|fault| may_be_foreign.contains(&fault.exit)) {
+            return error;
+        }
+        match client.session().get::<Status<'static>>("/v2/status").await {
+            Err(foreign @ CallError::NotDriftQ { .. }) => foreign.into_error(),
+            _ => error,
+        }
     }
 
     /// The error with the context that named the server, if it was one and the server is not there.

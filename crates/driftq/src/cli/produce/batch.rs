@@ -8,7 +8,10 @@ use driftq_api::{
     v2::{Message, Outcome, Refusal as Word},
 };
 
-use crate::client::{CallError, Path, Refusal, Retry, Session};
+use crate::{
+    cli::suggest,
+    client::{CallError, Path, Refusal, Retry, Session},
+};
 
 /// Key and value bytes of a call, so that no server with usual limits finds it too large.
 const BATCH_BYTES_MAX: usize = 1 << 20;
@@ -50,11 +53,12 @@ pub(super) fn cut(ready: Vec<Ready>) -> VecDeque<Vec<Ready>> {
 /// stored before is in the tally.
 pub(super) async fn deliver(
     session: &mut Session,
-    path: &Path,
+    topic: &str,
     mut calls: VecDeque<Vec<Ready>>,
     retry: &Retry,
     tally: &mut Tally,
 ) -> Result<()> {
+    let path = Path::topic(topic).word("messages");
     while let Some(mut call) = calls.pop_front() {
         let mut retry = retry.again();
         loop {
@@ -72,7 +76,7 @@ pub(super) async fn deliver(
             };
             match retry.after(&error) {
                 Some(wait) => tokio::time::sleep(wait).await,
-                None => return Err(explained(&call, error)),
+                None => return Err(explained(session, topic, &call, error).await),
             }
             tally.retries += 1;
         }
@@ -125,20 +129,22 @@ fn refusal(word: &Word<'_>) -> CallError {
         advice: entry.map_or_else(String::new, |entry| entry.help.to_owned()),
         attempt: None,
         part: None,
+        request_id: None,
     }))
 }
 
 /// The error with the number of its line. One bad message refuses the whole call, and the server counts from the
 /// beginning of the call: the line is found by reading the messages as the server does.
-fn explained(call: &[Ready], error: CallError) -> Error {
+async fn explained(session: &mut Session, topic: &str, call: &[Ready], error: CallError) -> Error {
+    let fault = suggest::explained(session, topic, error).await;
     let is_bad = |one: &&Ready| Message::from_json(&one.json).is_err();
     let lines = match (call, call.iter().find(is_bad)) {
         (_, Some(bad)) => format!("line {}", bad.number),
         ([one], _) => format!("line {}", one.number),
         ([first, .., last], _) => format!("lines {} to {}", first.number, last.number),
-        ([], _) => return error.into_error(),
+        ([], _) => return fault.into(),
     };
-    error.into_error().context(lines)
+    Error::from(fault).context(lines)
 }
 
 #[cfg(test)]

@@ -59,7 +59,7 @@ pub(crate) struct Args {
     /// Read lines from this file instead of stdin
     #[arg(long, value_name = "PATH", conflicts_with = "value")]
     file: Option<PathBuf>,
-    /// Messages with the same key go to the same partition, in order
+    /// Messages with the same key go to the same partition, in order; those without one all go to partition 0
     #[arg(short, long)]
     key: Option<String>,
     /// Split each line into key and value at the first occurrence of this text (\t means a tab)

@@ -120,7 +120,7 @@ async fn work(
     bar: ProgressBar,
 ) -> (Tally, Result<()>) {
     let mut session = client.session();
-    let (path, retry) = (plan.path(), Retry::within(plan.patience));
+    let retry = Retry::within(plan.patience);
     let mut tally = Tally::default();
     loop {
         let mut taken = Vec::new();
@@ -130,7 +130,7 @@ async fn work(
         }
         let (ready, bad) = rendered(&plan.template, &taken);
         let before = tally.produced;
-        let sent = batch::deliver(&mut session, &path, batch::cut(ready), &retry, &mut tally).await;
+        let sent = batch::deliver(&mut session, &plan.topic, batch::cut(ready), &retry, &mut tally).await;
         bar.inc(tally.produced - before);
         if let Err(error) = sent.and(bad) {
             lines.lock().await.close();

@@ -4,7 +4,7 @@ use clap::{Arg, ArgAction, Command};
 use serde::Serialize;
 
 use super::markdown::{cell, head, prose, row};
-use crate::cli::exit::Exit;
+use crate::cli::exit::{ERRORS_AS_JSON, Exit};
 
 /// A command as programs read it.
 #[derive(Serialize)]
@@ -64,7 +64,10 @@ fn exit_codes() -> String {
     for exit in Exit::ALL {
         text.push_str(&row([&*format!("{}", exit as u8), &cell(exit.meaning())]));
     }
-    text + "\n`driftq check` has codes of its own, those of Nagios: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.\n"
+    text.push_str(
+        "\n`driftq check` has codes of its own, those of Nagios: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.\n",
+    );
+    text + &format!("\n## Errors for programs\n\n{ERRORS_AS_JSON}\n")
 }
 
 fn collect(command: &Command, entries: &mut Vec<Entry>) {

@@ -1,18 +1,22 @@
 //! `driftq topic create`.
 
-use anyhow::{Context, Result};
+use anyhow::{Error, Result};
 use driftq_api::v2::{Topic, TopicPut, TopicSettings, TopicSpec};
 use serde::Serialize;
 
 use super::{
-    super::{Common, output},
-    settings::SettingArgs,
+    super::{Common, output, parse},
+    settings::{self, SettingArgs},
 };
-use crate::client::{CallError, Path, Session};
+use crate::{
+    cli::exit::Fault,
+    client::{CallError, Path, Session},
+};
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "Messages with the same key go to the same partition and are delivered in order. The number of
+    after_help = "Messages with the same key go to the same partition and are delivered in order; messages without a key
+all go to partition 0, so more partitions are of use only with keys. The number of
 partitions cannot be changed later; settings can, with `driftq topic set`. What is not given is the server's default.
 A topic that is there already stays as it is; if settings are asked for that it does not have, that is an error.
 
@@ -23,6 +27,7 @@ Examples:
 )]
 pub(crate) struct Args {
     /// Its name
+    #[arg(value_parser = parse::name)]
     name: String,
     /// How many ordered lanes it has
     #[arg(short, long, default_value_t = 1)]
@@ -58,10 +63,13 @@ impl Created {
 pub(super) async fn run(common: &Common, args: &Args) -> Result<()> {
     let spec = args.settings.spec(args.partitions);
     let mut session = common.client()?.session();
-    let created = create(&mut session, &args.name, &spec)
-        .await
-        .map_err(|error| error.into_error())
-        .with_context(|| format!("creating topic {}", args.name))?;
+    let created = match create(&mut session, &args.name, &spec).await {
+        Ok(created) => created,
+        Err(error) => {
+            let fault = explained(&mut session, &args.name, &spec, error).await;
+            return Err(Error::from(fault).context(format!("creating topic {}", args.name)));
+        }
+    };
     output::print_one(common.output, &created, || {
         let is_other = created.partitions as u64 != u64::from(args.partitions);
         let note = if is_other { " (it existed with this number)" } else { "" };
@@ -82,4 +90,43 @@ async fn create(session: &mut Session, name: &str, spec: &TopicSpec) -> Result<C
         }
         Err(error) => Err(error),
     }
+}
+
+/// The error, with what is there and what was asked for if these differ.
+async fn explained(session: &mut Session, name: &str, spec: &TopicSpec, error: CallError) -> Fault {
+    let differs = if let CallError::Refused(refusal) = &error
+        && refusal.code == "SETTINGS_DIFFER"
+    {
+        // The server names the first setting that differs, as its last word.
+        refusal.message.rsplit(' ').next().map(str::to_owned)
+    } else {
+        None
+    };
+    let mut fault = Fault::from(error);
+    let Some(setting) = differs else { return fault };
+    let Ok(topic) = session.get::<Topic>(Path::topic(name).as_str()).await else { return fault };
+    let is_partitions = setting == "partitions";
+    let there = if is_partitions {
+        Some(topic.partitions.len().to_string())
+    } else {
+        settings::rows(&topic.settings).into_iter().find(|(name, _)| *name == setting).map(|(_, value)| value)
+    };
+    let asked = serde_json::to_value(spec).ok().and_then(|spec| spec.get(&setting).cloned());
+    if let Some(there) = there {
+        let asked = asked.map_or_else(
+            || "the server's default".to_owned(),
+            |asked| settings::change_words(&setting, &asked),
+        );
+        fault.message = fault.message.replacen(
+            &format!("another {setting}"),
+            &format!("{setting} {there}, not {asked}"),
+            1,
+        );
+    }
+    if is_partitions {
+        fault = fault.help(
+            "the number of partitions cannot be changed: choose another name, or ask for what is there",
+        );
+    }
+    fault
 }

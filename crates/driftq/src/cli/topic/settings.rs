@@ -4,7 +4,10 @@ use clap::ValueEnum;
 use driftq_api::v2::{Jitter, Ordering, RetryPolicy, TopicSettings, TopicSpec};
 use serde_json::Value;
 
-use crate::config::units::{bytes, millis, show_bytes, show_millis};
+use crate::{
+    cli::parse::span,
+    config::units::{bytes, millis, show_bytes, show_millis},
+};
 
 /// `fifo`, `priority` or `key`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -56,7 +59,7 @@ pub(super) struct SettingArgs {
     #[arg(long, value_enum, value_name = "ORDER")]
     ordering: Option<OrderingArg>,
     /// Drop messages that are older than this
-    #[arg(long, value_name = "DURATION", value_parser = millis)]
+    #[arg(long, value_name = "DURATION", value_parser = span)]
     retention: Option<u64>,
     /// Drop the oldest messages when the topic keeps more than this
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
@@ -71,7 +74,7 @@ pub(super) struct SettingArgs {
     #[arg(long, value_name = "N")]
     max_in_flight: Option<u32>,
     /// How long a message is on loan to readers that do not say
-    #[arg(long, value_name = "DURATION", value_parser = millis)]
+    #[arg(long, value_name = "DURATION", value_parser = span)]
     lease: Option<u64>,
     /// Deliveries before a message becomes a dead letter, where the message does not say
     #[arg(long, value_name = "N")]

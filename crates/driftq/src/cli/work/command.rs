@@ -32,7 +32,7 @@ impl Shop {
     /// Runs the command, and says what becomes of the message.
     pub(super) async fn work_on(&self, payload: &[u8], context: &Context) -> Result<(), Failure> {
         let begun = Instant::now();
-        let papers = Papers::new()?;
+        let papers = Papers::new(self.place.path())?;
         let ended = self.command(payload, context, &papers).await?;
         if let Some(reason) = ended.told {
             self.report.told(context, reason.name(), "", begun.elapsed());

@@ -1,6 +1,7 @@
 //! `driftq work`: a worker whose handler is a command.
 
 mod command;
+mod log;
 mod papers;
 mod report;
 mod verdict;
@@ -13,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use driftq_client::{Client, Code, Error, Failure, Stopper, Worker};
 use rustix::process::Signal;
 use tokio::sync::watch;
@@ -22,9 +23,12 @@ use super::{
     Common,
     child::tell_group,
     context,
-    exit::{Exit, Fault},
+    exit::{Exit, Fault, Origin},
+    lodging::Lodging,
     output::Format,
+    parse::span,
     signal::Signals,
+    suggest,
 };
 use crate::config::units::millis;
 use report::Report;
@@ -58,6 +62,9 @@ Leases are extended while commands run. If one is lost, the message is cancelled
 gets SIGTERM, and three seconds later SIGKILL. Ctrl-C or SIGTERM drains: nothing more is begun, what runs may end; a \
 second one ends everything at once. `driftq effect run` in CMD makes what it does safe to retry.
 
+A server that goes away is waited for; that is said once, and once when it is back. If it could not be told at the end \
+what became of a message, that is an error, and the exit code is 3: such a message comes again.
+
 With -o ndjson a line per message goes to stdout, and what commands print there goes to stderr.
 
 Examples:
@@ -82,10 +89,10 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(CONCURRENCY_MAX)))]
     concurrency: u16,
     /// How long a message is yours between two signs of life
-    #[arg(long, default_value = "30s", value_name = "DURATION", value_parser = millis)]
+    #[arg(long, default_value = "30s", value_name = "DURATION", value_parser = span)]
     lease: u64,
     /// How long a command may take; for ever if not given
-    #[arg(long, value_name = "DURATION", value_parser = millis)]
+    #[arg(long, value_name = "DURATION", value_parser = span)]
     timeout: Option<u64>,
     /// How long running commands may take to end after Ctrl-C or SIGTERM
     #[arg(long, default_value = "30s", value_name = "DURATION", value_parser = millis)]
@@ -109,6 +116,8 @@ struct Shop {
     args: Args,
     owner: String,
     server: String,
+    /// Where the files of messages are.
+    place: Lodging,
     /// Stdout is ours.
     is_for_programs: bool,
     report: Report,
@@ -129,6 +138,7 @@ pub(super) async fn run(common: &Common, args: Args) -> Result<()> {
     let shop = Arc::new(Shop {
         owner,
         server: client.url(),
+        place: Lodging::new("driftq-work-").context("a directory for the files of messages")?,
         is_for_programs,
         report: Report::new(is_for_programs),
         stopper: worker.stopper(),
@@ -142,10 +152,34 @@ pub(super) async fn run(common: &Common, args: Args) -> Result<()> {
             async move { shop.handle(payload, context).await }
         }
     });
-    let outcome = shop.open(&client, worker).await;
+    let unheard = log::start();
+    let outcome = shop.open(&client, worker, Signals::new()?).await;
     shop.end_commands();
-    shop.report.summarize();
-    outcome
+    if outcome.is_ok() || shop.report.is_begun() {
+        shop.report.summarize();
+    }
+    match outcome {
+        Ok(()) => match unheard.count() {
+            0 => Ok(()),
+            count => Err(not_heard(count)),
+        },
+        Err(error) if error.code() == Some(Code::TopicUnknown) => {
+            let mut session = common.client()?.session();
+            Err(suggest::named(&mut session, &shop.args.topic, as_fault(&error)).await.into())
+        }
+        Err(error) => Err(fault(error)),
+    }
+}
+
+/// Nobody may take these messages for done.
+fn not_heard(count: u64) -> anyhow::Error {
+    let message = format!(
+        "the server could not be told what became of {count} message(s): they come again when their leases are over, \
+         whatever is said of them above"
+    );
+    Fault::new(Exit::Unreachable, message)
+        .help("a command that must not happen twice belongs into `driftq effect run`")
+        .into()
 }
 
 fn worker(client: &Client, args: &Args, owner: &str) -> Worker {
@@ -167,15 +201,14 @@ fn worker(client: &Client, args: &Args, owner: &str) -> Worker {
 }
 
 impl Shop {
-    async fn open(&self, client: &Client, worker: Worker) -> Result<()> {
-        let mut signals = Signals::new()?;
+    async fn open(&self, client: &Client, worker: Worker, mut signals: Signals) -> Result<(), Error> {
         let progress = worker.progress();
         let mut working = pin!(worker.run());
         let mut idle = pin!(self.idle(client, progress));
         let mut is_ending = false;
         loop {
             tokio::select! {
-                ended = &mut working => return ended.map_err(fault),
+                ended = &mut working => return ended,
                 () = &mut idle, if !is_ending && self.args.until_idle => {
                     is_ending = true;
                     self.stopper.stop();
@@ -224,9 +257,14 @@ impl Shop {
     }
 }
 
-/// What the SDK says, with the exit code that this command line has for it.
+/// What the SDK says, as an error of the command.
+#[expect(clippy::needless_pass_by_value, reason = "the signature that `map_err` calls")]
 pub(super) fn fault(error: Error) -> anyhow::Error {
-    let (message, code) = (error.to_string(), error.code());
+    as_fault(&error).into()
+}
+
+/// What the SDK says, with the exit code that this command line has for it.
+fn as_fault(error: &Error) -> Fault {
     let exit = match error {
         Error::Unreachable { .. } | Error::ConnectionLost { .. } => Exit::Unreachable,
         Error::Refused(refusal) => match refusal.status {
@@ -238,9 +276,28 @@ pub(super) fn fault(error: Error) -> anyhow::Error {
         Error::Invalid(_) => Exit::Usage,
         _ => Exit::Failure,
     };
-    let fault = Fault::new(exit, message);
-    match code {
-        Some(Code::TopicUnknown) => fault.help("create it with `driftq topic create NAME`").into(),
-        _ => fault.into(),
+    match error {
+        Error::Refused(refusal) => {
+            let message = format!("{} (HTTP {} {})", refusal.detail, refusal.status, refusal.word);
+            let help = match refusal.code {
+                Some(Code::TopicUnknown) => {
+                    "create it with `driftq topic create NAME`, or see `driftq topic list`"
+                }
+                _ => &refusal.help,
+            };
+            Fault::new(exit, message).help(help).with_origin(Origin {
+                code: refusal.word.clone(),
+                status: Some(refusal.status),
+                request_id: refusal.request_id.clone(),
+            })
+        }
+        Error::NotDriftQ { url, why } => {
+            // A page for people is not repeated: the status says enough.
+            let why = why.split_once(": <").map_or(&**why, |(status, _)| status);
+            Fault::new(exit, format!("what answers at {url} is no DriftQ server ({why})"))
+                .help("check --server and any proxy on the way; `driftq context show` says which server is meant, and why")
+                .with_origin(Origin { code: "NOT_DRIFTQ".to_owned(), ..Origin::default() })
+        }
+        _ => Fault::new(exit, error.to_string()),
     }
 }

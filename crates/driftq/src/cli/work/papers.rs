@@ -3,7 +3,7 @@
 use std::{
     fs::File,
     io::{self, Read},
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -27,8 +27,9 @@ pub(super) struct Papers {
 }
 
 impl Papers {
-    pub(super) fn new() -> io::Result<Self> {
-        Ok(Self { directory: tempfile::Builder::new().prefix("driftq-work-").tempdir()? })
+    /// In the worker's own directory.
+    pub(super) fn new(place: &Path) -> io::Result<Self> {
+        Ok(Self { directory: tempfile::Builder::new().prefix("message-").tempdir_in(place)? })
     }
 
     fn path(&self, (_, name): (&str, &str)) -> PathBuf {

@@ -68,6 +68,11 @@ impl Report {
         eprintln!("{text}");
     }
 
+    /// Whether there is something to sum up.
+    pub(super) fn is_begun(&self) -> bool {
+        !self.counts.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     pub(super) fn summarize(&self) {
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let parts: Vec<String> =

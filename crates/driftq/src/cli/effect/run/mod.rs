@@ -29,6 +29,7 @@ use crate::{
         ack::OWNER,
         child::EXIT_DEAD,
         exit::{self, Exit, Fault},
+        parse::span,
         signal::Signals,
     },
     client::{CallError, Session},
@@ -102,10 +103,10 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = OnLapse::Hold, value_name = "WHAT")]
     on_lapse: OnLapse,
     /// How long it is yours between two renewals
-    #[arg(long, default_value = "60s", value_name = "DURATION", value_parser = millis)]
+    #[arg(long, default_value = "60s", value_name = "DURATION", value_parser = span)]
     lease: u64,
     /// How long the outcome is remembered once it is there; what the server says if not given
-    #[arg(long, value_name = "DURATION", value_parser = millis)]
+    #[arg(long, value_name = "DURATION", value_parser = span)]
     ttl: Option<u64>,
     /// Most attempts; no cap if not given
     #[arg(long, value_name = "N")]
@@ -185,10 +186,6 @@ fn given(text: Option<&String>) -> Option<String> {
 }
 
 pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit> {
-    if common.output.is_some() {
-        let fault = Fault::new(Exit::Usage, "--output: what is printed here is the command's own output");
-        return Err(fault.help("`driftq effect get -o json` shows the effect").into());
-    }
     let asked = args.args.as_deref().map(Asked::read).transpose()?;
     // Caught from here on: once the effect has begun, its end has to be told.
     let mut signals = Signals::new()?;
@@ -242,7 +239,7 @@ impl Effect<'_> {
                 }
                 Begun::Decided(EffectDecision::Unknown { .. }) => return Err(uncertain(&name)),
                 Begun::KeyReused(error) => {
-                    exit::report(&error.into_error());
+                    exit::report(&error.into_error(), None);
                     return Ok(EXIT_DEAD);
                 }
             }
