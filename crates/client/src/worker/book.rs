@@ -42,7 +42,13 @@ struct Held<T> {
 enum Phase {
     Waiting,
     Running,
-    Settling,
+    Settling(Kind),
+}
+
+impl Phase {
+    const fn is_settling(self) -> bool {
+        matches!(self, Self::Settling(_))
+    }
 }
 
 /// One call of a handler that is to begin.
@@ -171,8 +177,8 @@ impl<T: Clone> Book<T> {
             (Some(Reason::Cancelled), _) => Verdict::Release { delay: None },
             (_, verdict) => verdict,
         };
-        held.phase = Phase::Settling;
         let kind = verdict.kind();
+        held.phase = Phase::Settling(kind);
         self.queues[kind as usize].waiting.push_back((id, verdict));
     }
 
@@ -212,8 +218,7 @@ impl<T: Clone> Book<T> {
 
     /// Everything that a heartbeat extends: what runs and what waits, but not what is being settled.
     pub(crate) fn heartbeat(&self) -> Vec<(Id, String)> {
-        let beating =
-            self.held.iter().filter(|(_, held)| held.phase != Phase::Settling && held.gone.is_none());
+        let beating = self.held.iter().filter(|(_, held)| !held.phase.is_settling() && held.gone.is_none());
         beating.map(|(id, held)| (*id, held.token.clone())).collect()
     }
 
@@ -241,7 +246,7 @@ impl<T: Clone> Book<T> {
     /// No heartbeat came through: leases that are over by now are lost. Gives those whose handlers are to be told.
     pub(crate) fn lapsed(&mut self, now: Instant) -> Vec<(T, Reason)> {
         let is_over =
-            |held: &Held<T>| held.expires <= now && held.phase != Phase::Settling && held.gone.is_none();
+            |held: &Held<T>| held.expires <= now && !held.phase.is_settling() && held.gone.is_none();
         let over: Vec<Id> = self.held.iter().filter(|(_, held)| is_over(held)).map(|(id, _)| *id).collect();
         over.into_iter().filter_map(|id| self.lose(id, Reason::LeaseLost)).collect()
     }
@@ -251,7 +256,7 @@ impl<T: Clone> Book<T> {
         let held = self.held.get_mut(&id)?;
         match held.phase {
             // Its settlement is on the way, and will be told the same.
-            Phase::Settling => None,
+            Phase::Settling(_) => None,
             Phase::Running => {
                 held.gone = Some(reason);
                 Some((held.cargo.clone(), reason))
@@ -278,6 +283,12 @@ impl<T: Clone> Book<T> {
     /// What runs.
     pub(crate) fn running(&self) -> impl Iterator<Item = &T> {
         self.held.values().filter(|held| held.phase == Phase::Running).map(|held| &held.cargo)
+    }
+
+    /// How many have ended, well or not, without the server knowing. What is only given back is none of them.
+    pub(crate) fn unheard(&self) -> usize {
+        let is_unheard = |held: &&Held<T>| matches!(held.phase, Phase::Settling(Kind::Ack | Kind::Nack));
+        self.held.values().filter(is_unheard).count()
     }
 
     /// How many are held.

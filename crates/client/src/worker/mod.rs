@@ -93,6 +93,7 @@ pub struct Worker {
     start_timeout: Duration,
     stopper: Stopper,
     progress: watch::Sender<u64>,
+    unheard: watch::Sender<u64>,
 }
 
 impl Worker {
@@ -114,6 +115,7 @@ impl Worker {
             start_timeout: START_TIMEOUT,
             stopper: Stopper::new(),
             progress: watch::Sender::new(0),
+            unheard: watch::Sender::new(0),
         }
     }
 
@@ -228,6 +230,12 @@ impl Worker {
     /// How many deliveries the worker is through with, as it goes.
     pub fn progress(&self) -> watch::Receiver<u64> {
         self.progress.subscribe()
+    }
+
+    /// How many deliveries have ended without the server hearing of it, as far as that is certain: it was away until the
+    /// worker went, or would not hear of it. They come again when their leases are over.
+    pub fn unheard(&self) -> watch::Receiver<u64> {
+        self.unheard.subscribe()
     }
 
     /// Works until it is told to stop, and has drained.

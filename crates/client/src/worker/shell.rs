@@ -30,7 +30,7 @@ enum Event {
     Borrowed { lane: usize, got_at: Instant, answer: Result<Vec<Item<'static>>, Error> },
     Recovered { answer: Result<(), Error> },
     Ended { verdicts: Vec<(Id, Verdict)> },
-    Settled { kind: Kind, ids: Vec<Id> },
+    Settled { kind: Kind, ids: Vec<Id>, is_heard: bool },
     Beaten { sent: Instant, answer: Result<Vec<(Id, Settled)>, Error> },
 }
 
@@ -100,7 +100,6 @@ impl Shell {
                 changed = urgency.changed() => {
                     let now = *urgency.borrow_and_update();
                     if changed.is_err() || now == Urgency::AtOnce {
-                        tracing::warn!("ended at once; what was held comes again when its lease is over");
                         break;
                     }
                     self.drain();
@@ -111,22 +110,30 @@ impl Shell {
                             context.signal().fire(Reason::Stopped);
                         }
                     }
-                    Passed::Leave => break self.leave_behind(),
+                    Passed::Leave => break,
                 },
             }
         }
+        self.leave();
         self.fatal.take().map_or(Ok(()), Err)
     }
 
-    /// Says what stays unsettled.
-    fn leave_behind(&self) {
-        let running = self.book.running().filter(|context| !context.has_ended()).count();
-        let unheard = self.book.len() - running;
-        tracing::warn!(
-            unheard,
-            running,
-            "drained no further: what the server did not hear of, or is still running, comes again when its lease is over"
-        );
+    /// Says what the worker leaves behind, if anything.
+    fn leave(&self) {
+        let (ended, running): (Vec<_>, Vec<_>) = self.book.running().partition(|context| context.has_ended());
+        let unheard = self.book.unheard() + ended.len();
+        self.count_unheard(unheard);
+        if self.book.len() > 0 {
+            tracing::warn!(
+                unheard,
+                running = running.len(),
+                "the worker ends with messages in its hands: they come again when their leases are over"
+            );
+        }
+    }
+
+    fn count_unheard(&self, count: usize) {
+        self.worker.unheard.send_modify(|unheard| *unheard += count as u64);
     }
 
     /// The server is there, and so are the topics.
@@ -155,7 +162,8 @@ impl Shell {
                 let client = self.worker.client.clone();
                 self.tasks.spawn(async move {
                     let kind = batch.kind;
-                    Event::Settled { kind, ids: wire::settle(&client, batch).await }
+                    let (ids, is_heard) = wire::settle(&client, batch).await;
+                    Event::Settled { kind, ids, is_heard }
                 });
             }
         }
@@ -218,7 +226,12 @@ impl Shell {
                 }
             }
             Event::Ended { verdicts } => self.book.ended(verdicts),
-            Event::Settled { kind, ids } => self.book.settled(kind, ids),
+            Event::Settled { kind, ids, is_heard } => {
+                if !is_heard && kind != Kind::Release {
+                    self.count_unheard(ids.len());
+                }
+                self.book.settled(kind, ids);
+            }
             Event::Beaten { sent, answer } => self.beaten(sent, answer),
         }
         self.worker.progress.send_if_modified(|count| {

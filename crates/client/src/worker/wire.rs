@@ -77,8 +77,8 @@ pub(super) async fn extend(
     Ok(results)
 }
 
-/// Says what became of each lease, until the server has heard it.
-pub(super) async fn settle(client: &Client, batch: Batch) -> Vec<Id> {
+/// Says what became of each lease, until the server has heard it; and whether it has.
+pub(super) async fn settle(client: &Client, batch: Batch) -> (Vec<Id>, bool) {
     let Batch { kind, leases } = batch;
     let ids: Vec<Id> = leases.iter().map(|(id, ..)| *id).collect();
     let patience = Patience::endless();
@@ -96,6 +96,7 @@ pub(super) async fn settle(client: &Client, batch: Batch) -> Vec<Id> {
             client.settle("/v2/leases/release", &Release { leases }, patience).await
         }
     };
+    let is_heard = answer.is_ok();
     match answer {
         Ok(results) => {
             let refused = results.iter().filter(|result| result.fault().is_some()).count();
@@ -110,7 +111,7 @@ pub(super) async fn settle(client: &Client, batch: Batch) -> Vec<Id> {
         // It would be the same the next time. The messages come again when their leases are over.
         Err(error) => tracing::error!(?kind, leases = ids.len(), %error, "not settled"),
     }
-    ids
+    (ids, is_heard)
 }
 
 fn nacked<'a>(token: &'a str, verdict: &'a Verdict) -> NackLease<'a> {

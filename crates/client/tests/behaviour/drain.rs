@@ -236,13 +236,13 @@ async fn a_server_that_never_hears_of_the_end_is_not_waited_for() {
                 Ok(())
             }
         });
-        let (stopper, progress) = (worker.stopper(), worker.progress());
+        let (stopper, progress, unheard) = (worker.stopper(), worker.progress(), worker.unheard());
         let working = tokio::spawn(worker.run());
         timeout(SOON, begun.notified()).await.unwrap();
         server.kill().await.unwrap();
         stopper.stop();
         go_on.notify_one();
         timeout(SOON, working).await.unwrap().unwrap().unwrap();
-        assert_eq!(*progress.borrow(), 0, "nothing was settled, and nobody says so");
+        assert_eq!((*progress.borrow(), *unheard.borrow()), (0, 1), "nothing was settled, and that is said");
     }
 }

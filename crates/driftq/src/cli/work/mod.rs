@@ -152,14 +152,15 @@ pub(super) async fn run(common: &Common, args: Args) -> Result<()> {
             async move { shop.handle(payload, context).await }
         }
     });
-    let unheard = log::start();
+    let unheard = worker.unheard();
+    log::start();
     let outcome = shop.open(&client, worker, Signals::new()?).await;
     shop.end_commands();
     if outcome.is_ok() || shop.report.is_begun() {
         shop.report.summarize();
     }
     match outcome {
-        Ok(()) => match unheard.count() {
+        Ok(()) => match *unheard.borrow() {
             0 => Ok(()),
             count => Err(not_heard(count)),
         },
