@@ -10,7 +10,7 @@ use driftq_ledger::{Ending, Lease, Ledger, OnLapse, Response, Terms};
 use driftq_testbed::Postgres;
 
 use super::command::{Ran, run_with};
-use super::ledger_world::{begin, identity, lease, until_it};
+use super::world::{begin, identity, lease, until_it};
 
 /// One database server for all tests here; each has a schema of its own.
 pub(crate) static DATABASE: LazyLock<Postgres> = LazyLock::new(|| Postgres::shared().unwrap());

@@ -1,0 +1,22 @@
+//! The server, seen from its sockets: the frozen dialect, its edges, a full disk, a router beside it.
+#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
+
+#[path = "../support/command.rs"]
+mod command;
+mod compat;
+mod compat_answers;
+mod compat_delivery;
+mod compat_edge;
+mod compat_fault;
+mod compat_requests;
+mod compat_stream;
+mod compat_v2_read;
+mod full_disk;
+#[path = "../router_brain/mod.rs"]
+mod router_brain;
+mod router_load;
+mod router_rules;
+mod router_serve;
+mod router_world;
+#[path = "../support/mod.rs"]
+mod support;
