@@ -23,7 +23,7 @@ MARKS = {
 }
 # The binary writes these pages itself, and a test compares them.
 GENERATED = "docs/reference/"
-GENERATED_BY = ("checked by", "crates/driftq/tests/cli_reference.rs")
+GENERATED_BY = ("checked by", "crates/driftq/tests/cli/reference.rs")
 GENERATED_MARKS = {"text": GENERATED_BY, "json": GENERATED_BY, "sh": ("parsed", "examples of the commands' own help")}
 PROGRAMS = {"python": ".py", "js": ".mjs", "ts": ".ts"}
 SDK_OF = {"python": "python", "js": "typescript", "ts": "typescript"}
