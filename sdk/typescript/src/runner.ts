@@ -8,6 +8,7 @@ import { Dead, Retry } from "./outcomes.js";
 import { BadPayload, readPayload } from "./payload.js";
 import { settlementOf, type HandlerEnd, type Settlement } from "./settle.js";
 import type { Settler } from "./settler.js";
+import { isA } from "./texts.js";
 import type { Transport } from "./transport.js";
 
 /** What running a handler takes. */
@@ -17,6 +18,8 @@ export interface Runner {
   readonly settler: Settler;
   readonly emit: WorkerEventListener;
   stopping(): boolean;
+  /** Told of a handler whose place goes to others although it has not ended. */
+  leaveBehind(handler: Promise<void>): void;
 }
 
 type Settled = (delivery: Delivery) => void;
@@ -83,6 +86,7 @@ async function batchOutcome(runner: Runner, route: Route, items: readonly Item[]
 /** How the handler ended; one that does not heed its signal is left behind after a while. */
 async function outcomeOf(runner: Runner, deliveries: readonly Delivery[], run: () => Promise<void>): Promise<HandlerEnd> {
   if (deliveries.length === 1 && deliveries[0]!.ended) return { returned: false, error: deliveries[0]!.ended };
+  let handler: Promise<void>;
   try {
     const end = await new Promise<unknown>((resolve, reject) => {
       let left = deliveries.length;
@@ -92,9 +96,11 @@ async function outcomeOf(runner: Runner, deliveries: readonly Delivery[], run: (
           if (left === 0) resolve(LEFT_BEHIND);
         };
       }
-      run().then(resolve, reject);
+      handler = run();
+      handler.then(resolve, reject);
     });
     if (end !== LEFT_BEHIND) return { returned: true };
+    runner.leaveBehind(handler!);
     for (const { message, attempt, ended } of deliveries) {
       runner.emit({ kind: "handler_left_behind", message, attempt, error: ended });
     }
@@ -113,8 +119,9 @@ async function conclude(runner: Runner, route: Route, delivery: Delivery, contex
     return;
   }
   if (end.returned && !delivery.ended && context.collected) {
-    end = await committed(context);
-    if (end.returned) {
+    end = await committed(context, runner.settler.stopped);
+    if (!end.returned && runner.settler.stopped.aborted) emitLost(runner, delivery, end.error);
+    if (end.returned || runner.settler.stopped.aborted) {
       settled(delivery);
       return;
     }
@@ -126,17 +133,17 @@ async function conclude(runner: Runner, route: Route, delivery: Delivery, contex
     settled(delivery);
     return;
   }
-  runner.settler.push(delivery, settlement, (error) => {
-    if (error !== undefined && !(delivery.ended instanceof LeaseLost)) {
-      runner.emit({ kind: "settlement_lost", message: delivery.message, attempt: delivery.attempt, error });
-    }
+  runner.settler.push(delivery, settlement, (fate) => {
+    const { message, attempt, ended } = delivery;
+    if (!fate.heard && !(ended instanceof LeaseLost)) emitLost(runner, delivery, fate.error);
+    else if (fate.heard && fate.refused) runner.emit({ kind: "settlement_refused", message, attempt, error: fate.refused });
     settled(delivery);
   });
 }
 
-async function committed(context: Context): Promise<HandlerEnd> {
+async function committed(context: Context, signal: AbortSignal): Promise<HandlerEnd> {
   try {
-    await context.commit();
+    await context.commit({ signal });
     return { returned: true };
   } catch (error) {
     return { returned: false, error };
@@ -145,7 +152,7 @@ async function committed(context: Context): Promise<HandlerEnd> {
 
 /** A payload that does not parse is an outcome that the route decides on. */
 function asOutcome(end: HandlerEnd, route: Route): HandlerEnd {
-  if (end.returned || !(end.error instanceof BadPayload)) return end;
+  if (end.returned || !isA(end.error, BadPayload)) return end;
   const reason = end.error.message;
   return { returned: false, error: route.options.badPayload === "retry" ? new Retry(reason) : new Dead(reason) };
 }
@@ -161,4 +168,8 @@ function tell(runner: Runner, delivery: Delivery, end: HandlerEnd, settlement: S
 
 function emitFailure(runner: Runner, { message, attempt }: Delivery, error: unknown, then: string): void {
   runner.emit({ kind: "handler_failed", message, attempt, error, then });
+}
+
+function emitLost(runner: Runner, { message, attempt }: Delivery, error: unknown): void {
+  runner.emit({ kind: "settlement_lost", message, attempt, error });
 }
