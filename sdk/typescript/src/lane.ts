@@ -41,9 +41,10 @@ export class Lane {
   readonly #waiting: Delivery[] = [];
   readonly #busy = new Set<Delivery>();
   readonly #stopping = new AbortController();
-  #running = 0;
+  readonly #handlers = new Tally();
+  /** Handlers, and the commits that follow them. */
+  readonly #runs = new Tally();
   #wake: (() => void) | undefined;
-  #drained: (() => void) | undefined;
 
   constructor(
     private readonly index: number,
@@ -86,10 +87,14 @@ export class Lane {
     this.#wake = undefined;
   }
 
-  /** Ends when no handler runs any more; what they left to be settled is the settler's. */
+  /** Ends when no handler runs any more; what they left to be settled may still be under way. */
   idle(): Promise<void> {
-    if (this.#running === 0) return Promise.resolve();
-    return new Promise((resolve) => (this.#drained = resolve));
+    return this.#handlers.none();
+  }
+
+  /** Ends when nothing is left to be committed either; the rest is the settler's. */
+  concluded(): Promise<void> {
+    return this.#runs.none();
   }
 
   stop(): void {
@@ -153,23 +158,46 @@ export class Lane {
   start(count: number): void {
     const { room } = this.common;
     const deliveries = this.#waiting.splice(0, count);
-    this.#running += 1;
     for (const delivery of deliveries) this.#busy.add(delivery);
+    const ended = this.#handlers.begin();
+    const concluded = this.#runs.begin();
     const settled = (delivery: Delivery) => {
       this.#busy.delete(delivery);
       room.settled(this.index);
       this.common.changed();
     };
-    const ended = () => {
-      this.#running -= 1;
-      room.ended(this.index);
-      if (this.#running === 0) this.#drained?.();
-      this.common.changed();
-    };
+    const progress = { ended, settled };
     const run = this.route.handleBatch
-      ? runBatch(this.options.runner, this.route, deliveries, settled)
-      : runOne(this.options.runner, this.route, deliveries[0]!, settled);
+      ? runBatch(this.options.runner, this.route, deliveries, progress)
+      : runOne(this.options.runner, this.route, deliveries[0]!, progress);
     // Nothing that a handler throws comes here. Were this package to fail, the worker ends with that, and not in silence.
-    void run.catch((error: unknown) => this.common.fail(error)).then(ended);
+    void run.catch((error: unknown) => this.common.fail(error)).then(() => {
+      ended();
+      concluded();
+      room.ended(this.index);
+      this.common.changed();
+    });
+  }
+}
+
+/** Counts what has begun and not ended. */
+class Tally {
+  #count = 0;
+  #waiting: (() => void)[] = [];
+
+  /** What it returns is called at the end, more than once if need be. */
+  begin(): () => void {
+    this.#count += 1;
+    let ended = false;
+    return () => {
+      if (ended) return;
+      ended = true;
+      this.#count -= 1;
+      if (this.#count === 0) for (const resolve of this.#waiting.splice(0)) resolve();
+    };
+  }
+
+  none(): Promise<void> {
+    return this.#count === 0 ? Promise.resolve() : new Promise((resolve) => this.#waiting.push(resolve));
   }
 }

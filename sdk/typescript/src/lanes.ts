@@ -40,6 +40,11 @@ export class Lanes {
     await Promise.all(this.#lanes.map((lane) => lane.idle()));
   }
 
+  /** Ends when nothing is left to be committed either. */
+  async concluded(): Promise<void> {
+    await Promise.all(this.#lanes.map((lane) => lane.concluded()));
+  }
+
   /** Starts handlers while there are places and something waits, and lets lanes borrow that have room again. */
   #pump(): void {
     // Looked at each time: a handler may stop the worker before it first waits for something.

@@ -22,12 +22,18 @@ export interface Runner {
   leaveBehind(handler: Promise<void>): void;
 }
 
-type Settled = (delivery: Delivery) => void;
+/** Who is told how far the run of a handler is. */
+export interface Progress {
+  /** The handler has ended, or was left behind. */
+  ended(): void;
+  /** Nothing more is to be said about that message. */
+  settled(delivery: Delivery): void;
+}
 
 const LEFT_BEHIND = Symbol("left behind");
 
 /** Runs the handler of one message, and hands its settlement on. Ends when the handler's place is free. */
-export async function runOne(runner: Runner, route: Route, delivery: Delivery, settled: Settled): Promise<void> {
+export async function runOne(runner: Runner, route: Route, delivery: Delivery, progress: Progress): Promise<void> {
   const context = new Context(delivery, runner.transport, runner.owner);
   delivery.start(route.options.timeoutMs);
   const end = await outcomeOf(runner, [delivery], async () => {
@@ -35,7 +41,8 @@ export async function runOne(runner: Runner, route: Route, delivery: Delivery, s
     const payload = read instanceof Promise ? await read : read;
     await within(context, () => route.handle!(payload, context));
   });
-  await conclude(runner, route, delivery, context, end, settled);
+  progress.ended();
+  await conclude(runner, route, delivery, context, end, progress);
 }
 
 /** One message of a batch, and what was said about it alone. */
@@ -55,7 +62,7 @@ class Item implements BatchItem<unknown> {
 }
 
 /** Runs the handler of a batch, and hands the settlements on. */
-export async function runBatch(runner: Runner, route: Route, deliveries: Delivery[], settled: Settled): Promise<void> {
+export async function runBatch(runner: Runner, route: Route, deliveries: Delivery[], progress: Progress): Promise<void> {
   const items: Item[] = [];
   const rest: Promise<void>[] = [];
   for (const delivery of deliveries) {
@@ -65,11 +72,12 @@ export async function runBatch(runner: Runner, route: Route, deliveries: Deliver
       const payload = await readPayload(delivery.message, route.options.encoding ?? "json", route.options.schema);
       items.push(new Item(payload, context, delivery));
     } catch (error) {
-      rest.push(conclude(runner, route, delivery, context, { returned: false, error }, settled));
+      rest.push(conclude(runner, route, delivery, context, { returned: false, error }, progress));
     }
   }
   const end = await batchOutcome(runner, route, items);
-  for (const item of items) rest.push(conclude(runner, route, item.delivery, item.context, item.end ?? end, settled));
+  progress.ended();
+  for (const item of items) rest.push(conclude(runner, route, item.delivery, item.context, item.end ?? end, progress));
   await Promise.all(rest);
 }
 
@@ -111,18 +119,18 @@ async function outcomeOf(runner: Runner, deliveries: readonly Delivery[], run: (
 }
 
 /** Settles a delivery whose handler has ended: with what it collected, by one commit. */
-async function conclude(runner: Runner, route: Route, delivery: Delivery, context: Context, end: HandlerEnd, settled: Settled): Promise<void> {
+async function conclude(runner: Runner, route: Route, delivery: Delivery, context: Context, end: HandlerEnd, progress: Progress): Promise<void> {
   delivery.stop();
   if (delivery.settled) {
     if (!end.returned) emitFailure(runner, delivery, end.error, "after it was committed");
-    settled(delivery);
+    progress.settled(delivery);
     return;
   }
   if (end.returned && !delivery.ended && context.collected) {
     end = await committed(context, runner.settler.stopped);
     if (!end.returned && runner.settler.stopped.aborted) emitLost(runner, delivery, end.error);
     if (end.returned || runner.settler.stopped.aborted) {
-      settled(delivery);
+      progress.settled(delivery);
       return;
     }
   }
@@ -130,14 +138,14 @@ async function conclude(runner: Runner, route: Route, delivery: Delivery, contex
   tell(runner, delivery, end, settlement);
   delivery.settled = true;
   if (settlement.kind === "drop") {
-    settled(delivery);
+    progress.settled(delivery);
     return;
   }
   runner.settler.push(delivery, settlement, (fate) => {
     const { message, attempt, ended } = delivery;
     if (!fate.heard && !(ended instanceof LeaseLost)) emitLost(runner, delivery, fate.error);
     else if (fate.heard && fate.refused) runner.emit({ kind: "settlement_refused", message, attempt, error: fate.refused });
-    settled(delivery);
+    progress.settled(delivery);
   });
 }
 

@@ -16,6 +16,8 @@ import { path } from "./wire.js";
 
 /** How long a worker whose handlers have ended tries to tell the server so. */
 const SETTLE_TIMEOUT_MS = 5_000;
+/** What comes on top of the grace: a busy process may be late to see that it is over. */
+const CANCEL_SLACK_MS = 1_000;
 /** The most handlers that may go on after they were left behind. */
 export const LEFT_BEHIND_MAX = 100;
 
@@ -173,9 +175,10 @@ export class Worker {
     const idle = Promise.resolve(this.#lanes?.idle());
     if (!(await within(idle, this.#settings.drainTimeoutMs))) {
       this.#lanes?.cancel();
-      await within(idle, this.#settings.cancelGraceMs + SETTLE_TIMEOUT_MS);
+      await within(idle, this.#settings.cancelGraceMs + CANCEL_SLACK_MS);
     }
-    const settled = () => Promise.all([idle, this.#settler.idle()]);
+    // A commit that fails leaves something to the settler, so that it is asked afterwards.
+    const settled = () => Promise.resolve(this.#lanes?.concluded()).then(() => this.#settler.idle());
     await within(Promise.all([this.#borrowing, settled()]), SETTLE_TIMEOUT_MS);
     this.#settler.stop(`the server did not hear of it within ${SETTLE_TIMEOUT_MS} ms, and the worker has stopped`);
     // What was given up is told before the worker has stopped.

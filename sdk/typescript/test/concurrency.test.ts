@@ -11,7 +11,7 @@ async function withTopics(counts: Record<string, number>): Promise<TestServer> {
   const client = server.client();
   const producer = client.producer();
   for (const [topic, count] of Object.entries(counts)) {
-    await client.admin.createTopic(topic, { retryPolicy: { maxAttempts: 1_000, backoffMs: 0, jitter: "none" } });
+    await client.admin.createTopic(topic, { retryPolicy: { backoffMs: 1, maxBackoffMs: 1, jitter: "none" } });
     for (let n = 0; n < count; n += 1) await producer.send(topic, n);
   }
   await producer.close();
@@ -119,10 +119,11 @@ describe.concurrent("handlers that are left behind", () => {
   const options = { cancelGraceMs: 0, onEvent: () => undefined };
 
   test("end the worker when they are too many", async () => {
-    await using server = await withTopics({ stuck: 1 });
+    const count = LEFT_BEHIND_MAX + 50;
+    await using server = await withTopics({ stuck: count });
     const events: WorkerEvent[] = [];
     let calls = 0;
-    const worker = server.client().worker("billing", { ...options, onEvent: (event) => events.push(event) });
+    const worker = server.client().worker("billing", { ...options, concurrency: 10, onEvent: (event) => events.push(event) });
     worker.handle("stuck", { timeoutMs: 1 }, () => {
       calls += 1;
       return new Promise(() => undefined);
@@ -130,42 +131,26 @@ describe.concurrent("handlers that are left behind", () => {
     const error = await worker.run({ signals: false }).catch((raised: unknown) => raised);
     expect(error).toBeInstanceOf(TooManyLeftBehind);
     expect(error).toMatchObject({ count: LEFT_BEHIND_MAX + 1, message: expect.stringContaining("ctx.signal") });
-    expect(calls).toBe(LEFT_BEHIND_MAX + 1);
+    expect(calls).toBeGreaterThan(LEFT_BEHIND_MAX);
+    expect(calls).toBeLessThanOrEqual(LEFT_BEHIND_MAX + 10);
     expect(events.filter(({ kind }) => kind === "handler_left_behind").length).toBe(calls);
-    // The message is not lost with them.
-    expect(await server.client().admin.group("stuck", "billing")).toMatchObject({ lag: 1, inFlight: 0 });
+    // No message is lost with them.
+    expect(await server.client().admin.group("stuck", "billing")).toMatchObject({ lag: count, inFlight: 0 });
   });
 
   test("count only as long as they go on", async () => {
-    await using server = await withTopics({ slow: 1 });
+    const count = LEFT_BEHIND_MAX + 20;
+    await using server = await withTopics({ slow: count });
+    let kinds = 0;
     let last = gate();
-    let calls = 0;
-    const worker = server.client().worker("billing", options).handle("slow", { timeoutMs: 1 }, async () => {
-      calls += 1;
+    const onEvent = ({ kind }: WorkerEvent) => void (kinds += kind === "handler_left_behind" ? 1 : 0);
+    const worker = server.client().worker("billing", { ...options, onEvent }).handle("slow", { timeoutMs: 1 }, async (_payload, { attempt }) => {
+      // It ends when the next one begins, and that is only when it was left behind.
       last.open();
       last = gate();
-      if (calls <= LEFT_BEHIND_MAX + 20) await last.promise;
+      if (attempt === 1) await last.promise;
     });
     await runUntilIdle(worker);
-    expect(calls).toBeGreaterThan(LEFT_BEHIND_MAX + 20);
-  });
-
-  test("of a batch are left when all of its messages have ended, and not because one ended twice", async () => {
-    await using server = await withTopics({ batches: 2 });
-    const client = server.client();
-    const kinds: string[] = [];
-    const calls: number[] = [];
-    const again = gate();
-    const worker = client.worker("billing", { concurrency: 2, cancelGraceMs: 0, onEvent: ({ kind }) => kinds.push(kind) });
-    worker.handleBatch<number>("batches", { batch: 2 }, async (items) => {
-      calls.push(items.length);
-      const first = items.find(({ context }) => context.attempt === 1 && context.offset === 0);
-      if (!first) return again.open();
-      await client.admin.cancelMessage("batches", 0, 0);
-      return undefined;
-    });
-    await runUntilIdle(worker);
-    expect(calls[0]).toBe(2);
-    expect(kinds).not.toContain("handler_left_behind");
+    expect(kinds).toBeGreaterThanOrEqual(count);
   });
 });

@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { repeatWait } from "../src/backoff.js";
 import { ending, happened, OMITTED } from "../src/endings.js";
 import { Delivery } from "../src/delivery.js";
@@ -129,6 +129,17 @@ describe("a delivery", () => {
     delivery.end(new LeaseLost("gone"));
     expect(delivery.ended).toBeInstanceOf(LeaseLost);
     delivery.stop();
+  });
+  test("is left behind once, however many reasons it had to end", () => {
+    vi.useFakeTimers();
+    const delivery = made();
+    let left = 0;
+    delivery.onLeftBehind = () => (left += 1);
+    delivery.end(new TimedOut("late"));
+    delivery.end(new LeaseLost("gone"));
+    vi.runAllTimers();
+    vi.useRealTimers();
+    expect(left).toBe(1);
   });
   test("with an offset that JavaScript cannot hold is an error", () => {
     expect(() => new Delivery({ ...item, offset: 2 ** 53 }, 1_000, 1_000)).toThrow(DriftQError);
