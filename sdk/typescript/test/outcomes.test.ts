@@ -106,11 +106,14 @@ describe.concurrent("whatever a handler throws", () => {
 
   test.each(hostile)("%s, by a schema: a dead letter", async (_name, thrown) => {
     const topic = await topicOf(1);
+    let calls = 0;
     const schema = () => {
+      calls += 1;
       throw thrown();
     };
     await runUntilIdle(client.worker("billing", quiet).handle(topic, { schema }, () => undefined));
     expect(await deadLetters(topic)).toBe(1);
+    expect(calls).toBe(1);
   });
 
   test("a time that is none is an error of the handler", async () => {
