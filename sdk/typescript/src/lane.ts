@@ -159,7 +159,7 @@ export class Lane {
     const { room } = this.common;
     const deliveries = this.#waiting.splice(0, count);
     for (const delivery of deliveries) this.#busy.add(delivery);
-    const ended = this.#handlers.begin();
+    const ended = this.#handlers.begin(() => room.handled(this.index, deliveries.length));
     const concluded = this.#runs.begin();
     const settled = (delivery: Delivery) => {
       this.#busy.delete(delivery);
@@ -186,13 +186,14 @@ class Tally {
   #waiting: (() => void)[] = [];
 
   /** What it returns is called at the end, more than once if need be. */
-  begin(): () => void {
+  begin(atEnd?: () => void): () => void {
     this.#count += 1;
     let ended = false;
     return () => {
       if (ended) return;
       ended = true;
       this.#count -= 1;
+      atEnd?.();
       if (this.#count === 0) for (const resolve of this.#waiting.splice(0)) resolve();
     };
   }

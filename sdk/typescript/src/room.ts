@@ -2,6 +2,11 @@ import { LEASE_MAX } from "./limits.js";
 
 // What a worker borrows and starts next. No clock, no network: all of it is told from outside.
 
+/** Lanes without work keep this part of the prefetch free, taken together: a quarter. */
+const IDLE_PART = 4;
+/** What is less than this part of what is being settled is not asked for: a quarter. */
+const FEW_PART = 4;
+
 /** How much a worker takes on. */
 export interface Bounds {
   /** Handlers that may run at once, over all lanes. */
@@ -43,6 +48,8 @@ interface Lane {
   waiting: number;
   /** Messages whose handlers run, or whose settlement is under way. */
   busy: number;
+  /** Messages whose settlement is under way. */
+  settling: number;
   calls: number;
   /** Its last answer was full, so there is more to come. */
   keen: boolean;
@@ -50,7 +57,7 @@ interface Lane {
 
 /**
  * The handlers and the messages of a worker, shared by its lanes. Each lane has something kept free that no other lane
- * can take: its share if there is work for it, else as much of the prefetch as comes to it. So a lane that is alone
+ * can take: its share if there is work for it, else a little, to find out whether there is. So a lane that is alone
  * with its work gets all handlers, and gives way as soon as others have some.
  */
 export class Room {
@@ -72,16 +79,16 @@ export class Room {
     this.#prefetch = prefetch;
     this.#concurrency = concurrency;
     this.#lanes = lanes.map((lane) => {
-      const stock = Math.min(this.#share, Math.max(1, lane.batch, Math.floor(prefetch / count)));
+      const stock = Math.min(this.#share, Math.max(1, lane.batch, Math.floor(prefetch / IDLE_PART / count)));
       const limit = lane.concurrency * lane.batch + prefetch;
-      return { batch: lane.batch, concurrency: lane.concurrency, limit, stock, asked: 0, waiting: 0, busy: 0, calls: 0, keen: false };
+      return { batch: lane.batch, concurrency: lane.concurrency, limit, stock, asked: 0, waiting: 0, busy: 0, settling: 0, calls: 0, keen: false };
     });
     for (const lane of this.#lanes) this.#kept += this.#keptFor(lane);
   }
 
   /**
-   * How many messages the lane could borrow now. A stock that is more than half full is not topped up one by one: few
-   * large calls instead of many small ones.
+   * How many messages the lane could borrow now. A stock that is more than half full is not topped up one by one, and
+   * a few are not asked for while many are about to give their room back: few large calls instead of many small ones.
    */
   free(index: number): number {
     const lane = this.#lanes[index]!;
@@ -90,7 +97,8 @@ export class Room {
     if (lane.asked > 0 || lane.waiting > low) return 0;
     const held = lane.waiting + lane.busy;
     const left = this.#total - (this.#kept - this.#keptFor(lane)) - held;
-    return Math.max(0, Math.min(left, lane.limit - held, LEASE_MAX));
+    const free = Math.max(0, Math.min(left, lane.limit - held, LEASE_MAX));
+    return free * FEW_PART < lane.settling ? 0 : free;
   }
 
   /**
@@ -139,7 +147,12 @@ export class Room {
     return count;
   }
 
-  /** A call has ended, or was left behind: its place is free. */
+  /** The handler of so many messages has ended, or was left behind; they are to be settled. */
+  handled(index: number, count: number): void {
+    this.#lanes[index]!.settling += count;
+  }
+
+  /** A call is over: its place is free. */
   ended(index: number): void {
     this.#lanes[index]!.calls -= 1;
     this.#calls -= 1;
@@ -148,7 +161,10 @@ export class Room {
   /** One message is no longer ours. */
   settled(index: number): void {
     const lane = this.#lanes[index]!;
-    this.#change(lane, () => (lane.busy -= 1));
+    this.#change(lane, () => {
+      lane.busy -= 1;
+      lane.settling -= 1;
+    });
   }
 
   #change(lane: Lane, change: () => void): void {

@@ -21,6 +21,7 @@ function started(room: Room): number[] {
 
 function settle(room: Room, lane: number, count = 1): void {
   for (let n = 0; n < count; n += 1) {
+    room.handled(lane, 1);
     room.ended(lane);
     room.settled(lane);
   }
@@ -51,6 +52,24 @@ describe("a lane that is alone", () => {
     started(room);
     expect(room.free(0)).toBe(2);
   });
+  test("does not ask for a few while many are being settled", () => {
+    const room = roomOf(10, 0, [{}]);
+    fill(room, 0);
+    started(room);
+    room.handled(0, 9);
+    for (let n = 0; n < 9; n += 1) room.ended(0);
+    room.settled(0);
+    expect(room.free(0)).toBe(0);
+    room.settled(0);
+    expect(room.free(0)).toBe(2);
+  });
+  test("asks for a few while many handlers run", () => {
+    const room = roomOf(10, 0, [{}]);
+    fill(room, 0);
+    started(room);
+    settle(room, 0);
+    expect(room.free(0)).toBe(1);
+  });
   test("asks once at a time", () => {
     const room = roomOf(4, 4, [{}]);
     room.ask(0);
@@ -60,8 +79,10 @@ describe("a lane that is alone", () => {
     const room = roomOf(2, 0, [{}]);
     fill(room, 0);
     started(room);
-    room.ended(0);
-    room.ended(0);
+    for (let n = 0; n < 2; n += 1) {
+      room.handled(0, 1);
+      room.ended(0);
+    }
     expect(room.ask(0).max).toBe(0);
     room.settled(0);
     expect(room.ask(0).max).toBe(1);
@@ -100,7 +121,7 @@ describe("lanes that share", () => {
 
   test("leave all handlers to the one that has work", () => {
     const room = roomOf(10, 10, Array.from({ length: 5 }, () => ({})));
-    for (const lane of [1, 2, 3, 4]) expect(room.ask(lane)).toEqual({ max: 2, waits: true });
+    for (const lane of [1, 2, 3, 4]) expect(room.ask(lane)).toEqual({ max: 1, waits: true });
     let running = 0;
     for (let got = fill(room, 0); got > 0; got = fill(room, 0)) running += started(room).length;
     expect(running).toBe(10);
@@ -114,9 +135,9 @@ describe("lanes that share", () => {
       held += got;
       started(room);
     }
-    expect(held).toBe(15);
+    expect(held).toBe(19);
     // Its first answer is full: from now on it has a claim to half of everything.
-    room.answered(1, 5);
+    room.answered(1, 1);
     expect(room.ask(1).max).toBe(0);
     settle(room, 0, 5);
     expect(room.free(0)).toBe(0);
@@ -125,7 +146,7 @@ describe("lanes that share", () => {
   });
 
   test("do not let the server wait with much: what is asked for without a wait was little or came up empty", () => {
-    const room = roomOf(10, 10, [{}, {}]);
+    const room = roomOf(40, 40, [{}, {}]);
     expect(room.ask(0)).toEqual({ max: 5, waits: true });
     room.answered(0, 5);
     started(room);
