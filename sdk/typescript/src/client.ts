@@ -9,7 +9,8 @@ import { termsOf, type EffectFunction, type EffectOptions } from "./terms.js";
 import { Admin } from "./admin.js";
 import { Transport, type CallOptions, type Method } from "./transport.js";
 import { path, type WireMessage } from "./wire.js";
-import { Worker, type WorkerOptions } from "./worker.js";
+import type { WorkerOptions } from "./settings.js";
+import { Worker } from "./worker.js";
 
 export interface ClientOptions {
   /** Where the server is; else `DRIFTQ_SERVER`, else `http://127.0.0.1:8080`. */

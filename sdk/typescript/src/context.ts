@@ -125,14 +125,17 @@ export class Context implements EffectScope {
     this.#outputs = collected(this.#outputs, output);
   }
 
-  /** Acks the message now, together with everything that was collected. The handler's return settles nothing more. */
-  async commit(): Promise<Committed> {
+  /**
+   * Acks the message now, together with everything that was collected. The handler's return settles nothing more. The
+   * signal ends the wait for the answer, and the commit may have been heard all the same.
+   */
+  async commit(options: { signal?: AbortSignal } = {}): Promise<Committed> {
     this.#mustBeOpen("commit");
     const delivery = this.#delivery;
     if (delivery.ended instanceof LeaseLost) throw delivery.ended;
     try {
       const body = { ack: [delivery.token], produce: this.#produce, outputs: this.#outputs?.map((output) => toSnake(output)) };
-      const committed = await this.#transport.call("POST", "/v2/commit", { body });
+      const committed = await this.#transport.call("POST", "/v2/commit", { body, signal: options.signal });
       delivery.settled = true;
       this.#produce = this.#outputs = undefined;
       return toCamel<Committed>(committed);

@@ -62,9 +62,10 @@ export class Delivery {
   end(reason: DeliveryEnded): void {
     if (this.settled) return;
     if (this.ended && !(reason instanceof LeaseLost)) return;
+    // The grace runs from the first reason on, and once.
+    if (!this.ended) this.#after(this.cancelGraceMs, () => this.onLeftBehind?.());
     this.ended = reason;
     this.#controller?.abort(reason);
-    this.#after(this.cancelGraceMs, () => this.onLeftBehind?.());
   }
 
   /** The handler has ended, or was left behind. */

@@ -13,6 +13,7 @@ import { BodyTooLarge, EffectFinished, EffectRunning, LeaseUnknown, ResultTooLar
 import { Renewal } from "./renewal.js";
 import type { EffectFunction, EffectLease, EffectOptions, EffectRecord, Terms } from "./terms.js";
 import { WAIT_MS_MAX } from "./terms.js";
+import { clipped, reasonText } from "./texts.js";
 import { monotonicMs } from "./time.js";
 import { isStrange, mayPass, type Transport } from "./transport.js";
 import { toCamel, type WireDecision, type WireOutcome } from "./wire.js";
@@ -172,7 +173,7 @@ function resolution(finding: Exclude<Finding<unknown>, { found: "unknown" }>): E
     case "succeeded":
       return happened(finding.value).finish;
     case "failed":
-      return { status: "failed_final", error: finding.reason };
+      return { status: "failed_final", error: clipped(reasonText(finding.reason)) };
     case "not_done":
       return { status: "failed_retryable", error: "it did not happen" };
   }

@@ -1,9 +1,7 @@
 import { EffectFailed } from "./errors.js";
 import { Dead, Final, NotDone, Retry, Snooze } from "./outcomes.js";
 import type { Terms } from "./terms.js";
-
-/** The longest error text that the server keeps, in bytes. */
-const ERROR_BYTES_MAX = 4_096;
+import { clipped, describe, isA, reasonText } from "./texts.js";
 
 /** What finish and resolve are told. */
 export interface Ending {
@@ -22,40 +20,28 @@ export const OMITTED: Ending = { status: "succeeded", code: 200, headers: { "x-d
  * become a text the first time already, and not only in the rare case.
  */
 export function happened<T>(result: T): { finish: Ending; value: T } {
-  let body: string;
+  // JSON has no word for it, so that it is kept as a success without a body.
+  if (result === undefined) return { finish: { status: "succeeded", code: 200 }, value: result };
+  let body: string | undefined;
   try {
-    body = JSON.stringify(result) ?? "null";
+    body = JSON.stringify(result);
   } catch {
-    // It cannot be stored, and has happened all the same.
-    return { finish: OMITTED, value: result };
+    // Like a function or a symbol, it cannot be stored, and has happened all the same.
   }
+  if (body === undefined) return { finish: OMITTED, value: result };
   const finish: Ending = { status: "succeeded", code: 200, headers: { "content-type": "application/json" }, body };
-  return { finish, value: typeof result === "object" && result !== null ? (JSON.parse(body) as T) : result };
+  return { finish, value: JSON.parse(body) as T };
 }
 
 /** What an error of the function is recorded as, if at all, and what the caller gets. */
 export function ending(error: unknown, terms: Pick<Terms, "scope" | "key" | "onLapse">): { finish?: Ending; raise: unknown } {
-  if (error instanceof Final) {
-    const raise = new EffectFailed(terms.scope, terms.key, error.reason, false, { cause: error });
-    return { finish: { status: "failed_final", error: clipped(error.reason) }, raise };
+  if (isA(error, Final)) {
+    const raise = new EffectFailed(terms.scope, terms.key, reasonText(error.reason), false, { cause: error });
+    return { finish: { status: "failed_final", error: clipped(reasonText(error.reason)) }, raise };
   }
-  if (error instanceof Dead) return { finish: { status: "failed_final", error: clipped(error.reason) }, raise: error };
-  if (error instanceof Retry || error instanceof Snooze || error instanceof NotDone || terms.onLapse === "retry") {
+  if (isA(error, Dead)) return { finish: { status: "failed_final", error: clipped(reasonText(error.reason)) }, raise: error };
+  if (isA(error, Retry) || isA(error, Snooze) || isA(error, NotDone) || terms.onLapse === "retry") {
     return { finish: { status: "failed_retryable", error: clipped(describe(error)) }, raise: error };
   }
   return { raise: error };
-}
-
-/** An error's name and text. */
-export function describe(error: unknown): string {
-  if (!(error instanceof Error)) return `threw ${String(error)}`;
-  return error.message ? `${error.name}: ${error.message}` : error.name;
-}
-
-/** As much of a text as the server keeps, in whole characters. */
-export function clipped(text: string): string {
-  const bytes = new TextEncoder().encode(text);
-  if (bytes.length <= ERROR_BYTES_MAX) return text;
-  const kept = new TextDecoder("utf-8").decode(bytes.subarray(0, ERROR_BYTES_MAX - 3));
-  return `${kept.replace(/\ufffd+$/, "")}…`;
 }

@@ -245,3 +245,17 @@ export class TimedOut extends DeliveryEnded {
     this.prototype.name = "TimedOut";
   }
 }
+
+/** So many handlers went on after their signal had fired that the worker would be nothing but them. */
+export class TooManyLeftBehind extends DriftQError {
+  static {
+    this.prototype.name = "TooManyLeftBehind";
+  }
+
+  constructor(readonly count: number) {
+    super(
+      `${count} handlers did not end although their signals had fired, and were left behind; the worker has stopped. ` +
+        "Pass ctx.signal on to whatever the handlers wait for, and restart the process to be rid of them",
+    );
+  }
+}

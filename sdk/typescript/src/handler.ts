@@ -8,10 +8,8 @@ export interface HandlerOptions<P> {
   encoding?: Encoding;
   /** A payload that does not parse is a dead letter, unless it is to be retried. */
   badPayload?: "dead" | "retry";
-  /** Handlers of this topic that run at once; the worker's if not given. */
+  /** Handlers of this topic that run at once, within the concurrency of the worker, which it is if not given. */
   concurrency?: number;
-  /** Messages that wait in the worker besides; the worker's if not given. */
-  prefetch?: number;
   /** The longest that a handler may take. */
   timeoutMs?: number;
 }
@@ -38,7 +36,6 @@ export interface Route {
   readonly topic: string;
   readonly options: HandlerOptions<unknown>;
   readonly concurrency: number;
-  readonly prefetch: number;
   /** 1 unless it is a batch handler. */
   readonly batch: number;
   readonly handle: Handler<unknown> | undefined;

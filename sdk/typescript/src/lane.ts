@@ -4,8 +4,8 @@ import { Cancelled } from "./errors.js";
 import type { WorkerEventListener } from "./events.js";
 import type { Route } from "./handler.js";
 import { randomHex } from "./platform.js";
-import { GroupUnknown } from "./refusals.js";
-import { roomFor } from "./room.js";
+import { GroupUnknown, namingTopic } from "./refusals.js";
+import type { Ask, Room } from "./room.js";
 import { runBatch, runOne, type Runner } from "./runner.js";
 import { giveBack } from "./settler.js";
 import { sleep } from "./time.js";
@@ -27,17 +27,29 @@ export interface LaneOptions {
   emit: WorkerEventListener;
 }
 
-/** One topic of a worker: borrows messages, keeps those that wait, and starts handlers. */
+/** What a lane shares with the others of its worker. */
+export interface Common {
+  readonly room: Room;
+  /** Messages came or went, or a handler ended: something may be able to go on. */
+  changed(): void;
+  /** The worker cannot go on. */
+  fail(error: unknown): void;
+}
+
+/** One topic of a worker: borrows messages, keeps those that wait, and runs handlers when it is its turn. */
 export class Lane {
   readonly #waiting: Delivery[] = [];
   readonly #busy = new Set<Delivery>();
   readonly #stopping = new AbortController();
-  #running = 0;
+  readonly #handlers = new Tally();
+  /** Handlers, and the commits that follow them. */
+  readonly #runs = new Tally();
   #wake: (() => void) | undefined;
-  #drained: (() => void) | undefined;
 
   constructor(
-    readonly route: Route,
+    private readonly index: number,
+    private readonly route: Route,
+    private readonly common: Common,
     private readonly options: LaneOptions,
   ) {}
 
@@ -51,11 +63,12 @@ export class Lane {
   async borrow(): Promise<void> {
     try {
       while (!this.#stopping.signal.aborted) {
-        const { concurrency, batch, prefetch } = this.route;
-        const max = roomFor({ concurrency, batch, prefetch, waiting: this.#waiting.length, busy: this.#busy.size });
-        if (max === 0) await new Promise<void>((resolve) => (this.#wake = resolve));
-        else this.#take(await this.#lease(max));
+        const ask = this.common.room.ask(this.index);
+        if (ask.max === 0) await new Promise<void>((resolve) => (this.#wake = resolve));
+        else this.#take(await this.#lease(ask));
       }
+    } catch (error) {
+      throw namingTopic(error, this.route.topic);
     } finally {
       await this.#releaseWaiting();
     }
@@ -63,13 +76,25 @@ export class Lane {
 
   #take(items: WireItem[]): void {
     for (const item of items) this.#waiting.push(new Delivery(item, this.options.leaseMs, this.options.cancelGraceMs));
-    this.#pump();
+    this.common.room.answered(this.index, items.length);
+    this.common.changed();
   }
 
-  /** Ends when no handler runs any more; what they left to be settled is the settler's. */
+  /** Goes on to borrow if it waits for room, and there is some. */
+  wake(): void {
+    if (!this.#wake || this.common.room.free(this.index) === 0) return;
+    this.#wake();
+    this.#wake = undefined;
+  }
+
+  /** Ends when no handler runs any more; what they left to be settled may still be under way. */
   idle(): Promise<void> {
-    if (this.#running === 0) return Promise.resolve();
-    return new Promise((resolve) => (this.#drained = resolve));
+    return this.#handlers.none();
+  }
+
+  /** Ends when nothing is left to be committed either; the rest is the settler's. */
+  concluded(): Promise<void> {
+    return this.#runs.none();
   }
 
   stop(): void {
@@ -83,15 +108,16 @@ export class Lane {
   }
 
   /** One borrowing call, repeated with the same request_id until it is answered, so that no answer is lost. */
-  async #lease(max: number): Promise<WireItem[]> {
+  async #lease({ max, waits }: Ask): Promise<WireItem[]> {
     const { transport, group, owner, leaseMs, emit } = this.options;
     const target = path`/v2/topics/${this.route.topic}/groups/${group}/lease`;
-    const body = { owner, max, lease_ms: leaseMs, wait_ms: POLL_MS, request_id: randomHex(8) };
+    const waitMs = waits ? POLL_MS : 0;
+    const body = { owner, max, lease_ms: leaseMs, wait_ms: waitMs, request_id: randomHex(8) };
     const signal = this.#stopping.signal;
     let away = false;
     for (let repeats = 0; ; repeats += 1) {
       try {
-        const answer = await transport.call<{ messages: WireItem[] }>("POST", target, { body, waitMs: POLL_MS, patienceMs: 0, signal });
+        const answer = await transport.call<{ messages: WireItem[] }>("POST", target, { body, waitMs, patienceMs: 0, signal });
         if (away) emit({ kind: "server_back" });
         return answer.messages;
       } catch (error) {
@@ -122,33 +148,57 @@ export class Lane {
   }
 
   async #releaseWaiting(): Promise<void> {
-    const tokens = this.#waiting.splice(0).map((delivery) => delivery.token);
+    const deliveries = this.#waiting.splice(0);
+    for (const delivery of deliveries) delivery.stop();
+    const tokens = deliveries.map((delivery) => delivery.token);
     if (tokens.length > 0) await giveBack(this.options.transport, tokens, GIVE_BACK_TIMEOUT_MS);
   }
 
-  /** Starts handlers while there is room and something waits. */
-  #pump(): void {
-    while (this.#running < this.route.concurrency && this.#waiting.length > 0 && !this.#stopping.signal.aborted) {
-      this.#start(this.#waiting.splice(0, this.route.batch));
-    }
-    if (this.#waiting.length <= this.route.prefetch / 2) this.#wake?.();
-  }
-
-  #start(deliveries: Delivery[]): void {
-    this.#running += 1;
+  /** Runs a handler for the first messages that wait. */
+  start(count: number): void {
+    const { room } = this.common;
+    const deliveries = this.#waiting.splice(0, count);
     for (const delivery of deliveries) this.#busy.add(delivery);
+    const ended = this.#handlers.begin(() => room.handled(this.index, deliveries.length));
+    const concluded = this.#runs.begin();
     const settled = (delivery: Delivery) => {
       this.#busy.delete(delivery);
-      this.#wake?.();
+      room.settled(this.index);
+      this.common.changed();
     };
+    const progress = { ended, settled };
     const run = this.route.handleBatch
-      ? runBatch(this.options.runner, this.route, deliveries, settled)
-      : runOne(this.options.runner, this.route, deliveries[0]!, settled);
-    // A runner never rejects; were it to, the process is told instead of losing the place.
-    void run.then(() => {
-      this.#running -= 1;
-      if (this.#running === 0) this.#drained?.();
-      this.#pump();
+      ? runBatch(this.options.runner, this.route, deliveries, progress)
+      : runOne(this.options.runner, this.route, deliveries[0]!, progress);
+    // Nothing that a handler throws comes here. Were this package to fail, the worker ends with that, and not in silence.
+    void run.catch((error: unknown) => this.common.fail(error)).then(() => {
+      ended();
+      concluded();
+      room.ended(this.index);
+      this.common.changed();
     });
+  }
+}
+
+/** Counts what has begun and not ended. */
+class Tally {
+  #count = 0;
+  #waiting: (() => void)[] = [];
+
+  /** What it returns is called at the end, more than once if need be. */
+  begin(atEnd?: () => void): () => void {
+    this.#count += 1;
+    let ended = false;
+    return () => {
+      if (ended) return;
+      ended = true;
+      this.#count -= 1;
+      atEnd?.();
+      if (this.#count === 0) for (const resolve of this.#waiting.splice(0)) resolve();
+    };
+  }
+
+  none(): Promise<void> {
+    return this.#count === 0 ? Promise.resolve() : new Promise((resolve) => this.#waiting.push(resolve));
   }
 }

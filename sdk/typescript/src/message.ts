@@ -63,9 +63,25 @@ export interface Produced {
   readonly duplicate: boolean;
 }
 
-/** A payload is sent as JSON, bytes as they are. */
+/** A text that is sent as it is. Made by `raw`. */
+export class Raw {
+  constructor(readonly text: string) {
+    if (typeof text !== "string") throw new TypeError(`raw takes a text, and not a ${typeof text}; bytes are sent as they are anyway`);
+  }
+
+  toJSON(): never {
+    throw new TypeError("a raw text is a payload of its own, and cannot be a part of one");
+  }
+}
+
+/** A text to be sent as it is, without the quotes of JSON. Whoever reads it says `encoding: "text"`. */
+export function raw(text: string): Raw {
+  return new Raw(text);
+}
+
+/** A payload is sent as JSON, a text too; bytes and raw texts as they are. */
 export function encodeMessage(payload: unknown, options: SendOptions = {}): WireMessage {
-  const message: WireMessage = payload instanceof Uint8Array ? { value_b64: base64(payload) } : { value: jsonOf(payload) };
+  const message = encodePayload(payload);
   if (options.key !== undefined) message.key = options.key;
   if (options.priority !== undefined) message.priority = options.priority;
   if (options.delayMs !== undefined) message.delay_ms = options.delayMs;
@@ -73,6 +89,11 @@ export function encodeMessage(payload: unknown, options: SendOptions = {}): Wire
   const envelope = encodeEnvelope(options);
   if (envelope) message.envelope = envelope;
   return message;
+}
+
+function encodePayload(payload: unknown): WireMessage {
+  if (payload instanceof Uint8Array) return { value_b64: base64(payload) };
+  return { value: payload instanceof Raw ? payload.text : jsonOf(payload) };
 }
 
 function encodeEnvelope(options: SendOptions): WireEnvelope | undefined {

@@ -1,6 +1,17 @@
 import { DriftQError } from "./errors.js";
+import { delayMs } from "./limits.js";
+import { reasonText } from "./texts.js";
 
-// What a handler or the function of an effect throws to say how it ended.
+// What a handler or the function of an effect throws to say how it ended. What they are made of is checked here, within
+// the handler: a time that is none is the handler's error, and never the server's.
+
+/** A reason may be an error, which is then the cause as well. */
+export type Reason = string | Error;
+
+function causeOf(reason: unknown, options: ErrorOptions | undefined): ErrorOptions | undefined {
+  if (options && "cause" in options && options.cause !== undefined) return { cause: options.cause };
+  return typeof reason === "object" && reason !== null ? { cause: reason } : undefined;
+}
 
 /** Thrown by a handler: the message comes again, after that time or as its retry policy says. In an effect: it did not happen. */
 export class Retry extends DriftQError {
@@ -11,10 +22,10 @@ export class Retry extends DriftQError {
     this.prototype.name = "Retry";
   }
 
-  constructor(reason = "retry", options: { afterMs?: number; cause?: unknown } = {}) {
-    super(reason, { cause: options.cause });
-    this.reason = reason;
-    this.afterMs = options.afterMs;
+  constructor(reason: Reason = "retry", options: { afterMs?: number; cause?: unknown } = {}) {
+    super(reasonText(reason), causeOf(reason, options));
+    this.reason = reasonText(reason);
+    this.afterMs = options.afterMs === undefined ? undefined : delayMs(options.afterMs, "afterMs");
   }
 }
 
@@ -26,9 +37,9 @@ export class Dead extends DriftQError {
     this.prototype.name = "Dead";
   }
 
-  constructor(reason: string, options?: ErrorOptions) {
-    super(reason, options);
-    this.reason = reason;
+  constructor(reason: Reason, options?: ErrorOptions) {
+    super(reasonText(reason), causeOf(reason, options));
+    this.reason = reasonText(reason);
   }
 }
 
@@ -41,8 +52,9 @@ export class Snooze extends DriftQError {
   readonly forMs: number;
 
   constructor(options: { forMs: number }) {
-    super(`put off for ${options.forMs} ms`);
-    this.forMs = options.forMs;
+    const forMs = delayMs(options.forMs, "forMs");
+    super(`put off for ${forMs} ms`);
+    this.forMs = forMs;
   }
 }
 
@@ -52,8 +64,8 @@ export class NotDone extends DriftQError {
     this.prototype.name = "NotDone";
   }
 
-  constructor(reason = "it did not happen", options?: ErrorOptions) {
-    super(reason, options);
+  constructor(reason: Reason = "it did not happen", options?: ErrorOptions) {
+    super(reasonText(reason), causeOf(reason, options));
   }
 }
 
@@ -65,9 +77,9 @@ export class Final extends DriftQError {
     this.prototype.name = "Final";
   }
 
-  constructor(reason: string, options?: ErrorOptions) {
-    super(reason, options);
-    this.reason = reason;
+  constructor(reason: Reason, options?: ErrorOptions) {
+    super(reasonText(reason), causeOf(reason, options));
+    this.reason = reasonText(reason);
   }
 }
 

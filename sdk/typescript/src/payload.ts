@@ -1,11 +1,13 @@
 import { DriftQError } from "./errors.js";
 import type { Message } from "./message.js";
+import { isA, reasonText } from "./texts.js";
 
 /** Turns what was in a message into what the handler takes, or throws. Anything with `parse` will do, a zod schema too. */
 export type Schema<P> = { parse(input: unknown): P | Promise<P> } | ((input: unknown) => P | Promise<P>);
 
 /** What the payload is before the schema sees it. */
-export type Encoding = "json" | "text" | "bytes";
+export const ENCODINGS = ["json", "text", "bytes"] as const;
+export type Encoding = (typeof ENCODINGS)[number];
 
 /** The payload is not what the handler takes. */
 export class BadPayload extends DriftQError {
@@ -41,7 +43,6 @@ function textOf(message: Message): string {
 }
 
 function badPayload(error: unknown): BadPayload {
-  if (error instanceof BadPayload) return error;
-  const why = error instanceof Error ? error.message : String(error);
-  return new BadPayload(`the payload does not parse: ${why}`, { cause: error });
+  if (isA(error, BadPayload)) return error;
+  return new BadPayload(`the payload does not parse: ${reasonText(error)}`, { cause: error });
 }

@@ -133,3 +133,10 @@ export function refusal(problem: Problem, requestId?: string): Refused {
   const type: typeof Refused = Object.hasOwn(refusals, problem.code) ? refusals[problem.code as keyof typeof refusals] : Refused;
   return new type(problem, requestId);
 }
+
+/** A topic that does not exist by its name, for one who asked for several; any other error as it is. */
+export function namingTopic(error: unknown, topic: string): unknown {
+  if (!(error instanceof TopicUnknown)) return error;
+  const { code, status, help, retryable, requestId } = error;
+  return refusal({ code, status, detail: `there is no topic ${topic}`, help, retryable }, requestId);
+}

@@ -8,6 +8,7 @@ import { Dead, Retry } from "./outcomes.js";
 import { BadPayload, readPayload } from "./payload.js";
 import { settlementOf, type HandlerEnd, type Settlement } from "./settle.js";
 import type { Settler } from "./settler.js";
+import { isA } from "./texts.js";
 import type { Transport } from "./transport.js";
 
 /** What running a handler takes. */
@@ -17,14 +18,22 @@ export interface Runner {
   readonly settler: Settler;
   readonly emit: WorkerEventListener;
   stopping(): boolean;
+  /** Told of a handler whose place goes to others although it has not ended. */
+  leaveBehind(handler: Promise<void>): void;
 }
 
-type Settled = (delivery: Delivery) => void;
+/** Who is told how far the run of a handler is. */
+export interface Progress {
+  /** The handler has ended, or was left behind. */
+  ended(): void;
+  /** Nothing more is to be said about that message. */
+  settled(delivery: Delivery): void;
+}
 
 const LEFT_BEHIND = Symbol("left behind");
 
 /** Runs the handler of one message, and hands its settlement on. Ends when the handler's place is free. */
-export async function runOne(runner: Runner, route: Route, delivery: Delivery, settled: Settled): Promise<void> {
+export async function runOne(runner: Runner, route: Route, delivery: Delivery, progress: Progress): Promise<void> {
   const context = new Context(delivery, runner.transport, runner.owner);
   delivery.start(route.options.timeoutMs);
   const end = await outcomeOf(runner, [delivery], async () => {
@@ -32,7 +41,8 @@ export async function runOne(runner: Runner, route: Route, delivery: Delivery, s
     const payload = read instanceof Promise ? await read : read;
     await within(context, () => route.handle!(payload, context));
   });
-  await conclude(runner, route, delivery, context, end, settled);
+  progress.ended();
+  await conclude(runner, route, delivery, context, end, progress);
 }
 
 /** One message of a batch, and what was said about it alone. */
@@ -52,7 +62,7 @@ class Item implements BatchItem<unknown> {
 }
 
 /** Runs the handler of a batch, and hands the settlements on. */
-export async function runBatch(runner: Runner, route: Route, deliveries: Delivery[], settled: Settled): Promise<void> {
+export async function runBatch(runner: Runner, route: Route, deliveries: Delivery[], progress: Progress): Promise<void> {
   const items: Item[] = [];
   const rest: Promise<void>[] = [];
   for (const delivery of deliveries) {
@@ -62,11 +72,12 @@ export async function runBatch(runner: Runner, route: Route, deliveries: Deliver
       const payload = await readPayload(delivery.message, route.options.encoding ?? "json", route.options.schema);
       items.push(new Item(payload, context, delivery));
     } catch (error) {
-      rest.push(conclude(runner, route, delivery, context, { returned: false, error }, settled));
+      rest.push(conclude(runner, route, delivery, context, { returned: false, error }, progress));
     }
   }
   const end = await batchOutcome(runner, route, items);
-  for (const item of items) rest.push(conclude(runner, route, item.delivery, item.context, item.end ?? end, settled));
+  progress.ended();
+  for (const item of items) rest.push(conclude(runner, route, item.delivery, item.context, item.end ?? end, progress));
   await Promise.all(rest);
 }
 
@@ -83,6 +94,7 @@ async function batchOutcome(runner: Runner, route: Route, items: readonly Item[]
 /** How the handler ended; one that does not heed its signal is left behind after a while. */
 async function outcomeOf(runner: Runner, deliveries: readonly Delivery[], run: () => Promise<void>): Promise<HandlerEnd> {
   if (deliveries.length === 1 && deliveries[0]!.ended) return { returned: false, error: deliveries[0]!.ended };
+  let handler: Promise<void>;
   try {
     const end = await new Promise<unknown>((resolve, reject) => {
       let left = deliveries.length;
@@ -92,9 +104,11 @@ async function outcomeOf(runner: Runner, deliveries: readonly Delivery[], run: (
           if (left === 0) resolve(LEFT_BEHIND);
         };
       }
-      run().then(resolve, reject);
+      handler = run();
+      handler.then(resolve, reject);
     });
     if (end !== LEFT_BEHIND) return { returned: true };
+    runner.leaveBehind(handler!);
     for (const { message, attempt, ended } of deliveries) {
       runner.emit({ kind: "handler_left_behind", message, attempt, error: ended });
     }
@@ -105,17 +119,18 @@ async function outcomeOf(runner: Runner, deliveries: readonly Delivery[], run: (
 }
 
 /** Settles a delivery whose handler has ended: with what it collected, by one commit. */
-async function conclude(runner: Runner, route: Route, delivery: Delivery, context: Context, end: HandlerEnd, settled: Settled): Promise<void> {
+async function conclude(runner: Runner, route: Route, delivery: Delivery, context: Context, end: HandlerEnd, progress: Progress): Promise<void> {
   delivery.stop();
   if (delivery.settled) {
     if (!end.returned) emitFailure(runner, delivery, end.error, "after it was committed");
-    settled(delivery);
+    progress.settled(delivery);
     return;
   }
   if (end.returned && !delivery.ended && context.collected) {
-    end = await committed(context);
-    if (end.returned) {
-      settled(delivery);
+    end = await committed(context, runner.settler.stopped);
+    if (!end.returned && runner.settler.stopped.aborted) emitLost(runner, delivery, end.error);
+    if (end.returned || runner.settler.stopped.aborted) {
+      progress.settled(delivery);
       return;
     }
   }
@@ -123,20 +138,20 @@ async function conclude(runner: Runner, route: Route, delivery: Delivery, contex
   tell(runner, delivery, end, settlement);
   delivery.settled = true;
   if (settlement.kind === "drop") {
-    settled(delivery);
+    progress.settled(delivery);
     return;
   }
-  runner.settler.push(delivery, settlement, (error) => {
-    if (error !== undefined && !(delivery.ended instanceof LeaseLost)) {
-      runner.emit({ kind: "settlement_lost", message: delivery.message, attempt: delivery.attempt, error });
-    }
-    settled(delivery);
+  runner.settler.push(delivery, settlement, (fate) => {
+    const { message, attempt, ended } = delivery;
+    if (!fate.heard && !(ended instanceof LeaseLost)) emitLost(runner, delivery, fate.error);
+    else if (fate.heard && fate.refused) runner.emit({ kind: "settlement_refused", message, attempt, error: fate.refused });
+    progress.settled(delivery);
   });
 }
 
-async function committed(context: Context): Promise<HandlerEnd> {
+async function committed(context: Context, signal: AbortSignal): Promise<HandlerEnd> {
   try {
-    await context.commit();
+    await context.commit({ signal });
     return { returned: true };
   } catch (error) {
     return { returned: false, error };
@@ -145,7 +160,7 @@ async function committed(context: Context): Promise<HandlerEnd> {
 
 /** A payload that does not parse is an outcome that the route decides on. */
 function asOutcome(end: HandlerEnd, route: Route): HandlerEnd {
-  if (end.returned || !(end.error instanceof BadPayload)) return end;
+  if (end.returned || !isA(end.error, BadPayload)) return end;
   const reason = end.error.message;
   return { returned: false, error: route.options.badPayload === "retry" ? new Retry(reason) : new Dead(reason) };
 }
@@ -161,4 +176,8 @@ function tell(runner: Runner, delivery: Delivery, end: HandlerEnd, settlement: S
 
 function emitFailure(runner: Runner, { message, attempt }: Delivery, error: unknown, then: string): void {
   runner.emit({ kind: "handler_failed", message, attempt, error, then });
+}
+
+function emitLost(runner: Runner, { message, attempt }: Delivery, error: unknown): void {
+  runner.emit({ kind: "settlement_lost", message, attempt, error });
 }

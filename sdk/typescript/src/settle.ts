@@ -1,8 +1,9 @@
-import { clipped, describe } from "./endings.js";
 import { Cancelled, DeadlinePassed, EffectBusy, EffectExhausted, EffectFailed, EffectUncertain, LeaseLost, TimedOut } from "./errors.js";
 import type { DeliveryEnded } from "./errors.js";
 import { Dead, Retry, Snooze } from "./outcomes.js";
+import { DURATION_MS_MAX } from "./limits.js";
 import { KeyReused } from "./refusals.js";
+import { clipped, describe, isA, reasonText } from "./texts.js";
 
 /** When a message whose effect is busy or uncertain comes again, if the server named no time. */
 export const EFFECT_RETRY_MS = 30_000;
@@ -29,13 +30,20 @@ export function settlementOf(end: HandlerEnd, ended: DeliveryEnded | undefined, 
   return settlementOfError(end.error);
 }
 
+/** Says something about whatever was thrown: an outcome that somebody changed afterwards is still one. */
 function settlementOfError(error: unknown): Settlement {
-  if (error instanceof Snooze) return { kind: "release", delayMs: error.forMs };
-  if (error instanceof Retry) return { kind: "nack", error: clipped(error.reason), delayMs: error.afterMs };
-  if (error instanceof Dead) return { kind: "nack", error: clipped(error.reason), dead: true };
-  if (error instanceof EffectBusy || error instanceof EffectUncertain) {
-    return { kind: "nack", error: clipped(describe(error)), delayMs: error.retryAfterMs ?? EFFECT_RETRY_MS };
+  if (isA(error, Snooze)) return { kind: "release", delayMs: wholeMs(error.forMs) ?? 0 };
+  if (isA(error, Retry)) return { kind: "nack", error: clipped(reasonText(error.reason)), delayMs: wholeMs(error.afterMs) };
+  if (isA(error, Dead)) return { kind: "nack", error: clipped(reasonText(error.reason)), dead: true };
+  if (isA(error, EffectBusy) || isA(error, EffectUncertain)) {
+    return { kind: "nack", error: clipped(describe(error)), delayMs: wholeMs(error.retryAfterMs ?? EFFECT_RETRY_MS) };
   }
-  const hopeless = error instanceof EffectFailed || error instanceof EffectExhausted || error instanceof KeyReused;
+  const hopeless = isA(error, EffectFailed) || isA(error, EffectExhausted) || isA(error, KeyReused);
   return hopeless ? { kind: "nack", error: clipped(describe(error)), dead: true } : { kind: "nack", error: clipped(describe(error)) };
+}
+
+/** A delay as the server takes it: whole milliseconds, up to its longest; none if it is no time. */
+function wholeMs(ms: unknown): number | undefined {
+  if (typeof ms !== "number" || Number.isNaN(ms)) return undefined;
+  return Math.max(0, Math.min(DURATION_MS_MAX, Math.ceil(ms)));
 }

@@ -1,8 +1,9 @@
 import type { Delivery } from "./delivery.js";
-import { Refused } from "./errors.js";
+import { DriftQError, Refused } from "./errors.js";
 import { chunks } from "./heartbeat.js";
 import { refusal } from "./refusals.js";
 import type { Settlement } from "./settle.js";
+import { clipped } from "./texts.js";
 import { sleep } from "./time.js";
 import { isStrange, mayPass, type Transport } from "./transport.js";
 import type { WireSettled } from "./wire.js";
@@ -14,10 +15,13 @@ const STRANGE_ANSWER_WAIT_MS = 1_000;
 
 type Kind = "ack" | "nack" | "release";
 
+/** What became of a settlement. One that was refused was heard as a plain nack in its place. */
+export type Fate = { readonly heard: true; readonly refused?: unknown } | { readonly heard: false; readonly error: unknown };
+
 interface Entry {
   readonly delivery: Delivery;
   readonly settlement: Settlement;
-  readonly done: (error?: unknown) => void;
+  readonly done: (fate: Fate) => void;
 }
 
 /** Settles deliveries: what comes while a call of its kind is under way goes together in the next one. */
@@ -28,8 +32,13 @@ export class Settler {
 
   constructor(private readonly transport: Transport) {}
 
-  /** `done` is called when the server has heard it, or with the error if it never will. */
-  push(delivery: Delivery, settlement: Settlement & { kind: Kind }, done: (error?: unknown) => void): void {
+  /** Fires when nothing more will be said. */
+  get stopped(): AbortSignal {
+    return this.#stopped.signal;
+  }
+
+  /** `done` is called when the server has heard it, or never will. */
+  push(delivery: Delivery, settlement: Settlement & { kind: Kind }, done: (fate: Fate) => void): void {
     const kind = settlement.kind;
     this.#queues[kind].push({ delivery, settlement, done });
     if (!this.#running.has(kind)) this.#running.set(kind, this.#drain(kind));
@@ -41,41 +50,62 @@ export class Settler {
   }
 
   /** Gives up what is left; those messages come again when their leases are over. */
-  stop(): void {
-    this.#stopped.abort(new Error("the worker has stopped"));
+  stop(why: string): void {
+    this.#stopped.abort(new DriftQError(why));
   }
 
   async #drain(kind: Kind): Promise<void> {
     // Handlers that end in the same turn are settled together, the first one included.
     await new Promise((resolve) => setImmediate(resolve));
     while (this.#queues[kind].length > 0) {
-      const entries = this.#queues[kind].splice(0, SETTLE_MAX);
-      try {
-        const results = await settleCall(this.transport, kind, entries.map(leaseOf), this.#stopped.signal);
-        entries.forEach((entry, index) => entry.done(errorOf(results[index])));
-      } catch (error) {
-        for (const entry of entries) entry.done(error);
-      }
+      await this.#settle(kind, this.#queues[kind].splice(0, SETTLE_MAX));
     }
     // In the same turn as the last look at the queue, so that nothing is pushed in between and left there.
     this.#running.delete(kind);
+  }
+
+  /** One call for all of them. If it is refused, it is halved until the one that is at fault is alone. */
+  async #settle(kind: Kind, entries: Entry[]): Promise<void> {
+    try {
+      const results = await settleCall(this.transport, kind, entries.map(leaseOf), this.#stopped.signal);
+      entries.forEach((entry, index) => entry.done(fateOf(results[index])));
+    } catch (error) {
+      if (!(error instanceof Refused)) {
+        for (const entry of entries) entry.done({ heard: false, error });
+      } else if (entries.length === 1) {
+        entries[0]!.done(await this.#plainNack(entries[0]!, error));
+      } else {
+        const middle = entries.length >> 1;
+        await this.#settle(kind, entries.slice(0, middle));
+        await this.#settle(kind, entries.slice(middle));
+      }
+    }
+  }
+
+  /** What the server does not take as it was put is a nack without more: better than to wait for the lease to end. */
+  async #plainNack({ delivery, settlement }: Entry, refused: Refused): Promise<Fate> {
+    if (settlement.kind === "ack") return { heard: false, error: refused };
+    const dead = settlement.kind === "nack" ? settlement.dead : undefined;
+    const lease = { token: delivery.token, error: clipped(`the settlement was refused: ${refused.code}`), dead };
+    try {
+      const [result] = await settleCall(this.transport, "nack", [lease], this.#stopped.signal);
+      const fate = fateOf(result);
+      return fate.heard ? { heard: true, refused } : fate;
+    } catch (error) {
+      return { heard: false, error };
+    }
   }
 }
 
 function leaseOf({ delivery, settlement }: Entry): Record<string, unknown> {
   switch (settlement.kind) {
     case "nack":
-      return { token: delivery.token, error: settlement.error, delay_ms: wholeMs(settlement.delayMs), dead: settlement.dead };
+      return { token: delivery.token, error: settlement.error, delay_ms: settlement.delayMs, dead: settlement.dead };
     case "release":
-      return { token: delivery.token, delay_ms: wholeMs(settlement.delayMs) };
+      return { token: delivery.token, delay_ms: settlement.delayMs };
     default:
       return { token: delivery.token };
   }
-}
-
-/** The wire knows whole milliseconds only. */
-function wholeMs(ms: number | undefined): number | undefined {
-  return ms === undefined ? undefined : Math.max(0, Math.ceil(ms));
 }
 
 /** Says it until it is heard: settling is safe to repeat, and a server that is away comes back. */
@@ -113,15 +143,16 @@ export async function settleOnce(
   }
 }
 
-function errorOf(result: WireSettled | undefined): Error | undefined {
-  if (result?.status === "ok") return undefined;
+function fateOf(result: WireSettled | undefined): Fate {
+  if (result?.status === "ok") return { heard: true };
   const stale = result?.status === "stale";
-  return refusal({
+  const error = refusal({
     code: stale ? "STALE_LEASE" : "LEASE_UNKNOWN",
     status: stale ? 409 : 404,
     detail: stale ? "the message was delivered again, or is settled" : "the server does not know this lease",
     retryable: false,
   });
+  return { heard: false, error };
 }
 
 /** Gives leases back, once, without waiting for a server that is away. */

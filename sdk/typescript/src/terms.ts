@@ -2,6 +2,7 @@ import type { Finding } from "./outcomes.js";
 import type { Place } from "./keys.js";
 import { anchorOf, derivedKey, requestHash } from "./keys.js";
 import { NoContext } from "./errors.js";
+import { ATTEMPTS_MAX, DURATION_MS_MAX, LEASE_MS_MAX, whole } from "./limits.js";
 
 /** How long one attempt has an effect to itself, unless it is renewed. */
 export const EFFECT_LEASE_MS = 60_000;
@@ -98,10 +99,10 @@ export function termsOf(scope: string, options: EffectOptions<never>, place: Pla
     tenantId: options.tenantId ?? place.tenantId,
     requestHash: options.args === undefined ? undefined : requestHash(options.args),
     onLapse: options.onLapse ?? "hold",
-    leaseMs: options.leaseMs ?? EFFECT_LEASE_MS,
-    ttlMs: options.ttlMs,
-    maxAttempts: options.maxAttempts,
-    waitMs: options.waitMs ?? EFFECT_WAIT_MS,
+    leaseMs: whole(options.leaseMs ?? EFFECT_LEASE_MS, "leaseMs", 1, LEASE_MS_MAX),
+    ttlMs: options.ttlMs === undefined ? undefined : whole(options.ttlMs, "ttlMs", 1, DURATION_MS_MAX),
+    maxAttempts: options.maxAttempts === undefined ? undefined : whole(options.maxAttempts, "maxAttempts", 1, ATTEMPTS_MAX),
+    waitMs: whole(options.waitMs ?? EFFECT_WAIT_MS, "waitMs", 0, DURATION_MS_MAX),
   };
 }
 

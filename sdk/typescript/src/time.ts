@@ -1,5 +1,4 @@
-/** The longest that a timer can be set for; longer ones would fire at once. */
-const TIMER_MS_MAX = 2 ** 31 - 1;
+import { TIMER_MS_MAX } from "./limits.js";
 
 /** Milliseconds of a clock that never goes back. */
 export function monotonicMs(): number {

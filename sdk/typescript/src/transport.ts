@@ -29,12 +29,19 @@ export interface TransportOptions {
   send: Send;
 }
 
+/** The question whether a server is there, and how many wait for its answer. */
+interface Greeting {
+  readonly answer: Promise<void>;
+  readonly cut: AbortController;
+  waiting: number;
+}
+
 /** One server: sends calls, and repeats those that may succeed later. Every call of this SDK is safe to repeat. */
 export class Transport {
   readonly url: string;
   readonly #options: TransportOptions;
   #greeted = false;
-  #greeting: Promise<void> | undefined;
+  #greeting: Greeting | undefined;
 
   constructor(options: TransportOptions) {
     this.#options = options;
@@ -51,7 +58,7 @@ export class Transport {
     for (let repeats = 0; ; repeats += 1) {
       options.signal?.throwIfAborted();
       try {
-        if (!this.#greeted) await abortable(this.#greet(), options.signal);
+        if (!this.#greeted) await this.#greet(options.signal);
         const timeoutMs = options.timeoutMs ?? this.#options.answerTimeoutMs + (options.waitMs ?? 0);
         return await this.#exchange<T>(method, path, text, timeoutMs, options.signal);
       } catch (error) {
@@ -68,23 +75,30 @@ export class Transport {
    * Asks whether a DriftQ server is there, once for all who wait for it. A try has no time-out for the connection
    * alone, so the first call after a failure is one that is answered at once, and may take as long as a connection.
    */
-  #greet(): Promise<void> {
-    this.#greeting ??= this.#hello().finally(() => {
-      this.#greeting = undefined;
-    });
-    return this.#greeting;
+  async #greet(signal: AbortSignal | undefined): Promise<void> {
+    const greeting = (this.#greeting ??= this.#hello());
+    greeting.waiting += 1;
+    try {
+      await abortable(greeting.answer, signal);
+    } finally {
+      greeting.waiting -= 1;
+      // When the last one has gone, nobody is to find it, and it keeps no process from ending.
+      if (greeting.waiting === 0) {
+        if (this.#greeting === greeting) this.#greeting = undefined;
+        greeting.cut.abort();
+      }
+    }
   }
 
-  async #hello(): Promise<void> {
-    const health = await this.#exchange<{ status?: unknown } | undefined>(
-      "GET",
-      "/v2/healthz",
-      undefined,
-      this.#options.connectTimeoutMs,
-      undefined,
-    );
-    if (typeof health?.status !== "string") throw new NotDriftQ(this.url, "it does not know /v2/healthz");
-    this.#greeted = true;
+  #hello(): Greeting {
+    const cut = new AbortController();
+    const ask = async () => {
+      const { connectTimeoutMs } = this.#options;
+      const health = await this.#exchange<{ status?: unknown } | undefined>("GET", "/v2/healthz", undefined, connectTimeoutMs, cut.signal);
+      if (typeof health?.status !== "string") throw new NotDriftQ(this.url, "it does not know /v2/healthz");
+      this.#greeted = true;
+    };
+    return { answer: ask(), cut, waiting: 0 };
   }
 
   async #exchange<T>(

@@ -1,41 +1,25 @@
 import type { Client } from "./client.js";
 import type { Delivery } from "./delivery.js";
-import { Cancelled, DriftQError, LeaseLost, Refused } from "./errors.js";
+import { Cancelled, DriftQError, LeaseLost, Refused, TooManyLeftBehind } from "./errors.js";
 import { printEvent, type WorkerEventListener, type WorkerEvent } from "./events.js";
 import type { BatchHandler, BatchOptions, Handler, HandlerOptions, Route } from "./handler.js";
 import { beatMs, beatPatienceMs, chunks, lapsed } from "./heartbeat.js";
-import { Lane } from "./lane.js";
+import { Lanes } from "./lanes.js";
+import { CONCURRENCY_MAX, LEASE_MAX, TIMER_MS_MAX, whole } from "./limits.js";
+import { ENCODINGS } from "./payload.js";
 import { endBySignal, onStopSignal } from "./platform.js";
+import { namingTopic } from "./refusals.js";
+import { boundsOf, settingsOf, type Settings, type WorkerOptions } from "./settings.js";
 import { Settler, settleOnce, SETTLE_MAX } from "./settler.js";
 import { monotonicMs, sleep } from "./time.js";
 import { path } from "./wire.js";
 
-export interface WorkerOptions {
-  /** Handlers that run at once, for each topic. */
-  concurrency?: number;
-  /** Messages that wait in the worker besides, for each topic; as many again, at most 1,000. */
-  prefetch?: number;
-  /** How long a message is on loan between two heartbeats. */
-  leaseMs?: number;
-  /** Whether leases are extended while handlers run. Turn it off in tests only. */
-  heartbeat?: boolean;
-  /** How long handlers may go on when the worker stops. */
-  drainTimeoutMs?: number;
-  /** How long a handler whose signal has fired may take to end before it is left behind and its place given to others. */
-  cancelGraceMs?: number;
-  /** How long to wait for the server at the start. */
-  startTimeoutMs?: number;
-  /** Told what goes wrong on the way; prints to standard error unless given. */
-  onEvent?: WorkerEventListener;
-}
-
-const PREFETCH_MAX = 1_000;
-const LEASE_MS = 30_000;
-const CANCEL_GRACE_MS = 5_000;
-const DRAIN_TIMEOUT_MS = 30_000;
-const START_TIMEOUT_MS = 10_000;
 /** How long a worker whose handlers have ended tries to tell the server so. */
 const SETTLE_TIMEOUT_MS = 5_000;
+/** What comes on top of the grace: a busy process may be late to see that it is over. */
+const CANCEL_SLACK_MS = 1_000;
+/** The most handlers that may go on after they were left behind. */
+export const LEFT_BEHIND_MAX = 100;
 
 /** Borrows the messages of a group, runs a handler for each, and settles them. */
 export class Worker {
@@ -43,7 +27,10 @@ export class Worker {
   readonly #settler: Settler;
   readonly #emit: WorkerEventListener;
   readonly #beating = new AbortController();
-  #lanes: Lane[] = [];
+  readonly #settings: Settings;
+  readonly #starting = new AbortController();
+  #lanes: Lanes | undefined;
+  #leftBehind = 0;
   #state: "new" | "running" | "stopping" | "stopped" = "new";
   #started: Promise<void> | undefined;
   #borrowing: Promise<void> | undefined;
@@ -53,8 +40,9 @@ export class Worker {
   constructor(
     readonly client: Client,
     readonly group: string,
-    private readonly options: WorkerOptions = {},
+    options: WorkerOptions = {},
   ) {
+    this.#settings = settingsOf(options);
     this.#settler = new Settler(client.transport);
     const listener = options.onEvent ?? printEvent;
     this.#emit = (event: WorkerEvent) => {
@@ -89,10 +77,18 @@ export class Worker {
   #route(topic: string, options: HandlerOptions<unknown>, batch: number, handlers: Pick<Route, "handle" | "handleBatch">): this {
     if (this.#state !== "new") throw new DriftQError("handlers are given to a worker before it starts");
     if (this.#routes.has(topic)) throw new DriftQError(`the topic ${topic} has a handler already`);
-    const concurrency = positive(options.concurrency ?? this.options.concurrency ?? 1, "concurrency");
-    const prefetch = options.prefetch ?? this.options.prefetch ?? Math.min(concurrency * batch, PREFETCH_MAX);
-    this.#routes.set(topic, { topic, options, concurrency, prefetch, batch: positive(batch, "batch"), ...handlers });
+    this.#routes.set(topic, { topic, options, batch: whole(batch, "batch", 1, LEASE_MAX), concurrency: this.#concurrencyOf(options), ...handlers });
     return this;
+  }
+
+  #concurrencyOf({ concurrency, timeoutMs, encoding = "json", badPayload = "dead" }: HandlerOptions<unknown>): number {
+    const most = this.#settings.concurrency;
+    if (timeoutMs !== undefined) whole(timeoutMs, "timeoutMs", 1, TIMER_MS_MAX);
+    if (!ENCODINGS.includes(encoding)) throw new TypeError(`encoding is one of ${ENCODINGS.join(", ")}`);
+    if (badPayload !== "dead" && badPayload !== "retry") throw new TypeError("badPayload is dead or retry");
+    if (concurrency === undefined) return most;
+    if (whole(concurrency, "concurrency", 1, CONCURRENCY_MAX) <= most) return concurrency;
+    throw new RangeError(`the worker runs ${most} handler(s) at once, so that a topic cannot have ${concurrency}: give the worker as many`);
   }
 
   /** Works until it is stopped, by `stop`, SIGTERM or SIGINT. Rejects if it cannot start, or the server refuses it for good. */
@@ -120,18 +116,43 @@ export class Worker {
 
   async #start(): Promise<void> {
     if (this.#routes.size === 0) throw new DriftQError("a worker without a handler has nothing to do: call handle first");
-    const patienceMs = this.options.startTimeoutMs ?? START_TIMEOUT_MS;
-    await Promise.all(this.topics.map((topic) => this.client.transport.call("GET", path`/v2/topics/${topic}`, { patienceMs })));
-    if (this.#state !== "new") return;
+    if (!(await this.#topicsExist())) return;
     this.#state = "running";
     const { transport, owner } = this.client;
-    const runner = { transport, owner, settler: this.#settler, emit: this.#emit, stopping: () => this.#state !== "running" };
-    const times = { leaseMs: this.#leaseMs, cancelGraceMs: this.#cancelGraceMs };
-    const options = { transport, owner, group: this.group, ...times, runner, emit: this.#emit };
-    this.#lanes = [...this.#routes.values()].map((route) => new Lane(route, options));
-    if (this.options.heartbeat !== false) void this.#beat();
-    const borrowing = this.#lanes.map((lane) => lane.borrow().catch((error: unknown) => this.#fail(error)));
-    this.#borrowing = Promise.all(borrowing).then(() => undefined);
+    const { leaseMs, cancelGraceMs, heartbeat } = this.#settings;
+    const stopping = () => this.#state !== "running";
+    const leaveBehind = (handler: Promise<void>) => this.#leaveBehind(handler);
+    const runner = { transport, owner, settler: this.#settler, emit: this.#emit, stopping, leaveBehind };
+    const options = { transport, owner, group: this.group, leaseMs, cancelGraceMs, runner, emit: this.#emit };
+    const routes = [...this.#routes.values()];
+    const fail = (error: unknown) => this.#fail(error);
+    this.#lanes = new Lanes(routes, boundsOf(this.#settings, routes), options, fail);
+    if (heartbeat) void this.#beat(this.#lanes);
+    this.#borrowing = this.#lanes.borrow(fail);
+  }
+
+  /** Asks for all topics; whether there is still something to be started then. */
+  async #topicsExist(): Promise<boolean> {
+    const signal = this.#starting.signal;
+    const options = { patienceMs: this.#settings.startTimeoutMs, signal };
+    const exists = async (topic: string) => {
+      await this.client.transport.call("GET", path`/v2/topics/${topic}`, options).catch((error: unknown) => Promise.reject(namingTopic(error, topic)));
+    };
+    try {
+      await Promise.all(this.topics.map(exists));
+    } catch (error) {
+      // A worker that is stopped before it has started has nothing to complain of.
+      if (!signal.aborted) throw error;
+    }
+    return !signal.aborted;
+  }
+
+  /** A handler that does not heed its signal keeps what it has; so many of them are no worker any more. */
+  #leaveBehind(handler: Promise<void>): void {
+    this.#leftBehind += 1;
+    const ended = () => (this.#leftBehind -= 1);
+    handler.then(ended, ended);
+    if (this.#leftBehind > LEFT_BEHIND_MAX && this.#state === "running") this.#fail(new TooManyLeftBehind(this.#leftBehind));
   }
 
   /** What ends one topic for good ends the worker: half a worker would look like a whole one. */
@@ -147,16 +168,21 @@ export class Worker {
   }
 
   async #stop(): Promise<void> {
+    this.#starting.abort(new Cancelled("the worker stops"));
     await this.#started?.catch(() => undefined);
     this.#state = "stopping";
-    for (const lane of this.#lanes) lane.stop();
-    const idle = Promise.all(this.#lanes.map((lane) => lane.idle()));
-    if (!(await within(idle, this.options.drainTimeoutMs ?? DRAIN_TIMEOUT_MS))) {
-      for (const lane of this.#lanes) lane.cancel();
-      await within(idle, this.#cancelGraceMs + SETTLE_TIMEOUT_MS);
+    this.#lanes?.stop();
+    const idle = Promise.resolve(this.#lanes?.idle());
+    if (!(await within(idle, this.#settings.drainTimeoutMs))) {
+      this.#lanes?.cancel();
+      await within(idle, this.#settings.cancelGraceMs + CANCEL_SLACK_MS);
     }
-    await within(Promise.all([this.#borrowing, this.#settler.idle()]), SETTLE_TIMEOUT_MS);
-    this.#settler.stop();
+    // A commit that fails leaves something to the settler, so that it is asked afterwards.
+    const settled = () => Promise.resolve(this.#lanes?.concluded()).then(() => this.#settler.idle());
+    await within(Promise.all([this.#borrowing, settled()]), SETTLE_TIMEOUT_MS);
+    this.#settler.stop(`the server did not hear of it within ${SETTLE_TIMEOUT_MS} ms, and the worker has stopped`);
+    // What was given up is told before the worker has stopped.
+    await within(settled(), SETTLE_TIMEOUT_MS);
     this.#beating.abort();
     this.#state = "stopped";
   }
@@ -180,21 +206,13 @@ export class Worker {
     return off;
   }
 
-  get #cancelGraceMs(): number {
-    return this.options.cancelGraceMs ?? CANCEL_GRACE_MS;
-  }
-
-  get #leaseMs(): number {
-    return this.options.leaseMs ?? LEASE_MS;
-  }
-
-  async #beat(): Promise<void> {
+  async #beat(lanes: Lanes): Promise<void> {
     const signal = this.#beating.signal;
+    const everyMs = beatMs(this.#settings.leaseMs);
     for (let failed = false; ; ) {
       try {
-        await sleep(failed ? beatMs(this.#leaseMs) / 4 : beatMs(this.#leaseMs), signal);
-        const held = this.#lanes.flatMap((lane) => [...lane.held()]);
-        await Promise.all(chunks(held, SETTLE_MAX).map((part) => this.#extend(part, signal)));
+        await sleep(failed ? everyMs / 4 : everyMs, signal);
+        await Promise.all(chunks(lanes.held(), SETTLE_MAX).map((part) => this.#extend(part, signal)));
         failed = false;
       } catch {
         if (signal.aborted) return;
@@ -204,7 +222,7 @@ export class Worker {
   }
 
   async #extend(held: Delivery[], signal: AbortSignal): Promise<void> {
-    const leaseMs = this.#leaseMs;
+    const { leaseMs } = this.#settings;
     const asked = monotonicMs();
     const patienceMs = beatPatienceMs(asked, held, leaseMs);
     try {
@@ -237,9 +255,4 @@ async function within(promise: Promise<unknown>, ms: number): Promise<boolean> {
   } finally {
     timer.abort();
   }
-}
-
-function positive(value: number, name: string): number {
-  if (!Number.isInteger(value) || value < 1) throw new RangeError(`${name} is a whole number from 1 on, not ${value}`);
-  return value;
 }

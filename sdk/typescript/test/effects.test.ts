@@ -215,3 +215,11 @@ describe.concurrent("a guarded function", () => {
     expect(effects.map(({ message }) => message?.offset).sort()).toEqual([0, 1, 2]);
   });
 });
+
+test("an effect without a result gives the same to a replay", async () => {
+  let runs = 0;
+  const nothing = () => client.effect("nothing", { key: "k" }, () => void (runs += 1));
+  const none = () => client.effect("none", { key: "k" }, () => ((runs += 1), null));
+  expect([await nothing(), await nothing(), await none(), await none()]).toEqual([undefined, undefined, null, null]);
+  expect(runs).toBe(2);
+});

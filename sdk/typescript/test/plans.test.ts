@@ -1,6 +1,6 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { repeatWait } from "../src/backoff.js";
-import { clipped, ending, happened, OMITTED } from "../src/endings.js";
+import { ending, happened, OMITTED } from "../src/endings.js";
 import { Delivery } from "../src/delivery.js";
 import { Cancelled, DeadlinePassed, DriftQError, EffectBusy, EffectExhausted, EffectFailed, EffectUncertain, LeaseLost, TimedOut } from "../src/errors.js";
 import { beatPatienceMs, chunks, lapsed } from "../src/heartbeat.js";
@@ -9,8 +9,8 @@ import type { Message } from "../src/message.js";
 import { Dead, Final, NotDone, Retry, Snooze } from "../src/outcomes.js";
 import { BATCH_BYTES_MAX, takeBatch } from "../src/producer.js";
 import { refusal } from "../src/refusals.js";
-import { roomFor } from "../src/room.js";
 import { settlementOf } from "../src/settle.js";
+import { clipped } from "../src/texts.js";
 import { toCamel, toSnake } from "../src/wire.js";
 
 describe("waits between repeats", () => {
@@ -80,16 +80,24 @@ describe("the ending of an effect", () => {
   });
   test("whoever ran it gets what a replay gets", () => {
     expect(happened({ at: new Date(0) }).value).toEqual({ at: "1970-01-01T00:00:00.000Z" });
-    expect(happened(undefined)).toMatchObject({ value: undefined, finish: { body: "null" } });
+    expect(happened(Number.NaN)).toMatchObject({ value: null, finish: { body: "null" } });
+    expect(happened("text")).toMatchObject({ value: "text", finish: { body: '"text"' } });
+  });
+  test("undefined is a success without a body, and null is not", () => {
+    expect(happened(undefined)).toEqual({ value: undefined, finish: { status: "succeeded", code: 200 } });
+    expect(happened(null)).toMatchObject({ value: null, finish: { body: "null" } });
   });
   test("a result that is no JSON has happened all the same", () => {
     expect(happened(1n)).toEqual({ value: 1n, finish: OMITTED });
+    const nothing = () => undefined;
+    expect(happened(nothing)).toEqual({ value: nothing, finish: OMITTED });
   });
   test("errors are cut to what the server keeps, in whole characters", () => {
     expect(clipped("short")).toBe("short");
     const text = clipped("ü".repeat(4_096));
     expect(Buffer.byteLength(text)).toBeLessThanOrEqual(4_096);
     expect(text).toMatch(/^ü+…$/);
+    expect(clipped("half of \ud800 pair")).toBe("half of \ufffd pair");
   });
 });
 
@@ -122,23 +130,20 @@ describe("a delivery", () => {
     expect(delivery.ended).toBeInstanceOf(LeaseLost);
     delivery.stop();
   });
+  test("is left behind once, however many reasons it had to end", () => {
+    vi.useFakeTimers();
+    const delivery = made();
+    let left = 0;
+    delivery.onLeftBehind = () => (left += 1);
+    delivery.end(new TimedOut("late"));
+    delivery.end(new LeaseLost("gone"));
+    vi.runAllTimers();
+    vi.useRealTimers();
+    expect(left).toBe(1);
+  });
   test("with an offset that JavaScript cannot hold is an error", () => {
     expect(() => new Delivery({ ...item, offset: 2 ** 53 }, 1_000, 1_000)).toThrow(DriftQError);
   });
-});
-
-describe("room", () => {
-  const lane = { concurrency: 4, batch: 1, prefetch: 4, waiting: 0, busy: 0 };
-  test.each([
-    [lane, 8],
-    [{ ...lane, busy: 4 }, 4],
-    [{ ...lane, busy: 4, waiting: 2 }, 2],
-    [{ ...lane, busy: 4, waiting: 3 }, 0],
-    [{ ...lane, busy: 8 }, 0],
-    [{ ...lane, prefetch: 0, busy: 3 }, 1],
-    [{ ...lane, batch: 100, prefetch: 100 }, 500],
-    [{ ...lane, concurrency: 5_000 }, 1_000],
-  ])("%j", (given, max) => expect(roomFor(given)).toBe(max));
 });
 
 describe("lineage", () => {

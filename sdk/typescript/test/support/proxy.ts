@@ -18,7 +18,7 @@ export class Proxy {
   readonly seen: Seen[] = [];
   /** Connections that clients have made. */
   connections = 0;
-  deed: (call: Seen) => Deed = () => "pass";
+  deed: (call: Seen) => Deed | Promise<Deed> = () => "pass";
   /** Called when an answer has come that the client does not get. */
   onSwallowed: () => void = () => undefined;
   readonly #cuts: { path: RegExp; heard: () => void }[] = [];
@@ -62,7 +62,7 @@ export class Proxy {
     outgoing.on("close", () => {
       if (!outgoing.writableEnded) for (const cut of this.#cuts) if (cut.path.test(call.path)) cut.heard();
     });
-    const deed = this.deed(call);
+    const deed = await this.deed(call);
     if (deed === "hang") return;
     if (typeof deed === "object") {
       outgoing.writeHead(deed.status, { "content-type": "application/problem+json", ...deed.headers }).end(deed.body);

@@ -1,0 +1,35 @@
+// The bounds of what can be asked for, and the check of them.
+
+/** The longest delay that the server takes: ten years of 366 days. */
+export const DURATION_MS_MAX = 316_224_000_000;
+/** The longest lease that the server gives: seven days. */
+export const LEASE_MS_MAX = 604_800_000;
+/** The longest that a timer can be set for; longer ones would fire at once. */
+export const TIMER_MS_MAX = 2 ** 31 - 1;
+/** The most messages of one lease call, and so of one batch. */
+export const LEASE_MAX = 1_000;
+/** The most handlers at once of one worker. */
+export const CONCURRENCY_MAX = 10_000;
+/** The most messages that wait in a worker for a handler. */
+export const PREFETCH_MAX = 1_000;
+/** The most attempts that an effect can be given. */
+export const ATTEMPTS_MAX = 1_000_000;
+
+/** A whole number within its bounds, or an error that names them. */
+export function whole(value: unknown, name: string, least: number, most: number): number {
+  const number = numeric(value, name);
+  if (Number.isInteger(number) && number >= least && number <= most) return number;
+  throw new RangeError(`${name} is a whole number from ${least} to ${most}, not ${number}`);
+}
+
+/** A delay that the server takes, or an error. One beyond its longest is that. */
+export function delayMs(value: unknown, name: string): number {
+  const number = numeric(value, name);
+  if (!Number.isFinite(number) || number < 0) throw new RangeError(`${name} is a number of milliseconds from 0 on, not ${number}`);
+  return Math.min(DURATION_MS_MAX, Math.ceil(number));
+}
+
+function numeric(value: unknown, name: string): number {
+  if (typeof value === "number") return value;
+  throw new TypeError(`${name} is a number, not ${value === null ? "null" : `a ${typeof value}`}`);
+}
