@@ -247,9 +247,9 @@ export class TimedOut extends DeliveryEnded {
 }
 
 /** So many handlers went on after their signal had fired that the worker would be nothing but them. */
-export class TooManyLeftBehind extends DriftQError {
+export class HandlersStuck extends DriftQError {
   static {
-    this.prototype.name = "TooManyLeftBehind";
+    this.prototype.name = "HandlersStuck";
   }
 
   constructor(readonly count: number) {

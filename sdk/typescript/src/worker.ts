@@ -1,6 +1,6 @@
 import type { Client } from "./client.js";
 import type { Delivery } from "./delivery.js";
-import { Cancelled, DriftQError, LeaseLost, Refused, TooManyLeftBehind } from "./errors.js";
+import { Cancelled, DriftQError, LeaseLost, Refused, HandlersStuck } from "./errors.js";
 import { printEvent, type WorkerEventListener, type WorkerEvent } from "./events.js";
 import type { BatchHandler, BatchOptions, Handler, HandlerOptions, Route } from "./handler.js";
 import { beatMs, beatPatienceMs, chunks, lapsed } from "./heartbeat.js";
@@ -152,7 +152,7 @@ export class Worker {
     this.#leftBehind += 1;
     const ended = () => (this.#leftBehind -= 1);
     handler.then(ended, ended);
-    if (this.#leftBehind > LEFT_BEHIND_MAX && this.#state === "running") this.#fail(new TooManyLeftBehind(this.#leftBehind));
+    if (this.#leftBehind > LEFT_BEHIND_MAX && this.#state === "running") this.#fail(new HandlersStuck(this.#leftBehind));
   }
 
   /** What ends one topic for good ends the worker: half a worker would look like a whole one. */

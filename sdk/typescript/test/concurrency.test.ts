@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { TooManyLeftBehind, type WorkerEvent } from "../src/index.js";
+import { HandlersStuck, type WorkerEvent } from "../src/index.js";
 import { runUntilIdle, TestServer } from "../src/testing/index.js";
 import { LEFT_BEHIND_MAX } from "../src/worker.js";
 import { gate } from "./support/signals.js";
@@ -129,7 +129,7 @@ describe.concurrent("handlers that are left behind", () => {
       return new Promise(() => undefined);
     });
     const error = await worker.run({ signals: false }).catch((raised: unknown) => raised);
-    expect(error).toBeInstanceOf(TooManyLeftBehind);
+    expect(error).toBeInstanceOf(HandlersStuck);
     expect(error).toMatchObject({ count: LEFT_BEHIND_MAX + 1, message: expect.stringContaining("ctx.signal") });
     expect(calls).toBeGreaterThan(LEFT_BEHIND_MAX);
     expect(calls).toBeLessThanOrEqual(LEFT_BEHIND_MAX + 10);

@@ -29,6 +29,7 @@ pub(crate) struct Bounds {
 /// One delivery that is held. `T` is what the shell needs to work on it.
 #[derive(Clone, Debug)]
 struct Held<T> {
+    lane: usize,
     token: String,
     cargo: T,
     /// The lease is over by then unless it is extended, seen from here.
@@ -75,6 +76,15 @@ pub(crate) struct Batch {
     pub(crate) leases: Vec<(Id, String, Verdict)>,
 }
 
+/// What a lane asks the server for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ask {
+    /// How many messages at the most; 0: it does not ask.
+    pub(crate) count: usize,
+    /// Whether the server may wait for them. While it does, their room is nobody else's.
+    pub(crate) waits: bool,
+}
+
 /// One way to settle: what waits for the next call, and whether one is under way.
 #[derive(Debug, Default)]
 struct Queue {
@@ -90,6 +100,8 @@ pub(crate) struct Book<T> {
     waiting: Vec<VecDeque<Id>>,
     /// How many each lane has asked for and not got yet.
     asked: Vec<usize>,
+    /// Whether the lane's topic had nothing when it was last asked.
+    are_idle: Vec<bool>,
     calls: usize,
     /// The lane whose turn it is.
     turn: usize,
@@ -106,6 +118,7 @@ impl<T: Clone> Book<T> {
             held: BTreeMap::new(),
             waiting: vec![VecDeque::new(); lanes],
             asked: vec![0; lanes],
+            are_idle: vec![true; lanes],
             calls: 0,
             turn: 0,
             queues: Default::default(),
@@ -114,24 +127,39 @@ impl<T: Clone> Book<T> {
         }
     }
 
-    /// How many messages the lane may borrow now. No lane may take the room of all others.
-    pub(crate) fn ask(&mut self, lane: usize) -> usize {
+    /// How many messages the lane may borrow now. A lane whose topic is empty keeps a place for one call and waits; the
+    /// others share what is left, and do not wait at the server with the room of many.
+    pub(crate) fn ask(&mut self, lane: usize) -> Ask {
+        let batches = &self.bounds.batches;
+        let is_alone = batches.len() == 1;
+        let is_idle = self.are_idle[lane] && !is_alone;
+        let want = if is_idle { batches[lane] } else { self.share(lane) };
         let taken = self.held.len() + self.asked.iter().sum::<usize>();
-        let share = (self.bounds.capacity / self.asked.len().max(1)).max(1);
-        let room = self.bounds.capacity.max(self.asked.len()).saturating_sub(taken).min(share);
-        self.asked[lane] = room.min(super::LEASE_MAX);
-        self.asked[lane]
+        let room = self.bounds.capacity.max(batches.len()).saturating_sub(taken);
+        let count = want.min(room).min(super::LEASE_MAX);
+        self.asked[lane] = count;
+        Ask { count, waits: is_idle || is_alone }
     }
 
-    /// What the lane asked for is here, or will not come.
-    pub(crate) fn answered(&mut self, lane: usize) {
+    /// What a lane with work may still take of the room that it shares with others like it.
+    pub(super) fn share(&self, lane: usize) -> usize {
+        let others = (0..self.asked.len()).filter(|&other| other != lane);
+        let (idle, busy): (Vec<usize>, Vec<usize>) = others.partition(|&other| self.are_idle[other]);
+        let kept: usize = idle.into_iter().map(|other| self.bounds.batches[other]).sum();
+        let share = (self.bounds.capacity.saturating_sub(kept) / (busy.len() + 1)).max(1);
+        share.saturating_sub(self.held.values().filter(|held| held.lane == lane).count())
+    }
+
+    /// What the lane asked for is here, so many of them; or will not come.
+    pub(crate) fn answered(&mut self, lane: usize, count: usize) {
         self.asked[lane] = 0;
+        self.are_idle[lane] = count == 0;
     }
 
     pub(crate) fn borrowed(&mut self, lane: usize, token: String, cargo: T, expires: Instant) -> Id {
         let id = self.next_id;
         self.next_id += 1;
-        self.held.insert(id, Held { token, cargo, expires, phase: Phase::Waiting, gone: None });
+        self.held.insert(id, Held { lane, token, cargo, expires, phase: Phase::Waiting, gone: None });
         self.waiting[lane].push_back(id);
         id
     }

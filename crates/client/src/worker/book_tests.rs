@@ -5,7 +5,7 @@ use std::time::Duration;
 use driftq_api::v2::{Settled, SettledStatus};
 use tokio::time::Instant;
 
-use super::book::{Book, Bounds, Id, Kind};
+use super::book::{Ask, Book, Bounds, Id, Kind};
 use super::verdict::Verdict;
 use crate::signal::Reason;
 
@@ -34,30 +34,56 @@ fn tokens(book: &Book<&'static str>) -> Vec<String> {
 fn it_asks_for_what_it_has_room_for() {
     let now = Instant::now();
     let mut book = book(2, 4, &[1]);
-    assert_eq!(book.ask(0), 4);
-    book.answered(0);
+    assert_eq!(book.ask(0), Ask { count: 4, waits: true }, "alone, it may wait with all of it");
+    book.answered(0, 3);
     let first = borrow(&mut book, 0, "a", now);
     borrow(&mut book, 0, "b", now);
     borrow(&mut book, 0, "c", now);
-    assert_eq!(book.ask(0), 1, "three of four places are taken");
-    book.answered(0);
+    assert_eq!(book.ask(0).count, 1, "three of four places are taken");
+    book.answered(0, 1);
     borrow(&mut book, 0, "d", now);
-    assert_eq!(book.ask(0), 0);
+    assert_eq!(book.ask(0).count, 0);
     assert_eq!(started(&mut book), ["a"]);
     book.ended(vec![(first, Verdict::Ack)]);
-    assert_eq!(book.ask(0), 0, "what is not settled still takes a place");
+    assert_eq!(book.ask(0).count, 0, "what is not settled still takes a place");
     let batch = book.settle(Kind::Ack).unwrap();
     book.settled(Kind::Ack, batch.leases.into_iter().map(|(id, ..)| id));
-    assert_eq!((book.ask(0), book.settled_count()), (1, 1));
+    assert_eq!((book.ask(0).count, book.settled_count()), (1, 1));
+}
+
+#[test]
+fn a_busy_topic_has_the_room_that_idle_ones_do_not_need() {
+    let now = Instant::now();
+    let mut book = book(10, 20, &[1, 1, 4, 1]);
+    let waiting = |count| Ask { count, waits: true };
+    let asked: Vec<Ask> = (0..4).map(|lane| book.ask(lane)).collect();
+    assert_eq!(asked, [1, 1, 4, 1].map(waiting), "a call's worth each, for as long as there is nothing");
+    book.answered(0, 1);
+    borrow(&mut book, 0, "a0", now);
+    let most = 20 - (1 + 4 + 1);
+    assert_eq!(book.ask(0), Ask { count: most - 1, waits: false }, "all but what the others keep");
+    book.answered(0, most - 1);
+    for _ in 1..most {
+        borrow(&mut book, 0, "a", now);
+    }
+    assert_eq!(book.ask(0).count, 0);
+    // A second topic has work: it gets half, as soon as the first has less.
+    book.answered(1, 1);
+    borrow(&mut book, 1, "b0", now);
+    let half = (20 - (4 + 1)) / 2;
+    assert_eq!((book.share(0), book.share(1)), (0, half - 1));
+    assert_eq!(book.ask(1).count, 0, "until then there is no room");
 }
 
 #[test]
 fn lanes_share_the_room_and_take_turns() {
     let now = Instant::now();
     let mut book = book(1, 4, &[1, 1]);
-    assert_eq!((book.ask(0), book.ask(1)), (2, 2), "an idle topic does not take the other's room");
-    book.answered(0);
-    book.answered(1);
+    book.answered(0, 1);
+    book.answered(1, 1);
+    assert_eq!((book.ask(0).count, book.ask(1).count), (2, 2));
+    book.answered(0, 2);
+    book.answered(1, 1);
     for name in ["a1", "a2"] {
         borrow(&mut book, 0, name, now);
     }
@@ -69,7 +95,7 @@ fn lanes_share_the_room_and_take_turns() {
     book.ended(vec![(b, Verdict::Ack)]);
     assert_eq!(started(&mut book), ["a2"]);
     let mut narrow = self::book(1, 1, &[1, 1]);
-    assert_eq!((narrow.ask(0), narrow.ask(1)), (1, 1), "every topic gets a place");
+    assert_eq!((narrow.ask(0).count, narrow.ask(1).count), (1, 1), "every topic gets a place");
 }
 
 #[test]

@@ -185,14 +185,14 @@ impl Shell {
     }
 
     fn poll(&mut self, lane: usize) -> Result<(), Error> {
-        let room = self.book.ask(lane);
-        if room == 0 {
+        let ask = self.book.ask(lane);
+        if ask.count == 0 {
             return Ok(());
         }
         let request = LeaseRequest {
             owner: Cow::Owned(self.owner.clone()),
-            max: u32::try_from(room).unwrap_or(u32::MAX),
-            wait_ms: whole_ms(POLL),
+            max: u32::try_from(ask.count).unwrap_or(u32::MAX),
+            wait_ms: if ask.waits { whole_ms(POLL) } else { 0 },
             lease_ms: Some(whole_ms(self.worker.lease)),
             request_id: Some(chance::name(16)?.into()),
         };
@@ -210,7 +210,7 @@ impl Shell {
         match event {
             Event::Borrowed { lane, got_at, answer } => {
                 self.polls[lane] = None;
-                self.book.answered(lane);
+                self.book.answered(lane, answer.as_ref().map_or(0, Vec::len));
                 match answer {
                     Ok(items) => self.borrow(lane, items, got_at)?,
                     Err(error) => {
@@ -296,7 +296,7 @@ impl Shell {
         for lane in 0..self.polls.len() {
             let Some(Poll { task, mut request }) = self.polls[lane].take() else { continue };
             task.abort();
-            self.book.answered(lane);
+            self.book.answered(lane, 0);
             // What it had borrowed before the connection was cut is found again by its name, and given back.
             request.wait_ms = 0;
             let (client, group) = (self.worker.client.clone(), self.worker.group.clone());

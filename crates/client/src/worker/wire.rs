@@ -38,7 +38,8 @@ pub(super) async fn borrow(
         // Somebody deleted it while this call waited: the next one begins it anew.
         answer = Ok(Vec::new());
     }
-    if matches!(&answer, Ok(items) if items.is_empty()) && asked_at.elapsed() < EMPTY_AFTER {
+    let is_empty = matches!(&answer, Ok(items) if items.is_empty());
+    if is_empty && request.wait_ms > 0 && asked_at.elapsed() < EMPTY_AFTER {
         sleep(PAUSE).await;
     }
     answer

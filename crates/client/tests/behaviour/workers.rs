@@ -10,6 +10,8 @@ use driftq_client::{
     BadPayload, Client, Dead, Delivery, Error, Failure, Moment, Reason, Retry, Worker, json, raw,
 };
 use serde_json::Value;
+use tokio::sync::Barrier;
+use tokio::time::timeout;
 
 use crate::support;
 
@@ -101,6 +103,32 @@ async fn in_a_batch_only_what_is_late_is_told_so() {
     let dead = letters(&client, "orders").await;
     assert_eq!(dead, ["DeadlinePassed: while the handler was at work"]);
     assert_eq!(client.group("orders", "g").await.unwrap().lag, 0);
+}
+
+/// The first ones end only when as many run as may.
+#[tokio::test]
+async fn a_busy_topic_gets_all_handlers_though_others_are_idle() {
+    const CONCURRENCY: usize = 10;
+    let server = support::server().await.unwrap();
+    let client = server.client().unwrap();
+    let topics: Vec<String> = (0..10).map(|number| format!("topic-{number}")).collect();
+    for topic in &topics {
+        create(&client, topic).await;
+    }
+    client.produce_all("topic-3", (0..CONCURRENCY).map(|number| json(&number))).await.unwrap();
+    let all = Arc::new(Barrier::new(CONCURRENCY));
+    let mut worker = Worker::new(&client, "g").concurrency(CONCURRENCY);
+    for topic in topics {
+        let all = Arc::clone(&all);
+        worker = worker.handle(topic, move |_: u32, _| {
+            let all = Arc::clone(&all);
+            async move {
+                all.wait().await;
+                Ok(())
+            }
+        });
+    }
+    timeout(Duration::from_secs(30), run_until_idle(worker)).await.expect("they run at once").unwrap();
 }
 
 #[tokio::test]
