@@ -13,7 +13,7 @@ import pytest
 from strangers import raw_server, says
 
 import driftq
-from driftq import _connection, _transport
+from driftq import _talk, _transport
 from driftq._calls import Call
 from driftq.testing import Server
 
@@ -278,7 +278,7 @@ def test_a_refusal_before_the_request_is_read() -> None:
 
 
 def test_an_answer_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_connection, "ANSWER_BYTES_MAX", 24)
+    monkeypatch.setattr(_talk, "ANSWER_BYTES_MAX", 24)
     with raw_server(says(OK)) as url, pytest.raises(driftq.NotDriftQ, match="more than 24 bytes"):
         asked(url, lambda client: client.status())
 

@@ -1,5 +1,4 @@
 //! Configuration and help, on the real binary.
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
 use std::fs;
 

@@ -1,5 +1,4 @@
 //! Servers by name, on the real binary: which one a command talks to, and what is said when it is not there.
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

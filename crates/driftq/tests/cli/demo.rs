@@ -1,5 +1,4 @@
 //! `driftq demo`: it kills what it says, counts what happened, and leaves nothing behind.
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -1,5 +1,4 @@
 //! `driftq dev`: what it says is true, and its lines can be pasted.
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;

@@ -1,5 +1,4 @@
 //! `driftq effect run`: any command as an effect that happens once.
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
 use std::io::Read;
 use std::path::{Path, PathBuf};

@@ -1,23 +1,11 @@
 //! Effects, commits, outputs and runs with the command line alone, on the real binary.
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
 use std::time::{Duration, Instant};
 
-use crate::command::{Ran, run, run_with};
+use crate::command::{run, run_with};
+use crate::desk::{says, server};
 use crate::support::Server;
 use serde_json::{Value, json};
-
-fn server() -> (tempfile::TempDir, Server) {
-    let data = tempfile::tempdir().unwrap();
-    let server = Server::start(&data.path().join("data"), &["--segment-bytes=1MiB"]);
-    (data, server)
-}
-
-#[track_caller]
-fn says(ran: Ran, code: i32, text: &str) {
-    let ran = ran.code(code);
-    assert!(ran.stderr.contains(text), "{}", ran.stderr);
-}
 
 #[track_caller]
 fn shows(text: &str, all: &[&str]) {

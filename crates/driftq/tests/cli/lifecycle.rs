@@ -1,5 +1,4 @@
 //! How the server starts, stops and refuses to start.
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

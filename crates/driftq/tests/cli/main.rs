@@ -6,6 +6,7 @@ mod command;
 mod config;
 mod contexts;
 mod demo;
+mod desk;
 mod dev;
 mod effect_run;
 mod effects;

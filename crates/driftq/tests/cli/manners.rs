@@ -1,26 +1,14 @@
 //! What people and terminals see: names that were meant, colour, signs of life, man pages.
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::command::{Ran, run, run_with};
+use crate::desk::{says, server};
 use crate::stranger::stranger;
-use crate::support::{COLOUR_VARIABLES, Server};
+use crate::support::COLOUR_VARIABLES;
 use serde_json::Value;
-
-fn server() -> (tempfile::TempDir, Server) {
-    let data = tempfile::tempdir().unwrap();
-    let server = Server::start(&data.path().join("data"), &["--ephemeral"]);
-    (data, server)
-}
-
-#[track_caller]
-fn says(ran: Ran, code: i32, text: &str) {
-    let ran = ran.code(code);
-    assert!(ran.stderr.contains(text), "{}", ran.stderr);
-}
 
 #[test]
 fn names_that_were_meant_are_named() {

@@ -1,21 +1,7 @@
 //! Topics and messages of the native API with the command line alone, on the real binary.
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
-use crate::command::Ran;
-use crate::support::Server;
+use crate::desk::{says, server};
 use serde_json::json;
-
-fn server() -> (tempfile::TempDir, Server) {
-    let data = tempfile::tempdir().unwrap();
-    let server = Server::start(&data.path().join("data"), &["--segment-bytes=1MiB"]);
-    (data, server)
-}
-
-#[track_caller]
-fn says(ran: Ran, code: i32, text: &str) {
-    let ran = ran.code(code);
-    assert!(ran.stderr.contains(text), "{}", ran.stderr);
-}
 
 #[test]
 fn topics_are_created_with_settings_and_again_without_harm() {

@@ -1,9 +1,9 @@
 //! Dead letters, jobs and the router with the command line alone, on the real binary.
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
 use std::time::{Duration, Instant};
 
-use crate::command::{Ran, run};
+use crate::command::run;
+use crate::desk::{says, server_with};
 use crate::support::Server;
 use serde_json::{Value, json};
 
@@ -26,20 +26,8 @@ fn cemetery(values: &[&str]) -> (tempfile::TempDir, Server) {
     (data, server)
 }
 
-fn server_with(flags: &[&str]) -> (tempfile::TempDir, Server) {
-    let data = tempfile::tempdir().unwrap();
-    let server = Server::start(&data.path().join("data"), &[&["--segment-bytes=1MiB"][..], flags].concat());
-    (data, server)
-}
-
 fn letters(server: &Server, filter: &[&str]) -> Vec<Value> {
     server.run(&[&["dlq", "list", "orders", "-o", "ndjson"][..], filter].concat()).ok().lines()
-}
-
-#[track_caller]
-fn says(ran: Ran, code: i32, text: &str) {
-    let ran = ran.code(code);
-    assert!(ran.stderr.contains(text), "{}", ran.stderr);
 }
 
 #[test]

@@ -1,23 +1,11 @@
 //! Leases and groups of the native API with the command line alone, on the real binary.
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
 use std::time::{Duration, Instant};
 
-use crate::command::{Ran, run};
+use crate::command::run;
+use crate::desk::{says, server};
 use crate::support::Server;
 use serde_json::{Value, json};
-
-fn server() -> (tempfile::TempDir, Server) {
-    let data = tempfile::tempdir().unwrap();
-    let server = Server::start(&data.path().join("data"), &["--segment-bytes=1MiB"]);
-    (data, server)
-}
-
-#[track_caller]
-fn says(ran: Ran, code: i32, text: &str) {
-    let ran = ran.code(code);
-    assert!(ran.stderr.contains(text), "{}", ran.stderr);
-}
 
 fn take(server: &Server, flags: &[&str]) -> Vec<Value> {
     server.run(&[&["lease", "take", "t", "g"][..], flags].concat()).ok().lines()

@@ -1,5 +1,4 @@
 //! The pages of the documentation that the binary writes itself.
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
 use std::path::Path;
 

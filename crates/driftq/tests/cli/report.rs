@@ -1,17 +1,11 @@
 //! `driftq report` and `driftq check` against servers in trouble, on the real binary.
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
 use std::time::{Duration, Instant};
 
 use crate::command::{run, run_with};
+use crate::desk::server;
 use crate::support::Server;
 use serde_json::Value;
-
-fn server() -> (tempfile::TempDir, Server) {
-    let data = tempfile::tempdir().unwrap();
-    let server = Server::start(&data.path().join("data"), &["--segment-bytes=1MiB"]);
-    (data, server)
-}
 
 /// The findings that are not ok, as (verdict, what).
 fn troubles(report: &Value) -> Vec<(String, String)> {

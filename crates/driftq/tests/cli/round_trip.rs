@@ -1,5 +1,4 @@
 //! Messages there and back with the command line alone, on the real binary.
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;

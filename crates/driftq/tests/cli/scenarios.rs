@@ -1,6 +1,5 @@
 //! The scenarios that all SDKs run, from the command line: `driftq work` with a shell script that uses `driftq effect
 //! run`, exit codes and the files that it may write.
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
 use std::collections::BTreeMap;
 use std::fs;

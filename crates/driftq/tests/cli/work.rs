@@ -1,5 +1,4 @@
 //! `driftq work`: a worker whose handler is a command.
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
 use std::fs;
 use std::io::{BufRead, BufReader, Lines};

@@ -1,5 +1,4 @@
 //! `driftq ledger` on real PostgreSQL and on a live server.
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};

@@ -1,5 +1,4 @@
 //! What `driftq ledger` says when it is not let, not understood, or not answered.
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
 use crate::command::{run, run_with};
 use crate::schema::{DATABASE, Schema, one_of_each, says, shows};

@@ -1,5 +1,4 @@
 //! The ledger's store on a live server: the real binary, asked over real sockets.
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
 use std::time::Duration;
 

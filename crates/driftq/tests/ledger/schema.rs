@@ -1,6 +1,5 @@
 //! What tests of `driftq ledger` share: a database, a schema of one's own in it, and records of every kind.
 #![allow(dead_code, reason = "each test crate uses its own part of this module")]
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
 use std::sync::LazyLock;
 use std::time::Duration;

@@ -1,6 +1,5 @@
 //! HTTP by hand for the compatibility tests: what counts here is which bytes come, in which pieces, and when.
 #![allow(dead_code, reason = "each test crate uses its own part of this module")]
-#![allow(clippy::unwrap_used, reason = "in a test the panic is the message")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,6 +1,5 @@
 //! Producers keep producing while their router hangs, floods, lies, dies and comes back: every call is answered in
 //! time, and whatever was acknowledged is there exactly once, also after a crash.
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

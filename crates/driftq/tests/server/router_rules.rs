@@ -1,5 +1,4 @@
 //! Rules in a file and the example brain, end to end; and what is said when the configuration is wrong.
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind};

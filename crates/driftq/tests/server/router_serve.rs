@@ -1,5 +1,4 @@
 //! The router in the running server: what it decides, where that is seen, and what happens without it.
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
 use std::sync::Arc;
 use std::thread;

@@ -1,6 +1,5 @@
 //! A brain on loopback, the real broker that asks it, and what both have to say.
 #![allow(dead_code, reason = "each test crate uses its own part of this module")]
-#![allow(clippy::unwrap_used, reason = "in a test the panic is the message")]
 
 use std::net::SocketAddr;
 use std::time::Instant;

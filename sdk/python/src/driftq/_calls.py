@@ -53,10 +53,6 @@ class Call:
         """For so long nothing may come before the server is given up."""
         return self.answer_timeout_s + self.wait_ms / 1000
 
-    def timeout(self) -> dict[str, float]:
-        answer_s = self.answer_s()
-        return {"connect": CONNECT_TIMEOUT_S, "read": answer_s, "write": answer_s, "pool": answer_s}
-
     def content(self) -> bytes | None:
         if self.body is None or isinstance(self.body, bytes):
             return self.body
@@ -109,33 +105,6 @@ class Address:
             return self.headers
         length = str(len(content)).encode()
         return [*self.headers, (b"content-type", b"application/json"), (b"content-length", length)]
-
-
-class Requests:
-    """Makes requests for the transport of the client for threads. A client of httpx2 would look at cookies, redirects,
-    proxies and credentials for every one of them; a broker has none of these, and half of the time of a call goes
-    there."""
-
-    def __init__(self, url: str) -> None:
-        self._address = Address(url)
-
-    def make(self, call: Call) -> httpx2.Request:
-        content = call.content()
-        return httpx2.Request(
-            call.method,
-            self._address.url(call.path),
-            headers=self._address.headers_for(content),
-            stream=httpx2.ByteStream(content or b""),
-            extensions={"timeout": call.timeout()},
-        )
-
-
-def transport_limits() -> httpx2.Limits:
-    return httpx2.Limits(
-        max_connections=CONNECTIONS_MAX,
-        max_keepalive_connections=CONNECTIONS_KEPT,
-        keepalive_expiry=CONNECTION_IDLE_S,
-    )
 
 
 def certificates(url: str) -> ssl.SSLContext | None:

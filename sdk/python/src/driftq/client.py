@@ -13,22 +13,12 @@ from typing import Any, Unpack
 import httpx2
 
 from . import _api, errors
-from ._calls import (
-    PATIENCE_S,
-    Answer,
-    Call,
-    Repeats,
-    Requests,
-    answer_of,
-    certificates,
-    failure,
-    server_url,
-    transport_limits,
-)
+from ._calls import PATIENCE_S, Call, Repeats, answer_of, failure, server_url
 from ._current import current, within
 from ._effects import Anchor
 from ._guards import Effects
 from ._lineage import run_anchor
+from ._lines import Lines
 from ._renewals import Renewals
 from ._seconds import Seconds, in_seconds
 from ._wire import OWNER_BYTES_MAX, MessageOptions, Produced, clipped
@@ -67,10 +57,7 @@ class Client(Effects):
         self.url = server_url(url)
         self.patience = in_seconds(patience, "patience", may_be_endless=True)
         self.owner = owner or own_name()
-        self._requests = Requests(self.url)
-        # What the environment says about proxies and credentials is not for a broker next door.
-        verify = certificates(self.url) or False
-        self._http = httpx2.HTTPTransport(limits=transport_limits(), trust_env=False, verify=verify)
+        self._lines = Lines(self.url)
         self.renewals = Renewals(self.call)
 
     def __enter__(self) -> Client:
@@ -83,7 +70,7 @@ class Client(Effects):
 
     def close(self) -> None:
         self.renewals.close()
-        self._http.close()
+        self._lines.close()
 
     def call(self, call: Call) -> Any:
         """Sends a call, and sends it again as long as that may help and patience lasts."""
@@ -91,7 +78,7 @@ class Client(Effects):
         while True:
             started = time.monotonic()
             try:
-                return self._send(call)
+                return answer_of(call, self.url, self._lines.send(call))
             except httpx2.HTTPError as error:
                 problem: errors.DriftQError = failure(error, self.url)
                 problem.__cause__ = error
@@ -101,16 +88,6 @@ class Client(Effects):
                 patience_s = self.patience if call.patience_s is None else call.patience_s
                 repeats = Repeats(patience_s, started)
             time.sleep(repeats.next(problem))
-
-    def _send(self, call: Call) -> Any:
-        response = self._http.handle_request(self._requests.make(call))
-        try:
-            response.read()
-        except BaseException:
-            response.close()
-            raise
-        answer = Answer(response.status_code, response.content, response.headers.get("x-request-id"))
-        return answer_of(call, self.url, answer)
 
     def request(self, method: str, path: str, body: Any = None) -> Any:
         """Any call of the API that has no method of its own here, such as `request("GET", "/v2/runs")`."""

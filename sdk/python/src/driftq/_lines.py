@@ -1,0 +1,176 @@
+"""The way to the server, for threads: connections that are kept, and made as they are needed.
+
+A worker's effects are two calls each, and a call by the transport of httpx2 for threads takes half as much processor
+time again. Threads of Python share one processor, so that this is what a worker is slow by.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections import deque
+
+import httpx2
+
+from ._calls import (
+    CONNECTIONS_KEPT,
+    CONNECTIONS_MAX,
+    CONNECTION_IDLE_S,
+    CONNECT_TIMEOUT_S,
+    Address,
+    Answer,
+    Call,
+    certificates,
+)
+from ._talk import Request, Talk, is_readable, request_of
+
+READ_BYTES = 1 << 16
+
+
+class Line:
+    """One connection. Only when an answer is complete is it free again: one that is not must be closed, or the next one
+    who asks gets what is left."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+        self._talk = Talk()
+        # Whether it can take another request.
+        self.is_free = False
+        self.free_since = 0.0
+
+    def ask(self, request: Request, quiet_s: float) -> Answer:
+        """Sends a request. `quiet_s`: for so long nothing may move, in either direction."""
+        self.is_free = False
+        self._socket.settimeout(quiet_s)
+        is_sent = self._write(self._talk.sent(request), quiet_s)
+        answer = self._read(quiet_s)
+        # A server that answers before it has read the request is not asked again here.
+        if is_sent and self._talk.next_is_possible():
+            self.is_free = True
+            self.free_since = time.monotonic()
+        return answer
+
+    def is_usable(self) -> bool:
+        """Whether it is open, as far as can be known. A server that closed it may have said so just now."""
+        return self.is_free and not is_readable(self._socket.fileno())
+
+    def hang_up(self) -> None:
+        """Ends the call that is under way in another thread, which then closes it."""
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._socket.close()
+
+    def _write(self, data: bytes, quiet_s: float) -> bool:
+        """Whether all of it was taken. A server that took only a part may have said why."""
+        left = memoryview(data)
+        try:
+            while left:
+                left = left[self._socket.send(left) :]
+        except TimeoutError as error:
+            raise httpx2.WriteTimeout(f"the request was not taken within {quiet_s:g} s") from error
+        except OSError:
+            return False
+        return True
+
+    def _read(self, quiet_s: float) -> Answer:
+        while True:
+            try:
+                data = self._socket.recv(READ_BYTES)
+            except TimeoutError as error:
+                raise httpx2.ReadTimeout(f"nothing came for {quiet_s:g} s") from error
+            except OSError as error:
+                raise httpx2.ReadError(str(error)) from error
+            if not data and not self._talk.has_begun:
+                raise httpx2.ReadError("the server closed the connection before it answered")
+            answer = self._talk.read(data)
+            if answer is not None:
+                return answer
+
+
+class Lines:
+    """Sends calls, each by a connection of its own while it is under way. Raises errors of httpx2."""
+
+    def __init__(self, url: str) -> None:
+        self._address = Address(url)
+        base = self._address.base
+        self._host = base.raw_host.decode("ascii")
+        self._tls = certificates(str(base))
+        if self._tls is not None:
+            self._tls.set_alpn_protocols(["http/1.1"])
+        self._port = base.port or (443 if self._tls else 80)
+        self._room = threading.BoundedSemaphore(CONNECTIONS_MAX)
+        self._lock = threading.Lock()
+        self._busy: set[Line] = set()
+        # The one that was used last is at the end, and is used next.
+        self._free: deque[Line] = deque()
+
+    def send(self, call: Call) -> Answer:
+        request = request_of(self._address, call)
+        if not self._room.acquire(timeout=call.answer_s()):
+            raise httpx2.PoolTimeout(f"{CONNECTIONS_MAX} calls are under way, and none of them ended")
+        try:
+            line = self._take() or self._connect()
+            try:
+                return line.ask(request, call.answer_s())
+            finally:
+                self._give_back(line)
+        finally:
+            self._room.release()
+
+    def close(self) -> None:
+        with self._lock:
+            free, busy = list(self._free), list(self._busy)
+            self._free.clear()
+        for line in free:
+            line.close()
+        for line in busy:
+            line.hang_up()
+
+    def _take(self) -> Line | None:
+        latest = time.monotonic() - CONNECTION_IDLE_S
+        found, useless = None, []
+        with self._lock:
+            while self._free and self._free[0].free_since < latest:
+                useless.append(self._free.popleft())
+            while self._free and found is None:
+                line = self._free.pop()
+                if line.is_usable():
+                    found = line
+                    self._busy.add(line)
+                else:
+                    useless.append(line)
+        for line in useless:
+            line.close()
+        return found
+
+    def _give_back(self, line: Line) -> None:
+        with self._lock:
+            self._busy.discard(line)
+            if line.is_free and len(self._free) < CONNECTIONS_KEPT:
+                self._free.append(line)
+                return
+        line.close()
+
+    def _connect(self) -> Line:
+        try:
+            connected = socket.create_connection((self._host, self._port), CONNECT_TIMEOUT_S)
+            try:
+                connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if self._tls is not None:
+                    connected = self._tls.wrap_socket(connected, server_hostname=self._host)
+            except BaseException:
+                connected.close()
+                raise
+        except TimeoutError as error:
+            raise httpx2.ConnectTimeout(f"no connection within {CONNECT_TIMEOUT_S:g} s") from error
+        except (OSError, UnicodeError) as error:
+            raise httpx2.ConnectError(str(error)) from error
+        line = Line(connected)
+        with self._lock:
+            self._busy.add(line)
+        return line
