@@ -6,7 +6,7 @@ use std::time::Duration;
 use driftq_api::v2::{SETTLEMENTS_MAX, Settled, SettledStatus};
 use tokio::time::Instant;
 
-use super::verdict::Verdict;
+use super::verdict::{Kind, Verdict};
 use crate::signal::Reason;
 
 /// Most bytes of reasons in one settling call: well below what a server takes.
@@ -58,16 +58,6 @@ pub(crate) struct Start<T> {
     pub(crate) lane: usize,
     pub(crate) deliveries: Vec<(Id, T)>,
 }
-
-/// The three ways to settle, each with a call of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Ack,
-    Nack,
-    Release,
-}
-
-pub(crate) const KINDS: [Kind; 3] = [Kind::Ack, Kind::Nack, Kind::Release];
 
 /// What one settling call says.
 #[derive(Clone, Debug, PartialEq, Eq)]

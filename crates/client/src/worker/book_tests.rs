@@ -5,8 +5,8 @@ use std::time::Duration;
 use driftq_api::v2::{Settled, SettledStatus};
 use tokio::time::Instant;
 
-use super::book::{Ask, Book, Bounds, Id, Kind};
-use super::verdict::Verdict;
+use super::book::{Ask, Book, Bounds, Id};
+use super::verdict::{Kind, Verdict};
 use crate::signal::Reason;
 
 const LEASE: Duration = Duration::from_secs(30);

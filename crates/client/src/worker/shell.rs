@@ -8,11 +8,11 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
-use super::book::{Book, Id, KINDS, Kind, Start};
+use super::book::{Book, Id, Start};
 use super::call::{self, Lane};
 use super::curfew::{Curfew, Passed};
 use super::stop::{Stopper, Urgency, forward_signals};
-use super::verdict::Verdict;
+use super::verdict::{KINDS, Kind, Verdict};
 use super::{Worker, wire};
 use crate::chance;
 use crate::client::whole_ms;

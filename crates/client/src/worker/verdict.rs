@@ -4,13 +4,22 @@ use std::time::Duration;
 
 use driftq_api::Code;
 
-use super::book::Kind;
 use crate::error::Error;
 use crate::outcome::{Dead, Failure, Retry, Snooze};
 use crate::text::cut;
 
 /// When an effect of unknown outcome is looked at again.
 const UNCERTAIN_AFTER: Duration = Duration::from_secs(30);
+
+/// The three ways to settle, each with a call of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Ack,
+    Nack,
+    Release,
+}
+
+pub(crate) const KINDS: [Kind; 3] = [Kind::Ack, Kind::Nack, Kind::Release];
 
 /// What becomes of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]

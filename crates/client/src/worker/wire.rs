@@ -10,8 +10,8 @@ use driftq_api::v2::{
 use tokio::time::{Instant, sleep};
 
 use super::CANCEL_GRACE;
-use super::book::{Batch, Id, Kind};
-use super::verdict::Verdict;
+use super::book::{Batch, Id};
+use super::verdict::{Kind, Verdict};
 use crate::client::{Client, Patience, whole_ms};
 use crate::error::Error;
 
