@@ -161,7 +161,7 @@ fn what_is_lost_is_told_once_and_what_it_returns_is_dropped() {
     assert_eq!(book.extended([(0, stale), (1, stale)], now, LEASE), [("a", Reason::LeaseLost)]);
     assert!(tokens(&book).is_empty() && book.lapsed(now + LEASE).is_empty());
     book.ended(vec![(0, Verdict::Ack)]);
-    for kind in super::book::KINDS {
+    for kind in super::verdict::KINDS {
         assert!(book.settle(kind).is_none(), "{kind:?}");
     }
     assert!(book.len() == 0);
