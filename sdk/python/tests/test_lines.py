@@ -132,13 +132,16 @@ def test_an_answer_that_breaks_off(raw: bytes) -> None:
 
 
 @pytest.mark.parametrize("raw", [b"", OK[:-3]], ids=["at all", "whole"])
-def test_an_answer_that_does_not_come(raw: bytes) -> None:
+def test_an_answer_that_does_not_come(raw: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The time of a connection is not that of an answer.
+    monkeypatch.setattr(_lines, "CONNECT_TIMEOUT_S", 2 * SIGNAL_S)
     is_over = threading.Event()
 
     def answer(connection: socket.socket) -> None:
         connection.recv(65_536)
         connection.sendall(raw)
         is_over.wait(SIGNAL_S)
+        connection.close()
 
     with raw_server(answer) as url, driftq.Client(url, patience=0.0) as client:
         with pytest.raises(driftq.ConnectionLost, match="nothing came for 0.2 s"):
@@ -160,17 +163,18 @@ def test_a_request_that_nobody_takes() -> None:
         is_over.set()
 
 
-def test_a_refusal_before_the_request_is_read() -> None:
+@pytest.mark.parametrize("takes_the_rest", [True, False])
+def test_a_refusal_before_the_request_is_read(takes_the_rest: bool) -> None:
     refusal = b'{"code":"BODY_TOO_LARGE","status":413,"title":"t","detail":"d","retryable":false,"help":"h"}'
     raw = b"HTTP/1.1 413 Too Large\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(refusal) + refusal
 
     def answer(connection: socket.socket) -> None:
         connection.recv(1024)
         connection.sendall(raw)
-        # It takes the rest, so that the refusal is not lost with the connection.
         connection.shutdown(socket.SHUT_WR)
-        while connection.recv(1 << 20):
+        while takes_the_rest and connection.recv(1 << 20):
             pass
+        connection.close()
 
     with raw_server(answer) as url, driftq.Client(url, patience=0.0) as client:
         with pytest.raises(driftq.Refused, match="d"):
