@@ -56,7 +56,7 @@ def test_a_certificate_that_is_trusted(certificate: pathlib.Path, monkeypatch: p
     with http_server([STATUS], server_context(certificate)) as (url, asked):
         secure = url.replace("127.0.0.1", "localhost")
         statuses(secure, 3)
-        with driftq.Client(secure) as client:
+        with driftq.Client(secure.replace("https", "HTTPS")) as client:
             client.status()
     assert len(asked) == 4
 

@@ -82,19 +82,22 @@ def server_url(url: str | None) -> str:
 
 
 class Address:
-    """Where the server is, and the URLs of its paths."""
+    """Where the server is, how it is trusted, and the URLs of its paths."""
 
     def __init__(self, url: str) -> None:
-        self.base = httpx2.URL(url)
-        self._root = self.base.raw_path.rstrip(b"/")
+        self._base = httpx2.URL(url)
+        self.host = self._base.raw_host.decode("ascii")
+        self.tls = certificates(self._base)
+        self.port = self._base.port or (443 if self.tls else 80)
+        self._root = self._base.raw_path.rstrip(b"/")
         self._urls: dict[str, httpx2.URL] = {}
-        self.headers = [(b"host", self.base.netloc), (b"accept", b"*/*"), (b"user-agent", USER_AGENT)]
+        self.headers = [(b"host", self._base.netloc), (b"accept", b"*/*"), (b"user-agent", USER_AGENT)]
 
     def url(self, path: str) -> httpx2.URL:
         """Few paths are asked for again and again, and taking a URL apart is slow."""
         url = self._urls.get(path)
         if url is None:
-            url = self.base.copy_with(raw_path=self._root + path.encode())
+            url = self._base.copy_with(raw_path=self._root + path.encode())
             if len(self._urls) >= URLS_KEPT:
                 self._urls.clear()
             self._urls[path] = url
@@ -107,10 +110,14 @@ class Address:
         return [*self.headers, (b"content-type", b"application/json"), (b"content-length", length)]
 
 
-def certificates(url: str) -> ssl.SSLContext | None:
+def certificates(url: httpx2.URL) -> ssl.SSLContext | None:
     """How certificates are checked: against the system's authorities, or those of SSL_CERT_FILE or SSL_CERT_DIR. For
     plain HTTP there is nothing to check, and loading them would only take time."""
-    return httpx2.create_ssl_context() if url.startswith("https:") else None
+    if url.scheme != "https":
+        return None
+    context = httpx2.create_ssl_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
 
 
 def segment(name: str) -> str:

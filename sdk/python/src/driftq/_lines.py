@@ -22,7 +22,6 @@ from ._calls import (
     Address,
     Answer,
     Call,
-    certificates,
 )
 from ._talk import Request, Talk, is_readable, request_of
 
@@ -97,12 +96,6 @@ class Lines:
 
     def __init__(self, url: str) -> None:
         self._address = Address(url)
-        base = self._address.base
-        self._host = base.raw_host.decode("ascii")
-        self._tls = certificates(str(base))
-        if self._tls is not None:
-            self._tls.set_alpn_protocols(["http/1.1"])
-        self._port = base.port or (443 if self._tls else 80)
         self._room = threading.BoundedSemaphore(CONNECTIONS_MAX)
         self._lock = threading.Lock()
         self._busy: set[Line] = set()
@@ -157,12 +150,13 @@ class Lines:
         line.close()
 
     def _connect(self) -> Line:
+        address = self._address
         try:
-            connected = socket.create_connection((self._host, self._port), CONNECT_TIMEOUT_S)
+            connected = socket.create_connection((address.host, address.port), CONNECT_TIMEOUT_S)
             try:
                 connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                if self._tls is not None:
-                    connected = self._tls.wrap_socket(connected, server_hostname=self._host)
+                if address.tls is not None:
+                    connected = address.tls.wrap_socket(connected, server_hostname=address.host)
             except BaseException:
                 connected.close()
                 raise

@@ -19,7 +19,6 @@ from ._calls import (
     Address,
     Answer,
     Call,
-    certificates,
 )
 from ._connection import Connection
 from ._talk import request_of
@@ -33,12 +32,6 @@ class Transport:
 
     def __init__(self, url: str) -> None:
         self._address = Address(url)
-        base = self._address.base
-        self._host = base.raw_host.decode("ascii")
-        self._tls = certificates(str(base))
-        if self._tls is not None:
-            self._tls.set_alpn_protocols(["http/1.1"])
-        self._port = base.port or (443 if self._tls else 80)
         self._open: set[Connection] = set()
         # The one that was used last is at the end, and is used next.
         self._free: deque[Connection] = deque()
@@ -96,9 +89,9 @@ class Transport:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 _, connection = await loop.create_connection(
                     lambda: Connection(self._open),
-                    self._host,
-                    self._port,
-                    ssl=self._tls,
+                    self._address.host,
+                    self._address.port,
+                    ssl=self._address.tls,
                     happy_eyeballs_delay=NEXT_ADDRESS_S,
                 )
         except TimeoutError as error:
