@@ -7,6 +7,7 @@ use crate::error::{FileError, KeepError, OpenError};
 use crate::fill::zeroed;
 use crate::open::survey;
 use crate::shared::{Shared, Spare};
+use crate::snapshot::Readable;
 use crate::{Lsn, Room, Snapshot, names, snapshot};
 
 /// How many spares are made ahead; more come only from recycling.
@@ -102,6 +103,11 @@ impl<D: Disk> Keeper<D> {
     ///
     /// On a full disk the reserve is given up to make room; [`Keeper::restore_reserve`] brings it back.
     pub fn put_snapshot(&self, upto: Lsn, bytes: &[u8]) -> Result<(), KeepError> {
+        self.put_snapshot_if(upto, bytes, &mut |_| true)
+    }
+
+    /// As [`Keeper::put_snapshot`], unless `readable` makes no sense of the bytes: the one before it then stays.
+    pub fn put_snapshot_if(&self, upto: Lsn, bytes: &[u8], readable: Readable<'_>) -> Result<(), KeepError> {
         let _one_at_a_time = self.housekeeping();
         let (durable, latest) = (self.shared.durable(), self.shared.snapshot());
         if upto > durable {
@@ -111,11 +117,11 @@ impl<D: Disk> Keeper<D> {
             return Err(KeepError::Outdated { upto, latest });
         }
         let disk = &self.shared.disk;
-        let written = match snapshot::write(disk, upto, bytes) {
+        let written = match snapshot::write(disk, upto, bytes, readable) {
             Err(error) if error.is_full() && disk.remove(names::RESERVE).is_ok() => {
                 // Some file systems hand the space out again only after this.
                 disk.sync_dir().map_err(|error| FileError::new("sync", disk.name(), error))?;
-                snapshot::write(disk, upto, bytes)
+                snapshot::write(disk, upto, bytes, readable)
             }
             written => written,
         };
@@ -126,8 +132,12 @@ impl<D: Disk> Keeper<D> {
         }
         self.shared.set_snapshot(upto);
         // Best effort: the new snapshot is in force, and whoever opens the log removes older ones.
-        for (&older, _) in self.survey()?.snapshots.range(..upto) {
+        let older = self.survey()?.snapshots;
+        for (&older, _) in older.range(..upto) {
             let _ = disk.remove(&names::snapshot(older));
+        }
+        if older.range(..upto).next().is_some() {
+            let _ = disk.sync_dir();
         }
         Ok(())
     }

@@ -17,12 +17,21 @@ pub struct RealDisk {
 impl RealDisk {
     /// Uses `dir`, creating it (and its parents) when it is missing.
     pub fn create(dir: impl AsRef<Path>) -> io::Result<Self> {
-        let dir = dir.as_ref();
-        if !dir.is_dir() {
-            fs::create_dir_all(dir)?;
-            // The new directory's own name must survive a power cut as well.
-            if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-                File::open(parent)?.sync_all()?;
+        Self::create_with(dir.as_ref(), |parent| File::open(parent)?.sync_all())
+    }
+
+    fn create_with(dir: &Path, mut sync: impl FnMut(&Path) -> io::Result<()>) -> io::Result<Self> {
+        let missing = dir.ancestors().take_while(|dir| !dir.as_os_str().is_empty() && !dir.is_dir()).count();
+        fs::create_dir_all(dir)?;
+        // The names of directories must survive a power cut as well, from the innermost on: each lies in the one above
+        // it. So must that of one which is there already: whoever made it a moment ago may not have synced it.
+        for (depth, made) in dir.ancestors().take(missing.max(1)).enumerate() {
+            let Some(parent) = made.parent() else { break };
+            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+            match sync(parent) {
+                // Somebody else's directory, which may be entered but not read.
+                Err(error) if depth >= missing && error.kind() == io::ErrorKind::PermissionDenied => {}
+                synced => synced?,
             }
         }
         Ok(Self { dir: dir.to_path_buf() })
@@ -111,5 +120,38 @@ impl DiskFile for File {
 
     fn set_bytes(&self, bytes: u64) -> io::Result<()> {
         self.set_len(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_every_new_directory_is_made_durable() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("a/b/c");
+        let made = |dir: &Path| {
+            let mut synced = Vec::new();
+            let sync = |parent: &Path| {
+                synced.push(parent.to_path_buf());
+                Ok(())
+            };
+            RealDisk::create_with(dir, sync).map(|_| synced).unwrap()
+        };
+        let expected = ["a/b", "a", ""].map(|name| root.path().join(name));
+        assert_eq!(made(&dir), expected);
+        assert!(dir.is_dir());
+        assert_eq!(made(&dir), [root.path().join("a/b")], "also if somebody else has made it");
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_synced_is_not_used() {
+        let root = tempfile::tempdir().unwrap();
+        let failing = |_: &Path| Err(io::Error::other("broken"));
+        assert!(RealDisk::create_with(&root.path().join("new"), failing).is_err());
+        let denied = |_: &Path| Err(io::ErrorKind::PermissionDenied.into());
+        assert!(RealDisk::create_with(root.path(), denied).is_ok(), "it was there");
+        assert!(RealDisk::create_with(&root.path().join("newer"), denied).is_err());
     }
 }

@@ -1,5 +1,7 @@
 //! A snapshot: everything the log said below one position, folded into one file.
 
+use std::io;
+
 use crate::checksum::{crc32c, u32_at, u64_at};
 use crate::disk::{Disk, read_all, write_all};
 use crate::error::{Damage, FileError, OpenError};
@@ -10,6 +12,8 @@ use crate::{DiskFile, FORMAT_VERSION, Lsn};
 
 /// Bytes before a snapshot's body.
 pub const SNAPSHOT_HEADER_BYTES: u32 = 64;
+/// How much of a snapshot is read back at once.
+const COMPARED_BYTES: usize = 1 << 20;
 /// First eight bytes of every snapshot.
 const SNAPSHOT_MAGIC: [u8; 8] = *b"DriftQsn";
 
@@ -35,15 +39,29 @@ pub(crate) fn encode_header(upto: Lsn, body: &[u8]) -> [u8; SNAPSHOT_HEADER_BYTE
     bytes
 }
 
-/// Writes a snapshot under a temporary name, then gives it its own, and makes both durable.
-pub(crate) fn write<D: Disk>(disk: &D, upto: Lsn, body: &[u8]) -> Result<(), FileError> {
+/// Whether whoever will read a body later can make sense of it.
+pub(crate) type Readable<'a> = &'a mut dyn FnMut(&[u8]) -> bool;
+
+/// Writes a snapshot under a temporary name, reads it back, gives it its own name, and makes all of that durable. Until
+/// it has its name nothing else is touched: the one before it counts.
+pub(crate) fn write<D: Disk>(
+    disk: &D,
+    upto: Lsn,
+    body: &[u8],
+    readable: Readable<'_>,
+) -> Result<(), FileError> {
     let name = names::snapshot(upto);
     let temp = names::temp(&name);
     let written = (|| {
         let file = disk.create(&temp)?;
-        write_all(&file, &encode_header(upto, body), 0)?;
+        let header = encode_header(upto, body);
+        write_all(&file, &header, 0)?;
         write_all(&file, body, u64::from(SNAPSHOT_HEADER_BYTES))?;
         file.sync_data()?;
+        compare(&disk.open(&temp)?, &header, body)?;
+        if !readable(body) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "it would not be understood"));
+        }
         disk.rename(&temp, &name)?;
         disk.sync_dir()
     })();
@@ -52,6 +70,25 @@ pub(crate) fn write<D: Disk>(disk: &D, upto: Lsn, body: &[u8]) -> Result<(), Fil
         let _ = disk.remove(&temp);
         FileError::new("write", name, error)
     })
+}
+
+/// Reads a file back that was just written, a piece at a time.
+fn compare<F: DiskFile>(file: &F, header: &[u8], body: &[u8]) -> io::Result<()> {
+    let whole = (header.len() + body.len()) as u64;
+    let mut same = file.bytes()? == whole;
+    let mut buffer = vec![0; COMPARED_BYTES.min(body.len()).max(header.len())];
+    let mut at = 0;
+    for piece in std::iter::once(header).chain(body.chunks(COMPARED_BYTES)) {
+        let read = &mut buffer[..piece.len()];
+        read_all(file, read, at)?;
+        same &= read == piece;
+        at += piece.len() as u64;
+    }
+    if same {
+        Ok(())
+    } else {
+        Err(io::Error::new(io::ErrorKind::InvalidData, "it reads back as something else"))
+    }
 }
 
 /// Reads and checks one snapshot file of `file_bytes` length.
