@@ -178,6 +178,8 @@ pub enum Answer {
     Subscribed,
     /// What became of the wish to run an effect.
     Effect(EffectAnswer),
+    /// One answer per effect that somebody wished to run, in order.
+    Effects(Vec<Result<EffectAnswer, Reject>>),
     /// How an effect ended is written down.
     EffectEnded {
         /// Whether it was before.
@@ -198,10 +200,17 @@ pub enum Answer {
         /// Until then.
         expires: Time,
     },
+    /// The lease of an effect is given up.
+    EffectReleased {
+        /// Whether it was before.
+        already: bool,
+    },
     /// Everything that a commit asked for was done.
     Committed(Committed),
     /// Nothing that a commit asked for was done; this is the first reason.
     CommitRefused(CommitPart, Reject),
+    /// One answer per commit, in order.
+    CommittedMany(Vec<Result<Committed, (CommitPart, Reject)>>),
     /// What readers of a dataset see.
     CutOver {
         /// The version; `None` for nothing.

@@ -5,11 +5,13 @@
 
 use alloc::format;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use crate::action::{Action, Output, Receipt, Undertaking};
-use crate::draft::{NewMessage, Payload};
+use crate::draft::{NewMessage, Payload, Start};
 use crate::fact::Fact;
-use crate::id::{KeyHash, TopicId};
+use crate::id::{KeyHash, RequestHash, TopicId};
+use crate::input::Spotted;
 use crate::journal::Haste;
 use crate::partition::{DEAD_LETTER_PREFIX, Topic};
 use crate::run::How;
@@ -22,20 +24,35 @@ use crate::topic::TopicSettings;
 pub(crate) const ATTEMPTS_REACHED: &str = "max_attempts_reached";
 /// …or a worker said that trying again is of no use.
 pub(crate) const NACKED_DEAD: &str = "nacked_dead";
+/// …or the time until which it was of use is over.
+pub(crate) const DEADLINE_PASSED: &str = "deadline_passed";
 /// A payload that could not be read is asked for again after this.
 const FETCH_AGAIN_MS: u64 = 1000;
+/// One whose bytes are not those that were stored is looked at again after this: only a repaired disk helps.
+const DAMAGED_AGAIN_MS: u64 = 60 * 60 * 1000;
+
+/// What a dead letter says if nobody has told why the last attempt failed.
+const fn unsaid(reason: &str) -> &'static str {
+    match reason.as_bytes() {
+        b"nacked_dead" => "given up by its worker, which gave no reason",
+        _ => "the last attempt ended without a word from its worker",
+    }
+}
 
 impl Shard {
-    /// Asks for the payload of a message whose attempts are used up.
+    /// Asks for the payload of a message whose attempts are used up, or whose time is over.
     pub(crate) fn start_burial(&mut self, spot: Spot, out: &mut Output) {
-        self.bury(spot, ATTEMPTS_REACHED, out);
+        let late = self.is_overdue(spot) && !self.is_exhausted(spot);
+        self.bury(spot, if late { DEADLINE_PASSED } else { ATTEMPTS_REACHED }, out);
     }
 
     /// Asks for the payload of a message that is to die.
     pub(crate) fn bury(&mut self, spot: Spot, reason: &'static str, out: &mut Output) {
         let token = self.next_token();
         let Some(slot) = self.slots(spot).and_then(|slots| slots.get(spot.sequence)).copied() else { return };
-        let (Some(members), Some(pending)) = (self.members(spot), self.pending(spot)) else { return };
+        let Some(members) = self.members(spot) else { return };
+        // One that was never delivered has none: its time was over before anybody came.
+        let pending = self.pending(spot);
         let Some(topic) = self.journal.state.topic(spot.topic) else { return };
         let receipt = Receipt {
             topic: spot.topic,
@@ -48,11 +65,14 @@ impl Shard {
             receipt,
             topic: Arc::clone(&topic.name),
             group: Arc::clone(&members.name),
-            attempts: pending.attempts,
-            last_error: Arc::clone(&pending.last_error),
+            attempts: pending.map_or(0, |pending| pending.attempts),
+            last_error: pending
+                .map(|pending| &pending.last_error)
+                .filter(|error| !error.is_empty())
+                .map_or_else(|| unsaid(reason).into(), Arc::clone),
             reason,
             at: self.now,
-            history: pending.history.clone(),
+            history: pending.map_or_else(Vec::new, |pending| pending.history.clone()),
             position: slot.position,
             length: slot.length,
             check: slot.check,
@@ -76,6 +96,13 @@ impl Shard {
         }
     }
 
+    /// The bytes are there and not those that were stored: asking again and again would only wear the disk out.
+    pub(crate) fn handle_fetch_damaged(&mut self, receipt: Receipt) {
+        if let Some(spot) = self.dying(&receipt) {
+            self.timers.set(self.now.after_ms(DAMAGED_AGAIN_MS), Due::Bury(spot));
+        }
+    }
+
     pub(crate) fn on_bury_again(&mut self, spot: Spot, out: &mut Output) {
         if self.crews.get(&spot.group).is_some_and(|crew| crew.is_dying(spot)) {
             self.start_burial(spot, out);
@@ -92,9 +119,7 @@ impl Shard {
         self.note_ending(spot, How::Dead, out);
         self.retire(spot);
         let (dlq, partition) = self.grave_of(spot, out);
-        let key = self.slots(spot).map_or(KeyHash::NONE, |slots| slots.key(spot.sequence));
-        let letter =
-            NewMessage { topic: dlq, partition, key, payload: payload.clone(), ..NewMessage::default() };
+        let letter = self.letter_of(&receipt, spot, (dlq, partition), payload);
         self.append(&letter, None, None, out);
         self.journal.emit(Haste::Urgent, out, &Fact::Retired { place: place_of(&receipt), dead: true });
         self.fence_effects(receipt.topic, receipt.offset, receipt.group, out);
@@ -102,6 +127,36 @@ impl Shard {
         self.drop_oldest_letter(dlq, partition, out);
         self.enforce_bytes(dlq, partition, out);
         self.dispatch(spot.group, out);
+    }
+
+    /// The dead letter as it is stored: what the message is stays, what sent it out goes. Every field is named, so that
+    /// a new one cannot be forgotten.
+    fn letter_of(
+        &self,
+        receipt: &Receipt,
+        spot: Spot,
+        (topic, partition): (TopicId, u32),
+        payload: &Payload,
+    ) -> NewMessage {
+        let slots = self.slots(spot);
+        let place = Spotted { topic: spot.topic, partition: spot.partition, offset: receipt.offset };
+        NewMessage {
+            topic,
+            partition,
+            deadline: None,
+            retry: None,
+            native: false,
+            identity: None,
+            reserved: false,
+            request: RequestHash::NONE,
+            key: slots.map_or(KeyHash::NONE, |slots| slots.key(spot.sequence)),
+            priority: slots.map_or(0, |slots| slots.priority(spot.sequence)),
+            start: Start::Now,
+            // Its run shows that it died; the letter is no further step of it.
+            lineage: None,
+            origin: Some(self.journal.state.origin_of(place)),
+            payload: payload.clone(),
+        }
     }
 
     /// The partition that takes the dead letters of a message's partition; the topic is made if it is missing.
@@ -123,7 +178,10 @@ impl Shard {
         if lane.messages <= self.settings.dead_letters_max {
             return;
         }
-        let second = lane.slots.iter().nth(1).map(|(_, slot)| slot.offset);
+        // History goes along: it is older, and done.
+        let mut wanted = lane.slots.iter().filter(|(sequence, _)| !lane.slots.is_past(*sequence));
+        let second = wanted.nth(1).map(|(_, slot)| slot.offset);
+        drop(wanted);
         if let Some(below) = second {
             self.expire(dlq, partition, below, out);
         }

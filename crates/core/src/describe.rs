@@ -4,11 +4,12 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::effect::{EffectList, EffectPage, EffectTally, EffectView};
+use crate::effect::{Blob, EffectList, EffectPage, EffectTally, EffectView};
 use crate::id::{Identity, KeyHash, Position, Time, TopicId};
 use crate::input::Spotted;
 use crate::letter::Attempt;
 use crate::output::{DatasetSummary, DatasetView, OutputList, OutputPage, VersionsList};
+use crate::policy::RetryPolicy;
 use crate::run::{RunList, RunPage, RunSummary};
 use crate::topic::TopicSettings;
 
@@ -23,6 +24,8 @@ pub enum Query {
     Group(TopicId, String),
     /// One message, and how every group stands to it.
     Message(Spotted),
+    /// Where the payloads of some messages lie.
+    Payloads(Vec<Spotted>),
     /// A stretch of messages.
     Browse(Browse),
     /// Where the first message under an identity was stored, as long as that is remembered.
@@ -71,6 +74,8 @@ pub enum Description {
     Groups(Vec<GroupDescription>),
     /// To [`Query::Message`]; `None` if it is not kept.
     Message(Option<MessageDescription>),
+    /// To [`Query::Payloads`], in order; `None` for what is not kept.
+    Payloads(Vec<Option<Blob>>),
     /// To [`Query::Browse`].
     Browse(Stretch),
     /// To [`Query::Whereabouts`].
@@ -108,6 +113,8 @@ pub struct Found {
     pub due: Option<Time>,
     /// No further attempt will be made.
     pub cancelled: bool,
+    /// How often and when it is tried again; `None`: for ever.
+    pub retry: Option<RetryPolicy>,
     /// How it stands: the furthest that any group is with it.
     pub stage: Stage,
     /// Where the payload lies.
@@ -140,6 +147,8 @@ pub enum Stage {
     Backoff,
     /// Somebody has it on loan.
     InFlight,
+    /// Every group is done with it, and the topic keeps it.
+    Done,
 }
 
 /// One message, and how every group stands to it.
@@ -183,6 +192,8 @@ pub enum Wait {
     InFlight,
     /// Its next attempt is not due yet.
     Backoff,
+    /// It waits for an effect that somebody runs, or of which it is not known whether it happened.
+    Effect,
     /// An earlier message with the same key is not done.
     KeyBusy,
     /// A message with the same identity is being worked on.
@@ -264,14 +275,20 @@ pub struct TopicDescription {
 /// A partition, described.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct PartitionDescription {
-    /// Messages kept.
+    /// Messages that wait for some group, or for a first one to come.
     pub messages: u64,
     /// Their key and value bytes.
     pub bytes: u64,
-    /// Offset of the oldest message kept.
+    /// Offset of the oldest message that some group has not settled.
     pub oldest_offset: Option<u64>,
-    /// Time of the oldest message kept.
+    /// Time of that message.
     pub oldest_at: Option<Time>,
+    /// Messages that every group was done with and that are kept all the same.
+    pub kept_messages: u64,
+    /// Their key and value bytes.
+    pub kept_bytes: u64,
+    /// Offset of the earliest message that can be read: where a new group begins.
+    pub earliest_offset: Option<u64>,
 }
 
 /// A group, described.
@@ -329,13 +346,43 @@ pub struct GroupPartition {
     pub acked_below: Option<u64>,
 }
 
+/// What metrics say of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupTally {
+    /// The topic's name.
+    pub topic: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Open subscriptions.
+    pub consumers: u32,
+    /// Per partition.
+    pub partitions: Vec<LaneTally>,
+}
+
+/// What metrics say of a group in one partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct LaneTally {
+    /// Messages kept and not yet acked.
+    pub lag: u64,
+    /// Deliveries on loan.
+    pub in_flight: u32,
+    /// Failed deliveries that wait for their next attempt.
+    pub retrying: u32,
+}
+
 /// Numbers for metrics.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Tally {
-    /// All topics.
+    /// The first topics, without the names of their groups.
     pub topics: Vec<TopicDescription>,
-    /// All groups.
-    pub groups: Vec<GroupDescription>,
+    /// The first groups.
+    pub groups: Vec<GroupTally>,
+    /// How many topics there are.
+    pub topic_count: u64,
+    /// How many groups there are.
+    pub group_count: u64,
+    /// Partitions of topics or of groups that are not listed, whichever are more.
+    pub left_out: u64,
     /// Idempotency records remembered.
     pub idempotency_records: u64,
     /// The run of the shard.

@@ -10,7 +10,7 @@ use core::cmp::Reverse;
 use crate::action::{Action, Delivery, Output, Receipt};
 use crate::fact::{Fact, Place};
 use crate::group::Progress;
-use crate::id::{GroupId, Identity, KeyHash, Position, Time};
+use crate::id::{GroupId, Identity, KeyHash, Position, Time, TopicId};
 use crate::input::Style;
 use crate::journal::Haste;
 use crate::lane::{Crew, Lane, Rank, Taker, Windows};
@@ -23,6 +23,9 @@ use crate::topic::Order;
 
 /// Messages looked at in one go; then other inputs get their turn.
 const STEPS_MAX: usize = 4_096;
+/// Nothing more is lent while the batch holds this many bytes of facts: many groups that get many messages each would
+/// fill more than a frame of the log. The rest goes on with the next batch.
+pub(crate) const DISPATCH_FACTS_BYTES_MAX: usize = 1 << 20;
 /// Messages passed over by the cursor that count as one looked at.
 const PASSED_PER_STEP: u64 = 16;
 /// Messages of one partition that may wait for an earlier one with the same key. Beyond it the group looks no further
@@ -37,6 +40,8 @@ enum Next {
     Deliver(u64, Taker),
     /// A message whose identity the group is done with.
     Skip(u64),
+    /// A message whose deadline has passed.
+    GiveUp(TopicId, u64),
 }
 
 /// A partition as one group sees it.
@@ -61,13 +66,16 @@ impl Shard {
         if let Some(crew) = self.crews.get_mut(&group) {
             crew.is_unfinished = false;
         }
-        while let Some((partition, next)) = self.next_for(group, &mut steps) {
+        while let Some((partition, next)) = self.next_for(group, &mut steps, out) {
             match next {
                 Next::Nothing => {}
                 Next::Deliver(sequence, taker) => {
                     self.deliver(group, partition, sequence, taker, &mut overtaken, out);
                 }
                 Next::Skip(sequence) => self.skip(group, partition, sequence, out),
+                Next::GiveUp(topic, sequence) => {
+                    self.end_overdue(Spot { topic, group, partition, sequence }, out);
+                }
             }
         }
         self.answer_waiters(group, out);
@@ -78,13 +86,13 @@ impl Shard {
     }
 
     /// The next partition in turn and what it has; `None` when nothing more can be delivered.
-    fn next_for(&mut self, group: GroupId, steps: &mut usize) -> Option<(u32, Next)> {
+    fn next_for(&mut self, group: GroupId, steps: &mut usize, out: &Output) -> Option<(u32, Next)> {
         let crew = self.crews.get_mut(&group)?;
         if !crew.can_take() {
             return None;
         }
         let partition = crew.next_hot()?;
-        if *steps == 0 {
+        if *steps == 0 || out.facts.len() >= DISPATCH_FACTS_BYTES_MAX {
             crew.is_unfinished = true;
             self.timers.set(self.now, Due::GoOn(group));
             return None;
@@ -97,7 +105,7 @@ impl Shard {
         }
         let progress = members.progress.get(partition as usize)?;
         let lane = topic.partitions.get(partition as usize)?;
-        let Some(taker) = crew.next_taker(progress.leased, self.settings.windows(topic)) else {
+        let Some(taker) = crew.next_taker(progress, self.settings.windows(topic)) else {
             crew.hot.remove(&partition);
             crew.full.insert(partition);
             return Some((partition, Next::Nothing));
@@ -117,6 +125,8 @@ impl Shard {
         };
         // Before anything that may hold it back: those behind it with the same key wait for it all the same.
         crew.lanes[partition as usize].keys.set_head(view.key(sequence), sequence);
+        let deadline = lane.slots.deadline(sequence);
+        let overdue = deadline > Time(0) && deadline <= self.now && !topic.is_dead_letter_topic();
         if let Some(identity) = lane.slots.identity(sequence) {
             if members.done.get(&identity, self.now).is_some() {
                 return Some((partition, Next::Skip(sequence)));
@@ -125,7 +135,14 @@ impl Shard {
                 crew.set_aside(identity, partition, view.rank(sequence));
                 return Some((partition, Next::Nothing));
             }
-            crew.running.insert(identity, (partition, sequence));
+            if !overdue {
+                crew.running.insert(identity, (partition, sequence));
+            }
+        }
+        if overdue {
+            let rank = view.rank(sequence);
+            crew.lanes[partition as usize].take(rank);
+            return Some((partition, Next::GiveUp(topic.id, sequence)));
         }
         Some((partition, Next::Deliver(sequence, taker)))
     }
@@ -146,12 +163,12 @@ impl Shard {
         let spot = Spot { topic: topic.id, group, partition, sequence };
         crew.lanes[partition as usize].take(topic.rank(partition, sequence));
         crew.next_partition = partition + 1;
-        crew.nacked.remove(&(partition, sequence));
+        let given_back = crew.given_back.remove(&(partition, sequence));
         crew.stream_had_it = matches!(taker, Taker::Stream(_));
-        let (owner, lease_ms) = match taker {
+        let (owner, lease_ms, style) = match taker {
             Taker::Waiter => {
                 let Some(waiter) = crew.waiters.front() else { return };
-                (&*waiter.owner, waiter.lease_ms)
+                (&*waiter.owner, waiter.lease_ms, Style::Borrowed)
             }
             Taker::Stream(index) => {
                 crew.turn = (index + 1) % crew.consumers.len();
@@ -160,28 +177,47 @@ impl Shard {
                 if consumer.style == Style::Borrowed {
                     crew.loans.insert((partition, sequence), consumer.id);
                 }
-                (&*crew.consumers[index].owner, crew.consumers[index].lease_ms)
+                let consumer = &crew.consumers[index];
+                (&*consumer.owner, consumer.lease_ms, consumer.style)
             }
         };
-        let (attempt, expires) = (pending_attempts(topic, spot) + 1, self.now.after_ms(lease_ms));
+        let before = topic.progress(group, partition).and_then(|progress| progress.pending.get(&sequence));
+        // A first delivery is not synced before it is handed out: a crash that loses it hands the message out again,
+        // which is allowed. One that supersedes a holder is, or the same crash would bring that holder back.
+        let supersedes = before.is_some() || given_back;
+        let attempt = before.map_or(0, |pending| pending.attempts) + 1;
+        let expires = self.now.after_ms(lease_ms);
         let Some(slot) = topic.partitions[partition as usize].slots.get(sequence) else { return };
         let place = Place { topic: spot.topic, group, partition, offset: slot.offset };
-        let fact = Fact::Leased { place, token, attempt, at: self.now, expires, owner };
-        self.journal.emit(Haste::Lazy, out, &fact);
+        let fact = Fact::Leased { place, token, attempt, at: self.now, expires, owner, style };
+        self.journal.emit(if supersedes { Haste::Urgent } else { Haste::Lazy }, out, &fact);
         self.timers.set(expires, Due::Lapse(spot));
         overtaken.extend(self.journal.state.effects.tied_to(place.topic, place.offset, group));
         let Some(delivery) = self.delivery(spot) else { return };
-        self.hand_over(group, taker, delivery, out);
+        self.hand_over(group, taker, delivery, supersedes, out);
     }
 
-    fn hand_over(&mut self, group: GroupId, taker: Taker, delivery: Delivery, out: &mut Output) {
+    fn hand_over(
+        &mut self,
+        group: GroupId,
+        taker: Taker,
+        delivery: Delivery,
+        supersedes: bool,
+        out: &mut Output,
+    ) {
         let Some(crew) = self.crews.get_mut(&group) else { return };
         match taker {
             Taker::Stream(index) => {
-                out.actions.push(Action::Deliver { consumer: crew.consumers[index].id, delivery });
+                let action = Action::Deliver { consumer: crew.consumers[index].id, delivery };
+                if supersedes {
+                    self.journal.after_durable(out, action);
+                } else {
+                    out.actions.push(action);
+                }
             }
             Taker::Waiter => {
                 let Some(waiter) = crew.waiters.front_mut() else { return };
+                waiter.supersedes |= supersedes;
                 waiter.bytes += u64::from(delivery.length);
                 waiter.gathered.push(delivery);
                 if waiter.gathered.len() >= waiter.max || waiter.bytes >= LEASE_BYTES_MAX {
@@ -231,11 +267,6 @@ impl Shard {
     }
 }
 
-fn pending_attempts(topic: &Topic, spot: Spot) -> u32 {
-    let progress = topic.progress(spot.group, spot.partition);
-    progress.and_then(|progress| progress.pending.get(&spot.sequence)).map_or(0, |pending| pending.attempts)
-}
-
 impl View<'_> {
     /// The message is kept and the group's to settle.
     fn is_owed(&self, sequence: u64) -> bool {
@@ -277,12 +308,12 @@ impl Lane {
     }
 
     fn next_retry(&mut self, view: &View<'_>, steps: &mut usize) -> Option<u64> {
-        while let Some(&sequence) = self.ready.first() {
+        while let Some(sequence) = self.retries.first() {
             if !view.is_owed(sequence) {
-                self.ready.remove(&sequence);
+                self.retries.remove(sequence);
                 self.drop_head(sequence);
             } else if self.keys.is_busy(view.key(sequence), sequence) {
-                self.ready.remove(&sequence);
+                self.retries.remove(sequence);
                 self.keys.park(view.key(sequence), sequence);
             } else {
                 // It may have been moved and its new copy not be durable yet: it is looked at again when it is.
@@ -366,7 +397,7 @@ impl Lane {
     /// The message is no longer to be looked at.
     pub(crate) fn take(&mut self, rank: Rank) {
         let (_, sequence) = rank;
-        self.ready.remove(&sequence);
+        self.retries.remove(sequence);
         self.fresh.remove(&rank);
         if self.cursor == sequence {
             self.cursor += 1;
@@ -401,6 +432,7 @@ impl crate::settings::Settings {
         Windows {
             pushed: topic.settings.in_flight_max.unwrap_or(self.in_flight_max),
             borrowed: topic.settings.in_flight_max.unwrap_or(self.lease_in_flight_max),
+            is_shared: topic.settings.in_flight_max.is_some(),
         }
     }
 }

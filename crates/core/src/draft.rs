@@ -5,6 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::id::{Identity, KeyHash, RequestHash, Time, TopicId};
+use crate::input::Spotted;
 use crate::policy::RetryPolicy;
 use crate::run::Lineage;
 
@@ -42,6 +43,9 @@ pub struct NewMessage {
     pub deadline: Option<Time>,
     /// How often and when to try again.
     pub retry: Option<RetryPolicy>,
+    /// Whether it came the way that has defaults and keeps deadlines, `/v2`. Over `/v1` a message without a policy is
+    /// tried for ever, and its deadline says nothing once it is stored.
+    pub native: bool,
     /// Who it is, if it carries an idempotency key.
     pub identity: Option<Identity>,
     /// Whether that identity was reserved for it by [`Input::Reserve`].
@@ -56,6 +60,8 @@ pub struct NewMessage {
     pub start: Start,
     /// The run that it belongs to.
     pub lineage: Option<Box<NewLineage>>,
+    /// Where it was born, if it was stored before.
+    pub origin: Option<Spotted>,
     /// What is stored.
     pub payload: Payload,
 }

@@ -3,6 +3,8 @@
 use crate::commit::CommitFact;
 use crate::effect::EffectFact;
 use crate::id::{GroupId, Identity, KeyHash, RequestHash, Time, Token, TopicId};
+use crate::input::Spotted;
+use crate::input::Style;
 use crate::output::OutputFact;
 use crate::policy::RetryPolicy;
 use crate::run::{Lineage, RunFact};
@@ -39,6 +41,10 @@ pub struct MessageFact<'a> {
     pub only: Option<GroupId>,
     /// The run that it belongs to.
     pub lineage: Option<Lineage<'a>>,
+    /// Where it was born, if it was stored before: it is a dead letter, or was one.
+    pub origin: Option<Spotted>,
+    /// Nobody is to begin work on it any more from then on: groups that have not, give it up.
+    pub deadline: Option<Time>,
     /// The encoded message.
     pub bytes: &'a [u8],
 }
@@ -59,12 +65,16 @@ pub struct Place {
 /// Something that happened and is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fact<'a> {
-    /// A run of the shard began; every older lease is void.
+    /// A run of the shard began.
     Opened {
         /// The run.
         epoch: u64,
         /// When.
         at: Time,
+        /// Whether leases outlive the run: every delivery that supersedes a holder is durable before it is handed
+        /// out. Runs of a time before that voided every lease of the run before. It also says whether a clock that was
+        /// set back takes along what is counted from times that it had told before.
+        keeps_leases: bool,
     },
     /// A topic was created.
     TopicCreated {
@@ -132,6 +142,8 @@ pub enum Fact<'a> {
         expires: Time,
         /// Who holds it.
         owner: &'a str,
+        /// How it was handed over. What was written before this was told says [`Style::Borrowed`].
+        style: Style,
     },
     /// A group is done with a message.
     Acked {
@@ -150,6 +162,10 @@ pub enum Fact<'a> {
         at: Time,
         /// When the next attempt is due.
         retry_at: Time,
+        /// By word of its holder, whose token is spent with it.
+        nacked: bool,
+        /// Its holder said that trying again is of no use.
+        dead: bool,
         /// Why.
         error: &'a str,
     },
@@ -203,6 +219,17 @@ pub enum Fact<'a> {
         /// When the next attempt is due.
         until: Time,
     },
+    /// A delivery came back to wait for an effect; the attempt does not count.
+    SnoozedFor {
+        /// Which.
+        place: Place,
+        /// When it came back.
+        at: Time,
+        /// When the next attempt is due, whatever becomes of the effect.
+        until: Time,
+        /// The number of the effect's record.
+        effect: u64,
+    },
     /// A group gives a message up: it was dead-lettered, or its identity was committed before.
     Retired {
         /// Which.
@@ -224,6 +251,15 @@ pub enum Fact<'a> {
         /// The partition.
         partition: u32,
         /// Every message below this offset is gone.
+        below: u64,
+    },
+    /// Messages left that were kept although every group was done with them.
+    Trimmed {
+        /// The topic.
+        topic: TopicId,
+        /// The partition.
+        partition: u32,
+        /// Every such message below this offset is gone.
         below: u64,
     },
     /// Identities whose time had come were forgotten: at most `most`, the oldest first.
@@ -254,4 +290,23 @@ pub enum Fact<'a> {
     Output(OutputFact<'a>),
     /// Something happened to commits.
     Commit(CommitFact<'a>),
+}
+
+impl Fact<'_> {
+    /// The time that the shard's clock told when it happened, if the fact says so. The begin of a run does not count:
+    /// it is compared with this.
+    pub(crate) const fn told_at(&self) -> Option<Time> {
+        match self {
+            Self::TopicCreated { at, .. }
+            | Self::GroupCreated { at, .. }
+            | Self::Leased { at, .. }
+            | Self::Failed { at, .. }
+            | Self::Snoozed { at, .. }
+            | Self::SnoozedFor { at, .. } => Some(*at),
+            Self::Appended(message) => Some(message.at),
+            Self::Paused { since, .. } => *since,
+            Self::Effect(fact) => fact.told_at(),
+            _ => None,
+        }
+    }
 }

@@ -10,6 +10,8 @@ use crate::commit::{self, CommitFact};
 use crate::effect::{self, EffectFact};
 use crate::fact::{Fact, MessageFact, Place};
 use crate::id::{GroupId, KeyHash, Position, RequestHash, Time, Token, TopicId};
+use crate::input::Style;
+use crate::origin::{put_place, take_place};
 use crate::output::{self, OutputFact};
 use crate::policy::RetryPolicy;
 use crate::run::{self, Lineage, RunFact};
@@ -44,6 +46,21 @@ const KEYED: u8 = 25;
 // A message of a run: the run goes before it.
 const APPENDED_IN_RUN: u8 = 26;
 const SNOOZED: u8 = 27;
+const SNOOZED_FOR: u8 = 30;
+// A run that leaves the leases of the run before as they are.
+const OPENED_KEEPING: u8 = 28;
+// A failure by word of the holder: what else it said goes before the error.
+const FAILED_BY_WORD: u8 = 31;
+// A message with more before it than a run: a byte that says what, and then that.
+const APPENDED_MORE: u8 = 29;
+
+/// What may go before a message of the kind [`APPENDED_MORE`].
+const MORE_LINEAGE: u8 = 1;
+const MORE_ORIGIN: u8 = 1 << 1;
+const MORE_DEADLINE: u8 = 1 << 2;
+// As `LEASED_AT`, to a reader into whose stream it was pushed.
+const LEASED_PUSHED: u8 = 88;
+const TRIMMED: u8 = 72;
 
 impl Place {
     pub(crate) fn encode(self, out: &mut Vec<u8>) {
@@ -64,6 +81,40 @@ impl Place {
 }
 
 impl<'a> MessageFact<'a> {
+    /// The kind, and what most messages have not: it goes before the rest.
+    fn encode_before(&self, out: &mut Vec<u8>) {
+        if self.origin.is_none() && self.deadline.is_none() {
+            out.put_u8(if self.lineage.is_some() { APPENDED_IN_RUN } else { APPENDED });
+        } else {
+            out.put_u8(APPENDED_MORE);
+            let more = [self.lineage.is_some(), self.origin.is_some(), self.deadline.is_some()];
+            out.put_u8(more.iter().enumerate().fold(0, |bits, (bit, given)| bits | u8::from(*given) << bit));
+        }
+        if let Some(lineage) = &self.lineage {
+            lineage.encode(out);
+        }
+        if let Some(origin) = self.origin {
+            put_place(out, origin);
+        }
+        if let Some(deadline) = self.deadline {
+            out.put_u64(deadline.0);
+        }
+    }
+
+    /// Reads what [`MessageFact::encode_before`] wrote after the kind.
+    fn decode_before(kind: u8, take: &mut Take<'a>) -> Result<Self, Malformed> {
+        let more = if kind == APPENDED_MORE { take.u8()? } else { MORE_LINEAGE };
+        if more & !(MORE_LINEAGE | MORE_ORIGIN | MORE_DEADLINE) != 0 {
+            return Err(Malformed("message with parts of an unknown kind"));
+        }
+        Ok(Self {
+            lineage: if more & MORE_LINEAGE == 0 { None } else { Some(Lineage::decode(take)?) },
+            origin: if more & MORE_ORIGIN == 0 { None } else { Some(take_place(take)?) },
+            deadline: if more & MORE_DEADLINE == 0 { None } else { Some(Time(take.u64()?)) },
+            ..Self::default()
+        })
+    }
+
     fn encode(&self, out: &mut Vec<u8>) {
         out.put_u32(self.topic.0);
         out.put_u32(self.partition);
@@ -158,8 +209,8 @@ impl<'a> Fact<'a> {
 
     fn encode_fields(&self, out: &mut Vec<u8>) {
         match *self {
-            Self::Opened { epoch, at } => {
-                out.put_u8(OPENED);
+            Self::Opened { epoch, at, keeps_leases } => {
+                out.put_u8(if keeps_leases { OPENED_KEEPING } else { OPENED });
                 out.put_u64(epoch);
                 out.put_u64(at.0);
             }
@@ -169,10 +220,7 @@ impl<'a> Fact<'a> {
                 out.put_text(name);
             }
             Self::Appended(message) => {
-                out.put_u8(if message.lineage.is_some() { APPENDED_IN_RUN } else { APPENDED });
-                if let Some(lineage) = &message.lineage {
-                    lineage.encode(out);
-                }
+                message.encode_before(out);
                 message.encode(out);
             }
             Self::GroupCreated { topic, group, at, name } => {
@@ -180,6 +228,7 @@ impl<'a> Fact<'a> {
                 out.put_text(name);
             }
             Self::Expired { topic, partition, below } => put_header(out, EXPIRED, topic, partition, below),
+            Self::Trimmed { topic, partition, below } => put_header(out, TRIMMED, topic, partition, below),
             Self::Moved { topic, partition, offset, bytes } => {
                 put_header(out, MOVED, topic, partition, offset);
                 out.put_bytes(bytes);
@@ -204,6 +253,7 @@ impl<'a> Fact<'a> {
             | Self::Extended { .. }
             | Self::Released { .. }
             | Self::Snoozed { .. }
+            | Self::SnoozedFor { .. }
             | Self::Retired { .. } => self.encode_delivery(out),
             Self::Configured { .. }
             | Self::TopicDeleted { .. }
@@ -221,8 +271,8 @@ impl<'a> Fact<'a> {
             place.encode(out);
         };
         match *self {
-            Self::Leased { place, token, attempt, at, expires, owner } => {
-                begin(LEASED_AT, place);
+            Self::Leased { place, token, attempt, at, expires, owner, style } => {
+                begin(if style == Style::Pushed { LEASED_PUSHED } else { LEASED_AT }, place);
                 out.put_u64(token.epoch);
                 out.put_u64(token.n);
                 out.put_u32(attempt);
@@ -238,10 +288,13 @@ impl<'a> Fact<'a> {
                     out.put_u64(token.n);
                 }
             }
-            Self::Failed { place, at, retry_at, error } => {
-                begin(FAILED_AT, place);
+            Self::Failed { place, at, retry_at, nacked, dead, error } => {
+                begin(if nacked { FAILED_BY_WORD } else { FAILED_AT }, place);
                 out.put_u64(at.0);
                 out.put_u64(retry_at.0);
+                if nacked {
+                    out.put_u8(u8::from(dead));
+                }
                 out.put_text(error);
             }
             Self::Extended { place, expires } => {
@@ -253,6 +306,12 @@ impl<'a> Fact<'a> {
                 begin(SNOOZED, place);
                 out.put_u64(at.0);
                 out.put_u64(until.0);
+            }
+            Self::SnoozedFor { place, at, until, effect } => {
+                begin(SNOOZED_FOR, place);
+                out.put_u64(at.0);
+                out.put_u64(until.0);
+                out.put_u64(effect);
             }
             Self::Retired { place, dead } => {
                 begin(RETIRED, place);
@@ -296,11 +355,16 @@ impl<'a> Fact<'a> {
     fn decode(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut take = Take::new(bytes, "fact");
         let fact = match take.u8()? {
-            OPENED => Self::Opened { epoch: take.u64()?, at: Time(take.u64()?) },
+            kind @ (OPENED | OPENED_KEEPING) => Self::Opened {
+                epoch: take.u64()?,
+                at: Time(take.u64()?),
+                keeps_leases: kind == OPENED_KEEPING,
+            },
             APPENDED => Self::Appended(MessageFact::decode(&mut take)?),
-            APPENDED_IN_RUN => {
-                let lineage = Some(Lineage::decode(&mut take)?);
-                Self::Appended(MessageFact { lineage, ..MessageFact::decode(&mut take)? })
+            kind @ (APPENDED_IN_RUN | APPENDED_MORE) => {
+                let before = MessageFact::decode_before(kind, &mut take)?;
+                let MessageFact { lineage, origin, deadline, .. } = before;
+                Self::Appended(MessageFact { lineage, origin, deadline, ..MessageFact::decode(&mut take)? })
             }
             kind @ effect::FIRST_KIND..=effect::LAST_KIND => {
                 Self::Effect(EffectFact::decode(kind, &mut take)?)
@@ -319,7 +383,9 @@ impl<'a> Fact<'a> {
                 Self::Forgotten { group: of_group.then_some(group), upto, most: take.u32()? }
             }
             kind @ (LEASED | ACKED | FAILED | RELEASED | RETIRED | LEASED_AT | FAILED_AT | ACKED_BY
-            | EXTENDED | SNOOZED) => Self::decode_delivery(kind, &mut take)?,
+            | EXTENDED | SNOOZED | SNOOZED_FOR | FAILED_BY_WORD | LEASED_PUSHED) => {
+                Self::decode_delivery(kind, &mut take)?
+            }
             kind => Self::decode_headed(kind, &mut take)?,
         };
         take.done()?;
@@ -338,6 +404,7 @@ impl<'a> Fact<'a> {
             }
             GROUP_CREATED => Self::GroupCreated { topic, group, at, name: take.text()? },
             EXPIRED => Self::Expired { topic, partition: number, below: last },
+            TRIMMED => Self::Trimmed { topic, partition: number, below: last },
             MOVED => Self::Moved { topic, partition: number, offset: last, bytes: take.bytes()? },
             GROUP_EXPIRED => Self::GroupExpired { topic, group },
             CANCELLED => Self::Cancelled { topic, partition: number, offset: last },
@@ -363,13 +430,14 @@ impl<'a> Fact<'a> {
     fn decode_delivery(kind: u8, take: &mut Take<'a>) -> Result<Self, Malformed> {
         let place = Place::decode(take)?;
         Ok(match kind {
-            LEASED | LEASED_AT => Self::Leased {
+            LEASED | LEASED_AT | LEASED_PUSHED => Self::Leased {
                 place,
                 token: Token { epoch: take.u64()?, n: take.u64()? },
                 attempt: take.u32()?,
-                at: if kind == LEASED_AT { Time(take.u64()?) } else { Time(0) },
+                at: if kind == LEASED { Time(0) } else { Time(take.u64()?) },
                 expires: Time(take.u64()?),
                 owner: take.text()?,
+                style: if kind == LEASED_PUSHED { Style::Pushed } else { Style::Borrowed },
             },
             ACKED => Self::Acked { place, remembered: Time(take.u64()?), token: Token::default() },
             ACKED_BY => Self::Acked {
@@ -377,15 +445,23 @@ impl<'a> Fact<'a> {
                 remembered: Time(take.u64()?),
                 token: Token { epoch: take.u64()?, n: take.u64()? },
             },
-            FAILED | FAILED_AT => Self::Failed {
+            FAILED | FAILED_AT | FAILED_BY_WORD => Self::Failed {
                 place,
-                at: if kind == FAILED_AT { Time(take.u64()?) } else { Time(0) },
+                at: if kind == FAILED { Time(0) } else { Time(take.u64()?) },
                 retry_at: Time(take.u64()?),
+                nacked: kind == FAILED_BY_WORD,
+                dead: kind == FAILED_BY_WORD && take.u8()? != 0,
                 error: take.text()?,
             },
             EXTENDED => Self::Extended { place, expires: Time(take.u64()?) },
             RELEASED => Self::Released { place },
             SNOOZED => Self::Snoozed { place, at: Time(take.u64()?), until: Time(take.u64()?) },
+            SNOOZED_FOR => Self::SnoozedFor {
+                place,
+                at: Time(take.u64()?),
+                until: Time(take.u64()?),
+                effect: take.u64()?,
+            },
             _ => Self::Retired { place, dead: take.u8()? != 0 },
         })
     }

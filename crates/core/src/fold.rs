@@ -17,11 +17,29 @@ use crate::state::{CONTRADICTION, First, GROUPS_PER_TOPIC_MAX, PARTITIONS_MAX, S
 use crate::topic::TopicSettings;
 
 impl State {
-    pub(crate) fn on_opened(&mut self, epoch: u64, at: Time) -> Result<(), Malformed> {
+    pub(crate) fn on_opened(&mut self, epoch: u64, at: Time, keeps_leases: bool) -> Result<(), Malformed> {
         if epoch <= self.epoch || epoch > u64::MAX / 2 {
             return Err(CONTRADICTION);
         }
+        if keeps_leases {
+            self.shift_back(self.newest.since_ms(at));
+        }
+        self.newest = at;
+        // Leases count on from the run before only if that run, too, made every superseding delivery durable first.
+        if !keeps_leases || self.leases_kept_since == 0 {
+            self.void_leases(at);
+        }
+        self.leases_kept_since = match self.leases_kept_since {
+            _ if !keeps_leases => 0,
+            0 => epoch,
+            since => since,
+        };
         self.epoch = epoch;
+        Ok(())
+    }
+
+    /// Ends every lease: it is not known whether a message was handed to another holder in between.
+    fn void_leases(&mut self, at: Time) {
         let mut unwanted = Vec::new();
         for topic in self.topics.iter_mut().flatten() {
             let groups = topic.groups.values_mut();
@@ -34,11 +52,10 @@ impl State {
                 unwanted.extend(cancelled.map(|(&sequence, _)| (topic.id, group, partition, sequence)));
             }
         }
-        // Nobody works on them any more, and nobody is to begin again.
+        // No holder works on them any more, and none is to begin again.
         for (topic, group, partition, sequence) in unwanted {
             self.settle(topic, group, partition, sequence);
         }
-        Ok(())
     }
 
     pub(crate) fn on_topic_created(
@@ -82,6 +99,11 @@ impl State {
             self.unpin(slot.position.segment(), slot.length);
             self.runs.close_step(id, slot.offset);
         }
+        for lane in &topic.partitions {
+            for (sequence, _) in lane.slots.iter() {
+                self.descent.remove(lane.slots.origin(sequence));
+            }
+        }
         Ok(())
     }
 
@@ -100,6 +122,9 @@ impl State {
     }
 
     pub(crate) fn on_appended(&mut self, end: Position, message: &MessageFact<'_>) -> Result<(), Malformed> {
+        if message.origin.is_some_and(|origin| origin.topic.0 as usize >= self.topics.len()) {
+            return Err(CONTRADICTION);
+        }
         let policy = self.policies.acquire(message.retry).ok_or(CONTRADICTION)?;
         let topic = self.topics.get_mut(message.topic.0 as usize).and_then(Option::as_deref_mut);
         let topic = topic.ok_or(CONTRADICTION)?;
@@ -117,14 +142,16 @@ impl State {
             key: message.key,
             due: message.due.unwrap_or_default(),
             priority: message.priority,
+            origin: message.origin,
+            deadline: message.deadline.unwrap_or_default(),
             ..Beside::default()
         };
         if let Some((identity, _)) = message.identity {
             beside.identity = identity;
         }
         let sequence = lane.slots.push(slot, beside);
-        lane.messages += 1;
-        lane.bytes += u64::from(size);
+        self.descent.add(beside.origin);
+        lane.count_in(size, false);
         let everybody_else = topic.groups.keys().copied().filter(|group| Some(*group) != message.only);
         let spared: Vec<GroupId> = message.only.into_iter().flat_map(|_| everybody_else.clone()).collect();
         *self.live.entry(position.segment()).or_default() += u64::from(length);
@@ -230,11 +257,12 @@ impl State {
                 None => idle.push(group.id),
             }
         }
-        let lonely = topic.groups.is_empty();
         for group in idle {
             self.settle(id, group, partition, sequence);
         }
-        if lonely {
+        // Without groups, or kept after all of them: nothing waits for it that could take it along.
+        let lane = self.topic_mut(id)?.partitions.get(partition as usize).ok_or(CONTRADICTION)?;
+        if lane.slots.get(sequence).is_some_and(|slot| slot.waiting == 0) {
             self.remove(id, partition, sequence);
         }
         Ok(())
@@ -294,18 +322,38 @@ impl State {
         }
     }
 
-    /// One group less waits for a message; the last one takes it along.
-    fn let_go(&mut self, topic: TopicId, partition: u32, sequence: u64) {
-        let Ok(topic) = self.topic_mut(topic) else { return };
-        let lonely = topic.groups.is_empty();
+    /// One group less waits for a message; the last one takes it along, unless the topic keeps what is done.
+    fn let_go(&mut self, id: TopicId, partition: u32, sequence: u64) {
+        let Ok(topic) = self.topic_mut(id) else { return };
+        let (lonely, keeps) = (topic.groups.is_empty(), topic.settings.keeps());
         let Some(lane) = topic.partitions.get_mut(partition as usize) else { return };
-        let Some(slot) = lane.slots.get_mut(sequence) else { return };
-        slot.waiting = slot.waiting.saturating_sub(1);
-        let nobody_waits = slot.waiting == 0;
+        if lane.slots.let_go(sequence) != Some(true) {
+            return;
+        }
         // Without any group nobody is done with it: it waits for the next group to come, unless none is to get it.
-        if nobody_waits && (!lonely || lane.slots.is_cancelled(sequence)) {
-            let id = topic.id;
+        if lane.slots.is_cancelled(sequence) || !(lonely || keeps) {
             self.remove(id, partition, sequence);
+        } else if !lonely || lane.slots.is_past(sequence) {
+            lane.keep(sequence);
+            if let Some(offset) = lane.slots.get(sequence).map(|slot| slot.offset) {
+                self.runs.close_step(id, offset);
+            }
+            let first = self.kept_anew.entry((id, partition)).or_insert(sequence);
+            *first = sequence.min(*first);
+        }
+    }
+
+    /// Drops what is kept below an offset although every group is done with it.
+    pub(crate) fn on_trimmed(&mut self, id: TopicId, partition: u32, below: u64) -> Result<(), Malformed> {
+        let mut from = 0;
+        loop {
+            let lane = self.topic_mut(id)?.partitions.get(partition as usize).ok_or(CONTRADICTION)?;
+            let Some(sequence) = lane.slots.next_kept(from) else { return Ok(()) };
+            if lane.slots.get(sequence).is_none_or(|slot| slot.offset >= below) {
+                return Ok(());
+            }
+            self.remove(id, partition, sequence);
+            from = sequence + 1;
         }
     }
 
@@ -314,10 +362,11 @@ impl State {
         let Ok(topic) = self.topic_mut(topic) else { return };
         let Some(lane) = topic.partitions.get_mut(partition as usize) else { return };
         let Some(slot) = lane.slots.get(sequence).copied() else { return };
-        lane.messages -= 1;
-        lane.bytes -= u64::from(slot.size);
+        let origin = lane.slots.origin(sequence);
+        lane.count_out(slot.size, lane.slots.is_past(sequence));
         lane.slots.remove(sequence);
         let id = topic.id;
+        self.descent.remove(origin);
         self.runs.close_step(id, slot.offset);
         self.policies.release(slot.policy);
         self.unpin(slot.position.segment(), slot.length);

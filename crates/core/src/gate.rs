@@ -1,10 +1,12 @@
 //! What is remembered of an identity for a while: the produce gate and, per group, the consume gate.
 
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
 use core::hash::{BuildHasher, Hasher};
 
 use hashbrown::HashMap;
 
+use crate::codec::{Malformed, Put, Take};
 use crate::id::{Identity, Time};
 
 /// Entries whose time comes within the same stretch of this length wait in one queue.
@@ -35,6 +37,12 @@ struct Record<V> {
 impl<V: Copy> Gate<V> {
     pub(crate) fn new(seed: u64) -> Self {
         Self { records: HashMap::with_hasher(SeededHash(seed)), queues: BTreeMap::new(), queued: 0 }
+    }
+
+    /// A gate that knows nothing yet, with the same seed.
+    pub(crate) fn emptied(&self) -> Self {
+        let records = HashMap::with_hasher(*self.records.hasher());
+        Self { records, queues: BTreeMap::new(), queued: 0 }
     }
 
     /// What is known of `identity`, unless its time has passed.
@@ -99,6 +107,33 @@ impl<V: Copy> Gate<V> {
         self.queues.entry(until.0 / STRETCH_MS).or_default().push_back((until, identity));
         self.queued += 1;
     }
+}
+
+/// All entries, first to go first.
+pub(crate) fn put_gate<V: Copy>(out: &mut Vec<u8>, gate: &Gate<V>, put: impl Fn(&mut Vec<u8>, V)) {
+    out.put_length(gate.queued());
+    for (until, identity, value) in gate.entries() {
+        out.put_u64(until.0);
+        out.extend_from_slice(&identity.0);
+        out.put_u8(u8::from(value.is_some()));
+        if let Some(value) = value {
+            put(out, value);
+        }
+    }
+}
+
+/// Reads entries back, each with its value.
+pub(crate) fn take_gate<V: Copy>(
+    take: &mut Take<'_>,
+    gate: &mut Gate<V>,
+    value: impl Fn(&mut Take<'_>) -> Result<V, Malformed>,
+) -> Result<(), Malformed> {
+    for _ in 0..take.count(25)? {
+        let (until, identity) = (Time(take.u64()?), take.identity()?);
+        let value = if take.u8()? == 0 { None } else { Some(value(take)?) };
+        gate.restore(until, identity, value);
+    }
+    Ok(())
 }
 
 /// A fixed hash whose seed is an input: the same run gives the same table, and nobody outside can aim at it.

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use crate::describe::AttemptDescription;
 use crate::gate::Gate;
 use crate::id::{GroupId, Time, Token};
+use crate::input::Style;
 use crate::ranges::Ranges;
 use crate::retry::BACKOFF_MS_MAX;
 
@@ -38,6 +39,8 @@ pub(crate) struct Progress {
     pub(crate) pending: BTreeMap<u64, Pending>,
     /// How many of `pending` are on loan. Kept in step by [`Progress::lease`] and [`Progress::end_lease`] alone.
     pub(crate) leased: u32,
+    /// How many of those were pushed into a stream. Kept in step by the same two.
+    pub(crate) pushed: u32,
     /// Messages that were the group's to settle when it began, less the sequence number at that time: with the
     /// two counters below the lag is a subtraction.
     pub(crate) backlog: i64,
@@ -58,16 +61,24 @@ pub(crate) struct Pending {
     pub(crate) token: Token,
     /// When the last delivery began.
     pub(crate) leased_at: Time,
-    /// How long it was lent for. Not in snapshots: they are read by a new run, in which nothing is on loan.
+    /// How long it was lent for.
     pub(crate) lent_ms: u64,
     /// End of the lease, while it is on loan.
     pub(crate) lease: Option<Time>,
+    /// Whether the last delivery was pushed into a stream; otherwise its holder has a token.
+    pub(crate) is_pushed: bool,
     /// When the last attempt ended, while it is not on loan.
     pub(crate) ended_at: Time,
     /// When the next attempt is due, while it is not on loan.
     pub(crate) retry_at: Time,
+    /// The effect that the next attempt waits for, by the number of its record; zero for none.
+    pub(crate) waits_for: u64,
     /// No further attempt will be made.
     pub(crate) cancelled: bool,
+    /// The last holder said that its attempt failed: its token is spent, but for saying so again.
+    pub(crate) nacked: bool,
+    /// The last holder said that trying again is of no use: it is to become a dead letter.
+    pub(crate) dead: bool,
     /// Attempts that failed, the last [`HISTORY_MAX`].
     pub(crate) history: Vec<AttemptDescription>,
 }
@@ -80,6 +91,17 @@ pub(crate) struct Loan<'a> {
     pub(crate) at: Time,
     pub(crate) expires: Time,
     pub(crate) owner: &'a str,
+    pub(crate) style: Style,
+}
+
+/// An attempt ends without an ack.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Failure<'a> {
+    pub(crate) at: Time,
+    pub(crate) retry_at: Time,
+    pub(crate) nacked: bool,
+    pub(crate) dead: bool,
+    pub(crate) error: &'a str,
 }
 
 impl Pending {
@@ -143,22 +165,33 @@ impl Progress {
         pending.leased_at = loan.at;
         pending.lent_ms = loan.expires.since_ms(loan.at);
         pending.lease = Some(loan.expires);
+        pending.nacked = false;
+        pending.is_pushed = loan.style == Style::Pushed;
+        pending.waits_for = 0;
         self.leased += 1;
+        self.pushed += u32::from(pending.is_pushed);
     }
 
     /// Lets a lease end at another time; one that has lapsed begins again. False if the message was never delivered.
     pub(crate) fn extend(&mut self, sequence: u64, expires: Time) -> bool {
         let Some(pending) = self.pending.get_mut(&sequence) else { return false };
-        self.leased += u32::from(pending.lease.replace(expires).is_none());
+        if pending.lease.replace(expires).is_none() {
+            self.leased += 1;
+            self.pushed += u32::from(pending.is_pushed);
+        }
         true
     }
 
     /// Ends an attempt that failed. False if there was none.
-    pub(crate) fn fail(&mut self, sequence: u64, at: Time, retry_at: Time, error: &str) -> bool {
+    pub(crate) fn fail(&mut self, sequence: u64, failure: Failure<'_>) -> bool {
+        let Failure { at, retry_at, nacked, dead, error } = failure;
         self.end_lease(sequence);
         let Some(pending) = self.pending.get_mut(&sequence) else { return false };
         pending.retry_at = retry_at;
         pending.ended_at = at;
+        pending.nacked = nacked;
+        pending.dead |= dead;
+        pending.waits_for = 0;
         if *pending.last_error != *error {
             pending.last_error = error.into();
         }
@@ -177,8 +210,10 @@ impl Progress {
 
     /// Takes the lease off a message, if there is one.
     pub(crate) fn end_lease(&mut self, sequence: u64) {
-        if self.pending.get_mut(&sequence).is_some_and(|pending| pending.lease.take().is_some()) {
+        let Some(pending) = self.pending.get_mut(&sequence) else { return };
+        if pending.lease.take().is_some() {
             self.leased -= 1;
+            self.pushed -= u32::from(pending.is_pushed);
         }
     }
 
@@ -189,11 +224,12 @@ impl Progress {
         }
     }
 
-    /// Gives a delivery back to wait. False if there was none.
-    pub(crate) fn snooze(&mut self, sequence: u64, at: Time, until: Time) -> bool {
+    /// Gives a delivery back to wait, for an effect if `effect` is not zero. False if there was none.
+    pub(crate) fn snooze(&mut self, sequence: u64, at: Time, until: Time, effect: u64) -> bool {
         let Some(pending) = self.uncount(sequence) else { return false };
         pending.ended_at = at;
         pending.retry_at = until;
+        pending.waits_for = effect;
         true
     }
 
@@ -204,12 +240,13 @@ impl Progress {
         pending.attempts = pending.attempts.saturating_sub(1);
         pending.owner = Arc::default();
         pending.token = Token::default();
+        pending.waits_for = 0;
         Some(pending)
     }
 
-    /// Ends every lease, and with it the right of its holder to settle by name: a new run of the shard began, and
-    /// it cannot know whether somebody else had got the message in between. What waits goes on waiting, but no longer
-    /// than it was to wait in all: the machine's clock may have been set back between the runs, by years.
+    /// Ends every lease, and with it the right of its holder to settle by name: the run before cannot vouch for them.
+    /// What waits goes on waiting, but no longer than it was to wait in all: the machine's clock may have been set back
+    /// between the runs, by years.
     pub(crate) fn void_leases(&mut self, now: Time) {
         for pending in self.pending.values_mut() {
             if pending.lease.take().is_some() {
@@ -219,14 +256,21 @@ impl Progress {
             pending.retry_at = pending.retry_at.min(now.after_ms(pending.wait_ms()));
             pending.owner = Arc::default();
             pending.token = Token::default();
+            pending.lent_ms = 0;
+            pending.nacked = false;
         }
         self.leased = 0;
+        self.pushed = 0;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn loan(attempt: u32, owner: &str, style: Style) -> Loan<'_> {
+        Loan { token: Token::default(), attempt, at: Time(1), expires: Time(9), owner, style }
+    }
 
     #[test]
     fn the_floor_waits_for_the_lowest() {
@@ -242,36 +286,35 @@ mod tests {
     #[test]
     fn leases_are_counted_by_what_is_on_loan() {
         let mut progress = Progress::default();
-        let loan =
-            |attempt, owner| Loan { token: Token::default(), attempt, at: Time(1), expires: Time(9), owner };
-        progress.lease(0, loan(1, "a"));
-        progress.lease(0, loan(2, "b"));
-        progress.lease(1, loan(1, "a"));
-        assert_eq!(progress.leased, 2);
+        let count = |progress: &Progress| (progress.leased, progress.pushed);
+        progress.lease(0, loan(1, "a", Style::Pushed));
+        progress.lease(0, loan(2, "b", Style::Borrowed));
+        progress.lease(1, loan(1, "a", Style::Pushed));
+        assert_eq!(count(&progress), (2, 1));
         progress.release(1);
-        assert_eq!((progress.leased, progress.pending.contains_key(&1)), (1, false));
+        assert_eq!((count(&progress), progress.pending.contains_key(&1)), ((1, 0), false));
         progress.release(0);
-        assert_eq!((progress.leased, progress.pending[&0].attempts), (0, 1));
-        progress.lease(0, loan(2, "b"));
+        assert_eq!((count(&progress), progress.pending[&0].attempts), ((0, 0), 1));
+        progress.lease(0, loan(2, "b", Style::Pushed));
         progress.void_leases(Time(5));
-        assert_eq!((progress.leased, &*progress.pending[&0].owner), (0, ""));
+        assert_eq!((count(&progress), &*progress.pending[&0].owner), ((0, 0), ""));
         assert!(progress.extend(0, Time(20)) && progress.extend(0, Time(30)));
-        assert_eq!(progress.leased, 1);
+        assert_eq!(count(&progress), (1, 1), "it is on loan again as it was");
         progress.settle(0);
-        assert_eq!((progress.leased, progress.pending.len()), (0, 0));
+        assert_eq!((count(&progress), progress.pending.len()), ((0, 0), 0));
         assert!(!progress.extend(0, Time(9)));
     }
 
     #[test]
     fn the_last_attempts_are_remembered() {
         let mut progress = Progress::default();
+        let failure = Failure { at: Time(5), retry_at: Time(7), nacked: false, dead: false, error: "no" };
         for attempt in 1..=20 {
-            let loan = Loan { token: Token::default(), attempt, at: Time(1), expires: Time(9), owner: "a" };
-            progress.lease(0, loan);
-            assert!(progress.fail(0, Time(5), Time(7), "no"));
+            progress.lease(0, loan(attempt, "a", Style::Borrowed));
+            assert!(progress.fail(0, failure));
         }
         let numbers: Vec<u32> = progress.pending[&0].history.iter().map(|attempt| attempt.number).collect();
         assert_eq!(numbers, (5..=20).collect::<Vec<_>>());
-        assert!(!progress.fail(1, Time(5), Time(7), "no"));
+        assert!(!progress.fail(1, failure));
     }
 }

@@ -26,6 +26,11 @@ impl Held {
         }
     }
 
+    /// What waits, in order.
+    pub(crate) fn actions(&self) -> impl Iterator<Item = &Action> {
+        self.queue.iter().map(|(_, action)| action)
+    }
+
     /// Who still waits.
     pub(crate) fn tickets(self) -> Vec<Ticket> {
         let tickets = self.queue.into_iter().filter_map(|(_, action)| match action {

@@ -88,11 +88,20 @@ pub enum Verdict {
     Extend {
         /// `None`: for as long as it was lent.
         lease_ms: Option<u64>,
+        /// Whether the holder has begun with it, or only borrowed it ahead of time.
+        begun: bool,
     },
     /// The work was not begun, or is to wait: the attempt does not count.
     Release {
         /// Not handed out again before this has passed; 0: back in its place at once.
         delay_ms: u64,
+    },
+    /// The work waits for an effect: the attempt does not count.
+    Await {
+        /// The effect. When it has ended, was resolved or given up, or may be taken over, the message is due.
+        effect: Identity,
+        /// Due in any case when this has passed; `None`: only with the effect.
+        delay_ms: Option<u64>,
     },
 }
 
@@ -260,8 +269,9 @@ pub enum Input {
         letter: Spotted,
         /// The message that it was.
         message: NewMessage,
-        /// The group that gave it up: only it gets the message again, if it still exists.
-        group: String,
+        /// The group that gave it up: only it gets the message again, and without it nobody does. `None` if the message
+        /// goes to a topic where that means nothing: all groups get it.
+        group: Option<String>,
     },
     /// Drop messages, read or not.
     Remove {
@@ -326,6 +336,12 @@ pub enum Input {
         /// The undertaking that it answers.
         receipt: Receipt,
     },
+    /// The payload asked for by [`crate::Action::Fetch`] is not what was stored, and will hardly be again; it is looked at
+    /// again much later.
+    FetchDamaged {
+        /// The undertaking that it answers.
+        receipt: Receipt,
+    },
     /// The same payload, read from a segment that a few messages pin, to be stored anew.
     Relocate {
         /// The topic.
@@ -346,6 +362,13 @@ pub enum Input {
         /// For what.
         ask: Box<BeginEffect>,
     },
+    /// Run several effects, or learn how each went; nobody waits, and each has its own answer.
+    BeginEffects {
+        /// Who asks.
+        ticket: Ticket,
+        /// For what, in this order.
+        asks: Vec<BeginEffect>,
+    },
     /// An effect ended.
     FinishEffect {
         /// Who asks.
@@ -362,6 +385,15 @@ pub enum Input {
         /// For how long from now; `None`: as the shard says.
         lease_ms: Option<u64>,
     },
+    /// The holder of an effect's lease gives it up.
+    ReleaseEffect {
+        /// Who asks.
+        ticket: Ticket,
+        /// The lease.
+        receipt: EffectReceipt,
+        /// Whether it may have happened: then it is as if the lease had lapsed. If not, nothing was sent.
+        uncertain: bool,
+    },
     /// Somebody has found out how an effect ended.
     ResolveEffect {
         /// Who asks.
@@ -375,6 +407,13 @@ pub enum Input {
         ticket: Ticket,
         /// What.
         commit: Box<Commit>,
+    },
+    /// Do several commits, one after the other; each is done whole or refused, and has its own answer.
+    Commits {
+        /// Who asks.
+        ticket: Ticket,
+        /// What, in this order.
+        commits: Vec<Commit>,
     },
     /// Show readers of a dataset another version.
     CutOver {

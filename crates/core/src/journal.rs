@@ -106,14 +106,21 @@ impl Journal {
         self.after_durable(out, Action::Reply { ticket, answer });
     }
 
+    /// Refuses. A refusal that tells of facts waits for them like any other answer: what it says must not be taken back
+    /// by a crash.
+    pub(crate) fn refuse(&mut self, out: &mut Output, ticket: Ticket, reject: Reject) {
+        let action = Action::Reply { ticket, answer: Answer::Rejected(reject) };
+        if reject.tells_of_facts() { self.after_durable(out, action) } else { out.actions.push(action) }
+    }
+
+    /// What waits for the disk, in order.
+    pub(crate) fn held(&self) -> impl Iterator<Item = &Action> {
+        self.held.actions()
+    }
+
     pub(crate) fn into_waiting(self) -> alloc::vec::Vec<Ticket> {
         self.held.tickets()
     }
-}
-
-/// A refusal rests on no fact: it leaves at once.
-pub(crate) fn refuse(out: &mut Output, ticket: Ticket, reject: Reject) {
-    out.actions.push(Action::Reply { ticket, answer: Answer::Rejected(reject) });
 }
 
 /// The end of a lifetime that begins now; zero means "not at all".

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use crate::action::{Delivery, Receipt};
+use crate::group::Progress;
 use crate::id::{ConsumerId, Identity, KeyHash, Ticket, Time, Token, TopicId};
 use crate::input::Style;
 use crate::timer::Spot;
@@ -37,6 +38,8 @@ pub(crate) struct Waiter {
     pub(crate) gathered: Vec<Delivery>,
     /// Of the payloads of those.
     pub(crate) bytes: u64,
+    /// Whether one of them supersedes a holder: the answer waits until that is durable.
+    pub(crate) supersedes: bool,
 }
 
 /// A place in the order of fresh messages: by priority, then by sequence number.
@@ -51,10 +54,40 @@ pub(crate) struct Lane {
     /// scheduled and are due, and what came back without an attempt.
     pub(crate) fresh: BTreeSet<Rank>,
     /// Retries that are due.
-    pub(crate) ready: BTreeSet<u64>,
+    pub(crate) retries: Retries,
     /// Deliveries for which both a retry and a fresh message stood ready: says whose turn it is.
     pub(crate) contests: u64,
     pub(crate) keys: Keys,
+}
+
+/// Retries that are due: by priority, then by the time at which they became due, then by sequence number.
+///
+/// By due time and not by sequence number, or a message whose holders hang would come back for ever before those
+/// behind it: among equals, a retry waits for those that were due before it and for nothing else.
+#[derive(Debug, Default)]
+pub(crate) struct Retries {
+    order: BTreeSet<(Reverse<u8>, Time, u64)>,
+    /// The place of each, so that it is found by its sequence number.
+    places: BTreeMap<u64, (Reverse<u8>, Time)>,
+}
+
+impl Retries {
+    /// The one that goes next.
+    pub(crate) fn first(&self) -> Option<u64> {
+        self.order.first().map(|(.., sequence)| *sequence)
+    }
+
+    pub(crate) fn insert(&mut self, priority: Reverse<u8>, due: Time, sequence: u64) {
+        self.remove(sequence);
+        self.order.insert((priority, due, sequence));
+        self.places.insert(sequence, (priority, due));
+    }
+
+    pub(crate) fn remove(&mut self, sequence: u64) {
+        if let Some((priority, due)) = self.places.remove(&sequence) {
+            self.order.remove(&(priority, due, sequence));
+        }
+    }
 }
 
 /// Which keys are busy, in topics that keep the order of keys. Follows from what the group has not settled.
@@ -108,6 +141,11 @@ impl Keys {
     }
 }
 
+/// Owners of one group that are remembered to ask call by call.
+const POLLERS_MAX: usize = 1_000;
+/// An owner still counts as a reader for this long after its last call: between two calls nothing of it is here.
+const POLLER_REST_MS: u64 = 5_000;
+
 /// A group at work.
 #[derive(Debug)]
 pub(crate) struct Crew {
@@ -135,14 +173,21 @@ pub(crate) struct Crew {
     pub(crate) running: BTreeMap<Identity, (u32, u64)>,
     /// Messages that wait because another one with the same identity is being worked on.
     pub(crate) aside: BTreeMap<Identity, Vec<(u32, Rank)>>,
-    /// Messages whose last holder has said that it failed: its token is spent, but for saying so again.
-    pub(crate) nacked: BTreeSet<(u32, u64)>,
+    /// Messages whose last delivery was given back in this run of the shard, each of which the log may still show
+    /// as on loan: the next delivery supersedes that one.
+    pub(crate) given_back: BTreeSet<(u32, u64)>,
+    /// Deliveries that their holder has not begun with, as its last heartbeat said.
+    pub(crate) unbegun: BTreeMap<(u32, u64), Token>,
+    /// How often the lapse of such a delivery did not count.
+    pub(crate) spared: BTreeMap<(u32, u64), u8>,
     /// Whether dispatch stopped in the middle so that others get their turn.
     pub(crate) is_unfinished: bool,
     /// Messages that are being turned into dead letters, each with the token of its undertaking.
     pub(crate) dying: BTreeMap<(u32, u64), Token>,
     /// Last sign of life.
     pub(crate) seen: Time,
+    /// Owners that ask call by call, and when each was last known to wait. At most [`POLLERS_MAX`].
+    pub(crate) pollers: BTreeMap<String, Time>,
     /// Whether a timer will ask if the group has been away for too long: one, however often readers come and go.
     pub(crate) watched: bool,
 }
@@ -161,6 +206,9 @@ pub(crate) enum Taker {
 pub(crate) struct Windows {
     pub(crate) pushed: u32,
     pub(crate) borrowed: u32,
+    /// The topic has set one window for everything that is on loan. Otherwise only what was pushed counts for
+    /// readers to whom messages are pushed: their window is small, and holders of tokens asked for a number.
+    pub(crate) is_shared: bool,
 }
 
 impl Crew {
@@ -181,23 +229,28 @@ impl Crew {
             loans: BTreeMap::new(),
             running: BTreeMap::new(),
             aside: BTreeMap::new(),
-            nacked: BTreeSet::new(),
+            given_back: BTreeSet::new(),
+            unbegun: BTreeMap::new(),
+            spared: BTreeMap::new(),
             is_unfinished: false,
             dying: BTreeMap::new(),
             seen: now,
+            pollers: BTreeMap::new(),
             watched: false,
         }
     }
 
-    /// Who gets the next delivery of a partition that has `leased` on loan: streams in turn, and those who wait
-    /// for an answer in the order in which they came; one of these, one of those.
-    pub(crate) fn next_taker(&self, leased: u32, windows: Windows) -> Option<Taker> {
+    /// Who gets the next delivery of a partition in which the group has made `progress`: streams in turn, and
+    /// those who wait for an answer in the order in which they came; one of these, one of those.
+    pub(crate) fn next_taker(&self, progress: &Progress, windows: Windows) -> Option<Taker> {
+        let leased = progress.leased;
         let waiter = !self.waiters.is_empty() && leased < windows.borrowed;
         let count = self.consumers.len();
         let may = |consumer: &Consumer| {
-            let window = match consumer.style {
-                Style::Pushed => windows.pushed,
-                Style::Borrowed => windows.borrowed,
+            let (leased, window) = match consumer.style {
+                Style::Pushed if windows.is_shared => (leased, windows.pushed),
+                Style::Pushed => (progress.pushed, windows.pushed),
+                Style::Borrowed => (leased, windows.borrowed),
             };
             consumer.credit > 0 && leased < window
         };
@@ -207,6 +260,27 @@ impl Crew {
             Some(index) => Some(Taker::Stream(index)),
             None => waiter.then_some(Taker::Waiter),
         }
+    }
+
+    /// An owner asks, or was answered.
+    pub(crate) fn note_poller(&mut self, owner: &str, now: Time) {
+        if let Some(seen) = self.pollers.get_mut(owner) {
+            *seen = now;
+            return;
+        }
+        if self.pollers.len() >= POLLERS_MAX {
+            self.pollers.retain(|_, seen| now.since_ms(*seen) < POLLER_REST_MS);
+        }
+        // Beyond that there are so many that one more or less says nothing.
+        if self.pollers.len() < POLLERS_MAX {
+            self.pollers.insert(owner.into(), now);
+        }
+    }
+
+    /// Owners that asked call by call a moment ago.
+    pub(crate) fn recent_pollers(&self, now: Time) -> impl Iterator<Item = &str> {
+        let recent = self.pollers.iter().filter(move |(_, seen)| now.since_ms(**seen) < POLLER_REST_MS);
+        recent.map(|(owner, _)| owner.as_str())
     }
 
     pub(crate) fn can_take(&self) -> bool {
@@ -228,10 +302,10 @@ impl Crew {
         self.hot.range(self.next_partition..).next().or_else(|| self.hot.first()).copied()
     }
 
-    /// A retry is due.
-    pub(crate) fn make_ready(&mut self, partition: u32, sequence: u64) {
+    /// A retry is due, since `due`.
+    pub(crate) fn make_ready(&mut self, partition: u32, (priority, sequence): Rank, due: Time) {
         if let Some(lane) = self.lanes.get_mut(partition as usize) {
-            lane.ready.insert(sequence);
+            lane.retries.insert(priority, due, sequence);
             self.hot.insert(partition);
         }
     }
@@ -294,6 +368,19 @@ impl Crew {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn retries_go_by_priority_then_by_due_time_then_by_sequence() {
+        let mut retries = Retries::default();
+        for (priority, due, sequence) in [(0, 9, 1), (0, 5, 7), (0, 5, 6), (3, 20, 9), (0, 8, 1)] {
+            retries.insert(Reverse(priority), Time(due), sequence);
+        }
+        retries.remove(7);
+        retries.remove(4);
+        let order = core::iter::from_fn(|| retries.first().inspect(|first| retries.remove(*first)));
+        assert_eq!(order.collect::<Vec<_>>(), [9, 6, 1]);
+        assert!(retries.order.is_empty() && retries.places.is_empty());
+    }
 
     #[test]
     fn one_message_of_a_key_at_a_time_in_order() {

@@ -6,7 +6,6 @@ use alloc::vec::Vec;
 use crate::action::{Action, Answer, Delivery, Output};
 use crate::id::{GroupId, Identity, Ticket};
 use crate::input::LeaseRequest;
-use crate::journal::refuse;
 use crate::lane::Waiter;
 use crate::reject::Reject;
 use crate::shard::Shard;
@@ -29,11 +28,12 @@ impl Shard {
         let group = match self.may_lease(&request) {
             Ok(Some(group)) => group,
             Ok(None) => self.create_group(request.topic, &request.group, out),
-            Err(reject) => return refuse(out, ticket, reject),
+            Err(reject) => return self.journal.refuse(out, ticket, reject),
         };
         let name = request.request.map(|name| Identity::of_parts(&[&name.0, request.owner.as_bytes()]));
         if let Some(again) = name.and_then(|name| self.answered_before(group, name)) {
-            return reply(ticket, again, out);
+            // Perhaps the first answer still waits for the disk.
+            return self.journal.reply(out, ticket, Answer::Leased(again));
         }
         self.supersede(group, name, out);
         let lease_ms = self.lease_ms(request.topic, request.lease_ms);
@@ -42,7 +42,8 @@ impl Shard {
         let owner: String = request.owner;
         self.attend(request.topic, group);
         let Some(crew) = self.crews.get_mut(&group) else { return };
-        let (gathered, bytes) = (Vec::new(), 0);
+        crew.note_poller(&owner, self.now);
+        let (gathered, bytes, supersedes) = (Vec::new(), 0, false);
         crew.waiters.push_back(Waiter {
             ticket,
             owner,
@@ -52,6 +53,7 @@ impl Shard {
             request: name,
             gathered,
             bytes,
+            supersedes,
         });
         self.waiting.insert(ticket, group);
         self.dispatch(group, out);
@@ -123,6 +125,7 @@ impl Shard {
         crew.seen = self.now;
         let place = crew.waiters.iter().position(|waiter| waiter.ticket == ticket)?;
         let waiter = crew.waiters.remove(place)?;
+        crew.note_poller(&waiter.owner, self.now);
         self.timers.cancel(waiter.until, Due::Waited(group, ticket));
         Some(waiter)
     }
@@ -154,11 +157,16 @@ impl Shard {
                 crew.answered.remove(&oldest);
             }
         }
-        reply(waiter.ticket, waiter.gathered, out);
+        if waiter.supersedes {
+            self.journal.reply(out, waiter.ticket, Answer::Leased(waiter.gathered));
+        } else {
+            reply(waiter.ticket, waiter.gathered, out);
+        }
     }
 }
 
-/// Not held back: what a lease rests on is durable, and losing the lease itself only repeats what may be repeated.
+/// Not held back: what a first delivery rests on is durable, and losing the lease itself only repeats what may be
+/// repeated.
 fn reply(ticket: Ticket, deliveries: Vec<Delivery>, out: &mut Output) {
     out.actions.push(Action::Reply { ticket, answer: Answer::Leased(deliveries) });
 }

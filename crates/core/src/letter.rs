@@ -3,8 +3,9 @@
 use alloc::vec::Vec;
 
 use crate::codec::{Malformed, Put, Take};
-use crate::id::Time;
+use crate::id::{Time, TopicId};
 use crate::message::Text;
+use crate::origin::Origin;
 use crate::policy::RetryPolicy;
 
 /// Where a dead letter came from and why it is dead.
@@ -52,6 +53,13 @@ pub struct Attempt<'a> {
 }
 
 impl<'a> DeadLetter<'a> {
+    /// Where it came from, in a topic of that number.
+    #[must_use]
+    pub fn source(&self, incarnation: TopicId) -> Origin<'a> {
+        let (partition, offset) = (self.partition, self.offset);
+        Origin { topic: self.topic.clone(), incarnation, partition, offset }
+    }
+
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.put_u32(self.partition);
         out.put_u64(self.offset);

@@ -16,9 +16,12 @@
 extern crate alloc;
 
 mod action;
+mod beside;
+mod bounds;
 mod bury;
 mod codec;
 mod commit;
+mod deadline;
 mod describe;
 mod dispatch;
 mod draft;
@@ -32,12 +35,14 @@ mod hold;
 mod id;
 mod input;
 mod journal;
+mod keep;
 mod lane;
 mod lease;
 mod letter;
 mod look;
 mod manage;
 mod message;
+mod origin;
 mod output;
 mod partition;
 mod policy;
@@ -46,6 +51,7 @@ mod ranges;
 mod reject;
 mod report;
 mod retry;
+mod rewind;
 mod route;
 mod run;
 mod schedule;
@@ -54,27 +60,33 @@ mod settle;
 mod shard;
 mod slot;
 mod snapshot;
+mod sorted;
 mod spent;
 mod state;
 mod survey;
 mod timer;
 mod topic;
+mod unbegun;
 mod upkeep;
 mod verdict;
 mod why;
 
 pub use action::{Action, Answer, Delivery, Outcome, Output, Receipt, Stored, TopicInfo, Undertaking};
+pub use bounds::{INPUT_BYTES_MAX, INPUT_FACTS_BYTES_MAX, INPUT_ITEMS_MAX};
 pub use codec::Malformed;
-pub use commit::{Commit, CommitFact, CommitPart, Committed};
+pub use commit::{
+    COMMIT_PARTS_PER_CALL_MAX, COMMITS_PER_CALL_MAX, Commit, CommitFact, CommitPart, Committed,
+};
 pub use describe::{
-    AttemptDescription, Browse, Description, Found, GroupDescription, GroupPartition, Member,
-    MessageDescription, PartitionDescription, Query, Stage, Standing, Stretch, Tally, TopicDescription, Wait,
+    AttemptDescription, Browse, Description, Found, GroupDescription, GroupPartition, GroupTally, LaneTally,
+    Member, MessageDescription, PartitionDescription, Query, Stage, Standing, Stretch, Tally,
+    TopicDescription, Wait,
 };
 pub use draft::{NewLineage, NewMessage, Payload, Start};
 pub use effect::{
-    About, BeginEffect, BegunFact, Blob, EffectAnswer, EffectFact, EffectLease, EffectList, EffectPage,
-    EffectPart, EffectReceipt, EffectTally, EffectView, EndedFact, Ending, FinishEffect, Lent, NewBlob,
-    ResolveEffect, Urge, rules as ledger,
+    About, BeginEffect, BegunFact, Blob, EFFECTS_PER_CALL_MAX, EffectAnswer, EffectFact, EffectLease,
+    EffectList, EffectPage, EffectPart, EffectReceipt, EffectTally, EffectView, EndedFact, Ending,
+    FinishEffect, Lent, NewBlob, ResolveEffect, Urge, rules as ledger,
 };
 pub use fact::{Fact, MessageFact, Place};
 pub use id::{ConsumerId, GroupId, Identity, KeyHash, Position, RequestHash, Ticket, Time, Token, TopicId};
@@ -82,6 +94,7 @@ pub use input::{Address, Input, LeaseRequest, SeekTo, Settlement, Spotted, Style
 pub use lease::{LEASE_BYTES_MAX, LEASE_MESSAGES_MAX, LEASE_WAIT_MS_MAX};
 pub use letter::{Attempt, DeadLetter};
 pub use message::{Deadline, Envelope, Message, Routing};
+pub use origin::Origin;
 pub use output::{
     DatasetSummary, DatasetView, NewOutput, OUTPUT_LOCATION_BYTES_MAX, OutputAuthor, OutputDone, OutputFact,
     OutputList, OutputPage, OutputView, VersionSummary, VersionsList,
@@ -89,7 +102,7 @@ pub use output::{
 pub use policy::{Jitter, RetryPolicy};
 pub use produce::PRIORITY_MAX;
 pub use reject::{Overload, Reject};
-pub use route::{Catalog, NAME_BYTES_MAX, partition_of_key, route, validate};
+pub use route::{Catalog, Keyless, NAME_BYTES_MAX, partition_of_key, route, validate};
 pub use run::{
     How, Lineage, RunEntry, RunFact, RunGroup, RunList, RunMessage, RunPage, RunState, RunSummary,
 };

@@ -6,9 +6,9 @@ use alloc::vec::Vec;
 use crate::action::{Action, Answer, Output, Stored};
 use crate::draft::NewMessage;
 use crate::fact::Fact;
-use crate::id::{GroupId, Ticket, TopicId};
+use crate::id::{GroupId, RequestHash, Ticket, TopicId};
 use crate::input::{SeekTo, Spotted};
-use crate::journal::{Haste, lifetime, refuse};
+use crate::journal::{Haste, lifetime};
 use crate::reject::Reject;
 use crate::run::How;
 use crate::shard::Shard;
@@ -25,11 +25,11 @@ impl Shard {
         out: &mut Output,
     ) {
         let Some(topic) = self.journal.state.topic(id) else {
-            return refuse(out, ticket, Reject::TopicUnknown);
+            return self.journal.refuse(out, ticket, Reject::TopicUnknown);
         };
         let (before, after) = (topic.settings, topic.settings.patched(patch));
         if let Some(fault) = after.fault() {
-            return refuse(out, ticket, Reject::Invalid(fault));
+            return self.journal.refuse(out, ticket, Reject::Invalid(fault));
         }
         let partitions = topic.info().partitions;
         if after != before {
@@ -38,6 +38,7 @@ impl Shard {
                 // The timer that is set knows only the old retention.
                 self.retaining.remove(&(id, partition));
                 self.schedule_retention(id, partition);
+                self.review_history(id, partition);
             }
         }
         self.journal.reply(out, ticket, Answer::Configured { before, after });
@@ -84,37 +85,45 @@ impl Shard {
             let pending = progress.pending.iter().map(|(&sequence, pending)| (sequence, pending));
             waiting.extend(pending.map(|(sequence, pending)| {
                 let spot = Spot { topic, group, partition, sequence };
-                (spot, pending.lease.is_none() && pending.retry_at <= self.now)
+                let due = self.due_at(pending);
+                let is_due = pending.lease.is_none() && due <= self.now;
+                (spot, is_due.then_some(due))
             }));
         }
-        for (spot, is_due) in waiting {
+        for (spot, due) in waiting {
             let key = self.slots(spot).map(|slots| slots.key(spot.sequence)).unwrap_or_default();
+            let Some(rank) = self.rank_of(spot) else { continue };
             let Some(crew) = self.crews.get_mut(&group) else { return };
             let keys = &mut crew.lanes[spot.partition as usize].keys;
             if !keys.is_busy(key, spot.sequence) {
                 keys.set_head(key, spot.sequence);
             }
-            if is_due && !crew.is_dying(spot) {
-                crew.make_ready(spot.partition, spot.sequence);
+            if let Some(due) = due.filter(|_| !crew.is_dying(spot)) {
+                crew.make_ready(spot.partition, rank, due);
             }
         }
     }
 
     pub(crate) fn handle_delete_topic(&mut self, ticket: Ticket, id: TopicId, out: &mut Output) {
         let Some(topic) = self.journal.state.topic(id) else {
-            return refuse(out, ticket, Reject::TopicUnknown);
+            return self.journal.refuse(out, ticket, Reject::TopicUnknown);
         };
         let info = topic.info();
         let groups: Vec<GroupId> = topic.groups.keys().copied().collect();
-        for group in groups {
-            self.dismiss(group, Reject::TopicUnknown, out);
-        }
         let lanes: Vec<_> = self.scheduled.range((id, 0)..=(id, u32::MAX)).map(|(lane, _)| *lane).collect();
         for lane in lanes {
             self.scheduled.remove(&lane);
         }
+        let lanes: Vec<_> = self.deadlines.range((id, 0)..=(id, u32::MAX)).map(|(lane, _)| *lane).collect();
+        for lane in lanes {
+            self.deadlines.remove(&lane);
+        }
         self.dead_letters.remove(&id);
         self.journal.emit(Haste::Urgent, out, &Fact::TopicDeleted { topic: id });
+        // Behind the fact: who waits is told when it is durable.
+        for group in groups {
+            self.dismiss(group, Reject::TopicUnknown, out);
+        }
         self.journal.after_durable(out, Action::Unpublish(info));
         self.journal.reply(out, ticket, Answer::Deleted);
     }
@@ -122,10 +131,10 @@ impl Shard {
     pub(crate) fn handle_delete_group(&mut self, ticket: Ticket, id: TopicId, name: &str, out: &mut Output) {
         let group = match self.group_of(id, name) {
             Ok(group) => group,
-            Err(reject) => return refuse(out, ticket, reject),
+            Err(reject) => return self.journal.refuse(out, ticket, reject),
         };
-        self.dismiss(group, Reject::GroupUnknown, out);
         self.journal.emit(Haste::Urgent, out, &Fact::GroupExpired { topic: id, group });
+        self.dismiss(group, Reject::GroupUnknown, out);
         self.prune_schedule(id);
         self.journal.reply(out, ticket, Answer::Deleted);
     }
@@ -146,8 +155,9 @@ impl Shard {
         for waiter in crew.waiters {
             self.waiting.remove(&waiter.ticket);
             self.timers.cancel(waiter.until, Due::Waited(group, waiter.ticket));
-            refuse(out, waiter.ticket, reason);
+            self.journal.refuse(out, waiter.ticket, reason);
         }
+        self.sleepers.dismiss(group);
         self.deactivate(crew.topic, group);
     }
 
@@ -166,7 +176,7 @@ impl Shard {
         };
         let group = match found {
             Ok(group) => group,
-            Err(reject) => return refuse(out, ticket, reject),
+            Err(reject) => return self.journal.refuse(out, ticket, reject),
         };
         let topic = self.journal.state.topic(id);
         let before = topic.and_then(|topic| match group {
@@ -195,7 +205,7 @@ impl Shard {
     ) {
         let group = match self.may_seek(id, name, only) {
             Ok(group) => group,
-            Err(reject) => return refuse(out, ticket, reject),
+            Err(reject) => return self.journal.refuse(out, ticket, reject),
         };
         let mut targets = Vec::new();
         let mut spots = Vec::new();
@@ -230,6 +240,7 @@ impl Shard {
         }
         self.prune_schedule(id);
         self.reset_group(id, group);
+        self.watch_topic_deadlines(id);
         let partitions = self.described_partitions(id, group);
         self.journal.reply(out, ticket, Answer::Sought(partitions));
         self.dispatch(group, out);
@@ -265,7 +276,7 @@ impl Shard {
     pub(crate) fn handle_cancel(&mut self, ticket: Ticket, message: Spotted, out: &mut Output) {
         let sequence = match self.locate(message) {
             Ok(sequence) => sequence,
-            Err(reject) => return refuse(out, ticket, reject),
+            Err(reject) => return self.journal.refuse(out, ticket, reject),
         };
         let mut running = Vec::new();
         for (name, spot) in self.spots(message, sequence) {
@@ -308,30 +319,49 @@ impl Shard {
     }
 
     /// Stores the message of a dead letter again and drops the letter, in one batch. The gates do not count: a
-    /// person has decided that it is to be tried again, by the group that gave it up.
+    /// person has decided that it is to be tried again, by the group that gave it up. If that group is gone the letter
+    /// stays: the other groups are done with the message.
     pub(crate) fn handle_redrive(
         &mut self,
         ticket: Ticket,
         letter: Spotted,
-        message: &NewMessage,
-        group: &str,
+        mut message: NewMessage,
+        group: Option<&str>,
         out: &mut Output,
     ) {
-        if let Err(reject) = self.may_redrive(letter, message) {
-            return refuse(out, ticket, reject);
+        let (sequence, only) = match self.may_redrive(letter, &message, group) {
+            Ok(checked) => checked,
+            Err(reject) => return self.journal.refuse(out, ticket, reject),
+        };
+        let state = &self.journal.state;
+        let slots = state.lane(letter.topic, letter.partition).map(|lane| &lane.slots);
+        // Letters of a time when it was not written down: whoever read the letter says what is known.
+        message.origin = slots.and_then(|slots| slots.origin(sequence)).or(message.origin);
+        // A letter does not say what was asked for; the gate does, as long as it knows the message that died.
+        let first = message.identity.and_then(|identity| state.stored.get(&identity, self.now));
+        if let Some(first) = first.filter(|_| message.request == RequestHash::NONE) {
+            let place = Spotted { topic: first.topic, partition: first.partition, offset: first.offset };
+            message.request = if message.origin == Some(place) { first.request } else { message.request };
         }
-        let only = self.group_of(message.topic, group).ok();
         let until = lifetime(self.now, self.settings.idempotency_ttl_ms);
         let identity = message.identity.map(|identity| (identity, until));
-        let offset = self.append(message, identity, only, out);
+        let offset = self.append(&message, identity, only, out);
         self.drop_message(letter, out);
         let topic = Some(message.topic);
         let stored = Stored { topic, partition: message.partition, offset, duplicate: false };
         self.journal.reply(out, ticket, Answer::Produced(stored));
     }
 
-    fn may_redrive(&self, letter: Spotted, message: &NewMessage) -> Result<(), Reject> {
-        self.locate(letter)?;
-        self.may_append(message)
+    /// Where the letter lies, and the group that is to get the message.
+    fn may_redrive(
+        &self,
+        letter: Spotted,
+        message: &NewMessage,
+        group: Option<&str>,
+    ) -> Result<(u64, Option<GroupId>), Reject> {
+        let sequence = self.locate(letter)?;
+        self.may_append(message)?;
+        let only = group.map(|group| self.group_of(message.topic, group)).transpose()?;
+        Ok((sequence, only))
     }
 }

@@ -8,7 +8,9 @@ use alloc::vec::Vec;
 
 use crate::codec::{Malformed, Put, Take};
 use crate::id::Time;
+use crate::id::TopicId;
 use crate::letter::DeadLetter;
+use crate::origin::Origin;
 use crate::policy::RetryPolicy;
 
 /// A text that is borrowed from stored bytes or owned.
@@ -28,6 +30,8 @@ pub struct Message<'a> {
     pub envelope: Option<Envelope<'a>>,
     /// What a router said about it.
     pub routing: Option<Routing<'a>>,
+    /// Where it was born, unless that is where it lies.
+    pub origin: Option<Origin<'a>>,
 }
 
 /// Metadata of an agent's message. Empty texts mean "not given".
@@ -64,6 +68,8 @@ pub struct Deadline {
     pub seconds: i64,
     /// Nanoseconds within the second.
     pub nanos: u32,
+    /// Minutes from UTC in which the producer wrote it: it comes back as it was given.
+    pub offset_minutes: i16,
 }
 
 impl Deadline {
@@ -96,7 +102,8 @@ impl<'a> Message<'a> {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.size() + 64);
         out.put_u8(VERSION);
-        out.put_u8(u8::from(self.envelope.is_some()) | u8::from(self.routing.is_some()) << 1);
+        let parts = [self.envelope.is_some(), self.routing.is_some(), self.origin.is_some()];
+        out.put_u8(parts.iter().enumerate().fold(0, |bits, (bit, given)| bits | u8::from(*given) << bit));
         out.put_bytes(&self.key);
         out.put_bytes(&self.value);
         if let Some(envelope) = &self.envelope {
@@ -105,6 +112,9 @@ impl<'a> Message<'a> {
         if let Some(routing) = &self.routing {
             out.put_text(&routing.label);
             put_pairs(&mut out, &routing.meta);
+        }
+        if let Some(origin) = &self.origin {
+            origin.encode(&mut out);
         }
         out
     }
@@ -124,14 +134,16 @@ impl<'a> Message<'a> {
         } else {
             Some(Routing { label: take.text()?.into(), meta: take_pairs(&mut take)? })
         };
+        let origin = if parts & 4 == 0 { None } else { Some(Origin::decode(&mut take)?) };
         take.done()?;
-        Ok(Self { key, value, envelope, routing })
+        Ok(Self { key, value, envelope, routing, origin })
     }
 
     /// The dead letter of this message: everything that says what it is stays, everything that would route or
-    /// retry it goes.
+    /// retry it goes. Unless it was born elsewhere, it was born where it died: in the topic of that number.
     #[must_use]
-    pub fn into_dead_letter(self, mut letter: DeadLetter<'a>) -> Self {
+    pub fn into_dead_letter(self, mut letter: DeadLetter<'a>, incarnation: TopicId) -> Self {
+        let origin = self.origin.clone().unwrap_or_else(|| letter.source(incarnation));
         let mut envelope = self.envelope.unwrap_or_default();
         letter.tenant_id = envelope.tenant_id.clone();
         letter.idempotency_key = envelope.idempotency_key.clone();
@@ -140,7 +152,18 @@ impl<'a> Message<'a> {
         envelope.partition_override = None;
         envelope.retry_policy = None;
         envelope.dead_letter = Some(letter);
-        Self { envelope: Some(envelope), ..self }
+        Self { envelope: Some(envelope), origin: Some(origin), ..self }
+    }
+
+    /// Where it was born, if it lies at `own`. Letters of a time when that was not written down name their source,
+    /// but not the number of its topic: `number` gives the one that a topic of that name has now.
+    #[must_use]
+    pub fn born<'b>(&'b self, own: Origin<'b>, number: impl FnOnce(&str) -> Option<TopicId>) -> Origin<'b> {
+        if let Some(origin) = &self.origin {
+            return origin.clone();
+        }
+        let letter = self.envelope.as_ref().and_then(|envelope| envelope.dead_letter.as_ref());
+        letter.map_or(own, |letter| letter.source(number(&letter.topic).unwrap_or_default()))
     }
 }
 
@@ -163,7 +186,8 @@ impl<'a> Envelope<'a> {
             | u8::from(self.retry_policy.is_some()) << 2
             | u8::from(self.dead_letter.is_some()) << 3
             | u8::from(self.dead_letter.as_ref().is_some_and(DeadLetter::has_more)) << 4
-            | u8::from(self.retry_policy.is_some_and(RetryPolicy::has_jitter)) << 5;
+            | u8::from(self.retry_policy.is_some_and(RetryPolicy::has_jitter)) << 5
+            | u8::from(self.deadline.is_some_and(|deadline| deadline.offset_minutes != 0)) << 6;
         out.put_u8(options);
         for text in [
             &self.run_id,
@@ -182,6 +206,9 @@ impl<'a> Envelope<'a> {
         if let Some(deadline) = self.deadline {
             out.put_u64(deadline.seconds.cast_unsigned());
             out.put_u32(deadline.nanos);
+            if deadline.offset_minutes != 0 {
+                out.put_u32(i32::from(deadline.offset_minutes).cast_unsigned());
+            }
         }
         if let Some(policy) = self.retry_policy {
             policy.encode(out);
@@ -209,7 +236,10 @@ impl<'a> Envelope<'a> {
             envelope.partition_override = Some(take.u32()?);
         }
         if options & 2 != 0 {
-            envelope.deadline = Some(Deadline { seconds: take.u64()?.cast_signed(), nanos: take.u32()? });
+            let (seconds, nanos) = (take.u64()?.cast_signed(), take.u32()?);
+            let offset = if options & 64 == 0 { 0 } else { take.u32()?.cast_signed() };
+            let offset_minutes = i16::try_from(offset).map_err(|_| take.malformed())?;
+            envelope.deadline = Some(Deadline { seconds, nanos, offset_minutes });
         }
         if options & 4 != 0 {
             envelope.retry_policy = Some(RetryPolicy::decode(take, options & 32 != 0)?);
@@ -259,7 +289,7 @@ mod tests {
                 idempotency_key: "once".into(),
                 target_topic: "elsewhere".into(),
                 partition_override: Some(0),
-                deadline: Some(Deadline { seconds: 253_402_300_799, nanos: 5_000_000 }),
+                deadline: Some(Deadline { seconds: 253_402_300_799, nanos: 5_000_000, offset_minutes: -450 }),
                 retry_policy: Some(RetryPolicy {
                     max_attempts: 5,
                     backoff_ms: 250,
@@ -269,6 +299,7 @@ mod tests {
                 dead_letter: None,
             }),
             routing: Some(Routing { label: "finance".into(), meta: vec![("score".into(), "0.92".into())] }),
+            origin: Some(Origin { topic: "inbox".into(), incarnation: TopicId(3), partition: 1, offset: 9 }),
         }
     }
 
@@ -301,7 +332,7 @@ mod tests {
             history: vec![attempt],
             ..DeadLetter::default()
         };
-        let dead = full().into_dead_letter(letter);
+        let dead = full().into_dead_letter(letter, TopicId(7));
         let envelope = dead.envelope.as_ref().unwrap();
         assert_eq!((&*envelope.run_id, &*envelope.tenant_id), ("run", "acme"));
         assert_eq!(envelope.labels.len(), 1);
@@ -312,7 +343,7 @@ mod tests {
         );
         let letter = envelope.dead_letter.as_ref().unwrap();
         assert_eq!((&*letter.tenant_id, &*letter.idempotency_key, letter.offset), ("acme", "once", 7));
-        assert_eq!(dead.routing, full().routing);
+        assert_eq!((&dead.routing, &dead.origin), (&full().routing, &full().origin));
         assert_eq!(Message::decode(&dead.encode()).as_ref(), Ok(&dead));
         let (alive, letter) = dead.from_dead_letter().unwrap();
         assert_eq!(
@@ -323,8 +354,29 @@ mod tests {
     }
 
     #[test]
+    fn a_message_is_born_once() {
+        let own = Origin { topic: "t".into(), incarnation: TopicId(5), partition: 2, offset: 4 };
+        let plain = Message { value: b"x"[..].into(), ..Message::default() };
+        assert_eq!(plain.born(own.clone(), |_| None), own);
+        let letter = || DeadLetter { topic: "t".into(), partition: 2, offset: 4, ..DeadLetter::default() };
+        let dead = plain.into_dead_letter(letter(), TopicId(5));
+        let elsewhere = Origin { topic: "dlq.t".into(), offset: 0, ..own.clone() };
+        assert_eq!(dead.born(elsewhere.clone(), |_| None), own);
+        let (again, _) = dead.from_dead_letter().unwrap();
+        assert_eq!(again.born(elsewhere.clone(), |_| None), own, "a copy is not another message");
+        let twice = again.into_dead_letter(DeadLetter { offset: 6, ..letter() }, TopicId(8));
+        assert_eq!(twice.origin, Some(own.clone()));
+        // A letter from before births were written down.
+        let old = Message { origin: None, ..twice };
+        let source = Origin { incarnation: TopicId(8), offset: 6, ..own };
+        assert_eq!(old.born(elsewhere.clone(), |_| Some(TopicId(8))), source);
+        let unknown = Origin { incarnation: TopicId(0), ..source };
+        assert_eq!(old.born(elsewhere, |_| None), unknown, "its topic is gone");
+    }
+
+    #[test]
     fn deadlines_saturate() {
-        assert_eq!(Deadline { seconds: -5, nanos: 0 }.time(), Time(0));
-        assert_eq!(Deadline { seconds: i64::MAX, nanos: 0 }.time(), Time(u64::MAX));
+        assert_eq!(Deadline { seconds: -5, nanos: 0, offset_minutes: 0 }.time(), Time(0));
+        assert_eq!(Deadline { seconds: i64::MAX, nanos: 0, offset_minutes: 0 }.time(), Time(u64::MAX));
     }
 }

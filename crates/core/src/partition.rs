@@ -35,10 +35,15 @@ pub(crate) struct Topic {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Partition {
     pub(crate) slots: Slots,
-    /// Messages kept.
+    /// Messages that wait for some group, or for a first one to come.
     pub(crate) messages: u64,
     /// Their key and value bytes.
     pub(crate) bytes: u64,
+    /// Messages that every group was done with once and that are kept all the same. What is history counts as such
+    /// also while a late group reads it: a group that begins to read must not stop producers.
+    pub(crate) past_messages: u64,
+    /// Their key and value bytes.
+    pub(crate) past_bytes: u64,
 }
 
 impl Topic {
@@ -74,10 +79,7 @@ impl Partition {
         while at < next {
             let owes = self.next_owed(at.max(from)).unwrap_or(next);
             progress.pass_over(at, owes);
-            if let Some(slot) = self.slots.get_mut(owes) {
-                slot.waiting += 1;
-                owed += 1;
-            }
+            owed += i64::from(self.slots.owe(owes));
             at = owes + 1;
         }
         progress.backlog = owed - next.cast_signed();
@@ -91,6 +93,38 @@ impl Partition {
             alive = self.slots.next_alive(alive + 1)?;
         }
         Some(alive)
+    }
+
+    /// Counts a message in that has come.
+    pub(crate) fn count_in(&mut self, size: u32, past: bool) {
+        let (messages, bytes) = self.counters(past);
+        *messages += 1;
+        *bytes += u64::from(size);
+    }
+
+    /// Counts a message out that leaves.
+    pub(crate) fn count_out(&mut self, size: u32, past: bool) {
+        let (messages, bytes) = self.counters(past);
+        *messages -= 1;
+        *bytes -= u64::from(size);
+    }
+
+    const fn counters(&mut self, past: bool) -> (&mut u64, &mut u64) {
+        if past {
+            (&mut self.past_messages, &mut self.past_bytes)
+        } else {
+            (&mut self.messages, &mut self.bytes)
+        }
+    }
+
+    /// Every group is done with a message that is to be kept: it is history from now on.
+    pub(crate) fn keep(&mut self, sequence: u64) {
+        let Some(size) = self.slots.get(sequence).map(|slot| slot.size) else { return };
+        if !self.slots.is_past(sequence) {
+            self.slots.mark_past(sequence);
+            self.count_out(size, false);
+            self.count_in(size, true);
+        }
     }
 
     /// The messages kept that a group has not settled.

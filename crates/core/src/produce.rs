@@ -4,11 +4,11 @@ use crate::action::{Action, Answer, Output, Stored};
 use crate::draft::{NewLineage, NewMessage, Payload, Start};
 use crate::fact::{Fact, MessageFact};
 use crate::id::{GroupId, Identity, Position, RequestHash, Ticket, Time, TopicId};
-use crate::journal::{Haste, lifetime, refuse};
+use crate::journal::{Haste, lifetime};
 use crate::reject::{Overload, Reject};
 use crate::shard::Shard;
 use crate::slot::Found;
-use crate::state::NO_TOPIC;
+use crate::state::{First, NO_TOPIC};
 use crate::timer::Due;
 use crate::topic::Order;
 use crate::upkeep::FORGET_SLACK_MS;
@@ -17,6 +17,8 @@ use crate::upkeep::FORGET_SLACK_MS;
 pub const PRIORITY_MAX: u8 = 9;
 /// No message is scheduled for later: what is beyond it would be one that never goes out.
 const LAST_DUE: Time = Time(u64::MAX / 2);
+/// Why a message is refused that would never go out.
+const BEYOND_RETENTION: &str = "deliver_at and delay_ms must lie within the topic's retention_ms: the message would be dropped before it is due";
 /// A reserved identity that nobody came back for is free again after this.
 const RESERVATION_MS: u64 = 60_000;
 /// Identities that may be reserved at once.
@@ -26,7 +28,7 @@ impl Shard {
     pub(crate) fn handle_produce(&mut self, ticket: Ticket, message: &NewMessage, out: &mut Output) {
         match self.produce(message, out) {
             Ok(stored) => self.journal.reply(out, ticket, Answer::Produced(stored)),
-            Err(reject) => refuse(out, ticket, reject),
+            Err(reject) => self.journal.refuse(out, ticket, reject),
         }
     }
 
@@ -56,16 +58,24 @@ impl Shard {
         identity: &Identity,
         request: RequestHash,
     ) -> Result<Option<Stored>, Reject> {
-        let Some(first) = self.journal.state.stored.get(identity, self.now) else { return Ok(None) };
+        let Some(first) = self.first_of(identity) else { return Ok(None) };
         if !first.request.agrees(request) {
             return Err(Reject::KeyReused);
         }
         Ok(self.first_under(identity))
     }
 
+    /// What the gate knows of an identity. A message that went with its topic is forgotten with it: whoever makes the
+    /// topic anew begins with nothing, also if the identity is that of another topic, from which messages are routed.
+    fn first_of(&self, identity: &Identity) -> Option<First> {
+        let state = &self.journal.state;
+        let first = state.stored.get(identity, self.now)?;
+        (first.topic == NO_TOPIC || state.topic(first.topic).is_some()).then_some(first)
+    }
+
     /// The first message under an identity, whatever it asked for.
     pub(crate) fn first_under(&self, identity: &Identity) -> Option<Stored> {
-        let first = self.journal.state.stored.get(identity, self.now)?;
+        let first = self.first_of(identity)?;
         let topic = Some(first.topic).filter(|topic| *topic != NO_TOPIC);
         Some(Stored { topic, partition: first.partition, offset: first.offset, duplicate: true })
     }
@@ -79,7 +89,7 @@ impl Shard {
         out: &mut Output,
     ) {
         let answer = match self.stored_before(&identity, request) {
-            Err(reject) => Answer::Rejected(reject),
+            Err(reject) => return self.journal.refuse(out, ticket, reject),
             // Held until the first one is durable, like any answer about it.
             Ok(Some(first)) => return self.journal.reply(out, ticket, Answer::Produced(first)),
             Ok(None) if self.is_reserved(&identity) => Answer::Rejected(Reject::KeyInFlight),
@@ -114,6 +124,11 @@ impl Shard {
         if message.deadline.is_some_and(|deadline| deadline <= self.now) {
             return Err(Reject::DeadlineExceeded);
         }
+        let due = self.due_of(message);
+        let retention = topic.settings.retention_ms.or(self.settings.retention_ms);
+        if retention.is_some_and(|ms| due.is_some_and(|due| due >= self.now.after_ms(ms))) {
+            return Err(Reject::Invalid(BEYOND_RETENTION));
+        }
         if message.priority > PRIORITY_MAX {
             return Err(Reject::Invalid("priority must be between 0 and 9"));
         }
@@ -143,7 +158,7 @@ impl Shard {
         if message.identity.is_some() && records >= self.settings.idempotency_records_max {
             return Err(Reject::Overloaded(Overload::IdempotencyRecords));
         }
-        let retry = message.retry.or(topic.settings.retry);
+        let retry = self.settings.retry_for(topic, message);
         if retry.is_some_and(|policy| !state.policies.has_room_for(policy)) {
             return Err(Reject::Overloaded(Overload::RetryPolicies));
         }
@@ -162,16 +177,12 @@ impl Shard {
         let (topic, partition) = (message.topic, message.partition);
         let source = state.topic(topic).expect("whoever appends has looked the topic up");
         let (offset, order) = (source.next_offset, source.settings.order);
-        let retry = message.retry.or(source.settings.retry).filter(|_| !source.is_dead_letter_topic());
+        let retry = self.settings.retry_for(source, message);
+        let deadline = message.deadline.filter(|_| message.native && !source.is_dead_letter_topic());
         let sequence = source.partitions[partition as usize].slots.next();
         let next = state.stored.next_expiry();
         let first_to_go = identity.filter(|(_, until)| next.is_none_or(|next| *until < next));
-        let due = match message.start {
-            Start::Now => None,
-            Start::At(due) => Some(due.min(LAST_DUE)),
-            Start::After(ms) => Some(self.now.after_ms(ms).min(LAST_DUE)),
-        };
-        let due = due.filter(|due| *due > self.now);
+        let due = self.due_of(message);
         let lineage = message.lineage.as_deref().map(NewLineage::borrowed);
         if lineage.is_some() {
             self.make_room_in_runs(out);
@@ -191,6 +202,8 @@ impl Shard {
             due,
             only,
             lineage,
+            origin: message.origin,
+            deadline,
             bytes: &message.payload.bytes,
         });
         self.journal.emit(Haste::Urgent, out, &fact);
@@ -202,11 +215,24 @@ impl Shard {
         if due.is_some() || (message.priority > 0 && order == Order::Priority) {
             self.list_special(topic, partition, sequence, due, out);
         }
+        if let Some(deadline) = deadline {
+            self.watch_deadline(topic, partition, sequence, deadline);
+        }
         if lineage.is_some() {
             self.watch_run(self.journal.state.runs.last);
         }
         self.schedule_retention(topic, partition);
         offset
+    }
+
+    /// When a message may go out for the first time, if that is not now.
+    fn due_of(&self, message: &NewMessage) -> Option<Time> {
+        let due = match message.start {
+            Start::Now => None,
+            Start::At(due) => Some(due.min(LAST_DUE)),
+            Start::After(ms) => Some(self.now.after_ms(ms).min(LAST_DUE)),
+        };
+        due.filter(|due| *due > self.now)
     }
 
     /// Writes a payload anew, if it still lies where it was read.

@@ -79,3 +79,19 @@ pub enum Overload {
     /// The messages kept use as many different retry policies as can be told apart.
     RetryPolicies,
 }
+
+impl Reject {
+    /// Whether it tells of what is written down, and not only of what was asked for or of how full the shard is.
+    pub(crate) const fn tells_of_facts(self) -> bool {
+        !matches!(
+            self,
+            Self::DeadlineExceeded
+                | Self::Overloaded(_)
+                | Self::DiskFull
+                | Self::KeyInFlight
+                | Self::ResultTooLarge
+                | Self::Limit(_)
+                | Self::Invalid(_)
+        )
+    }
+}

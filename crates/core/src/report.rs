@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 
 use crate::action::{Action, Answer, Output};
 use crate::describe::{
-    Description, GroupDescription, GroupPartition, Member, PartitionDescription, Query, Tally,
-    TopicDescription,
+    Description, GroupDescription, GroupPartition, GroupTally, LaneTally, Member, PartitionDescription,
+    Query, Tally, TopicDescription,
 };
 use crate::group::Group;
 use crate::id::{GroupId, Ticket, TopicId};
@@ -17,6 +17,13 @@ use crate::reject::Reject;
 use crate::shard::Shard;
 use crate::state::NO_TOPIC;
 
+/// Partitions of topics that one tally lists, and as many of groups.
+const TALLY_ROWS_MAX: usize = 10_000;
+
+fn number_of(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
 impl Shard {
     pub(crate) fn handle_describe(&mut self, ticket: Ticket, query: &Query, out: &mut Output) {
         let answer = match self.describe(query) {
@@ -24,18 +31,11 @@ impl Shard {
             None => Answer::Rejected(Reject::TopicUnknown),
         };
         match query {
-            // What they tell must not be taken back by a crash: it waits until it is durable. So does how much a group
-            // owes: who reads that it owes nothing looks for its dead letters next.
-            Query::Group(..)
-            | Query::Groups(_)
-            | Query::Effect(_)
-            | Query::Effects(_)
-            | Query::Datasets(..)
-            | Query::Dataset(_)
-            | Query::Outputs(_)
-            | Query::Runs(_)
-            | Query::Run(..) => self.journal.reply(out, ticket, answer),
-            _ => out.actions.push(Action::Reply { ticket, answer }),
+            // Numbers for people and their graphs: no decision rests on them, and they must come while the disk hangs.
+            Query::Tally => out.actions.push(Action::Reply { ticket, answer }),
+            // What an answer tells must not be taken back by a crash: it waits until it is durable. An operator who
+            // purges what a list showed must not meet another letter in its place.
+            _ => self.journal.reply(out, ticket, answer),
         }
     }
 
@@ -53,6 +53,10 @@ impl Shard {
                 Description::Groups(group.into_iter().collect())
             }
             Query::Message(message) => Description::Message(self.describe_message(*message)),
+            Query::Payloads(messages) => {
+                let lie = messages.iter().map(|message| self.payload_of(*message));
+                Description::Payloads(lie.collect())
+            }
             Query::Browse(browse) => Description::Browse(self.browse(browse)?),
             Query::Whereabouts(topic, identity) => {
                 state.topic(*topic)?;
@@ -80,14 +84,32 @@ impl Shard {
         })
     }
 
+    /// What metrics need: numbers that are kept anyway, and no walk over what waits or is on loan. Every scrape asks for
+    /// it, so that what it looks at is bounded: the first topics and groups, and how many are left out.
     fn tally(&self) -> Tally {
         let state = &self.journal.state;
-        let groups = state
-            .each_topic()
-            .flat_map(|topic| topic.groups.values().map(move |group| self.describe_group(topic, group)));
+        let (mut topics, mut groups) = (Vec::new(), Vec::new());
+        let (mut topic_rows, mut group_rows, mut group_count) = (0, 0, 0);
+        for topic in state.each_topic() {
+            let partitions = topic.partitions.len();
+            group_count += topic.groups.len() as u64;
+            topic_rows += partitions;
+            if topic_rows <= TALLY_ROWS_MAX {
+                topics.push(TopicDescription { groups: Vec::new(), ..self.describe_topic(topic) });
+            }
+            let fit = TALLY_ROWS_MAX.saturating_sub(group_rows) / partitions.max(1);
+            groups.extend(topic.groups.values().take(fit).map(|group| self.tally_group(topic, group)));
+            group_rows += topic.groups.len() * partitions;
+        }
+        let listed = |rows: usize, listed: usize| rows.saturating_sub(listed) as u64;
+        let topics_listed = topics.iter().map(|topic| topic.partitions.len()).sum();
+        let groups_listed = groups.iter().map(|group: &GroupTally| group.partitions.len()).sum();
         Tally {
-            topics: state.each_topic().map(|topic| self.describe_topic(topic)).collect(),
-            groups: groups.collect(),
+            topic_count: state.names.len() as u64,
+            group_count,
+            left_out: listed(topic_rows, topics_listed).max(listed(group_rows, groups_listed)),
+            topics,
+            groups,
             idempotency_records: state.stored.len() as u64 + state.done_records,
             epoch: state.epoch,
             effects: self.tally_effects(),
@@ -96,14 +118,34 @@ impl Shard {
         }
     }
 
+    fn tally_group(&self, topic: &Topic, group: &Group) -> GroupTally {
+        let lanes = group.progress.iter().zip(&topic.partitions);
+        GroupTally {
+            topic: Arc::clone(&topic.name),
+            name: Arc::clone(&group.name),
+            consumers: self.crews.get(&group.id).map_or(0, |crew| number_of(crew.consumers.len())),
+            partitions: lanes
+                .map(|(progress, lane)| LaneTally {
+                    lag: progress.lag(lane.slots.next()),
+                    in_flight: progress.leased,
+                    retrying: number_of(progress.pending.len()) - progress.leased,
+                })
+                .collect(),
+        }
+    }
+
     fn describe_topic(&self, topic: &Topic) -> TopicDescription {
         let partitions = topic.partitions.iter().map(|lane| {
-            let oldest = lane.slots.iter().next().map(|(_, slot)| slot);
+            let oldest = lane.slots.next_wanted(0).and_then(|sequence| lane.slots.get(sequence));
+            let earliest = lane.slots.next_alive(0).and_then(|sequence| lane.slots.get(sequence));
             PartitionDescription {
                 messages: lane.messages,
                 bytes: lane.bytes,
                 oldest_offset: oldest.map(|slot| slot.offset),
                 oldest_at: oldest.map(|slot| slot.at),
+                kept_messages: lane.past_messages,
+                kept_bytes: lane.past_bytes,
+                earliest_offset: earliest.map(|slot| slot.offset),
             }
         });
         TopicDescription {
@@ -134,7 +176,7 @@ impl Shard {
         }
     }
 
-    /// Who reads a group or holds something of it. Walks what is on loan, which the windows bound.
+    /// Who reads a group, has just read it, or holds something of it. Walks what is on loan, which the windows bound.
     fn members_of(&self, group: &Group) -> Vec<Member> {
         let mut members: BTreeMap<Arc<str>, (bool, u64)> = BTreeMap::new();
         let pending = group.progress.iter().flat_map(|progress| progress.pending.values());
@@ -146,6 +188,9 @@ impl Shard {
         }
         for waiter in self.crews.get(&group.id).into_iter().flat_map(|crew| &crew.waiters) {
             members.entry(waiter.owner.as_str().into()).or_default();
+        }
+        for owner in self.crews.get(&group.id).into_iter().flat_map(|crew| crew.recent_pollers(self.now)) {
+            members.entry(owner.into()).or_default();
         }
         let members = members.into_iter();
         members.map(|(owner, (streams, in_flight))| Member { owner, streams, in_flight }).collect()
@@ -160,7 +205,6 @@ impl Shard {
         let lanes = (0_usize..).zip(members.progress.iter().zip(&topic.partitions));
         let partitions = lanes.map(|(number, (progress, lane))| {
             let pending = u32::try_from(progress.pending.len()).unwrap_or(u32::MAX);
-            let number_of = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
             let partition = u32::try_from(number).unwrap_or(u32::MAX);
             let aside = crew.map_or(0, |crew| {
                 let aside = crew.aside.values().flatten();

@@ -65,11 +65,44 @@ pub fn partition_of_key(key: &[u8], partitions: u32) -> u32 {
     hash % partitions
 }
 
-/// The final topic and partition of a message that was sent to `requested`.
+/// Where a message without a key goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Keyless {
+    /// To the first partition. Frozen: existing producers rely on it.
+    #[default]
+    First,
+    /// To any, so that all partitions get their share.
+    Spread,
+}
+
+impl Keyless {
+    /// The partition of a message without a key; `turn` counts such messages. Neighbouring turns go to partitions
+    /// that have nothing to do with each other: a producer that serves several topics in turn, each with the same
+    /// number of partitions, would otherwise meet the same ones again and again.
+    #[must_use]
+    pub fn partition(self, turn: u64, partitions: u32) -> u32 {
+        match self {
+            Self::First => 0,
+            Self::Spread => u32::try_from(scattered(turn) % u64::from(partitions.max(1))).unwrap_or(0),
+        }
+    }
+}
+
+/// The finisher of SplitMix64: every bit of the number counts for every bit of the result.
+const fn scattered(number: u64) -> u64 {
+    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ number >> 31
+}
+
+/// The final topic and partition of a message that was sent to `requested`. `turn` counts messages, for those
+/// without a key.
 pub fn route<'a>(
     catalog: &'a Catalog,
     requested: &str,
     message: &Message<'_>,
+    (keyless, turn): (Keyless, u64),
 ) -> Result<(&'a TopicInfo, u32), Reject> {
     let envelope = message.envelope.as_ref();
     let name = match envelope {
@@ -80,6 +113,7 @@ pub fn route<'a>(
     let partition = match envelope.and_then(|envelope| envelope.partition_override) {
         Some(partition) if partition < topic.partitions => partition,
         Some(_) => return Err(Reject::OverrideOutOfRange),
+        None if message.key.is_empty() => keyless.partition(turn, topic.partitions),
         None => partition_of_key(&message.key, topic.partitions),
     };
     Ok((topic, partition))
@@ -127,9 +161,30 @@ mod tests {
     }
 
     #[test]
+    fn messages_without_a_key_are_spread_if_they_may_be() {
+        for partitions in [1, 2, 3, 7, 64] {
+            let mut counts = alloc::vec![0_u32; partitions as usize];
+            // Every second turn: as if two topics were served in turn.
+            for turn in (0..4_000_u64).step_by(2) {
+                counts[Keyless::Spread.partition(turn, partitions) as usize] += 1;
+                assert_eq!(Keyless::First.partition(turn, partitions), 0);
+            }
+            let fair = 2_000 / partitions;
+            assert!(counts.iter().all(|count| (fair / 2..=fair * 2).contains(count)), "{counts:?}");
+        }
+        assert_eq!(Keyless::Spread.partition(5, 0), 0);
+        let (catalog, message) = (catalog(), Message { value: b"v"[..].into(), ..Message::default() });
+        let turns = (0..20).map(|turn| route(&catalog, "b", &message, (Keyless::Spread, turn)).unwrap().1);
+        let met: alloc::collections::BTreeSet<u32> = turns.collect();
+        assert_eq!(met.len(), 3);
+        assert_eq!(route(&catalog, "b", &message, (Keyless::First, 7)).unwrap().1, 0);
+    }
+
+    #[test]
     fn the_producers_controls_win_over_the_hash() {
         let route = |catalog: &Catalog, requested: &str, message: &Message<'_>| {
-            route(catalog, requested, message).map(|(topic, partition)| (topic.id, partition))
+            let keyless = (Keyless::Spread, 1);
+            route(catalog, requested, message, keyless).map(|(topic, partition)| (topic.id, partition))
         };
         let message = |target: &'static str, partition| Message {
             key: b"k"[..].into(),
@@ -140,6 +195,7 @@ mod tests {
                 ..Envelope::default()
             }),
             routing: None,
+            origin: None,
         };
         let catalog = catalog();
         assert_eq!(route(&catalog, "a", &message("b", Some(2))), Ok((TopicId(1), 2)));

@@ -4,6 +4,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use crate::action::Output;
+use crate::bury::NACKED_DEAD;
 use crate::id::{GroupId, Time, TopicId};
 use crate::lane::Crew;
 use crate::partition::Topic;
@@ -124,8 +125,8 @@ impl Shard {
         }
     }
 
-    /// Brings every group back to work after recovery: what was on loan may be delivered again at once, what
-    /// waits for its next attempt goes on waiting, what has used up its attempts dies.
+    /// Brings every group back to work after recovery: what is on loan stays on loan until its lease ends, what waits
+    /// for its next attempt goes on waiting, what is not to be tried again dies.
     pub(crate) fn rebuild_crews(&mut self, out: &mut Output) {
         let topics: Vec<TopicId> = self.journal.state.each_topic().map(|topic| topic.id).collect();
         for topic in topics {
@@ -173,7 +174,7 @@ impl Shard {
         for ((partition, progress), lane) in (0_u32..).zip(&members.progress).zip(&source.partitions) {
             for (&sequence, pending) in &progress.pending {
                 let spot = Spot { topic, group, partition, sequence };
-                waiting.push((spot, pending.lease.is_some(), pending.retry_at));
+                waiting.push((spot, pending.lease, self.due_at(pending), pending.dead, pending.waits_for));
                 if source.settings.order == Order::Key
                     && let Some(crew) = self.crews.get_mut(&group)
                 {
@@ -184,21 +185,33 @@ impl Shard {
                 }
             }
         }
-        for (spot, on_loan, retry_at) in waiting {
-            if on_loan {
-                continue;
-            }
-            if self.is_exhausted(spot) {
+        for (spot, lease, retry_at, dead, waits_for) in waiting {
+            if let Some(expires) = lease {
+                self.resume_loan(spot, expires);
+            } else if dead {
+                self.bury(spot, NACKED_DEAD, out);
+            } else if self.is_exhausted(spot) {
                 self.start_burial(spot, out);
             } else if retry_at > self.now {
                 self.timers.set(retry_at, Due::Retry(spot));
+                if waits_for > 0 {
+                    self.sleepers.add(waits_for, spot);
+                }
             } else if let Some(rank) = self.rank_of(spot)
                 && let Some(crew) = self.crews.get_mut(&group)
             {
-                // Not by way of a timer: a reader that comes before the next tick gets the old before the new. And not
-                // as a retry: that the broker stopped is nobody's failure.
-                crew.make_fresh(spot.partition, rank);
+                // Not by way of a timer: a reader that comes before the next tick gets the old before the new.
+                crew.make_ready(spot.partition, rank, retry_at);
             }
+        }
+    }
+
+    /// A delivery of the run before goes on: it lapses when it was to, and its identity is being worked on.
+    fn resume_loan(&mut self, spot: Spot, expires: Time) {
+        self.timers.set(expires, Due::Lapse(spot));
+        let identity = self.slots(spot).and_then(|slots| slots.identity(spot.sequence));
+        if let (Some(identity), Some(crew)) = (identity, self.crews.get_mut(&spot.group)) {
+            crew.running.insert(identity, (spot.partition, spot.sequence));
         }
     }
 }

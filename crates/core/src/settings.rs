@@ -1,5 +1,9 @@
 //! The knobs of a shard, with every default in one place.
 
+use crate::draft::NewMessage;
+use crate::partition::Topic;
+use crate::policy::{Jitter, RetryPolicy};
+
 /// Limits and times that decisions use. Facts carry outcomes, so changing a setting never rewrites history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -9,6 +13,8 @@ pub struct Settings {
     pub lease_in_flight_max: u32,
     /// How long a token is good for, for readers that do not say.
     pub lease_ms_default: u64,
+    /// For messages that come over `/v2` without a policy, to topics without one.
+    pub retry: RetryPolicy,
     /// Of a hundred deliveries, how many may be retries while fresh messages wait.
     pub retry_share: u8,
     /// Messages that wait for some group, per partition.
@@ -25,6 +31,8 @@ pub struct Settings {
     pub retention_ms: Option<u64>,
     /// The oldest messages beyond this many payload bytes per partition are dropped. `None`: no such limit.
     pub retention_bytes: Option<u64>,
+    /// Messages per partition that are kept although every group is done with them, in topics that keep such.
+    pub kept_messages_max: u64,
     /// Dead letters kept per partition of a dead-letter topic; beyond it the oldest goes, so that a full
     /// dead-letter topic never holds a poison message in its source.
     pub dead_letters_max: u64,
@@ -68,6 +76,12 @@ impl Default for Settings {
             in_flight_max: 2,
             lease_in_flight_max: 10_000,
             lease_ms_default: 30_000,
+            retry: RetryPolicy {
+                max_attempts: 20,
+                backoff_ms: 100,
+                max_backoff_ms: 10 * 60 * 1000,
+                jitter: Jitter::Full,
+            },
             retry_share: 20,
             partition_messages_max: 1_000_000,
             partition_bytes_max: 1 << 30,
@@ -76,6 +90,7 @@ impl Default for Settings {
             group_expiry_ms: 7 * 24 * 60 * 60 * 1000,
             retention_ms: None,
             retention_bytes: None,
+            kept_messages_max: 1_000_000,
             dead_letters_max: 1_000_000,
             topics_max: 100_000,
             partitions_max: 4_096,
@@ -110,5 +125,11 @@ impl Settings {
             group_expiry_ms: 10 * 60 * 1000,
             ..Self::default()
         }
+    }
+
+    /// The policy that a message is stored with: its own, its topic's, or the server's. A dead letter never dies again.
+    pub(crate) fn retry_for(&self, topic: &Topic, message: &NewMessage) -> Option<RetryPolicy> {
+        let default = (message.native && self.retry != RetryPolicy::default()).then_some(self.retry);
+        message.retry.or(topic.settings.retry).or(default).filter(|_| !topic.is_dead_letter_topic())
     }
 }

@@ -4,12 +4,12 @@ use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 
 use crate::action::{Answer, Output, Receipt};
-use crate::bury::{ATTEMPTS_REACHED, NACKED_DEAD};
+use crate::bury::{ATTEMPTS_REACHED, DEADLINE_PASSED, NACKED_DEAD};
 use crate::fact::{Fact, Place};
 use crate::group::Pending;
 use crate::id::{Ticket, Time, Token};
 use crate::input::Address;
-use crate::journal::{Haste, lifetime, refuse};
+use crate::journal::{Haste, lifetime};
 use crate::reject::Reject;
 use crate::retry::{DELAY_MS_MAX, Ending, scramble, wait_ms};
 use crate::run::How;
@@ -19,7 +19,7 @@ use crate::timer::{Due, Spot};
 use crate::upkeep::FORGET_SLACK_MS;
 
 /// Longest failure text kept, in bytes; the rest is cut off.
-const ERROR_BYTES_MAX: usize = 4096;
+pub(crate) const ERROR_BYTES_MAX: usize = 4096;
 /// What a lapse is called when the attempt left no word of its own.
 const LAPSED: &str = "ack_timeout";
 
@@ -50,7 +50,7 @@ enum Standing {
 impl Shard {
     pub(crate) fn handle_ack(&mut self, ticket: Ticket, address: &Address, owner: &str, out: &mut Output) {
         match self.standing(address, owner) {
-            Err(reject) => refuse(out, ticket, reject),
+            Err(reject) => self.journal.refuse(out, ticket, reject),
             Ok(Standing::Done) => self.journal.reply(out, ticket, Answer::Settled),
             Ok(Standing::Held(spot)) => {
                 self.ack(spot, address.offset, Token::default(), out);
@@ -69,9 +69,9 @@ impl Shard {
         out: &mut Output,
     ) {
         match self.standing(address, owner) {
-            Err(reject) => refuse(out, ticket, reject),
+            Err(reject) => self.journal.refuse(out, ticket, reject),
             // Acked work cannot fail afterwards.
-            Ok(Standing::Done) => refuse(out, ticket, Reject::NotInFlight),
+            Ok(Standing::Done) => self.journal.refuse(out, ticket, Reject::NotInFlight),
             Ok(Standing::Held(spot)) => {
                 self.nack(spot, Failing::by(Ending::Nacked), reason, out);
                 self.journal.reply(out, ticket, Answer::Settled);
@@ -104,26 +104,42 @@ impl Shard {
             return;
         }
         self.unschedule(spot);
-        self.journal.emit(Haste::Lazy, out, &Fact::Released { place: place_of(receipt) });
+        // Urgent: from now on its holder is told that it has no say, and that must not be taken back by a crash.
+        self.journal.emit(Haste::Urgent, out, &Fact::Released { place: place_of(receipt) });
         let Some(rank) = self.rank_of(spot) else { return };
         if let Some(crew) = self.crews.get_mut(&spot.group) {
+            crew.given_back.insert((spot.partition, spot.sequence));
             crew.make_fresh(spot.partition, rank);
         }
+        self.end_overdue(spot, out);
     }
 
-    /// A delivery is to happen later instead: the message waits as after a failure, and has not failed.
-    pub(crate) fn snooze(&mut self, spot: Spot, receipt: &Receipt, delay_ms: u64, out: &mut Output) {
+    /// A delivery is to happen later instead: the message waits as after a failure, and has not failed. `effect`: the
+    /// number of the effect that it waits for, zero if it waits for its time alone. False if it was cancelled.
+    pub(crate) fn snooze(
+        &mut self,
+        spot: Spot,
+        receipt: &Receipt,
+        (delay_ms, effect): (u64, u64),
+        out: &mut Output,
+    ) -> bool {
         if self.retire_cancelled(spot, out) {
-            return;
+            return false;
         }
         self.unschedule(spot);
-        let until = self.now.after_ms(delay_ms.min(DELAY_MS_MAX));
-        let fact = Fact::Snoozed { place: place_of(receipt), at: self.now, until };
+        let (place, at) = (place_of(receipt), self.now);
+        let until = at.after_ms(delay_ms.min(DELAY_MS_MAX));
+        let fact = match effect {
+            0 => Fact::Snoozed { place, at, until },
+            effect => Fact::SnoozedFor { place, at, until, effect },
+        };
         self.journal.emit(Haste::Urgent, out, &fact);
         self.timers.set(until, Due::Retry(spot));
         if let Some(crew) = self.crews.get_mut(&spot.group) {
             crew.seen = self.now;
         }
+        self.end_overdue(spot, out);
+        true
     }
 
     /// The holder says that its attempt failed.
@@ -132,11 +148,6 @@ impl Shard {
         // After a lapse the next attempt is scheduled already; only that there must be none still changes something.
         if self.lease_of(spot).is_some() || (failing.dead && !dying) {
             self.fail(spot, failing, error, out);
-            let is_left = self.pending(spot).is_some();
-            // Unless it was cancelled and is gone by now.
-            if let Some(crew) = self.crews.get_mut(&spot.group).filter(|_| is_left) {
-                crew.nacked.insert((spot.partition, spot.sequence));
-            }
         }
     }
 
@@ -156,6 +167,9 @@ impl Shard {
         if self.lease_of(spot).is_none_or(|(_, expires)| expires > self.now) {
             return;
         }
+        if self.spare(spot, out) {
+            return self.dispatch(spot.group, out);
+        }
         let before = self.pending_error(spot);
         let error = if before.is_empty() { LAPSED } else { &before };
         self.fail(spot, Failing::by(Ending::Lapsed), error, out);
@@ -165,14 +179,15 @@ impl Shard {
     /// The wait of a failed message is over.
     pub(crate) fn on_retry(&mut self, spot: Spot, out: &mut Output) {
         // A timer that was set for an earlier ending says nothing about this one.
-        let is_due = |pending: &Pending| pending.lease.is_none() && pending.retry_at <= self.now;
-        if !self.pending(spot).is_some_and(is_due) {
-            return;
-        }
+        let is_due = |pending: &&Pending| pending.lease.is_none() && self.due_at(pending) <= self.now;
+        let Some(pending) = self.pending(spot).filter(is_due) else { return };
+        let (due, waited_for) = (self.due_at(pending), pending.waits_for);
+        let Some(rank) = self.rank_of(spot) else { return };
+        self.sleepers.remove(waited_for, spot);
         if let Some(crew) = self.crews.get_mut(&spot.group)
             && !crew.is_dying(spot)
         {
-            crew.make_ready(spot.partition, spot.sequence);
+            crew.make_ready(spot.partition, rank, due);
             self.dispatch(spot.group, out);
         }
     }
@@ -188,25 +203,29 @@ impl Shard {
         let policy = self.policy_of(spot).unwrap_or_default();
         let dice = scramble(self.settings.seed ^ self.tokens) ^ offset ^ u64::from(attempts) << 48;
         let mortal = self.journal.state.topic(spot.topic).is_some_and(|topic| !topic.is_dead_letter_topic());
-        let dies = self.is_exhausted(spot) || (failing.dead && mortal);
+        let why = match () {
+            () if failing.dead && mortal => Some(NACKED_DEAD),
+            () if self.is_exhausted(spot) => Some(ATTEMPTS_REACHED),
+            () => self.is_overdue(spot).then_some(DEADLINE_PASSED),
+        };
         let wait = failing
             .delay_ms
             .map_or_else(|| wait_ms(policy, attempts, failing.ending, dice), |delay| delay.min(DELAY_MS_MAX));
-        let retry_at = self.now.after_ms(if dies { 0 } else { wait });
+        let retry_at = self.now.after_ms(if why.is_some() { 0 } else { wait });
         let place = Place { topic: spot.topic, group: spot.group, partition: spot.partition, offset };
-        let haste = if failing.ending == Ending::Nacked { Haste::Urgent } else { Haste::Lazy };
-        let fact = Fact::Failed { place, at: self.now, retry_at, error: cut(error) };
+        let nacked = failing.ending == Ending::Nacked;
+        let haste = if nacked { Haste::Urgent } else { Haste::Lazy };
+        let dead = failing.dead && mortal;
+        let fact = Fact::Failed { place, at: self.now, retry_at, nacked, dead, error: cut(error) };
         self.journal.emit(haste, out, &fact);
         if let Some(crew) = self.crews.get_mut(&spot.group) {
             // Its place in the window is free.
             crew.hot.insert(spot.partition);
             crew.seen = self.now;
         }
-        if dies {
-            let why = if failing.dead { NACKED_DEAD } else { ATTEMPTS_REACHED };
-            self.bury(spot, why, out);
-        } else {
-            self.timers.set(retry_at, Due::Retry(spot));
+        match why {
+            Some(why) => self.bury(spot, why, out),
+            None => self.timers.set(retry_at, Due::Retry(spot)),
         }
     }
 
@@ -236,6 +255,7 @@ impl Shard {
         self.unschedule(spot);
         if let Some(crew) = self.crews.get_mut(&spot.group) {
             crew.finish_key(spot.partition, spot.sequence);
+            crew.spared.remove(&(spot.partition, spot.sequence));
         }
     }
 
@@ -246,6 +266,9 @@ impl Shard {
         let pending = topic
             .and_then(|topic| topic.progress(spot.group, spot.partition))
             .and_then(|progress| progress.pending.get(&spot.sequence));
+        if let Some(waits_for) = pending.map(|pending| pending.waits_for).filter(|effect| *effect > 0) {
+            self.sleepers.remove(waits_for, spot);
+        }
         match pending.map(|pending| (pending.lease, pending.retry_at)) {
             Some((Some(expires), _)) => self.timers.cancel(expires, Due::Lapse(spot)),
             Some((None, retry_at)) => self.timers.cancel(retry_at, Due::Retry(spot)),
@@ -257,9 +280,10 @@ impl Shard {
         crew.hot.insert(spot.partition);
         crew.dying.remove(&(spot.partition, spot.sequence));
         crew.end_loan(spot.partition, spot.sequence);
-        crew.nacked.remove(&(spot.partition, spot.sequence));
+        crew.given_back.remove(&(spot.partition, spot.sequence));
+        crew.unbegun.remove(&(spot.partition, spot.sequence));
         if let (Some(lane), Some(rank)) = (crew.lanes.get_mut(spot.partition as usize), rank) {
-            lane.ready.remove(&spot.sequence);
+            lane.retries.remove(spot.sequence);
             lane.fresh.remove(&rank);
         }
         if let Some(identity) = identity {

@@ -4,11 +4,11 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use crate::action::{Action, Answer, Output, TopicInfo};
-use crate::effect::Waiting;
+use crate::effect::{Sleepers, Sweep, Waiting};
 use crate::fact::Fact;
 use crate::id::{ConsumerId, GroupId, Identity, Position, Ticket, Time, Token, TopicId};
 use crate::input::{Input, Subscription};
-use crate::journal::{Haste, Journal, refuse};
+use crate::journal::{Haste, Journal};
 use crate::lane::{Consumer, Crew};
 use crate::reject::Reject;
 use crate::route::validate_name;
@@ -53,10 +53,17 @@ pub struct Shard {
     pub(crate) reserved: BTreeMap<Identity, Time>,
     /// Partitions that have a timer for retention: one each, however often they run empty and fill again.
     pub(crate) retaining: BTreeSet<(TopicId, u32)>,
+    /// When a partition's history is looked at next: one timer each.
+    pub(crate) trimming: BTreeMap<(TopicId, u32), Time>,
+    /// Messages with a deadline that has not come yet, by partition.
+    pub(crate) deadlines: BTreeMap<(TopicId, u32), Schedule>,
     /// Who waits for an effect that somebody else runs.
     pub(crate) waiting_effects: Waiting,
+    /// Messages that wait for an effect.
+    pub(crate) sleepers: Sleepers,
     /// When the ledger is swept next.
     pub(crate) sweep_at: Option<Time>,
+    pub(crate) sweep: Sweep,
     /// Whether a timer is set that forgets commits.
     pub(crate) forgets_commits: bool,
     /// Runs up to this number have a timer.
@@ -84,8 +91,12 @@ impl Shard {
             unlisted: VecDeque::new(),
             reserved: BTreeMap::new(),
             retaining: BTreeSet::new(),
+            trimming: BTreeMap::new(),
+            deadlines: BTreeMap::new(),
             waiting_effects: Waiting::default(),
+            sleepers: Sleepers::default(),
             sweep_at: None,
+            sweep: Sweep::default(),
             forgets_commits: false,
             runs_watched: 0,
         }
@@ -97,7 +108,7 @@ impl Shard {
         self.now = now;
         self.journal.start(base);
         let epoch = self.journal.state.epoch + 1;
-        self.journal.emit(Haste::Urgent, out, &Fact::Opened { epoch, at: now });
+        self.journal.emit(Haste::Urgent, out, &Fact::Opened { epoch, at: now, keeps_leases: true });
         if self.journal.state.secret == [0; 32] {
             self.journal.emit(Haste::Urgent, out, &Fact::Keyed { secret });
         }
@@ -122,6 +133,11 @@ impl Shard {
     #[must_use]
     pub const fn state(&self) -> &State {
         &self.journal.state
+    }
+
+    /// What is decided and waits for the disk before it may be told, in order.
+    pub fn held(&self) -> impl Iterator<Item = &Action> {
+        self.journal.held()
     }
 
     /// Gives the shard up and lists who still waits for an answer.
@@ -162,7 +178,7 @@ impl Shard {
                 self.handle_delete_group(ticket, topic, &group, out)
             }
             Input::Redrive { ticket, letter, message, group } => {
-                self.handle_redrive(ticket, letter, &message, &group, out);
+                self.handle_redrive(ticket, letter, message, group.as_deref(), out);
             }
             Input::Remove { ticket, messages } => self.handle_remove(ticket, &messages, out),
             Input::Subscribe { ticket, subscription } => self.handle_subscribe(ticket, subscription, out),
@@ -175,16 +191,56 @@ impl Shard {
             Input::Release { receipts } => self.handle_release(&receipts, out),
             Input::Bury { receipt, payload } => self.handle_bury(receipt, &payload, out),
             Input::FetchFailed { receipt } => self.handle_fetch_failed(receipt),
+            Input::FetchDamaged { receipt } => self.handle_fetch_damaged(receipt),
             Input::Relocate { topic, partition, offset, from, payload } => {
                 self.handle_relocate((topic, partition, offset), from, &payload, out);
             }
+            Input::BeginEffect { .. }
+            | Input::BeginEffects { .. }
+            | Input::FinishEffect { .. }
+            | Input::RenewEffect { .. }
+            | Input::ReleaseEffect { .. }
+            | Input::ResolveEffect { .. }
+            | Input::RelocateEffect { .. } => self.handle_effect(input, out),
+            Input::Commit { .. }
+            | Input::Commits { .. }
+            | Input::CutOver { .. }
+            | Input::RollBack { .. }
+            | Input::DropVersion { .. } => self.handle_commit_or_output(input, out),
+            Input::Durable { upto } => self.handle_durable(upto, out),
+            Input::Space { roomy } => self.roomy = roomy,
+            Input::Tick => self.handle_tick(out),
+            Input::Describe { ticket, query } => self.handle_describe(ticket, &query, out),
+        }
+        self.watch_history();
+    }
+
+    /// What happens to effects.
+    fn handle_effect(&mut self, input: Input, out: &mut Output) {
+        match input {
             Input::BeginEffect { ticket, ask } => self.handle_begin_effect(ticket, *ask, out),
+            Input::BeginEffects { ticket, asks } => self.handle_begin_effects(ticket, asks, out),
             Input::FinishEffect { ticket, finish } => self.handle_finish_effect(ticket, &finish, out),
             Input::RenewEffect { ticket, receipt, lease_ms } => {
                 self.handle_renew_effect(ticket, receipt, lease_ms, out);
             }
+            Input::ReleaseEffect { ticket, receipt, uncertain } => {
+                self.handle_release_effect(ticket, receipt, uncertain, out);
+            }
             Input::ResolveEffect { ticket, resolve } => self.handle_resolve_effect(ticket, &resolve, out),
+            Input::RelocateEffect { number, part, from, copy } => {
+                self.handle_relocate_effect(number, part, from, &copy, out);
+            }
+            // No other input is handed over.
+            _ => {}
+        }
+    }
+
+    /// What happens together, and to outputs.
+    fn handle_commit_or_output(&mut self, input: Input, out: &mut Output) {
+        match input {
             Input::Commit { ticket, commit } => self.handle_commit(ticket, &commit, out),
+            Input::Commits { ticket, commits } => self.handle_commits(ticket, &commits, out),
             Input::CutOver { ticket, dataset, version, expect } => {
                 self.handle_cut_over(ticket, (&dataset, &version), expect.as_deref(), out);
             }
@@ -192,13 +248,8 @@ impl Shard {
             Input::DropVersion { ticket, dataset, version } => {
                 self.handle_drop_version(ticket, (&dataset, &version), out);
             }
-            Input::RelocateEffect { number, part, from, copy } => {
-                self.handle_relocate_effect(number, part, from, &copy, out);
-            }
-            Input::Durable { upto } => self.handle_durable(upto, out),
-            Input::Space { roomy } => self.roomy = roomy,
-            Input::Tick => self.handle_tick(out),
-            Input::Describe { ticket, query } => self.handle_describe(ticket, &query, out),
+            // No other input is handed over.
+            _ => {}
         }
     }
 
@@ -221,7 +272,7 @@ impl Shard {
             let difference =
                 if kept == partitions { topic.settings.difference(settings) } else { Some("partitions") };
             return match difference.filter(|_| exact) {
-                Some(setting) => refuse(out, ticket, Reject::SettingsDiffer(setting)),
+                Some(setting) => self.journal.refuse(out, ticket, Reject::SettingsDiffer(setting)),
                 None => {
                     let answer = Answer::TopicReady { partitions: kept, created: false };
                     self.journal.reply(out, ticket, answer);
@@ -229,7 +280,7 @@ impl Shard {
             };
         }
         if let Err(reject) = self.may_create(name, partitions, settings) {
-            return refuse(out, ticket, reject);
+            return self.journal.refuse(out, ticket, reject);
         }
         self.create_topic(name, partitions, settings, out);
         self.journal.reply(out, ticket, Answer::TopicReady { partitions, created: true });
@@ -276,7 +327,7 @@ impl Shard {
         let group = match self.may_subscribe(&subscription) {
             Ok(Some(group)) => group,
             Ok(None) => self.create_group(subscription.topic, &subscription.group, out),
-            Err(reject) => return refuse(out, ticket, reject),
+            Err(reject) => return self.journal.refuse(out, ticket, reject),
         };
         let Subscription { consumer, topic, owner, lease_ms, credit, style, .. } = subscription;
         self.attend(topic, group);
@@ -358,6 +409,7 @@ impl Shard {
         let group = GroupId(self.journal.state.next_group);
         self.journal.emit(Haste::Urgent, out, &Fact::GroupCreated { topic, group, at: self.now, name });
         self.add_crew(topic, group);
+        self.watch_topic_deadlines(topic);
         group
     }
 

@@ -9,9 +9,9 @@ use crate::codec::{Malformed, Put, Take};
 use crate::commit::Commits;
 use crate::describe::AttemptDescription;
 use crate::effect::Effects;
-use crate::gate::Gate;
+use crate::gate::{Gate, put_gate, take_gate};
 use crate::group::{Group, HISTORY_MAX, Pending, Progress};
-use crate::id::{GroupId, KeyHash, Position, RequestHash, Time, Token, TopicId};
+use crate::id::{GroupId, Position, RequestHash, Time, Token, TopicId};
 use crate::letter::{put_attempts, take_attempts};
 use crate::output::Outputs;
 use crate::partition::{Partition, Topic};
@@ -23,11 +23,13 @@ use crate::state::{First, GROUPS_PER_TOPIC_MAX, NO_TOPIC, PARTITIONS_MAX, State}
 use crate::topic::TopicSettings;
 
 /// First field of every snapshot.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 /// The oldest version that can be read: before topics had settings and messages had keys, priorities and due times.
 const VERSION_LEAST: u32 = 1;
 /// Above any offset or sequence number that can be reached, and far enough below the end to count on from there.
 const SEQUENCE_MAX: u64 = 1 << 62;
+/// Stands in the place of a chunk's "full" for a gap: how many slots were there follows.
+const GAP: u8 = 2;
 /// What reading a snapshot reports.
 const WHAT: &str = "snapshot";
 
@@ -35,12 +37,13 @@ impl State {
     /// The state as bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        // Slots and not chunks are counted: behind one message that nobody acks lie empty chunks without end.
         let chunks = self.each_topic().flat_map(|t| &t.partitions).flat_map(|p| &p.slots.chunks);
         let slots: usize = chunks.map(|chunk| chunk.slots.len()).sum();
         let mut out = Vec::with_capacity(1024 + slots * 48 + self.stored.len() * 40);
         out.put_u32(VERSION);
         out.put_u64(self.epoch);
+        out.put_u64(self.leases_kept_since);
+        out.put_u64(self.newest.0);
         out.put_u32(self.next_group);
         out.extend_from_slice(&self.secret);
         self.acked.encode(&mut out);
@@ -74,6 +77,10 @@ impl State {
         }
         let mut state = Self::new(seed);
         state.epoch = take.u64()?;
+        if version > 3 {
+            state.leases_kept_since = take.u64()?;
+        }
+        state.newest = Time(if version > 3 { take.u64()? } else { 0 });
         state.next_group = take.u32()?;
         if state.epoch > SEQUENCE_MAX || state.next_group > u32::MAX / 2 {
             return Err(take.malformed());
@@ -180,7 +187,11 @@ impl State {
         for chunk in &slots.chunks {
             out.put_u64(chunk.first_offset);
             out.put_u64(chunk.last_offset);
-            out.put_u8(u8::from(chunk.full));
+            out.put_u8(if chunk.gap > 0 { GAP } else { u8::from(chunk.full) });
+            if chunk.gap > 0 {
+                out.put_u64(chunk.gap);
+                continue;
+            }
             out.put_length(chunk.slots.len());
             for (index, slot) in chunk.slots.iter().enumerate() {
                 out.put_u64(slot.offset);
@@ -201,7 +212,7 @@ impl State {
                     policy.encode(out);
                     policy.encode_jitter(out);
                 }
-                put_beside(out, chunk.beside(index));
+                chunk.beside(index).encode(out);
             }
         }
     }
@@ -223,13 +234,17 @@ impl State {
         let chunks = take.count(21)?;
         for index in 0..chunks {
             let chunk = self.take_chunk(take, &mut partition, version)?;
+            let (full, last_offset) = (chunk.full, chunk.last_offset);
             // Offsets rise from chunk to chunk and stay below the topic's next one.
-            let rises = above <= chunk.first_offset && chunk.first_offset <= chunk.last_offset;
-            if !rises || chunk.last_offset >= next_offset || (!chunk.full && index + 1 != chunks) {
+            let rises = above <= chunk.first_offset && chunk.first_offset <= last_offset;
+            if !rises || last_offset >= next_offset || (!full && index + 1 != chunks) {
                 return Err(take.malformed());
             }
-            above = chunk.last_offset + 1;
-            partition.slots.chunks.push_back(chunk);
+            above = last_offset + 1;
+            partition.slots.restore(chunk);
+            if partition.slots.next() > SEQUENCE_MAX {
+                return Err(take.malformed());
+            }
         }
         if above > next_offset {
             return Err(take.malformed());
@@ -245,15 +260,26 @@ impl State {
     ) -> Result<Chunk, Malformed> {
         let first_offset = take.u64()?;
         let last_offset = take.u64()?;
-        let full = take.u8()? != 0;
+        let (kind, start) = (take.u8()?, partition.slots.next());
+        if version > 3 && kind == GAP {
+            let gap = take.u64()?;
+            if gap == 0 || !gap.is_multiple_of(CHUNK_SLOTS as u64) || gap > SEQUENCE_MAX {
+                return Err(take.malformed());
+            }
+            return Ok(Chunk::gap(start, gap, first_offset, last_offset));
+        }
+        let full = kind != 0;
         let identified = version == 1 && take.u8()? != 0;
         let count = take.count(9)?;
-        // A full chunk has all its slots, or none once all are gone; a chunk that still grows has at least one.
+        // A full chunk has all its slots, or once had none if all were gone; a chunk that still grows has at least one.
         let fits = if full { count == CHUNK_SLOTS || count == 0 } else { count < CHUNK_SLOTS && count > 0 };
         if !fits {
             return Err(take.malformed());
         }
-        let mut chunk = Chunk::new(first_offset, last_offset, full);
+        if count == 0 {
+            return Ok(Chunk::gap(start, CHUNK_SLOTS as u64, first_offset, last_offset));
+        }
+        let mut chunk = Chunk::new(start, first_offset, last_offset, full);
         chunk.slots.reserve_exact(count);
         for _ in 0..count {
             let offset = take.u64()?;
@@ -264,9 +290,9 @@ impl State {
             }
             let mut beside = Beside::default();
             if !slot.is_gone() {
-                beside = take_beside(take, version, identified)?;
-                partition.messages += 1;
-                partition.bytes += u64::from(slot.size);
+                beside = Beside::decode(take, version, identified)?;
+                self.descent.add(beside.origin);
+                partition.count_in(slot.size, beside.past);
                 *self.live.entry(slot.position.segment()).or_default() += u64::from(slot.length);
             }
             chunk.add(slot, beside);
@@ -311,38 +337,6 @@ const fn gone_slot(offset: u64) -> Slot {
     slot
 }
 
-/// What a slot has beside it, each part only if it has it.
-fn put_beside(out: &mut Vec<u8>, beside: Beside) {
-    let none = Beside::default();
-    let identified = beside.identity != none.identity;
-    let (keyed, due) = (beside.key != none.key, beside.due != none.due);
-    let prior = beside.priority != none.priority;
-    out.put_u8(u8::from(identified) | u8::from(keyed) << 1 | u8::from(due) << 2 | u8::from(prior) << 3);
-    if identified {
-        out.extend_from_slice(&beside.identity.0);
-    }
-    if keyed {
-        out.put_u64(beside.key.0);
-    }
-    if due {
-        out.put_u64(beside.due.0);
-    }
-    if prior {
-        out.put_u8(beside.priority);
-    }
-}
-
-fn take_beside(take: &mut Take<'_>, version: u32, identified: bool) -> Result<Beside, Malformed> {
-    let given = if version > 1 { take.u8()? } else { u8::from(identified) };
-    let none = Beside::default();
-    Ok(Beside {
-        identity: if given & 1 == 0 { none.identity } else { take.identity()? },
-        key: if given & 2 == 0 { none.key } else { KeyHash(take.u64()?) },
-        due: if given & 4 == 0 { none.due } else { Time(take.u64()?) },
-        priority: if given & 8 == 0 { none.priority } else { take.u8()? },
-    })
-}
-
 fn put_moment(out: &mut Vec<u8>, moment: Option<Time>) {
     out.put_u8(u8::from(moment.is_some()));
     out.put_u64(moment.unwrap_or_default().0);
@@ -352,31 +346,6 @@ fn take_moment(take: &mut Take<'_>) -> Result<Option<Time>, Malformed> {
     let given = take.u8()? != 0;
     let moment = Time(take.u64()?);
     Ok(given.then_some(moment))
-}
-
-fn put_gate<V: Copy>(out: &mut Vec<u8>, gate: &Gate<V>, put: impl Fn(&mut Vec<u8>, V)) {
-    out.put_length(gate.queued());
-    for (until, identity, value) in gate.entries() {
-        out.put_u64(until.0);
-        out.extend_from_slice(&identity.0);
-        out.put_u8(u8::from(value.is_some()));
-        if let Some(value) = value {
-            put(out, value);
-        }
-    }
-}
-
-fn take_gate<V: Copy>(
-    take: &mut Take<'_>,
-    gate: &mut Gate<V>,
-    value: impl Fn(&mut Take<'_>) -> Result<V, Malformed>,
-) -> Result<(), Malformed> {
-    for _ in 0..take.count(25)? {
-        let (until, identity) = (Time(take.u64()?), take.identity()?);
-        let value = if take.u8()? == 0 { None } else { Some(value(take)?) };
-        gate.restore(until, identity, value);
-    }
-    Ok(())
 }
 
 fn put_group(out: &mut Vec<u8>, group: &Group) {
@@ -426,14 +395,20 @@ fn put_progress(out: &mut Vec<u8>, progress: &Progress) {
         out.put_text(&pending.last_error);
         out.put_text(&pending.owner);
         out.put_u64(pending.retry_at.0);
-        out.put_u8(u8::from(pending.lease.is_some()) | u8::from(pending.cancelled) << 1);
+        let (lent, waits) = (pending.lease.is_some(), pending.waits_for > 0);
+        let flags = [lent, pending.cancelled, pending.nacked, pending.dead, pending.is_pushed, waits];
+        out.put_u8(flags.iter().rev().fold(0, |bits, flag| bits << 1 | u8::from(*flag)));
         out.put_u64(pending.token.epoch);
         out.put_u64(pending.token.n);
         out.put_u64(pending.lease.unwrap_or_default().0);
         out.put_u64(pending.leased_at.0);
         out.put_u64(pending.ended_at.0);
+        out.put_u64(pending.lent_ms);
         let history: Vec<_> = pending.history.iter().map(AttemptDescription::borrowed).collect();
         put_attempts(out, &history);
+        if pending.waits_for > 0 {
+            out.put_u64(pending.waits_for);
+        }
     }
 }
 
@@ -463,6 +438,7 @@ fn take_progress(take: &mut Take<'_>, next: u64, version: u32) -> Result<Progres
         }
         let pending = take_pending(take, version)?;
         progress.leased += u32::from(pending.lease.is_some());
+        progress.pushed += u32::from(pending.lease.is_some() && pending.is_pushed);
         progress.pending.insert(sequence, pending);
     }
     Ok(progress)
@@ -482,15 +458,24 @@ fn take_pending(take: &mut Take<'_>, version: u32) -> Result<Pending, Malformed>
         let expires = Time(take.u64()?);
         pending.lease = (given & 1 != 0).then_some(expires);
     }
+    pending.is_pushed = version > 3 && given & 16 != 0;
     if version > 1 {
         pending.cancelled = given & 2 != 0;
         pending.leased_at = Time(take.u64()?);
         pending.ended_at = Time(take.u64()?);
+        if version > 3 {
+            pending.lent_ms = take.u64()?;
+            pending.nacked = given & 4 != 0;
+            pending.dead = given & 8 != 0;
+        }
         let history = take_attempts(take)?;
         if history.len() > HISTORY_MAX {
             return Err(take.malformed());
         }
         pending.history = history.iter().map(AttemptDescription::owned).collect();
+    }
+    if version > 3 && given & 32 != 0 {
+        pending.waits_for = take.u64()?;
     }
     Ok(pending)
 }

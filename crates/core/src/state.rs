@@ -10,8 +10,9 @@ use crate::commit::Commits;
 use crate::effect::Effects;
 use crate::fact::Fact;
 use crate::gate::Gate;
-use crate::group::Loan;
-use crate::id::{Position, RequestHash, TopicId};
+use crate::group::{Failure, Loan};
+use crate::id::{Position, RequestHash, Time, TopicId};
+use crate::origin::Descent;
 use crate::output::Outputs;
 use crate::partition::{Partition, Topic};
 use crate::retry::Policies;
@@ -33,6 +34,10 @@ pub(crate) struct First {
 #[derive(Clone, Debug)]
 pub struct State {
     pub(crate) epoch: u64,
+    /// The first of the runs, without a gap up to this one, that left leases as they were; zero if there is none.
+    pub(crate) leases_kept_since: u64,
+    /// The newest time that a fact of this run told.
+    pub(crate) newest: Time,
     pub(crate) seed: u64,
     pub(crate) next_group: u32,
     /// By number: topic n lies at n, or did.
@@ -56,6 +61,11 @@ pub struct State {
     pub(crate) commits: Commits,
     pub(crate) outputs: Outputs,
     pub(crate) runs: Runs,
+    /// Kept messages by where they were born.
+    pub(crate) descent: Descent,
+    /// Partitions in which messages have become history since somebody looked, and the first of those. Not part of
+    /// the state proper: for whoever decides how much history there may be.
+    pub(crate) kept_anew: BTreeMap<(TopicId, u32), u64>,
 }
 
 /// Stands for "not known" in a record of the produce gate.
@@ -73,6 +83,8 @@ impl State {
     pub fn new(seed: u64) -> Self {
         Self {
             epoch: 0,
+            leases_kept_since: 0,
+            newest: Time(0),
             seed,
             next_group: 0,
             topics: Vec::new(),
@@ -88,6 +100,8 @@ impl State {
             commits: Commits::default(),
             outputs: Outputs::default(),
             runs: Runs::default(),
+            descent: Descent::default(),
+            kept_anew: BTreeMap::new(),
         }
     }
 
@@ -104,8 +118,9 @@ impl State {
 
     /// Changes the state by one fact that ends at `end`. The only way in which it ever changes.
     pub(crate) fn apply(&mut self, end: Position, fact: &Fact<'_>) -> Result<(), Malformed> {
+        self.newest = self.newest.max(fact.told_at().unwrap_or_default());
         match *fact {
-            Fact::Opened { epoch, at } => self.on_opened(epoch, at),
+            Fact::Opened { epoch, at, keeps_leases } => self.on_opened(epoch, at, keeps_leases),
             Fact::Keyed { secret } => {
                 self.secret = secret;
                 Ok(())
@@ -121,18 +136,19 @@ impl State {
             Fact::Paused { topic, group, since } => self.on_paused(topic, group, since),
             Fact::Appended(message) => self.on_appended(end, &message),
             Fact::GroupCreated { topic, group, at, name } => self.on_group_created(topic, group, at, name),
-            Fact::Leased { place, token, attempt, at, expires, owner } => {
+            Fact::Leased { place, token, attempt, at, expires, owner, style } => {
                 let (progress, sequence) = self.unsettled(place)?;
-                progress.lease(sequence, Loan { token, attempt, at, expires, owner });
+                progress.lease(sequence, Loan { token, attempt, at, expires, owner, style });
                 Ok(())
             }
             Fact::Extended { place, expires } => {
                 let (progress, sequence) = self.unsettled(place)?;
                 if progress.extend(sequence, expires) { Ok(()) } else { Err(CONTRADICTION) }
             }
-            Fact::Failed { place, at, retry_at, error } => {
+            Fact::Failed { place, at, retry_at, nacked, dead, error } => {
                 let (progress, sequence) = self.unsettled(place)?;
-                if progress.fail(sequence, at, retry_at, error) { Ok(()) } else { Err(CONTRADICTION) }
+                let failure = Failure { at, retry_at, nacked, dead, error };
+                if progress.fail(sequence, failure) { Ok(()) } else { Err(CONTRADICTION) }
             }
             Fact::Released { place } => {
                 let (progress, sequence) = self.unsettled(place)?;
@@ -141,7 +157,11 @@ impl State {
             }
             Fact::Snoozed { place, at, until } => {
                 let (progress, sequence) = self.unsettled(place)?;
-                if progress.snooze(sequence, at, until) { Ok(()) } else { Err(CONTRADICTION) }
+                if progress.snooze(sequence, at, until, 0) { Ok(()) } else { Err(CONTRADICTION) }
+            }
+            Fact::SnoozedFor { place, at, until, effect } => {
+                let (progress, sequence) = self.unsettled(place)?;
+                if progress.snooze(sequence, at, until, effect) { Ok(()) } else { Err(CONTRADICTION) }
             }
             Fact::Acked { place, remembered, token } => {
                 self.acked.insert(token);
@@ -153,6 +173,7 @@ impl State {
             Fact::Sought { topic, group, partition, from } => self.on_sought(topic, group, partition, from),
             Fact::GroupExpired { topic, group } => self.on_group_expired(topic, group),
             Fact::Expired { topic, partition, below } => self.on_expired(topic, partition, below),
+            Fact::Trimmed { topic, partition, below } => self.on_trimmed(topic, partition, below),
             Fact::Forgotten { group, upto, most } => self.on_forgotten(group, upto, most),
             Fact::Moved { topic, partition, offset, bytes } => {
                 self.on_moved(end, topic, partition, offset, bytes.len())

@@ -65,7 +65,10 @@ impl State {
     /// Messages kept in the whole shard.
     #[must_use]
     pub fn messages(&self) -> u64 {
-        self.each_topic().flat_map(|topic| &topic.partitions).map(|partition| partition.messages).sum()
+        self.each_topic()
+            .flat_map(|topic| &topic.partitions)
+            .map(|partition| partition.messages + partition.past_messages)
+            .sum()
     }
 
     /// Groups in the whole shard.

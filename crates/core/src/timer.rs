@@ -19,6 +19,10 @@ pub(crate) enum Due {
     Idle(TopicId, GroupId),
     /// Messages of a partition may be too old.
     Retain(TopicId, u32),
+    /// History of a partition may be too old, or too much.
+    Trim(TopicId, u32),
+    /// Messages of a partition may have passed their deadline.
+    Deadline(TopicId, u32),
     /// Scheduled messages of a partition may go out.
     Begin(TopicId, u32),
     /// Somebody who asked for messages has waited long enough.

@@ -38,6 +38,10 @@ pub struct TopicSettings {
     pub order: Order,
     /// Of a hundred deliveries, how many may be retries while fresh messages wait.
     pub retry_share: Option<u8>,
+    /// What every group is done with stays until it is older than this.
+    pub keep_ms: Option<u64>,
+    /// What every group is done with stays until there are more key and value bytes of it than this, per partition.
+    pub keep_bytes: Option<u64>,
 }
 
 /// A change of settings: what is `None` stays, `Some(None)` goes back to the shard's own.
@@ -61,6 +65,10 @@ pub struct TopicPatch {
     pub order: Option<Order>,
     /// See [`TopicSettings::retry_share`].
     pub retry_share: Option<Option<u8>>,
+    /// See [`TopicSettings::keep_ms`].
+    pub keep_ms: Option<Option<u64>>,
+    /// See [`TopicSettings::keep_bytes`].
+    pub keep_bytes: Option<Option<u64>>,
 }
 
 impl TopicSettings {
@@ -77,7 +85,14 @@ impl TopicSettings {
             in_flight_max: patch.in_flight_max.unwrap_or(self.in_flight_max),
             order: patch.order.unwrap_or(self.order),
             retry_share: patch.retry_share.unwrap_or(self.retry_share),
+            keep_ms: patch.keep_ms.unwrap_or(self.keep_ms),
+            keep_bytes: patch.keep_bytes.unwrap_or(self.keep_bytes),
         }
+    }
+
+    /// Whether anything stays that every group is done with.
+    pub(crate) const fn keeps(&self) -> bool {
+        self.keep_ms.is_some() || self.keep_bytes.is_some()
     }
 
     /// Why these settings make no sense, if they do not.
@@ -88,6 +103,9 @@ impl TopicSettings {
         }
         if zero(self.retention_ms) || zero(self.retention_bytes) {
             return Some("retention_ms and retention_bytes must be at least 1");
+        }
+        if zero(self.keep_ms) || zero(self.keep_bytes) {
+            return Some("keep_ms and keep_bytes must be at least 1");
         }
         if self.in_flight_max == Some(0) {
             return Some("max_in_flight must be at least 1; pause the topic to stop deliveries");
@@ -113,6 +131,8 @@ impl TopicSettings {
             (self.in_flight_max != other.in_flight_max, "max_in_flight"),
             (self.order != other.order, "ordering"),
             (self.retry_share != other.retry_share, "retry_share_percent"),
+            (self.keep_ms != other.keep_ms, "keep_ms"),
+            (self.keep_bytes != other.keep_bytes, "keep_bytes"),
         ]
         .into_iter()
         .find_map(|(differs, name)| differs.then_some(name))
@@ -134,6 +154,8 @@ impl TopicSettings {
         }
         given |= u16::from(self.retry.is_some()) << 7;
         given |= u16::from(self.retry.is_some_and(RetryPolicy::has_jitter)) << 8;
+        given |= u16::from(self.keep_ms.is_some()) << 9;
+        given |= u16::from(self.keep_bytes.is_some()) << 10;
         out.put_u16(given);
         for number in numbers.into_iter().flatten() {
             out.put_u64(number);
@@ -147,6 +169,9 @@ impl TopicSettings {
             Order::Fifo => 1,
             Order::Key => 2,
         });
+        for number in [self.keep_ms, self.keep_bytes].into_iter().flatten() {
+            out.put_u64(number);
+        }
     }
 
     pub(crate) fn decode(take: &mut Take<'_>) -> Result<Self, Malformed> {
@@ -166,6 +191,8 @@ impl TopicSettings {
             2 => Order::Key,
             _ => return Err(take.malformed()),
         };
+        let mut number = |bit: u16| (given >> bit & 1 != 0).then(|| take.u64()).transpose();
+        let (keep_ms, keep_bytes) = (number(9)?, number(10)?);
         Ok(Self {
             retention_ms,
             retention_bytes,
@@ -176,6 +203,8 @@ impl TopicSettings {
             in_flight_max,
             order,
             retry_share,
+            keep_ms,
+            keep_bytes,
         })
     }
 }
@@ -196,6 +225,8 @@ mod tests {
             in_flight_max: Some(7),
             order: Order::Key,
             retry_share: Some(8),
+            keep_ms: Some(9),
+            keep_bytes: Some(10),
         }
     }
 

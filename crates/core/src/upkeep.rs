@@ -11,7 +11,7 @@ use crate::shard::Shard;
 use crate::timer::{Due, Spot};
 
 /// Deadlines handled by one tick; the rest is due at once again, so that other inputs get their turn.
-const DUE_PER_TICK_MAX: usize = 256;
+pub(crate) const DUE_PER_TICK_MAX: usize = 256;
 /// Identities forgotten by one fact.
 const FORGOTTEN_PER_FACT_MAX: u32 = 1024;
 /// Messages dropped by one fact.
@@ -37,6 +37,8 @@ impl Shard {
         }
         for (topic, partition) in lanes {
             self.schedule_retention(topic, partition);
+            self.review_history(topic, partition);
+            self.watch_deadlines(topic, partition);
         }
     }
 
@@ -85,6 +87,8 @@ impl Shard {
                 Due::Forget(gate) => self.on_forget(gate, out),
                 Due::Idle(topic, group) => self.on_idle(topic, group, out),
                 Due::Retain(topic, partition) => self.on_retain(topic, partition, out),
+                Due::Trim(topic, partition) => self.on_trim(topic, partition, out),
+                Due::Deadline(topic, partition) => self.on_deadline(topic, partition, out),
                 Due::Begin(topic, partition) => self.on_begin(topic, partition, out),
                 Due::Waited(group, ticket) => self.on_waited(group, ticket, out),
                 Due::GoOn(group) => self.dispatch(group, out),
@@ -147,12 +151,16 @@ impl Shard {
         let lane = &source.partitions[partition as usize];
         let mut excess = lane.bytes.saturating_sub(most);
         if excess == 0 {
+            if lane.past_bytes > most - lane.bytes {
+                self.review_history(topic, partition);
+            }
             return;
         }
-        // The message that was just stored is never the one to go.
+        // The message that was just stored is never the one to go. What is history weighs nothing here: it goes along.
         let candidates = usize::try_from(lane.messages.saturating_sub(1)).unwrap_or(usize::MAX);
         let mut below = None;
-        for (_, slot) in lane.slots.iter().take(candidates.min(EXPIRED_PER_FACT_MAX)) {
+        let wanted = lane.slots.iter().filter(|(sequence, _)| !lane.slots.is_past(*sequence));
+        for (_, slot) in wanted.take(candidates.min(EXPIRED_PER_FACT_MAX)) {
             if excess == 0 {
                 break;
             }

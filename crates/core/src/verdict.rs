@@ -1,7 +1,7 @@
 //! What holders of tokens say about their deliveries.
 //!
-//! A token is authority for one delivery until a newer one of the same message begins, or a restart voids it. A lapse
-//! alone takes nothing away: whoever was slow, but not too slow, may still say how it went.
+//! A token is authority for one delivery until a newer one of the same message begins, also over restarts of the
+//! broker. A lapse alone takes nothing away: a holder that was slow, but not too slow, may still say how it went.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -53,9 +53,10 @@ impl Shard {
         let spot = match (self.authority(receipt), verdict) {
             // Whoever said that it failed may say so again, and nothing else: a heartbeat that was overtaken by it on
             // the wire must not bring the lease back.
-            (Authority::Current(spot), Verdict::Ack | Verdict::Extend { .. } | Verdict::Release { .. })
-                if self.is_nacked(spot) =>
-            {
+            (
+                Authority::Current(spot),
+                Verdict::Ack | Verdict::Extend { .. } | Verdict::Release { .. } | Verdict::Await { .. },
+            ) if self.is_nacked(spot) => {
                 return Outcome::Stale { attempt: self.pending(spot).map(|pending| pending.attempts) };
             }
             (Authority::Current(spot), _) => spot,
@@ -77,9 +78,9 @@ impl Shard {
                 self.nack(spot, failing, error, out);
                 Outcome::Ok
             }
-            Verdict::Extend { lease_ms } => self.extend(spot, receipt, *lease_ms, out),
+            Verdict::Extend { lease_ms, begun } => self.extend(spot, receipt, (*lease_ms, *begun), out),
             // Its last attempt has failed: that it was not begun after all does not bring it back.
-            Verdict::Release { .. }
+            Verdict::Release { .. } | Verdict::Await { .. }
                 if self.crews.get(&spot.group).is_some_and(|crew| crew.is_dying(spot)) =>
             {
                 Outcome::Stale { attempt: self.pending(spot).map(|pending| pending.attempts) }
@@ -89,15 +90,19 @@ impl Shard {
                 Outcome::Ok
             }
             Verdict::Release { delay_ms } => {
-                self.snooze(spot, receipt, *delay_ms, out);
+                self.snooze(spot, receipt, (*delay_ms, 0), out);
+                Outcome::Ok
+            }
+            Verdict::Await { effect, delay_ms } => {
+                self.snooze_for(spot, receipt, effect, *delay_ms, out);
                 Outcome::Ok
             }
         }
     }
 
+    /// Whether the last holder has said that it failed: its token is spent, but for saying so again.
     pub(crate) fn is_nacked(&self, spot: Spot) -> bool {
-        let crew = self.crews.get(&spot.group);
-        crew.is_some_and(|crew| crew.nacked.contains(&(spot.partition, spot.sequence)))
+        self.pending(spot).is_some_and(|pending| pending.nacked)
     }
 
     /// What a token may do now.
@@ -129,7 +134,13 @@ impl Shard {
         }
     }
 
-    fn extend(&mut self, spot: Spot, receipt: &Receipt, lease_ms: Option<u64>, out: &mut Output) -> Outcome {
+    fn extend(
+        &mut self,
+        spot: Spot,
+        receipt: &Receipt,
+        (lease_ms, begun): (Option<u64>, bool),
+        out: &mut Output,
+    ) -> Outcome {
         let dying = self.crews.get(&spot.group).is_some_and(|crew| crew.is_dying(spot));
         let Some(pending) = self.pending(spot).filter(|_| !dying) else {
             return Outcome::Stale { attempt: self.pending(spot).map(|pending| pending.attempts) };
@@ -144,8 +155,10 @@ impl Shard {
                 self.take_back(spot);
             }
         }
-        self.journal.emit(Haste::Lazy, out, &Fact::Extended { place: place_of(receipt), expires });
+        // Urgent: leases outlive the broker, so that what was promised to the holder must outlive it, too.
+        self.journal.emit(Haste::Urgent, out, &Fact::Extended { place: place_of(receipt), expires });
         self.timers.set(expires, Due::Lapse(spot));
+        self.note_begun(spot, receipt.token, begun);
         if let Some(crew) = self.crews.get_mut(&spot.group) {
             crew.seen = self.now;
         }

@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::describe::{Browse, Found, MessageDescription, Stage, Standing, Stretch, Wait};
+use crate::effect::Blob;
 use crate::group::Group;
 use crate::id::{KeyHash, Time};
 use crate::input::Spotted;
@@ -12,8 +13,10 @@ use crate::shard::Shard;
 use crate::timer::Spot;
 use crate::topic::Order;
 
-/// Messages that one question looks at; the answer says where to go on.
-const SCANNED_MAX: u64 = 10_000;
+/// Messages that one question looks at; the answer says where to go on. Nobody else is served meanwhile.
+const SCANNED_MAX: u64 = 2_000;
+/// Messages before one that are looked through for the same key.
+const EARLIER_MAX: u64 = 10_000;
 
 impl Shard {
     pub(crate) fn describe_message(&self, message: Spotted) -> Option<MessageDescription> {
@@ -22,6 +25,13 @@ impl Shard {
         let found = self.found(topic, message.partition, sequence)?;
         let groups = topic.groups.values().map(|group| self.standing_of(topic, group, message, sequence));
         Some(MessageDescription { found, groups: groups.collect() })
+    }
+
+    /// Where the payload of a message lies.
+    pub(crate) fn payload_of(&self, message: Spotted) -> Option<Blob> {
+        let sequence = self.locate(message).ok()?;
+        let slot = self.journal.state.lane(message.topic, message.partition)?.slots.get(sequence)?;
+        Some(Blob { position: slot.position, length: slot.length, check: slot.check })
     }
 
     /// A stretch of messages in the order of partition and offset.
@@ -60,13 +70,17 @@ impl Shard {
             let pending = group.progress.get(partition as usize)?.pending.get(&sequence)?;
             Some(if pending.lease.is_some() {
                 Stage::InFlight
-            } else if pending.retry_at > self.now {
+            } else if self.due_at(pending) > self.now {
                 Stage::Backoff
             } else {
                 Stage::Ready
             })
         });
-        let waits = if due > self.now { Stage::Scheduled } else { Stage::Ready };
+        let waits = match () {
+            () if slots.is_kept(sequence) => Stage::Done,
+            () if due > self.now => Stage::Scheduled,
+            () => Stage::Ready,
+        };
         Some(Found {
             partition,
             offset: slot.offset,
@@ -74,6 +88,7 @@ impl Shard {
             priority: slots.priority(sequence),
             due: Some(due).filter(|due| (Time(1)..Time::NEVER).contains(due)),
             cancelled: slots.is_cancelled(sequence),
+            retry: self.journal.state.policies.get(slot.policy),
             stage: pending.max().unwrap_or(waits),
             position: slot.position,
             length: slot.length,
@@ -121,8 +136,9 @@ impl Shard {
         if due > self.now {
             return (Wait::Scheduled, stored, Some(due));
         }
-        if let Some(pending) = pending.filter(|pending| pending.retry_at > self.now) {
-            return (Wait::Backoff, idle, Some(pending.retry_at));
+        if let Some(pending) = pending.filter(|pending| self.due_at(pending) > self.now) {
+            let wait = if pending.waits_for > 0 { Wait::Effect } else { Wait::Backoff };
+            return (wait, idle, Some(pending.retry_at));
         }
         let begun = idle.max(due);
         if let Some(since) = topic.paused.into_iter().chain(group.paused).min() {
@@ -157,7 +173,7 @@ impl Shard {
         let mut next = lane.slots.next_alive(from);
         let mut looked_at = 0;
         while let Some(sequence) =
-            next.filter(|sequence| *sequence < spot.sequence && looked_at < SCANNED_MAX)
+            next.filter(|sequence| *sequence < spot.sequence && looked_at < EARLIER_MAX)
         {
             let waits = !progress.is_settled(sequence) && lane.slots.due(sequence) <= self.now;
             if waits && lane.slots.key(sequence) == key {

@@ -136,7 +136,7 @@ impl Shard {
         if lane.bytes.saturating_add(*bytes) > bytes_max {
             return Err(Reject::Overloaded(Overload::PartitionBytes));
         }
-        if let Some(policy) = message.retry.or(topic.settings.retry) {
+        if let Some(policy) = self.settings.retry_for(topic, message) {
             load.policies.insert(policy);
             if !state.policies.has_room_for_all(&load.policies) {
                 return Err(Reject::Overloaded(Overload::RetryPolicies));

@@ -14,7 +14,7 @@ use crate::action::{Action, Answer, Output, Receipt, Stored};
 use crate::draft::NewMessage;
 use crate::effect::FinishEffect;
 use crate::fact::Fact;
-use crate::id::{Identity, RequestHash, Ticket, Time};
+use crate::id::{GroupId, Identity, RequestHash, Ticket, Time};
 use crate::journal::{Haste, lifetime};
 use crate::output::{NewOutput, OutputAuthor, OutputDone, OutputFact};
 use crate::reject::Reject;
@@ -28,6 +28,11 @@ pub(crate) use record::{FIRST_KIND, LAST_KIND};
 
 /// Commits forgotten by one fact.
 const FORGOTTEN_PER_FACT_MAX: u32 = 256;
+
+/// Commits that one call may hold.
+pub const COMMITS_PER_CALL_MAX: usize = 1_000;
+/// Deliveries, effects, messages and pointers that the commits of one call may hold in all.
+pub const COMMIT_PARTS_PER_CALL_MAX: usize = 10_000;
 
 /// What is to happen together.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -48,7 +53,22 @@ pub struct Commit {
     pub outputs: Vec<NewOutput>,
 }
 
+/// What commits leave to others.
+#[derive(Default)]
+struct Aftermath {
+    /// Effects that ended.
+    ended: Vec<u64>,
+    /// Groups that settled something.
+    groups: BTreeSet<GroupId>,
+}
+
 impl Commit {
+    /// How many things it asks for.
+    fn parts(&self) -> usize {
+        let Self { acks, fences, finishes, messages, outputs, .. } = self;
+        acks.len() + fences.len() + finishes.len() + messages.len() + outputs.len()
+    }
+
     /// Whether it asks for anything that an effect's own `finish` would not do.
     pub(crate) fn is_more_than_endings(&self) -> bool {
         !(self.messages.is_empty() && self.outputs.is_empty())
@@ -87,30 +107,51 @@ pub struct Committed {
 
 impl Shard {
     pub(crate) fn handle_commit(&mut self, ticket: Ticket, commit: &Commit, out: &mut Output) {
+        let mut after = Aftermath::default();
+        match self.commit(commit, &mut after, out) {
+            Ok(done) => self.journal.reply(out, ticket, Answer::Committed(done)),
+            Err((part, reject)) => self.refuse_commit(ticket, part, reject, out),
+        }
+        self.follow(after, out);
+    }
+
+    /// Does commits one after the other, each whole or not at all. They are answered together, when all of them are
+    /// durable.
+    pub(crate) fn handle_commits(&mut self, ticket: Ticket, commits: &[Commit], out: &mut Output) {
+        let parts: usize = commits.iter().map(Commit::parts).sum();
+        if commits.len() > COMMITS_PER_CALL_MAX || parts > COMMIT_PARTS_PER_CALL_MAX {
+            let why = "a call takes at most 1000 commits, with 10000 parts in all";
+            return self.journal.refuse(out, ticket, Reject::Invalid(why));
+        }
+        let mut after = Aftermath::default();
+        let results = commits.iter().map(|commit| self.commit(commit, &mut after, out)).collect();
+        self.journal.reply(out, ticket, Answer::CommittedMany(results));
+        self.follow(after, out);
+    }
+
+    fn commit(
+        &mut self,
+        commit: &Commit,
+        after: &mut Aftermath,
+        out: &mut Output,
+    ) -> Result<Committed, (CommitPart, Reject)> {
         let before = commit.name.and_then(|name| self.journal.state.commits.get(&name, self.now));
         if let Some((request, before)) = before {
             if !request.agrees(commit.request) {
-                let answer = Answer::CommitRefused(CommitPart::Whole, Reject::KeyReused);
-                return out.actions.push(Action::Reply { ticket, answer });
+                return Err((CommitPart::Whole, Reject::KeyReused));
             }
             let before = before.clone();
             let kept = self.kept_locations(commit, &before.outputs);
-            let answer = Answer::Committed(Committed { already: true, kept, ..before });
-            return self.journal.reply(out, ticket, answer);
+            return Ok(Committed { already: true, kept, ..before });
         }
-        let plan = match self.check_commit(commit) {
-            Ok(plan) => plan,
-            // A refusal rests on no fact: it leaves at once.
-            Err((part, reject)) => {
-                let answer = Answer::CommitRefused(part, reject);
-                return out.actions.push(Action::Reply { ticket, answer });
-            }
-        };
+        let plan = self.check_commit(commit)?;
         for (receipt, spot) in commit.acks.iter().zip(&plan.acks) {
             self.ack(*spot, receipt.offset, receipt.token, out);
+            after.groups.insert(spot.group);
         }
         for place in &plan.finishes {
             self.finish_effect(&commit.finishes[*place], out);
+            after.ended.push(commit.finishes[*place].receipt.number);
         }
         let stored = commit.messages.iter().map(|message| self.store_checked(message, out)).collect();
         let outputs =
@@ -120,12 +161,26 @@ impl Shard {
             self.remember_commit(name, commit.request, &done, out);
         }
         let kept = self.kept_locations(commit, &done.outputs);
-        self.journal.reply(out, ticket, Answer::Committed(Committed { kept, ..done }));
-        for place in plan.finishes {
-            self.pass_on(commit.finishes[place].receipt.number, out);
+        Ok(Committed { kept, ..done })
+    }
+
+    /// What commits leave to others: whoever waits for an effect, and groups with room for more.
+    fn follow(&mut self, after: Aftermath, out: &mut Output) {
+        for number in after.ended {
+            self.pass_on(number, out);
         }
-        for group in plan.acks.iter().map(|spot| spot.group).collect::<BTreeSet<_>>() {
+        for group in after.groups {
             self.dispatch(group, out);
+        }
+    }
+
+    /// Refuses a commit; what that tells of facts waits for them.
+    fn refuse_commit(&mut self, ticket: Ticket, part: CommitPart, reject: Reject, out: &mut Output) {
+        let action = Action::Reply { ticket, answer: Answer::CommitRefused(part, reject) };
+        if reject.tells_of_facts() {
+            self.journal.after_durable(out, action);
+        } else {
+            out.actions.push(action);
         }
     }
 

@@ -139,6 +139,14 @@ impl Commits {
         Some((record.request, &record.done))
     }
 
+    /// Lets every commit be remembered until another time.
+    pub(crate) fn move_ends(&mut self, moved: impl Fn(Time) -> Time) {
+        self.queue = self.queue.iter().map(|(until, name)| (moved(*until), *name)).collect();
+        for record in self.records.values_mut() {
+            record.until = moved(record.until);
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.records.len()
     }

@@ -1,5 +1,7 @@
 //! Somebody wants to run an effect.
 
+use alloc::vec::Vec;
+
 use crate::action::{Answer, Output, Receipt};
 use crate::effect::fact::{BegunFact, EffectFact, Lent};
 use crate::effect::input::{BeginEffect, EffectAnswer, EffectLease, EffectReceipt, Urge};
@@ -7,13 +9,15 @@ use crate::effect::record::Effect;
 use crate::effect::rules::{self, Asked, Begun, Standing, Status};
 use crate::fact::Fact;
 use crate::id::{Ticket, Time};
-use crate::journal::{Haste, refuse};
+use crate::journal::Haste;
 use crate::lease::LEASE_WAIT_MS_MAX;
 use crate::reject::{Overload, Reject};
 use crate::shard::Shard;
 use crate::timer::Due;
 use crate::verdict::Authority;
 
+/// Effects that one call may begin.
+pub const EFFECTS_PER_CALL_MAX: usize = 1_000;
 /// Longest time for which an outcome may be remembered: ten years.
 const TTL_MS_MAX: u64 = 3660 * 24 * 60 * 60 * 1000;
 
@@ -50,13 +54,45 @@ impl Shard {
                 }
             }
             Ok(Turn::Waits(number)) => self.wait_for_effect(ticket, number, ask, out),
-            Err(reject) => refuse(out, ticket, reject),
+            Err(reject) => self.journal.refuse(out, ticket, reject),
+        }
+    }
+
+    /// Begins effects one after the other. They are answered together, when all that was given is durable; whoever
+    /// wants to wait for another holder asks for that effect alone.
+    pub(crate) fn handle_begin_effects(
+        &mut self,
+        ticket: Ticket,
+        mut asks: Vec<BeginEffect>,
+        out: &mut Output,
+    ) {
+        if asks.len() > EFFECTS_PER_CALL_MAX {
+            return self.journal.refuse(out, ticket, Reject::Invalid("a call takes at most 1000 effects"));
+        }
+        let mut stranded = Vec::new();
+        let mut answers = Vec::with_capacity(asks.len());
+        for ask in &mut asks {
+            ask.wait_ms = 0;
+            let answer = self.begin_effect(ask, out).and_then(|turn| match turn {
+                Turn::Told(answer) => Ok(answer),
+                // Not without a time to wait for.
+                Turn::Waits(_) => Err(Reject::EffectRunning),
+            });
+            if let Ok(EffectAnswer::Unknown(view)) = &answer {
+                stranded.push(view.number);
+            }
+            answers.push(answer);
+        }
+        self.journal.reply(out, ticket, Answer::Effects(answers));
+        for number in stranded {
+            self.pass_on(number, out);
         }
     }
 
     fn begin_effect(&mut self, ask: &BeginEffect, out: &mut Output) -> Result<Turn, Reject> {
         self.may_ask(ask)?;
         let known = self.journal.state.effects.find(&ask.identity);
+        let known = known.as_ref().map(|(number, effect)| (*number, effect));
         let standing = known.map(|(_, effect)| self.effect_standing(effect));
         if ask.urge == Urge::Reacquire && standing.is_none_or(|standing| standing.is_over()) {
             return Err(Reject::EffectUnknown);
@@ -66,6 +102,7 @@ impl Shard {
         let number = known.map_or(0, |(number, _)| number);
         match decided {
             Begun::Conflict => return Err(Reject::KeyReused),
+            Begun::Exhausted => return Err(Reject::AttemptsExhausted),
             Begun::First => {
                 self.may_take(ask)?;
                 return self.begin_first(ask, out).map(Turn::Told);
@@ -91,7 +128,7 @@ impl Shard {
         ask: &BeginEffect,
         out: &mut Output,
     ) -> Option<EffectAnswer> {
-        let effect = self.journal.state.effects.get(number)?;
+        let effect = &self.journal.state.effects.get(number)?;
         Some(match decided {
             Begun::TakeOver { epoch, attempt } => {
                 let cap = ask.attempts_max.max(effect.attempts_max);
@@ -111,12 +148,13 @@ impl Shard {
             Begun::Retryable { left } => {
                 EffectAnswer::Retryable { view: self.view_effect(number, effect), left }
             }
-            Begun::Unknown | Begun::Conflict => {
-                // Also if only the asker's own cap says so: what it is told holds for everybody from now on.
+            Begun::Exhausted | Begun::Conflict => return None,
+            Begun::Unknown => {
+                // Whoever is told so may rely on it: it holds for everybody from now on.
                 if effect.status == Status::InProgress && self.live_until(effect).is_none() {
                     self.note_lapse(number, out);
                 }
-                let effect = self.journal.state.effects.get(number)?;
+                let effect = &self.journal.state.effects.get(number)?;
                 EffectAnswer::Unknown(self.view_effect(number, effect))
             }
         })
@@ -224,13 +262,19 @@ impl Shard {
             attempts_max: effect.attempts_max,
             on_lapse: effect.on_lapse,
             live: self.live_until(effect).is_some(),
-            expired: effect.expires() <= self.now,
+            expired: effect.expires() <= self.now && !self.may_be_repeated(effect),
+            released: effect.released,
         }
+    }
+
+    /// Whether anything is kept that would ask for the effect again: its message, as it is, dead, or redriven.
+    fn may_be_repeated(&self, effect: &Effect) -> bool {
+        effect.message.is_some_and(|origin| self.journal.state.may_come_again(origin))
     }
 
     /// Until when the newest lease is live; `None` if it is not.
     pub(crate) fn live_until(&self, effect: &Effect) -> Option<Time> {
-        if effect.status != Status::InProgress {
+        if effect.status != Status::InProgress || effect.released {
             return None;
         }
         let until = match self.tie_of(effect) {
@@ -241,11 +285,11 @@ impl Shard {
         Some(until).filter(|until| *until > self.now)
     }
 
-    /// How the delivery that an effect is tied to stands. A restart of the broker voids deliveries, and whoever ran
-    /// the effect then may still be at it: the effect's own lease decides.
+    /// How the delivery that an effect is tied to stands. Where a restart has voided deliveries, as it did before
+    /// leases outlived the broker, the holder may still be at it: the effect's own lease decides.
     pub(crate) fn tie_of(&self, effect: &Effect) -> Tie {
         let Some(receipt) = effect.tie.as_deref() else { return Tie::Loose };
-        if receipt.token.epoch != self.journal.state.epoch {
+        if receipt.token.epoch < self.journal.state.leases_kept_since {
             return Tie::Loose;
         }
         match self.authority(receipt) {

@@ -9,7 +9,7 @@ use crate::id::{GroupId, Identity, RequestHash, Time, Token, TopicId};
 
 /// Kinds of facts about effects: the first, and the last.
 pub(crate) const FIRST_KIND: u8 = BEGUN;
-pub(crate) const LAST_KIND: u8 = MOVED;
+pub(crate) const LAST_KIND: u8 = RELEASED;
 
 const BEGUN: u8 = 32;
 const TAKEN: u8 = 33;
@@ -18,6 +18,7 @@ const ENDED: u8 = 35;
 const LAPSED: u8 = 36;
 const SWEPT: u8 = 37;
 const MOVED: u8 = 38;
+const RELEASED: u8 = 39;
 
 /// A lease of an effect, as it was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,6 +142,15 @@ pub enum EffectFact<'a> {
         /// The bytes.
         bytes: &'a [u8],
     },
+    /// The holder of its newest lease gave it up: nothing was sent, and the attempt does not count.
+    Released {
+        /// Which.
+        number: u64,
+        /// The epoch from now on.
+        epoch: u32,
+        /// When.
+        at: Time,
+    },
 }
 
 impl<'a> Lent<'a> {
@@ -189,6 +199,17 @@ impl<'a> Lent<'a> {
 }
 
 impl<'a> EffectFact<'a> {
+    /// The time that the shard's clock told when it happened, if the fact says so.
+    pub(crate) const fn told_at(&self) -> Option<Time> {
+        match self {
+            Self::Begun(begun) => Some(begun.lent.at),
+            Self::Taken { lent, .. } => Some(lent.at),
+            Self::Ended(ended) => Some(ended.at),
+            Self::Lapsed { at, .. } => Some(*at),
+            _ => None,
+        }
+    }
+
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Begun(begun) => {
@@ -235,6 +256,12 @@ impl<'a> EffectFact<'a> {
                 out.put_u8(u8::from(*part == EffectPart::Ending));
                 out.put_bytes(bytes);
             }
+            Self::Released { number, epoch, at } => {
+                out.put_u8(RELEASED);
+                out.put_u64(*number);
+                out.put_u32(*epoch);
+                out.put_u64(at.0);
+            }
         }
     }
 
@@ -258,6 +285,7 @@ impl<'a> EffectFact<'a> {
             TAKEN => Self::Taken { number, lent: Lent::decode(take)? },
             RENEWED => Self::Renewed { number, until: Time(take.u64()?) },
             LAPSED => Self::Lapsed { number, at: Time(take.u64()?) },
+            RELEASED => Self::Released { number, epoch: take.u32()?, at: Time(take.u64()?) },
             ENDED => Self::Ended(EndedFact {
                 number,
                 epoch: take.u32()?,
@@ -290,6 +318,10 @@ pub(crate) const fn status_byte(status: Status) -> u8 {
 
 pub(crate) fn take_status(take: &mut Take<'_>) -> Result<Status, Malformed> {
     let byte = take.u8()?;
+    status_of(byte, take)
+}
+
+pub(crate) fn status_of(byte: u8, take: &Take<'_>) -> Result<Status, Malformed> {
     Status::ALL.into_iter().find(|status| status_byte(*status) == byte).ok_or_else(|| take.malformed())
 }
 

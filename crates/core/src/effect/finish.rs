@@ -5,10 +5,10 @@ use crate::effect::begin::Tie;
 use crate::effect::blob::NewBlob;
 use crate::effect::fact::{EffectFact, EffectPart, EndedFact};
 use crate::effect::input::{EffectReceipt, FinishEffect, ResolveEffect};
-use crate::effect::rules::{self, Finished, Resolved, Status};
+use crate::effect::rules::{self, Finished, Released, Resolved, Standing, Status};
 use crate::fact::Fact;
 use crate::id::{Position, Ticket};
-use crate::journal::{Haste, refuse};
+use crate::journal::Haste;
 use crate::reject::Reject;
 use crate::shard::Shard;
 use crate::timer::Due;
@@ -25,9 +25,9 @@ impl Shard {
             }
             Ok(Finished::Already) => true,
             Ok(Finished::Stale) => {
-                return refuse(out, ticket, self.stale_effect(finish.receipt));
+                return self.journal.refuse(out, ticket, self.stale_effect(finish.receipt));
             }
-            Err(reject) => return refuse(out, ticket, reject),
+            Err(reject) => return self.journal.refuse(out, ticket, reject),
         };
         self.reply_ended(ticket, finish.receipt.number, already, out);
         self.pass_on(finish.receipt.number, out);
@@ -37,6 +37,7 @@ impl Shard {
     pub(crate) fn may_finish(&self, finish: &FinishEffect) -> Result<Finished, Reject> {
         self.may_end(finish.status, &finish.ending)?;
         let effect = self.journal.state.effects.get(finish.receipt.number);
+        let effect = effect.as_ref();
         let standing = effect.map(|effect| self.effect_standing(effect));
         let fenced = effect.is_some_and(|effect| matches!(self.tie_of(effect), Tie::Fenced));
         let same =
@@ -102,14 +103,15 @@ impl Shard {
     ) {
         if lease_ms.is_some_and(|ms| ms == 0 || ms > self.settings.lease_ms_max) {
             let why = "lease_ms must be positive and at most the server's lease_ms_max";
-            return refuse(out, ticket, Reject::Invalid(why));
+            return self.journal.refuse(out, ticket, Reject::Invalid(why));
         }
         let number = receipt.number;
         let effect = self.journal.state.effects.get(number);
+        let effect = effect.as_ref();
         let standing = effect.map(|effect| self.effect_standing(effect));
         let fenced = effect.is_some_and(|effect| matches!(self.tie_of(effect), Tie::Fenced));
         let Some(effect) = effect.filter(|_| rules::renew(standing.as_ref(), receipt.epoch, fenced)) else {
-            return refuse(out, ticket, self.stale_effect(receipt));
+            return self.journal.refuse(out, ticket, self.stale_effect(receipt));
         };
         let (before, attempt) = (effect.until, effect.attempts);
         let lease_ms = lease_ms.unwrap_or(self.settings.effect_lease_ms_default);
@@ -125,6 +127,48 @@ impl Shard {
         );
     }
 
+    /// The holder of a lease gives it up, and whoever waits for the effect is told at once: that it is free if nothing
+    /// was sent, else what a lapse would have told.
+    pub(crate) fn handle_release_effect(
+        &mut self,
+        ticket: Ticket,
+        receipt: EffectReceipt,
+        uncertain: bool,
+        out: &mut Output,
+    ) {
+        let number = receipt.number;
+        let effect = self.journal.state.effects.get(number);
+        let standing = effect.as_ref().map(|effect| self.effect_standing(effect));
+        let fenced = effect.as_ref().is_some_and(|effect| matches!(self.tie_of(effect), Tie::Fenced));
+        let already = match rules::release(standing.as_ref(), receipt.epoch, fenced) {
+            Released::Commit { epoch } => {
+                let lapsed = standing.map(|standing| Standing { live: false, ..standing });
+                let is_unknown =
+                    |lapsed: Standing| lapsed.status == Status::Unknown || lapsed.becomes_unknown();
+                let stranded = uncertain && lapsed.is_some_and(is_unknown);
+                let before = effect.as_ref().map(|effect| (effect.until, effect.status));
+                if let Some((until, _)) = before {
+                    self.timers.cancel(until, Due::EffectLapse(number));
+                }
+                if !stranded {
+                    let fact = EffectFact::Released { number, epoch, at: self.now };
+                    self.journal.emit(Haste::Urgent, out, &Fact::Effect(fact));
+                    self.schedule_sweep();
+                } else if before.is_some_and(|(_, status)| status == Status::InProgress) {
+                    self.note_lapse(number, out);
+                }
+                false
+            }
+            Released::Already => true,
+            Released::Stale => {
+                let stale = self.stale_effect(receipt);
+                return self.journal.refuse(out, ticket, stale);
+            }
+        };
+        self.journal.reply(out, ticket, Answer::EffectReleased { already });
+        self.pass_on(number, out);
+    }
+
     pub(crate) fn handle_resolve_effect(
         &mut self,
         ticket: Ticket,
@@ -132,13 +176,16 @@ impl Shard {
         out: &mut Output,
     ) {
         if let Err(reject) = self.may_end(resolve.status, &resolve.ending) {
-            return refuse(out, ticket, reject);
+            return self.journal.refuse(out, ticket, reject);
         }
         let known = self.journal.state.effects.find(&resolve.identity);
+        let known = known.as_ref().map(|(number, effect)| (*number, effect));
         let standing = known.map(|(_, effect)| self.effect_standing(effect));
         let same = known
             .is_some_and(|(_, effect)| (effect.status, effect.digest) == (resolve.status, resolve.digest));
-        let Some((number, effect)) = known else { return refuse(out, ticket, Reject::EffectUnknown) };
+        let Some((number, effect)) = known else {
+            return self.journal.refuse(out, ticket, Reject::EffectUnknown);
+        };
         let already = match rules::resolve(standing.as_ref(), resolve.seen, same) {
             Resolved::Commit { epoch } => {
                 // A person has decided that it may run once more.
@@ -151,10 +198,12 @@ impl Shard {
                 false
             }
             Resolved::Already => true,
-            Resolved::Nothing => return refuse(out, ticket, Reject::EffectUnknown),
-            Resolved::Running => return refuse(out, ticket, Reject::EffectRunning),
-            Resolved::Final => return refuse(out, ticket, Reject::EffectFinished),
-            Resolved::Stale => return refuse(out, ticket, Reject::EffectStale(Some(effect.epoch))),
+            Resolved::Nothing => return self.journal.refuse(out, ticket, Reject::EffectUnknown),
+            Resolved::Running => return self.journal.refuse(out, ticket, Reject::EffectRunning),
+            Resolved::Final => return self.journal.refuse(out, ticket, Reject::EffectFinished),
+            Resolved::Stale => {
+                return self.journal.refuse(out, ticket, Reject::EffectStale(Some(effect.epoch)));
+            }
         };
         self.reply_ended(ticket, number, already, out);
         self.pass_on(number, out);

@@ -1,5 +1,6 @@
 //! What each fact about an effect does to the state.
 
+use crate::action::Receipt;
 use crate::codec::Malformed;
 use crate::effect::blob::Blob;
 use crate::effect::fact::{BegunFact, EffectFact, EffectPart, EndedFact};
@@ -7,6 +8,7 @@ use crate::effect::record::Effect;
 use crate::effect::rules::Status;
 use crate::id::{Position, Time};
 use crate::input::Spotted;
+use crate::slot::Found;
 use crate::state::{CONTRADICTION, State};
 
 impl State {
@@ -15,7 +17,13 @@ impl State {
             EffectFact::Begun(begun) => self.on_effect_begun(end, begun),
             EffectFact::Taken { number, lent } => {
                 self.touch_run_of(*number, lent.at);
-                self.effects.change(*number, |effect| effect.lend(lent)).ok_or(CONTRADICTION)
+                let message = lent.tie.map(|tie| self.origin_of(message_of(&tie)));
+                let delivery = lent.tie.map_or(0, |tie| self.delivery_count(&tie));
+                let take = |effect: &mut Effect| {
+                    effect.lend(lent, delivery);
+                    effect.message = effect.message.or(message);
+                };
+                self.effects.change(*number, take).ok_or(CONTRADICTION)
             }
             EffectFact::Renewed { number, until } => {
                 let renew = |effect: &mut Effect| {
@@ -39,6 +47,10 @@ impl State {
                 }
                 Ok(())
             }
+            EffectFact::Released { number, epoch, at } => {
+                self.touch_run_of(*number, *at);
+                self.effects.change(*number, |effect| effect.give_up(*epoch, *at)).ok_or(CONTRADICTION)
+            }
             EffectFact::Moved { number, part, bytes } => self.on_effect_moved(end, *number, *part, bytes),
         }
     }
@@ -53,17 +65,15 @@ impl State {
             self.forget_effect(old);
         }
         let about = self.pin(end, begun.bytes, begun.check)?;
-        let message = begun.lent.tie.map(|tie| Spotted {
-            topic: tie.topic,
-            partition: tie.partition,
-            offset: tie.offset,
-        });
-        let run = self.runs.note_effect(message, begun.run, begun.number, begun.lent.at);
+        let delivery = begun.lent.tie.map(|tie| message_of(&tie));
+        let message = delivery.map(|place| self.origin_of(place));
+        let run = self.runs.note_effect(delivery, begun.run, begun.number, begun.lent.at);
         let mut effect = Effect {
             identity: begun.identity,
             request: begun.request,
             status: Status::InProgress,
             on_lapse: begun.lent.on_lapse,
+            released: false,
             epoch: 0,
             attempts: 0,
             attempts_max: None,
@@ -78,13 +88,14 @@ impl State {
             until: begun.lent.until,
             ended: Time(0),
             ttl_ms: 0,
-            owner: alloc::boxed::Box::default(),
+            owner: alloc::sync::Arc::default(),
             tie: None,
             message,
+            delivery: 0,
             run,
         };
-        effect.lend(&begun.lent);
-        self.effects.add(begun.number, effect);
+        effect.lend(&begun.lent, begun.lent.tie.map_or(0, |tie| self.delivery_count(&tie)));
+        self.effects.add(begun.number, &effect);
         Ok(())
     }
 
@@ -92,6 +103,7 @@ impl State {
         let ending = self.pin(end, ended.bytes, ended.check)?;
         let finish = |effect: &mut Effect| {
             effect.status = ended.status;
+            effect.released = false;
             effect.epoch = ended.epoch;
             effect.attempts_max = ended.attempts_max;
             effect.ended = ended.at;
@@ -125,6 +137,18 @@ impl State {
         Ok(())
     }
 
+    /// Which delivery of its message a receipt stands for, counted from 1; zero if it is not the newest.
+    fn delivery_count(&self, receipt: &Receipt) -> u32 {
+        let count = || {
+            let progress = self.topic(receipt.topic)?.progress(receipt.group, receipt.partition)?;
+            let lane = self.lane(receipt.topic, receipt.partition)?;
+            let Found::Here(sequence) = lane.slots.find(receipt.offset) else { return None };
+            let pending = progress.pending.get(&sequence)?;
+            (pending.token == receipt.token).then_some(pending.attempts)
+        };
+        count().unwrap_or(0)
+    }
+
     fn forget_effect(&mut self, number: u64) {
         let Some(effect) = self.effects.remove(number) else { return };
         for blob in [Some(effect.about), effect.ending].into_iter().flatten() {
@@ -156,4 +180,9 @@ impl State {
         }
         Ok(Blob { position, length, check })
     }
+}
+
+/// The message of a delivery.
+const fn message_of(receipt: &Receipt) -> Spotted {
+    Spotted { topic: receipt.topic, partition: receipt.partition, offset: receipt.offset }
 }

@@ -16,6 +16,22 @@ use crate::upkeep::FORGET_SLACK_MS;
 const SWEPT_PER_FACT_MAX: usize = 256;
 /// The next ones wait this long, so that a million records that end together go by the way: fifty thousand in a second.
 const SWEEP_PAUSE_MS: u64 = 5;
+/// Records that one sweep looks at.
+const LOOKED_PER_SWEEP_MAX: usize = 2 * SWEPT_PER_FACT_MAX;
+/// A round that had to leave records, because their messages are kept, is followed by a rest of a millisecond for so
+/// many of them: however many there are, looking at them in vain takes about a hundredth of the time.
+const LEFT_PER_MS: u64 = 10;
+
+/// How far the sweep has come that drops records. It goes in rounds over everything whose time is over.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sweep {
+    /// The last record that was looked at in this round.
+    past: (Time, u64),
+    /// Records that this round left where they are.
+    left: u64,
+    /// The next round does not begin before this.
+    rest_until: Time,
+}
 
 impl Shard {
     /// Sets the timers of effects at the begin of a run.
@@ -33,7 +49,7 @@ impl Shard {
 
     /// The time of a lease is up, unless the delivery that it is tied to goes on.
     pub(crate) fn on_effect_lapse(&mut self, number: u64, out: &mut Output) {
-        let Some(effect) = self.journal.state.effects.get(number) else { return };
+        let Some(effect) = &self.journal.state.effects.get(number) else { return };
         if effect.status != Status::InProgress {
             return;
         }
@@ -55,7 +71,7 @@ impl Shard {
     /// Writes down that it is not known whether an effect happened, if that is so.
     fn give_up(&mut self, number: u64, out: &mut Output) {
         let effect = self.journal.state.effects.get(number);
-        if effect.is_some_and(|effect| self.effect_standing(effect).becomes_unknown()) {
+        if effect.is_some_and(|effect| self.effect_standing(&effect).becomes_unknown()) {
             self.note_lapse(number, out);
         }
     }
@@ -70,7 +86,7 @@ impl Shard {
     /// Sets the timer of the next sweep, unless one is set that comes no later.
     pub(crate) fn schedule_sweep(&mut self) {
         let Some((first, _)) = self.journal.state.effects.first_to_go() else { return };
-        let at = first.max(self.now).after_ms(FORGET_SLACK_MS);
+        let at = first.max(self.now).after_ms(FORGET_SLACK_MS).max(self.sweep.rest_until);
         if self.sweep_at.is_some_and(|set| set <= at) {
             return;
         }
@@ -84,14 +100,30 @@ impl Shard {
     /// Drops records that count no more, a few at a time.
     pub(crate) fn on_sweep(&mut self, out: &mut Output) {
         self.sweep_at = None;
-        let gone = self.journal.state.effects.gone_by(self.now);
-        let gone = gone.filter(|(_, effect)| self.effect_standing(effect).is_over()).take(SWEPT_PER_FACT_MAX);
-        let numbers: Vec<u8> = gone.flat_map(|(number, _)| number.to_le_bytes()).collect();
+        let (mut sweep, mut looked, mut numbers) = (self.sweep, 0, Vec::new());
+        let gone = self.journal.state.effects.gone_by(self.now, sweep.past).take(LOOKED_PER_SWEEP_MAX);
+        for (place, effect) in gone {
+            (sweep.past, looked) = (place, looked + 1);
+            if self.effect_standing(&effect).is_over() {
+                numbers.extend_from_slice(&place.1.to_le_bytes());
+            } else {
+                sweep.left += 1;
+            }
+            if numbers.len() / 8 == SWEPT_PER_FACT_MAX {
+                break;
+            }
+        }
+        let is_more = looked == LOOKED_PER_SWEEP_MAX || numbers.len() / 8 == SWEPT_PER_FACT_MAX;
+        if !is_more {
+            let rest_until = self.now.after_ms(sweep.left / LEFT_PER_MS);
+            sweep = Sweep { rest_until, ..Sweep::default() };
+        }
+        self.sweep = sweep;
         if !numbers.is_empty() {
             let fact = EffectFact::Swept { numbers: &numbers };
             self.journal.emit(Haste::Lazy, out, &Fact::Effect(fact));
         }
-        if numbers.len() / 8 == SWEPT_PER_FACT_MAX {
+        if is_more {
             let at = self.now.after_ms(SWEEP_PAUSE_MS);
             self.timers.set(at, Due::Sweep);
             self.sweep_at = Some(at);

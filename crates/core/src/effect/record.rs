@@ -2,22 +2,27 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::action::Receipt;
 use crate::effect::blob::Blob;
 use crate::effect::fact::{EffectPart, Lent};
+use crate::effect::packed::Packed;
 use crate::effect::rules::{OnLapse, Status};
 use crate::id::{GroupId, Identity, RequestHash, Time, TopicId};
 use crate::input::Spotted;
+use crate::sorted::Sorted;
 
-/// What is known of an effect without looking into the log.
+/// What is known of an effect without looking into the log. Kept [packed](Packed): a copy is made for whoever looks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Effect {
     pub(crate) identity: Identity,
     pub(crate) request: RequestHash,
     pub(crate) status: Status,
     pub(crate) on_lapse: OnLapse,
+    /// The holder of the newest lease gave it up: nothing was sent.
+    pub(crate) released: bool,
     pub(crate) epoch: u32,
     pub(crate) attempts: u32,
     pub(crate) attempts_max: Option<u32>,
@@ -41,11 +46,14 @@ pub(crate) struct Effect {
     pub(crate) ended: Time,
     pub(crate) ttl_ms: u64,
     /// Who has or had the newest lease, for people who look.
-    pub(crate) owner: Box<str>,
+    pub(crate) owner: Arc<str>,
     /// The delivery that the newest lease is tied to.
     pub(crate) tie: Option<Box<Receipt>>,
-    /// The message on whose behalf it was begun first.
+    /// Where the message was born on whose behalf it was begun first. While that message may come again, in whatever
+    /// form, the record counts.
     pub(crate) message: Option<Spotted>,
+    /// Which delivery of its message the newest lease was begun for, counted from 1; zero if there is none.
+    pub(crate) delivery: u32,
     /// Number of the run that it belongs to; zero for none.
     pub(crate) run: u64,
 }
@@ -57,7 +65,9 @@ impl Effect {
             Status::Succeeded | Status::FailedFinal | Status::FailedRetryable => {
                 self.ended.after_ms(self.ttl_ms)
             }
-            Status::InProgress if self.on_lapse == OnLapse::Retry => self.until.after_ms(self.ttl_ms),
+            Status::InProgress if self.on_lapse == OnLapse::Retry || self.released => {
+                self.until.after_ms(self.ttl_ms)
+            }
             Status::InProgress | Status::Unknown => Time::NEVER,
         }
     }
@@ -67,9 +77,14 @@ impl Effect {
         self.tie.as_deref().map(|tie| (tie.topic, tie.offset, tie.group, number))
     }
 
-    /// A lease begins.
-    pub(crate) fn lend(&mut self, lent: &Lent<'_>) {
+    /// A lease begins; `delivery` counts the deliveries of the message that it is tied to, zero if it is not.
+    pub(crate) fn lend(&mut self, lent: &Lent<'_>, delivery: u32) {
+        let place = lent.tie.map(|tie| (tie.topic, tie.partition, tie.offset));
+        if place == self.message.map(|message| (message.topic, message.partition, message.offset)) {
+            self.delivery = delivery;
+        }
         self.status = Status::InProgress;
+        self.released = false;
         self.on_lapse = lent.on_lapse;
         self.epoch = lent.epoch;
         self.attempts = lent.attempt;
@@ -83,6 +98,18 @@ impl Effect {
         if *self.owner != *lent.owner {
             self.owner = lent.owner.into();
         }
+    }
+
+    /// The holder of the newest lease gives it up.
+    pub(crate) fn give_up(&mut self, epoch: u32, at: Time) {
+        self.status = Status::InProgress;
+        self.released = true;
+        self.epoch = epoch;
+        self.attempts = self.attempts.saturating_sub(1);
+        self.caller = 0;
+        self.until = at;
+        self.ended = Time(0);
+        self.tie = None;
     }
 
     pub(crate) const fn blob(&self, part: EffectPart) -> Option<Blob> {
@@ -103,50 +130,59 @@ impl Effect {
 
 /// All effects of a shard.
 ///
-/// Trees and no hash tables: a table that doubles in the middle of a million records holds everybody up.
+/// Small arrays in trees and no hash tables: a table that doubles in the middle of a million records holds everybody
+/// up.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Effects {
     /// The number that the next new record gets, less one.
     pub(crate) last: u64,
-    records: BTreeMap<u64, Box<Effect>>,
-    names: BTreeMap<Identity, u64>,
+    records: Packed,
+    /// Numbers by the first half of an identity; the record has the whole of it.
+    names: Sorted<(u64, u64)>,
     /// Records that are not over, by how they stand.
-    open: BTreeMap<Status, BTreeSet<u64>>,
+    open: BTreeMap<Status, Sorted<u64>>,
     /// Records by the time at which they stop to count.
-    expiries: BTreeSet<(Time, u64)>,
+    expiries: Sorted<(Time, u64)>,
     /// Records whose newest lease is tied to a delivery of a message to a group.
     tied: BTreeSet<(TopicId, u64, GroupId, u64)>,
 }
 
+/// The first half of an identity, which is a digest: hardly ever that of another one, too.
+fn half(identity: &Identity) -> u64 {
+    identity.0.first_chunk().map_or(0, |half| u64::from_be_bytes(*half))
+}
+
 impl Effects {
-    pub(crate) fn get(&self, number: u64) -> Option<&Effect> {
-        self.records.get(&number).map(|effect| &**effect)
+    pub(crate) fn get(&self, number: u64) -> Option<Effect> {
+        self.records.get(number)
     }
 
-    pub(crate) fn find(&self, identity: &Identity) -> Option<(u64, &Effect)> {
-        let number = *self.names.get(identity)?;
+    pub(crate) fn find(&self, identity: &Identity) -> Option<(u64, Effect)> {
+        let half = half(identity);
+        let alike = self.names.from((half, 0)).take_while(|(found, _)| *found == half);
+        let mut numbers = alike.map(|(_, number)| number);
+        let number = numbers.find(|number| self.records.identity(*number) == Some(*identity))?;
         Some((number, self.get(number)?))
     }
 
-    pub(crate) fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.records.len()
     }
 
     /// All records, oldest first, beginning after a number.
-    pub(crate) fn after(&self, number: u64) -> impl Iterator<Item = (u64, &Effect)> {
-        let from = number.saturating_add(1);
-        self.records.range(from..).map(|(number, effect)| (*number, &**effect))
+    pub(crate) fn after(&self, number: u64) -> impl Iterator<Item = (u64, Effect)> {
+        self.records.from(number.saturating_add(1))
     }
 
     /// Numbers of records that are not over and stand like this, oldest first, beginning after a number.
     pub(crate) fn open_after(&self, status: Status, number: u64) -> impl Iterator<Item = u64> {
         let from = number.saturating_add(1);
-        self.open.get(&status).into_iter().flat_map(move |open| open.range(from..).copied())
+        self.open.get(&status).into_iter().flat_map(move |open| open.from(from))
     }
 
     /// How many records are not over and stand like this.
     pub(crate) fn open_count(&self, status: Status) -> usize {
-        self.open.get(&status).map_or(0, BTreeSet::len)
+        self.open.get(&status).map_or(0, Sorted::len)
     }
 
     /// Records whose newest lease is tied to a delivery of a message to a group.
@@ -161,28 +197,36 @@ impl Effects {
 
     /// The record that stops to count first, and when.
     pub(crate) fn first_to_go(&self) -> Option<(Time, u64)> {
-        self.expiries.first().copied()
+        self.expiries.first()
     }
 
-    /// Records that stop to count at `now` or earlier, first to go first.
-    pub(crate) fn gone_by(&self, now: Time) -> impl Iterator<Item = (u64, &Effect)> {
-        let gone = self.expiries.iter().take_while(move |(at, _)| *at <= now);
-        gone.filter_map(|(_, number)| Some((*number, self.get(*number)?)))
+    /// Records that stop to count at `now` or earlier, first to go first, beginning after one of them.
+    pub(crate) fn gone_by(
+        &self,
+        now: Time,
+        past: (Time, u64),
+    ) -> impl Iterator<Item = ((Time, u64), Effect)> {
+        let gone = self
+            .expiries
+            .from(past)
+            .skip_while(move |place| *place <= past)
+            .take_while(move |(at, _)| *at <= now);
+        gone.filter_map(|place| Some((place, self.get(place.1)?)))
     }
 
     /// Adds a record.
-    pub(crate) fn add(&mut self, number: u64, effect: Effect) {
+    pub(crate) fn add(&mut self, number: u64, effect: &Effect) {
         self.list(number, effect.status, effect.expires());
         self.tied.extend(effect.tie_key(number));
-        self.names.insert(effect.identity, number);
-        self.records.insert(number, Box::new(effect));
+        self.names.insert((half(&effect.identity), number));
+        self.records.put(number, effect);
     }
 
     /// Changes a record; `None` if there is none.
     pub(crate) fn change<T>(&mut self, number: u64, change: impl FnOnce(&mut Effect) -> T) -> Option<T> {
-        let effect = self.records.get_mut(&number)?;
+        let mut effect = self.get(number)?;
         let (before, tie_before) = ((effect.status, effect.expires()), effect.tie_key(number));
-        let result = change(effect);
+        let result = change(&mut effect);
         let (after, tie_after) = ((effect.status, effect.expires()), effect.tie_key(number));
         if tie_before != tie_after {
             if let Some(tie) = tie_before {
@@ -194,17 +238,18 @@ impl Effects {
             self.unlist(number, before.0, before.1);
             self.list(number, after.0, after.1);
         }
+        self.records.put(number, &effect);
         Some(result)
     }
 
     /// Drops a record.
-    pub(crate) fn remove(&mut self, number: u64) -> Option<Box<Effect>> {
-        let effect = self.records.remove(&number)?;
+    pub(crate) fn remove(&mut self, number: u64) -> Option<Effect> {
+        let effect = self.records.remove(number)?;
         self.unlist(number, effect.status, effect.expires());
         if let Some(tie) = effect.tie_key(number) {
             self.tied.remove(&tie);
         }
-        self.names.remove(&effect.identity);
+        self.names.remove(&(half(&effect.identity), number));
         Some(effect)
     }
 

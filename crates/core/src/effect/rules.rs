@@ -68,24 +68,31 @@ pub struct Standing {
     pub live: bool,
     /// Whether the time of the record is over.
     pub expired: bool,
+    /// Whether the holder of the newest lease gave it up before anything was sent: nothing can have happened.
+    pub released: bool,
 }
 
 impl Standing {
     /// Whether the record counts no more. What somebody may be running, or what may have happened, always counts.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        let may_have_happened = match self.status {
+        self.expired && !self.is_open()
+    }
+
+    /// Whether whoever wants it can do nothing but wait: a holder may be running it, or it may have happened.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        match self.status {
             Status::InProgress => self.live || self.becomes_unknown(),
             Status::Unknown => true,
             Status::Succeeded | Status::FailedFinal | Status::FailedRetryable => false,
-        };
-        self.expired && !may_have_happened
+        }
     }
 
     /// Whether the lapse of its lease leaves behind something that nobody may repeat.
     #[must_use]
     pub fn becomes_unknown(&self) -> bool {
-        let stranded = self.status == Status::InProgress && !self.live;
+        let stranded = self.status == Status::InProgress && !self.live && !self.released;
         stranded && (self.on_lapse == OnLapse::Hold || self.attempts_left(None) == Some(0))
     }
 
@@ -135,6 +142,8 @@ pub enum Begun {
     },
     /// Whether it happened is not known. If the record still says that it runs, it is to say so from now on.
     Unknown,
+    /// It may be tried again, but not by this asker, whose own cap is used up. Nothing changes for others.
+    Exhausted,
     /// The key was used for another request. Nothing changes.
     Conflict,
 }
@@ -154,8 +163,10 @@ pub fn begin(known: Option<&Standing>, asked: Asked) -> Begun {
         Status::Unknown => Begun::Unknown,
         Status::InProgress if known.live && asked.same_call => Begun::Again,
         Status::InProgress if known.live => Begun::Running,
-        Status::InProgress if known.on_lapse == OnLapse::Hold || left == Some(0) => Begun::Unknown,
-        Status::InProgress => next,
+        Status::InProgress if known.on_lapse == OnLapse::Hold && !known.released => Begun::Unknown,
+        Status::InProgress if left != Some(0) => next,
+        Status::InProgress if known.becomes_unknown() => Begun::Unknown,
+        Status::InProgress => Begun::Exhausted,
         Status::FailedRetryable if asked.reacquire && left != Some(0) => next,
         Status::FailedRetryable => Begun::Retryable { left },
     }
@@ -178,7 +189,9 @@ pub enum Finished {
 /// A lapse alone takes nothing away: whoever holds the newest lease knows best how it went.
 #[must_use]
 pub fn finish(known: Option<&Standing>, epoch: u32, fenced: bool, same: bool) -> Finished {
-    let Some(known) = known.filter(|known| known.epoch == epoch) else { return Finished::Stale };
+    let Some(known) = known.filter(|known| known.epoch == epoch && !known.released) else {
+        return Finished::Stale;
+    };
     match known.status {
         Status::InProgress | Status::Unknown if fenced => Finished::Stale,
         Status::InProgress | Status::Unknown => Finished::Commit,
@@ -192,7 +205,37 @@ pub fn finish(known: Option<&Standing>, epoch: u32, fenced: bool, same: bool) ->
 #[must_use]
 pub fn renew(known: Option<&Standing>, epoch: u32, fenced: bool) -> bool {
     let open = |known: &Standing| matches!(known.status, Status::InProgress | Status::Unknown);
-    known.is_some_and(|known| known.epoch == epoch && open(known) && !fenced)
+    known.is_some_and(|known| known.epoch == epoch && open(known) && !known.released && !fenced)
+}
+
+/// What the holder of a lease who gives it up is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Released {
+    /// It is free from now on, under a new epoch: whoever had the lease has no say any more.
+    Commit {
+        /// The new epoch.
+        epoch: u32,
+    },
+    /// It was given up before, and nobody has taken it on since.
+    Already,
+    /// The lease is not the newest one, or its effect has ended. Nothing changes.
+    Stale,
+}
+
+/// Decides about the holder of lease `epoch` who gives it up because nothing was sent. `fenced`: what the lease was
+/// tied to has gone on without its holder. Also after a lapse: nobody knows better than the holder of the newest
+/// lease that nothing happened.
+#[must_use]
+pub fn release(known: Option<&Standing>, epoch: u32, fenced: bool) -> Released {
+    let Some(known) = known else { return Released::Stale };
+    let open = matches!(known.status, Status::InProgress | Status::Unknown);
+    if known.epoch == epoch && open && !known.released && !fenced {
+        return Released::Commit { epoch: epoch.saturating_add(1) };
+    }
+    if known.released && epoch.checked_add(1) == Some(known.epoch) {
+        return Released::Already;
+    }
+    Released::Stale
 }
 
 /// What somebody who has found out how an effect ended is told.

@@ -21,7 +21,7 @@ impl Effects {
         out.put_u32(u32::try_from(self.len()).expect("effects are bounded far below 4 Gi"));
         for (number, effect) in self.after(0) {
             out.put_u64(number);
-            put_effect(out, effect);
+            put_effect(out, &effect);
         }
     }
 
@@ -36,7 +36,7 @@ impl Effects {
                 return Err(take.malformed());
             }
             before = number;
-            effects.add(number, effect);
+            effects.add(number, &effect);
         }
         if effects.last > u64::MAX / 4 {
             return Err(take.malformed());
@@ -55,6 +55,8 @@ fn put_effect(out: &mut Vec<u8>, effect: &Effect) {
         effect.ending.is_some(),
         effect.tie.is_some(),
         effect.message.is_some(),
+        effect.released,
+        effect.delivery > 0,
     ];
     out.put_u8(given.iter().enumerate().fold(0, |bits, (bit, given)| bits | u8::from(*given) << bit));
     for number in [effect.epoch, effect.attempts, effect.tenant, effect.scope] {
@@ -83,6 +85,9 @@ fn put_effect(out: &mut Vec<u8>, effect: &Effect) {
         out.put_u32(message.partition);
         out.put_u64(message.offset);
     }
+    if effect.delivery > 0 {
+        out.put_u32(effect.delivery);
+    }
 }
 
 fn take_effect(take: &mut Take<'_>) -> Result<Effect, Malformed> {
@@ -95,6 +100,7 @@ fn take_effect(take: &mut Take<'_>) -> Result<Effect, Malformed> {
         request,
         status,
         on_lapse: if given(0) { OnLapse::Hold } else { OnLapse::Retry },
+        released: given(5),
         epoch: take.u32()?,
         attempts: take.u32()?,
         attempts_max: None,
@@ -113,6 +119,7 @@ fn take_effect(take: &mut Take<'_>) -> Result<Effect, Malformed> {
         owner: take.text()?.into(),
         tie: None,
         message: None,
+        delivery: 0,
     };
     if given(1) {
         effect.attempts_max = Some(take.u32()?);
@@ -126,6 +133,9 @@ fn take_effect(take: &mut Take<'_>) -> Result<Effect, Malformed> {
     if given(4) {
         let topic = TopicId(take.u32()?);
         effect.message = Some(Spotted { topic, partition: take.u32()?, offset: take.u64()? });
+    }
+    if given(6) {
+        effect.delivery = take.u32()?;
     }
     Ok(effect)
 }

@@ -41,6 +41,10 @@ pub struct EffectView {
     pub expires: Option<Time>,
     /// The message on whose behalf it was begun: topic, partition and offset.
     pub message: Option<(Arc<str>, u32, u64)>,
+    /// Which delivery of that message its newest lease was begun for, counted from 1; zero if that is not known.
+    pub delivery: u32,
+    /// Whether the holder of its newest lease gave it up before anything was sent.
+    pub released: bool,
     /// Who has or had the newest lease; may be empty.
     pub owner: Arc<str>,
     /// The run that it belongs to.
@@ -117,7 +121,9 @@ impl Shard {
             ended: Some(effect.ended).filter(|ended| *ended > Time(0)),
             expires: Some(effect.expires()).filter(|expires| *expires < Time::NEVER),
             message,
-            owner: Arc::from(&*effect.owner),
+            delivery: effect.delivery,
+            released: effect.released,
+            owner: Arc::clone(&effect.owner),
             run: state.runs.runs.get(&effect.run).map(|run| Arc::clone(&run.id)),
             step: step.map(|step| Arc::from(&*step.step)),
             about: effect.about,
@@ -127,7 +133,7 @@ impl Shard {
 
     pub(crate) fn find_effect(&self, identity: &Identity) -> Option<EffectView> {
         let (number, effect) = self.journal.state.effects.find(identity)?;
-        (!self.effect_standing(effect).is_over()).then(|| self.view_effect(number, effect))
+        (!self.effect_standing(&effect).is_over()).then(|| self.view_effect(number, &effect))
     }
 
     pub(crate) fn list_effects(&self, list: &EffectList) -> EffectPage {
@@ -154,14 +160,14 @@ impl Shard {
             // Those that are not over have lists of their own: few among a million are found at once.
             Some(status) => {
                 for number in effects.open_after(status, list.after) {
-                    if !effects.get(number).is_some_and(|effect| look(number, effect)) {
+                    if !effects.get(number).is_some_and(|effect| look(number, &effect)) {
                         break;
                     }
                 }
             }
             None => {
                 for (number, effect) in effects.after(list.after) {
-                    if !look(number, effect) {
+                    if !look(number, &effect) {
                         break;
                     }
                 }

@@ -7,7 +7,6 @@ use crate::effect::begin::asked_of;
 use crate::effect::input::BeginEffect;
 use crate::effect::rules::{self, Begun, Standing};
 use crate::id::{Ticket, Time};
-use crate::journal::refuse;
 use crate::reject::Reject;
 use crate::shard::Shard;
 use crate::timer::Due;
@@ -107,14 +106,14 @@ impl Shard {
             Some(answer) => {
                 out.actions.push(Action::Reply { ticket, answer: Answer::Effect(answer) });
             }
-            None => refuse(out, ticket, Reject::EffectUnknown),
+            None => self.journal.refuse(out, ticket, Reject::EffectUnknown),
         }
     }
 
     /// An effect ended, or its lease did: those who wait for it are told, until one of them has the lease.
     pub(crate) fn pass_on(&mut self, number: u64, out: &mut Output) {
         while let Some(ticket) = self.waiting_effects.first(number).map(|waiter| waiter.ticket) {
-            let Some(effect) = self.journal.state.effects.get(number) else { break };
+            let Some(effect) = &self.journal.state.effects.get(number) else { break };
             let Some(waiter) = self.waiting_effects.first(number) else { break };
             // Somebody wants it, so that the record counts, also if heartbeats kept it for longer than its time: one of
             // them takes it over, and nobody gets the lease of whoever had it before.
@@ -125,16 +124,20 @@ impl Shard {
             }
             self.answer_waiter(ticket, decided, out);
         }
+        self.wake_for_effect(number);
     }
 
     fn answer_waiter(&mut self, ticket: Ticket, decided: Begun, out: &mut Output) {
         let Some((number, until, Waiter { ask, .. })) = self.waiting_effects.remove(ticket) else { return };
         self.timers.cancel(until, Due::EffectWaited(ticket));
         let may = if matches!(decided, Begun::TakeOver { .. }) { self.may_take(&ask) } else { Ok(()) };
-        let answer = may.and_then(|()| self.tell(number, decided, &ask, out).ok_or(Reject::EffectUnknown));
+        let answer = may.and_then(|()| match decided {
+            Begun::Exhausted => Err(Reject::AttemptsExhausted),
+            decided => self.tell(number, decided, &ask, out).ok_or(Reject::EffectUnknown),
+        });
         match answer {
             Ok(answer) => self.journal.reply(out, ticket, Answer::Effect(answer)),
-            Err(reject) => refuse(out, ticket, reject),
+            Err(reject) => self.journal.refuse(out, ticket, reject),
         }
     }
 }

@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use crate::action::{Answer, Output};
 use crate::fact::Fact;
 use crate::id::Ticket;
-use crate::journal::{Haste, refuse};
+use crate::journal::Haste;
 use crate::output::fact::OutputFact;
 use crate::output::record::Dataset;
 use crate::reject::Reject;
@@ -22,15 +22,15 @@ impl Shard {
         out: &mut Output,
     ) {
         let Some(dataset) = self.journal.state.outputs.datasets.get(name) else {
-            return refuse(out, ticket, Reject::OutputUnknown);
+            return self.journal.refuse(out, ticket, Reject::OutputUnknown);
         };
         if !dataset.versions.contains_key(version) {
-            return refuse(out, ticket, Reject::OutputUnknown);
+            return self.journal.refuse(out, ticket, Reject::OutputUnknown);
         }
         let before = dataset.current.clone();
         let changed = before.as_deref() != Some(version);
         if changed && expect.is_some_and(|expect| before.as_deref() != Some(expect)) {
-            return refuse(out, ticket, Reject::VersionDiffers);
+            return self.journal.refuse(out, ticket, Reject::VersionDiffers);
         }
         if changed {
             let fact = OutputFact::CutOver { dataset: name, version, at: self.now };
@@ -42,12 +42,12 @@ impl Shard {
     /// Shows readers what they saw before the last cut-over.
     pub(crate) fn handle_roll_back(&mut self, ticket: Ticket, name: &str, from: &str, out: &mut Output) {
         let Some(dataset) = self.journal.state.outputs.datasets.get(name) else {
-            return refuse(out, ticket, Reject::OutputUnknown);
+            return self.journal.refuse(out, ticket, Reject::OutputUnknown);
         };
         let is_current = dataset.current.as_deref() == Some(from);
         let again = !is_current && dataset.rolled_back.as_deref() == Some(from);
         if !again && (!is_current || dataset.history.is_empty()) {
-            return refuse(out, ticket, Reject::VersionDiffers);
+            return self.journal.refuse(out, ticket, Reject::VersionDiffers);
         }
         if is_current {
             let fact = OutputFact::RolledBack { dataset: name, at: self.now };
@@ -72,9 +72,11 @@ impl Shard {
     ) {
         let dataset = self.journal.state.outputs.datasets.get(name);
         let known = dataset.and_then(|dataset| Some((dataset, dataset.versions.get(version)?)));
-        let Some((dataset, kept)) = known else { return refuse(out, ticket, Reject::OutputUnknown) };
+        let Some((dataset, kept)) = known else {
+            return self.journal.refuse(out, ticket, Reject::OutputUnknown);
+        };
         if dataset.current.as_deref() == Some(version) {
-            return refuse(out, ticket, Reject::VersionInUse);
+            return self.journal.refuse(out, ticket, Reject::VersionInUse);
         }
         let pointers = kept.pointers;
         let fact = OutputFact::Dropped { dataset: name, version };

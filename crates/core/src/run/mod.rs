@@ -10,5 +10,6 @@ mod view;
 
 pub(crate) use fact::{FIRST_KIND, LAST_KIND};
 pub use fact::{How, Lineage, RunFact};
+pub(crate) use note::HISTORIES_FACTS_BYTES_MAX;
 pub(crate) use record::Runs;
 pub use view::{RunEntry, RunGroup, RunList, RunMessage, RunPage, RunState, RunSummary};

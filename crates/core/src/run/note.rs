@@ -16,6 +16,9 @@ use crate::shard::Shard;
 use crate::state::{CONTRADICTION, State};
 use crate::timer::{Due, Spot};
 
+/// Endings noted in one batch have their histories up to this many bytes of facts: a call may end thousands of messages
+/// with sixteen long errors each, and all of it has to fit into one frame of the log.
+pub(crate) const HISTORIES_FACTS_BYTES_MAX: usize = 16 << 20;
 /// Entries dropped by one fact: few enough that nobody notices.
 const FORGOTTEN_PER_FACT_MAX: u32 = 256;
 
@@ -38,7 +41,8 @@ impl Shard {
         let pending = self.pending(spot);
         let (attempts, leased) =
             pending.map_or((0, crate::id::Time(0)), |pending| (pending.attempts, pending.leased_at));
-        let history = pending.map_or(&[][..], |pending| &pending.history);
+        let told = pending.filter(|_| out.facts.len() < HISTORIES_FACTS_BYTES_MAX);
+        let history = told.map_or(&[][..], |pending| &pending.history);
         let history: Vec<_> = history.iter().map(AttemptDescription::borrowed).collect();
         let mut bytes = Vec::new();
         put_attempts(&mut bytes, &history);

@@ -147,7 +147,7 @@ impl Shard {
                 Some(RunEntry::Message(self.describe_step(topic, offset, step)))
             }
             Entry::Effect(number) => {
-                let effect = state.effects.get(number)?;
+                let effect = &state.effects.get(number)?;
                 Some(RunEntry::Effect(self.view_effect(number, effect)))
             }
         }

@@ -146,6 +146,36 @@ fn a_late_ack_wins_over_the_burial() {
 }
 
 #[test]
+fn a_damaged_payload_is_not_read_every_second() {
+    let (mut rig, topic) = doomed(1, &["g"], Settings::default());
+    let first = give_up(&mut rig, topic);
+    rig.tell(Input::FetchDamaged { receipt: first.receipt });
+    rig.advance(59 * 60 * 1000);
+    assert_eq!(rig.fetches(), [], "only a repaired disk helps");
+    rig.advance(60 * 1000);
+    let again = rig.fetches().pop().expect("it is looked at again");
+    rig.bury(&again);
+    assert_eq!(books(&mut rig, topic), (1, 0));
+}
+
+/// Whoever looks at a dead letter must learn something of why it died, also if nobody told.
+#[test]
+fn every_dead_letter_says_why() {
+    let (mut rig, topic) = doomed(1, &["g"], Settings::default());
+    let nacked = rig.nack(&at_partition(topic, 1, 0), "o", "");
+    assert_eq!(nacked, Answer::Settled);
+    let silent = rig.fetches().pop().expect("its one attempt is used up");
+    assert!(!silent.last_error.is_empty(), "{silent:?}");
+
+    let (mut rig, _) = doomed(1, &["g"], Settings::default());
+    rig.sync();
+    rig.crash();
+    rig.advance(LEASE_MS);
+    let restarted = rig.fetches().pop().expect("its one attempt is used up");
+    assert!(!restarted.last_error.is_empty(), "{restarted:?}");
+}
+
+#[test]
 fn a_payload_that_could_not_be_read_is_asked_for_again() {
     let (mut rig, topic) = doomed(1, &["g"], Settings::default());
     let first = give_up(&mut rig, topic);
@@ -201,7 +231,7 @@ fn a_dead_letter_never_dies_again() {
 
 #[test]
 fn what_was_exhausted_before_a_crash_is_buried_and_not_delivered_again() {
-    // On loan for the last time, or failed for the last time.
+    // On loan for the last time, which is over when its lease is, or failed for the last time.
     for nacked in [false, true] {
         let (mut rig, topic) = doomed(2, &["g"], Settings::default());
         rig.nack(&at_partition(topic, 1, 0), "o", "broken");
@@ -212,6 +242,10 @@ fn what_was_exhausted_before_a_crash_is_buried_and_not_delivered_again() {
         }
         rig.sync();
         rig.crash();
+        if !nacked {
+            assert_eq!(rig.fetches(), [], "its holder may still be at it");
+            rig.advance(LEASE_MS);
+        }
         let fetches = rig.fetches();
         assert_eq!(fetches.len(), 1);
         assert_eq!(&*fetches[0].last_error, if nacked { "twice" } else { "broken" });

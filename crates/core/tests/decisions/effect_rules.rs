@@ -1,7 +1,8 @@
 //! The rules of the ledger, against a table written from the design and from nothing else.
 
 use driftq_core::ledger::{
-    Asked, Begun, Finished, OnLapse, Resolved, Standing, Status, begin, finish, renew, resolve,
+    Asked, Begun, Finished, OnLapse, Released, Resolved, Standing, Status, begin, finish, release, renew,
+    resolve,
 };
 
 /// Every record that there can be, as far as the rules can tell records apart.
@@ -15,9 +16,19 @@ fn standings() -> Vec<Standing> {
                 {
                     // What is not in progress has no lease that could be live, and a store may say what it likes.
                     let epoch = attempts.saturating_add(3);
-                    let standing =
-                        Standing { status, epoch, attempts, attempts_max, on_lapse, live, expired };
-                    all.push(standing);
+                    for released in [false, status == Status::InProgress && !live] {
+                        let standing = Standing {
+                            status,
+                            epoch,
+                            attempts,
+                            attempts_max,
+                            on_lapse,
+                            live,
+                            expired,
+                            released,
+                        };
+                        all.push(standing);
+                    }
                 }
             }
         }
@@ -44,6 +55,8 @@ fn askers() -> Vec<Asked> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Live,
+    /// Its holder gave it up, and nothing was sent.
+    Free,
     LapsedMayRepeat,
     LapsedMayHaveHappened,
     Final,
@@ -57,6 +70,7 @@ fn place(known: &Standing) -> Place {
     let used_up = known.attempts_max.is_some_and(|most| known.attempts >= most);
     let place = match (known.status, known.live, known.on_lapse) {
         (Status::InProgress, true, _) => Place::Live,
+        (Status::InProgress, false, _) if known.released => Place::Free,
         (Status::InProgress, false, OnLapse::Hold) => Place::LapsedMayHaveHappened,
         (Status::InProgress, false, OnLapse::Retry) if used_up => Place::LapsedMayHaveHappened,
         (Status::InProgress, false, OnLapse::Retry) => Place::LapsedMayRepeat,
@@ -64,7 +78,7 @@ fn place(known: &Standing) -> Place {
         (Status::FailedRetryable, ..) => Place::Retryable,
         (Status::Unknown, ..) => Place::Unknown,
     };
-    let forgettable = matches!(place, Place::LapsedMayRepeat | Place::Final | Place::Retryable);
+    let forgettable = matches!(place, Place::Free | Place::LapsedMayRepeat | Place::Final | Place::Retryable);
     if known.expired && forgettable { Place::Gone } else { place }
 }
 
@@ -90,8 +104,8 @@ fn begin_oracle(known: &Standing, asked: Asked) -> Begun {
         Place::Live => Begun::Running,
         Place::LapsedMayHaveHappened if known.on_lapse == OnLapse::Retry && may_take => next,
         Place::LapsedMayHaveHappened | Place::Unknown => Begun::Unknown,
-        Place::LapsedMayRepeat if may_take => next,
-        Place::LapsedMayRepeat => Begun::Unknown,
+        Place::Free | Place::LapsedMayRepeat if may_take => next,
+        Place::Free | Place::LapsedMayRepeat => Begun::Exhausted,
         Place::Retryable if asked.reacquire && may_take => next,
         Place::Retryable => Begun::Retryable { left },
         Place::Final => Begun::Replay,
@@ -101,7 +115,7 @@ fn begin_oracle(known: &Standing, asked: Asked) -> Begun {
 
 #[test]
 fn begin_follows_the_table_of_the_design() {
-    let mut told = [0; 8];
+    let mut told = [0; 9];
     for known in standings() {
         for asked in askers() {
             let begun = begin(Some(&known), asked);
@@ -115,6 +129,7 @@ fn begin_follows_the_table_of_the_design() {
                 Begun::Retryable { .. } => 5,
                 Begun::Unknown => 6,
                 Begun::Conflict => 7,
+                Begun::Exhausted => 8,
             }] += 1;
         }
     }
@@ -135,7 +150,8 @@ fn no_rule_repeats_what_may_have_happened() {
         for asked in askers() {
             let begun = begin(Some(&known), asked);
             let runs = matches!(begun, Begun::First | Begun::TakeOver { .. } | Begun::Again);
-            let holds = known.on_lapse == OnLapse::Hold && known.status == Status::InProgress && !known.live;
+            let stranded = known.status == Status::InProgress && !known.live && !known.released;
+            let holds = known.on_lapse == OnLapse::Hold && stranded;
             assert!(!(runs && (holds || known.status == Status::Unknown)), "{known:?} {asked:?}");
             let ran_out = known.status == Status::InProgress && known.live && !asked.same_call;
             assert!(!(runs && ran_out), "two would run it: {known:?} {asked:?}");
@@ -166,7 +182,8 @@ fn finish_is_heard_from_the_newest_lease_only_and_once() {
         for epoch in [0, known.epoch - 1, known.epoch, known.epoch.saturating_add(1)] {
             for (fenced, same) in [(false, false), (false, true), (true, false), (true, true)] {
                 let open = matches!(known.status, Status::InProgress | Status::Unknown);
-                let expected = match (epoch == known.epoch, open, fenced, same) {
+                let holds = epoch == known.epoch && !known.released;
+                let expected = match (holds, open, fenced, same) {
                     (false, ..) => Finished::Stale,
                     (true, true, true, _) => Finished::Stale,
                     (true, true, false, _) => Finished::Commit,
@@ -187,12 +204,32 @@ fn renew_is_for_the_newest_lease_of_what_has_not_ended() {
         for epoch in [0, known.epoch - 1, known.epoch] {
             for fenced in [false, true] {
                 let open = [Status::InProgress, Status::Unknown].contains(&known.status);
-                let expected = epoch == known.epoch && open && !fenced;
+                let expected = epoch == known.epoch && open && !fenced && !known.released;
                 assert_eq!(renew(Some(&known), epoch, fenced), expected, "{known:?} {epoch} {fenced}");
             }
         }
     }
     assert!(!renew(None, 1, false));
+}
+
+#[test]
+fn release_is_for_the_newest_lease_and_known_again_until_somebody_has_it() {
+    for known in standings() {
+        for epoch in [0, known.epoch - 1, known.epoch] {
+            for fenced in [false, true] {
+                let open = [Status::InProgress, Status::Unknown].contains(&known.status);
+                let expected = if known.released && epoch == known.epoch - 1 {
+                    Released::Already
+                } else if epoch == known.epoch && open && !fenced && !known.released {
+                    Released::Commit { epoch: epoch.saturating_add(1) }
+                } else {
+                    Released::Stale
+                };
+                assert_eq!(release(Some(&known), epoch, fenced), expected, "{known:?} {epoch} {fenced}");
+            }
+        }
+    }
+    assert_eq!(release(None, 1, false), Released::Stale);
 }
 
 #[test]
@@ -207,7 +244,8 @@ fn resolve_is_for_what_nobody_runs_and_nobody_knows() {
                     Place::Final | Place::Retryable if same => Resolved::Already,
                     Place::Final => Resolved::Final,
                     _ if !agrees => Resolved::Stale,
-                    Place::Retryable
+                    Place::Free
+                    | Place::Retryable
                     | Place::Unknown
                     | Place::LapsedMayRepeat
                     | Place::LapsedMayHaveHappened => {

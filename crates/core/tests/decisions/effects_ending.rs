@@ -75,9 +75,9 @@ fn somebody_who_comes_before_the_clock_ticks_sees_the_lapse_too() {
 #[test]
 fn whoever_is_told_that_nobody_knows_finds_a_record_that_says_so() {
     let mut rig = rig();
-    rig.executes(repeatable("k"));
-    rig.advance(LEASE_MS);
     let capped = BeginEffect { attempts_max: Some(1), ..repeatable("k") };
+    rig.executes(capped.clone());
+    rig.advance(LEASE_MS);
     let EffectAnswer::Unknown(view) = rig.begin(capped) else { panic!("its attempts are used up") };
     assert_eq!((view.status, view.ended), (Status::Unknown, Some(rig.now)));
     assert!(matches!(rig.begin(repeatable("k")), EffectAnswer::Unknown(_)), "for everybody");

@@ -75,7 +75,7 @@ fn everybody_who_waits_hears_the_outcome_once_it_is_durable() {
 fn when_the_lease_lapses_exactly_one_of_them_takes_over() {
     let (mut rig, old, tickets) = crowd(&repeatable("k"), 3);
     let mark = rig.write();
-    rig.advance(LEASE_MS);
+    rig.advance_unsynced(LEASE_MS);
     rig.write();
     assert_eq!(words(&told(&mut rig, &tickets)), ["-", "-", "-"], "a lease waits for the disk, too");
     rig.sync();

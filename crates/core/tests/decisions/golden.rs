@@ -6,13 +6,16 @@ use std::path::PathBuf;
 
 use driftq_core::{
     Attempt, DeadLetter, Deadline, Envelope, Fact, GroupId, Identity, Jitter, KeyHash, Message, MessageFact,
-    Order, Place, Position, RequestHash, RetryPolicy, Routing, State, Time, Token, TopicId, TopicSettings,
+    Order, Origin, Place, Position, RequestHash, RetryPolicy, Routing, Spotted, State, Style, Time, Token,
+    TopicId, TopicSettings,
 };
 
 use crate::support::ledger_facts;
 
 const TOPIC: TopicId = TopicId(0x0102_0304);
 const PLACE: Place = Place { topic: TOPIC, group: GroupId(5), partition: 6, offset: 0x0708 };
+/// Where a message was born.
+const BORN: Spotted = Spotted { topic: TopicId(0x0a0b), partition: 0x0c0d, offset: 0x0e0f };
 const POLICY: RetryPolicy =
     RetryPolicy { max_attempts: 3, backoff_ms: 250, max_backoff_ms: 5000, jitter: Jitter::Half };
 
@@ -27,12 +30,22 @@ const SETTINGS: TopicSettings = TopicSettings {
     in_flight_max: Some(7),
     order: Order::Key,
     retry_share: Some(8),
+    keep_ms: None,
+    keep_bytes: None,
 };
+
+/// An attempt that lapsed.
+const fn failed<'a>(place: Place, at: Time, retry_at: Time, error: &'a str) -> Fact<'a> {
+    Fact::Failed { place, at, retry_at, nacked: false, dead: false, error }
+}
+
+/// The same, and what is done stays.
+const KEEPING: TopicSettings = TopicSettings { keep_ms: Some(0x0908), keep_bytes: Some(0x0a0b), ..SETTINGS };
 
 /// Lines that only older versions wrote, and what they mean today.
 fn old_facts() -> Vec<(&'static str, Fact<'static>)> {
     let (token, remembered) = (Token { epoch: 3, n: 4 }, Time(0x1617));
-    let (at, expires) = (Time(0), Time(0x1819));
+    let (at, expires, style) = (Time(0), Time(0x1819), Style::Borrowed);
     vec![
         (
             "topic-created",
@@ -44,42 +57,52 @@ fn old_facts() -> Vec<(&'static str, Fact<'static>)> {
                 scoped: false,
             },
         ),
-        ("leased", Fact::Leased { place: PLACE, token, attempt: 2, at, expires, owner: "worker" }),
+        ("leased", Fact::Leased { place: PLACE, token, attempt: 2, at, expires, owner: "worker", style }),
         ("acked", Fact::Acked { place: PLACE, remembered, token: Token::default() }),
-        ("failed", Fact::Failed { place: PLACE, at, retry_at: expires, error: "ack_timeout" }),
+        ("failed", failed(PLACE, at, expires, "ack_timeout")),
     ]
 }
 
 /// The name of a fact's kind. A new kind does not compile before it has one, and is not green before it has bytes.
 fn name(fact: &Fact<'_>) -> &'static str {
     match fact {
+        Fact::Opened { keeps_leases: true, .. } => "opened-keeping",
         Fact::Opened { .. } => "opened",
         Fact::TopicCreated { .. } => "topic-created-scoped",
         Fact::Configured { settings, .. } if *settings == TopicSettings::default() => "configured-plain",
+        Fact::Configured { settings: TopicSettings { keep_ms: Some(_), .. }, .. } => "configured-keeping",
         Fact::Configured { .. } => "configured",
         Fact::TopicDeleted { .. } => "topic-deleted",
         Fact::Paused { since: None, .. } => "resumed",
         Fact::Paused { group: None, .. } => "paused",
         Fact::Paused { .. } => "paused-group",
         Fact::Keyed { .. } => "keyed",
+        Fact::Appended(MessageFact { lineage: Some(_), origin: Some(_), .. }) => "appended-more",
+        Fact::Appended(MessageFact { origin: Some(_), .. }) => "appended-origin",
+        Fact::Appended(MessageFact { deadline: Some(_), lineage: Some(_), .. }) => "appended-bound-in-run",
+        Fact::Appended(MessageFact { deadline: Some(_), .. }) => "appended-bound",
         Fact::Appended(MessageFact { lineage: Some(_), .. }) => "appended-in-run",
         Fact::Appended(MessageFact { only: Some(_), .. }) => "appended-special",
         Fact::Appended(MessageFact { identity: None, .. }) => "appended-plain",
         Fact::Appended(_) => "appended",
         Fact::GroupCreated { .. } => "group-created",
+        Fact::Leased { style: Style::Pushed, .. } => "leased-pushed",
         Fact::Leased { .. } => "leased-at",
         Fact::Acked { token: Token { epoch: 0, n: 0 }, .. } => "acked",
         Fact::Acked { .. } => "acked-by",
+        Fact::Failed { nacked: true, .. } => "failed-by-word",
         Fact::Failed { .. } => "failed-at",
         Fact::Extended { .. } => "extended",
         Fact::Released { .. } => "released",
         Fact::Snoozed { .. } => "snoozed",
+        Fact::SnoozedFor { .. } => "snoozed-for",
         Fact::Retired { .. } => "retired",
         Fact::Cancelled { .. } => "cancelled",
         Fact::Removed { .. } => "removed",
         Fact::Sought { .. } => "sought",
         Fact::GroupExpired { .. } => "group-expired",
         Fact::Expired { .. } => "expired",
+        Fact::Trimmed { .. } => "trimmed",
         Fact::Forgotten { group: None, .. } => "forgotten-stored",
         Fact::Forgotten { .. } => "forgotten-done",
         Fact::Moved { .. } => "moved",
@@ -122,6 +145,14 @@ fn message_facts() -> Vec<Fact<'static>> {
         Fact::Appended(MessageFact { retry, identity, ..plain }),
         Fact::Appended(special),
         Fact::Appended(MessageFact { lineage: Some(ledger_facts::LINEAGE), ..special }),
+        Fact::Appended(MessageFact { origin: Some(BORN), ..plain }),
+        Fact::Appended(MessageFact { lineage: Some(ledger_facts::LINEAGE), origin: Some(BORN), ..special }),
+        Fact::Appended(MessageFact { deadline: Some(Time(0x2627)), ..plain }),
+        Fact::Appended(MessageFact {
+            deadline: Some(Time(0x2627)),
+            lineage: Some(ledger_facts::LINEAGE),
+            ..special
+        }),
         Fact::Moved { topic: TOPIC, partition: 6, offset: 0x0708, bytes: b"payload" },
     ]
 }
@@ -129,11 +160,13 @@ fn message_facts() -> Vec<Fact<'static>> {
 fn topic_facts() -> Vec<Fact<'static>> {
     let (topic, group, at) = (TOPIC, GroupId(5), Time(0x0910));
     vec![
-        Fact::Opened { epoch: 3, at },
+        Fact::Opened { epoch: 3, at, keeps_leases: false },
+        Fact::Opened { epoch: 3, at, keeps_leases: true },
         Fact::Keyed { secret: [0x5a; 32] },
         Fact::TopicCreated { topic, partitions: 7, at, name: "orders", scoped: true },
         Fact::Configured { topic, settings: SETTINGS },
         Fact::Configured { topic, settings: TopicSettings::default() },
+        Fact::Configured { topic, settings: KEEPING },
         Fact::TopicDeleted { topic },
         Fact::Paused { topic, group: None, since: Some(at) },
         Fact::Paused { topic, group: Some(group), since: Some(at) },
@@ -144,6 +177,7 @@ fn topic_facts() -> Vec<Fact<'static>> {
         Fact::Cancelled { topic, partition: 6, offset: 0x0708 },
         Fact::Removed { topic, partition: 6, offset: 0x0708 },
         Fact::Expired { topic, partition: 6, below: 0x0708 },
+        Fact::Trimmed { topic, partition: 6, below: 0x0708 },
         Fact::Forgotten { group: None, upto: Time(0x1617), most: 1024 },
         Fact::Forgotten { group: Some((topic, group)), upto: Time(0x1617), most: 1024 },
     ]
@@ -153,13 +187,16 @@ fn facts() -> Vec<Fact<'static>> {
     let (place, token, at) = (PLACE, Token { epoch: 3, n: 4 }, Time(0x0910));
     let expires = Time(0x1819);
     let deliveries = vec![
-        Fact::Leased { place, token, attempt: 2, at, expires, owner: "worker" },
+        Fact::Leased { place, token, attempt: 2, at, expires, owner: "worker", style: Style::Borrowed },
+        Fact::Leased { place, token, attempt: 2, at, expires, owner: "worker", style: Style::Pushed },
         Fact::Extended { place, expires },
         Fact::Acked { place, remembered: Time(0x1617), token: Token::default() },
         Fact::Acked { place, remembered: Time(0x1617), token },
-        Fact::Failed { place, at, retry_at: expires, error: "ack_timeout" },
+        failed(place, at, expires, "ack_timeout"),
+        Fact::Failed { place, at, retry_at: expires, nacked: true, dead: true, error: "no such card" },
         Fact::Released { place },
         Fact::Snoozed { place, at, until: expires },
+        Fact::SnoozedFor { place, at, until: expires, effect: 0x2021 },
         Fact::Retired { place, dead: true },
     ];
     [deliveries, message_facts(), topic_facts(), ledger_facts::facts()].concat()
@@ -243,14 +280,16 @@ fn every_kind_of_fact_has_its_text() {
     // The kind is the first byte after the length; there are no gaps but those between families.
     let kinds = facts().iter().map(|fact| encoded(fact)[4]).collect::<BTreeSet<u8>>();
     let old_kinds = old_facts().iter().map(|(name, _)| relic(name)[4]).collect::<BTreeSet<u8>>();
-    let families = (1..=27).chain(32..=38).chain(40..=41).chain(48..=51).chain(56..=57);
+    let families = (1..=41).chain(48..=51).chain(56..=57).chain([72, 88]);
     assert_eq!(kinds.union(&old_kinds).copied().collect::<BTreeSet<u8>>(), families.collect());
     let folder = path("").parent().expect("it has a folder").to_owned();
     let files: BTreeSet<String> = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path().file_stem().expect("a name").to_string_lossy().into_owned())
         .collect();
-    let others = ["snapshot", "snapshot-2", "snapshot-3", "message", "message-plain", "message-letter"];
+    let snapshots = ["snapshot", "snapshot-2", "snapshot-3", "snapshot-4"];
+    let messages = ["message", "message-plain", "message-letter", "message-origin", "message-offset"];
+    let others = snapshots.into_iter().chain(messages);
     assert_eq!(files, names.into_iter().chain(others).map(String::from).collect());
 }
 
@@ -267,7 +306,7 @@ fn messages_are_written_and_read_as_ever() {
             idempotency_key: "once".into(),
             target_topic: "elsewhere".into(),
             partition_override: Some(2),
-            deadline: Some(Deadline { seconds: 253_402_300_799, nanos: 5_000_000 }),
+            deadline: Some(Deadline { seconds: 253_402_300_799, nanos: 5_000_000, offset_minutes: 0 }),
             retry_policy: Some(POLICY),
             dead_letter: Some(DeadLetter {
                 topic: "orders".into(),
@@ -294,7 +333,17 @@ fn messages_are_written_and_read_as_ever() {
         let (owner, error) = ("worker".into(), "broken".into());
         letter.history = vec![Attempt { number: 3, owner, error, leased: Time(0x0901), ended: Time(0x0909) }];
     }
-    for (name, message) in [("message-plain", plain), ("message", full), ("message-letter", letter)] {
+    let origin = Origin { topic: "orders".into(), incarnation: TOPIC, partition: 6, offset: 0x0708 };
+    let born = Message { origin: Some(origin), ..letter.clone() };
+    let deadline = Some(Deadline { seconds: 5, nanos: 6, offset_minutes: -450 });
+    let offset = Message { envelope: Some(Envelope { deadline, ..Envelope::default() }), ..plain.clone() };
+    for (name, message) in [
+        ("message-plain", plain),
+        ("message", full),
+        ("message-letter", letter),
+        ("message-origin", born),
+        ("message-offset", offset),
+    ] {
         let frozen = frozen(name, &message.encode());
         assert_eq!(Message::decode(&frozen), Ok(message));
     }
@@ -330,10 +379,11 @@ fn history() -> Vec<Fact<'static>> {
         at: Time(2000),
         expires: Time(5000),
         owner: "worker",
+        style: Style::Borrowed,
     };
     let acked = |place, remembered| Fact::Acked { place, remembered, token: Token::default() };
     let mut facts = vec![
-        Fact::Opened { epoch: 1, at: Time(1000) },
+        Fact::Opened { epoch: 1, at: Time(1000), keeps_leases: false },
         Fact::TopicCreated { topic, partitions: 2, at: Time(1000), name: "orders", scoped: false },
         Fact::TopicCreated {
             topic: TopicId(1),
@@ -352,7 +402,7 @@ fn history() -> Vec<Fact<'static>> {
         lease(1, 2),
         lease(2, 3),
         acked(place_of(1), Time(8000)),
-        Fact::Failed { place: place_of(2), at: Time(3000), retry_at: Time(4000), error: "broken" },
+        failed(place_of(2), Time(3000), Time(4000), "broken"),
         Fact::Retired { place: place_of(4), dead: false },
         Fact::GroupCreated { topic, group: GroupId(1), at: Time(1003), name: "audit" },
         acked(Place { group: GroupId(1), ..place_of(3) }, Time(8001)),
@@ -378,6 +428,7 @@ fn newer_history() -> Vec<Fact<'static>> {
         at: Time(2100),
         expires: Time(5100),
         owner: "worker",
+        style: Style::Borrowed,
     };
     let keyed = |offset| Fact::Appended(MessageFact { key: KeyHash(offset), ..message_of(offset, None) });
     let special = MessageFact {
@@ -407,7 +458,7 @@ fn newer_history() -> Vec<Fact<'static>> {
         Fact::Cancelled { topic, partition: 0, offset: 602 },
         Fact::Extended { place: place_of(0), expires: Time(6000) },
         lease(600, 6),
-        Fact::Failed { place: place_of(600), at: Time(3000), retry_at: Time(3000), error: "poison" },
+        failed(place_of(600), Time(3000), Time(3000), "poison"),
         Fact::Retired { place: place_of(600), dead: true },
     ]
 }
@@ -424,6 +475,41 @@ fn newest_history() -> Vec<Fact<'static>> {
     ledger_facts::history(|offset| message_of(offset, None))
 }
 
+/// What came since then: messages that were born elsewhere.
+fn present_history() -> Vec<Fact<'static>> {
+    let letter = MessageFact { topic: TopicId(1), ..message_of(700, None) };
+    let born = |offset| Some(Spotted { topic: TopicId(0), partition: 0, offset });
+    vec![
+        Fact::Appended(MessageFact { origin: born(600), ..letter }),
+        Fact::Appended(MessageFact { origin: born(601), offset: 701, ..letter }),
+    ]
+}
+
+/// What came with the fourth version: a delivery that was pushed.
+fn latest_history() -> Vec<Fact<'static>> {
+    let (token, attempt, at) = (Token { epoch: 1, n: 90 }, 2, Time(4000));
+    let (expires, owner, style) = (Time(5200), "reader", Style::Pushed);
+    vec![Fact::Leased { place: place_of(2), token, attempt, at, expires, owner, style }]
+}
+
+/// What came last: messages that stay when they are done, and messages with a deadline.
+fn last_history() -> Vec<Fact<'static>> {
+    let (topic, group) = (TopicId(4), GroupId(2));
+    let message = |offset| MessageFact { topic, ..message_of(offset, None) };
+    vec![
+        Fact::TopicCreated { topic, partitions: 1, at: Time(1008), name: "lasting", scoped: true },
+        Fact::Configured { topic, settings: KEEPING },
+        Fact::GroupCreated { topic, group, at: Time(1009), name: "late" },
+        Fact::Appended(message(0)),
+        Fact::Appended(MessageFact { deadline: Some(Time(7002)), ..message(1) }),
+        Fact::Acked {
+            place: Place { topic, group, ..place_of(0) },
+            remembered: Time(0),
+            token: Token::default(),
+        },
+    ]
+}
+
 fn topics_of(state: &State) -> Vec<(String, TopicId, bool)> {
     state.topics().map(|topic| (topic.name.to_string(), topic.id, topic.scoped)).collect()
 }
@@ -435,19 +521,42 @@ fn expected_topics() -> [(String, TopicId, bool); 3] {
 
 #[test]
 fn snapshots_are_written_and_read_as_ever() {
-    let all = folded(&[history(), newer_history(), newest_history()].concat());
-    let frozen = frozen("snapshot-3", &all.encode());
+    let all =
+        [history(), newer_history(), newest_history(), present_history(), latest_history(), last_history()];
+    let all = folded(&all.concat());
+    let frozen = frozen("snapshot-4", &all.encode());
     let state = State::decode(&frozen, 5).unwrap();
     assert_eq!(state.encode(), frozen);
-    assert_eq!((state.epoch(), state.messages(), state.groups()), (1, 10, 2));
+    assert_eq!((state.epoch(), state.messages(), state.groups()), (1, 14, 3));
     assert_eq!(state.secret(), &[0x5a; 32]);
-    assert_eq!(topics_of(&state), expected_topics());
+    let topics = expected_topics().into_iter().chain([("lasting".to_owned(), TopicId(4), true)]);
+    assert_eq!(topics_of(&state), topics.collect::<Vec<_>>());
     assert_eq!(state.live_bytes(), all.live_bytes(), "what effects keep in the log is counted again");
     let pieces = state.effects_pinned_in(7, 99);
     let shown: Vec<_> = pieces.iter().map(|piece| (piece.number, piece.blob.length)).collect();
     assert_eq!(shown, [(1, 5), (2, 5), (2, 6), (3, 5), (3, 6), (4, 5)]);
     let bytes = pieces.iter().map(|piece| u64::from(piece.blob.length)).sum::<u64>();
-    assert_eq!(state.live_bytes()[&7], 10 * 7 + bytes);
+    assert_eq!(state.live_bytes()[&7], 14 * 7 + bytes);
+}
+
+/// The state after a run that voids leases: for how long they were lent was not told in older snapshots.
+fn reopened(state: &State) -> Vec<u8> {
+    let mut state = state.clone();
+    let opened = Fact::Opened { epoch: state.epoch() + 1, at: Time(9000), keeps_leases: false };
+    state.apply_batch(Position(9 << 32 | 64), &encoded(&opened)).expect("a run may begin");
+    state.encode()
+}
+
+/// A snapshot of the third version is the state of its time: leases did not outlive a run then.
+#[test]
+fn snapshots_of_the_third_version_are_read_as_ever() {
+    let state = State::decode(&relic("snapshot-3"), 5).unwrap();
+    assert_eq!((state.epoch(), state.messages(), state.groups()), (1, 10, 2));
+    let then = folded(&[history(), newer_history(), newest_history()].concat());
+    // For which delivery an effect was begun was not told then.
+    assert_eq!((topics_of(&state), state.live_bytes()), (topics_of(&then), then.live_bytes()));
+    let again = State::decode(&state.encode(), 5).unwrap();
+    assert_eq!(again.encode(), state.encode());
 }
 
 /// A snapshot of the second version is the state of its time: nothing was known of a ledger then.
@@ -458,7 +567,7 @@ fn snapshots_of_the_second_version_are_read_as_ever() {
     assert_eq!((state.secret(), topics_of(&state)), (&[0x5a; 32], expected_topics().to_vec()));
     assert_eq!(state.effects_pinned_in(7, 99), []);
     let then = folded(&[history(), newer_history()].concat());
-    assert_eq!(state.encode(), then.encode(), "it is what the same history makes today");
+    assert_eq!(reopened(&state), reopened(&then), "it is what the same history makes today");
     let again = State::decode(&state.encode(), 5).unwrap();
     assert_eq!(again.encode(), state.encode());
 }

@@ -5,8 +5,8 @@ use crate::support::log::Batch;
 use crate::support::world::{World, cases, settings, steps};
 use driftq_core::{
     Attempt, ConsumerId, DeadLetter, Deadline, Envelope, Fact, GroupId, Input, Jitter, Message, MessageFact,
-    Output, Place, Position, Query, RetryPolicy, Routing, Shard, State, Style, Subscription, Ticket, Time,
-    Token, TopicId,
+    Origin, Output, Place, Position, Query, RetryPolicy, Routing, Shard, State, Style, Subscription, Ticket,
+    Time, Token, TopicId,
 };
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -137,7 +137,7 @@ fn message() -> Message<'static> {
             run_id: "run".into(),
             labels: vec![("model".into(), "small".into())],
             partition_override: Some(0),
-            deadline: Some(Deadline { seconds: 5, nanos: 6 }),
+            deadline: Some(Deadline { seconds: 5, nanos: 6, offset_minutes: 7 }),
             retry_policy: Some(RetryPolicy {
                 max_attempts: 5,
                 backoff_ms: 250,
@@ -158,6 +158,7 @@ fn message() -> Message<'static> {
             ..Envelope::default()
         }),
         routing: Some(Routing { label: "finance".into(), meta: vec![("score".into(), "0.92".into())] }),
+        origin: Some(Origin { topic: "inbox".into(), incarnation: TopicId(3), partition: 1, offset: 9 }),
     }
 }
 
@@ -222,8 +223,16 @@ fn a_token_at_the_end_of_all_numbers_is_survived() {
         let place = |offset| Place { topic, group, partition: 0, offset };
         let token = Token { epoch, n: u64::MAX };
         let message = |offset| MessageFact { topic, offset, bytes: b"x", ..MessageFact::default() };
-        let lease =
-            |offset| Fact::Leased { place: place(offset), token, attempt: 1, at, expires: at, owner: "o" };
+        let style = Style::Borrowed;
+        let lease = |offset| Fact::Leased {
+            place: place(offset),
+            token,
+            attempt: 1,
+            at,
+            expires: at,
+            owner: "o",
+            style,
+        };
         let facts = [
             Fact::TopicCreated { topic, partitions: 1, at, name: "t", scoped: true },
             Fact::GroupCreated { topic, group, at, name: "g" },

@@ -26,7 +26,7 @@ fn history() -> Vec<Fact<'static>> {
     let (topic, group, at) = (TopicId(0), GroupId(0), Time(1000));
     let message = |offset| MessageFact { topic, offset, at, size: 5, bytes: b"x", ..MessageFact::default() };
     let mut facts = vec![
-        Fact::Opened { epoch: 1, at },
+        Fact::Opened { epoch: 1, at, keeps_leases: true },
         Fact::TopicCreated { topic, partitions: 1, at, name: "t", scoped: true },
         Fact::GroupCreated { topic, group, at, name: "g" },
     ];
@@ -238,7 +238,7 @@ fn runs_that_list_each_others_messages_are_survived() {
         })
     };
     let facts = [
-        Fact::Opened { epoch: 1, at },
+        Fact::Opened { epoch: 1, at, keeps_leases: true },
         Fact::TopicCreated { topic, partitions: 1, at, name: "t", scoped: true },
         message(0x1111, "one"),
         message(0x2222, "one"),

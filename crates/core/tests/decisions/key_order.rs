@@ -88,9 +88,11 @@ fn the_next_one_waits_until_the_group_is_done() {
         ),
         (
             "restart",
-            |rig, _| {
+            |rig, held| {
                 rig.sync();
                 rig.crash();
+                assert_eq!(rig.lease_offsets(held.receipt.topic, 9), [], "it is on loan as before");
+                rig.advance(LEASE_MS);
             },
             0,
         ),

@@ -279,3 +279,39 @@ fn a_group_that_goes_takes_those_who_wait_along() {
     rig.advance(1000);
     assert_eq!(rig.answer(ticket), None);
 }
+
+/// Between two calls of a worker nothing of it is here, and still it reads.
+#[test]
+fn who_asked_a_moment_ago_is_a_member() {
+    let (mut rig, topic) = rig();
+    let members = |rig: &mut Rig| -> Vec<String> {
+        let group = rig.group_described(topic, "g").expect("it was created by the first request");
+        group.members.iter().map(|member| member.owner.to_string()).collect()
+    };
+    let ask = |rig: &mut Rig, owner: &str| {
+        let asked = LeaseRequest { owner: owner.into(), ..request(topic, 1) };
+        assert_eq!(rig.lease_as(asked), []);
+    };
+    ask(&mut rig, "a");
+    rig.advance(3_000);
+    ask(&mut rig, "b");
+    assert_eq!(members(&mut rig), ["a", "b"]);
+    rig.advance(1_999);
+    assert_eq!(members(&mut rig), ["a", "b"]);
+    rig.advance(1);
+    assert_eq!(members(&mut rig), ["b"], "five seconds without a word");
+    // Waiting counts for as long as it lasts, and the rest begins at its end.
+    let ticket = rig.ask_lease(patient(topic, 1, 30_000));
+    rig.advance(30_000);
+    assert_eq!(got(&mut rig, ticket), Some(vec![]));
+    rig.advance(4_999);
+    assert_eq!(members(&mut rig), ["o"]);
+    // However many names there are, what is kept of them is bounded.
+    for number in 0..1_500 {
+        ask(&mut rig, &format!("w{number:04}"));
+    }
+    assert_eq!(members(&mut rig).len(), 1_000);
+    rig.advance(5_000);
+    ask(&mut rig, "last");
+    assert_eq!(members(&mut rig), ["last"]);
+}

@@ -50,7 +50,16 @@ fn work(world: &mut World) {
         }
         world.rig.advance(100);
     }
-    panic!("messages are left: {:#?}", world.rig.tally().groups);
+    let ids: Vec<TopicId> = world.rig.shard.state().topics().map(|topic| topic.id).collect();
+    for (topic, offset) in ids.into_iter().flat_map(|topic| (0..40).map(move |offset| (topic, offset))) {
+        for partition in 0..3 {
+            let message = driftq_core::Spotted { topic, partition, offset };
+            if let Some(left) = world.rig.message_described(message) {
+                println!("left: {message:?} {left:?}");
+            }
+        }
+    }
+    panic!("messages are left: {:?}", world.rig.tally().groups);
 }
 
 /// Every group of every topic.

@@ -55,7 +55,7 @@ fn priorities_survive_a_restart_and_a_change_of_the_order() {
     assert_eq!(rig.lease_offsets(topic, 9), [3, 2]);
 }
 
-/// What is given back unused, and what a restart voided, is nobody's failure: it is fresh in its old place.
+/// What is given back unused has not failed: it is fresh in its old place.
 #[test]
 fn what_did_not_fail_goes_back_to_its_place() {
     let (mut rig, topic) = ordered(Order::Priority);
@@ -64,9 +64,6 @@ fn what_did_not_fail_goes_back_to_its_place() {
     rig.settle(&leased[1], Verdict::Release { delay_ms: 0 });
     rig.settle(&leased[0], Verdict::Release { delay_ms: 0 });
     assert_eq!(rig.lease_offsets(topic, 3), [1, 3, 0]);
-    rig.sync();
-    rig.crash();
-    assert_eq!(rig.lease_offsets(topic, 9), [1, 3, 0, 2]);
 }
 
 /// Makes `count` messages fail once and stand ready again.
@@ -111,12 +108,50 @@ fn when_only_one_kind_stands_ready_it_gets_everything() {
     assert_eq!(retries(&mut rig, topic, 30), [false; 30]);
 }
 
+/// Due retries go by priority where priorities count, then by when they became due, then by offset.
 #[test]
-fn retries_go_by_offset() {
-    let (mut rig, topic) = ordered(Order::Priority);
-    prioritized(&mut rig, topic, &[0, 9, 5]);
-    fail(&mut rig, topic, 3);
-    assert_eq!(rig.lease_offsets(topic, 9), [0, 1, 2]);
+fn retries_go_by_priority_then_by_due_time_then_by_offset() {
+    for (order, first) in [(Order::Priority, [1, 2, 3, 0]), (Order::Fifo, [1, 2, 3, 0])] {
+        let (mut rig, topic) = ordered(order);
+        prioritized(&mut rig, topic, &[0; 4]);
+        let leased = rig.lease(topic, 4);
+        for (delivery, delay_ms) in leased.iter().zip([30, 10, 10, 20]) {
+            rig.settle(delivery, nack_after(delay_ms));
+        }
+        rig.advance(30);
+        assert_eq!(rig.lease_offsets(topic, 9), first, "{order:?}");
+    }
+    for (order, first) in [(Order::Priority, [1, 2, 0]), (Order::Fifo, [0, 1, 2])] {
+        let (mut rig, topic) = ordered(order);
+        prioritized(&mut rig, topic, &[0, 9, 5]);
+        fail(&mut rig, topic, 3);
+        assert_eq!(rig.lease_offsets(topic, 9), first, "{order:?}");
+    }
+}
+
+/// A worker that hangs, one message at a time: once all are retries, each waits for as many deliveries as there are
+/// messages, and for no more.
+#[test]
+fn a_hanging_worker_tries_every_message_in_turn() {
+    const MESSAGES: usize = 12;
+    for restarts in [false, true] {
+        let (mut rig, topic) = rig(TopicSettings::default());
+        rig.produce_to(topic, &[0; MESSAGES]);
+        let mut last = [0; MESSAGES];
+        for round in 1..MESSAGES * 8 {
+            let hung = rig.lease(topic, 1).remove(0);
+            last[hung.receipt.offset as usize] = round;
+            let longest = last.iter().map(|tried| round - tried).max().unwrap_or(0);
+            // While there are fresh messages, retries have one turn of five.
+            assert!(longest <= if last.contains(&0) { MESSAGES * 2 } else { MESSAGES }, "{round}: {last:?}");
+            rig.advance(LEASE_MS);
+            if restarts && round % 5 == 0 {
+                rig.sync();
+                rig.crash();
+            }
+        }
+        assert!(!last.contains(&0), "every message had its turn: {last:?}");
+    }
 }
 
 /// A queue full of messages that always fail: what is new goes through, at its pace.

@@ -2,7 +2,7 @@
 
 use crate::support::deeds::at;
 use crate::support::orders::{nack_after, offsets, patient, request, spotted};
-use crate::support::{Draft, Rig, START};
+use crate::support::{Draft, LEASE_MS, Rig, START};
 use driftq_core::{
     Action, Answer, Delivery, GroupPartition, Identity, Input, LeaseRequest, Outcome, Reject, SeekTo,
     Settings, Spotted, Time, TopicId, TopicPatch, TopicSettings, Wait,
@@ -49,7 +49,7 @@ fn a_cancelled_message_is_over_for_everybody_but_who_works_on_it() {
 }
 
 #[test]
-fn a_cancelled_message_on_loan_ends_with_its_group_and_with_its_run() {
+fn a_cancelled_message_on_loan_ends_with_its_group_and_with_its_lease() {
     let (mut rig, topic) = rig();
     rig.produce_to(topic, &[0; 2]);
     rig.lease(topic, 1);
@@ -61,7 +61,9 @@ fn a_cancelled_message_on_loan_ends_with_its_group_and_with_its_run() {
     rig.lease(topic, 1);
     rig.cancel(spotted(topic, 0));
     rig.crash();
-    assert_eq!((kept(&mut rig, topic), rig.lease_offsets(topic, 9)), (1, vec![1]));
+    assert_eq!((kept(&mut rig, topic), rig.lease_offsets(topic, 9)), (2, vec![1]));
+    rig.advance(LEASE_MS);
+    assert_eq!((kept(&mut rig, topic), rig.lease_offsets(topic, 9)), (1, vec![1]), "nobody gets it again");
 }
 
 #[test]
@@ -232,10 +234,11 @@ fn a_deleted_topic_leaves_nothing_but_its_name_free() {
     rig.leased(ticket).expect("it got something");
     let ticket = rig.ask_lease(LeaseRequest { group: "h".into(), ..patient(topic, 9, 500) });
     let deletion = rig.ask(|ticket| Input::DeleteTopic { ticket, topic });
-    assert_eq!(rig.answer(ticket), Some(UNKNOWN), "who waited is told");
+    assert_eq!(rig.answer(ticket), None, "not before it is durable");
     assert!(rig.actions.iter().any(|action| matches!(action, Action::Close { .. })), "streams end");
     assert!(rig.answer(deletion).is_none() && !rig.actions.iter().any(|a| matches!(a, Action::Unpublish(_))));
     rig.sync();
+    assert_eq!(rig.answer(ticket), Some(UNKNOWN), "who waited is told");
     assert_eq!(rig.answer(deletion), Some(Answer::Deleted));
     assert!(rig.actions.iter().any(|action| matches!(action, Action::Unpublish(info) if info.id == topic)));
     assert_eq!((rig.shard.state().messages(), rig.shard.state().live_bytes().len()), (0, 0));

@@ -20,7 +20,7 @@ fn played(steps: &[Step], retention: bool) -> World {
 fn the_histories_have_everything_in_them() {
     let mut runner = TestRunner::deterministic();
     let mut kinds = BTreeSet::new();
-    for round in 0..200 {
+    for round in 0..2000 {
         let steps = steps(250).new_tree(&mut runner).unwrap().current();
         let world = played(&steps, round % 2 == 0);
         kinds.extend(world.rig.facts_since(0).iter().map(|fact| match fact {
@@ -32,7 +32,7 @@ fn the_histories_have_everything_in_them() {
             fact => format!("{fact:?}").split([' ', '(']).next().unwrap_or_default().to_owned(),
         }));
     }
-    assert_eq!(kinds.len(), 39, "{kinds:?}");
+    assert_eq!(kinds.len(), 42, "{kinds:?}");
 }
 
 proptest! {

@@ -34,7 +34,7 @@ fn given_up() -> (Rig, TopicId, Draft, Spotted) {
 }
 
 fn redrive(rig: &mut Rig, letter: Spotted, message: NewMessage, group: &str) -> Answer {
-    let group = group.to_owned();
+    let group = Some(group.to_owned());
     rig.ask_durably(|ticket| Input::Redrive { ticket, letter, message, group })
 }
 
@@ -75,11 +75,32 @@ fn neither_gate_swallows_it() {
 }
 
 #[test]
-fn if_its_group_is_gone_everybody_gets_it() {
+fn if_its_group_is_gone_the_letter_stays_and_nobody_gets_it() {
     let (mut rig, topic, draft, letter) = given_up();
     rig.delete_group(topic, "g");
-    redrive(&mut rig, letter, Draft { identity: None, ..draft }.message(), "g");
-    assert_eq!(offsets(&lease_for(&mut rig, topic, "h")), [1]);
+    let draft = Draft { identity: None, ..draft };
+    let gone = Answer::Rejected(Reject::GroupUnknown);
+    let before = rig.snapshot();
+    assert_eq!(redrive(&mut rig, letter, draft.message(), "g"), gone);
+    assert_eq!(rig.snapshot(), before);
+    assert_eq!(lease_for(&mut rig, topic, "h"), [], "this group is done with it");
+    assert!(rig.message_described(letter).is_some());
+    // A group that is made anew is the one that a person means.
+    rig.lease(topic, 1);
+    assert!(matches!(redrive(&mut rig, letter, draft.message(), "g"), Answer::Produced(_)));
+    assert_eq!((rig.lag(topic, "g"), rig.lag(topic, "h")), (1, 0));
+}
+
+#[test]
+fn sent_to_a_topic_that_a_person_names_it_is_for_all_its_groups() {
+    let (mut rig, _, draft, letter) = given_up();
+    let elsewhere = rig.topic("elsewhere", 1);
+    rig.lease(elsewhere, 1);
+    lease_for(&mut rig, elsewhere, "h");
+    let message = NewMessage { topic: elsewhere, identity: None, ..draft.message() };
+    let sent = rig.ask_durably(|ticket| Input::Redrive { ticket, letter, message, group: None });
+    assert!(matches!(sent, Answer::Produced(_)));
+    assert_eq!((rig.lag(elsewhere, "g"), rig.lag(elsewhere, "h")), (1, 1));
 }
 
 #[test]
@@ -108,5 +129,10 @@ fn a_letter_knows_what_it_was() {
     let bytes = rig.log.read(pinned.position, pinned.length).expect("it can be read");
     let (message, _) =
         Message::decode(bytes).ok().and_then(Message::from_dead_letter).expect("it is a letter");
-    assert_eq!(payload(&Message { envelope: None, ..message }), Draft::to(topic).message().payload);
+    assert_eq!(
+        message.origin.as_ref().map(|origin| (&*origin.topic, origin.incarnation)),
+        Some(("t", topic))
+    );
+    let plain = Message { envelope: None, origin: None, ..message };
+    assert_eq!(payload(&plain), Draft::to(topic).message().payload);
 }

@@ -117,7 +117,7 @@ fn a_lease_on_a_message_that_left_is_over() {
     rig.subscribe(topic, "g", "o", 99);
     rig.produce_to(topic, &[0, 0, 0]);
     assert_eq!(rig.offsets(), [0, 1]);
-    rig.advance(LEASE_MS / 2);
+    rig.advance_unsynced(LEASE_MS / 2);
     assert!(rig.is_urgent(), "an ack of what left is answered by this fact");
     let ticket = rig.ask(|ticket| Input::Ack { ticket, address: at(topic, 0), owner: "o".into() });
     assert_eq!(rig.answer(ticket), None);

@@ -3,7 +3,7 @@
 use crate::support::orders::{offsets, patient, spotted};
 use crate::support::{Draft, LEASE_MS, Rig, START};
 use driftq_core::{
-    Answer, Fact, Input, Order, RequestHash, Settings, Start, Time, TopicId, TopicPatch, TopicSettings, Wait,
+    Answer, Fact, Input, Order, RequestHash, Settings, Start, Time, TopicId, TopicPatch, Wait,
 };
 
 fn rig() -> (Rig, TopicId) {
@@ -126,7 +126,7 @@ fn it_is_durable_before_it_goes_out_however_late_that_is() {
     rig.sync();
     let message = after(topic, 100).message();
     rig.ask(|ticket| Input::Produce { ticket, message });
-    rig.advance(200);
+    rig.advance_unsynced(200);
     assert_eq!(rig.leased(ticket), None);
     rig.sync();
     assert_eq!(rig.leased(ticket).map(|d| offsets(&d)), Some(vec![0]));
@@ -159,14 +159,13 @@ fn a_scheduled_message_can_be_cancelled_and_removed() {
 }
 
 #[test]
-fn retention_takes_a_scheduled_message_like_any_other() {
-    let mut rig = Rig::new(Settings::default());
-    let retention_ms = Some(400);
-    let topic = rig.topic_with("t", 1, TopicSettings { retention_ms, ..TopicSettings::default() });
+fn retention_that_comes_later_takes_a_scheduled_message_like_any_other() {
+    let (mut rig, topic) = rig();
     rig.lease(topic, 1);
     rig.produce(&after(topic, 300));
     rig.produce(&after(topic, 500));
     rig.produce(&after(topic, 400));
+    rig.configure(topic, TopicPatch { retention_ms: Some(Some(400)), ..TopicPatch::default() });
     rig.advance(299);
     assert_eq!(rig.topic_described(topic).scheduled, 3);
     rig.advance(101);
@@ -209,6 +208,7 @@ fn a_retry_of_a_scheduled_message_is_a_retry_like_any_other() {
     assert_eq!(rig.lease(topic, 1)[0].attempt, 2);
     rig.sync();
     rig.crash();
+    rig.advance(LEASE_MS);
     assert_eq!(rig.lease(topic, 1)[0].attempt, 3);
 }
 

@@ -53,7 +53,7 @@ fn whoever_put_it_off_has_no_say_any_more() {
     let (mut rig, topic) = rig(3);
     let held = rig.lease(topic, 1).remove(0);
     rig.settle(&held, SNOOZE);
-    for verdict in [Verdict::Ack, nack("no"), Verdict::Extend { lease_ms: None }, SNOOZE] {
+    for verdict in [Verdict::Ack, nack("no"), Verdict::Extend { lease_ms: None, begun: true }, SNOOZE] {
         assert_eq!(rig.settle(&held, verdict), Outcome::Stale { attempt: Some(0) });
     }
     rig.advance(5_000);

@@ -173,7 +173,10 @@ proptest! {
                 (0 | 1, _) => rig.produce_to(topic, &[u32::from(a % 2)]),
                 (2, Some(held)) => drop(rig.settle_many(vec![Settlement { receipt: held.receipt, verdict: Verdict::Ack }])),
                 (3, Some(held)) => drop(rig.settle_many(vec![Settlement { receipt: held.receipt, verdict: nack_after(u64::from(b)) }])),
-                (4, Some(held)) => rig.release(&[held.receipt]),
+                (4, Some(held)) => {
+                    rig.release(&[held.receipt]);
+                    rig.sync();
+                }
                 (5, Some(held)) => {
                     let receipt = held.receipt;
                     rig.cancel(driftq_core::Spotted { topic, partition: receipt.partition, offset: receipt.offset });

@@ -92,8 +92,11 @@ fn a_heartbeat_without_a_length_is_as_long_as_the_loan() {
         let held = rig.lease_as(LeaseRequest { lease_ms: Some(length), ..request(topic, 1) }).remove(0);
         rig.advance(length / 2);
         // Whatever another heartbeat asked for: that was for once.
-        rig.settle(&held, Verdict::Extend { lease_ms: Some(7) });
-        assert_eq!(rig.settle(&held, Verdict::Extend { lease_ms: None }), extended(&rig, length));
+        rig.settle(&held, Verdict::Extend { lease_ms: Some(7), begun: true });
+        assert_eq!(
+            rig.settle(&held, Verdict::Extend { lease_ms: None, begun: true }),
+            extended(&rig, length)
+        );
         assert_eq!(rig.ack_token(&held), Outcome::Ok);
     }
 }
@@ -143,7 +146,7 @@ fn a_heartbeat_moves_the_end_of_the_lease() {
     }
     assert_eq!((rig.in_flight(topic), rig.lease_offsets(topic, 1)), (1, vec![]));
     // It can become shorter, too.
-    rig.settle(&delivery, Verdict::Extend { lease_ms: Some(5) });
+    rig.settle(&delivery, Verdict::Extend { lease_ms: Some(5), begun: true });
     rig.advance(5);
     assert_eq!(rig.lease_offsets(topic, 1), [0]);
 }
@@ -167,25 +170,113 @@ fn an_ack_may_be_repeated_also_after_a_restart() {
 }
 
 #[test]
-fn an_ack_that_was_lost_with_the_power_is_not_repeated_but_stale() {
+fn an_ack_that_was_lost_with_the_power_is_repeated() {
     let (mut rig, topic, delivery) = held();
     let items = vec![Settlement { receipt: delivery.receipt, verdict: Verdict::Ack }];
     rig.sync();
     rig.ask(|ticket| Input::Settle { ticket, items });
     rig.crash();
-    nothing_by(&mut rig, delivery.receipt, Outcome::Stale { attempt: Some(1) });
-    assert_eq!(rig.lease_offsets(topic, 1), [0]);
+    assert_eq!(rig.lease_offsets(topic, 1), [], "it is on loan as before");
+    assert_eq!((rig.ack_token(&delivery), rig.lag(topic, "g")), (Outcome::Ok, 0));
+}
+
+/// A lease that is in the log outlives the broker: until its own end its holder decides, and nobody else gets it.
+#[test]
+fn a_lease_outlives_the_broker() {
+    for (percent, verdict) in verdicts().into_iter().flat_map(|v| [(0, v.clone()), (100, v)]) {
+        let (mut rig, topic, delivery) = held();
+        rig.snapshot_percent = percent;
+        rig.sync();
+        for _ in 0..3 {
+            rig.advance(LEASE_MS / 4);
+            rig.crash();
+            assert_eq!(rig.lease(topic, 1), [], "nobody else gets it");
+        }
+        let expected = if verdict == EXTEND { extended(&rig, LEASE_MS) } else { Outcome::Ok };
+        assert_eq!(rig.settle(&delivery, verdict.clone()), expected, "{verdict:?}");
+    }
 }
 
 #[test]
-fn a_restart_voids_every_token() {
-    let (mut rig, topic, delivery) = held();
-    rig.sync();
+fn a_lease_lapses_when_it_was_to_whatever_the_broker_did_meanwhile() {
+    for percent in [0, 100] {
+        let (mut rig, topic, delivery) = held();
+        rig.snapshot_percent = percent;
+        rig.sync();
+        rig.advance(LEASE_MS - 1);
+        rig.crash();
+        assert_eq!(rig.lease(topic, 1), []);
+        rig.advance(1);
+        let again = rig.lease(topic, 1).remove(0);
+        assert!(again.receipt.token.epoch > delivery.receipt.token.epoch);
+        assert_eq!((again.attempt, &*again.last_error), (2, "ack_timeout"));
+        nothing_by(&mut rig, delivery.receipt, Outcome::Stale { attempt: Some(2) });
+        assert_eq!(rig.ack_token(&again), Outcome::Ok);
+    }
+}
+
+/// A delivery that supersedes a holder is handed out when the log has it, so that no crash brings that holder back.
+#[test]
+fn a_superseded_holder_never_comes_back() {
+    type End = fn(&mut Rig, &Delivery);
+    let ends: [(&str, End); 4] = [
+        ("lapse", |rig, _| rig.advance_unsynced(LEASE_MS)),
+        ("nack", |rig, held| {
+            rig.settle(held, nack("no"));
+            rig.advance_unsynced(0);
+        }),
+        ("release", |rig, held| rig.release(&[held.receipt])),
+        ("snooze", |rig, held| {
+            rig.settle(held, Verdict::Release { delay_ms: 5 });
+            rig.advance_unsynced(5);
+        }),
+    ];
+    for (name, end) in ends {
+        let (mut rig, topic, held) = held();
+        rig.sync();
+        end(&mut rig, &held);
+        let ticket = rig.ask_lease(request(topic, 1));
+        assert_eq!(rig.leased(ticket), None, "{name}: not before it is on the disk");
+        rig.write();
+        assert_eq!(rig.leased(ticket), None, "{name}: written is not synced");
+        rig.sync();
+        let next = rig.leased(ticket).expect("durable").remove(0);
+        rig.crash();
+        assert!(matches!(rig.ack_token(&held), Outcome::Stale { .. }), "{name}");
+        assert_eq!(rig.ack_token(&next), Outcome::Ok, "{name}");
+    }
+}
+
+/// A first delivery is not worth a sync: lost with the power, the message goes out again.
+#[test]
+fn a_first_delivery_leaves_at_once_and_is_at_worst_made_again() {
+    let (mut rig, topic) = rig_with(|topic| vec![Draft::to(topic)]);
+    rig.subscribe(topic, "g", "makes the group", 0);
+    let lost = rig.lease(topic, 1).remove(0);
+    assert!(!rig.is_urgent());
+    rig.write();
     rig.crash();
-    nothing_by(&mut rig, delivery.receipt, Outcome::Stale { attempt: Some(1) });
+    nothing_by(&mut rig, lost.receipt, Outcome::Stale { attempt: None });
     let again = rig.lease(topic, 1).remove(0);
-    assert!(again.receipt.token.epoch > delivery.receipt.token.epoch);
-    assert_eq!((again.attempt, rig.ack_token(&again)), (2, Outcome::Ok));
+    assert_eq!((again.attempt, rig.ack_token(&again)), (1, Outcome::Ok));
+}
+
+/// A holder that said that it failed has no other say, after a restart neither; nor is a message that it called dead
+/// tried again.
+#[test]
+fn a_nack_is_a_nack_after_a_restart_too() {
+    let (mut rig, topic, held) = held();
+    rig.settle(&held, nack_after(LEASE_MS));
+    rig.crash();
+    assert_eq!(rig.ack_token(&held), Outcome::Stale { attempt: Some(1) });
+    assert_eq!(rig.settle(&held, EXTEND), Outcome::Stale { attempt: Some(1) });
+    rig.advance(LEASE_MS);
+    let next = rig.lease(topic, 1).remove(0);
+    rig.settle(&next, nack_dead("of no use"));
+    rig.crash();
+    assert_eq!(rig.lease(topic, 1), []);
+    let undertaking = rig.fetches().remove(0);
+    assert_eq!((&*undertaking.last_error, undertaking.reason), ("of no use", "nacked_dead"));
 }
 
 #[test]

@@ -47,25 +47,52 @@ fn a_window_is_of_one_partition() {
     assert_eq!(rig.lease(topic, 9).len(), 3);
 }
 
-/// One group, read by name and by token at once: both see each other's deliveries in their window.
+/// One group, read by name and by token at once, in a topic that sets a window: each sees the other's deliveries in it.
 #[test]
-fn a_group_is_read_by_name_and_by_token_at_once() {
+fn a_window_of_the_topic_is_shared_by_both_kinds_of_readers() {
     let mut rig = rig();
-    let topic = rig.topic("t", 1);
+    let topic = rig.topic_with("t", 1, windowed(4));
     rig.produce_to(topic, &[0; 9]);
+    let leased = rig.lease(topic, 3);
     rig.subscribe(topic, "g", "pushed", 99);
     let pushed = rig.deliveries();
-    assert_eq!(pushed.len(), 2);
-    let leased = rig.lease(topic, 9);
-    assert_eq!(leased.len(), 3, "five may be on loan to holders of tokens, and two are on loan already");
+    assert_eq!(pushed.len(), 1, "four may be on loan, and three are");
+    assert_eq!(rig.lease(topic, 9), []);
     assert_eq!(rig.ack_token(&leased[0]), driftq_core::Outcome::Ok);
-    assert_eq!(rig.offsets(), [], "four are on loan: too many for who reads by name");
+    assert_eq!(rig.offsets(), [4]);
     // What was pushed can be acked by its token, and what was leased by the name of its owner.
     assert_eq!(rig.ack_token(&pushed[0].1), driftq_core::Outcome::Ok);
-    assert_eq!(rig.ack(&at(topic, 3), "o"), driftq_core::Answer::Settled);
-    assert_eq!(rig.ack(&at(topic, 4), "o"), driftq_core::Answer::Settled);
-    assert_eq!(rig.offsets(), [5], "one is on loan, and there is room for one more");
-    assert_eq!(rig.in_flight(topic), 2);
+    assert_eq!(rig.ack(&at(topic, 1), "o"), driftq_core::Answer::Settled);
+    assert_eq!(rig.offsets(), [5, 6]);
+    assert_eq!(rig.in_flight(topic), 4);
+}
+
+/// What holders of tokens have does not fill the small window of readers by name, in this run and in the next.
+#[test]
+fn what_is_lent_by_token_leaves_room_for_readers_by_name() {
+    for snapshot_percent in [0, 50, 100] {
+        let mut rig = rig();
+        rig.snapshot_percent = snapshot_percent;
+        let topic = rig.topic("t", 1);
+        rig.produce_to(topic, &[0; 12]);
+        let leased = rig.lease(topic, 4);
+        assert_eq!(leased.len(), 4);
+        rig.sync();
+        rig.crash();
+        rig.subscribe(topic, "g", "pushed", 99);
+        assert_eq!(rig.offsets().len(), 2, "after a restart, {snapshot_percent}");
+    }
+    let mut rig = rig();
+    let topic = rig.topic("t", 1);
+    rig.produce_to(topic, &[0; 12]);
+    let leased = rig.lease(topic, 4);
+    rig.subscribe(topic, "g", "pushed", 99);
+    assert_eq!(rig.offsets(), [4, 5], "four are on loan by token, and none by name");
+    assert_eq!(rig.lease(topic, 9), [], "what is on loan by name counts for holders of tokens");
+    rig.ack_token(&leased[0]);
+    assert_eq!(rig.offsets(), [], "its own two are still on loan");
+    rig.ack(&at(topic, 4), "pushed");
+    assert_eq!(rig.offsets(), [6]);
 }
 
 /// Whatever ends a delivery makes room for the next one, at once.

@@ -113,6 +113,11 @@ impl Books {
                 assert_eq!(effect.status, Status::InProgress);
                 effect.status = Status::Unknown;
             }
+            EffectFact::Released { number, .. } => {
+                let effect = self.effect(number);
+                assert!([Status::InProgress, Status::Unknown].contains(&effect.status), "over, and released");
+                effect.status = Status::InProgress;
+            }
             EffectFact::Swept { numbers } => {
                 for number in numbers.as_chunks::<8>().0 {
                     let gone = self.effects.remove(&u64::from_le_bytes(*number));

@@ -95,11 +95,12 @@ impl Rig {
         let message = Message::decode(bytes).expect("the message is one");
         let letter = DeadLetter {
             topic: undertaking.topic.to_string().into(),
+            partition: undertaking.receipt.partition,
             offset: undertaking.receipt.offset,
             attempts: undertaking.attempts,
             ..DeadLetter::default()
         };
-        payload(&message.into_dead_letter(letter))
+        payload(&message.into_dead_letter(letter, undertaking.receipt.topic))
     }
 
     /// Answers an undertaking; nothing is synced.

@@ -20,6 +20,8 @@ pub(crate) fn touch(shard: &mut Shard, now: Time, out: &mut Output) {
         for epoch in [0, 1, 2, u32::MAX] {
             let receipt = EffectReceipt { number, epoch };
             shard.handle(now, Input::RenewEffect { ticket: TICKET, receipt, lease_ms: Some(5) }, out);
+            let uncertain = epoch == 1;
+            shard.handle(now, Input::ReleaseEffect { ticket: TICKET, receipt, uncertain }, out);
         }
     }
     for key in ["k", "l", "m", "n"] {

@@ -4,7 +4,7 @@
 use driftq_core::ledger::{OnLapse, Status};
 use driftq_core::{
     BegunFact, CommitFact, EffectFact, EffectPart, EndedFact, Fact, GroupId, How, Identity, Lent, Lineage,
-    MessageFact, OutputAuthor, OutputFact, Place, Receipt, RequestHash, RunFact, Time, Token, TopicId,
+    MessageFact, OutputAuthor, OutputFact, Place, Receipt, RequestHash, RunFact, Style, Time, Token, TopicId,
 };
 
 const LENT: Lent<'static> = Lent {
@@ -53,6 +53,7 @@ pub(crate) fn name(fact: &Fact<'_>) -> Option<&'static str> {
         Fact::Effect(EffectFact::Ended(EndedFact { attempts_max: None, .. })) => "effect-ended-plain",
         Fact::Effect(EffectFact::Ended(_)) => "effect-ended",
         Fact::Effect(EffectFact::Lapsed { .. }) => "effect-lapsed",
+        Fact::Effect(EffectFact::Released { .. }) => "effect-released",
         Fact::Effect(EffectFact::Swept { .. }) => "effect-swept",
         Fact::Effect(EffectFact::Moved { part: EffectPart::About, .. }) => "effect-moved-about",
         Fact::Effect(EffectFact::Moved { part: EffectPart::Ending, .. }) => "effect-moved-ending",
@@ -128,6 +129,7 @@ pub(crate) fn facts() -> Vec<Fact<'static>> {
         EffectFact::Ended(ended(0x2324, Status::FailedRetryable, Some(0x0102))),
         EffectFact::Ended(ended(0x2324, Status::Succeeded, None)),
         EffectFact::Lapsed { number: 0x2324, at: Time(0x2728) },
+        EffectFact::Released { number: 0x2324, epoch: 0x2526, at: Time(0x2728) },
         EffectFact::Swept { numbers: &[1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0] },
         EffectFact::Moved { number: 0x2324, part: EffectPart::About, bytes: b"about" },
         EffectFact::Moved { number: 0x2324, part: EffectPart::Ending, bytes: b"ending" },
@@ -172,6 +174,7 @@ pub(crate) fn history(message: impl Fn(u64) -> MessageFact<'static>) -> Vec<Fact
         at: Time(2000),
         expires: Time(5000),
         owner: "worker",
+        style: Style::Borrowed,
     };
     let output = |version, partition_key, dedupe_key, by| {
         let (dataset, location, digest, at) = ("dataset", "s3://there", "sha256:00", Time(3000));

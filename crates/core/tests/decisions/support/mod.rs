@@ -12,6 +12,8 @@ pub(crate) mod whims;
 pub(crate) mod works;
 pub(crate) mod world;
 
+use std::collections::BTreeMap;
+
 use driftq_core::{
     Action, Answer, ConsumerId, Delivery, Fact, Identity, Input, KeyHash, Message, NewMessage, Output,
     Payload, RequestHash, RetryPolicy, Settings, Shard, Start, State, Ticket, Time, TopicId, TopicInfo,
@@ -35,6 +37,8 @@ pub(crate) struct Rig {
     pub(crate) snapshot_percent: usize,
     /// What the shard asked for and nobody looked at yet.
     pub(crate) actions: Vec<Action>,
+    /// Messages that must not be pushed to anybody any more from a time on, as far as a test has said so.
+    pub(crate) deadlines: BTreeMap<(TopicId, u64), Time>,
     out: Output,
     tickets: u64,
     consumers: u64,
@@ -49,6 +53,7 @@ pub(crate) struct Draft {
     pub(crate) identity: Option<Identity>,
     pub(crate) retry: Option<RetryPolicy>,
     pub(crate) deadline: Option<Time>,
+    pub(crate) native: bool,
     pub(crate) key: KeyHash,
     pub(crate) priority: u8,
     pub(crate) start: Start,
@@ -64,6 +69,7 @@ impl Draft {
             identity: None,
             retry: None,
             deadline: None,
+            native: false,
             key: KeyHash::NONE,
             priority: 0,
             start: Start::Now,
@@ -91,22 +97,38 @@ impl Draft {
         self
     }
 
+    /// As it comes over `/v2`.
+    pub(crate) fn native(mut self) -> Self {
+        self.native = true;
+        self
+    }
+
+    /// Of use until then, as `/v2` understands it.
+    pub(crate) fn until(mut self, deadline: Time) -> Self {
+        self.deadline = Some(deadline);
+        self.native()
+    }
+
     pub(crate) fn message(&self) -> NewMessage {
         let message = Message { value: self.value.as_bytes().into(), ..Message::default() };
-        let Self { topic, partition, deadline, retry, identity, key, priority, start, request, .. } = *self;
+        let Self {
+            topic, partition, deadline, retry, native, identity, key, priority, start, request, ..
+        } = *self;
         NewMessage {
             topic,
             partition,
             deadline,
             retry,
+            native,
             identity,
-            reserved: false,
             request,
             key,
             priority,
             start,
             lineage: None,
+            origin: None,
             payload: payload(&message),
+            ..NewMessage::default()
         }
     }
 }
@@ -133,22 +155,36 @@ impl Rig {
     fn closed(settings: Settings, state: State, log: Log, now: Time) -> Self {
         let shard = Shard::new(settings.clone(), state);
         let (actions, out) = (Vec::new(), Output::default());
-        Self { shard, settings, now, log, snapshot_percent: 100, actions, out, tickets: 0, consumers: 0 }
+        let deadlines = BTreeMap::new();
+        Self {
+            shard,
+            settings,
+            now,
+            log,
+            snapshot_percent: 100,
+            actions,
+            deadlines,
+            out,
+            tickets: 0,
+            consumers: 0,
+        }
     }
 
     fn open(&mut self) {
         self.shard.open(self.now, self.log.base, SECRET, &mut self.out);
-        self.absorb();
+        self.absorb(false);
     }
 
     /// Tells the shard something.
     pub(crate) fn tell(&mut self, input: Input) {
+        let released = matches!(input, Input::Durable { .. });
         self.shard.handle(self.now, input, &mut self.out);
-        self.absorb();
+        self.absorb(released);
     }
 
     /// Takes over what the shard wants, and checks what must hold for every delivery ever made.
-    fn absorb(&mut self) {
+    /// What was held for the disk may come late.
+    fn absorb(&mut self, released: bool) {
         for action in &self.out.actions {
             if let Action::Deliver { delivery, .. } = action {
                 assert!(
@@ -158,7 +194,12 @@ impl Rig {
                 let bytes =
                     self.log.read(delivery.position, delivery.length).expect("a delivery can be read");
                 assert_eq!(check(bytes), delivery.check, "{delivery:?} points at other bytes");
-                assert!(delivery.expires > self.now);
+                assert!(delivery.expires > self.now || released);
+                let deadline = self.deadlines.get(&(delivery.receipt.topic, delivery.receipt.offset));
+                assert!(
+                    deadline.is_none_or(|deadline| *deadline > self.now || released),
+                    "too late: {delivery:?}"
+                );
             }
         }
         self.actions.append(&mut self.out.actions);
@@ -230,7 +271,8 @@ impl Rig {
         let mut log = self.log.clone();
         log.lose(kept);
         let (tickets, consumers) = (self.tickets, self.consumers);
-        *self = Self::closed(self.settings.clone(), state, log, self.now);
+        let deadlines = std::mem::take(&mut self.deadlines);
+        *self = Self { deadlines, ..Self::closed(self.settings.clone(), state, log, self.now) };
         (self.tickets, self.consumers, self.snapshot_percent) = (tickets, consumers, percent);
         self.open();
     }
@@ -253,13 +295,25 @@ impl Rig {
         resumed
     }
 
-    /// Lets time pass; whatever is due is handled at its very moment.
+    /// Lets time pass; whatever is due is handled at its very moment, and durable before anything else happens.
     pub(crate) fn advance(&mut self, ms: u64) {
+        self.pass(ms, true);
+    }
+
+    /// The same while the disk stands still.
+    pub(crate) fn advance_unsynced(&mut self, ms: u64) {
+        self.pass(ms, false);
+    }
+
+    fn pass(&mut self, ms: u64, syncs: bool) {
         let target = self.now.after_ms(ms);
         let mut ticks = 0;
         while let Some(due) = self.shard.next_deadline().filter(|due| *due <= target) {
             self.now = self.now.max(due);
             self.tell(Input::Tick);
+            if syncs && self.is_urgent() {
+                self.sync();
+            }
             ticks += 1;
             assert!(ticks < 100_000, "ticks make progress");
         }

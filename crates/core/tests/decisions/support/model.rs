@@ -17,6 +17,10 @@ struct Kept {
     segment: u32,
     due: Option<Time>,
     cancelled: bool,
+    /// Every group was done with it once, and it stayed.
+    past: bool,
+    /// It is past, and no group owes it.
+    idle: bool,
 }
 
 #[derive(Default)]
@@ -25,6 +29,8 @@ struct Topic {
     partitions: u32,
     next_offset: u64,
     kept: BTreeMap<Spot, Kept>,
+    /// Whether it keeps what is done.
+    keeps: bool,
     groups: BTreeMap<GroupId, Group>,
 }
 
@@ -78,11 +84,12 @@ impl Model {
     fn apply(&mut self, end: Position, fact: &Fact<'_>) {
         self.ledger.apply(end, fact);
         match *fact {
-            Fact::Opened { .. } => {
+            Fact::Opened { epoch: 1, .. } | Fact::Opened { keeps_leases: false, .. } => {
                 for topic in self.topics.iter_mut().flatten() {
                     topic.void_leases();
                 }
             }
+            Fact::Opened { .. } => {}
             Fact::TopicCreated { name, partitions, .. } => {
                 self.topics.push(Some(Topic { name: name.into(), partitions, ..Topic::default() }));
             }
@@ -93,7 +100,7 @@ impl Model {
                 topic.next_offset = message.offset + 1;
                 let (size, length) = (u64::from(message.size), message.bytes.len() as u64);
                 let (segment, due) = (end.segment(), message.due);
-                topic.kept.insert(spot, Kept { size, length, segment, due, cancelled: false });
+                topic.kept.insert(spot, Kept { size, length, segment, due, ..Kept::default() });
                 for (id, group) in &mut topic.groups {
                     if message.only.is_none_or(|only| only == *id) {
                         group.owed.insert(spot);
@@ -104,6 +111,7 @@ impl Model {
                 let topic = self.topic(topic);
                 let owed = topic.wanted().collect();
                 topic.groups.insert(group, Group { name: name.into(), owed, ..Group::default() });
+                topic.clean();
             }
             Fact::Leased { place, .. } => {
                 assert!(self.owed(place), "leased and not owed: {place:?}");
@@ -113,7 +121,10 @@ impl Model {
                 assert!(self.owed(place), "extended and not owed: {place:?}");
                 self.group(place).leased.insert((place.partition, place.offset));
             }
-            Fact::Failed { place, .. } | Fact::Released { place } | Fact::Snoozed { place, .. } => {
+            Fact::Failed { place, .. }
+            | Fact::Released { place }
+            | Fact::Snoozed { place, .. }
+            | Fact::SnoozedFor { place, .. } => {
                 self.group(place).leased.remove(&(place.partition, place.offset));
             }
             Fact::Acked { place, .. } | Fact::Retired { place, .. } => {
@@ -136,11 +147,17 @@ impl Model {
                     group.leased.retain(stays);
                 }
             }
+            Fact::Trimmed { topic, partition, below } => {
+                let goes = |spot: &Spot, kept: &Kept| spot.0 == partition && spot.1 < below && kept.idle;
+                self.topic(topic).kept.retain(|spot, kept| !goes(spot, kept));
+            }
+            Fact::Configured { topic, settings } => {
+                self.topic(topic).keeps = settings.keep_ms.is_some() || settings.keep_bytes.is_some();
+            }
             Fact::Cancelled { topic, partition, offset } => self.topic(topic).cancel((partition, offset)),
             Fact::Removed { topic, partition, offset } => self.topic(topic).remove((partition, offset)),
             Fact::Sought { topic, group, partition, from } => self.topic(topic).seek(group, partition, from),
             Fact::Forgotten { .. }
-            | Fact::Configured { .. }
             | Fact::Paused { .. }
             | Fact::Keyed { .. }
             | Fact::Effect(_)
@@ -173,9 +190,15 @@ impl Model {
             assert_eq!((&*described.name, described.next_offset), (&*topic.name, topic.next_offset));
             for (partition, described) in (0..topic.partitions).zip(&described.partitions) {
                 let kept = || topic.kept.iter().filter(|(spot, _)| spot.0 == partition);
-                assert_eq!(described.messages, kept().count() as u64);
-                assert_eq!(described.bytes, kept().map(|(_, kept)| kept.size).sum::<u64>());
-                assert_eq!(described.oldest_offset, kept().next().map(|(spot, _)| spot.1));
+                let count = |past: bool| {
+                    let counted = kept().filter(|(_, kept)| kept.past == past);
+                    counted.fold((0, 0), |(count, bytes), (_, kept)| (count + 1, bytes + kept.size))
+                };
+                assert_eq!((described.messages, described.bytes), count(false));
+                assert_eq!((described.kept_messages, described.kept_bytes), count(true));
+                let wanted = kept().find(|(_, kept)| !kept.idle);
+                assert_eq!(described.oldest_offset, wanted.map(|(spot, _)| spot.1));
+                assert_eq!(described.earliest_offset, kept().next().map(|(spot, _)| spot.1));
             }
             let scheduled = |least: Time| {
                 let due = topic.kept.values().filter(|kept| !kept.cancelled).filter_map(|kept| kept.due);
@@ -205,7 +228,7 @@ impl Model {
         assert_eq!(groups.next(), None);
         let kept = |(topic, offset): (TopicId, u64)| {
             let topic = self.topics.get(topic.0 as usize).and_then(Option::as_ref);
-            topic.is_some_and(|topic| topic.kept.keys().any(|spot| spot.1 == offset))
+            topic.is_some_and(|topic| topic.kept.iter().any(|(spot, kept)| spot.1 == offset && !kept.past))
         };
         self.ledger.audit(rig, &tally, kept);
         self.ledger.add_live(&mut live);
@@ -261,13 +284,22 @@ impl Topic {
         self.clean();
     }
 
-    /// Once there is a group, what nobody owes is gone. Without any, a message waits for the first to come, unless
-    /// nobody is to get it any more.
+    /// Once there is a group, what nobody owes is gone, or history where the topic keeps it. Without any, a message
+    /// waits for the first to come, unless nobody is to get it any more.
     fn clean(&mut self) {
-        let groups = &self.groups;
+        let (groups, keeps) = (&self.groups, self.keeps);
         self.kept.retain(|spot, kept| {
-            let awaited = groups.is_empty() && !kept.cancelled;
-            awaited || groups.values().any(|group| group.owed.contains(spot))
+            let owed = groups.values().any(|group| group.owed.contains(spot));
+            if owed || kept.cancelled {
+                kept.idle = false;
+                return owed;
+            }
+            let done = !groups.is_empty();
+            // What is history already goes when it is trimmed, also from a topic that keeps nothing any more.
+            let stays = kept.idle || !done || keeps;
+            kept.past |= done && keeps;
+            kept.idle = kept.past;
+            stays
         });
     }
 }

@@ -37,7 +37,7 @@ pub(crate) fn nack_dead(error: &str) -> Verdict {
     Verdict::Nack { delay_ms: None, dead: true, error: error.into() }
 }
 
-pub(crate) const EXTEND: Verdict = Verdict::Extend { lease_ms: Some(LEASE_MS) };
+pub(crate) const EXTEND: Verdict = Verdict::Extend { lease_ms: Some(LEASE_MS), begun: true };
 
 /// Message `offset` of partition 0.
 pub(crate) fn spotted(topic: TopicId, offset: u64) -> Spotted {
@@ -84,7 +84,12 @@ impl Rig {
 
     pub(crate) fn lease_as(&mut self, request: LeaseRequest) -> Vec<Delivery> {
         let ticket = self.ask_lease(request);
-        self.leased(ticket).expect("who does not wait is answered at once")
+        let at_once = self.leased(ticket);
+        // A delivery that supersedes a holder waits for the disk, and for nothing else.
+        at_once.unwrap_or_else(|| {
+            self.sync();
+            self.leased(ticket).expect("who does not wait is answered as soon as it is durable")
+        })
     }
 
     /// Offsets that group `g` gets at once.

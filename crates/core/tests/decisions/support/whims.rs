@@ -5,6 +5,7 @@ use driftq_core::{
     TopicPatch, Verdict,
 };
 
+use super::ledger::effect_identity;
 use super::world::{Asked, GROUPS, OWNERS, World, pick};
 use super::{Draft, payload};
 
@@ -53,7 +54,13 @@ impl World {
                     0..=3 => Verdict::Ack,
                     4 => Verdict::Nack { delay_ms: None, dead: false, error: "no".into() },
                     5 => Verdict::Nack { delay_ms: Some(u64::from(b)), dead: b >= 128, error: "no".into() },
-                    6 => Verdict::Extend { lease_ms: Some(u64::from(b) * 4 + 1) },
+                    6 => {
+                        Verdict::Extend { lease_ms: Some(u64::from(b) * 4 + 1), begun: !b.is_multiple_of(3) }
+                    }
+                    _ if b.is_multiple_of(3) => Verdict::Await {
+                        effect: effect_identity(["k", "l", "m", "n"][usize::from(a % 4)]),
+                        delay_ms: (b < 200).then_some(u64::from(b) * 4),
+                    },
                     _ => Verdict::Release { delay_ms: if b < 128 { 0 } else { u64::from(b) } },
                 };
                 let message = (receipt.topic, receipt.group, receipt.partition, receipt.offset);
@@ -130,6 +137,8 @@ impl World {
             order: (b >= 128).then_some([Order::Priority, Order::Key, Order::Fifo][usize::from(c) % 3]),
             in_flight_max: b.is_multiple_of(3).then_some((!c.is_multiple_of(2)).then_some(u32::from(c % 4))),
             retention_ms: b.is_multiple_of(7).then_some((c >= 200).then_some(3000)),
+            keep_ms: b.is_multiple_of(5).then_some((c % 4 < 2).then_some(u64::from(c) * 20 + 1)),
+            keep_bytes: (b % 5 == 1).then_some((c % 4 < 3).then_some(u64::from(c) + 1)),
             ..TopicPatch::default()
         };
         self.rig.ask(|ticket| Input::ConfigureTopic { ticket, topic, patch });
@@ -173,6 +182,7 @@ impl World {
         again.payload = payload(&message);
         let letter = Spotted { topic: dlq, partition: pinned.partition, offset: pinned.offset };
         let group = GROUPS[usize::from(a) % 3].to_owned();
+        let group = Some(group).filter(|_| !a.is_multiple_of(5));
         self.rig.ask(|ticket| Input::Redrive { ticket, letter, message: again, group });
     }
 

@@ -26,6 +26,14 @@ impl World {
         match kind {
             48..=52 => self.begin(a, b, c),
             53 | 54 => self.finish(a, b, c),
+            55 if b >= 200 => {
+                let Some(receipt) = self.a_lease(a, c) else { return };
+                self.rig.ask(|ticket| Input::ReleaseEffect {
+                    ticket,
+                    receipt,
+                    uncertain: b.is_multiple_of(2),
+                });
+            }
             55 => {
                 let Some(receipt) = self.a_lease(a, c) else { return };
                 let lease_ms = [None, Some(1), Some(900)][usize::from(b % 3)];

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use driftq_core::{
     Action, Address, Answer, ConsumerId, Delivery, EffectReceipt, Fact, GroupId, Identity, Input, KeyHash,
-    NewMessage, Payload, RetryPolicy, Settings, Start, Stored, Style, Ticket, Token, TopicId, TopicSettings,
-    Undertaking,
+    NewMessage, Payload, RetryPolicy, Settings, Start, Stored, Style, Ticket, Time, Token, TopicId,
+    TopicSettings, Undertaking,
 };
 use proptest::prelude::{ProptestConfig, Strategy, any};
 
@@ -43,6 +43,7 @@ pub(crate) fn settings(retention: bool) -> Settings {
         group_expiry_ms: 5000,
         retention_ms: retention.then_some(9000),
         retention_bytes: retention.then_some(60),
+        kept_messages_max: 5,
         dead_letters_max: 3,
         groups_max: 3,
         effects_max: 5,
@@ -61,7 +62,8 @@ pub(crate) fn settings(retention: bool) -> Settings {
 
 /// What a ticket stands for.
 pub(super) enum Asked {
-    Produce(TopicId),
+    /// To a topic, of use until then.
+    Produce(TopicId, Option<Time>),
     Settle {
         topic: TopicId,
         group: GroupId,
@@ -120,6 +122,8 @@ pub(super) fn topic_settings(number: u8) -> TopicSettings {
         in_flight_max: (number >= 200).then_some(3),
         retry_share: number.is_multiple_of(4).then_some(50),
         retention_ms: (number == 250).then_some(4000),
+        keep_ms: (number % 8 == 1).then_some(2500),
+        keep_bytes: (number % 8 < 3).then_some(40),
         ..TopicSettings::default()
     }
 }
@@ -224,10 +228,12 @@ impl World {
         });
         draft.key = KeyHash(u64::from(c % 4));
         draft.priority = if c.is_multiple_of(5) { b % 10 } else { 0 };
+        draft.native = b.is_multiple_of(2);
+        draft.deadline = (b % 10 == 4).then(|| self.rig.now.after_ms(u64::from(c) * 9 + 1));
         draft.start = if a.is_multiple_of(6) { Start::After(u64::from(c) * 7) } else { Start::Now };
         let message = NewMessage { lineage: a_lineage(a / 8), ..draft.message() };
         let ticket = self.rig.ask(|ticket| Input::Produce { ticket, message });
-        self.asked.insert(ticket, Asked::Produce(topic));
+        self.asked.insert(ticket, Asked::Produce(topic, draft.deadline.filter(|_| draft.native)));
     }
 
     pub(crate) fn subscribe(&mut self, a: u8, b: u8, c: u8) {
@@ -305,13 +311,18 @@ impl World {
 
     /// Takes what the shard asks for, and holds it against what it said before.
     pub(crate) fn listen(&mut self) {
+        let mut unread = Vec::new();
         for action in std::mem::take(&mut self.rig.actions) {
             match &action {
                 Action::Reply { ticket, answer } => self.hear(*ticket, answer),
                 Action::Deliver { consumer, delivery } => {
-                    assert!(self.readers.contains(consumer), "delivered to somebody who left");
-                    let (group, _) = self.names[consumer];
-                    self.receive(delivery, group);
+                    if self.readers.contains(consumer) {
+                        let (group, _) = self.names[consumer];
+                        self.receive(delivery, group);
+                    } else {
+                        // It waited for the disk, and its reader has left meanwhile.
+                        unread.push(delivery.receipt);
+                    }
                 }
                 Action::Close { consumer } => self.readers.retain(|reader| reader != consumer),
                 Action::Fetch(undertaking) => self.fetches.push(undertaking.clone()),
@@ -319,12 +330,18 @@ impl World {
             }
             self.history.push(action);
         }
+        if !unread.is_empty() {
+            self.rig.tell(Input::Release { receipts: unread });
+        }
     }
 
     fn hear(&mut self, ticket: Ticket, answer: &Answer) {
         match (self.asked.remove(&ticket), answer) {
-            (Some(Asked::Produce(topic)), Answer::Produced(Stored { offset, .. })) => {
+            (Some(Asked::Produce(topic, deadline)), Answer::Produced(Stored { offset, duplicate, .. })) => {
                 self.stored.insert((topic, *offset));
+                if let Some(deadline) = deadline.filter(|_| !duplicate && !self.is_letters(topic)) {
+                    self.rig.deadlines.insert((topic, *offset), deadline);
+                }
             }
             (Some(Asked::Settle { topic, group, partition, offset, ack: true }), Answer::Settled) => {
                 self.acked.insert((topic, group, partition, offset));
@@ -355,6 +372,11 @@ impl World {
         let known = self.deliveries.iter().any(|(known, _)| known.receipt == receipt);
         assert!(self.tokens.insert(receipt.token) || known, "a token was handed out twice");
         self.deliveries.push((delivery.clone(), group));
+    }
+
+    /// Whether dead letters go there: they have no deadline.
+    fn is_letters(&self, id: TopicId) -> bool {
+        self.rig.shard.state().topics().any(|topic| topic.id == id && topic.name.starts_with("dlq."))
     }
 
     /// One of the topics that exist, now and then one that does not.

@@ -1,0 +1,491 @@
+//! Records of effects as few bytes as they can be: there may be millions, and most are over and only remembered.
+//!
+//! Small numbers take one byte, times are told from one another, and whoever ran an effect is named once for all. The
+//! bytes never leave the memory of the shard: snapshots have a format of their own.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::codec::{Malformed, Put, Take};
+use crate::effect::blob::Blob;
+use crate::effect::fact::{put_receipt, status_byte, status_of, take_receipt};
+use crate::effect::record::Effect;
+use crate::effect::rules::OnLapse;
+use crate::id::{Identity, Position, RequestHash, Time, TopicId};
+use crate::input::Spotted;
+
+/// Records of one chunk: as many as there are bits in [`Chunk::present`].
+const CHUNK_RECORDS: u64 = 64;
+/// A chunk grows by so many bytes at a time, so that little of it is empty.
+const GROWTH_BYTES: usize = 256;
+/// A chunk gives room back that is larger than this.
+const SLACK_BYTES: usize = 1024;
+
+/// Records by number, packed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Packed {
+    /// By number divided by [`CHUNK_RECORDS`]; none is empty.
+    chunks: BTreeMap<u64, Chunk>,
+    len: usize,
+    owners: Owners,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Chunk {
+    /// Which of its numbers have a record.
+    present: u64,
+    /// The records in the order of their numbers, each after its length.
+    bytes: Vec<u8>,
+}
+
+impl Chunk {
+    /// Where the record with this bit begins, or would, and how long it is with its length.
+    fn find(&self, bit: u32) -> (usize, Option<usize>) {
+        let before = (self.present & ((1 << bit) - 1)).count_ones();
+        let start = (0..before).fold(0, |start, _| start + self.length_at(start));
+        let is_there = self.present >> bit & 1 != 0;
+        (start, is_there.then(|| self.length_at(start)))
+    }
+
+    /// How many bytes the record takes that begins there, with its length.
+    fn length_at(&self, start: usize) -> usize {
+        self.bytes
+            .get(start..)
+            .and_then(|rest| rest.first_chunk())
+            .map_or(0, |length| 2 + usize::from(u16::from_le_bytes(*length)))
+    }
+
+    fn get(&self, bit: u32) -> Option<&[u8]> {
+        let (start, length) = self.find(bit);
+        self.bytes.get(start + 2..start + length?)
+    }
+
+    /// Puts other bytes in the place of a record; none at all takes it out.
+    fn put(&mut self, bit: u32, record: Option<&[u8]>) {
+        let (start, length) = self.find(bit);
+        let end = start + length.unwrap_or(0);
+        let framed = record.map(|record| {
+            let length = u16::try_from(record.len()).expect("a packed record is far below 64 KiB");
+            (length.to_le_bytes(), record)
+        });
+        let grows = framed.map_or(0, |(length, record)| length.len() + record.len());
+        if self.bytes.len() + grows - (end - start) > self.bytes.capacity() {
+            self.bytes.reserve_exact(grows + GROWTH_BYTES);
+        }
+        match framed {
+            Some((length, record)) => {
+                self.bytes.splice(start..end, length.into_iter().chain(record.iter().copied()));
+                self.present |= 1 << bit;
+            }
+            None => {
+                self.bytes.drain(start..end);
+                self.present &= !(1 << bit);
+            }
+        }
+        if self.bytes.capacity() - self.bytes.len() > SLACK_BYTES {
+            self.bytes.shrink_to(self.bytes.len() + GROWTH_BYTES);
+        }
+    }
+}
+
+/// Chunk and bit of a number.
+const fn place(number: u64) -> (u64, u32) {
+    (number / CHUNK_RECORDS, (number % CHUNK_RECORDS) as u32)
+}
+
+impl Packed {
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    fn bytes(&self, number: u64) -> Option<&[u8]> {
+        let (chunk, bit) = place(number);
+        self.chunks.get(&chunk)?.get(bit)
+    }
+
+    pub(crate) fn get(&self, number: u64) -> Option<Effect> {
+        self.unpack(self.bytes(number)?)
+    }
+
+    /// Whose record has this number.
+    pub(crate) fn identity(&self, number: u64) -> Option<Identity> {
+        self.bytes(number)?.first_chunk().copied().map(Identity)
+    }
+
+    /// All records, oldest first, beginning with a number.
+    pub(crate) fn from(&self, number: u64) -> impl Iterator<Item = (u64, Effect)> {
+        let chunks = self.chunks.range(place(number).0..).flat_map(|(start, chunk)| {
+            let numbers = (0..CHUNK_RECORDS).filter(|bit| chunk.present >> bit & 1 != 0);
+            let starts = core::iter::successors(Some(0), |at| Some(at + chunk.length_at(*at)));
+            let records = numbers.zip(starts);
+            records.map(move |(bit, at)| (start * CHUNK_RECORDS + bit, chunk, at))
+        });
+        let records = chunks.skip_while(move |(found, ..)| *found < number);
+        records.filter_map(|(number, chunk, at)| {
+            let record = chunk.bytes.get(at + 2..at + chunk.length_at(at))?;
+            Some((number, self.unpack(record)?))
+        })
+    }
+
+    /// Puts a record in the place of whatever was there.
+    pub(crate) fn put(&mut self, number: u64, effect: &Effect) {
+        // Named before the old one lets go: an owner that stays is not forgotten in between.
+        let owner = self.owners.enter(&effect.owner);
+        let before = self.bytes(number).and_then(owner_of);
+        if let Some(before) = before {
+            self.owners.leave(before);
+        } else {
+            self.len += 1;
+        }
+        let record = pack(effect, owner);
+        let (chunk, bit) = place(number);
+        self.chunks.entry(chunk).or_default().put(bit, Some(&record));
+    }
+
+    pub(crate) fn remove(&mut self, number: u64) -> Option<Effect> {
+        let bytes = self.bytes(number)?;
+        let (effect, owner) = (self.unpack(bytes), owner_of(bytes));
+        let (start, bit) = place(number);
+        let chunk = self.chunks.get_mut(&start)?;
+        chunk.put(bit, None);
+        if chunk.present == 0 {
+            self.chunks.remove(&start);
+        }
+        if let Some(owner) = owner {
+            self.owners.leave(owner);
+        }
+        self.len -= 1;
+        effect
+    }
+
+    fn unpack(&self, bytes: &[u8]) -> Option<Effect> {
+        let unpacked = unpack(bytes, &self.owners);
+        debug_assert!(unpacked.is_ok(), "a record that was packed here is read back");
+        unpacked.ok()
+    }
+}
+
+/// Names of those who have or had a lease, each once.
+#[derive(Clone, Debug, Default)]
+struct Owners {
+    /// By number; with how many records name it.
+    names: Vec<(Arc<str>, u64)>,
+    numbers: BTreeMap<Arc<str>, u32>,
+    /// Numbers that nobody has any more.
+    free: Vec<u32>,
+}
+
+impl Owners {
+    /// The number of a name for one record more.
+    fn enter(&mut self, name: &Arc<str>) -> u32 {
+        if let Some(&number) = self.numbers.get(name) {
+            self.names[number as usize].1 += 1;
+            return number;
+        }
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.names.push((Arc::default(), 0));
+            u32::try_from(self.names.len() - 1).expect("owners are no more than records")
+        });
+        self.names[number as usize] = (Arc::clone(name), 1);
+        self.numbers.insert(Arc::clone(name), number);
+        number
+    }
+
+    /// One record less names it.
+    fn leave(&mut self, number: u32) {
+        let Some((name, records)) = self.names.get_mut(number as usize) else { return };
+        *records -= 1;
+        if *records == 0 {
+            let name = core::mem::take(name);
+            self.numbers.remove(&name);
+            self.free.push(number);
+        }
+    }
+
+    fn name(&self, number: u32) -> Arc<str> {
+        self.names.get(number as usize).map_or_else(Arc::default, |(name, _)| Arc::clone(name))
+    }
+}
+
+/// Whoever a packed record names: its number lies behind the identity, so that it is found without the rest.
+fn owner_of(bytes: &[u8]) -> Option<u32> {
+    let mut take = Take::new(bytes.get(size_of::<Identity>()..)?, WHAT);
+    take_short(&mut take).ok()
+}
+
+/// What an unreadable record reports; there is none.
+const WHAT: &str = "packed effect";
+
+/// Every field is named, so that a new one is not forgotten here.
+fn pack(effect: &Effect, owner_number: u32) -> Vec<u8> {
+    let Effect {
+        identity,
+        request,
+        status,
+        on_lapse,
+        epoch,
+        attempts,
+        attempts_max,
+        tenant,
+        scope,
+        about,
+        ending,
+        digest,
+        caller,
+        created,
+        begun,
+        until,
+        ended,
+        ttl_ms,
+        owner: _,
+        tie,
+        message,
+        run,
+        released,
+        delivery,
+    } = effect;
+    let mut out = Vec::with_capacity(192);
+    out.extend_from_slice(&identity.0);
+    put_long(&mut out, u64::from(owner_number));
+    out.put_u8(status_byte(*status) | u8::from(*released) << 7);
+    let given = [
+        *on_lapse == OnLapse::Hold,
+        attempts_max.is_some(),
+        ending.is_some(),
+        tie.is_some(),
+        message.is_some(),
+        *request != RequestHash::NONE,
+        *digest != 0,
+        *caller != 0,
+    ];
+    out.put_u8(given.iter().enumerate().fold(0, |bits, (bit, given)| bits | u8::from(*given) << bit));
+    // Hashes do not get shorter; each is written only if it is there.
+    for hash in [request.0, *digest, *caller].into_iter().filter(|hash| *hash != 0) {
+        out.put_u64(hash);
+    }
+    out.put_u32(*tenant);
+    out.put_u32(*scope);
+    for short in [Some(*epoch), Some(*attempts), *attempts_max].into_iter().flatten() {
+        put_long(&mut out, u64::from(short));
+    }
+    for long in [*run, u64::from(*delivery), *ttl_ms, created.0] {
+        put_long(&mut out, long);
+    }
+    put_apart(&mut out, *begun, *created);
+    put_apart(&mut out, *until, *begun);
+    put_apart(&mut out, *ended, *begun);
+    for blob in [Some(*about), *ending].into_iter().flatten() {
+        put_blob(&mut out, blob);
+    }
+    if let Some(tie) = tie {
+        put_receipt(&mut out, tie);
+    }
+    if let Some(Spotted { topic, partition, offset }) = message {
+        for long in [u64::from(topic.0), u64::from(*partition), *offset] {
+            put_long(&mut out, long);
+        }
+    }
+    out
+}
+
+fn unpack(bytes: &[u8], owners: &Owners) -> Result<Effect, Malformed> {
+    let mut take = Take::new(bytes, WHAT);
+    let take = &mut take;
+    let identity = take.identity()?;
+    let owner = owners.name(take_short(take)?);
+    let status = take.u8()?;
+    let (status, released) = (status_of(status & 0x7f, take)?, status >> 7 != 0);
+    let given = take.u8()?;
+    let given = |bit: u8| given >> bit & 1 != 0;
+    let request = RequestHash(if given(5) { take.u64()? } else { 0 });
+    let digest = if given(6) { take.u64()? } else { 0 };
+    let caller = if given(7) { take.u64()? } else { 0 };
+    let (tenant, scope) = (take.u32()?, take.u32()?);
+    let (epoch, attempts) = (take_short(take)?, take_short(take)?);
+    let attempts_max = if given(1) { Some(take_short(take)?) } else { None };
+    let (run, delivery, ttl_ms) = (take_long(take)?, take_short(take)?, take_long(take)?);
+    let created = Time(take_long(take)?);
+    let begun = take_apart(take, created)?;
+    let until = take_apart(take, begun)?;
+    let ended = take_apart(take, begun)?;
+    let about = take_blob(take)?;
+    let ending = if given(2) { Some(take_blob(take)?) } else { None };
+    let tie = if given(3) { Some(Box::new(take_receipt(take)?)) } else { None };
+    let message = if given(4) {
+        let topic = TopicId(take_short(take)?);
+        Some(Spotted { topic, partition: take_short(take)?, offset: take_long(take)? })
+    } else {
+        None
+    };
+    take.done()?;
+    Ok(Effect {
+        identity,
+        request,
+        status,
+        released,
+        delivery,
+        on_lapse: if given(0) { OnLapse::Hold } else { OnLapse::Retry },
+        epoch,
+        attempts,
+        attempts_max,
+        tenant,
+        scope,
+        about,
+        ending,
+        digest,
+        caller,
+        created,
+        begun,
+        until,
+        ended,
+        ttl_ms,
+        owner,
+        tie,
+        message,
+        run,
+    })
+}
+
+fn put_blob(out: &mut Vec<u8>, blob: Blob) {
+    put_long(out, u64::from(blob.position.segment()));
+    put_long(out, u64::from(blob.position.0 as u32));
+    put_long(out, u64::from(blob.length));
+    out.put_u32(blob.check);
+}
+
+fn take_blob(take: &mut Take<'_>) -> Result<Blob, Malformed> {
+    let (segment, byte) = (u64::from(take_short(take)?), u64::from(take_short(take)?));
+    Ok(Blob { position: Position(segment << 32 | byte), length: take_short(take)?, check: take.u32()? })
+}
+
+/// A time as its distance from another that is near it, nearly always: any two can be told.
+fn put_apart(out: &mut Vec<u8>, time: Time, from: Time) {
+    let apart = time.0.wrapping_sub(from.0).cast_signed();
+    put_long(out, (apart << 1 ^ apart >> 63).cast_unsigned());
+}
+
+fn take_apart(take: &mut Take<'_>, from: Time) -> Result<Time, Malformed> {
+    let folded = take_long(take)?;
+    let apart = (folded >> 1) ^ (folded & 1).wrapping_neg();
+    Ok(Time(from.0.wrapping_add(apart)))
+}
+
+/// Seven bits to a byte, the lowest first; the highest bit says that more follow.
+fn put_long(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.put_u8(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.put_u8(value as u8);
+}
+
+fn take_long(take: &mut Take<'_>) -> Result<u64, Malformed> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let byte = take.u8()?;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Ok(value);
+        }
+    }
+    Err(take.malformed())
+}
+
+fn take_short(take: &mut Take<'_>) -> Result<u32, Malformed> {
+    u32::try_from(take_long(take)?).map_err(|_| take.malformed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::action::Receipt;
+    use crate::effect::rules::Status;
+    use crate::id::{GroupId, Token};
+
+    /// A record whose fields are all drawn: small, large, none and the largest there are.
+    fn drawn(seed: &mut u64) -> Effect {
+        let mut draw = || {
+            *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let bits = *seed >> 33;
+            match bits % 4 {
+                0 => 0,
+                1 => bits % 200,
+                2 => bits << 31 | bits,
+                _ => u64::MAX - bits % 3,
+            }
+        };
+        let mut identity = [0; 16];
+        identity[..8].copy_from_slice(&draw().to_le_bytes());
+        let blob = |a: u64, b: u64| Blob { position: Position(a), length: b as u32, check: (a ^ b) as u32 };
+        let receipt = |a: u64, b: u64| Receipt {
+            topic: TopicId(a as u32),
+            group: GroupId(b as u32),
+            partition: 7,
+            offset: a,
+            token: Token { epoch: b, n: a },
+        };
+        Effect {
+            identity: Identity(identity),
+            request: RequestHash(draw()),
+            status: Status::ALL[(draw() % 5) as usize],
+            on_lapse: if draw() % 2 == 0 { OnLapse::Hold } else { OnLapse::Retry },
+            epoch: draw() as u32,
+            attempts: draw() as u32,
+            attempts_max: Some(draw() as u32).filter(|most| most % 2 == 0),
+            tenant: draw() as u32,
+            scope: draw() as u32,
+            about: blob(draw(), draw()),
+            ending: Some(blob(draw(), draw())).filter(|blob| blob.length % 2 == 0),
+            digest: draw(),
+            caller: draw(),
+            created: Time(draw()),
+            begun: Time(draw()),
+            until: Time(draw()),
+            ended: Time(draw()),
+            ttl_ms: draw(),
+            owner: alloc::format!("worker {}", draw() % 5).into(),
+            tie: Some(Box::new(receipt(draw(), draw()))).filter(|tie| tie.offset % 2 == 0),
+            message: Some(Spotted {
+                topic: TopicId(draw() as u32),
+                partition: draw() as u32,
+                offset: draw(),
+            })
+            .filter(|message| message.partition % 2 == 0),
+            released: draw() % 2 == 0,
+            delivery: draw() as u32,
+            run: draw(),
+        }
+    }
+
+    #[test]
+    fn a_record_comes_back_as_it_was_whatever_it_says() {
+        let mut seed = 1;
+        let (mut packed, mut plain) = (Packed::default(), BTreeMap::new());
+        for step in 0..20_000_u64 {
+            let effect = drawn(&mut seed);
+            let number = 1 + (step * 7_919) % 300;
+            if step % 3 == 0 {
+                assert_eq!(packed.remove(number), plain.remove(&number));
+            } else {
+                packed.put(number, &effect);
+                plain.insert(number, effect);
+            }
+            assert_eq!((packed.len(), packed.get(number)), (plain.len(), plain.get(&number).cloned()));
+            let identity = plain.get(&number).map(|effect| effect.identity);
+            assert_eq!(packed.identity(number), identity);
+            if step % 1000 == 0 {
+                let from = step % 300;
+                let expected = plain.range(from..).map(|(number, effect)| (*number, effect.clone()));
+                assert!(packed.from(from).eq(expected), "from {from}");
+            }
+        }
+        for number in 0..=300 {
+            packed.remove(number);
+        }
+        assert_eq!((packed.len(), packed.chunks.len()), (0, 0));
+        assert_eq!((packed.owners.numbers.len(), packed.owners.free.len()), (0, packed.owners.names.len()));
+        assert!(packed.owners.names.len() <= 6, "names are used again");
+    }
+}

@@ -1,0 +1,107 @@
+//! Messages that wait for an effect: put off by a worker that found it busy or uncertain, and due as soon as it is not.
+//!
+//! Which effect a message waits for is remembered with it ([`crate::Fact::SnoozedFor`]); this list is made from that.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use crate::action::{Output, Receipt};
+use crate::group::Pending;
+use crate::id::{GroupId, Identity, Time};
+use crate::retry::DELAY_MS_MAX;
+use crate::shard::Shard;
+use crate::timer::{Due, Spot};
+
+/// Messages that may wait for one effect. Those beyond it wait for their time alone.
+const SLEEPERS_PER_EFFECT_MAX: usize = 1_000;
+/// What is put off for an effect that nobody has to wait for comes again after this: a worker that misjudges the effect
+/// must not spin.
+const AWAKE_MS: u64 = 100;
+
+/// Which messages wait for which effect.
+#[derive(Debug, Default)]
+pub(crate) struct Sleepers {
+    by_effect: BTreeSet<(u64, Spot)>,
+}
+
+impl Sleepers {
+    fn of(&self, number: u64) -> impl Iterator<Item = Spot> {
+        const FIRST: Spot =
+            Spot { topic: crate::id::TopicId(0), group: GroupId(0), partition: 0, sequence: 0 };
+        self.by_effect
+            .range((number, FIRST)..)
+            .take_while(move |(of, _)| *of == number)
+            .map(|(_, spot)| *spot)
+    }
+
+    pub(crate) fn add(&mut self, number: u64, spot: Spot) {
+        self.by_effect.insert((number, spot));
+    }
+
+    pub(crate) fn remove(&mut self, number: u64, spot: Spot) {
+        self.by_effect.remove(&(number, spot));
+    }
+
+    /// A group is gone.
+    pub(crate) fn dismiss(&mut self, group: GroupId) {
+        self.by_effect.retain(|(_, spot)| spot.group != group);
+    }
+}
+
+impl Shard {
+    /// A delivery is to happen again when an effect has ended or is free, or after a delay, whichever is first.
+    pub(crate) fn snooze_for(
+        &mut self,
+        spot: Spot,
+        receipt: &Receipt,
+        identity: &Identity,
+        delay_ms: Option<u64>,
+        out: &mut Output,
+    ) {
+        let delay_ms = delay_ms.unwrap_or(DELAY_MS_MAX);
+        let known = self.journal.state.effects.find(identity).map(|(number, _)| number);
+        let Some(number) = known.filter(|number| self.is_effect_open(*number)) else {
+            self.snooze(spot, receipt, (delay_ms.min(AWAKE_MS), 0), out);
+            return;
+        };
+        let crowd = self.sleepers.of(number).take(SLEEPERS_PER_EFFECT_MAX).count();
+        let number = if crowd < SLEEPERS_PER_EFFECT_MAX { number } else { 0 };
+        if !self.snooze(spot, receipt, (delay_ms, number), out) || number == 0 {
+            return;
+        }
+        if self.is_effect_open(number) {
+            self.sleepers.add(number, spot);
+        } else {
+            // It was tied to this very delivery, and is free with it.
+            self.timers.set(self.now.after_ms(delay_ms.min(AWAKE_MS)), Due::Retry(spot));
+        }
+    }
+
+    /// Whether whoever wants an effect can do nothing but wait for it.
+    fn is_effect_open(&self, number: u64) -> bool {
+        let effect = self.journal.state.effects.get(number);
+        effect.is_some_and(|effect| self.effect_standing(&effect).is_open())
+    }
+
+    /// When the next attempt of a message is due that is not on loan: at its time, or as soon as the effect that it
+    /// waits for is over or free.
+    pub(crate) fn due_at(&self, pending: &Pending) -> Time {
+        let waits = pending.waits_for > 0 && !self.is_effect_open(pending.waits_for);
+        if waits { pending.retry_at.min(self.now) } else { pending.retry_at }
+    }
+
+    /// An effect ended, or its lease did: what waits for it is due, unless it runs again or nobody knows how it went.
+    pub(crate) fn wake_for_effect(&mut self, number: u64) {
+        if self.sleepers.by_effect.is_empty() || self.is_effect_open(number) {
+            return;
+        }
+        let spots: Vec<Spot> = self.sleepers.of(number).collect();
+        for spot in spots {
+            self.sleepers.remove(number, spot);
+            if let Some(retry_at) = self.pending(spot).map(|pending| pending.retry_at) {
+                self.timers.cancel(retry_at, Due::Retry(spot));
+                self.timers.set(self.now, Due::Retry(spot));
+            }
+        }
+    }
+}
