@@ -1,9 +1,8 @@
 //! Who waits for an answer, and for what.
 
-use driftq_core::{Action, ConsumerId, Input, Reject, Spotted, Ticket, Time, TopicId};
+use driftq_core::{Action, Answer, ConsumerId, Input, Reject, Spotted, Ticket, Time, TopicId};
 
 use crate::effects::{Ask, Lease};
-use crate::operator::refusal;
 use crate::oracle::{Committing, Finishing, OutputOrder, Reading, Resolving, Said};
 use crate::producers::Offer;
 use crate::server::Server;
@@ -145,10 +144,10 @@ impl World {
         input: Input,
     ) -> (Vec<Action>, Option<(Reject, usize)>) {
         let (actions, written) = self.hand_over(input);
-        let refused = refusal(&actions, ticket);
+        let refused = self.refusal(&actions, ticket);
         if refused.is_some() {
             self.trace.note("refused", &(ticket, refused));
-            self.forget_ticket(ticket);
+            self.foresee(&actions, ticket);
         }
         (actions, refused.map(|reject| (reject, written)))
     }
@@ -157,6 +156,37 @@ impl World {
     pub(crate) fn waiting_leases(&self) -> Vec<Ticket> {
         let leases = self.asked.iter().filter(|(_, asked)| matches!(asked, Asked::Lease(_)));
         leases.map(|(ticket, _)| *ticket).collect()
+    }
+
+    /// Whether a ticket was refused: at once, or as soon as what the refusal tells of is durable. What is decided stays
+    /// decided, so that the oracle may know it before the client does.
+    pub(crate) fn refusal(&self, actions: &[Action], ticket: Ticket) -> Option<Reject> {
+        self.decided(actions, ticket).find_map(|answer| match answer {
+            Answer::Rejected(reject) => Some(*reject),
+            _ => None,
+        })
+    }
+
+    /// The answer that was decided for a ticket, told or not.
+    pub(crate) fn decided<'a>(
+        &'a self,
+        actions: &'a [Action],
+        ticket: Ticket,
+    ) -> impl Iterator<Item = &'a Answer> {
+        let held = self.server.iter().flat_map(Server::held);
+        actions.iter().chain(held).filter_map(move |action| match action {
+            Action::Reply { ticket: to, answer } if *to == ticket => Some(answer),
+            _ => None,
+        })
+    }
+
+    /// A ticket is done with; its answer may still have to wait for the disk.
+    pub(crate) fn foresee(&mut self, actions: &[Action], ticket: Ticket) {
+        self.forget_ticket(ticket);
+        let told = |action: &Action| matches!(action, Action::Reply { ticket: to, .. } if *to == ticket);
+        if !actions.iter().any(told) {
+            self.foreseen.insert(ticket);
+        }
     }
 
     pub(crate) fn forget_ticket(&mut self, ticket: Ticket) {

@@ -4,7 +4,6 @@ use driftq_core::{Address, ConsumerId, Delivery, Input, Receipt, Style, Subscrip
 
 use crate::asked::Asked;
 use crate::effects::{Ask, End, Lease};
-use crate::operator::refusal;
 use crate::oracle::{OutputOrder, Verdict, Word};
 use crate::workers::Loan;
 use crate::world::World;
@@ -213,7 +212,7 @@ impl World {
         self.trace.note("input", &(self.now.0, &input));
         let Some(server) = &mut self.server else { return Ok(()) };
         let actions = server.handle(self.now, input);
-        let refusal = refusal(&actions, ticket);
+        let refusal = self.refusal(&actions, ticket);
         self.oracle.acked((work.topic, &work.group, work.offset), &work.owner, refusal, self.now)?;
         self.execute(actions)
     }
@@ -225,7 +224,7 @@ impl World {
         self.trace.note("input", &(self.now.0, &input));
         let Some(server) = &mut self.server else { return Ok(()) };
         let actions = server.handle(self.now, input);
-        let refusal = refusal(&actions, ticket);
+        let refusal = self.refusal(&actions, ticket);
         self.oracle.nacked((work.topic, &work.group, work.offset), &work.owner, refusal, self.now)?;
         self.execute(actions)
     }

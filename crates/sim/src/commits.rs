@@ -1,8 +1,8 @@
 //! Workers that end several things at once, and readers of what comes out of it.
 
 use driftq_core::{
-    Action, Answer, Commit, CommitPart, Committed, Description, EffectView, Identity, Input, NewOutput,
-    Outcome, OutputList, Query, Reject, RequestHash, Ticket, Time,
+    Answer, Commit, Committed, Description, EffectView, Identity, Input, NewOutput, Outcome, OutputList,
+    Query, RequestHash, Time,
 };
 
 use crate::asked::Asked;
@@ -152,9 +152,13 @@ impl World {
         let ticket = self.ticket(Asked::Nothing);
         let input = Input::Commit { ticket, commit: Box::new(commit) };
         let (actions, written) = self.hand_over(input);
-        if let Some((part, reject)) = commit_refusal(&actions, ticket) {
+        let refused = self.decided(&actions, ticket).find_map(|answer| match answer {
+            Answer::CommitRefused(part, reject) => Some((*part, *reject)),
+            _ => None,
+        });
+        if let Some((part, reject)) = refused {
             self.trace.note("refused", &(ticket, part, reject));
-            self.forget_ticket(ticket);
+            self.foresee(&actions, ticket);
             self.oracle.commit_refused(number, part, Refused { reject, written, exact }, self.now)?;
             self.forget_unsent(&deed.messages);
             return Ok(());
@@ -252,7 +256,6 @@ impl World {
         };
         let (actions, refused) = self.try_hand(ticket, input);
         if let Some((reject, written)) = refused {
-            self.forget_ticket(ticket);
             Refused { reject, written, exact }.check(order)?;
             return self.oracle.order_refused(order, reject, exact);
         }
@@ -307,14 +310,4 @@ impl World {
         }
         Ok(())
     }
-}
-
-/// Whether a commit was refused at once, and why.
-fn commit_refusal(actions: &[Action], ticket: Ticket) -> Option<(CommitPart, Reject)> {
-    actions.iter().find_map(|action| match action {
-        Action::Reply { ticket: to, answer: Answer::CommitRefused(part, reject) } if *to == ticket => {
-            Some((*part, *reject))
-        }
-        _ => None,
-    })
 }

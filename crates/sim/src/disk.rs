@@ -352,6 +352,9 @@ impl DiskFile for SimFile {
             let take = take.min(bytes.len());
             if let Some(file) = state.inodes.get_mut(&inode) {
                 file.write(&bytes[..take], at as usize);
+                if let (Outcome::Garbled, true) = (&outcome, take > 0) {
+                    file.flip(at as usize + take / 2, 3);
+                }
             }
             if let Outcome::PowerOff = outcome {
                 return Err(faults::power_is_off());

@@ -4,7 +4,7 @@
 use driftq_core::ledger::{OnLapse, Status};
 use driftq_core::{Delivery, Input, RequestHash, TopicId, TopicSettings, Urge};
 
-use crate::clients::GROUPS;
+use crate::clients::{GROUPS, UNDERTAKER};
 use crate::commits::LOOKS;
 use crate::effects::{Ask, End, KEYS, Lease};
 use crate::oracle::{Receiver, Verdict, Way, Word};
@@ -18,6 +18,9 @@ const WAITED_FOR: u64 = KEYS + 1;
 const HELD: u64 = KEYS + 2;
 const ALONE: u64 = KEYS + 3;
 const TIED: u64 = KEYS + 4;
+const REDRIVEN: u64 = KEYS + 6;
+/// Longer than the record of that effect is kept for its own sake.
+const DEAD_MS: u64 = 60_000;
 
 impl World {
     pub(crate) fn try_effects(&mut self) -> Verdict {
@@ -27,6 +30,7 @@ impl World {
         self.try_waiting()?;
         self.try_holding()?;
         self.try_tied()?;
+        self.try_redriven()?;
         self.check_waiting()
     }
 
@@ -56,7 +60,7 @@ impl World {
     }
 
     /// Time passes, and the server notices.
-    fn pass(&mut self, ms: u64) -> Verdict {
+    pub(crate) fn pass(&mut self, ms: u64) -> Verdict {
         self.now = self.now.after_ms(ms);
         self.oracle.elapsed(self.now);
         self.hand(Input::Tick)?;
@@ -140,7 +144,7 @@ impl World {
         let old = self.trial_loan(topic, group)?;
         let mut leases = Vec::new();
         for (key, lease_ms) in [(TIED, 100), (TIED + 1, 30_000)] {
-            let ask = Ask { lease_ms, tie: Some(self.oracle.tied(&old.1)), ..self.plain_ask(key) };
+            let ask = Ask { lease_ms, tie: Some(crate::oracle::Oracle::tied(&old.1)), ..self.plain_ask(key) };
             self.begin_now(&ask)?;
             leases.extend(self.leases.pop());
         }
@@ -156,7 +160,10 @@ impl World {
             let end = self.end_as(Status::Succeeded);
             self.hand_finish(lease, &end)?;
             self.hand_renew(lease, 1000)?;
-            let ask = Ask { tie: Some(self.oracle.tied(&new.1)), ..self.plain_ask(TIED + number as u64) };
+            let ask = Ask {
+                tie: Some(crate::oracle::Oracle::tied(&new.1)),
+                ..self.plain_ask(TIED + number as u64)
+            };
             self.begin_now(&ask)?;
             let known = self.oracle.effect(ask.key);
             if known.is_none_or(|known| known.caller != Some(ask.caller)) {
@@ -165,6 +172,42 @@ impl World {
             self.end_now(ask.key, Status::Succeeded)?;
         }
         self.settle_now(group, &new.0, Word::Ack)
+    }
+
+    /// A message that was dead for longer than its effect's record is kept for its own sake finds it all the same.
+    fn try_redriven(&mut self) -> Verdict {
+        let group = GROUPS[0];
+        let topic = self.found("again", group, TopicSettings::default())?;
+        self.store(topic, 0)?;
+        self.flush()?;
+        let first = self.trial_loan(topic, group)?;
+        let tie = Some(crate::oracle::Oracle::tied(&first.1));
+        let ask = Ask { on_lapse: OnLapse::Hold, ttl_ms: 1_000, tie, ..self.plain_ask(REDRIVEN) };
+        self.begin_now(&ask)?;
+        self.end_now(REDRIVEN, Status::Succeeded)?;
+        let before = self.oracle.effect(REDRIVEN).map(crate::oracle::Known::receipt);
+        self.settle_now(group, &first.0, Word::Nack { delay_ms: None, dead: true })?;
+        for _ in 0..100 {
+            self.undertake()?;
+            self.pass(DEAD_MS / 100)?;
+        }
+        self.letters.clear();
+        let Some(grave) = self.topics.get("dlq.again").map(|topic| topic.id) else {
+            return Err("letters: the dead letter of the trial was not written".into());
+        };
+        self.lease_now(grave, UNDERTAKER, 1)?;
+        self.redrive()?;
+        self.flush()?;
+        let again = self.trial_loan(topic, group)?;
+        let ask = Ask { tie: Some(crate::oracle::Oracle::tied(&again.1)), ..self.plain_ask(REDRIVEN) };
+        self.begin_now(&ask)?;
+        let known = self.oracle.effect(REDRIVEN);
+        if known.map(|known| (Some(known.receipt()), known.status)) != Some((before, Status::Succeeded)) {
+            return Err(format!(
+                "redriven: {before:?} is done, and its message is told to do it again: {known:?}"
+            ));
+        }
+        self.settle_now(group, &again.0, Word::Ack)
     }
 
     /// The one message that is there, on loan.

@@ -9,7 +9,7 @@ use driftq_core::{
 use crate::asked::Asked;
 use crate::clients::Request;
 use crate::commits::LOOKS;
-use crate::oracle::{Finishing, Refused, Resolving, Span, Tie, Tied, Told, Verdict};
+use crate::oracle::{Finishing, Oracle, Refused, Resolving, Span, Tie, Tied, Told, Verdict};
 use crate::server::check;
 use crate::world::World;
 
@@ -88,7 +88,7 @@ impl World {
         self.calls += 1;
         let tie = if self.rng.chance(1, 3) && !self.loans.is_empty() {
             let loan = self.rng.pick(&self.loans).clone();
-            Some(self.oracle.tied(&loan))
+            Some(Oracle::tied(&loan))
         } else {
             None
         };

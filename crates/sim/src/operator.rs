@@ -1,8 +1,7 @@
 //! Somebody with the right to order things about: settings, pauses, moves, cancellations, deletions, redrives.
 
 use driftq_core::{
-    Action, Answer, Input, Message, Order, Reject, SeekTo, Spotted, Ticket, TopicId, TopicInfo, TopicPatch,
-    TopicSettings,
+    Answer, Input, Message, Order, SeekTo, Spotted, Ticket, TopicId, TopicInfo, TopicPatch, TopicSettings,
 };
 
 use crate::asked::Asked;
@@ -29,7 +28,7 @@ impl World {
         let Some(server) = &mut self.server else { return Ok(()) };
         self.trace.note("input", &(self.now.0, &input));
         let actions = server.handle(self.now, input);
-        if refusal(&actions, ticket).is_none() {
+        if self.refusal(&actions, ticket).is_none() {
             taken(self);
         }
         self.execute(actions)
@@ -177,10 +176,7 @@ impl World {
     /// A dead letter is tried again.
     pub(crate) fn redrive(&mut self) -> Verdict {
         let Some(letter) = self.rng.take(&mut self.letters) else { return Ok(()) };
-        let topic = self.oracle.sent[&letter.id].topic;
-        if !self.oracle.is_alive(topic) {
-            return Ok(());
-        }
+        let Some(topic) = self.home_of(letter.id) else { return Ok(()) };
         if self.rng.chance(1, 4) {
             self.letters.push(letter.clone());
         }
@@ -189,14 +185,27 @@ impl World {
             return Err(format!("letters: {:?} is none", letter.place));
         };
         let mut message = self.new_message(letter.id, false);
+        message.topic = topic;
         message.retry = from.retry_policy;
         message.start = driftq_core::Start::Now;
         message.payload = payload(&alive);
-        let number = self.oracle.redriving(letter.id, &letter.group);
+        let number = self.oracle.redriving(letter.id, topic, &letter.group);
         let place = letter.place;
         let ticket = self.ticket(Asked::Redrive { number, place });
-        let input = Input::Redrive { ticket, letter: place, message, group: letter.group.clone() };
+        let input = Input::Redrive { ticket, letter: place, message, group: Some(letter.group.clone()) };
         self.hand(input)
+    }
+
+    /// The topic that a dead letter goes back to: the one that it came from, or one of the same name that was made since.
+    /// There a key says nothing about those who used it before; messages without one will do.
+    fn home_of(&self, id: u64) -> Option<TopicId> {
+        let sent = &self.oracle.sent[&id];
+        if self.oracle.is_alive(sent.topic) {
+            return Some(sent.topic);
+        }
+        let name = &self.oracle.topics.get(&sent.topic)?.name;
+        let anew = self.topics.get(name)?.id;
+        (sent.key.is_none() && self.oracle.is_alive(anew)).then_some(anew)
     }
 
     /// Dead letters are thrown away.
@@ -227,7 +236,9 @@ impl World {
                 self.oracle.removed(place.topic, place.offset);
                 return self.oracle.redriven(*number, stored.offset);
             }
-            (Asked::Redrive { number, .. }, Answer::Rejected(_)) => self.oracle.redrive_refused(*number),
+            (Asked::Redrive { number, .. }, Answer::Rejected(reject)) => {
+                return self.oracle.redrive_refused(*number, *reject);
+            }
             (Asked::Remove { place }, Answer::Removed(_)) => {
                 self.oracle.removed(place.topic, place.offset);
             }
@@ -235,14 +246,4 @@ impl World {
         }
         Ok(())
     }
-}
-
-/// Whether the ticket was refused at once.
-pub(crate) fn refusal(actions: &[Action], ticket: Ticket) -> Option<Reject> {
-    actions.iter().find_map(|action| match action {
-        Action::Reply { ticket: answered, answer: Answer::Rejected(reject) } if *answered == ticket => {
-            Some(*reject)
-        }
-        _ => None,
-    })
 }

@@ -19,7 +19,9 @@ mod whole;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use driftq_core::{ConsumerId, Delivery, RequestHash, RetryPolicy, Start, Time, Token, TopicId};
+use driftq_core::{
+    ConsumerId, Delivery, Receipt, RequestHash, RetryPolicy, Spotted, Start, Time, Token, TopicId,
+};
 
 pub(crate) use catalog::{Gone, TopicView};
 pub(crate) use durable::Lost;
@@ -102,6 +104,8 @@ pub struct Oracle {
     pub(crate) topics: BTreeMap<TopicId, TopicView>,
     groups: BTreeMap<(TopicId, String), Group>,
     tokens: BTreeSet<Token>,
+    /// Tokens of deliveries that were handed out, and not only decided.
+    told: BTreeSet<Token>,
     /// Tokens by which an ack was taken, perhaps.
     acking: BTreeSet<Token>,
     /// Tokens whose ack was answered: it may be repeated for ever.
@@ -111,6 +115,8 @@ pub struct Oracle {
     /// Dead letters that were dropped for certain.
     dropped: BTreeSet<(TopicId, u64)>,
     redrives: Vec<Redrive>,
+    /// Where each message was born, once anybody has seen it.
+    births: BTreeMap<u64, Spotted>,
     /// Tokens of holders whose message may have become a dead letter before its group was moved or deleted.
     buried: BTreeSet<Token>,
     /// Deliveries that a named request was answered with.
@@ -142,11 +148,13 @@ impl Oracle {
             topics: BTreeMap::new(),
             groups: BTreeMap::new(),
             tokens: BTreeSet::new(),
+            told: BTreeSet::new(),
             acking: BTreeSet::new(),
             acked: BTreeSet::new(),
             cancelled: BTreeMap::new(),
             dropped: BTreeSet::new(),
             redrives: Vec::new(),
+            births: BTreeMap::new(),
             buried: BTreeSet::new(),
             requests: BTreeMap::new(),
             gates: Gates::default(),
@@ -168,11 +176,34 @@ impl Oracle {
         self.events
     }
 
+    /// The server stops in an orderly way, and everything that it decided is written: every delivery that was seen is
+    /// in the log.
+    pub fn stopped(&mut self) {
+        for hold in self.groups.values_mut().flat_map(|group| group.holds.values_mut()) {
+            hold.sure = true;
+        }
+    }
+
+    /// A delivery was handed out.
+    pub(crate) fn seen(&mut self, receipt: &Receipt, group: &str) {
+        self.told.insert(receipt.token);
+        let view = self.groups.get_mut(&(receipt.topic, group.into()));
+        let hold = view.and_then(|view| view.holds.get_mut(&receipt.offset));
+        if let Some(hold) = hold.filter(|hold| hold.token == receipt.token) {
+            hold.seen = true;
+        }
+    }
+
     /// The server began a new life: what was decided and not answered may or may not have happened.
-    pub fn restart(&mut self) {
+    pub fn restart(&mut self, now: Time) {
         self.life += 1;
         self.gates.restart();
+        // The names of requests are not written down: asked again by a new life, they get something else.
+        self.requests.clear();
         for group in self.groups.values_mut() {
+            for hold in group.holds.values_mut() {
+                hold.outlive(self.life, now);
+            }
             let unanswered: Vec<u64> =
                 group.acked.iter().filter(|(_, acked)| !acked.answered).map(|(offset, _)| *offset).collect();
             for offset in unanswered {
@@ -182,6 +213,7 @@ impl Oracle {
             group.done.retain(|_, (_, _, answered)| *answered);
             group.first_seen.clear();
             if std::mem::take(&mut group.moving) > 0 {
+                group.undone = true;
                 // It may stand as it did before it was moved: what came again may have been acked long ago.
                 let held = group.holds.keys().filter(|offset| !group.acked.contains_key(offset));
                 group.uncertain.extend(held);
@@ -214,13 +246,14 @@ impl Oracle {
             format!("tokens: {:?} was handed out twice", receipt.token)
         })?;
         self.witness(topic, offset, id)?;
-        let sent = self.sent[&id].clone();
+        // Its own topic, or one of the same name that was made since.
+        let sent = Sent { topic, ..self.sent[&id].clone() };
         self.check_open(topic, &to.group, offset)?;
         self.check_due(topic, offset, &sent, now)?;
         self.check_copy(topic, &to.group, offset)?;
         self.check_key_order(&to.group, delivery, &sent)?;
         let is_plain = self.is_plain(&sent);
-        let (life, ttl, window) = (self.life, self.ttl_ms, self.window(topic, to.way));
+        let (life, ttl, room) = (self.life, self.ttl_ms, self.room(topic, to.way));
         let name = format!("{offset} of {topic:?} for {}", to.group);
         let Some(view) = self.groups.get_mut(&(topic, to.group.clone())) else { return Ok(()) };
         let settled = view.acked.contains_key(&offset) || view.closed.contains(&offset);
@@ -239,12 +272,17 @@ impl Oracle {
             view.check_order(&receipt, delivery.attempt, life)?;
         }
         view.check_key(sent.key, offset, life, now, ttl)?;
-        view.hand_out(offset, hold(to, delivery, &sent, life));
+        // It supersedes a holder: then it was durable before it was handed out.
+        let before = view.holds.get(&offset).filter(|hold| hold.life == life && !hold.crashed);
+        let sure = delivery.attempt > 1 || before.is_some_and(|hold| hold.released == Released::Yes);
+        view.hand_out(offset, Hold { sure, ..hold(to, delivery, &sent, life) });
         // Decided in the order of tokens, and perhaps seen in another one.
         let live = view.live(life, now).filter(|(_, hold)| hold.token <= receipt.token);
-        let live = live.filter(|(_, hold)| hold.partition == receipt.partition).count();
-        ensure(live <= window as usize, || {
-            format!("window: {live} deliveries like {name} are on loan at once")
+        let live = live.filter(|(_, hold)| hold.partition == receipt.partition);
+        let (live, pushed) =
+            live.fold((0, 0), |(all, pushed), (_, hold)| (all + 1, pushed + u32::from(hold.pushed)));
+        ensure(room.allows(live, pushed), || {
+            format!("window: {live} deliveries like {name} are on loan at once, {pushed} of them pushed")
         })?;
         let Way::Borrowed(stream, credit) = to.way else { return Ok(()) };
         let unsettled = view.live(life, now).filter(|(_, hold)| hold.stream == Some(stream) && !hold.revived);
@@ -322,6 +360,11 @@ fn hold(to: &Receiver, delivery: &Delivery, sent: &Sent, life: u64) -> Hold {
         attempt: delivery.attempt,
         expires: delivery.expires,
         life,
+        sure: false,
+        seen: false,
+        extending: 0,
+        crashed: false,
+        nacked: false,
         failed_at: None,
         failed_late: false,
         token: delivery.receipt.token,
@@ -329,6 +372,7 @@ fn hold(to: &Receiver, delivery: &Delivery, sent: &Sent, life: u64) -> Hold {
         partition: delivery.receipt.partition,
         key: sent.key,
         order_key: sent.order_key,
+        pushed: to.way == Way::Pushed,
         stream: match to.way {
             Way::Borrowed(stream, _) => Some(stream),
             Way::Pushed | Way::Leased => None,

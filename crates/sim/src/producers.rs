@@ -120,6 +120,7 @@ impl World {
                 ..Envelope::default()
             }),
             routing: None,
+            origin: None,
         };
         NewMessage {
             topic: sent.topic,

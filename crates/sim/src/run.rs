@@ -164,7 +164,8 @@ impl World {
             988..991 => self.plan_fault(),
             991..993 => self.squeeze(),
             993..996 => self.crash(true)?,
-            996..998 => self.crash(false)?,
+            996..997 => self.crash(false)?,
+            997..998 => self.stop()?,
             998..1000 => self.compare()?,
             1000..1060 => self.ask_lease()?,
             1060..1130 => self.settle_some(),
@@ -249,6 +250,26 @@ impl World {
     fn squeeze(&mut self) {
         let capacity = self.rng.chance(1, 2).then(|| self.disk.used());
         self.disk.set_capacity(capacity);
+    }
+
+    /// The server is told to stop, as for a new version, and starts again.
+    fn stop(&mut self) -> Verdict {
+        let crashes = self.counts.crashes;
+        for _ in 0..100 {
+            if self.server.as_ref().is_none_or(crate::server::Server::is_quiet) {
+                break;
+            }
+            self.keep()?;
+            self.seal();
+            self.write()?;
+            self.confirm()?;
+        }
+        // The disk may have failed or filled up on the way: then it was no orderly stop.
+        if self.counts.crashes == crashes && self.server.as_ref().is_some_and(crate::server::Server::is_quiet)
+        {
+            self.oracle.stopped();
+        }
+        self.crash(false)
     }
 
     /// The machine loses power, or just the process dies.

@@ -118,6 +118,11 @@ pub struct Probe {
 }
 
 impl Probe {
+    /// Bytes of facts that were written so far.
+    pub(crate) const fn written(&self) -> usize {
+        self.out.facts.len()
+    }
+
     /// The answer to an input.
     pub(crate) fn ask(&mut self, input: impl FnOnce(Ticket) -> Input) -> Option<Answer> {
         self.tickets += 1;
@@ -165,6 +170,11 @@ impl Server {
     pub fn handle(&mut self, now: Time, input: Input) -> Vec<Action> {
         self.shard.handle(now, input, &mut self.out);
         std::mem::take(&mut self.out.actions)
+    }
+
+    /// What is decided and may not be told before it is durable.
+    pub fn held(&self) -> impl Iterator<Item = &Action> {
+        self.shard.held()
     }
 
     /// Bytes of facts in the batch that is being filled.
@@ -338,7 +348,7 @@ impl Server {
             return Ok(Input::FetchFailed { receipt });
         };
         let message = Message::decode(&bytes).map_err(|error| format!("stored message: {error:?}"))?;
-        let letter = message.into_dead_letter(undertaking.letter());
+        let letter = message.into_dead_letter(undertaking.letter(), receipt.topic);
         Ok(Input::Bury { receipt, payload: payload(&letter) })
     }
 }

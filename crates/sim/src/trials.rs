@@ -3,9 +3,7 @@
 
 use std::cmp::Reverse;
 
-use driftq_core::{
-    Action, Answer, Delivery, Input, LeaseRequest, Message, Order, Start, TopicId, TopicSettings,
-};
+use driftq_core::{Answer, Delivery, Input, LeaseRequest, Message, Order, Start, TopicId, TopicSettings};
 
 use crate::asked::Asked;
 use crate::clients::{GROUPS, TOPICS, UNDERTAKER};
@@ -23,6 +21,8 @@ const PRIORITIES: [u8; 5] = [0, 3, 1, 3, 2];
 const STEADY: &str = "steady";
 /// Messages that fail whenever they are tried.
 const POISONED: usize = 3;
+/// No lease of the chaos before is longer.
+const LEASES_OVER_MS: u64 = 10_000;
 /// Deliveries in which both kinds stand ready.
 const CONTESTS: usize = 40;
 
@@ -30,6 +30,8 @@ impl World {
     /// Everything that is tried when all is settled.
     pub(crate) fn trials(&mut self) -> Verdict {
         self.dismiss_readers()?;
+        // What was lent to those who never heard of it is on loan until its lease is over.
+        self.pass(LEASES_OVER_MS)?;
         for (name, _) in TOPICS {
             let Some(topic) = self.topics.get(name).map(|topic| topic.id) else { continue };
             for group in GROUPS {
@@ -187,17 +189,18 @@ impl World {
         self.trace.note("input", &(self.now.0, &input));
         let Some(server) = &mut self.server else { return Ok(Vec::new()) };
         let actions = server.handle(self.now, input);
-        let leased = actions.iter().find_map(|action| match action {
-            Action::Reply { ticket: to, answer: Answer::Leased(leased) } if *to == ticket => {
-                Some(leased.clone())
-            }
+        let leased = self.decided(&actions, ticket).find_map(|answer| match answer {
+            Answer::Leased(leased) => Some(leased.clone()),
             _ => None,
         });
         self.execute(actions)?;
+        // What supersedes a holder is told when it is durable.
+        self.flush()?;
         let leased = leased.ok_or("trial: a request that does not wait got no answer")?;
         let to = Receiver { group: group.into(), owner: "trial".into(), way: Way::Leased };
         for delivery in &leased {
             self.receive(&to, delivery)?;
+            self.oracle.seen(&delivery.receipt, group);
         }
         Ok(leased)
     }

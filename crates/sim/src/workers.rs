@@ -35,6 +35,10 @@ pub(crate) struct LeaseCall {
 }
 
 impl LeaseCall {
+    pub(crate) fn receiver(&self) -> Receiver {
+        Receiver { group: self.group.clone(), owner: self.owner.clone(), way: Way::Leased }
+    }
+
     fn asker(&self) -> Option<Asker> {
         self.request.map(|request| (self.topic, self.group.clone(), self.owner.clone(), request))
     }
@@ -90,7 +94,9 @@ impl World {
             return Ok(());
         }
         let ticket = *self.rng.pick(&waiting);
-        self.forget_ticket(ticket);
+        if let Some(Asked::Lease(call)) = self.asked.remove(&ticket) {
+            self.forsaken.insert(ticket, call.group);
+        }
         self.hand(Input::Forsake { ticket })
     }
 
@@ -106,11 +112,15 @@ impl World {
                 self.oracle.note_request(asker, deliveries);
             }
         }
-        let to = Receiver { group: call.group.clone(), owner: call.owner.clone(), way: Way::Leased };
+        let to = call.receiver();
         for delivery in deliveries {
+            self.foretold.remove(&delivery.receipt.token);
             if !self.oracle.was_handed_out(delivery.receipt.token) && !self.receive(&to, delivery)? {
                 return Ok(());
             }
+        }
+        for delivery in deliveries {
+            self.oracle.seen(&delivery.receipt, &call.group);
         }
         // An answer that is lost loses nothing if the request has a name: it is asked again.
         if !self.calm && self.rng.chance(1, 4) {
@@ -217,7 +227,7 @@ fn settlement(receipt: Receipt, word: Word) -> Settlement {
     let verdict = match word {
         Word::Ack => Saying::Ack,
         Word::Nack { delay_ms, dead } => Saying::Nack { delay_ms, dead, error: "no luck".into() },
-        Word::Extend { lease_ms } => Saying::Extend { lease_ms: Some(lease_ms) },
+        Word::Extend { lease_ms } => Saying::Extend { lease_ms: Some(lease_ms), begun: true },
         Word::Release { delay_ms } => Saying::Release { delay_ms },
     };
     Settlement { receipt, verdict }

@@ -1,10 +1,10 @@
 //! A server that crashes, the clients around it, and what passes between them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use driftq_core::{
-    Action, Answer, ConsumerId, Delivery, Input, Message, Settings, Spotted, Style, Ticket, Time, TopicId,
-    TopicInfo, TopicSettings, Undertaking,
+    Action, Answer, ConsumerId, Delivery, Input, Message, Origin, Receipt, Settings, Spotted, Style, Ticket,
+    Time, Token, TopicId, TopicInfo, TopicSettings, Undertaking,
 };
 
 use crate::asked::Asked;
@@ -30,6 +30,12 @@ pub struct World {
     /// Requests under way; they arrive in any order.
     pub(crate) network: Vec<Request>,
     pub(crate) asked: BTreeMap<Ticket, Asked>,
+    /// Tickets whose refusal is decided and known, and not told yet.
+    pub(crate) foreseen: BTreeSet<Ticket>,
+    /// Tickets of those who do not wait any longer, and for which group they asked.
+    pub(crate) forsaken: BTreeMap<Ticket, String>,
+    /// Deliveries that are decided and known, and not handed out yet; and whether they reach anybody.
+    pub(crate) foretold: BTreeMap<Token, bool>,
     pub(crate) tickets: u64,
     pub(crate) consumers: u64,
     pub(crate) readers: BTreeMap<ConsumerId, Reader>,
@@ -91,6 +97,9 @@ impl World {
             trace: Trace::new(verbose),
             network: Vec::new(),
             asked: BTreeMap::new(),
+            foreseen: BTreeSet::new(),
+            forsaken: BTreeMap::new(),
+            foretold: BTreeMap::new(),
             tickets: 0,
             consumers: 0,
             readers: BTreeMap::new(),
@@ -116,9 +125,12 @@ impl World {
     /// Starts or restarts the server from what is on disk.
     pub fn start(&mut self) -> Verdict {
         let lost = std::mem::take(&mut self.asked);
+        self.foreseen.clear();
+        self.forsaken.clear();
+        self.foretold.clear();
         self.undertakings.clear();
         self.readers.clear();
-        self.oracle.restart();
+        self.oracle.restart(self.now);
         self.oracle.elapsed(self.now);
         for _ in 0..8 {
             match Server::start(&self.disk, &self.settings, self.now, self.settings.seed) {
@@ -167,8 +179,46 @@ impl World {
         self.execute(actions)
     }
 
+    /// An asker left while its answer waited for the disk: what it was lent is given back.
+    fn give_back_unread(&mut self, group: &str, answer: &Answer) -> Verdict {
+        let Answer::Leased(deliveries) = answer else { return Ok(()) };
+        for Delivery { receipt, .. } in deliveries {
+            self.oracle.seen(receipt, group);
+            self.oracle.released(receipt.topic, group, receipt.offset, receipt.token, self.now);
+        }
+        self.hand(Input::Release { receipts: deliveries.iter().map(|delivery| delivery.receipt).collect() })
+    }
+
+    /// What is decided stays decided: the oracle knows of deliveries when they are, and not when they may be told.
+    fn foretell(&mut self) -> Verdict {
+        let Some(server) = &self.server else { return Ok(()) };
+        let mut news = Vec::new();
+        for action in server.held() {
+            match action {
+                Action::Deliver { consumer, delivery } => {
+                    news.extend(self.receiver(*consumer).map(|to| (to, delivery.clone())));
+                }
+                Action::Reply { ticket, answer: Answer::Leased(deliveries) } => {
+                    if let Some(Asked::Lease(call)) = self.asked.get(ticket) {
+                        news.extend(deliveries.iter().map(|delivery| (call.receiver(), delivery.clone())));
+                    }
+                }
+                _ => {}
+            }
+        }
+        for (to, delivery) in news {
+            let token = delivery.receipt.token;
+            if !self.foretold.contains_key(&token) && !self.oracle.was_handed_out(token) {
+                let reaches = self.receive(&to, &delivery)?;
+                self.foretold.insert(token, reaches);
+            }
+        }
+        Ok(())
+    }
+
     /// Does what the server wants done.
     pub(crate) fn execute(&mut self, actions: Vec<Action>) -> Verdict {
+        self.foretell()?;
         for action in actions {
             self.trace.note("action", &action);
             match action {
@@ -188,6 +238,12 @@ impl World {
     }
 
     fn answered(&mut self, ticket: Ticket, answer: &Answer) -> Verdict {
+        if self.foreseen.remove(&ticket) {
+            return Ok(());
+        }
+        if let Some(group) = self.forsaken.remove(&ticket) {
+            return self.give_back_unread(&group, answer);
+        }
         let Some(asked) = self.asked.remove(&ticket) else {
             return Err(format!("answers: {ticket:?} was answered twice"));
         };
@@ -227,19 +283,30 @@ impl World {
 
     /// A message arrived at a reader; or at where a reader was.
     fn received(&mut self, consumer: ConsumerId, delivery: &Delivery) -> Verdict {
-        let Some(reader) = self.readers.get(&consumer) else { return Ok(()) };
-        let way = match reader.style {
-            Style::Pushed => Way::Pushed,
-            Style::Borrowed => Way::Borrowed(consumer, reader.credit),
+        let Some(to) = self.receiver(consumer) else { return Ok(()) };
+        let way = to.way;
+        let reaches = match self.foretold.remove(&delivery.receipt.token) {
+            Some(reaches) => reaches,
+            None => self.receive(&to, delivery)?,
         };
-        let to = Receiver { group: reader.group.clone(), owner: reader.owner.clone(), way };
-        if self.receive(&to, delivery)? {
+        self.oracle.seen(&delivery.receipt, &to.group);
+        if reaches {
             match (way, self.readers.get_mut(&consumer)) {
                 (Way::Pushed, Some(reader)) => reader.inbox.push(delivery.clone()),
                 _ => self.loans.push(loan(&to, delivery)),
             }
         }
         Ok(())
+    }
+
+    /// A reader, as one who gets messages.
+    fn receiver(&self, consumer: ConsumerId) -> Option<Receiver> {
+        let reader = self.readers.get(&consumer)?;
+        let way = match reader.style {
+            Style::Pushed => Way::Pushed,
+            Style::Borrowed => Way::Borrowed(consumer, reader.credit),
+        };
+        Some(Receiver { group: reader.group.clone(), owner: reader.owner.clone(), way })
     }
 
     /// Somebody got a message. False if the power went off before anybody saw it.
@@ -264,12 +331,16 @@ impl World {
         let Some(id) = id.filter(|id| self.oracle.sent.contains_key(id)) else {
             return Err(format!("payload: nobody sent {text:?}, or it was refused"));
         };
+        let Receipt { topic, partition, offset, .. } = delivery.receipt;
+        let own = Origin { incarnation: topic, partition, offset, ..Origin::default() };
+        self.oracle.born(id, message.born(own, |_| None).place())?;
         if let Some(letter) = message.envelope.as_ref().and_then(|envelope| envelope.dead_letter.as_ref()) {
-            let (topic, partition, offset) =
-                (delivery.receipt.topic, delivery.receipt.partition, delivery.receipt.offset);
             let source = self.oracle.sent[&id].topic;
             let group = letter.group.to_string();
-            self.oracle.letter(source, &group, letter.offset, topic, offset)?;
+            // A letter names its topic, but not which of that name.
+            if !self.oracle.has_moved(id) {
+                self.oracle.letter(source, &group, letter.offset, topic, offset)?;
+            }
             if delivery.attempt == 1 {
                 self.counts.letters += 1;
                 let place = Spotted { topic, partition, offset };

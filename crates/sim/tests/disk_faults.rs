@@ -46,6 +46,31 @@ fn an_error_at_every_operation_poisons_and_loses_nothing() {
     }
 }
 
+/// A snapshot takes the place of everything before it: nothing of that may go before it is known to be readable.
+#[test]
+fn a_snapshot_that_reads_back_wrong_does_not_replace_the_one_before() {
+    for write in [0, 1] {
+        let disk = SimDisk::new(1);
+        let mut opened = reopen(&disk).expect("opens");
+        opened.writer.append(b"one").expect("appends");
+        let first = opened.writer.sync().expect("syncs");
+        opened.keeper.put_snapshot(first, b"older").expect("there is space");
+        opened.writer.append(b"two").expect("appends");
+        let second = opened.writer.sync().expect("syncs");
+        disk.fail(Op::Write, write, Fault::Garbled);
+        assert!(opened.keeper.put_snapshot(second, b"newer").is_err(), "write {write}");
+        assert_eq!(opened.keeper.snapshot_upto(), first);
+        let mut refused = |_: &[u8]| false;
+        assert!(opened.keeper.put_snapshot_if(second, b"newer", &mut refused).is_err());
+        drop(opened);
+        disk.crash();
+        let opened = reopen(&disk).expect("the older snapshot and the log are all that is needed");
+        assert_eq!(opened.snapshot.as_ref().map(|snapshot| &*snapshot.bytes), Some(&b"older"[..]));
+        opened.keeper.put_snapshot(second, b"newer").expect("and the next one counts");
+        assert_eq!(opened.keeper.snapshot_upto(), second);
+    }
+}
+
 #[test]
 fn a_failed_sync_is_not_tried_again() {
     let disk = SimDisk::new(1);

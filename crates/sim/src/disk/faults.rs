@@ -34,12 +34,15 @@ pub enum Fault {
     Full,
     /// A write stops short, without an error. Other operations are not affected.
     Short,
+    /// A write stores something else, without an error. Other operations are not affected.
+    Garbled,
 }
 
 /// How a write turns out.
 pub(super) enum Outcome {
     Whole,
     Short,
+    Garbled,
     /// It reaches the cache, perhaps the disk, but nobody hears of it.
     PowerOff,
 }
@@ -81,7 +84,7 @@ impl Faults {
         match self.plans.get(&(op, nth)) {
             Some(Fault::Eio) => Err(io::Error::other("simulated device error")),
             Some(Fault::Full) => Err(io::ErrorKind::StorageFull.into()),
-            Some(Fault::Short) | None => Ok(()),
+            Some(Fault::Short | Fault::Garbled) | None => Ok(()),
         }
     }
 
@@ -92,6 +95,7 @@ impl Faults {
             Ok(()) if self.short_writes || self.plans.get(&(Op::Write, nth)) == Some(&Fault::Short) => {
                 Ok(Outcome::Short)
             }
+            Ok(()) if self.plans.get(&(Op::Write, nth)) == Some(&Fault::Garbled) => Ok(Outcome::Garbled),
             Ok(()) => Ok(Outcome::Whole),
             // The write that was under way when the power went may have reached the disk in part.
             Err(_) if self.off && !was_off => Ok(Outcome::PowerOff),

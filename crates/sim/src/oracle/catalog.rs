@@ -53,6 +53,20 @@ impl TopicView {
     }
 }
 
+/// The widest windows that may be in force; one of the two must have room.
+pub(crate) struct Room {
+    /// For everything on loan.
+    all: Option<u32>,
+    /// For what was pushed into streams, whatever else is on loan.
+    pushed: Option<u32>,
+}
+
+impl Room {
+    pub(crate) fn allows(&self, all: u32, pushed: u32) -> bool {
+        self.all.is_some_and(|most| all <= most) || self.pushed.is_some_and(|most| pushed <= most)
+    }
+}
+
 impl Oracle {
     /// A topic exists and nobody has asked for its end.
     pub(crate) fn is_alive(&self, topic: TopicId) -> bool {
@@ -64,6 +78,16 @@ impl Oracle {
         let own = if way == Way::Pushed { self.windows.0 } else { self.windows.1 };
         let windows = self.topics.get(&topic).map(|view| view.windows.iter());
         windows.into_iter().flatten().map(|window| window.unwrap_or(own)).max().unwrap_or(own)
+    }
+
+    /// What may be on loan once a kind of reader has got a delivery.
+    pub(crate) fn room(&self, topic: TopicId, way: Way) -> Room {
+        if way != Way::Pushed {
+            return Room { all: Some(self.window(topic, way)), pushed: None };
+        }
+        let windows = self.topics.get(&topic).map_or(&[None][..], |view| &view.windows);
+        let pushed = windows.contains(&None).then_some(self.windows.0);
+        Room { all: windows.iter().copied().flatten().max(), pushed }
     }
 
     /// The window in force, if it is known for certain.

@@ -4,6 +4,7 @@ use driftq_core::ledger::{OnLapse, Status};
 use driftq_core::{EffectReceipt, EffectView, Time};
 
 use super::ledger::Known;
+use super::tie::Tied;
 use super::view::ensure;
 use super::{Oracle, Verdict};
 use crate::effects::{Ask, End};
@@ -106,7 +107,9 @@ fn check_same(known: &Known, view: &EffectView, lost: &Lost<'_>) -> Verdict {
         return ensure(kept, || "outcome: it changed".into());
     }
     if matches!(view.status, Status::InProgress | Status::Unknown) {
-        let renewed = lost.renewals.contains(&(known.receipt(), view.until));
+        // What is shown is the longer of the lease and the delivery that it is tied to.
+        let renewed = lost.renewals.contains(&(known.receipt(), view.until))
+            || known.tie.as_ref().is_some_and(|tied| tied.is_unknown() || view.until > known.until);
         // That it lapsed may be forgotten, and is noticed again.
         let still = view.attempts == known.attempts
             && (view.status == Status::InProgress || known.is_held() || known.status == Status::Unknown);
@@ -136,10 +139,23 @@ fn adopt(same: Option<&Known>, view: &EffectView, lost: &Lost<'_>) -> Option<Kno
     }
     let newest = same.filter(|known| known.epoch == view.epoch);
     let born = lost.begins.iter().find(|(ask, at)| {
-        at.after_ms(ask.lease_ms) == view.until && ask.on_lapse == view.on_lapse && ask.wait_ms == 0
+        let shown = at.after_ms(ask.lease_ms) == view.until || ask.tie.is_some();
+        *at == view.begun && shown && ask.on_lapse == view.on_lapse && ask.wait_ms == 0
     });
+    let tie = match (newest, born) {
+        (Some(known), _) => known.tie.clone(),
+        (None, Some((ask, _))) => ask.tie.clone(),
+        // One who waited got it, and nobody outside knows which.
+        (None, None) => lost.begins.iter().any(|(ask, _)| ask.tie.is_some()).then(Tied::unknown),
+    };
+    let until = match (newest, born) {
+        (Some(known), _) if tie.is_some() && view.until > known.until => known.until,
+        (None, Some((ask, at))) if tie.is_some() => at.after_ms(ask.lease_ms),
+        _ => view.until,
+    };
     let retry = view.status == Status::InProgress;
-    let counted = view.expires.filter(|_| retry).map(|expires| expires.since_ms(view.until));
+    let own = tie.is_none();
+    let counted = view.expires.filter(|_| retry && own).map(|expires| expires.since_ms(view.until));
     Some(Known {
         number: view.number,
         epoch: view.epoch,
@@ -148,15 +164,18 @@ fn adopt(same: Option<&Known>, view: &EffectView, lost: &Lost<'_>) -> Option<Kno
         strictest: same.and_then(|known| known.strictest),
         status: view.status,
         on_lapse: view.on_lapse,
-        until: view.until,
+        until,
         expires: view.expires.filter(|_| ended).unwrap_or(Time::NEVER),
         ttl_ms: newest
             .map_or_else(|| counted.or_else(|| born.map(|(ask, _)| ask.ttl_ms)), |known| known.ttl_ms),
         request: same.and_then(|known| known.request),
         caller: newest.and_then(|known| known.caller),
-        tie: None,
+        tie,
         ending,
         faded: false,
+        of_message: view.message.is_some()
+            || same.is_some_and(|known| known.of_message)
+            || lost.begins.iter().any(|(ask, _)| ask.tie.is_some()),
     })
 }
 

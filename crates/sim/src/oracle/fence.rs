@@ -21,7 +21,7 @@ pub(super) enum Worth {
     Everything,
     /// Nobody outside can know.
     Unknown,
-    /// A newer one was handed out, or the message is settled without it, or a new life began.
+    /// A newer one was handed out, or the message is settled without it.
     Nothing,
 }
 
@@ -47,16 +47,25 @@ impl Oracle {
         let Receipt { topic, offset, token, .. } = *receipt;
         // Readers of dead letters are not followed.
         let Some(view) = self.groups.get(&(topic, group.into())) else { return Worth::Unknown };
-        let Some(hold) = view.holds.get(&offset) else { return Worth::Nothing };
-        if hold.token != token || hold.life != self.life || hold.released == Released::Yes {
-            return Worth::Nothing;
+        let Some(hold) = view.holds.get(&offset) else {
+            return if view.undone { Worth::Unknown } else { Worth::Nothing };
+        };
+        // One that was decided and never handed out may be lost: then the one before it counts.
+        if hold.crashed && !hold.seen && hold.token > token {
+            return Worth::Unknown;
         }
-        if view.acked.contains_key(&offset) || view.closed.contains(&offset) {
+        if hold.token != token || view.acked.contains_key(&offset) || view.closed.contains(&offset) {
             return Worth::Nothing;
         }
         // That it failed is its holder's last word; it may only be repeated.
         let repeats = matches!(word, Word::Nack { .. });
-        if hold.failed_at.is_some() && !repeats {
+        if hold.nacked && !repeats {
+            return Worth::Nothing;
+        }
+        if hold.crashed {
+            return Worth::Unknown;
+        }
+        if hold.released == Released::Yes || (hold.failed_at.is_some() && !repeats) {
             return Worth::Nothing;
         }
         let hidden = !self.is_alive(topic)
@@ -131,6 +140,7 @@ impl Oracle {
             Word::Extend { lease_ms } => {
                 hold.revived |= hold.expires <= now;
                 hold.expires = now.after_ms(lease_ms);
+                hold.extending += 1;
             }
             Word::Release { delay_ms } => {
                 hold.released = Released::Yes;
@@ -151,9 +161,14 @@ impl Oracle {
             Word::Extend { .. } | Word::Release { .. } => false,
         };
         ensure(!taken || *worth != Worth::Nothing || repeated, || {
-            format!("stale: {name} was taken: {outcome:?}")
+            let view = self.groups.get(&(receipt.topic, said.group.clone()));
+            let hold = view.map(|view| (view.holds.get(&receipt.offset), view.acked.get(&receipt.offset)));
+            format!("stale: {name} was taken: {outcome:?}; {hold:?}")
         })?;
         ensure(taken || *worth != Worth::Everything, || format!("fencing: {name} was refused: {outcome:?}"))?;
+        if taken && *worth == Worth::Everything {
+            self.is_durable(said);
+        }
         if *word != Word::Ack {
             return Ok(());
         }
@@ -165,11 +180,29 @@ impl Oracle {
         Ok(())
     }
 
+    /// The answer to a word that counted came: what it said is in the log, and so is the delivery.
+    fn is_durable(&mut self, said: &Said) {
+        let Receipt { topic, offset, token, .. } = said.receipt;
+        let view = self.groups.get_mut(&(topic, said.group.clone()));
+        let hold = view.and_then(|view| view.holds.get_mut(&offset)).filter(|hold| hold.token == token);
+        let Some(hold) = hold else { return };
+        match said.word {
+            Word::Extend { .. } => {
+                hold.extending = hold.extending.saturating_sub(1);
+                hold.sure = true;
+            }
+            Word::Nack { .. } => hold.nacked |= hold.failed_at.is_some(),
+            Word::Ack | Word::Release { .. } => {}
+        }
+    }
+
     /// An ack is final from the moment at which it was handed over.
     fn ack_counts(&mut self, said: &Said, name: &str) -> Verdict {
         let (topic, offset) = (said.receipt.topic, said.receipt.offset);
         let Some(view) = self.groups.get(&(topic, said.group.clone())) else { return Ok(()) };
-        if view.since != said.since || said.worth == Worth::Nothing {
+        // Perhaps only the ack of long ago is repeated, and the message was made to come again since.
+        let repeated = said.worth == Worth::Unknown && said.acking && !said.last;
+        if view.since != said.since || said.worth == Worth::Nothing || repeated {
             return Ok(());
         }
         let handouts = view.handouts.get(&offset).copied().unwrap_or(0);
@@ -181,7 +214,12 @@ impl Oracle {
     /// A named request was answered with messages: the same as before, as long as any of them are on loan.
     pub(crate) fn check_request(&self, asker: &Asker, answer: &[Delivery], now: Time) -> Verdict {
         let Some(before) = self.requests.get(asker) else { return Ok(()) };
-        let fresh = answer.iter().find(|delivery| !self.tokens.contains(&delivery.receipt.token));
+        // An answer that waited for the disk may come after a later one.
+        let newest = answer.iter().map(|delivery| delivery.receipt.token).max();
+        if newest < before.iter().map(|(_, token)| *token).max() {
+            return Ok(());
+        }
+        let fresh = answer.iter().find(|delivery| !self.told.contains(&delivery.receipt.token));
         let Some(fresh) = fresh else {
             let strange = answer
                 .iter()
@@ -204,7 +242,9 @@ impl Oracle {
         let loans: Vec<(u64, Token)> =
             answer.iter().map(|delivery| (delivery.receipt.offset, delivery.receipt.token)).collect();
         let known = self.requests.entry(asker).or_default();
-        if !loans.iter().all(|loan| known.contains(loan)) {
+        // An answer that waited for the disk may come after a later one, which is the one that is remembered.
+        let newest = |loans: &[(u64, Token)]| loans.iter().map(|(_, token)| *token).max();
+        if !loans.iter().all(|loan| known.contains(loan)) && newest(known) < newest(&loans) {
             *known = loans;
         }
     }

@@ -39,6 +39,8 @@ pub(crate) struct Known {
     pub(crate) ending: Option<Vec<u8>>,
     /// Its time is over, and nobody knows what was said before.
     pub(super) faded: bool,
+    /// It was begun for a message: it may count for as long as that may come again.
+    pub(super) of_message: bool,
 }
 
 /// When something was decided, as far as can be told from outside.
@@ -82,6 +84,7 @@ impl Known {
             tie: ask.tie.clone(),
             ending: before.and_then(|before| before.ending.clone()),
             faded: false,
+            of_message: ask.tie.is_some() || before.is_some_and(|before| before.of_message),
         }
     }
 
@@ -124,7 +127,7 @@ impl Known {
 
     /// Whether its time can be not over yet.
     pub(super) fn may_count(&self, at: Time) -> bool {
-        self.expires > at || self.ttl_ms.is_none()
+        self.expires > at || self.ttl_ms.is_none() || self.of_message
     }
 
     /// Whether its time can be over exactly then.
@@ -199,6 +202,7 @@ impl Oracle {
         let own = known.until > at;
         let running = known.status == Status::InProgress;
         running
+            && !known.faded
             && match self.tie(known.tie.as_ref(), now) {
                 Tie::Loose => own,
                 Tie::OnLoan => true,
@@ -209,7 +213,6 @@ impl Oracle {
     /// Whether it can be live.
     pub(super) fn may_be_live(&self, known: &Known, at: Time) -> bool {
         // How its delivery stood when that was decided nobody can say any more.
-        let tied = known.tie.as_ref().is_some_and(|tied| tied.life == self.life);
-        known.status == Status::InProgress && (tied || known.until > at)
+        known.status == Status::InProgress && (known.tie.is_some() || known.until > at)
     }
 }

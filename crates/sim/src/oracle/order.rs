@@ -38,7 +38,7 @@ impl Oracle {
             **other != offset
                 && hold.order_key == Some(key)
                 && hold.key.is_none()
-                && (hold.life == self.life || (**other < offset && !forgotten(other)))
+                && (!hold.crashed || (**other < offset && !forgotten(other)))
                 && !self.may_be_over(sent.topic, view, **other)
         });
         ensure(busy.is_none(), || {

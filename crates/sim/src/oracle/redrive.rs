@@ -1,9 +1,10 @@
-//! Dead letters that are tried again: they keep their identity, and only the group that gave up gets them.
+//! Dead letters that are tried again: they keep their identity and the place where they were born, and only the group
+//! that gave up gets them.
 
-use driftq_core::TopicId;
+use driftq_core::{Reject, Spotted, TopicId};
 
 use super::view::ensure;
-use super::{Oracle, Verdict};
+use super::{Oracle, Sent, Verdict};
 
 /// One message that was stored again.
 #[derive(Clone, Debug)]
@@ -12,8 +13,6 @@ pub(crate) struct Redrive {
     id: u64,
     pub(super) topic: TopicId,
     group: String,
-    /// Whether the group existed for certain.
-    only: bool,
     pub(super) key: Option<u64>,
     /// Where it lies now, once anybody knows.
     pub(super) offset: Option<u64>,
@@ -28,15 +27,14 @@ pub(crate) struct Redrive {
 
 impl Oracle {
     /// A redrive is taken; gives the number under which its answer is known.
-    pub(crate) fn redriving(&mut self, id: u64, group: &str) -> usize {
+    pub(crate) fn redriving(&mut self, id: u64, topic: TopicId, group: &str) -> usize {
         let since = self.event();
-        let sent = self.sent[&id].clone();
-        let only = self.is_present(sent.topic, group);
+        let sent = Sent { topic, ..self.sent[&id].clone() };
         if let (Some(view), Some(key)) = (self.groups.get_mut(&(sent.topic, group.into())), sent.key) {
             // A person has decided: the gate lets it through once more.
             view.done.remove(&key);
         }
-        let (topic, key) = (sent.topic, sent.key);
+        let key = sent.key;
         let view = self.groups.get(&(topic, group.into()));
         let done = |offset: &u64| view.is_some_and(|view| view.acked.contains_key(offset));
         let done_before: Vec<u64> = self.twins(&sent).filter(done).collect();
@@ -44,7 +42,6 @@ impl Oracle {
             id,
             topic,
             group: group.into(),
-            only,
             key,
             offset: None,
             answered: false,
@@ -57,8 +54,26 @@ impl Oracle {
     }
 
     /// It was refused: it never happened.
-    pub(crate) fn redrive_refused(&mut self, number: usize) {
-        self.redrives[number].refused = true;
+    pub(crate) fn redrive_refused(&mut self, number: usize, reject: Reject) -> Verdict {
+        let copy = &mut self.redrives[number];
+        copy.refused = true;
+        let (topic, group) = (copy.topic, copy.group.clone());
+        let gone = reject != Reject::GroupUnknown || !self.is_present(topic, &group);
+        ensure(gone, || format!("redrive: refused because {group} is gone, which reads {topic:?}"))
+    }
+
+    /// A message was seen, as it is, dead, or tried again, and says where it was born: always the same.
+    pub(crate) fn born(&mut self, id: u64, origin: Spotted) -> Verdict {
+        let before = *self.births.entry(id).or_insert(origin);
+        ensure(before == origin, || {
+            format!("origin: message {id} was born at {before:?}, and says {origin:?} now")
+        })
+    }
+
+    /// Whether a message may lie in a topic that was made after its own was deleted.
+    pub(crate) fn has_moved(&self, id: u64) -> bool {
+        let sent = self.sent[&id].topic;
+        self.redrives.iter().any(|copy| copy.id == id && copy.topic != sent)
     }
 
     /// The message lies at `offset` now.
@@ -78,7 +93,9 @@ impl Oracle {
         }
         // One whose answer was lost: now it is known where it lies.
         let mut copies = self.redrives.iter_mut().filter(|copy| copy.id == id && !copy.refused);
-        let Some(copy) = copies.find(|copy| copy.offset.is_none()) else { return false };
+        let Some(copy) = copies.find(|copy| copy.offset.is_none() && copy.topic == topic) else {
+            return false;
+        };
         copy.offset = Some(offset);
         true
     }
@@ -87,10 +104,10 @@ impl Oracle {
         self.redrives.iter().any(|copy| copy.topic == topic && copy.offset == Some(offset))
     }
 
-    /// Only the group that gave it up gets it again.
+    /// Only the group that gave it up gets it again, also if that group was forgotten since.
     pub(super) fn check_copy(&self, topic: TopicId, group: &str, offset: u64) -> Verdict {
         let copy = self.redrives.iter().find(|copy| copy.topic == topic && copy.offset == Some(offset));
-        let Some(copy) = copy.filter(|copy| copy.only && copy.group != group) else { return Ok(()) };
+        let Some(copy) = copy.filter(|copy| copy.group != group) else { return Ok(()) };
         // Whoever came or was moved later gets whatever is kept.
         let view = self.groups.get(&(topic, group.into()));
         let later = view.is_none_or(|view| !view.present || view.since > copy.since);
@@ -106,13 +123,14 @@ impl Oracle {
 
     /// A message stored again that its group has not settled, if there is one.
     pub(crate) fn unfinished_copy(&self) -> Option<String> {
-        let answered = self.redrives.iter().filter(|copy| copy.answered && copy.only);
+        let answered = self.redrives.iter().filter(|copy| copy.answered);
         for copy in answered {
             let Some(view) = self.groups.get(&(copy.topic, copy.group.clone())) else { continue };
             let Some(offset) = copy.offset.filter(|_| view.present && view.since < copy.since) else {
                 continue;
             };
-            if self.is_owed(&self.sent[&copy.id], offset, view, Some(&copy.done_before)) {
+            let sent = Sent { topic: copy.topic, ..self.sent[&copy.id].clone() };
+            if self.is_owed(&sent, offset, view, Some(&copy.done_before)) {
                 return Some(format!(
                     "again, {}",
                     self.describe_owed(copy.id, copy.topic, &copy.group, offset)

@@ -171,12 +171,11 @@ impl Oracle {
 
     /// Time went on: what lapsed with its last attempt is about to die.
     pub fn elapsed(&mut self, now: Time) {
-        let life = self.life;
         for ((topic, _), view) in &mut self.groups {
             for (offset, hold) in &view.holds {
                 let policy = self.stored.get(&(*topic, *offset)).and_then(|id| self.sent[id].policy);
                 let last = policy.is_some_and(|p| p.max_attempts > 0 && hold.attempt >= p.max_attempts);
-                let over = hold.expires <= now || hold.life < life;
+                let over = hold.expires <= now || hold.crashed;
                 if last && over && hold.released != Released::Yes && !view.acked.contains_key(offset) {
                     view.dying.insert(*offset);
                 }

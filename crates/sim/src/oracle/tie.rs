@@ -1,16 +1,28 @@
 //! Effects that are tied to a delivery: how the delivery stands, as far as its holder can know.
 
-use driftq_core::Time;
+use driftq_core::{GroupId, Receipt, Time, Token, TopicId};
 
 use super::Oracle;
 use super::fence::{Word, Worth};
 use crate::workers::Loan;
 
-/// A delivery on whose behalf an effect is run, and the life of the server in which it was handed out.
+/// A delivery on whose behalf an effect is run.
 #[derive(Clone, Debug)]
 pub(crate) struct Tied {
     pub(crate) loan: Loan,
-    pub(crate) life: u64,
+}
+
+impl Tied {
+    /// A delivery of which nothing is known.
+    pub(crate) fn unknown() -> Self {
+        let (topic, group) = (TopicId(u32::MAX), GroupId(u32::MAX));
+        let receipt = Receipt { topic, group, partition: 0, offset: 0, token: Token::default() };
+        Self { loan: Loan { receipt, group: String::new(), owner: String::new() } }
+    }
+
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.loan.receipt.token == Token::default()
+    }
 }
 
 /// What a delivery says about the effect that is tied to it.
@@ -28,15 +40,12 @@ pub(crate) enum Tie {
 
 impl Oracle {
     /// Ties a delivery that was just handed out, or was not long ago.
-    pub(crate) fn tied(&self, loan: &Loan) -> Tied {
-        Tied { loan: loan.clone(), life: self.life }
+    pub(crate) fn tied(loan: &Loan) -> Tied {
+        Tied { loan: loan.clone() }
     }
 
     pub(crate) fn tie(&self, tied: Option<&Tied>, now: Time) -> Tie {
-        let Some(Tied { loan: Loan { receipt, group, .. }, life }) = tied else { return Tie::Loose };
-        if *life != self.life {
-            return Tie::Loose;
-        }
+        let Some(Tied { loan: Loan { receipt, group, .. } }) = tied else { return Tie::Loose };
         if self.acked.contains(&receipt.token) {
             return Tie::Loose;
         }
@@ -47,11 +56,9 @@ impl Oracle {
         let hold = view.and_then(|view| view.holds.get(&receipt.offset));
         let Some(hold) = hold else { return Tie::Unsure };
         if hold.token != receipt.token {
-            return if hold.life == self.life && hold.token > receipt.token {
-                Tie::Fenced
-            } else {
-                Tie::Unsure
-            };
+            // One that was decided and never handed out may be lost.
+            let lost = hold.crashed && !hold.seen;
+            return if hold.token > receipt.token && !lost { Tie::Fenced } else { Tie::Unsure };
         }
         match self.worth(receipt, group, Word::Extend { lease_ms: 1 }, now) {
             Worth::Everything if hold.expires > now && !hold.revived => Tie::OnLoan,

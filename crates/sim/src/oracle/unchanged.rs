@@ -58,7 +58,10 @@ impl Oracle {
             Reject::AttemptsExhausted => {
                 let spent =
                     self.effect(ask.key).is_some_and(|known| known.faded || known.left(ask) == Some(0));
-                ask.urge == Urge::Reacquire && (spent || !refused.exact)
+                // Also one who only begins, if it is its own cap that is used up and the effect may run again.
+                let own = |known: &Known| known.status == Status::InProgress && known.cap < ask.cap;
+                let wants = ask.urge == Urge::Reacquire || self.effect(ask.key).is_some_and(own);
+                (wants && spent) || !refused.exact
             }
             _ => false,
         };

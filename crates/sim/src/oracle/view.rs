@@ -21,8 +21,20 @@ pub(crate) struct Hold {
     pub(crate) owner: String,
     pub(crate) attempt: u32,
     pub(crate) expires: Time,
-    /// The life of the server in which it was handed out.
+    /// The life of the server in which it was handed out, or the newest one over which it was kept.
     pub(crate) life: u64,
+    /// Whether it is in the log for certain: it superseded a holder, or was extended, and either is told when it is
+    /// durable.
+    pub(crate) sure: bool,
+    /// Whether it was handed out, and not only decided.
+    pub(crate) seen: bool,
+    /// Extensions without an answer.
+    pub(crate) extending: u32,
+    /// A crash came, and nobody outside can know whether it is on loan: it may be lost, or superseded by one that was
+    /// never seen.
+    pub(crate) crashed: bool,
+    /// That it failed was said and answered: its holder has no other say.
+    pub(crate) nacked: bool,
     /// When the worker said that it failed.
     pub(crate) failed_at: Option<Time>,
     /// The worker said so when its time was up: it counts only if that had not been noticed.
@@ -36,6 +48,8 @@ pub(crate) struct Hold {
     pub(crate) key: Option<u64>,
     /// The key by which it is ordered.
     pub(crate) order_key: Option<u64>,
+    /// It was pushed into a stream.
+    pub(crate) pushed: bool,
     /// The borrowed stream whose credit it takes.
     pub(crate) stream: Option<ConsumerId>,
     /// It was extended when its time was up already: others may have begun meanwhile.
@@ -77,6 +91,8 @@ pub(crate) struct Group {
     pub(crate) first_seen: BTreeMap<(u32, Token), u64>,
     /// Moves and deletions whose answer has not come: a crash may undo them.
     pub(crate) moving: u32,
+    /// A crash came before the answer to one of them: holders from before may have a say again.
+    pub(crate) undone: bool,
     /// What it may have been done with before it was deleted: a crash that undoes the deletion brings that back.
     pub(crate) settled: BTreeSet<u64>,
     /// When an ack of a key was decided, and for which offset.
@@ -173,6 +189,9 @@ impl Group {
         if self.acked.contains_key(&offset) {
             return Standing::Done;
         }
+        if self.holds.get(&offset).is_some_and(|hold| hold.crashed) {
+            return Standing::Unknown;
+        }
         match self.holds.get(&offset).filter(|hold| hold.life == life && hold.released != Released::Yes) {
             Some(hold) if hold.released == Released::Perhaps || hold.unsure => Standing::Unknown,
             Some(hold) if hold.owner == owner => Standing::Holder,
@@ -186,7 +205,7 @@ impl Group {
     pub(crate) fn check_order(&mut self, receipt: &Receipt, attempt: u32, life: u64) -> Verdict {
         let Receipt { partition, offset, token, .. } = *receipt;
         let seen_now = self.holds.get(&offset).is_some_and(|hold| hold.life == life);
-        if attempt > 1 || seen_now {
+        if attempt > 1 || seen_now || self.undone {
             return Ok(());
         }
         let seen = &mut self.first_seen;
@@ -224,7 +243,21 @@ impl Group {
 impl Hold {
     /// Whether its worker may still believe that it is the only one.
     pub(crate) fn is_live(&self, life: u64, now: Time) -> bool {
-        self.life == life && self.released == Released::No && self.failed_at.is_none() && self.expires > now
+        self.life == life
+            && !self.crashed
+            && self.released == Released::No
+            && self.failed_at.is_none()
+            && self.expires > now
+    }
+
+    /// A crash came: what was on loan for certain, and in the log for certain, stays on loan.
+    pub(crate) fn outlive(&mut self, life: u64, now: Time) {
+        let told = self.seen && self.sure && self.extending == 0;
+        let kept = self.is_live(self.life, now) && told && !self.unsure;
+        self.crashed |= !kept;
+        self.unsure |= !kept;
+        self.extending = 0;
+        self.life = life;
     }
 
     /// Whether it waits for its next attempt while another message with its identity may have been done.
@@ -249,19 +282,13 @@ impl Hold {
             Released::Yes => delivery.attempt == self.attempt,
             Released::Perhaps => delivery.attempt == self.attempt || delivery.attempt == self.attempt + 1,
         };
-        if self.life == life {
-            ensure(next, || format!("attempts: {} after {self:?}", delivery.attempt))?;
-        } else {
-            ensure(delivery.attempt <= self.attempt + 1, || {
-                format!("attempts: {} after {self:?}", delivery.attempt)
-            })?;
-        }
-        ensure(self.life != life || self.released != Released::Yes || self.not_before <= now, || {
+        ensure(next, || format!("attempts: {} after {self:?}", delivery.attempt))?;
+        ensure(self.released != Released::Yes || self.not_before <= now, || {
             format!("snooze: handed out at {now:?} after {self:?}")
         })?;
         let failed = self.failed_at.unwrap_or(self.expires);
         let wait = self.delay_ms.unwrap_or_else(|| policy.map_or(0, shortest_wait));
-        let early = self.life == life && self.released == Released::No && failed.after_ms(wait) > now;
+        let early = self.released == Released::No && failed.after_ms(wait) > now;
         ensure(!early, || format!("backoff: the next attempt came at {now:?} after {self:?}"))
     }
 }
