@@ -203,8 +203,13 @@ impl Broker {
     }
 
     pub(crate) fn topic(&self, name: &str) -> Result<TopicId, Failure> {
-        let catalog = read(&self.shared().catalog);
-        catalog.find(name).map(|topic| topic.id).ok_or(Failure::Reject(Reject::TopicUnknown))
+        self.topic_number(name).ok_or(Failure::Reject(Reject::TopicUnknown))
+    }
+
+    /// The number of the topic that has a name now.
+    #[must_use]
+    pub fn topic_number(&self, name: &str) -> Option<TopicId> {
+        read(&self.shared().catalog).find(name).map(|topic| topic.id)
     }
 
     fn address(&self, request: AckRequest) -> Result<(Address, String), Failure> {

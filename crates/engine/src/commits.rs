@@ -8,7 +8,7 @@ use driftq_core::{
     VersionsList,
 };
 
-use crate::broker::{Broker, unexpected};
+use crate::broker::{Broker, INTERRUPTED, unexpected};
 use crate::effect_request::{EffectEnd, SeenEffect};
 use crate::effects::finishing;
 use crate::failure::Failure;
@@ -79,38 +79,99 @@ pub enum SeenEntry {
     Effect(SeenEffect),
 }
 
+/// What is counted of a commit once it is done.
+struct CommitTally {
+    acks: u64,
+    effects: u64,
+    /// The topic that each message was sent to.
+    topics: Vec<Arc<str>>,
+}
+
+impl CommitTally {
+    fn of(call: &CommitCall<'_>, commit: &Commit) -> Self {
+        Self {
+            acks: commit.acks.len() as u64,
+            effects: commit.finishes.len() as u64,
+            topics: call.messages.iter().map(|(topic, _)| Arc::from(topic.as_str())).collect(),
+        }
+    }
+}
+
+/// What a commit weighs while it waits for its turn.
+fn weight(commit: &Commit) -> usize {
+    commit.messages.iter().map(|message| message.payload.bytes.len()).sum::<usize>()
+        + commit.finishes.iter().map(|finish| finish.ending.bytes.len()).sum::<usize>()
+        + commit.outputs.len() * size_of::<NewOutput>()
+}
+
 impl Broker {
     /// Does everything that a commit asks for, or nothing of it.
     pub async fn commit(&self, mut call: CommitCall<'_>) -> Result<Committed, Failure> {
-        let (reservations, mut commit) = self.prepare_commit(&mut call).await?;
-        commit.finishes = call.effects.iter().map(|(receipt, end)| finishing(*receipt, end)).collect();
-        let bytes = commit.messages.iter().map(|message| message.payload.bytes.len()).sum::<usize>()
-            + commit.finishes.iter().map(|finish| finish.ending.bytes.len()).sum::<usize>()
-            + commit.outputs.len() * size_of::<NewOutput>();
-        let names: Vec<_> = call.messages.iter().map(|(topic, _)| Arc::from(topic.as_str())).collect();
-        let (acks, effects) = (commit.acks.len() as u64, commit.finishes.len() as u64);
+        let (reservations, commit) = self.prepare_commit(&mut call).await?;
+        let (bytes, tally) = (weight(&commit), CommitTally::of(&call, &commit));
         let answer =
             self.ask(bytes, true, |ticket| Input::Commit { ticket, commit: Box::new(commit) }).await?;
         drop(reservations);
-        let meters = &self.shared().meters;
         match answer {
-            Answer::Committed(done) => {
-                if !done.already {
-                    meters.commits.one();
-                    meters.acked.add(acks);
-                    meters.effects_finished.add(effects);
-                }
-                let produced = names.into_iter().zip(done.stored);
-                let produced = produced.map(|(name, stored)| self.placed(name, stored, done.already));
-                let produced = produced.collect();
-                Ok(Committed { already: done.already, produced, outputs: done.outputs, kept: done.kept })
-            }
-            Answer::CommitRefused(part, reject) => {
-                meters.commits_refused.one();
-                Err(Failure::Commit(part, Box::new(Failure::Reject(reject))))
-            }
+            Answer::Committed(done) => self.committed(tally, Ok(done)),
+            Answer::CommitRefused(part, reject) => self.committed(tally, Err((part, reject))),
             other => Err(unexpected(&other)),
         }
+    }
+
+    /// Does several commits, in one question; each is done whole or not at all, and has its own answer, in order.
+    pub async fn commit_many(
+        &self,
+        calls: Vec<CommitCall<'_>>,
+    ) -> Result<Vec<Result<Committed, Failure>>, Failure> {
+        let (mut reservations, mut commits, mut bytes) = (Vec::new(), Vec::with_capacity(calls.len()), 0);
+        let mut prepared = Vec::with_capacity(calls.len());
+        for mut call in calls {
+            match self.prepare_commit(&mut call).await {
+                Ok((reserved, commit)) => {
+                    reservations.extend(reserved);
+                    prepared.push(Ok(CommitTally::of(&call, &commit)));
+                    bytes += weight(&commit);
+                    commits.push(commit);
+                }
+                Err(failure) => prepared.push(Err(failure)),
+            }
+        }
+        let mut results = Vec::new();
+        if !commits.is_empty() {
+            match self.ask(bytes, true, |ticket| Input::Commits { ticket, commits }).await? {
+                Answer::CommittedMany(done) => results = done,
+                other => return Err(unexpected(&other)),
+            }
+        }
+        drop(reservations);
+        let mut results = results.into_iter();
+        let answers = prepared.into_iter().map(|prepared| {
+            let interrupted = || Failure::Unavailable(INTERRUPTED.into());
+            self.committed(prepared?, results.next().ok_or_else(interrupted)?)
+        });
+        Ok(answers.collect())
+    }
+
+    /// What became of one commit; counted.
+    fn committed(
+        &self,
+        tally: CommitTally,
+        result: Result<driftq_core::Committed, (CommitPart, Reject)>,
+    ) -> Result<Committed, Failure> {
+        let meters = &self.shared().meters;
+        let done = result.map_err(|(part, reject)| {
+            meters.commits_refused.one();
+            Failure::Commit(part, Box::new(Failure::Reject(reject)))
+        })?;
+        if !done.already {
+            meters.commits.one();
+            meters.acked.add(tally.acks);
+            meters.effects_finished.add(tally.effects);
+        }
+        let produced = tally.topics.into_iter().zip(done.stored);
+        let produced = produced.map(|(name, stored)| self.placed(name, stored, done.already)).collect();
+        Ok(Committed { already: done.already, produced, outputs: done.outputs, kept: done.kept })
     }
 
     /// Routes and encodes the messages of a commit. What is kept for them is given back when the commit is over.
@@ -146,7 +207,7 @@ impl Broker {
             request: call.request,
             acks: std::mem::take(&mut call.acks),
             fences: std::mem::take(&mut call.fences),
-            finishes: Vec::new(),
+            finishes: call.effects.iter().map(|(receipt, end)| finishing(*receipt, end)).collect(),
             messages,
             outputs: std::mem::take(&mut call.outputs),
         };

@@ -14,6 +14,13 @@ use crate::request::{JobCall, LetterFilter, Seen};
 pub(crate) const PREFIX: &str = "dlq.";
 
 impl LetterFilter {
+    /// Whether nothing is asked of a letter that its bytes would have to tell.
+    pub(crate) fn takes_any(&self) -> bool {
+        let Self { letters: _, group, key, run_id, tenant_id, labels, reason, before, after } = self;
+        let texts = [group, run_id, tenant_id, reason].iter().all(|text| text.is_none());
+        texts && key.is_none() && labels.is_empty() && before.is_none() && after.is_none()
+    }
+
     /// Whether a letter is one of those that are wanted.
     #[must_use]
     pub fn matches(&self, message: &Message<'_>, letter: &DeadLetter<'_>) -> bool {
@@ -35,12 +42,18 @@ impl LetterFilter {
     }
 }
 
+/// Said of a letter whose bytes are not those that were stored.
+const DAMAGED: &str =
+    "the dead letter cannot be read: its bytes in the log are damaged or gone; it can only be purged";
+
 /// What became of one letter.
 pub(crate) enum Fate {
     /// It was dealt with.
     Done,
     /// It was gone already.
     Skipped,
+    /// It is still there, and stays until somebody changes what is in its way.
+    Refused(String),
     /// It is still there.
     Failed(Failure),
 }
@@ -78,17 +91,22 @@ impl Broker {
 
     /// Makes a letter a message again.
     pub(crate) async fn redrive(&self, letters: &str, seen: &Seen, call: &JobCall) -> Fate {
-        let Some(bytes) = &seen.payload else { return Fate::Skipped };
+        // Said once, and not tried again: the letter can only be purged.
+        let Some(bytes) = &seen.payload else {
+            return Fate::Failed(Failure::Reject(Reject::Invalid(DAMAGED)));
+        };
         let prepared = self.revived(letters, seen, bytes, call);
         let (letter, message, group) = match prepared {
             Ok(prepared) => prepared,
             Err(failure) => return Fate::Failed(failure),
         };
         let bytes = message.payload.bytes.len();
+        let given_up_by = group.clone().unwrap_or_default();
         match self.ask(bytes, true, |ticket| Input::Redrive { ticket, letter, message, group }).await {
             Ok(Answer::Produced(_)) => Fate::Done,
             Ok(other) => Fate::Failed(unexpected(&other)),
             Err(Failure::Reject(Reject::MessageUnknown)) => Fate::Skipped,
+            Err(Failure::Reject(Reject::GroupUnknown)) => Fate::Refused(gone(&given_up_by)),
             Err(failure) => Fate::Failed(failure),
         }
     }
@@ -100,21 +118,25 @@ impl Broker {
         seen: &Seen,
         bytes: &[u8],
         call: &JobCall,
-    ) -> Result<(Spotted, NewMessage, String), Failure> {
-        let unreadable = |_| Failure::Reject(Reject::Invalid("the dead letter cannot be read"));
+    ) -> Result<(Spotted, NewMessage, Option<String>), Failure> {
+        let unreadable = |_| Failure::Reject(Reject::Invalid(DAMAGED));
         let message = Message::decode(bytes).map_err(unreadable)?;
         let revived = message.from_dead_letter();
-        let (message, letter) =
+        let (mut message, letter) =
             revived.ok_or(Failure::Reject(Reject::Invalid("the message is not a dead letter")))?;
         let target = call.target_topic.as_deref().unwrap_or(&letter.topic);
-        let envelope = message.envelope.as_ref();
-        let key = envelope.map_or("", |envelope| &envelope.idempotency_key);
-        let tenant = envelope.map_or("", |envelope| &envelope.tenant_id);
+        // Elsewhere a group of the same name is another one: all groups get what a person sends there.
+        let goes_home = *target == *letter.topic;
         let (info, letters) = {
             let catalog = read(&self.shared().catalog);
             let info = catalog.find(target).cloned().ok_or(Failure::Reject(Reject::TopicUnknown))?;
-            (info, catalog.find(letters).map(|topic| topic.id))
+            let number = |name: &str| catalog.find(name).map(|topic| topic.id);
+            message.origin.get_or_insert_with(|| letter.source(number(&letter.topic).unwrap_or_default()));
+            (info, number(letters))
         };
+        let envelope = message.envelope.as_ref();
+        let key = envelope.map_or("", |envelope| &envelope.idempotency_key);
+        let tenant = envelope.map_or("", |envelope| &envelope.tenant_id);
         let partition = if letter.partition < info.partitions && call.target_topic.is_none() {
             letter.partition
         } else {
@@ -126,15 +148,20 @@ impl Broker {
             offset: seen.found.offset,
         };
         let new = NewMessage {
-            topic: info.id,
-            partition,
-            retry: envelope.and_then(|envelope| envelope.retry_policy),
+            // A redrive is asked for over `/v2`. The deadline is not taken along: who redrives wants it tried.
+            native: true,
             identity: (!key.is_empty()).then(|| Identity::in_topic(tenant, target, info.incarnation(), key)),
-            key: KeyHash::of(&message.key),
             priority: seen.found.priority,
-            payload: self.payload(&message)?,
-            ..NewMessage::default()
+            ..self.new_message(info.id, partition, &message)?
         };
-        Ok((spotted, new, letter.group.into_owned()))
+        Ok((spotted, new, goes_home.then(|| letter.group.into_owned())))
     }
+}
+
+/// Why a letter is not tried again.
+fn gone(group: &str) -> String {
+    format!(
+        "GROUP_UNKNOWN: the topic has no group {group:?} any more, which gave the message up, and the others are done \
+         with it: lease once as {group:?} to make the group anew, or name a target_topic; the letter stays"
+    )
 }

@@ -1,16 +1,16 @@
 //! The decide thread's loop: inputs in, actions out, batches to the log.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use driftq_core::{
-    Action, Answer, ConsumerId, Delivery, Input, Output, Position, Shard, Ticket, Time, TopicInfo,
-    Undertaking,
+    Action, Answer, ConsumerId, Delivery, INPUT_FACTS_BYTES_MAX, Input, Output, Position, Query, Shard,
+    Ticket, Time, TopicInfo, Undertaking,
 };
-use driftq_wal::{Cursor, Disk};
+use driftq_wal::{Cursor, Disk, FRAME_BODY_BYTES_MAX};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::broker::STOPPING;
@@ -25,8 +25,12 @@ use crate::ticket::TicketHasher;
 /// A batch is sealed as soon as it holds this much; while one is under way, nothing is decided that would make the
 /// next one larger.
 const BATCH_BYTES_SOFT_MAX: usize = 1 << 20;
+// A batch is below the bound above when its last input is handled, and all of it is one frame.
+const _: () = assert!(BATCH_BYTES_SOFT_MAX + INPUT_FACTS_BYTES_MAX <= FRAME_BODY_BYTES_MAX as usize);
 /// Requests handled before the log and the clock are looked at again.
 const ROUND_REQUESTS_MAX: usize = 1_024;
+/// Questions that may wait for their round; whoever comes then is told to come back.
+const QUESTIONS_MAX: usize = 1_024;
 /// A buffer larger than this that is mostly full goes to the payload cache as it is; a smaller one is copied there
 /// and used again.
 const BUFFER_COPIED_BYTES_MAX: usize = 256 << 10;
@@ -60,6 +64,9 @@ pub(crate) struct Tables {
     tickets: HashMap<Ticket, oneshot::Sender<Reply>, BuildHasherDefault<TicketHasher>>,
     consumers: HashMap<ConsumerId, mpsc::Sender<Delivery>>,
     taken: Taken,
+    /// Questions that take long to answer: one a round, so that whoever works waits for one of them at the most,
+    /// however many look through messages or scrape.
+    questions: VecDeque<Request>,
     /// Actions of the last call, taken out while they are done.
     actions: Vec<Action>,
     /// Inputs that doing the actions gave rise to.
@@ -112,13 +119,31 @@ impl<D: Disk> Decide<'_, D> {
                 break;
             }
             let Some(request) = self.tables.taken.requests.pop_front() else { break };
+            if takes_long(&request.input) {
+                self.put_off(request);
+                continue;
+            }
             self.on_request(request);
             self.seal_when_large()?;
+        }
+        if !self.is_full()
+            && let Some(question) = self.tables.questions.pop_front()
+        {
+            self.on_request(question);
         }
         if self.tables.stuck {
             self.refuse_while_stuck();
         }
         self.seal()
+    }
+
+    fn put_off(&mut self, question: Request) {
+        if self.tables.questions.len() < QUESTIONS_MAX {
+            self.tables.questions.push_back(question);
+        } else {
+            // Whoever has stopped waiting needs no answer.
+            let _ = question.reply.send(Err(Failure::Busy));
+        }
     }
 
     /// Nothing more may be decided before the log has caught up.
@@ -133,7 +158,10 @@ impl<D: Disk> Decide<'_, D> {
         }
         let taken = &self.tables.taken;
         let unfinished = !taken.requests.is_empty() || !taken.notices.is_empty();
-        if unfinished || (!self.out.facts.is_empty() && !self.commits.under_way) {
+        if unfinished
+            || !self.tables.questions.is_empty()
+            || (!self.out.facts.is_empty() && !self.commits.under_way)
+        {
             return Some(Duration::ZERO);
         }
         self.shard.next_deadline().map(|due| self.shared.clock.until(due))
@@ -171,15 +199,18 @@ impl<D: Disk> Decide<'_, D> {
     }
 
     fn reply(&mut self, ticket: Ticket, answer: Answer) {
-        if let Some(reply) = self.tables.tickets.remove(&ticket) {
-            // Whoever has stopped waiting needs no answer. What was lent to it is given back.
-            if let Err(Ok(Answer::Leased(deliveries))) = reply.send(Ok(answer))
-                && !deliveries.is_empty()
-            {
-                let receipts: Vec<_> = deliveries.iter().map(|delivery| delivery.receipt).collect();
-                self.shared.meters.released.add(receipts.len() as u64);
-                self.tables.follow_ups.push(Input::Release { receipts });
-            }
+        // An asker that has stopped waiting needs no answer. What was lent to it is given back, also if it left while
+        // its answer waited for the disk.
+        let unheard = match self.tables.tickets.remove(&ticket) {
+            Some(reply) => reply.send(Ok(answer)).err().and_then(Result::ok),
+            None => Some(answer),
+        };
+        if let Some(Answer::Leased(deliveries)) = unheard
+            && !deliveries.is_empty()
+        {
+            let receipts: Vec<_> = deliveries.iter().map(|delivery| delivery.receipt).collect();
+            self.shared.meters.released.add(receipts.len() as u64);
+            self.tables.follow_ups.push(Input::Release { receipts });
         }
     }
 
@@ -216,7 +247,10 @@ impl<D: Disk> Decide<'_, D> {
             }
             self.tables.consumers.insert(attach.consumer, attach.deliveries);
         }
-        let lends = matches!(request.input, Input::Lease { .. } | Input::BeginEffect { .. });
+        let lends = matches!(
+            request.input,
+            Input::Lease { .. } | Input::BeginEffect { .. } | Input::BeginEffects { .. }
+        );
         // Whoever is gone by now would only keep others from what it was lent.
         if lends && request.reply.is_closed() {
             return;
@@ -343,7 +377,8 @@ impl<D: Disk> Decide<'_, D> {
         loop {
             self.round_at_rest()?;
             let taken = &self.tables.taken;
-            let at_hand = !taken.requests.is_empty() || !taken.notices.is_empty();
+            let questions = !self.tables.questions.is_empty();
+            let at_hand = questions || !taken.requests.is_empty() || !taken.notices.is_empty();
             let written = self.out.facts.is_empty() && !self.commits.under_way;
             if written && !at_hand && self.shared.inbox.is_quiet() {
                 return Ok(());
@@ -362,6 +397,7 @@ impl<D: Disk> Decide<'_, D> {
         if self.shared.inbox.is_quiet()
             && self.tables.taken.requests.is_empty()
             && self.tables.taken.notices.is_empty()
+            && self.tables.questions.is_empty()
         {
             return self.seal();
         }
@@ -386,9 +422,32 @@ impl<D: Disk> Decide<'_, D> {
     /// Shuts the gate and turns away whoever was not heard yet.
     fn turn_away(&mut self, why: &str) {
         self.shared.inbox.turn_away(why);
-        for request in self.tables.taken.requests.drain(..) {
+        let questions = self.tables.questions.drain(..);
+        for request in self.tables.taken.requests.drain(..).chain(questions) {
             let _ = request.reply.send(Err(Failure::Unavailable(why.to_owned())));
         }
+    }
+}
+
+/// Whether an input is a question that looks through much of the state.
+const fn takes_long(input: &Input) -> bool {
+    let Input::Describe { query, .. } = input else { return false };
+    match query {
+        Query::Groups(_)
+        | Query::Message(_)
+        | Query::Browse(_)
+        | Query::Tally
+        | Query::Effects(_)
+        | Query::Datasets(..)
+        | Query::Dataset(_)
+        | Query::Outputs(_)
+        | Query::Runs(_)
+        | Query::Run(..) => true,
+        Query::Topic(_)
+        | Query::Group(..)
+        | Query::Payloads(_)
+        | Query::Whereabouts(..)
+        | Query::Effect(_) => false,
     }
 }
 

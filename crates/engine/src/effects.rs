@@ -1,10 +1,12 @@
 //! What is asked of the ledger.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use driftq_core::{
     About, Answer, BeginEffect, Blob, Description, EffectAnswer, EffectLease, EffectList, EffectReceipt,
-    EffectView, Ending, FinishEffect, Identity, Input, NewBlob, Query, Reject, RequestHash, ResolveEffect,
-    Ticket,
+    EffectView, Ending, FinishEffect, Identity, Input, Message, NewBlob, Query, Receipt, Reject, RequestHash,
+    ResolveEffect, Spotted, Ticket,
 };
 use tokio::sync::oneshot;
 
@@ -37,27 +39,59 @@ impl Broker {
     /// harmless; a lease that was given by then lapses.
     pub async fn begin_effect(&self, call: &EffectCall<'_>) -> Result<Begun, Failure> {
         for _ in 0..LOOKS_MAX {
-            let begun = match self.ask_to_begin(call).await? {
-                EffectAnswer::Execute(lease) => Begun::Execute(lease),
-                EffectAnswer::Running { epoch, attempt, retry_after_ms } => {
-                    Begun::Running { epoch, attempt, retry_after_ms }
-                }
-                EffectAnswer::Unknown(view) => Begun::Unknown(view),
-                EffectAnswer::Replay(view) => match self.see_ending(view).await {
-                    Ok(seen) => Begun::Replay(seen),
-                    Err(Lost::Gone) => continue,
-                    Err(lost) => return Err(unreadable(lost)),
-                },
-                EffectAnswer::Retryable { view, left } => match self.see_ending(view).await {
-                    Ok(seen) => Begun::Retryable { seen, left },
-                    Err(Lost::Gone) => continue,
-                    Err(lost) => return Err(unreadable(lost)),
-                },
-            };
-            self.count_begun(&begun);
-            return Ok(begun);
+            match self.seen_begun(self.ask_to_begin(call).await?).await {
+                Ok(begun) => return Ok(begun),
+                Err(Lost::Gone) => {}
+                Err(lost) => return Err(unreadable(lost)),
+            }
         }
         Err(unreadable(Lost::Gone))
+    }
+
+    /// The same for several effects, in one question: nobody waits, and each has its own answer, in order.
+    pub async fn begin_effects(
+        &self,
+        calls: &[EffectCall<'_>],
+    ) -> Result<Vec<Result<Begun, Failure>>, Failure> {
+        let asks: Vec<BeginEffect> = calls.iter().map(taken).collect();
+        let bytes = asks.iter().map(|ask| ask.about.bytes.len() + size_of::<BeginEffect>()).sum();
+        let answers = match self.ask(bytes, true, |ticket| Input::BeginEffects { ticket, asks }).await? {
+            Answer::Effects(answers) => answers,
+            other => return Err(unexpected(&other)),
+        };
+        let mut begun = Vec::with_capacity(answers.len());
+        for (call, answer) in calls.iter().zip(answers) {
+            begun.push(match answer {
+                Err(reject) => {
+                    self.shared().meters.rejected.one();
+                    Err(Failure::Reject(reject))
+                }
+                Ok(answer) => match self.seen_begun(answer).await {
+                    Ok(begun) => Ok(begun),
+                    // Moved while it was being read: this one is asked for again.
+                    Err(Lost::Gone) => self.begin_effect(call).await,
+                    Err(lost) => Err(unreadable(lost)),
+                },
+            });
+        }
+        Ok(begun)
+    }
+
+    /// An answer with what the log keeps about the effect; counted.
+    async fn seen_begun(&self, answer: EffectAnswer) -> Result<Begun, Lost> {
+        let begun = match answer {
+            EffectAnswer::Execute(lease) => Begun::Execute(lease),
+            EffectAnswer::Running { epoch, attempt, retry_after_ms } => {
+                Begun::Running { epoch, attempt, retry_after_ms }
+            }
+            EffectAnswer::Unknown(view) => Begun::Unknown(view),
+            EffectAnswer::Replay(view) => Begun::Replay(self.see_ending(view).await?),
+            EffectAnswer::Retryable { view, left } => {
+                Begun::Retryable { seen: self.see_ending(view).await?, left }
+            }
+        };
+        self.count_begun(&begun);
+        Ok(begun)
     }
 
     fn count_begun(&self, begun: &Begun) {
@@ -128,6 +162,52 @@ impl Broker {
             Answer::EffectRenewed { attempt, expires, .. } => Ok(EffectLease { receipt, attempt, expires }),
             other => Err(unexpected(&other)),
         }
+    }
+
+    /// The holder of a lease gives it up, because nothing was sent or because nobody knows; says whether it had before.
+    pub async fn release_effect(&self, receipt: EffectReceipt, uncertain: bool) -> Result<bool, Failure> {
+        match self.ask(0, true, |ticket| Input::ReleaseEffect { ticket, receipt, uncertain }).await? {
+            Answer::EffectReleased { already } => Ok(already),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Gives effects of a delivery what their askers left out: tenant, run and step of its message.
+    pub async fn inherit(&self, calls: &mut [EffectCall<'_>]) -> Result<(), Failure> {
+        let lacking = |call: &EffectCall<'_>| call.about.tenant.is_empty();
+        let of_message = |receipt: Receipt| {
+            let Receipt { topic, partition, offset, .. } = receipt;
+            Spotted { topic, partition, offset }
+        };
+        let heirs: Vec<(&mut EffectCall<'_>, Spotted)> = calls
+            .iter_mut()
+            .filter(|call| lacking(call))
+            .filter_map(|call| call.delivery.map(|receipt| (call, of_message(receipt))))
+            .collect();
+        if heirs.is_empty() {
+            return Ok(());
+        }
+        let messages = heirs.iter().map(|(_, message)| *message).collect();
+        let blobs = match self.describe(Query::Payloads(messages)).await? {
+            Description::Payloads(blobs) => blobs,
+            other => return Err(unexpected(&other)),
+        };
+        for ((call, _), blob) in heirs.into_iter().zip(blobs) {
+            // What is gone has no delivery that may begin anything: the shard says so.
+            let Some(blob) = blob else { continue };
+            let Ok(payload) = self.read_blob(blob).await else { continue };
+            let Ok(message) = Message::decode(&payload) else { continue };
+            let Some(envelope) = message.envelope else { continue };
+            let left = |own: &mut Cow<'_, str>, inherited: &str| {
+                if own.is_empty() && !inherited.is_empty() {
+                    *own = Cow::Owned(inherited.to_owned());
+                }
+            };
+            left(&mut call.about.tenant, &envelope.tenant_id);
+            left(&mut call.about.run, &envelope.run_id);
+            left(&mut call.about.step, &envelope.step_id);
+        }
+        Ok(())
     }
 
     /// Somebody has found out how an effect ended.

@@ -81,6 +81,7 @@ impl Jobs {
             matched: 0,
             done: 0,
             skipped: 0,
+            refused: 0,
             failed: 0,
             error: None,
         };
@@ -206,6 +207,10 @@ fn note(entry: &Entry, fate: Fate, failures: u64) -> u64 {
     match fate {
         Fate::Done => job.done += 1,
         Fate::Skipped => job.skipped += 1,
+        Fate::Refused(why) => {
+            job.refused += 1;
+            job.error = Some(why);
+        }
         Fate::Failed(failure) => {
             job.failed += 1;
             job.error = Some(failure.to_string());
@@ -221,7 +226,8 @@ fn is_wanted(call: &JobCall, seen: &Seen) -> bool {
         return false;
     }
     let Some(message) = seen.payload.as_deref().and_then(|bytes| Message::decode(bytes).ok()) else {
-        return false;
+        // A purge needs nothing of what cannot be read, and a redrive says why it is not done.
+        return call.filter.takes_any();
     };
     let letter = message.envelope.as_ref().and_then(|envelope| envelope.dead_letter.as_ref());
     letter.is_some_and(|letter| call.filter.matches(&message, letter))

@@ -190,7 +190,15 @@ impl<'a, D: Disk> Housekeeper<'a, D> {
             }
             !self.bell.stopped()
         })?;
-        self.keeper.put_snapshot(upto, &state.encode())?;
+        let bytes = state.encode();
+        // Given back first: two states and a snapshot are enough memory.
+        drop(state);
+        let (seed, mut read_back) = (self.shared.config.settings.seed, None);
+        self.keeper.put_snapshot_if(upto, &bytes, &mut |bytes| {
+            read_back = State::decode(bytes, seed).ok();
+            read_back.is_some()
+        })?;
+        let Some(state) = read_back else { return Ok(0) };
         let dropped = drop_empty(&self.keeper, &state)?;
         self.pinned = self.pinned(&state, upto);
         Ok(dropped)

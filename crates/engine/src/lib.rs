@@ -39,6 +39,7 @@ mod relocate;
 mod request;
 mod routed;
 pub mod router;
+mod scrape;
 mod seal;
 mod shared;
 mod start;

@@ -2,8 +2,8 @@
 
 use driftq_core::{
     Answer, Browse, Description, Found, GroupPartition, Identity, Input, LeaseRequest, MessageDescription,
-    Outcome, Query, Receipt, Reject, SeekTo, Settings, Settlement, Spotted, Ticket, Time, TopicPatch,
-    TopicSettings,
+    Outcome, Query, Receipt, Reject, SeekTo, Settings, Settlement, Spotted, Ticket, Time, TopicId,
+    TopicPatch, TopicSettings,
 };
 use tokio::sync::oneshot;
 
@@ -196,7 +196,7 @@ impl Broker {
         let message = Spotted { topic: self.topic(topic)?, partition, offset };
         match self.describe(Query::Message(message)).await? {
             Description::Message(Some(described)) => {
-                let seen = self.see(described.found).await;
+                let seen = self.see(message.topic, described.found).await;
                 Ok((seen, described))
             }
             Description::Message(None) => Err(Failure::Reject(Reject::MessageUnknown)),
@@ -206,12 +206,13 @@ impl Broker {
 
     /// A stretch of messages with their payloads. `browse` need not know the topic's number.
     pub async fn browse(&self, topic: &str, browse: Browse) -> Result<Sight, Failure> {
-        let browse = Browse { topic: self.topic(topic)?, ..browse };
+        let topic = self.topic(topic)?;
+        let browse = Browse { topic, ..browse };
         match self.describe(Query::Browse(browse)).await? {
             Description::Browse(stretch) => {
                 let mut seen = Vec::with_capacity(stretch.found.len());
                 for found in stretch.found {
-                    seen.push(self.see(found).await);
+                    seen.push(self.see(topic, found).await);
                 }
                 Ok(Sight { seen, scanned: stretch.scanned, next: stretch.next })
             }
@@ -240,9 +241,9 @@ impl Broker {
         }
     }
 
-    pub(crate) async fn see(&self, found: Found) -> Seen {
+    pub(crate) async fn see(&self, topic: TopicId, found: Found) -> Seen {
         let place = Place { position: found.position, length: found.length, check: found.check };
-        Seen { payload: self.shared().depot.fetch(place).await.ok(), found }
+        Seen { topic, payload: self.shared().depot.fetch(place).await.ok(), found }
     }
 }
 
@@ -257,7 +258,9 @@ const fn counted(verdict: &driftq_core::Verdict) -> Counted {
     match verdict {
         driftq_core::Verdict::Ack => Counted::Ack,
         driftq_core::Verdict::Nack { .. } => Counted::Nack,
-        driftq_core::Verdict::Extend { .. } | driftq_core::Verdict::Release { .. } => Counted::Other,
+        driftq_core::Verdict::Extend { .. }
+        | driftq_core::Verdict::Release { .. }
+        | driftq_core::Verdict::Await { .. } => Counted::Other,
     }
 }
 

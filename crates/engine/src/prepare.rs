@@ -1,10 +1,11 @@
 //! From what a producer sends to what the shard stores: validated, routed and encoded, all outside the shard.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use driftq_core::{
-    Answer, Catalog, Envelope, Identity, Input, KeyHash, Message, NewLineage, NewMessage, Payload, Reject,
-    Stored, route, validate,
+    Answer, Catalog, Envelope, Identity, Input, KeyHash, Message, NewLineage, NewMessage, Origin, Payload,
+    Reject, RequestHash, Start, Stored, TopicId, route, validate,
 };
 
 use crate::broker::{Broker, unexpected};
@@ -123,26 +124,50 @@ impl Broker {
     ) -> Result<(Arc<str>, NewMessage), Failure> {
         let message = &draft.message;
         validate(message).map_err(Failure::Reject)?;
-        let (info, partition) = route(catalog, requested, message).map_err(Failure::Reject)?;
+        let turn = self.shared().turns.fetch_add(1, Relaxed);
+        let placed = route(catalog, requested, message, (draft.keyless, turn));
+        let (info, partition) = placed.map_err(Failure::Reject)?;
         let envelope = message.envelope.as_ref();
         let message = NewMessage {
-            topic: info.id,
-            partition,
             deadline: envelope.and_then(|envelope| envelope.deadline).map(|deadline| deadline.time()),
-            retry: envelope.and_then(|envelope| envelope.retry_policy),
+            native: draft.native,
             identity: identity(catalog, requested, envelope),
-            reserved: false,
             request: draft.request,
-            key: KeyHash::of(&message.key),
             priority: draft.priority,
             start: draft.start,
-            lineage: envelope.and_then(lineage),
-            payload: self.payload(message)?,
+            ..self.new_message(info.id, partition, message)?
         };
         Ok((Arc::clone(&info.name), message))
     }
 
-    pub(crate) fn payload(&self, message: &Message<'_>) -> Result<Payload, Failure> {
+    /// What the shard stores of a message, wherever it comes from: all that the message itself says. Every field is
+    /// named, so that none is forgotten by one of those who build messages.
+    pub(crate) fn new_message(
+        &self,
+        topic: TopicId,
+        partition: u32,
+        message: &Message<'_>,
+    ) -> Result<NewMessage, Failure> {
+        let envelope = message.envelope.as_ref();
+        Ok(NewMessage {
+            topic,
+            partition,
+            deadline: None,
+            retry: envelope.and_then(|envelope| envelope.retry_policy),
+            native: false,
+            identity: None,
+            reserved: false,
+            request: RequestHash::NONE,
+            key: KeyHash::of(&message.key),
+            priority: 0,
+            start: Start::Now,
+            lineage: envelope.and_then(lineage),
+            origin: message.origin.as_ref().map(Origin::place),
+            payload: self.payload(message)?,
+        })
+    }
+
+    fn payload(&self, message: &Message<'_>) -> Result<Payload, Failure> {
         let bytes = message.encode();
         if bytes.len() > self.shared().config.message_bytes_max {
             return Err(Failure::Reject(Reject::Invalid("the message is larger than the broker accepts")));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use driftq_core::{Found, Message, RequestHash, Start, Time};
+use driftq_core::{Found, Keyless, Message, RequestHash, Start, Time, TopicId};
 
 /// A reader that wants messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,11 +64,17 @@ pub struct Draft<'a> {
     pub start: Start,
     /// What it asks for, so that its idempotency key is not used for something else.
     pub request: RequestHash,
+    /// Where it goes if it has no key.
+    pub keyless: Keyless,
+    /// Whether it came over `/v2`: see [`driftq_core::NewMessage::native`].
+    pub native: bool,
 }
 
 /// A stored message, looked at without being delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
+    /// The number of its topic.
+    pub topic: TopicId,
     /// What the shard knows of it.
     pub found: Found,
     /// The encoded message; `None` if it was gone, or could not be read, by the time it was read.
@@ -109,9 +115,11 @@ pub struct Job {
     pub done: u64,
     /// Letters that were gone when their turn came.
     pub skipped: u64,
+    /// Letters that stay because they must not be dealt with as things are: the group that gave them up is gone.
+    pub refused: u64,
     /// Letters that could not be dealt with and are still there.
     pub failed: u64,
-    /// Why the last of those failed, or why the job did.
+    /// Why the last of those was refused or failed, or why the job did.
     pub error: Option<String>,
 }
 

@@ -4,8 +4,9 @@
 //! refused, and one that was stored before is answered without asking.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
-use driftq_core::{Answer, Identity, Input, Message, RequestHash, route, validate};
+use driftq_core::{Answer, Identity, Input, Keyless, Message, RequestHash, route, validate};
 
 use crate::broker::{Broker, unexpected};
 use crate::failure::Failure;
@@ -56,7 +57,9 @@ impl Broker {
     pub fn destination(&self, topic: &str, message: &Message<'_>) -> Result<(Arc<str>, u32), Failure> {
         validate(message).map_err(Failure::Reject)?;
         let catalog = read(&self.shared().catalog);
-        let (info, partition) = route(&catalog, topic, message).map_err(Failure::Reject)?;
+        let turn = self.shared().turns.load(Relaxed);
+        let placed = route(&catalog, topic, message, (Keyless::Spread, turn));
+        let (info, partition) = placed.map_err(Failure::Reject)?;
         Ok((Arc::clone(&info.name), partition))
     }
 

@@ -12,6 +12,7 @@ use crate::counters::Meters;
 use crate::depot::Depot;
 use crate::inbox::{Inbox, Limits};
 use crate::jobs::Jobs;
+use crate::scrape::Scraped;
 use crate::seal::Seal;
 use crate::status::Board;
 
@@ -29,12 +30,16 @@ pub(crate) struct Shared {
     pub(crate) seal: Seal,
     /// Long work under way.
     pub(crate) jobs: Jobs,
+    /// What the last scrape was told.
+    pub(crate) scraped: Scraped,
     /// True as soon as the broker begins to stop.
     pub(crate) stopping: watch::Sender<bool>,
     /// True when the decide thread has ended.
     pub(crate) ended: watch::Sender<bool>,
     /// Rung whenever a stream ends.
     pub(crate) stream_ended: Notify,
+    /// Counts messages on their way in: those without a key are spread by it.
+    pub(crate) turns: AtomicU64,
     next_ticket: AtomicU64,
     next_consumer: AtomicU64,
     /// Counts the runs of the shard that failed: what belongs to an earlier one is void.
@@ -56,9 +61,11 @@ impl Shared {
             catalog: RwLock::new(Catalog::default()),
             seal: Seal::default(),
             jobs: Jobs::default(),
+            scraped: Scraped::default(),
             stopping: watch::Sender::new(false),
             ended: watch::Sender::new(false),
             stream_ended: Notify::new(),
+            turns: AtomicU64::new(0),
             next_ticket: AtomicU64::new(0),
             next_consumer: AtomicU64::new(0),
             run: AtomicU64::new(0),

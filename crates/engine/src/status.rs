@@ -17,6 +17,8 @@ pub struct Status {
     pub durable: bool,
     /// The run of the shard; zero before the first.
     pub epoch: u64,
+    /// What was handed out can be settled: the log takes acks, even if it takes no new messages.
+    pub settles: bool,
     /// Why it is not ready or not writable.
     pub why: Option<String>,
     /// The data directory.
@@ -37,8 +39,15 @@ pub(crate) const DISK_FULL: &str = "the disk is full: new messages are refused u
 
 impl Board {
     pub(crate) const fn new(data: Option<PathBuf>) -> Self {
-        let status =
-            Status { ready: false, writable: false, durable: data.is_some(), epoch: 0, why: None, data };
+        let status = Status {
+            ready: false,
+            writable: false,
+            settles: false,
+            durable: data.is_some(),
+            epoch: 0,
+            why: None,
+            data,
+        };
         Self { status: RwLock::new(status), pressed: AtomicBool::new(false), scarce: AtomicBool::new(false) }
     }
 
@@ -49,6 +58,7 @@ impl Board {
     pub(crate) fn serving(&self, epoch: u64) {
         let mut status = write(&self.status);
         status.ready = true;
+        status.settles = true;
         status.epoch = epoch;
         status.writable = !self.scarce.load(Ordering::Acquire);
         status.why = if status.writable { None } else { Some(DISK_FULL.into()) };
@@ -58,6 +68,7 @@ impl Board {
         let mut status = write(&self.status);
         status.ready = false;
         status.writable = false;
+        status.settles = false;
         status.why = Some(why.into());
     }
 
@@ -65,6 +76,7 @@ impl Board {
     pub(crate) fn stuck(&self, why: &str) {
         let mut status = write(&self.status);
         status.writable = false;
+        status.settles = false;
         status.why = Some(why.into());
     }
 

@@ -255,7 +255,9 @@ fn write_snapshot<D: Disk>(shared: &Shared, keeper: &Keeper<D>, state: &State) {
     if upto == keeper.snapshot_upto() {
         return;
     }
-    let written = keeper.put_snapshot(upto, &state.encode()).and_then(|()| drop_empty(keeper, state));
+    let readable = &mut |bytes: &[u8]| State::decode(bytes, shared.config.settings.seed).is_ok();
+    let written = keeper.put_snapshot_if(upto, &state.encode(), readable);
+    let written = written.and_then(|()| drop_empty(keeper, state));
     match written {
         Ok(dropped) => {
             shared.meters.snapshots.one();

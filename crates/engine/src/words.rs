@@ -7,7 +7,10 @@ use driftq_core::{
 /// What a fact says, on one line. Payloads are left out.
 pub(crate) fn words(fact: &Fact<'_>) -> String {
     match fact {
-        Fact::Opened { epoch, at } => format!("run {epoch} began at {} ms; older leases are void", at.0),
+        Fact::Opened { epoch, at, keeps_leases } => {
+            let leases = if *keeps_leases { "leases go on" } else { "older leases are void" };
+            format!("run {epoch} began at {} ms; {leases}", at.0)
+        }
         Fact::TopicCreated { topic, partitions, at, name, .. } => {
             format!("topic {} created at {} ms: {name:?}, {partitions} partitions", topic.0, at.0)
         }
@@ -15,26 +18,14 @@ pub(crate) fn words(fact: &Fact<'_>) -> String {
         Fact::GroupCreated { topic, group, at, name } => {
             format!("group {} of topic {} created at {} ms: {name:?}", group.0, topic.0, at.0)
         }
-        Fact::Leased { place, token, attempt, expires, owner, .. } => {
-            let (place, token) = (whole(*place), format!("{}.{}", token.epoch, token.n));
-            format!("{place} leased to {owner:?}, attempt {attempt}, token {token}, until {} ms", expires.0)
-        }
-        Fact::Acked { place, remembered, .. } if remembered.0 == 0 => format!("{} acked", whole(*place)),
-        Fact::Acked { place, remembered, .. } => {
-            format!("{} acked, its identity remembered until {} ms", whole(*place), remembered.0)
-        }
-        Fact::Failed { place, retry_at, error, .. } => {
-            format!("{} failed: {error:?}, next attempt at {} ms", whole(*place), retry_at.0)
-        }
-        Fact::Released { place } => format!("{} given back unused", whole(*place)),
-        Fact::Snoozed { place, until, .. } => {
-            format!("{} given back to wait, next attempt at {} ms", whole(*place), until.0)
-        }
-        Fact::Retired { place, dead: true } => format!("{} given up, dead letter stored", whole(*place)),
-        Fact::Retired { place, dead: false } => {
-            format!("{} given up: its identity was committed, or it was cancelled", whole(*place))
-        }
-        Fact::Extended { place, expires } => format!("{} extended until {} ms", whole(*place), expires.0),
+        Fact::Leased { .. }
+        | Fact::Acked { .. }
+        | Fact::Failed { .. }
+        | Fact::Released { .. }
+        | Fact::Snoozed { .. }
+        | Fact::SnoozedFor { .. }
+        | Fact::Retired { .. }
+        | Fact::Extended { .. } => delivery(fact),
         Fact::Cancelled { topic, partition, offset } => {
             format!("message {offset} of topic {} partition {partition} cancelled", topic.0)
         }
@@ -58,6 +49,12 @@ pub(crate) fn words(fact: &Fact<'_>) -> String {
         Fact::Expired { topic, partition, below } => {
             format!("messages below {below} of topic {} partition {partition} dropped by retention", topic.0)
         }
+        Fact::Trimmed { topic, partition, below } => {
+            let topic = topic.0;
+            format!(
+                "messages below {below} of topic {topic} partition {partition} dropped that all were done with"
+            )
+        }
         Fact::Forgotten { group, upto, most } => forgotten(*group, upto.0, *most),
         Fact::Moved { topic, partition, offset, bytes } => {
             format!(
@@ -70,6 +67,41 @@ pub(crate) fn words(fact: &Fact<'_>) -> String {
         Fact::Run(fact) => run(fact),
         Fact::Output(fact) => output(fact),
         Fact::Commit(fact) => commit(fact),
+    }
+}
+
+/// What became of a message for a group.
+fn delivery(fact: &Fact<'_>) -> String {
+    match fact {
+        Fact::Leased { place, token, attempt, expires, owner, .. } => {
+            let (place, token) = (whole(*place), format!("{}.{}", token.epoch, token.n));
+            format!("{place} leased to {owner:?}, attempt {attempt}, token {token}, until {} ms", expires.0)
+        }
+        Fact::Acked { place, remembered, .. } if remembered.0 == 0 => format!("{} acked", whole(*place)),
+        Fact::Acked { place, remembered, .. } => {
+            format!("{} acked, its identity remembered until {} ms", whole(*place), remembered.0)
+        }
+        Fact::Failed { place, retry_at, error, .. } => {
+            format!("{} failed: {error:?}, next attempt at {} ms", whole(*place), retry_at.0)
+        }
+        Fact::Released { place } => format!("{} given back unused", whole(*place)),
+        Fact::Snoozed { place, until, .. } => {
+            format!("{} given back to wait, next attempt at {} ms", whole(*place), until.0)
+        }
+        Fact::SnoozedFor { place, until, effect, .. } => {
+            format!(
+                "{} given back to wait for effect {effect}, next attempt at {} ms at the latest",
+                whole(*place),
+                until.0
+            )
+        }
+        Fact::Retired { place, dead: true } => format!("{} given up, dead letter stored", whole(*place)),
+        Fact::Retired { place, dead: false } => {
+            format!("{} given up: its identity was committed, or it was cancelled", whole(*place))
+        }
+        Fact::Extended { place, expires } => format!("{} extended until {} ms", whole(*place), expires.0),
+        // No other fact is handed over.
+        _ => String::new(),
     }
 }
 
@@ -112,6 +144,9 @@ fn effect(fact: &EffectFact<'_>) -> String {
         }
         EffectFact::Lapsed { number, at } => {
             format!("effect {number} lapsed at {} ms: whether it happened is not known", at.0)
+        }
+        EffectFact::Released { number, epoch, at } => {
+            format!("effect {number} given up unsent at {} ms, epoch {epoch} now", at.0)
         }
         EffectFact::Swept { numbers } => format!("{} effects forgotten", numbers.len() / 8),
         EffectFact::Moved { number, part, bytes } => {
@@ -161,6 +196,9 @@ fn appended(message: &MessageFact<'_>) -> String {
     );
     if let Some(retry) = message.retry {
         text.push_str(&format!(", at most {} attempts", retry.max_attempts));
+    }
+    if let Some(deadline) = message.deadline {
+        text.push_str(&format!(", of use until {} ms", deadline.0));
     }
     if let Some((_, until)) = message.identity {
         text.push_str(&format!(", its identity remembered until {} ms", until.0));

@@ -1,0 +1,109 @@
+//! People who look through messages beside those who work.
+#![allow(clippy::unwrap_used, reason = "an error here is a failed test")]
+
+mod common;
+
+use std::cell::RefCell;
+use std::time::{Duration, Instant};
+
+use common::{config, start, text};
+use driftq_core::{Browse, KeyHash, TopicId};
+use driftq_engine::Broker;
+
+const BROWSERS: usize = 64;
+
+async fn filled(messages: usize) -> Broker {
+    let broker = start(config());
+    broker.create_topic("t", 1).await.unwrap();
+    for _ in 0..messages.div_ceil(500) {
+        let produced = (0..500).map(|_| broker.produce("t", text("x")));
+        for produced in futures_like::join_all(produced).await {
+            produced.unwrap();
+        }
+    }
+    broker
+}
+
+/// A question that fits no message.
+fn nothing(from: u64) -> Browse {
+    Browse { topic: TopicId(0), partition: 0, alone: true, from, limit: 200, key: KeyHash(1) }
+}
+
+/// Joins without another crate: every future is polled in turn, in one task.
+mod futures_like {
+    use std::future::Future;
+    use std::pin::Pin;
+    use std::task::Poll;
+
+    pub(crate) async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
+        let mut futures: Vec<Pin<Box<F>>> = futures.map(Box::pin).collect();
+        let mut done: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
+        std::future::poll_fn(|context| {
+            for (future, done) in futures.iter_mut().zip(&mut done) {
+                if done.is_none()
+                    && let Poll::Ready(output) = future.as_mut().poll(context)
+                {
+                    *done = Some(output);
+                }
+            }
+            if done.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        done.into_iter().flatten().collect()
+    }
+}
+
+/// Whoever works does not wait for all who look: a question that takes long comes in its own round.
+#[tokio::test]
+async fn a_short_request_overtakes_those_who_look_through_messages() {
+    let broker = filled(5_000).await;
+    let order = RefCell::new(Vec::new());
+    let asked = (0..=BROWSERS).map(|n| {
+        let (broker, order) = (&broker, &order);
+        async move {
+            if n < BROWSERS {
+                broker.browse("t", nothing(0)).await.unwrap();
+            } else {
+                broker.describe_topic("t").await.unwrap();
+            }
+            order.borrow_mut().push(n);
+        }
+    });
+    futures_like::join_all(asked).await;
+    let place = order.borrow().iter().position(|n| *n == BROWSERS).unwrap();
+    assert!(place < BROWSERS / 2, "it came after {place} of {BROWSERS}");
+}
+
+/// The time in which most requests to produce are answered, beside so many who browse. The numbers are for people:
+/// `cargo test -p driftq-engine --test browsers -- --ignored --nocapture`
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "prints numbers for people"]
+async fn produce_beside_browsers() {
+    for browsers in [0, BROWSERS] {
+        let broker = filled(20_000).await;
+        let tasks: Vec<_> = (0..browsers)
+            .map(|_| {
+                let broker = broker.clone();
+                tokio::spawn(async move {
+                    let mut from = 0;
+                    while let Ok(sight) = broker.browse("t", nothing(from)).await {
+                        from = sight.next.map_or(0, |(_, offset)| offset);
+                    }
+                })
+            })
+            .collect();
+        let mut spent = Vec::new();
+        for _ in 0..2_000 {
+            let begun = Instant::now();
+            broker.produce("t", text("y")).await.unwrap();
+            spent.push(begun.elapsed());
+        }
+        for task in &tasks {
+            task.abort();
+        }
+        spent.sort_unstable();
+        let at = |percent: usize| spent[spent.len() * percent / 100].as_micros();
+        println!("{browsers:>3} browsers: p50 {} µs, p99 {} µs", at(50), at(99));
+        assert!(spent[0] > Duration::ZERO);
+    }
+}
