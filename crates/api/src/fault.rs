@@ -73,7 +73,7 @@ impl Fault {
         v1::ErrorBody {
             error: self.entry().v1_code.into(),
             message: Cow::Borrowed(&self.message),
-            reason: self.reason.map(Cow::Borrowed),
+            reason: self.reason.map(|reason| Cow::Borrowed(v1::told_reason(reason))),
             retry_after_ms: self.retry_after_ms,
         }
     }

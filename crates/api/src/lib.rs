@@ -7,6 +7,7 @@
 mod catalogue;
 mod fault;
 mod moment;
+mod ndjson;
 mod object;
 mod query;
 mod text;
@@ -16,6 +17,7 @@ pub mod v2;
 pub use catalogue::{Code, Entry};
 pub use fault::Fault;
 pub use moment::Moment;
+pub use ndjson::end_line;
 pub use query::{PAIRS_MAX, Query, decode_segment};
 
 /// Content type of every JSON answer of `/v1`, and of the successful ones of `/v2`.

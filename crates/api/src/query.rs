@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use crate::fault::Fault;
+use crate::text::trim;
 
 /// More parameters than any call has, and few enough that looking them up stays cheap.
 pub const PAIRS_MAX: usize = 256;
@@ -19,15 +20,29 @@ impl<'a> Query<'a> {
     /// A broken escape is refused. The first broker dropped the parameter in silence, and a dropped idempotency
     /// key is a duplicate message.
     pub fn parse(raw: &'a str) -> Result<Self, Fault> {
+        Self::decoded(raw, text)
+    }
+
+    /// As [`Query::parse`], with what the first broker did to texts: white space around them goes, and bytes that
+    /// are no UTF-8 are U+FFFD.
+    pub fn parse_v1(raw: &'a str) -> Result<Self, Fault> {
+        let mut query = Self::decoded(raw, |bytes| Some(String::from_utf8_lossy(&bytes).into_owned()))?;
+        for (_, value) in &mut query.pairs {
+            *value = trim(std::mem::take(value));
+        }
+        Ok(query)
+    }
+
+    fn decoded(raw: &'a str, read: impl Fn(Vec<u8>) -> Option<String>) -> Result<Self, Fault> {
         let mut pairs = Vec::new();
         for pair in raw.split('&').filter(|pair| !pair.is_empty()) {
             if pairs.len() == PAIRS_MAX {
                 return Err(Fault::invalid(format!("invalid query: more than {PAIRS_MAX} parameters")));
             }
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let name = decode(name, true)
+            let name = decode(name, true, &read)
                 .ok_or_else(|| Fault::invalid("invalid query: bad percent-encoding in a parameter name"))?;
-            let value = decode(value, true)
+            let value = decode(value, true, &read)
                 .ok_or_else(|| Fault::invalid(format!("invalid query: bad percent-encoding in {name}")))?;
             pairs.push((name, value));
         }
@@ -70,10 +85,14 @@ impl<'a> Query<'a> {
 /// Decodes one segment of a path: `+` stays what it is. `None` if an escape is broken or the result is not UTF-8.
 #[must_use]
 pub fn decode_segment(segment: &str) -> Option<Cow<'_, str>> {
-    decode(segment, false)
+    decode(segment, false, text)
 }
 
-fn decode(text: &str, plus_is_space: bool) -> Option<Cow<'_, str>> {
+fn text(bytes: Vec<u8>) -> Option<String> {
+    String::from_utf8(bytes).ok()
+}
+
+fn decode(text: &str, plus_is_space: bool, read: impl Fn(Vec<u8>) -> Option<String>) -> Option<Cow<'_, str>> {
     let special = |byte: &u8| *byte == b'%' || (plus_is_space && *byte == b'+');
     if !text.as_bytes().iter().any(special) {
         return Some(Cow::Borrowed(text));
@@ -92,7 +111,7 @@ fn decode(text: &str, plus_is_space: bool) -> Option<Cow<'_, str>> {
             other => out.push(other),
         }
     }
-    String::from_utf8(out).ok().map(Cow::Owned)
+    read(out).map(Cow::Owned)
 }
 
 const fn hex(digit: u8) -> Option<u8> {
@@ -135,6 +154,20 @@ mod tests {
             assert_eq!(fault.message, "invalid query: bad percent-encoding in topic", "{raw}");
         }
         assert!(Query::parse("%=1").is_err());
+    }
+
+    #[test]
+    fn texts_are_taken_as_the_first_broker_took_them() {
+        for (raw, value) in [
+            ("a=+x+y%09", Some("x y")),
+            ("a=%20%0a", None),
+            ("a=x%ffy", Some("x\u{fffd}y")),
+            ("a=%C2%A0x", Some("x")),
+            ("a=x", Some("x")),
+        ] {
+            assert_eq!(Query::parse_v1(raw).unwrap().get("a"), value, "{raw}");
+        }
+        assert!(Query::parse_v1("a=%zz").is_err(), "a parameter is never dropped in silence");
     }
 
     #[test]

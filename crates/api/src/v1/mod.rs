@@ -6,6 +6,7 @@ mod create_topic;
 mod envelope;
 mod error_body;
 mod item;
+mod mend;
 mod produce;
 mod settle;
 
@@ -14,7 +15,9 @@ pub use consume::Consume;
 pub use create_topic::CreateTopic;
 pub use envelope::{Envelope, RetryPolicy};
 pub use error_body::ErrorBody;
+pub(crate) use error_body::told_reason;
 pub use item::{DeadLetter, Item, ItemEnvelope, Pairs, Routing};
+pub use mend::mended;
 pub use produce::Produce;
 pub use settle::{Ack, DEFAULT_NACK_REASON, Nack};
 

@@ -170,7 +170,7 @@ mod tests {
 
     fn full() -> Message<'static> {
         Message {
-            key: "k".into(),
+            key: Cow::Borrowed(b"k"),
             value: Cow::Borrowed(b"v"),
             priority: 9,
             due: Some(Due::AfterMs(316_224_000_000)),
@@ -211,6 +211,25 @@ mod tests {
         assert!(matches!(value(r#"{"value":"plain"}"#), Cow::Borrowed(b"plain")));
         assert_eq!(*value(r#"{"value":"a\nb"}"#), *b"a\nb");
         assert_eq!(*value(r#"{"value":null,"value_b64":"/w=="}"#), [0xff]);
+        for (json, stored) in [
+            (r#"{"a": [1, "x"],"a":1.50}"#, r#"{"a": [1, "x"],"a":1.50}"#),
+            ("[]", "[]"),
+            (" 1e3 ", "1e3"),
+            ("-0", "-0"),
+            ("true", "true"),
+            ("null", "null"),
+            (r#""null""#, "null"),
+            (r#""{\"a\":1}""#, r#"{"a":1}"#),
+            (r#""\u0061\u00e9""#, "aé"),
+        ] {
+            let body = format!(r#"{{"value":{json},"value_b64":null}}"#);
+            for (form, body) in
+                [(Form::One, body.clone()), (Form::Array, format!("[{body}]")), (Form::Lines, body)]
+            {
+                let messages = messages(form, body.as_bytes()).unwrap();
+                assert_eq!(*messages[0].value, *stored.as_bytes(), "{form:?} {body}");
+            }
+        }
         let bytes = Message { value: Cow::Borrowed(&[0xff]), ..Message::default() };
         let text = serde_json::to_string(&bytes).unwrap();
         assert_eq!(text, r#"{"value_b64":"/w==","priority":0}"#);
@@ -218,18 +237,50 @@ mod tests {
     }
 
     #[test]
+    fn keys() {
+        let key = |body: &'static str| Message::from_json(body.as_bytes()).map(|message| message.key);
+        assert!(matches!(key(r#"{"key":"k","value":"v"}"#), Ok(Cow::Borrowed(b"k"))));
+        assert_eq!(*key(r#"{"key_b64":"/wA=","value":"v"}"#).unwrap(), [0xff, 0]);
+        assert_eq!(*key(r#"{"key":null,"key_b64":"aw==","value":"v"}"#).unwrap(), *b"k");
+        assert_eq!(*key(r#"{"value":"v"}"#).unwrap(), *b"");
+        let bytes = Message { key: Cow::Borrowed(&[0xff]), value: Cow::Borrowed(b"v"), ..Message::default() };
+        let text = serde_json::to_string(&bytes).unwrap();
+        assert_eq!(text, r#"{"key_b64":"/w==","value":"v","priority":0}"#);
+        assert_eq!(Message::from_json(text.as_bytes()).unwrap(), bytes);
+        let long = |bytes: usize| {
+            let key = Cow::Owned(vec![0xff; bytes]);
+            let message = Message { key, value: Cow::Borrowed(b"v"), ..Message::default() };
+            refused(Message::from_json(&serde_json::to_vec(&message).unwrap()))
+        };
+        assert_eq!(
+            (long(4096), long(4097)),
+            (None, Some("key_b64: must have at most 4096 bytes".to_owned()))
+        );
+    }
+
+    fn refused(read: Result<Message<'_>, Fault>) -> Option<String> {
+        read.err().map(|fault| fault.message.into_owned())
+    }
+
+    #[test]
     fn refusals_of_one_message() {
         let base64 = "value_b64: must be base64 with the standard alphabet and padding: ";
         for (body, message) in [
             ("{}", "one of value and value_b64 is required"),
-            (r#"{"value":null,"value_b64":null}"#, "one of value and value_b64 is required"),
+            (r#"{"value_b64":null}"#, "one of value and value_b64 is required"),
+            (r#"{"value":"null","value_b64":"/w=="}"#, "value and value_b64 exclude each other"),
+            (r#"{"value":{},"value_b64":"/w=="}"#, "value and value_b64 exclude each other"),
+            (r#"{"value":{"a":}}"#, "invalid JSON: expected value at line 1 column 15"),
+            (r#"{"value":"\ud800"}"#, "value: unexpected end of hex escape"),
+            (r#"{"value":"\ud800x"}"#, "value: "),
+            (r#"{"value":"v","key":"k","key_b64":"aw=="}"#, "key and key_b64 exclude each other"),
+            (r#"{"value":"v","key_b64":""}"#, "key_b64: must have at least 1 byte, has 0"),
             (r#"{"value":"v","value_b64":"/w=="}"#, "value and value_b64 exclude each other"),
             (r#"{"value":""}"#, "value: must have at least 1 byte, has 0"),
             (r#"{"value_b64":""}"#, "value_b64: must have at least 1 byte, has 0"),
             (r#"{"value_b64":"/w"}"#, base64),
             (r#"{"value_b64":"_w=="}"#, base64),
             (r#"{"value_b64":"/x=="}"#, base64),
-            (r#"{"value":5}"#, "value: invalid type: integer `5`, expected a text of at least 1 byte"),
             (r#"{"value":"v","priority":10}"#, "priority: must be between 0 and 9"),
             (r#"{"value":"v","delay_ms":316224000001}"#, "delay_ms: must be between 0 and 316224000000"),
             (
@@ -257,7 +308,10 @@ mod tests {
                 r#"{"value":"v","envelope":{"dlq":{}}}"#,
                 "envelope.dlq: unknown field, expected one of `run_id`",
             ),
-            (r#"{"value":"v","topic":"t"}"#, "topic: unknown field, expected one of `key`, `value`"),
+            (
+                r#"{"value":"v","topic":"t"}"#,
+                "topic: unknown field, expected one of `key`, `key_b64`, `value`",
+            ),
         ] {
             let found = refusal(Form::One, body);
             assert!(found.starts_with(message), "{body}: {found}");

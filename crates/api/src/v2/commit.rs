@@ -9,8 +9,8 @@ use utoipa::{PartialSchema, ToSchema};
 
 use super::effect::{CommitResult, EffectFinish};
 use super::limits::{
-    COMMIT_ITEMS_MAX, DIGEST_BYTES_MAX, LOCATION_BYTES_MAX, NAME_BYTES_MAX, OUTPUT_NAME_BYTES_MAX,
-    TOKEN_BYTES_MAX,
+    COMMIT_ITEMS_MAX, DIGEST_BYTES_MAX, IDEMPOTENCY_HEADER_BYTES_MAX, LOCATION_BYTES_MAX, NAME_BYTES_MAX,
+    OUTPUT_NAME_BYTES_MAX, TOKEN_BYTES_MAX,
 };
 use super::message::Message;
 use super::output::{OutputMode, version};
@@ -69,6 +69,16 @@ pub struct Commit<'a> {
     )]
     #[schema(value_type = Option<Vec<CommitOutputShape>>, max_items = 1000)]
     pub outputs: Vec<CommitOutput<'a>>,
+    /// Names it, so that the same again does nothing; as the header `Idempotency-Key` does for one commit. Without it,
+    /// a commit with a token in it is known again by what it says.
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "text::optional::<_, 1, IDEMPOTENCY_HEADER_BYTES_MAX>",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(min_length = 1, max_length = 255)]
+    pub idempotency_key: Option<Cow<'a, str>>,
 }
 
 /// One message of a commit.
@@ -125,20 +135,26 @@ impl<'a> Commit<'a> {
     /// From a JSON body.
     pub fn from_json(body: &'a [u8]) -> Result<Self, Fault> {
         let commit: Self = read::object(body)?;
-        let has_token = !(commit.ack.is_empty() && commit.fence.is_empty() && commit.effects.is_empty());
-        if !has_token && commit.produce.is_empty() && commit.outputs.is_empty() {
+        commit.check()?;
+        Ok(commit)
+    }
+
+    /// The rules between its lists.
+    pub(super) fn check(&self) -> Result<(), Fault> {
+        let has_token = !(self.ack.is_empty() && self.fence.is_empty() && self.effects.is_empty());
+        if !has_token && self.produce.is_empty() && self.outputs.is_empty() {
             return Err(Fault::invalid("one of ack, fence, effects, produce and outputs is required"));
         }
-        if !has_token && !commit.outputs.is_empty() {
+        if !has_token && !self.outputs.is_empty() {
             return Err(Fault::invalid("outputs: need at least one token in ack, fence or effects"));
         }
-        for (index, output) in commit.outputs.iter().enumerate() {
+        for (index, output) in self.outputs.iter().enumerate() {
             if let Err(refusal) = output.check() {
                 let fault = Fault::invalid(format!("outputs[{index}].dedupe_key: {refusal}"));
                 return Err(fault.in_part(format!("outputs[{index}]")));
             }
         }
-        Ok(commit)
+        Ok(())
     }
 }
 

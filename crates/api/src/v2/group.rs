@@ -27,6 +27,11 @@ pub struct Group {
     pub name: String,
     /// Open streams.
     pub consumers: u32,
+    /// Owners that read: each has an open stream, waits for messages, has asked for some within the last five seconds,
+    /// or holds some.
+    #[serde(default)]
+    #[schema(required = false)]
+    pub readers: u32,
     /// Last sign of life.
     pub seen_at: Moment,
     /// Messages kept and not yet acked, in all partitions.

@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 
 use super::labels::{self, Labels};
 use super::retry_policy::RetryPolicy;
+use super::settle::is_false;
 use crate::moment::Moment;
 
 /// One message. With a `lease` it is a delivery, which its holder must settle.
@@ -24,7 +25,10 @@ pub struct Item<'a> {
     #[serde(default, skip_serializing_if = "str::is_empty")]
     #[schema(value_type = Option<String>)]
     pub key: Cow<'a, str>,
-    /// The payload, if it is UTF-8.
+    /// The key in base64, if it is not UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_b64: Option<Cow<'a, str>>,
+    /// The payload, if it is UTF-8. What was sent as another JSON value than a text comes as its JSON text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Cow<'a, str>>,
     /// The payload in base64, if it is not UTF-8.
@@ -47,12 +51,44 @@ pub struct Item<'a> {
     #[serde(default, skip_serializing_if = "str::is_empty")]
     #[schema(value_type = Option<String>)]
     pub last_error: Cow<'a, str>,
+    /// Where it was born. A fresh message was born where it lies; one that died, or was sent back, keeps the place that
+    /// it had first. Only servers of an older version do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = ItemOrigin, required = true)]
+    pub origin: Option<ItemOrigin<'a>>,
     /// The loan, if it is a delivery.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<Lease<'a>>,
+    /// Whether every group is done with it and the topic keeps it; only where messages are looked at.
+    #[serde(default, skip_serializing_if = "is_false")]
+    #[schema(value_type = Option<bool>)]
+    pub kept: bool,
+}
+
+/// Where a message was born: what it is known by for as long as it is tried.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ItemOrigin<'a> {
+    /// The topic.
+    pub topic: Cow<'a, str>,
+    /// The topic's number: another topic of the same name, before or after, has another.
+    pub incarnation: u32,
+    /// The partition.
+    pub partition: u32,
+    /// The offset.
+    pub offset: u64,
 }
 
 impl<'a> Item<'a> {
+    /// Puts the key where it belongs: `key` if it is UTF-8, `key_b64` if not.
+    #[must_use]
+    pub fn with_key(mut self, key: &'a [u8]) -> Self {
+        (self.key, self.key_b64) = match std::str::from_utf8(key) {
+            Ok(text) => (Cow::Borrowed(text), None),
+            Err(_) => (Cow::Borrowed(""), Some(Cow::Owned(STANDARD.encode(key)))),
+        };
+        self
+    }
+
     /// Puts the payload where it belongs: `value` if it is UTF-8, `value_b64` if not.
     #[must_use]
     pub fn with_payload(mut self, payload: &'a [u8]) -> Self {

@@ -55,9 +55,13 @@ pub struct Job<'a> {
     pub done: u64,
     /// Letters that were gone, or dealt with by somebody else.
     pub skipped: u64,
+    /// Letters that stay because the group that gave them up is gone: nobody else is to get them.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub refused: u64,
     /// Letters that could not be dealt with and stay where they are.
     pub failed: u64,
-    /// Why it failed, or the first letter did.
+    /// Why it failed, or why the last letter was refused or failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Cow<'a, str>>,
 }

@@ -64,8 +64,8 @@ pub const CURSOR_BYTES_MAX: usize = 2 * NAME_BYTES_MAX;
 pub const EFFECT_TENANT_BYTES_MAX: usize = 255;
 /// Longest scope of an effect, in bytes.
 pub const EFFECT_SCOPE_BYTES_MAX: usize = 255;
-/// Longest key of an effect, in bytes.
-pub const EFFECT_KEY_BYTES_MAX: usize = 255;
+/// Longest key of an effect, in bytes: as long as any key of a message may be.
+pub const EFFECT_KEY_BYTES_MAX: usize = IDENTITY_BYTES_MAX;
 /// Longest hash of what an effect is asked to do, in bytes.
 pub const EFFECT_HASH_BYTES_MAX: usize = 255;
 /// Longest run or step that an effect names itself, in bytes.
@@ -83,6 +83,10 @@ pub const HEADER_VALUE_BYTES_MAX: usize = 8192;
 /// Longest reason for resolving an effect by hand, in bytes.
 pub const WHY_BYTES_MAX: usize = 4096;
 
+/// Most effects that one call begins.
+pub const EFFECTS_MAX: usize = 1000;
+/// Most commits of one call.
+pub const COMMITS_MAX: usize = 1000;
 /// Most items in each list of a commit.
 pub const COMMIT_ITEMS_MAX: usize = 1000;
 /// Longest dataset, version, partition key or dedupe key of an output, in bytes.

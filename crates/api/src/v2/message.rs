@@ -10,7 +10,7 @@ use utoipa::{PartialSchema, ToSchema};
 
 use super::envelope::Envelope;
 use super::limits::{DURATION_MS_MAX, KEY_BYTES_MAX, PRIORITY_MAX};
-use super::read::{self, bytes, number, structure, text};
+use super::read::{self, bytes, json, number, structure, text};
 use super::shape;
 use crate::fault::Fault;
 use crate::moment::Moment;
@@ -19,7 +19,7 @@ use crate::moment::Moment;
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Message<'a> {
     /// Chooses the partition; may be empty.
-    pub key: Cow<'a, str>,
+    pub key: Cow<'a, [u8]>,
     /// The payload; never empty.
     pub value: Cow<'a, [u8]>,
     /// 0 to 9; higher is sooner.
@@ -47,20 +47,26 @@ struct Fields<'a> {
     #[serde(
         borrow,
         default,
-        deserialize_with = "text::any::<_, KEY_BYTES_MAX>",
-        skip_serializing_if = "str::is_empty"
-    )]
-    #[schema(value_type = Option<String>, max_length = 4096)]
-    key: Cow<'a, str>,
-    /// The payload, as text. Exactly one of `value` and `value_b64` is given.
-    #[serde(
-        borrow,
-        default,
-        deserialize_with = "text::optional::<_, 1, { usize::MAX }>",
+        deserialize_with = "text::optional::<_, 0, KEY_BYTES_MAX>",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(value_type = Option<String>, min_length = 1)]
-    value: Option<Cow<'a, str>>,
+    #[schema(value_type = Option<String>, max_length = 4096)]
+    key: Option<Cow<'a, str>>,
+    /// The key, as bytes in base64 with the standard alphabet and padding. At most one of `key` and `key_b64` is
+    /// given.
+    #[serde(
+        default,
+        deserialize_with = "bytes::optional::<_, 1>",
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "bytes::write"
+    )]
+    #[schema(value_type = Option<String>, min_length = 4, max_length = 5464, pattern = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$")]
+    key_b64: Option<Vec<u8>>,
+    /// The payload: a text is itself, any other JSON value is stored as its JSON text, as it stands here. `value` or
+    /// `value_b64` is given, and not both; `null` beside a `value_b64` counts as not given.
+    #[serde(borrow, default, deserialize_with = "json::given", skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = value_schema)]
+    value: Option<json::Payload<'a>>,
     /// The payload, as bytes in base64 with the standard alphabet and padding.
     #[serde(
         default,
@@ -96,6 +102,12 @@ struct Fields<'a> {
     envelope: Option<Box<Envelope<'a>>>,
 }
 
+fn value_schema() -> shape::Described {
+    let text =
+        "The payload: a text is itself, any other JSON value is stored as its JSON text, as it stands here.";
+    shape::any_value(text)
+}
+
 impl<'a> Message<'a> {
     /// From a JSON body that holds one message.
     pub fn from_json(body: &'a [u8]) -> Result<Self, Fault> {
@@ -103,22 +115,22 @@ impl<'a> Message<'a> {
     }
 
     fn checked(fields: Fields<'a>) -> Result<Self, &'static str> {
-        let value = bytes::either(fields.value, fields.value_b64);
+        let payload = fields.value.filter(|payload| !payload.is_null || fields.value_b64.is_none());
+        let value = bytes::either(payload.map(|payload| payload.text), fields.value_b64);
         let value = value.ok_or("value and value_b64 exclude each other")?;
         let value = value.ok_or("one of value and value_b64 is required")?;
+        let key = bytes::either(fields.key, fields.key_b64);
+        let key = key.ok_or("key and key_b64 exclude each other")?.unwrap_or_default();
+        if key.len() > KEY_BYTES_MAX {
+            return Err("key_b64: must have at most 4096 bytes");
+        }
         let due = match (fields.deliver_at, fields.delay_ms) {
             (None, None) => None,
             (Some(at), None) => Some(Due::At(at)),
             (None, Some(millis)) => Some(Due::AfterMs(millis)),
             (Some(_), Some(_)) => return Err("deliver_at and delay_ms exclude each other"),
         };
-        Ok(Self {
-            key: fields.key,
-            value,
-            priority: fields.priority.unwrap_or(0),
-            due,
-            envelope: fields.envelope,
-        })
+        Ok(Self { key, value, priority: fields.priority.unwrap_or(0), due, envelope: fields.envelope })
     }
 }
 
@@ -131,9 +143,11 @@ impl<'de: 'a, 'a> Deserialize<'de> for Message<'a> {
 impl Serialize for Message<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let text = std::str::from_utf8(&self.value).ok();
+        let key = std::str::from_utf8(&self.key).ok();
         let fields = Fields {
-            key: Cow::Borrowed(&self.key),
-            value: text.map(Cow::Borrowed),
+            key: key.filter(|key| !key.is_empty()).map(Cow::Borrowed),
+            key_b64: key.is_none().then(|| self.key.to_vec()),
+            value: text.map(|text| json::Payload { text: Cow::Borrowed(text), is_null: false }),
             value_b64: text.is_none().then(|| self.value.to_vec()),
             priority: Some(self.priority),
             deliver_at: if let Some(Due::At(at)) = self.due { Some(at) } else { None },
@@ -149,7 +163,8 @@ impl PartialSchema for Message<'_> {
         shape::all_of(
             Fields::schema(),
             [
-                shape::exactly_one(&["value", "value_b64"]),
+                shape::any_of([shape::absent("key"), shape::absent("key_b64")]),
+                shape::value_or("value", "value_b64"),
                 shape::any_of([shape::absent("deliver_at"), shape::absent("delay_ms")]),
             ],
         )

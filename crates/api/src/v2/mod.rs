@@ -6,6 +6,7 @@
 mod batch;
 mod browse;
 mod commit;
+mod commit_many;
 mod dlq;
 mod effect;
 mod envelope;
@@ -41,25 +42,27 @@ mod topic;
 pub use batch::{Form, each_message, expect_json, messages};
 pub use browse::{BrowseQuery, Browsed, Position};
 pub use commit::{Commit, CommitMessage, CommitOutput, Committed, CommittedOutput, OutputResult};
+pub use commit_many::{CommitCall, CommitDone, Commits, CommitsDone};
 pub use dlq::{
     DeadTopic, DeadTopics, LetterFilter, LetterPlace, Letters, LettersQuery, Purge, Redrive, Selection,
 };
 pub use effect::{
-    CommitResult, Effect, EffectBegin, EffectDecision, EffectFinish, EffectFinished, EffectGet, EffectLease,
-    EffectOutcome, EffectReacquire, EffectRenew, EffectRenewed, EffectResolve, EffectResult, EffectState,
-    EffectStatus, Effects, EffectsQuery, Headers, MessagePlace, OnLapse,
+    CommitResult, Effect, EffectBegin, EffectBeginCall, EffectBegins, EffectBegun, EffectDecision,
+    EffectFinish, EffectFinished, EffectGet, EffectLease, EffectOutcome, EffectReacquire, EffectRefused,
+    EffectRelease, EffectReleased, EffectRenew, EffectRenewed, EffectResolve, EffectResult, EffectState,
+    EffectStatus, Effects, EffectsBegun, EffectsQuery, Headers, MessagePlace, OnLapse, ReleaseResult,
 };
 pub use envelope::Envelope;
 pub use group::{Group, GroupPartition, Groups, Member, MemberKind};
-pub use item::{Attempt, DeadLetter, Item, ItemEnvelope, ItemRouting, Lease};
+pub use item::{Attempt, DeadLetter, Item, ItemEnvelope, ItemOrigin, ItemRouting, Lease};
 pub use job::{Job, JobKind, JobState, Jobs};
 pub use labels::Labels;
 pub use lease::{LeaseRequest, Leased, LeasedWriter, StreamQuery};
 pub use limits::{
-    ATTEMPTS_MAX, BATCH_MESSAGES_MAX, COMMIT_ITEMS_MAX, COUNT_MAX, CREDIT_DEFAULT, CREDIT_MAX,
+    ATTEMPTS_MAX, BATCH_MESSAGES_MAX, COMMIT_ITEMS_MAX, COMMITS_MAX, COUNT_MAX, CREDIT_DEFAULT, CREDIT_MAX,
     CURSOR_BYTES_MAX, CUT_OVERS_MAX, DIGEST_BYTES_MAX, DURATION_MS_MAX, EFFECT_ATTEMPTS_MAX,
     EFFECT_HASH_BYTES_MAX, EFFECT_KEY_BYTES_MAX, EFFECT_LINEAGE_BYTES_MAX, EFFECT_REQUEST_ID_BYTES_MAX,
-    EFFECT_SCOPE_BYTES_MAX, EFFECT_TENANT_BYTES_MAX, ERROR_BYTES_MAX, HEADER_NAME_BYTES_MAX,
+    EFFECT_SCOPE_BYTES_MAX, EFFECT_TENANT_BYTES_MAX, EFFECTS_MAX, ERROR_BYTES_MAX, HEADER_NAME_BYTES_MAX,
     HEADER_VALUE_BYTES_MAX, HEADERS_MAX, IDEMPOTENCY_HEADER_BYTES_MAX, IDENTITY_BYTES_MAX, IN_FLIGHT_MAX,
     KEY_BYTES_MAX, LABEL_NAME_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, LEASE_MESSAGES_MAX, LEASE_MS_MAX,
     LETTERS_MAX, LOCATION_BYTES_MAX, NAME_BYTES_MAX, OFFSET_MAX, OUTPUT_NAME_BYTES_MAX, PARTITIONS_MAX,

@@ -7,6 +7,7 @@ use utoipa::ToSchema;
 
 use super::batch::Form;
 use crate::fault::Fault;
+use crate::ndjson::end_line;
 
 /// Where a message is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -110,9 +111,10 @@ impl Outcomes {
         if self.form == Form::Array && self.out.len() > 1 {
             self.out.push(b',');
         }
+        let begin = self.out.len();
         serde_json::to_writer(&mut self.out, result).expect("texts and numbers always have a JSON form");
         if self.form == Form::Lines {
-            self.out.push(b'\n');
+            end_line(&mut self.out, begin);
         }
     }
 }

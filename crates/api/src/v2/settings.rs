@@ -104,6 +104,23 @@ pub struct TopicSpec {
     )]
     #[schema(minimum = 1, maximum = 100)]
     pub retry_share_percent: Option<u8>,
+    /// What every group is done with stays until it is older than this, for groups that come or go back later; nothing
+    /// stays if neither this nor `keep_bytes` is given.
+    #[serde(
+        default,
+        deserialize_with = "number::optional::<_, _, 1, DURATION_MS_MAX>",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(minimum = 1, maximum = 316_224_000_000_u64)]
+    pub keep_ms: Option<u64>,
+    /// What every group is done with stays until a partition has more bytes of it than this.
+    #[serde(
+        default,
+        deserialize_with = "number::optional::<_, _, 1, COUNT_MAX>",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(minimum = 1, maximum = 9_223_372_036_854_775_807_u64)]
+    pub keep_bytes: Option<u64>,
 }
 
 impl TopicSpec {
@@ -181,6 +198,22 @@ pub struct TopicPatch {
     )]
     #[schema(value_type = Option<u8>, minimum = 1, maximum = 100)]
     pub retry_share_percent: Option<Option<u8>>,
+    /// What every group is done with stays until it is older than this.
+    #[serde(
+        default,
+        deserialize_with = "number::patched::<_, _, 1, DURATION_MS_MAX>",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<u64>, minimum = 1, maximum = 316_224_000_000_u64)]
+    pub keep_ms: Option<Option<u64>>,
+    /// What every group is done with stays until a partition has more bytes of it than this.
+    #[serde(
+        default,
+        deserialize_with = "number::patched::<_, _, 1, COUNT_MAX>",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<u64>, minimum = 1, maximum = 9_223_372_036_854_775_807_u64)]
+    pub keep_bytes: Option<Option<u64>>,
 }
 
 impl TopicPatch {
@@ -205,7 +238,7 @@ pub struct TopicSettings {
     /// Most bytes that wait in a partition; no limit if not there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition_bytes_max: Option<u64>,
-    /// For messages that bring no policy of their own.
+    /// For messages that come over `/v2` and bring no policy of their own.
     pub retry_policy: RetryPolicy,
     /// For readers that ask for no lease of their own.
     pub lease_ms: u64,
@@ -216,6 +249,13 @@ pub struct TopicSettings {
     pub ordering: Ordering,
     /// The share of deliveries that due retries get while fresh messages wait.
     pub retry_share_percent: u8,
+    /// What every group is done with stays until it is older than this; not for its age if not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep_ms: Option<u64>,
+    /// What every group is done with stays until a partition has more bytes of it than this. If not there and `keep_ms`
+    /// is, it is as `partition_bytes_max`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep_bytes: Option<u64>,
     /// Names of the settings that were asked for; the others are the server's defaults and change with them.
     pub set: Vec<Cow<'static, str>>,
 }
@@ -254,7 +294,7 @@ mod tests {
 
     #[test]
     fn round_trip_of_a_spec() {
-        let body = r#"{"partitions":4096,"retention_ms":1,"retention_bytes":9223372036854775807,"partition_messages_max":5,"partition_bytes_max":6,"retry_policy":{"max_attempts":3,"jitter":"none"},"lease_ms":7,"max_in_flight":8,"ordering":"key","retry_share_percent":100}"#;
+        let body = r#"{"partitions":4096,"retention_ms":1,"retention_bytes":9223372036854775807,"partition_messages_max":5,"partition_bytes_max":6,"retry_policy":{"max_attempts":3,"jitter":"none"},"lease_ms":7,"max_in_flight":8,"ordering":"key","retry_share_percent":100,"keep_ms":9,"keep_bytes":10}"#;
         let spec = TopicSpec::from_json(body.as_bytes()).unwrap();
         assert_eq!(spec.retry_policy.unwrap().jitter, Jitter::None);
         assert_eq!(serde_json::to_string(&spec).unwrap(), body);

@@ -10,6 +10,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::effect::EffectGet;
 use super::limits::{DURATION_MS_MAX, ERROR_BYTES_MAX, LEASE_MS_MAX, SETTLEMENTS_MAX, TOKEN_BYTES_MAX};
 use super::read::{self, number, structure, text};
 use crate::catalogue::Code;
@@ -52,6 +53,15 @@ pub struct ReleaseLease<'a> {
     )]
     #[schema(minimum = 0, maximum = 316_224_000_000_u64)]
     pub delay_ms: Option<u64>,
+    /// The effect that it waits for: it is handed out again as soon as that has ended, was resolved or released, or may
+    /// be taken over, and when `delay_ms` has passed, whichever is first.
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "structure::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub effect: Option<EffectGet<'a>>,
 }
 
 /// One lease by its token.
@@ -131,6 +141,10 @@ pub struct ExtendLease<'a> {
     )]
     #[schema(minimum = 1, maximum = 604_800_000)]
     pub lease_ms: Option<u64>,
+    /// Whether the work has begun; `true` if not given. A delivery of which the last heartbeat says `false` loses no
+    /// attempt if it lapses, up to three times per message and group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started: Option<bool>,
 }
 
 macro_rules! from_json {
@@ -211,7 +225,7 @@ impl Settled {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
-const fn is_false(flag: &bool) -> bool {
+pub(super) const fn is_false(flag: &bool) -> bool {
     !*flag
 }
 
@@ -231,6 +245,8 @@ mod tests {
         let nulls =
             Nack::from_json(br#"{"leases":[{"token":"a","delay_ms":null,"dead":null,"error":null}]}"#);
         assert_eq!(nulls.unwrap().leases[0], *first);
+        let release = br#"{"leases":[{"token":"a","delay_ms":5,"effect":{"scope":"s","key":"k"}}]}"#;
+        assert_eq!(serde_json::to_vec(&Release::from_json(release).unwrap()).unwrap(), release);
         let extend = br#"{"leases":[{"token":"a","lease_ms":604800000}]}"#;
         assert_eq!(serde_json::to_vec(&Extend::from_json(extend).unwrap()).unwrap(), extend);
     }
@@ -250,7 +266,7 @@ mod tests {
             (r#"{"leases":[{"token":"a","dead":true}]}"#, "leases[0].dead: unknown field, expected `token`"),
         ] {
             assert_eq!(Ack::from_json(body.as_bytes()).unwrap_err().message, message);
-            let also = message.replace("expected `token`", "expected `token` or `delay_ms`");
+            let also = message.replace("expected `token`", "expected one of `token`, `delay_ms`, `effect`");
             assert_eq!(Release::from_json(body.as_bytes()).unwrap_err().message, also);
         }
         let error = format!(r#"{{"leases":[{{"token":"a","error":"{}"}}]}}"#, "e".repeat(4097));

@@ -1,5 +1,7 @@
 //! Rules between fields, as schemas: what the derived ones cannot say.
 
+use std::borrow::Cow;
+
 use utoipa::ToSchema;
 use utoipa::openapi::schema::{
     AdditionalProperties, AllOfBuilder, AnyOfBuilder, ArrayBuilder, ArrayItems, Discriminator, ObjectBuilder,
@@ -89,6 +91,19 @@ pub(super) fn word_without(name: &str, word: &str, other: &str) -> Schema {
     Schema::Object(rule.required(name).property(name, words(&[word])).build())
 }
 
+/// Anything but an empty text.
+pub(super) fn any_value(description: &str) -> Described {
+    let any = ObjectBuilder::new().schema_type(SchemaType::AnyValue).min_length(Some(1));
+    any.description(Some(description)).into()
+}
+
+/// A field is there, `null` or not, or another one is given and the field is left out or `null`.
+pub(super) fn value_or(name: &str, other: &str) -> Schema {
+    let null = || ObjectBuilder::new().schema_type(Type::Null);
+    let there = ObjectBuilder::new().schema_type(SchemaType::AnyValue).required(name).property(other, null());
+    Schema::OneOf(OneOfBuilder::new().item(there).item(given(other).property(name, null())).build())
+}
+
 /// Exactly one of the fields is given, and the others are left out or `null`.
 pub(super) fn exactly_one(names: &[&str]) -> Schema {
     let null = || ObjectBuilder::new().schema_type(Type::Null);
@@ -136,6 +151,18 @@ pub(super) fn told_apart(by: &str, objects: &[(&str, &str)], description: &str) 
     let mapping = objects.iter().map(|(name, word)| ((*word).to_owned(), location(name)));
     let one = objects.iter().fold(OneOfBuilder::new(), |one, (name, _)| one.item(Ref::new(location(name))));
     one.discriminator(Some(Discriminator::with_mapping(by, mapping))).description(Some(description)).into()
+}
+
+/// One of several objects, by the names of their schemas.
+pub(super) fn either(names: &[Cow<'static, str>], description: &str) -> Described {
+    let one = names.iter().fold(OneOfBuilder::new(), |one, name| one.item(Ref::from_schema_name(&**name)));
+    one.description(Some(description)).into()
+}
+
+/// Adds the schema of a type, and everything under it.
+pub(super) fn add<T: ToSchema>(schemas: &mut Vec<(String, Described)>) {
+    T::schemas(schemas);
+    schemas.push((T::name().into_owned(), T::schema()));
 }
 
 /// An object with exactly one field.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::item::{Attempt, Item};
+use super::retry_policy::RetryPolicy;
 use crate::moment::Moment;
 
 /// Where a message stands with one group, and so why it waits if it does.
@@ -20,6 +21,8 @@ pub enum DeliveryState {
     InFlight,
     /// It failed and waits for its next attempt.
     Backoff,
+    /// It waits for an effect that somebody runs, or of which it is not known whether it happened.
+    Effect,
     /// An earlier message of its key is not done.
     KeyBusy,
     /// A message with the same idempotency key is being worked on.
@@ -36,11 +39,12 @@ pub enum DeliveryState {
 
 impl DeliveryState {
     /// All of them, by name.
-    pub const WORDS: [(&'static str, Self); 10] = [
+    pub const WORDS: [(&'static str, Self); 11] = [
         ("ready", Self::Ready),
         ("scheduled", Self::Scheduled),
         ("in_flight", Self::InFlight),
         ("backoff", Self::Backoff),
+        ("effect", Self::Effect),
         ("key_busy", Self::KeyBusy),
         ("same_key_running", Self::SameKeyRunning),
         ("window_full", Self::WindowFull),
@@ -64,6 +68,10 @@ pub struct MessageState<'a> {
     pub message: Item<'a>,
     /// Whether it was cancelled: no further attempt begins.
     pub cancelled: bool,
+    /// How often and when it is tried again: its own policy, or its topic's or the server's at the time it was stored.
+    #[serde(default)]
+    #[schema(required = false)]
+    pub retry_policy: RetryPolicy,
     /// What every group of the topic makes of it, in order of their names.
     pub groups: Vec<GroupState<'a>>,
 }
@@ -115,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_state_is_a_message_and_more() {
-        let text = r#"{"topic":"t","partition":0,"offset":1,"value":"v","priority":3,"produced_at":"2025-12-21T12:00:00Z","cancelled":false,"groups":[{"group":"g","state":"backoff","since":"2025-12-21T12:00:01Z","until":"2025-12-21T12:00:05Z","attempt":1,"last_error":"boom","history":[{"attempt":1,"owner":"w","error":"boom","leased_at":"2025-12-21T12:00:00Z","ended_at":"2025-12-21T12:00:01Z"}]}]}"#;
+        let text = r#"{"topic":"t","partition":0,"offset":1,"value":"v","priority":3,"produced_at":"2025-12-21T12:00:00Z","cancelled":false,"retry_policy":{"jitter":"full"},"groups":[{"group":"g","state":"backoff","since":"2025-12-21T12:00:01Z","until":"2025-12-21T12:00:05Z","attempt":1,"last_error":"boom","history":[{"attempt":1,"owner":"w","error":"boom","leased_at":"2025-12-21T12:00:00Z","ended_at":"2025-12-21T12:00:01Z"}]}]}"#;
         let state: MessageState<'_> = serde_json::from_str(text).unwrap();
         assert_eq!(state.message.priority, 3);
         assert_eq!(serde_json::to_string(&state).unwrap(), text);

@@ -10,6 +10,9 @@ use utoipa::ToSchema;
 pub struct Health<'a> {
     /// `ok`, or `ready`.
     pub status: Cow<'a, str>,
+    /// What it cannot do although it is ready: on a full disk, take new messages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<Cow<'a, str>>,
 }
 
 /// To `GET /v2/status`.

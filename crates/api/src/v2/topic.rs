@@ -76,12 +76,23 @@ pub struct TopicPut {
 pub struct Partition {
     /// Its number.
     pub partition: u64,
-    /// Messages kept.
+    /// Messages that wait for some group, or for a first one to come.
     pub messages: u64,
     /// Their key and value bytes.
     pub bytes: u64,
-    /// Offset of the oldest message kept.
+    /// Offset of the oldest message that some group is not done with.
     pub oldest_offset: Option<u64>,
-    /// Time of the oldest message kept.
+    /// Time of that message.
     pub oldest_at: Option<Moment>,
+    /// Messages that every group was done with and that the topic keeps.
+    #[serde(default)]
+    #[schema(required = false)]
+    pub kept_messages: u64,
+    /// Their key and value bytes.
+    #[serde(default)]
+    #[schema(required = false)]
+    pub kept_bytes: u64,
+    /// Offset of the earliest message that can be read: where a new group begins.
+    #[serde(default)]
+    pub earliest_offset: Option<u64>,
 }

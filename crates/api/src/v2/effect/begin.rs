@@ -33,7 +33,7 @@ pub struct EffectBegin<'a> {
     pub scope: Cow<'a, str>,
     /// Which one it is.
     #[serde(borrow, deserialize_with = "text::required::<_, 1, EFFECT_KEY_BYTES_MAX>")]
-    #[schema(min_length = 1, max_length = 255)]
+    #[schema(min_length = 1, max_length = 4096)]
     pub key: Cow<'a, str>,
     /// What is asked for, as a hash: another one under the same key is refused with `KEY_REUSED`. Not given, it agrees
     /// with everything.
@@ -164,7 +164,10 @@ mod tests {
             (r#"{"scope":"s"}"#.to_owned(), "missing field `key`"),
             (r#"{"scope":"","key":"k"}"#.to_owned(), "scope: must have 1 to 255 bytes, has 0"),
             (r#"{"scope":5,"key":"k"}"#.to_owned(), "scope: invalid type: integer `5`, expected a text"),
-            (format!(r#"{{"scope":"s","key":"{long}"}}"#), "key: must have 1 to 255 bytes, has 256"),
+            (
+                format!(r#"{{"scope":"s","key":"{}"}}"#, "x".repeat(4097)),
+                "key: must have 1 to 4096 bytes, has 4097",
+            ),
             (
                 format!(r#"{{"scope":"s","key":"k","tenant_id":"{long}"}}"#),
                 "tenant_id: must have at most 255 bytes, has 256",

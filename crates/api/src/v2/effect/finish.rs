@@ -207,6 +207,45 @@ pub struct EffectRenewed {
     pub attempt: u32,
 }
 
+/// `POST /v2/effects/release`: the lease is given up, because nothing was sent. The attempt does not count, and whoever
+/// waits for the effect has it at once.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EffectRelease<'a> {
+    /// The token that came with the lease of the effect.
+    #[serde(borrow, deserialize_with = "text::required::<_, 1, TOKEN_BYTES_MAX>")]
+    #[schema(min_length = 1, max_length = 128)]
+    pub token: Cow<'a, str>,
+    /// It may have happened: others are told so now, as they would be when the lease lapses.
+    #[serde(default, deserialize_with = "structure::flag", skip_serializing_if = "super::is_false")]
+    #[schema(value_type = Option<bool>)]
+    pub uncertain: bool,
+}
+
+impl<'a> EffectRelease<'a> {
+    /// From a JSON body.
+    pub fn from_json(body: &'a [u8]) -> Result<Self, Fault> {
+        read::object(body)
+    }
+}
+
+/// To `POST /v2/effects/release`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct EffectReleased {
+    /// Whether it was given up now.
+    pub result: ReleaseResult,
+}
+
+/// Whether a lease was given up now, or was before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ReleaseResult {
+    /// It was given up now.
+    Released,
+    /// It had been given up before, and nobody has taken the effect on since.
+    AlreadyReleased,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -291,6 +330,23 @@ mod tests {
         }
         let whole = EffectFinish::from_json(br#"{"token":"t","status":"succeeded","code":2e2}"#);
         assert_eq!(whole.unwrap().result.code, Some(200));
+    }
+
+    #[test]
+    fn releasing() {
+        for (body, uncertain) in [(r#"{"token":"t"}"#, false), (r#"{"token":"t","uncertain":true}"#, true)] {
+            let release = EffectRelease::from_json(body.as_bytes()).unwrap();
+            assert_eq!(release, EffectRelease { token: "t".into(), uncertain });
+            assert_eq!(serde_json::to_string(&release).unwrap(), body);
+        }
+        for (body, message) in [
+            ("{}", "missing field `token`"),
+            (r#"{"token":"t","status":"x"}"#, "status: unknown field, expected `token` or `uncertain`"),
+        ] {
+            assert_eq!(EffectRelease::from_json(body.as_bytes()).unwrap_err().message, message);
+        }
+        let said = [ReleaseResult::Released, ReleaseResult::AlreadyReleased];
+        assert_eq!(serde_json::to_string(&said).unwrap(), r#"["released","already_released"]"#);
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod begin;
 mod decision;
 mod finish;
 mod headers;
+mod many;
 mod outcome;
 mod reacquire;
 mod record;
@@ -18,8 +19,13 @@ use utoipa::ToSchema;
 pub use begin::EffectBegin;
 pub(super) use decision::EffectDecisionShape;
 pub use decision::{EffectDecision, EffectLease};
-pub use finish::{EffectFinish, EffectFinished, EffectRenew, EffectRenewed, EffectResult};
+pub use finish::{
+    EffectFinish, EffectFinished, EffectRelease, EffectReleased, EffectRenew, EffectRenewed, EffectResult,
+    ReleaseResult,
+};
 pub use headers::Headers;
+pub(super) use many::{EffectAnswerShape, EffectBeginShape};
+pub use many::{EffectBeginCall, EffectBegins, EffectBegun, EffectRefused, EffectsBegun};
 pub use outcome::EffectOutcome;
 pub use reacquire::EffectReacquire;
 pub use record::{Effect, EffectGet, Effects, EffectsQuery, MessagePlace};

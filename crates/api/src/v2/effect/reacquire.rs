@@ -34,7 +34,7 @@ pub struct EffectReacquire<'a> {
     pub scope: Cow<'a, str>,
     /// Which one it is.
     #[serde(borrow, deserialize_with = "text::required::<_, 1, EFFECT_KEY_BYTES_MAX>")]
-    #[schema(min_length = 1, max_length = 255)]
+    #[schema(min_length = 1, max_length = 4096)]
     pub key: Cow<'a, str>,
     /// What is asked for, as a hash: another one under the same key is refused with `KEY_REUSED`. Not given, it agrees
     /// with everything.

@@ -35,7 +35,7 @@ pub struct EffectGet<'a> {
     pub scope: Cow<'a, str>,
     /// Which one it is.
     #[serde(borrow, deserialize_with = "text::required::<_, 1, EFFECT_KEY_BYTES_MAX>")]
-    #[schema(min_length = 1, max_length = 255)]
+    #[schema(min_length = 1, max_length = 4096)]
     pub key: Cow<'a, str>,
 }
 
@@ -89,6 +89,10 @@ pub struct Effect<'a> {
     /// Whether the lease is live, if it is in progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_live: Option<bool>,
+    /// Whether its holder gave the lease up because nothing was sent, and nobody has taken it on since.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    #[schema(value_type = Option<bool>)]
+    pub released: bool,
     /// Since when it is not known whether it happened, if that is so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unknown_since: Option<Moment>,
@@ -112,6 +116,9 @@ pub struct MessagePlace<'a> {
     pub partition: u32,
     /// The offset.
     pub offset: u64,
+    /// Which delivery of it the newest lease was begun for, counted from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
 }
 
 /// `GET /v2/effects`: which effects. All conditions must hold.
@@ -199,7 +206,7 @@ mod tests {
         assert_eq!(get, EffectGet { tenant_id: "t".into(), scope: "s".into(), key: "k".into() });
         for (body, message) in [
             ("{}", "missing field `scope`"),
-            (r#"{"scope":"s","key":""}"#, "key: must have 1 to 255 bytes, has 0"),
+            (r#"{"scope":"s","key":""}"#, "key: must have 1 to 4096 bytes, has 0"),
             (
                 r#"{"scope":"s","key":"k","id":1}"#,
                 "id: unknown field, expected one of `tenant_id`, `scope`, `key`",

@@ -57,7 +57,7 @@ struct Fields<'a> {
     scope: Cow<'a, str>,
     /// Which one it is.
     #[serde(borrow, deserialize_with = "text::required::<_, 1, EFFECT_KEY_BYTES_MAX>")]
-    #[schema(min_length = 1, max_length = 255)]
+    #[schema(min_length = 1, max_length = 4096)]
     key: Cow<'a, str>,
     /// Who says so.
     #[serde(borrow, deserialize_with = "text::required::<_, 1, NAME_BYTES_MAX>")]

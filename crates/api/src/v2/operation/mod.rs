@@ -77,6 +77,8 @@ pub enum Operation {
     FinishEffect,
     /// `POST /v2/effects/renew`
     RenewEffect,
+    /// `POST /v2/effects/release`
+    ReleaseEffect,
     /// `POST /v2/effects/reacquire`
     ReacquireEffect,
     /// `POST /v2/effects/resolve`

@@ -5,6 +5,7 @@
 //! is, so that good requests pay nothing for good error texts.
 
 pub(super) mod bytes;
+pub(super) mod json;
 pub(super) mod number;
 pub(super) mod pairs;
 pub(super) mod structure;
@@ -28,6 +29,13 @@ pub(super) fn object<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Fault>
         Ok(Object(value)) => Ok(value),
         Err(error) => Err(explain::<Object<T>>(body, &error)),
     }
+}
+
+/// Whether a body is an object whose first field has this name.
+pub(super) fn begins_with(body: &[u8], name: &str) -> bool {
+    let Some(fields) = body.trim_ascii_start().strip_prefix(b"{") else { return false };
+    let first = serde_json::Deserializer::from_slice(fields).into_iter::<Cow<'_, str>>().next();
+    matches!(first, Some(Ok(first)) if first == name)
 }
 
 /// Says where in `body` the reading of a `T` fails, which it does.

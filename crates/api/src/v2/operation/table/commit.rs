@@ -1,10 +1,10 @@
 //! The commit of everything that belongs together.
 
 use crate::catalogue::Code;
-use crate::v2::commit::CommitShape;
+use crate::v2::commit_many::{CommitAnswerShape, CommitCallShape};
 use crate::v2::operation::description::{Answer, Body, Description, Words, told};
 use crate::v2::operation::{Method, Operation};
-use crate::v2::{Commit, Committed};
+use crate::v2::{CommitCall, Committed};
 
 const REQUEST: &str = r#"{"ack":["1.2a"],"fence":["1.2b"],"effects":[{"token":"1.2c","status":"succeeded","code":200}],"produce":[{"topic":"invoices","message":{"key":"user:1","value":"paid"}}],"outputs":[{"dataset":"sales","version":"2025-12-21","partition_key":"eu","mode":"append","dedupe_key":"orders/0/12","location":"s3://sales/eu/0001","digest":"sha256:9f86"}]}"#;
 
@@ -19,11 +19,17 @@ pub(super) static LINES: [Description; 1] = [Description {
     summary: "Ack, finish, produce and register outputs, all or nothing",
     detail: "Everything in it becomes durable together, or nothing does: then the problem is the first reason, and its \
              `part` says where it is, such as `effects[2]`. The same body again is `already_committed`, with what the \
-             first answer said. Outputs need at least one token in `ack`, `fence` or `effects`.",
+             first answer said. Outputs need at least one token in `ack`, `fence` or `effects`. With `commits`, 1 to 1,000 \
+             of them are done in one call: each is all or nothing on its own and has its own result, in order, and the \
+             answer comes when all of them are durable.",
     query: &[],
     is_keyed: false,
-    body: Body::json(Words::request::<CommitShape>(|body| told(Commit::from_json(body)), REQUEST)),
-    answers: &[Answer::json(200, "All of it is done.", Words::answer::<Committed<'static>>(COMMITTED))],
+    body: Body::json(Words::request::<CommitCallShape>(|body| told(CommitCall::from_json(body)), REQUEST)),
+    answers: &[Answer::json(
+        200,
+        "All of it is done; of several commits, what became of each.",
+        Words::shaped::<CommitAnswerShape, Committed<'static>>(COMMITTED),
+    )],
     problems: &[
         Code::StaleLease,
         Code::LeaseUnknown,

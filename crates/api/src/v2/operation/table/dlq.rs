@@ -22,7 +22,8 @@ macro_rules! letter {
             r#""produced_at":"2025-12-21T12:00:00Z","envelope":{"dead_letter":{"topic":"orders","partition":0,"#,
             r#""offset":12,"group":"billing","attempts":5,"last_error":"timed out","reason":"max_attempts_reached","#,
             r#""at":"2025-12-21T12:05:00Z","history":[{"attempt":5,"owner":"worker-1","error":"timed out","#,
-            r#""leased_at":"2025-12-21T12:04:30Z","ended_at":"2025-12-21T12:05:00Z"}]}}}"#,
+            r#""leased_at":"2025-12-21T12:04:30Z","ended_at":"2025-12-21T12:05:00Z"}]}},"#,
+            r#""origin":{"topic":"orders","incarnation":7,"partition":0,"offset":12}}"#,
             $after
         )
     };
@@ -34,7 +35,7 @@ macro_rules! job {
             $before,
             r#"{"id":"1-7","kind":"redrive","topic":"orders","state":""#,
             $state,
-            r#"","dry_run":false,"started_at":"2025-12-21T12:00:00Z","matched":10,"done":4,"skipped":1,"failed":0}"#,
+            r#"","dry_run":false,"started_at":"2025-12-21T12:00:00Z","matched":10,"done":4,"skipped":1,"refused":0,"failed":0}"#,
             $after
         )
     };
@@ -161,8 +162,9 @@ pub(super) static LINES: [Description; 8] = [
         "redrive",
         [
             "Send dead letters back",
-            "A job of the server. A letter keeps its identity, and is neither taken for a duplicate nor swallowed as \
-             already done.",
+            "A job of the server. A letter keeps its identity and its origin, and is neither taken for a duplicate nor \
+             swallowed as already done. Only the group that gave it up gets it; if that group is gone, the letter \
+             stays and the job counts it as refused. With `target_topic` all groups of that topic get it.",
         ],
         Words::request::<Redrive<'_>>(
             |body| told(Redrive::from_json(body)),

@@ -2,13 +2,13 @@
 
 use super::{CURSOR_AFTER_PLACE, LIMIT, text_parameter};
 use crate::catalogue::Code;
-use crate::v2::effect::EffectDecisionShape;
+use crate::v2::effect::{EffectAnswerShape, EffectBeginShape, EffectDecisionShape};
 use crate::v2::limits::{EFFECT_SCOPE_BYTES_MAX, EFFECT_TENANT_BYTES_MAX};
 use crate::v2::operation::description::{Answer, Body, Description, Parameter, Words, told};
 use crate::v2::operation::{Method, Operation};
 use crate::v2::{
-    Effect, EffectBegin, EffectDecision, EffectFinish, EffectFinished, EffectGet, EffectReacquire,
-    EffectRenew, EffectRenewed, EffectResolve, EffectState, Effects, shape,
+    Effect, EffectBeginCall, EffectDecision, EffectFinish, EffectFinished, EffectGet, EffectReacquire,
+    EffectRelease, EffectReleased, EffectRenew, EffectRenewed, EffectResolve, EffectState, Effects, shape,
 };
 
 const TAG: &str = "effects";
@@ -24,7 +24,7 @@ macro_rules! effect {
             r#"{"tenant_id":"","scope":"charge","key":"order-7","state":"succeeded","epoch":1,"attempt":1,"#,
             r#""max_attempts":3,"on_lapse":"hold","request_hash":"sha256:9f86","owner":"worker-1","run_id":"run-1","#,
             r#""step_id":"pay","created_at":"2025-12-21T12:00:00Z","begun_at":"2025-12-21T12:00:00Z","#,
-            r#""expires_at":"2025-12-22T12:00:05Z","message":{"topic":"orders","partition":0,"offset":12},"#,
+            r#""expires_at":"2025-12-22T12:00:05Z","message":{"topic":"orders","partition":0,"offset":12,"attempt":1},"#,
             r#""outcome":{"status":"succeeded","code":201,"#,
             $body,
             r#""finished_at":"2025-12-21T12:00:05Z","epoch":1,"attempt":1}}"#,
@@ -67,7 +67,7 @@ const DECIDED: &[Answer] = &[Answer::json(
 const ENDED: &[Answer] =
     &[Answer::json(200, "The outcome is remembered.", Words::answer::<EffectFinished>(FINISHED))];
 
-pub(super) static LINES: [Description; 7] = [
+pub(super) static LINES: [Description; 8] = [
     doing(
         Operation::BeginEffect,
         "/v2/effects/begin",
@@ -77,14 +77,21 @@ pub(super) static LINES: [Description; 7] = [
             "Of all who begin the same effect, one is told to `execute` it and gets a lease. The others are told to \
              `replay` its outcome, that it is `in_progress`, that it failed and is `retryable`, or that it is \
              `unknown` whether it happened. With `wait_ms` the answer waits for the outcome. The same call again with \
-             the same `request_id` gets the same lease again.",
+             the same `request_id` gets the same lease again. With `effects`, 1 to 1,000 of them are begun in one call: \
+             each has its own result, in order, where `refused` comes with the problem, and the answer comes when all \
+             of them are durable; `wait_ms` is then not allowed.",
         ],
-        Words::request::<EffectBegin<'_>>(
-            |body| told(EffectBegin::from_json(body)),
+        Words::request::<EffectBeginShape>(
+            |body| told(EffectBeginCall::from_json(body)),
             r#"{"scope":"charge","key":"order-7","request_hash":"sha256:9f86","lease_ms":30000,"on_lapse":"hold","max_attempts":3,"lease_token":"1.2a","request_id":"b-1","owner":"worker-1"}"#,
         ),
-        DECIDED,
-        &[Code::KeyReused, Code::StaleLease, Code::LeaseUnknown, Code::DiskFull],
+        &[Answer::json(
+            200,
+            "What to do; of several effects, what to do about each. With `in_progress` the header `Retry-After` says \
+             the same as `retry_after_ms`, in whole seconds.",
+            Words::shaped::<EffectAnswerShape, EffectDecision<'static>>(EXECUTE),
+        )],
+        &[Code::AttemptsExhausted, Code::KeyReused, Code::StaleLease, Code::LeaseUnknown, Code::DiskFull],
     ),
     doing(
         Operation::FinishEffect,
@@ -118,6 +125,28 @@ pub(super) static LINES: [Description; 7] = [
             Words::answer::<EffectRenewed>(r#"{"expires_at":"2025-12-21T12:01:00Z","epoch":1,"attempt":1}"#),
         )],
         &[Code::StaleLease, Code::LeaseUnknown, Code::DiskFull],
+    ),
+    doing(
+        Operation::ReleaseEffect,
+        "/v2/effects/release",
+        "release_effect",
+        [
+            "Nothing was sent: somebody else may have it",
+            "Gives the lease of an effect up. The attempt does not count, a begin that waits gets the effect at once, \
+             and so does the next one, with or without `reacquire`. The same again is `already_released` until \
+             somebody has taken the effect on. With `uncertain` it may have happened: what was begun with `hold` is \
+             `unknown` from now on, and not only when the lease lapses.",
+        ],
+        Words::request::<EffectRelease<'_>>(
+            |body| told(EffectRelease::from_json(body)),
+            r#"{"token":"1.2a"}"#,
+        ),
+        &[Answer::json(
+            200,
+            "The effect is free.",
+            Words::answer::<EffectReleased>(r#"{"result":"released"}"#),
+        )],
+        &[Code::StaleLease, Code::LeaseUnknown],
     ),
     doing(
         Operation::ReacquireEffect,

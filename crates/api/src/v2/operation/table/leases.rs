@@ -8,7 +8,7 @@ use crate::v2::{Ack, Extend, Item, LeaseRequest, Leased, Nack, Release, Settleme
 
 const TAG: &str = "leases";
 
-const ITEM: &str = r#"{"topic":"orders","partition":0,"offset":12,"key":"user:1","value":"hello","priority":0,"produced_at":"2025-12-21T12:00:00Z","lease":{"token":"1.2a","attempt":1,"expires_at":"2025-12-21T12:00:30Z"}}"#;
+const ITEM: &str = r#"{"topic":"orders","partition":0,"offset":12,"key":"user:1","value":"hello","priority":0,"produced_at":"2025-12-21T12:00:00Z","origin":{"topic":"orders","incarnation":7,"partition":0,"offset":12},"lease":{"token":"1.2a","attempt":1,"expires_at":"2025-12-21T12:00:30Z"}}"#;
 
 const SETTLED: &[Answer] = &[Answer::json(
     200,
@@ -103,9 +103,14 @@ pub(super) static LINES: [Description; 6] = [
         "release",
         [
             "The work was not begun, or is to wait",
-            "The message is free at once, or after `delay_ms`, and the attempt does not count.",
+            "The message is free at once, or after `delay_ms`, and the attempt does not count. With `effect` it waits for \
+             that effect: it is free as soon as the effect has ended, was resolved or released, or may be taken over, \
+             and when `delay_ms` has passed, whichever is first.",
         ],
-        Words::request::<Release<'_>>(|body| told(Release::from_json(body)), ONE_TOKEN),
+        Words::request::<Release<'_>>(
+            |body| told(Release::from_json(body)),
+            r#"{"leases":[{"token":"1.2a","delay_ms":30000,"effect":{"scope":"charge","key":"order-7"}}]}"#,
+        ),
     ),
     Description {
         operation: Operation::Stream,

@@ -14,9 +14,9 @@ const TAG: &str = "messages";
 
 const PRODUCED: &str = r#"{"topic":"orders","partition":0,"offset":12,"duplicate":false}"#;
 
-const BROWSED: &str = r#"{"messages":[{"topic":"orders","partition":0,"offset":12,"value":"hello","priority":0,"produced_at":"2025-12-21T12:00:00Z"}],"cursor":"00000000000000000000000c","scanned":1}"#;
+const BROWSED: &str = r#"{"messages":[{"topic":"orders","partition":0,"offset":12,"value":"hello","priority":0,"produced_at":"2025-12-21T12:00:00Z","origin":{"topic":"orders","incarnation":7,"partition":0,"offset":12}}],"cursor":"00000000000000000000000c","scanned":1}"#;
 
-const STATE: &str = r#"{"topic":"orders","partition":0,"offset":12,"value":"hello","priority":0,"produced_at":"2025-12-21T12:00:00Z","cancelled":false,"groups":[{"group":"billing","state":"backoff","since":"2025-12-21T12:00:01Z","until":"2025-12-21T12:00:05Z","attempt":1,"last_error":"timed out","history":[{"attempt":1,"owner":"worker-1","error":"timed out","leased_at":"2025-12-21T12:00:00Z","ended_at":"2025-12-21T12:00:01Z"}]}]}"#;
+const STATE: &str = r#"{"topic":"orders","partition":0,"offset":12,"value":"hello","priority":0,"produced_at":"2025-12-21T12:00:00Z","origin":{"topic":"orders","incarnation":7,"partition":0,"offset":12},"cancelled":false,"groups":[{"group":"billing","state":"backoff","since":"2025-12-21T12:00:01Z","until":"2025-12-21T12:00:05Z","attempt":1,"last_error":"timed out","history":[{"attempt":1,"owner":"worker-1","error":"timed out","leased_at":"2025-12-21T12:00:00Z","ended_at":"2025-12-21T12:00:01Z"}]}]}"#;
 
 pub(super) static LINES: [Description; 4] = [
     Description {

@@ -56,7 +56,11 @@ pub(super) static LINES: [Description; 6] = [
         Operation::Readyz,
         "/v2/readyz",
         "readyz",
-        ["Whether requests are served", "Ready only when recovered and writable."],
+        [
+            "Whether requests are served",
+            "Ready when recovered and able to write acks. On a full disk it is ready, with a `note`: new messages are \
+             refused, and whatever is acked makes room.",
+        ],
         &[Answer::json(200, "It is ready.", Words::answer::<Health<'static>>(r#"{"status":"ready"}"#))],
         &[Code::Unavailable],
     ),
