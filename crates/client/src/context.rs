@@ -2,15 +2,18 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use driftq_api::Moment;
-use driftq_api::v2::{COMMIT_ITEMS_MAX, Commit, CommitMessage, CommitOutput, Committed, Item, ItemEnvelope};
+use driftq_api::v2::{
+    COMMIT_ITEMS_MAX, Commit, CommitMessage, CommitOutput, Committed, Item, ItemEnvelope, ItemOrigin,
+};
 
 use crate::client::{Client, Patience};
-use crate::effect::{Anchor, Effect, Home};
+use crate::effect::{Anchor, Effect, Endings, Home, leave_out, send_endings};
 use crate::error::Error;
 use crate::message::Outgoing;
 use crate::outcome::Failure;
@@ -37,6 +40,8 @@ struct Shared {
     trace: Trace,
     signal: Signal,
     collected: Mutex<Collected>,
+    /// What its effects came to and the server does not know yet.
+    endings: Mutex<Endings>,
 }
 
 /// What goes out with the ack.
@@ -66,6 +71,7 @@ impl Context {
             item,
             signal: Signal::new(),
             collected: Mutex::default(),
+            endings: Mutex::default(),
         };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -110,6 +116,19 @@ impl Context {
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.shared.item.offset
+    }
+
+    /// Where the message was born: what it is known by, also after it died and was sent back. Of a server that does not
+    /// say, where it lies.
+    #[must_use]
+    pub fn origin(&self) -> ItemOrigin<'_> {
+        let Item { topic, partition, offset, origin, .. } = &self.shared.item;
+        origin.clone().unwrap_or_else(|| ItemOrigin {
+            topic: Cow::Borrowed(topic),
+            incarnation: 0,
+            partition: *partition,
+            offset: *offset,
+        })
     }
 
     /// The key; may be empty.
@@ -200,13 +219,14 @@ impl Context {
     }
 
     pub(crate) fn home(&self) -> Home {
-        let (topic, run_id) = (self.topic().to_owned(), self.run_id().map(str::to_owned));
+        let ItemOrigin { topic, incarnation, partition, offset } = self.origin();
+        let (topic, run_id) = (topic.into_owned(), self.run_id().map(str::to_owned));
         let anchor = match (run_id, self.idempotency_key()) {
             (Some(run_id), _) => {
                 Anchor::Run { run_id, step_id: self.step_id().unwrap_or_default().to_owned() }
             }
-            (None, Some(key)) => Anchor::Keyed { topic, key: key.to_owned() },
-            (None, None) => Anchor::Place { topic, partition: self.partition(), offset: self.offset() },
+            (None, Some(key)) => Anchor::Keyed { topic, incarnation, key: key.to_owned() },
+            (None, None) => Anchor::Place { topic, incarnation, partition, offset },
         };
         Home {
             client: self.shared.client.clone(),
@@ -268,8 +288,36 @@ impl Context {
         self.commit_within(self.shared.client.usual_patience()).await
     }
 
-    pub(crate) async fn commit_within(&self, patience: Patience) -> Result<Committed<'static>, Error> {
-        let commit = {
+    async fn commit_within(&self, patience: Patience) -> Result<Committed<'static>, Error> {
+        self.committed(|commit| {
+            let (client, patience) = (self.shared.client.clone(), patience.clone());
+            async move {
+                let answer = client.post_with("/v2/commit", &commit, Duration::ZERO, patience).await;
+                (commit, answer)
+            }
+        })
+        .await
+    }
+
+    /// The commit at the handler's end: together with those of others, for as long as it takes.
+    pub(crate) async fn commit_at_end(&self) -> Result<Committed<'static>, Error> {
+        self.committed(|commit| {
+            let client = self.shared.client.clone();
+            async move {
+                let answer = client.commit_collected(&commit).await;
+                (commit, answer)
+            }
+        })
+        .await
+    }
+
+    /// Acks with all that was collected, and with how its effects ended, unless that was sent by itself.
+    async fn committed<F, Fut>(&self, send: F) -> Result<Committed<'static>, Error>
+    where
+        F: Fn(Commit<'static>) -> Fut,
+        Fut: Future<Output = (Commit<'static>, Result<Committed<'static>, Error>)>,
+    {
+        let mut commit = {
             let collected = self.collected();
             if collected.is_committed {
                 return Err(Error::Invalid(
@@ -284,10 +332,52 @@ impl Context {
                 ..Commit::default()
             }
         };
-        let answer = self.shared.client.post_with("/v2/commit", &commit, Duration::ZERO, patience).await;
-        let committed = answer.map_err(Error::of_delivery)?;
-        self.collected().is_committed = true;
-        Ok(committed)
+        commit.effects = self.endings().take_waiting();
+        if let Err(error) = self.heard().await {
+            self.endings().put_back(commit.effects);
+            return Err(error);
+        }
+        let (mut commit, mut answer) = send(commit).await;
+        if let Err(error) = &answer
+            && leave_out(&mut commit.effects, error)
+        {
+            (commit, answer) = send(commit).await;
+        }
+        match answer {
+            Ok(committed) => {
+                self.collected().is_committed = true;
+                Ok(committed)
+            }
+            Err(error) => {
+                self.endings().put_back(commit.effects);
+                Err(error.of_delivery())
+            }
+        }
+    }
+
+    /// Waits until the server knows what was sent by itself.
+    async fn heard(&self) -> Result<(), Error> {
+        let sent = self.endings().take_sent();
+        let mut heard = Ok(());
+        for sent in sent {
+            let told = sent.await.unwrap_or(Ok(()));
+            heard = heard.and(told);
+        }
+        heard
+    }
+
+    /// Writes down how its effects ended, without the ack: before the message is anybody else's.
+    pub(crate) async fn send_endings(&self) {
+        let waiting = self.endings().take_waiting();
+        let told = send_endings(&self.shared.client, waiting).await;
+        if let Err(error) = self.heard().await.and(told) {
+            tracing::warn!(%error, "how an effect ended could not be recorded");
+        }
+    }
+
+    pub(crate) fn endings(&self) -> MutexGuard<'_, Endings> {
+        // The lists are whole at every point, so a panic elsewhere says nothing about them.
+        self.shared.endings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The outcome of this message alone, for a handler of batches: whatever the handler returns, this one failed so.
@@ -315,7 +405,7 @@ impl Context {
     /// Whether something waits for the commit.
     pub(crate) fn has_collected(&self) -> bool {
         let collected = self.collected();
-        !collected.messages.is_empty() || !collected.outputs.is_empty()
+        !collected.messages.is_empty() || !collected.outputs.is_empty() || !self.endings().is_empty()
     }
 
     fn collected(&self) -> MutexGuard<'_, Collected> {

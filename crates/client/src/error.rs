@@ -121,8 +121,10 @@ pub enum Error {
 }
 
 /// What an effect is called.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct EffectName {
+    /// Whose it is; may be empty.
+    pub tenant_id: String,
     /// Its kind.
     pub scope: String,
     /// Which one.

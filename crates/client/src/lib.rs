@@ -32,7 +32,7 @@ pub use client::{
 };
 pub use context::Context;
 pub use driftq_api::{Code, Moment, v2 as wire};
-pub use effect::{EFFECT_LEASE, EFFECT_WAIT, Effect, Found, Guarded, Run, guarded};
+pub use effect::{EFFECT_LEASE, EFFECT_WAIT, Effect, Found, Guarded, Run, current_effect, guarded};
 pub use error::{EffectName, Error, Refusal};
 pub use message::{Outgoing, json, raw};
 pub use outcome::{Dead, Failure, Final, NotDone, Retry, Snooze};

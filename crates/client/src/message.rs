@@ -54,6 +54,12 @@ pub fn raw(payload: impl Into<Vec<u8>>) -> Outgoing {
 impl Outgoing {
     /// Chooses the partition, and is the unit of order in topics with `key` order.
     pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.message.key = Cow::Owned(key.into().into_bytes());
+        self
+    }
+
+    /// As [`Outgoing::key`], for a key that need not be text.
+    pub fn key_bytes(mut self, key: impl Into<Vec<u8>>) -> Self {
         self.message.key = Cow::Owned(key.into());
         self
     }

@@ -247,14 +247,14 @@ async fn since_when_nobody_knows_is_when_it_was_written_down() {
 }
 
 #[tokio::test]
-async fn a_cap_that_only_the_asker_knows_holds_for_everybody_from_then_on() {
+async fn a_cap_that_only_the_asker_knows_stops_that_asker_alone() {
     let (ledger, _, clock) = with_clock();
     execute(&ledger, retrying("k")).await;
     clock.advance(60 * SECOND);
     let mut capped = retrying("k");
     capped.terms.attempts_max = Some(1);
-    assert_eq!(told(&ledger, capped).await, "unknown");
-    assert_eq!(told(&ledger, retrying("k")).await, "unknown");
+    assert_eq!(told(&ledger, capped).await, "exhausted");
+    assert_eq!(told(&ledger, retrying("k")).await, "execute");
 }
 
 #[tokio::test]

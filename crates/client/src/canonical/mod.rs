@@ -88,13 +88,15 @@ mod tests {
     fn every_key_of_the_list_is_derived() {
         for entry in digests()["keys"].as_array().unwrap() {
             let text = |index: usize| entry["anchor"][index].as_str().unwrap_or_default().to_owned();
+            let number = |index: usize| u32::try_from(entry["anchor"][index].as_u64().unwrap()).unwrap();
             let anchor = match (&*text(0), entry["anchor"].as_array().unwrap().len()) {
                 ("run", _) => Anchor::Run { run_id: text(1), step_id: text(2) },
-                (_, 3) => Anchor::Keyed { topic: text(1), key: text(2) },
+                (_, 4) => Anchor::Keyed { topic: text(1), incarnation: number(2), key: text(3) },
                 _ => Anchor::Place {
                     topic: text(1),
-                    partition: u32::try_from(entry["anchor"][2].as_u64().unwrap()).unwrap(),
-                    offset: entry["anchor"][3].as_u64().unwrap(),
+                    incarnation: number(2),
+                    partition: number(3),
+                    offset: u64::from(number(4)),
                 },
             };
             let args = canonical(&entry["arguments"]).unwrap();

@@ -5,7 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use driftq_api::v2::{
     Commit, Committed, Effect, EffectBegin, EffectDecision, EffectFinish, EffectFinished, EffectGet,
-    EffectRenew, EffectRenewed, EffectResolve, Group, Outcome, Produced, Topic, TopicPut, TopicSpec,
+    EffectRelease, EffectReleased, EffectRenew, EffectRenewed, EffectResolve, Group, Outcome, Produced,
+    Topic, TopicPut, TopicSpec,
 };
 use hyper::Method;
 
@@ -100,6 +101,15 @@ impl Client {
     /// `StaleLease` if somebody else has it now; as every call.
     pub async fn renew_effect(&self, renew: &EffectRenew<'_>) -> Result<EffectRenewed, Error> {
         self.post("/v2/effects/renew", renew).await
+    }
+
+    /// Gives the lease of an effect up: nothing was sent, and whoever waits for it has it at once. With `uncertain`, it
+    /// may have happened, and others are told so at once.
+    ///
+    /// # Errors
+    /// `StaleLease` if somebody else has it now; as every call.
+    pub async fn release_effect(&self, release: &EffectRelease<'_>) -> Result<EffectReleased, Error> {
+        self.post("/v2/effects/release", release).await
     }
 
     /// Says what came of an effect that nobody knew about.

@@ -57,7 +57,9 @@ impl Client {
     /// # Errors
     /// `LeaseLost`; as every call.
     pub async fn release(&self, token: &str) -> Result<(), Error> {
-        one(&self.release_all(vec![ReleaseLease { token: token.into(), delay_ms: None }]).await?)
+        one(&self
+            .release_all(vec![ReleaseLease { token: token.into(), delay_ms: None, effect: None }])
+            .await?)
     }
 
     /// The work goes on, for `lease` from now, or for as long as it was lent for.
@@ -65,7 +67,7 @@ impl Client {
     /// # Errors
     /// `LeaseLost`, `Cancelled`; as every call.
     pub async fn extend(&self, token: &str, lease: Option<Duration>) -> Result<(), Error> {
-        let lease = ExtendLease { token: token.into(), lease_ms: lease.map(whole_ms) };
+        let lease = ExtendLease { token: token.into(), lease_ms: lease.map(whole_ms), started: None };
         one(&self.extend_all(vec![lease]).await?)
     }
 

@@ -2,6 +2,7 @@
 
 mod address;
 mod calls;
+mod collect;
 mod leases;
 mod patience;
 mod transport;
@@ -12,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use driftq_api::v2::{Commit, Committed, EffectBegin, EffectDecision};
 use hyper::Method;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -19,6 +21,7 @@ use tokio::time::{Instant, sleep};
 
 use address::Address;
 pub(crate) use address::escape;
+use collect::Collector;
 pub(crate) use leases::{reckoned, whole_ms};
 pub(crate) use patience::Patience;
 use transport::Asked;
@@ -55,6 +58,8 @@ pub struct Client {
 
 struct Shared {
     transport: Transport,
+    begins: Arc<Collector<EffectDecision<'static>>>,
+    commits: Arc<Collector<Committed<'static>>>,
     patience: Duration,
     chance: Chance,
     /// Whether the last call found nobody; told once when it begins and once when it is over.
@@ -124,6 +129,8 @@ impl ClientBuilder {
         let transport = Transport::new(address, self.connect_timeout, self.answer_timeout);
         let shared = Shared {
             transport,
+            begins: Arc::default(),
+            commits: Arc::default(),
             patience: self.patience,
             chance: Chance::default(),
             is_away: AtomicBool::new(false),
@@ -181,6 +188,19 @@ impl Client {
     #[must_use]
     pub fn run(&self, run_id: impl Into<String>, step_id: impl Into<String>) -> Run {
         Run::new(self.clone(), run_id.into(), step_id.into())
+    }
+
+    /// Asks to carry out an effect, together with whoever else asks meanwhile. It is not waited for another holder.
+    pub(crate) async fn begin_collected(
+        &self,
+        begin: &EffectBegin<'_>,
+    ) -> Result<EffectDecision<'static>, Error> {
+        self.shared.begins.ask(self, render(begin)?).await
+    }
+
+    /// Commits, together with whoever else does meanwhile; for as long as it takes.
+    pub(crate) async fn commit_collected(&self, commit: &Commit<'_>) -> Result<Committed<'static>, Error> {
+        self.shared.commits.ask(self, render(commit)?).await
     }
 
     /// Any `GET` of the API, for what this SDK has no word for.
@@ -244,7 +264,7 @@ impl Client {
         self.parse(&answer)
     }
 
-    async fn repeat<T: DeserializeOwned>(
+    pub(in crate::client) async fn repeat<T: DeserializeOwned>(
         &self,
         asked: &Asked,
         limit: Option<Duration>,

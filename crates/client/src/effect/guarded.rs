@@ -72,6 +72,13 @@ impl<A: Serialize, F> Guarded<A, F> {
         self
     }
 
+    /// Its outcome is written down before the handler gets it; see [`Effect::durable`](crate::Effect::durable).
+    #[must_use]
+    pub fn durable(mut self) -> Self {
+        self.terms.is_durable = true;
+        self
+    }
+
     /// Carries it out with these arguments, or gives back what came of it before.
     ///
     /// # Errors

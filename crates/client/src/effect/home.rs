@@ -34,12 +34,12 @@ impl Home {
     }
 }
 
-/// What a derived key hangs on.
+/// What a derived key hangs on. It must be the same in every attempt: also after the message died and was sent back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Anchor {
     Run { run_id: String, step_id: String },
-    Keyed { topic: String, key: String },
-    Place { topic: String, partition: u32, offset: u64 },
+    Keyed { topic: String, incarnation: u32, key: String },
+    Place { topic: String, incarnation: u32, partition: u32, offset: u64 },
 }
 
 impl Anchor {
@@ -48,9 +48,11 @@ impl Anchor {
         let text = |text: &str| crate::canonical::canonical_text(text);
         let anchor = match self {
             Self::Run { run_id, step_id } => format!(r#"["run",{},{}]"#, text(run_id), text(step_id)),
-            Self::Keyed { topic, key } => format!(r#"["message",{},{}]"#, text(topic), text(key)),
-            Self::Place { topic, partition, offset } => {
-                format!(r#"["message",{},{partition},{offset}]"#, text(topic))
+            Self::Keyed { topic, incarnation, key } => {
+                format!(r#"["message",{},{incarnation},{}]"#, text(topic), text(key))
+            }
+            Self::Place { topic, incarnation, partition, offset } => {
+                format!(r#"["message",{},{incarnation},{partition},{offset}]"#, text(topic))
             }
         };
         format!("auto-{}", sha256_hex(&format!("[{anchor},{args}]")))
@@ -83,5 +85,39 @@ impl Run {
     /// Runs a future in which [`guarded`](crate::guarded) functions belong to this run.
     pub async fn scope<F: Future>(&self, future: F) -> F::Output {
         CURRENT.scope(self.home.clone(), future).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn anchor(more: &Value) -> Option<Anchor> {
+        let mut item = json!({"topic": "orders", "partition": 1, "offset": 40, "value": "v", "priority": 0,
+            "produced_at": "2030-01-01T00:00:00Z",
+            "lease": {"token": "t", "attempt": 1, "expires_at": "2030-01-01T00:00:00Z"}});
+        let more = more.as_object().unwrap().clone();
+        item.as_object_mut().unwrap().extend(more);
+        let item = serde_json::from_value(item).unwrap();
+        let client = Client::new("http://127.0.0.1:1").unwrap();
+        Context::new(client, "billing", "worker", item).unwrap().home().anchor
+    }
+
+    #[test]
+    fn a_derived_key_hangs_on_where_the_message_was_born() {
+        let origin = json!({"topic": "inbox", "incarnation": 7, "partition": 0, "offset": 12});
+        let (topic, incarnation) = ("inbox".to_owned(), 7);
+        let redriven = anchor(&json!({ "origin": origin }));
+        let place = Anchor::Place { topic: topic.clone(), incarnation, partition: 0, offset: 12 };
+        assert_eq!(redriven, Some(place));
+        let keyed = anchor(&json!({"origin": origin, "envelope": {"idempotency_key": "k"}}));
+        assert_eq!(keyed, Some(Anchor::Keyed { topic, incarnation, key: "k".to_owned() }));
+        let run = anchor(&json!({"origin": origin, "envelope": {"run_id": "r", "idempotency_key": "k"}}));
+        assert_eq!(run, Some(Anchor::Run { run_id: "r".to_owned(), step_id: String::new() }));
+        // A server that does not say.
+        let old = Anchor::Place { topic: "orders".to_owned(), incarnation: 0, partition: 1, offset: 40 };
+        assert_eq!(anchor(&json!({})), Some(old));
     }
 }

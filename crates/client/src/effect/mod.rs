@@ -1,5 +1,6 @@
 //! Effects: what happens outside the broker and must not happen twice.
 
+mod endings;
 mod guarded;
 mod home;
 mod reconcile;
@@ -10,10 +11,12 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use driftq_api::v2::{EffectBegin, EffectResult, OnLapse, WAIT_MS_MAX};
+use driftq_api::v2::{EffectBegin, EffectResult, OnLapse};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub(crate) use endings::Endings;
+pub(crate) use endings::{leave_out, send as send_endings};
 pub use guarded::{Guarded, guarded};
 pub use home::Run;
 pub(crate) use home::{Anchor, Home};
@@ -65,6 +68,7 @@ struct Terms {
     ttl: Option<Duration>,
     max_attempts: Option<u32>,
     wait: Duration,
+    is_durable: bool,
 }
 
 impl Default for Terms {
@@ -75,6 +79,7 @@ impl Default for Terms {
             ttl: None,
             max_attempts: None,
             wait: EFFECT_WAIT,
+            is_durable: false,
         }
     }
 }
@@ -142,6 +147,15 @@ impl Effect {
         self
     }
 
+    /// Its outcome is written down before the handler gets it. Otherwise it is written down with the ack of the message
+    /// if the handler ends promptly, else a few milliseconds later: a worker that dies in between leaves it as one that
+    /// dies between the function and its record does, unknown under [`hold`](Self::hold), and carried out again under
+    /// [`retry`](Self::retry).
+    pub fn durable(mut self) -> Self {
+        self.terms.is_durable = true;
+        self
+    }
+
     /// Finds out whether it happened, when nobody knows: it is asked with the effect's record.
     pub fn reconcile<F, Fut>(mut self, reconciler: F) -> Self
     where
@@ -171,6 +185,21 @@ impl Effect {
         run::run(&self, &name, function).await
     }
 
+    /// The same for a function that wants to know what its effect is called: its key is what a provider takes that
+    /// keeps idempotency keys itself.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub async fn run_named<T, F, Fut>(self, function: F) -> Result<T, Failure>
+    where
+        T: Serialize + DeserializeOwned,
+        F: FnOnce(EffectName) -> Fut,
+        Fut: Future<Output = Result<T, Failure>>,
+    {
+        let name = self.name()?;
+        run::run(&self, &name, || function(name.clone())).await
+    }
+
     fn name(&self) -> Result<EffectName, Error> {
         let key = match (&self.key, &self.home.anchor) {
             (Some(key), _) => key.clone(),
@@ -182,7 +211,7 @@ impl Effect {
                 )));
             }
         };
-        Ok(EffectName { scope: self.scope.clone(), key })
+        Ok(EffectName { tenant_id: self.home.tenant_id.clone(), scope: self.scope.clone(), key })
     }
 
     fn asked_for(&self) -> Result<Option<&str>, Error> {
@@ -207,7 +236,7 @@ impl Effect {
             on_lapse: self.terms.on_lapse,
             max_attempts: self.terms.max_attempts,
             reacquire: true,
-            wait_ms: whole_ms(self.terms.wait).min(WAIT_MS_MAX),
+            wait_ms: 0,
             lease_token: self.home.lease_token.as_deref().map(Into::into),
             run_id: run.map(|(run_id, _)| run_id.into()),
             step_id: run.and_then(|(_, step_id)| (!step_id.is_empty()).then(|| step_id.into())),
@@ -215,6 +244,18 @@ impl Effect {
             owner: (&*self.home.owner).into(),
         })
     }
+}
+
+tokio::task_local! {
+    /// The effect whose function runs.
+    static RUNNING: EffectName;
+}
+
+/// What the effect is called whose function this is called in: for a [`guarded`] function, and for whatever it calls. Its
+/// key is what a provider takes that keeps idempotency keys itself.
+#[must_use]
+pub fn current_effect() -> Option<EffectName> {
+    RUNNING.try_with(Clone::clone).ok()
 }
 
 /// A result that says only this, for a reason.

@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_again() {
-        let name = EffectName { scope: "s".to_owned(), key: "k".to_owned() };
+        let name = EffectName { scope: "s".to_owned(), key: "k".to_owned(), ..EffectName::default() };
         let stored = outcome(kept(b"{\"id\":\"ch_1\"}"));
         let value: serde_json::Value = replay(&stored, &name).unwrap();
         assert_eq!(value["id"], "ch_1");

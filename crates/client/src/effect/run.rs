@@ -6,21 +6,28 @@ use std::time::Duration;
 
 use driftq_api::Code;
 use driftq_api::v2::{
-    EffectDecision, EffectFinish, EffectFinished, EffectGet, EffectLease, EffectRenew, EffectRenewed,
-    EffectResolve, EffectResult, EffectStatus, OnLapse,
+    EffectDecision, EffectFinish, EffectFinished, EffectGet, EffectLease, EffectRelease, EffectReleased,
+    EffectRenew, EffectRenewed, EffectResolve, EffectResult, EffectStatus, OnLapse, WAIT_MS_MAX,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep};
 
+use super::endings::{WAITING_BYTES_MAX, owned};
 use super::record::{kept, omitted, replay};
-use super::{Effect, failed};
-use crate::client::{Patience, whole_ms};
+use super::{Effect, Found, RUNNING, failed};
+use crate::client::{Patience, reckoned, whole_ms};
 use crate::error::{EffectName, Error};
 use crate::outcome::{Dead, Failure, Final, NotDone, Retry, Snooze};
 
 /// So often what nobody knows is reconciled before it is left to people.
-const RECONCILE_ROUNDS_MAX: u32 = 5;
+const RECONCILE_ROUNDS_MAX: u32 = 3;
+/// The pause before the next question to a server that does not wait.
+const PAUSE: Duration = Duration::from_millis(500);
+/// The outcome of a function that took longer is written down before the handler gets it: there it costs little.
+const PROMPT: Duration = Duration::from_secs(1);
+/// A server that does not hear by then that a lease is given up sees it lapse.
+const TOLD_WITHIN: Duration = Duration::from_secs(5);
 /// Renewals per lease: two may get lost.
 const RENEWALS_PER_LEASE: u32 = 3;
 
@@ -35,7 +42,8 @@ where
         let asked_at = Instant::now();
         match begin(effect, name).await? {
             EffectDecision::Execute { lease } => {
-                let held = Held { effect, name, lease, until: Mutex::new(asked_at + effect.terms.lease) };
+                let until = Mutex::new(asked_at + effect.terms.lease);
+                let held = Held { effect, name, lease, begun: Instant::now(), until };
                 return held.execute(function).await;
             }
             EffectDecision::Replay { outcome } => return Ok(replay(&outcome, name)?),
@@ -47,9 +55,9 @@ where
                 let reason = outcome.error.into_owned();
                 return Err(Error::EffectExhausted { effect: name.clone(), reason }.into());
             }
-            EffectDecision::Unknown { epoch, .. } if rounds < RECONCILE_ROUNDS_MAX => {
+            EffectDecision::Unknown { epoch, attempt, .. } if rounds < RECONCILE_ROUNDS_MAX => {
                 rounds += 1;
-                reconcile(effect, name, epoch).await?;
+                reconcile(effect, name, epoch, attempt).await?;
             }
             EffectDecision::Unknown { .. } => {
                 let why = format!("it was reconciled {RECONCILE_ROUNDS_MAX} times and is unknown again");
@@ -62,14 +70,24 @@ where
 async fn begin(effect: &Effect, name: &EffectName) -> Result<EffectDecision<'static>, Error> {
     let client = &effect.home.client;
     let mut begin = effect.begin(name)?;
-    let answer = match client.begin_effect(&begin).await {
-        // Too many wait at the server already: as if waiting were not possible.
-        Err(error) if begin.wait_ms > 0 && error.code() == Some(Code::LimitReached) => {
-            begin.wait_ms = 0;
-            client.begin_effect(&begin).await
+    let until = Instant::now() + reckoned(effect.terms.wait);
+    let mut answer = client.begin_collected(&begin).await;
+    while matches!(answer, Ok(EffectDecision::InProgress { .. })) {
+        let (asked_at, left) = (Instant::now(), until.saturating_duration_since(Instant::now()));
+        if left.is_zero() {
+            break;
         }
-        answer => answer,
-    };
+        begin.wait_ms = whole_ms(left).min(WAIT_MS_MAX);
+        answer = match client.begin_effect(&begin).await {
+            // Too many wait at the server already: as if waiting were not possible.
+            Err(error) if error.code() == Some(Code::LimitReached) => answer,
+            waited => waited,
+        };
+        // A server that does not wait is not asked again without a pause.
+        if matches!(answer, Ok(EffectDecision::InProgress { .. })) {
+            sleep(PAUSE.saturating_sub(asked_at.elapsed()).min(left)).await;
+        }
+    }
     answer.map_err(|error| match error.code() {
         Some(Code::AttemptsExhausted) => {
             Error::EffectExhausted { effect: name.clone(), reason: error.to_string() }
@@ -79,7 +97,7 @@ async fn begin(effect: &Effect, name: &EffectName) -> Result<EffectDecision<'sta
 }
 
 /// Asks the reconciler and writes down what it found. Afterwards the server is asked again.
-async fn reconcile(effect: &Effect, name: &EffectName, epoch: u64) -> Result<(), Failure> {
+async fn reconcile(effect: &Effect, name: &EffectName, epoch: u64, attempt: u32) -> Result<(), Failure> {
     let uncertain = |why: &str| Error::EffectUncertain { effect: name.clone(), why: why.to_owned() };
     let Some(reconciler) = &effect.reconciler else { return Err(uncertain("").into()) };
     let client = &effect.home.client;
@@ -89,6 +107,11 @@ async fn reconcile(effect: &Effect, name: &EffectName, epoch: u64) -> Result<(),
     let record = client.effect_record(&get).await?;
     let found = reconciler(record).await?;
     let Some(result) = found.result() else { return Err(uncertain(found.why()).into()) };
+    // That it did not happen leads to another run, but not to more of them than are allowed: that is for people.
+    if found == Found::NotDone && effect.terms.max_attempts.is_some_and(|most| attempt >= most) {
+        let reason = found.why().to_owned();
+        return Err(Error::EffectExhausted { effect: name.clone(), reason }.into());
+    }
     let resolve = EffectResolve {
         tenant_id: get.tenant_id,
         scope: get.scope,
@@ -122,6 +145,7 @@ struct Held<'a> {
     effect: &'a Effect,
     name: &'a EffectName,
     lease: EffectLease<'static>,
+    begun: Instant,
     /// By then it is over for certain, seen from here.
     until: Mutex<Instant>,
 }
@@ -135,7 +159,7 @@ impl Held<'_> {
     {
         let outcome = tokio::select! {
             biased;
-            outcome = function() => outcome,
+            outcome = RUNNING.scope(self.name.clone(), async { function().await }) => outcome,
             never = self.renewals() => match never {},
         };
         match outcome {
@@ -172,6 +196,7 @@ impl Held<'_> {
 
     async fn succeeded<T: Serialize>(&self, value: &T) -> Result<(), Failure> {
         let result = match serde_json::to_vec(value) {
+            Ok(body) if self.may_wait(&body) => return self.hand_over(&body),
             Ok(body) => match self.finish(kept(&body)).await {
                 Err(error) if matches!(error.code(), Some(Code::ResultTooLarge | Code::BodyTooLarge)) => {
                     tracing::warn!(effect = %self.name, bytes = body.len(), "its result is too large to be kept");
@@ -185,7 +210,27 @@ impl Held<'_> {
                 self.finish(omitted()).await
             }
         };
-        Ok(result.map(drop).map_err(Error::of_delivery)?)
+        Ok(result.map(drop).map_err(|error| match error {
+            // Nobody knows whether the server has heard of it.
+            error if error.is_transient() => {
+                Error::EffectUncertain { effect: self.name.clone(), why: error.to_string() }
+            }
+            error => error.of_delivery(),
+        })?)
+    }
+
+    /// Whether its outcome may go with the ack of its message.
+    fn may_wait(&self, body: &[u8]) -> bool {
+        let is_small = body.len() <= WAITING_BYTES_MAX && self.begun.elapsed() <= PROMPT;
+        is_small && !self.effect.terms.is_durable && self.effect.home.context.is_some()
+    }
+
+    fn hand_over(&self, body: &[u8]) -> Result<(), Failure> {
+        if let Some(context) = &self.effect.home.context {
+            let finish = EffectFinish { token: (&*self.lease.token).into(), result: kept(body) };
+            context.endings().add(owned(finish), context);
+        }
+        Ok(())
     }
 
     /// Records what the function's error says about the effect, and passes the error on.
@@ -203,7 +248,13 @@ impl Held<'_> {
         {
             (EffectStatus::FailedRetryable, failure.to_string(), failure)
         } else {
-            // It may have happened: the next attempt is told so.
+            // It may have happened: whoever asks next is told so, and not only when the lease has lapsed.
+            let release = EffectRelease { token: (&*self.lease.token).into(), uncertain: true };
+            let client = &self.effect.home.client;
+            let told = client.post_once::<EffectReleased>("/v2/effects/release", &release, TOLD_WITHIN).await;
+            if let Err(error) = told {
+                tracing::debug!(effect = %self.name, %error, "its lease was not given up and lapses");
+            }
             return failure;
         };
         if let Err(error) = self.finish(failed(status, &reason)).await {

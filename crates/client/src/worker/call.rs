@@ -10,7 +10,6 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::handler::{Handler, Prepared, Work};
 use super::verdict::Verdict;
 use super::{BadPayload, CANCEL_GRACE};
-use crate::client::Patience;
 use crate::context::{CURRENT, Context};
 use crate::outcome::{Failure, Retry};
 use crate::signal::Reason;
@@ -57,7 +56,14 @@ pub(super) async fn run(lane: Lane, deliveries: Vec<Context>) -> Vec<Verdict> {
     for (context, verdict) in deliveries.iter().zip(verdicts) {
         settled.push(match (verdict, &end) {
             (Some(verdict), _) => verdict,
-            (None, Some(end)) => conclude(context, end).await,
+            (None, Some(end)) => {
+                let verdict = conclude(context, end).await;
+                // Before the message is anybody else's: from then on its effects are, too.
+                if !context.endings().is_empty() {
+                    context.send_endings().await;
+                }
+                verdict
+            }
             (None, None) => Verdict::Release { delay: None },
         });
     }
@@ -201,7 +207,7 @@ fn failed(failure: &Failure, told: Option<Reason>) -> Verdict {
 
 /// Sends what was collected with the ack. A server that is away is waited for, as with every settlement.
 async fn commit(context: &Context) -> Verdict {
-    match context.commit_within(Patience::endless()).await {
+    match context.commit_at_end().await {
         Ok(_) => Verdict::Done,
         Err(error) => Verdict::of(&error.into()),
     }

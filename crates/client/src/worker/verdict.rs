@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use driftq_api::Code;
 
-use crate::error::Error;
+use crate::error::{EffectName, Error};
 use crate::outcome::{Dead, Failure, Retry, Snooze};
 use crate::text::cut;
 
-/// When an effect of unknown outcome is looked at again.
-const UNCERTAIN_AFTER: Duration = Duration::from_secs(30);
+/// When an effect of unknown outcome is looked at again, if nobody has resolved it by then.
+const UNCERTAIN_AFTER: Duration = Duration::from_secs(5 * 60);
+/// When an effect is looked at again that another holder runs, if the server does not say how long that may take.
+const BUSY_AFTER: Duration = Duration::from_secs(30);
 
 /// The three ways to settle, each with a call of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +37,12 @@ pub(crate) enum Verdict {
     Release {
         delay: Option<Duration>,
     },
+    /// It comes again when an effect has ended or is free, or after the delay. The attempt does not count: waiting is
+    /// not failing.
+    Await {
+        delay: Duration,
+        effect: EffectName,
+    },
     /// It is settled already.
     Done,
 }
@@ -44,13 +52,17 @@ impl Verdict {
         match self {
             Self::Ack | Self::Done => Kind::Ack,
             Self::Nack { .. } => Kind::Nack,
-            Self::Release { .. } => Kind::Release,
+            Self::Release { .. } | Self::Await { .. } => Kind::Release,
         }
     }
 
     /// What it adds to a settling call.
     pub(super) fn bytes(&self) -> usize {
-        if let Self::Nack { error, .. } = self { error.len() } else { 0 }
+        match self {
+            Self::Nack { error, .. } => error.len(),
+            Self::Await { effect, .. } => effect.tenant_id.len() + effect.scope.len() + effect.key.len(),
+            Self::Ack | Self::Release { .. } | Self::Done => 0,
+        }
     }
 
     fn nack(delay: Option<Duration>, error: &str) -> Self {
@@ -79,8 +91,13 @@ impl Verdict {
         let Some(error) = failure.error() else { return Self::retry(&format!("{failure:?}")) };
         let text = format!("{}: {failure:?}", error.name());
         match error {
-            Error::EffectBusy { retry_after, .. } => Self::nack(Some(*retry_after), &text),
-            Error::EffectUncertain { .. } => Self::nack(Some(UNCERTAIN_AFTER), &text),
+            Error::EffectBusy { effect, retry_after } => {
+                let delay = if retry_after.is_zero() { BUSY_AFTER } else { *retry_after };
+                Self::Await { delay, effect: effect.clone() }
+            }
+            Error::EffectUncertain { effect, .. } => {
+                Self::Await { delay: UNCERTAIN_AFTER, effect: effect.clone() }
+            }
             // Trying again changes nothing.
             Error::EffectFailed { .. } | Error::EffectExhausted { .. } => Self::dead(&text),
             error if error.code() == Some(Code::KeyReused) => Self::dead(&text),
@@ -92,10 +109,10 @@ impl Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::{EffectName, Refusal};
+    use crate::error::Refusal;
 
     fn effect() -> EffectName {
-        EffectName { scope: "charge".to_owned(), key: "order-1".to_owned() }
+        EffectName { tenant_id: "t".to_owned(), scope: "charge".to_owned(), key: "order-1".to_owned() }
     }
 
     fn refused(code: Code) -> Error {
@@ -116,9 +133,11 @@ mod tests {
             Verdict::Nack { delay, is_dead: false, .. } => delay,
             other => panic!("{other:?}"),
         };
-        assert_eq!(delay(Error::EffectBusy { effect: effect(), retry_after: second }), Some(second));
-        let uncertain = Error::EffectUncertain { effect: effect(), why: String::new() };
-        assert_eq!(delay(uncertain), Some(UNCERTAIN_AFTER));
+        let busy = |retry_after| of(Error::EffectBusy { effect: effect(), retry_after }.into());
+        assert_eq!(busy(second), Verdict::Await { delay: second, effect: effect() });
+        assert_eq!(busy(Duration::ZERO), Verdict::Await { delay: BUSY_AFTER, effect: effect() });
+        let uncertain = of(Error::EffectUncertain { effect: effect(), why: String::new() }.into());
+        assert_eq!(uncertain, Verdict::Await { delay: UNCERTAIN_AFTER, effect: effect() });
         assert_eq!(delay(Error::LeaseLost), None);
         assert_eq!(delay(refused(Code::TopicUnknown)), None);
         let is_dead = |error: Error| matches!(of(error.into()), Verdict::Nack { is_dead: true, .. });

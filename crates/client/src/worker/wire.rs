@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use driftq_api::Code;
 use driftq_api::v2::{
-    Ack, DURATION_MS_MAX, ExtendLease, Item, LeaseRequest, Nack, NackLease, Release, ReleaseLease,
+    Ack, DURATION_MS_MAX, EffectGet, ExtendLease, Item, LeaseRequest, Nack, NackLease, Release, ReleaseLease,
     SETTLEMENTS_MAX, Settled, Token,
 };
 use tokio::time::{Instant, sleep};
@@ -55,7 +55,7 @@ pub(super) async fn give_back(
     let patience = Patience::lasting(CANCEL_GRACE);
     let items = client.lease_with(topic, group, request, patience.clone()).await?;
     let tokens = items.into_iter().filter_map(|item| item.lease).map(|lease| lease.token);
-    let leases: Vec<_> = tokens.map(|token| ReleaseLease { token, delay_ms: None }).collect();
+    let leases: Vec<_> = tokens.map(|token| ReleaseLease { token, delay_ms: None, effect: None }).collect();
     if !leases.is_empty() {
         client.settle("/v2/leases/release", &Release { leases }, patience).await?;
     }
@@ -70,8 +70,10 @@ pub(super) async fn extend(
 ) -> Result<Vec<(Id, Settled)>, Error> {
     let mut results = Vec::with_capacity(held.len());
     for part in held.chunks(SETTLEMENTS_MAX) {
-        let leases =
-            part.iter().map(|(_, token)| ExtendLease { token: token.into(), lease_ms: None }).collect();
+        let leases = part
+            .iter()
+            .map(|(_, token)| ExtendLease { token: token.into(), ..ExtendLease::default() })
+            .collect();
         let settled = client.heartbeat(leases, limit).await?;
         results.extend(part.iter().map(|(id, _)| *id).zip(settled));
     }
@@ -122,9 +124,23 @@ fn nacked<'a>(token: &'a str, verdict: &'a Verdict) -> NackLease<'a> {
     NackLease { token: token.into(), delay_ms: delay.map(delay_ms), dead: *is_dead, error: (&**error).into() }
 }
 
-fn released<'a>(token: &'a str, verdict: &Verdict) -> ReleaseLease<'a> {
-    let delay = if let Verdict::Release { delay } = verdict { *delay } else { None };
-    ReleaseLease { token: token.into(), delay_ms: delay.map(delay_ms) }
+fn released<'a>(token: &'a str, verdict: &'a Verdict) -> ReleaseLease<'a> {
+    let token = token.into();
+    match verdict {
+        Verdict::Release { delay } => ReleaseLease { token, delay_ms: delay.map(delay_ms), effect: None },
+        Verdict::Await { delay, effect } => ReleaseLease {
+            token,
+            delay_ms: Some(delay_ms(*delay)),
+            effect: Some(EffectGet {
+                tenant_id: (&*effect.tenant_id).into(),
+                scope: (&*effect.scope).into(),
+                key: (&*effect.key).into(),
+            }),
+        },
+        Verdict::Ack | Verdict::Nack { .. } | Verdict::Done => {
+            ReleaseLease { token, ..ReleaseLease::default() }
+        }
+    }
 }
 
 /// What is further away than the server can plan is as far as it can: one message must not spoil the call of others.

@@ -57,16 +57,16 @@ async fn the_effect_is_finished_and_replayed_and_the_worker_goes_on() {
         while let Ok(handled) = finished.try_recv() {
             seen.push(handled);
         }
-        if client.group("orders", "g").await.unwrap().lag == 0 && seen.len() == 2 {
+        if client.group("orders", "g").await.unwrap().lag == 0 {
             break;
         }
     }
     stopper.stop();
     timeout(SOON, working).await.unwrap().unwrap().unwrap();
     assert_eq!(executions.load(Ordering::Relaxed), 1);
-    assert!(seen.iter().all(|(_, charge)| charge == "ch_1"), "{seen:?}");
+    assert_eq!(seen, [(1, "ch_1".to_owned())], "the lease outlived the server: nobody else was asked");
     expect_effects(&client, "charge", 1).await.unwrap();
-    assert_eq!(client.topic("receipts").await.unwrap().messages, 1, "only one of the two commits counted");
+    assert_eq!(client.topic("receipts").await.unwrap().messages, 1);
     assert_eq!(client.group("orders", "g").await.unwrap().in_flight, 0);
 }
 

@@ -136,7 +136,7 @@ async fn effect(given: &Value, context: &Context, notes: &Notes) -> Result<(), F
                 None => "Error".to_owned(),
             };
             notes.compare_names(given["raises"].as_str(), &name);
-            Err(failure)
+            if given["caught"] == true { Ok(()) } else { Err(failure) }
         }
     }
 }

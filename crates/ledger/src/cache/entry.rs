@@ -48,6 +48,7 @@ impl Entry {
             on_lapse: OnLapse::Hold,
             live: false,
             expired: false,
+            released: false,
         };
         let question = rules::Asked {
             same_request: asked.hash.matches(self.hash_version, &self.hash),

@@ -109,6 +109,19 @@ pub async fn the_larger_cap_counts_and_is_kept(harness: &dyn Harness) {
     assert_eq!(may_be_tried(case.begin("k").await).1, Some(0));
 }
 
+/// A cap of one asker stops that asker: what may be repeated stays so for the others.
+pub async fn an_asker_s_own_cap_stops_that_asker_alone(harness: &dyn Harness) {
+    let case = Case::new(harness);
+    let brief = case.long().on_lapse(OnLapse::Retry).lease(harness.brief());
+    case.lapsed_on("k", brief).await;
+    let own = case.asking("k").terms(case.long().on_lapse(OnLapse::Retry).attempts_max(1));
+    let told = case.ledger().begin(own).await;
+    assert_eq!(told, Err(LedgerError::Exhausted { attempts: 1 }), "it has used up what it allows itself");
+    assert_eq!(case.record("k").await.status, crate::Status::InProgress, "and the record is what it was");
+    let other = case.asking("k").terms(case.long().on_lapse(OnLapse::Retry));
+    executes(case.told(other).await, 2, 2);
+}
+
 /// Without a cap it may be tried for ever.
 pub async fn without_a_cap_there_is_always_another_attempt(harness: &dyn Harness) {
     let case = Case::new(harness);

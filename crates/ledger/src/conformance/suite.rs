@@ -97,6 +97,7 @@ macro_rules! conformance_cases {
                 a_person_may_repeat_the_words_of_the_worker,
                 a_lapse_of_the_last_attempt_is_unknown,
                 the_larger_cap_counts_and_is_kept,
+                an_asker_s_own_cap_stops_that_asker_alone,
                 without_a_cap_there_is_always_another_attempt,
                 a_cap_is_kept_by_whoever_does_not_say_it,
             ];

@@ -161,6 +161,7 @@ impl Entry {
             on_lapse: self.on_lapse,
             live: self.status == Status::InProgress && self.lease_expires_at > now,
             expired: self.expires_at().is_some_and(|at| at <= now),
+            released: false,
         }
     }
 

@@ -91,6 +91,7 @@ impl MemoryStore {
             (Begun::Conflict, Some(entry)) => {
                 Err(LedgerError::Conflict(asker.other_recipe(&entry.compared())))
             }
+            (Begun::Exhausted, Some(entry)) => Err(LedgerError::Exhausted { attempts: entry.attempts }),
             (Begun::Running, Some(entry)) if may_wait => {
                 let until = entry.lease_expires_at;
                 let changed = table.watch(asker.identity).ok_or(LedgerError::NotFound)?;
@@ -132,7 +133,9 @@ impl MemoryStore {
         match rules::begin(standing.as_ref(), asker.asked(known.map(Entry::compared).as_ref())) {
             Begun::First => Err(LedgerError::NotFound),
             Begun::Conflict => Err(LedgerError::Conflict(asker.other_recipe(&entry.compared()))),
-            Begun::Retryable { left: Some(0) } => Err(LedgerError::Exhausted { attempts: entry.attempts }),
+            Begun::Exhausted | Begun::Retryable { left: Some(0) } => {
+                Err(LedgerError::Exhausted { attempts: entry.attempts })
+            }
             begun => tell(&mut table, &asker, begun, now).ok_or(LedgerError::NotFound),
         }
     }
@@ -225,8 +228,9 @@ fn tell(table: &mut Table, asker: &Asker<'_>, begun: Begun, now: Moment) -> Opti
         Begun::Retryable { left } => {
             Decision::Retryable { outcome: table.get(identity)?.outcome.clone()?, attempts_left: left }
         }
-        Begun::Unknown | Begun::Conflict => {
-            // Also if only the asker's own cap says so: what it is told holds for everybody from now on.
+        Begun::Exhausted | Begun::Conflict => return None,
+        Begun::Unknown => {
+            // Whoever is told so may rely on it: it holds for everybody from now on.
             if table.get(identity)?.status == Status::InProgress {
                 table.change(identity, |entry| entry.hold(now));
             }

@@ -144,6 +144,7 @@ impl PostgresStore {
         let asked = asker.asked(Some(&held.compared()));
         let decision = match rules::begin(Some(&held.standing()), asked) {
             Begun::Conflict => return Err(LedgerError::Conflict(asker.other_recipe(&held.compared()))),
+            Begun::Exhausted => return Err(LedgerError::Exhausted { attempts: held.attempts }),
             Begun::First => {
                 let taken = self.lend(link, &held, asker, None).await?;
                 return Ok(taken.map_or(Turn::Again, |held| {

@@ -257,6 +257,7 @@ fn standing_of(status: Status, epoch: u32) -> Standing {
         on_lapse: OnLapse::Hold,
         live: false,
         expired: false,
+        released: false,
     }
 }
 

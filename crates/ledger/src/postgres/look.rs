@@ -142,6 +142,7 @@ impl PostgresStore {
                 on_lapse: words::on_lapse(get(&row, "on_lapse")?).unwrap_or(OnLapse::Hold),
                 live: get(&row, "live")?,
                 expired: get(&row, "expired")?,
+                released: false,
             };
             if standing.is_over() {
                 over += records;

@@ -172,6 +172,7 @@ impl Held {
             on_lapse: self.on_lapse,
             live: self.lease_expires_at.is_some_and(|end| end > self.asked_at),
             expired: self.expires_at <= self.asked_at,
+            released: false,
         }
     }
 

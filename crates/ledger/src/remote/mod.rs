@@ -86,6 +86,9 @@ impl RemoteStore {
                 Err(trouble) if request.wait_ms > 0 && trouble.is(Code::LimitReached) => {
                     (request.wait_ms, place) = (0, None);
                 }
+                Err(trouble) if trouble.is(Code::AttemptsExhausted) => {
+                    return Err(self.exhausted(identity, terms).await);
+                }
                 Err(trouble) => return Err(trouble.into()),
             }
         }

@@ -158,6 +158,7 @@ pub(super) fn record(effect: &Effect<'_>, identity: Identity) -> Result<Record, 
         on_lapse,
         live: effect.lease_live.unwrap_or(false),
         expired: false,
+        released: effect.released,
     };
     let outcome = effect.outcome.as_ref().map(outcome).transpose()?;
     let changes = [Some(effect.begun_at), effect.unknown_since].into_iter().flatten().map(moment);

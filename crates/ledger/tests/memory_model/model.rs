@@ -137,6 +137,8 @@ impl Model {
                 if is_same { "execute" } else { "in_progress" }
             }
             Phase::Running { .. } if known.retry && left != Some(0) => "next",
+            // Its own cap stops the asker, and nobody else.
+            Phase::Running { .. } if known.retry && known.left(None) != Some(0) => "exhausted",
             Phase::Running { until } => {
                 known.phase = Phase::Unknown { until };
                 "unknown"
