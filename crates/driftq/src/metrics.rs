@@ -16,16 +16,16 @@ use prometheus_client::registry::Registry;
 use crate::http::{Endpoint, PRODUCE_REJECTIONS};
 
 mod engine;
+mod format;
 mod latency;
 mod router;
 mod scrape;
 mod state;
 
+pub(crate) use format::Format;
+
 use latency::Latency;
 use scrape::Scrape;
-
-/// What [`encode`] writes.
-pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Statuses that are counted one by one; anything else is counted under the last.
 const STATUSES: [u16; 18] =
@@ -130,6 +130,7 @@ impl Drop for OpenStream {
 
 /// Everything, as text.
 pub(crate) fn encode(
+    format: Format,
     metrics: &Metrics,
     counters: Counters,
     status: &Status,
@@ -142,14 +143,15 @@ pub(crate) fn encode(
     registry.register_collector(Box::new(scrape));
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &registry)?;
-    Ok(text)
+    Ok(match format {
+        Format::OpenMetrics => text,
+        Format::Text => format::as_text(&text),
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use driftq_engine::core::{
-        GroupDescription, GroupPartition, PartitionDescription, Time, TopicDescription,
-    };
+    use driftq_engine::core::{GroupTally, LaneTally, PartitionDescription, TopicDescription};
     use driftq_engine::router::BreakerState;
 
     use super::*;
@@ -166,28 +168,18 @@ mod tests {
                 }],
                 ..TopicDescription::default()
             }],
-            groups: vec![GroupDescription {
-                members: Vec::new(),
-                topic_paused: None,
+            groups: vec![GroupTally {
                 topic: "t".into(),
                 name: "g".into(),
                 consumers: 1,
-                waiters: 0,
-                paused: None,
-                seen: Time(0),
-                partitions: vec![GroupPartition {
-                    lag: 4,
-                    in_flight: 2,
-                    retrying: 1,
-                    ..GroupPartition::default()
-                }],
+                partitions: vec![LaneTally { lag: 4, in_flight: 2, retrying: 1 }],
             }],
             ..Tally::default()
         }
     }
 
     fn status() -> Status {
-        Status { ready: true, writable: true, durable: true, epoch: 1, why: None, data: None }
+        Status { ready: true, writable: true, settles: true, durable: true, epoch: 1, why: None, data: None }
     }
 
     fn router() -> RouterCounts {
@@ -203,7 +195,15 @@ mod tests {
 
     #[test]
     fn the_router_is_told_by_outcome_verdict_state_and_label() {
-        let text = encode(&Metrics::default(), Counters::default(), &status(), None, Some(router())).unwrap();
+        let text = encode(
+            Format::OpenMetrics,
+            &Metrics::default(),
+            Counters::default(),
+            &status(),
+            None,
+            Some(router()),
+        )
+        .unwrap();
         for line in [
             "driftq_router_calls_total{outcome=\"timed_out\"} 4",
             "driftq_router_calls_total{outcome=\"answered\"} 0",
@@ -216,7 +216,9 @@ mod tests {
         ] {
             assert!(text.lines().any(|candidate| candidate == line), "{line} in {text}");
         }
-        let without = encode(&Metrics::default(), Counters::default(), &status(), None, None).unwrap();
+        let without =
+            encode(Format::OpenMetrics, &Metrics::default(), Counters::default(), &status(), None, None)
+                .unwrap();
         assert!(!without.contains("driftq_router"), "{without}");
     }
 
@@ -224,7 +226,15 @@ mod tests {
     fn the_frozen_names_come_out_exactly() {
         let metrics = Metrics::default();
         metrics.on_produce_rejected(0);
-        let text = encode(&metrics, Counters::default(), &status(), Some(tally()), Some(router())).unwrap();
+        let text = encode(
+            Format::OpenMetrics,
+            &metrics,
+            Counters::default(),
+            &status(),
+            Some(tally()),
+            Some(router()),
+        )
+        .unwrap();
         for line in [
             "inflight_messages{topic=\"t\",group=\"g\",partition=\"0\"} 2",
             "consumer_lag{topic=\"t\",group=\"g\",partition=\"0\"} 4",
@@ -236,12 +246,44 @@ mod tests {
         assert!(text.ends_with("# EOF\n"));
     }
 
+    /// Every family of the text format 0.0.4 is declared once, before its samples, under the name that they have.
+    #[test]
+    fn the_text_format_declares_what_it_holds() {
+        let metrics = Metrics::default();
+        metrics.on_request(Endpoint::Produce, StatusCode::OK, Duration::from_millis(3));
+        let (tally, router) = (Some(tally()), Some(router()));
+        let text = encode(Format::Text, &metrics, Counters::default(), &status(), tally, router).unwrap();
+        let mut declared = std::collections::BTreeMap::new();
+        for line in text.lines() {
+            if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' ')) {
+                assert!(declared.insert(name, kind).is_none(), "{name} is declared twice");
+                assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
+                assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
+            } else if !line.starts_with("# HELP ") {
+                let sample = line.split(['{', ' ']).next().unwrap();
+                let histogram = ["_bucket", "_sum", "_count"].iter().find_map(|end| sample.strip_suffix(end));
+                let of_histogram = histogram.is_some_and(|name| declared.get(name) == Some(&"histogram"));
+                assert!(of_histogram || declared.contains_key(sample), "{line}");
+            }
+        }
+        assert_eq!(declared["produce_rejected_total"], "counter");
+        assert!(!text.contains("# EOF"), "{text}");
+    }
+
     #[test]
     fn everything_else_is_prefixed_and_no_name_comes_twice() {
         let metrics = Metrics::default();
         metrics.on_request(Endpoint::Produce, StatusCode::OK, Duration::from_millis(3));
         metrics.on_request(Endpoint::Produce, StatusCode::IM_A_TEAPOT, Duration::from_secs(60));
-        let text = encode(&metrics, Counters::default(), &status(), Some(tally()), Some(router())).unwrap();
+        let text = encode(
+            Format::OpenMetrics,
+            &metrics,
+            Counters::default(),
+            &status(),
+            Some(tally()),
+            Some(router()),
+        )
+        .unwrap();
         let frozen = ["inflight_messages", "consumer_lag", "dlq_messages", "produce_rejected"];
         let mut seen = std::collections::BTreeSet::new();
         for name in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
@@ -269,7 +311,7 @@ mod tests {
         let metrics = Metrics::default();
         let (connection, mut stream) = (metrics.open_connection(), metrics.open_stream(["t", "g", "o"]));
         stream.on_message();
-        let text = encode(&metrics, Counters::default(), &status(), None, None).unwrap();
+        let text = encode(Format::OpenMetrics, &metrics, Counters::default(), &status(), None, None).unwrap();
         assert!(
             text.contains("driftq_http_connections 1") && text.contains("driftq_http_streams 1"),
             "{text}"

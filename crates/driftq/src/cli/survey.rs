@@ -74,6 +74,8 @@ pub(super) struct Failing {
     pub(super) offset: u64,
     pub(super) group: String,
     pub(super) attempts: u32,
+    /// How many there will be; none if there is no limit.
+    pub(super) max_attempts: Option<u32>,
     pub(super) error: String,
 }
 
@@ -191,6 +193,7 @@ async fn failing(session: &mut Session, topic: &str) -> Result<Vec<Failing>, Cal
                 offset: item.offset,
                 group: group.group.to_string(),
                 attempts: group.attempt,
+                max_attempts: state.retry_policy.max_attempts,
                 error: group.last_error.as_deref().unwrap_or_default().to_owned(),
             },
         ));

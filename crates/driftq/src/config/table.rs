@@ -23,6 +23,8 @@ const SEGMENT_BYTES_STEP: u32 = 64;
 const MESSAGE_BYTES_MOST: u64 = 40 << 20;
 /// Whoever has more to keep keeps a pointer to it.
 const RESULT_BYTES_MOST: u64 = 4 << 20;
+/// What one request writes has to fit into one batch of the log.
+const BODY_BYTES_MOST: u64 = driftq_engine::core::INPUT_BYTES_MAX as u64;
 
 const SERVER: &str = "Server";
 const DELIVERY: &str = "Delivery";
@@ -155,6 +157,15 @@ pub(crate) static KNOBS: &[Knob] = &[
     amount! { "lease_ms_max", "lease-ms-max", "DRIFTQ_LEASE_MS_MAX",
         DELIVERY, millis, 1, engine.settings.lease_ms_max,
         "Longest lease that a reader may ask for" },
+    amount! { "retry_max_attempts", "retry-max-attempts", "DRIFTQ_RETRY_MAX_ATTEMPTS",
+        DELIVERY, count, 0, engine.settings.retry.max_attempts,
+        "Deliveries before a message becomes a dead letter, for /v2 messages and topics without a policy; 0 for no limit" },
+    amount! { "retry_backoff_ms", "retry-backoff-ms", "DRIFTQ_RETRY_BACKOFF_MS",
+        DELIVERY, millis, 0, engine.settings.retry.backoff_ms,
+        "Wait before the first retry of such a message; it doubles with each further one, and chance takes any part of it" },
+    amount! { "retry_max_backoff_ms", "retry-max-backoff-ms", "DRIFTQ_RETRY_MAX_BACKOFF_MS",
+        DELIVERY, millis, 0, engine.settings.retry.max_backoff_ms,
+        "Longest wait between two attempts of such a message" },
     amount! { "stream_credit", "stream-credit", "DRIFTQ_STREAM_CREDIT",
         DELIVERY, count, 1, engine.stream_credit,
         "Messages handed to one stream before its socket has taken them" },
@@ -167,6 +178,9 @@ pub(crate) static KNOBS: &[Knob] = &[
     optional! { "retention_bytes", "retention-bytes", "DRIFTQ_RETENTION_BYTES",
         RETENTION, bytes, engine.settings.retention_bytes,
         "Drop the oldest messages beyond this many payload bytes per partition; none for no such limit" },
+    amount! { "kept_messages_max", "kept-messages-max", "DRIFTQ_KEPT_MESSAGES_MAX",
+        RETENTION, count, 1, engine.settings.kept_messages_max,
+        "Messages kept per partition after every group is done with them, in topics with keep_ms or keep_bytes" },
     amount! { "dead_letters_max", "dead-letters-max", "DRIFTQ_DEAD_LETTERS_MAX",
         RETENTION, count, 1, engine.settings.dead_letters_max,
         "Dead letters kept per partition of a dead-letter topic; beyond it the oldest goes" },
@@ -262,9 +276,19 @@ pub(crate) static KNOBS: &[Knob] = &[
     amount! { "url_bytes_max", "url-bytes-max", "DRIFTQ_URL_BYTES_MAX",
         HTTP, bytes, 1, http.url_bytes_max,
         "URL; beyond it the answer is 414" },
-    amount! { "body_bytes_max", "body-bytes-max", "DRIFTQ_BODY_BYTES_MAX",
-        HTTP, bytes, 1, http.body_bytes_max,
-        "Request body; beyond it the answer is 413" },
+    knob!(
+        "body_bytes_max",
+        "body-bytes-max",
+        "DRIFTQ_BODY_BYTES_MAX",
+        HTTP,
+        "Request body; beyond it the answer is 413. At most 24MiB: what one request writes fits into one batch of the log",
+        unit!(bytes).0,
+        |config| units::show_bytes(config.http.body_bytes_max as u64),
+        |config, text| {
+            config.http.body_bytes_max = size_within(text, 1, BODY_BYTES_MOST)?;
+            Ok(())
+        }
+    ),
     duration! { "head_timeout_ms", "head-timeout-ms", "DRIFTQ_HEAD_TIMEOUT_MS",
         HTTP, http.head_timeout,
         "From the first byte of a request to the end of its headers" },
@@ -273,7 +297,7 @@ pub(crate) static KNOBS: &[Knob] = &[
         "From the end of the headers to the end of the body" },
     duration! { "idle_timeout_ms", "idle-timeout-ms", "DRIFTQ_IDLE_TIMEOUT_MS",
         HTTP, http.idle_timeout,
-        "A connection without a request is closed after this long, and so is one that does not take its answer" },
+        "A connection without a request is closed after this long, and so is one that takes nothing of its answer or stream" },
     duration! { "heartbeat_ms", "heartbeat-ms", "DRIFTQ_HEARTBEAT_MS",
         HTTP, http.heartbeat,
         "An idle stream carries a bare newline this often" },

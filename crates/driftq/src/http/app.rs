@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use driftq_api::v1::mended;
 use driftq_api::{Code, Fault};
 use driftq_engine::Broker;
 use hyper::body::Incoming;
@@ -19,7 +20,7 @@ use super::pulse::Pulse;
 use super::request::{check_url, discard_body, read_body};
 use super::request_id::{RequestIds, X_REQUEST_ID};
 use super::{v1, v2};
-use crate::metrics::{self, Metrics};
+use crate::metrics::{self, Format, Metrics};
 
 /// Longest path that a log line shows.
 const LOGGED_PATH_BYTES_MAX: usize = 256;
@@ -30,12 +31,12 @@ pub(crate) struct App {
     pub(crate) options: Options,
     pub(crate) metrics: Metrics,
     pub(crate) started: Instant,
-    ids: RequestIds,
+    pub(crate) ids: Arc<RequestIds>,
 }
 
 impl App {
     pub(crate) fn new(broker: Broker, options: Options) -> Self {
-        let (metrics, ids) = (Metrics::default(), RequestIds::new());
+        let (metrics, ids) = (Metrics::default(), Arc::new(RequestIds::new()));
         Self { broker, options, metrics, started: Instant::now(), ids }
     }
 
@@ -86,7 +87,8 @@ impl App {
         }
         let body = match endpoint {
             Endpoint::Topics | Endpoint::Produce | Endpoint::Consume | Endpoint::Ack | Endpoint::Nack => {
-                read_body(head, body, &self.options).await?
+                let body = read_body(head, body, &self.options).await?;
+                body.map(|body| mended(&body).map_or(body, Into::into))
             }
             Endpoint::V2(operation) if v2::takes_body(operation) => {
                 read_body(head, body, &self.options).await?
@@ -110,7 +112,7 @@ impl App {
                 let request = v2::Request { app: self, head, names: target.names, body, pulse };
                 v2::answer(operation, request).await
             }
-            Endpoint::Metrics => self.scrape().await,
+            Endpoint::Metrics => self.scrape(Format::wanted(&head.headers)).await,
             Endpoint::UnknownV2 => Err(v2::unknown()),
             Endpoint::UnknownV1 => Err(v1::unknown()),
             Endpoint::Unversioned => Err(v1::unversioned()),
@@ -118,14 +120,14 @@ impl App {
         handled.map_err(Refused::Fault)
     }
 
-    async fn scrape(&self) -> Result<Answer, Fault> {
+    async fn scrape(&self, format: Format) -> Result<Answer, Fault> {
         // What the engine can say for itself is worth having even when the shard does not answer.
-        let tally = self.broker.tally().await.ok();
+        let tally = self.broker.scraped().await.ok();
         let router = self.broker.router().map(|hook| hook.counts());
         let (counters, status) = (self.broker.counters(), self.broker.status());
-        let text = metrics::encode(&self.metrics, counters, &status, tally, router);
+        let text = metrics::encode(format, &self.metrics, counters, &status, tally, router);
         let text = text.map_err(|_| Fault::new(Code::Internal, "the metrics could not be written"))?;
-        Ok(whole(StatusCode::OK, metrics::CONTENT_TYPE, text.into()))
+        Ok(whole(StatusCode::OK, format.content_type(), text.into()))
     }
 }
 

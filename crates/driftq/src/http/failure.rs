@@ -212,6 +212,10 @@ mod tests {
                 "{reject:?}"
             );
             assert_eq!(fault.retry_after_ms.is_some(), status == 429, "{reject:?}");
+            let known = ["partition_buffer_full", "partition_buffer_bytes_full"];
+            let reason = known.into_iter().find(|known| message.ends_with(&format!(": {known}")));
+            let reason = (status == 429).then(|| reason.unwrap_or("overloaded"));
+            assert_eq!(fault.v1().reason.as_deref(), reason, "{reject:?}");
         }
     }
 

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use driftq_api::Moment;
 use driftq_api::v1::{DeadLetter, Item, ItemEnvelope, Pairs, RetryPolicy, Routing};
+use driftq_api::{Moment, end_line};
 use driftq_engine::Delivered;
 use driftq_engine::core;
 
@@ -31,7 +31,7 @@ pub(crate) fn line(delivered: &Delivered) -> Result<Bytes, Unreadable> {
     };
     let mut out = Vec::with_capacity(delivered.payload.len() + FRAME_BYTES);
     serde_json::to_writer(&mut out, &item).expect("texts and numbers always have a JSON form");
-    out.push(b'\n');
+    end_line(&mut out, 0);
     Ok(Bytes::from(out))
 }
 
@@ -48,7 +48,9 @@ fn envelope<'a>(envelope: &'a core::Envelope<'_>) -> ItemEnvelope<'a> {
         idempotency_key: Cow::Borrowed(&envelope.idempotency_key),
         target_topic: Cow::Borrowed(&envelope.target_topic),
         partition_override: envelope.partition_override,
-        deadline: envelope.deadline.map(|at| Moment::saturating_from_parts(at.seconds, at.nanos)),
+        deadline: envelope
+            .deadline
+            .map(|at| Moment::saturating_at_offset(at.seconds, at.nanos, at.offset_minutes)),
         retry_policy: envelope.retry_policy.map(|policy| RetryPolicy {
             max_attempts: policy.max_attempts,
             backoff_ms: policy.backoff_ms,
@@ -120,12 +122,13 @@ mod tests {
             envelope: Some(core::Envelope {
                 labels: vec![("model".into(), "small".into())],
                 partition_override: Some(0),
-                deadline: Some(core::Deadline { seconds: 1, nanos: 500_000_000 }),
+                deadline: Some(core::Deadline { seconds: 1, nanos: 500_000_000, offset_minutes: 90 }),
                 retry_policy: Some(core::RetryPolicy { max_attempts: 3, ..core::RetryPolicy::default() }),
                 dead_letter: Some(core::DeadLetter { topic: "t".into(), ..core::DeadLetter::default() }),
                 ..core::Envelope::default()
             }),
             routing: Some(core::Routing { label: "l".into(), meta: vec![("a".into(), "b".into())] }),
+            origin: Some(core::Origin::default()),
         };
         let line = line(&delivered(&message)).unwrap();
         let item: serde_json::Value = serde_json::from_slice(&line).unwrap();
@@ -134,7 +137,7 @@ mod tests {
         let envelope = &item["envelope"];
         assert_eq!(envelope["labels"], serde_json::json!({"model": "small"}));
         assert_eq!(envelope["partition_override"], 0);
-        assert_eq!(envelope["deadline"], "1970-01-01T00:00:01.5Z");
+        assert_eq!(envelope["deadline"], "1970-01-01T01:30:01.5+01:30");
         assert_eq!(envelope["retry_policy"], serde_json::json!({"max_attempts": 3}));
         assert_eq!(envelope["dlq"]["topic"], "t");
         assert!(envelope.get("run_id").is_none());

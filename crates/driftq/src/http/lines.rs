@@ -1,7 +1,8 @@
 //! The body of a consume stream: one line per message, a bare newline when nothing comes for a while.
 //!
 //! The next message is taken from the broker only after the socket has taken the one before: a reader that stalls
-//! holds one line in memory, and its share of messages goes to others when the leases lapse.
+//! holds one line in memory. It is cut off when it has taken nothing for as long as a connection may be idle; what it
+//! did not read goes to others at once.
 
 use std::future::Future;
 use std::io;
@@ -152,6 +153,7 @@ impl Lines {
 
     fn on_line(&mut self, line: Bytes, is_message: bool) -> Bytes {
         self.unflushed = Some(Unflushed { mark: self.pulse.flush_mark(), is_message });
+        self.pulse.begin_write(std::time::Instant::now());
         self.last_line = Instant::now();
         line
     }

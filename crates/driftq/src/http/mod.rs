@@ -11,6 +11,7 @@ mod failure;
 mod item;
 mod lines;
 mod options;
+mod overlong;
 mod pulse;
 mod request;
 mod request_id;

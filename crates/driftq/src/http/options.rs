@@ -7,7 +7,8 @@ use std::time::Duration;
 pub(crate) struct Options {
     /// Open connections. Beyond it, new ones wait in the system's backlog until one closes.
     pub(crate) connections_max: usize,
-    /// Bytes of a request line with all its headers; beyond it the connection gets a bare 431 and ends.
+    /// Bytes of a request line with all its headers; beyond it the connection gets a bare 431 and ends, or a 414 if the
+    /// URL alone is that long.
     pub(crate) head_bytes_max: usize,
     /// Bytes of a URL; beyond it 414. Clients put whole payloads into the query, so it is generous.
     pub(crate) url_bytes_max: usize,
@@ -17,7 +18,8 @@ pub(crate) struct Options {
     pub(crate) head_timeout: Duration,
     /// From the end of the headers to the end of the body; afterwards 408.
     pub(crate) body_timeout: Duration,
-    /// A connection without a request is closed after this long, and so is one that does not take its answer.
+    /// A connection without a request is closed after this long, and so is one that does not take its answer, or
+    /// takes nothing of its stream.
     pub(crate) idle_timeout: Duration,
     /// An idle stream carries a bare newline this often.
     pub(crate) heartbeat: Duration,

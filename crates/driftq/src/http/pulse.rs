@@ -53,6 +53,11 @@ impl Pulse {
         }
     }
 
+    /// Whether the next bytes begin a request.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.phase.load(Relaxed) == IDLE
+    }
+
     /// A request is being answered: from here on its own limits hold.
     pub(crate) fn busy(&self) {
         self.phase.store(BUSY, Relaxed);
@@ -78,8 +83,23 @@ impl Pulse {
         self.deadline.store(u64::try_from(millis).unwrap_or(NONE), Relaxed);
     }
 
+    /// A stream has something to write: its reader must take it, and has as long for it as for a whole answer.
+    pub(crate) fn begin_write(&self, now: Instant) {
+        self.set_deadline(now, self.idle_timeout);
+    }
+
+    /// The socket took some of what a stream has written: the reader is alive, however slow.
+    pub(crate) fn on_write(&self) {
+        if self.phase.load(Relaxed) == BUSY && self.deadline.load(Relaxed) != NONE {
+            self.set_deadline(Instant::now(), self.idle_timeout);
+        }
+    }
+
     /// The socket has taken everything it was given. True if a stream wants to know.
     pub(crate) fn on_flush(&self) -> bool {
+        if self.phase.load(Relaxed) == BUSY {
+            self.deadline.store(NONE, Relaxed);
+        }
         self.flushes.fetch_add(1, Relaxed);
         self.flush_awaited.swap(false, Relaxed)
     }
@@ -113,6 +133,25 @@ mod tests {
         assert_eq!(pulse.deadline(), None);
         pulse.on_bytes();
         assert_eq!(pulse.deadline(), None, "a request that is being answered has its own limits");
+    }
+
+    #[test]
+    fn a_stream_has_a_deadline_while_its_reader_owes_it_something() {
+        let pulse = Pulse::new(Instant::now(), Duration::ZERO, Duration::from_secs(120));
+        pulse.busy();
+        pulse.on_write();
+        assert_eq!(pulse.deadline(), None, "nothing is under way");
+        let begun = Instant::now();
+        pulse.begin_write(begun);
+        let first = pulse.deadline().unwrap();
+        std::thread::sleep(Duration::from_millis(2));
+        pulse.on_write();
+        assert!(pulse.deadline().unwrap() > first, "a slow reader gets more time");
+        pulse.on_flush();
+        assert_eq!(pulse.deadline(), None);
+        pulse.idle(begun);
+        pulse.on_flush();
+        assert!(pulse.deadline().is_some(), "a connection without a request keeps its own");
     }
 
     #[test]

@@ -120,7 +120,7 @@ async fn connection(
     }
     let options = &app.options;
     let pulse = Arc::new(Pulse::new(Instant::now(), options.head_timeout, options.idle_timeout));
-    let wire = TokioIo::new(Wire::new(socket, Arc::clone(&pulse)));
+    let wire = TokioIo::new(Wire::new(socket, Arc::clone(&pulse), Arc::clone(&app.ids)));
     let mut builder = http1::Builder::new();
     // The library's own timer also ends idle connections, and is set anew for every request; the wire has a better one.
     builder.header_read_timeout(None).max_buf_size(options.head_bytes_max.max(HEAD_BYTES_LEAST));

@@ -40,7 +40,7 @@ pub(crate) fn list_topics(app: &App) -> Answer {
 pub(crate) async fn create_topic(app: &App, head: &Parts, body: Option<Bytes>) -> Handled {
     let request = match &body {
         Some(body) => CreateTopic::from_json(body)?,
-        None => CreateTopic::from_query(Query::parse(raw_query(head))?)?,
+        None => CreateTopic::from_query(Query::parse_v1(raw_query(head))?)?,
     };
     let ready = app.broker.create_topic(&request.name, request.partitions).await;
     let ready = ready.map_err(|failure| fault(&failure, Call::Other))?;
@@ -51,13 +51,14 @@ pub(crate) async fn create_topic(app: &App, head: &Parts, body: Option<Bytes>) -
 pub(crate) async fn produce(app: &App, head: &Parts, body: Option<Bytes>) -> Handled {
     let request = match &body {
         Some(body) => Produce::from_json(body)?,
-        None => Produce::from_query(Query::parse(raw_query(head))?)?,
+        None => Produce::from_query(Query::parse_v1(raw_query(head))?)?,
     };
     let message = Message {
         key: into_bytes(request.key),
         value: into_bytes(request.value),
         envelope: request.envelope.map(into_envelope),
         routing: None,
+        origin: None,
     };
     if let Err(failure) = app.broker.produce(&request.topic, message).await {
         if let Some(reason) = produce_rejection(&failure) {
@@ -71,13 +72,14 @@ pub(crate) async fn produce(app: &App, head: &Parts, body: Option<Bytes>) -> Han
 pub(crate) async fn consume(app: &App, head: &Parts, body: Option<Bytes>, pulse: &Arc<Pulse>) -> Handled {
     let request = match &body {
         Some(body) => Consume::from_json(body)?,
-        None => Consume::from_query(Query::parse(raw_query(head))?)?,
+        None => Consume::from_query(Query::parse_v1(raw_query(head))?)?,
     };
     let request = ConsumeRequest {
         topic: request.topic.into_owned(),
         group: request.group.into_owned(),
         owner: request.owner.into_owned(),
-        lease_ms: request.lease_ms,
+        // The first broker lent for as long as it was told; nothing that works for a week is cut short by this.
+        lease_ms: request.lease_ms.min(app.broker.settings().lease_ms_max),
     };
     let open = app.metrics.open_stream([&request.topic, &request.group, &request.owner]);
     let deliveries = app.broker.consume(request).await.map_err(|failure| fault(&failure, Call::Other))?;
@@ -87,7 +89,7 @@ pub(crate) async fn consume(app: &App, head: &Parts, body: Option<Bytes>, pulse:
 pub(crate) async fn ack(app: &App, head: &Parts, body: Option<Bytes>) -> Handled {
     let request = match &body {
         Some(body) => Ack::from_json(body)?,
-        None => Ack::from_query(Query::parse(raw_query(head))?)?,
+        None => Ack::from_query(Query::parse_v1(raw_query(head))?)?,
     };
     app.broker.ack(delivery(request)).await.map_err(|failure| fault(&failure, Call::Other))?;
     Ok(no_content())
@@ -96,7 +98,7 @@ pub(crate) async fn ack(app: &App, head: &Parts, body: Option<Bytes>) -> Handled
 pub(crate) async fn nack(app: &App, head: &Parts, body: Option<Bytes>) -> Handled {
     let request = match &body {
         Some(body) => Nack::from_json(body)?,
-        None => Nack::from_query(Query::parse(raw_query(head))?)?,
+        None => Nack::from_query(Query::parse_v1(raw_query(head))?)?,
     };
     let (delivery, reason) = (delivery(request.delivery), request.reason.into_owned());
     app.broker.nack(delivery, reason).await.map_err(|failure| fault(&failure, Call::Other))?;
@@ -140,7 +142,7 @@ fn into_envelope(envelope: Envelope<'_>) -> core::Envelope<'_> {
         partition_override: envelope.partition_override,
         deadline: envelope.deadline.map(|moment| {
             let (seconds, nanos) = moment.parts();
-            Deadline { seconds, nanos }
+            Deadline { seconds, nanos, offset_minutes: moment.offset_minutes() }
         }),
         retry_policy: envelope.retry_policy.map(|policy| core::RetryPolicy {
             max_attempts: policy.max_attempts,

@@ -13,18 +13,30 @@ use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
+use super::overlong::{self, Opening};
 use super::pulse::Pulse;
+use super::request_id::RequestIds;
+
+/// Of a request that was refused while its peer was still sending, this much is read and thrown away before the
+/// connection closes: otherwise the peer may lose the refusal with it.
+const DISCARD_BYTES_MAX: usize = 16 << 20;
 
 /// A socket that gives up at the deadline of its [`Pulse`], and counts what it has taken.
 pub(crate) struct Wire<S> {
     socket: S,
     pulse: Arc<Pulse>,
     timer: Option<Pin<Box<Sleep>>>,
+    opening: Opening,
+    /// What is left to be written instead of the library's own refusal.
+    instead: Option<Vec<u8>>,
+    /// Of what may be thrown away at the end.
+    discarded: usize,
+    ids: Arc<RequestIds>,
 }
 
 impl<S> Wire<S> {
-    pub(crate) const fn new(socket: S, pulse: Arc<Pulse>) -> Self {
-        Self { socket, pulse, timer: None }
+    pub(crate) fn new(socket: S, pulse: Arc<Pulse>, ids: Arc<RequestIds>) -> Self {
+        Self { socket, pulse, timer: None, opening: Opening::default(), instead: None, discarded: 0, ids }
     }
 
     /// The socket has nothing for us: pending, unless the peer had its chance.
@@ -63,16 +75,61 @@ impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
             return self.poll_patience(cx);
         };
         if buffer.filled().len() > before {
+            if self.pulse.is_idle() {
+                self.opening.forget();
+            }
+            self.opening.see(&buffer.filled()[before..]);
             self.pulse.on_bytes();
         }
         Poll::Ready(result)
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Wire<S> {
+impl<S: AsyncWrite + Unpin> Wire<S> {
+    /// Writes the words of the edge if `bytes` are a refusal that the library makes by itself; `None` if they are not.
+    fn poll_instead(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Option<Poll<io::Result<()>>> {
+        if self.instead.is_none() {
+            self.instead = Some(overlong::instead(bytes, &self.opening, &self.ids)?);
+        }
+        let rest = self.instead.as_mut()?;
+        while !rest.is_empty() {
+            match Pin::new(&mut self.socket).poll_write(cx, rest) {
+                Poll::Ready(Ok(0)) => return Some(Poll::Ready(Err(io::ErrorKind::WriteZero.into()))),
+                Poll::Ready(Ok(count)) => drop(rest.drain(..count)),
+                Poll::Ready(Err(error)) => return Some(Poll::Ready(Err(error))),
+                Poll::Pending => return Some(self.poll_patience(cx)),
+            }
+        }
+        Some(Poll::Ready(Ok(())))
+    }
+}
+
+impl<S: AsyncRead + Unpin> Wire<S> {
+    /// Reads what nobody wants, until the peer has sent it, or enough of it, or has had its time.
+    fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut space = [0; 8 << 10];
+        while self.discarded < DISCARD_BYTES_MAX {
+            let mut buffer = ReadBuf::new(&mut space);
+            match Pin::new(&mut self.socket).poll_read(cx, &mut buffer) {
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => self.discarded += buffer.filled().len(),
+                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Pending => return self.poll_patience::<()>(cx).map(drop),
+            }
+        }
+        Poll::Ready(())
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if let Some(written) = self.poll_instead(cx, bytes) {
+            return written.map_ok(|()| bytes.len());
+        }
         match Pin::new(&mut self.socket).poll_write(cx, bytes) {
-            Poll::Ready(result) => Poll::Ready(result),
+            Poll::Ready(result) => {
+                self.pulse.on_write();
+                Poll::Ready(result)
+            }
             Poll::Pending => self.poll_patience(cx),
         }
     }
@@ -82,8 +139,14 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Wire<S> {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        if let Some(written) = slices.first().and_then(|first| self.poll_instead(cx, first)) {
+            return written.map_ok(|()| slices.iter().map(|slice| slice.len()).sum());
+        }
         match Pin::new(&mut self.socket).poll_write_vectored(cx, slices) {
-            Poll::Ready(result) => Poll::Ready(result),
+            Poll::Ready(result) => {
+                self.pulse.on_write();
+                Poll::Ready(result)
+            }
             Poll::Pending => self.poll_patience(cx),
         }
     }
@@ -107,7 +170,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Wire<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_shutdown(cx)
+        ready!(Pin::new(&mut self.socket).poll_shutdown(cx))?;
+        if self.instead.is_some() {
+            ready!(self.poll_discard(cx));
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -122,7 +189,7 @@ mod tests {
     fn wire(head: u64, idle: u64) -> (Wire<tokio::io::DuplexStream>, tokio::io::DuplexStream) {
         let (near, far) = tokio::io::duplex(16);
         let pulse = Pulse::new(Instant::now(), Duration::from_millis(head), Duration::from_millis(idle));
-        (Wire::new(near, Arc::new(pulse)), far)
+        (Wire::new(near, Arc::new(pulse), Arc::new(RequestIds::new())), far)
     }
 
     #[tokio::test]
@@ -143,6 +210,25 @@ mod tests {
     #[tokio::test]
     async fn a_peer_that_does_not_take_its_answer_is_given_up() {
         let (mut wire, _far) = wire(60_000, 20);
+        assert_eq!(wire.write_all(&[0; 64]).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_does_not_take_its_line_is_given_up_and_a_slow_one_is_not() {
+        let (mut wire, mut far) = wire(60_000, 200);
+        wire.pulse.busy();
+        wire.pulse.begin_write(Instant::now());
+        let slow = async {
+            let mut byte = [0; 16];
+            for _ in 0..4 {
+                tokio::time::sleep(Duration::from_millis(80)).await;
+                far.read_exact(&mut byte).await.unwrap();
+            }
+        };
+        let (written, ()) = tokio::join!(wire.write_all(&[0; 64]), slow);
+        written.expect("it takes longer than the deadline, but it is taken");
+        wire.flush().await.unwrap();
+        wire.pulse.begin_write(Instant::now());
         assert_eq!(wire.write_all(&[0; 64]).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 

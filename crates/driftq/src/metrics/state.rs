@@ -1,8 +1,9 @@
-//! Topics and groups, number by number.
+//! Topics and groups, number by number. A broker with very many of them shows the first ones and says how many are left
+//! out, instead of a scrape that takes the monitoring down.
 
 use std::fmt::Error;
 
-use driftq_engine::core::{GroupPartition, PartitionDescription, Tally};
+use driftq_engine::core::{LaneTally, PartitionDescription, Tally};
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
@@ -10,26 +11,24 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use super::scrape::{family, gauge, level};
 
-/// Most lines of one family. A broker with more topics and groups than that shows the first ones and says how many
-/// are left out, instead of a scrape that takes the monitoring down.
-const SERIES_MAX: usize = 20_000;
-
 /// The only reason for which messages are given up so far.
 const REASON: &str = "max_attempts_reached";
 
 pub(super) fn encode(out: &mut DescriptorEncoder<'_>, tally: &Tally) -> Result<(), Error> {
     gauge(out, "driftq_epoch", "Starts of this data directory", tally.epoch)?;
-    gauge(out, "driftq_topics", "Topics", tally.topics.len() as u64)?;
-    gauge(out, "driftq_groups", "Consumer groups", tally.groups.len() as u64)?;
+    gauge(out, "driftq_topics", "Topics", tally.topic_count)?;
+    gauge(out, "driftq_groups", "Consumer groups", tally.group_count)?;
     gauge(out, "driftq_idempotency_records", "Idempotency keys remembered", tally.idempotency_records)?;
     ledger(out, tally)?;
-    let lanes: usize = tally.groups.iter().map(|group| group.partitions.len()).sum();
-    let partitions: usize = tally.topics.iter().map(|topic| topic.partitions.len()).sum();
-    let left_out = lanes.max(partitions).saturating_sub(SERIES_MAX) as u64;
-    gauge(out, "driftq_series_left_out", "Lines of the largest family that are not shown", left_out)?;
+    gauge(out, "driftq_series_left_out", "Lines of the largest family that are not shown", tally.left_out)?;
     dead_letters(out, tally)?;
-    by_partition(out, tally, "driftq_partition_messages", "Messages kept", |lane| lane.messages)?;
-    by_partition(out, tally, "driftq_partition_bytes", "Key and value bytes kept", |lane| lane.bytes)?;
+    by_partition(out, tally, "driftq_partition_messages", "Messages that wait", |lane| lane.messages)?;
+    by_partition(out, tally, "driftq_partition_bytes", "Key and value bytes that wait", |lane| lane.bytes)?;
+    let kept = "Messages that every group was done with and that are kept";
+    by_partition(out, tally, "driftq_partition_kept_messages", kept, |lane| lane.kept_messages)?;
+    by_partition(out, tally, "driftq_partition_kept_bytes", "Their key and value bytes", |lane| {
+        lane.kept_bytes
+    })?;
     by_lane(out, tally, "inflight_messages", "Deliveries on loan", |lane| lane.in_flight.into())?;
     by_lane(out, tally, "consumer_lag", "Messages kept and not yet acked", |lane| lane.lag)?;
     by_lane(out, tally, "driftq_retrying_messages", "Failed deliveries that wait", |lane| {
@@ -57,7 +56,7 @@ fn ledger(out: &mut DescriptorEncoder<'_>, tally: &Tally) -> Result<(), Error> {
 
 fn dead_letters(out: &mut DescriptorEncoder<'_>, tally: &Tally) -> Result<(), Error> {
     let mut family = family(out, "dlq_messages", "Messages given up, since this start", MetricType::Counter)?;
-    for topic in tally.topics.iter().filter(|topic| topic.dead_letters > 0).take(SERIES_MAX) {
+    for topic in tally.topics.iter().filter(|topic| topic.dead_letters > 0) {
         let labels = [("topic", &*topic.name), ("reason", REASON)];
         ConstCounter::new(topic.dead_letters).encode(family.encode_family(&labels)?)?;
     }
@@ -75,7 +74,7 @@ fn by_partition(
     let lanes = tally.topics.iter().flat_map(|topic| {
         topic.partitions.iter().enumerate().map(move |(partition, lane)| (&*topic.name, partition, lane))
     });
-    for (topic, partition, lane) in lanes.take(SERIES_MAX) {
+    for (topic, partition, lane) in lanes {
         let partition = partition.to_string();
         let labels = [("topic", topic), ("partition", &*partition)];
         ConstGauge::new(level(value(lane))).encode(family.encode_family(&labels)?)?;
@@ -88,13 +87,13 @@ fn by_lane(
     tally: &Tally,
     name: &str,
     help: &str,
-    value: fn(&GroupPartition) -> u64,
+    value: fn(&LaneTally) -> u64,
 ) -> Result<(), Error> {
     let mut family = family(out, name, help, MetricType::Gauge)?;
     let lanes = tally.groups.iter().flat_map(|group| {
         group.partitions.iter().enumerate().map(move |(partition, lane)| (group, partition, lane))
     });
-    for (group, partition, lane) in lanes.take(SERIES_MAX) {
+    for (group, partition, lane) in lanes {
         let partition = partition.to_string();
         let labels = [("topic", &*group.topic), ("group", &*group.name), ("partition", &*partition)];
         ConstGauge::new(level(value(lane))).encode(family.encode_family(&labels)?)?;
@@ -104,7 +103,7 @@ fn by_lane(
 
 fn consumers(out: &mut DescriptorEncoder<'_>, tally: &Tally) -> Result<(), Error> {
     let mut family = family(out, "driftq_group_consumers", "Open streams of a group", MetricType::Gauge)?;
-    for group in tally.groups.iter().take(SERIES_MAX) {
+    for group in &tally.groups {
         let labels = [("topic", &*group.topic), ("group", &*group.name)];
         ConstGauge::new(i64::from(group.consumers)).encode(family.encode_family(&labels)?)?;
     }

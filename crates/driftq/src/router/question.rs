@@ -149,7 +149,7 @@ mod tests {
             tenant_id: "acme".into(),
             labels: vec![("model".into(), "small".into())],
             partition_override: Some(0),
-            deadline: Some(core::Deadline { seconds: 1_766_318_400, nanos: 0 }),
+            deadline: Some(core::Deadline { seconds: 1_766_318_400, nanos: 0, offset_minutes: 0 }),
             ..core::Envelope::default()
         };
         let plain = message(b"k", b"v".to_vec());

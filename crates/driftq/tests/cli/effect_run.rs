@@ -125,13 +125,19 @@ fn exit_codes_say_what_happened() {
     // Nobody knows: with `retry` it runs again, with `hold` somebody has to find out.
     world.run(&["--key", "retry", "--on-lapse", "retry"], "exit 3").code(3);
     assert_eq!(world.effect("retry")["state"], "failed_retryable");
-    world.run(&["--key", "hold", "--lease", "50ms"], "exit 3").code(3);
-    let ran = world.run(&["--key", "hold", "--wait", "10s"], "echo never").code(15);
+    let failed = world.run(&["--key", "hold", "--lease", "10m"], "echo timed out >&2; exit 3").code(3);
+    assert!(failed.stderr.contains("it may have happened"), "it says how it stands: {}", failed.stderr);
+    assert!(failed.stderr.contains("exit 3: timed out"), "{}", failed.stderr);
+    let begun = Instant::now();
+    let ran = world.run(&["--key", "hold", "--wait", "30s"], "echo never").code(15);
     assert!(ran.stdout.is_empty() && ran.stderr.contains("driftq effect resolve"), "{}", ran.stderr);
+    assert!(begun.elapsed() < Duration::from_secs(20), "nobody waits for a lease that nobody holds");
     // A command that is not there did nothing.
     let missing = world.server.run(&["effect", "run", "--scope", "charge", "--key", "m", "--", "/no/such"]);
     assert_eq!(missing.code, 127, "{}", missing.stderr);
-    assert_eq!(world.effect("m")["state"], "failed_retryable");
+    let effect = world.effect("m");
+    assert_eq!((&effect["released"], &effect["attempt"]), (&true.into(), &0.into()), "it is free again");
+    world.run(&["--key", "m", "--wait", "0", "--max-attempts", "1"], "echo now").ok();
 }
 
 #[test]
@@ -149,7 +155,8 @@ fn whoever_comes_meanwhile_waits_or_keeps_off() {
     let script = "touch begun; while [ ! -e go ]; do sleep 0.01; done; echo done";
     let first = world.start(&["--key", "k"], script);
     wait_for(&world.file("begun"));
-    world.run(&["--key", "k", "--wait", "0"], "echo never").code(13);
+    let kept_off = world.run(&["--key", "k", "--wait", "0"], "echo never").code(13);
+    assert!(kept_off.stderr.contains("another holder has it for up to"), "{}", kept_off.stderr);
     let second = world.start(&["--key", "k"], "echo never");
     std::fs::write(world.file("go"), "").unwrap();
     assert_eq!(first.end().ok().stdout, "done\n");

@@ -197,6 +197,19 @@ fn effects_are_listed_over_many_pages() {
 }
 
 #[test]
+fn a_lease_that_is_given_up_is_the_next_one_s() {
+    let (_data, server) = server();
+    let token = begin(&server, "pay", "8", &["--lease", "1h", "--max-attempts", "1"]);
+    shows(&server.run(&["effect", "release", &token]).ok().stdout, &["given up: the next one"]);
+    let again = server.run(&["effect", "release", &token, "-o", "json"]).ok().json();
+    assert_eq!(again, json!({"result": "already_released"}));
+    let next = begin(&server, "pay", "8", &["--max-attempts", "1"]);
+    server.run(&["effect", "release", &token]).code(5);
+    shows(&server.run(&["effect", "release", "--uncertain", &next]).ok().stdout, &["it may have happened"]);
+    assert_eq!(get(&server, "pay", "8")["state"], "unknown");
+}
+
+#[test]
 fn a_commit_happens_whole_or_not_at_all() {
     let (data, server) = server();
     server.run(&["topic", "create", "orders", "--max-in-flight", "100"]).ok();

@@ -102,10 +102,10 @@ fn what_was_never_sent_uses_no_attempt() {
     let items =
         server.run(&["consume", "big", "-g", "g", "--max", "30", "--ack", "--timeout", "5s"]).ok().lines();
     let attempts: Vec<u64> = items.iter().map(|item: &Value| item["attempts"].as_u64().unwrap()).collect();
-    assert_eq!(attempts.len(), 30);
-    // The credit of a stream is 32: the last of these had been handed out, and had not left the server.
-    assert_eq!(attempts[29], 1, "{attempts:?}");
-    assert!(attempts.iter().all(|attempt| *attempt <= 2), "{attempts:?}");
+    // The credit of a stream is 32: all had been handed out. What had left the server stays on loan to its reader; the
+    // rest comes again, and its attempt did not count.
+    assert!((10..=30).contains(&attempts.len()), "{attempts:?}");
+    assert!(attempts.iter().all(|attempt| *attempt == 1), "{attempts:?}");
 }
 
 #[test]

@@ -228,3 +228,25 @@ fn a_message_says_why_it_waits_and_can_be_cancelled() {
     says(server.run(&["message", "cancel", "t", "0", "99"]), 4, "driftq message list");
     says(server.run(&["message", "get", "t", "7", "0"]), 4, "MESSAGE_UNKNOWN");
 }
+
+#[test]
+fn a_topic_keeps_what_is_done_and_says_so() {
+    let (_data, server) = server();
+    server.run(&["topic", "create", "t", "--keep", "1h"]).ok();
+    server.run(&["produce", "t", "first"]).ok();
+    server.run(&["consume", "t", "--group", "early", "--max", "1", "--ack"]).ok();
+    let described = server.run(&["topic", "describe", "t", "-o", "json"]).ok().json();
+    assert_eq!(described["settings"]["keep_ms"], 3_600_000);
+    let partition = &described["partitions"][0];
+    assert_eq!((&partition["messages"], &partition["kept_messages"]), (&json!(0), &json!(1)));
+    let text = server.run(&["topic", "describe", "t"]).ok().stdout;
+    assert!(text.contains("keep_ms *") && text.contains("KEPT"), "{text}");
+    let text = server.run(&["message", "get", "t", "0", "0"]).ok().stdout;
+    assert!(text.contains("every group is done with it") && text.contains("20 attempts"), "{text}");
+    let report = server.run(&["report"]).stdout;
+    assert!(report.contains("1 message(s) of history are kept"), "{report}");
+    let late = server.run(&["lease", "take", "t", "late", "-o", "json"]).ok().stdout;
+    assert!(late.contains("first"), "{late}");
+    let table = server.run(&["topic", "set", "t", "keep=default"]).ok().stdout;
+    assert_eq!(table, "SETTING  BEFORE  NOW\nkeep_ms  1h      not set\n");
+}

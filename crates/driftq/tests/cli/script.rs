@@ -88,7 +88,8 @@ fn effect(effect: &Map<String, Value>) -> String {
     let check = match text("raises") {
         Some(raised) => {
             let code = code_of(raised);
-            format!("[ $code = {code} ] || wrong \"exit $code, not {code} ({raised})\"\nexit $code\n")
+            let leave = if effect.get("caught") == Some(&Value::Bool(true)) { "" } else { "exit $code\n" };
+            format!("[ $code = {code} ] || wrong \"exit $code, not {code} ({raised})\"\n{leave}")
         }
         None => {
             let value = effect.get("value").map(Value::to_string).unwrap_or_default();

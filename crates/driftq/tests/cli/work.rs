@@ -274,6 +274,27 @@ fn an_effect_in_a_command_belongs_to_the_message() {
 }
 
 #[test]
+fn a_message_waits_for_an_effect_that_nobody_knows_the_end_of() {
+    let world = World::new();
+    world.produce(&["v"]);
+    let begun = world.server.run(&["effect", "begin", "charge", "order-1", "-o", "json"]).ok().json();
+    let token = begun["lease"]["token"].as_str().unwrap();
+    world.server.run(&["effect", "release", "--uncertain", token]).ok();
+    let script = r#"
+        echo "$DRIFTQ_ATTEMPT" >> attempts
+        "$DQ" effect run --scope charge --key order-1 -- echo again"#;
+    let worker = world.start(script, &["--until-idle"]);
+    wait_until("it does not wait for the effect", || {
+        let message = world.server.run(&["message", "get", "orders", "0", "0", "-o", "json"]).ok().json();
+        message["groups"][0]["state"] == "effect"
+    });
+    let resolution = ["--status", "succeeded", "--by", "ann", "--why", "the provider lists it"];
+    world.server.run(&[&["effect", "resolve", "charge", "order-1"][..], &resolution].concat()).ok();
+    assert_eq!(worker.end(), Some(0), "it came long before its five minutes were over");
+    assert_eq!(world.read("attempts"), "1\n1\n", "and lost no attempt");
+}
+
+#[test]
 fn what_cannot_work_says_so_at_once() {
     let world = World::new();
     let unknown = world.server.run(&["work", "nothing", "-g", "g", "--exec", "true"]).code(4);

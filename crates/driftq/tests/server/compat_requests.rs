@@ -137,17 +137,19 @@ fn everything_a_query_can_say_about_a_message() {
         "deadline_rfc3339=2999-12-21T13:00:00.25%2B01:00",
         "deadline_ms=32502772800250",
     ];
+    let utc = "2999-12-21T12:00:00.25Z";
+    let expected_deadlines = [utc, "2999-12-21T13:00:00.25+01:00", utc];
     for (name, deadline) in names.iter().zip(deadlines) {
         let answer = client.post(&format!("/v1/produce?topic=t&value=v&key=k&{name}&{deadline}{rest}"));
         assert_eq!(answer.status, 200, "{}", answer.text());
     }
     let mut stream = broker.stream("topic=t&group=g&owner=o");
-    for number in 0..names.len() {
+    for (number, deadline) in expected_deadlines.iter().enumerate() {
         let item = stream.item();
         let expected = json!({
             "run_id": "r", "step_id": "s", "parent_step_id": "p", "tenant_id": "acme",
             "idempotency_key": format!("k{number}"), "target_topic": "t", "partition_override": 1,
-            "deadline": "2999-12-21T12:00:00.25Z",
+            "deadline": deadline,
             "retry_policy": {"max_attempts": 5, "backoff_ms": 250, "max_backoff_ms": 5000},
         });
         assert_eq!(item["envelope"], expected);
@@ -323,7 +325,18 @@ fn urls_carry_payloads_up_to_a_limit() {
     let answer = client.post(&format!("/v1/produce?topic=t&value={longer}"));
     answer.assert_error_part(414, "URI_TOO_LONG", "61440 bytes");
     assert_eq!(client.get("/v1/healthz").status, 200, "the connection goes on");
-    // Beyond what the HTTP library can hold it answers by itself, and hangs up.
-    let longest = "x".repeat(70 << 10);
-    assert_eq!(client.post(&format!("/v1/produce?topic=t&value={longest}")).status, 414);
+    // Beyond what the HTTP library can hold, the connection ends, but the answer is the same.
+    for kib in [65, 70, 127, 140, 400] {
+        let longest = "x".repeat(kib << 10);
+        let answer = broker.client().post(&format!("/v1/produce?topic=t&value={longest}"));
+        answer.assert_error_part(414, "URI_TOO_LONG", "send a JSON body instead");
+        assert!(answer.header("x-request-id").is_some(), "{kib}");
+        let answer = broker.client().get(&format!("/v2/topics/{longest}"));
+        let problem = answer.json();
+        assert_eq!(
+            (answer.status, &problem["code"], &problem["status"]),
+            (414, &json!("URL_TOO_LONG"), &json!(414))
+        );
+        assert_eq!(answer.header("content-type"), Some("application/problem+json"), "{kib}");
+    }
 }

@@ -8,6 +8,7 @@ mod compat_answers;
 mod compat_delivery;
 mod compat_edge;
 mod compat_fault;
+mod compat_foreign;
 mod compat_requests;
 mod compat_stream;
 mod compat_v2_read;

@@ -96,6 +96,7 @@ impl Parts {
             effects: self.finish.iter().map(Finish::effect).collect(),
             produce: self.produce.iter().map(message).collect(),
             outputs: outputs.map(Registered::output).collect(),
+            idempotency_key: None,
         }
     }
 }

@@ -13,6 +13,8 @@ pub(super) struct Delivery {
     /// The value as it was sent, which may be no text.
     pub(super) payload: Vec<u8>,
     pub(super) token: String,
+    /// Where the message was born.
+    pub(super) origin: v2::ItemOrigin<'static>,
 }
 
 impl Delivery {
@@ -22,6 +24,9 @@ impl Delivery {
             Some(lease) => (lease.token.into_owned(), lease.attempt),
             None => (String::new(), 0),
         };
+        let own =
+            |topic| v2::ItemOrigin { topic, incarnation: 0, partition: item.partition, offset: item.offset };
+        let origin = item.origin.unwrap_or_else(|| own(item.topic));
         let item = Item {
             partition: item.partition,
             offset: item.offset,
@@ -33,7 +38,7 @@ impl Delivery {
             routing: item.routing.map(|routing| Routing { label: routing.label, meta: pairs(&routing.meta) }),
             envelope: item.envelope.map(envelope),
         };
-        Self { item, payload, token }
+        Self { item, payload, token, origin }
     }
 }
 

@@ -11,8 +11,6 @@ use tokio::{
     process::Command,
 };
 
-use driftq_api::v1::Item;
-
 use super::{Args, delivery::Delivery, settle::Outcome};
 
 /// Exit code that asks for another try (EX_TEMPFAIL).
@@ -27,7 +25,7 @@ pub(super) async fn run(command: &str, server: &str, args: &Args, one: &Delivery
     let mut child = Command::new("sh")
         .arg("-c")
         .arg(command)
-        .envs(variables(server, args, &one.item))
+        .envs(variables(server, args, one))
         .stdin(Stdio::piped())
         .stderr(Stdio::piped())
         // A group of its own: Ctrl-C in a terminal goes to everything in the foreground, and is meant for us.
@@ -61,7 +59,8 @@ impl Drop for Group {
     }
 }
 
-fn variables(server: &str, args: &Args, item: &Item<'_>) -> Vec<(&'static str, String)> {
+fn variables(server: &str, args: &Args, one: &Delivery) -> Vec<(&'static str, String)> {
+    let (item, origin) = (&one.item, &one.origin);
     let envelope = item.envelope.clone().unwrap_or_default();
     let all = [
         ("DRIFTQ_SERVER", server.to_owned()),
@@ -70,6 +69,10 @@ fn variables(server: &str, args: &Args, item: &Item<'_>) -> Vec<(&'static str, S
         ("DRIFTQ_OWNER", args.owner.clone()),
         ("DRIFTQ_PARTITION", item.partition.to_string()),
         ("DRIFTQ_OFFSET", item.offset.to_string()),
+        ("DRIFTQ_ORIGIN_TOPIC", origin.topic.to_string()),
+        ("DRIFTQ_ORIGIN_INCARNATION", origin.incarnation.to_string()),
+        ("DRIFTQ_ORIGIN_PARTITION", origin.partition.to_string()),
+        ("DRIFTQ_ORIGIN_OFFSET", origin.offset.to_string()),
         ("DRIFTQ_ATTEMPT", item.attempts.to_string()),
         ("DRIFTQ_KEY", item.key.to_string()),
         ("DRIFTQ_LAST_ERROR", item.last_error.to_string()),

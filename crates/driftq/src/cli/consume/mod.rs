@@ -23,7 +23,8 @@ or they come back. Without --max, such a reader has at most 100 messages on loan
 are acked or come back.
 
 --exec runs CMD with `sh -c` for each message: the value on stdin, the rest in DRIFTQ_TOPIC, DRIFTQ_GROUP, \
-DRIFTQ_PARTITION, DRIFTQ_OFFSET, DRIFTQ_ATTEMPT, DRIFTQ_KEY, DRIFTQ_LAST_ERROR, DRIFTQ_RUN_ID, DRIFTQ_STEP_ID, \
+DRIFTQ_PARTITION, DRIFTQ_OFFSET, DRIFTQ_ORIGIN_TOPIC, DRIFTQ_ORIGIN_INCARNATION, DRIFTQ_ORIGIN_PARTITION, \
+DRIFTQ_ORIGIN_OFFSET (where it was born), DRIFTQ_ATTEMPT, DRIFTQ_KEY, DRIFTQ_LAST_ERROR, DRIFTQ_RUN_ID, DRIFTQ_STEP_ID, \
 DRIFTQ_PARENT_STEP_ID, DRIFTQ_TENANT_ID, DRIFTQ_IDEMPOTENCY_KEY, DRIFTQ_DEADLINE. Its exit code decides:
     0   done: ack
    75   try again later: nack

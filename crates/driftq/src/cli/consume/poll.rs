@@ -132,7 +132,9 @@ pub(super) async fn release(session: &mut Session, tokens: Vec<String>) {
     if tokens.is_empty() {
         return;
     }
-    let leases =
-        tokens.into_iter().map(|token| ReleaseLease { token: token.into(), delay_ms: None }).collect();
+    let leases = tokens
+        .into_iter()
+        .map(|token| ReleaseLease { token: token.into(), delay_ms: None, effect: None })
+        .collect();
     drop(session.post::<Settlements>("/v2/leases/release", &Release { leases }).await);
 }

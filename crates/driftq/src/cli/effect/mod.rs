@@ -7,6 +7,7 @@ mod finish;
 mod get;
 mod list;
 mod reacquire;
+mod release;
 mod renew;
 mod resolve;
 mod run;
@@ -62,6 +63,8 @@ pub(crate) enum Command {
     Finish(finish::Args),
     /// Say that the work on an effect goes on
     Renew(renew::Args),
+    /// Give an effect's lease up: nothing was sent
+    Release(release::Args),
     /// Try an effect again that failed
     Reacquire(reacquire::Args),
     /// Decide by hand what came of an effect
@@ -79,6 +82,7 @@ pub(super) async fn run(common: &Common, command: &Command) -> Result<Exit> {
         Command::Reacquire(args) => return reacquire::run(common, args).await,
         Command::Finish(args) => finish::run(common, args).await,
         Command::Renew(args) => renew::run(common, args).await,
+        Command::Release(args) => release::run(common, args).await,
         Command::Resolve(args) => resolve::run(common, args).await,
         Command::Get(args) => get::run(common, args).await,
         Command::List(args) => list::run(common, args).await,

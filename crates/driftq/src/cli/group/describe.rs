@@ -51,7 +51,7 @@ fn text(group: &Group) -> String {
         "topic      {}\ngroup      {}\nreaders    {}\nlast seen  {}\npaused     {paused}\n\n{}{}{}",
         printable(&group.topic),
         printable(&group.name),
-        group.consumers,
+        group.readers,
         now.show(group.seen_at),
         listing.text(),
         waiting_text(group),

@@ -63,7 +63,7 @@ fn text(groups: &[Group]) -> String {
         listing.row([
             printable(&group.topic),
             printable(&group.name),
-            group.consumers.to_string(),
+            group.readers.to_string(),
             grouped(group.lag),
             grouped(group.in_flight),
             grouped(group.retrying),

@@ -70,7 +70,7 @@ async fn until_end(common: &Common, session: &mut Session, mut job: Job<'static>
     let mut pause = LOOK_FIRST;
     while job.state == JobState::Running {
         bar.set_length(job.matched.max(1));
-        bar.set_position(job.done + job.skipped + job.failed);
+        bar.set_position(job.done + job.skipped + job.refused + job.failed);
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             signal = signals.next() => {
@@ -90,9 +90,9 @@ async fn until_end(common: &Common, session: &mut Session, mut job: Job<'static>
 fn verdict(job: &Job<'_>) -> Result<()> {
     let why = job.error.as_deref().map(|error| format!(": {}", printable(error))).unwrap_or_default();
     let message = match job.state {
-        JobState::Running | JobState::Done if job.failed == 0 => return Ok(()),
+        JobState::Running | JobState::Done if job.refused + job.failed == 0 => return Ok(()),
         JobState::Running | JobState::Done => {
-            format!("{} dead letter(s) could not be dealt with{why}", job.failed)
+            format!("{} dead letter(s) could not be dealt with{why}", job.refused + job.failed)
         }
         JobState::Failed => format!("job {} failed{why}", job.id),
         JobState::Cancelled => format!("job {} was cancelled{why}", job.id),

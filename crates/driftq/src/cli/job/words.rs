@@ -34,9 +34,11 @@ pub(super) fn sentence(job: &Job<'_>) -> String {
     } else {
         format!("{} of {} dead letter(s) {verb}", grouped(job.done), grouped(job.matched))
     };
-    for (count, what) in
-        [(job.skipped, "skipped: gone, or dealt with by somebody else"), (job.failed, "failed")]
-    {
+    for (count, what) in [
+        (job.skipped, "skipped: gone, or dealt with by somebody else"),
+        (job.refused, "refused: the group that gave them up is gone"),
+        (job.failed, "failed"),
+    ] {
         if count > 0 {
             words.push_str(&format!(", {} {what}", grouped(count)));
         }

@@ -25,7 +25,8 @@ pub(crate) struct Args {
 
 pub(super) async fn run(common: &Common, args: &Args) -> Result<()> {
     let tokens = args.tokens.read()?;
-    let extend = |token: &String| ExtendLease { token: token.clone().into(), lease_ms: args.lease };
+    let extend =
+        |token: &String| ExtendLease { token: token.clone().into(), lease_ms: args.lease, started: None };
     settle::all(common, "/v2/leases/extend", &tokens, |tokens| Extend {
         leases: tokens.iter().map(extend).collect(),
     })

@@ -25,7 +25,8 @@ pub(crate) struct Args {
 
 pub(super) async fn run(common: &Common, args: &Args) -> Result<()> {
     let tokens = args.tokens.read()?;
-    let release = |token: &String| ReleaseLease { token: token.clone().into(), delay_ms: args.delay };
+    let release =
+        |token: &String| ReleaseLease { token: token.clone().into(), delay_ms: args.delay, effect: None };
     settle::all(common, "/v2/leases/release", &tokens, |tokens| Release {
         leases: tokens.iter().map(release).collect(),
     })

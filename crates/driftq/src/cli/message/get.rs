@@ -12,6 +12,7 @@ use crate::{
         Common,
         output::{self, Listing, printable},
         suggest,
+        topic::settings::policy_words,
         when::Now,
     },
     client::Path,
@@ -40,6 +41,10 @@ fn text(message: &MessageState<'_>) -> String {
     if message.cancelled {
         facts.push(("cancelled", "yes: no further attempt begins".to_owned()));
     }
+    if message.message.kept {
+        facts.push(("kept", "yes: every group is done with it".to_owned()));
+    }
+    facts.push(("retries", policy_words(&message.retry_policy)));
     let mut text = aligned(&facts);
     if message.groups.is_empty() {
         return text + "\nno group reads this topic yet; the first one gets the message\n";

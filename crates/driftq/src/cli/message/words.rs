@@ -54,6 +54,9 @@ pub(super) fn why(state: &GroupState<'_>, now: Now) -> String {
             None => "on loan".to_owned(),
         },
         DeliveryState::Backoff => "it failed and waits for its next attempt".to_owned(),
+        DeliveryState::Effect => {
+            "it waits for an effect that somebody runs, or that nobody knows the outcome of".to_owned()
+        }
         DeliveryState::KeyBusy => "an earlier message of its key is not done".to_owned(),
         DeliveryState::SameKeyRunning => {
             "a message with the same idempotency key is being worked on".to_owned()

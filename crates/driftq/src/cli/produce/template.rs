@@ -56,7 +56,7 @@ impl Template {
     /// Adds what the message does not say itself.
     fn completed<'a>(&'a self, mut message: Message<'a>, line: &'a Line, numbered: bool) -> Message<'a> {
         if message.key.is_empty() {
-            message.key = Cow::Borrowed(line.key.as_deref().unwrap_or(&self.key));
+            message.key = Cow::Borrowed(line.key.as_deref().unwrap_or(&self.key).as_bytes());
         }
         if message.priority == 0 {
             message.priority = self.priority;

@@ -85,8 +85,9 @@ pub(super) fn findings(survey: &Survey, now: Now) -> Vec<Finding> {
     findings.extend(dead_letters(survey, now));
     findings.push(effects(survey));
     findings.extend(survey.topics.iter().flat_map(|topic| topic_findings(survey, topic, now)));
+    findings.extend(history(survey));
     findings.extend(groups(survey, now));
-    findings.extend(survey.failing.iter().filter_map(|failing| poison(survey, failing)));
+    findings.extend(survey.failing.iter().filter_map(poison));
     // Stable: within a verdict the order of the areas stays.
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.verdict));
     findings
@@ -146,7 +147,7 @@ fn dead_letters(survey: &Survey, now: Now) -> Vec<Finding> {
         let oldest =
             dead.oldest_at.map_or_else(String::new, |at| format!("; the oldest died {}", now.tell(at)));
         let cause = format!(
-            "their attempts are used up, or a worker gave them up{oldest}. Nobody gets them until they are sent back"
+            "their attempts are used up, their time was over, or a worker gave them up{oldest}. Nobody gets them until they are sent back"
         );
         let what = format!("{} dead letter(s) of {}", grouped(dead.letters), printable(&dead.name));
         Finding::new(Verdict::Act, what, cause, format!("driftq dlq list {}", word(&dead.name)))
@@ -168,6 +169,15 @@ fn effects(survey: &Survey) -> Finding {
     );
     let what = format!("{}{more} effect(s) whose outcome nobody knows", grouped(unknown.count));
     Finding::new(Verdict::Act, what, cause, "driftq effect list --state unknown")
+}
+
+/// What topics keep after every group is done with it: it costs memory and disk, and is asked for.
+fn history(survey: &Survey) -> Option<Finding> {
+    let partitions = || survey.topics.iter().flat_map(|topic| &topic.partitions);
+    let messages: u64 = partitions().map(|partition| partition.kept_messages).sum();
+    let bytes: u64 = partitions().map(|partition| partition.kept_bytes).sum();
+    let what = || format!("{} message(s) of history are kept, {}", grouped(messages), about_bytes(bytes));
+    (messages > 0).then(|| Finding::ok(what()))
 }
 
 fn topic_findings(survey: &Survey, topic: &Topic, now: Now) -> Vec<Finding> {
@@ -310,24 +320,21 @@ fn behind(seen: &Seen) -> String {
 }
 
 /// A message that is likely to fail again and again.
-fn poison(survey: &Survey, failing: &Failing) -> Option<Finding> {
+fn poison(failing: &Failing) -> Option<Finding> {
     if failing.attempts < ATTEMPTS_MANY {
         return None;
     }
-    let Failing { topic, partition, offset, group, attempts, error } = failing;
-    let settings = survey.topics.iter().find(|known| known.name == *topic).map(|known| &known.settings);
-    let is_endless = settings.is_some_and(|settings| settings.retry_policy.max_attempts.is_none());
+    let Failing { topic, partition, offset, group, attempts, max_attempts, error } = failing;
     let error = if error.is_empty() { "it says nothing".to_owned() } else { cut(&printable(error)) };
     let what = format!(
         "message {partition}/{offset} of {} has failed {attempts} times for {}",
         printable(topic),
         printable(group)
     );
-    // A message may have a policy of its own; the topic's is what can be told from here.
-    let (verdict, end) = if is_endless {
+    let (verdict, end) = if max_attempts.is_none() {
         (
             Verdict::Act,
-            "the topic sets no limit of attempts, so it may go on for ever; `driftq topic set` has retry_max_attempts",
+            "it has no limit of attempts, so it may go on for ever; `driftq topic set` has retry_max_attempts for new ones",
         )
     } else {
         (Verdict::Look, "it becomes a dead letter when its attempts are used up")

@@ -231,6 +231,7 @@ fn messages_that_keep_failing_are_found() {
         offset: 12,
         group: "billing".to_owned(),
         attempts,
+        max_attempts: Some(20),
         error: "no account".to_owned(),
     };
     let poison = |survey: &mut Survey| survey.failing = vec![failing(4), failing(5)];
@@ -239,7 +240,7 @@ fn messages_that_keep_failing_are_found() {
     assert!(finding.cause.contains("no account"));
     let endless = |survey: &mut Survey| {
         survey.failing = vec![failing(9)];
-        survey.topics[0].settings.retry_policy.max_attempts = None;
+        survey.failing[0].max_attempts = None;
     };
     assert!(finds(endless, Verdict::Act, "9 times", "driftq").cause.contains("for ever"));
 }

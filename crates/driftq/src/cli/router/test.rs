@@ -36,7 +36,7 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<()> {
     let labels = parse::labels(&args.label)?;
     let envelope = (!labels.is_empty()).then(|| Box::new(Envelope { labels, ..Envelope::default() }));
     let message = Message {
-        key: Cow::Borrowed(&args.key),
+        key: Cow::Borrowed(args.key.as_bytes()),
         value: Cow::Borrowed(args.value.as_bytes()),
         envelope,
         ..Message::default()

@@ -64,7 +64,8 @@ fn settings_text(topic: &Topic) -> String {
 }
 
 fn partitions_text(topic: &Topic) -> String {
-    let mut listing = Listing::new(&["PARTITION", "MESSAGES", "BYTES", "OLDEST OFFSET", "OLDEST AT"]);
+    let mut listing =
+        Listing::new(&["PARTITION", "MESSAGES", "BYTES", "OLDEST OFFSET", "OLDEST AT", "KEPT", "KEPT BYTES"]);
     for partition in &topic.partitions {
         listing.row([
             partition.partition.to_string(),
@@ -72,6 +73,8 @@ fn partitions_text(topic: &Topic) -> String {
             show_bytes(partition.bytes),
             partition.oldest_offset.map_or_else(|| "-".to_owned(), |offset| offset.to_string()),
             partition.oldest_at.map_or_else(|| "-".to_owned(), |at| at.to_string()),
+            grouped(partition.kept_messages),
+            show_bytes(partition.kept_bytes),
         ]);
     }
     listing.text()

@@ -28,6 +28,8 @@ use crate::{
     max_in_flight           most messages on loan to one group
     ordering                fifo, priority or key
     retry_share             percent of deliveries that due retries get while fresh messages wait
+    keep                    keep what every group is done with until it is older: 7d
+    keep_bytes              keep what every group is done with, up to so much per partition: 1GiB
     retry_max_attempts      deliveries before a message becomes a dead letter; `none` for no limit
     retry_backoff           wait before the first retry: 250ms
     retry_max_backoff       longest wait between two tries: 1m
@@ -50,7 +52,7 @@ pub(crate) struct Args {
 }
 
 /// What can be set, by the names that help lists.
-const SETTINGS: [&str; 13] = [
+const SETTINGS: [&str; 15] = [
     "retention",
     "retention_bytes",
     "partition_messages_max",
@@ -59,6 +61,8 @@ const SETTINGS: [&str; 13] = [
     "max_in_flight",
     "ordering",
     "retry_share",
+    "keep",
+    "keep_bytes",
     "retry_max_attempts",
     "retry_backoff",
     "retry_max_backoff",
@@ -147,6 +151,8 @@ fn change(patch: &mut TopicPatch, policy: &mut PolicyChange, name: &str, value: 
         "max_in_flight" => patch.max_in_flight = Some(or_default(value, number)?),
         "ordering" => patch.ordering = Some(or_default(value, one_of::<OrderingArg>)?.map(Ordering::from)),
         "retry_share" | "retry_share_percent" => patch.retry_share_percent = Some(or_default(value, number)?),
+        "keep" | "keep_ms" => patch.keep_ms = Some(or_default(value, millis)?),
+        "keep_bytes" => patch.keep_bytes = Some(or_default(value, bytes)?),
         "retry_policy" if value == "default" => patch.retry_policy = Some(None),
         "retry_policy" => return Err("only `default`; set its parts, such as retry_backoff=1s".to_owned()),
         _ if name.starts_with("retry_") && value == "default" => {
@@ -193,15 +199,24 @@ mod tests {
 
     #[test]
     fn settings_have_short_names_and_wire_names() {
-        let (patch, policy) =
-            read(&["retention=1d", "lease_ms=5", "ordering=KEY", "retry-share=30", "max_in_flight=default"])
-                .unwrap();
+        let (patch, policy) = read(&[
+            "retention=1d",
+            "lease_ms=5",
+            "ordering=KEY",
+            "retry-share=30",
+            "max_in_flight=default",
+            "keep=1h",
+            "keep_bytes=default",
+        ])
+        .unwrap();
         let expected = TopicPatch {
             retention_ms: Some(Some(86_400_000)),
             lease_ms: Some(Some(5)),
             ordering: Some(Some(Ordering::Key)),
             retry_share_percent: Some(Some(30)),
             max_in_flight: Some(None),
+            keep_ms: Some(Some(3_600_000)),
+            keep_bytes: Some(None),
             ..TopicPatch::default()
         };
         assert_eq!((patch, policy), (expected, PolicyChange::default()));

@@ -91,6 +91,12 @@ pub(super) struct SettingArgs {
     /// Percent of deliveries that due retries get while fresh messages wait [default: 20]
     #[arg(long, value_name = "PERCENT")]
     retry_share: Option<u8>,
+    /// Keep what every group is done with until it is older than this, for groups that come later
+    #[arg(long, value_name = "DURATION", value_parser = span)]
+    keep: Option<u64>,
+    /// Keep what every group is done with until a partition has more bytes of it than this
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    keep_bytes: Option<u64>,
 }
 
 impl SettingArgs {
@@ -113,6 +119,8 @@ impl SettingArgs {
             max_in_flight: self.max_in_flight,
             ordering: self.ordering.map(Ordering::from),
             retry_share_percent: self.retry_share,
+            keep_ms: self.keep,
+            keep_bytes: self.keep_bytes,
         }
     }
 }
@@ -121,6 +129,12 @@ impl SettingArgs {
 pub(super) fn rows(settings: &TopicSettings) -> Vec<(&'static str, String)> {
     let value =
         |value: Option<u64>, show: fn(u64) -> String| value.map_or_else(|| "no limit".to_owned(), show);
+    let keeps = settings.keep_ms.is_some() || settings.keep_bytes.is_some();
+    let kept = |value: Option<u64>, show: fn(u64) -> String| match value {
+        Some(value) => show(value),
+        None if keeps => "no limit of its own".to_owned(),
+        None => "nothing is kept".to_owned(),
+    };
     vec![
         ("retention_ms", value(settings.retention_ms, show_millis)),
         ("retention_bytes", value(settings.retention_bytes, show_bytes)),
@@ -131,10 +145,12 @@ pub(super) fn rows(settings: &TopicSettings) -> Vec<(&'static str, String)> {
         ("max_in_flight", value(settings.max_in_flight.map(u64::from), |count| count.to_string())),
         ("ordering", word(&settings.ordering)),
         ("retry_share_percent", settings.retry_share_percent.to_string()),
+        ("keep_ms", kept(settings.keep_ms, show_millis)),
+        ("keep_bytes", kept(settings.keep_bytes, show_bytes)),
     ]
 }
 
-fn policy_words(policy: &RetryPolicy) -> String {
+pub(in crate::cli) fn policy_words(policy: &RetryPolicy) -> String {
     let attempts = policy
         .max_attempts
         .map_or_else(|| "no limit of attempts".to_owned(), |max| format!("{max} attempts"));
@@ -158,6 +174,7 @@ fn word(value: &impl serde::Serialize) -> String {
 /// A value of a change in words, as [`rows`] would show it.
 pub(super) fn change_words(setting: &str, value: &Value) -> String {
     match value {
+        Value::Null if setting.starts_with("keep_") => "not set".to_owned(),
         Value::Null => "no limit".to_owned(),
         Value::String(text) => text.clone(),
         Value::Number(number) => match number.as_u64() {
@@ -179,6 +196,7 @@ mod tests {
         let policy = serde_json::json!({"max_attempts": 5, "backoff_ms": 250, "jitter": "full"});
         for (setting, value, text) in [
             ("retention_ms", Value::Null, "no limit"),
+            ("keep_ms", Value::Null, "not set"),
             ("retention_ms", 86_400_000.into(), "1d"),
             ("retention_bytes", 1024.into(), "1KiB"),
             ("max_in_flight", 8.into(), "8"),

@@ -38,7 +38,7 @@ impl Shop {
             self.report.told(context, reason.name(), "", begun.elapsed());
             return Err(Error::from(reason).into());
         }
-        let verdict = match verdict::of(ended.status, &ended.last_line, papers.delay()) {
+        let verdict = match verdict::of(ended.status, &ended.last_line, papers.delay(), || papers.awaits()) {
             // What it wanted to send counts only if all of it can be sent.
             Verdict::Done => match papers.hand_in(context) {
                 Ok(()) => Verdict::Done,
@@ -72,6 +72,7 @@ impl Shop {
         let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
         let labels: serde_json::Map<String, serde_json::Value> =
             context.labels().map(|(name, value)| (name.to_owned(), value.into())).collect();
+        let origin = context.origin();
         let all = [
             ("DRIFTQ_SERVER", self.server.clone()),
             ("DRIFTQ_TOPIC", context.topic().to_owned()),
@@ -79,6 +80,10 @@ impl Shop {
             ("DRIFTQ_OWNER", self.owner.clone()),
             ("DRIFTQ_PARTITION", context.partition().to_string()),
             ("DRIFTQ_OFFSET", context.offset().to_string()),
+            ("DRIFTQ_ORIGIN_TOPIC", origin.topic.to_string()),
+            ("DRIFTQ_ORIGIN_INCARNATION", origin.incarnation.to_string()),
+            ("DRIFTQ_ORIGIN_PARTITION", origin.partition.to_string()),
+            ("DRIFTQ_ORIGIN_OFFSET", origin.offset.to_string()),
             ("DRIFTQ_ATTEMPT", context.attempt().to_string()),
             ("DRIFTQ_KEY", context.key().to_owned()),
             ("DRIFTQ_LAST_ERROR", context.last_error().to_owned()),

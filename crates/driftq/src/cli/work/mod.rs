@@ -31,6 +31,7 @@ use super::{
     suggest,
 };
 use crate::config::units::millis;
+pub(super) use papers::AWAITS;
 use report::Report;
 
 /// More commands at once than this would first run out of processes.
@@ -39,7 +40,8 @@ const CONCURRENCY_MAX: u16 = 1024;
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 const ABOUT: &str = "CMD runs with `sh -c` for each message: the value on stdin, the rest in DRIFTQ_TOPIC, DRIFTQ_GROUP, \
-DRIFTQ_PARTITION, DRIFTQ_OFFSET, DRIFTQ_ATTEMPT, DRIFTQ_KEY, DRIFTQ_LAST_ERROR, DRIFTQ_RUN_ID, DRIFTQ_STEP_ID, \
+DRIFTQ_PARTITION, DRIFTQ_OFFSET, DRIFTQ_ORIGIN_TOPIC, DRIFTQ_ORIGIN_INCARNATION, DRIFTQ_ORIGIN_PARTITION, \
+DRIFTQ_ORIGIN_OFFSET (where it was born), DRIFTQ_ATTEMPT, DRIFTQ_KEY, DRIFTQ_LAST_ERROR, DRIFTQ_RUN_ID, DRIFTQ_STEP_ID, \
 DRIFTQ_PARENT_STEP_ID, DRIFTQ_TENANT_ID, DRIFTQ_IDEMPOTENCY_KEY, DRIFTQ_DEADLINE, DRIFTQ_LABELS (JSON), \
 DRIFTQ_LEASE_TOKEN, DRIFTQ_OWNER, DRIFTQ_SERVER and TRACEPARENT. Its exit code decides:
     0   done: ack

@@ -7,8 +7,9 @@ use std::{
     time::Duration,
 };
 
+use driftq_api::v2::EffectGet;
 use driftq_client::{
-    Context, Outgoing, raw,
+    Context, EffectName, Outgoing, raw,
     wire::{CommitMessage, CommitOutput, Due, Envelope, Message},
 };
 
@@ -17,6 +18,8 @@ use crate::config::units;
 /// No commit takes more than the server's `body_bytes_max`, and this is its default.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
+/// Where `driftq effect run` writes which effect it found busy or uncertain.
+pub(in crate::cli) const AWAITS: (&str, &str) = ("DRIFTQ_AWAITS", "awaits");
 const DELAY: (&str, &str) = ("DRIFTQ_DELAY", "delay");
 const FOLLOW_UPS: (&str, &str) = ("DRIFTQ_FOLLOW_UPS", "follow-ups");
 const OUTPUTS: (&str, &str) = ("DRIFTQ_OUTPUTS", "outputs");
@@ -37,7 +40,7 @@ impl Papers {
     }
 
     pub(super) fn variables(&self) -> Vec<(&'static str, PathBuf)> {
-        [DELAY, FOLLOW_UPS, OUTPUTS].map(|file| (file.0, self.path(file))).into()
+        [AWAITS, DELAY, FOLLOW_UPS, OUTPUTS].map(|file| (file.0, self.path(file))).into()
     }
 
     /// When the message is to come again, if the command says so in a way that is understood.
@@ -51,6 +54,17 @@ impl Papers {
                 None
             }
         }
+    }
+
+    /// The effect that the message is to wait for, if the command found one that it has to wait for.
+    pub(super) fn awaits(&self) -> Option<EffectName> {
+        let text = self.read(AWAITS).ok()?;
+        let effect: EffectGet<'_> = serde_json::from_str(text.trim()).ok()?;
+        Some(EffectName {
+            tenant_id: effect.tenant_id.into_owned(),
+            scope: effect.scope.into_owned(),
+            key: effect.key.into_owned(),
+        })
     }
 
     /// Puts what was written where it goes out with the ack. Says what is wrong with it otherwise.
@@ -97,7 +111,7 @@ fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
 
 /// In the words of the SDK, which adds what the message inherits.
 fn outgoing(message: &Message<'_>) -> Result<Outgoing, String> {
-    let mut sent = raw(message.value.to_vec()).key(&*message.key).priority(message.priority);
+    let mut sent = raw(message.value.to_vec()).key_bytes(&*message.key).priority(message.priority);
     sent = match message.due {
         Some(Due::At(moment)) => sent.deliver_at(moment),
         Some(Due::AfterMs(millis)) => sent.delay(Duration::from_millis(millis)),

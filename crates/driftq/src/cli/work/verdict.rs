@@ -2,7 +2,7 @@
 
 use std::{process::ExitStatus, time::Duration};
 
-use driftq_client::{Dead, Failure, Retry, Snooze};
+use driftq_client::{Dead, EffectName, Error, Failure, Retry, Snooze};
 
 use crate::cli::{
     child::{self, EXIT_DEAD, EXIT_RETRY},
@@ -11,8 +11,10 @@ use crate::cli::{
 
 /// Exit code that puts the message off. It is the first that the usual list of codes leaves free.
 const EXIT_SNOOZE: i32 = 79;
-/// When a message comes again that was put off without a time, or whose effect is not decided yet.
+/// When a message comes again that was put off without a time, or whose effect another holder has.
 const LATER: Duration = Duration::from_secs(30);
+/// When a message comes again whose effect nobody knows the outcome of, if it is not resolved by then.
+const MUCH_LATER: Duration = Duration::from_secs(5 * 60);
 
 const EFFECT_BUSY: i32 = Exit::InProgress as i32;
 const EFFECT_UNKNOWN: i32 = Exit::Unknown as i32;
@@ -22,14 +24,27 @@ const EFFECT_EXHAUSTED: i32 = Exit::Retryable as i32;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Done,
-    Retry { after: Option<Duration>, reason: String },
+    Retry {
+        after: Option<Duration>,
+        reason: String,
+    },
     Dead(String),
     Snooze(Duration),
+    /// It waits for an effect; without a name, for its time alone.
+    Await {
+        effect: Option<EffectName>,
+        lasting: Duration,
+    },
     Failed(String),
 }
 
 /// Reads the exit code.
-pub(super) fn of(status: ExitStatus, last_line: &str, delay: Option<Duration>) -> Verdict {
+pub(super) fn of(
+    status: ExitStatus,
+    last_line: &str,
+    delay: Option<Duration>,
+    awaits: impl FnOnce() -> Option<EffectName>,
+) -> Verdict {
     // Whoever gives a reason need not say by which code.
     let reason = || if last_line.is_empty() { child::reason(status, "") } else { last_line.to_owned() };
     match status.code() {
@@ -37,9 +52,9 @@ pub(super) fn of(status: ExitStatus, last_line: &str, delay: Option<Duration>) -
         Some(EXIT_RETRY) => Verdict::Retry { after: delay, reason: reason() },
         Some(EXIT_DEAD | EFFECT_EXHAUSTED) => Verdict::Dead(reason()),
         Some(EXIT_SNOOZE) => Verdict::Snooze(delay.unwrap_or(LATER)),
-        Some(EFFECT_BUSY | EFFECT_UNKNOWN) => {
-            Verdict::Retry { after: Some(delay.unwrap_or(LATER)), reason: reason() }
-        }
+        // Waiting is not failing.
+        Some(EFFECT_BUSY) => Verdict::Await { effect: awaits(), lasting: delay.unwrap_or(LATER) },
+        Some(EFFECT_UNKNOWN) => Verdict::Await { effect: awaits(), lasting: delay.unwrap_or(MUCH_LATER) },
         _ => Verdict::Failed(child::reason(status, last_line)),
     }
 }
@@ -51,13 +66,14 @@ impl Verdict {
             Self::Retry { .. } => "retry",
             Self::Dead(_) => "dead",
             Self::Snooze(_) => "snooze",
+            Self::Await { .. } => "waits",
             Self::Failed(_) => "failed",
         }
     }
 
     pub(super) fn reason(&self) -> &str {
         match self {
-            Self::Done | Self::Snooze(_) => "",
+            Self::Done | Self::Snooze(_) | Self::Await { .. } => "",
             Self::Retry { reason, .. } | Self::Dead(reason) | Self::Failed(reason) => reason,
         }
     }
@@ -68,7 +84,10 @@ impl Verdict {
             Self::Done => Ok(()),
             Self::Retry { after, reason } => Err(Retry { after, reason }.into()),
             Self::Dead(reason) => Err(Dead { reason }.into()),
-            Self::Snooze(lasting) => Err(Snooze { lasting }.into()),
+            Self::Snooze(lasting) | Self::Await { effect: None, lasting } => Err(Snooze { lasting }.into()),
+            Self::Await { effect: Some(effect), lasting } => {
+                Err(Error::EffectBusy { effect, retry_after: lasting }.into())
+            }
             Self::Failed(reason) => Err(Failure::new(reason)),
         }
     }
@@ -79,6 +98,10 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
 
     use super::*;
+
+    fn effect() -> EffectName {
+        EffectName { scope: "charge".to_owned(), key: "k".to_owned(), ..EffectName::default() }
+    }
 
     #[test]
     fn every_exit_has_its_verdict() {
@@ -92,13 +115,15 @@ mod tests {
             (14, "", None, Verdict::Dead("exit 14".to_owned())),
             (79, "", None, Verdict::Snooze(LATER)),
             (79, "", Some(own), Verdict::Snooze(own)),
-            (13, "at it", None, retry(Some(LATER), "at it")),
-            (15, "open", Some(own), retry(Some(own), "open")),
+            (13, "at it", None, Verdict::Await { effect: Some(effect()), lasting: LATER }),
+            (15, "open", None, Verdict::Await { effect: Some(effect()), lasting: MUCH_LATER }),
+            (15, "open", Some(own), Verdict::Await { effect: Some(effect()), lasting: own }),
             (3, "boom", None, Verdict::Failed("exit 3: boom".to_owned())),
         ] {
-            assert_eq!(of(ExitStatus::from_raw(code << 8), line, delay), expected, "exit {code}");
+            let found = of(ExitStatus::from_raw(code << 8), line, delay, || Some(effect()));
+            assert_eq!(found, expected, "exit {code}");
         }
-        let killed = of(ExitStatus::from_raw(9), "", None);
+        let killed = of(ExitStatus::from_raw(9), "", None, || None);
         assert_eq!(killed, Verdict::Failed("ended by signal 9".to_owned()));
     }
 }

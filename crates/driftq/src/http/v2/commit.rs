@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use driftq_api::v2::{
-    Commit, CommitOutput, CommitResult, Committed, CommittedOutput, OutputResult, Produced,
+    Commit, CommitDone, CommitOutput, CommitResult, CommitsDone, Committed, CommittedOutput, OutputResult,
+    Produced,
 };
 use driftq_api::{Fault, v2};
 use driftq_engine::core::{CommitPart, Identity, NewOutput, OutputDone, RequestHash};
@@ -19,14 +20,68 @@ use crate::http::v1::Handled;
 
 pub(super) async fn commit(request: &Request<'_>) -> Handled {
     request.no_query()?;
-    let body = request.json()?;
     let header = request.key()?;
-    let asked = Commit::from_json(body)?;
+    match v2::CommitCall::from_json(request.json()?)? {
+        v2::CommitCall::One(asked) => {
+            let (call, outputs) = taken(request, *asked, header)?;
+            let done = request.app.broker.commit(call).await.map_err(|failure| refused(&failure))?;
+            Ok(json(StatusCode::OK, &shown(outputs, &done)))
+        }
+        v2::CommitCall::Many(asked) => commit_many(request, asked, header).await,
+    }
+}
+
+/// Does several commits. What is wrong with one of them is its own result.
+async fn commit_many(request: &Request<'_>, asked: v2::Commits<'_>, header: Option<String>) -> Handled {
+    let (mut kept, mut calls) = (Vec::with_capacity(asked.commits.len()), Vec::new());
+    for (place, commit) in asked.commits.into_iter().enumerate() {
+        let name = header.as_ref().filter(|_| commit.idempotency_key.is_none());
+        let name = name.map(|header| format!("{header}/{place}"));
+        kept.push(taken(request, commit, name).map(|(call, outputs)| {
+            calls.push(call);
+            outputs
+        }));
+    }
+    let done = match calls.is_empty() {
+        true => Vec::new(),
+        false => request.app.broker.commit_many(calls).await.map_err(|failure| fault(&failure))?,
+    };
+    let mut done = done.into_iter();
+    let results: Vec<Result<_, Fault>> = kept
+        .into_iter()
+        .filter_map(|kept| match kept {
+            Err(fault) => Some(Err(fault)),
+            Ok(outputs) => done.next().map(|done| match done {
+                Ok(done) => Ok((outputs, done)),
+                Err(failure) => Err(refused(&failure)),
+            }),
+        })
+        .collect();
+    let results = results.iter().map(|result| match result {
+        Ok((outputs, done)) => CommitDone::of(Ok(shown(outputs.clone(), done))),
+        Err(fault) => CommitDone::of(Err(fault)),
+    });
+    Ok(json(StatusCode::OK, &CommitsDone { results: results.collect() }))
+}
+
+/// A commit as the broker takes it, and its outputs as they were given. `name` names it if it does not itself.
+fn taken<'a>(
+    request: &Request<'_>,
+    mut asked: Commit<'a>,
+    name: Option<String>,
+) -> Result<(CommitCall<'a>, Vec<CommitOutput<'a>>), Fault> {
+    let name = match (asked.idempotency_key.take(), name) {
+        (Some(_), Some(_)) => {
+            let text = "Idempotency-Key: the commit has an idempotency_key of its own; send one of them";
+            return Err(Fault::invalid(text));
+        }
+        (own, name) => own.map(Cow::into_owned).or(name),
+    };
     // As it was understood: whoever builds the body anew may order it otherwise.
-    let said = serde_json::to_vec(&asked).unwrap_or_else(|_| body.to_vec());
+    let said = serde_json::to_vec(&asked).expect("texts and numbers always have a JSON form");
     let broker = &request.app.broker;
     let is_fenced = !(asked.ack.is_empty() && asked.fence.is_empty() && asked.effects.is_empty());
-    let name = header.as_ref().map(|key| Identity::of_parts(&[b"commit by key", key.as_bytes()]));
+    let name = name.map(|key| Identity::of_parts(&[b"commit by key", key.as_bytes()]));
     let call = CommitCall {
         // A body with a token in it is that of one commit only; without one, equal bodies may be two commits.
         name: name.or_else(|| is_fenced.then(|| Identity::of_parts(&[b"commit", &said]))),
@@ -41,9 +96,12 @@ pub(super) async fn commit(request: &Request<'_>) -> Handled {
             .collect(),
         outputs: asked.outputs.iter().map(taken_output).collect(),
     };
-    let done = broker.commit(call).await.map_err(|failure| refused(&failure))?;
+    Ok((call, asked.outputs))
+}
+
+fn shown<'a>(outputs: Vec<CommitOutput<'a>>, done: &'a driftq_engine::Committed) -> Committed<'a> {
     let mut kept = done.kept.iter();
-    let outputs = asked.outputs.into_iter().zip(&done.outputs);
+    let outputs = outputs.into_iter().zip(&done.outputs);
     let outputs = outputs.map(|(output, done)| shown_output(output, *done, &mut kept)).collect();
     let produced = done.produced.iter().map(|stored| Produced {
         topic: Cow::Borrowed(&stored.topic),
@@ -51,12 +109,11 @@ pub(super) async fn commit(request: &Request<'_>) -> Handled {
         offset: stored.offset,
         duplicate: stored.duplicate,
     });
-    let answer = Committed {
+    Committed {
         result: if done.already { CommitResult::AlreadyCommitted } else { CommitResult::Committed },
         produced: produced.collect(),
         outputs,
-    };
-    Ok(json(StatusCode::OK, &answer))
+    }
 }
 
 fn receipts(

@@ -4,9 +4,10 @@ use std::borrow::Cow;
 
 use driftq_api::Fault;
 use driftq_api::v2::{
-    CommitResult, Effect, EffectBegin, EffectDecision, EffectFinish, EffectFinished, EffectGet, EffectLease,
-    EffectOutcome, EffectReacquire, EffectRenew, EffectRenewed, EffectResolve, EffectResult, EffectState,
-    EffectStatus, Effects, EffectsQuery, Headers, MessagePlace, OnLapse, encode_place,
+    CommitResult, Effect, EffectBegin, EffectBeginCall, EffectBegins, EffectBegun, EffectDecision,
+    EffectFinish, EffectFinished, EffectGet, EffectLease, EffectOutcome, EffectReacquire, EffectRelease,
+    EffectReleased, EffectRenew, EffectRenewed, EffectResolve, EffectResult, EffectState, EffectStatus,
+    Effects, EffectsBegun, EffectsQuery, Headers, MessagePlace, OnLapse, ReleaseResult, encode_place,
 };
 use driftq_engine::core::{About, EffectReceipt, EffectView, Ending, Time, Urge, ledger};
 use driftq_engine::{Begun, EffectCall, EffectEnd, EffectEnded, EffectFilter, SeenEffect};
@@ -19,9 +20,13 @@ use crate::http::answer::json;
 use crate::http::v1::Handled;
 
 pub(super) async fn begin(request: &Request<'_>) -> Handled {
-    let asked = EffectBegin::from_json(request.json()?)?;
-    let urge = if asked.reacquire { Urge::BeginOrReacquire } else { Urge::Begin };
-    decide(request, asked, urge).await
+    match EffectBeginCall::from_json(request.json()?)? {
+        EffectBeginCall::One(asked) => {
+            let urge = urge_of(&asked);
+            decide(request, *asked, urge).await
+        }
+        EffectBeginCall::Many(asked) => begin_many(request, asked).await,
+    }
 }
 
 pub(super) async fn reacquire(request: &Request<'_>) -> Handled {
@@ -29,15 +34,77 @@ pub(super) async fn reacquire(request: &Request<'_>) -> Handled {
     decide(request, asked.into_begin(), Urge::Reacquire).await
 }
 
+const fn urge_of(asked: &EffectBegin<'_>) -> Urge {
+    if asked.reacquire { Urge::BeginOrReacquire } else { Urge::Begin }
+}
+
 async fn decide(request: &Request<'_>, asked: EffectBegin<'_>, urge: Urge) -> Handled {
     request.no_query()?;
-    let broker = &request.app.broker;
+    let mut call = taken_begin(request, asked, urge, request.key()?)?;
+    let inherited = request.app.broker.inherit(std::slice::from_mut(&mut call)).await;
+    inherited.map_err(|failure| fault(&failure))?;
+    let begun = request.app.broker.begin_effect(&call).await.map_err(|failure| fault(&failure))?;
+    let decision = decision(request, &begun)?;
+    let mut answer = json(StatusCode::OK, &decision);
+    if let EffectDecision::InProgress { retry_after_ms, .. } = decision {
+        let seconds = retry_after_ms.div_ceil(1000).max(1);
+        answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    Ok(answer)
+}
+
+/// Begins several effects. What is wrong with one of them is its own result.
+async fn begin_many(request: &Request<'_>, asked: EffectBegins<'_>) -> Handled {
+    request.no_query()?;
     let header = request.key()?;
+    let mut faults = Vec::with_capacity(asked.effects.len());
+    let mut calls = Vec::with_capacity(asked.effects.len());
+    for (place, effect) in asked.effects.into_iter().enumerate() {
+        let (urge, name) = (urge_of(&effect), header.as_ref().map(|header| format!("{header}/{place}")));
+        match taken_begin(request, effect, urge, name) {
+            Ok(call) => {
+                calls.push(call);
+                faults.push(None);
+            }
+            Err(fault) => faults.push(Some(fault)),
+        }
+    }
+    request.app.broker.inherit(&mut calls).await.map_err(|failure| fault(&failure))?;
+    let begun = match calls.is_empty() {
+        true => Vec::new(),
+        false => request.app.broker.begin_effects(&calls).await.map_err(|failure| fault(&failure))?,
+    };
+    let mut begun = begun.into_iter();
+    let results: Vec<Result<Begun, Fault>> = faults
+        .into_iter()
+        .filter_map(|refused| match refused {
+            Some(refused) => Some(Err(refused)),
+            None => begun.next().map(|begun| begun.map_err(|failure| fault(&failure))),
+        })
+        .collect();
+    let decided: Vec<Result<EffectDecision<'_>, Fault>> = results
+        .iter()
+        .map(|result| result.as_ref().map_err(Fault::clone).and_then(|begun| decision(request, begun)))
+        .collect();
+    let results = decided.iter().map(|decided| match decided {
+        Ok(decision) => EffectBegun::Decided(decision.clone()),
+        Err(fault) => EffectBegun::refused(fault),
+    });
+    Ok(json(StatusCode::OK, &EffectsBegun { results: results.collect() }))
+}
+
+/// A begin as the broker takes it. `name` is what names the call if the begin itself does not.
+fn taken_begin<'a>(
+    request: &Request<'_>,
+    asked: EffectBegin<'a>,
+    urge: Urge,
+    name: Option<String>,
+) -> Result<EffectCall<'a>, Fault> {
     let delivery = match &asked.lease_token {
         None => None,
-        Some(token) => Some(broker.receipt(token).ok_or_else(unknown_lease)?),
+        Some(token) => Some(request.app.broker.receipt(token).ok_or_else(unknown_lease)?),
     };
-    let call = EffectCall {
+    Ok(EffectCall {
         about: About {
             tenant: asked.tenant_id,
             scope: asked.scope,
@@ -55,16 +122,14 @@ async fn decide(request: &Request<'_>, asked: EffectBegin<'_>, urge: Urge) -> Ha
         attempts_max: asked.max_attempts,
         urge,
         wait_ms: asked.wait_ms,
-        request_id: asked.request_id.or_else(|| header.map(Cow::Owned)),
+        request_id: asked.request_id.or_else(|| name.map(Cow::Owned)),
         owner: asked.owner,
         delivery,
-    };
-    let begun = broker.begin_effect(&call).await.map_err(|failure| fault(&failure))?;
-    decision(request, &begun)
+    })
 }
 
-fn decision(request: &Request<'_>, begun: &Begun) -> Handled {
-    let decision = match begun {
+fn decision<'a>(request: &Request<'_>, begun: &'a Begun) -> Result<EffectDecision<'a>, Fault> {
+    Ok(match begun {
         Begun::Execute(lease) => EffectDecision::Execute {
             lease: EffectLease {
                 token: Cow::Owned(request.app.broker.effect_token(lease.receipt)),
@@ -90,13 +155,7 @@ fn decision(request: &Request<'_>, begun: &Begun) -> Handled {
             attempt: view.attempts,
             since: moment(view.ended.unwrap_or(view.until)),
         },
-    };
-    let mut answer = json(StatusCode::OK, &decision);
-    if let EffectDecision::InProgress { retry_after_ms, .. } = decision {
-        let seconds = retry_after_ms.div_ceil(1000).max(1);
-        answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
-    }
-    Ok(answer)
+    })
 }
 
 pub(super) async fn finish(request: &Request<'_>) -> Handled {
@@ -120,6 +179,16 @@ pub(super) async fn renew(request: &Request<'_>) -> Handled {
         attempt: lease.attempt,
     };
     Ok(json(StatusCode::OK, &answer))
+}
+
+pub(super) async fn release(request: &Request<'_>) -> Handled {
+    request.no_query()?;
+    let asked = EffectRelease::from_json(request.json()?)?;
+    let receipt = receipt(request, &asked.token)?;
+    let released = request.app.broker.release_effect(receipt, asked.uncertain).await;
+    let already = released.map_err(|failure| fault(&failure))?;
+    let result = if already { ReleaseResult::AlreadyReleased } else { ReleaseResult::Released };
+    Ok(json(StatusCode::OK, &EffectReleased { result }))
 }
 
 pub(super) async fn resolve(request: &Request<'_>) -> Handled {
@@ -242,12 +311,14 @@ fn shown(seen: &SeenEffect) -> Result<Effect<'_>, Fault> {
         begun_at: moment(view.begun),
         lease_expires_at: running.then(|| moment(view.until)),
         lease_live: running.then_some(view.live),
+        released: running && view.released,
         unknown_since: view.ended.filter(|_| view.status == ledger::Status::Unknown).map(moment),
         expires_at: expires(view).map(moment),
         message: view.message.as_ref().map(|(topic, partition, offset)| MessagePlace {
             topic: Cow::Borrowed(topic),
             partition: *partition,
             offset: *offset,
+            attempt: Some(view.delivery).filter(|attempt| *attempt > 0),
         }),
         outcome: outcome(seen)?,
     })

@@ -117,6 +117,7 @@ fn shown(group: &GroupDescription) -> Group {
         topic: group.topic.to_string(),
         name: group.name.to_string(),
         consumers: group.consumers,
+        readers: u32::try_from(group.members.len()).unwrap_or(u32::MAX),
         seen_at: moment(group.seen),
         lag,
         in_flight,

@@ -55,6 +55,7 @@ pub(super) fn shown(job: &driftq_engine::Job) -> Job<'_> {
         matched: job.matched,
         done: job.done,
         skipped: job.skipped,
+        refused: job.refused,
         failed: job.failed,
         error: job.error.as_deref().map(Cow::Borrowed),
     }

@@ -7,7 +7,7 @@ use driftq_api::JSON;
 use driftq_api::v2::{
     Ack, Extend, LeaseRequest, LeasedWriter, Nack, Release, Settled, SettledStatus, Settlements, StreamQuery,
 };
-use driftq_engine::core::{Outcome, Settlement, Verdict};
+use driftq_engine::core::{Identity, Outcome, Settlement, Verdict};
 use driftq_engine::{BorrowRequest, LeaseCall};
 use hyper::StatusCode;
 
@@ -86,20 +86,26 @@ pub(super) async fn nack(request: &Request<'_>) -> Handled {
 
 pub(super) async fn extend(request: &Request<'_>) -> Handled {
     let asked = Extend::from_json(request.json()?)?;
-    let said = asked.leases.iter().map(|lease| (&*lease.token, Verdict::Extend { lease_ms: lease.lease_ms }));
+    let said = asked.leases.iter().map(|lease| {
+        let begun = lease.started.unwrap_or(true);
+        (&*lease.token, Verdict::Extend { lease_ms: lease.lease_ms, begun })
+    });
     settle(request, said).await
 }
 
 pub(super) async fn release(request: &Request<'_>) -> Handled {
     let asked = Release::from_json(request.json()?)?;
-    settle(
-        request,
-        asked
-            .leases
-            .iter()
-            .map(|lease| (&*lease.token, Verdict::Release { delay_ms: lease.delay_ms.unwrap_or(0) })),
-    )
-    .await
+    let said = asked.leases.iter().map(|lease| {
+        let verdict = match &lease.effect {
+            None => Verdict::Release { delay_ms: lease.delay_ms.unwrap_or(0) },
+            Some(effect) => Verdict::Await {
+                effect: Identity::of(&effect.tenant_id, &effect.scope, &effect.key),
+                delay_ms: lease.delay_ms,
+            },
+        };
+        (&*lease.token, verdict)
+    });
+    settle(request, said).await
 }
 
 /// Tells the broker what the holders of tokens say; a token that it never wrote does not reach it.

@@ -10,7 +10,7 @@ use driftq_engine::{Broker, JobCall, JobKind, Seen};
 use hyper::StatusCode;
 
 use super::jobs::shown as shown_job;
-use super::words::{Looked, looked, moment, seen_item, time};
+use super::words::{Looked, Reader, looked, moment, seen_item, time};
 use super::{Request, fault};
 use crate::http::answer::json;
 use crate::http::v1::Handled;
@@ -74,8 +74,9 @@ pub(super) async fn list(request: &Request<'_>) -> Handled {
         }
     };
     let looked: Vec<Looked<'_>> = looked(&kept).collect();
+    let reader = Reader { topic: &letters, broker: &request.app.broker };
     let page = Letters {
-        letters: looked.iter().map(|looked| seen_item(&letters, looked)).collect(),
+        letters: looked.iter().map(|looked| seen_item(&reader, looked)).collect(),
         cursor: cursor.map(|(partition, offset)| Position { partition, offset }.cursor()),
         scanned,
     };
@@ -92,7 +93,8 @@ pub(super) async fn get(request: &Request<'_>) -> Handled {
     let Some(looked) = looked(&seen).next() else {
         return Err(Fault::new(Code::MessageUnknown, "the letter was gone when it was read"));
     };
-    Ok(json(StatusCode::OK, &seen_item(&letters, &looked)))
+    let reader = Reader { topic: &letters, broker: &request.app.broker };
+    Ok(json(StatusCode::OK, &seen_item(&reader, &looked)))
 }
 
 pub(super) async fn redrive(request: &Request<'_>) -> Handled {

@@ -11,7 +11,7 @@ use driftq_engine::Seen;
 use driftq_engine::core::{self, Browse, KeyHash, Stage, Standing, TopicId, Wait};
 use hyper::StatusCode;
 
-use super::words::{Looked, attempt, looked, moment, seen_item};
+use super::words::{Looked, Reader, attempt, looked, moment, seen_item, shown_policy};
 use super::{Request, fault};
 use crate::http::answer::{Answer, json};
 use crate::http::v1::Handled;
@@ -63,7 +63,7 @@ pub(super) async fn browse(request: &Request<'_>) -> Handled {
             break Some((partition, offset - 1));
         }
     };
-    page(&topic, &kept, cursor, scanned)
+    page(&Reader { topic: &topic, broker: &request.app.broker }, &kept, cursor, scanned)
 }
 
 /// Where the page begins.
@@ -91,13 +91,13 @@ async fn by_identity(
         kept.push(seen);
     }
     // A router may have sent it elsewhere.
-    page(&name, &kept, None, 1).map(Some)
+    page(&Reader { topic: &name, broker: &request.app.broker }, &kept, None, 1).map(Some)
 }
 
-fn page(topic: &str, kept: &[Seen], cursor: Option<(u32, u64)>, scanned: u64) -> Handled {
+fn page(reader: &Reader<'_>, kept: &[Seen], cursor: Option<(u32, u64)>, scanned: u64) -> Handled {
     let looked: Vec<Looked<'_>> = looked(kept).collect();
     let browsed = Browsed {
-        messages: looked.iter().map(|looked| seen_item(topic, looked)).collect(),
+        messages: looked.iter().map(|looked| seen_item(reader, looked)).collect(),
         cursor: cursor.map(|(partition, offset)| Position { partition, offset }.cursor()),
         scanned,
     };
@@ -110,6 +110,10 @@ async fn stands_so(request: &Request<'_>, topic: &str, query: &BrowseQuery<'_>, 
     let Some(wanted) = query.state.filter(|s| !matches!(s, Backoff | InFlight | Ready | Scheduled)) else {
         return true;
     };
+    // Without a group there is none that says so, and it is done all the same.
+    if wanted == DeliveryState::Done && seen.found.stage == Stage::Done {
+        return true;
+    }
     let looked_at = request.app.broker.look_at(topic, seen.found.partition, seen.found.offset).await;
     looked_at.is_ok_and(|(_, described)| described.groups.iter().any(|group| state(group).state == wanted))
 }
@@ -153,8 +157,13 @@ pub(super) async fn get(request: &Request<'_>) -> Handled {
     };
     let mut groups: Vec<GroupState<'_>> = described.groups.iter().map(state).collect();
     groups.sort_by(|one, other| one.group.cmp(&other.group));
-    let cancelled = described.found.cancelled;
-    Ok(json(StatusCode::OK, &MessageState { message: seen_item(&topic, &looked), cancelled, groups }))
+    let shown = MessageState {
+        message: seen_item(&Reader { topic: &topic, broker: &request.app.broker }, &looked),
+        cancelled: described.found.cancelled,
+        retry_policy: shown_policy(described.found.retry.unwrap_or_default()),
+        groups,
+    };
+    Ok(json(StatusCode::OK, &shown))
 }
 
 fn state(standing: &Standing) -> GroupState<'_> {
@@ -165,6 +174,7 @@ fn state(standing: &Standing) -> GroupState<'_> {
             Wait::Scheduled => DeliveryState::Scheduled,
             Wait::InFlight => DeliveryState::InFlight,
             Wait::Backoff => DeliveryState::Backoff,
+            Wait::Effect => DeliveryState::Effect,
             Wait::KeyBusy => DeliveryState::KeyBusy,
             Wait::SameIdentityRunning => DeliveryState::SameKeyRunning,
             Wait::WindowFull => DeliveryState::WindowFull,

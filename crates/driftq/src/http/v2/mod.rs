@@ -63,6 +63,7 @@ pub(crate) const fn takes_body(operation: Operation) -> bool {
             | Operation::BeginEffect
             | Operation::FinishEffect
             | Operation::RenewEffect
+            | Operation::ReleaseEffect
             | Operation::ReacquireEffect
             | Operation::ResolveEffect
             | Operation::GetEffect
@@ -109,6 +110,7 @@ pub(crate) async fn answer(operation: Operation, request: Request<'_>) -> Handle
         Operation::BeginEffect => effects::begin(&request).await,
         Operation::FinishEffect => effects::finish(&request).await,
         Operation::RenewEffect => effects::renew(&request).await,
+        Operation::ReleaseEffect => effects::release(&request).await,
         Operation::ReacquireEffect => effects::reacquire(&request).await,
         Operation::ResolveEffect => effects::resolve(&request).await,
         Operation::GetEffect => effects::get(&request).await,

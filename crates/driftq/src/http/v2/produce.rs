@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use driftq_api::v2::{Due, Form, Message, Outcomes, Produced, each_message};
 use driftq_api::{Code, Fault, JSON, NDJSON};
-use driftq_engine::core::{self, RequestHash, Start};
+use driftq_engine::core::{self, Keyless, RequestHash, Start};
 use driftq_engine::{Draft, Failure};
 use hyper::StatusCode;
 
@@ -87,10 +87,6 @@ fn shown(stored: &driftq_engine::Produced) -> Produced<'_> {
 
 /// A message as the broker takes it.
 pub(super) fn draft(message: Message<'_>) -> Draft<'_> {
-    let key = match message.key {
-        Cow::Borrowed(key) => Cow::Borrowed(key.as_bytes()),
-        Cow::Owned(key) => Cow::Owned(key.into_bytes()),
-    };
     let hash = message.envelope.as_ref().map_or("", |envelope| &envelope.request_hash);
     let request = if hash.is_empty() { RequestHash::NONE } else { RequestHash::of(hash.as_bytes()) };
     Draft {
@@ -101,11 +97,14 @@ pub(super) fn draft(message: Message<'_>) -> Draft<'_> {
             Some(Due::AfterMs(millis)) => Start::After(millis),
         },
         request,
+        keyless: Keyless::Spread,
+        native: true,
         message: core::Message {
-            key,
+            key: message.key,
             value: message.value,
             envelope: message.envelope.map(|envelope| taken_envelope(*envelope)),
             routing: None,
+            origin: None,
         },
     }
 }

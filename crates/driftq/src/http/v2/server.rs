@@ -23,13 +23,16 @@ pub(super) fn openapi() -> Answer {
 }
 
 pub(super) fn healthz() -> Answer {
-    json(StatusCode::OK, &Health { status: "ok".into() })
+    json(StatusCode::OK, &Health { status: "ok".into(), note: None })
 }
 
 pub(super) fn readyz(app: &App) -> Handled {
     let status = app.broker.status();
-    if status.ready && status.writable {
-        return Ok(json(StatusCode::OK, &Health { status: "ready".into() }));
+    // On a full disk consumers can still read and settle, which is what makes room again: a balancer that took the
+    // server out of its turn would make it last.
+    if status.ready && status.settles {
+        let note = status.why.filter(|_| !status.writable).map(Cow::Owned);
+        return Ok(json(StatusCode::OK, &Health { status: "ready".into(), note }));
     }
     let why = status.why.unwrap_or_else(|| "the broker is not ready".to_owned());
     Err(Fault::new(Code::Unavailable, why))

@@ -36,6 +36,8 @@ pub(super) fn taken_spec(spec: &TopicSpec) -> core::TopicSettings {
         in_flight_max: spec.max_in_flight,
         order: order(spec.ordering.unwrap_or_default()),
         retry_share: spec.retry_share_percent,
+        keep_ms: spec.keep_ms,
+        keep_bytes: spec.keep_bytes,
     }
 }
 
@@ -51,6 +53,8 @@ pub(super) fn taken_patch(patch: &TopicPatch) -> core::TopicPatch {
         in_flight_max: patch.max_in_flight,
         order: patch.ordering.map(|ordering| order(ordering.unwrap_or_default())),
         retry_share: patch.retry_share_percent,
+        keep_ms: patch.keep_ms,
+        keep_bytes: patch.keep_bytes,
     }
 }
 
@@ -66,17 +70,21 @@ pub(super) fn in_force(own: &core::TopicSettings, server: &Settings) -> TopicSet
         ("max_in_flight", own.in_flight_max.is_some()),
         ("ordering", own.order != Order::default()),
         ("retry_share_percent", own.retry_share.is_some()),
+        ("keep_ms", own.keep_ms.is_some()),
+        ("keep_bytes", own.keep_bytes.is_some()),
     ];
     TopicSettings {
         retention_ms: own.retention_ms.or(server.retention_ms),
         retention_bytes: own.retention_bytes.or(server.retention_bytes),
         partition_messages_max: Some(own.messages_max.unwrap_or(server.partition_messages_max)),
         partition_bytes_max: Some(own.bytes_max.unwrap_or(server.partition_bytes_max)),
-        retry_policy: shown_policy(own.retry.unwrap_or_default()),
+        retry_policy: shown_policy(own.retry.unwrap_or(server.retry)),
         lease_ms: own.lease_ms.unwrap_or(server.lease_ms_default),
         max_in_flight: Some(own.in_flight_max.unwrap_or(server.lease_in_flight_max)),
         ordering: ordering(own.order),
         retry_share_percent: own.retry_share.unwrap_or(server.retry_share),
+        keep_ms: own.keep_ms,
+        keep_bytes: own.keep_bytes,
         set: set.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| Cow::Borrowed(name)).collect(),
     }
 }
@@ -95,6 +103,8 @@ pub(super) fn changes(before: &TopicSettings, after: &TopicSettings) -> Vec<Sett
         "max_in_flight",
         "ordering",
         "retry_share_percent",
+        "keep_ms",
+        "keep_bytes",
     ];
     let get = |settings: &Value, name: &str| settings.get(name).cloned().unwrap_or(Value::Null);
     let changed = names.into_iter().filter(|name| get(&before, name) != get(&after, name));

@@ -95,6 +95,9 @@ fn shown(topic: &TopicDescription, server: &Settings) -> Topic {
         bytes: described.bytes,
         oldest_offset: described.oldest_offset,
         oldest_at: described.oldest_at.map(moment),
+        kept_messages: described.kept_messages,
+        kept_bytes: described.kept_bytes,
+        earliest_offset: described.earliest_offset,
     });
     Topic {
         name: summary.name,

@@ -3,17 +3,18 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use driftq_api::Moment;
 use driftq_api::v2::{
-    Attempt, DeadLetter, Envelope, Item, ItemEnvelope, ItemRouting, Jitter, Labels, Lease, RetryPolicy,
+    Attempt, DeadLetter, Envelope, Item, ItemEnvelope, ItemOrigin, ItemRouting, Jitter, Labels, Lease,
+    RetryPolicy,
 };
-use driftq_engine::core::{self, Deadline, Time};
+use driftq_api::{Moment, end_line};
+use driftq_engine::core::{self, Deadline, Time, TopicId};
 use driftq_engine::{Broker, Delivered, Seen};
 
 /// Room for everything around key and value that a plain delivery has.
-const FRAME_BYTES: usize = 320;
+const FRAME_BYTES: usize = 400;
 
-/// Names the topic of an item: deliveries do not carry it.
+/// Names the topic of an item: messages do not carry it.
 pub(crate) struct Reader<'a> {
     pub(crate) topic: &'a str,
     pub(crate) broker: &'a Broker,
@@ -28,7 +29,7 @@ pub(super) fn room_for(delivered: &Delivered) -> usize {
 pub(crate) fn line(reader: &Reader<'_>, delivered: &Delivered) -> Result<Bytes, core::Malformed> {
     let mut out = Vec::with_capacity(room_for(delivered));
     with_item(reader, delivered, |item| item.write(&mut out))?;
-    out.push(b'\n');
+    end_line(&mut out, 0);
     Ok(Bytes::from(out))
 }
 
@@ -48,6 +49,12 @@ pub(super) fn with_item(
         priority: delivered.priority,
         produced_at: moment(delivered.at),
         deliver_at: delivered.due.map(moment),
+        origin: Some(origin(
+            reader,
+            &message,
+            delivered.receipt.topic,
+            (delivered.partition, delivered.offset),
+        )),
         lease: Some(Lease {
             token: Cow::Borrowed(&token),
             attempt: delivered.attempt,
@@ -55,7 +62,7 @@ pub(super) fn with_item(
         }),
         ..item(&message)
     };
-    show(&item.with_payload(&message.value));
+    show(&item.with_key(&message.key).with_payload(&message.value));
     Ok(())
 }
 
@@ -68,17 +75,20 @@ pub(super) fn looked(seen: &[Seen]) -> impl Iterator<Item = Looked<'_>> {
 }
 
 /// Shows a message that was only looked at.
-pub(super) fn seen_item<'a>(topic: &'a str, (seen, message): &'a Looked<'_>) -> Item<'a> {
+pub(super) fn seen_item<'a>(reader: &Reader<'a>, (seen, message): &'a Looked<'_>) -> Item<'a> {
+    let (partition, offset) = (seen.found.partition, seen.found.offset);
     let item = Item {
-        topic: Cow::Borrowed(topic),
-        partition: seen.found.partition,
-        offset: seen.found.offset,
+        topic: Cow::Borrowed(reader.topic),
+        partition,
+        offset,
         priority: seen.found.priority,
         produced_at: moment(seen.found.at),
         deliver_at: seen.found.due.map(moment),
+        origin: Some(origin(reader, message, seen.topic, (partition, offset))),
+        kept: seen.found.stage == core::Stage::Done,
         ..item(message)
     };
-    item.with_payload(&message.value)
+    item.with_key(&message.key).with_payload(&message.value)
 }
 
 /// What the message itself says.
@@ -87,7 +97,8 @@ fn item<'a>(message: &'a core::Message<'_>) -> Item<'a> {
         topic: Cow::Borrowed(""),
         partition: 0,
         offset: 0,
-        key: String::from_utf8_lossy(&message.key),
+        key: Cow::Borrowed(""),
+        key_b64: None,
         value: None,
         value_b64: None,
         priority: 0,
@@ -96,7 +107,26 @@ fn item<'a>(message: &'a core::Message<'_>) -> Item<'a> {
         envelope: message.envelope.as_ref().map(envelope),
         routing: message.routing.as_ref().map(routing),
         last_error: Cow::Borrowed(""),
+        origin: None,
         lease: None,
+        kept: false,
+    }
+}
+
+/// Where a message was born that lies in a topic of that number.
+fn origin<'a>(
+    reader: &Reader<'a>,
+    message: &'a core::Message<'_>,
+    topic: TopicId,
+    (partition, offset): (u32, u64),
+) -> ItemOrigin<'a> {
+    let own = core::Origin { topic: Cow::Borrowed(reader.topic), incarnation: topic, partition, offset };
+    let born = message.born(own, |name| reader.broker.topic_number(name));
+    ItemOrigin {
+        topic: born.topic,
+        incarnation: born.incarnation.0,
+        partition: born.partition,
+        offset: born.offset,
     }
 }
 
@@ -193,7 +223,7 @@ pub(super) fn taken_envelope(envelope: Envelope<'_>) -> core::Envelope<'_> {
         partition_override: envelope.partition_override,
         deadline: envelope.deadline.map(|moment| {
             let (seconds, nanos) = moment.parts();
-            Deadline { seconds, nanos }
+            Deadline { seconds, nanos, offset_minutes: moment.offset_minutes() }
         }),
         retry_policy: envelope.retry_policy.map(taken_policy),
         dead_letter: None,
@@ -208,5 +238,5 @@ pub(super) fn moment(time: Time) -> Moment {
 /// A time of the wire on the broker's clock, rounded down.
 pub(super) fn time(moment: Moment) -> Time {
     let (seconds, nanos) = moment.parts();
-    Deadline { seconds, nanos }.time()
+    Deadline { seconds, nanos, offset_minutes: 0 }.time()
 }

@@ -3,7 +3,9 @@
 use std::{borrow::Cow, io, io::IsTerminal, process::ExitStatus, process::Stdio, time::Duration};
 
 use anyhow::{Context, Result};
-use driftq_api::v2::{EffectFinish, EffectFinished, EffectLease, EffectResult};
+use driftq_api::v2::{
+    EffectFinish, EffectFinished, EffectLease, EffectRelease, EffectReleased, EffectResult, EffectStatus,
+};
 use rustix::process::Signal as Kill;
 use tokio::{
     process::{Child, Command},
@@ -44,10 +46,8 @@ impl Effect<'_> {
             Ok(child) => child,
             Err(error) => {
                 eprintln!("error: {}: {error}", self.args.command[0]);
-                let reason = Cow::Owned(format!("the command cannot be run: {error}"));
-                let status = driftq_api::v2::EffectStatus::FailedRetryable;
-                let result = EffectResult { error: reason, ..EffectResult::new(status) };
-                self.finish(lease, result).await?;
+                // Nothing was sent: the next one who asks has it at once.
+                self.release(lease, false).await;
                 return Ok(EXIT_CANNOT_RUN);
             }
         };
@@ -55,13 +55,36 @@ impl Effect<'_> {
         if let Some(lost) = ended.lost {
             return Err(lost.into_error().context("the effect's lease was lost, and the command was ended"));
         }
-        if let Some(status) = stored::status(ended.status, self.args.on_lapse) {
-            let result = stored::result(status, ended.status, &ended.stdout, &ended.last_line);
-            tokio::select! {
-                finished = self.finish(lease, result) => finished?,
-                // Whoever asks for the end now has waited long enough for a server that does not answer.
-                _ = signals.next() => anyhow::bail!("ended before the server had heard how the command ended"),
+        let (name, why) = (self.identity.words(), child::reason(ended.status, &ended.last_line));
+        let status = stored::status(ended.status, self.args.on_lapse);
+        match status {
+            Some(EffectStatus::Succeeded) => {}
+            Some(EffectStatus::FailedFinal) => eprintln!("error: {name}: it failed for good: {why}"),
+            Some(EffectStatus::FailedRetryable) => {
+                eprintln!("error: {name}: it did not happen, and may be tried again: {why}");
             }
+            None => eprintln!(
+                "error: {name}: it may have happened, and does not run again before somebody has found out: {why}\n\
+                 help: let CMD end with 75 if nothing happened; else find out, then `driftq effect resolve`"
+            ),
+        }
+        let told = async {
+            match status {
+                Some(status) => {
+                    let result = stored::result(status, ended.status, &ended.stdout, &ended.last_line);
+                    self.finish(lease, result).await
+                }
+                // Others are told now, and not only when the lease lapses.
+                None => {
+                    self.release(lease, true).await;
+                    Ok(())
+                }
+            }
+        };
+        tokio::select! {
+            told = told => told?,
+            // Whoever asks for the end now has waited long enough for a server that does not answer.
+            _ = signals.next() => anyhow::bail!("ended before the server had heard how the command ended"),
         }
         Ok(child::code(ended.status))
     }
@@ -120,6 +143,17 @@ impl Effect<'_> {
             status
         };
         Ok(Ended { status, stdout: kept, last_line: last_line.text(), lost })
+    }
+
+    /// Gives the lease up. If the server does not hear of it, the lease lapses.
+    async fn release(&mut self, lease: &EffectLease<'_>, uncertain: bool) {
+        let request = EffectRelease { token: Cow::Borrowed(&lease.token), uncertain };
+        let retry = Retry::within(PATIENCE);
+        let (answer, _) =
+            self.session.post_retrying::<EffectReleased>("/v2/effects/release", &request, retry).await;
+        if let Err(error) = answer {
+            eprintln!("warning: its lease was not given up and lapses: {:#}", error.into_error());
+        }
     }
 
     /// Says how it ended, again and again until that is heard, or the lease is long over. A result that the server

@@ -12,10 +12,12 @@ use crate::cli::exit::{Exit, Fault};
 pub(super) struct Home {
     pub(super) run_id: Option<String>,
     pub(super) step_id: Option<String>,
+    /// Where the message was born: topic, incarnation of the topic, partition and offset.
     pub(super) topic: Option<String>,
-    pub(super) idempotency_key: Option<String>,
+    pub(super) incarnation: u32,
     pub(super) partition: Option<u32>,
     pub(super) offset: Option<u64>,
+    pub(super) idempotency_key: Option<String>,
 }
 
 impl Home {
@@ -23,10 +25,12 @@ impl Home {
         if let Some(run_id) = &self.run_id {
             return Some(json!(["run", run_id, self.step_id.as_deref().unwrap_or_default()]));
         }
-        let topic = self.topic.as_ref()?;
+        let (topic, incarnation) = (self.topic.as_ref()?, self.incarnation);
         match (&self.idempotency_key, self.partition, self.offset) {
-            (Some(key), ..) => Some(json!(["message", topic, key])),
-            (None, Some(partition), Some(offset)) => Some(json!(["message", topic, partition, offset])),
+            (Some(key), ..) => Some(json!(["message", topic, incarnation, key])),
+            (None, Some(partition), Some(offset)) => {
+                Some(json!(["message", topic, incarnation, partition, offset]))
+            }
             _ => None,
         }
     }
@@ -80,12 +84,13 @@ mod tests {
             let home = if anchor[0] == "run" {
                 Home { run_id: text(1), step_id: text(2), ..Home::default() }
             } else {
-                let partition = number(2).map(|number| u32::try_from(number).unwrap());
+                let small = |place: usize| number(place).map(|number| u32::try_from(number).unwrap());
                 Home {
                     topic: text(1),
-                    idempotency_key: text(2),
-                    partition,
-                    offset: number(3),
+                    incarnation: small(2).unwrap(),
+                    idempotency_key: text(3),
+                    partition: small(3),
+                    offset: number(4),
                     ..Home::default()
                 }
             };

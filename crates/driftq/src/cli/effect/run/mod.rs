@@ -14,7 +14,7 @@ use std::{
 };
 
 use anyhow::Result;
-use driftq_api::v2::{EffectBegin, EffectDecision, WAIT_MS_MAX};
+use driftq_api::v2::{EffectBegin, EffectDecision, EffectGet, WAIT_MS_MAX};
 
 use key::{Asked, Home};
 
@@ -31,6 +31,7 @@ use crate::{
         exit::{self, Exit, Fault},
         parse::span,
         signal::Signals,
+        work::AWAITS,
     },
     client::{CallError, Session},
     config::units::millis,
@@ -45,7 +46,8 @@ same effect later gets both again, and CMD does not run. Its exit code says what
    75   it did not happen, and may be tried again: failed_retryable
    65   it did not happen and never will: failed_final, and replayed as such
   else  --on-lapse hold: it may have happened. Nothing is stored, and the effect
-        turns unknown; --on-lapse retry: failed_retryable
+        is unknown at once; --on-lapse retry: failed_retryable
+A command that cannot be run at all (127) did not happen: its lease is given up, and the attempt does not count.
 This command ends with the exit code of CMD, or with the stored one. Its own codes are below. Stdin, stderr and \
 signals are CMD's; DRIFTQ_EFFECT_SCOPE, DRIFTQ_EFFECT_KEY and DRIFTQ_EFFECT_ATTEMPT tell it which effect it is: hand \
 the key to the other side if that takes one.
@@ -155,13 +157,18 @@ impl Args {
 
     fn home(&self) -> Home {
         let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
+        // Where the message was born; its own place, from whoever does not say.
+        let born = |name: &str| {
+            variable(&format!("DRIFTQ_ORIGIN_{name}")).or_else(|| variable(&format!("DRIFTQ_{name}")))
+        };
         Home {
             run_id: given(self.run_id.as_ref()),
             step_id: given(self.step_id.as_ref()),
-            topic: variable("DRIFTQ_TOPIC"),
+            topic: born("TOPIC"),
+            incarnation: born("INCARNATION").and_then(|text| text.parse().ok()).unwrap_or(0),
+            partition: born("PARTITION").and_then(|text| text.parse().ok()),
+            offset: born("OFFSET").and_then(|text| text.parse().ok()),
             idempotency_key: variable("DRIFTQ_IDEMPOTENCY_KEY"),
-            partition: variable("DRIFTQ_PARTITION").and_then(|text| text.parse().ok()),
-            offset: variable("DRIFTQ_OFFSET").and_then(|text| text.parse().ok()),
         }
     }
 
@@ -226,7 +233,10 @@ impl Effect<'_> {
                     return self.carry_out(&lease, signals).await;
                 }
                 Begun::Decided(EffectDecision::Replay { outcome }) => return stored::replay(&name, &outcome),
-                Begun::Decided(EffectDecision::InProgress { .. }) => return Err(busy(&name)),
+                Begun::Decided(EffectDecision::InProgress { retry_after_ms, .. }) => {
+                    self.tell_worker();
+                    return Err(busy(&name, retry_after_ms));
+                }
                 Begun::Decided(EffectDecision::Retryable { outcome, .. }) => {
                     return Err(exhausted(&name, &outcome.error));
                 }
@@ -234,16 +244,32 @@ impl Effect<'_> {
                     // The answer is written down once. If it is unknown again afterwards, others are at it.
                     may_reconcile = false;
                     if !self.reconcile(epoch).await? {
+                        self.tell_worker();
                         return Err(uncertain(&name));
                     }
                 }
-                Begun::Decided(EffectDecision::Unknown { .. }) => return Err(uncertain(&name)),
+                Begun::Decided(EffectDecision::Unknown { .. }) => {
+                    self.tell_worker();
+                    return Err(uncertain(&name));
+                }
                 Begun::KeyReused(error) => {
                     exit::report(&error.into_error(), None);
                     return Ok(EXIT_DEAD);
                 }
             }
         }
+    }
+
+    /// Tells `driftq work` which effect its message has to wait for. If it cannot be told, the message waits for its
+    /// time alone.
+    fn tell_worker(&self) {
+        let Some(file) = std::env::var_os(AWAITS.0) else { return };
+        let effect = EffectGet {
+            tenant_id: self.identity.tenant.as_str().into(),
+            scope: self.identity.scope.as_str().into(),
+            key: self.identity.key.as_str().into(),
+        };
+        drop(serde_json::to_vec(&effect).map(|text| std::fs::write(file, text)));
     }
 
     async fn begin(&mut self) -> Result<Begun> {
@@ -266,9 +292,10 @@ enum Begun {
     KeyReused(CallError),
 }
 
-fn busy(name: &str) -> anyhow::Error {
-    Fault::new(Exit::InProgress, format!("{name}: somebody else is at it"))
-        .help("ask again later, or wait longer with --wait")
+fn busy(name: &str, retry_after_ms: u64) -> anyhow::Error {
+    let left = retry_after_ms.div_ceil(1000);
+    Fault::new(Exit::InProgress, format!("{name}: another holder has it for up to {left} s"))
+        .help("it is at work, or ended without a word; ask again later, or wait longer with --wait")
         .into()
 }
 
