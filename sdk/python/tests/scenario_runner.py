@@ -11,8 +11,10 @@ from typing import Any
 
 import driftq
 from driftq.testing import Server, run_until_idle, run_until_idle_async
+from front import Front
 
 SIGNAL_TIMEOUT_S = 30.0
+LAPSE_TIMEOUT_S = 30.0
 
 
 class Surprise(Exception):
@@ -24,12 +26,17 @@ class Scenario:
 
     def __init__(self, document: dict[str, Any], server: Server) -> None:
         self.document = document
-        self.server = server
+        # What the runner asks and checks goes to the server itself; the worker may have a front before it.
         self.client = server.client()
+        self.front = Front(server.url, document["front"]) if "front" in document else None
+        self.url = self.front.url if self.front is not None else server.url
         self.attempts: list[int] = []
         self.executions: Counter[str] = Counter()
+        self.reconciled: Counter[str] = Counter()
         self.surprises: list[str] = []
         self.lease_ms = int(document["worker"]["lease_ms"])
+        # For effects of no message.
+        self.outside: Any = None
 
     def prepare(self) -> None:
         for topic, settings in self.document["topics"].items():
@@ -39,15 +46,18 @@ class Scenario:
 
     def run(self) -> None:
         spec = self.document["worker"]
-        worker = driftq.Worker(self.client, spec["group"], **self._options(spec))
-        register = worker.handler(spec["topic"], payload=self._payload, timeout=_seconds(spec.get("timeout_ms")))
-        register(self._handle)
-        run_until_idle(worker)
+        with driftq.Client(self.url) as client:
+            self.outside = client
+            worker = driftq.Worker(client, spec["group"], **self._options(spec))
+            register = worker.handler(spec["topic"], payload=self._payload, timeout=_seconds(spec.get("timeout_ms")))
+            register(self._handle)
+            run_until_idle(worker)
 
     def run_async(self) -> None:
         async def main() -> None:
             spec = self.document["worker"]
-            async with driftq.AsyncClient(self.server.url) as client:
+            async with driftq.AsyncClient(self.url) as client:
+                self.outside = client
                 worker = driftq.AsyncWorker(client, spec["group"], **self._options(spec))
                 register = worker.handler(
                     spec["topic"], payload=self._payload, timeout=_seconds(spec.get("timeout_ms"))
@@ -122,8 +132,10 @@ class Scenario:
             ctx.output(**spec)
         elif name == "cancel_message":
             self.client.cancel(ctx.topic, ctx.partition, ctx.offset)
+        elif name == "leave":
+            self._leave(spec)
         elif name == "outlive":
-            time.sleep(spec["leases"] * self.lease_ms / 1000)
+            time.sleep(self._leases_s(spec))
         elif name == "await_signal":
             if not ctx.cancelled.wait(SIGNAL_TIMEOUT_S):
                 raise Surprise("the signal did not fire")
@@ -134,7 +146,9 @@ class Scenario:
     async def _act_async(self, action: dict[str, Any], ctx: driftq.AsyncContext) -> None:
         name, spec = next(iter(action.items()))
         if name == "outlive":
-            await asyncio.sleep(spec["leases"] * self.lease_ms / 1000)
+            await asyncio.sleep(self._leases_s(spec))
+        elif name == "leave":
+            await asyncio.to_thread(self._leave, spec)
         elif name == "cancel_message":
             await asyncio.to_thread(self.client.cancel, ctx.topic, ctx.partition, ctx.offset)
         elif name == "await_signal":
@@ -167,17 +181,23 @@ class Scenario:
             raise Surprise(f"the signal fired with {ctx.cancelled.reason!r}")
 
     def _effect(self, spec: dict[str, Any], ctx: Any) -> Any:
-        options: dict[str, Any] = {name: spec[name] for name in ("key", "on_lapse", "max_attempts") if name in spec}
+        given = ("key", "on_lapse", "max_attempts", "lease_ms")
+        options: dict[str, Any] = {name: spec[name] for name in given if name in spec}
         if "args" in spec:
             options["arguments"] = spec["args"]
         if "wait_ms" in spec:
             options["wait"] = spec["wait_ms"] / 1000
         if "reconcile" in spec:
-            options["reconcile"] = lambda record: _reconciled(spec["reconcile"])
+            options["reconcile"] = lambda record: self._reconciled(spec)
+        where = self.outside if spec.get("outside") else ctx
+        is_task = isinstance(ctx, driftq.AsyncContext)
+        function = self._slow(spec) if is_task and "outlives" in spec else self._function(spec)
         try:
-            value = yield ctx.effect(spec["scope"], self._function(spec), **options)
+            value = yield where.effect(spec["scope"], function, **options)
         except Exception as error:
             _expect(spec, error)
+            if spec.get("caught"):
+                return
             raise
         if "raises" in spec:
             raise Surprise(f"no {spec['raises']}, but {value!r}")
@@ -196,6 +216,8 @@ class Scenario:
     def _function(self, spec: dict[str, Any]) -> Any:
         def function() -> Any:
             self.executions[spec["scope"]] += 1
+            if "outlives" in spec:
+                time.sleep(self._leases_s(spec["outlives"]))
             kind = spec.get("fail")
             if kind == "not_done":
                 raise driftq.NotDone(spec["error"])
@@ -207,11 +229,55 @@ class Scenario:
 
         return function
 
+    def _slow(self, spec: dict[str, Any]) -> Any:
+        async def function() -> Any:
+            return await asyncio.to_thread(self._function(spec))
+
+        return function
+
+    def _leases_s(self, spec: dict[str, Any]) -> float:
+        return float(spec["leases"] * self.lease_ms / 1000)
+
+    def _leave(self, spec: dict[str, Any]) -> None:
+        """Somebody else begins the effect, and is not heard of again."""
+        name = {"scope": spec["scope"], "key": spec["key"]}
+        begun = self.client.request(
+            "POST", "/v2/effects/begin", {**name, "lease_ms": spec.get("lease_ms", 1), "reacquire": True}
+        )
+        if begun["decision"] != "execute":
+            raise Surprise(f"somebody else was told {begun}")
+        ends_at = time.monotonic() + LAPSE_TIMEOUT_S
+        while "lease_ms" not in spec and self.client.request("POST", "/v2/effects/get", name)["state"] != "unknown":
+            if time.monotonic() > ends_at:
+                raise Surprise("what was left does not become unknown")
+            time.sleep(0.005)
+
+    def _reconciled(self, effect: dict[str, Any]) -> Any:
+        self.reconciled[effect["scope"]] += 1
+        spec = effect["reconcile"]
+        if spec == "taken":
+            said = {"status": "failed_retryable", "by": "somebody", "why": "a scenario"}
+            name = {"scope": effect["scope"], "key": effect["key"]}
+            self.client.request("POST", "/v2/effects/resolve", {**name, **said})
+            self._leave(effect)
+            return driftq.NOT_DONE
+        if spec == "not_done":
+            return driftq.NOT_DONE
+        if spec == "unknown":
+            return driftq.UNKNOWN
+        return driftq.Succeeded(spec["succeeded"]) if "succeeded" in spec else driftq.Failed(spec["failed"])
+
     def check(self) -> None:
         expect = self.document["expect"]
         assert self.surprises == []
         assert self.attempts == expect["attempts"]
         assert dict(self.executions) == expect["executions"]
+        if "reconciled" in expect:
+            assert dict(self.reconciled) == expect["reconciled"]
+        for count in expect.get("requests", []):
+            assert self.front is not None
+            found = len(self.front.posts(count["post"]))
+            assert count["at_least"] <= found <= count["at_most"], f"{found} calls of {count['post']}"
         for question in expect["server"]:
             assert question.get("status", 200) == 200, "this runner knows only answers with 200"
             answer = self.client.request("GET", question["get"])
@@ -236,14 +302,6 @@ def _expect(spec: dict[str, Any], error: Exception) -> None:
     name = spec.get("raises")
     if name is None or (name != "Error" and type(error).__name__ != name):
         raise Surprise(f"{error!r} instead of {name}") from error
-
-
-def _reconciled(spec: Any) -> Any:
-    if spec == "not_done":
-        return driftq.NOT_DONE
-    if spec == "unknown":
-        return driftq.UNKNOWN
-    return driftq.Succeeded(spec["succeeded"]) if "succeeded" in spec else driftq.Failed(spec["failed"])
 
 
 def _seconds(milliseconds: int | None) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pathlib
 from typing import Any
@@ -23,12 +24,13 @@ def test_scenario(path: pathlib.Path, kind: str) -> None:
     document: dict[str, Any] = json.loads(path.read_text())
     with Server() as server:
         scenario = Scenario(document, server)
-        scenario.prepare()
-        if kind == "threads":
-            scenario.run()
-        else:
-            scenario.run_async()
-        scenario.check()
+        with scenario.front or contextlib.nullcontext():
+            scenario.prepare()
+            if kind == "threads":
+                scenario.run()
+            else:
+                scenario.run_async()
+            scenario.check()
         assert "panicked" not in server.log()
 
 

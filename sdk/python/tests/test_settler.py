@@ -10,10 +10,9 @@ import pytest
 import driftq
 from driftq import _settler, errors
 from driftq._calls import Call
-from driftq._engine import COMMIT
 from driftq._jobs import Held, Job, Lane
 from driftq._settings import make_route
-from driftq._settlements import ACK
+from driftq._settlements import ACK, COMMIT
 from driftq._settler import Settler
 from driftq.context import AsyncContext
 from driftq.testing import Server, run_until_idle_async

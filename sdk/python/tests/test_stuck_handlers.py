@@ -169,7 +169,8 @@ def test_an_effect_may_end_first(shared: Server, caplog: pytest.LogCaptureFixtur
 
     @worker.handler("lost-in-effect")
     def handle(payload: Any, ctx: driftq.Context) -> None:
-        results.append(ctx.effect("lost-in-effect", lambda: charge(ctx), key="k"))
+        found = driftq.Succeeded("charged")  # The next attempt is told that nobody knows.
+        results.append(ctx.effect("lost-in-effect", lambda: charge(ctx), key="k", reconcile=lambda _: found))
 
     run_until_idle(worker, timeout=DONE_S)
     assert set(results) == {"charged"}

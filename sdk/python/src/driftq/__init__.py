@@ -1,7 +1,8 @@
 """DriftQ for Python: a durable message broker that makes side effects safe to retry."""
 
 from . import errors
-from ._effects import NOT_DONE, UNKNOWN, Failed, Succeeded
+from ._current import CurrentEffect, current_effect
+from ._findings import NOT_DONE, UNKNOWN, Failed, Succeeded
 from ._lineage import Trace
 from ._payloads import BadPayload
 from ._signal import Signal
@@ -37,7 +38,7 @@ from .errors import (
     Untrusted,
 )
 from .guarded import guarded
-from .outcomes import Dead, Final, NotDone, Retry, Snooze
+from .outcomes import Dead, Final, NotDone, NotSent, Retry, Snooze
 from .producer import AsyncProducer, Producer
 from .worker import AsyncWorker, Worker
 
@@ -55,6 +56,7 @@ __all__ = [
     "Client",
     "ConnectionLost",
     "Context",
+    "CurrentEffect",
     "Dead",
     "DeadlinePassed",
     "DriftQError",
@@ -73,6 +75,7 @@ __all__ = [
     "NoContext",
     "NotDone",
     "NotDriftQ",
+    "NotSent",
     "Overloaded",
     "Produced",
     "Producer",
@@ -90,6 +93,7 @@ __all__ = [
     "Untrusted",
     "Worker",
     "canonical",
+    "current_effect",
     "digest",
     "errors",
     "guarded",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import deque
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from typing import Any, Protocol
 
 from . import errors
 from ._calls import BACKOFF_FIRST_S, Call
+from ._json import written
 from ._wire import MessageOptions, Produced, keyed_message, produce_call
 
 BUFFER_MESSAGES = 10_000
@@ -51,7 +51,7 @@ class _Topic:
 
 def record_of(topic: str, payload: Any, options: MessageOptions, sink: Sink) -> Record:
     message = keyed_message(payload, options)
-    return Record(topic, json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode(), sink)
+    return Record(topic, written(message), sink)
 
 
 class Batches:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import secrets
 import ssl
 import time
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from urllib.parse import quote, urlsplit
 import httpx2
 
 from . import errors
+from ._json import written
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 CONNECT_TIMEOUT_S = 5.0
@@ -56,7 +56,7 @@ class Call:
     def content(self) -> bytes | None:
         if self.body is None or isinstance(self.body, bytes):
             return self.body
-        return json.dumps(self.body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+        return written(self.body)
 
 
 @dataclass(slots=True)
@@ -125,9 +125,20 @@ def segment(name: str) -> str:
     return quote(name, safe="")
 
 
+# The system's own numbers cost a call of the system each. A process that is forked off must not repeat ours.
+_RANDOM = random.Random()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_RANDOM.seed)
+
+
+def random_hex(size: int) -> str:
+    """So many random bytes in hex: for names, not for secrets."""
+    return f"{_RANDOM.getrandbits(8 * size):0{2 * size}x}"
+
+
 def random_id(prefix: str) -> str:
     """A name for one call: 128 random bits."""
-    return prefix + secrets.token_hex(16)
+    return prefix + random_hex(16)
 
 
 def failure(error: httpx2.HTTPError | httpx2.InvalidURL, url: str) -> errors.DriftQError:

@@ -5,10 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, TypeVar
+
+from .errors import NoContext
 
 T = TypeVar("T")
 variable: ContextVar[Any] = ContextVar("driftq_current", default=None)
+effect_variable: ContextVar["CurrentEffect | None"] = ContextVar("driftq_current_effect", default=None)
+
+
+@dataclass(slots=True)
+class CurrentEffect:
+    """The effect that is being carried out. Hand its `key` on to whom the effect reaches, where there is a field for
+    it: then both ends know a repeat. `attempt` counts the times that it was begun."""
+
+    scope: str
+    key: str
+    attempt: int
+
+
+def current_effect() -> CurrentEffect:
+    """The effect that this code carries out: for functions of `effect(…)`, guarded functions, and `guard` blocks."""
+    effect = effect_variable.get()
+    if effect is None:
+        raise NoContext("current_effect() was called outside of an effect's function")
+    return effect
 
 
 def current() -> Any:

@@ -1,26 +1,29 @@
 """The effect, step by step, without any network in it.
 
-The flow is a generator. It yields what it needs, a `Call` or `RUN` or `Reconcile`, and is sent the answer or thrown
-the error. The clients for threads and for asyncio drive the same flow, so that each rule stands here once.
+The flow is a generator. It yields what it needs, a question, a `Call`, `RUN` or `Reconcile`, and is sent the answer or
+thrown the error. The clients for threads and for asyncio drive the same flow, so that each rule stands here once.
 """
 
 from __future__ import annotations
 
 import base64
-import inspect
 import json
 import logging
+import random
 import time
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from . import errors
-from ._calls import PATIENCE_S, Call, random_id
+from ._calls import Call, random_id
+from ._endings import OMITTED, PROMPT_S, RIDES_BYTES_MAX, Ending, Endings, Name, success
+from ._findings import NOT_DONE, UNKNOWN, Failed, Succeeded, Word
 from ._functions import refuse_awaitable
+from ._json import quoted
 from ._wire import clipped, text_of
-from .canonical import derived_key, request_hash, to_json
-from .outcomes import Dead, Final, NotDone, Retry, Snooze
+from .canonical import SCALARS, derived_key, request_hash
+from .outcomes import Dead, Final, NotDone, NotSent, Retry, Snooze
 
 log = logging.getLogger("driftq")
 
@@ -29,40 +32,19 @@ EFFECT_LEASE_MS = 60_000
 WAIT_S = 30.0
 # A wait at the server is cut into pieces, so that a handler that is told to stop does not wait on.
 WAIT_PIECE_MS = 5_000
-ANSWERED_AT_ONCE_S = 0.05
-WAIT_HERE_S = 0.25
-# Between the lapse of a lease and the next attempt lies a moment; a reconciler's answer can race with others.
-RECONCILE_ROUNDS_MAX = 8
-OMITTED = "x-driftq-result"
+# A server that does not wait as long as it was asked to is asked again after this, or sooner if it says so.
+PAUSE_MAX_MS = 1_000
+PAUSE_MIN_MS = 10
+# A server that does not hear by then that a lease is given up sees it lapse.
+GIVEN_UP_WITHIN_S = 5.0
+# A reconciler's answer can race with others; so often it is asked in one call.
+RECONCILE_ROUNDS_MAX = 3
+# Whoever is told so is not the newest holder.
+STALE = (errors.StaleLease, errors.LeaseUnknown)
 _MISSING: Any = object()
 
 
-@dataclass(frozen=True, slots=True)
-class Succeeded:
-    """A reconciler's answer: it happened, and this is its result."""
-
-    value: Any = None
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """A reconciler's answer: it did not happen, and is not to be tried again."""
-
-    reason: str
-
-
-class _Word:
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def __repr__(self) -> str:
-        return self._text
-
-
-NOT_DONE = _Word("driftq.NOT_DONE")
-UNKNOWN = _Word("driftq.UNKNOWN")
-RUN = _Word("run the function")
-Reconciled = Succeeded | Failed | _Word
+RUN = Word("run the function")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +61,16 @@ class Pause:
     seconds: float
 
 
-Step = Call | Reconcile | Pause | _Word
+# Bytes are the question who carries the effect out. The driver asks it together with others that are asked now.
+Step = Call | bytes | Reconcile | Pause | Word
 
 
 @dataclass(slots=True)
 class Anchor:
     """Where an effect runs: for a delivery, in a run, or on its own."""
 
-    anchor: list[Any] | None = None
+    # What derived keys hang on; asked for only where a key is derived.
+    anchor: Callable[[], list[Any]] | None = None
     lease_token: str | None = None
     run_id: str | None = None
     step_id: str | None = None
@@ -94,15 +78,15 @@ class Anchor:
     owner: str = ""
     # Raises if whoever runs the effect is to stop.
     check: Callable[[], None] = lambda: None
+    # Where endings go that need not be said at once.
+    endings: Endings | None = None
 
 
-@dataclass(slots=True)
 class Terms:
-    """What was asked for."""
+    """What was asked for. What most effects never say is not set for each of them."""
 
-    scope: str
     key: str | None = None
-    arguments: Any = field(default=_MISSING)
+    arguments: Any = _MISSING
     on_lapse: OnLapse = "hold"
     lease_ms: int = EFFECT_LEASE_MS
     ttl_ms: int | None = None
@@ -110,7 +94,11 @@ class Terms:
     wait: float = WAIT_S
     tenant_id: str | None = None
     can_reconcile: bool = False
-    read_result: Callable[[str | bytes], Any] = json.loads
+    durable: bool = False
+
+    def __init__(self, scope: str, read_result: Callable[[str | bytes], Any] = json.loads) -> None:
+        self.scope = scope
+        self.read_result = read_result
 
 
 @dataclass(slots=True)
@@ -119,9 +107,11 @@ class Lease:
 
     token: str
     epoch: int
+    attempt: int
     lease_ms: int
     # The lease is over then, by this machine's monotonic clock.
     ends_at: float
+    begun_at: float
 
     def renewed(self, asked_at: float) -> None:
         self.ends_at = asked_at + self.lease_ms / 1000
@@ -134,27 +124,6 @@ class Lease:
         return self.lease_ms / 3000
 
 
-def bound_arguments(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The arguments by their names, defaults included; a list where the function has no names to show."""
-    try:
-        bound = inspect.signature(function).bind(*args, **kwargs)
-    except ValueError:
-        if kwargs:
-            raise TypeError("the function hides its parameters: give `arguments` for its keywords") from None
-        return list(args)
-    bound.apply_defaults()
-    return dict(bound.arguments)
-
-
-def without_self(arguments: Any, function: Callable[..., Any]) -> Any:
-    """A method's object is not part of what is asked for."""
-    if isinstance(arguments, dict):
-        first = next(iter(inspect.signature(function).parameters), None)
-        if first in ("self", "cls"):
-            return {name: value for name, value in arguments.items() if name != first}
-    return arguments
-
-
 class EffectFlow:
     """One effect: `steps()` is the flow; `lease` is set while the function runs."""
 
@@ -164,8 +133,6 @@ class EffectFlow:
         self.tenant_id = terms.tenant_id if terms.tenant_id is not None else anchor.tenant_id
         self.key = terms.key if terms.key is not None else self._derived()
         self.lease: Lease | None = None
-        # Whether the result came out of the ledger.
-        self.replayed = False
 
     def _derived(self) -> str:
         if self.anchor.anchor is None:
@@ -174,19 +141,23 @@ class EffectFlow:
                 "or within `with client.run(run_id, step=…)`"
             )
         arguments = None if self.terms.arguments is _MISSING else self.terms.arguments
-        return derived_key(self.anchor.anchor, arguments)
+        return derived_key(self.anchor.anchor(), arguments)
 
     def steps(self) -> Generator[Step, Any, Any]:
         """Begins, runs or replays, and answers the result."""
         wait_until = time.monotonic() + self.terms.wait
-        rounds = 0
+        yield from self._say_unheard()
+        wait_ms = rounds = 0
         while True:
             self.anchor.check()
             asked_at = time.monotonic()
             try:
-                begun = yield self._begin(wait_until)
-            except (errors.StaleLease, errors.LeaseUnknown) as stale:
+                # Those who ask without waiting go together: nobody is to wait for somebody else's effect.
+                begun = yield self._question() if wait_ms == 0 else self._begin_waiting(wait_ms)
+            except STALE as stale:
                 raise self._lost("somebody else has the message: the effect was not begun") from stale
+            except errors.AttemptsExhausted as exhausted:
+                raise self._error(errors.EffectExhausted, text_of(exhausted), None) from exhausted
             decision = begun["decision"]
             if decision == "execute":
                 self.lease = self._lease(begun, asked_at)
@@ -197,47 +168,80 @@ class EffectFlow:
                 reason = begun["outcome"].get("error") or "it failed as often as it may"
                 raise self._error(errors.EffectExhausted, reason, begun)
             if decision == "in_progress":
-                if time.monotonic() >= wait_until:
-                    raise self._error(errors.EffectBusy, "somebody else is at it", begun)
-                if time.monotonic() - asked_at < ANSWERED_AT_ONCE_S:
-                    # Too many wait at the server already; this one waits here.
-                    yield Pause(min(WAIT_HERE_S, max(0.0, wait_until - time.monotonic())))
+                pause_s = self._pause_s(begun, wait_until, asked_at + wait_ms / 1000)
+                if pause_s > 0:
+                    yield Pause(pause_s)
+                wait_ms = max(1, int(min((wait_until - time.monotonic()) * 1000, WAIT_PIECE_MS)))
                 continue
             rounds += 1
             if not self.terms.can_reconcile or rounds > RECONCILE_ROUNDS_MAX:
                 raise self._error(errors.EffectUncertain, "it may have happened: find out, and resolve it", begun)
             yield from self._reconcile(begun)
 
-    def _begin(self, wait_until: float) -> Call:
+    def _pause_s(self, begun: dict[str, Any], wait_until: float, asked_until: float) -> float:
+        """How long to wait here before the server is asked again: not at all if it has waited as long as it was asked
+        to. Raises if the whole wait is over."""
+        now = time.monotonic()
+        left_s = wait_until - now
+        if left_s <= 0.0:
+            raise self._error(errors.EffectBusy, "somebody else is at it", begun)
+        if now >= asked_until:
+            return 0.0
+        hint_ms = min(max(begun.get("retry_after_ms") or PAUSE_MAX_MS, PAUSE_MIN_MS), PAUSE_MAX_MS)
+        return min(hint_ms / 1000 * random.uniform(0.5, 1.0), left_s)
+
+    def _question(self, wait_ms: int = 0) -> bytes:
         terms, anchor = self.terms, self.anchor
-        wait_ms = int(max(0.0, wait_until - time.monotonic()) * 1000)
-        body: dict[str, Any] = self._identity() | {
-            "on_lapse": terms.on_lapse,
-            "lease_ms": terms.lease_ms,
-            "reacquire": True,
-            "wait_ms": min(wait_ms, WAIT_PIECE_MS),
-            "request_id": random_id(""),
-        }
-        optional = {
-            "ttl_ms": terms.ttl_ms,
-            "max_attempts": terms.max_attempts,
-            "lease_token": anchor.lease_token,
-            "owner": anchor.owner or None,
-            "run_id": anchor.run_id if anchor.lease_token is None else None,
-            "step_id": anchor.step_id if anchor.lease_token is None else None,
-            "request_hash": None if terms.arguments is _MISSING else request_hash(terms.arguments),
-        }
-        body |= {name: value for name, value in optional.items() if value is not None}
-        return Call("POST", "/v2/effects/begin", body, expects=("decision",), wait_ms=body["wait_ms"])
+        parts = [
+            f'{{"scope":{quoted(terms.scope)},"key":{quoted(self.key)},"on_lapse":"{terms.on_lapse}",'
+            f'"lease_ms":{terms.lease_ms:d},"reacquire":true,"request_id":"{random_id("")}"'
+        ]
+        if self.tenant_id:
+            parts.append(f',"tenant_id":{quoted(self.tenant_id)}')
+        if anchor.owner:
+            parts.append(f',"owner":{quoted(anchor.owner)}')
+        if terms.ttl_ms is not None:
+            parts.append(f',"ttl_ms":{terms.ttl_ms:d}')
+        if terms.max_attempts is not None:
+            parts.append(f',"max_attempts":{terms.max_attempts:d}')
+        if terms.arguments is not _MISSING:
+            parts.append(f',"request_hash":"{request_hash(terms.arguments)}"')
+        if anchor.lease_token is not None:
+            parts.append(f',"lease_token":{quoted(anchor.lease_token)}')
+        else:
+            if anchor.run_id is not None:
+                parts.append(f',"run_id":{quoted(anchor.run_id)}')
+            if anchor.step_id is not None:
+                parts.append(f',"step_id":{quoted(anchor.step_id)}')
+        if wait_ms:
+            parts.append(f',"wait_ms":{wait_ms}')
+        parts.append("}")
+        return "".join(parts).encode()
+
+    def _begin_waiting(self, wait_ms: int) -> Call:
+        return Call("POST", "/v2/effects/begin", self._question(wait_ms), expects=("decision",), wait_ms=wait_ms)
 
     def _identity(self) -> dict[str, Any]:
         identity = {"scope": self.terms.scope, "key": self.key}
-        return identity | {"tenant_id": self.tenant_id} if self.tenant_id else identity
+        if self.tenant_id:
+            identity["tenant_id"] = self.tenant_id
+        return identity
+
+    @property
+    def _name(self) -> Name:
+        return self.tenant_id or "", self.terms.scope, self.key
 
     def _lease(self, begun: dict[str, Any], asked_at: float) -> Lease:
         lease = begun["lease"]
         ends_at = asked_at + self.terms.lease_ms / 1000
-        return Lease(lease["token"], lease["epoch"], self.terms.lease_ms, ends_at)
+        return Lease(lease["token"], lease["epoch"], lease["attempt"], self.terms.lease_ms, ends_at, time.monotonic())
+
+    def _say_unheard(self) -> Generator[Step, Any, None]:
+        """This very effect may have ended in this delivery, and the server not have heard of it."""
+        endings = self.anchor.endings
+        ending = None if endings is None else endings._unheard_ending(self._name)
+        if ending is not None:
+            yield from self._say(ending)
 
     def _execute(self) -> Generator[Step, Any, Any]:
         try:
@@ -246,46 +250,75 @@ class EffectFlow:
         except BaseException as error:
             yield from self._failed(error)
             raise
-        ending = _success(value)
-        yield from self._finish(ending)
-        return self._read(ending) if "body" in ending else value
+        fields = success(value)
+        ending = self._ending(fields)
+        endings = self.anchor.endings
+        if endings is None or not self._may_ride(ending) or not endings._take_ending(ending):
+            yield from self._say(ending)
+        if "body" not in fields or (self.terms.read_result is json.loads and type(value) in SCALARS):
+            return value  # Read again it would be the same.
+        return self._read(fields)
+
+    def _may_ride(self, ending: Ending) -> bool:
+        is_prompt = time.monotonic() - self._held().begun_at <= PROMPT_S
+        return is_prompt and not self.terms.durable and ending.size() <= RIDES_BYTES_MAX
 
     def _failed(self, error: BaseException) -> Generator[Step, Any, None]:
         """Records what is known about an error of the function."""
         text = clipped(text_of(error) or type(error).__name__)
         if isinstance(error, (Final, Dead)):
-            yield from self._finish({"status": "failed_final", "error": text})
+            yield from self._say_failure({"status": "failed_final", "error": text})
             if isinstance(error, Final):
                 raise self._error(errors.EffectFailed, error.reason, None) from error
+        elif isinstance(error, NotSent):
+            yield from self._give_up({})
         elif isinstance(error, (Retry, Snooze, NotDone)) or (self.terms.on_lapse == "retry" and isinstance(error, Exception)):
-            yield from self._finish({"status": "failed_retryable", "error": text})
+            yield from self._say_failure({"status": "failed_retryable", "error": text})
+        elif isinstance(error, Exception):
+            # It may have happened: whoever asks next is told so, and not only when the lease is over.
+            yield from self._give_up({"uncertain": True})
 
-    def _finish(self, ending: dict[str, Any]) -> Generator[Step, Any, None]:
-        """Repeated until it is heard, or the effect's lease is over."""
+    def _say_failure(self, fields: dict[str, Any]) -> Generator[Step, Any, None]:
+        """What cannot be recorded is found out by whoever is next; what the function said matters more."""
+        try:
+            yield self._ending(fields).finish_call()
+        except errors.DriftQError as unheard:
+            log.warning("%s/%s: how it failed could not be written down: %s", self.terms.scope, self.key, unheard)
+
+    def _give_up(self, fields: dict[str, Any]) -> Generator[Step, Any, None]:
+        """Whoever is next need not wait for the end of the lease."""
+        body = {"token": self._held().token, **fields}
+        try:
+            yield Call("POST", "/v2/effects/release", body, patience_s=0.0, answer_timeout_s=GIVEN_UP_WITHIN_S)
+        except errors.DriftQError as unheard:
+            log.info("%s/%s: its lease was not given up, and lapses: %s", self.terms.scope, self.key, unheard)
+
+    def _ending(self, fields: dict[str, Any]) -> Ending:
         lease = self._held()
-        left_s = max(PATIENCE_S, lease.ends_at - time.monotonic())
-        call = Call("POST", "/v2/effects/finish", {"token": lease.token, **ending}, patience_s=left_s)
-        try:
-            yield call
-        except (errors.ResultTooLarge, errors.BodyTooLarge):
-            omitted = {"status": ending["status"], "headers": {OMITTED: "omitted"}}
-            if "code" in ending:
-                omitted["code"] = ending["code"]
-            yield Call("POST", "/v2/effects/finish", {"token": lease.token, **omitted}, patience_s=left_s)
-        except (errors.StaleLease, errors.LeaseUnknown) as stale:
-            yield from self._resolve_late(ending, lease)
-            raise self._lost(
-                f"{self.terms.scope}/{self.key}: the effect was overtaken before its outcome could be written down"
-            ) from stale
+        return Ending(self._name, lease.token, fields, lease.ends_at)
 
-    def _resolve_late(self, ending: dict[str, Any], lease: Lease) -> Generator[Step, Any, None]:
-        """An overtaken worker cannot finish, but it knows how it went: it says so if nobody else has begun."""
-        said = {"by": self.anchor.owner or "sdk", "why": "said by its holder, which had been overtaken"}
-        body = self._identity() | ending | said | {"epoch": lease.epoch}
+    def _say(self, ending: Ending) -> Generator[Step, Any, None]:
+        """Repeated until it is heard, or the effect's lease is over: then nobody here knows whether it was."""
         try:
-            yield Call("POST", "/v2/effects/resolve", body, patience_s=0.0)
-        except errors.DriftQError as error:
-            log.info("%s/%s: not resolved: %s", self.terms.scope, self.key, error)
+            try:
+                yield ending.finish_call()
+            except (errors.ResultTooLarge, errors.BodyTooLarge):
+                if not ending.omit():
+                    raise
+                yield ending.finish_call()
+            ending.is_heard = True
+        except STALE as stale:
+            ending.is_heard = True  # It is of no use to say it again.
+            # Only the newest holder may say how it went: what an overtaken one knows is for people to find out.
+            why = "the effect was overtaken before its outcome could be written down"
+            if self.anchor.lease_token is None:
+                raise self._error(errors.EffectUncertain, why, None) from stale
+            raise self._lost(f"{self.terms.scope}/{self.key}: {why}") from stale
+        except errors.DriftQError as unheard:
+            if not isinstance(unheard, errors.NotDriftQ) and not unheard.retryable:
+                raise
+            why = "it happened here, and the server did not hear of it in time"
+            raise self._error(errors.EffectUncertain, why, None) from unheard
 
     def _reconcile(self, begun: dict[str, Any]) -> Generator[Step, Any, None]:
         """Asks the callback, and writes its answer down."""
@@ -295,10 +328,11 @@ class EffectFlow:
         found = yield Reconcile(record)
         if isinstance(found, Succeeded):
             refuse_awaitable(found.value)
-            ending = _success(found.value)
+            ending = success(found.value)
         elif isinstance(found, Failed):
             ending = {"status": "failed_final", "error": clipped(text_of(found.reason))}
         elif found is NOT_DONE:
+            self._check_attempts(record)
             ending = {"status": "failed_retryable"}
         elif found is UNKNOWN:
             raise self._error(errors.EffectUncertain, "it may have happened, and the reconciler cannot tell", begun)
@@ -310,11 +344,17 @@ class EffectFlow:
         said = {"by": self.anchor.owner or "sdk", "why": "said by the reconcile callback", "epoch": record["epoch"]}
         try:
             yield Call("POST", "/v2/effects/resolve", self._identity() | ending | said)
-        except (errors.StaleLease, errors.EffectRunning, errors.EffectFinished):
+        except (errors.StaleLease, errors.EffectRunning, errors.EffectFinished, errors.EffectUnknown):
             return  # Somebody was quicker: begin tells.
 
+    def _check_attempts(self, record: dict[str, Any]) -> None:
+        """Written down, "it did not happen" would grant one more attempt beyond the cap. That is for people to grant."""
+        caps = [cap for cap in (record.get("max_attempts"), self.terms.max_attempts) if cap is not None]
+        if caps and record["attempt"] >= max(caps):
+            reason = "it did not happen, and was tried as often as it may: resolve it to grant another attempt"
+            raise self._error(errors.EffectExhausted, reason, record)
+
     def _replay(self, outcome: dict[str, Any]) -> Any:
-        self.replayed = True
         if outcome["status"] != "succeeded":
             raise self._error(errors.EffectFailed, outcome.get("error") or "it failed for good", outcome)
         if (outcome.get("headers") or {}).get(OMITTED) == "omitted":
@@ -340,17 +380,4 @@ class EffectFlow:
         return self.lease
 
     def _error(self, kind: type[errors.EffectError], reason: str, record: dict[str, Any] | None) -> errors.EffectError:
-        return kind(self.terms.scope, self.key, reason, record)
-
-
-def _success(value: Any) -> dict[str, Any]:
-    """What is stored. A result that is not JSON must not make the effect run again: it is left out, like one that is
-    too large."""
-    ending: dict[str, Any] = {"status": "succeeded", "code": 200}
-    try:
-        body = to_json(value)
-        body.encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        log.warning("the result of an effect is not kept: %s", error)
-        return ending | {"headers": {OMITTED: "omitted"}}
-    return ending | {"body": body, "headers": {"content-type": "application/json"}}
+        return kind(self.terms.scope, self.key, reason, record, tenant_id=self.tenant_id)

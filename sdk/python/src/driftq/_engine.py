@@ -16,10 +16,10 @@ from ._heartbeats import Heartbeats
 from ._jobs import Held, Job, Lane, Tasks, Threads
 from ._outage import Outage
 from ._settings import Route, Settings
-from ._settlements import ACK, RELEASE, Settlement, level_of, nack, settlement_of
+from ._settlements import ACK, COMMIT, RELEASE, Settlement, level_of, nack, settlement_of
 from ._settler import Settler, place, tell_unheard
 from ._wire import described, lease_call, seconds_until
-from .context import AsyncContext, Context
+from .context import AsyncContext, Context, Delivery
 from .outcomes import Outcome
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ SETTLE_GRACE_S = 5.0
 KILL_GRACE_S = 0.1
 # So many handlers may be left behind, or as many as run at once if that is more.
 LEFT_BEHIND_MAX = 8
-COMMIT = Settlement("commit", {})
 
 
 class Engine:
@@ -61,7 +60,7 @@ class Engine:
         self._left: set[Job] = set()
         self._left_max = max(LEFT_BEHIND_MAX, settings.concurrency)
         self._outage = Outage(client.url)
-        self._settler = Settler(client, self._settled, lambda: bool(self._jobs))
+        self._settler = Settler(client, self._settled, lambda: bool(self._jobs), self._overtaken)
         self._heartbeats = Heartbeats(client, settings, self._held, self._interrupt, self._outage)
         self._threads = Threads(settings.concurrency, self._begins_in_thread, self._ended_in_thread)
         self._tasks = Tasks(settings.concurrency, self._set_timers, self._end_job)
@@ -206,9 +205,10 @@ class Engine:
             (self._tasks if route.is_async else self._threads).submit(jobs)
 
     def _context(self, route: Route, item: dict[str, Any]) -> Context | AsyncContext:
+        group, desk = self.settings.group, self._settler.commits
         if route.is_async:
-            return AsyncContext(item, self.settings.group, self._owner, self._client)
-        return Context(item, self.settings.group, self._owner, self._sync_client())
+            return AsyncContext(item, group, self._owner, self._client, desk)
+        return Context(item, group, self._owner, self._sync_client(), desk)
 
     # Running.
 
@@ -245,6 +245,11 @@ class Engine:
         self._settle(held, settlement)
         held.job.stop_if_all_are_over(reason, self._watch)
         log.log(level_of(reason, settlement), "%s: %s", place(held), described(reason))
+
+    def _overtaken(self, context: Delivery) -> None:
+        held = self._held.get(context._item["lease"]["token"])
+        if held is not None:
+            self._interrupt(held, errors.LeaseLost("an effect was overtaken before its outcome could be written down"))
 
     def _watch(self, job: Job) -> None:
         """From any thread: the handler was told to stop, and its messages are settled."""

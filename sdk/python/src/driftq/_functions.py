@@ -6,11 +6,16 @@ import collections.abc
 import functools
 import inspect
 import json
+import types
 import typing
 from collections.abc import Callable
 from typing import Any
 
 from ._payloads import Raw, as_type
+from .canonical import SCALARS
+
+
+_NEVER_AWAITABLE = SCALARS | {dict, list, tuple}
 
 
 def is_async(function: Callable[..., Any]) -> bool:
@@ -19,9 +24,14 @@ def is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
 
 
+def is_awaitable(value: Any) -> bool:
+    # Asking for the ways to be awaitable takes a while, and most results are plain data.
+    return type(value) not in _NEVER_AWAITABLE and inspect.isawaitable(value)
+
+
 def refuse_awaitable(value: Any) -> None:
     """What is still to be awaited has not happened."""
-    if not inspect.isawaitable(value):
+    if not is_awaitable(value):
         return
     if inspect.iscoroutine(value):
         value.close()  # Nobody awaits it, and nobody needs to be told so.
@@ -31,9 +41,32 @@ def refuse_awaitable(value: Any) -> None:
     )
 
 
+def bound_arguments(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The arguments by their names, defaults included; a list where the function has no names to show."""
+    try:
+        bound = inspect.signature(function).bind(*args, **kwargs)
+    except ValueError:
+        if kwargs:
+            raise TypeError("the function hides its parameters: give `arguments` for its keywords") from None
+        return list(args)
+    bound.apply_defaults()
+    return dict(bound.arguments)
+
+
+def without_self(arguments: Any, function: Callable[..., Any]) -> Any:
+    """A method's object is not part of what is asked for."""
+    if isinstance(arguments, dict):
+        first = next(iter(inspect.signature(function).parameters), None)
+        if first in ("self", "cls"):
+            return {name: value for name, value in arguments.items() if name != first}
+    return arguments
+
+
 def result_reader(function: Callable[..., Any] | None) -> Callable[[Raw], Any]:
     """How a stored result becomes what the function is annotated to return; plain JSON where it says nothing."""
-    kind = None if function is None else _return_type(function)
+    # Most are lambdas and say nothing.
+    is_mute = type(function) is types.FunctionType and not function.__annotations__ and not function.__dict__
+    kind = None if function is None or is_mute else _return_type(function)
     if kind is None:
         return json.loads
 

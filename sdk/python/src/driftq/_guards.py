@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-import logging
-import time
 from collections.abc import Awaitable, Callable
+from contextvars import Token
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
+from ._current import CurrentEffect, effect_variable
 from ._drive import AsyncDrive, Drive
-from ._effects import Anchor, EffectFlow, Lease, bound_arguments
-from ._functions import is_async
+from ._effects import Anchor, EffectFlow, Lease
+from ._functions import bound_arguments, is_async, is_awaitable
 from ._options import EffectOptions, Unset, terms_of
-from .errors import DriftQError, Refused
 
 if TYPE_CHECKING:
     from .async_client import AsyncClient
     from .client import Client
 
-log = logging.getLogger("driftq")
 T = TypeVar("T")
 
 
@@ -37,6 +33,18 @@ def _flow(
     return EffectFlow(terms_of(scope, options, arguments, function), anchor)
 
 
+def _enter(flow: EffectFlow, lease: Lease) -> Token[CurrentEffect | None]:
+    """From here on the effect's own code runs."""
+    return effect_variable.set(CurrentEffect(flow.terms.scope, flow.key, lease.attempt))
+
+
+def _leave(mark: Token[CurrentEffect | None]) -> None:
+    try:
+        effect_variable.reset(mark)
+    except ValueError:
+        pass  # The loop has gone without this task, and its context with it.
+
+
 class Guarded:
     """What `with … guard(…) as effect` gives. If it is not `done`, do it, and set `result`."""
 
@@ -44,8 +52,9 @@ class Guarded:
         client = effects._effect_client()
         self._effects = effects
         self._client = client
-        self._drive = Drive(flow, client.call, options.get("reconcile"))
+        self._drive = Drive(flow, client, options.get("reconcile"))
         self._renewal: int | None = None
+        self._mark: Token[CurrentEffect | None] | None = None
         self.key = flow.key
         self.done = False
         self.result: Any = None
@@ -57,6 +66,7 @@ class Guarded:
         elif self._drive.flow.lease is not None:
             self._renewal = self._client.renewals.keep(self._drive.flow.lease)
             self._effects._effect_begins()
+            self._mark = _enter(self._drive.flow, self._drive.flow.lease)
         return self
 
     def __exit__(
@@ -64,6 +74,8 @@ class Guarded:
     ) -> None:
         if self.done:
             return
+        if self._mark is not None:
+            _leave(self._mark)
         try:
             if self._drive.advance(self.result, error):
                 self.result = self._drive.value
@@ -101,18 +113,21 @@ class Effects:
             )
         client = self._effect_client()
         flow = _flow(self._effect_anchor(), scope, options, function, args)
-        drive = Drive(flow, client.call, options.get("reconcile"))
+        drive = Drive(flow, client, options.get("reconcile"))
         if not drive.advance():
             assert flow.lease is not None
             renewal = client.renewals.keep(flow.lease)
             self._effect_begins()
             try:
+                mark = _enter(flow, flow.lease)
                 try:
                     value = function(*args)
                 except BaseException as error:
                     drive.advance(error=error)
                 else:
                     drive.advance(value)
+                finally:
+                    _leave(mark)
             finally:
                 client.renewals.drop(renewal)
                 self._effect_ended()
@@ -130,8 +145,10 @@ class AsyncGuarded:
     def __init__(self, effects: AsyncEffects, flow: EffectFlow, options: EffectOptions) -> None:
         client = effects._effect_client()
         self._effects = effects
-        self._drive = AsyncDrive(flow, client.call, options.get("reconcile"))
-        self._renewal = AsyncRenewal(client)
+        self._drive = AsyncDrive(flow, client, options.get("reconcile"))
+        self._client = client
+        self._renewal: int | None = None
+        self._mark: Token[CurrentEffect | None] | None = None
         self.key = flow.key
         self.done = False
         self.result: Any = None
@@ -141,8 +158,9 @@ class AsyncGuarded:
         if self.done:
             self.result = self._drive.value
         elif self._drive.flow.lease is not None:
-            self._renewal.keep(self._drive.flow.lease)
+            self._renewal = self._client.renewals.keep(self._drive.flow.lease)
             self._effects._effect_begins()
+            self._mark = _enter(self._drive.flow, self._drive.flow.lease)
         return self
 
     async def __aexit__(
@@ -150,6 +168,8 @@ class AsyncGuarded:
     ) -> None:
         if self.done:
             return
+        if self._mark is not None:
+            _leave(self._mark)
         try:
             await self._drive.end(self.result, error)
             self.result = self._drive.value
@@ -157,8 +177,9 @@ class AsyncGuarded:
             if raised is not error:
                 raise
         finally:
-            self._renewal.drop()
-            self._effects._effect_ended()
+            if self._renewal is not None:
+                self._client.renewals.drop(self._renewal)
+                self._effects._effect_ended()
 
 
 class AsyncEffects:
@@ -194,61 +215,28 @@ class AsyncEffects:
         says, else as the function is annotated, else as plain JSON."""
         client = self._effect_client()
         flow = _flow(self._effect_anchor(), scope, options, function, args)
-        drive = AsyncDrive(flow, client.call, options.get("reconcile"))
+        drive = AsyncDrive(flow, client, options.get("reconcile"))
         if not await drive.advance():
             assert flow.lease is not None
-            renewal = AsyncRenewal(client)
-            renewal.keep(flow.lease)
+            renewal = client.renewals.keep(flow.lease)
             self._effect_begins()
             try:
+                mark = _enter(flow, flow.lease)
                 try:
                     value = function(*args)
-                    if inspect.isawaitable(value):
+                    if is_awaitable(value):
                         value = await value
                 except BaseException as error:
                     await drive.end(error=error)
                 else:
                     await drive.end(value)
+                finally:
+                    _leave(mark)
             finally:
-                renewal.drop()
+                client.renewals.drop(renewal)
                 self._effect_ended()
         return drive.value
 
     def guard(self, scope: str, **options: Unpack[EffectOptions]) -> AsyncGuarded:
         """The same as a block: `async with … as effect: if not effect.done: effect.result = …`."""
         return AsyncGuarded(self, _flow(self._effect_anchor(), scope, options), options)
-
-
-class AsyncRenewal:
-    """Keeps the lease of one effect while its function runs."""
-
-    def __init__(self, client: AsyncClient) -> None:
-        self._client = client
-        self._timer: asyncio.TimerHandle | None = None
-        self._task: asyncio.Task[None] | None = None
-
-    def keep(self, lease: Lease) -> None:
-        self._timer = asyncio.get_running_loop().call_later(lease.renew_every_s(), self._begin, lease)
-
-    def drop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._task is not None:
-            self._task.cancel()
-
-    def _begin(self, lease: Lease) -> None:
-        self._task = asyncio.ensure_future(self._renew(lease))
-
-    async def _renew(self, lease: Lease) -> None:
-        asked_at = time.monotonic()
-        try:
-            await self._client.call(lease.renew_call())
-            lease.renewed(asked_at)
-        except Refused as error:
-            if not error.retryable:
-                log.warning("an effect was overtaken while it ran: %s", error)
-                return
-        except DriftQError as error:
-            log.warning("an effect's lease could not be renewed: %s", error)
-        self._task = None
-        self.keep(lease)

@@ -49,18 +49,26 @@ class Lane:
 class Held:
     """A delivery that the worker holds."""
 
-    __slots__ = ("context", "ends_at", "is_over", "job", "token", "verb")
+    __slots__ = ("context", "is_over", "job", "token", "verb")
 
     def __init__(self, context: Context | AsyncContext, job: Job, token: str, ends_at: float) -> None:
         self.context = context
         self.job = job
         self.token = token
-        # Its lease is over then, by this machine's monotonic clock.
-        self.ends_at = ends_at
+        context._ends_at = ends_at
         # Settled, being settled, or not ours any more: whatever its handler still says is dropped.
         self.is_over = False
         # How it is being settled.
         self.verb = ""
+
+    @property
+    def ends_at(self) -> float:
+        """Its lease is over then, by this machine's monotonic clock."""
+        return self.context._ends_at
+
+    @ends_at.setter
+    def ends_at(self, ends_at: float) -> None:
+        self.context._ends_at = ends_at
 
     def is_meant_by(self, error: BaseException) -> bool:
         """Whether an error of a batch is about this message. One was interrupted; the others only failed with it."""

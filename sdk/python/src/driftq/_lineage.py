@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
+from ._calls import random_hex
+from ._json import quoted
 from ._wire import MessageOptions
 
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?")
 TRACEPARENT = "traceparent"
 
 
-@dataclass(frozen=True, slots=True)
-class Trace:
+class Trace(NamedTuple):
     """The trace of a message: its id, the sender's span (none if it begins here), and the handler's own."""
 
     trace_id: str
@@ -26,11 +25,12 @@ class Trace:
     @classmethod
     def of(cls, labels: Mapping[str, str]) -> Trace:
         """From the label of the message; a message without a trace begins one."""
-        found = _TRACEPARENT.fullmatch(labels.get(TRACEPARENT, ""))
-        span_id = secrets.token_hex(8)
+        given = labels.get(TRACEPARENT)
+        found = None if given is None else _TRACEPARENT.fullmatch(given)
         if found and found[1].strip("0") and found[2].strip("0"):
-            return cls(found[1], found[2], span_id, found[3])
-        return cls(secrets.token_hex(16), None, span_id)
+            return cls(found[1], found[2], random_hex(8), found[3])
+        both = random_hex(24)
+        return cls(both[:32], None, both[32:])
 
     @property
     def traceparent(self) -> str:
@@ -42,25 +42,50 @@ def follow_up(
     envelope: Mapping[str, Any], trace: Trace, topic: str, options: MessageOptions
 ) -> MessageOptions:
     """The options of a message that this one causes: its own where given, else the causing one's."""
-    inherited = {
+    inherited: dict[str, Any] = {
         "run_id": envelope.get("run_id"),
         "tenant_id": envelope.get("tenant_id"),
         "parent_step_id": envelope.get("step_id"),
         "step_id": topic,
     }
-    given = {name: value for name, value in options.items() if value is not None}
-    labels = {TRACEPARENT: trace.traceparent, **(options.get("labels") or {})}
-    return cast("MessageOptions", inherited | given | {"labels": labels})
+    labels = {TRACEPARENT: trace.traceparent}
+    for name, value in options.items():
+        if value is not None:
+            inherited[name] = value
+    if own := options.get("labels"):
+        labels |= own
+    inherited["labels"] = labels
+    return cast("MessageOptions", inherited)
+
+
+def plain_follow_up(envelope: Mapping[str, Any], trace: Trace, topic: str, payload: str) -> str:
+    """The message of a follow-up without options, as JSON: most are so, and a worker writes one or more per message. It
+    is what `follow_up` leads to."""
+    inherited = ""
+    if (run_id := envelope.get("run_id")) is not None:
+        inherited = f'"run_id":{quoted(run_id)},'
+    if (tenant_id := envelope.get("tenant_id")) is not None:
+        inherited += f'"tenant_id":{quoted(tenant_id)},'
+    if (step_id := envelope.get("step_id")) is not None:
+        inherited += f'"parent_step_id":{quoted(step_id)},'
+    return (
+        f'{{"value":{quoted(payload)},"envelope":{{{inherited}"step_id":{quoted(topic)},'
+        f'"labels":{{"{TRACEPARENT}":"{trace.traceparent}"}}}}}}'
+    )
 
 
 def anchor(item: Mapping[str, Any]) -> list[Any]:
-    """Where a derived key of an effect is at home."""
+    """Where a derived key of an effect is at home. A message is what it was born as: redriven or rerouted it has another
+    place, and a topic that was made anew has the places of the old one again."""
     envelope = item.get("envelope") or {}
     if envelope.get("run_id"):
         return run_anchor(envelope["run_id"], envelope.get("step_id"))
+    # A server that does not tell is too old to know where a message was born.
+    origin = item.get("origin") or {**item, "incarnation": 0}
+    home = ["message", origin["topic"], origin["incarnation"]]
     if envelope.get("idempotency_key"):
-        return ["message", item["topic"], envelope["idempotency_key"]]
-    return ["message", item["topic"], item["partition"], item["offset"]]
+        return [*home, envelope["idempotency_key"]]
+    return [*home, origin["partition"], origin["offset"]]
 
 
 def run_anchor(run_id: str, step_id: str | None) -> list[Any]:

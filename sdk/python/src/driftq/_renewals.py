@@ -1,13 +1,14 @@
-"""Keeps the leases of effects while their functions run in threads."""
+"""Keeps the leases of effects while their functions run, with threads and with tasks."""
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ._calls import Call
@@ -91,3 +92,61 @@ class Renewals:
                     return number, lease
                 self._changed.wait(wait_s)
             return None
+
+
+class AsyncRenewals:
+    """With tasks: one timer per client. Most effects are over long before it fires, and cost an entry in a dict."""
+
+    def __init__(self, call: Callable[[Call], Awaitable[Any]]) -> None:
+        self._call = call
+        self._kept: dict[int, tuple[float, Lease]] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._numbers = itertools.count()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def keep(self, lease: Lease) -> int:
+        number = next(self._numbers)
+        self._keep(number, lease)
+        return number
+
+    def drop(self, number: int) -> None:
+        self._kept.pop(number, None)
+        task = self._tasks.pop(number, None)
+        if task is not None:
+            task.cancel()
+
+    def _keep(self, number: int, lease: Lease) -> None:
+        loop = asyncio.get_running_loop()
+        at = loop.time() + lease.renew_every_s()
+        self._kept[number] = at, lease
+        if self._timer is None or at < self._timer.when():
+            self._set_timer(loop, at)
+
+    def _set_timer(self, loop: asyncio.AbstractEventLoop, at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = loop.call_at(at, self._look, loop)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        now = loop.time()
+        for number, (at, lease) in list(self._kept.items()):
+            if at <= now:
+                del self._kept[number]
+                self._tasks[number] = asyncio.ensure_future(self._renew(number, lease))
+        if self._kept:
+            self._set_timer(loop, min(at for at, _ in self._kept.values()))
+
+    async def _renew(self, number: int, lease: Lease) -> None:
+        asked_at = time.monotonic()
+        try:
+            await self._call(lease.renew_call())
+            lease.renewed(asked_at)
+        except Refused as error:
+            if not error.retryable:
+                log.warning("an effect was overtaken while it ran: %s", error)
+                return
+        except DriftQError as error:
+            log.warning("an effect's lease could not be renewed: %s", error)
+        del self._tasks[number]
+        self._keep(number, lease)

@@ -12,7 +12,9 @@ from ._wire import clipped, described, milliseconds, text_of
 from .outcomes import Dead, Outcome, Retry, Snooze
 
 Verb = Literal["ack", "nack", "release", "commit", "drop"]
-UNCERTAIN_DELAY_MS = 30_000
+# A message that waits for an effect comes when the effect has ended or is free; and after so long in any case.
+BUSY_DELAY_MS = 30_000
+UNCERTAIN_DELAY_MS = 300_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,7 @@ class Settlement:
 ACK = Settlement("ack", {})
 RELEASE = Settlement("release", {})
 DROP = Settlement("drop", {})
+COMMIT = Settlement("commit", {})
 
 
 def nack(error: str, delay_ms: int | None = None) -> Settlement:
@@ -39,6 +42,14 @@ def dead(reason: str) -> Settlement:
     return Settlement("nack", {"error": clipped(reason), "dead": True})
 
 
+def wait_for(error: errors.EffectError, delay_ms: int) -> Settlement:
+    """Waiting is not failing: the attempt does not count."""
+    effect = {"scope": error.scope, "key": error.key}
+    if error.tenant_id:
+        effect["tenant_id"] = error.tenant_id
+    return Settlement("release", {"delay_ms": delay_ms, "effect": effect})
+
+
 def settlement_of(error: BaseException, *, retry_bad_payload: bool = False, is_own: bool = True) -> Settlement:
     """What an error of a handler means for its message. In a batch it may be an `is_own=False`, about another one."""
     if not is_own:
@@ -50,9 +61,10 @@ def settlement_of(error: BaseException, *, retry_bad_payload: bool = False, is_o
             return dead(error.reason)
         case Snooze():
             return Settlement("release", {"delay_ms": milliseconds(error.seconds)})
-        case errors.EffectBusy() | errors.EffectUncertain():
-            hint_ms = error.retry_after_ms
-            return nack(described(error), UNCERTAIN_DELAY_MS if hint_ms is None else hint_ms)
+        case errors.EffectBusy():
+            return wait_for(error, BUSY_DELAY_MS if error.retry_after_ms is None else error.retry_after_ms)
+        case errors.EffectUncertain():
+            return wait_for(error, UNCERTAIN_DELAY_MS)
         case errors.EffectFailed() | errors.EffectExhausted() | errors.KeyReused():
             return dead(described(error))
         case BadPayload():

@@ -5,24 +5,29 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from . import errors
 from ._calls import BACKOFF_MAX_S, FOREVER, WAITED_FOR, Call
+from ._commits import Commits, Entry
 from ._jobs import Held
 from ._settlements import DROP, Settlement, nack, settlement_of
 from ._wire import LEASES_MAX, described, settle_call
 from .context import is_stale
 
 if TYPE_CHECKING:
+    from ._endings import Ending
     from .async_client import AsyncClient
+    from .context import Delivery
 
 log = logging.getLogger("driftq")
-COMMITS_AT_ONCE = 32
 # How long an ack waits for others while handlers are at work, unless enough come sooner: one call for many costs a
 # fraction of one each.
 ACK_LINGER_S = 0.01
 ACKS_ENOUGH = 64
+# How often a stop looks whether everything is said.
+DRAIN_LOOK_S = 0.005
 # So many messages are named whose settlement the server did not hear.
 UNHEARD_NAMED_MAX = 20
 
@@ -31,26 +36,29 @@ class Settler:
     """One queue per verb, one call at a time each. A server that is away is waited for."""
 
     def __init__(
-        self, client: AsyncClient, settled: Callable[[Held], None], is_busy: Callable[[], bool]
+        self,
+        client: AsyncClient,
+        settled: Callable[[Held], None],
+        is_busy: Callable[[], bool],
+        overtaken: Callable[[Delivery], None] = lambda _: None,
     ) -> None:
         self._client = client
         self._is_busy = is_busy
         self._settled = settled
+        self.commits = Commits(self._patiently, is_busy, overtaken)
         self._waiting: dict[str, list[tuple[Held, Settlement]]] = {"ack": [], "nack": [], "release": []}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         # What acks wait for: that there are enough of them, or that no more will come.
         self._is_enough = asyncio.Event()
-        self._commits: set[asyncio.Task[None]] = set()
-        self._commit_room = asyncio.Semaphore(COMMITS_AT_ONCE)
 
     def add(self, held: Held, settlement: Settlement) -> None:
         verb = settlement.verb
-        if verb == "drop":
+        if verb == "commit":
+            self._commit(held)
+        elif unheard := held.context._unheard():
+            self._finish_first(held, settlement, unheard)
+        elif verb == "drop":
             self._settled(held)
-        elif verb == "commit":
-            task = asyncio.ensure_future(self._commit(held))
-            self._commits.add(task)
-            task.add_done_callback(self._commits.discard)
         else:
             waiting = self._waiting[verb]
             waiting.append((held, settlement))
@@ -62,17 +70,18 @@ class Settler:
     def hurry(self) -> None:
         """No handler is at work any more: there are no other acks to wait for."""
         self._is_enough.set()
+        self.commits.hurry()
 
     async def drained(self, timeout_s: float) -> None:
         """Waits until everything is said, or gives up."""
-        tasks = [*self._tasks.values(), *self._commits]
-        if tasks:
-            _, open_tasks = await asyncio.wait(tasks, timeout=timeout_s)
-            if not open_tasks and (self._tasks or self._commits):
-                await self.drained(timeout_s)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while self.commits.is_open() or self._tasks:
+                    await asyncio.sleep(DRAIN_LOOK_S)
 
     def cancel(self) -> None:
-        for task in [*self._tasks.values(), *self._commits]:
+        self.commits.cancel()
+        for task in self._tasks.values():
             task.cancel()
 
     async def _flush(self, verb: str) -> None:
@@ -123,23 +132,40 @@ class Settler:
                 log.warning("%s", error)
                 await asyncio.sleep(BACKOFF_MAX_S)
 
-    async def _commit(self, held: Held) -> None:
+    def _commit(self, held: Held) -> None:
+        context = held.context
+        ended = lambda error: self._committed(held, error)  # noqa: E731
+        self.commits.add(Entry(context._commit_body, context._unheard(), ended, context))
+
+    def _committed(self, held: Held, error: Exception | None) -> None:
+        """What was refused is settled as its error says: the endings that were to go with it go alone, and first."""
         settlement = DROP
-        try:
-            call = held.context._commit_call()
-            call.patience_s = FOREVER
-            async with self._commit_room:
-                await self._patiently(call)
-        except errors.Refused as error:
-            if is_stale(error):
-                _log_lost("commit", held)
-            else:
-                log.warning("%s: the commit was refused: %s", place(held), error)
-                settlement = settlement_of(error)
-        except Exception as error:
+        if error is None:
+            held.context._forget_endings()
+        elif is_stale(error):
+            _log_lost("commit", held)
+        elif isinstance(error, errors.Refused):
+            log.warning("%s: the commit was refused: %s", place(held), error)
+            settlement = settlement_of(error)
+        else:
             log.error("%s: the commit failed: %s", place(held), described(error), exc_info=error)
             settlement = nack(described(error))
         self.add(held, settlement)
+
+    def _finish_first(self, held: Held, settlement: Settlement, unheard: list[Ending]) -> None:
+        """A message that is given back takes the say from its effects: how they ended must have been heard before."""
+        context = held.context
+        left = len(unheard)
+
+        def ended() -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                context._forget_endings()
+                self.add(held, settlement)
+
+        for ending in unheard:
+            self.commits.finish(context, ending, ended)
 
 
 def place(held: Held) -> str:

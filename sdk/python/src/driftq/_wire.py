@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -73,6 +74,10 @@ class RawText:
         self.text = text
 
 
+# What goes as it is.
+NOT_JSON = (RawText, bytes, bytearray, memoryview)
+
+
 def raw(payload: str | bytes) -> RawText | bytes:
     """A payload that is sent as it is, and not as JSON: `client.send("notes", driftq.raw("no quotes around this"))`."""
     if isinstance(payload, str):
@@ -102,27 +107,25 @@ class MessageOptions(TypedDict, total=False):
     partition: int | None
 
 
-_PLAIN_ENVELOPE = (
-    "idempotency_key",
-    "request_hash",
-    "run_id",
-    "step_id",
-    "parent_step_id",
-    "tenant_id",
-    "target_topic",
+_PLAIN_ENVELOPE = frozenset(
+    {"idempotency_key", "request_hash", "run_id", "step_id", "parent_step_id", "tenant_id", "target_topic"}
 )
 
 
 def wire_message(payload: Any, options: MessageOptions) -> dict[str, Any]:
     """A message as the server takes it. Bytes and `raw` texts go as they are, everything else as JSON."""
-    unknown = options.keys() - MessageOptions.__annotations__.keys()
-    if unknown:
+    if not options.keys() <= MessageOptions.__optional_keys__:
+        unknown = options.keys() - MessageOptions.__optional_keys__
         raise TypeError(f"a message has no option {', '.join(sorted(unknown))}")
-    if isinstance(payload, (bytes, bytearray, memoryview)):
-        body: dict[str, Any] = {"value_b64": base64.b64encode(payload).decode()}
+    if not isinstance(payload, NOT_JSON):
+        body: dict[str, Any] = {"value": to_json(payload)}
+    elif isinstance(payload, RawText):
+        body = {"value": payload.text}
     else:
-        body = {"value": payload.text if isinstance(payload, RawText) else to_json(payload)}
+        body = {"value_b64": base64.b64encode(payload).decode()}
     if options:
+        if options.get("idempotency_key") is not None and options.get("request_hash") is None:
+            options = {**options, "request_hash": payload_hash(body)}
         _add_envelope(body, options)
         _add_time(body, options)
         for name in ("key", "priority"):
@@ -131,10 +134,17 @@ def wire_message(payload: Any, options: MessageOptions) -> dict[str, Any]:
     return body
 
 
+def payload_hash(body: Mapping[str, Any]) -> str:
+    """What is asked for under a key: another payload under the same one is refused, not taken for a repeat."""
+    raw = base64.b64decode(body["value_b64"]) if "value_b64" in body else body["value"].encode()
+    return f"sha256:{hashlib.sha256(raw).hexdigest()}"
+
+
 def _add_envelope(body: dict[str, Any], options: MessageOptions) -> None:
-    envelope: dict[str, Any] = {
-        name: options.get(name) for name in _PLAIN_ENVELOPE if options.get(name) is not None
-    }
+    envelope: dict[str, Any] = {}
+    for name, value in options.items():
+        if value is not None and name in _PLAIN_ENVELOPE:
+            envelope[name] = value
     if labels := options.get("labels"):
         envelope["labels"] = dict(labels)
     if retry_policy := options.get("retry_policy"):
@@ -158,9 +168,11 @@ def _add_time(body: dict[str, Any], options: MessageOptions) -> None:
 
 def keyed_message(payload: Any, options: MessageOptions) -> dict[str, Any]:
     """A message to produce: with an idempotency key of its own if it was given none, so that a repeat is safe."""
-    if options.get("idempotency_key") is None:
-        options = {**options, "idempotency_key": random_id("sdk-")}
-    return wire_message(payload, options)
+    if options.get("idempotency_key") is not None:
+        return wire_message(payload, options)
+    body = wire_message(payload, options)
+    body.setdefault("envelope", {})["idempotency_key"] = random_id("sdk-")
+    return body
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,13 @@ from typing import Any, Unpack
 import httpx2
 
 from . import _api, errors
+from ._begins import AsyncBegins
 from ._calls import PATIENCE_S, Call, Repeats, answer_of, failure, server_url
 from ._current import current, within
 from ._effects import Anchor
 from ._guards import AsyncEffects
 from ._lineage import run_anchor
+from ._renewals import AsyncRenewals
 from ._seconds import Seconds, in_seconds
 from ._transport import Transport
 from ._wire import MessageOptions, Produced
@@ -36,8 +38,7 @@ class AsyncRun(AsyncEffects):
         return self._client
 
     def _effect_anchor(self) -> Anchor:
-        anchor = run_anchor(self.run_id, self.step_id)
-        return Anchor(anchor, None, self.run_id, self.step_id, self.tenant_id, self._client.owner)
+        return Anchor(lambda: run_anchor(self.run_id, self.step_id), None, self.run_id, self.step_id, self.tenant_id, self._client.owner)
 
 
 class AsyncClient(AsyncEffects):
@@ -52,6 +53,8 @@ class AsyncClient(AsyncEffects):
         self.patience = in_seconds(patience, "patience", may_be_endless=True)
         self.owner = owner or own_name()
         self._transport = Transport(self.url)
+        self.begins = AsyncBegins(self.call)
+        self.renewals = AsyncRenewals(self.call)
 
     async def __aenter__(self) -> AsyncClient:
         return self

@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 import enum
 import hashlib
-import json
 import math
 from collections.abc import Mapping
 from typing import Any
 
+from . import _json
+
+# What can be nothing but JSON.
+SCALARS = frozenset({str, int, float, bool, type(None)})
 _ESCAPES = {code: f"\\u00{code:02x}" for code in range(0x20)} | {ord('"'): '\\"', ord("\\"): "\\\\"}
 
 
@@ -27,7 +30,7 @@ def document(value: Any) -> Any:
         return document(value.model_dump(mode="json"))
     if isinstance(value, enum.Enum):
         return document(value.value)
-    raise TypeError(f"{type(value).__name__} is not JSON: give a text, number, list, dict, data class or model instead")
+    return _json.refuse(value)
 
 
 def canonical(value: Any) -> str:
@@ -54,7 +57,15 @@ def derived_key(anchor: list[Any], arguments: Any) -> str:
 
 def to_json(value: Any) -> str:
     """The value as compact JSON, for payloads and results; the order of members stays."""
-    return json.dumps(document(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return _json.text(value if _is_simple(value) else document(value))
+
+
+def _is_simple(value: Any) -> bool:
+    """Whether it is plain data at first sight. Most payloads and results are small, and looking into all of a document
+    takes longer than writing it."""
+    if type(value) is dict:
+        return all(type(name) is str and type(member) in SCALARS for name, member in value.items())
+    return type(value) in SCALARS
 
 
 def _name(name: Any) -> str:

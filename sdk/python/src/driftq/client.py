@@ -13,6 +13,7 @@ from typing import Any, Unpack
 import httpx2
 
 from . import _api, errors
+from ._begins import Begins
 from ._calls import PATIENCE_S, Call, Repeats, answer_of, failure, server_url
 from ._current import current, within
 from ._effects import Anchor
@@ -42,8 +43,7 @@ class Run(Effects):
         return self._client
 
     def _effect_anchor(self) -> Anchor:
-        anchor = run_anchor(self.run_id, self.step_id)
-        return Anchor(anchor, None, self.run_id, self.step_id, self.tenant_id, self._client.owner)
+        return Anchor(lambda: run_anchor(self.run_id, self.step_id), None, self.run_id, self.step_id, self.tenant_id, self._client.owner)
 
 
 class Client(Effects):
@@ -59,6 +59,7 @@ class Client(Effects):
         self.owner = owner or own_name()
         self._lines = Lines(self.url)
         self.renewals = Renewals(self.call)
+        self.begins = Begins(self.call)
 
     def __enter__(self) -> Client:
         return self

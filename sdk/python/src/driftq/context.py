@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from . import errors
-from ._calls import Call
+from ._commits import Commits, Entry, commit_call
 from ._current import within
 from ._effects import Anchor
+from ._endings import Ending, Name
 from ._guards import AsyncEffects, Effects
-from ._lineage import Trace, anchor, follow_up
+from ._json import quoted, text, written
+from ._lineage import Trace, anchor, follow_up, plain_follow_up
 from ._payloads import raw_payload
 from ._signal import Signal
-from ._wire import MessageOptions, read_moment, wire_message
+from ._wire import NOT_JSON, MessageOptions, read_moment, wire_message
 from .canonical import to_json
 from .outcomes import Outcome
 
@@ -48,9 +51,14 @@ class Delivery:
     # What was collected, written at once: a mistake in it is the handler's, and not found when nobody can be told.
     _produce: list[bytes] | None = None
     _outputs: list[bytes] | None = None
+    # How effects ended that the server has not heard of yet: it does so in the commit.
+    _endings: list[Ending] | None = None
+    # The lease is over then, by this machine's monotonic clock.
+    _ends_at = 0.0
 
-    def __init__(self, item: dict[str, Any], group: str, owner: str) -> None:
+    def __init__(self, item: dict[str, Any], group: str, owner: str, desk: Commits | None = None) -> None:
         self._item = item
+        self._desk = desk
         self._envelope: Mapping[str, Any] = item.get("envelope") or _NO_ENVELOPE
         self._owner = owner
         self.group = group
@@ -139,8 +147,11 @@ class Delivery:
         """Collects a follow-up; it is stored in one commit with the ack. It carries run, tenant, step and trace of
         this message unless it is given its own."""
         self._check_open()
-        inherited = follow_up(self._envelope, self.trace, topic, options)
-        self._produce = _added(self._produce, {"topic": topic, "message": wire_message(payload, inherited)})
+        if not options and not isinstance(payload, NOT_JSON):
+            message = plain_follow_up(self._envelope, self.trace, topic, to_json(payload))
+        else:
+            message = text(wire_message(payload, follow_up(self._envelope, self.trace, topic, options)))
+        self._produce = _added(self._produce, f'{{"topic":{quoted(topic)},"message":{message}}}'.encode())
 
     def output(
         self,
@@ -164,51 +175,95 @@ class Delivery:
             "digest": digest,
         }
         named = output if dedupe_key is None else {**output, "dedupe_key": dedupe_key}
-        self._outputs = _added(self._outputs, named)
+        self._outputs = _added(self._outputs, written(named))
 
     def _check_open(self) -> None:
         if self._is_committed:
             raise RuntimeError("this message has been committed: what is collected now would never go out")
 
     def _has_more_than_an_ack(self) -> bool:
-        return bool(self._produce or self._outputs)
+        return bool(self._produce or self._outputs or self._endings)
 
-    def _commit_call(self) -> Call:
-        parts = [b'{"ack":[', _written(self._item["lease"]["token"]), b"]"]
-        for name, collected in ((b"produce", self._produce), (b"outputs", self._outputs)):
+    def _commit_body(self) -> bytes:
+        parts = [b'{"ack":[', quoted(self._item["lease"]["token"]).encode(), b"]"]
+        endings = [ending.written() for ending in self._unheard()]
+        for name, collected in ((b"effects", endings), (b"produce", self._produce), (b"outputs", self._outputs)):
             if collected:
                 parts += (b',"', name, b'":[', b",".join(collected), b"]")
-        return Call("POST", "/v2/commit", b"".join((*parts, b"}")), expects=("result",))
+        return b"".join((*parts, b"}"))
 
-    def _begin_commit(self) -> Call:
+    def _begin_commit(self) -> Entry:
+        """The commit that the handler itself asks for."""
         if self._is_committed:
             raise RuntimeError("this message has been committed already")
         self.check()
         self._is_committing = True
-        return self._commit_call()
+        endings = self._unheard()
+        for ending in endings:
+            ending.is_riding = True
+        return Entry(self._commit_body, endings, self._end_commit)
 
-    def _end_commit(self, error: errors.DriftQError | None) -> None:
+    def _end_commit(self, error: Exception | None) -> None:
         self._is_committing = False
         if error is None:
             self._is_committed = True
-        elif is_stale(error):
+            return
+        self._expect_endings()
+        if is_stale(error):
             lost = errors.LeaseLost("somebody else has the message: nothing of the commit happened")
             lost.lease_token = self._item["lease"]["token"]
             raise lost from error
+        raise error
+
+    # How its effects ended, see `Endings`.
+
+    def _take_ending(self, ending: Ending) -> bool:
+        """Only while the commit can come, and the message is ours as far as is known here: a commit that is refused
+        would say it later than need be."""
+        desk = self._desk
+        if desk is None or self._is_committing or self._is_committed or self.cancelled:
+            return False
+        if self._ends_at <= time.monotonic():
+            return False
+        if self._endings is None:
+            self._endings = [ending]
         else:
-            raise error
+            self._endings.append(ending)
+        desk.expect(self, ending)
+        return True
+
+    def _unheard_ending(self, name: Name) -> Ending | None:
+        if self._endings is None:
+            return None
+        return next((ending for ending in self._unheard() if ending.name == name), None)
+
+    def _unheard(self) -> list[Ending]:
+        if self._endings is None:
+            return []
+        return [ending for ending in self._endings if not ending.is_heard]
+
+    def _expect_endings(self) -> None:
+        """They were to go with a commit that came to nothing."""
+        for ending in self._unheard():
+            ending.is_riding = False
+            if self._desk is not None:
+                self._desk.expect(self, ending)
+
+    def _forget_endings(self) -> None:
+        self._endings = None
 
     def _anchor(self) -> Anchor:
+        # Which run it belongs to is known by the lease.
         return Anchor(
-            anchor(self._item),
+            lambda: anchor(self._item),
             self._item["lease"]["token"],
-            self.run_id,
-            self.step_id,
-            self.tenant_id,
+            None,
+            None,
+            self._envelope.get("tenant_id"),
             self._owner,
             self.cancelled.check,
+            self,
         )
-
 
     def _effect_begins(self) -> None:
         with self._effects_lock:
@@ -226,15 +281,11 @@ def is_stale(error: BaseException) -> bool:
     return isinstance(error, (errors.StaleLease, errors.LeaseUnknown))
 
 
-def _written(value: Any) -> bytes:
-    return to_json(value).encode()
-
-
-def _added(collected: list[bytes] | None, item: dict[str, Any]) -> list[bytes]:
+def _added(collected: list[bytes] | None, item: bytes) -> list[bytes]:
     collected = [] if collected is None else collected
     if len(collected) >= COLLECTED_MAX:
         raise ValueError(f"a commit has room for {COLLECTED_MAX} of them")
-    collected.append(_written(item))
+    collected.append(item)
     return collected
 
 
@@ -242,19 +293,25 @@ class Context(Delivery, Effects):
     """The context of a handler that runs in a thread. `cancelled` is its signal: look at it in long work, or call
     `check()`."""
 
-    def __init__(self, item: dict[str, Any], group: str, owner: str, client: Client) -> None:
-        super().__init__(item, group, owner)
+    def __init__(
+        self, item: dict[str, Any], group: str, owner: str, client: Client, desk: Commits | None = None
+    ) -> None:
+        super().__init__(item, group, owner, desk)
         self._client = client
 
     def commit(self) -> None:
         """Acks now, with everything that was collected, all or nothing. What the handler does then settles nothing."""
-        call = self._begin_commit()
+        entry = self._begin_commit()
         error: errors.DriftQError | None = None
         try:
-            self._client.call(call)
+            self._client.call(commit_call(entry.write()))
         except errors.DriftQError as raised:
             error = raised
-        self._end_commit(error)
+        if isinstance(error, errors.Refused) and entry.leaves_out(error):
+            self._is_committing = False
+            self.commit()
+            return
+        entry.end(error)
 
     def _effect_client(self) -> Client:
         return self._client
@@ -267,22 +324,39 @@ class AsyncContext(Delivery, AsyncEffects):
     """The context of a handler that runs as a task. When it is to stop, the task is cancelled; `cancelled.reason` says
     why."""
 
-    def __init__(self, item: dict[str, Any], group: str, owner: str, client: AsyncClient) -> None:
-        super().__init__(item, group, owner)
+    def __init__(
+        self, item: dict[str, Any], group: str, owner: str, client: AsyncClient, desk: Commits | None = None
+    ) -> None:
+        super().__init__(item, group, owner, desk)
         self._client = client
 
     async def commit(self) -> None:
         """Acks now, with everything that was collected, all or nothing. What the handler does then settles nothing."""
-        call = self._begin_commit()
+        entry = self._begin_commit()
         error: errors.DriftQError | None = None
         try:
-            await self._client.call(call)
+            await self._client.call(commit_call(entry.write()))
         except errors.DriftQError as raised:
             error = raised
         except BaseException:
             self._is_committing = False
+            self._expect_endings()
             raise
-        self._end_commit(error)
+        if isinstance(error, errors.Refused) and entry.leaves_out(error):
+            self._is_committing = False
+            await self.commit()
+            return
+        entry.end(error)
+
+    # All in one thread.
+
+    def _effect_begins(self) -> None:
+        self._effects_running += 1
+
+    def _effect_ended(self) -> None:
+        self._effects_running -= 1
+        if not self._effects_running and self._after_effects is not None:
+            self._after_effects()
 
     def _effect_client(self) -> AsyncClient:
         return self._client

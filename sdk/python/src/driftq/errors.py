@@ -312,10 +312,13 @@ def refusal(problem: dict[str, Any], status: int = 0, request_id: str | None = N
 class EffectError(DriftQError):
     """An effect that gave no result. `record` is what the ledger said about it."""
 
-    def __init__(self, scope: str, key: str, text: str, record: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, scope: str, key: str, text: str, record: dict[str, Any] | None = None, tenant_id: str | None = None
+    ) -> None:
         super().__init__(f"{scope}/{key}: {text}")
         self.scope = scope
         self.key = key
+        self.tenant_id = tenant_id
         self.reason = text
         self.record: dict[str, Any] = record or {}
 
@@ -323,8 +326,10 @@ class EffectError(DriftQError):
 class EffectBusy(EffectError):
     """Somebody else is at it."""
 
-    def __init__(self, scope: str, key: str, text: str, record: dict[str, Any] | None = None) -> None:
-        super().__init__(scope, key, text, record)
+    def __init__(
+        self, scope: str, key: str, text: str, record: dict[str, Any] | None = None, tenant_id: str | None = None
+    ) -> None:
+        super().__init__(scope, key, text, record, tenant_id)
         self.retry_after_ms: int | None = self.record.get("retry_after_ms")
 
     @property
@@ -334,8 +339,6 @@ class EffectBusy(EffectError):
 
 class EffectUncertain(EffectError):
     """It may have happened, and nobody knows. Find out, then resolve it; or give a `reconcile` callback."""
-
-    retry_after_ms: int | None = None
 
 
 class EffectFailed(EffectError):

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, Unpack, cast
 
 from ._current import current
-from ._effects import bound_arguments, without_self
-from ._functions import is_async
+from ._functions import bound_arguments, is_async, without_self
 from ._guards import AsyncEffects, Effects
 from ._options import EffectOptions, GuardOptions
 from .errors import NoContext

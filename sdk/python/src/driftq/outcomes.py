@@ -41,6 +41,11 @@ class NotDone(Outcome):
     """The effect did not happen, and may be tried again. Any error class can be marked by deriving from this one."""
 
 
+class NotSent(NotDone):
+    """Nothing was sent: the effect's lease is given up, and whoever is next carries it out at once. This attempt of the
+    effect does not count."""
+
+
 class Final(Outcome):
     """The effect did not happen, and never will. The caller gets `EffectFailed`."""
 
