@@ -35,14 +35,15 @@ async function bareLoop({ topic, count, load }) {
 }
 
 /** The SDK's worker, with as many handlers at once as the bare loop has. */
-async function worker({ topic, count, load }) {
+async function worker({ topic, receipts, count, load }) {
   const client = new Client(name === "worker-by-node-http" ? { url, send: byNodeHttp } : url);
   const one = client.worker("bench", { concurrency: batch });
   let done = 0;
-  const charge = load === "guarded" ? guarded(topic, { key: (order) => order }, (order) => order) : undefined;
+  const charge = load.startsWith("guarded") ? guarded(topic, { key: (order) => order }, (order) => order) : undefined;
   one.handle(topic, async ({ order }, ctx) => {
     if (load === "effect") await ctx.effect(topic, { key: order }, () => order);
     if (charge) await charge(order);
+    if (load === "guarded-with-follow-up") ctx.send(receipts, { order });
     done += 1;
     if (done === count) void one.stop();
   });

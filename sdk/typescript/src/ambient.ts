@@ -1,6 +1,6 @@
 import { NoContext } from "./errors.js";
 import { AsyncLocalStorage } from "./platform.js";
-import type { EffectFunction, EffectOptions } from "./terms.js";
+import type { EffectFunction, EffectLease, EffectOptions } from "./terms.js";
 
 /** What a guarded function needs of the handler or the run that it is called in. */
 export interface EffectScope {
@@ -18,6 +18,25 @@ export function currentScope(): EffectScope | undefined {
   return current.getStore();
 }
 
+const effects = new AsyncLocalStorage<EffectLease>();
+
+/** The effect whose function this runs in: its key, to be passed on to a provider that takes one, and its signal. */
+export function currentEffect(): EffectLease | undefined {
+  return effects.getStore();
+}
+
+const WITHOUT_SIGNAL = Symbol("without a signal");
+
+/** A function of an effect that takes neither signal nor lease. `currentEffect` gives it both. */
+function withoutSignal<T>(run: EffectFunction<T>): EffectFunction<T> {
+  return Object.assign(run, { [WITHOUT_SIGNAL]: true });
+}
+
+/** Calls the function of an effect; it is given a signal only if it may look at it. */
+export function callEffect<T>(run: EffectFunction<T>, effect: EffectLease): T | Promise<T> {
+  return effects.run(effect, WITHOUT_SIGNAL in run ? (run as unknown as () => T | Promise<T>) : () => run(effect.signal, effect));
+}
+
 export interface GuardedOptions<A extends unknown[], T> extends Omit<EffectOptions<T>, "key" | "args" | "signal"> {
   /** The key of a call, made of its arguments; derived from run, step and arguments if not given. */
   key?: (...args: A) => string;
@@ -25,7 +44,7 @@ export interface GuardedOptions<A extends unknown[], T> extends Omit<EffectOptio
 
 /**
  * Turns a function into an effect that is keyed by its arguments, within the handler or the run that it is called
- * in. Called outside of both, it is an error, not an unguarded call.
+ * in. Called outside of both, it is an error, not an unguarded call. Within it, `currentEffect` tells its key.
  */
 export function guarded<A extends unknown[], T>(
   scope: string,
@@ -33,14 +52,18 @@ export function guarded<A extends unknown[], T>(
   run: (...args: A) => T | Promise<T>,
 ): (...args: A) => Promise<T> {
   const { key, ...terms } = options;
-  return async (...args: A) => {
+  // No async function of its own: each costs something in every call.
+  return (...args: A) => {
     const store = current.getStore();
     if (!store) {
-      throw new NoContext(
-        `${scope} is guarded, and was called outside of a handler and of a run. Call it in a handler, or in client.run("run-7", {}, …)`,
-      );
+      const why = `${scope} is guarded, and was called outside of a handler and of a run. Call it in a handler, or in client.run("run-7", {}, …)`;
+      return Promise.reject(new NoContext(why));
     }
-    const named: EffectOptions<T> = key ? { ...terms, args, key: key(...args) } : { ...terms, args };
-    return store.effect<T>(scope, named, () => run(...args));
+    try {
+      const named: EffectOptions<T> = key ? { ...terms, args, key: key(...args) } : { ...terms, args };
+      return store.effect<T>(scope, named, withoutSignal(() => run(...args)));
+    } catch (error) {
+      return Promise.reject(error);
+    }
   };
 }

@@ -1,14 +1,15 @@
 import { currentScope, within, type EffectScope } from "./ambient.js";
 import { effectArguments } from "./context.js";
 import { runEffect } from "./effects.js";
+import { Ledger } from "./ledger.js";
 import { byFetch, type Send } from "./exchange.js";
-import { encodeMessage, exact, type Produced, type SendOptions } from "./message.js";
-import { defaultOwner, environment, randomHex } from "./platform.js";
+import { encodeMessage, exact, withKey, type Produced, type SendOptions } from "./message.js";
+import { defaultOwner, environment } from "./platform.js";
 import { Producer, type ProducerOptions } from "./producer.js";
 import { termsOf, type EffectFunction, type EffectOptions } from "./terms.js";
 import { Admin } from "./admin.js";
 import { Transport, type CallOptions, type Method } from "./transport.js";
-import { path, type WireMessage } from "./wire.js";
+import { path } from "./wire.js";
 import type { WorkerOptions } from "./settings.js";
 import { Worker } from "./worker.js";
 
@@ -43,6 +44,8 @@ export interface RunOptions {
 export class Client implements EffectScope {
   readonly owner: string;
   readonly transport: Transport;
+  /** @internal */
+  readonly ledger: Ledger;
   /** Topics, groups, messages, effects, runs and dead letters, to look at and to manage. */
   readonly admin: Admin;
 
@@ -56,6 +59,7 @@ export class Client implements EffectScope {
       patienceMs: given.patienceMs ?? PATIENCE_MS,
       send: given.send ?? byFetch(given.fetch ?? fetch),
     });
+    this.ledger = new Ledger(this.transport);
     this.admin = new Admin(this.transport);
   }
 
@@ -96,7 +100,7 @@ export class Client implements EffectScope {
     const outer = currentScope();
     if (outer instanceof Run && outer.client === this) return outer.effect(scope, options, run);
     const terms = termsOf(scope, options as EffectOptions<never>, {});
-    return runEffect(this.transport, terms, options, { owner: this.owner }, run);
+    return runEffect(this.ledger, terms, options, { owner: this.owner }, run);
   }
 
   /** Names the run, and the step if there is one, of everything that the function does. */
@@ -121,12 +125,6 @@ export class Run implements EffectScope {
     const [options, run] = effectArguments(optionsOrRun, maybeRun);
     const terms = termsOf(scope, options as EffectOptions<never>, this);
     const behalf = { owner: this.client.owner, runId: this.runId, stepId: this.stepId };
-    return runEffect(this.client.transport, terms, options, behalf, run);
+    return runEffect(this.client.ledger, terms, options, behalf, run);
   }
-}
-
-/** A message that is safe to send again. */
-export function withKey(message: WireMessage): WireMessage {
-  if (message.envelope?.idempotency_key) return message;
-  return { ...message, envelope: { ...message.envelope, idempotency_key: `sdk-${randomHex(16)}` } };
 }

@@ -1,12 +1,16 @@
 import { within, type EffectScope } from "./ambient.js";
 import type { Delivery } from "./delivery.js";
-import { asLeaseLost, runEffect } from "./effects.js";
-import { DriftQError, LeaseLost } from "./errors.js";
+import { endsOf, type Ends } from "./ends.js";
+import { runEffect } from "./effects.js";
+import { DriftQError, LeaseLost, Refused } from "./errors.js";
+import { asLeaseLost, Finishes } from "./finishes.js";
+import type { Ledger } from "./ledger.js";
 import { followUpOptions, traceOf, TRACE_LABEL, type Trace } from "./lineage.js";
 import { encodeMessage, type Message, type Produced, type SendOptions } from "./message.js";
-import { termsOf, type EffectFunction, type EffectOptions } from "./terms.js";
-import type { Transport } from "./transport.js";
-import { toCamel, toSnake, type WireMessage } from "./wire.js";
+import { termsOf, type EffectFunction, type EffectOptions, type Terms } from "./terms.js";
+import { BodyTooLarge } from "./refusals.js";
+import { monotonicMs } from "./time.js";
+import { toCamel, toSnake, type WireCommit, type WireMessage } from "./wire.js";
 
 /** The most messages, and the most outputs, of one commit. */
 const COMMIT_ITEMS_MAX = 1_000;
@@ -33,15 +37,16 @@ export interface Committed {
 /** What a handler knows about its message, and what it can do on its behalf. */
 export class Context implements EffectScope {
   readonly #delivery: Delivery;
-  readonly #transport: Transport;
+  readonly #ledger: Ledger;
   readonly #owner: string;
   #produce: { topic: string; message: WireMessage }[] | undefined;
   #outputs: Output[] | undefined;
   #trace: Trace | undefined;
+  #finishes: Finishes | undefined;
 
-  constructor(delivery: Delivery, transport: Transport, owner: string) {
+  constructor(delivery: Delivery, ledger: Ledger, owner: string) {
     this.#delivery = delivery;
-    this.#transport = transport;
+    this.#ledger = ledger;
     this.#owner = owner;
   }
 
@@ -102,14 +107,25 @@ export class Context implements EffectScope {
     return this.#trace;
   }
 
-  /** Runs the function once over all attempts, and gives what it returned to each of them. */
+  /**
+   * Runs the function once over all attempts, and gives what it returned to each of them. It may return before that is
+   * stored: the message is acked together with it, or afterwards, and never before.
+   */
   effect<T>(scope: string, options: EffectOptions<T>, run: EffectFunction<T>): Promise<T>;
   effect<T>(scope: string, run: EffectFunction<T>): Promise<T>;
-  async effect<T>(scope: string, optionsOrRun: EffectOptions<T> | EffectFunction<T>, maybeRun?: EffectFunction<T>): Promise<T> {
-    const [options, run] = effectArguments(optionsOrRun, maybeRun);
-    const terms = termsOf(scope, options as EffectOptions<never>, this.message);
-    const behalf = { owner: this.#owner, leaseToken: this.#delivery.token, signal: this.signal };
-    return runEffect(this.#transport, terms, options, behalf, run);
+  effect<T>(scope: string, optionsOrRun: EffectOptions<T> | EffectFunction<T>, maybeRun?: EffectFunction<T>): Promise<T> {
+    try {
+      const [options, run] = effectArguments(optionsOrRun, maybeRun);
+      return this.#effect(termsOf(scope, options as EffectOptions<never>, this.message), options, run);
+    } catch (error) {
+      return Promise.reject(error);
+    }
+  }
+
+  #effect<T>(terms: Terms, options: EffectOptions<T>, run: EffectFunction<T>): Promise<T> {
+    this.#finishes ??= new Finishes(this.#ledger, this.#delivery);
+    const behalf = { owner: this.#owner, leaseToken: this.#delivery.token, ends: this.#delivery, finishes: this.#finishes };
+    return runEffect(this.#ledger, terms, options, behalf, run);
   }
 
   /** Collects a follow-up; it is stored with the ack, all or nothing. */
@@ -131,24 +147,75 @@ export class Context implements EffectScope {
    */
   async commit(options: { signal?: AbortSignal } = {}): Promise<Committed> {
     this.#mustBeOpen("commit");
+    return toCamel<Committed>(await this.conclude(monotonicMs() + this.#ledger.transport.patienceMs, endsOf(options.signal)));
+  }
+
+  /** @internal Acks the message with everything that was collected, and with the ends of its effects. */
+  async conclude(until: number, ends: Ends | undefined): Promise<object> {
     const delivery = this.#delivery;
     if (delivery.ended instanceof LeaseLost) throw delivery.ended;
+    const finishes = this.#finishes;
+    const riding = finishes?.withdraw() ?? [];
     try {
-      const body = { ack: [delivery.token], produce: this.#produce, outputs: this.#outputs?.map((output) => toSnake(output)) };
-      const committed = await this.#transport.call("POST", "/v2/commit", { body, signal: options.signal });
-      delivery.settled = true;
-      this.#produce = this.#outputs = undefined;
-      return toCamel<Committed>(committed);
+      if (finishes && riding.length < finishes.count) await finishes.heard(riding, ends);
+      const body = this.#body(riding.map(({ finish }) => ({ token: finish.token, ...finish.ending })));
+      // What has no room for now is the follow-ups. The ends of effects need none, and do not wait for it.
+      const committed = await this.#ledger.commit(body, until, ends, () => finishes?.send(riding));
+      this.#committed();
+      finishes?.rode(riding);
+      return committed;
     } catch (error) {
-      const raised = asLeaseLost(error);
-      if (raised instanceof LeaseLost) delivery.end(raised);
-      throw raised;
+      // Nothing of it happened, but the effects did.
+      finishes?.send(riding);
+      if (riding.length === 0 || !isOfEffects(error)) throw this.#lost(error);
+    }
+    try {
+      await finishes?.heard([], ends);
+      const committed = await this.#ledger.commit(this.#body([]), until, ends, () => undefined);
+      this.#committed();
+      return committed;
+    } catch (error) {
+      throw this.#lost(error);
     }
   }
 
-  /** Whether the ack has to be a commit. */
+  #body(effects: object[]): WireCommit {
+    const body: WireCommit = { ack: [this.#delivery.token] };
+    if (effects.length > 0) body.effects = effects;
+    if (this.#produce) body.produce = this.#produce;
+    if (this.#outputs) body.outputs = this.#outputs.map((output) => toSnake<object>(output));
+    return body;
+  }
+
+  #committed(): void {
+    this.#delivery.settled = true;
+    this.#produce = this.#outputs = undefined;
+  }
+
+  #lost(error: unknown): unknown {
+    const raised = asLeaseLost(error);
+    if (raised !== error) this.#delivery.end(raised as LeaseLost);
+    return raised;
+  }
+
+  /** Whether the ack has to be a commit, or to wait for one. */
   get collected(): boolean {
-    return this.#produce !== undefined || this.#outputs !== undefined;
+    return this.#produce !== undefined || this.#outputs !== undefined || this.unheard;
+  }
+
+  /** Whether there are effects whose end the server has not heard of. */
+  get unheard(): boolean {
+    return this.#finishes !== undefined && this.#finishes.count > 0;
+  }
+
+  /** Ends when the server has heard how the effects ended; rejects if it will not of one. */
+  async heard(ends: Ends): Promise<void> {
+    await this.#finishes?.heard([], ends);
+  }
+
+  /** The handler has ended, or was left behind. What it still does is not waited for. */
+  close(): void {
+    this.#finishes?.close();
   }
 
   /** Runs a function in which guarded functions belong to this message. Handlers of single messages are run so. */
@@ -166,6 +233,11 @@ function collected<T>(list: T[] | undefined, item: T): T[] {
   if (list.length >= COMMIT_ITEMS_MAX) throw new DriftQError(`a commit has room for ${COMMIT_ITEMS_MAX} items`);
   list.push(item);
   return list;
+}
+
+/** Whether a commit was refused on account of the effects in it. */
+function isOfEffects(error: unknown): boolean {
+  return error instanceof BodyTooLarge || (error instanceof Refused && error.part?.startsWith("effects") === true);
 }
 
 /** The options of an effect may be left out. */

@@ -1,11 +1,13 @@
+import { Listeners, type Ends, type Listener } from "./ends.js";
 import { DeadlinePassed, LeaseLost, TimedOut } from "./errors.js";
 import type { DeliveryEnded } from "./errors.js";
+import { beatMs } from "./heartbeat.js";
 import { decodeMessage, type Message } from "./message.js";
 import { monotonicMs, timerMs } from "./time.js";
 import type { WireItem } from "./wire.js";
 
 /** One message on loan to this worker: its lease, its signal, and what has become of it. */
-export class Delivery {
+export class Delivery implements Ends {
   readonly message: Message;
   readonly token: string;
   readonly attempt: number;
@@ -18,11 +20,12 @@ export class Delivery {
   /** Called when the handler was given its time after the signal. */
   onLeftBehind: (() => void) | undefined;
   #controller: AbortController | undefined;
+  readonly #listeners = new Listeners();
   #timers: ReturnType<typeof setTimeout>[] | undefined;
 
   constructor(
     item: WireItem,
-    leaseMs: number,
+    private readonly leaseMs: number,
     private readonly cancelGraceMs: number,
   ) {
     this.message = decodeMessage(item);
@@ -36,6 +39,11 @@ export class Delivery {
     return !this.settled && !(this.ended instanceof LeaseLost);
   }
 
+  /** Whether its lease is certain to go on for a while: a heartbeat in time leaves more of it than that. */
+  isSecure(now: number): boolean {
+    return !this.settled && !this.ended && now < this.until - beatMs(this.leaseMs);
+  }
+
   /** Made when it is asked for: most handlers never do. */
   get signal(): AbortSignal {
     if (!this.#controller) {
@@ -43,6 +51,18 @@ export class Delivery {
       if (this.ended) this.#controller.abort(this.ended);
     }
     return this.#controller.signal;
+  }
+
+  get endedBy(): DeliveryEnded | undefined {
+    return this.ended;
+  }
+
+  listen(listener: Listener): void {
+    this.#listeners.listen(listener);
+  }
+
+  ignore(listener: Listener): void {
+    this.#listeners.ignore(listener);
   }
 
   /** The clocks of a handler begin to run. */
@@ -66,6 +86,7 @@ export class Delivery {
     if (!this.ended) this.#after(this.cancelGraceMs, () => this.onLeftBehind?.());
     this.ended = reason;
     this.#controller?.abort(reason);
+    this.#listeners.tell();
   }
 
   /** The handler has ended, or was left behind. */

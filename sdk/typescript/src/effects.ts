@@ -1,25 +1,28 @@
-import {
-  EffectBusy,
-  EffectExhausted,
-  EffectFailed,
-  EffectUncertain,
-  LeaseLost,
-  ResultNotKept,
-} from "./errors.js";
-import { ending, happened, OMITTED, type Ending } from "./endings.js";
+import { callEffect } from "./ambient.js";
+import { either, endsOf, signalled, type Ends } from "./ends.js";
+import { EffectBusy, EffectExhausted, EffectFailed, EffectUncertain, ResultNotKept } from "./errors.js";
+import { ending, happened, type Ending } from "./endings.js";
+import { asLeaseLost, tell, type Finish, type Finishes } from "./finishes.js";
+import type { Ledger } from "./ledger.js";
 import type { Finding } from "./outcomes.js";
-import { randomHex } from "./platform.js";
-import { BodyTooLarge, EffectFinished, EffectRunning, LeaseUnknown, ResultTooLarge, StaleLease } from "./refusals.js";
+import { uniqueId } from "./platform.js";
+import { AttemptsExhausted, EffectFinished, EffectRunning, EffectUnknown, LimitReached, StaleLease } from "./refusals.js";
 import { Renewal } from "./renewal.js";
 import type { EffectFunction, EffectLease, EffectOptions, EffectRecord, Terms } from "./terms.js";
 import { WAIT_MS_MAX } from "./terms.js";
 import { clipped, reasonText } from "./texts.js";
-import { monotonicMs } from "./time.js";
-import { isStrange, mayPass, type Transport } from "./transport.js";
-import { toCamel, type WireDecision, type WireOutcome } from "./wire.js";
+import { monotonicMs, sleep } from "./time.js";
+import { toCamel, type WireBegin, type WireDecision, type WireOutcome } from "./wire.js";
 
-/** How often an effect that somebody else resolves or takes at the same time is begun anew. */
-const ROUNDS_MAX = 8;
+/** How often what nobody knows is reconciled in one call before it is left to people. */
+const RECONCILE_ROUNDS_MAX = 3;
+/** The longest pause before an effect that another holder is at is asked for again. */
+const PAUSE_MS_MAX = 1_000;
+/** The shortest one, whatever the server says. */
+const PAUSE_MS_MIN = 20;
+
+/** The result of a function that took longer is stored before the handler goes on: there it costs little, and more is at stake. */
+const PROMPT_MS = 1_000;
 
 /** On whose behalf an effect is run. */
 export interface Behalf {
@@ -27,145 +30,221 @@ export interface Behalf {
   readonly leaseToken?: string;
   readonly runId?: string | undefined;
   readonly stepId?: string | undefined;
-  /** Fires when the delivery is over. */
-  readonly signal?: AbortSignal | undefined;
+  /** When the delivery is over. */
+  readonly ends?: Ends;
+  /** Takes endings that need not be waited for. */
+  readonly finishes?: Finishes;
 }
 
 /** Begins, runs and finishes an effect; or replays it. */
 export async function runEffect<T>(
-  transport: Transport,
+  ledger: Ledger,
   terms: Terms,
   options: EffectOptions<T>,
   behalf: Behalf,
   run: EffectFunction<T>,
 ): Promise<T> {
-  const signal = anySignal(behalf.signal, options.signal);
-  try {
-    for (let round = 0; round < ROUNDS_MAX; round += 1) {
-      const decision = await begin(transport, terms, behalf, signal.signal);
-      switch (decision.decision) {
-        case "execute":
-          return await execute(transport, terms, decision.lease, signal.signal, run);
-        case "replay":
-          return replayed<T>(terms, decision.outcome);
-        case "in_progress":
-          throw new EffectBusy(terms.scope, terms.key, decision.retry_after_ms);
-        case "retryable":
-          throw new EffectExhausted(terms.scope, terms.key, decision.outcome.error ?? "nothing");
-        case "unknown":
-          await reconciled(transport, terms, behalf, options.reconcile);
-      }
+  const ends = either(behalf.ends, endsOf(options.signal));
+  if (behalf.finishes && behalf.finishes.count > 0) await behalf.finishes.of(terms);
+  for (let round = 0; ; round += 1) {
+    let decision: WireDecision;
+    const askedAt = monotonicMs();
+    try {
+      decision = await ledger.begin(question(terms, behalf), askedAt, ends);
+      if (decision.decision === "in_progress") decision = await waited(ledger, terms, behalf, decision, askedAt + terms.waitMs, ends);
+    } catch (error) {
+      throw refusedBegin(error, terms, behalf);
     }
-  } finally {
-    signal.release();
+    switch (decision.decision) {
+      case "execute":
+        return await execute(ledger, terms, decision.lease, new Renewal(ledger.transport, decision.lease.token, terms.leaseMs, askedAt, ends), behalf, run);
+      case "replay":
+        return replayed<T>(terms, decision.outcome);
+      case "in_progress":
+        throw new EffectBusy(terms.scope, terms.key, decision.retry_after_ms, terms);
+      case "retryable":
+        throw new EffectExhausted(terms.scope, terms.key, decision.outcome.error ?? "nothing", terms);
+      case "unknown":
+        if (round === RECONCILE_ROUNDS_MAX) throw uncertain(terms, `it was reconciled ${round} times, and is unknown again`);
+        await reconciled(ledger, terms, behalf, options.reconcile);
+    }
   }
-  throw new EffectUncertain(terms.scope, terms.key, `it was resolved and became unknown again ${ROUNDS_MAX} times`);
 }
 
-async function begin(transport: Transport, terms: Terms, behalf: Behalf, signal: AbortSignal | undefined): Promise<WireDecision> {
-  const until = monotonicMs() + terms.waitMs;
-  for (;;) {
-    const waitMs = Math.max(0, Math.min(WAIT_MS_MAX, Math.round(until - monotonicMs())));
-    const body = {
-      scope: terms.scope,
-      key: terms.key,
-      tenant_id: terms.tenantId,
-      request_hash: terms.requestHash,
-      on_lapse: terms.onLapse,
-      lease_ms: terms.leaseMs,
-      ttl_ms: terms.ttlMs,
-      max_attempts: terms.maxAttempts,
-      reacquire: true,
-      wait_ms: waitMs,
-      lease_token: behalf.leaseToken,
-      run_id: behalf.leaseToken === undefined ? behalf.runId : undefined,
-      step_id: behalf.leaseToken === undefined ? behalf.stepId : undefined,
-      request_id: randomHex(16),
-      owner: behalf.owner,
-    };
-    const decision = await transport
-      .call<WireDecision>("POST", "/v2/effects/begin", { body, waitMs, signal })
-      .catch((error: unknown) => Promise.reject(behalf.leaseToken === undefined ? error : asLeaseLost(error)));
-    if (decision.decision !== "in_progress" || until - monotonicMs() < 1) return decision;
+function uncertain(terms: Terms, why: string): EffectUncertain {
+  return new EffectUncertain(terms.scope, terms.key, why, terms);
+}
+
+function question(terms: Terms, behalf: Behalf): WireBegin {
+  return {
+    scope: terms.scope,
+    key: terms.key,
+    tenant_id: terms.tenantId,
+    request_hash: terms.requestHash,
+    on_lapse: terms.onLapse,
+    lease_ms: terms.leaseMs,
+    ttl_ms: terms.ttlMs,
+    max_attempts: terms.maxAttempts,
+    reacquire: true,
+    lease_token: behalf.leaseToken,
+    run_id: behalf.leaseToken === undefined ? behalf.runId : undefined,
+    step_id: behalf.leaseToken === undefined ? behalf.stepId : undefined,
+    request_id: uniqueId(),
+    owner: behalf.owner,
+  };
+}
+
+/** What a refusal to begin is to the caller. */
+function refusedBegin(error: unknown, terms: Terms, behalf: Behalf): unknown {
+  if (error instanceof AttemptsExhausted) return new EffectExhausted(terms.scope, terms.key, error.detail, { ...terms, cause: error });
+  return behalf.leaseToken === undefined ? error : asLeaseLost(error);
+}
+
+/** Waits, at the server, for the one who is at it. An answer that comes too early is not asked for again at once. */
+async function waited(
+  ledger: Ledger,
+  terms: Terms,
+  behalf: Behalf,
+  decision: WireDecision,
+  until: number,
+  ends: Ends | undefined,
+): Promise<WireDecision> {
+  for (let attaches = true; decision.decision === "in_progress"; ) {
+    const leftMs = Math.min(WAIT_MS_MAX, Math.floor(until - monotonicMs()));
+    if (leftMs < 1) break;
+    try {
+      decision = attaches
+        ? await ledger.attach(question(terms, behalf), leftMs, ends)
+        : await ledger.begin(question(terms, behalf), monotonicMs(), ends);
+    } catch (error) {
+      // Too many wait there already: this one waits here.
+      if (!attaches || !(error instanceof LimitReached)) throw error;
+      attaches = false;
+    }
+    if (decision.decision === "in_progress") await pause(pauseMs(decision.retry_after_ms, until - monotonicMs()), ends);
   }
+  return decision;
+}
+
+function pause(ms: number, ends: Ends | undefined): Promise<void> {
+  return signalled(ends, (signal) => sleep(ms, signal));
+}
+
+function pauseMs(retryAfterMs: number, leftMs: number): number {
+  const pause = Math.max(PAUSE_MS_MIN, Math.min(retryAfterMs, PAUSE_MS_MAX)) * (0.5 + Math.random() / 2);
+  return Math.max(0, Math.min(pause, leftMs));
 }
 
 async function execute<T>(
-  transport: Transport,
+  ledger: Ledger,
   terms: Terms,
   lease: { token: string; epoch: number; attempt: number },
-  signal: AbortSignal | undefined,
+  renewal: Renewal,
+  behalf: Behalf,
   run: EffectFunction<T>,
 ): Promise<T> {
-  const renewal = new Renewal(transport, lease.token, terms.leaseMs, signal);
-  const effect: EffectLease = { scope: terms.scope, key: terms.key, epoch: lease.epoch, attempt: lease.attempt };
+  const begunAt = monotonicMs();
   let result: T;
   try {
-    result = await run(renewal.signal, effect);
+    const returned = callEffect(run, new Held(terms, lease, renewal));
+    if (isThenable(returned)) {
+      renewal.start();
+      result = await returned;
+    } else result = returned;
   } catch (error) {
-    const end = ending(error, terms);
-    // What cannot be recorded now is found out by the next attempt; what the function said matters more.
-    if (end.finish) await finish(transport, lease.token, end.finish, renewal.until).catch(() => undefined);
-    throw end.raise;
+    throw await failed(ledger, terms, lease.token, renewal, error);
   } finally {
     renewal.stop();
   }
   const success = happened(result);
-  await recordSuccess(transport, terms, lease.token, success.finish, renewal.until);
+  const finish: Finish = { effect: terms, token: lease.token, ending: success.finish, until: renewal.until };
+  const now = monotonicMs();
+  const rides = !terms.durable && renewal.isSecure(now) && now - begunAt <= PROMPT_MS;
+  if (!rides || !behalf.finishes?.take(finish, now)) await tell(ledger, finish, behalf.leaseToken !== undefined);
   return success.value;
 }
 
-async function recordSuccess(transport: Transport, terms: Terms, token: string, body: Ending, until: number): Promise<void> {
-  try {
-    await finish(transport, token, body, until);
-  } catch (error) {
-    const tooLarge = error instanceof ResultTooLarge || error instanceof BodyTooLarge;
-    if (tooLarge && body !== OMITTED) return recordSuccess(transport, terms, token, OMITTED, until);
-    if (mayPass(error) || isStrange(error)) {
-      throw new EffectUncertain(terms.scope, terms.key, "it happened here, and the server did not hear of it in time", { cause: error });
-    }
-    throw asLeaseLost(error);
+/** An effect that is this caller's to run, as its function sees it. */
+class Held implements EffectLease {
+  readonly scope: string;
+  readonly key: string;
+  readonly epoch: number;
+  readonly attempt: number;
+  readonly #renewal: Renewal;
+
+  constructor({ scope, key }: Terms, { epoch, attempt }: { epoch: number; attempt: number }, renewal: Renewal) {
+    this.scope = scope;
+    this.key = key;
+    this.epoch = epoch;
+    this.attempt = attempt;
+    this.#renewal = renewal;
+  }
+
+  get signal(): AbortSignal {
+    return this.#renewal.signal;
   }
 }
 
-/** Repeated until it is heard, or the effect's lease is over; once at the least. */
-async function finish(transport: Transport, token: string, body: Ending, until: number): Promise<void> {
-  const patienceMs = Math.max(0, until - monotonicMs());
-  await transport.call("POST", "/v2/effects/finish", { body: { token, ...body }, patienceMs });
+function isThenable<T>(value: T | Promise<T>): value is Promise<T> {
+  return typeof (value as { then?: unknown } | null | undefined)?.then === "function";
+}
+
+/** Records what an error of the function says about the effect, and gives what the caller is to get. */
+async function failed(ledger: Ledger, terms: Terms, token: string, renewal: Renewal, error: unknown): Promise<unknown> {
+  const end = ending(error, terms);
+  try {
+    // What nobody knows of is as much as given up when its lease is over.
+    if (end.release === "uncertain" && !renewal.isSecure(monotonicMs())) return end.raise;
+    if (end.release) await ledger.release(token, end.release === "uncertain");
+    else if (end.finish) await ledger.finish(token, end.finish, renewal.until).answer;
+  } catch {
+    // What cannot be recorded now is found out by the next attempt; what the function said matters more.
+  }
+  return end.raise;
 }
 
 function replayed<T>(terms: Terms, outcome: WireOutcome): T {
-  if (outcome.status !== "succeeded") throw new EffectFailed(terms.scope, terms.key, outcome.error ?? "no reason was given", true);
-  if (outcome.headers?.["x-driftq-result"] === "omitted") throw new ResultNotKept(terms.scope, terms.key);
+  if (outcome.status !== "succeeded") throw new EffectFailed(terms.scope, terms.key, outcome.error ?? "no reason was given", true, terms);
+  if (outcome.headers?.["x-driftq-result"] === "omitted") throw new ResultNotKept(terms.scope, terms.key, terms);
   if (outcome.body == null) return undefined as T;
   if (outcome.headers && outcome.headers["content-type"] !== "application/json") return outcome.body as T;
   try {
     return JSON.parse(outcome.body) as T;
   } catch {
-    // Somebody else finished or resolved it with a text of their own.
+    // It was finished or resolved by other means, with a text of their own.
     return outcome.body as T;
   }
 }
 
+/** Asks the reconcile function and writes down what it found. Afterwards the server is asked again. */
 async function reconciled<T>(
-  transport: Transport,
+  ledger: Ledger,
   terms: Terms,
   behalf: Behalf,
   reconcile: ((record: EffectRecord) => Finding<T> | Promise<Finding<T>>) | undefined,
 ): Promise<void> {
-  if (!reconcile) throw new EffectUncertain(terms.scope, terms.key, "whoever ran it was not heard of again");
+  if (!reconcile) throw uncertain(terms, "its last holder was not heard of again");
+  const { transport } = ledger;
   const name = { tenant_id: terms.tenantId, scope: terms.scope, key: terms.key };
-  const record = toCamel<EffectRecord>(await transport.call("POST", "/v2/effects/get", { body: name }));
-  if (record.state !== "unknown") return;
-  const finding = await reconcile(record);
-  if (finding.found === "unknown") throw new EffectUncertain(terms.scope, terms.key, "the reconcile function cannot tell");
-  const body = { ...name, epoch: record.epoch, by: behalf.owner, why: "found out by the reconcile function", ...resolution(finding) };
   try {
+    const record = toCamel<EffectRecord>(await transport.call("POST", "/v2/effects/get", { body: name }));
+    if (record.state !== "unknown") return;
+    const finding = await reconcile(record);
+    if (finding.found === "unknown") throw uncertain(terms, "the reconcile function cannot tell");
+    if (finding.found === "not_done") mayRunAgain(terms, record);
+    const body = { ...name, epoch: record.epoch, by: behalf.owner, why: "found out by the reconcile function", ...resolution(finding) };
     await transport.call("POST", "/v2/effects/resolve", { body });
   } catch (error) {
-    // Somebody else resolved it, or its holder came back: what they said counts, and begin tells it.
-    if (!(error instanceof StaleLease || error instanceof EffectFinished || error instanceof EffectRunning)) throw error;
+    // It was resolved by others, its holder came back, or its time is over: what they said counts, and begin tells it.
+    const quicker = error instanceof StaleLease || error instanceof EffectFinished || error instanceof EffectRunning || error instanceof EffectUnknown;
+    if (!quicker) throw error;
   }
+}
+
+/** The server would grant one attempt more to what is resolved so: that is for people to say. */
+function mayRunAgain(terms: Terms, { attempt, maxAttempts }: EffectRecord): void {
+  const cap = Math.max(terms.maxAttempts ?? 0, maxAttempts ?? 0);
+  if (cap > 0 && attempt >= cap) throw new EffectExhausted(terms.scope, terms.key, "it was not heard of again, and did not happen", terms);
 }
 
 function resolution(finding: Exclude<Finding<unknown>, { found: "unknown" }>): Ending {
@@ -177,24 +256,4 @@ function resolution(finding: Exclude<Finding<unknown>, { found: "unknown" }>): E
     case "not_done":
       return { status: "failed_retryable", error: "it did not happen" };
   }
-}
-
-/** The server's word for it in the word of a delivery. */
-export function asLeaseLost(error: unknown): unknown {
-  if (!(error instanceof StaleLease || error instanceof LeaseUnknown)) return error;
-  return new LeaseLost(`the lease is lost: ${error.detail}. Give this attempt up`, { cause: error });
-}
-
-/** Fires when one of both does. Unlike AbortSignal.any it can be let go of, so that a long-lived signal keeps no trace. */
-function anySignal(one: AbortSignal | undefined, other: AbortSignal | undefined): { signal: AbortSignal | undefined; release: () => void } {
-  if (!one || !other) return { signal: one ?? other, release: () => undefined };
-  const controller = new AbortController();
-  const sources = [one, other];
-  const listeners = sources.map((source) => () => controller.abort(source.reason));
-  sources.forEach((source, index) => {
-    if (source.aborted) controller.abort(source.reason);
-    else source.addEventListener("abort", listeners[index]!, { once: true });
-  });
-  const release = () => sources.forEach((source, index) => source.removeEventListener("abort", listeners[index]!));
-  return { signal: controller.signal, release };
 }

@@ -1,5 +1,5 @@
 import { EffectFailed } from "./errors.js";
-import { Dead, Final, NotDone, Retry, Snooze } from "./outcomes.js";
+import { Dead, Final, NotDone, NotSent, Retry, Snooze } from "./outcomes.js";
 import type { Terms } from "./terms.js";
 import { clipped, describe, isA, reasonText } from "./texts.js";
 
@@ -33,15 +33,20 @@ export function happened<T>(result: T): { finish: Ending; value: T } {
   return { finish, value: JSON.parse(body) as T };
 }
 
-/** What an error of the function is recorded as, if at all, and what the caller gets. */
-export function ending(error: unknown, terms: Pick<Terms, "scope" | "key" | "onLapse">): { finish?: Ending; raise: unknown } {
+/** What an error of the function is recorded as, if at all, and what the caller gets. `release`: the lease is given up. */
+export function ending(
+  error: unknown,
+  terms: Pick<Terms, "tenantId" | "scope" | "key" | "onLapse">,
+): { finish?: Ending; release?: "not_sent" | "uncertain"; raise: unknown } {
   if (isA(error, Final)) {
-    const raise = new EffectFailed(terms.scope, terms.key, reasonText(error.reason), false, { cause: error });
+    const raise = new EffectFailed(terms.scope, terms.key, reasonText(error.reason), false, { tenantId: terms.tenantId, cause: error });
     return { finish: { status: "failed_final", error: clipped(reasonText(error.reason)) }, raise };
   }
+  if (isA(error, NotSent)) return { release: "not_sent", raise: error };
   if (isA(error, Dead)) return { finish: { status: "failed_final", error: clipped(reasonText(error.reason)) }, raise: error };
   if (isA(error, Retry) || isA(error, Snooze) || isA(error, NotDone) || terms.onLapse === "retry") {
     return { finish: { status: "failed_retryable", error: clipped(describe(error)) }, raise: error };
   }
-  return { raise: error };
+  // It may have happened: those who ask next are told so, and not only when the lease is over.
+  return { release: "uncertain", raise: error };
 }

@@ -113,8 +113,21 @@ export class Untrusted extends DriftQError {
   }
 }
 
+/** An effect by its name. */
+export interface EffectName {
+  readonly tenantId?: string | undefined;
+  readonly scope: string;
+  readonly key: string;
+}
+
+export interface EffectErrorOptions extends ErrorOptions {
+  tenantId?: string | undefined;
+}
+
 /** The base of what can come of an effect besides its result. */
-export class EffectError extends DriftQError {
+export class EffectError extends DriftQError implements EffectName {
+  readonly tenantId: string | undefined;
+
   static {
     this.prototype.name = "EffectError";
   }
@@ -123,9 +136,10 @@ export class EffectError extends DriftQError {
     readonly scope: string,
     readonly key: string,
     what: string,
-    options?: ErrorOptions,
+    options?: EffectErrorOptions,
   ) {
     super(`effect ${scope}/${key} ${what}`, options);
+    this.tenantId = options?.tenantId;
   }
 }
 
@@ -140,20 +154,19 @@ export class EffectBusy extends EffectError {
     key: string,
     /** When to look again, as the server says. */
     readonly retryAfterMs: number | undefined,
+    options?: EffectErrorOptions,
   ) {
-    super(scope, key, "is being carried out by somebody else. Try again later; its result will be replayed");
+    super(scope, key, "is being carried out by another holder. Try again later; its result will be replayed", options);
   }
 }
 
 /** It may have happened: find out. */
 export class EffectUncertain extends EffectError {
-  readonly retryAfterMs: number | undefined = undefined;
-
   static {
     this.prototype.name = "EffectUncertain";
   }
 
-  constructor(scope: string, key: string, why: string, options?: ErrorOptions) {
+  constructor(scope: string, key: string, why: string, options?: EffectErrorOptions) {
     const next = 'Find out, and resolve it: "driftq effect resolve", or give a reconcile function';
     super(scope, key, `may have happened (${why}). ${next}`, options);
   }
@@ -171,7 +184,7 @@ export class EffectFailed extends EffectError {
     readonly reason: string,
     /** Whether an earlier attempt had failed, and this is what was kept of it. */
     readonly replayed: boolean,
-    options?: ErrorOptions,
+    options?: EffectErrorOptions,
   ) {
     super(scope, key, `failed for good: ${reason}`, options);
   }
@@ -187,9 +200,10 @@ export class EffectExhausted extends EffectError {
     scope: string,
     key: string,
     readonly lastError: string,
+    options?: EffectErrorOptions,
   ) {
     const next = "Find out why, and resolve it as failed_retryable for one more";
-    super(scope, key, `has used up its attempts; the last one said: ${lastError}. ${next}`);
+    super(scope, key, `has used up its attempts; the last one said: ${lastError}. ${next}`, options);
   }
 }
 
@@ -199,8 +213,8 @@ export class ResultNotKept extends EffectError {
     this.prototype.name = "ResultNotKept";
   }
 
-  constructor(scope: string, key: string) {
-    super(scope, key, "happened, but its result was too large to be stored, or no JSON. Return a reference to it next time");
+  constructor(scope: string, key: string, options?: EffectErrorOptions) {
+    super(scope, key, "happened, but its result was too large to be stored, or no JSON. Return a reference to it next time", options);
   }
 }
 

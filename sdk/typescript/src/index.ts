@@ -1,5 +1,5 @@
 export { Admin, type Group, type Resolution, type TopicSettings } from "./admin.js";
-export { guarded, type EffectScope, type GuardedOptions } from "./ambient.js";
+export { currentEffect, guarded, type EffectScope, type GuardedOptions } from "./ambient.js";
 export { canonical } from "./canonical.js";
 export { Client, Run, type ClientOptions, type RunOptions } from "./client.js";
 export { Context, type Committed, type Output } from "./context.js";
@@ -8,8 +8,8 @@ export type { Answer, Exchange, Send } from "./exchange.js";
 export type { WorkerEventListener, WorkerEvent } from "./events.js";
 export type { BatchHandler, BatchItem, BatchOptions, Handler, HandlerOptions } from "./handler.js";
 export type { Trace } from "./lineage.js";
-export { raw, type Message, type Produced, type Raw, type RetryPolicy, type SendOptions } from "./message.js";
-export { Dead, Final, found, NotDone, Retry, Snooze, type Finding, type Reason } from "./outcomes.js";
+export { raw, type Message, type Origin, type Produced, type Raw, type RetryPolicy, type SendOptions } from "./message.js";
+export { Dead, Final, found, NotDone, NotSent, Retry, Snooze, type Finding, type Reason } from "./outcomes.js";
 export { BadPayload, type Encoding, type Schema } from "./payload.js";
 export { Producer, SendFailed, type ProducerOptions, type Receipt } from "./producer.js";
 export * from "./refusals.js";

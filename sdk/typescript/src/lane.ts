@@ -159,7 +159,12 @@ export class Lane {
     const { room } = this.common;
     const deliveries = this.#waiting.splice(0, count);
     for (const delivery of deliveries) this.#busy.add(delivery);
-    const ended = this.#handlers.begin(() => room.handled(this.index, deliveries.length));
+    // The place is free as soon as the handler has ended: what it left to be settled has room of its own.
+    const ended = this.#handlers.begin(() => {
+      room.handled(this.index, deliveries.length);
+      room.ended(this.index);
+      this.common.changed();
+    });
     const concluded = this.#runs.begin();
     const settled = (delivery: Delivery) => {
       this.#busy.delete(delivery);
@@ -174,8 +179,6 @@ export class Lane {
     void run.catch((error: unknown) => this.common.fail(error)).then(() => {
       ended();
       concluded();
-      room.ended(this.index);
-      this.common.changed();
     });
   }
 }

@@ -1,5 +1,5 @@
 import { DriftQError } from "./errors.js";
-import { base64, bytesOfBase64 } from "./platform.js";
+import { base64, bytesOfBase64, randomHex, sha256Hex } from "./platform.js";
 import type { WireEnvelope, WireItem, WireMessage } from "./wire.js";
 import { toSnake } from "./wire.js";
 
@@ -25,15 +25,25 @@ export interface SendOptions {
   labels?: Record<string, string>;
   /** The same key again stores nothing and answers with the first message's place. */
   idempotencyKey?: string;
-  /** What is asked for, in a few bytes: the same key with another hash is `KeyReused`. */
+  /** What is asked for, in a few bytes: the same key with another hash is `KeyReused`. Made of the payload if not given. */
   requestHash?: string;
   /** After this moment nobody has to handle it any more. */
   deadline?: Date | string;
   retryPolicy?: RetryPolicy;
 }
 
+/** Where a message was born. One that was redriven, rerouted or replayed keeps it. */
+export interface Origin {
+  readonly topic: string;
+  /** Tells the topic from others that had its name before. */
+  readonly incarnation: number;
+  readonly partition: number;
+  readonly offset: number;
+}
+
 /** A message as it came. */
 export interface Message {
+  readonly origin: Origin;
   readonly topic: string;
   readonly partition: number;
   readonly offset: number;
@@ -87,13 +97,25 @@ export function encodeMessage(payload: unknown, options: SendOptions = {}): Wire
   if (options.delayMs !== undefined) message.delay_ms = options.delayMs;
   if (options.deliverAt !== undefined) message.deliver_at = moment(options.deliverAt);
   const envelope = encodeEnvelope(options);
+  // A key that the caller chose stands for one payload: with another one it is an error, and no duplicate.
+  if (envelope?.idempotency_key) envelope.request_hash ??= payloadHash(payload, message);
   if (envelope) message.envelope = envelope;
   return message;
+}
+
+/** A message that is safe to send again. */
+export function withKey(message: WireMessage): WireMessage {
+  if (message.envelope?.idempotency_key) return message;
+  return { ...message, envelope: { ...message.envelope, idempotency_key: `sdk-${randomHex(16)}` } };
 }
 
 function encodePayload(payload: unknown): WireMessage {
   if (payload instanceof Uint8Array) return { value_b64: base64(payload) };
   return { value: payload instanceof Raw ? payload.text : jsonOf(payload) };
+}
+
+function payloadHash(payload: unknown, message: WireMessage): string {
+  return `sha256:${sha256Hex(payload instanceof Uint8Array ? payload : message.value!)}`;
 }
 
 function encodeEnvelope(options: SendOptions): WireEnvelope | undefined {
@@ -125,6 +147,7 @@ const NO_LABELS: Readonly<Record<string, string>> = Object.freeze({});
 export function decodeMessage(item: WireItem): Message {
   const envelope = item.envelope ?? undefined;
   return {
+    origin: originOf(item),
     topic: item.topic,
     partition: item.partition,
     offset: exact(item.offset, "offset"),
@@ -142,6 +165,14 @@ export function decodeMessage(item: WireItem): Message {
     deadline: envelope?.deadline == null ? undefined : new Date(envelope.deadline),
     lastError: item.last_error ?? undefined,
   };
+}
+
+/** A server that does not tell is one that never moves a message. */
+function originOf(item: WireItem): Origin {
+  const origin = item.origin ?? { topic: item.topic, incarnation: 0, partition: item.partition, offset: item.offset };
+  exact(origin.incarnation, "incarnation");
+  exact(origin.offset, "offset of the origin");
+  return origin;
 }
 
 /** Numbers of the wire have 64 bits, those of JavaScript 53: one that would be rounded is an error, not a wrong place. */

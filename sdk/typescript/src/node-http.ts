@@ -23,10 +23,12 @@ const secure = { request: https.request, agent: new https.Agent(connections) };
 export function byNodeHttp(method: Method, url: string, text: string | undefined): Exchange {
   const target = urlToHttpOptions(new URL(url));
   const { request, agent } = target.protocol === "https:" ? secure : plain;
-  const headers = text === undefined ? {} : { "content-type": JSON_TYPE, "content-length": Buffer.byteLength(text) };
+  // Bytes: Node takes twice as long to write a long text.
+  const bytes = text === undefined ? undefined : Buffer.from(text, "utf8");
+  const headers = bytes === undefined ? {} : { "content-type": JSON_TYPE, "content-length": bytes.length };
   const call = request({ ...target, method, agent, headers });
   const answer = answerTo(call);
-  call.end(text);
+  call.end(bytes);
   return { answer, cut: () => call.destroy() };
 }
 

@@ -69,6 +69,20 @@ export class NotDone extends DriftQError {
   }
 }
 
+/**
+ * Thrown by the function of an effect: it failed before anything was sent. The effect's lease is given up, the attempt
+ * does not count, and whoever waits for the effect gets it at once.
+ */
+export class NotSent extends DriftQError {
+  static {
+    this.prototype.name = "NotSent";
+  }
+
+  constructor(reason: Reason = "nothing was sent", options?: ErrorOptions) {
+    super(reasonText(reason), causeOf(reason, options));
+  }
+}
+
 /** Thrown by the function of an effect: it did not happen, and never will. The caller gets `EffectFailed`. */
 export class Final extends DriftQError {
   readonly reason: string;

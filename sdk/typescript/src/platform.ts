@@ -1,12 +1,14 @@
 // With node-http.ts, which nobody imports who does not ask for it, the only file that names what is Node's own.
 import { AsyncLocalStorage } from "node:async_hooks";
-import { createHash } from "node:crypto";
+import * as nodeCrypto from "node:crypto";
 import { hostname } from "node:os";
 
 export { AsyncLocalStorage };
 
-export function sha256Hex(text: string): string {
-  return createHash("sha256").update(text, "utf8").digest("hex");
+/** Of the bytes, or of a text in UTF-8. */
+export function sha256Hex(data: string | Uint8Array): string {
+  // In one go, where Node can: it takes half of the time for a few bytes.
+  return nodeCrypto.hash ? nodeCrypto.hash("sha256", data, "hex") : nodeCrypto.createHash("sha256").update(data).digest("hex");
 }
 
 /** Drawn in advance: asking the system for a few bytes at a time costs more than everything else in a call. */
@@ -23,6 +25,14 @@ export function randomHex(bytes: number): string {
   drawn += bytes;
   return Buffer.from(pool.buffer, start, bytes).toString("hex");
 }
+
+/** Names what this process asks for, each time another way. */
+export function uniqueId(): string {
+  named += 1;
+  return processId + named.toString(36);
+}
+const processId = `${randomHex(16)}-`;
+let named = 0;
 
 export function base64(bytes: Uint8Array): string {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("base64");

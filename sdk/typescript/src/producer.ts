@@ -1,16 +1,13 @@
+import { takeBatch } from "./batches.js";
 import { DriftQError, Refused } from "./errors.js";
-import { encodeMessage, type Produced, type SendOptions } from "./message.js";
-import { utf8Length, randomHex } from "./platform.js";
+import { encodeMessage, withKey, type Produced, type SendOptions } from "./message.js";
+import { utf8Length } from "./platform.js";
 import { refusal } from "./refusals.js";
 import { repeatWait } from "./backoff.js";
 import { monotonicMs, sleep } from "./time.js";
 import type { Transport } from "./transport.js";
 import { path } from "./wire.js";
 
-/** The most messages of one call. */
-export const BATCH_MESSAGES_MAX = 1_000;
-/** The most bytes of one call, unless a single message has more. */
-export const BATCH_BYTES_MAX = 1_048_576;
 /** The most messages that wait. */
 export const BUFFER_MESSAGES = 10_000;
 
@@ -57,7 +54,7 @@ export class Producer {
 
   /** Takes a message; waits only while the buffer is full. `stored` of what it returns tells when and where it was stored. */
   async send(topic: string, payload: unknown, options: SendOptions = {}): Promise<Receipt> {
-    const text = JSON.stringify(encodeMessage(payload, { idempotencyKey: `sdk-${randomHex(16)}`, ...options }));
+    const text = JSON.stringify(withKey(encodeMessage(payload, options)));
     while (this.#waiting >= this.#buffer && !this.#closed) await new Promise<void>((resolve) => this.#room.push(resolve));
     if (this.#closed) throw new DriftQError("the producer is closed");
     const stored = new Promise<Produced>((resolve, reject) => this.#enqueue(topic, text, resolve, reject));
@@ -173,16 +170,4 @@ export class SendFailed extends DriftQError {
   ) {
     super(`${count} message(s) were not stored; the first one: ${(cause as Error).message}`, { cause });
   }
-}
-
-/** As many as go into one call, taken off the front of the queue. */
-export function takeBatch<T extends { bytes: number }>(queue: T[]): T[] {
-  let count = 0;
-  let bytes = 2;
-  while (count < queue.length && count < BATCH_MESSAGES_MAX) {
-    bytes += queue[count]!.bytes + 1;
-    if (bytes > BATCH_BYTES_MAX && count > 0) break;
-    count += 1;
-  }
-  return queue.splice(0, count);
 }

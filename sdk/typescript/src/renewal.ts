@@ -1,12 +1,12 @@
+import type { Ends, Listener } from "./ends.js";
 import { LeaseLost, Refused } from "./errors.js";
 import { mayPass, type Transport } from "./transport.js";
 import { monotonicMs, timerMs } from "./time.js";
 
 /** Keeps the lease of an effect while its function runs, and fires its signal when that is over. */
-export class Renewal {
-  readonly #controller = new AbortController();
-  readonly #outer: AbortSignal | undefined;
-  readonly #end: () => void;
+export class Renewal implements Listener {
+  #controller: AbortController | undefined;
+  #lost: unknown;
   #timer: ReturnType<typeof setTimeout> | undefined;
   /** Ends the call that is under way, if one is. */
   #calling: AbortController | undefined;
@@ -17,19 +17,36 @@ export class Renewal {
     private readonly transport: Transport,
     private readonly token: string,
     private readonly leaseMs: number,
-    outer: AbortSignal | undefined,
+    /** When the lease was asked for: it cannot be over before its time has passed since then. */
+    askedAt: number,
+    private readonly outer: Ends | undefined,
   ) {
-    this.#until = monotonicMs() + leaseMs;
-    this.#outer = outer;
-    this.#end = () => this.#controller.abort(outer?.reason);
-    if (outer?.aborted) this.#end();
-    else outer?.addEventListener("abort", this.#end, { once: true });
+    this.#until = askedAt + leaseMs;
+    if (outer?.endedBy !== undefined) this.onEnd();
+  }
+
+  /** The function waits for something: its lease has to be kept from now on. */
+  start(): void {
+    if (this.#lost === undefined) this.outer?.listen(this);
     this.#later();
   }
 
-  /** Of the function. */
+  /** Of the function. Made when it is asked for. */
   get signal(): AbortSignal {
+    if (!this.#controller) {
+      this.#controller = new AbortController();
+      if (this.#lost !== undefined) this.#controller.abort(this.#lost);
+    }
     return this.#controller.signal;
+  }
+
+  onEnd(): void {
+    this.#lose(this.outer?.endedBy);
+  }
+
+  #lose(reason: unknown): void {
+    this.#lost ??= reason;
+    this.#controller?.abort(reason);
   }
 
   /** When the lease is over, by our own clock. */
@@ -37,11 +54,16 @@ export class Renewal {
     return this.#until;
   }
 
+  /** Whether it is certain to go on for a while: a renewal in time leaves more of it than that. */
+  isSecure(now: number): boolean {
+    return now < this.#until - this.leaseMs / 3;
+  }
+
   stop(): void {
     this.#stopped = true;
     clearTimeout(this.#timer);
     this.#calling?.abort();
-    this.#outer?.removeEventListener("abort", this.#end);
+    this.outer?.ignore(this);
   }
 
   #later(): void {
@@ -59,7 +81,7 @@ export class Renewal {
       this.#until = asked + this.leaseMs;
     } catch (error) {
       if (error instanceof Refused && !mayPass(error)) {
-        this.#controller.abort(new LeaseLost("the effect's lease is lost: somebody else may run it", { cause: error }));
+        this.#lose(new LeaseLost("the effect's lease is lost: somebody else may run it", { cause: error }));
         return;
       }
     }

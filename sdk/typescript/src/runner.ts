@@ -1,19 +1,20 @@
 import { within } from "./ambient.js";
 import { Context } from "./context.js";
 import type { Delivery } from "./delivery.js";
+import type { Ends } from "./ends.js";
 import { Cancelled, LeaseLost } from "./errors.js";
 import type { WorkerEventListener } from "./events.js";
 import type { BatchItem, Route } from "./handler.js";
+import type { Ledger } from "./ledger.js";
 import { Dead, Retry } from "./outcomes.js";
 import { BadPayload, readPayload } from "./payload.js";
 import { settlementOf, type HandlerEnd, type Settlement } from "./settle.js";
 import type { Settler } from "./settler.js";
 import { isA } from "./texts.js";
-import type { Transport } from "./transport.js";
 
 /** What running a handler takes. */
 export interface Runner {
-  readonly transport: Transport;
+  readonly ledger: Ledger;
   readonly owner: string;
   readonly settler: Settler;
   readonly emit: WorkerEventListener;
@@ -34,7 +35,7 @@ const LEFT_BEHIND = Symbol("left behind");
 
 /** Runs the handler of one message, and hands its settlement on. Ends when the handler's place is free. */
 export async function runOne(runner: Runner, route: Route, delivery: Delivery, progress: Progress): Promise<void> {
-  const context = new Context(delivery, runner.transport, runner.owner);
+  const context = new Context(delivery, runner.ledger, runner.owner);
   delivery.start(route.options.timeoutMs);
   const end = await outcomeOf(runner, [delivery], async () => {
     const read = readPayload(delivery.message, route.options.encoding ?? "json", route.options.schema);
@@ -66,7 +67,7 @@ export async function runBatch(runner: Runner, route: Route, deliveries: Deliver
   const items: Item[] = [];
   const rest: Promise<void>[] = [];
   for (const delivery of deliveries) {
-    const context = new Context(delivery, runner.transport, runner.owner);
+    const context = new Context(delivery, runner.ledger, runner.owner);
     delivery.start(route.options.timeoutMs);
     try {
       const payload = await readPayload(delivery.message, route.options.encoding ?? "json", route.options.schema);
@@ -121,18 +122,28 @@ async function outcomeOf(runner: Runner, deliveries: readonly Delivery[], run: (
 /** Settles a delivery whose handler has ended: with what it collected, by one commit. */
 async function conclude(runner: Runner, route: Route, delivery: Delivery, context: Context, end: HandlerEnd, progress: Progress): Promise<void> {
   delivery.stop();
+  context.close();
+  const stopped = runner.settler;
+  const waits = context.collected;
+  if (waits && end.returned && !delivery.settled && !delivery.ended) {
+    try {
+      // Said until it is heard, as settlements are.
+      await context.conclude(Number.POSITIVE_INFINITY, stopped);
+    } catch (error) {
+      end = { returned: false, error };
+    }
+  }
+  // How the effects ended is heard before the message can come again, and before it is acked.
+  if (context.unheard) end = await heard(context, stopped, end);
   if (delivery.settled) {
     if (!end.returned) emitFailure(runner, delivery, end.error, "after it was committed");
     progress.settled(delivery);
     return;
   }
-  if (end.returned && !delivery.ended && context.collected) {
-    end = await committed(context, runner.settler.stopped);
-    if (!end.returned && runner.settler.stopped.aborted) emitLost(runner, delivery, end.error);
-    if (end.returned || runner.settler.stopped.aborted) {
-      progress.settled(delivery);
-      return;
-    }
+  if (waits && stopped.endedBy !== undefined) {
+    emitLost(runner, delivery, end.returned ? stopped.endedBy : end.error);
+    progress.settled(delivery);
+    return;
   }
   const settlement = settlementOf(asOutcome(end, route), delivery.ended, runner.stopping() && delivery.ended instanceof Cancelled);
   tell(runner, delivery, end, settlement);
@@ -149,12 +160,12 @@ async function conclude(runner: Runner, route: Route, delivery: Delivery, contex
   });
 }
 
-async function committed(context: Context, signal: AbortSignal): Promise<HandlerEnd> {
+async function heard(context: Context, stopped: Ends, end: HandlerEnd): Promise<HandlerEnd> {
   try {
-    await context.commit({ signal });
-    return { returned: true };
+    await context.heard(stopped);
+    return end;
   } catch (error) {
-    return { returned: false, error };
+    return end.returned ? { returned: false, error } : end;
   }
 }
 

@@ -1,4 +1,5 @@
 import type { Delivery } from "./delivery.js";
+import { Listeners, type Ends, type Listener } from "./ends.js";
 import { DriftQError, Refused } from "./errors.js";
 import { chunks } from "./heartbeat.js";
 import { refusal } from "./refusals.js";
@@ -6,7 +7,7 @@ import type { Settlement } from "./settle.js";
 import { clipped } from "./texts.js";
 import { sleep } from "./time.js";
 import { isStrange, mayPass, type Transport } from "./transport.js";
-import type { WireSettled } from "./wire.js";
+import { toSnake, type WireSettled } from "./wire.js";
 
 /** The most leases of one settling call. */
 export const SETTLE_MAX = 1_000;
@@ -25,16 +26,25 @@ interface Entry {
 }
 
 /** Settles deliveries: what comes while a call of its kind is under way goes together in the next one. */
-export class Settler {
+export class Settler implements Ends {
   readonly #queues: Record<Kind, Entry[]> = { ack: [], nack: [], release: [] };
   readonly #running = new Map<Kind, Promise<void>>();
   readonly #stopped = new AbortController();
+  readonly #listeners = new Listeners();
 
   constructor(private readonly transport: Transport) {}
 
-  /** Fires when nothing more will be said. */
-  get stopped(): AbortSignal {
-    return this.#stopped.signal;
+  /** Why nothing more will be said. Every commit that is under way listens. */
+  get endedBy(): unknown {
+    return this.#stopped.signal.reason;
+  }
+
+  listen(listener: Listener): void {
+    this.#listeners.listen(listener);
+  }
+
+  ignore(listener: Listener): void {
+    this.#listeners.ignore(listener);
   }
 
   /** `done` is called when the server has heard it, or never will. */
@@ -52,6 +62,7 @@ export class Settler {
   /** Gives up what is left; those messages come again when their leases are over. */
   stop(why: string): void {
     this.#stopped.abort(new DriftQError(why));
+    this.#listeners.tell();
   }
 
   async #drain(kind: Kind): Promise<void> {
@@ -102,7 +113,7 @@ function leaseOf({ delivery, settlement }: Entry): Record<string, unknown> {
     case "nack":
       return { token: delivery.token, error: settlement.error, delay_ms: settlement.delayMs, dead: settlement.dead };
     case "release":
-      return { token: delivery.token, delay_ms: settlement.delayMs };
+      return { token: delivery.token, delay_ms: settlement.delayMs, effect: settlement.effect && toSnake(settlement.effect) };
     default:
       return { token: delivery.token };
   }

@@ -31,7 +31,8 @@ export interface EffectRecord {
   readonly leaseLive?: boolean;
   readonly unknownSince?: string;
   readonly expiresAt?: string;
-  readonly message?: { readonly topic: string; readonly partition: number; readonly offset: number };
+  /** The delivery that it was last begun for. */
+  readonly message?: { readonly topic: string; readonly partition: number; readonly offset: number; readonly attempt?: number };
   readonly outcome?: EffectOutcome;
 }
 
@@ -61,6 +62,8 @@ export interface EffectOptions<T = unknown> {
   /** How long to wait for somebody else who is at it. */
   waitMs?: number;
   tenantId?: string;
+  /** In a handler: return only when the result is stored, and do not leave that to the commit that acks the message. */
+  durable?: boolean;
   /** Asked when nobody knows whether it happened. Answers with one of `found`. */
   reconcile?: (record: EffectRecord) => Finding<T> | Promise<Finding<T>>;
   /** Ends the wait, and fires the signal of the function. */
@@ -74,6 +77,8 @@ export interface EffectLease {
   readonly key: string;
   readonly epoch: number;
   readonly attempt: number;
+  /** Fires when the effect is no longer this caller's. */
+  readonly signal: AbortSignal;
 }
 
 export type EffectFunction<T> = (signal: AbortSignal, effect: EffectLease) => T | Promise<T>;
@@ -89,6 +94,7 @@ export interface Terms {
   readonly ttlMs: number | undefined;
   readonly maxAttempts: number | undefined;
   readonly waitMs: number;
+  readonly durable: boolean;
 }
 
 /** Settles key and hash of an effect, from what was given and where it is asked for. */
@@ -103,6 +109,7 @@ export function termsOf(scope: string, options: EffectOptions<never>, place: Pla
     ttlMs: options.ttlMs === undefined ? undefined : whole(options.ttlMs, "ttlMs", 1, DURATION_MS_MAX),
     maxAttempts: options.maxAttempts === undefined ? undefined : whole(options.maxAttempts, "maxAttempts", 1, ATTEMPTS_MAX),
     waitMs: whole(options.waitMs ?? EFFECT_WAIT_MS, "waitMs", 0, DURATION_MS_MAX),
+    durable: options.durable === true,
   };
 }
 

@@ -144,7 +144,8 @@ export function isStrange(error: unknown): boolean {
   return error instanceof NotDriftQ || error instanceof Untrusted;
 }
 
-function hintOf(error: unknown): number | undefined {
+/** When to repeat, as the server says. */
+export function hintOf(error: unknown): number | undefined {
   return error instanceof Refused ? error.retryAfterMs : undefined;
 }
 

@@ -28,7 +28,16 @@ export interface WireRetryPolicy {
   jitter?: "full" | "half" | "none";
 }
 
+/** Where a message was born. */
+export interface WireOrigin {
+  topic: string;
+  incarnation: number;
+  partition: number;
+  offset: number;
+}
+
 export interface WireItem {
+  origin?: WireOrigin | null;
   topic: string;
   partition: number;
   offset: number;
@@ -75,6 +84,36 @@ export type WireDecision =
   | { decision: "in_progress"; retry_after_ms: number; epoch: number; attempt: number }
   | { decision: "retryable"; outcome: WireOutcome; epoch: number; attempt: number; attempts_left?: number | null }
   | { decision: "unknown"; epoch: number; attempt: number; since: string };
+
+export interface WireBegin {
+  scope: string;
+  key: string;
+  tenant_id?: string | undefined;
+  request_hash?: string | undefined;
+  on_lapse: "hold" | "retry";
+  lease_ms: number;
+  ttl_ms?: number | undefined;
+  max_attempts?: number | undefined;
+  reacquire: boolean;
+  lease_token?: string | undefined;
+  run_id?: string | undefined;
+  step_id?: string | undefined;
+  request_id: string;
+  owner: string;
+}
+
+export interface WireCommit {
+  ack: string[];
+  effects?: object[] | undefined;
+  produce?: object[] | undefined;
+  outputs?: object[] | undefined;
+}
+
+export interface WireCommitted {
+  result: "committed" | "already_committed";
+  produced: object[];
+  outputs: object[];
+}
 
 /** Members whose names are the user's own and stay as they are. */
 const OPAQUE = new Set(["labels", "headers", "meta", "waiting"]);

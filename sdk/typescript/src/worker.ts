@@ -122,7 +122,7 @@ export class Worker {
     const { leaseMs, cancelGraceMs, heartbeat } = this.#settings;
     const stopping = () => this.#state !== "running";
     const leaveBehind = (handler: Promise<void>) => this.#leaveBehind(handler);
-    const runner = { transport, owner, settler: this.#settler, emit: this.#emit, stopping, leaveBehind };
+    const runner = { ledger: this.client.ledger, owner, settler: this.#settler, emit: this.#emit, stopping, leaveBehind };
     const options = { transport, owner, group: this.group, leaseMs, cancelGraceMs, runner, emit: this.#emit };
     const routes = [...this.#routes.values()];
     const fail = (error: unknown) => this.#fail(error);
@@ -169,6 +169,8 @@ export class Worker {
 
   async #stop(): Promise<void> {
     this.#starting.abort(new Cancelled("the worker stops"));
+    // At once: not one more handler is to begin.
+    this.#lanes?.stop();
     await this.#started?.catch(() => undefined);
     this.#state = "stopping";
     this.#lanes?.stop();

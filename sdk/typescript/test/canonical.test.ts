@@ -43,12 +43,12 @@ describe("canonical form", () => {
 });
 
 describe("anchor", () => {
-  const place = { topic: "orders", partition: 3, offset: 17 };
+  const place = { origin: { topic: "orders", incarnation: 7, partition: 3, offset: 17 } };
   test.each([
     [{ ...place, runId: "run-7", stepId: "charge", idempotencyKey: "k" }, ["run", "run-7", "charge"]],
     [{ ...place, runId: "run-7" }, ["run", "run-7", ""]],
-    [{ ...place, idempotencyKey: "k" }, ["message", "orders", "k"]],
-    [place, ["message", "orders", 3, 17]],
+    [{ ...place, idempotencyKey: "k" }, ["message", "orders", 7, "k"]],
+    [place, ["message", "orders", 7, 3, 17]],
     [{}, undefined],
   ])("%j", (given, anchor) => expect(anchorOf(given)).toEqual(anchor));
 });

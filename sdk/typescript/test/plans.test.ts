@@ -6,8 +6,8 @@ import { Cancelled, DeadlinePassed, DriftQError, EffectBusy, EffectExhausted, Ef
 import { beatPatienceMs, chunks, lapsed } from "../src/heartbeat.js";
 import { followUpOptions, traceOf } from "../src/lineage.js";
 import type { Message } from "../src/message.js";
-import { Dead, Final, NotDone, Retry, Snooze } from "../src/outcomes.js";
-import { BATCH_BYTES_MAX, takeBatch } from "../src/producer.js";
+import { Dead, Final, NotDone, NotSent, Retry, Snooze } from "../src/outcomes.js";
+import { BATCH_BYTES_MAX, takeBatch } from "../src/batches.js";
 import { refusal } from "../src/refusals.js";
 import { settlementOf } from "../src/settle.js";
 import { clipped } from "../src/texts.js";
@@ -34,9 +34,9 @@ describe("settlement", () => {
     ["Retry without a time", new Retry("again"), { kind: "nack", error: "again", delayMs: undefined }],
     ["Dead", new Dead("cancelled"), { kind: "nack", error: "cancelled", dead: true }],
     ["Snooze", new Snooze({ forMs: 20 }), { kind: "release", delayMs: 20 }],
-    ["EffectBusy", new EffectBusy("s", "k", 7_000), { kind: "nack", delayMs: 7_000 }],
-    ["EffectBusy without a time", new EffectBusy("s", "k", undefined), { kind: "nack", delayMs: 30_000 }],
-    ["EffectUncertain", new EffectUncertain("s", "k", "why"), { kind: "nack", delayMs: 30_000 }],
+    ["EffectBusy", new EffectBusy("s", "k", 7_000), { kind: "release", delayMs: 7_000, effect: { scope: "s", key: "k" } }],
+    ["EffectBusy without a time", new EffectBusy("s", "k", undefined), { kind: "release", delayMs: 30_000 }],
+    ["EffectUncertain", new EffectUncertain("s", "k", "why", { tenantId: "t" }), { kind: "release", delayMs: 300_000, effect: { tenantId: "t", scope: "s", key: "k" } }],
     ["EffectFailed", new EffectFailed("s", "k", "stolen", false), { kind: "nack", dead: true }],
     ["EffectExhausted", new EffectExhausted("s", "k", "closed"), { kind: "nack", dead: true }],
     ["KeyReused", keyReused, { kind: "nack", dead: true }],
@@ -61,7 +61,7 @@ describe("settlement", () => {
 });
 
 describe("the ending of an effect", () => {
-  const hold = { scope: "charge", key: "k", onLapse: "hold" as const };
+  const hold = { tenantId: undefined, scope: "charge", key: "k", onLapse: "hold" as const };
   const retry = { ...hold, onLapse: "retry" as const };
   test.each([
     ["Retry", new Retry("later"), hold, "failed_retryable"],
@@ -71,7 +71,15 @@ describe("the ending of an effect", () => {
     ["Dead", new Dead("stolen"), retry, "failed_final"],
     ["an error under retry", new Error("time-out"), retry, "failed_retryable"],
     ["an error under hold", new Error("time-out"), hold, undefined],
+    ["NotSent under retry", new NotSent("no connection"), retry, undefined],
   ])("%s", (_name, error, terms, status) => expect(ending(error, terms).finish?.status).toBe(status));
+
+  test("what was not sent gives the lease up", () => {
+    const error = new NotSent("no connection");
+    expect(ending(error, hold)).toEqual({ release: "not_sent", raise: error });
+    const lost = new Error("time-out");
+    expect(ending(lost, hold)).toEqual({ release: "uncertain", raise: lost });
+  });
 
   test("only Final is raised on as something else", () => {
     expect(ending(new Final("stolen"), hold).raise).toBeInstanceOf(EffectFailed);

@@ -1,6 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { TestServer, runUntilIdle } from "../src/testing/index.js";
-import { mismatch, Play, scenarios } from "./support/scenario.js";
+import { Client } from "../src/index.js";
+import { Proxy } from "./support/proxy.js";
+import { front, mismatch, Play, scenarios } from "./support/scenario.js";
 
 const all = scenarios();
 
@@ -13,9 +15,12 @@ describe.concurrent("scenario", () => {
     for (const [topic, settings] of Object.entries(scenario.topics)) await client.call("PUT", `/v2/topics/${topic}`, { body: settings });
     for (const { topic, message } of scenario.produce) await client.call("POST", `/v2/topics/${topic}/messages`, { body: message });
 
-    const play = new Play(scenario, client);
+    await using proxy = await Proxy.before(server.url);
+    front(proxy, scenario.front ?? []);
+    const own = new Client(scenario.front ? proxy.url : server.url);
+    const play = new Play(scenario, client, own);
     const { topic, group, lease_ms, heartbeat, concurrency, timeout_ms, required } = scenario.worker;
-    const worker = client.worker(group, { leaseMs: lease_ms, heartbeat: heartbeat ?? true, concurrency: concurrency ?? 1, onEvent: () => undefined });
+    const worker = own.worker(group, { leaseMs: lease_ms, heartbeat: heartbeat ?? true, concurrency: concurrency ?? 1, onEvent: () => undefined });
     const schema = (input: unknown) => {
       for (const name of required ?? []) if (!Object.hasOwn(input as object, name)) throw new Error(`${name} is missing`);
       return input;
@@ -26,6 +31,12 @@ describe.concurrent("scenario", () => {
     expect(play.complaints).toEqual([]);
     expect(play.attempts).toEqual(scenario.expect.attempts);
     expect(play.executions).toEqual(scenario.expect.executions);
+    if (scenario.expect.reconciled) expect(play.reconciled).toEqual(scenario.expect.reconciled);
+    for (const { post, at_least, at_most } of scenario.expect.requests ?? []) {
+      const count = proxy.seen.filter(({ method, path }) => method === "POST" && path === post).length;
+      expect(count, post).toBeGreaterThanOrEqual(at_least);
+      expect(count, post).toBeLessThanOrEqual(at_most);
+    }
     for (const { get, has, status } of scenario.expect.server) {
       const answer = await fetch(server.url + get);
       expect(answer.status).toBe(status ?? 200);

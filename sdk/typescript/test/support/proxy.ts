@@ -3,9 +3,9 @@ import { createServer as createTcpServer, type AddressInfo, type Server as TcpSe
 
 /**
  * What a proxy does with a call: hand it on; do so and cut the connection before the answer, or keep the answer to
- * itself; never hand it on; or answer itself.
+ * itself; never hand it on, and cut the connection or not; or answer itself.
  */
-export type Deed = "pass" | "lose_answer" | "swallow" | "hang" | { status: number; body: string; headers?: Record<string, string> };
+export type Deed = "pass" | "lose_answer" | "lose_request" | "swallow" | "hang" | { status: number; body: string; headers?: Record<string, string> };
 
 export interface Seen {
   readonly method: string;
@@ -19,6 +19,8 @@ export class Proxy {
   /** Connections that clients have made. */
   connections = 0;
   deed: (call: Seen) => Deed | Promise<Deed> = () => "pass";
+  /** The body that is handed on. */
+  rewrite: (call: Seen) => string = ({ body }) => body;
   /** Called when an answer has come that the client does not get. */
   onSwallowed: () => void = () => undefined;
   readonly #cuts: { path: RegExp; heard: () => void }[] = [];
@@ -64,6 +66,10 @@ export class Proxy {
     });
     const deed = await this.deed(call);
     if (deed === "hang") return;
+    if (deed === "lose_request") {
+      outgoing.destroy();
+      return;
+    }
     if (typeof deed === "object") {
       outgoing.writeHead(deed.status, { "content-type": "application/problem+json", ...deed.headers }).end(deed.body);
       return;
@@ -79,7 +85,7 @@ export class Proxy {
     });
     forward.on("error", () => outgoing.destroy());
     outgoing.on("close", () => forward.destroy());
-    forward.end(call.body);
+    forward.end(this.rewrite(call));
   }
 }
 

@@ -2,7 +2,9 @@ import { readdirSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import * as driftq from "../../src/index.js";
 import { found, type Client, type Context, type EffectOptions, type Finding } from "../../src/index.js";
+import { sleep } from "../../src/time.js";
 import { toCamel } from "../../src/wire.js";
+import type { Proxy } from "./proxy.js";
 
 // Runs the files of tests/scenarios; their words are explained in the README there.
 
@@ -14,9 +16,38 @@ export interface Scenario {
   name: string;
   topics: Record<string, object>;
   produce: { topic: string; message: object }[];
+  front?: Rule[];
   worker: { topic: string; group: string; lease_ms: number; heartbeat?: boolean; concurrency?: number; timeout_ms?: number; required?: string[] };
   handler: Record<string, Action[]>;
-  expect: { attempts: number[]; executions: Record<string, number>; server: { get: string; has: unknown; status?: number }[] };
+  expect: {
+    attempts: number[];
+    executions: Record<string, number>;
+    reconciled?: Record<string, number>;
+    requests?: { post: string; at_least: number; at_most: number }[];
+    server: { get: string; has: unknown; status?: number }[];
+  };
+}
+
+/** What happens to calls between the worker and the server. */
+type Rule = { body_has: string; lose: "request" | "answer"; times?: number } | { post: string; without: string };
+
+/** Does to the calls of a worker what the scenario says. */
+export function front(proxy: Proxy, rules: readonly Rule[]): void {
+  const lost = new Map<Rule, number>();
+  proxy.deed = ({ body }) => {
+    for (const rule of rules) {
+      const times = lost.get(rule) ?? 0;
+      if (!("lose" in rule) || !body.includes(rule.body_has) || times >= (rule.times ?? Number.POSITIVE_INFINITY)) continue;
+      lost.set(rule, times + 1);
+      return rule.lose === "request" ? "lose_request" : "lose_answer";
+    }
+    return "pass";
+  };
+  proxy.rewrite = ({ path, body }) => {
+    const left = rules.flatMap((rule) => ("without" in rule && rule.post === path ? [rule.without] : []));
+    if (left.length === 0) return body;
+    return JSON.stringify(JSON.parse(body), (name, value: unknown) => (left.includes(name) ? undefined : value));
+  };
 }
 
 export function scenarios(): Scenario[] {
@@ -28,13 +59,18 @@ export function scenarios(): Scenario[] {
 export class Play {
   readonly attempts: number[] = [];
   readonly executions: Record<string, number> = {};
+  /** How often reconcile functions were asked, by scope. */
+  readonly reconciled: Record<string, number> = {};
   /** What a handler found to be other than the scenario says. */
   readonly complaints: string[] = [];
   #calls = 0;
 
   constructor(
     private readonly scenario: Scenario,
+    /** For what others do, besides the worker. */
     private readonly client: Client,
+    /** The worker's own. */
+    private readonly own: Client,
   ) {}
 
   handler = async (_payload: unknown, context: Context): Promise<void> => {
@@ -70,7 +106,9 @@ export class Play {
       case "commit":
         return this.#commit(value, context);
       case "outlive":
-        return new Promise((resolve) => setTimeout(resolve, value.leases * this.scenario.worker.lease_ms));
+        return sleep(value.leases * this.scenario.worker.lease_ms);
+      case "leave":
+        return this.#leave(value);
       case "cancel_message":
         return this.client.admin.cancelMessage(context.topic, context.partition, context.offset);
       case "await_signal":
@@ -91,19 +129,38 @@ export class Play {
   }
 
   async #effect(value: Action, context: Context): Promise<void> {
-    const options: EffectOptions = { key: value.key, args: value.args, onLapse: value.on_lapse, maxAttempts: value.max_attempts, waitMs: value.wait_ms };
-    if (value.reconcile !== undefined) options.reconcile = () => findingOf(value.reconcile);
+    const { key, args, on_lapse: onLapse, max_attempts: maxAttempts, wait_ms: waitMs, lease_ms: leaseMs } = value;
+    const options: EffectOptions = { key, args, onLapse, maxAttempts, waitMs, leaseMs };
+    if (value.reconcile !== undefined) options.reconcile = () => this.#reconciled(value);
     try {
-      const result = await context.effect(value.scope, options, () => {
+      const result = await (value.outside ? this.own : context).effect(value.scope, options, async () => {
         this.executions[value.scope] = (this.executions[value.scope] ?? 0) + 1;
+        if (value.outlives) await sleep(value.outlives.leases * this.scenario.worker.lease_ms);
         return outcomeOf(value);
       });
       if (value.raises) this.complaints.push(`${value.scope} did not raise ${value.raises}`);
-      else if (JSON.stringify(result) !== JSON.stringify(value.value)) this.complaints.push(`${value.scope} gave ${JSON.stringify(result)}`);
+      else if ("value" in value && JSON.stringify(result) !== JSON.stringify(value.value)) this.complaints.push(`${value.scope} gave ${JSON.stringify(result)}`);
     } catch (error) {
       this.#expectError(value.scope, error, value.raises);
-      throw error;
+      if (!value.caught) throw error;
     }
+  }
+
+  /** Another holder begins the effect, and is not heard of again. */
+  async #leave({ scope, key, lease_ms }: Action): Promise<void> {
+    const body = { scope, key, lease_ms: lease_ms ?? 1, reacquire: true };
+    const begun = await this.client.call<{ decision: string }>("POST", "/v2/effects/begin", { body });
+    if (begun.decision !== "execute") this.complaints.push(`the other holder was told ${begun.decision}`);
+    while (lease_ms === undefined && (await this.client.admin.effect(scope, key)).state !== "unknown") await sleep(5);
+  }
+
+  async #reconciled(value: Action): Promise<Finding<unknown>> {
+    const { scope, key, reconcile } = value;
+    this.reconciled[scope] = (this.reconciled[scope] ?? 0) + 1;
+    if (reconcile !== "taken") return findingOf(reconcile);
+    await this.client.admin.resolve({ scope, key, status: "failed_retryable", by: "another holder", why: "a scenario" });
+    await this.#leave({ scope, key });
+    return found.notDone();
   }
 
   #expectError(what: string, error: unknown, name: string | undefined): void {

@@ -1,0 +1,177 @@
+import type { Question } from "./collector.js";
+import type { Delivery } from "./delivery.js";
+import { signalled, type Ends } from "./ends.js";
+import { OMITTED, type Ending } from "./endings.js";
+import { EffectUncertain, LeaseLost, type EffectName } from "./errors.js";
+import type { Ledger } from "./ledger.js";
+import { BodyTooLarge, LeaseUnknown, ResultTooLarge, StaleLease } from "./refusals.js";
+import { abortable } from "./time.js";
+import { isStrange, mayPass } from "./transport.js";
+
+/** The longest result that may ride in a commit: those of other messages are not to wait for its way. */
+const RIDING_CHARS_MAX = 65_536;
+
+/** How an effect ended that is this caller's. */
+export interface Finish {
+  readonly effect: EffectName;
+  readonly token: string;
+  readonly ending: Ending;
+  /** When the effect's lease is over, by our own clock. */
+  readonly until: number;
+}
+
+/** Says how an effect ended, and waits until that is stored. */
+export async function tell(ledger: Ledger, finish: Finish, inMessage: boolean): Promise<void> {
+  await told(ledger, finish, ledger.finish(finish.token, finish.ending, finish.until), inMessage);
+}
+
+async function told(ledger: Ledger, finish: Finish, question: Question<object>, inMessage: boolean): Promise<void> {
+  try {
+    await question.answer;
+  } catch (error) {
+    const tooLarge = error instanceof ResultTooLarge || error instanceof BodyTooLarge;
+    if (tooLarge && finish.ending !== OMITTED) return tell(ledger, { ...finish, ending: OMITTED }, inMessage);
+    throw unheard(error, finish.effect, inMessage);
+  }
+}
+
+/** Nobody but a person or a reconcile function resolves what was overtaken: who overtook it may be at it. */
+function unheard(error: unknown, effect: EffectName, inMessage: boolean): unknown {
+  const overtaken = error instanceof StaleLease || error instanceof LeaseUnknown;
+  if (!overtaken && !mayPass(error) && !isStrange(error)) return error;
+  if (overtaken && inMessage) return asLeaseLost(error);
+  const why = overtaken ? "it happened here, and was overtaken before the server heard of it" : "it happened here, and the server did not hear of it in time";
+  return new EffectUncertain(effect.scope, effect.key, why, { tenantId: effect.tenantId, cause: error });
+}
+
+/** The server's word for it in the word of a delivery. */
+export function asLeaseLost(error: unknown): unknown {
+  if (!(error instanceof StaleLease || error instanceof LeaseUnknown)) return error;
+  return new LeaseLost(`the lease is lost: ${error.detail}. Give this attempt up`, { cause: error });
+}
+
+/** An ending on its way to the server. */
+class Unheard {
+  /** It goes out in a moment, unless it is taken back before. */
+  #waits = true;
+  #question: Question<object> | undefined;
+  #heard: Promise<void> | undefined;
+  #resolve: (() => void) | undefined;
+  #reject: ((error: unknown) => void) | undefined;
+
+  constructor(
+    private readonly ledger: Ledger,
+    readonly finish: Finish,
+    private readonly finishes: Finishes,
+    now: number,
+  ) {
+    ledger.linger(this, now);
+  }
+
+  /** Goes out now, if it has not yet and does not ride. */
+  go(): void {
+    if (this.#waits) this.send();
+  }
+
+  /** Ends when the server has heard it. Made when it is asked for: what rides is rarely waited for. */
+  get heard(): Promise<void> {
+    if (!this.#heard) {
+      this.#heard = new Promise<void>((resolve, reject) => {
+        this.#resolve = resolve;
+        this.#reject = reject;
+      });
+      this.#heard.catch(() => undefined);
+    }
+    return this.#heard;
+  }
+
+  /** Whether it was not sent yet; then it is not. */
+  withdraw(): boolean {
+    if (this.#question && !this.#question.withdraw()) return false;
+    this.#waits = false;
+    return true;
+  }
+
+  send(): void {
+    const { token, ending, until } = this.finish;
+    this.#waits = false;
+    this.#question = this.ledger.finish(token, ending, until);
+    void this.heard;
+    told(this.ledger, this.finish, this.#question, true).then(() => this.rode(), this.#reject);
+  }
+
+  rode(): void {
+    this.#resolve?.();
+    this.finishes.forget(this);
+  }
+}
+
+/**
+ * The endings of one message's effects that the server has not heard yet. They are on their way; those that were not
+ * sent when the handler ends ride in the commit that acks the message.
+ */
+export class Finishes {
+  #unheard: Unheard[] = [];
+  #closed = false;
+
+  constructor(
+    private readonly ledger: Ledger,
+    private readonly delivery: Delivery,
+  ) {}
+
+  get count(): number {
+    return this.#unheard.length;
+  }
+
+  /** From here on endings are told one by one: the handler has ended, or was left behind. */
+  close(): void {
+    this.#closed = true;
+  }
+
+  /** Takes an ending on its way; whether it does. What may be overtaken or too large is better waited for. */
+  take(finish: Finish, now: number): boolean {
+    if (this.#closed || !this.delivery.isSecure(now)) return false;
+    if ((finish.ending.body?.length ?? 0) > RIDING_CHARS_MAX) return false;
+    // One that fails stays, and is looked at when the handler has ended.
+    this.#unheard.push(new Unheard(this.ledger, finish, this, now));
+    return true;
+  }
+
+  /** Ends when the server knows of this effect what this message knows. */
+  async of({ tenantId, scope, key }: EffectName): Promise<void> {
+    const same = this.#unheard.find(({ finish: { effect } }) => effect.key === key && effect.scope === scope && effect.tenantId === tenantId);
+    same?.go();
+    await same?.heard;
+  }
+
+  /** Those that were not sent yet; they are to ride, or to be sent after all. */
+  withdraw(): Unheard[] {
+    return this.#unheard.filter((unheard) => unheard.withdraw());
+  }
+
+  /** These were stored with the commit. */
+  rode(riding: readonly Unheard[]): void {
+    for (const unheard of riding) unheard.rode();
+  }
+
+  /** These go on their own: there was no commit. */
+  send(withdrawn: readonly Unheard[]): void {
+    for (const unheard of withdrawn) unheard.send();
+  }
+
+  /** Ends when the server has heard of all that is on its way besides those; rejects if it will not of one. */
+  async heard(besides: readonly Unheard[], stopped: Ends | undefined): Promise<void> {
+    const waited = this.#unheard.filter((unheard) => !besides.includes(unheard));
+    if (waited.length === 0) return;
+    for (const unheard of waited) unheard.go();
+    const all = Promise.allSettled(waited.map(({ heard }) => heard));
+    const ends = await signalled(stopped, (signal) => abortable(all, signal));
+    for (const unheard of waited) this.forget(unheard);
+    for (const end of ends) if (end.status === "rejected") throw end.reason;
+  }
+
+  forget(heard: Unheard): void {
+    const place = this.#unheard.indexOf(heard);
+    if (place >= 0) this.#unheard.splice(place, 1);
+  }
+}

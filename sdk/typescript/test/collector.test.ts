@@ -1,0 +1,180 @@
+import { describe, expect, test } from "vitest";
+import { Collector } from "../src/collector.js";
+import { endsOf } from "../src/ends.js";
+import { ConnectionLost, Refused, type Answer, type Send } from "../src/index.js";
+import { monotonicMs } from "../src/time.js";
+import { Transport } from "../src/transport.js";
+
+interface Said {
+  n: number;
+}
+
+/** What a server is asked, and what it says to each; `undefined` breaks the connection. */
+class Desk {
+  readonly asked: { path: string; numbers: number[]; alone: boolean }[] = [];
+  cuts = 0;
+  say: (numbers: number[], call: number) => object | undefined | Promise<object | undefined> = (numbers) => this.results(numbers);
+
+  readonly send: Send = (_method, url, text) => {
+    const { pathname } = new URL(url);
+    if (pathname === "/v2/healthz") return { answer: Promise.resolve(answerOf(200, { status: "ok" })), cut: () => undefined };
+    let cut!: () => void;
+    const broken = new Promise<Answer>((_resolve, reject) => (cut = () => ((this.cuts += 1), reject(new Error("cut")))));
+    return { answer: Promise.race([this.#answer(pathname, JSON.parse(text!)), broken]), cut };
+  };
+
+  readonly collector = (unheeded?: (said: Said) => void) => {
+    const transport = new Transport({ url: "http://desk", connectTimeoutMs: 1_000, answerTimeoutMs: 1_000, patienceMs: 0, send: this.send });
+    return new Collector<Said>(transport, "/many", "questions", unheeded);
+  };
+
+  results(numbers: number[]): object {
+    return { results: numbers.map((n) => ({ n: n * 10 })) };
+  }
+
+  get numbers(): number[][] {
+    return this.asked.map(({ numbers }) => numbers);
+  }
+
+  async #answer(path: string, body: { n?: number; questions?: Said[] }): Promise<Answer> {
+    const alone = body.questions === undefined;
+    const numbers = body.questions?.map(({ n }) => n) ?? [body.n!];
+    this.asked.push({ path, numbers, alone });
+    const said = await this.say(numbers, this.asked.length);
+    if (!said) throw new Error("the connection broke");
+    if ("status" in said) return answerOf(said.status as number, said);
+    return answerOf(200, alone ? (said as { results: object[] }).results[0]! : said);
+  }
+}
+
+function answerOf(status: number, document: object): Answer {
+  return { status, text: JSON.stringify(document), header: () => undefined };
+}
+
+const problem = (code: string, status: number, retryable = false) => ({ code, status, retryable, detail: "said by the test", retry_after_ms: 1 });
+const later = () => monotonicMs() + 10_000;
+const errorOf = (promise: Promise<unknown>) => promise.then(() => undefined, (error: unknown) => error);
+
+describe("what is asked for at once", () => {
+  test("goes in one call, and what comes meanwhile in the next one", async () => {
+    const desk = new Desk();
+    const collector = desk.collector();
+    let more: Promise<Said>[] = [];
+    desk.say = (numbers, call) => {
+      if (call === 1) more = [3, 4].map((n) => collector.push({ n }, { until: later() }).answer);
+      return desk.results(numbers);
+    };
+    const first = [1, 2].map((n) => collector.push({ n }, { until: later() }).answer);
+    expect(await Promise.all(first)).toEqual([{ n: 10 }, { n: 20 }]);
+    expect(await Promise.all(more)).toEqual([{ n: 30 }, { n: 40 }]);
+    expect(desk.numbers).toEqual([[1, 2], [3, 4]]);
+  });
+
+  test("is not listed if it is one, and may go elsewhere then", async () => {
+    const desk = new Desk();
+    const collector = desk.collector();
+    expect(await collector.push({ n: 1 }, { until: later() }).answer).toEqual({ n: 10 });
+    const alone = { path: "/one", body: { n: 2 } };
+    expect(await collector.push({ n: 7 }, { until: later(), alone }).answer).toEqual({ n: 20 });
+    expect(desk.asked).toEqual([
+      { path: "/many", numbers: [1], alone: true },
+      { path: "/one", numbers: [2], alone: true },
+    ]);
+  });
+
+  test("is at most 1,000 for one call", async () => {
+    const desk = new Desk();
+    const collector = desk.collector();
+    const numbers = Array.from({ length: 1_001 }, (_, n) => n);
+    await Promise.all(numbers.map((n) => collector.push({ n }, { until: later() }).answer));
+    expect(desk.numbers.map((list) => list.length)).toEqual([1_000, 1]);
+  });
+});
+
+describe("a refusal", () => {
+  test("of one is its own; one that may pass is asked for again", async () => {
+    const desk = new Desk();
+    const collector = desk.collector();
+    desk.say = (numbers, call) => ({
+      results: numbers.map((n) => {
+        if (n === 2) return { problem: problem("STALE_LEASE", 409) };
+        return n === 3 && call === 1 ? { problem: problem("OVERLOADED", 429, true) } : { n: n * 10 };
+      }),
+    });
+    const [one, two, three] = [1, 2, 3].map((n) => collector.push({ n }, { until: later() }).answer);
+    expect(await errorOf(two!)).toMatchObject({ code: "STALE_LEASE" });
+    expect([await one, await three]).toEqual([{ n: 10 }, { n: 30 }]);
+    expect(desk.numbers).toEqual([[1, 2, 3], [3]]);
+  });
+
+  test("of all is that of the one at fault", async () => {
+    const desk = new Desk();
+    const collector = desk.collector();
+    desk.say = (numbers) => (numbers.includes(3) ? problem("INVALID_ARGUMENT", 400) : desk.results(numbers));
+    const answers = [1, 2, 3, 4].map((n) => collector.push({ n }, { until: later() }).answer);
+    expect(await errorOf(answers[2]!)).toBeInstanceOf(Refused);
+    expect(await Promise.all([0, 1, 3].map((place) => answers[place]))).toEqual([{ n: 10 }, { n: 20 }, { n: 40 }]);
+  });
+
+  test("of what the server does not mention is never taken for an answer", async () => {
+    const desk = new Desk();
+    const collector = desk.collector();
+    desk.say = (numbers) => ({ results: numbers.slice(1).map((n) => ({ n })) });
+    const answers = [1, 2].map((n) => collector.push({ n }, { until: monotonicMs() }).answer);
+    const last = errorOf(answers[1]!);
+    expect(await answers[0]).toEqual({ n: 2 });
+    expect(await last).toMatchObject({ code: "INTERNAL" });
+  });
+});
+
+describe("a server that is away", () => {
+  test("is asked again with the same words, for as long as each has time", async () => {
+    const desk = new Desk();
+    const collector = desk.collector();
+    desk.say = (numbers, call) => (call < 3 ? undefined : desk.results(numbers));
+    const impatient = errorOf(collector.push({ n: 1 }, { until: monotonicMs() }).answer);
+    const patient = collector.push({ n: 2 }, { until: later() }).answer;
+    expect(await impatient).toBeInstanceOf(ConnectionLost);
+    expect(await patient).toEqual({ n: 20 });
+    expect(desk.numbers).toEqual([[1, 2], [2], [2]]);
+  });
+});
+
+describe("a caller that goes away", () => {
+  test("before it is asked for is not asked for", async () => {
+    const desk = new Desk();
+    const collector = desk.collector();
+    const caller = new AbortController();
+    const gone = errorOf(collector.push({ n: 1 }, { until: later(), ends: endsOf(caller.signal) }).answer);
+    const withdrawn = collector.push({ n: 2 }, { until: later() });
+    const stays = collector.push({ n: 3 }, { until: later() });
+    const reason = new Error("enough");
+    caller.abort(reason);
+    expect(withdrawn.withdraw()).toBe(true);
+    expect(await gone).toBe(reason);
+    expect(await stays.answer).toEqual({ n: 30 });
+    expect(stays.withdraw()).toBe(false);
+    expect(desk.numbers).toEqual([[3]]);
+  });
+
+  test("meanwhile does not hear the answer, which is not lost; the last one ends the call", async () => {
+    const desk = new Desk();
+    const unheeded: Said[] = [];
+    const collector = desk.collector((said) => unheeded.push(said));
+    const callers = [new AbortController(), new AbortController()];
+    desk.say = (numbers) => {
+      if (numbers.includes(1)) callers[0]!.abort(new Error("enough"));
+      if (!numbers.includes(3)) return desk.results(numbers);
+      queueMicrotask(() => callers[1]!.abort(new Error("enough")));
+      return new Promise(() => undefined);
+    };
+    const gone = errorOf(collector.push({ n: 1 }, { until: later(), ends: endsOf(callers[0]!.signal) }).answer);
+    const stays = collector.push({ n: 2 }, { until: later() }).answer;
+    expect(await stays).toEqual({ n: 20 });
+    expect(await gone).toMatchObject({ message: "enough" });
+    expect(unheeded).toEqual([{ n: 10 }]);
+    expect(await errorOf(collector.push({ n: 3 }, { until: later(), ends: endsOf(callers[1]!.signal) }).answer)).toMatchObject({ message: "enough" });
+    expect(desk.cuts).toBe(1);
+    expect(await collector.push({ n: 4 }, { until: later() }).answer).toEqual({ n: 40 });
+  });
+});
