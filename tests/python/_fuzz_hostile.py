@@ -46,9 +46,9 @@ def bodies():
     yield "a text", b'"value"'
     yield "an empty array", b"[]"
     yield "no value", b"{}"
-    yield "a value that is a number", b'{"value":1}'
-    yield "a value that is an object", b'{"value":{"a":1}}'
-    yield "a value that is null", b'{"value":null}'
+    yield "a value that is no number", b'{"value":01}'
+    yield "a value that is no object", b'{"value":{"a":1,}}'
+    yield "a value that is cut", b'{"value":nul}'
     yield "an empty value", b'{"value":""}'
     yield "two values", b'{"value":"a","value_b64":"YQ=="}'
     yield "an unknown field", b'{"value":"a","vlaue":"b"}'
@@ -89,7 +89,8 @@ def bodies():
     yield "a comment", b'{"value":"a"/* no */}'
     yield "single quotes", b"{'value':'a'}"
     yield "deep nesting", nested
-    yield "deep nesting in a field", b'{"value":' + nested + b"}"
+    yield "deep nesting in a field", b'{"value":"v","key":' + nested + b"}"
+    yield "deep nesting in a value that does not end", b'{"value":' + nested
     yield "deep nesting of objects", b'{"envelope":' * 100_000
     yield "an array with a bad item", b'[{"value":"a"},{"value":"b"},7]'
     yield "too many messages", b"[" + b",".join([b'{"value":"a"}'] * 10_001) + b"]"

@@ -221,6 +221,27 @@ class CompatV1(unittest.TestCase):
         self.assertEqual(sdk.healthz(), {"status": "ok"})
         self.assertIs(sdk.connection.sock, socket_before, "the idle connection was still good")
 
+    def test_lines_stay_whole_for_readers_that_split_at_every_line_break(self):
+        sdk = self.serve()
+        sdk.create_topic("t1")
+        value = "a\u0085b\u2028c\u2029d\x0be\x1cf"
+        for text in (value, "next"):
+            sdk.produce("t1", text)
+        stream = self.open(sdk, "t1", "g1", "worker-a")
+        # As httpx does it: the bytes are decoded, and the text is split by str.splitlines.
+        text = (stream.line() + stream.line()).decode("utf-8")
+        lines = [json.loads(line) for line in text.splitlines()]
+        self.assertEqual([line["value"] for line in lines], [value, "next"])
+
+    def test_half_of_a_surrogate_pair_and_blanks_around_a_query(self):
+        sdk = self.serve()
+        sdk.create_topic("t1")
+        # What JSON.stringify makes of "😀".slice(0, 1); json.dumps writes the same.
+        sdk.produce("t1", "cut \ud83d")
+        sdk.request("POST", "/v1/produce?" + urllib.parse.urlencode({"topic": " t1", "value": " two words\n"}))
+        stream = self.open(sdk, "t1", "g1", "worker-a")
+        self.assertEqual([stream.item()["value"], stream.item()["value"]], ["cut \ufffd", "two words"])
+
     def test_a_stop_ends_streams_cleanly(self):
         server = Server()
         sdk = self.sdk(server)

@@ -93,7 +93,7 @@ class Deciding(EffectCase):
 
     def test_what_cannot_be_meant_is_refused(self):
         good = {"scope": self.topic, "key": "k"}
-        bad = ({"lease_ms": 0}, {"on_lapse": "maybe"}, {"scope": ""}, {"key": "x" * 256}, {"wait_ms": 60_001},
+        bad = ({"lease_ms": 0}, {"on_lapse": "maybe"}, {"scope": ""}, {"key": "x" * 4097}, {"wait_ms": 60_001},
                {"max_attempts": 0}, {"ttl_ms": 0})
         for change in bad:
             self.refused("POST", "/effects/begin", {**good, **change}, says=next(iter(change)))

@@ -137,7 +137,7 @@ class Produce(Case):
 
     def test_bytes_come_back_as_they_were(self):
         raw = bytes(range(256))
-        self.produce({"value_b64": base64.b64encode(raw).decode()}, {"value_b64": "cMOk"})
+        self.produce({"key": "k", "value_b64": base64.b64encode(raw).decode()}, {"key": "k", "value_b64": "cMOk"})
         bytes_item, text_item = self.lease(max=2)
         self.assertEqual(base64.b64decode(bytes_item["value_b64"]), raw)
         self.assertNotIn("value", bytes_item)
@@ -146,15 +146,66 @@ class Produce(Case):
             answer = self.client.call("POST", "/v2" + self.path, message)
             self.assertEqual(answer.status, 400, str(answer))
 
+    def test_messages_without_a_key_are_spread_over_the_partitions(self):
+        self.create("wide", partitions=4)
+        path = "/topics/wide/messages"
+        places = [self.call("POST", path, {"value": "one"}, 201)["partition"] for _ in range(40)]
+        places += [place["partition"] for place in self.call("POST", path, [{"value": "many"}] * 400)]
+        counts = [places.count(partition) for partition in range(4)]
+        self.assertEqual(sum(counts), 440)
+        self.assertTrue(all(count > 440 / 4 / 2 for count in counts), counts)
+        commit = {"produce": [{"topic": "wide", "message": {"value": "v"}} for _ in range(40)]}
+        produced = self.call("POST", "/commit", commit)["produced"]
+        self.assertEqual({place["partition"] for place in produced}, {0, 1, 2, 3})
+        keyed = {place["partition"] for place in self.call("POST", path, [{"key": "k", "value": "v"}] * 20)}
+        self.assertEqual(len(keyed), 1, "a key has one partition")
+        fixed = [{"value": "v", "envelope": {"partition_override": 2}}] * 20
+        self.assertEqual({place["partition"] for place in self.call("POST", path, fixed)}, {2})
+        first = {self.client.call("POST", "/v1/produce?topic=wide&value=v").status for _ in range(8)}
+        self.assertEqual(first, {200})
+        after = self.call("GET", "/topics/wide")["partitions"]
+        self.assertEqual(after[0]["messages"] - places.count(0), 8 + self.zeros(produced, keyed), "/v1 keeps its rule")
+
+    def zeros(self, produced, keyed):
+        return sum(place["partition"] == 0 for place in produced) + (20 if keyed == {0} else 0)
+
+    def test_keys_may_be_bytes(self):
+        raw = bytes([0xff, 0x00, 0x80])
+        placed = self.produce({"key_b64": base64.b64encode(raw).decode(), "value": "v"}, {"key_b64": "aw==", "value": "w"})
+        again = self.produce({"key_b64": base64.b64encode(raw).decode(), "value": "x"}, {"key": "k", "value": "y"})
+        self.assertEqual([place["partition"] for place in placed], [place["partition"] for place in again])
+        items = {item["value"]: item for item in self.call("GET", self.path)["messages"]}
+        self.assertEqual(base64.b64decode(items["v"]["key_b64"]), raw)
+        self.assertNotIn("key", items["v"])
+        self.assertEqual(items["w"]["key"], "k", "bytes that are text come back as text")
+        self.refused("POST", self.path, {"key": "k", "key_b64": "aw==", "value": "v"}, says="exclude each other")
+
+    def test_values_may_be_any_json(self):
+        bodies = [b'{"a": [1, {"b": null}], "big": 12345678901234567890}', b"[]", b"1.50", b"true", b"null", b'"text"']
+        for body in bodies:
+            self.client.call("POST", "/v2" + self.path, b'{"key":"k","value":' + body + b"}")
+        array = b"[" + b",".join(b'{"key":"k","value":' + body + b"}" for body in bodies) + b"]"
+        self.client.call("POST", "/v2" + self.path, array)
+        ndjson = b"\n".join(b'{"key":"k","value":' + body + b"}" for body in bodies)
+        self.client.call("POST", "/v2" + self.path, ndjson, {"Content-Type": "application/x-ndjson"})
+        commit = b",".join(
+            b'{"topic":' + json.dumps(self.topic).encode() + b',"message":{"key":"k","value":' + body + b"}}"
+            for body in bodies
+        )
+        answer = self.client.call("POST", "/v2/commit", b'{"produce":[' + commit + b"]}")
+        self.assertEqual(answer.status, 200, str(answer))
+        expected = [body.decode() for body in bodies[:-1]] + ["text"]
+        self.assertEqual([item["value"] for item in self.lease(max=100)], expected * 4, "its JSON text, as it was sent")
+
     def test_a_bad_line_refuses_the_whole_batch(self):
         good = json.dumps({"value": "good"}).encode()
         ndjson = {"Content-Type": "application/x-ndjson"}
-        for bad in (b"{", b'{"value":1}', b'{"value":"a","extra":1}', b'"text"', b'{"value":"\xff"}', b"[]"):
+        for bad in (b"{", b'{"value":1e}', b'{"value":"a","extra":1}', b'"text"', b'{"value":"\xff"}', b"[]"):
             body = b"\n".join([good, bad, good])
             answer = self.client.call("POST", "/v2" + self.path, body, ndjson)
             self.assertEqual((answer.status, answer.kind), (400, "application/problem+json"), str(answer))
             self.assertRegex(answer.json["detail"], r"(line|message|\[)\D*[12]\b", str(answer))
-        self.refused("POST", self.path, [{"value": "good"}, {"value": 1}], 400, "INVALID_JSON", "[1].value")
+        self.refused("POST", self.path, [{"value": "good"}, {"value": "v", "key": 1}], 400, "INVALID_JSON", "[1].key")
         self.refused("POST", self.path, [], 400)
         many = b"\n".join([b'{"value":"x"}'] * 10_001)
         answer = self.client.call("POST", "/v2" + self.path, many, ndjson)
