@@ -4,7 +4,10 @@
 use std::collections::BTreeSet;
 
 use crate::support::Rig;
+use crate::support::ledger::resolving;
+use crate::support::works::KEYS;
 use crate::support::world::{World, cases, settings, steps};
+use driftq_core::ledger::Status;
 use driftq_core::{Action, Answer, ConsumerId, Input, Settlement, TopicId, Verdict};
 use proptest::prelude::*;
 
@@ -44,8 +47,14 @@ fn work(world: &mut World) {
         for undertaking in std::mem::take(&mut fetches) {
             world.rig.bury(&undertaking);
         }
+        // What waits for an effect that nobody knows the end of waits for a person: here is one.
+        for key in KEYS {
+            let resolve = resolving(key, Status::FailedFinal, "somebody");
+            world.rig.ask(|ticket| Input::ResolveEffect { ticket, resolve });
+        }
         world.rig.sync();
-        if world.rig.actions.is_empty() && lag(&mut world.rig) == 0 {
+        let is_busy = world.rig.actions.iter().any(is_work);
+        if !is_busy && lag(&mut world.rig) == 0 {
             return;
         }
         world.rig.advance(100);
@@ -60,6 +69,14 @@ fn work(world: &mut World) {
         }
     }
     panic!("messages are left: {:?}", world.rig.tally().groups);
+}
+
+/// Whether somebody has something to do for this.
+const fn is_work(action: &Action) -> bool {
+    matches!(
+        action,
+        Action::Deliver { .. } | Action::Fetch(_) | Action::Reply { answer: Answer::Leased(_), .. }
+    )
 }
 
 /// Every group of every topic.

@@ -10,7 +10,8 @@ use super::Draft;
 use super::ledger::{appended, effect_identity, finishing, named, output, resolving, wish};
 use super::world::{Asked, World, pick};
 
-const KEYS: [&str; 4] = ["k", "l", "m", "n"];
+/// Keys of the effects.
+pub(crate) const KEYS: [&str; 4] = ["k", "l", "m", "n"];
 const RUNS: [&str; 3] = ["", "r", "s"];
 const VERSIONS: [&str; 3] = ["v1", "v2", "v3"];
 

@@ -56,6 +56,7 @@ pub(crate) fn settings(retention: bool) -> Settings {
         output_bytes_max: 1300,
         run_ttl_ms: 8000,
         run_entries_max: 20,
+        retry: RetryPolicy { max_backoff_ms: 400, ..Settings::default().retry },
         ..Settings::default()
     }
 }
