@@ -1,5 +1,6 @@
 //! Decisions of the core, looked at from outside. One program for all of them: what they share is built once.
 
+mod bounds;
 mod commit_limits;
 mod commits;
 mod cost;
@@ -7,6 +8,7 @@ mod dead_letters;
 mod deadlines;
 mod defaults;
 mod delivery;
+mod durable_answers;
 mod effect_rules;
 mod effects;
 mod effects_ending;
