@@ -231,7 +231,8 @@ impl Oracle {
         let view = self.groups.get(&(asker.0, asker.1.clone()));
         let on_loan = |&(offset, token): &(u64, Token)| {
             let live = view.into_iter().flat_map(|view| view.live(self.life, now));
-            live.into_iter().any(|(at, hold)| *at == offset && hold.token == token)
+            // One that was extended late may have been over when this answer was decided.
+            live.into_iter().any(|(at, hold)| *at == offset && hold.token == token && !hold.revived)
         };
         let held = before.iter().find(|loan| on_loan(loan));
         ensure(held.is_none(), || format!("request: {asker:?} holds {held:?} and got {fresh:?}"))

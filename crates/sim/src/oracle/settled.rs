@@ -176,7 +176,8 @@ impl Oracle {
                 let policy = self.stored.get(&(*topic, *offset)).and_then(|id| self.sent[id].policy);
                 let last = policy.is_some_and(|p| p.max_attempts > 0 && hold.attempt >= p.max_attempts);
                 let over = hold.expires <= now || hold.crashed;
-                if last && over && hold.released != Released::Yes && !view.acked.contains_key(offset) {
+                let given_back = hold.released == Released::Yes && !hold.crashed;
+                if last && over && !given_back && !view.acked.contains_key(offset) {
                     view.dying.insert(*offset);
                 }
             }

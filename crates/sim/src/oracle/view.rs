@@ -189,14 +189,14 @@ impl Group {
         if self.acked.contains_key(&offset) {
             return Standing::Done;
         }
-        if self.holds.get(&offset).is_some_and(|hold| hold.crashed) {
+        if self.uncertain.contains(&offset) || self.holds.get(&offset).is_some_and(|hold| hold.crashed) {
             return Standing::Unknown;
         }
         match self.holds.get(&offset).filter(|hold| hold.life == life && hold.released != Released::Yes) {
             Some(hold) if hold.released == Released::Perhaps || hold.unsure => Standing::Unknown,
             Some(hold) if hold.owner == owner => Standing::Holder,
             Some(_) => Standing::Other,
-            None if self.shaken || self.uncertain.contains(&offset) => Standing::Unknown,
+            None if self.shaken => Standing::Unknown,
             None => Standing::Nobody,
         }
     }
@@ -234,6 +234,7 @@ impl Group {
                 && hold.key == Some(key)
                 && hold.is_live(life, now)
                 && !hold.revived
+                && !hold.unsure
                 && !self.acked.contains_key(other)
         });
         ensure(busy.is_none(), || format!("consume gate: key {key} runs as {busy:?} and as {offset}"))
