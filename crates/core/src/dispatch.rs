@@ -253,17 +253,17 @@ impl Shard {
     }
 
     fn skip(&mut self, group: GroupId, partition: u32, sequence: u64, out: &mut Output) {
-        if let Some(topic) = self.crews.get(&group).map(|crew| crew.topic) {
-            self.note_ending(Spot { topic, group, partition, sequence }, How::Skipped, out);
+        let Some(topic) = self.crews.get(&group).map(|crew| crew.topic) else { return };
+        let spot = Spot { topic, group, partition, sequence };
+        self.note_ending(spot, How::Skipped, out);
+        let (Some(rank), Some(offset)) = (self.rank_of(spot), self.offset_of(spot)) else { return };
+        if let Some(crew) = self.crews.get_mut(&group) {
+            crew.lanes[partition as usize].take(rank);
         }
-        let Some(crew) = self.crews.get_mut(&group) else { return };
-        let Some(topic) = self.journal.state.topic(crew.topic) else { return };
-        let Some(slot) = topic.partitions[partition as usize].slots.get(sequence) else { return };
-        let place = Place { topic: topic.id, group, partition, offset: slot.offset };
-        crew.lanes[partition as usize].take(topic.rank(partition, sequence));
+        self.retire(spot);
+        let place = Place { topic, group, partition, offset };
         // Urgent: an ack that comes now is told that all is settled, and that must not be taken back by a crash.
         self.journal.emit(Haste::Urgent, out, &Fact::Retired { place, dead: false });
-        crew.finish_key(partition, sequence);
     }
 }
 
