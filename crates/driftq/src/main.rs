@@ -5,6 +5,7 @@ mod cli;
 mod client;
 mod config;
 mod http;
+mod log;
 mod metrics;
 mod router;
 

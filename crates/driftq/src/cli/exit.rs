@@ -1,6 +1,6 @@
 //! Exit codes, and the error that carries one.
 
-use std::{borrow::Cow, fmt, process::ExitCode};
+use std::{borrow::Cow, fmt, io::Write as _, process::ExitCode};
 
 use serde::Serialize;
 
@@ -195,14 +195,19 @@ pub(crate) fn report(error: &anyhow::Error, format: Option<Format>) -> Exit {
             request_id: origin.and_then(|origin| origin.request_id.as_deref()),
         };
         // Texts and numbers always have a JSON form.
-        eprintln!("{}", serde_json::to_string(&complaint).unwrap_or_default());
+        say(&serde_json::to_string(&complaint).unwrap_or_default());
         return exit;
     }
-    eprintln!("{} {error:#}", colour::on_stderr(Tone::Bad, "error:"));
+    say(&format!("{} {error:#}", colour::on_stderr(Tone::Bad, "error:")));
     if let Some(help) = help {
-        eprintln!(" {} {help}", colour::on_stderr(Tone::Good, "help:"));
+        say(&format!(" {} {help}", colour::on_stderr(Tone::Good, "help:")));
     }
     exit
+}
+
+/// To stderr; one that takes nothing changes no exit code.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 /// The same for a command line that clap does not understand.

@@ -1,11 +1,10 @@
 //! `driftq serve`: the broker and its HTTP edge in this process.
 
-use std::{net::SocketAddr, process};
+use std::{io::Write as _, net::SocketAddr, process};
 
 use anyhow::{Context, Result};
 use driftq_engine::{Broker, Counters, Recovery, Started};
 use tokio::{net::TcpListener, sync::oneshot};
-use tracing_subscriber::EnvFilter;
 
 use super::{
     colour,
@@ -15,8 +14,8 @@ use super::{
     startup,
 };
 use crate::{
-    config::{Config, KnobArgs, LogFormat, Resolved, resolve},
-    http,
+    config::{Config, KnobArgs, Resolved, resolve},
+    http, log,
 };
 
 #[derive(clap::Args)]
@@ -80,15 +79,18 @@ pub(super) fn host(resolved: Resolved, manner: &impl Manner) -> Result<()> {
     let problems: Vec<String> = resolved.problems.iter().map(ToString::to_string).collect();
     refuse(&problems)?;
     for warning in &resolved.warnings {
-        eprintln!("warning: {warning}");
+        // A warning that nobody can read stops nothing.
+        let _ = writeln!(std::io::stderr(), "warning: {warning}");
     }
     let config = resolved.config;
-    start_log(&config)?;
+    // Logs go to stderr, so that stdout holds only what the start announces.
+    log::start(&config.log_level, config.log_format, colour::is_on(&std::io::stderr()))?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting a runtime")?;
     let outcome = runtime.block_on(serve(config, manner));
     // Whatever still runs belongs to connections that did not end in time.
     runtime.shutdown_background();
+    log::flush();
     outcome
 }
 
@@ -105,7 +107,9 @@ async fn serve(config: Config, manner: &impl Manner) -> Result<()> {
         signal = signals.next() => process::exit(signal.exit_code()),
     };
     let Started { broker, recovery } = started.map_err(|error| startup::explain(&error, &config))?;
-    manner.announce(&config, &recovery, address)?;
+    if let Err(error) = manner.announce(&config, &recovery, address) {
+        tracing::warn!(error = format!("{error:#}"), %address, "stdout does not take what is announced there");
+    }
     let (stop, stopped) = oneshot::channel::<()>();
     // A sender that is gone means stop, too.
     let shutdown = async move { drop(stopped.await) };
@@ -131,16 +135,6 @@ async fn serve(config: Config, manner: &impl Manner) -> Result<()> {
 /// What is acknowledged is on disk: leaving now costs the next start a replay and nothing else.
 fn leave(signal: Signal) -> ! {
     tracing::warn!(signal = signal.name(), "ending at once");
+    log::flush();
     process::exit(signal.exit_code())
-}
-
-/// Logs go to stderr, so that stdout holds only what the start announces.
-fn start_log(config: &Config) -> Result<()> {
-    let filter = EnvFilter::try_new(&config.log_level).context("log_level")?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    match config.log_format {
-        LogFormat::Text => log.with_ansi(colour::is_on(&std::io::stderr())).init(),
-        LogFormat::Json => log.json().flatten_event(true).init(),
-    }
-    Ok(())
 }

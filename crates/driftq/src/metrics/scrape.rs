@@ -35,6 +35,7 @@ impl Collector for Scrape {
         let out = &mut encoder;
         gauge(out, "driftq_ready", "1 if requests are served", self.ready.into())?;
         gauge(out, "driftq_writable", "1 if new messages are taken", self.writable.into())?;
+        counter(out, "driftq_log_lines_dropped", "Lines that stderr did not take", crate::log::dropped())?;
         self.produce_rejected(out)?;
         self.http(out)?;
         engine::encode(out, &self.counters)?;

@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// A stop that takes longer is a hang.
@@ -64,6 +64,11 @@ impl Server {
                 return server;
             }
         }
+    }
+
+    /// Its log, if it was started with stderr piped.
+    pub(crate) fn take_log(&mut self) -> ChildStderr {
+        self.child.stderr.take().expect("stderr is piped, and not taken yet")
     }
 
     pub(crate) fn url(&self) -> String {

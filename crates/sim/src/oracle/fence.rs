@@ -2,7 +2,7 @@
 
 use driftq_core::{Delivery, Outcome, Receipt, Time, Token};
 
-use super::view::{Acked, Released, ensure};
+use super::view::{Acked, Group, Released, ensure};
 use super::{Asker, Oracle, Verdict};
 
 /// What the holder of a token says.
@@ -112,6 +112,12 @@ impl Oracle {
                 }
             }
             Worth::Nothing => {}
+        }
+        let dies = |view: &Group| view.dying.contains(&receipt.offset);
+        let view = self.groups.get(&(receipt.topic, group.into()));
+        if matches!(word, Word::Nack { .. }) && worth != Worth::Nothing && view.is_some_and(dies) {
+            // It led its message to its dead letter, and may say so again.
+            self.buried.insert(receipt.token);
         }
         said
     }
