@@ -10,6 +10,7 @@ mod endpoint;
 mod failure;
 mod item;
 mod lines;
+mod loan;
 mod options;
 mod overlong;
 mod pulse;

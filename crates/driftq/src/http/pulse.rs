@@ -2,8 +2,11 @@
 //!
 //! All three run in one task, one after the other; the atomics are there because the compiler cannot know that.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+
+use super::loan::Loan;
 
 /// No request is under way.
 const IDLE: u8 = 0;
@@ -28,6 +31,9 @@ pub(crate) struct Pulse {
     flushes: AtomicU64,
     /// A stream waits for the next flush.
     flush_awaited: AtomicBool,
+    /// Answers on their way lend something: looked at before the lock is.
+    lends: AtomicBool,
+    lent: Mutex<Vec<Loan>>,
 }
 
 impl Pulse {
@@ -40,6 +46,8 @@ impl Pulse {
             deadline: AtomicU64::new(NONE),
             flushes: AtomicU64::new(0),
             flush_awaited: AtomicBool::new(false),
+            lends: AtomicBool::new(false),
+            lent: Mutex::default(),
         };
         pulse.idle(now);
         pulse
@@ -101,7 +109,20 @@ impl Pulse {
             self.deadline.store(NONE, Relaxed);
         }
         self.flushes.fetch_add(1, Relaxed);
+        if self.lends.swap(false, Relaxed) {
+            let arrived = self.lent.lock().map(|mut lent| std::mem::take(&mut *lent)).unwrap_or_default();
+            arrived.into_iter().for_each(Loan::arrived);
+        }
         self.flush_awaited.swap(false, Relaxed)
+    }
+
+    /// The answer that is about to be written lends messages. They are its reader's at the next flush; if the connection
+    /// ends before that, they go back.
+    pub(crate) fn lend(&self, loan: Loan) {
+        if let Ok(mut lent) = self.lent.lock() {
+            lent.push(loan);
+            self.lends.store(true, Relaxed);
+        }
     }
 
     /// A mark to compare with a later one: they differ if the socket has taken everything in between.

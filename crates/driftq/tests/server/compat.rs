@@ -101,6 +101,10 @@ impl Client {
         self.call("POST", path, &[("content-type", "application/json")], Some(body.to_string().as_bytes()))
     }
 
+    pub(crate) fn put_json(&mut self, path: &str, body: &Value) -> Reply {
+        self.call("PUT", path, &[("content-type", "application/json")], Some(body.to_string().as_bytes()))
+    }
+
     pub(crate) fn post_text(&mut self, path: &str, body: &str) -> Reply {
         self.call("POST", path, &[], Some(body.as_bytes()))
     }

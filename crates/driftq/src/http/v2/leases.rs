@@ -15,6 +15,7 @@ use super::words::{Reader, moment, room_for, with_item};
 use super::{Request, fault};
 use crate::http::answer::{json, stream as streamed, whole};
 use crate::http::lines::{Lines, Words};
+use crate::http::loan::Loan;
 use crate::http::v1::Handled;
 
 pub(super) async fn lease(request: &Request<'_>) -> Handled {
@@ -44,6 +45,10 @@ pub(super) async fn lease(request: &Request<'_>) -> Handled {
                 "a stored message cannot be read; its lease will lapse"
             );
         }
+    }
+    if !delivered.is_empty() {
+        let receipts = delivered.iter().map(|delivery| delivery.receipt).collect();
+        request.pulse.lend(Loan::new(request.app.broker.clone(), receipts));
     }
     Ok(whole(StatusCode::OK, JSON, Bytes::from(out.finish())))
 }
