@@ -32,6 +32,12 @@ impl Position {
         (self.0 >> 32) as u32
     }
 
+    /// Its byte within the segment.
+    #[must_use]
+    pub const fn offset(self) -> u32 {
+        self.0 as u32
+    }
+
     /// The place `bytes` further on in the same segment.
     #[must_use]
     pub const fn plus(self, bytes: usize) -> Self {

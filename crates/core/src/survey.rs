@@ -57,6 +57,23 @@ impl State {
         &self.live
     }
 
+    /// How far into each segment payloads reach that are still needed. Walks everything: for a start and for tools.
+    #[must_use]
+    pub fn payload_ends(&self) -> BTreeMap<u32, u32> {
+        let slots = self.each_topic().flat_map(|topic| &topic.partitions).flat_map(|lane| lane.slots.iter());
+        let messages = slots.map(|(_, slot)| (slot.position, slot.length));
+        let effects = self.effects.after(0).flat_map(|(_, effect)| {
+            let parts = [EffectPart::About, EffectPart::Ending].into_iter();
+            parts.filter_map(move |part| effect.blob(part)).map(|blob| (blob.position, blob.length))
+        });
+        let mut ends = BTreeMap::new();
+        for (position, length) in messages.chain(effects).filter(|(_, length)| *length > 0) {
+            let end: &mut u32 = ends.entry(position.segment()).or_default();
+            *end = (*end).max(position.offset().saturating_add(length));
+        }
+        ends
+    }
+
     /// All topics, in the order of their creation.
     pub fn topics(&self) -> impl Iterator<Item = TopicInfo> {
         self.each_topic().map(Topic::info)

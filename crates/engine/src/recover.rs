@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use driftq_core::{Malformed, Position, State};
-use driftq_wal::{Disk, Lsn, OpenError, Opened, Reader, ReplayError, Truncated};
+use driftq_wal::{Disk, Lsn, OpenError, Opened, Reader, ReplayError, Truncated, segment_file};
 
 use crate::failure::StartError;
 use crate::request::Recovery;
@@ -73,6 +73,9 @@ pub(crate) fn recover<D: Disk>(
         FoldError::Replay(ReplayError::Damaged(damage)) => StartError::Damaged(damage.to_string()),
         FoldError::Replay(_) | FoldError::Interrupted => StartError::Log(error.to_string()),
     })?;
+    if let Some(lost) = LostPayloads::find(&state, |number| opened.reader.segment_end(number)) {
+        return Err(StartError::Damaged(lost.to_string()));
+    }
     let report = &opened.recovery;
     let truncated = report.truncated.as_ref().map(torn_tail);
     let recovery = Recovery {
@@ -87,6 +90,33 @@ pub(crate) fn recover<D: Disk>(
         snapshot_at,
     };
     Ok((state, recovery))
+}
+
+/// A file that holds less than the state needs of it. Only what lies behind the snapshot is read at a start; what lies
+/// before it would be missed when somebody asks for it, long after.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{file} {how}, but messages or outcomes that were acknowledged lie in it up to byte {needed}. Put the file back from \
+     a backup: nothing else has them"
+)]
+pub(crate) struct LostPayloads {
+    file: String,
+    how: String,
+    needed: u32,
+}
+
+impl LostPayloads {
+    /// The first such file; `segment_end` says how long each segment is, if it is there.
+    pub(crate) fn find(state: &State, segment_end: impl Fn(u32) -> Option<u64>) -> Option<Self> {
+        state.payload_ends().into_iter().find_map(|(number, needed)| {
+            let how = match segment_end(number) {
+                Some(end) if end >= u64::from(needed) => return None,
+                Some(end) => format!("ends at byte {end}"),
+                None => "is missing".to_owned(),
+            };
+            Some(Self { file: segment_file(number), how, needed })
+        })
+    }
 }
 
 /// A torn tail, in words.

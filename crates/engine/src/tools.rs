@@ -1,12 +1,15 @@
 //! Looking into a log that nobody has open, and mending it.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use driftq_core::{Fact, Malformed, Position};
+use driftq_core::{Fact, Malformed, Position, State};
 use driftq_wal::{
-    Disk, DiskFile, FRAME_HEADER_BYTES, Finding, Lsn, OpenError, RealDisk, RepairError, Verdict,
+    Disk, DiskFile, FRAME_HEADER_BYTES, Finding, Lsn, OpenError, RealDisk, RepairError,
+    SNAPSHOT_HEADER_BYTES, Verdict, segment_file,
 };
 
+use crate::recover::LostPayloads;
 use crate::words::words;
 
 /// Why a log could not be looked at or mended.
@@ -96,10 +99,12 @@ pub struct Cut {
 pub fn inspect(dir: &Path, facts: bool, each: &mut dyn FnMut(Line)) -> Result<Inspection, ToolError> {
     let disk = existing(dir)?;
     let mut segment = None;
+    let mut contents = Contents::default();
     let mut visit = |finding: Finding| {
         if let Finding::Segment { file, .. } = &finding {
             segment = disk.open(file).ok();
         }
+        contents.note(&finding);
         let batch = match finding {
             Finding::Frame { at, body_bytes, .. } if facts => Some((at, body_bytes)),
             _ => None,
@@ -110,6 +115,10 @@ pub fn inspect(dir: &Path, facts: bool, each: &mut dyn FnMut(Line)) -> Result<In
         }
     };
     let inspection = driftq_wal::inspect(&disk, &mut visit).map_err(|error| fault(dir, &error))?;
+    let opens = matches!(inspection.verdict, Verdict::Sound(_) | Verdict::TornTail(_)) && !inspection.in_use;
+    if let Some(lost) = if opens { contents.lost(&disk) } else { None } {
+        return Ok(Inspection { in_use: false, outlook: Outlook::Damaged, text: lost.to_string() });
+    }
     let (outlook, text) = match inspection.verdict {
         Verdict::Empty => (Outlook::Empty, "there is no log here yet".to_owned()),
         Verdict::Sound(end) => (Outlook::Sound, format!("the log is sound and ends at {end}")),
@@ -128,6 +137,15 @@ pub fn repair(dir: &Path, dry_run: bool) -> Result<Repair, ToolError> {
         RepairError::Open(error) => fault(dir, &error),
         RepairError::Hopeless(_) => ToolError::Log(error.to_string()),
     })?;
+    if plan.damage.is_empty() {
+        let mut contents = Contents::default();
+        let looked = driftq_wal::inspect(&disk, &mut |finding| contents.note(&finding));
+        looked.map_err(|error| fault(dir, &error))?;
+        // No cut brings back what a file has lost, and the rest needs no repair.
+        if let Some(lost) = contents.lost(&disk) {
+            return Err(ToolError::Log(lost.to_string()));
+        }
+    }
     let cuts = plan.cuts.into_iter().map(|cut| Cut {
         file: cut.file,
         byte: cut.byte,
@@ -141,6 +159,45 @@ pub fn repair(dir: &Path, dry_run: bool) -> Result<Repair, ToolError> {
         cuts: cuts.collect(),
         applied: plan.applied,
     })
+}
+
+/// What a log holds, as far as it takes to know what must be there.
+#[derive(Default)]
+struct Contents {
+    snapshot: Option<(Lsn, u64)>,
+    segments: BTreeMap<u32, u64>,
+    batches: Vec<(Lsn, u32)>,
+}
+
+impl Contents {
+    fn note(&mut self, finding: &Finding) {
+        match finding {
+            Finding::Snapshot { bytes, upto, .. } => self.snapshot = Some((*upto, *bytes)),
+            Finding::Segment { number, bytes, .. } => drop(self.segments.insert(*number, *bytes)),
+            Finding::Frame { at, body_bytes, .. } if self.snapshot.is_none_or(|(upto, _)| *at >= upto) => {
+                self.batches.push((*at, *body_bytes));
+            }
+            _ => {}
+        }
+    }
+
+    /// A file that has lost what the log needs of it. What cannot be understood is somebody else's complaint.
+    fn lost(&self, disk: &RealDisk) -> Option<LostPayloads> {
+        let mut state = match self.snapshot {
+            None => State::new(0),
+            Some((upto, bytes)) => {
+                let file_bytes = bytes + u64::from(SNAPSHOT_HEADER_BYTES);
+                State::decode(&driftq_wal::load_snapshot(disk, upto, file_bytes).ok()?.bytes, 0).ok()?
+            }
+        };
+        for &(at, length) in &self.batches {
+            let segment = disk.open(&segment_file(at.segment())).ok()?;
+            let base = Lsn::new(at.segment(), at.offset() + FRAME_HEADER_BYTES);
+            let body = read_body(&segment, base.offset().into(), length as usize)?;
+            state.apply_batch(Position(base.0), &body).ok()?;
+        }
+        LostPayloads::find(&state, |number| self.segments.get(&number).copied())
+    }
 }
 
 fn existing(dir: &Path) -> Result<RealDisk, ToolError> {

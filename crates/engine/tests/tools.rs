@@ -96,3 +96,65 @@ async fn a_log_in_use_is_looked_at_but_not_touched() {
     assert!(matches!(inspect(&none, false, &mut drop), Err(ToolError::NoDirectory(_))));
     assert!(!none.exists());
 }
+
+/// The directory of a broker that was stopped in an orderly way, with a snapshot, and with messages that nobody has
+/// acked in several segments before it.
+async fn pinned() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = at(dir.path());
+    config.segment_bytes = 1 << 20;
+    let broker = start(config);
+    broker.create_topic("t", 1).await.unwrap();
+    let value = "x".repeat(200_000);
+    for _ in 0..20 {
+        broker.produce("t", text(&value)).await.unwrap();
+    }
+    broker.stop().await;
+    dir
+}
+
+/// A copy that may be spoilt.
+fn copy(dir: &Path) -> tempfile::TempDir {
+    crash_image(dir)
+}
+
+fn segments(dir: &Path) -> Vec<String> {
+    let names = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> =
+        names.filter(|name| name.starts_with("seg-") && name.ends_with(".log")).collect();
+    names.sort();
+    names
+}
+
+/// Refused by a start, by an inspection and by a repair, each of which names the file.
+fn assert_refused(dir: &Path, file: &str, how: &str) {
+    let refused = Broker::start(at(dir)).err().unwrap_or_else(|| panic!("{file} {how}, and it starts"));
+    let StartError::Damaged(text) = &refused else { panic!("{refused}") };
+    assert!(text.contains(file) && text.contains(how), "{text}");
+    let inspection = inspect(dir, false, &mut |_| ()).unwrap();
+    assert_eq!(inspection.outlook, Outlook::Damaged, "{}", inspection.text);
+    assert!(inspection.text.contains(file), "{}", inspection.text);
+}
+
+#[tokio::test]
+async fn a_segment_before_the_snapshot_that_is_gone_or_cut_is_missed_at_the_start() {
+    let dir = pinned().await;
+    let names = segments(dir.path());
+    assert!(names.len() >= 4, "{names:?}");
+    Broker::start(at(copy(dir.path()).path())).expect("unspoilt it starts").broker.stop().await;
+    // The last one holds what comes after the snapshot, and others look after that.
+    for name in &names[..names.len() - 1] {
+        let gone = copy(dir.path());
+        fs::remove_file(gone.path().join(name)).unwrap();
+        assert_refused(gone.path(), name, "is missing");
+        let error = repair(gone.path(), true).unwrap_err();
+        assert!(error.to_string().contains(name), "no cut mends that: {error}");
+
+        for keep in [100_000, 500_000] {
+            let cut = copy(dir.path());
+            let file = fs::OpenOptions::new().write(true).open(cut.path().join(name)).unwrap();
+            file.set_len(keep).unwrap();
+            assert_refused(cut.path(), name, &format!("ends at byte {keep}"));
+        }
+    }
+}

@@ -54,6 +54,7 @@ pub use frame::{FRAME_BODY_BYTES_MAX, FRAME_HEADER_BYTES};
 pub use inspect::{Finding, Inspection, Verdict, inspect};
 pub use keeper::{Keeper, Prepared, SegmentInfo};
 pub use lsn::Lsn;
+pub use names::segment as segment_file;
 pub use open::{Opened, RecoveryReport, Truncated, open};
 pub use options::{Options, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 pub use reader::Reader;
@@ -61,7 +62,7 @@ pub use real::RealDisk;
 pub use repair::{Cut, RepairError, RepairPlan, repair};
 pub use room::Room;
 pub use segment::SEGMENT_HEADER_BYTES;
-pub use snapshot::{SNAPSHOT_HEADER_BYTES, Snapshot};
+pub use snapshot::{SNAPSHOT_HEADER_BYTES, Snapshot, load as load_snapshot};
 pub use writer::Writer;
 
 /// Version of every file this crate writes. A file of a newer version is refused.

@@ -14,7 +14,7 @@ pub(crate) const RESERVE: &str = "reserve";
 pub(crate) const TEMP: &str = ".tmp";
 
 /// Name of a segment in use.
-pub(crate) fn segment(number: u32) -> String {
+pub fn segment(number: u32) -> String {
     format!("seg-{number:08x}.log")
 }
 

@@ -35,6 +35,11 @@ impl<D: Disk> Reader<D> {
         self.shared.appended()
     }
 
+    /// Where a segment ends; `None` if there is none of this number.
+    pub fn segment_end(&self, number: u32) -> Option<u64> {
+        self.shared.segment(number).map(|segment| segment.end().into())
+    }
+
     /// Reads `bytes` bytes from `at`, which lie in one body. They are not checked: whoever stored
     /// them keeps a checksum of what it reads in parts.
     pub fn read_at(&self, at: Lsn, bytes: u32) -> Result<Vec<u8>, ReadError> {

@@ -92,7 +92,7 @@ fn compare<F: DiskFile>(file: &F, header: &[u8], body: &[u8]) -> io::Result<()> 
 }
 
 /// Reads and checks one snapshot file of `file_bytes` length.
-pub(crate) fn load<D: Disk>(disk: &D, upto: Lsn, file_bytes: u64) -> Result<Snapshot, OpenError> {
+pub fn load<D: Disk>(disk: &D, upto: Lsn, file_bytes: u64) -> Result<Snapshot, OpenError> {
     let name = names::snapshot(upto);
     let failed = |error| FileError::new("read", name.clone(), error);
     let damaged = |byte, what| Damage { dir: disk.name(), file: name.clone(), byte, what };
