@@ -220,6 +220,11 @@ pub enum Answer {
         /// Whether this call changed it.
         changed: bool,
     },
+    /// An entity is forgotten.
+    EntityForgotten {
+        /// The version that it had.
+        version: u64,
+    },
     /// Acked or nacked.
     Settled,
     /// What was asked about the state.

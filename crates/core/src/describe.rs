@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::effect::{Blob, EffectList, EffectPage, EffectTally, EffectView};
+use crate::entity::{EntityList, EntityView};
 use crate::id::{Identity, KeyHash, Position, Time, TopicId};
 use crate::input::Spotted;
 use crate::letter::Attempt;
@@ -46,6 +47,10 @@ pub enum Query {
     Runs(RunList),
     /// A stretch of one run: where it begins, and how much of it at the most.
     Run(String, u64, u32),
+    /// One entity of a tenant.
+    Entity(String, String),
+    /// Some entities.
+    Entities(EntityList),
 }
 
 /// Which messages are wanted, as far as the shard can tell without their payloads.
@@ -96,6 +101,10 @@ pub enum Description {
     Runs(Vec<RunSummary>, Option<u64>),
     /// To [`Query::Run`]; `None` if there is none.
     Run(Option<RunPage>),
+    /// To [`Query::Entity`].
+    Entity(EntityView),
+    /// To [`Query::Entities`], and whether there are more.
+    Entities(Vec<EntityView>, bool),
 }
 
 /// Where a stored message lies and what is known of it without its payload.
@@ -393,4 +402,6 @@ pub struct Tally {
     pub outputs: u64,
     /// Runs remembered.
     pub runs: u64,
+    /// Entities remembered.
+    pub entities: u64,
 }

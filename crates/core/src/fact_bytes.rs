@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use crate::codec::{Malformed, Put, Take};
 use crate::commit::{self, CommitFact};
 use crate::effect::{self, EffectFact};
+use crate::entity::{self, EntityFact};
 use crate::fact::{Fact, MessageFact, Place};
 use crate::id::{GroupId, KeyHash, Position, RequestHash, Time, Token, TopicId};
 use crate::input::Style;
@@ -247,6 +248,7 @@ impl<'a> Fact<'a> {
             Self::Run(fact) => fact.encode(out),
             Self::Output(fact) => fact.encode(out),
             Self::Commit(fact) => fact.encode(out),
+            Self::Entity(fact) => fact.encode(out),
             Self::Leased { .. }
             | Self::Acked { .. }
             | Self::Failed { .. }
@@ -375,6 +377,9 @@ impl<'a> Fact<'a> {
             }
             kind @ commit::FIRST_KIND..=commit::LAST_KIND => {
                 Self::Commit(CommitFact::decode(kind, &mut take)?)
+            }
+            kind @ entity::FIRST_KIND..=entity::LAST_KIND => {
+                Self::Entity(EntityFact::decode(kind, &mut take)?)
             }
             FORGOTTEN => {
                 let of_group = take.u8()? != 0;

@@ -444,6 +444,15 @@ pub enum Input {
         /// The version.
         version: String,
     },
+    /// Forget an entity.
+    ForgetEntity {
+        /// Who asks.
+        ticket: Ticket,
+        /// Whose it is; may be empty.
+        tenant: String,
+        /// Its name.
+        entity: String,
+    },
     /// The same bytes of an effect, read from a segment that a few of them pin, to be stored anew.
     RelocateEffect {
         /// Which.

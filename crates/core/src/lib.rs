@@ -26,6 +26,7 @@ mod describe;
 mod dispatch;
 mod draft;
 mod effect;
+mod entity;
 mod fact;
 mod fact_bytes;
 mod fold;
@@ -55,6 +56,7 @@ mod rewind;
 mod route;
 mod run;
 mod schedule;
+mod scoped;
 mod settings;
 mod settle;
 mod shard;
@@ -88,6 +90,7 @@ pub use effect::{
     EffectList, EffectPage, EffectPart, EffectReceipt, EffectTally, EffectView, EndedFact, Ending,
     FinishEffect, Lent, NewBlob, ResolveEffect, Urge, rules as ledger,
 };
+pub use entity::{EXPECTED_MAX, EntityFact, EntityList, EntityView, Expect, Expected};
 pub use fact::{Fact, MessageFact, Place};
 pub use id::{ConsumerId, GroupId, Identity, KeyHash, Position, RequestHash, Ticket, Time, Token, TopicId};
 pub use input::{Address, Input, LeaseRequest, SeekTo, Settlement, Spotted, Style, Subscription, Verdict};

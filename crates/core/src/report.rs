@@ -81,6 +81,11 @@ impl Shard {
                 Description::Runs(runs, next)
             }
             Query::Run(id, from, limit) => Description::Run(self.describe_run(id, *from, *limit)),
+            Query::Entity(tenant, name) => Description::Entity(self.describe_entity(tenant, name)),
+            Query::Entities(list) => {
+                let (entities, more) = self.list_entities(list);
+                Description::Entities(entities, more)
+            }
         })
     }
 
@@ -115,6 +120,7 @@ impl Shard {
             effects: self.tally_effects(),
             outputs: state.outputs.pointers,
             runs: state.runs.runs.len() as u64,
+            entities: state.entities.len() as u64,
         }
     }
 

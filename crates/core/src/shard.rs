@@ -207,6 +207,9 @@ impl Shard {
             | Input::CutOver { .. }
             | Input::RollBack { .. }
             | Input::DropVersion { .. } => self.handle_commit_or_output(input, out),
+            Input::ForgetEntity { ticket, tenant, entity } => {
+                self.handle_forget_entity(ticket, &tenant, &entity, out);
+            }
             Input::Durable { upto } => self.handle_durable(upto, out),
             Input::Space { roomy } => self.roomy = roomy,
             Input::Tick => self.handle_tick(out),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use driftq_core::{
-    Answer, Commit, CommitPart, DatasetSummary, DatasetView, Description, Identity, Input, NewOutput,
+    Answer, Commit, CommitPart, DatasetSummary, DatasetView, Description, Expect, Identity, Input, NewOutput,
     OutputDone, OutputList, OutputPage, Query, Receipt, Reject, RunEntry, RunList, RunMessage, RunSummary,
     VersionsList,
 };
@@ -33,6 +33,8 @@ pub struct CommitCall<'a> {
     pub messages: Vec<(String, Draft<'a>)>,
     /// Pointers to be moved.
     pub outputs: Vec<NewOutput>,
+    /// Only if entities have these versions.
+    pub expect: Expect,
 }
 
 /// What a commit did.
@@ -85,6 +87,8 @@ struct CommitTally {
     effects: u64,
     /// The topic that each message was sent to.
     topics: Vec<Arc<str>>,
+    /// The entities of which something is expected.
+    expected: Vec<driftq_core::Expected>,
 }
 
 impl CommitTally {
@@ -93,6 +97,7 @@ impl CommitTally {
             acks: commit.acks.len() as u64,
             effects: commit.finishes.len() as u64,
             topics: call.messages.iter().map(|(topic, _)| Arc::from(topic.as_str())).collect(),
+            expected: commit.expect.entities.clone(),
         }
     }
 }
@@ -162,7 +167,7 @@ impl Broker {
         let meters = &self.shared().meters;
         let done = result.map_err(|(part, reject)| {
             meters.commits_refused.one();
-            Failure::Commit(part, Box::new(Failure::Reject(reject)))
+            Failure::Commit(part, Box::new(Failure::refused(reject, &tally.expected)))
         })?;
         if !done.already {
             meters.commits.one();
@@ -210,6 +215,7 @@ impl Broker {
             finishes: call.effects.iter().map(|(receipt, end)| finishing(*receipt, end)).collect(),
             messages,
             outputs: std::mem::take(&mut call.outputs),
+            expect: std::mem::take(&mut call.expect),
         };
         Ok((kept.into_iter().flatten().collect(), commit))
     }

@@ -441,12 +441,14 @@ const fn takes_long(input: &Input) -> bool {
         | Query::Datasets(..)
         | Query::Dataset(_)
         | Query::Outputs(_)
+        | Query::Entities(_)
         | Query::Runs(_)
         | Query::Run(..) => true,
         Query::Topic(_)
         | Query::Group(..)
         | Query::Payloads(_)
         | Query::Whereabouts(..)
+        | Query::Entity(..)
         | Query::Effect(_) => false,
     }
 }

@@ -1,7 +1,8 @@
 //! Facts in words, for people who look into a log.
 
 use driftq_core::{
-    About, CommitFact, EffectFact, Fact, GroupId, Lent, MessageFact, OutputFact, Place, RunFact, TopicId,
+    About, CommitFact, EffectFact, EntityFact, Fact, GroupId, Lent, MessageFact, OutputFact, Place, RunFact,
+    TopicId,
 };
 
 /// What a fact says, on one line. Payloads are left out.
@@ -67,6 +68,7 @@ pub(crate) fn words(fact: &Fact<'_>) -> String {
         Fact::Run(fact) => run(fact),
         Fact::Output(fact) => output(fact),
         Fact::Commit(fact) => commit(fact),
+        Fact::Entity(fact) => entity(fact),
     }
 }
 
@@ -111,6 +113,19 @@ fn forgotten(group: Option<(TopicId, GroupId)>, upto: u64, most: u32) -> String 
         |(topic, group)| format!("group {} of topic {}", group.0, topic.0),
     );
     format!("identities of {whose} due by {upto} ms forgotten, at most {most}")
+}
+
+fn entity(fact: &EntityFact<'_>) -> String {
+    match fact {
+        EntityFact::Raised { tenant, at, effect, raised } => {
+            let names = EntityFact::names(raised).join(", ");
+            let why = if *effect == 0 { "a commit".to_owned() } else { format!("effect {effect}") };
+            format!("entities of tenant {tenant:?} raised by {why} at {} ms: {names}", at.0)
+        }
+        EntityFact::Forgotten { tenant, entity } => {
+            format!("entity {entity:?} of tenant {tenant:?} forgotten")
+        }
+    }
 }
 
 fn commit(fact: &CommitFact<'_>) -> String {

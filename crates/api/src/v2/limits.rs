@@ -83,6 +83,8 @@ pub const HEADER_VALUE_BYTES_MAX: usize = 8192;
 /// Longest reason for resolving an effect by hand, in bytes.
 pub const WHY_BYTES_MAX: usize = 4096;
 
+/// Most entities of which one begin or one commit expects something.
+pub const EXPECTED_MAX: usize = 100;
 /// Most effects that one call begins.
 pub const EFFECTS_MAX: usize = 1000;
 /// Most commits of one call.

@@ -59,6 +59,11 @@ impl Shard {
             let epoch = Some(spent.receipt.epoch);
             return Err((CommitPart::Effect(0), Reject::EffectStale(epoch)));
         }
+        Self::may_expect(&commit.expect).map_err(|reject| (CommitPart::Whole, reject))?;
+        self.check_expected(&commit.expect).map_err(|reject| match reject {
+            Reject::EntityDiffers { place, .. } => (CommitPart::Expect(usize::from(place)), reject),
+            _ => (CommitPart::Whole, reject),
+        })?;
         self.check_messages(&commit.messages)?;
         self.check_outputs(commit)?;
         let author = commit.acks.first().or_else(|| commit.fences.first()).and_then(|receipt| {

@@ -13,6 +13,7 @@ use alloc::vec::Vec;
 use crate::action::{Action, Answer, Output, Receipt, Stored};
 use crate::draft::NewMessage;
 use crate::effect::FinishEffect;
+use crate::entity::Expect;
 use crate::fact::Fact;
 use crate::id::{GroupId, Identity, RequestHash, Ticket, Time};
 use crate::journal::{Haste, lifetime};
@@ -51,6 +52,8 @@ pub struct Commit {
     pub messages: Vec<NewMessage>,
     /// Pointers to be moved.
     pub outputs: Vec<NewOutput>,
+    /// Only if entities have these versions.
+    pub expect: Expect,
 }
 
 /// What commits leave to others.
@@ -65,13 +68,14 @@ struct Aftermath {
 impl Commit {
     /// How many things it asks for.
     fn parts(&self) -> usize {
-        let Self { acks, fences, finishes, messages, outputs, .. } = self;
-        acks.len() + fences.len() + finishes.len() + messages.len() + outputs.len()
+        let Self { acks, fences, finishes, messages, outputs, expect, .. } = self;
+        let raised = expect.entities.len();
+        acks.len() + fences.len() + finishes.len() + messages.len() + outputs.len() + raised
     }
 
     /// Whether it asks for anything that an effect's own `finish` would not do.
     pub(crate) fn is_more_than_endings(&self) -> bool {
-        !(self.messages.is_empty() && self.outputs.is_empty())
+        !(self.messages.is_empty() && self.outputs.is_empty() && self.expect.is_empty())
     }
 }
 
@@ -88,6 +92,8 @@ pub enum CommitPart {
     Produce(usize),
     /// An output.
     Output(usize),
+    /// An entity of which something is expected.
+    Expect(usize),
     /// All of it.
     Whole,
 }
@@ -156,6 +162,7 @@ impl Shard {
         let stored = commit.messages.iter().map(|message| self.store_checked(message, out)).collect();
         let outputs =
             commit.outputs.iter().map(|output| self.move_output(output, plan.author, out)).collect();
+        self.raise_expected(&commit.expect, 0, out);
         let done = Committed { stored, outputs, ..Committed::default() };
         if let Some(name) = commit.name {
             self.remember_commit(name, commit.request, &done, out);

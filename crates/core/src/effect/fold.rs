@@ -74,6 +74,7 @@ impl State {
             status: Status::InProgress,
             on_lapse: begun.lent.on_lapse,
             released: false,
+            raised: false,
             epoch: 0,
             attempts: 0,
             attempts_max: None,

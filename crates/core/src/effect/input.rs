@@ -6,6 +6,7 @@ use crate::action::Receipt;
 use crate::effect::blob::NewBlob;
 use crate::effect::rules::{OnLapse, Status};
 use crate::effect::view::EffectView;
+use crate::entity::Expect;
 use crate::id::{Identity, RequestHash, Time};
 
 /// How much somebody wants an effect.
@@ -53,6 +54,8 @@ pub struct BeginEffect {
     pub delivery: Option<Receipt>,
     /// The run that it belongs to, if no delivery says so.
     pub run: String,
+    /// Only if entities have these versions, unless the record has raised entities before.
+    pub expect: Expect,
 }
 
 /// Names one lease of one effect, exactly.

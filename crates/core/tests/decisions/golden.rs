@@ -106,7 +106,7 @@ fn name(fact: &Fact<'_>) -> &'static str {
         Fact::Forgotten { group: None, .. } => "forgotten-stored",
         Fact::Forgotten { .. } => "forgotten-done",
         Fact::Moved { .. } => "moved",
-        Fact::Effect(_) | Fact::Run(_) | Fact::Output(_) | Fact::Commit(_) => {
+        Fact::Effect(_) | Fact::Run(_) | Fact::Output(_) | Fact::Commit(_) | Fact::Entity(_) => {
             ledger_facts::name(fact).expect("every kind has a name")
         }
     }
@@ -280,7 +280,7 @@ fn every_kind_of_fact_has_its_text() {
     // The kind is the first byte after the length; there are no gaps but those between families.
     let kinds = facts().iter().map(|fact| encoded(fact)[4]).collect::<BTreeSet<u8>>();
     let old_kinds = old_facts().iter().map(|(name, _)| relic(name)[4]).collect::<BTreeSet<u8>>();
-    let families = (1..=41).chain(48..=51).chain(56..=57).chain([72, 88]);
+    let families = (1..=41).chain(48..=51).chain(56..=57).chain(64..=65).chain([72, 88]);
     assert_eq!(kinds.union(&old_kinds).copied().collect::<BTreeSet<u8>>(), families.collect());
     let folder = path("").parent().expect("it has a folder").to_owned();
     let files: BTreeSet<String> = std::fs::read_dir(folder)
@@ -521,9 +521,9 @@ fn expected_topics() -> [(String, TopicId, bool); 3] {
 
 #[test]
 fn snapshots_are_written_and_read_as_ever() {
-    let all =
-        [history(), newer_history(), newest_history(), present_history(), latest_history(), last_history()];
-    let all = folded(&all.concat());
+    let older = [history(), newer_history(), newest_history(), present_history()];
+    let newer = [latest_history(), last_history(), ledger_facts::entity_history()];
+    let all = folded(&[older.concat(), newer.concat()].concat());
     let frozen = frozen("snapshot-4", &all.encode());
     let state = State::decode(&frozen, 5).unwrap();
     assert_eq!(state.encode(), frozen);

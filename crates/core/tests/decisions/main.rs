@@ -13,6 +13,7 @@ mod effects_ending;
 mod effects_released;
 mod effects_tied;
 mod effects_waiting;
+mod entities;
 mod gaps;
 mod gates;
 mod golden;

@@ -103,6 +103,12 @@ pub enum Operation {
     RollBack,
     /// `DELETE /v2/outputs/{dataset}/{version}`
     DeleteVersion,
+    /// `GET /v2/entities`
+    ListEntities,
+    /// `GET /v2/entities/{entity}`
+    GetEntity,
+    /// `DELETE /v2/entities/{entity}`
+    RemoveEntity,
     /// `GET /v2/runs`
     ListRuns,
     /// `GET /v2/runs/{run_id}`

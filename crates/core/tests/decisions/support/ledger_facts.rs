@@ -3,8 +3,9 @@
 
 use driftq_core::ledger::{OnLapse, Status};
 use driftq_core::{
-    BegunFact, CommitFact, EffectFact, EffectPart, EndedFact, Fact, GroupId, How, Identity, Lent, Lineage,
-    MessageFact, OutputAuthor, OutputFact, Place, Receipt, RequestHash, RunFact, Style, Time, Token, TopicId,
+    BegunFact, CommitFact, EffectFact, EffectPart, EndedFact, EntityFact, Fact, GroupId, How, Identity, Lent,
+    Lineage, MessageFact, OutputAuthor, OutputFact, Place, Receipt, RequestHash, RunFact, Style, Time, Token,
+    TopicId,
 };
 
 const LENT: Lent<'static> = Lent {
@@ -39,6 +40,12 @@ const ATTEMPTS: &[u8] = &[
     0, 0, 0,
 ];
 
+/// Two entities and the versions that they have now.
+const RAISED: &[u8] =
+    &[1, 0, 0, 0, b'a', 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, b'b', b'c', 1, 0, 0, 0, 0, 0, 0, 0];
+/// The first of them once more.
+const RAISED_AGAIN: &[u8] = &[1, 0, 0, 0, b'a', 2, 0, 0, 0, 0, 0, 0, 0];
+
 pub(crate) const LINEAGE: Lineage<'static> = Lineage { run: "run", step: "step", parent: "parent" };
 
 /// The name of a kind's frozen text.
@@ -69,6 +76,8 @@ pub(crate) fn name(fact: &Fact<'_>) -> Option<&'static str> {
         Fact::Output(OutputFact::Dropped { .. }) => "version-dropped",
         Fact::Commit(CommitFact::Done { .. }) => "commit-done",
         Fact::Commit(CommitFact::Forgotten { .. }) => "commits-forgotten",
+        Fact::Entity(EntityFact::Raised { .. }) => "entities-raised",
+        Fact::Entity(EntityFact::Forgotten { .. }) => "entity-forgotten",
         _ => return None,
     })
 }
@@ -152,8 +161,27 @@ pub(crate) fn facts() -> Vec<Fact<'static>> {
             results: RESULTS,
         }),
         Fact::Commit(CommitFact::Forgotten { upto: Time(0x0102), most: 0x0304 }),
+        Fact::Entity(EntityFact::Raised {
+            tenant: "tenant",
+            at: Time(0x0102),
+            effect: 0x0304,
+            raised: RAISED,
+        }),
+        Fact::Entity(EntityFact::Forgotten { tenant: "tenant", entity: "order-7" }),
     ];
     effects.map(Fact::Effect).into_iter().chain(others).collect()
+}
+
+/// What may happen to entities after [`history`]: an effect and commits raise them, and one is forgotten.
+pub(crate) fn entity_history() -> Vec<Fact<'static>> {
+    let raised =
+        |tenant, effect, raised| Fact::Entity(EntityFact::Raised { tenant, at: Time(4000), effect, raised });
+    vec![
+        raised("", 0, RAISED),
+        raised("tenant", 1, RAISED),
+        raised("tenant", 0, RAISED_AGAIN),
+        Fact::Entity(EntityFact::Forgotten { tenant: "", entity: "bc" }),
+    ]
 }
 
 /// A history that a topic 0 with group 0 (of epoch 1) may go on with, in which every part of a ledger occurs.

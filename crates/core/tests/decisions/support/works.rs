@@ -2,8 +2,9 @@
 
 use driftq_core::ledger::{OnLapse, Status};
 use driftq_core::{
-    Answer, BeginEffect, Commit, EffectAnswer, EffectList, EffectPart, EffectReceipt, Fact, FinishEffect,
-    Input, NewBlob, NewLineage, OutputList, Query, Receipt, RequestHash, RunList, Ticket, Urge, VersionsList,
+    Answer, BeginEffect, Commit, EffectAnswer, EffectList, EffectPart, EffectReceipt, EntityList, Expect,
+    Expected, Fact, FinishEffect, Input, NewBlob, NewLineage, OutputList, Query, Receipt, RequestHash,
+    RunList, Ticket, Urge, VersionsList,
 };
 
 use super::Draft;
@@ -47,6 +48,11 @@ impl World {
                 self.asked.insert(ticket, Asked::Nothing);
             }
             57..=59 => self.commit(a, b, c),
+            60 if c < 8 => {
+                let (tenant, entity) =
+                    (["", "t"][usize::from(a % 2)].into(), ["e", "f"][usize::from(b % 2)].into());
+                self.rig.ask(|ticket| Input::ForgetEntity { ticket, tenant, entity });
+            }
             60 | 61 => self.manage_outputs(a, b, c),
             _ => {
                 self.relocate_effects(a);
@@ -68,6 +74,7 @@ impl World {
             caller,
             delivery: pick(&self.deliveries, a).filter(|_| b >= 128).map(|(delivery, _)| delivery.receipt),
             run: RUNS[usize::from(a / 4 % 3)].into(),
+            expect: self.an_expectation(b, c),
             ..wish(KEYS[usize::from(a % 4)])
         };
         let ticket = self.rig.ask_begin(ask);
@@ -75,6 +82,19 @@ impl World {
         if c == 255 {
             self.rig.tell(Input::Forsake { ticket });
         }
+    }
+
+    /// What somebody expects of entities: mostly nothing, else mostly what is true.
+    fn an_expectation(&self, b: u8, c: u8) -> Expect {
+        let tenant = ["", "t"][usize::from(b % 2)].to_owned();
+        let known = |entity: &str| self.rig.shard.state().entity_version(&tenant, entity);
+        let entities = ["e", "f"].iter().take(usize::from((b / 2 % 8).saturating_sub(5)));
+        let entities = entities.map(|entity| Expected {
+            entity: (*entity).to_owned(),
+            version: known(entity) + u64::from(c.is_multiple_of(7)),
+        });
+        let entities = entities.collect();
+        Expect { tenant, entities }
     }
 
     /// A lease that was given, now and then a little wrong.
@@ -129,7 +149,17 @@ impl World {
         let commit = if a % 4 == 1 {
             Commit { fences: receipts(0, 1), outputs, ..Commit::default() }
         } else {
-            Commit { name: None, request: RequestHash::NONE, acks, fences, finishes, messages, outputs }
+            let expect = self.an_expectation(b, c);
+            Commit {
+                name: None,
+                request: RequestHash::NONE,
+                acks,
+                fences,
+                finishes,
+                messages,
+                outputs,
+                expect,
+            }
         };
         let commit = if a.is_multiple_of(2) { named(KEYS[usize::from(c % 4)], commit) } else { commit };
         let epoch = self.rig.shard.state().epoch();
@@ -197,6 +227,12 @@ impl World {
             }),
             Query::Runs(RunList { before: u64::from(b), limit }),
             Query::Run(RUNS[1 + usize::from(b % 2)].into(), u64::from(c % 16), limit),
+            Query::Entity("t".into(), "e".into()),
+            Query::Entities(EntityList {
+                tenant: String::new(),
+                after: (b >= 128).then(|| "e".into()),
+                limit,
+            }),
         ];
         for query in queries {
             self.rig.ask(|ticket| Input::Describe { ticket, query });

@@ -8,11 +8,12 @@ use driftq_api::v2::{
     Produced,
 };
 use driftq_api::{Fault, v2};
-use driftq_engine::core::{CommitPart, Identity, NewOutput, OutputDone, RequestHash};
+use driftq_engine::core::{CommitPart, Expect, Identity, NewOutput, OutputDone, RequestHash};
 use driftq_engine::{Broker, CommitCall, Failure};
 use hyper::StatusCode;
 
 use super::effects::{taken_result, unknown_lease};
+use super::entities::taken_expected;
 use super::produce::draft;
 use super::{Request, fault};
 use crate::http::answer::json;
@@ -95,6 +96,10 @@ fn taken<'a>(
             .map(|item| (item.topic.into_owned(), draft(item.message)))
             .collect(),
         outputs: asked.outputs.iter().map(taken_output).collect(),
+        expect: Expect {
+            tenant: asked.tenant_id.into_owned(),
+            entities: asked.expect.into_iter().map(taken_expected).collect(),
+        },
     };
     Ok((call, asked.outputs))
 }
@@ -175,6 +180,7 @@ fn refused(failure: &Failure) -> Fault {
         CommitPart::Fence(place) => fault.in_part(format!("fence[{place}]")),
         CommitPart::Effect(place) => fault.in_part(format!("effects[{place}]")),
         CommitPart::Produce(place) => fault.in_part(format!("produce[{place}]")),
+        CommitPart::Expect(place) => fault.in_part(format!("expect[{place}]")),
         CommitPart::Output(place) => fault.in_part(format!("outputs[{place}]")),
         CommitPart::Whole => fault,
     }

@@ -3,6 +3,7 @@
 
 mod commit;
 mod effects;
+mod entities;
 mod groups;
 mod jobs;
 mod leases;
@@ -123,6 +124,9 @@ pub(crate) async fn answer(operation: Operation, request: Request<'_>) -> Handle
         Operation::CutOver => outputs::cut_over(&request).await,
         Operation::RollBack => outputs::roll_back(&request).await,
         Operation::DeleteVersion => outputs::delete(&request).await,
+        Operation::ListEntities => entities::list(&request).await,
+        Operation::GetEntity => entities::get(&request).await,
+        Operation::RemoveEntity => entities::remove(&request).await,
         Operation::ListRuns => runs::list(&request).await,
         Operation::GetRun => runs::get(&request).await,
         Operation::GetRouter => router::status(&request),

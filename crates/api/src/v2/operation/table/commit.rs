@@ -6,7 +6,7 @@ use crate::v2::operation::description::{Answer, Body, Description, Words, told};
 use crate::v2::operation::{Method, Operation};
 use crate::v2::{CommitCall, Committed};
 
-const REQUEST: &str = r#"{"ack":["1.2a"],"fence":["1.2b"],"effects":[{"token":"1.2c","status":"succeeded","code":200}],"produce":[{"topic":"invoices","message":{"key":"user:1","value":"paid"}}],"outputs":[{"dataset":"sales","version":"2025-12-21","partition_key":"eu","mode":"append","dedupe_key":"orders/0/12","location":"s3://sales/eu/0001","digest":"sha256:9f86"}]}"#;
+const REQUEST: &str = r#"{"ack":["1.2a"],"fence":["1.2b"],"effects":[{"token":"1.2c","status":"succeeded","code":200}],"produce":[{"topic":"invoices","message":{"key":"user:1","value":"paid"}}],"outputs":[{"dataset":"sales","version":"2025-12-21","partition_key":"eu","mode":"append","dedupe_key":"orders/0/12","location":"s3://sales/eu/0001","digest":"sha256:9f86"}],"expect":[{"entity":"order-7","version":3}]}"#;
 
 const COMMITTED: &str = r#"{"result":"committed","produced":[{"topic":"invoices","partition":0,"offset":4,"duplicate":false}],"outputs":[{"result":"appended","location":"s3://sales/eu/0001"}]}"#;
 
@@ -21,7 +21,8 @@ pub(super) static LINES: [Description; 1] = [Description {
              `part` says where it is, such as `effects[2]`. The same body again is `already_committed`, with what the \
              first answer said. Outputs need at least one token in `ack`, `fence` or `effects`. With `commits`, 1 to 1,000 \
              of them are done in one call: each is all or nothing on its own and has its own result, in order, and the \
-             answer comes when all of them are durable.",
+             answer comes when all of them are durable. With `expect`, only if entities have these versions; all of them \
+             are raised by one together with the rest.",
     query: &[],
     is_keyed: false,
     body: Body::json(Words::request::<CommitCallShape>(|body| told(CommitCall::from_json(body)), REQUEST)),
@@ -39,6 +40,7 @@ pub(super) static LINES: [Description; 1] = [Description {
         Code::KeyReused,
         Code::ResultTooLarge,
         Code::OutputModeDiffers,
+        Code::PreconditionFailed,
         Code::LimitReached,
         Code::RouterRefused,
         Code::DiskFull,
