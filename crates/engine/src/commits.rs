@@ -14,7 +14,7 @@ use crate::effects::finishing;
 use crate::failure::Failure;
 use crate::guard::read;
 use crate::request::{Draft, Produced};
-use crate::routed::{Reservation, Turn};
+use crate::routed::{Held, Reservation, Turn};
 
 /// What is to happen together.
 #[derive(Clone, Debug, Default)]
@@ -112,11 +112,12 @@ fn weight(commit: &Commit) -> usize {
 impl Broker {
     /// Does everything that a commit asks for, or nothing of it.
     pub async fn commit(&self, mut call: CommitCall<'_>) -> Result<Committed, Failure> {
-        let (reservations, commit) = self.prepare_commit(&mut call).await?;
+        let mut held = Held::new();
+        let commit = self.prepare_commit(&mut call, &mut held).await?;
         let (bytes, tally) = (weight(&commit), CommitTally::of(&call, &commit));
         let answer =
             self.ask(bytes, true, |ticket| Input::Commit { ticket, commit: Box::new(commit) }).await?;
-        drop(reservations);
+        drop(held);
         match answer {
             Answer::Committed(done) => self.committed(tally, Ok(done)),
             Answer::CommitRefused(part, reject) => self.committed(tally, Err((part, reject))),
@@ -129,12 +130,11 @@ impl Broker {
         &self,
         calls: Vec<CommitCall<'_>>,
     ) -> Result<Vec<Result<Committed, Failure>>, Failure> {
-        let (mut reservations, mut commits, mut bytes) = (Vec::new(), Vec::with_capacity(calls.len()), 0);
+        let (mut held, mut commits, mut bytes) = (Held::new(), Vec::with_capacity(calls.len()), 0);
         let mut prepared = Vec::with_capacity(calls.len());
         for mut call in calls {
-            match self.prepare_commit(&mut call).await {
-                Ok((reserved, commit)) => {
-                    reservations.extend(reserved);
+            match self.prepare_commit(&mut call, &mut held).await {
+                Ok(commit) => {
                     prepared.push(Ok(CommitTally::of(&call, &commit)));
                     bytes += weight(&commit);
                     commits.push(commit);
@@ -149,7 +149,7 @@ impl Broker {
                 other => return Err(unexpected(&other)),
             }
         }
-        drop(reservations);
+        drop(held);
         let mut results = results.into_iter();
         let answers = prepared.into_iter().map(|prepared| {
             let interrupted = || Failure::Unavailable(INTERRUPTED.into());
@@ -179,14 +179,14 @@ impl Broker {
         Ok(Committed { already: done.already, produced, outputs: done.outputs, kept: done.kept })
     }
 
-    /// Routes and encodes the messages of a commit. What is kept for them is given back when the commit is over.
-    async fn prepare_commit(&self, call: &mut CommitCall<'_>) -> Result<(Vec<Reservation>, Commit), Failure> {
+    /// Routes and encodes the messages of a commit. What is `held` for them is given back when the call is over.
+    async fn prepare_commit(&self, call: &mut CommitCall<'_>, held: &mut Held) -> Result<Commit, Failure> {
         let refused = |place, failure| Failure::Commit(CommitPart::Produce(place), Box::new(failure));
-        let mut kept: Vec<Option<Reservation>> = Vec::with_capacity(call.messages.len());
+        let mut kept: Vec<Option<Arc<Reservation>>> = Vec::with_capacity(call.messages.len());
         for (place, (topic, draft)) in call.messages.iter_mut().enumerate() {
             let mut reservation = None;
             if let Some(router) = self.router_for(topic) {
-                for turn in self.route_all(router, topic, std::slice::from_mut(draft)).await {
+                for turn in self.route_all(router, topic, std::slice::from_mut(draft), held).await {
                     match turn {
                         Turn::Store(reserved) => reservation = reserved,
                         // Stored before: the shard will say so again.
@@ -203,11 +203,11 @@ impl Broker {
             for (place, (topic, draft)) in call.messages.iter().enumerate() {
                 let (_, mut message) =
                     self.prepare(&catalog, topic, draft).map_err(|failure| refused(place, failure))?;
-                crate::prepare::take_reserved(&mut message, kept[place].as_ref());
+                crate::prepare::take_reserved(&mut message, kept[place].as_deref());
                 messages.push(message);
             }
         }
-        let commit = Commit {
+        Ok(Commit {
             name: call.name,
             request: call.request,
             acks: std::mem::take(&mut call.acks),
@@ -216,8 +216,7 @@ impl Broker {
             messages,
             outputs: std::mem::take(&mut call.outputs),
             expect: std::mem::take(&mut call.expect),
-        };
-        Ok((kept.into_iter().flatten().collect(), commit))
+        })
     }
 
     /// Where a message of a commit is; counted unless the commit was done before.

@@ -145,6 +145,7 @@ impl World {
             finishes: deed.finishes.iter().map(|(lease, end)| end.finish(lease.receipt)).collect(),
             messages: deed.messages.iter().map(|id| self.new_message(*id, false)).collect(),
             outputs: deed.outputs.clone(),
+            ..Commit::default()
         };
         let exact = self.is_quiet();
         let finishing = deed.finishes.iter().map(|(lease, end)| self.finishing(lease, end)).collect();
