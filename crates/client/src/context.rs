@@ -346,13 +346,16 @@ impl Context {
                     "the message is committed already; collect everything before the one commit".to_owned(),
                 ));
             }
+            // Whose entities and datasets these are; for anything else it does not matter.
+            let tells = !(collected.expect.is_empty() && collected.outputs.is_empty());
+            let tenant_id = self.tenant_id().filter(|_| tells);
             // It stays collected until it is committed: a handler that goes on after an error must not ack without it.
             Commit {
                 ack: vec![Cow::Owned(self.token().to_owned())],
                 produce: collected.messages.clone(),
                 outputs: collected.outputs.clone(),
                 expect: collected.expect.clone(),
-                tenant_id: Cow::Owned(self.tenant_id().unwrap_or_default().to_owned()),
+                tenant_id: Cow::Owned(tenant_id.unwrap_or_default().to_owned()),
                 ..Commit::default()
             }
         };
