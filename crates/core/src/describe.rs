@@ -4,6 +4,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::commit::Committed;
 use crate::effect::{Blob, EffectList, EffectPage, EffectTally, EffectView};
 use crate::entity::{EntityList, EntityView};
 use crate::id::{Identity, KeyHash, Position, Time, TopicId};
@@ -12,6 +13,7 @@ use crate::letter::Attempt;
 use crate::output::{DatasetSummary, DatasetView, OutputList, OutputPage, VersionsList};
 use crate::policy::RetryPolicy;
 use crate::run::{RunList, RunPage, RunSummary};
+use crate::scoped::Named;
 use crate::topic::TopicSettings;
 
 /// What is asked.
@@ -37,8 +39,8 @@ pub enum Query {
     Effect(Identity),
     /// Some effects.
     Effects(EffectList),
-    /// Datasets whose name comes after this one, and how many at the most.
-    Datasets(Option<String>, u32),
+    /// Datasets of a tenant whose name comes after this one, and how many at the most.
+    Datasets(String, Option<String>, u32),
     /// One dataset and some of its versions.
     Dataset(VersionsList),
     /// Some outputs.
@@ -46,9 +48,11 @@ pub enum Query {
     /// Some runs.
     Runs(RunList),
     /// A stretch of one run: where it begins, and how much of it at the most.
-    Run(String, u64, u32),
-    /// One entity of a tenant.
-    Entity(String, String),
+    Run(Named, u64, u32),
+    /// What a commit did.
+    Commit(Identity),
+    /// One entity.
+    Entity(Named),
     /// Some entities.
     Entities(EntityList),
 }
@@ -101,6 +105,8 @@ pub enum Description {
     Runs(Vec<RunSummary>, Option<u64>),
     /// To [`Query::Run`]; `None` if there is none.
     Run(Option<RunPage>),
+    /// To [`Query::Commit`]; `None` if it is not remembered.
+    Commit(Option<Committed>),
     /// To [`Query::Entity`].
     Entity(EntityView),
     /// To [`Query::Entities`], and whether there are more.

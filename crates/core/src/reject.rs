@@ -57,6 +57,8 @@ pub enum Reject {
     VersionDiffers,
     /// The version is the current one.
     VersionInUse,
+    /// The version is sealed: its pointers do not move any more.
+    VersionSealed,
     /// No run has this name.
     RunUnknown,
     /// An entity has another version than is expected of it.

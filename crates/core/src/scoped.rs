@@ -1,8 +1,38 @@
 //! Values by tenant and name: what belongs to one tenant never meets what belongs to another.
 
 use alloc::collections::BTreeMap;
+use alloc::string::String;
 use alloc::sync::Arc;
 use core::ops::Bound;
+
+/// A name that belongs to a tenant.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Named {
+    /// Whose it is; empty for nobody's in particular.
+    pub tenant: String,
+    /// The name.
+    pub name: String,
+}
+
+impl Named {
+    /// A name of a tenant.
+    #[must_use]
+    pub fn of(tenant: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { tenant: tenant.into(), name: name.into() }
+    }
+}
+
+impl From<&str> for Named {
+    fn from(name: &str) -> Self {
+        Self::of("", name)
+    }
+}
+
+impl From<String> for Named {
+    fn from(name: String) -> Self {
+        Self::of("", name)
+    }
+}
 
 /// Values by tenant and name. The tenant without a name is one like any other.
 #[derive(Clone, Debug, PartialEq, Eq)]

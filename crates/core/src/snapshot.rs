@@ -113,8 +113,8 @@ impl State {
         if version > 2 {
             state.effects = Effects::decode(&mut take)?;
             state.commits = Commits::decode(&mut take)?;
-            state.outputs = Outputs::decode(&mut take)?;
-            state.runs = Runs::decode(&mut take)?;
+            state.outputs = Outputs::decode(&mut take, version)?;
+            state.runs = Runs::decode(&mut take, version)?;
             state.pin_effects();
         }
         if version > 3 {

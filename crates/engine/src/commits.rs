@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use driftq_core::{
-    Answer, Commit, CommitPart, DatasetSummary, DatasetView, Description, Expect, Identity, Input, NewOutput,
-    OutputDone, OutputList, OutputPage, Query, Receipt, Reject, RunEntry, RunList, RunMessage, RunSummary,
-    VersionsList,
+    Answer, Commit, CommitPart, DatasetSummary, DatasetView, Description, Expected, Identity, Input, Named,
+    NewOutput, OutputDone, OutputList, OutputPage, Query, Read, Receipt, Reject, RunEntry, RunList,
+    RunMessage, RunSummary, VersionsList,
 };
 
 use crate::broker::{Broker, INTERRUPTED, unexpected};
@@ -33,8 +33,12 @@ pub struct CommitCall<'a> {
     pub messages: Vec<(String, Draft<'a>)>,
     /// Pointers to be moved.
     pub outputs: Vec<NewOutput>,
+    /// Versions of datasets that were read for the work.
+    pub reads: Vec<Read>,
+    /// Whose datasets and entities they are; may be empty.
+    pub tenant: String,
     /// Only if entities have these versions.
-    pub expect: Expect,
+    pub expect: Vec<Expected>,
 }
 
 /// What a commit did.
@@ -88,7 +92,7 @@ struct CommitTally {
     /// The topic that each message was sent to.
     topics: Vec<Arc<str>>,
     /// The entities of which something is expected.
-    expected: Vec<driftq_core::Expected>,
+    expected: Vec<Expected>,
 }
 
 impl CommitTally {
@@ -97,7 +101,7 @@ impl CommitTally {
             acks: commit.acks.len() as u64,
             effects: commit.finishes.len() as u64,
             topics: call.messages.iter().map(|(topic, _)| Arc::from(topic.as_str())).collect(),
-            expected: commit.expect.entities.clone(),
+            expected: commit.expect.clone(),
         }
     }
 }
@@ -215,6 +219,8 @@ impl Broker {
             finishes: call.effects.iter().map(|(receipt, end)| finishing(*receipt, end)).collect(),
             messages,
             outputs: std::mem::take(&mut call.outputs),
+            reads: std::mem::take(&mut call.reads),
+            tenant: std::mem::take(&mut call.tenant),
             expect: std::mem::take(&mut call.expect),
         })
     }
@@ -230,21 +236,36 @@ impl Broker {
         self.count(name, stored)
     }
 
+    /// What a commit did; `None` if none of that name is remembered.
+    pub async fn committed_as(&self, name: Identity) -> Result<Option<Committed>, Failure> {
+        match self.describe(Query::Commit(name)).await? {
+            Description::Commit(done) => Ok(done.map(|done| {
+                let produced = done.stored.iter().map(|stored| self.placed(Arc::default(), *stored, true));
+                Committed {
+                    already: true,
+                    produced: produced.collect(),
+                    outputs: done.outputs,
+                    kept: Vec::new(),
+                }
+            })),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Shows readers of a dataset another version.
     pub async fn cut_over(
         &self,
-        dataset: &str,
+        dataset: Named,
         version: &str,
         expect: Option<&str>,
     ) -> Result<CutOver, Failure> {
-        let (dataset, version) = (dataset.to_owned(), version.to_owned());
-        let expect = expect.map(str::to_owned);
+        let (version, expect) = (version.to_owned(), expect.map(str::to_owned));
         self.moved_over(|ticket| Input::CutOver { ticket, dataset, version, expect }).await
     }
 
     /// Shows readers of a dataset what they saw before the last cut-over.
-    pub async fn roll_back(&self, dataset: &str, from: &str) -> Result<CutOver, Failure> {
-        let (dataset, from) = (dataset.to_owned(), from.to_owned());
+    pub async fn roll_back(&self, dataset: Named, from: &str) -> Result<CutOver, Failure> {
+        let from = from.to_owned();
         self.moved_over(|ticket| Input::RollBack { ticket, dataset, from }).await
     }
 
@@ -255,22 +276,32 @@ impl Broker {
         }
     }
 
+    /// Lets nothing move in a version any more; says whether that is new, and how many pointers it has.
+    pub async fn seal_version(&self, dataset: Named, version: &str) -> Result<(bool, u64), Failure> {
+        let version = version.to_owned();
+        match self.ask(0, true, |ticket| Input::SealVersion { ticket, dataset, version }).await? {
+            Answer::Sealed { changed, pointers } => Ok((changed, pointers)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Drops a version that readers do not see; says how many pointers it had.
-    pub async fn drop_version(&self, dataset: &str, version: &str) -> Result<u64, Failure> {
-        let (dataset, version) = (dataset.to_owned(), version.to_owned());
+    pub async fn drop_version(&self, dataset: Named, version: &str) -> Result<u64, Failure> {
+        let version = version.to_owned();
         match self.ask(0, true, |ticket| Input::DropVersion { ticket, dataset, version }).await? {
             Answer::Removed(pointers) => Ok(pointers),
             other => Err(unexpected(&other)),
         }
     }
 
-    /// Some datasets by name, and whether there are more.
+    /// Some datasets of a tenant by name, and whether there are more.
     pub async fn datasets(
         &self,
+        tenant: &str,
         after: Option<&str>,
         limit: u32,
     ) -> Result<(Vec<DatasetSummary>, bool), Failure> {
-        match self.describe(Query::Datasets(after.map(str::to_owned), limit)).await? {
+        match self.describe(Query::Datasets(tenant.to_owned(), after.map(str::to_owned), limit)).await? {
             Description::Datasets(datasets, more) => Ok((datasets, more)),
             other => Err(unexpected(&other)),
         }
@@ -301,8 +332,8 @@ impl Broker {
     }
 
     /// A stretch of a run, beginning with its `from`th entry.
-    pub async fn run(&self, id: &str, from: u64, limit: u32) -> Result<RunSight, Failure> {
-        match self.describe(Query::Run(id.to_owned(), from, limit)).await? {
+    pub async fn run(&self, id: Named, from: u64, limit: u32) -> Result<RunSight, Failure> {
+        match self.describe(Query::Run(id, from, limit)).await? {
             Description::Run(None) => Err(Failure::Reject(Reject::RunUnknown)),
             Description::Run(Some(page)) => {
                 let mut entries = Vec::with_capacity(page.entries.len());

@@ -448,7 +448,8 @@ const fn takes_long(input: &Input) -> bool {
         | Query::Group(..)
         | Query::Payloads(_)
         | Query::Whereabouts(..)
-        | Query::Entity(..)
+        | Query::Commit(_)
+        | Query::Entity(_)
         | Query::Effect(_) => false,
     }
 }

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use driftq_core::{
     About, Answer, BeginEffect, Blob, Description, EffectAnswer, EffectLease, EffectList, EffectReceipt,
-    EffectView, Ending, Expect, FinishEffect, Identity, Input, Message, NewBlob, Query, Receipt, Reject,
-    RequestHash, ResolveEffect, Spotted, Ticket,
+    EffectView, Ending, FinishEffect, Identity, Input, Message, NewBlob, Query, Receipt, Reject, RequestHash,
+    ResolveEffect, Spotted, Ticket,
 };
 use tokio::sync::oneshot;
 
@@ -327,7 +327,8 @@ fn taken(call: &EffectCall<'_>) -> BeginEffect {
         owner: call.owner.to_string(),
         delivery: call.delivery,
         run: about.run.to_string(),
-        expect: Expect { tenant: about.tenant.to_string(), entities: call.expect.clone() },
+        whose: about.tenant.to_string(),
+        expect: call.expect.clone(),
     }
 }
 

@@ -1,14 +1,14 @@
 //! Entities and their versions.
 
-use driftq_core::{Answer, Description, EntityList, EntityView, Input, Query};
+use driftq_core::{Answer, Description, EntityList, EntityView, Input, Named, Query};
 
 use crate::broker::{Broker, unexpected};
 use crate::failure::Failure;
 
 impl Broker {
     /// One entity of a tenant. Whichever was never raised has version 0.
-    pub async fn entity(&self, tenant: &str, entity: &str) -> Result<EntityView, Failure> {
-        match self.describe(Query::Entity(tenant.to_owned(), entity.to_owned())).await? {
+    pub async fn entity(&self, entity: Named) -> Result<EntityView, Failure> {
+        match self.describe(Query::Entity(entity)).await? {
             Description::Entity(entity) => Ok(entity),
             other => Err(unexpected(&other)),
         }
@@ -23,9 +23,8 @@ impl Broker {
     }
 
     /// Forgets an entity; says which version it had.
-    pub async fn forget_entity(&self, tenant: &str, entity: &str) -> Result<u64, Failure> {
-        let (tenant, entity) = (tenant.to_owned(), entity.to_owned());
-        match self.ask(0, true, |ticket| Input::ForgetEntity { ticket, tenant, entity }).await? {
+    pub async fn forget_entity(&self, entity: Named) -> Result<u64, Failure> {
+        match self.ask(0, true, |ticket| Input::ForgetEntity { ticket, entity }).await? {
             Answer::EntityForgotten { version } => Ok(version),
             other => Err(unexpected(&other)),
         }

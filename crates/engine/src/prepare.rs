@@ -220,6 +220,7 @@ fn lineage(envelope: &Envelope<'_>) -> Option<Box<NewLineage>> {
     let Envelope { run_id, step_id, parent_step_id, .. } = envelope;
     (!run_id.is_empty()).then(|| {
         Box::new(NewLineage {
+            tenant: envelope.tenant_id.to_string(),
             run: run_id.to_string(),
             step: step_id.to_string(),
             parent: parent_step_id.to_string(),

@@ -180,6 +180,9 @@ fn run(fact: &RunFact<'_>) -> String {
         RunFact::StepEnded { place, how, attempts, .. } => {
             format!("{} ended in its run: {how:?} after {attempts} attempts", whole(*place))
         }
+        RunFact::Read { topic, offset, .. } => {
+            format!("versions of datasets read for message {offset} of topic {}", topic.0)
+        }
         RunFact::Forgotten { run, most } => format!("at most {most} entries of run {run} forgotten"),
     }
 }
@@ -194,7 +197,10 @@ fn output(fact: &OutputFact<'_>) -> String {
             format!("dataset {dataset:?} cut over to {version:?}")
         }
         OutputFact::RolledBack { dataset, .. } => format!("dataset {dataset:?} rolled back"),
-        OutputFact::Dropped { dataset, version } => {
+        OutputFact::Sealed { dataset, version, .. } => {
+            format!("version {version:?} of dataset {dataset:?} sealed")
+        }
+        OutputFact::Dropped { dataset, version, .. } => {
             format!("version {version:?} of dataset {dataset:?} dropped")
         }
     }

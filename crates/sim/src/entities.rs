@@ -2,7 +2,7 @@
 
 use driftq_core::ledger::OnLapse;
 use driftq_core::{
-    Answer, BeginEffect, Commit, Description, EffectAnswer, Expect, Expected, Identity, Input, Query, Reject,
+    Answer, BeginEffect, Commit, Description, EffectAnswer, Expected, Identity, Input, Named, Query, Reject,
     RequestHash, Time,
 };
 
@@ -12,6 +12,7 @@ use crate::world::World;
 
 /// How many entities there are.
 pub(crate) const ENTITIES: usize = 3;
+const TENANT: &str = "t";
 const LEASE_MS: u64 = 60;
 const TTL_MS: u64 = 2_000;
 
@@ -38,11 +39,11 @@ pub(crate) enum AboutEntity {
 }
 
 impl Attempt {
-    fn expect(&self) -> Expect {
+    fn expect(&self) -> Vec<Expected> {
         let expected = Expected { entity: format!("e{}", self.entity), version: self.version };
         // Something else is raised along with it, now and then by somebody else, and is never in the way.
         let beside = Expected { entity: format!("beside {}", self.number), version: 0 };
-        Expect { tenant: "t".into(), entities: vec![expected, beside] }
+        vec![expected, beside]
     }
 
     fn identity(&self) -> Identity {
@@ -79,7 +80,7 @@ impl World {
             },
             _ => {
                 let ticket = self.ticket(Asked::Entity(AboutEntity::Look(entity)));
-                let query = Query::Entity("t".into(), format!("e{entity}"));
+                let query = Query::Entity(Named::of(TENANT, format!("e{entity}")));
                 self.hand(Input::Describe { ticket, query })
             }
         }
@@ -95,13 +96,15 @@ impl World {
                 lease_ms: Some(LEASE_MS),
                 ttl_ms: Some(TTL_MS),
                 on_lapse: OnLapse::Retry,
+                whose: TENANT.into(),
                 expect,
                 ..BeginEffect::default()
             };
             Input::BeginEffect { ticket, ask: Box::new(ask) }
         } else {
             let request = RequestHash(attempt.number);
-            let commit = Commit { name: Some(attempt.identity()), request, expect, ..Commit::default() };
+            let (name, tenant) = (Some(attempt.identity()), TENANT.into());
+            let commit = Commit { name, request, tenant, expect, ..Commit::default() };
             Input::Commit { ticket, commit: Box::new(commit) }
         };
         let (actions, _) = self.hand_over(input);

@@ -11,10 +11,10 @@ use super::effect::{CommitResult, EffectFinish};
 use super::entity::{self, Expected};
 use super::limits::{
     COMMIT_ITEMS_MAX, DIGEST_BYTES_MAX, EXPECTED_MAX, IDEMPOTENCY_HEADER_BYTES_MAX, IDENTITY_BYTES_MAX,
-    LOCATION_BYTES_MAX, NAME_BYTES_MAX, OUTPUT_NAME_BYTES_MAX, TOKEN_BYTES_MAX,
+    LOCATION_BYTES_MAX, NAME_BYTES_MAX, OUTPUT_NAME_BYTES_MAX, READS_MAX, TOKEN_BYTES_MAX,
 };
 use super::message::Message;
-use super::output::{OutputMode, version};
+use super::output::{DatasetVersion, OutputMode, version};
 use super::produced::Produced;
 use super::read::{self, structure, text};
 use super::shape;
@@ -70,6 +70,16 @@ pub struct Commit<'a> {
     )]
     #[schema(value_type = Option<Vec<CommitOutputShape>>, max_items = 1000)]
     pub outputs: Vec<CommitOutput<'a>>,
+    /// Versions of datasets that the work has read, for the run that its first message belongs to. They are only
+    /// remembered, and need not be there any more.
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "structure::objects::<_, _, READS_MAX>",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    #[schema(value_type = Option<Vec<DatasetVersion>>, max_items = 100)]
+    pub reads: Vec<DatasetVersion<'a>>,
     /// Only if these entities of `tenant_id` have these versions: otherwise it is refused with `PRECONDITION_FAILED`.
     /// They are compared and raised by one together with the rest. The same commit again is answered as the first
     /// time, and compares nothing.
@@ -81,7 +91,7 @@ pub struct Commit<'a> {
     )]
     #[schema(value_type = Option<Vec<Expected>>, max_items = 100)]
     pub expect: Vec<Expected<'a>>,
-    /// Whose entities they are; nobody's in particular if not given.
+    /// Whose datasets and entities they are, and whose `idempotency_key`; nobody's in particular if not given.
     #[serde(
         borrow,
         default,
@@ -262,6 +272,17 @@ pub struct Committed<'a> {
     pub outputs: Vec<CommittedOutput<'a>>,
 }
 
+/// To `GET /v2/commits/{key}`: what a commit did, for whoever did not hear the answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CommitFound<'a> {
+    /// It was done.
+    pub result: CommitResult,
+    /// Where each message of `produce` is stored, in order.
+    pub produced: Vec<Produced<'a>>,
+    /// What became of each output of `outputs`, in order.
+    pub outputs: Vec<OutputResult>,
+}
+
 /// What became of one output of a commit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CommittedOutput<'a> {
@@ -289,7 +310,7 @@ mod tests {
     use crate::catalogue::Code;
     use crate::v2::EffectStatus;
 
-    const FULL: &str = r#"{"ack":["a"],"fence":["b"],"effects":[{"token":"c","status":"failed_final","error":"no"}],"produce":[{"topic":"t","message":{"value":"v","priority":0}}],"outputs":[{"dataset":"d","version":"1","partition_key":"p","mode":"append","dedupe_key":"k","location":"l","digest":"h"},{"dataset":"d","version":"1","partition_key":"q","mode":"replace","location":"l","digest":"h"}],"expect":[{"entity":"e","version":2}],"tenant_id":"t"}"#;
+    const FULL: &str = r#"{"ack":["a"],"fence":["b"],"effects":[{"token":"c","status":"failed_final","error":"no"}],"produce":[{"topic":"t","message":{"value":"v","priority":0}}],"outputs":[{"dataset":"d","version":"1","partition_key":"p","mode":"append","dedupe_key":"k","location":"l","digest":"h"},{"dataset":"d","version":"1","partition_key":"q","mode":"replace","location":"l","digest":"h"}],"reads":[{"dataset":"d","version":"0"}],"expect":[{"entity":"e","version":2}],"tenant_id":"t"}"#;
 
     fn with_output(mode: &str) -> String {
         format!(

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::limits::{COUNT_MAX, CURSOR_BYTES_MAX, IDENTITY_BYTES_MAX, NAME_BYTES_MAX};
+use super::limits::{COUNT_MAX, CURSOR_BYTES_MAX, IDENTITY_BYTES_MAX, NAME_BYTES_MAX, PLACE_BYTES_MAX};
 use super::page::{Page, Section};
 use super::parameters::Parameters;
 use super::pieces::confirm;
@@ -89,6 +89,15 @@ pub fn tenant_and_page(query: Query<'_>) -> Result<(Cow<'_, str>, Page), Fault> 
     let section = Section::take(&mut parameters, CURSOR_BYTES_MAX)?;
     parameters.finish()?;
     Ok((tenant, Page::of(section)))
+}
+
+/// The tenant, if one is named, and the section of a query that has nothing else.
+pub fn tenant_and_section(query: Query<'_>) -> Result<(Option<Cow<'_, str>>, Section), Fault> {
+    let mut parameters = Parameters::new(query);
+    let tenant = parameters.text("tenant_id", 0, IDENTITY_BYTES_MAX)?;
+    let section = Section::take(&mut parameters, 2 * PLACE_BYTES_MAX)?;
+    parameters.finish()?;
+    Ok((tenant, section))
 }
 
 /// The tenant of a query that must name what is to be deleted once more.

@@ -70,7 +70,7 @@ impl Shard {
         if asks.len() > EFFECTS_PER_CALL_MAX {
             return self.journal.refuse(out, ticket, Reject::Invalid("a call takes at most 1000 effects"));
         }
-        if asks.iter().map(|ask| ask.expect.entities.len()).sum::<usize>() > INPUT_ITEMS_MAX {
+        if asks.iter().map(|ask| ask.expect.len()).sum::<usize>() > INPUT_ITEMS_MAX {
             let why = "a call takes at most 10000 entities in all its expect lists";
             return self.journal.refuse(out, ticket, Reject::Invalid(why));
         }
@@ -142,7 +142,7 @@ impl Shard {
                 self.timers.cancel(before, Due::EffectLapse(number));
                 self.journal.emit(Haste::Urgent, out, &Fact::Effect(EffectFact::Taken { number, lent }));
                 if !raised {
-                    self.raise_expected(&ask.expect, number, out);
+                    self.raise_expected(&ask.whose, &ask.expect, number, out);
                 }
                 self.watch_lease(number, &lent)
             }
@@ -188,11 +188,12 @@ impl Shard {
             scope: ask.scope,
             lent,
             run: &ask.run,
+            whose: &ask.whose,
             check: ask.about.check,
             bytes: &ask.about.bytes,
         });
         self.journal.emit(Haste::Urgent, out, &Fact::Effect(fact));
-        self.raise_expected(&ask.expect, number, out);
+        self.raise_expected(&ask.whose, &ask.expect, number, out);
         if let Some(run) = self.journal.state.effects.get(number).map(|effect| effect.run) {
             self.watch_run(run);
         }
@@ -242,7 +243,7 @@ impl Shard {
         if ask.wait_ms > LEASE_WAIT_MS_MAX {
             return Err(Reject::Invalid("wait_ms must be at most 60000"));
         }
-        Self::may_expect(&ask.expect)
+        Self::may_expect(&ask.whose, &ask.expect)
     }
 
     /// Whether an asker may have a lease: the first of a new record, or the next one of a record that is there. How an
@@ -253,7 +254,11 @@ impl Shard {
             return Err(Reject::DiskFull);
         }
         // The record has met what was expected when it was begun: whoever goes on with it is part of the same.
-        if known.is_some_and(|effect| effect.raised) { Ok(()) } else { self.check_expected(&ask.expect) }
+        if known.is_some_and(|effect| effect.raised) {
+            Ok(())
+        } else {
+            self.check_expected(&ask.whose, &ask.expect)
+        }
     }
 
     /// Whether a delivery is its holder's to act for.

@@ -27,32 +27,17 @@ pub struct Expected {
     pub version: u64,
 }
 
-/// What somebody expects of the entities of a tenant.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Expect {
-    /// Whose they are; may be empty.
-    pub tenant: String,
-    /// Which, and of each what.
-    pub entities: Vec<Expected>,
-}
-
-impl Expect {
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.entities.is_empty()
-    }
-}
-
 impl Shard {
     /// Whether something may be expected like this at all, whatever the versions are.
-    pub(crate) fn may_expect(expect: &Expect) -> Result<(), Reject> {
-        if expect.entities.len() > EXPECTED_MAX {
+    pub(crate) fn may_expect(tenant: &str, expect: &[Expected]) -> Result<(), Reject> {
+        if expect.len() > EXPECTED_MAX {
             return Err(Reject::Invalid("expect takes at most 100 entities"));
         }
-        if expect.tenant.len() > TENANT_BYTES_MAX {
+        if tenant.len() > TENANT_BYTES_MAX {
             return Err(Reject::Invalid("tenants have at most 4096 bytes"));
         }
         let mut known = BTreeSet::new();
-        for Expected { entity, .. } in &expect.entities {
+        for Expected { entity, .. } in expect {
             validate_name(entity, "entity names have 1 to 255 bytes")?;
             if !known.insert(entity) {
                 return Err(Reject::Invalid("an entity is there twice in expect"));
@@ -62,14 +47,14 @@ impl Shard {
     }
 
     /// Whether every entity has the version that is expected of it, and there is room for those that are new.
-    pub(crate) fn check_expected(&self, expect: &Expect) -> Result<(), Reject> {
+    pub(crate) fn check_expected(&self, tenant: &str, expect: &[Expected]) -> Result<(), Reject> {
         if expect.is_empty() {
             return Ok(());
         }
         let entities = &self.journal.state.entities;
         let mut new = 0;
-        for (place, expected) in expect.entities.iter().enumerate() {
-            let version = entities.version(&expect.tenant, &expected.entity);
+        for (place, expected) in expect.iter().enumerate() {
+            let version = entities.version(tenant, &expected.entity);
             if version != expected.version {
                 let place = u8::try_from(place).unwrap_or(u8::MAX);
                 return Err(Reject::EntityDiffers { place, version });
@@ -87,15 +72,21 @@ impl Shard {
 
     /// Raises entities that have the versions that are expected; `effect` is the record that was begun on that
     /// condition, zero for a commit.
-    pub(crate) fn raise_expected(&mut self, expect: &Expect, effect: u64, out: &mut Output) {
+    pub(crate) fn raise_expected(
+        &mut self,
+        tenant: &str,
+        expect: &[Expected],
+        effect: u64,
+        out: &mut Output,
+    ) {
         if expect.is_empty() {
             return;
         }
         let mut raised = Vec::new();
-        for Expected { entity, version } in &expect.entities {
+        for Expected { entity, version } in expect {
             put_raised(&mut raised, entity, version.saturating_add(1));
         }
-        let fact = EntityFact::Raised { tenant: &expect.tenant, at: self.now, effect, raised: &raised };
+        let fact = EntityFact::Raised { tenant, at: self.now, effect, raised: &raised };
         self.journal.emit(Haste::Urgent, out, &Fact::Entity(fact));
     }
 }

@@ -6,17 +6,13 @@ use crate::fact::Fact;
 use crate::id::Ticket;
 use crate::journal::Haste;
 use crate::reject::Reject;
+use crate::scoped::Named;
 use crate::shard::Shard;
 
 impl Shard {
     /// Forgets an entity: its version is 0 again.
-    pub(crate) fn handle_forget_entity(
-        &mut self,
-        ticket: Ticket,
-        tenant: &str,
-        entity: &str,
-        out: &mut Output,
-    ) {
+    pub(crate) fn handle_forget_entity(&mut self, ticket: Ticket, entity: &Named, out: &mut Output) {
+        let Named { tenant, name: entity } = entity;
         let version = self.journal.state.entities.version(tenant, entity);
         if version == 0 {
             return self.journal.refuse(out, ticket, Reject::EntityUnknown);

@@ -15,7 +15,7 @@ mod record;
 mod snapshot;
 mod view;
 
-pub use check::{EXPECTED_MAX, Expect, Expected};
+pub use check::{EXPECTED_MAX, Expected};
 pub use fact::EntityFact;
 pub(crate) use fact::{FIRST_KIND, LAST_KIND};
 pub(crate) use record::Entities;

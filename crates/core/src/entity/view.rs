@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use crate::entity::record::Entity;
 use crate::id::Time;
+use crate::scoped::Named;
 use crate::shard::Shard;
 
 /// Which entities are wanted, by name.
@@ -32,11 +33,12 @@ pub struct EntityView {
 
 impl Shard {
     /// One entity. Whichever was never raised has version 0.
-    pub(crate) fn describe_entity(&self, tenant: &str, name: &str) -> EntityView {
+    pub(crate) fn describe_entity(&self, entity: &Named) -> EntityView {
+        let Named { tenant, name } = entity;
         let known = self.journal.state.entities.get(tenant, name);
         known.map_or_else(
-            || EntityView { entity: name.into(), version: 0, raised: None },
-            |entity| view(&name.into(), entity),
+            || EntityView { entity: name.as_str().into(), version: 0, raised: None },
+            |entity| view(&name.as_str().into(), entity),
         )
     }
 

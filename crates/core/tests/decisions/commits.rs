@@ -5,9 +5,9 @@ use crate::support::orders::{nack, patient};
 use crate::support::{Draft, LEASE_MS, Rig};
 use driftq_core::ledger::Status;
 use driftq_core::{
-    Answer, Commit, CommitFact, CommitPart, Committed, Delivery, EffectAnswer, EffectFact, EffectLease,
-    Expect, Fact, Input, NewOutput, Outcome, OutputDone, OutputFact, Receipt, Reject, RequestHash, Settings,
-    Stored, Time, TopicId, Verdict,
+    Answer, Commit, CommitFact, CommitPart, Committed, Delivery, EffectAnswer, EffectFact, EffectLease, Fact,
+    Input, NewOutput, Outcome, OutputDone, OutputFact, Receipt, Reject, RequestHash, Settings, Stored, Time,
+    TopicId, Verdict,
 };
 
 const COMMIT_TTL_MS: u64 = 50_000;
@@ -49,7 +49,7 @@ impl Desk {
             finishes: vec![finishing(self.lease.receipt, Status::Succeeded, "done")],
             messages: vec![Draft::to(self.topic).partition(1).message(), Draft::to(self.topic).message()],
             outputs: vec![output("v1", "p", "here"), appended("v1", "q", "once", "there")],
-            expect: Expect::default(),
+            ..Commit::default()
         }
     }
 }

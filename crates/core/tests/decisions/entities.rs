@@ -6,24 +6,24 @@ use crate::support::{Draft, LEASE_MS};
 use driftq_core::ledger::Status;
 use driftq_core::{
     Answer, BeginEffect, Commit, CommitPart, Description, EffectAnswer, EntityFact, EntityList, EntityView,
-    Expect, Expected, Fact, Input, Query, Reject, RequestHash, Settings,
+    Expected, Fact, Input, Named, Query, Reject, RequestHash, Settings,
 };
 
 fn rig() -> Rig {
     Rig::new(Settings::default())
 }
 
-fn expecting(entities: &[(&str, u64)]) -> Expect {
+fn expecting(entities: &[(&str, u64)]) -> Vec<Expected> {
     let expected = |(entity, version): &(&str, u64)| Expected { entity: (*entity).into(), version: *version };
-    Expect { tenant: "t".into(), entities: entities.iter().map(expected).collect() }
+    entities.iter().map(expected).collect()
 }
 
 fn on(entities: &[(&str, u64)], ask: BeginEffect) -> BeginEffect {
-    BeginEffect { expect: expecting(entities), ..ask }
+    BeginEffect { whose: "t".into(), expect: expecting(entities), ..ask }
 }
 
 fn only(entities: &[(&str, u64)]) -> Commit {
-    Commit { expect: expecting(entities), ..Commit::default() }
+    Commit { tenant: "t".into(), expect: expecting(entities), ..Commit::default() }
 }
 
 fn differs(place: u8, version: u64) -> Reject {
@@ -33,7 +33,7 @@ fn differs(place: u8, version: u64) -> Reject {
 impl Rig {
     /// The version that an entity has, once it is durable.
     fn version(&mut self, entity: &str) -> u64 {
-        let query = Query::Entity("t".into(), entity.into());
+        let query = Query::Entity(Named::of("t", entity));
         match self.ask_durably(|ticket| Input::Describe { ticket, query }) {
             Answer::Described(Description::Entity(view)) => view.version,
             other => panic!("not an entity: {other:?}"),
@@ -41,8 +41,8 @@ impl Rig {
     }
 
     fn forget(&mut self, tenant: &str, entity: &str) -> Answer {
-        let (tenant, entity) = (tenant.into(), entity.into());
-        self.ask_durably(|ticket| Input::ForgetEntity { ticket, tenant, entity })
+        let entity = Named::of(tenant, entity);
+        self.ask_durably(|ticket| Input::ForgetEntity { ticket, entity })
     }
 
     /// A begin that must change nothing, and why it did not.
@@ -77,8 +77,7 @@ fn a_begin_goes_through_once_for_each_version() {
     rig.executes(on(&[("e", 1)], wish("b")));
     assert_eq!((rig.version("e"), rig.version("f")), (2, 1));
     // What belongs to another tenant has another version.
-    let other = Expect { tenant: "u".into(), ..expecting(&[("e", 0)]) };
-    rig.executes(BeginEffect { expect: other, ..wish("c") });
+    rig.executes(BeginEffect { whose: "u".into(), ..on(&[("e", 0)], wish("c")) });
     assert_eq!(rig.version("e"), 2);
 }
 
@@ -254,8 +253,7 @@ fn what_makes_no_sense_is_refused_whatever_the_versions_are() {
         assert!(matches!((part, reject), (CommitPart::Whole, Reject::Invalid(_))), "{reject:?}");
     }
     rig.executes(on(&many[..100], wish("k")));
-    let long = Expect { tenant: "t".repeat(4097), ..expecting(&[("e", 0)]) };
-    let reject = rig.turned_away(BeginEffect { expect: long, ..wish("l") });
+    let reject = rig.turned_away(BeginEffect { whose: "t".repeat(4097), ..on(&[("e", 0)], wish("l")) });
     assert!(matches!(reject, Reject::Invalid(_)), "{reject:?}");
 }
 
@@ -302,7 +300,7 @@ fn entities_are_listed_by_name() {
     let mut rig = rig();
     rig.commit(only(&[("b", 0), ("a", 0), ("c", 0)]));
     rig.commit(only(&[("c", 1)]));
-    rig.commit(Commit { expect: Expect { tenant: String::new(), ..expecting(&[("z", 0)]) }, ..only(&[]) });
+    rig.commit(Commit { tenant: String::new(), ..only(&[("z", 0)]) });
     let raised = Some(rig.now);
     let view = |entity: &str, version| EntityView { entity: entity.into(), version, raised };
     let mut list = |tenant: &str, after: Option<&str>, limit| {

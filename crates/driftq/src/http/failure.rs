@@ -89,6 +89,9 @@ fn rejected(reject: Reject, call: Call) -> Fault {
         Reject::VersionInUse => {
             Fault::new(Code::VersionInUse, "readers see the version: it is the current one")
         }
+        Reject::VersionSealed => {
+            Fault::new(Code::VersionSealed, "the version is sealed: nothing moves in it any more")
+        }
         Reject::RunUnknown => Fault::new(Code::RunUnknown, "nothing is known of such a run"),
         // The broker names the entity; this is how it is told without its name.
         Reject::EntityDiffers { version, .. } => differing("the entity", version),

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use driftq_api::v2::{
     Entities, Entity, EntityRemoved, Expected, encode_cursor, tenant, tenant_and_page, tenant_confirmed,
 };
-use driftq_engine::core::{self, EntityList, EntityView};
+use driftq_engine::core::{self, EntityList, EntityView, Named};
 use hyper::StatusCode;
 
 use super::words::moment;
@@ -28,14 +28,15 @@ pub(super) async fn list(request: &Request<'_>) -> Handled {
 
 pub(super) async fn get(request: &Request<'_>) -> Handled {
     let (name, tenant) = (request.name(0, "entity")?, tenant(request.query()?)?);
-    let entity = request.app.broker.entity(&tenant, &name).await.map_err(|failure| fault(&failure))?;
+    let entity =
+        request.app.broker.entity(Named::of(&*tenant, &*name)).await.map_err(|failure| fault(&failure))?;
     Ok(json(StatusCode::OK, &shown(&tenant, &entity)))
 }
 
 pub(super) async fn remove(request: &Request<'_>) -> Handled {
     let name = request.name(0, "entity")?;
     let tenant = tenant_confirmed(request.query()?, &name)?;
-    let removed = request.app.broker.forget_entity(&tenant, &name).await;
+    let removed = request.app.broker.forget_entity(Named::of(&*tenant, &*name)).await;
     let version = removed.map_err(|failure| fault(&failure))?;
     Ok(json(StatusCode::OK, &EntityRemoved { version }))
 }

@@ -70,6 +70,7 @@ pub(crate) const fn takes_body(operation: Operation) -> bool {
             | Operation::GetEffect
             | Operation::Commit
             | Operation::CutOver
+            | Operation::SealVersion
             | Operation::RollBack
     )
 }
@@ -121,6 +122,8 @@ pub(crate) async fn answer(operation: Operation, request: Request<'_>) -> Handle
         Operation::GetDataset => outputs::dataset(&request).await,
         Operation::GetVersion => outputs::version(&request).await,
         Operation::GetOutput => outputs::partition(&request).await,
+        Operation::GetCommit => commit::get(&request).await,
+        Operation::SealVersion => outputs::seal(&request).await,
         Operation::CutOver => outputs::cut_over(&request).await,
         Operation::RollBack => outputs::roll_back(&request).await,
         Operation::DeleteVersion => outputs::delete(&request).await,

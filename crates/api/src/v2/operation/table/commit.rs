@@ -1,16 +1,19 @@
 //! The commit of everything that belongs together.
 
+use super::TENANT;
 use crate::catalogue::Code;
 use crate::v2::commit_many::{CommitAnswerShape, CommitCallShape};
 use crate::v2::operation::description::{Answer, Body, Description, Words, told};
 use crate::v2::operation::{Method, Operation};
-use crate::v2::{CommitCall, Committed};
+use crate::v2::{CommitCall, CommitFound, Committed};
 
 const REQUEST: &str = r#"{"ack":["1.2a"],"fence":["1.2b"],"effects":[{"token":"1.2c","status":"succeeded","code":200}],"produce":[{"topic":"invoices","message":{"key":"user:1","value":"paid"}}],"outputs":[{"dataset":"sales","version":"2025-12-21","partition_key":"eu","mode":"append","dedupe_key":"orders/0/12","location":"s3://sales/eu/0001","digest":"sha256:9f86"}],"expect":[{"entity":"order-7","version":3}]}"#;
 
 const COMMITTED: &str = r#"{"result":"committed","produced":[{"topic":"invoices","partition":0,"offset":4,"duplicate":false}],"outputs":[{"result":"appended","location":"s3://sales/eu/0001"}]}"#;
 
-pub(super) static LINES: [Description; 1] = [Description {
+pub(super) static LINES: [Description; 2] = [COMMIT, FOUND];
+
+const COMMIT: Description = Description {
     operation: Operation::Commit,
     method: Method::Post,
     path: "/v2/commit",
@@ -41,8 +44,32 @@ pub(super) static LINES: [Description; 1] = [Description {
         Code::ResultTooLarge,
         Code::OutputModeDiffers,
         Code::PreconditionFailed,
+        Code::VersionSealed,
         Code::LimitReached,
         Code::RouterRefused,
         Code::DiskFull,
     ],
-}];
+};
+
+const FOUND: Description = Description {
+    operation: Operation::GetCommit,
+    method: Method::Get,
+    path: "/v2/commits/{key}",
+    id: "get_commit",
+    tag: "commit",
+    summary: "Was this commit done?",
+    detail: "For whoever did not hear the answer and cannot send the same commit again: what the commit under this \
+             `idempotency_key` did, for as long as commits are remembered. Without it nothing was done by then; a commit \
+             that is still on its way may be done later, so that sending it again with the same key is the surer way.",
+    query: &[TENANT],
+    is_keyed: false,
+    body: None,
+    answers: &[Answer::json(
+        200,
+        "It was done.",
+        Words::answer::<CommitFound<'static>>(
+            r#"{"result":"already_committed","produced":[{"topic":"invoices","partition":0,"offset":4,"duplicate":false}],"outputs":["appended"]}"#,
+        ),
+    )],
+    problems: &[Code::CommitUnknown],
+};
