@@ -52,7 +52,8 @@ class Tenants(TenantCase):
 
     def test_two_tenants_may_use_the_same_run(self):
         for tenant in ("", "t1"):
-            self.produce({"value": "v", "envelope": {"run_id": self.topic, "tenant_id": tenant}})
+            whose = {"tenant_id": tenant} if tenant else {}
+            self.produce({"value": "v", "envelope": {"run_id": self.topic, **whose}})
         self.execute("e", run_id=self.topic, tenant_id="t1")
         self.server.restart()
         for tenant, effects in (("", 0), ("t1", 1)):
