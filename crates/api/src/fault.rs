@@ -18,6 +18,8 @@ pub struct Fault {
     pub retry_after_ms: Option<u64>,
     /// The attempt that is current now, if a stale lease was used.
     pub attempt: Option<u32>,
+    /// The entity that has another version than was expected, and the version that it has.
+    pub entity: Option<(String, u64)>,
     /// The part of a commit that was refused, such as `effects[2]`.
     pub part: Option<Cow<'static, str>>,
 }
@@ -26,7 +28,7 @@ impl Fault {
     /// A fault of this kind.
     pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
         let message = message.into();
-        Self { code, message, reason: None, retry_after_ms: None, attempt: None, part: None }
+        Self { code, message, reason: None, retry_after_ms: None, attempt: None, entity: None, part: None }
     }
 
     /// The same fault, found in this part of a commit.
@@ -93,6 +95,8 @@ impl Fault {
             kind: format!("urn:driftq:problem:{}", entry.code).into(),
             instance: None,
             attempt: self.attempt,
+            entity: self.entity.as_ref().map(|(entity, _)| Cow::Borrowed(&**entity)),
+            version: self.entity.as_ref().map(|(_, version)| *version),
             part: self.part.as_deref().map(Cow::Borrowed),
         }
     }

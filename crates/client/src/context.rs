@@ -9,7 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use driftq_api::Moment;
 use driftq_api::v2::{
-    COMMIT_ITEMS_MAX, Commit, CommitMessage, CommitOutput, Committed, Item, ItemEnvelope, ItemOrigin,
+    COMMIT_ITEMS_MAX, Commit, CommitMessage, CommitOutput, Committed, EXPECTED_MAX, Expected, Item,
+    ItemEnvelope, ItemOrigin,
 };
 
 use crate::client::{Client, Patience};
@@ -49,6 +50,7 @@ struct Shared {
 struct Collected {
     messages: Vec<CommitMessage<'static>>,
     outputs: Vec<CommitOutput<'static>>,
+    expect: Vec<Expected<'static>>,
     is_committed: bool,
     /// Whether the handler has ended, and only the server has to hear of it.
     has_ended: bool,
@@ -280,6 +282,26 @@ impl Context {
         Ok(())
     }
 
+    /// The handler's commit is done only if the entity, of the message's tenant, has this version: otherwise nothing of it
+    /// happens, and it is refused with `PreconditionFailed`. It is raised by one together with the ack.
+    ///
+    /// # Errors
+    /// If too much was collected, or the entity is there already.
+    pub fn expect(&self, entity: impl Into<String>, version: u64) -> Result<(), Error> {
+        let entity = entity.into();
+        let mut collected = self.collected();
+        if collected.expect.iter().any(|expected| *expected.entity == *entity) {
+            return Err(Error::Invalid(format!("a version of entity {entity:?} is expected already")));
+        }
+        if collected.expect.len() >= EXPECTED_MAX {
+            return Err(Error::Invalid(format!(
+                "one commit expects something of at most {EXPECTED_MAX} entities"
+            )));
+        }
+        collected.expect.push(Expected { entity: Cow::Owned(entity), version });
+        Ok(())
+    }
+
     /// Acks the message now, with all that was collected: all or none. The handler's return then settles nothing more.
     ///
     /// # Errors
@@ -324,11 +346,16 @@ impl Context {
                     "the message is committed already; collect everything before the one commit".to_owned(),
                 ));
             }
+            // Whose entities and datasets these are; for anything else it does not matter.
+            let tells = !(collected.expect.is_empty() && collected.outputs.is_empty());
+            let tenant_id = self.tenant_id().filter(|_| tells);
             // It stays collected until it is committed: a handler that goes on after an error must not ack without it.
             Commit {
                 ack: vec![Cow::Owned(self.token().to_owned())],
                 produce: collected.messages.clone(),
                 outputs: collected.outputs.clone(),
+                expect: collected.expect.clone(),
+                tenant_id: Cow::Owned(tenant_id.unwrap_or_default().to_owned()),
                 ..Commit::default()
             }
         };
@@ -405,7 +432,8 @@ impl Context {
     /// Whether something waits for the commit.
     pub(crate) fn has_collected(&self) -> bool {
         let collected = self.collected();
-        !collected.messages.is_empty() || !collected.outputs.is_empty() || !self.endings().is_empty()
+        let waits = !(collected.messages.is_empty() && collected.outputs.is_empty());
+        waits || !collected.expect.is_empty() || !self.endings().is_empty()
     }
 
     fn collected(&self) -> MutexGuard<'_, Collected> {

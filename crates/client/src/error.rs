@@ -28,7 +28,8 @@ pub enum Error {
         why: String,
     },
     /// The connection broke or no answer came in time, and patience is over. It may or may not have been done.
-    #[error("the connection to {url} broke ({why}); the call is safe to repeat when the server is back")]
+    #[error("the connection to {url} broke ({why}); whether the call was carried out is not known, and it is safe to repeat when \
+         the server is back")]
     ConnectionLost {
         /// Where the server was.
         url: String,
@@ -162,6 +163,10 @@ pub struct Refusal {
     pub request_id: Option<String>,
     /// The attempt that is current now, if the lease is stale.
     pub attempt: Option<u32>,
+    /// The entity that has another version than was expected.
+    pub entity: Option<String>,
+    /// The version that it has.
+    pub version: Option<u64>,
     /// The part of a commit that was refused, such as `ack[0]`.
     pub part: Option<String>,
 }
@@ -190,6 +195,8 @@ impl Refusal {
             retry_after_ms: problem.retry_after_ms,
             request_id: problem.instance.map(Cow::into_owned).or(request_id),
             attempt: problem.attempt,
+            entity: problem.entity.map(Cow::into_owned),
+            version: problem.version,
             part: problem.part.map(Cow::into_owned),
             word: problem.code.into_owned(),
         })
@@ -207,6 +214,8 @@ impl Refusal {
             retry_after_ms: refusal.retry_after_ms,
             request_id: None,
             attempt: None,
+            entity: None,
+            version: None,
             part: None,
             word: refusal.code.clone().into_owned(),
         }

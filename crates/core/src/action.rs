@@ -220,6 +220,18 @@ pub enum Answer {
         /// Whether this call changed it.
         changed: bool,
     },
+    /// Nothing moves in a version any more.
+    Sealed {
+        /// Whether this call sealed it.
+        changed: bool,
+        /// How many pointers it has.
+        pointers: u64,
+    },
+    /// An entity is forgotten.
+    EntityForgotten {
+        /// The version that it had.
+        version: u64,
+    },
     /// Acked or nacked.
     Settled,
     /// What was asked about the state.

@@ -4,13 +4,16 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::commit::Committed;
 use crate::effect::{Blob, EffectList, EffectPage, EffectTally, EffectView};
+use crate::entity::{EntityList, EntityView};
 use crate::id::{Identity, KeyHash, Position, Time, TopicId};
 use crate::input::Spotted;
 use crate::letter::Attempt;
 use crate::output::{DatasetSummary, DatasetView, OutputList, OutputPage, VersionsList};
 use crate::policy::RetryPolicy;
 use crate::run::{RunList, RunPage, RunSummary};
+use crate::scoped::Named;
 use crate::topic::TopicSettings;
 
 /// What is asked.
@@ -36,8 +39,8 @@ pub enum Query {
     Effect(Identity),
     /// Some effects.
     Effects(EffectList),
-    /// Datasets whose name comes after this one, and how many at the most.
-    Datasets(Option<String>, u32),
+    /// Datasets of a tenant whose name comes after this one, and how many at the most.
+    Datasets(String, Option<String>, u32),
     /// One dataset and some of its versions.
     Dataset(VersionsList),
     /// Some outputs.
@@ -45,7 +48,13 @@ pub enum Query {
     /// Some runs.
     Runs(RunList),
     /// A stretch of one run: where it begins, and how much of it at the most.
-    Run(String, u64, u32),
+    Run(Named, u64, u32),
+    /// What a commit did.
+    Commit(Identity),
+    /// One entity.
+    Entity(Named),
+    /// Some entities.
+    Entities(EntityList),
 }
 
 /// Which messages are wanted, as far as the shard can tell without their payloads.
@@ -96,6 +105,12 @@ pub enum Description {
     Runs(Vec<RunSummary>, Option<u64>),
     /// To [`Query::Run`]; `None` if there is none.
     Run(Option<RunPage>),
+    /// To [`Query::Commit`]; `None` if it is not remembered.
+    Commit(Option<Committed>),
+    /// To [`Query::Entity`].
+    Entity(EntityView),
+    /// To [`Query::Entities`], and whether there are more.
+    Entities(Vec<EntityView>, bool),
 }
 
 /// Where a stored message lies and what is known of it without its payload.
@@ -393,4 +408,6 @@ pub struct Tally {
     pub outputs: u64,
     /// Runs remembered.
     pub runs: u64,
+    /// Entities remembered.
+    pub entities: u64,
 }

@@ -69,6 +69,8 @@ pub struct NewMessage {
 /// To which run a message belongs, and where in it.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct NewLineage {
+    /// Whose the run is; may be empty.
+    pub tenant: String,
     /// The run.
     pub run: String,
     /// The step; may be empty.
@@ -79,6 +81,6 @@ pub struct NewLineage {
 
 impl NewLineage {
     pub(crate) fn borrowed(&self) -> Lineage<'_> {
-        Lineage { run: &self.run, step: &self.step, parent: &self.parent }
+        Lineage { tenant: &self.tenant, run: &self.run, step: &self.step, parent: &self.parent }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::commit::CommitFact;
 use crate::effect::EffectFact;
+use crate::entity::EntityFact;
 use crate::id::{GroupId, Identity, KeyHash, RequestHash, Time, Token, TopicId};
 use crate::input::Spotted;
 use crate::input::Style;
@@ -290,6 +291,8 @@ pub enum Fact<'a> {
     Output(OutputFact<'a>),
     /// Something happened to commits.
     Commit(CommitFact<'a>),
+    /// Something happened to entities.
+    Entity(EntityFact<'a>),
 }
 
 impl Fact<'_> {
@@ -306,6 +309,7 @@ impl Fact<'_> {
             Self::Appended(message) => Some(message.at),
             Self::Paused { since, .. } => *since,
             Self::Effect(fact) => fact.told_at(),
+            Self::Entity(fact) => fact.told_at(),
             _ => None,
         }
     }

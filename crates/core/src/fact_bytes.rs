@@ -8,18 +8,17 @@ use alloc::vec::Vec;
 use crate::codec::{Malformed, Put, Take};
 use crate::commit::{self, CommitFact};
 use crate::effect::{self, EffectFact};
+use crate::entity::{self, EntityFact};
 use crate::fact::{Fact, MessageFact, Place};
-use crate::id::{GroupId, KeyHash, Position, RequestHash, Time, Token, TopicId};
+use crate::id::{GroupId, Position, Time, Token, TopicId};
 use crate::input::Style;
-use crate::origin::{put_place, take_place};
+use crate::message_bytes::{APPENDED, APPENDED_IN_RUN, APPENDED_MORE};
 use crate::output::{self, OutputFact};
-use crate::policy::RetryPolicy;
-use crate::run::{self, Lineage, RunFact};
+use crate::run::{self, RunFact};
 use crate::topic::TopicSettings;
 
 const OPENED: u8 = 1;
 const TOPIC_CREATED: u8 = 2;
-const APPENDED: u8 = 3;
 const GROUP_CREATED: u8 = 4;
 const LEASED: u8 = 5;
 const ACKED: u8 = 6;
@@ -43,21 +42,12 @@ const CONFIGURED: u8 = 22;
 const TOPIC_DELETED: u8 = 23;
 const PAUSED: u8 = 24;
 const KEYED: u8 = 25;
-// A message of a run: the run goes before it.
-const APPENDED_IN_RUN: u8 = 26;
 const SNOOZED: u8 = 27;
 const SNOOZED_FOR: u8 = 30;
 // A run that leaves the leases of the run before as they are.
 const OPENED_KEEPING: u8 = 28;
 // A failure by word of the holder: what else it said goes before the error.
 const FAILED_BY_WORD: u8 = 31;
-// A message with more before it than a run: a byte that says what, and then that.
-const APPENDED_MORE: u8 = 29;
-
-/// What may go before a message of the kind [`APPENDED_MORE`].
-const MORE_LINEAGE: u8 = 1;
-const MORE_ORIGIN: u8 = 1 << 1;
-const MORE_DEADLINE: u8 = 1 << 2;
 // As `LEASED_AT`, to a reader into whose stream it was pushed.
 const LEASED_PUSHED: u8 = 88;
 const TRIMMED: u8 = 72;
@@ -77,123 +67,6 @@ impl Place {
             partition: take.u32()?,
             offset: take.u64()?,
         })
-    }
-}
-
-impl<'a> MessageFact<'a> {
-    /// The kind, and what most messages have not: it goes before the rest.
-    fn encode_before(&self, out: &mut Vec<u8>) {
-        if self.origin.is_none() && self.deadline.is_none() {
-            out.put_u8(if self.lineage.is_some() { APPENDED_IN_RUN } else { APPENDED });
-        } else {
-            out.put_u8(APPENDED_MORE);
-            let more = [self.lineage.is_some(), self.origin.is_some(), self.deadline.is_some()];
-            out.put_u8(more.iter().enumerate().fold(0, |bits, (bit, given)| bits | u8::from(*given) << bit));
-        }
-        if let Some(lineage) = &self.lineage {
-            lineage.encode(out);
-        }
-        if let Some(origin) = self.origin {
-            put_place(out, origin);
-        }
-        if let Some(deadline) = self.deadline {
-            out.put_u64(deadline.0);
-        }
-    }
-
-    /// Reads what [`MessageFact::encode_before`] wrote after the kind.
-    fn decode_before(kind: u8, take: &mut Take<'a>) -> Result<Self, Malformed> {
-        let more = if kind == APPENDED_MORE { take.u8()? } else { MORE_LINEAGE };
-        if more & !(MORE_LINEAGE | MORE_ORIGIN | MORE_DEADLINE) != 0 {
-            return Err(Malformed("message with parts of an unknown kind"));
-        }
-        Ok(Self {
-            lineage: if more & MORE_LINEAGE == 0 { None } else { Some(Lineage::decode(take)?) },
-            origin: if more & MORE_ORIGIN == 0 { None } else { Some(take_place(take)?) },
-            deadline: if more & MORE_DEADLINE == 0 { None } else { Some(Time(take.u64()?)) },
-            ..Self::default()
-        })
-    }
-
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u32(self.topic.0);
-        out.put_u32(self.partition);
-        out.put_u64(self.offset);
-        out.put_u64(self.at.0);
-        out.put_u32(self.size);
-        out.put_u32(self.check);
-        let options = [
-            self.retry.is_some(),
-            self.identity.is_some(),
-            self.retry.is_some_and(RetryPolicy::has_jitter),
-            self.request != RequestHash::NONE,
-            self.key != KeyHash::NONE,
-            self.priority != 0,
-            self.due.is_some(),
-            self.only.is_some(),
-        ];
-        out.put_u8(options.iter().enumerate().fold(0, |bits, (bit, given)| bits | u8::from(*given) << bit));
-        if let Some(retry) = self.retry {
-            retry.encode(out);
-            retry.encode_jitter(out);
-        }
-        if let Some((identity, until)) = self.identity {
-            out.extend_from_slice(&identity.0);
-            out.put_u64(until.0);
-        }
-        if self.request != RequestHash::NONE {
-            out.put_u64(self.request.0);
-        }
-        if self.key != KeyHash::NONE {
-            out.put_u64(self.key.0);
-        }
-        if self.priority != 0 {
-            out.put_u8(self.priority);
-        }
-        if let Some(due) = self.due {
-            out.put_u64(due.0);
-        }
-        if let Some(group) = self.only {
-            out.put_u32(group.0);
-        }
-        out.put_bytes(self.bytes);
-    }
-
-    fn decode(take: &mut Take<'a>) -> Result<Self, Malformed> {
-        let mut fact = Self {
-            topic: TopicId(take.u32()?),
-            partition: take.u32()?,
-            offset: take.u64()?,
-            at: Time(take.u64()?),
-            size: take.u32()?,
-            check: take.u32()?,
-            ..Self::default()
-        };
-        let options = take.u8()?;
-        let given = |bit: u8| options >> bit & 1 != 0;
-        if given(0) {
-            fact.retry = Some(RetryPolicy::decode(take, given(2))?);
-        }
-        if given(1) {
-            fact.identity = Some((take.identity()?, Time(take.u64()?)));
-        }
-        if given(3) {
-            fact.request = RequestHash(take.u64()?);
-        }
-        if given(4) {
-            fact.key = KeyHash(take.u64()?);
-        }
-        if given(5) {
-            fact.priority = take.u8()?;
-        }
-        if given(6) {
-            fact.due = Some(Time(take.u64()?));
-        }
-        if given(7) {
-            fact.only = Some(GroupId(take.u32()?));
-        }
-        fact.bytes = take.bytes()?;
-        Ok(fact)
     }
 }
 
@@ -220,7 +93,6 @@ impl<'a> Fact<'a> {
                 out.put_text(name);
             }
             Self::Appended(message) => {
-                message.encode_before(out);
                 message.encode(out);
             }
             Self::GroupCreated { topic, group, at, name } => {
@@ -247,6 +119,7 @@ impl<'a> Fact<'a> {
             Self::Run(fact) => fact.encode(out),
             Self::Output(fact) => fact.encode(out),
             Self::Commit(fact) => fact.encode(out),
+            Self::Entity(fact) => fact.encode(out),
             Self::Leased { .. }
             | Self::Acked { .. }
             | Self::Failed { .. }
@@ -360,21 +233,23 @@ impl<'a> Fact<'a> {
                 at: Time(take.u64()?),
                 keeps_leases: kind == OPENED_KEEPING,
             },
-            APPENDED => Self::Appended(MessageFact::decode(&mut take)?),
-            kind @ (APPENDED_IN_RUN | APPENDED_MORE) => {
-                let before = MessageFact::decode_before(kind, &mut take)?;
-                let MessageFact { lineage, origin, deadline, .. } = before;
-                Self::Appended(MessageFact { lineage, origin, deadline, ..MessageFact::decode(&mut take)? })
+            kind @ (APPENDED | APPENDED_IN_RUN | APPENDED_MORE) => {
+                Self::Appended(MessageFact::decode(kind, &mut take)?)
             }
-            kind @ effect::FIRST_KIND..=effect::LAST_KIND => {
+            kind @ (effect::FIRST_KIND..=effect::LAST_KIND | effect::BEGUN_OF_TENANT) => {
                 Self::Effect(EffectFact::decode(kind, &mut take)?)
             }
-            kind @ run::FIRST_KIND..=run::LAST_KIND => Self::Run(RunFact::decode(kind, &mut take)?),
-            kind @ output::FIRST_KIND..=output::LAST_KIND => {
+            kind @ (run::FIRST_KIND..=run::LAST_KIND | run::READ) => {
+                Self::Run(RunFact::decode(kind, &mut take)?)
+            }
+            kind @ (output::FIRST_KIND..=output::LAST_KIND | output::SEALED) => {
                 Self::Output(OutputFact::decode(kind, &mut take)?)
             }
             kind @ commit::FIRST_KIND..=commit::LAST_KIND => {
                 Self::Commit(CommitFact::decode(kind, &mut take)?)
+            }
+            kind @ entity::FIRST_KIND..=entity::LAST_KIND => {
+                Self::Entity(EntityFact::decode(kind, &mut take)?)
             }
             FORGOTTEN => {
                 let of_group = take.u8()? != 0;

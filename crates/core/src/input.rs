@@ -10,6 +10,7 @@ use crate::describe::Query;
 use crate::draft::{NewMessage, Payload};
 use crate::effect::{BeginEffect, EffectPart, EffectReceipt, FinishEffect, NewBlob, ResolveEffect};
 use crate::id::{ConsumerId, Identity, Position, RequestHash, Ticket, Time, TopicId};
+use crate::scoped::Named;
 use crate::topic::{TopicPatch, TopicSettings};
 
 /// A reader that wants messages of a topic for its group.
@@ -420,7 +421,7 @@ pub enum Input {
         /// Who asks.
         ticket: Ticket,
         /// The dataset.
-        dataset: String,
+        dataset: Named,
         /// The version.
         version: String,
         /// Only if this one is current.
@@ -431,18 +432,34 @@ pub enum Input {
         /// Who asks.
         ticket: Ticket,
         /// The dataset.
-        dataset: String,
+        dataset: Named,
         /// The version that is current.
         from: String,
+    },
+    /// Let nothing move in a version of a dataset any more.
+    SealVersion {
+        /// Who asks.
+        ticket: Ticket,
+        /// The dataset.
+        dataset: Named,
+        /// The version.
+        version: String,
     },
     /// Drop a version of a dataset.
     DropVersion {
         /// Who asks.
         ticket: Ticket,
         /// The dataset.
-        dataset: String,
+        dataset: Named,
         /// The version.
         version: String,
+    },
+    /// Forget an entity.
+    ForgetEntity {
+        /// Who asks.
+        ticket: Ticket,
+        /// Which.
+        entity: Named,
     },
     /// The same bytes of an effect, read from a segment that a few of them pin, to be stored anew.
     RelocateEffect {

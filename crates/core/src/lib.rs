@@ -26,6 +26,7 @@ mod describe;
 mod dispatch;
 mod draft;
 mod effect;
+mod entity;
 mod fact;
 mod fact_bytes;
 mod fold;
@@ -42,6 +43,7 @@ mod letter;
 mod look;
 mod manage;
 mod message;
+mod message_bytes;
 mod origin;
 mod output;
 mod partition;
@@ -55,6 +57,7 @@ mod rewind;
 mod route;
 mod run;
 mod schedule;
+mod scoped;
 mod settings;
 mod settle;
 mod shard;
@@ -88,6 +91,7 @@ pub use effect::{
     EffectList, EffectPage, EffectPart, EffectReceipt, EffectTally, EffectView, EndedFact, Ending,
     FinishEffect, Lent, NewBlob, ResolveEffect, Urge, rules as ledger,
 };
+pub use entity::{EXPECTED_MAX, EntityFact, EntityList, EntityView, Expected};
 pub use fact::{Fact, MessageFact, Place};
 pub use id::{ConsumerId, GroupId, Identity, KeyHash, Position, RequestHash, Ticket, Time, Token, TopicId};
 pub use input::{Address, Input, LeaseRequest, SeekTo, Settlement, Spotted, Style, Subscription, Verdict};
@@ -97,7 +101,7 @@ pub use message::{Deadline, Envelope, Message, Routing};
 pub use origin::Origin;
 pub use output::{
     DatasetSummary, DatasetView, NewOutput, OUTPUT_LOCATION_BYTES_MAX, OutputAuthor, OutputDone, OutputFact,
-    OutputList, OutputPage, OutputView, VersionSummary, VersionsList,
+    OutputList, OutputPage, OutputView, Read, VersionSummary, VersionsList,
 };
 pub use policy::{Jitter, RetryPolicy};
 pub use produce::PRIORITY_MAX;
@@ -106,6 +110,7 @@ pub use route::{Catalog, Keyless, NAME_BYTES_MAX, partition_of_key, route, valid
 pub use run::{
     How, Lineage, RunEntry, RunFact, RunGroup, RunList, RunMessage, RunPage, RunState, RunSummary,
 };
+pub use scoped::Named;
 pub use settings::Settings;
 pub use shard::Shard;
 pub use state::State;

@@ -57,8 +57,19 @@ pub enum Reject {
     VersionDiffers,
     /// The version is the current one.
     VersionInUse,
+    /// The version is sealed: its pointers do not move any more.
+    VersionSealed,
     /// No run has this name.
     RunUnknown,
+    /// An entity has another version than is expected of it.
+    EntityDiffers {
+        /// Which of those of which something is expected, counted from zero.
+        place: u8,
+        /// The version that it has.
+        version: u64,
+    },
+    /// The entity was never raised, or is forgotten.
+    EntityUnknown,
     /// A structural limit is reached (topics, groups, consumers, name lengths): the text says which.
     Limit(&'static str),
     /// The value given is not allowed: the text says why.

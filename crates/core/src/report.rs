@@ -70,8 +70,8 @@ impl Shard {
             Query::Tally => Description::Tally(self.tally()),
             Query::Effect(identity) => Description::Effect(self.find_effect(identity)),
             Query::Effects(list) => Description::Effects(self.list_effects(list)),
-            Query::Datasets(after, limit) => {
-                let (datasets, more) = self.list_datasets(after.as_deref(), *limit);
+            Query::Datasets(tenant, after, limit) => {
+                let (datasets, more) = self.list_datasets(tenant, after.as_deref(), *limit);
                 Description::Datasets(datasets, more)
             }
             Query::Dataset(list) => Description::Dataset(self.describe_dataset(list)),
@@ -81,6 +81,15 @@ impl Shard {
                 Description::Runs(runs, next)
             }
             Query::Run(id, from, limit) => Description::Run(self.describe_run(id, *from, *limit)),
+            Query::Commit(name) => {
+                let done = state.commits.get(name, self.now).map(|(_, done)| done.clone());
+                Description::Commit(done)
+            }
+            Query::Entity(entity) => Description::Entity(self.describe_entity(entity)),
+            Query::Entities(list) => {
+                let (entities, more) = self.list_entities(list);
+                Description::Entities(entities, more)
+            }
         })
     }
 
@@ -115,6 +124,7 @@ impl Shard {
             effects: self.tally_effects(),
             outputs: state.outputs.pointers,
             runs: state.runs.runs.len() as u64,
+            entities: state.entities.len() as u64,
         }
     }
 

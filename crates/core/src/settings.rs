@@ -62,6 +62,8 @@ pub struct Settings {
     pub outputs_max: u64,
     /// Bytes of all output pointers together.
     pub output_bytes_max: u64,
+    /// Entities whose versions are remembered.
+    pub entities_max: u64,
     /// A run in which nothing has happened for this long is forgotten.
     pub run_ttl_ms: u64,
     /// Messages and effects that are listed for runs; the oldest run goes first.
@@ -105,6 +107,7 @@ impl Default for Settings {
             commits_max: 1_000_000,
             outputs_max: 1_000_000,
             output_bytes_max: 512 << 20,
+            entities_max: 1_000_000,
             run_ttl_ms: 7 * 24 * 60 * 60 * 1000,
             run_entries_max: 1_000_000,
             seed: 0,

@@ -206,7 +206,9 @@ impl Shard {
             | Input::Commits { .. }
             | Input::CutOver { .. }
             | Input::RollBack { .. }
+            | Input::SealVersion { .. }
             | Input::DropVersion { .. } => self.handle_commit_or_output(input, out),
+            Input::ForgetEntity { ticket, entity } => self.handle_forget_entity(ticket, &entity, out),
             Input::Durable { upto } => self.handle_durable(upto, out),
             Input::Space { roomy } => self.roomy = roomy,
             Input::Tick => self.handle_tick(out),
@@ -245,6 +247,9 @@ impl Shard {
                 self.handle_cut_over(ticket, (&dataset, &version), expect.as_deref(), out);
             }
             Input::RollBack { ticket, dataset, from } => self.handle_roll_back(ticket, &dataset, &from, out),
+            Input::SealVersion { ticket, dataset, version } => {
+                self.handle_seal_version(ticket, (&dataset, &version), out);
+            }
             Input::DropVersion { ticket, dataset, version } => {
                 self.handle_drop_version(ticket, (&dataset, &version), out);
             }

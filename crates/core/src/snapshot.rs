@@ -9,6 +9,7 @@ use crate::codec::{Malformed, Put, Take};
 use crate::commit::Commits;
 use crate::describe::AttemptDescription;
 use crate::effect::Effects;
+use crate::entity::Entities;
 use crate::gate::{Gate, put_gate, take_gate};
 use crate::group::{Group, HISTORY_MAX, Pending, Progress};
 use crate::id::{GroupId, Position, RequestHash, Time, Token, TopicId};
@@ -65,6 +66,7 @@ impl State {
         self.commits.encode(&mut out);
         self.outputs.encode(&mut out);
         self.runs.encode(&mut out);
+        self.entities.encode(&mut out);
         out
     }
 
@@ -111,9 +113,12 @@ impl State {
         if version > 2 {
             state.effects = Effects::decode(&mut take)?;
             state.commits = Commits::decode(&mut take)?;
-            state.outputs = Outputs::decode(&mut take)?;
-            state.runs = Runs::decode(&mut take)?;
+            state.outputs = Outputs::decode(&mut take, version)?;
+            state.runs = Runs::decode(&mut take, version)?;
             state.pin_effects();
+        }
+        if version > 3 {
+            state.entities = Entities::decode(&mut take)?;
         }
         take.done()?;
         Ok(state)

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use crate::codec::Malformed;
 use crate::commit::Commits;
 use crate::effect::Effects;
+use crate::entity::Entities;
 use crate::fact::Fact;
 use crate::gate::Gate;
 use crate::group::{Failure, Loan};
@@ -61,6 +62,7 @@ pub struct State {
     pub(crate) commits: Commits,
     pub(crate) outputs: Outputs,
     pub(crate) runs: Runs,
+    pub(crate) entities: Entities,
     /// Kept messages by where they were born.
     pub(crate) descent: Descent,
     /// Partitions in which messages have become history since somebody looked, and the first of those. Not part of
@@ -100,6 +102,7 @@ impl State {
             commits: Commits::default(),
             outputs: Outputs::default(),
             runs: Runs::default(),
+            entities: Entities::default(),
             descent: Descent::default(),
             kept_anew: BTreeMap::new(),
         }
@@ -182,6 +185,7 @@ impl State {
             Fact::Run(ref fact) => self.on_run(fact),
             Fact::Output(ref fact) => self.outputs.apply(fact),
             Fact::Commit(ref fact) => self.commits.apply(fact),
+            Fact::Entity(ref fact) => self.on_entity(fact),
         }
     }
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use driftq_core::{
-    Answer, Commit, CommitPart, DatasetSummary, DatasetView, Description, Identity, Input, NewOutput,
-    OutputDone, OutputList, OutputPage, Query, Receipt, Reject, RunEntry, RunList, RunMessage, RunSummary,
-    VersionsList,
+    Answer, Commit, CommitPart, DatasetSummary, DatasetView, Description, Expected, Identity, Input, Named,
+    NewOutput, OutputDone, OutputList, OutputPage, Query, Read, Receipt, Reject, RunEntry, RunList,
+    RunMessage, RunSummary, VersionsList,
 };
 
 use crate::broker::{Broker, INTERRUPTED, unexpected};
@@ -14,7 +14,7 @@ use crate::effects::finishing;
 use crate::failure::Failure;
 use crate::guard::read;
 use crate::request::{Draft, Produced};
-use crate::routed::{Reservation, Turn};
+use crate::routed::{Held, Reservation, Turn};
 
 /// What is to happen together.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +33,12 @@ pub struct CommitCall<'a> {
     pub messages: Vec<(String, Draft<'a>)>,
     /// Pointers to be moved.
     pub outputs: Vec<NewOutput>,
+    /// Versions of datasets that were read for the work.
+    pub reads: Vec<Read>,
+    /// Whose datasets and entities they are; may be empty.
+    pub tenant: String,
+    /// Only if entities have these versions.
+    pub expect: Vec<Expected>,
 }
 
 /// What a commit did.
@@ -85,6 +91,8 @@ struct CommitTally {
     effects: u64,
     /// The topic that each message was sent to.
     topics: Vec<Arc<str>>,
+    /// The entities of which something is expected.
+    expected: Vec<Expected>,
 }
 
 impl CommitTally {
@@ -93,6 +101,7 @@ impl CommitTally {
             acks: commit.acks.len() as u64,
             effects: commit.finishes.len() as u64,
             topics: call.messages.iter().map(|(topic, _)| Arc::from(topic.as_str())).collect(),
+            expected: commit.expect.clone(),
         }
     }
 }
@@ -107,11 +116,12 @@ fn weight(commit: &Commit) -> usize {
 impl Broker {
     /// Does everything that a commit asks for, or nothing of it.
     pub async fn commit(&self, mut call: CommitCall<'_>) -> Result<Committed, Failure> {
-        let (reservations, commit) = self.prepare_commit(&mut call).await?;
+        let mut held = Held::new();
+        let commit = self.prepare_commit(&mut call, &mut held).await?;
         let (bytes, tally) = (weight(&commit), CommitTally::of(&call, &commit));
         let answer =
             self.ask(bytes, true, |ticket| Input::Commit { ticket, commit: Box::new(commit) }).await?;
-        drop(reservations);
+        drop(held);
         match answer {
             Answer::Committed(done) => self.committed(tally, Ok(done)),
             Answer::CommitRefused(part, reject) => self.committed(tally, Err((part, reject))),
@@ -124,12 +134,11 @@ impl Broker {
         &self,
         calls: Vec<CommitCall<'_>>,
     ) -> Result<Vec<Result<Committed, Failure>>, Failure> {
-        let (mut reservations, mut commits, mut bytes) = (Vec::new(), Vec::with_capacity(calls.len()), 0);
+        let (mut held, mut commits, mut bytes) = (Held::new(), Vec::with_capacity(calls.len()), 0);
         let mut prepared = Vec::with_capacity(calls.len());
         for mut call in calls {
-            match self.prepare_commit(&mut call).await {
-                Ok((reserved, commit)) => {
-                    reservations.extend(reserved);
+            match self.prepare_commit(&mut call, &mut held).await {
+                Ok(commit) => {
                     prepared.push(Ok(CommitTally::of(&call, &commit)));
                     bytes += weight(&commit);
                     commits.push(commit);
@@ -144,7 +153,7 @@ impl Broker {
                 other => return Err(unexpected(&other)),
             }
         }
-        drop(reservations);
+        drop(held);
         let mut results = results.into_iter();
         let answers = prepared.into_iter().map(|prepared| {
             let interrupted = || Failure::Unavailable(INTERRUPTED.into());
@@ -162,7 +171,7 @@ impl Broker {
         let meters = &self.shared().meters;
         let done = result.map_err(|(part, reject)| {
             meters.commits_refused.one();
-            Failure::Commit(part, Box::new(Failure::Reject(reject)))
+            Failure::Commit(part, Box::new(Failure::refused(reject, &tally.expected)))
         })?;
         if !done.already {
             meters.commits.one();
@@ -174,14 +183,14 @@ impl Broker {
         Ok(Committed { already: done.already, produced, outputs: done.outputs, kept: done.kept })
     }
 
-    /// Routes and encodes the messages of a commit. What is kept for them is given back when the commit is over.
-    async fn prepare_commit(&self, call: &mut CommitCall<'_>) -> Result<(Vec<Reservation>, Commit), Failure> {
+    /// Routes and encodes the messages of a commit. What is `held` for them is given back when the call is over.
+    async fn prepare_commit(&self, call: &mut CommitCall<'_>, held: &mut Held) -> Result<Commit, Failure> {
         let refused = |place, failure| Failure::Commit(CommitPart::Produce(place), Box::new(failure));
-        let mut kept: Vec<Option<Reservation>> = Vec::with_capacity(call.messages.len());
+        let mut kept: Vec<Option<Arc<Reservation>>> = Vec::with_capacity(call.messages.len());
         for (place, (topic, draft)) in call.messages.iter_mut().enumerate() {
             let mut reservation = None;
             if let Some(router) = self.router_for(topic) {
-                for turn in self.route_all(router, topic, std::slice::from_mut(draft)).await {
+                for turn in self.route_all(router, topic, std::slice::from_mut(draft), held).await {
                     match turn {
                         Turn::Store(reserved) => reservation = reserved,
                         // Stored before: the shard will say so again.
@@ -198,11 +207,11 @@ impl Broker {
             for (place, (topic, draft)) in call.messages.iter().enumerate() {
                 let (_, mut message) =
                     self.prepare(&catalog, topic, draft).map_err(|failure| refused(place, failure))?;
-                crate::prepare::take_reserved(&mut message, kept[place].as_ref());
+                crate::prepare::take_reserved(&mut message, kept[place].as_deref());
                 messages.push(message);
             }
         }
-        let commit = Commit {
+        Ok(Commit {
             name: call.name,
             request: call.request,
             acks: std::mem::take(&mut call.acks),
@@ -210,8 +219,10 @@ impl Broker {
             finishes: call.effects.iter().map(|(receipt, end)| finishing(*receipt, end)).collect(),
             messages,
             outputs: std::mem::take(&mut call.outputs),
-        };
-        Ok((kept.into_iter().flatten().collect(), commit))
+            reads: std::mem::take(&mut call.reads),
+            tenant: std::mem::take(&mut call.tenant),
+            expect: std::mem::take(&mut call.expect),
+        })
     }
 
     /// Where a message of a commit is; counted unless the commit was done before.
@@ -225,21 +236,36 @@ impl Broker {
         self.count(name, stored)
     }
 
+    /// What a commit did; `None` if none of that name is remembered.
+    pub async fn committed_as(&self, name: Identity) -> Result<Option<Committed>, Failure> {
+        match self.describe(Query::Commit(name)).await? {
+            Description::Commit(done) => Ok(done.map(|done| {
+                let produced = done.stored.iter().map(|stored| self.placed(Arc::default(), *stored, true));
+                Committed {
+                    already: true,
+                    produced: produced.collect(),
+                    outputs: done.outputs,
+                    kept: Vec::new(),
+                }
+            })),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Shows readers of a dataset another version.
     pub async fn cut_over(
         &self,
-        dataset: &str,
+        dataset: Named,
         version: &str,
         expect: Option<&str>,
     ) -> Result<CutOver, Failure> {
-        let (dataset, version) = (dataset.to_owned(), version.to_owned());
-        let expect = expect.map(str::to_owned);
+        let (version, expect) = (version.to_owned(), expect.map(str::to_owned));
         self.moved_over(|ticket| Input::CutOver { ticket, dataset, version, expect }).await
     }
 
     /// Shows readers of a dataset what they saw before the last cut-over.
-    pub async fn roll_back(&self, dataset: &str, from: &str) -> Result<CutOver, Failure> {
-        let (dataset, from) = (dataset.to_owned(), from.to_owned());
+    pub async fn roll_back(&self, dataset: Named, from: &str) -> Result<CutOver, Failure> {
+        let from = from.to_owned();
         self.moved_over(|ticket| Input::RollBack { ticket, dataset, from }).await
     }
 
@@ -250,22 +276,32 @@ impl Broker {
         }
     }
 
+    /// Lets nothing move in a version any more; says whether that is new, and how many pointers it has.
+    pub async fn seal_version(&self, dataset: Named, version: &str) -> Result<(bool, u64), Failure> {
+        let version = version.to_owned();
+        match self.ask(0, true, |ticket| Input::SealVersion { ticket, dataset, version }).await? {
+            Answer::Sealed { changed, pointers } => Ok((changed, pointers)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Drops a version that readers do not see; says how many pointers it had.
-    pub async fn drop_version(&self, dataset: &str, version: &str) -> Result<u64, Failure> {
-        let (dataset, version) = (dataset.to_owned(), version.to_owned());
+    pub async fn drop_version(&self, dataset: Named, version: &str) -> Result<u64, Failure> {
+        let version = version.to_owned();
         match self.ask(0, true, |ticket| Input::DropVersion { ticket, dataset, version }).await? {
             Answer::Removed(pointers) => Ok(pointers),
             other => Err(unexpected(&other)),
         }
     }
 
-    /// Some datasets by name, and whether there are more.
+    /// Some datasets of a tenant by name, and whether there are more.
     pub async fn datasets(
         &self,
+        tenant: &str,
         after: Option<&str>,
         limit: u32,
     ) -> Result<(Vec<DatasetSummary>, bool), Failure> {
-        match self.describe(Query::Datasets(after.map(str::to_owned), limit)).await? {
+        match self.describe(Query::Datasets(tenant.to_owned(), after.map(str::to_owned), limit)).await? {
             Description::Datasets(datasets, more) => Ok((datasets, more)),
             other => Err(unexpected(&other)),
         }
@@ -296,8 +332,8 @@ impl Broker {
     }
 
     /// A stretch of a run, beginning with its `from`th entry.
-    pub async fn run(&self, id: &str, from: u64, limit: u32) -> Result<RunSight, Failure> {
-        match self.describe(Query::Run(id.to_owned(), from, limit)).await? {
+    pub async fn run(&self, id: Named, from: u64, limit: u32) -> Result<RunSight, Failure> {
+        match self.describe(Query::Run(id, from, limit)).await? {
             Description::Run(None) => Err(Failure::Reject(Reject::RunUnknown)),
             Description::Run(Some(page)) => {
                 let mut entries = Vec::with_capacity(page.entries.len());

@@ -441,12 +441,15 @@ const fn takes_long(input: &Input) -> bool {
         | Query::Datasets(..)
         | Query::Dataset(_)
         | Query::Outputs(_)
+        | Query::Entities(_)
         | Query::Runs(_)
         | Query::Run(..) => true,
         Query::Topic(_)
         | Query::Group(..)
         | Query::Payloads(_)
         | Query::Whereabouts(..)
+        | Query::Commit(_)
+        | Query::Entity(_)
         | Query::Effect(_) => false,
     }
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use driftq_core::ledger::{OnLapse, Status};
-use driftq_core::{About, EffectLease, EffectView, Ending, Receipt, Time, Urge};
+use driftq_core::{About, EffectLease, EffectView, Ending, Expected, Receipt, Time, Urge};
 
 /// Somebody wants to run an effect.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +29,8 @@ pub struct EffectCall<'a> {
     pub owner: Cow<'a, str>,
     /// The delivery on whose behalf it is run.
     pub delivery: Option<Receipt>,
+    /// Only if entities of its tenant have these versions.
+    pub expect: Vec<Expected>,
 }
 
 /// What somebody who wants to run an effect is told.

@@ -39,7 +39,11 @@ impl Broker {
     /// harmless; a lease that was given by then lapses.
     pub async fn begin_effect(&self, call: &EffectCall<'_>) -> Result<Begun, Failure> {
         for _ in 0..LOOKS_MAX {
-            match self.seen_begun(self.ask_to_begin(call).await?).await {
+            let named = |failure| match failure {
+                Failure::Reject(reject) => Failure::refused(reject, &call.expect),
+                other => other,
+            };
+            match self.seen_begun(self.ask_to_begin(call).await.map_err(named)?).await {
                 Ok(begun) => return Ok(begun),
                 Err(Lost::Gone) => {}
                 Err(lost) => return Err(unreadable(lost)),
@@ -64,7 +68,7 @@ impl Broker {
             begun.push(match answer {
                 Err(reject) => {
                     self.shared().meters.rejected.one();
-                    Err(Failure::Reject(reject))
+                    Err(Failure::refused(reject, &call.expect))
                 }
                 Ok(answer) => match self.seen_begun(answer).await {
                     Ok(begun) => Ok(begun),
@@ -323,6 +327,8 @@ fn taken(call: &EffectCall<'_>) -> BeginEffect {
         owner: call.owner.to_string(),
         delivery: call.delivery,
         run: about.run.to_string(),
+        whose: about.tenant.to_string(),
+        expect: call.expect.clone(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Why the broker did not do what it was asked.
 
-use driftq_core::{CommitPart, Reject};
+use driftq_core::{CommitPart, Expected, Reject};
 
 /// Why a request failed. The edge maps each kind to one family of answers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -11,6 +11,14 @@ pub enum Failure {
     /// Part of a commit was refused; nothing of it happened.
     #[error("{1}")]
     Commit(CommitPart, Box<Self>),
+    /// An entity has another version than was expected; nothing changed.
+    #[error("{entity} is at version {version}")]
+    Entity {
+        /// Which.
+        entity: String,
+        /// The version that it has.
+        version: u64,
+    },
     /// The input queue is full; nothing happened, try again soon.
     #[error("the input queue is full")]
     Busy,
@@ -24,6 +32,19 @@ pub enum Failure {
     /// effect is not known unless it never got in.
     #[error("{0}")]
     Unavailable(String),
+}
+
+impl Failure {
+    /// A refusal by the shard. One that counts the entities of which something was expected is told by name.
+    pub(crate) fn refused(reject: Reject, expect: &[Expected]) -> Self {
+        let named = |place: u8| expect.get(usize::from(place)).map(|expected| expected.entity.clone());
+        match reject {
+            Reject::EntityDiffers { place, version } => {
+                Self::Entity { entity: named(place).unwrap_or_default(), version }
+            }
+            reject => Self::Reject(reject),
+        }
+    }
 }
 
 /// Why the broker did not start.

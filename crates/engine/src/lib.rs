@@ -25,6 +25,7 @@ mod decide;
 mod depot;
 mod effect_request;
 mod effects;
+mod entities;
 mod failure;
 mod guard;
 mod inbox;

@@ -13,7 +13,7 @@ use crate::depot::check_of;
 use crate::failure::Failure;
 use crate::guard::read;
 use crate::request::{Draft, Produced};
-use crate::routed::{Reservation, Turn};
+use crate::routed::{Held, Reservation, Turn};
 
 /// Messages of one call go to the shard in parts of about this size, so that others get their turn in between and
 /// a batch of the log stays small.
@@ -22,9 +22,9 @@ const PART_BYTES: usize = 1 << 20;
 impl Broker {
     /// Stores a message that may have a priority and a time; answers when it is durable.
     pub async fn produce_draft(&self, topic: &str, mut draft: Draft<'_>) -> Result<Produced, Failure> {
-        let mut kept = None;
+        let (mut kept, mut held) = (None, Held::new());
         if let Some(router) = self.router_for(topic) {
-            let turns = self.route_all(router, topic, std::slice::from_mut(&mut draft)).await;
+            let turns = self.route_all(router, topic, std::slice::from_mut(&mut draft), &mut held).await;
             for turn in turns {
                 match turn {
                     Turn::Store(reservation) => kept = reservation,
@@ -33,7 +33,7 @@ impl Broker {
             }
         }
         let (name, mut message) = self.prepare(&read(&self.shared().catalog), topic, &draft)?;
-        take_reserved(&mut message, kept.as_ref());
+        take_reserved(&mut message, kept.as_deref());
         let bytes = message.payload.bytes.len();
         match self.ask(bytes, true, |ticket| Input::Produce { ticket, message }).await? {
             Answer::Produced(stored) => Ok(self.count(name, stored)),
@@ -47,9 +47,10 @@ impl Broker {
         topic: &str,
         mut drafts: Vec<Draft<'_>>,
     ) -> Vec<Result<Produced, Failure>> {
+        let mut held = Held::new();
         let turns = match self.router_for(topic) {
             None => Vec::new(),
-            Some(router) => self.route_all(router, topic, &mut drafts).await,
+            Some(router) => self.route_all(router, topic, &mut drafts, &mut held).await,
         };
         let mut kept = Vec::new();
         let mut results: Results = Vec::with_capacity(drafts.len());
@@ -71,7 +72,7 @@ impl Broker {
                     Err(failure) => results.push(Some(Err(failure))),
                     Ok((name, mut message)) => {
                         results.push(None);
-                        take_reserved(&mut message, reservation.as_ref());
+                        take_reserved(&mut message, reservation.as_deref());
                         kept.extend(reservation);
                         add(&mut parts, index, name, message);
                     }
@@ -219,6 +220,7 @@ fn lineage(envelope: &Envelope<'_>) -> Option<Box<NewLineage>> {
     let Envelope { run_id, step_id, parent_step_id, .. } = envelope;
     (!run_id.is_empty()).then(|| {
         Box::new(NewLineage {
+            tenant: envelope.tenant_id.to_string(),
             run: run_id.to_string(),
             step: step_id.to_string(),
             parent: parent_step_id.to_string(),

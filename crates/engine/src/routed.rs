@@ -3,6 +3,7 @@
 //! While it is asked, the identity of a message is kept for it in the shard: a second one with the same identity is
 //! refused, and one that was stored before is answered without asking.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -19,12 +20,16 @@ use crate::shared::Shared;
 /// What became of a message before it was stored.
 pub(crate) enum Turn {
     /// It is to be stored, under its reserved identity if it has one.
-    Store(Option<Reservation>),
+    Store(Option<Arc<Reservation>>),
     /// It is answered already.
     Answered(Result<Produced, Failure>),
 }
 
-/// An identity that is kept for one message; given back when this goes.
+/// The identities that one call keeps: a second message under one of them, in the same call, is not in its own way but
+/// a duplicate of the first.
+pub(crate) type Held = BTreeMap<Identity, Arc<Reservation>>;
+
+/// An identity that is kept for the messages of one call; given back when this goes.
 pub(crate) struct Reservation {
     shared: Arc<Shared>,
     pub(crate) identity: Identity,
@@ -69,12 +74,13 @@ impl Broker {
         router: &RouterHook,
         topic: &str,
         drafts: &mut [Draft<'_>],
+        held: &mut Held,
     ) -> Vec<Turn> {
         let mut turns = Vec::with_capacity(drafts.len());
         for draft in drafts.iter() {
             turns.push(match validate(&draft.message) {
                 Err(reject) => Turn::Answered(Err(Failure::Reject(reject))),
-                Ok(()) => self.reserve(topic, draft).await,
+                Ok(()) => self.reserve(topic, draft, held).await,
             });
         }
         let asked: Vec<usize> =
@@ -95,11 +101,18 @@ impl Broker {
         turns
     }
 
-    async fn reserve(&self, topic: &str, draft: &Draft<'_>) -> Turn {
+    async fn reserve(&self, topic: &str, draft: &Draft<'_>, held: &mut Held) -> Turn {
         let identity = identity(&read(&self.shared().catalog), topic, draft.message.envelope.as_ref());
         let Some(identity) = identity else { return Turn::Store(None) };
+        if let Some(reservation) = held.get(&identity) {
+            return Turn::Store(Some(Arc::clone(reservation)));
+        }
         match self.ask_to_reserve(identity, draft.request).await {
-            Ok(None) => Turn::Store(Some(Reservation { shared: Arc::clone(self.shared()), identity })),
+            Ok(None) => {
+                let reservation = Arc::new(Reservation { shared: Arc::clone(self.shared()), identity });
+                held.insert(identity, Arc::clone(&reservation));
+                Turn::Store(Some(reservation))
+            }
             Ok(Some(first)) => Turn::Answered(Ok(self.counted(topic, first))),
             Err(failure) => Turn::Answered(Err(failure)),
         }

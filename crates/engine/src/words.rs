@@ -1,7 +1,8 @@
 //! Facts in words, for people who look into a log.
 
 use driftq_core::{
-    About, CommitFact, EffectFact, Fact, GroupId, Lent, MessageFact, OutputFact, Place, RunFact, TopicId,
+    About, CommitFact, EffectFact, EntityFact, Fact, GroupId, Lent, MessageFact, OutputFact, Place, RunFact,
+    TopicId,
 };
 
 /// What a fact says, on one line. Payloads are left out.
@@ -67,6 +68,7 @@ pub(crate) fn words(fact: &Fact<'_>) -> String {
         Fact::Run(fact) => run(fact),
         Fact::Output(fact) => output(fact),
         Fact::Commit(fact) => commit(fact),
+        Fact::Entity(fact) => entity(fact),
     }
 }
 
@@ -111,6 +113,19 @@ fn forgotten(group: Option<(TopicId, GroupId)>, upto: u64, most: u32) -> String 
         |(topic, group)| format!("group {} of topic {}", group.0, topic.0),
     );
     format!("identities of {whose} due by {upto} ms forgotten, at most {most}")
+}
+
+fn entity(fact: &EntityFact<'_>) -> String {
+    match fact {
+        EntityFact::Raised { tenant, at, effect, raised } => {
+            let names = EntityFact::names(raised).join(", ");
+            let why = if *effect == 0 { "a commit".to_owned() } else { format!("effect {effect}") };
+            format!("entities of tenant {tenant:?} raised by {why} at {} ms: {names}", at.0)
+        }
+        EntityFact::Forgotten { tenant, entity } => {
+            format!("entity {entity:?} of tenant {tenant:?} forgotten")
+        }
+    }
 }
 
 fn commit(fact: &CommitFact<'_>) -> String {
@@ -165,6 +180,9 @@ fn run(fact: &RunFact<'_>) -> String {
         RunFact::StepEnded { place, how, attempts, .. } => {
             format!("{} ended in its run: {how:?} after {attempts} attempts", whole(*place))
         }
+        RunFact::Read { topic, offset, .. } => {
+            format!("versions of datasets read for message {offset} of topic {}", topic.0)
+        }
         RunFact::Forgotten { run, most } => format!("at most {most} entries of run {run} forgotten"),
     }
 }
@@ -179,7 +197,10 @@ fn output(fact: &OutputFact<'_>) -> String {
             format!("dataset {dataset:?} cut over to {version:?}")
         }
         OutputFact::RolledBack { dataset, .. } => format!("dataset {dataset:?} rolled back"),
-        OutputFact::Dropped { dataset, version } => {
+        OutputFact::Sealed { dataset, version, .. } => {
+            format!("version {version:?} of dataset {dataset:?} sealed")
+        }
+        OutputFact::Dropped { dataset, version, .. } => {
             format!("version {version:?} of dataset {dataset:?} dropped")
         }
     }

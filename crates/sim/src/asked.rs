@@ -3,6 +3,7 @@
 use driftq_core::{Action, Answer, ConsumerId, Input, Reject, Spotted, Ticket, Time, TopicId};
 
 use crate::effects::{Ask, Lease};
+use crate::entities::AboutEntity;
 use crate::oracle::{Committing, Finishing, OutputOrder, Reading, Resolving, Said};
 use crate::producers::Offer;
 use crate::server::Server;
@@ -77,6 +78,7 @@ pub(crate) enum Asked {
     },
     Resolve(Resolving),
     Commit(Committing),
+    Entity(AboutEntity),
     /// About outputs.
     Order(OutputOrder),
     Outputs(Reading),

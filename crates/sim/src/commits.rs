@@ -118,12 +118,13 @@ impl World {
     fn compose_order(&mut self) -> OutputOrder {
         let dataset = (*self.rng.pick(&DATASETS)).to_string();
         let version = (*self.rng.pick(&VERSIONS)).to_string();
-        match self.rng.below(6) {
-            0..3 => {
+        match self.rng.below(8) {
+            0..2 => {
                 let expect = self.rng.chance(1, 3).then(|| (*self.rng.pick(&VERSIONS)).to_string());
                 OutputOrder::CutOver { dataset, version, expect }
             }
-            3..5 => OutputOrder::RollBack { dataset, from: version },
+            2..4 => OutputOrder::RollBack { dataset, from: version },
+            4 => OutputOrder::Seal { dataset, version },
             _ => OutputOrder::Drop { dataset, version },
         }
     }
@@ -145,6 +146,7 @@ impl World {
             finishes: deed.finishes.iter().map(|(lease, end)| end.finish(lease.receipt)).collect(),
             messages: deed.messages.iter().map(|id| self.new_message(*id, false)).collect(),
             outputs: deed.outputs.clone(),
+            ..Commit::default()
         };
         let exact = self.is_quiet();
         let finishing = deed.finishes.iter().map(|(lease, end)| self.finishing(lease, end)).collect();
@@ -223,7 +225,7 @@ impl World {
             limit: *self.rng.pick(&[2, 100]),
         };
         let list = OutputList {
-            dataset: reading.dataset.clone(),
+            dataset: reading.dataset.clone().into(),
             version: reading.version.clone(),
             partition_key: None,
             from: None,
@@ -249,10 +251,17 @@ impl World {
         let ticket = self.ticket(Asked::Order(order.clone()));
         let input = match order.clone() {
             OutputOrder::CutOver { dataset, version, expect } => {
-                Input::CutOver { ticket, dataset, version, expect }
+                Input::CutOver { ticket, dataset: dataset.into(), version, expect }
             }
-            OutputOrder::RollBack { dataset, from } => Input::RollBack { ticket, dataset, from },
-            OutputOrder::Drop { dataset, version } => Input::DropVersion { ticket, dataset, version },
+            OutputOrder::Seal { dataset, version } => {
+                Input::SealVersion { ticket, dataset: dataset.into(), version }
+            }
+            OutputOrder::RollBack { dataset, from } => {
+                Input::RollBack { ticket, dataset: dataset.into(), from }
+            }
+            OutputOrder::Drop { dataset, version } => {
+                Input::DropVersion { ticket, dataset: dataset.into(), version }
+            }
         };
         let (actions, refused) = self.try_hand(ticket, input);
         if let Some((reject, written)) = refused {
@@ -276,6 +285,10 @@ impl World {
             (Asked::Order(order), Answer::CutOver { current, previous, changed }) => {
                 let (current, previous, changed) = (text(current), text(previous), *changed);
                 self.oracle.outputs_ordered(order, &Ordered::Shown { current, previous, changed })
+            }
+            (Asked::Order(order), Answer::Sealed { changed, pointers }) => {
+                let sealed = Ordered::Sealed { changed: *changed, pointers: *pointers };
+                self.oracle.outputs_ordered(order, &sealed)
             }
             (Asked::Order(order), Answer::Removed(count)) => {
                 self.oracle.outputs_ordered(order, &Ordered::Dropped(*count))

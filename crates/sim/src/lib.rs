@@ -11,6 +11,7 @@ mod commits;
 pub mod disk;
 mod effect_trials;
 mod effects;
+mod entities;
 mod operator;
 pub mod oracle;
 mod producers;

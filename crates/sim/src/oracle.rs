@@ -2,6 +2,7 @@
 
 mod catalog;
 mod durable;
+mod entities;
 mod executed;
 mod fence;
 mod identity;
@@ -25,6 +26,7 @@ use driftq_core::{
 
 pub(crate) use catalog::{Gone, TopicView};
 pub(crate) use durable::Lost;
+pub(crate) use entities::Entities;
 use executed::Outside;
 pub(crate) use fence::{Said, Word};
 use identity::Gates;
@@ -128,6 +130,7 @@ pub struct Oracle {
     /// Commits, by number.
     pub(crate) deeds: Vec<Deed>,
     pub(crate) outputs: Outputs,
+    pub(crate) entities: Entities,
     commit_ttl_ms: u64,
     life: u64,
     events: u64,
@@ -162,6 +165,7 @@ impl Oracle {
             outside: Outside::default(),
             deeds: Vec::new(),
             outputs: Outputs::default(),
+            entities: Entities::default(),
             commit_ttl_ms,
             life: 0,
             events: 0,

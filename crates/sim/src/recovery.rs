@@ -253,26 +253,34 @@ impl Probe {
 
     /// Whether readers of a dataset saw this version before the last roll-back: the same roll-back again is taken.
     fn is_rolled_back(&mut self, dataset: &str, version: &str) -> bool {
-        let (dataset, from) = (dataset.to_string(), version.to_string());
+        let (dataset, from) = (dataset.into(), version.to_string());
         let answer = self.ask(|ticket| Input::RollBack { ticket, dataset, from });
         matches!(answer, Some(Answer::CutOver { changed: false, .. }))
     }
 
     fn outputs(&mut self) -> Result<Outputs, String> {
-        let Some(Description::Datasets(datasets, false)) = self.describe(Query::Datasets(None, 100)) else {
+        let Some(Description::Datasets(datasets, false)) =
+            self.describe(Query::Datasets(String::new(), None, 100))
+        else {
             return Err("answers: nobody knows the datasets".into());
         };
         let mut outputs = Outputs::default();
         for summary in datasets {
             let dataset = summary.dataset.to_string();
-            let list = VersionsList { dataset: dataset.clone(), after: None, limit: 100 };
+            let list = VersionsList { dataset: dataset.clone().into(), after: None, limit: 100 };
             let Some(Description::Dataset(Some(view))) = self.describe(Query::Dataset(list)) else {
                 return Err(format!("outputs: {dataset} is listed and not there"));
             };
             let mut pages = Vec::new();
             for version in &view.versions {
                 let (dataset, version) = (dataset.clone(), version.version.to_string());
-                let list = OutputList { dataset, version, partition_key: None, from: None, limit: 1000 };
+                let list = OutputList {
+                    dataset: dataset.into(),
+                    version,
+                    partition_key: None,
+                    from: None,
+                    limit: 1000,
+                };
                 let Some(Description::Outputs(Some(page))) = self.describe(Query::Outputs(list)) else {
                     return Err("outputs: a version is listed and not there".into());
                 };

@@ -143,7 +143,7 @@ impl World {
         if self.server.is_none() {
             return self.crash(true);
         }
-        match self.rng.below(1480) {
+        match self.rng.below(1530) {
             0..100 => self.produce(),
             100..115 => self.retry_produce(),
             115..330 => self.arrive_request()?,
@@ -175,7 +175,8 @@ impl World {
             1166..1200 => self.operate()?,
             1200..1290 => self.arrive_request()?,
             1290..1410 => self.run_effects()?,
-            _ => self.run_commits()?,
+            1410..1480 => self.run_commits()?,
+            _ => self.run_entities()?,
         }
         Ok(())
     }

@@ -271,6 +271,7 @@ impl World {
                 Ok(())
             }
             (Asked::Commit(committing), _) => self.commit_answered(committing, answer),
+            (Asked::Entity(about), _) => self.entity_answered(about, answer),
             (Asked::Begin { .. } | Asked::Finish(..) | Asked::Renew { .. } | Asked::Resolve(_), _) => {
                 self.effect_answered(&asked, answer)
             }

@@ -7,7 +7,7 @@ import { asLeaseLost, Finishes } from "./finishes.js";
 import type { Ledger } from "./ledger.js";
 import { followUpOptions, traceOf, TRACE_LABEL, type Trace } from "./lineage.js";
 import { encodeMessage, type Message, type Produced, type SendOptions } from "./message.js";
-import { termsOf, type EffectFunction, type EffectOptions, type Terms } from "./terms.js";
+import { expected, termsOf, type EffectFunction, type EffectOptions, type Expected, type Terms } from "./terms.js";
 import { BodyTooLarge } from "./refusals.js";
 import { monotonicMs } from "./time.js";
 import { toCamel, toSnake, type WireCommit, type WireMessage } from "./wire.js";
@@ -41,6 +41,7 @@ export class Context implements EffectScope {
   readonly #owner: string;
   #produce: { topic: string; message: WireMessage }[] | undefined;
   #outputs: Output[] | undefined;
+  #expect: Expected[] | undefined;
   #trace: Trace | undefined;
   #finishes: Finishes | undefined;
 
@@ -142,6 +143,16 @@ export class Context implements EffectScope {
   }
 
   /**
+   * The commit of this message is done only if the entity, of the message's tenant, has this version; it is raised by one
+   * together with the ack. Otherwise nothing of the commit happens, and it is `PreconditionFailed`.
+   */
+  expect(entity: string, version: number): void {
+    this.#mustBeOpen("expect");
+    if (this.#expect?.some((known) => known.entity === entity)) throw new TypeError(`a version of ${entity} is expected already`);
+    this.#expect = collected(this.#expect, expected(entity, version));
+  }
+
+  /**
    * Acks the message now, together with everything that was collected. The handler's return settles nothing more. The
    * signal ends the wait for the answer, and the commit may have been heard all the same.
    */
@@ -184,12 +195,15 @@ export class Context implements EffectScope {
     if (effects.length > 0) body.effects = effects;
     if (this.#produce) body.produce = this.#produce;
     if (this.#outputs) body.outputs = this.#outputs.map((output) => toSnake<object>(output));
+    if (this.#expect) body.expect = this.#expect;
+    // Whose entities and datasets these are; for anything else it does not matter.
+    if ((this.#expect || this.#outputs) && this.tenantId !== undefined) body.tenant_id = this.tenantId;
     return body;
   }
 
   #committed(): void {
     this.#delivery.settled = true;
-    this.#produce = this.#outputs = undefined;
+    this.#produce = this.#outputs = this.#expect = undefined;
   }
 
   #lost(error: unknown): unknown {
@@ -200,7 +214,7 @@ export class Context implements EffectScope {
 
   /** Whether the ack has to be a commit, or to wait for one. */
   get collected(): boolean {
-    return this.#produce !== undefined || this.#outputs !== undefined || this.unheard;
+    return this.#produce !== undefined || this.#outputs !== undefined || this.#expect !== undefined || this.unheard;
   }
 
   /** Whether there are effects whose end the server has not heard of. */

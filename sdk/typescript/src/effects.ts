@@ -85,6 +85,7 @@ function question(terms: Terms, behalf: Behalf): WireBegin {
     lease_ms: terms.leaseMs,
     ttl_ms: terms.ttlMs,
     max_attempts: terms.maxAttempts,
+    expect: terms.expect,
     reacquire: true,
     lease_token: behalf.leaseToken,
     run_id: behalf.leaseToken === undefined ? behalf.runId : undefined,

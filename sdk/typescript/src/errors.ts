@@ -14,6 +14,8 @@ export interface Problem {
   retryable: boolean;
   retry_after_ms?: number | null;
   part?: string | null;
+  entity?: string | null;
+  version?: number | null;
 }
 
 /** The server said no. Its subclasses, one for each code, are in `refusals`. */
@@ -26,6 +28,10 @@ export class Refused extends DriftQError {
   readonly retryAfterMs: number | undefined;
   /** The part of a commit that was at fault, like `ack[0]`. */
   readonly part: string | undefined;
+  /** The entity that has another version than was expected, with `PreconditionFailed`. */
+  readonly entity: string | undefined;
+  /** The version that it has. */
+  readonly version: number | undefined;
   /** Names the call in the server's log. */
   readonly requestId: string | undefined;
 
@@ -42,6 +48,8 @@ export class Refused extends DriftQError {
     this.retryable = problem.retryable;
     this.retryAfterMs = problem.retry_after_ms ?? undefined;
     this.part = problem.part ?? undefined;
+    this.entity = problem.entity ?? undefined;
+    this.version = problem.version ?? undefined;
     this.requestId = requestId;
   }
 }

@@ -25,6 +25,10 @@ export class EffectUnknown extends Refused {}
 export class OutputUnknown extends Refused {}
 /** There is no run of that name. */
 export class RunUnknown extends Refused {}
+/** No entity has that name. */
+export class EntityUnknown extends Refused {}
+/** No commit under that key is remembered. */
+export class CommitUnknown extends Refused {}
 /** There is no job of that name. */
 export class JobUnknown extends Refused {}
 /** There is nothing at this path. */
@@ -55,6 +59,10 @@ export class OutputModeDiffers extends Refused {}
 export class VersionDiffers extends Refused {}
 /** The version is the current one. */
 export class VersionInUse extends Refused {}
+/** The version is sealed: nothing in it moves any more. */
+export class VersionSealed extends Refused {}
+/** An entity has another version than was expected: `entity` says which, `version` the one that it has. */
+export class PreconditionFailed extends Refused {}
 /** A limit of this broker is reached. */
 export class LimitReached extends Refused {}
 /** The body is larger than the server takes. */
@@ -91,6 +99,8 @@ export const refusals = {
   EFFECT_UNKNOWN: EffectUnknown,
   OUTPUT_UNKNOWN: OutputUnknown,
   RUN_UNKNOWN: RunUnknown,
+  ENTITY_UNKNOWN: EntityUnknown,
+  COMMIT_UNKNOWN: CommitUnknown,
   JOB_UNKNOWN: JobUnknown,
   NOT_FOUND: NotFound,
   METHOD_NOT_ALLOWED: MethodNotAllowed,
@@ -106,6 +116,8 @@ export const refusals = {
   OUTPUT_MODE_DIFFERS: OutputModeDiffers,
   VERSION_DIFFERS: VersionDiffers,
   VERSION_IN_USE: VersionInUse,
+  VERSION_SEALED: VersionSealed,
+  PRECONDITION_FAILED: PreconditionFailed,
   LIMIT_REACHED: LimitReached,
   BODY_TOO_LARGE: BodyTooLarge,
   RESULT_TOO_LARGE: ResultTooLarge,

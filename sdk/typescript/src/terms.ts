@@ -62,6 +62,8 @@ export interface EffectOptions<T = unknown> {
   /** How long to wait for somebody else who is at it. */
   waitMs?: number;
   tenantId?: string;
+  /** Versions of entities, by name: it is begun only if they have them, which are raised by one then. */
+  expect?: Readonly<Record<string, number>>;
   /** In a handler: return only when the result is stored, and do not leave that to the commit that acks the message. */
   durable?: boolean;
   /** Asked when nobody knows whether it happened. Answers with one of `found`. */
@@ -95,6 +97,18 @@ export interface Terms {
   readonly maxAttempts: number | undefined;
   readonly waitMs: number;
   readonly durable: boolean;
+  readonly expect: readonly Expected[] | undefined;
+}
+
+/** An entity, and the version that it must have. */
+export interface Expected {
+  readonly entity: string;
+  readonly version: number;
+}
+
+/** Checks a version before it goes out. */
+export function expected(entity: string, version: number): Expected {
+  return { entity, version: whole(version, `expect.${entity}`, 0, Number.MAX_SAFE_INTEGER) };
 }
 
 /** Settles key and hash of an effect, from what was given and where it is asked for. */
@@ -110,6 +124,7 @@ export function termsOf(scope: string, options: EffectOptions<never>, place: Pla
     maxAttempts: options.maxAttempts === undefined ? undefined : whole(options.maxAttempts, "maxAttempts", 1, ATTEMPTS_MAX),
     waitMs: whole(options.waitMs ?? EFFECT_WAIT_MS, "waitMs", 0, DURATION_MS_MAX),
     durable: options.durable === true,
+    expect: options.expect === undefined ? undefined : Object.entries(options.expect).map(([entity, version]) => expected(entity, version)),
   };
 }
 

@@ -100,6 +100,7 @@ export interface WireBegin {
   step_id?: string | undefined;
   request_id: string;
   owner: string;
+  expect?: readonly object[] | undefined;
 }
 
 export interface WireCommit {
@@ -107,6 +108,8 @@ export interface WireCommit {
   effects?: object[] | undefined;
   produce?: object[] | undefined;
   outputs?: object[] | undefined;
+  expect?: readonly object[] | undefined;
+  tenant_id?: string | undefined;
 }
 
 export interface WireCommitted {

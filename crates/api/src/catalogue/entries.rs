@@ -114,6 +114,26 @@ pub(super) const RUN_UNKNOWN: Entry = Entry {
     help: "A run is forgotten when nothing has happened in it for run_ttl_ms; check the run_id or list /v2/runs.",
 };
 
+pub(super) const COMMIT_UNKNOWN: Entry = Entry {
+    code: "COMMIT_UNKNOWN",
+    status: 404,
+    v1_code: "NOT_FOUND",
+    v1_status: 404,
+    retryable: false,
+    title: "No commit under that key is remembered",
+    help: "It was not done, is not done yet, or is forgotten (commit_ttl_ms); sending it again with the same key is safe.",
+};
+
+pub(super) const ENTITY_UNKNOWN: Entry = Entry {
+    code: "ENTITY_UNKNOWN",
+    status: 404,
+    v1_code: "NOT_FOUND",
+    v1_status: 404,
+    retryable: false,
+    title: "No entity has that name",
+    help: "Check the name and the tenant_id; an entity that was never raised, or is removed, has version 0.",
+};
+
 pub(super) const JOB_UNKNOWN: Entry = Entry {
     code: "JOB_UNKNOWN",
     status: 404,
@@ -266,6 +286,27 @@ pub(super) const VERSION_IN_USE: Entry = Entry {
     retryable: false,
     title: "The version is the current one",
     help: "Cut over to another version or roll back first; then it can be deleted.",
+};
+
+pub(super) const VERSION_SEALED: Entry = Entry {
+    code: "VERSION_SEALED",
+    status: 409,
+    v1_code: "FAILED_PRECONDITION",
+    v1_status: 409,
+    retryable: false,
+    title: "The version is sealed",
+    help: "Readers have seen the version, or somebody sealed it: nothing moves in it any more; write a new version.",
+};
+
+pub(super) const PRECONDITION_FAILED: Entry = Entry {
+    code: "PRECONDITION_FAILED",
+    status: 409,
+    v1_code: "FAILED_PRECONDITION",
+    v1_status: 409,
+    retryable: false,
+    title: "An entity has another version than was expected",
+    help: "Somebody was there before: read again what the entity stands for, decide anew, and expect the version that \
+           the problem names.",
 };
 
 pub(super) const LIMIT_REACHED: Entry = Entry {

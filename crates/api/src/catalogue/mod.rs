@@ -27,6 +27,10 @@ pub enum Code {
     OutputUnknown,
     /// No run has that name.
     RunUnknown,
+    /// No commit under that key is remembered.
+    CommitUnknown,
+    /// No entity has that name.
+    EntityUnknown,
     /// No job has that name.
     JobUnknown,
     /// No such path.
@@ -57,6 +61,10 @@ pub enum Code {
     VersionDiffers,
     /// The version is current and cannot be deleted.
     VersionInUse,
+    /// The version is sealed.
+    VersionSealed,
+    /// An entity has another version than was expected.
+    PreconditionFailed,
     /// A structural limit is reached: topics, groups, open streams.
     LimitReached,
     /// The body is larger than the server takes.
@@ -102,7 +110,7 @@ pub struct Entry {
 
 impl Code {
     /// All of them, in the order of the table in the documentation.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 41] = [
         Self::InvalidArgument,
         Self::InvalidJson,
         Self::DeadlineExceeded,
@@ -114,6 +122,8 @@ impl Code {
         Self::EffectUnknown,
         Self::OutputUnknown,
         Self::RunUnknown,
+        Self::CommitUnknown,
+        Self::EntityUnknown,
         Self::JobUnknown,
         Self::NotFound,
         Self::MethodNotAllowed,
@@ -129,6 +139,8 @@ impl Code {
         Self::OutputModeDiffers,
         Self::VersionDiffers,
         Self::VersionInUse,
+        Self::VersionSealed,
+        Self::PreconditionFailed,
         Self::LimitReached,
         Self::BodyTooLarge,
         Self::ResultTooLarge,
@@ -157,6 +169,8 @@ impl Code {
             Self::EffectUnknown => &entries::EFFECT_UNKNOWN,
             Self::OutputUnknown => &entries::OUTPUT_UNKNOWN,
             Self::RunUnknown => &entries::RUN_UNKNOWN,
+            Self::CommitUnknown => &entries::COMMIT_UNKNOWN,
+            Self::EntityUnknown => &entries::ENTITY_UNKNOWN,
             Self::JobUnknown => &entries::JOB_UNKNOWN,
             Self::NotFound => &entries::NOT_FOUND,
             Self::MethodNotAllowed => &entries::METHOD_NOT_ALLOWED,
@@ -172,6 +186,8 @@ impl Code {
             Self::OutputModeDiffers => &entries::OUTPUT_MODE_DIFFERS,
             Self::VersionDiffers => &entries::VERSION_DIFFERS,
             Self::VersionInUse => &entries::VERSION_IN_USE,
+            Self::VersionSealed => &entries::VERSION_SEALED,
+            Self::PreconditionFailed => &entries::PRECONDITION_FAILED,
             Self::LimitReached => &entries::LIMIT_REACHED,
             Self::BodyTooLarge => &entries::BODY_TOO_LARGE,
             Self::ResultTooLarge => &entries::RESULT_TOO_LARGE,

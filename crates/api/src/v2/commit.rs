@@ -8,12 +8,13 @@ use utoipa::openapi::schema::Schema;
 use utoipa::{PartialSchema, ToSchema};
 
 use super::effect::{CommitResult, EffectFinish};
+use super::entity::{self, Expected};
 use super::limits::{
-    COMMIT_ITEMS_MAX, DIGEST_BYTES_MAX, IDEMPOTENCY_HEADER_BYTES_MAX, LOCATION_BYTES_MAX, NAME_BYTES_MAX,
-    OUTPUT_NAME_BYTES_MAX, TOKEN_BYTES_MAX,
+    COMMIT_ITEMS_MAX, DIGEST_BYTES_MAX, EXPECTED_MAX, IDEMPOTENCY_HEADER_BYTES_MAX, IDENTITY_BYTES_MAX,
+    LOCATION_BYTES_MAX, NAME_BYTES_MAX, OUTPUT_NAME_BYTES_MAX, READS_MAX, TOKEN_BYTES_MAX,
 };
 use super::message::Message;
-use super::output::{OutputMode, version};
+use super::output::{DatasetVersion, OutputMode, version};
 use super::produced::Produced;
 use super::read::{self, structure, text};
 use super::shape;
@@ -69,6 +70,36 @@ pub struct Commit<'a> {
     )]
     #[schema(value_type = Option<Vec<CommitOutputShape>>, max_items = 1000)]
     pub outputs: Vec<CommitOutput<'a>>,
+    /// Versions of datasets that the work has read, for the run that its first message belongs to. They are only
+    /// remembered, and need not be there any more.
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "structure::objects::<_, _, READS_MAX>",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    #[schema(value_type = Option<Vec<DatasetVersion>>, max_items = 100)]
+    pub reads: Vec<DatasetVersion<'a>>,
+    /// Only if these entities of `tenant_id` have these versions: otherwise it is refused with `PRECONDITION_FAILED`.
+    /// They are compared and raised by one together with the rest. The same commit again is answered as the first
+    /// time, and compares nothing.
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "structure::objects::<_, _, EXPECTED_MAX>",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    #[schema(value_type = Option<Vec<Expected>>, max_items = 100)]
+    pub expect: Vec<Expected<'a>>,
+    /// Whose datasets and entities they are, and whose `idempotency_key`; nobody's in particular if not given.
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "text::any::<_, IDENTITY_BYTES_MAX>",
+        skip_serializing_if = "str::is_empty"
+    )]
+    #[schema(value_type = Option<String>, max_length = 4096)]
+    pub tenant_id: Cow<'a, str>,
     /// Names it, so that the same again does nothing; as the header `Idempotency-Key` does for one commit. Without it,
     /// a commit with a token in it is known again by what it says.
     #[serde(
@@ -142,12 +173,15 @@ impl<'a> Commit<'a> {
     /// The rules between its lists.
     pub(super) fn check(&self) -> Result<(), Fault> {
         let has_token = !(self.ack.is_empty() && self.fence.is_empty() && self.effects.is_empty());
-        if !has_token && self.produce.is_empty() && self.outputs.is_empty() {
-            return Err(Fault::invalid("one of ack, fence, effects, produce and outputs is required"));
+        if !has_token && self.produce.is_empty() && self.outputs.is_empty() && self.expect.is_empty() {
+            return Err(Fault::invalid(
+                "one of ack, fence, effects, produce, outputs and expect is required",
+            ));
         }
         if !has_token && !self.outputs.is_empty() {
             return Err(Fault::invalid("outputs: need at least one token in ack, fence or effects"));
         }
+        entity::check(&self.expect)?;
         for (index, output) in self.outputs.iter().enumerate() {
             if let Err(refusal) = output.check() {
                 let fault = Fault::invalid(format!("outputs[{index}].dedupe_key: {refusal}"));
@@ -188,7 +222,7 @@ pub(super) struct CommitShape;
 impl PartialSchema for CommitShape {
     fn schema() -> RefOr<Schema> {
         let has_token = || ["ack", "fence", "effects"].map(shape::filled);
-        let anything = has_token().into_iter().chain(["produce", "outputs"].map(shape::filled));
+        let anything = has_token().into_iter().chain(["produce", "outputs", "expect"].map(shape::filled));
         let fenced = has_token().into_iter().chain([shape::unfilled("outputs")]);
         shape::all_of(Commit::schema(), [shape::any_of(anything), shape::any_of(fenced)])
     }
@@ -238,6 +272,17 @@ pub struct Committed<'a> {
     pub outputs: Vec<CommittedOutput<'a>>,
 }
 
+/// To `GET /v2/commits/{key}`: what a commit did, for whoever did not hear the answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CommitFound<'a> {
+    /// It was done.
+    pub result: CommitResult,
+    /// Where each message of `produce` is stored, in order.
+    pub produced: Vec<Produced<'a>>,
+    /// What became of each output of `outputs`, in order.
+    pub outputs: Vec<OutputResult>,
+}
+
 /// What became of one output of a commit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CommittedOutput<'a> {
@@ -265,7 +310,7 @@ mod tests {
     use crate::catalogue::Code;
     use crate::v2::EffectStatus;
 
-    const FULL: &str = r#"{"ack":["a"],"fence":["b"],"effects":[{"token":"c","status":"failed_final","error":"no"}],"produce":[{"topic":"t","message":{"value":"v","priority":0}}],"outputs":[{"dataset":"d","version":"1","partition_key":"p","mode":"append","dedupe_key":"k","location":"l","digest":"h"},{"dataset":"d","version":"1","partition_key":"q","mode":"replace","location":"l","digest":"h"}]}"#;
+    const FULL: &str = r#"{"ack":["a"],"fence":["b"],"effects":[{"token":"c","status":"failed_final","error":"no"}],"produce":[{"topic":"t","message":{"value":"v","priority":0}}],"outputs":[{"dataset":"d","version":"1","partition_key":"p","mode":"append","dedupe_key":"k","location":"l","digest":"h"},{"dataset":"d","version":"1","partition_key":"q","mode":"replace","location":"l","digest":"h"}],"reads":[{"dataset":"d","version":"0"}],"expect":[{"entity":"e","version":2}],"tenant_id":"t"}"#;
 
     fn with_output(mode: &str) -> String {
         format!(
@@ -298,6 +343,7 @@ mod tests {
             r#"{"fence":["b"],"ack":[],"effects":null}"#,
             r#"{"effects":[{"token":"c","status":"succeeded"}]}"#,
             r#"{"produce":[{"topic":"t","message":{"value":"v"}}],"outputs":[]}"#,
+            r#"{"expect":[{"entity":"e","version":0}]}"#,
             &with_output(r#""mode":"replace","dedupe_key":null"#),
             &with_output(r#""mode":"append","dedupe_key":"k""#),
         ] {
@@ -312,7 +358,7 @@ mod tests {
 
     #[test]
     fn refusals_name_the_place() {
-        let nothing = "one of ack, fence, effects, produce and outputs is required";
+        let nothing = "one of ack, fence, effects, produce, outputs and expect is required";
         let unfenced = with_output(r#""mode":"replace""#).replace(r#""ack":["a"],"#, "");
         let many = format!(r#"{{"ack":[{}]}}"#, [r#""t""#; 1001].join(","));
         let long = format!(r#"{{"ack":["a","{}"]}}"#, "t".repeat(129));
@@ -320,6 +366,10 @@ mod tests {
             ("{}", nothing),
             (r#"{"ack":[],"fence":null,"effects":[],"produce":[],"outputs":[]}"#, nothing),
             (&*unfenced, "outputs: need at least one token in ack, fence or effects"),
+            (
+                r#"{"expect":[{"entity":"e","version":0},{"entity":"e","version":1}]}"#,
+                "expect[1].entity: is there twice",
+            ),
             (&many, "ack: must have at most 1000 items, has more"),
             (&many.replace("ack", "fence"), "fence: must have at most 1000 items, has more"),
             (&long, "ack[1]: must have 1 to 128 bytes, has 129"),

@@ -83,8 +83,12 @@ pub const HEADER_VALUE_BYTES_MAX: usize = 8192;
 /// Longest reason for resolving an effect by hand, in bytes.
 pub const WHY_BYTES_MAX: usize = 4096;
 
+/// Most entities of which one begin or one commit expects something.
+pub const EXPECTED_MAX: usize = 100;
 /// Most effects that one call begins.
 pub const EFFECTS_MAX: usize = 1000;
+/// Most versions that one commit says were read.
+pub const READS_MAX: usize = 100;
 /// Most commits of one call.
 pub const COMMITS_MAX: usize = 1000;
 /// Most items in each list of a commit.

@@ -9,6 +9,7 @@ mod commit;
 mod commit_many;
 mod dlq;
 mod effect;
+mod entity;
 mod envelope;
 mod group;
 mod item;
@@ -41,7 +42,9 @@ mod topic;
 
 pub use batch::{Form, each_message, expect_json, messages};
 pub use browse::{BrowseQuery, Browsed, Position};
-pub use commit::{Commit, CommitMessage, CommitOutput, Committed, CommittedOutput, OutputResult};
+pub use commit::{
+    Commit, CommitFound, CommitMessage, CommitOutput, Committed, CommittedOutput, OutputResult,
+};
 pub use commit_many::{CommitCall, CommitDone, Commits, CommitsDone};
 pub use dlq::{
     DeadTopic, DeadTopics, LetterFilter, LetterPlace, Letters, LettersQuery, Purge, Redrive, Selection,
@@ -51,6 +54,9 @@ pub use effect::{
     EffectFinish, EffectFinished, EffectGet, EffectLease, EffectOutcome, EffectReacquire, EffectRefused,
     EffectRelease, EffectReleased, EffectRenew, EffectRenewed, EffectResolve, EffectResult, EffectState,
     EffectStatus, Effects, EffectsBegun, EffectsQuery, Headers, MessagePlace, OnLapse, ReleaseResult,
+};
+pub use entity::{
+    Entities, Entity, EntityRemoved, Expected, tenant, tenant_and_page, tenant_and_section, tenant_confirmed,
 };
 pub use envelope::Envelope;
 pub use group::{Group, GroupPartition, Groups, Member, MemberKind};
@@ -62,19 +68,21 @@ pub use limits::{
     ATTEMPTS_MAX, BATCH_MESSAGES_MAX, COMMIT_ITEMS_MAX, COMMITS_MAX, COUNT_MAX, CREDIT_DEFAULT, CREDIT_MAX,
     CURSOR_BYTES_MAX, CUT_OVERS_MAX, DIGEST_BYTES_MAX, DURATION_MS_MAX, EFFECT_ATTEMPTS_MAX,
     EFFECT_HASH_BYTES_MAX, EFFECT_KEY_BYTES_MAX, EFFECT_LINEAGE_BYTES_MAX, EFFECT_REQUEST_ID_BYTES_MAX,
-    EFFECT_SCOPE_BYTES_MAX, EFFECT_TENANT_BYTES_MAX, EFFECTS_MAX, ERROR_BYTES_MAX, HEADER_NAME_BYTES_MAX,
-    HEADER_VALUE_BYTES_MAX, HEADERS_MAX, IDEMPOTENCY_HEADER_BYTES_MAX, IDENTITY_BYTES_MAX, IN_FLIGHT_MAX,
-    KEY_BYTES_MAX, LABEL_NAME_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, LEASE_MESSAGES_MAX, LEASE_MS_MAX,
-    LETTERS_MAX, LOCATION_BYTES_MAX, NAME_BYTES_MAX, OFFSET_MAX, OUTPUT_NAME_BYTES_MAX, PARTITIONS_MAX,
-    PLACE_BYTES_MAX, PRIORITY_MAX, RATE_PER_SECOND_MAX, REQUEST_HASH_BYTES_MAX, REQUEST_ID_BYTES_MAX,
-    SETTLEMENTS_MAX, TOKEN_BYTES_MAX, WAIT_MS_MAX, WHY_BYTES_MAX,
+    EFFECT_SCOPE_BYTES_MAX, EFFECT_TENANT_BYTES_MAX, EFFECTS_MAX, ERROR_BYTES_MAX, EXPECTED_MAX,
+    HEADER_NAME_BYTES_MAX, HEADER_VALUE_BYTES_MAX, HEADERS_MAX, IDEMPOTENCY_HEADER_BYTES_MAX,
+    IDENTITY_BYTES_MAX, IN_FLIGHT_MAX, KEY_BYTES_MAX, LABEL_NAME_BYTES_MAX, LABEL_VALUE_BYTES_MAX,
+    LABELS_MAX, LEASE_MESSAGES_MAX, LEASE_MS_MAX, LETTERS_MAX, LOCATION_BYTES_MAX, NAME_BYTES_MAX,
+    OFFSET_MAX, OUTPUT_NAME_BYTES_MAX, PARTITIONS_MAX, PLACE_BYTES_MAX, PRIORITY_MAX, RATE_PER_SECOND_MAX,
+    READS_MAX, REQUEST_HASH_BYTES_MAX, REQUEST_ID_BYTES_MAX, SETTLEMENTS_MAX, TOKEN_BYTES_MAX, WAIT_MS_MAX,
+    WHY_BYTES_MAX,
 };
 pub use message::{Due, Message};
 pub use openapi::{openapi, openapi_json};
 pub use operation::{Allow, Found, Method, Operation, PATH_NAMES_MAX};
 pub use output::{
-    CurrentVersion, CutOver, Dataset, DatasetSummary, Datasets, Output, OutputMessage, OutputMode,
-    PartitionOutputs, PastVersion, RollBack, VERSION_CURRENT, VersionDeleted, VersionOutputs, VersionSummary,
+    CurrentVersion, CutOver, Dataset, DatasetSummary, DatasetVersion, Datasets, Output, OutputMessage,
+    OutputMode, PartitionOutputs, PastVersion, RollBack, Seal, VERSION_CURRENT, VersionDeleted,
+    VersionOutputs, VersionSealed, VersionSummary,
 };
 pub use page::{LIMIT_DEFAULT, LIMIT_MAX, Page, Section, encode_cursor, encode_place};
 pub use pieces::{
@@ -86,7 +94,7 @@ pub use retry_policy::{Jitter, RetryPolicy};
 pub use router::{
     Breaker, Decision, OnError, RouterKind, RouterOutcome, RouterStatus, RouterTest, RouterTested,
 };
-pub use run::{Run, RunStep, RunSummary, Runs, StepGroup, StepMessage, StepState};
+pub use run::{Run, RunStep, RunSummary, Runs, StepGroup, StepMessage, StepState, VersionRead};
 pub use seek::{Paused, Seek, SeekTo, Sought, SoughtPartition};
 pub use settings::{Ordering, SettingChange, TopicChanged, TopicPatch, TopicSettings, TopicSpec};
 pub use settle::{

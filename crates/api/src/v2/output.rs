@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
+use super::limits::{IDENTITY_BYTES_MAX, OUTPUT_NAME_BYTES_MAX};
 use super::read::{self, text};
 use crate::fault::Fault;
 use crate::moment::Moment;
@@ -112,6 +113,10 @@ pub struct VersionSummary<'a> {
     pub outputs: u64,
     /// When the last one was committed.
     pub updated_at: Moment,
+    /// Whether nothing moves in it any more.
+    #[serde(default, skip_serializing_if = "is_false")]
+    #[schema(required = false)]
+    pub sealed: bool,
 }
 
 /// A version that became current.
@@ -207,6 +212,73 @@ pub struct CutOver<'a> {
     )]
     #[schema(min_length = 1, max_length = 255)]
     pub expect: Option<Cow<'a, str>>,
+    /// Whose the dataset is; nobody's in particular if not given.
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "text::any::<_, IDENTITY_BYTES_MAX>",
+        skip_serializing_if = "str::is_empty"
+    )]
+    #[schema(value_type = Option<String>, max_length = 4096)]
+    pub tenant_id: Cow<'a, str>,
+}
+
+/// A version of a dataset.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DatasetVersion<'a> {
+    /// The dataset.
+    #[serde(borrow, deserialize_with = "text::required::<_, 1, OUTPUT_NAME_BYTES_MAX>")]
+    #[schema(min_length = 1, max_length = 255)]
+    pub dataset: Cow<'a, str>,
+    /// Its version.
+    #[serde(borrow, deserialize_with = "version::required")]
+    #[schema(min_length = 1, max_length = 255)]
+    pub version: Cow<'a, str>,
+}
+
+/// `POST /v2/outputs/{dataset}/seal`: nothing moves in this version any more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Seal<'a> {
+    /// The version.
+    #[serde(borrow, deserialize_with = "version::required")]
+    #[schema(min_length = 1, max_length = 255)]
+    pub version: Cow<'a, str>,
+    /// Whose the dataset is; nobody's in particular if not given.
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "text::any::<_, IDENTITY_BYTES_MAX>",
+        skip_serializing_if = "str::is_empty"
+    )]
+    #[schema(value_type = Option<String>, max_length = 4096)]
+    pub tenant_id: Cow<'a, str>,
+}
+
+impl<'a> Seal<'a> {
+    /// From a JSON body.
+    pub fn from_json(body: &'a [u8]) -> Result<Self, Fault> {
+        read::object(body)
+    }
+}
+
+/// To `POST /v2/outputs/{dataset}/seal`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct VersionSealed<'a> {
+    /// The dataset.
+    pub dataset: Cow<'a, str>,
+    /// The version.
+    pub version: Cow<'a, str>,
+    /// How many outputs it has, for good.
+    pub outputs: u64,
+    /// Whether this call sealed it.
+    pub changed: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
+const fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 /// `POST /v2/outputs/{dataset}/rollback`: the version before becomes current again.
@@ -217,6 +289,15 @@ pub struct RollBack<'a> {
     #[serde(borrow, deserialize_with = "version::required")]
     #[schema(min_length = 1, max_length = 255)]
     pub from: Cow<'a, str>,
+    /// Whose the dataset is; nobody's in particular if not given.
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "text::any::<_, IDENTITY_BYTES_MAX>",
+        skip_serializing_if = "str::is_empty"
+    )]
+    #[schema(value_type = Option<String>, max_length = 4096)]
+    pub tenant_id: Cow<'a, str>,
 }
 
 impl<'a> CutOver<'a> {

@@ -28,9 +28,14 @@ impl Page {
         let mut parameters = Parameters::new(query.clone());
         let Section { limit, after } = Section::take(&mut parameters, CURSOR_BYTES_MAX)?;
         parameters.finish()?;
+        Ok(Self::of(Section { limit, after }))
+    }
+
+    /// The part of a list by name that a section asks for.
+    pub(super) fn of(section: Section) -> Self {
         // A cursor that names nothing still names a place between names.
-        let after = after.map(|name| String::from_utf8_lossy(&name).into_owned());
-        Ok(Self { limit, after })
+        let after = section.after.map(|name| String::from_utf8_lossy(&name).into_owned());
+        Self { limit: section.limit, after }
     }
 
     /// The items of this page out of names in order, and the cursor of the next page if there is one.

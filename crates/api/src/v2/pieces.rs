@@ -61,7 +61,11 @@ pub fn idempotency_key(header: &[u8]) -> Result<&str, Fault> {
 
 /// Refuses to delete what the query does not name once more.
 pub fn confirmed(query: Query<'_>, name: &str) -> Result<(), Fault> {
-    let mut parameters = Parameters::new(query);
+    confirm(Parameters::new(query), name)
+}
+
+/// The same for a query of which other parameters were taken before.
+pub(super) fn confirm(mut parameters: Parameters<'_>, name: &str) -> Result<(), Fault> {
     let confirm = parameters.text("confirm", 1, NAME_BYTES_MAX)?;
     parameters.finish()?;
     if confirm.as_deref() == Some(name) {

@@ -33,7 +33,13 @@ pub struct Problem<'a> {
     /// The attempt that is current now, with `STALE_LEASE`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
-    /// The part of a commit that was refused, such as `ack[0]`, `effects[2]`, `produce[1]` or `outputs[0]`.
+    /// The entity that has another version than was expected, with `PRECONDITION_FAILED`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entity: Option<Cow<'a, str>>,
+    /// The version that it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u64>,
+    /// The part of a commit that was refused, such as `ack[0]`, `effects[2]`, `produce[1]`, `outputs[0]` or `expect[0]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<Cow<'a, str>>,
 }

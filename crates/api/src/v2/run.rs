@@ -22,6 +22,10 @@ pub struct Runs<'a> {
 /// A run in a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RunSummary<'a> {
+    /// Whose it is; not there for nobody's in particular.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    #[schema(required = false)]
+    pub tenant_id: Cow<'a, str>,
     /// Its name.
     pub run_id: Cow<'a, str>,
     /// When its first message or effect came.
@@ -83,6 +87,19 @@ pub struct StepMessage<'a> {
     pub stored_at: Moment,
     /// What every group of the topic made of it, in order of their names.
     pub groups: Vec<StepGroup<'a>>,
+    /// Versions of datasets that were read for it, as its commits say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub reads: Vec<VersionRead<'a>>,
+}
+
+/// A version of a dataset that was read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct VersionRead<'a> {
+    /// The dataset.
+    pub dataset: Cow<'a, str>,
+    /// Its version.
+    pub version: Cow<'a, str>,
 }
 
 /// What a group made of a message of a step.

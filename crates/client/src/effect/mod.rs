@@ -11,7 +11,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use driftq_api::v2::{EffectBegin, EffectResult, OnLapse};
+use driftq_api::v2::{EffectBegin, EffectResult, Expected, OnLapse};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -57,6 +57,7 @@ pub struct Effect {
     /// The canonical form of what is asked for.
     args: Option<Result<String, Error>>,
     terms: Terms,
+    expect: Vec<Expected<'static>>,
     reconciler: Option<Reconciler>,
 }
 
@@ -86,7 +87,8 @@ impl Default for Terms {
 
 impl Effect {
     pub(crate) fn new(home: Home, scope: String) -> Self {
-        Self { home, scope, key: None, args: None, terms: Terms::default(), reconciler: None }
+        let terms = Terms::default();
+        Self { home, scope, key: None, args: None, terms, expect: Vec::new(), reconciler: None }
     }
 
     pub(crate) fn alone(client: Client, scope: String) -> Self {
@@ -108,6 +110,16 @@ impl Effect {
     /// Whose it is; the message's tenant if not given.
     pub fn tenant(mut self, tenant_id: impl Into<String>) -> Self {
         self.home.tenant_id = tenant_id.into();
+        self
+    }
+
+    /// Only if the entity has this version: otherwise it is refused with `PreconditionFailed`, and [`Refusal::version`]
+    /// says which one it has. Compared and raised by one when the effect is begun, once for each effect: not for a
+    /// replay, and not when it is taken on again after a failure.
+    ///
+    /// [`Refusal::version`]: crate::Refusal::version
+    pub fn expect(mut self, entity: impl Into<String>, version: u64) -> Self {
+        self.expect.push(Expected { entity: entity.into().into(), version });
         self
     }
 
@@ -242,6 +254,7 @@ impl Effect {
             step_id: run.and_then(|(_, step_id)| (!step_id.is_empty()).then(|| step_id.into())),
             request_id: Some(chance::name(16)?.into()),
             owner: (&*self.home.owner).into(),
+            expect: self.expect.clone(),
         })
     }
 }

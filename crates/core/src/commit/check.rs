@@ -9,13 +9,16 @@ use crate::draft::NewMessage;
 use crate::effect::FinishEffect;
 use crate::effect::rules::Finished;
 use crate::id::{Identity, RequestHash, TopicId};
-use crate::output::{Cell, NewOutput, OutputAuthor, pointer_bytes};
+use crate::output::{Cell, NewOutput, OutputAuthor, Read, pointer_bytes};
 use crate::policy::RetryPolicy;
 use crate::reject::{Overload, Reject};
 use crate::route::validate_name;
 use crate::shard::Shard;
 use crate::timer::Spot;
 use crate::verdict::Authority;
+
+/// Versions of datasets that one commit may say were read.
+const READS_MAX: usize = 100;
 
 /// Why a commit cannot be done.
 type Refusal = (CommitPart, Reject);
@@ -59,6 +62,13 @@ impl Shard {
             let epoch = Some(spent.receipt.epoch);
             return Err((CommitPart::Effect(0), Reject::EffectStale(epoch)));
         }
+        let whole = |reject| (CommitPart::Whole, reject);
+        Self::may_expect(&commit.tenant, &commit.expect).map_err(whole)?;
+        check_reads(&commit.reads).map_err(whole)?;
+        self.check_expected(&commit.tenant, &commit.expect).map_err(|reject| match reject {
+            Reject::EntityDiffers { place, .. } => (CommitPart::Expect(usize::from(place)), reject),
+            _ => (CommitPart::Whole, reject),
+        })?;
         self.check_messages(&commit.messages)?;
         self.check_outputs(commit)?;
         let author = commit.acks.first().or_else(|| commit.fences.first()).and_then(|receipt| {
@@ -165,8 +175,13 @@ impl Shard {
             check_names(output).map_err(refused)?;
             let NewOutput { dataset, version, partition_key, dedupe_key, location, digest } = output;
             let appends = !dedupe_key.is_empty();
-            let cell = outputs.cell(dataset, version, partition_key);
+            let cell = outputs.cell(&commit.tenant, dataset, version, partition_key);
             let key = (dataset, version, partition_key);
+            // What was added before is there, also in a version that is sealed since.
+            let is_there = appends && cell.is_some_and(|cell| cell.find(dedupe_key).is_some());
+            if !is_there && outputs.is_sealed(&commit.tenant, dataset, version) {
+                return Err(refused(Reject::VersionSealed));
+            }
             let mode = *modes.entry(key).or_insert_with(|| cell.map_or(appends, Cell::is_append));
             if mode != appends {
                 return Err(refused(Reject::OutputModeDiffers));
@@ -188,6 +203,17 @@ impl Shard {
         }
         Ok(())
     }
+}
+
+fn check_reads(reads: &[Read]) -> Result<(), Reject> {
+    if reads.len() > READS_MAX {
+        return Err(Reject::Invalid("reads takes at most 100 versions"));
+    }
+    for Read { dataset, version } in reads {
+        validate_name(dataset, "dataset names have 1 to 255 bytes")?;
+        validate_name(version, "version names have 1 to 255 bytes")?;
+    }
+    Ok(())
 }
 
 fn check_names(output: &NewOutput) -> Result<(), Reject> {

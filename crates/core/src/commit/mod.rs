@@ -7,16 +7,18 @@ mod check;
 mod record;
 
 use alloc::collections::BTreeSet;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::action::{Action, Answer, Output, Receipt, Stored};
 use crate::draft::NewMessage;
 use crate::effect::FinishEffect;
+use crate::entity::Expected;
 use crate::fact::Fact;
 use crate::id::{GroupId, Identity, RequestHash, Ticket, Time};
 use crate::journal::{Haste, lifetime};
-use crate::output::{NewOutput, OutputAuthor, OutputDone, OutputFact};
+use crate::output::{NewOutput, OutputAuthor, OutputDone, OutputFact, Read};
 use crate::reject::Reject;
 use crate::shard::Shard;
 use crate::timer::Due;
@@ -51,6 +53,12 @@ pub struct Commit {
     pub messages: Vec<NewMessage>,
     /// Pointers to be moved.
     pub outputs: Vec<NewOutput>,
+    /// Versions of datasets that were read for the work.
+    pub reads: Vec<Read>,
+    /// Whose datasets and entities they are; may be empty.
+    pub tenant: String,
+    /// Only if entities have these versions.
+    pub expect: Vec<Expected>,
 }
 
 /// What commits leave to others.
@@ -65,13 +73,14 @@ struct Aftermath {
 impl Commit {
     /// How many things it asks for.
     fn parts(&self) -> usize {
-        let Self { acks, fences, finishes, messages, outputs, .. } = self;
-        acks.len() + fences.len() + finishes.len() + messages.len() + outputs.len()
+        let Self { acks, fences, finishes, messages, outputs, reads, expect, .. } = self;
+        let fenced = acks.len() + fences.len() + finishes.len();
+        fenced + messages.len() + outputs.len() + reads.len() + expect.len()
     }
 
     /// Whether it asks for anything that an effect's own `finish` would not do.
     pub(crate) fn is_more_than_endings(&self) -> bool {
-        !(self.messages.is_empty() && self.outputs.is_empty())
+        !(self.messages.is_empty() && self.outputs.is_empty() && self.expect.is_empty())
     }
 }
 
@@ -88,6 +97,8 @@ pub enum CommitPart {
     Produce(usize),
     /// An output.
     Output(usize),
+    /// An entity of which something is expected.
+    Expect(usize),
     /// All of it.
     Whole,
 }
@@ -154,8 +165,13 @@ impl Shard {
             after.ended.push(commit.finishes[*place].receipt.number);
         }
         let stored = commit.messages.iter().map(|message| self.store_checked(message, out)).collect();
-        let outputs =
-            commit.outputs.iter().map(|output| self.move_output(output, plan.author, out)).collect();
+        let moved =
+            commit.outputs.iter().map(|output| self.move_output(&commit.tenant, output, plan.author, out));
+        let outputs = moved.collect();
+        if let Some(author) = plan.author {
+            self.note_reads(author.topic, author.offset, &commit.reads, out);
+        }
+        self.raise_expected(&commit.tenant, &commit.expect, 0, out);
         let done = Committed { stored, outputs, ..Committed::default() };
         if let Some(name) = commit.name {
             self.remember_commit(name, commit.request, &done, out);
@@ -196,13 +212,20 @@ impl Shard {
         Stored { topic: Some(message.topic), partition: message.partition, offset, duplicate: false }
     }
 
-    fn move_output(&mut self, output: &NewOutput, by: Option<OutputAuthor>, out: &mut Output) -> OutputDone {
+    fn move_output(
+        &mut self,
+        tenant: &str,
+        output: &NewOutput,
+        by: Option<OutputAuthor>,
+        out: &mut Output,
+    ) -> OutputDone {
         let NewOutput { dataset, version, partition_key, dedupe_key, location, digest } = output;
-        let cell = self.journal.state.outputs.cell(dataset, version, partition_key);
+        let cell = self.journal.state.outputs.cell(tenant, dataset, version, partition_key);
         if !dedupe_key.is_empty() && cell.is_some_and(|cell| cell.find(dedupe_key).is_some()) {
             return OutputDone::Duplicate;
         }
         let fact = OutputFact::Moved {
+            tenant,
             dataset,
             version,
             partition_key,
@@ -221,7 +244,8 @@ impl Shard {
         let duplicates = commit.outputs.iter().zip(done).filter(|(_, done)| **done == OutputDone::Duplicate);
         let located = duplicates.map(|(output, _)| {
             let NewOutput { dataset, version, partition_key, dedupe_key, .. } = output;
-            let cell = self.journal.state.outputs.cell(dataset, version, partition_key);
+            let outputs = &self.journal.state.outputs;
+            let cell = outputs.cell(&commit.tenant, dataset, version, partition_key);
             let pointer = cell.and_then(|cell| cell.find(dedupe_key));
             pointer.map_or_else(Arc::default, |pointer| Arc::clone(&pointer.location))
         });

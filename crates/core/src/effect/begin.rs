@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::action::{Answer, Output, Receipt};
+use crate::bounds::INPUT_ITEMS_MAX;
 use crate::effect::fact::{BegunFact, EffectFact, Lent};
 use crate::effect::input::{BeginEffect, EffectAnswer, EffectLease, EffectReceipt, Urge};
 use crate::effect::record::Effect;
@@ -69,6 +70,10 @@ impl Shard {
         if asks.len() > EFFECTS_PER_CALL_MAX {
             return self.journal.refuse(out, ticket, Reject::Invalid("a call takes at most 1000 effects"));
         }
+        if asks.iter().map(|ask| ask.expect.len()).sum::<usize>() > INPUT_ITEMS_MAX {
+            let why = "a call takes at most 10000 entities in all its expect lists";
+            return self.journal.refuse(out, ticket, Reject::Invalid(why));
+        }
         let mut stranded = Vec::new();
         let mut answers = Vec::with_capacity(asks.len());
         for ask in &mut asks {
@@ -104,7 +109,7 @@ impl Shard {
             Begun::Conflict => return Err(Reject::KeyReused),
             Begun::Exhausted => return Err(Reject::AttemptsExhausted),
             Begun::First => {
-                self.may_take(ask)?;
+                self.may_take(ask, None)?;
                 return self.begin_first(ask, out).map(Turn::Told);
             }
             Begun::Running if ask.wait_ms > 0 => {
@@ -114,7 +119,7 @@ impl Shard {
             Begun::Retryable { left: Some(0) } if ask.urge == Urge::Reacquire => {
                 return Err(Reject::AttemptsExhausted);
             }
-            Begun::TakeOver { .. } => self.may_take(ask)?,
+            Begun::TakeOver { .. } => self.may_take(ask, known.map(|(_, effect)| effect))?,
             Begun::Again | Begun::Replay | Begun::Running | Begun::Retryable { .. } | Begun::Unknown => {}
         }
         Ok(Turn::Told(self.tell(number, decided, ask, out).ok_or(Reject::EffectUnknown)?))
@@ -132,10 +137,13 @@ impl Shard {
         Some(match decided {
             Begun::TakeOver { epoch, attempt } => {
                 let cap = ask.attempts_max.max(effect.attempts_max);
-                let before = effect.until;
+                let (before, raised) = (effect.until, effect.raised);
                 let lent = self.lent(ask, epoch, attempt, cap);
                 self.timers.cancel(before, Due::EffectLapse(number));
                 self.journal.emit(Haste::Urgent, out, &Fact::Effect(EffectFact::Taken { number, lent }));
+                if !raised {
+                    self.raise_expected(&ask.whose, &ask.expect, number, out);
+                }
                 self.watch_lease(number, &lent)
             }
             Begun::Again | Begun::First => EffectAnswer::Execute(lease_of(number, effect)),
@@ -180,10 +188,12 @@ impl Shard {
             scope: ask.scope,
             lent,
             run: &ask.run,
+            whose: &ask.whose,
             check: ask.about.check,
             bytes: &ask.about.bytes,
         });
         self.journal.emit(Haste::Urgent, out, &Fact::Effect(fact));
+        self.raise_expected(&ask.whose, &ask.expect, number, out);
         if let Some(run) = self.journal.state.effects.get(number).map(|effect| effect.run) {
             self.watch_run(run);
         }
@@ -233,13 +243,22 @@ impl Shard {
         if ask.wait_ms > LEASE_WAIT_MS_MAX {
             return Err(Reject::Invalid("wait_ms must be at most 60000"));
         }
-        Ok(())
+        Self::may_expect(&ask.whose, &ask.expect)
     }
 
-    /// Whether an asker may have a lease. How an effect went may be told to anybody.
-    pub(crate) fn may_take(&self, ask: &BeginEffect) -> Result<(), Reject> {
+    /// Whether an asker may have a lease: the first of a new record, or the next one of a record that is there. How an
+    /// effect went may be told to anybody.
+    pub(crate) fn may_take(&self, ask: &BeginEffect, known: Option<&Effect>) -> Result<(), Reject> {
         ask.delivery.map_or(Ok(()), |receipt| self.may_act_for(&receipt))?;
-        if self.roomy { Ok(()) } else { Err(Reject::DiskFull) }
+        if !self.roomy {
+            return Err(Reject::DiskFull);
+        }
+        // The record has met what was expected when it was begun: whoever goes on with it is part of the same.
+        if known.is_some_and(|effect| effect.raised) {
+            Ok(())
+        } else {
+            self.check_expected(&ask.whose, &ask.expect)
+        }
     }
 
     /// Whether a delivery is its holder's to act for.

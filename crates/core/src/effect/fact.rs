@@ -19,6 +19,8 @@ const LAPSED: u8 = 36;
 const SWEPT: u8 = 37;
 const MOVED: u8 = 38;
 const RELEASED: u8 = 39;
+/// As `BEGUN`, in a run of a tenant, which goes before the rest; its family was full.
+pub(crate) const BEGUN_OF_TENANT: u8 = 42;
 
 /// A lease of an effect, as it was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +73,8 @@ pub struct BegunFact<'a> {
     pub lent: Lent<'a>,
     /// The run that it belongs to, if the delivery does not say.
     pub run: &'a str,
+    /// Whose that run is; may be empty.
+    pub whose: &'a str,
     /// Checksum of `bytes`.
     pub check: u32,
     /// Who it is, in full.
@@ -213,7 +217,11 @@ impl<'a> EffectFact<'a> {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Begun(begun) => {
-                out.put_u8(BEGUN);
+                let is_told = !(begun.run.is_empty() || begun.whose.is_empty());
+                out.put_u8(if is_told { BEGUN_OF_TENANT } else { BEGUN });
+                if is_told {
+                    out.put_text(begun.whose);
+                }
                 out.put_u64(begun.number);
                 out.extend_from_slice(&begun.identity.0);
                 out.put_u64(begun.request.0);
@@ -269,9 +277,10 @@ impl<'a> EffectFact<'a> {
         if kind == SWEPT {
             return Ok(Self::Swept { numbers: take.bytes()? });
         }
+        let whose = if kind == BEGUN_OF_TENANT { take.text()? } else { "" };
         let number = take.u64()?;
         Ok(match kind {
-            BEGUN => Self::Begun(BegunFact {
+            BEGUN | BEGUN_OF_TENANT => Self::Begun(BegunFact {
                 number,
                 identity: take.identity()?,
                 request: RequestHash(take.u64()?),
@@ -279,6 +288,7 @@ impl<'a> EffectFact<'a> {
                 scope: take.u32()?,
                 lent: Lent::decode(take)?,
                 run: take.text()?,
+                whose,
                 check: take.u32()?,
                 bytes: take.bytes()?,
             }),

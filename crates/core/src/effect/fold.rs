@@ -67,13 +67,14 @@ impl State {
         let about = self.pin(end, begun.bytes, begun.check)?;
         let delivery = begun.lent.tie.map(|tie| message_of(&tie));
         let message = delivery.map(|place| self.origin_of(place));
-        let run = self.runs.note_effect(delivery, begun.run, begun.number, begun.lent.at);
+        let run = self.runs.note_effect(delivery, (begun.whose, begun.run), begun.number, begun.lent.at);
         let mut effect = Effect {
             identity: begun.identity,
             request: begun.request,
             status: Status::InProgress,
             on_lapse: begun.lent.on_lapse,
             released: false,
+            raised: false,
             epoch: 0,
             attempts: 0,
             attempts_max: None,

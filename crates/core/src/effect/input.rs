@@ -1,11 +1,13 @@
 //! What is asked about effects, and what is answered.
 
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use crate::action::Receipt;
 use crate::effect::blob::NewBlob;
 use crate::effect::rules::{OnLapse, Status};
 use crate::effect::view::EffectView;
+use crate::entity::Expected;
 use crate::id::{Identity, RequestHash, Time};
 
 /// How much somebody wants an effect.
@@ -53,6 +55,10 @@ pub struct BeginEffect {
     pub delivery: Option<Receipt>,
     /// The run that it belongs to, if no delivery says so.
     pub run: String,
+    /// Its tenant in full: whose the run and the entities are. May be empty.
+    pub whose: String,
+    /// Only if entities of its tenant have these versions, unless the record has raised entities before.
+    pub expect: Vec<Expected>,
 }
 
 /// Names one lease of one effect, exactly.

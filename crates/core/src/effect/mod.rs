@@ -19,8 +19,8 @@ mod waiting;
 
 pub use begin::EFFECTS_PER_CALL_MAX;
 pub use blob::{About, Blob, Ending, NewBlob};
+pub(crate) use fact::{BEGUN_OF_TENANT, FIRST_KIND, LAST_KIND};
 pub use fact::{BegunFact, EffectFact, EffectPart, EndedFact, Lent};
-pub(crate) use fact::{FIRST_KIND, LAST_KIND};
 pub use input::{BeginEffect, EffectAnswer, EffectLease, EffectReceipt, FinishEffect, ResolveEffect, Urge};
 pub(crate) use lapse::Sweep;
 pub(crate) use record::Effects;

@@ -244,12 +244,13 @@ fn pack(effect: &Effect, owner_number: u32) -> Vec<u8> {
         message,
         run,
         released,
+        raised,
         delivery,
     } = effect;
     let mut out = Vec::with_capacity(192);
     out.extend_from_slice(&identity.0);
     put_long(&mut out, u64::from(owner_number));
-    out.put_u8(status_byte(*status) | u8::from(*released) << 7);
+    out.put_u8(status_byte(*status) | u8::from(*raised) << 6 | u8::from(*released) << 7);
     let given = [
         *on_lapse == OnLapse::Hold,
         attempts_max.is_some(),
@@ -296,7 +297,8 @@ fn unpack(bytes: &[u8], owners: &Owners) -> Result<Effect, Malformed> {
     let identity = take.identity()?;
     let owner = owners.name(take_short(take)?);
     let status = take.u8()?;
-    let (status, released) = (status_of(status & 0x7f, take)?, status >> 7 != 0);
+    let (raised, released) = (status >> 6 & 1 != 0, status >> 7 != 0);
+    let status = status_of(status & 0x3f, take)?;
     let given = take.u8()?;
     let given = |bit: u8| given >> bit & 1 != 0;
     let request = RequestHash(if given(5) { take.u64()? } else { 0 });
@@ -325,6 +327,7 @@ fn unpack(bytes: &[u8], owners: &Owners) -> Result<Effect, Malformed> {
         request,
         status,
         released,
+        raised,
         delivery,
         on_lapse: if given(0) { OnLapse::Hold } else { OnLapse::Retry },
         epoch,
@@ -454,6 +457,7 @@ mod tests {
             })
             .filter(|message| message.partition % 2 == 0),
             released: draw() % 2 == 0,
+            raised: draw() % 2 == 0,
             delivery: draw() as u32,
             run: draw(),
         }

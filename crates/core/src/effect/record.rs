@@ -23,6 +23,8 @@ pub(crate) struct Effect {
     pub(crate) on_lapse: OnLapse,
     /// The holder of the newest lease gave it up: nothing was sent.
     pub(crate) released: bool,
+    /// It was begun on the condition that entities have certain versions, and has raised them.
+    pub(crate) raised: bool,
     pub(crate) epoch: u32,
     pub(crate) attempts: u32,
     pub(crate) attempts_max: Option<u32>,

@@ -57,6 +57,7 @@ fn put_effect(out: &mut Vec<u8>, effect: &Effect) {
         effect.message.is_some(),
         effect.released,
         effect.delivery > 0,
+        effect.raised,
     ];
     out.put_u8(given.iter().enumerate().fold(0, |bits, (bit, given)| bits | u8::from(*given) << bit));
     for number in [effect.epoch, effect.attempts, effect.tenant, effect.scope] {
@@ -101,6 +102,7 @@ fn take_effect(take: &mut Take<'_>) -> Result<Effect, Malformed> {
         status,
         on_lapse: if given(0) { OnLapse::Hold } else { OnLapse::Retry },
         released: given(5),
+        raised: given(7),
         epoch: take.u32()?,
         attempts: take.u32()?,
         attempts_max: None,

@@ -130,7 +130,10 @@ impl Shard {
     fn answer_waiter(&mut self, ticket: Ticket, decided: Begun, out: &mut Output) {
         let Some((number, until, Waiter { ask, .. })) = self.waiting_effects.remove(ticket) else { return };
         self.timers.cancel(until, Due::EffectWaited(ticket));
-        let may = if matches!(decided, Begun::TakeOver { .. }) { self.may_take(&ask) } else { Ok(()) };
+        let may = match decided {
+            Begun::TakeOver { .. } => self.may_take(&ask, self.journal.state.effects.get(number).as_ref()),
+            _ => Ok(()),
+        };
         let answer = may.and_then(|()| match decided {
             Begun::Exhausted => Err(Reject::AttemptsExhausted),
             decided => self.tell(number, decided, &ask, out).ok_or(Reject::EffectUnknown),

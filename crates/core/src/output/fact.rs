@@ -7,12 +7,16 @@ use crate::id::{Time, TopicId};
 
 /// Kinds of facts about outputs: the first, and the last.
 pub(crate) const FIRST_KIND: u8 = MOVED;
-pub(crate) const LAST_KIND: u8 = DROPPED;
+pub(crate) const LAST_KIND: u8 = DROPPED + OF_TENANT;
+/// The kind of a fact that seals a version; the others of its family were all taken.
+pub(crate) const SEALED: u8 = 58;
 
 const MOVED: u8 = 48;
 const CUT_OVER: u8 = 49;
 const ROLLED_BACK: u8 = 50;
 const DROPPED: u8 = 51;
+/// Added to a kind whose dataset belongs to a tenant, which then goes before the rest.
+const OF_TENANT: u8 = 4;
 
 /// The delivery by whose authority a pointer was moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +36,8 @@ pub struct OutputAuthor {
 pub enum OutputFact<'a> {
     /// A pointer was moved, or one was added.
     Moved {
+        /// Whose the dataset is; may be empty.
+        tenant: &'a str,
         /// The dataset.
         dataset: &'a str,
         /// Its version.
@@ -51,6 +57,8 @@ pub enum OutputFact<'a> {
     },
     /// Readers of a dataset see another version.
     CutOver {
+        /// Whose the dataset is; may be empty.
+        tenant: &'a str,
         /// The dataset.
         dataset: &'a str,
         /// The version.
@@ -60,13 +68,28 @@ pub enum OutputFact<'a> {
     },
     /// Readers of a dataset see the version again that they saw before the last cut-over.
     RolledBack {
+        /// Whose the dataset is; may be empty.
+        tenant: &'a str,
         /// The dataset.
         dataset: &'a str,
         /// When.
         at: Time,
     },
+    /// Pointers of a version do not move any more.
+    Sealed {
+        /// Whose the dataset is; may be empty.
+        tenant: &'a str,
+        /// The dataset.
+        dataset: &'a str,
+        /// The version.
+        version: &'a str,
+        /// When.
+        at: Time,
+    },
     /// A version is gone.
     Dropped {
+        /// Whose the dataset is; may be empty.
+        tenant: &'a str,
         /// The dataset.
         dataset: &'a str,
         /// The version.
@@ -76,28 +99,35 @@ pub enum OutputFact<'a> {
 
 impl<'a> OutputFact<'a> {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        match self {
-            Self::Moved { dataset, version, partition_key, dedupe_key, location, digest, at, by } => {
-                out.put_u8(MOVED);
+        match *self {
+            Self::Moved { tenant, dataset, version, partition_key, dedupe_key, location, digest, at, by } => {
+                put_kind(out, MOVED, tenant);
                 for text in [dataset, version, partition_key, dedupe_key, location, digest] {
                     out.put_text(text);
                 }
                 out.put_u64(at.0);
-                put_author(out, *by);
+                put_author(out, by);
             }
-            Self::CutOver { dataset, version, at } => {
-                out.put_u8(CUT_OVER);
+            Self::CutOver { tenant, dataset, version, at } => {
+                put_kind(out, CUT_OVER, tenant);
                 out.put_text(dataset);
                 out.put_text(version);
                 out.put_u64(at.0);
             }
-            Self::RolledBack { dataset, at } => {
-                out.put_u8(ROLLED_BACK);
+            Self::RolledBack { tenant, dataset, at } => {
+                put_kind(out, ROLLED_BACK, tenant);
                 out.put_text(dataset);
                 out.put_u64(at.0);
             }
-            Self::Dropped { dataset, version } => {
-                out.put_u8(DROPPED);
+            Self::Sealed { tenant, dataset, version, at } => {
+                out.put_u8(SEALED);
+                for text in [tenant, dataset, version] {
+                    out.put_text(text);
+                }
+                out.put_u64(at.0);
+            }
+            Self::Dropped { tenant, dataset, version } => {
+                put_kind(out, DROPPED, tenant);
                 out.put_text(dataset);
                 out.put_text(version);
             }
@@ -105,9 +135,15 @@ impl<'a> OutputFact<'a> {
     }
 
     pub(crate) fn decode(kind: u8, take: &mut Take<'a>) -> Result<Self, Malformed> {
+        let (kind, tenant) = match kind {
+            SEALED => (SEALED, take.text()?),
+            kind if kind > DROPPED => (kind - OF_TENANT, take.text()?),
+            kind => (kind, ""),
+        };
         let dataset = take.text()?;
         Ok(match kind {
             MOVED => Self::Moved {
+                tenant,
                 dataset,
                 version: take.text()?,
                 partition_key: take.text()?,
@@ -117,11 +153,22 @@ impl<'a> OutputFact<'a> {
                 at: Time(take.u64()?),
                 by: take_author(take)?,
             },
-            CUT_OVER => Self::CutOver { dataset, version: take.text()?, at: Time(take.u64()?) },
-            ROLLED_BACK => Self::RolledBack { dataset, at: Time(take.u64()?) },
-            DROPPED => Self::Dropped { dataset, version: take.text()? },
+            CUT_OVER => Self::CutOver { tenant, dataset, version: take.text()?, at: Time(take.u64()?) },
+            ROLLED_BACK => Self::RolledBack { tenant, dataset, at: Time(take.u64()?) },
+            SEALED => Self::Sealed { tenant, dataset, version: take.text()?, at: Time(take.u64()?) },
+            DROPPED => Self::Dropped { tenant, dataset, version: take.text()? },
             _ => return Err(Malformed("fact of an unknown kind")),
         })
+    }
+}
+
+/// The kind of a fact, and whose the dataset is: nobody's in particular is not said, as it never was.
+fn put_kind(out: &mut Vec<u8>, kind: u8, tenant: &str) {
+    if tenant.is_empty() {
+        out.put_u8(kind);
+    } else {
+        out.put_u8(kind + OF_TENANT);
+        out.put_text(tenant);
     }
 }
 

@@ -10,38 +10,42 @@ use crate::journal::Haste;
 use crate::output::fact::OutputFact;
 use crate::output::record::Dataset;
 use crate::reject::Reject;
+use crate::scoped::Named;
 use crate::shard::Shard;
 
 impl Shard {
-    /// Shows readers another version, if the current one is what the caller expects.
+    fn dataset(&self, dataset: &Named) -> Option<&Dataset> {
+        self.journal.state.outputs.datasets.get(&dataset.tenant, &dataset.name)
+    }
+
+    /// Shows readers another version, if the current one is what the caller expects. It is sealed from then on.
     pub(crate) fn handle_cut_over(
         &mut self,
         ticket: Ticket,
-        (name, version): (&str, &str),
+        (name, version): (&Named, &str),
         expect: Option<&str>,
         out: &mut Output,
     ) {
-        let Some(dataset) = self.journal.state.outputs.datasets.get(name) else {
+        let known = self.dataset(name).filter(|dataset| dataset.versions.contains_key(version));
+        let Some(dataset) = known else {
             return self.journal.refuse(out, ticket, Reject::OutputUnknown);
         };
-        if !dataset.versions.contains_key(version) {
-            return self.journal.refuse(out, ticket, Reject::OutputUnknown);
-        }
         let before = dataset.current.clone();
         let changed = before.as_deref() != Some(version);
         if changed && expect.is_some_and(|expect| before.as_deref() != Some(expect)) {
             return self.journal.refuse(out, ticket, Reject::VersionDiffers);
         }
         if changed {
-            let fact = OutputFact::CutOver { dataset: name, version, at: self.now };
+            let Named { tenant, name } = name;
+            let fact = OutputFact::CutOver { tenant, dataset: name, version, at: self.now };
             self.journal.emit(Haste::Urgent, out, &Fact::Output(fact));
         }
         self.reply_cut_over(ticket, name, changed, out);
     }
 
     /// Shows readers what they saw before the last cut-over.
-    pub(crate) fn handle_roll_back(&mut self, ticket: Ticket, name: &str, from: &str, out: &mut Output) {
-        let Some(dataset) = self.journal.state.outputs.datasets.get(name) else {
+    pub(crate) fn handle_roll_back(&mut self, ticket: Ticket, name: &Named, from: &str, out: &mut Output) {
+        let Some(dataset) = self.dataset(name) else {
             return self.journal.refuse(out, ticket, Reject::OutputUnknown);
         };
         let is_current = dataset.current.as_deref() == Some(from);
@@ -50,28 +54,46 @@ impl Shard {
             return self.journal.refuse(out, ticket, Reject::VersionDiffers);
         }
         if is_current {
-            let fact = OutputFact::RolledBack { dataset: name, at: self.now };
+            let fact = OutputFact::RolledBack { tenant: &name.tenant, dataset: &name.name, at: self.now };
             self.journal.emit(Haste::Urgent, out, &Fact::Output(fact));
         }
         self.reply_cut_over(ticket, name, is_current, out);
     }
 
-    fn reply_cut_over(&mut self, ticket: Ticket, name: &str, changed: bool, out: &mut Output) {
-        let Some(dataset) = self.journal.state.outputs.datasets.get(name) else { return };
+    fn reply_cut_over(&mut self, ticket: Ticket, name: &Named, changed: bool, out: &mut Output) {
+        let Some(dataset) = self.dataset(name) else { return };
         let answer =
             Answer::CutOver { current: dataset.current.clone(), previous: previous(dataset), changed };
         self.journal.reply(out, ticket, answer);
+    }
+
+    /// Lets nothing move in a version any more.
+    pub(crate) fn handle_seal_version(
+        &mut self,
+        ticket: Ticket,
+        (name, version): (&Named, &str),
+        out: &mut Output,
+    ) {
+        let known = self.dataset(name).and_then(|dataset| dataset.versions.get(version));
+        let Some((sealed, pointers)) = known.map(|known| (known.sealed, known.pointers)) else {
+            return self.journal.refuse(out, ticket, Reject::OutputUnknown);
+        };
+        if !sealed {
+            let Named { tenant, name } = name;
+            let fact = OutputFact::Sealed { tenant, dataset: name, version, at: self.now };
+            self.journal.emit(Haste::Urgent, out, &Fact::Output(fact));
+        }
+        self.journal.reply(out, ticket, Answer::Sealed { changed: !sealed, pointers });
     }
 
     /// Drops a version that readers do not see.
     pub(crate) fn handle_drop_version(
         &mut self,
         ticket: Ticket,
-        (name, version): (&str, &str),
+        (name, version): (&Named, &str),
         out: &mut Output,
     ) {
-        let dataset = self.journal.state.outputs.datasets.get(name);
-        let known = dataset.and_then(|dataset| Some((dataset, dataset.versions.get(version)?)));
+        let known = self.dataset(name).and_then(|dataset| Some((dataset, dataset.versions.get(version)?)));
         let Some((dataset, kept)) = known else {
             return self.journal.refuse(out, ticket, Reject::OutputUnknown);
         };
@@ -79,10 +101,19 @@ impl Shard {
             return self.journal.refuse(out, ticket, Reject::VersionInUse);
         }
         let pointers = kept.pointers;
-        let fact = OutputFact::Dropped { dataset: name, version };
+        let fact = OutputFact::Dropped { tenant: &name.tenant, dataset: &name.name, version };
         self.journal.emit(Haste::Urgent, out, &Fact::Output(fact));
         self.journal.reply(out, ticket, Answer::Removed(pointers));
     }
+}
+
+/// A version of a dataset that a task has read.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Read {
+    /// The dataset.
+    pub dataset: String,
+    /// Its version.
+    pub version: String,
 }
 
 /// What readers would see after a roll-back.

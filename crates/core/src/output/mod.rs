@@ -8,9 +8,9 @@ mod record;
 mod snapshot;
 mod view;
 
-pub(crate) use fact::{FIRST_KIND, LAST_KIND};
+pub(crate) use fact::{FIRST_KIND, LAST_KIND, SEALED};
 pub use fact::{OutputAuthor, OutputFact};
-pub use manage::NewOutput;
+pub use manage::{NewOutput, Read};
 pub(crate) use record::{Cell, Outputs, pointer_bytes};
 pub use record::{OUTPUT_LOCATION_BYTES_MAX, OutputDone};
 pub use view::{

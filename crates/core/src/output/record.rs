@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use crate::codec::Malformed;
 use crate::id::Time;
 use crate::output::fact::{OutputAuthor, OutputFact};
+use crate::scoped::Scoped;
 use crate::state::CONTRADICTION;
 
 /// The longest location.
@@ -52,6 +53,8 @@ pub(crate) enum Cell {
 pub(crate) struct Version {
     pub(crate) updated: Time,
     pub(crate) pointers: u64,
+    /// Its pointers do not move any more: somebody said so, or readers have seen it.
+    pub(crate) sealed: bool,
     pub(crate) cells: BTreeMap<Arc<str>, Cell>,
 }
 
@@ -72,7 +75,7 @@ pub(crate) struct Dataset {
 /// All datasets of a shard.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Outputs {
-    pub(crate) datasets: BTreeMap<Arc<str>, Dataset>,
+    pub(crate) datasets: Scoped<Dataset>,
     /// Pointers of all datasets.
     pub(crate) pointers: u64,
     /// What they cost, as the limit counts it.
@@ -119,13 +122,38 @@ impl Cell {
 }
 
 impl Outputs {
-    pub(crate) fn cell(&self, dataset: &str, version: &str, partition_key: &str) -> Option<&Cell> {
-        self.datasets.get(dataset)?.versions.get(version)?.cells.get(partition_key)
+    fn version(&self, tenant: &str, dataset: &str, version: &str) -> Option<&Version> {
+        self.datasets.get(tenant, dataset)?.versions.get(version)
+    }
+
+    pub(crate) fn cell(
+        &self,
+        tenant: &str,
+        dataset: &str,
+        version: &str,
+        partition_key: &str,
+    ) -> Option<&Cell> {
+        self.version(tenant, dataset, version)?.cells.get(partition_key)
+    }
+
+    /// Whether pointers of a version do not move any more.
+    pub(crate) fn is_sealed(&self, tenant: &str, dataset: &str, version: &str) -> bool {
+        self.version(tenant, dataset, version).is_some_and(|version| version.sealed)
     }
 
     pub(crate) fn apply(&mut self, fact: &OutputFact<'_>) -> Result<(), Malformed> {
         match *fact {
-            OutputFact::Moved { dataset, version, partition_key, dedupe_key, location, digest, at, by } => {
+            OutputFact::Moved {
+                tenant,
+                dataset,
+                version,
+                partition_key,
+                dedupe_key,
+                location,
+                digest,
+                at,
+                by,
+            } => {
                 let pointer = Pointer {
                     dedupe_key: dedupe_key.into(),
                     location: location.into(),
@@ -133,39 +161,42 @@ impl Outputs {
                     at,
                     by,
                 };
-                self.put((dataset, version, partition_key), pointer)
+                self.put((tenant, dataset, version, partition_key), pointer)
             }
-            OutputFact::CutOver { dataset, version, at } => {
-                let dataset = self.datasets.get_mut(dataset).ok_or(CONTRADICTION)?;
-                let (version, _) = dataset.versions.get_key_value(version).ok_or(CONTRADICTION)?;
-                let version = Arc::clone(version);
-                let before = dataset.current.replace(version);
+            OutputFact::CutOver { tenant, dataset, version, at } => {
+                let dataset = self.datasets.get_mut(tenant, dataset).ok_or(CONTRADICTION)?;
+                let (name, _) = dataset.versions.get_key_value(version).ok_or(CONTRADICTION)?;
+                let before = dataset.current.replace(Arc::clone(name));
                 dataset.history.push_back((before, dataset.cut_over));
                 if dataset.history.len() > HISTORY_MAX {
                     dataset.history.pop_front();
                 }
                 dataset.cut_over = at;
                 dataset.rolled_back = None;
-                Ok(())
+                // What readers have seen stays what they saw.
+                dataset.seal(version)
             }
-            OutputFact::RolledBack { dataset, at } => {
-                let dataset = self.datasets.get_mut(dataset).ok_or(CONTRADICTION)?;
+            OutputFact::RolledBack { tenant, dataset, at } => {
+                let dataset = self.datasets.get_mut(tenant, dataset).ok_or(CONTRADICTION)?;
                 let (before, _) = dataset.history.pop_back().ok_or(CONTRADICTION)?;
                 dataset.rolled_back = core::mem::replace(&mut dataset.current, before);
                 dataset.cut_over = at;
                 Ok(())
             }
-            OutputFact::Dropped { dataset, version } => self.drop_version(dataset, version),
+            OutputFact::Sealed { tenant, dataset, version, .. } => {
+                self.datasets.get_mut(tenant, dataset).ok_or(CONTRADICTION)?.seal(version)
+            }
+            OutputFact::Dropped { tenant, dataset, version } => self.drop_version(tenant, dataset, version),
         }
     }
 
     /// Moves a pointer, or adds one.
     pub(crate) fn put(
         &mut self,
-        (dataset, version, partition_key): (&str, &str, &str),
+        (tenant, dataset, version, partition_key): (&str, &str, &str, &str),
         pointer: Pointer,
     ) -> Result<(), Malformed> {
-        let version = entry(entry(&mut self.datasets, dataset).versions_mut(), version);
+        let version = entry(self.datasets.enter(tenant, dataset, Dataset::default).versions_mut(), version);
         version.updated = version.updated.max(pointer.at);
         let (append, bytes) = (!pointer.dedupe_key.is_empty(), pointer.bytes());
         match version.cells.get_mut(partition_key) {
@@ -198,8 +229,8 @@ impl Outputs {
         Ok(())
     }
 
-    fn drop_version(&mut self, name: &str, version: &str) -> Result<(), Malformed> {
-        let dataset = self.datasets.get_mut(name).ok_or(CONTRADICTION)?;
+    fn drop_version(&mut self, tenant: &str, name: &str, version: &str) -> Result<(), Malformed> {
+        let dataset = self.datasets.get_mut(tenant, name).ok_or(CONTRADICTION)?;
         if dataset.current.as_deref() == Some(version) {
             return Err(CONTRADICTION);
         }
@@ -216,7 +247,7 @@ impl Outputs {
             after = kept;
         }
         if dataset.versions.is_empty() {
-            self.datasets.remove(name);
+            self.datasets.remove(tenant, name);
         }
         self.pointers -= gone.pointers;
         let pointers = gone.cells.values().flat_map(|cell| cell.pointers());
@@ -226,6 +257,12 @@ impl Outputs {
 }
 
 impl Dataset {
+    /// Nothing in a version moves any more.
+    pub(crate) fn seal(&mut self, version: &str) -> Result<(), Malformed> {
+        self.versions.get_mut(version).ok_or(CONTRADICTION)?.sealed = true;
+        Ok(())
+    }
+
     const fn versions_mut(&mut self) -> &mut BTreeMap<Arc<str>, Version> {
         &mut self.versions
     }

@@ -11,7 +11,8 @@ use crate::output::record::{Dataset, HISTORY_MAX, Outputs, Pointer};
 impl Outputs {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.put_length(self.datasets.len());
-        for (name, dataset) in &self.datasets {
+        for (tenant, name, dataset) in self.datasets.each() {
+            out.put_text(tenant);
             out.put_text(name);
             put_name(out, dataset.current.as_ref());
             out.put_u64(dataset.cut_over.0);
@@ -25,6 +26,7 @@ impl Outputs {
             for (version, kept) in &dataset.versions {
                 out.put_text(version);
                 out.put_u64(kept.updated.0);
+                out.put_u8(u8::from(kept.sealed));
                 out.put_length(kept.cells.len());
                 for (partition_key, cell) in &kept.cells {
                     out.put_text(partition_key);
@@ -37,11 +39,13 @@ impl Outputs {
         }
     }
 
-    pub(crate) fn decode(take: &mut Take<'_>) -> Result<Self, Malformed> {
+    pub(crate) fn decode(take: &mut Take<'_>, snapshot: u32) -> Result<Self, Malformed> {
         let mut outputs = Self::default();
         for _ in 0..take.count(24)? {
+            // Before, no dataset belonged to a tenant, and none was sealed.
+            let tenant = if snapshot > 3 { take.text()? } else { "" };
             let name = take.text()?;
-            if outputs.datasets.contains_key(name) {
+            if outputs.datasets.get(tenant, name).is_some() {
                 return Err(take.malformed());
             }
             let current = take_name(take)?;
@@ -51,8 +55,8 @@ impl Outputs {
             for _ in 0..take.count(9)? {
                 history.push_back((take_name(take)?, Time(take.u64()?)));
             }
-            outputs.take_versions(take, name)?;
-            let dataset = outputs.datasets.get_mut(name).ok_or_else(|| take.malformed())?;
+            outputs.take_versions(take, (tenant, name), snapshot)?;
+            let dataset = outputs.datasets.get_mut(tenant, name).ok_or_else(|| take.malformed())?;
             let known = |version: &Arc<str>| dataset.versions.contains_key(version);
             let shown = current.iter().chain(history.iter().filter_map(|(version, _)| version.as_ref()));
             if history.len() > HISTORY_MAX || !shown.into_iter().all(known) {
@@ -65,29 +69,53 @@ impl Outputs {
                 rolled_back,
                 versions: core::mem::take(&mut dataset.versions),
             };
+            if snapshot < 4 {
+                dataset.seal_shown();
+            }
         }
         Ok(outputs)
     }
 
-    fn take_versions(&mut self, take: &mut Take<'_>, dataset: &str) -> Result<(), Malformed> {
+    fn take_versions(
+        &mut self,
+        take: &mut Take<'_>,
+        (tenant, dataset): (&str, &str),
+        snapshot: u32,
+    ) -> Result<(), Malformed> {
         for _ in 0..take.count(16)? {
             let version = take.text()?;
             let updated = Time(take.u64()?);
+            let sealed = snapshot > 3 && take.u8()? != 0;
             for _ in 0..take.count(8)? {
                 let partition_key = take.text()?;
                 for _ in 0..take.count(21)? {
                     let pointer = take_pointer(take)?;
                     let replaces = pointer.dedupe_key.is_empty();
-                    if replaces && self.cell(dataset, version, partition_key).is_some() {
+                    if replaces && self.cell(tenant, dataset, version, partition_key).is_some() {
                         return Err(take.malformed());
                     }
-                    self.put((dataset, version, partition_key), pointer)?;
+                    self.put((tenant, dataset, version, partition_key), pointer)?;
                 }
             }
-            let kept = self.datasets.get_mut(dataset).and_then(|dataset| dataset.versions.get_mut(version));
-            kept.ok_or_else(|| take.malformed())?.updated = updated;
+            let known = self.datasets.get_mut(tenant, dataset);
+            let kept = known.and_then(|dataset| dataset.versions.get_mut(version));
+            let kept = kept.ok_or_else(|| take.malformed())?;
+            (kept.updated, kept.sealed) = (updated, sealed);
         }
         Ok(())
+    }
+}
+
+impl Dataset {
+    /// Seals what readers are known to have seen.
+    fn seal_shown(&mut self) {
+        let shown =
+            self.current.iter().chain(self.history.iter().filter_map(|(version, _)| version.as_ref()));
+        for version in shown {
+            if let Some(version) = self.versions.get_mut(version) {
+                version.sealed = true;
+            }
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use core::ops::Bound;
 
 use crate::id::Time;
 use crate::output::record::{Cell, Dataset, Pointer};
+use crate::scoped::Named;
 use crate::shard::Shard;
 
 /// The word that stands for whatever version is current.
@@ -29,7 +30,7 @@ pub struct DatasetSummary {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VersionsList {
     /// The dataset.
-    pub dataset: String,
+    pub dataset: Named,
     /// Only versions with a greater name.
     pub after: Option<String>,
     /// How many at the most.
@@ -60,13 +61,15 @@ pub struct VersionSummary {
     pub outputs: u64,
     /// When one was moved last.
     pub updated: Time,
+    /// Whether none moves any more.
+    pub sealed: bool,
 }
 
 /// Which outputs are wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputList {
     /// The dataset.
-    pub dataset: String,
+    pub dataset: Named,
     /// Its version, or `current`.
     pub version: String,
     /// Of one partition only.
@@ -108,9 +111,13 @@ pub struct OutputView {
 }
 
 impl Shard {
-    pub(crate) fn list_datasets(&self, after: Option<&str>, limit: u32) -> (Vec<DatasetSummary>, bool) {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let datasets = self.journal.state.outputs.datasets.range::<str, _>((from, Bound::Unbounded));
+    pub(crate) fn list_datasets(
+        &self,
+        tenant: &str,
+        after: Option<&str>,
+        limit: u32,
+    ) -> (Vec<DatasetSummary>, bool) {
+        let datasets = self.journal.state.outputs.datasets.after(tenant, after);
         let mut found: Vec<_> =
             datasets.take(limit as usize + 1).map(|(name, dataset)| summary(name, dataset)).collect();
         let more = found.len() > limit as usize;
@@ -119,7 +126,8 @@ impl Shard {
     }
 
     pub(crate) fn describe_dataset(&self, list: &VersionsList) -> Option<DatasetView> {
-        let (name, dataset) = self.journal.state.outputs.datasets.get_key_value(&*list.dataset)?;
+        let Named { tenant, name } = &list.dataset;
+        let dataset = self.journal.state.outputs.datasets.get(tenant, name)?;
         let from = list.after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         let versions = dataset.versions.range::<str, _>((from, Bound::Unbounded));
         let mut versions: Vec<_> = versions
@@ -128,12 +136,13 @@ impl Shard {
                 version: Arc::clone(version),
                 outputs: kept.pointers,
                 updated: kept.updated,
+                sealed: kept.sealed,
             })
             .collect();
         let more = versions.len() > list.limit as usize;
         versions.truncate(list.limit as usize);
         Some(DatasetView {
-            summary: summary(name, dataset),
+            summary: summary(&name.as_str().into(), dataset),
             cut_over: Some(dataset.cut_over).filter(|at| *at > Time(0)),
             history: dataset.history.iter().rev().cloned().collect(),
             versions,
@@ -142,7 +151,8 @@ impl Shard {
     }
 
     pub(crate) fn list_outputs(&self, list: &OutputList) -> Option<OutputPage> {
-        let dataset = self.journal.state.outputs.datasets.get(&*list.dataset)?;
+        let Named { tenant, name } = &list.dataset;
+        let dataset = self.journal.state.outputs.datasets.get(tenant, name)?;
         let version = if list.version == CURRENT { dataset.current.as_deref()? } else { &list.version };
         let (version, kept) = dataset.versions.get_key_value(version)?;
         let only = list.partition_key.as_deref();

@@ -4,11 +4,13 @@ use alloc::vec::Vec;
 
 use crate::codec::{Malformed, Put, Take};
 use crate::fact::Place;
-use crate::id::Time;
+use crate::id::{Time, TopicId};
 
 /// Kinds of facts about runs: the first, and the last.
 pub(crate) const FIRST_KIND: u8 = STEP_ENDED;
 pub(crate) const LAST_KIND: u8 = FORGOTTEN;
+/// The kind of a fact that versions were read; the one after its family is that of an effect.
+pub(crate) const READ: u8 = 43;
 
 const STEP_ENDED: u8 = 40;
 const FORGOTTEN: u8 = 41;
@@ -16,6 +18,8 @@ const FORGOTTEN: u8 = 41;
 /// To which run a message belongs, and where in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Lineage<'a> {
+    /// Whose the run is; may be empty.
+    pub tenant: &'a str,
     /// The run.
     pub run: &'a str,
     /// The step; may be empty.
@@ -55,6 +59,17 @@ pub enum RunFact<'a> {
         /// Attempts that failed, encoded.
         history: &'a [u8],
     },
+    /// Versions of datasets were read for a message of a run.
+    Read {
+        /// The topic.
+        topic: TopicId,
+        /// The message's offset.
+        offset: u64,
+        /// When.
+        at: Time,
+        /// Datasets and versions, encoded.
+        reads: &'a [u8],
+    },
     /// Entries of a run were dropped: at most `most`, the oldest first. The last one takes the run along.
     Forgotten {
         /// Which run.
@@ -90,7 +105,7 @@ impl<'a> Lineage<'a> {
     }
 
     pub(crate) fn decode(take: &mut Take<'a>) -> Result<Self, Malformed> {
-        Ok(Self { run: take.text()?, step: take.text()?, parent: take.text()? })
+        Ok(Self { tenant: "", run: take.text()?, step: take.text()?, parent: take.text()? })
     }
 }
 
@@ -105,6 +120,13 @@ impl<'a> RunFact<'a> {
                 out.put_u32(*attempts);
                 out.put_u64(leased.0);
                 out.put_bytes(history);
+            }
+            Self::Read { topic, offset, at, reads } => {
+                out.put_u8(READ);
+                out.put_u32(topic.0);
+                out.put_u64(*offset);
+                out.put_u64(at.0);
+                out.put_bytes(reads);
             }
             Self::Forgotten { run, most } => {
                 out.put_u8(FORGOTTEN);
@@ -123,6 +145,12 @@ impl<'a> RunFact<'a> {
                 attempts: take.u32()?,
                 leased: Time(take.u64()?),
                 history: take.bytes()?,
+            },
+            READ => Self::Read {
+                topic: TopicId(take.u32()?),
+                offset: take.u64()?,
+                at: Time(take.u64()?),
+                reads: take.bytes()?,
             },
             FORGOTTEN => Self::Forgotten { run: take.u64()?, most: take.u32()? },
             _ => return Err(Malformed("fact of an unknown kind")),

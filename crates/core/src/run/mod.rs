@@ -8,7 +8,7 @@ mod record;
 mod snapshot;
 mod view;
 
-pub(crate) use fact::{FIRST_KIND, LAST_KIND};
+pub(crate) use fact::{FIRST_KIND, LAST_KIND, READ};
 pub use fact::{How, Lineage, RunFact};
 pub(crate) use note::HISTORIES_FACTS_BYTES_MAX;
 pub(crate) use record::Runs;

@@ -4,12 +4,14 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::action::Output;
-use crate::codec::{Malformed, Take};
+use crate::codec::{Malformed, Put, Take};
 use crate::describe::AttemptDescription;
 use crate::fact::{Fact, Place};
 use crate::group::HISTORY_MAX;
+use crate::id::TopicId;
 use crate::journal::Haste;
 use crate::letter::{put_attempts, take_attempts};
+use crate::output::Read;
 use crate::run::fact::{How, RunFact};
 use crate::run::record::Ended;
 use crate::shard::Shard;
@@ -50,6 +52,20 @@ impl Shard {
         let fact = RunFact::StepEnded { place, at: self.now, how, attempts, leased, history: &bytes };
         // It rides with the fact that ends the message.
         self.journal.emit(Haste::Lazy, out, &Fact::Run(fact));
+    }
+
+    /// Notes which versions of datasets were read for a message of a run.
+    pub(crate) fn note_reads(&mut self, topic: TopicId, offset: u64, reads: &[Read], out: &mut Output) {
+        if reads.is_empty() || !self.journal.state.runs.steps.contains_key(&(topic, offset)) {
+            return;
+        }
+        let mut bytes = Vec::new();
+        for Read { dataset, version } in reads {
+            bytes.put_text(dataset);
+            bytes.put_text(version);
+        }
+        let fact = RunFact::Read { topic, offset, at: self.now, reads: &bytes };
+        self.journal.emit(Haste::Urgent, out, &Fact::Run(fact));
     }
 
     /// Sets the timers of runs at the begin of a run of the shard.
@@ -116,6 +132,16 @@ impl State {
                 let history = history.iter().map(AttemptDescription::owned).collect();
                 let ended = Ended { group, at, how, attempts, leased, history };
                 self.runs.end_step(place.topic, place.offset, ended);
+            }
+            RunFact::Read { topic, offset, at, reads } => {
+                let mut take = Take::new(reads, "versions that were read");
+                let mut read = Vec::new();
+                while take.remaining() > 0 {
+                    read.push((take.text()?, take.text()?));
+                }
+                self.runs.note_reads(topic, offset, read.into_iter());
+                let run = self.runs.steps.get(&(topic, offset)).map_or(0, |step| step.run);
+                self.runs.touch(run, at);
             }
             RunFact::Forgotten { run, most } => self.runs.forget(run, most),
         }

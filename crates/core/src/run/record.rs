@@ -1,7 +1,7 @@
 //! What is remembered of runs.
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -9,9 +9,13 @@ use crate::describe::AttemptDescription;
 use crate::id::{Time, TopicId};
 use crate::input::Spotted;
 use crate::run::fact::{How, Lineage};
+use crate::scoped::Scoped;
 
 /// Messages and effects that are listed for one run; the rest is only counted.
 pub(crate) const RUN_ENTRIES_MAX: usize = 10_000;
+
+/// Versions of datasets that are remembered for one message.
+pub(crate) const STEP_READS_MAX: usize = 100;
 
 /// A message or an effect of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +27,8 @@ pub(crate) enum Entry {
 /// A workflow run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
+    /// Whose it is; may be empty.
+    pub(crate) tenant: Arc<str>,
     pub(crate) id: Arc<str>,
     pub(crate) started: Time,
     /// The newest thing that happened in it.
@@ -52,6 +58,8 @@ pub(crate) struct Step {
     pub(crate) open: bool,
     /// Groups that are done with it.
     pub(crate) ended: Vec<Ended>,
+    /// Versions of datasets that were read for it: dataset and version.
+    pub(crate) reads: BTreeSet<(Arc<str>, Arc<str>)>,
 }
 
 /// How a message ended for a group.
@@ -71,28 +79,30 @@ pub(crate) struct Runs {
     /// The number that the newest run got; none is zero.
     pub(crate) last: u64,
     pub(crate) runs: BTreeMap<u64, Run>,
-    pub(crate) names: BTreeMap<Arc<str>, u64>,
+    /// Numbers by tenant and name.
+    pub(crate) names: Scoped<u64>,
     pub(crate) steps: BTreeMap<(TopicId, u64), Step>,
     /// Entries of all runs.
     pub(crate) entries: u64,
 }
 
 impl Runs {
-    pub(crate) fn named(&self, id: &str) -> Option<(u64, &Run)> {
-        let number = *self.names.get(id)?;
+    pub(crate) fn named(&self, tenant: &str, id: &str) -> Option<(u64, &Run)> {
+        let number = *self.names.get(tenant, id)?;
         Some((number, self.runs.get(&number)?))
     }
 
     /// The run of that name, made if it is new.
-    fn enter(&mut self, id: &str, at: Time) -> u64 {
-        if let Some(&number) = self.names.get(id) {
+    fn enter(&mut self, tenant: &str, id: &str, at: Time) -> u64 {
+        if let Some(&number) = self.names.get(tenant, id) {
             return number;
         }
         self.last += 1;
-        let id: Arc<str> = id.into();
-        self.names.insert(Arc::clone(&id), self.last);
+        let last = self.last;
+        self.names.enter(tenant, id, || last);
         let run = Run {
-            id,
+            tenant: tenant.into(),
+            id: id.into(),
             started: at,
             touched: at,
             entries: VecDeque::new(),
@@ -128,7 +138,7 @@ impl Runs {
 
     /// A message of a run was stored.
     pub(crate) fn note_message(&mut self, lineage: &Lineage<'_>, message: Spotted, at: Time) {
-        let number = self.enter(lineage.run, at);
+        let number = self.enter(lineage.tenant, lineage.run, at);
         let key = (message.topic, message.offset);
         let listed = self.list(number, Entry::Message(message.topic, message.offset), at);
         let Some(run) = self.runs.get_mut(&number) else { return };
@@ -145,17 +155,24 @@ impl Runs {
             parent: lineage.parent.into(),
             open: true,
             ended: Vec::new(),
+            reads: BTreeSet::new(),
         };
         self.steps.insert(key, step);
     }
 
     /// An effect was begun: on behalf of a message of a run, or in a run that its caller names. Gives the run's number.
-    pub(crate) fn note_effect(&mut self, message: Option<Spotted>, run: &str, effect: u64, at: Time) -> u64 {
+    pub(crate) fn note_effect(
+        &mut self,
+        message: Option<Spotted>,
+        (tenant, run): (&str, &str),
+        effect: u64,
+        at: Time,
+    ) -> u64 {
         let step = message.and_then(|message| self.steps.get(&(message.topic, message.offset)));
         let number = match step {
             Some(step) => step.run,
             None if run.is_empty() => return 0,
-            None => self.enter(run, at),
+            None => self.enter(tenant, run, at),
         };
         self.list(number, Entry::Effect(effect), at);
         if let Some(run) = self.runs.get_mut(&number) {
@@ -181,6 +198,21 @@ impl Runs {
         // A group that was sent back ends it again: the newest ending counts.
         step.ended.retain(|before| before.group != ended.group);
         step.ended.push(ended);
+    }
+
+    /// Versions of datasets were read for a message; beyond so many they are not told apart any more.
+    pub(crate) fn note_reads<'a>(
+        &mut self,
+        topic: TopicId,
+        offset: u64,
+        reads: impl Iterator<Item = (&'a str, &'a str)>,
+    ) {
+        let Some(step) = self.steps.get_mut(&(topic, offset)) else { return };
+        for (dataset, version) in reads {
+            if step.reads.len() < STEP_READS_MAX {
+                step.reads.insert((dataset.into(), version.into()));
+            }
+        }
     }
 
     /// A message is not kept any more.
@@ -214,7 +246,7 @@ impl Runs {
         if run.entries.is_empty()
             && let Some(run) = self.runs.remove(&number)
         {
-            self.names.remove(&run.id);
+            self.names.remove(&run.tenant, &run.id);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Runs as bytes, and back.
 
+use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -9,7 +10,7 @@ use crate::group::HISTORY_MAX;
 use crate::id::{Time, TopicId};
 use crate::letter::{put_attempts, take_attempts};
 use crate::run::fact::How;
-use crate::run::record::{Ended, Entry, RUN_ENTRIES_MAX, Run, Runs, Step};
+use crate::run::record::{Ended, Entry, RUN_ENTRIES_MAX, Run, Runs, STEP_READS_MAX, Step};
 
 impl Runs {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
@@ -17,6 +18,7 @@ impl Runs {
         out.put_length(self.runs.len());
         for (number, run) in &self.runs {
             out.put_u64(*number);
+            out.put_text(&run.tenant);
             out.put_text(&run.id);
             for long in [
                 run.started.0,
@@ -52,13 +54,14 @@ impl Runs {
         }
     }
 
-    pub(crate) fn decode(take: &mut Take<'_>) -> Result<Self, Malformed> {
+    pub(crate) fn decode(take: &mut Take<'_>, snapshot: u32) -> Result<Self, Malformed> {
         let mut runs = Self { last: take.u64()?, ..Self::default() };
         for _ in 0..take.count(80)? {
             let number = take.u64()?;
-            let run = take_run(take)?;
+            let run = take_run(take, snapshot)?;
             let rises = runs.runs.last_key_value().is_none_or(|(last, _)| *last < number);
-            let known = runs.names.insert(Arc::clone(&run.id), number).is_some();
+            let known = runs.names.get(&run.tenant, &run.id).is_some();
+            runs.names.enter(&run.tenant, &run.id, || number);
             if !rises || known || number == 0 || number > runs.last || runs.last > u64::MAX / 4 {
                 return Err(take.malformed());
             }
@@ -67,7 +70,7 @@ impl Runs {
         }
         for _ in 0..take.count(45)? {
             let key = (TopicId(take.u32()?), take.u64()?);
-            let step = take_step(take)?;
+            let step = take_step(take, snapshot)?;
             let known = runs.runs.contains_key(&step.run);
             if !known || runs.steps.insert(key, step).is_some() {
                 return Err(take.malformed());
@@ -75,7 +78,7 @@ impl Runs {
         }
         // Every message is listed once, by its own run, and one that is kept is counted by it: else the count would go
         // below nothing one day.
-        let mut listed = alloc::collections::BTreeSet::new();
+        let mut listed = BTreeSet::new();
         for (number, run) in &runs.runs {
             for entry in &run.entries {
                 if let Entry::Message(topic, offset) = *entry {
@@ -100,8 +103,10 @@ impl Runs {
     }
 }
 
-fn take_run(take: &mut Take<'_>) -> Result<Run, Malformed> {
+fn take_run(take: &mut Take<'_>, snapshot: u32) -> Result<Run, Malformed> {
     let mut run = Run {
+        // Before, no run belonged to a tenant.
+        tenant: if snapshot > 3 { take.shared()? } else { Arc::default() },
         id: take.shared()?,
         started: Time(take.u64()?),
         touched: Time(take.u64()?),
@@ -144,9 +149,14 @@ fn put_step(out: &mut Vec<u8>, step: &Step) {
         let history: Vec<_> = ended.history.iter().map(AttemptDescription::borrowed).collect();
         put_attempts(out, &history);
     }
+    out.put_length(step.reads.len());
+    for (dataset, version) in &step.reads {
+        out.put_text(dataset);
+        out.put_text(version);
+    }
 }
 
-fn take_step(take: &mut Take<'_>) -> Result<Step, Malformed> {
+fn take_step(take: &mut Take<'_>, snapshot: u32) -> Result<Step, Malformed> {
     let mut step = Step {
         run: take.u64()?,
         partition: take.u32()?,
@@ -155,6 +165,7 @@ fn take_step(take: &mut Take<'_>) -> Result<Step, Malformed> {
         step: take.text()?.into(),
         parent: take.text()?.into(),
         ended: Vec::new(),
+        reads: BTreeSet::new(),
     };
     for _ in 0..take.count(29)? {
         let mut ended = Ended {
@@ -171,6 +182,12 @@ fn take_step(take: &mut Take<'_>) -> Result<Step, Malformed> {
         }
         ended.history = history.iter().map(AttemptDescription::owned).collect();
         step.ended.push(ended);
+    }
+    for _ in 0..if snapshot > 3 { take.count(8)? } else { 0 } {
+        step.reads.insert((take.shared()?, take.shared()?));
+    }
+    if step.reads.len() > STEP_READS_MAX {
+        return Err(take.malformed());
     }
     Ok(step)
 }

@@ -10,12 +10,15 @@ use crate::group::Pending;
 use crate::id::{Time, TopicId};
 use crate::run::fact::How;
 use crate::run::record::{Ended, Entry, Run, Step};
+use crate::scoped::Named;
 use crate::shard::Shard;
 use crate::slot::Found;
 
 /// Which runs are wanted, newest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunList {
+    /// Only those of this tenant; the empty one is one, too.
+    pub tenant: Option<String>,
     /// Only runs with a smaller number.
     pub before: u64,
     /// How many at the most.
@@ -27,6 +30,8 @@ pub struct RunList {
 pub struct RunSummary {
     /// Its number.
     pub number: u64,
+    /// Whose it is; may be empty.
+    pub tenant: Arc<str>,
     /// Its name.
     pub id: Arc<str>,
     /// When the first thing happened in it.
@@ -82,6 +87,8 @@ pub struct RunMessage {
     pub parent: String,
     /// How each group stands to it.
     pub groups: Vec<RunGroup>,
+    /// Versions of datasets that were read for it: dataset and version.
+    pub reads: Vec<(Arc<str>, Arc<str>)>,
 }
 
 /// How a message of a run stands, in one word.
@@ -119,7 +126,9 @@ pub struct RunGroup {
 impl Shard {
     pub(crate) fn list_runs(&self, list: &RunList) -> (Vec<RunSummary>, Option<u64>) {
         let limit = list.limit as usize;
+        let of_tenant = |run: &Run| list.tenant.as_deref().is_none_or(|tenant| *run.tenant == *tenant);
         let runs = self.journal.state.runs.runs.range(..list.before).rev();
+        let runs = runs.filter(|(_, run)| of_tenant(run));
         let mut found: Vec<_> = runs.take(limit + 1).map(|(number, run)| summary(*number, run)).collect();
         let more = found.len() > limit;
         found.truncate(limit);
@@ -128,8 +137,8 @@ impl Shard {
     }
 
     /// A stretch of a run, beginning with its `from`th entry.
-    pub(crate) fn describe_run(&self, id: &str, from: u64, limit: u32) -> Option<RunPage> {
-        let (number, run) = self.journal.state.runs.named(id)?;
+    pub(crate) fn describe_run(&self, id: &Named, from: u64, limit: u32) -> Option<RunPage> {
+        let (number, run) = self.journal.state.runs.named(&id.tenant, &id.name)?;
         let skip = usize::try_from(from.saturating_sub(run.dropped)).unwrap_or(usize::MAX);
         let range = skip.min(run.entries.len())..;
         let entries: Vec<_> = run.entries.range(range).take(limit as usize).copied().collect();
@@ -186,6 +195,7 @@ impl Shard {
             step: step.step.to_string(),
             parent: step.parent.to_string(),
             groups,
+            reads: step.reads.iter().cloned().collect(),
         }
     }
 }
@@ -193,6 +203,7 @@ impl Shard {
 fn summary(number: u64, run: &Run) -> RunSummary {
     RunSummary {
         number,
+        tenant: Arc::clone(&run.tenant),
         id: Arc::clone(&run.id),
         started: run.started,
         touched: run.touched,

@@ -49,6 +49,7 @@ impl Desk {
             finishes: vec![finishing(self.lease.receipt, Status::Succeeded, "done")],
             messages: vec![Draft::to(self.topic).partition(1).message(), Draft::to(self.topic).message()],
             outputs: vec![output("v1", "p", "here"), appended("v1", "q", "once", "there")],
+            ..Commit::default()
         }
     }
 }

@@ -77,6 +77,9 @@ fn name(fact: &Fact<'_>) -> &'static str {
         Fact::Paused { group: None, .. } => "paused",
         Fact::Paused { .. } => "paused-group",
         Fact::Keyed { .. } => "keyed",
+        Fact::Appended(MessageFact { lineage: Some(lineage), .. }) if !lineage.tenant.is_empty() => {
+            "appended-of-tenant"
+        }
         Fact::Appended(MessageFact { lineage: Some(_), origin: Some(_), .. }) => "appended-more",
         Fact::Appended(MessageFact { origin: Some(_), .. }) => "appended-origin",
         Fact::Appended(MessageFact { deadline: Some(_), lineage: Some(_), .. }) => "appended-bound-in-run",
@@ -106,7 +109,7 @@ fn name(fact: &Fact<'_>) -> &'static str {
         Fact::Forgotten { group: None, .. } => "forgotten-stored",
         Fact::Forgotten { .. } => "forgotten-done",
         Fact::Moved { .. } => "moved",
-        Fact::Effect(_) | Fact::Run(_) | Fact::Output(_) | Fact::Commit(_) => {
+        Fact::Effect(_) | Fact::Run(_) | Fact::Output(_) | Fact::Commit(_) | Fact::Entity(_) => {
             ledger_facts::name(fact).expect("every kind has a name")
         }
     }
@@ -153,6 +156,7 @@ fn message_facts() -> Vec<Fact<'static>> {
             lineage: Some(ledger_facts::LINEAGE),
             ..special
         }),
+        Fact::Appended(MessageFact { lineage: Some(ledger_facts::LINEAGE_OF_TENANT), ..plain }),
         Fact::Moved { topic: TOPIC, partition: 6, offset: 0x0708, bytes: b"payload" },
     ]
 }
@@ -280,7 +284,7 @@ fn every_kind_of_fact_has_its_text() {
     // The kind is the first byte after the length; there are no gaps but those between families.
     let kinds = facts().iter().map(|fact| encoded(fact)[4]).collect::<BTreeSet<u8>>();
     let old_kinds = old_facts().iter().map(|(name, _)| relic(name)[4]).collect::<BTreeSet<u8>>();
-    let families = (1..=41).chain(48..=51).chain(56..=57).chain([72, 88]);
+    let families = (1..=43).chain(48..=58).chain(64..=65).chain([72, 88]);
     assert_eq!(kinds.union(&old_kinds).copied().collect::<BTreeSet<u8>>(), families.collect());
     let folder = path("").parent().expect("it has a folder").to_owned();
     let files: BTreeSet<String> = std::fs::read_dir(folder)
@@ -521,9 +525,9 @@ fn expected_topics() -> [(String, TopicId, bool); 3] {
 
 #[test]
 fn snapshots_are_written_and_read_as_ever() {
-    let all =
-        [history(), newer_history(), newest_history(), present_history(), latest_history(), last_history()];
-    let all = folded(&all.concat());
+    let older = [history(), newer_history(), newest_history(), present_history()];
+    let newer = [latest_history(), last_history(), ledger_facts::entity_history()];
+    let all = folded(&[older.concat(), newer.concat()].concat());
     let frozen = frozen("snapshot-4", &all.encode());
     let state = State::decode(&frozen, 5).unwrap();
     assert_eq!(state.encode(), frozen);
@@ -534,7 +538,7 @@ fn snapshots_are_written_and_read_as_ever() {
     assert_eq!(state.live_bytes(), all.live_bytes(), "what effects keep in the log is counted again");
     let pieces = state.effects_pinned_in(7, 99);
     let shown: Vec<_> = pieces.iter().map(|piece| (piece.number, piece.blob.length)).collect();
-    assert_eq!(shown, [(1, 5), (2, 5), (2, 6), (3, 5), (3, 6), (4, 5)]);
+    assert_eq!(shown, [(1, 5), (2, 5), (2, 6), (3, 5), (3, 6), (4, 5), (6, 5)]);
     let bytes = pieces.iter().map(|piece| u64::from(piece.blob.length)).sum::<u64>();
     assert_eq!(state.live_bytes()[&7], 14 * 7 + bytes);
 }

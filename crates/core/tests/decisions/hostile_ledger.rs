@@ -145,6 +145,7 @@ fn facts_with_the_greatest_numbers_are_survived() {
             tenant: u32::MAX,
             scope: u32::MAX,
             lent,
+            whose: "",
             run: "run",
             check: u32::MAX,
             bytes: b"",
@@ -208,9 +209,9 @@ fn facts_with_the_greatest_numbers_are_survived() {
             results: &[0xff; 40],
         }),
         Fact::Commit(CommitFact::Forgotten { upto: never, most: u32::MAX }),
-        Fact::Output(OutputFact::Dropped { dataset: "dataset", version: "v2" }),
-        Fact::Output(OutputFact::RolledBack { dataset: "nobody's", at: never }),
-        Fact::Output(OutputFact::CutOver { dataset: "dataset", version: "v9", at: never }),
+        Fact::Output(OutputFact::Dropped { tenant: "", dataset: "dataset", version: "v2" }),
+        Fact::Output(OutputFact::RolledBack { tenant: "", dataset: "nobody's", at: never }),
+        Fact::Output(OutputFact::CutOver { tenant: "", dataset: "dataset", version: "v9", at: never }),
     ];
     for fact in others {
         let mut state = state();
@@ -226,7 +227,7 @@ fn facts_with_the_greatest_numbers_are_survived() {
 fn runs_that_list_each_others_messages_are_survived() {
     let (topic, at) = (TopicId(0), Time(1000));
     let message = |offset, run| {
-        let lineage = Some(Lineage { run, step: "", parent: "" });
+        let lineage = Some(Lineage { tenant: "", run, step: "", parent: "" });
         Fact::Appended(MessageFact {
             topic,
             offset,

@@ -143,7 +143,8 @@ fn a_redriven_message_stays_in_its_run() {
     let letter = place(grave(&rig), 0);
     let described = rig.message_described(letter).expect("it is kept");
     assert_eq!(described.found.priority, 7, "a letter keeps what it needs when it is sent back");
-    let lineage = NewLineage { run: "run".into(), step: "charge".into(), parent: String::new() };
+    let lineage =
+        NewLineage { tenant: String::new(), run: "run".into(), step: "charge".into(), parent: String::new() };
     let message = NewMessage { lineage: Some(Box::new(lineage)), ..Draft::to(topic).message() };
     let again = redrive(&mut rig, topic, letter, message);
     for percent in [0, 100] {

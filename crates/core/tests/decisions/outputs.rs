@@ -306,7 +306,7 @@ fn lists_go_on_where_they_ended() {
     for (after, limit, names, more) in
         [(None, 1, vec!["d"], true), (Some("d"), 1, vec!["e"], false), (None, 9, vec!["d", "e"], false)]
     {
-        let query = Query::Datasets(after.map(str::to_owned), limit);
+        let query = Query::Datasets(String::new(), after.map(str::to_owned), limit);
         let answer = desk.rig.ask_durably(|ticket| Input::Describe { ticket, query });
         let Answer::Described(Description::Datasets(found, left)) = answer else { panic!("{answer:?}") };
         assert_eq!(found.iter().map(|dataset| &*dataset.dataset).collect::<Vec<_>>(), names);

@@ -26,13 +26,13 @@ fn the_histories_have_everything_in_them() {
         kinds.extend(world.rig.facts_since(0).iter().map(|fact| match fact {
             Fact::Retired { dead: true, .. } => "Retired as dead".to_owned(),
             Fact::Forgotten { group: None, .. } => "Forgotten by the produce gate".to_owned(),
-            Fact::Effect(_) | Fact::Run(_) | Fact::Output(_) | Fact::Commit(_) => {
+            Fact::Effect(_) | Fact::Run(_) | Fact::Output(_) | Fact::Commit(_) | Fact::Entity(_) => {
                 format!("{fact:?}").split([' ', '(']).take(2).collect::<Vec<_>>().join(" ")
             }
             fact => format!("{fact:?}").split([' ', '(']).next().unwrap_or_default().to_owned(),
         }));
     }
-    assert_eq!(kinds.len(), 42, "{kinds:?}");
+    assert_eq!(kinds.len(), 46, "{kinds:?}");
 }
 
 proptest! {

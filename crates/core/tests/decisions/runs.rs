@@ -52,8 +52,12 @@ fn a_message_brings_its_run_along() {
         rig.snapshot_percent = percent;
         let topic = rig.topic("t", 2);
         let start = rig.now;
-        let lineage =
-            |parent: &str| NewLineage { run: "run".into(), step: "s".into(), parent: parent.into() };
+        let lineage = |parent: &str| NewLineage {
+            tenant: String::new(),
+            run: "run".into(),
+            step: "s".into(),
+            parent: parent.into(),
+        };
         for (parent, partition) in [("", 0), ("s", 1)] {
             rig.advance(1);
             let message = driftq_core::NewMessage {

@@ -16,6 +16,7 @@ mod demo;
 mod dev;
 mod dlq;
 mod effect;
+mod entity;
 pub(crate) mod exit;
 mod file;
 mod group;
@@ -45,6 +46,7 @@ mod signal;
 mod startup;
 mod suggest;
 mod survey;
+mod tenant;
 mod topic;
 mod wal;
 mod when;
@@ -156,6 +158,9 @@ enum Command {
     /// See where results lie, and choose the version that readers see
     #[command(subcommand)]
     Output(outputs::Command),
+    /// See the versions of entities, and forget them
+    #[command(subcommand)]
+    Entity(entity::Command),
     /// See what happened in a run, across topics
     #[command(subcommand)]
     Run(runs::Command),
@@ -264,6 +269,7 @@ fn dispatch(cli: Cli) -> Result<Exit> {
         Command::Ledger(args) => block_on(ledger::run(common, &args)),
         Command::Commit(args) => block_on(commit::run(common, &args)),
         Command::Output(command) => block_on(outputs::run(common, &command)),
+        Command::Entity(command) => block_on(entity::run(common, &command)),
         Command::Run(command) => block_on(runs::run(common, &command)),
         Command::Job(command) => block_on(job::run(common, &command)),
         Command::Router(command) => block_on(router::run(common, &command)),

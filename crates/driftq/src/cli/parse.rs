@@ -12,7 +12,7 @@ use super::exit::{Exit, Fault};
 use crate::config::units::millis;
 
 /// Values that must say something: a name that is empty is a variable that is not set.
-const NAMES: [&str; 4] = ["topic", "group", "scope", "dataset"];
+const NAMES: [&str; 5] = ["topic", "group", "scope", "dataset", "entity"];
 /// Commands for a shell: an empty one succeeds, and that would be taken for work done.
 const COMMANDS: [&str; 2] = ["exec", "reconcile"];
 

@@ -19,6 +19,7 @@ pub(crate) fn fault(failure: &Failure, call: Call) -> Fault {
     match failure {
         Failure::Reject(reject) => rejected(*reject, call),
         Failure::Commit(_, why) => fault(why, call),
+        Failure::Entity { entity, version } => differing(entity, *version),
         Failure::Busy => overloaded(REQUEST_QUEUE_FULL, call),
         Failure::Router(why) => Fault::new(Code::RouterRefused, why.clone()),
         Failure::JobUnknown => Fault::new(Code::JobUnknown, "there is no job of that number"),
@@ -88,10 +89,21 @@ fn rejected(reject: Reject, call: Call) -> Fault {
         Reject::VersionInUse => {
             Fault::new(Code::VersionInUse, "readers see the version: it is the current one")
         }
+        Reject::VersionSealed => {
+            Fault::new(Code::VersionSealed, "the version is sealed: nothing moves in it any more")
+        }
         Reject::RunUnknown => Fault::new(Code::RunUnknown, "nothing is known of such a run"),
+        // The broker names the entity; this is how it is told without its name.
+        Reject::EntityDiffers { version, .. } => differing("the entity", version),
+        Reject::EntityUnknown => Fault::new(Code::EntityUnknown, "the tenant has no entity of that name"),
         Reject::Limit(what) => Fault::new(Code::LimitReached, what),
         Reject::Invalid(what) => Fault::invalid(what),
     }
+}
+
+fn differing(entity: &str, version: u64) -> Fault {
+    let text = format!("{entity} is at version {version}: nothing was done");
+    Fault { entity: Some((entity.to_owned(), version)), ..Fault::new(Code::PreconditionFailed, text) }
 }
 
 fn stale_delivery(attempt: Option<u32>) -> Fault {
@@ -147,9 +159,11 @@ pub(crate) fn produce_rejection(failure: &Failure) -> Option<usize> {
         Failure::Reject(Reject::Overloaded(overload)) => reason(*overload),
         Failure::Reject(Reject::DiskFull) => DISK_FULL,
         Failure::Commit(_, why) => return produce_rejection(why),
-        Failure::Reject(_) | Failure::Router(_) | Failure::JobUnknown | Failure::Unavailable(_) => {
-            return None;
-        }
+        Failure::Reject(_)
+        | Failure::Entity { .. }
+        | Failure::Router(_)
+        | Failure::JobUnknown
+        | Failure::Unavailable(_) => return None,
     };
     PRODUCE_REJECTIONS.iter().position(|candidate| *candidate == reason)
 }

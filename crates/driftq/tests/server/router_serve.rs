@@ -250,6 +250,38 @@ fn a_duplicate_waits_for_the_answer_and_is_not_asked_about() {
     assert_eq!((brain.questions().len(), browse(&mut client, "t").len()), (2, 2));
 }
 
+/// A key that one call names twice is not in its own way: it is one message, and the second is its duplicate.
+#[test]
+fn a_key_twice_in_one_call_is_one_message() {
+    let brain = Brain::start(Act::Label(64));
+    let broker = brain.broker(&PATIENT);
+    let mut client = broker.client_with_topic("t", 1);
+    let message =
+        |key: &str, value: &str| json!({"key": "k", "value": value, "envelope": {"idempotency_key": key}});
+    let same = |results: &[Value], offset: u64| {
+        let told: Vec<_> = results.iter().map(|result| (&result["offset"], &result["duplicate"])).collect();
+        assert_eq!(told, [(&json!(offset), &json!(false)), (&json!(offset), &json!(true))], "{results:?}");
+    };
+    same(&produce_lines(&mut client, "t", &[message("a", "v"), message("a", "v")]), 0);
+    let sent = |key: &str| json!({"topic": "t", "message": message(key, "v")});
+    let commit = json!({"produce": [sent("b"), sent("b")]});
+    let done = client.post_json("/v2/commit", &commit);
+    assert_eq!(done.status, 200, "{}", done.text());
+    same(done.json()["produced"].as_array().unwrap(), 1);
+    // Also in two commits of one call; and the key of another request is refused, not for ever in flight.
+    let commits = json!({"commits": [{"produce": [sent("c")]}, {"produce": [sent("c")]}]});
+    let done = client.post_json("/v2/commit", &commits).json();
+    let stored = [&done["results"][0]["produced"][0], &done["results"][1]["produced"][0]];
+    same(&stored.map(Value::clone), 2);
+    // What was kept is given back: each key is known afterwards, and none is in flight.
+    for (key, offset) in [("a", 0), ("b", 1), ("c", 2)] {
+        let again = produce(&mut client, "t", &message(key, "v"));
+        assert_eq!((&again["offset"], &again["duplicate"]), (&json!(offset), &json!(true)));
+    }
+    assert_eq!(browse(&mut client, "t").len(), 3);
+    assert!(browse(&mut client, "t").iter().all(|item| item["routing"]["label"] == "k"));
+}
+
 #[test]
 fn a_batch_is_one_question_once_the_brain_says_it_can() {
     let brain = Brain::start(Act::Label(64));

@@ -1,6 +1,6 @@
 //! Outputs as readers see them: a model of every dataset, which each read has to equal.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use driftq_core::{DatasetView, NewOutput, OutputDone, OutputPage, OutputView, Reject, Time};
 
@@ -29,6 +29,8 @@ pub(crate) struct Dataset {
     current: Option<String>,
     history: Vec<Option<String>>,
     rolled_back: Option<String>,
+    /// Versions in which nothing moves any more.
+    sealed: BTreeSet<String>,
     versions: BTreeMap<String, BTreeMap<String, Cell>>,
 }
 
@@ -41,6 +43,7 @@ pub(crate) struct Outputs(BTreeMap<String, Dataset>);
 pub(crate) enum OutputOrder {
     CutOver { dataset: String, version: String, expect: Option<String> },
     RollBack { dataset: String, from: String },
+    Seal { dataset: String, version: String },
     Drop { dataset: String, version: String },
 }
 
@@ -48,6 +51,7 @@ pub(crate) enum OutputOrder {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ordered {
     Shown { current: Option<String>, previous: Option<String>, changed: bool },
+    Sealed { changed: bool, pointers: u64 },
     Dropped(u64),
 }
 
@@ -65,6 +69,11 @@ impl Outputs {
         let version = self.0.get(&output.dataset).and_then(|dataset| dataset.versions.get(&output.version));
         let cell = version.and_then(|version| version.get(&output.partition_key));
         cell.is_some_and(|cell| cell.append == output.dedupe_key.is_empty())
+    }
+
+    /// Whether it would move in a version in which nothing does any more.
+    pub(crate) fn is_sealed(&self, output: &NewOutput) -> bool {
+        self.0.get(&output.dataset).is_some_and(|dataset| dataset.sealed.contains(&output.version))
     }
 
     /// Moves a pointer.
@@ -103,6 +112,7 @@ impl Outputs {
                     let excess = dataset.history.len().saturating_sub(HISTORY_MAX);
                     dataset.history.drain(..excess);
                     dataset.rolled_back = None;
+                    dataset.sealed.insert(version.clone());
                 }
                 Ok(dataset.shown(changed))
             }
@@ -122,12 +132,19 @@ impl Outputs {
                 }
                 Ok(dataset.shown(is_current))
             }
+            OutputOrder::Seal { dataset, version } => {
+                let dataset = self.0.get_mut(dataset).ok_or(Reject::OutputUnknown)?;
+                let kept = dataset.versions.get(version).ok_or(Reject::OutputUnknown)?;
+                let pointers = kept.values().map(|cell| cell.pointers.len() as u64).sum();
+                Ok(Ordered::Sealed { changed: dataset.sealed.insert(version.clone()), pointers })
+            }
             OutputOrder::Drop { dataset: name, version } => {
                 let dataset = self.0.get_mut(name).ok_or(Reject::OutputUnknown)?;
                 if dataset.current.as_ref() == Some(version) {
                     return Err(Reject::VersionInUse);
                 }
                 let gone = dataset.versions.remove(version).ok_or(Reject::OutputUnknown)?;
+                dataset.sealed.remove(version);
                 let mut history = std::mem::take(&mut dataset.history);
                 history.retain(|kept| kept.as_ref() != Some(version));
                 // Going back always leads to something else.
@@ -151,6 +168,7 @@ impl Outputs {
             current: view.summary.current.as_ref().map(text),
             history: view.history.iter().rev().map(|(version, _)| version.as_ref().map(text)).collect(),
             rolled_back: rolled_back.map(Into::into),
+            sealed: view.versions.iter().filter(|v| v.sealed).map(|v| v.version.to_string()).collect(),
             versions: BTreeMap::new(),
         };
         for page in pages {

@@ -69,7 +69,11 @@ impl Oracle {
             self.finished_with(finishing).map_err(|why| format!("{why}: {}", name()))?;
         }
         for (output, done) in deed.outputs.iter().zip(&answer.outputs) {
+            let sealed = self.outputs.is_sealed(output);
             let expected = self.outputs.put(output, *at);
+            ensure(!sealed || expected == OutputDone::Duplicate, || {
+                format!("sealed: {output:?} moved in a version that is sealed: {}", name())
+            })?;
             ensure(expected == *done, || format!("outputs: {output:?} was {done:?}, not {expected:?}"))?;
         }
         let (stored, outputs) = (answer.stored.clone(), answer.outputs.clone());
@@ -147,6 +151,9 @@ impl Oracle {
                 Reject::DiskFull | Reject::Overloaded(Overload::PartitionMessages | Overload::PartitionBytes),
             )
             | (CommitPart::Output(_), Reject::DiskFull) => true,
+            (CommitPart::Output(place), Reject::VersionSealed) => {
+                !refused.exact || self.outputs.is_sealed(&deed.outputs[place])
+            }
             (CommitPart::Output(place), Reject::OutputModeDiffers) => {
                 let among = deed.outputs.iter().enumerate().any(|(other, output)| {
                     let cell = |output: &NewOutput| {

@@ -11,7 +11,7 @@ import json
 import logging
 import random
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -20,7 +20,7 @@ from ._calls import Call, random_id
 from ._endings import OMITTED, PROMPT_S, RIDES_BYTES_MAX, Ending, Endings, Name, success
 from ._findings import NOT_DONE, UNKNOWN, Failed, Succeeded, Word
 from ._functions import refuse_awaitable
-from ._json import quoted
+from ._json import expected, quoted
 from ._wire import clipped, text_of
 from .canonical import SCALARS, derived_key, request_hash
 from .outcomes import Dead, Final, NotDone, NotSent, Retry, Snooze
@@ -95,6 +95,7 @@ class Terms:
     tenant_id: str | None = None
     can_reconcile: bool = False
     durable: bool = False
+    expect: Mapping[str, int] | None = None
 
     def __init__(self, scope: str, read_result: Callable[[str | bytes], Any] = json.loads) -> None:
         self.scope = scope
@@ -213,6 +214,8 @@ class EffectFlow:
                 parts.append(f',"run_id":{quoted(anchor.run_id)}')
             if anchor.step_id is not None:
                 parts.append(f',"step_id":{quoted(anchor.step_id)}')
+        if terms.expect:
+            parts.append(f',"expect":{expected(terms.expect)}')
         if wait_ms:
             parts.append(f',"wait_ms":{wait_ms}')
         parts.append("}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from json import encoder
 from typing import Any
 
@@ -26,6 +26,11 @@ def _encoder() -> Callable[[Any], str]:
 
 # Plain data as compact JSON; the order of members stays.
 text: Callable[[Any], str] = _encoder()
+
+
+def expected(versions: Mapping[str, int]) -> str:
+    """What is expected of entities, as the server takes it."""
+    return text([{"entity": entity, "version": version} for entity, version in versions.items()])
 
 
 def written(value: Any) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypedDict
 
 from ._effects import OnLapse, Terms
@@ -18,6 +18,7 @@ class GuardOptions(TypedDict, total=False):
     """`arguments`: what is asked for, where it is not what the function is called with. `on_lapse`: `hold` or `retry`.
     `reconcile`: asked when nobody knows whether it happened. `result`: the type of the result, if it is not what the
     function is annotated to return. `wait`: seconds to wait for another holder who is at it.
+    `expect`: versions of entities, by name; it is begun only if they have them, which are raised by one then.
     `durable`: in a handler, returns only when the outcome is stored, and does not leave that to the commit."""
 
     arguments: Any
@@ -30,6 +31,7 @@ class GuardOptions(TypedDict, total=False):
     result: Any
     tenant_id: str | None
     durable: bool
+    expect: Mapping[str, int] | None
 
 
 class EffectOptions(GuardOptions, total=False):
@@ -38,7 +40,7 @@ class EffectOptions(GuardOptions, total=False):
     key: str | None
 
 
-_AS_THEY_ARE = frozenset({"key", "on_lapse", "lease_ms", "ttl_ms", "max_attempts", "tenant_id", "durable"})
+_AS_THEY_ARE = frozenset({"key", "on_lapse", "lease_ms", "ttl_ms", "max_attempts", "tenant_id", "durable", "expect"})
 _KNOWN = EffectOptions.__required_keys__ | EffectOptions.__optional_keys__
 
 

@@ -15,7 +15,7 @@ from ._current import within
 from ._effects import Anchor
 from ._endings import Ending, Name
 from ._guards import AsyncEffects, Effects
-from ._json import quoted, text, written
+from ._json import expected, quoted, text, written
 from ._lineage import Trace, anchor, follow_up, plain_follow_up
 from ._payloads import raw_payload
 from ._signal import Signal
@@ -51,6 +51,7 @@ class Delivery:
     # What was collected, written at once: a mistake in it is the handler's, and not found when nobody can be told.
     _produce: list[bytes] | None = None
     _outputs: list[bytes] | None = None
+    _expect: dict[str, int] | None = None
     # How effects ended that the server has not heard of yet: it does so in the commit.
     _endings: list[Ending] | None = None
     # The lease is over then, by this machine's monotonic clock.
@@ -177,12 +178,21 @@ class Delivery:
         named = output if dedupe_key is None else {**output, "dedupe_key": dedupe_key}
         self._outputs = _added(self._outputs, written(named))
 
+    def expect(self, entity: str, version: int) -> None:
+        """The commit of this message is done only if the entity, of the message's tenant, has this version; it is raised by
+        one together with the ack. Otherwise nothing of the commit happens, and it is `PreconditionFailed`."""
+        self._check_open()
+        known = {} if self._expect is None else self._expect
+        if entity in known:
+            raise ValueError(f"a version of {entity!r} is expected already")
+        self._expect = {**known, entity: version}
+
     def _check_open(self) -> None:
         if self._is_committed:
             raise RuntimeError("this message has been committed: what is collected now would never go out")
 
     def _has_more_than_an_ack(self) -> bool:
-        return bool(self._produce or self._outputs or self._endings)
+        return bool(self._produce or self._outputs or self._expect or self._endings)
 
     def _commit_body(self) -> bytes:
         parts = [b'{"ack":[', quoted(self._item["lease"]["token"]).encode(), b"]"]
@@ -190,6 +200,11 @@ class Delivery:
         for name, collected in ((b"effects", endings), (b"produce", self._produce), (b"outputs", self._outputs)):
             if collected:
                 parts += (b',"', name, b'":[', b",".join(collected), b"]")
+        if self._expect:
+            parts += (b',"expect":', expected(self._expect).encode())
+        # Whose entities and datasets these are; for anything else it does not matter.
+        if (self._expect or self._outputs) and (tenant_id := self.tenant_id):
+            parts += (b',"tenant_id":', quoted(tenant_id).encode())
         return b"".join((*parts, b"}"))
 
     def _begin_commit(self) -> Entry:

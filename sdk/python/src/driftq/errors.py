@@ -69,6 +69,8 @@ class Refused(DriftQError):
         self.retry_after_ms: int | None = problem.get("retry_after_ms")
         self.part: str | None = problem.get("part")
         self.attempt: int | None = problem.get("attempt")
+        self.entity: str | None = problem.get("entity")
+        self.version: int | None = problem.get("version")
         self.request_id = request_id or problem.get("instance")
         self._retryable = bool(problem.get("retryable", False))
         text = f"{self.code}: {self.detail}"
@@ -143,6 +145,18 @@ class RunUnknown(Refused):
     """There is no run of that name."""
 
     CODE = "RUN_UNKNOWN"
+
+
+class EntityUnknown(Refused):
+    """No entity has that name."""
+
+    CODE = "ENTITY_UNKNOWN"
+
+
+class CommitUnknown(Refused):
+    """No commit under that key is remembered."""
+
+    CODE = "COMMIT_UNKNOWN"
 
 
 class JobUnknown(Refused):
@@ -233,6 +247,19 @@ class VersionInUse(Refused):
     """The version is the current one."""
 
     CODE = "VERSION_IN_USE"
+
+
+class VersionSealed(Refused):
+    """The version is sealed: nothing in it moves any more."""
+
+    CODE = "VERSION_SEALED"
+
+
+class PreconditionFailed(Refused):
+    """An entity has another version than was expected: `entity` says which, `version` the one that it has. Somebody was
+    there before: read again what it stands for, and decide anew."""
+
+    CODE = "PRECONDITION_FAILED"
 
 
 class LimitReached(Refused):

@@ -7,10 +7,11 @@ use utoipa::ToSchema;
 
 use super::{OnLapse, is_false, on_lapse};
 use crate::fault::Fault;
+use crate::v2::entity::{self, Expected};
 use crate::v2::limits::{
     DURATION_MS_MAX, EFFECT_ATTEMPTS_MAX, EFFECT_HASH_BYTES_MAX, EFFECT_KEY_BYTES_MAX,
     EFFECT_LINEAGE_BYTES_MAX, EFFECT_REQUEST_ID_BYTES_MAX, EFFECT_SCOPE_BYTES_MAX, EFFECT_TENANT_BYTES_MAX,
-    LEASE_MS_MAX, NAME_BYTES_MAX, TOKEN_BYTES_MAX, WAIT_MS_MAX,
+    EXPECTED_MAX, LEASE_MS_MAX, NAME_BYTES_MAX, TOKEN_BYTES_MAX, WAIT_MS_MAX,
 };
 use crate::v2::read::{self, number, structure, text};
 
@@ -126,12 +127,30 @@ pub struct EffectBegin<'a> {
     )]
     #[schema(value_type = Option<String>, max_length = 255)]
     pub owner: Cow<'a, str>,
+    /// Only if these entities of the effect's tenant have these versions: otherwise it is refused with
+    /// `PRECONDITION_FAILED`. They are compared and raised by one when an effect is begun, and once for each effect:
+    /// not for an answer other than `execute`, and not when a lapsed or failed effect is taken on again.
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "structure::objects::<_, _, EXPECTED_MAX>",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    #[schema(value_type = Option<Vec<Expected>>, max_items = 100)]
+    pub expect: Vec<Expected<'a>>,
 }
 
 impl<'a> EffectBegin<'a> {
     /// From a JSON body.
     pub fn from_json(body: &'a [u8]) -> Result<Self, Fault> {
-        read::object(body)
+        let begin: Self = read::object(body)?;
+        begin.check()?;
+        Ok(begin)
+    }
+
+    /// The rules between its fields.
+    pub(super) fn check(&self) -> Result<(), Fault> {
+        entity::check(&self.expect)
     }
 }
 
@@ -145,9 +164,9 @@ mod tests {
         let expected = EffectBegin { scope: "s".into(), key: "k".into(), ..EffectBegin::default() };
         assert_eq!((&begin, begin.on_lapse, begin.wait_ms), (&expected, OnLapse::Hold, 0));
         assert!(matches!((&begin.scope, &begin.key), (Cow::Borrowed("s"), Cow::Borrowed("k"))));
-        let nulls = br#"{"tenant_id":null,"scope":"s","key":"k","request_hash":null,"lease_ms":null,"ttl_ms":null,"on_lapse":null,"max_attempts":null,"reacquire":null,"wait_ms":null,"lease_token":null,"run_id":null,"step_id":null,"request_id":null,"owner":null}"#;
+        let nulls = br#"{"tenant_id":null,"scope":"s","key":"k","request_hash":null,"lease_ms":null,"ttl_ms":null,"on_lapse":null,"max_attempts":null,"reacquire":null,"wait_ms":null,"lease_token":null,"run_id":null,"step_id":null,"request_id":null,"owner":null,"expect":null}"#;
         assert_eq!(EffectBegin::from_json(nulls).unwrap(), expected);
-        let full = r#"{"tenant_id":"t","scope":"s","key":"k","request_hash":"h","lease_ms":604800000,"ttl_ms":316224000000,"on_lapse":"retry","max_attempts":1000000,"reacquire":true,"wait_ms":60000,"lease_token":"l","run_id":"r","step_id":"p","request_id":"q","owner":"o"}"#;
+        let full = r#"{"tenant_id":"t","scope":"s","key":"k","request_hash":"h","lease_ms":604800000,"ttl_ms":316224000000,"on_lapse":"retry","max_attempts":1000000,"reacquire":true,"wait_ms":60000,"lease_token":"l","run_id":"r","step_id":"p","request_id":"q","owner":"o","expect":[{"entity":"e","version":3},{"entity":"f","version":0}]}"#;
         let begin = EffectBegin::from_json(full.as_bytes()).unwrap();
         assert_eq!((begin.on_lapse, begin.max_attempts), (OnLapse::Retry, Some(1_000_000)));
         assert_eq!(serde_json::to_string(&begin).unwrap(), full);
@@ -192,6 +211,13 @@ mod tests {
             (r#""run_id":"""#, "run_id: must have 1 to 255 bytes, has 0"),
             (r#""step_id":"""#, "step_id: must have 1 to 255 bytes, has 0"),
             (r#""request_id":"""#, "request_id: must have 1 to 255 bytes, has 0"),
+            (r#""expect":[{"entity":"","version":0}]"#, "expect[0].entity: must have 1 to 255 bytes, has 0"),
+            (r#""expect":[{"entity":"e"}]"#, "expect[0]: missing field `version`"),
+            (r#""expect":[{"entity":"e","version":-1}]"#, "expect[0].version: "),
+            (
+                r#""expect":[{"entity":"e","version":0},{"entity":"e","version":1}]"#,
+                "expect[1].entity: is there twice",
+            ),
             (r#""key":"l""#, "duplicate field `key`"),
             (r#""leasems":1"#, "leasems: unknown field, expected one of `tenant_id`, `scope`"),
         ] {

@@ -41,6 +41,12 @@ impl<'a> EffectBeginCall<'a> {
             return EffectBegin::from_json(body).map(|begin| Self::One(Box::new(begin)));
         }
         let begins: EffectBegins<'_> = read::object(body)?;
+        for (place, begin) in begins.effects.iter().enumerate() {
+            if let Err(fault) = begin.check() {
+                let message = format!("effects[{place}].{}", fault.message);
+                return Err(Fault { message: message.into(), ..fault });
+            }
+        }
         match begins.effects.iter().position(|begin| begin.wait_ms > 0) {
             Some(place) => Err(Fault::invalid(format!(
                 "effects[{place}].wait_ms: only a call with one effect waits; leave it out"

@@ -128,6 +128,8 @@ impl<'a> EffectReacquire<'a> {
             step_id: None,
             request_id: self.request_id,
             owner: self.owner,
+            // Whoever takes an effect on again goes on with what was begun: nothing is compared anew.
+            expect: Vec::new(),
         }
     }
 }

@@ -89,6 +89,8 @@ pub enum Operation {
     ListEffects,
     /// `POST /v2/commit`
     Commit,
+    /// `GET /v2/commits/{key}`
+    GetCommit,
     /// `GET /v2/outputs`
     ListDatasets,
     /// `GET /v2/outputs/{dataset}`
@@ -101,8 +103,16 @@ pub enum Operation {
     CutOver,
     /// `POST /v2/outputs/{dataset}/rollback`
     RollBack,
+    /// `POST /v2/outputs/{dataset}/seal`
+    SealVersion,
     /// `DELETE /v2/outputs/{dataset}/{version}`
     DeleteVersion,
+    /// `GET /v2/entities`
+    ListEntities,
+    /// `GET /v2/entities/{entity}`
+    GetEntity,
+    /// `DELETE /v2/entities/{entity}`
+    RemoveEntity,
     /// `GET /v2/runs`
     ListRuns,
     /// `GET /v2/runs/{run_id}`

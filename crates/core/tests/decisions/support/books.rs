@@ -23,6 +23,7 @@ struct Effect {
 
 #[derive(Default)]
 struct Run {
+    tenant: String,
     name: String,
     messages: u64,
     entries: VecDeque<Option<(TopicId, u64)>>,
@@ -31,8 +32,8 @@ struct Run {
 #[derive(Default)]
 pub(super) struct Books {
     effects: BTreeMap<u64, Effect>,
-    /// Dataset, version, cell and key.
-    pointers: BTreeSet<[String; 4]>,
+    /// Tenant, dataset, version, cell and key.
+    pointers: BTreeSet<[String; 5]>,
     runs: BTreeMap<u64, Run>,
     last_run: u64,
 }
@@ -42,7 +43,7 @@ impl Books {
         match *fact {
             Fact::Appended(message) => {
                 if let Some(lineage) = message.lineage {
-                    let run = self.enter(lineage.run);
+                    let run = self.enter((lineage.tenant, lineage.run));
                     let run = self.runs.get_mut(&run).expect("just entered");
                     run.messages += 1;
                     run.entries.push_back(Some((message.topic, message.offset)));
@@ -56,22 +57,26 @@ impl Books {
                 }
                 self.runs.retain(|_, run| !run.entries.is_empty());
             }
-            Fact::Output(OutputFact::Moved { dataset, version, partition_key, dedupe_key, .. }) => {
-                self.pointers.insert([dataset, version, partition_key, dedupe_key].map(str::to_owned));
+            Fact::Output(OutputFact::Moved {
+                tenant, dataset, version, partition_key, dedupe_key, ..
+            }) => {
+                self.pointers
+                    .insert([tenant, dataset, version, partition_key, dedupe_key].map(str::to_owned));
             }
-            Fact::Output(OutputFact::Dropped { dataset, version }) => {
-                self.pointers.retain(|pointer| pointer[0] != dataset || pointer[1] != version);
+            Fact::Output(OutputFact::Dropped { tenant, dataset, version }) => {
+                self.pointers.retain(|pointer| pointer[..3] != [tenant, dataset, version]);
             }
             _ => {}
         }
     }
 
-    fn enter(&mut self, name: &str) -> u64 {
-        if let Some((number, _)) = self.runs.iter().find(|(_, run)| run.name == name) {
+    fn enter(&mut self, (tenant, name): (&str, &str)) -> u64 {
+        let same = |run: &Run| (&*run.tenant, &*run.name) == (tenant, name);
+        if let Some((number, _)) = self.runs.iter().find(|(_, run)| same(run)) {
             return *number;
         }
         self.last_run += 1;
-        self.runs.insert(self.last_run, Run { name: name.into(), ..Run::default() });
+        self.runs.insert(self.last_run, Run { tenant: tenant.into(), name: name.into(), ..Run::default() });
         self.last_run
     }
 
@@ -87,7 +92,7 @@ impl Books {
                 let run = match self.runs.keys().find(holds) {
                     Some(run) => *run,
                     None if begun.run.is_empty() => 0,
-                    None => self.enter(begun.run),
+                    None => self.enter((begun.whose, begun.run)),
                 };
                 if let Some(run) = self.runs.get_mut(&run) {
                     run.entries.push_back(None);
@@ -154,7 +159,7 @@ impl Books {
         assert_eq!(effects.unknown, count(Status::Unknown));
         assert_eq!(tally.outputs, self.pointers.len() as u64);
         assert_eq!(tally.runs, self.runs.len() as u64);
-        let list = RunList { before: u64::MAX, limit: 1000 };
+        let list = RunList { tenant: None, before: u64::MAX, limit: 1000 };
         let ticket = rig.ask(|ticket| Input::Describe { ticket, query: Query::Runs(list) });
         // It waits for the disk, as everything about the ledger does.
         let Some(Answer::Described(Description::Runs(runs, None))) = rig.answer(ticket) else { return };
@@ -162,8 +167,8 @@ impl Books {
             let run = &self.runs[&summary.number];
             let open = run.entries.iter().flatten().filter(|message| kept(**message)).count();
             let effects = self.effects.values().filter(|effect| effect.run == summary.number).count();
-            let told = (&*summary.id, summary.messages, summary.open, summary.effects);
-            assert_eq!(told, (&*run.name, run.messages, open as u64, effects as u64));
+            let told = (&*summary.tenant, &*summary.id, summary.messages, summary.open, summary.effects);
+            assert_eq!(told, (&*run.tenant, &*run.name, run.messages, open as u64, effects as u64));
         }
     }
 }

@@ -45,17 +45,17 @@ pub(crate) fn touch(shard: &mut Shard, now: Time, out: &mut Output) {
     let d = || "d".to_owned();
     for version in ["v1", "v2", "v3", "v9"].map(str::to_owned) {
         let from = version.clone();
-        shard.handle(now, Input::RollBack { ticket: TICKET, dataset: d(), from: from.clone() }, out);
-        shard.handle(now, Input::CutOver { ticket: TICKET, dataset: d(), version, expect: None }, out);
-        shard.handle(now, Input::RollBack { ticket: TICKET, dataset: d(), from: from.clone() }, out);
-        shard.handle(now, Input::DropVersion { ticket: TICKET, dataset: d(), version: from }, out);
+        shard.handle(now, Input::RollBack { ticket: TICKET, dataset: d().into(), from: from.clone() }, out);
+        shard.handle(now, Input::CutOver { ticket: TICKET, dataset: d().into(), version, expect: None }, out);
+        shard.handle(now, Input::RollBack { ticket: TICKET, dataset: d().into(), from: from.clone() }, out);
+        shard.handle(now, Input::DropVersion { ticket: TICKET, dataset: d().into(), version: from }, out);
     }
 }
 
 fn queries() -> Vec<Query> {
     let NewOutput { dataset, version, .. } = output("v1", "p", "");
     let list = |version: &str| OutputList {
-        dataset: dataset.clone(),
+        dataset: dataset.clone().into(),
         version: version.into(),
         partition_key: None,
         from: None,
@@ -65,11 +65,11 @@ fn queries() -> Vec<Query> {
         Query::Effect(effect_identity("k")),
         Query::Effects(EffectList { limit: 99, ..EffectList::default() }),
         Query::Effects(EffectList { limit: 99, status: Some(Status::Unknown), ..EffectList::default() }),
-        Query::Datasets(None, 99),
-        Query::Dataset(VersionsList { dataset: dataset.clone(), after: None, limit: 9 }),
+        Query::Datasets(String::new(), None, 99),
+        Query::Dataset(VersionsList { dataset: dataset.clone().into(), after: None, limit: 9 }),
         Query::Outputs(list(&version)),
         Query::Outputs(list("current")),
-        Query::Runs(RunList { before: u64::MAX, limit: 99 }),
+        Query::Runs(RunList { tenant: None, before: u64::MAX, limit: 99 }),
         Query::Run("r".into(), 0, 99),
         Query::Run("s".into(), 0, 99),
         Query::Run("run".into(), 0, 99),

@@ -94,7 +94,8 @@ pub(crate) fn named(name: &str, commit: Commit) -> Commit {
 
 /// A message of a run.
 pub(crate) fn in_run(draft: &Draft, run: &str, step: &str) -> NewMessage {
-    let lineage = NewLineage { run: run.into(), step: step.into(), parent: String::new() };
+    let lineage =
+        NewLineage { tenant: String::new(), run: run.into(), step: step.into(), parent: String::new() };
     NewMessage { lineage: Some(Box::new(lineage)), ..draft.message() }
 }
 

@@ -3,8 +3,9 @@
 
 use driftq_core::ledger::{OnLapse, Status};
 use driftq_core::{
-    BegunFact, CommitFact, EffectFact, EffectPart, EndedFact, Fact, GroupId, How, Identity, Lent, Lineage,
-    MessageFact, OutputAuthor, OutputFact, Place, Receipt, RequestHash, RunFact, Style, Time, Token, TopicId,
+    BegunFact, CommitFact, EffectFact, EffectPart, EndedFact, EntityFact, Fact, GroupId, How, Identity, Lent,
+    Lineage, MessageFact, OutputAuthor, OutputFact, Place, Receipt, RequestHash, RunFact, Style, Time, Token,
+    TopicId,
 };
 
 const LENT: Lent<'static> = Lent {
@@ -39,7 +40,17 @@ const ATTEMPTS: &[u8] = &[
     0, 0, 0,
 ];
 
-pub(crate) const LINEAGE: Lineage<'static> = Lineage { run: "run", step: "step", parent: "parent" };
+/// Two entities and the versions that they have now.
+const RAISED: &[u8] =
+    &[1, 0, 0, 0, b'a', 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, b'b', b'c', 1, 0, 0, 0, 0, 0, 0, 0];
+/// A version of a dataset.
+const READS: &[u8] = &[1, 0, 0, 0, b'd', 2, 0, 0, 0, b'v', b'1'];
+/// The first of them once more.
+const RAISED_AGAIN: &[u8] = &[1, 0, 0, 0, b'a', 2, 0, 0, 0, 0, 0, 0, 0];
+
+pub(crate) const LINEAGE: Lineage<'static> =
+    Lineage { tenant: "", run: "run", step: "step", parent: "parent" };
+pub(crate) const LINEAGE_OF_TENANT: Lineage<'static> = Lineage { tenant: "tenant", ..LINEAGE };
 
 /// The name of a kind's frozen text.
 pub(crate) fn name(fact: &Fact<'_>) -> Option<&'static str> {
@@ -47,6 +58,7 @@ pub(crate) fn name(fact: &Fact<'_>) -> Option<&'static str> {
         Fact::Effect(EffectFact::Begun(BegunFact { lent: Lent { tie: None, .. }, .. })) => {
             "effect-begun-plain"
         }
+        Fact::Effect(EffectFact::Begun(BegunFact { whose: "tenant", .. })) => "effect-begun-of-tenant",
         Fact::Effect(EffectFact::Begun(_)) => "effect-begun",
         Fact::Effect(EffectFact::Taken { .. }) => "effect-taken",
         Fact::Effect(EffectFact::Renewed { .. }) => "effect-renewed",
@@ -62,6 +74,12 @@ pub(crate) fn name(fact: &Fact<'_>) -> Option<&'static str> {
         Fact::Run(RunFact::StepEnded { how: How::Skipped, .. }) => "step-skipped",
         Fact::Run(RunFact::StepEnded { how: How::Cancelled, .. }) => "step-cancelled",
         Fact::Run(RunFact::Forgotten { .. }) => "run-forgotten",
+        Fact::Run(RunFact::Read { .. }) => "versions-read",
+        Fact::Output(OutputFact::Moved { tenant: "tenant", .. }) => "output-moved-of-tenant",
+        Fact::Output(OutputFact::CutOver { tenant: "tenant", .. }) => "cut-over-of-tenant",
+        Fact::Output(OutputFact::RolledBack { tenant: "tenant", .. }) => "rolled-back-of-tenant",
+        Fact::Output(OutputFact::Dropped { tenant: "tenant", .. }) => "version-dropped-of-tenant",
+        Fact::Output(OutputFact::Sealed { .. }) => "version-sealed",
         Fact::Output(OutputFact::Moved { by: None, .. }) => "output-moved-plain",
         Fact::Output(OutputFact::Moved { .. }) => "output-moved",
         Fact::Output(OutputFact::CutOver { .. }) => "cut-over",
@@ -69,6 +87,8 @@ pub(crate) fn name(fact: &Fact<'_>) -> Option<&'static str> {
         Fact::Output(OutputFact::Dropped { .. }) => "version-dropped",
         Fact::Commit(CommitFact::Done { .. }) => "commit-done",
         Fact::Commit(CommitFact::Forgotten { .. }) => "commits-forgotten",
+        Fact::Entity(EntityFact::Raised { .. }) => "entities-raised",
+        Fact::Entity(EntityFact::Forgotten { .. }) => "entity-forgotten",
         _ => return None,
     })
 }
@@ -82,6 +102,7 @@ fn begun(number: u64, key: &str, lent: Lent<'static>) -> BegunFact<'static> {
         scope: 0x1f20,
         lent,
         run: "run",
+        whose: "",
         check: 0x2122,
         bytes: b"about",
     }
@@ -102,7 +123,12 @@ const fn ended(number: u64, status: Status, attempts_max: Option<u32>) -> EndedF
 }
 
 const fn moved(dedupe_key: &'static str, by: Option<OutputAuthor>) -> Fact<'static> {
+    moved_of("", dedupe_key, by)
+}
+
+const fn moved_of(tenant: &'static str, dedupe_key: &'static str, by: Option<OutputAuthor>) -> Fact<'static> {
     Fact::Output(OutputFact::Moved {
+        tenant,
         dataset: "dataset",
         version: "v1",
         partition_key: "p",
@@ -121,9 +147,14 @@ pub(crate) fn facts() -> Vec<Fact<'static>> {
         let (at, leased) = (Time(0x090a), Time(0x0b0c));
         Fact::Run(RunFact::StepEnded { place, at, how, attempts: 0x0d0e, leased, history: ATTEMPTS })
     };
+    let (dataset, version, at) = ("dataset", "v1", Time(0x0102));
+    let cut_over = |tenant| Fact::Output(OutputFact::CutOver { tenant, dataset, version, at });
+    let rolled_back = |tenant| Fact::Output(OutputFact::RolledBack { tenant, dataset, at });
+    let dropped = |tenant| Fact::Output(OutputFact::Dropped { tenant, dataset, version });
     let effects = [
         EffectFact::Begun(begun(0x2324, "key", LENT)),
         EffectFact::Begun(begun(0x2324, "key", LENT_PLAIN)),
+        EffectFact::Begun(BegunFact { whose: "tenant", ..begun(0x2324, "key", LENT) }),
         EffectFact::Taken { number: 0x2324, lent: LENT },
         EffectFact::Renewed { number: 0x2324, until: Time(0x2526) },
         EffectFact::Ended(ended(0x2324, Status::FailedRetryable, Some(0x0102))),
@@ -142,9 +173,20 @@ pub(crate) fn facts() -> Vec<Fact<'static>> {
         Fact::Run(RunFact::Forgotten { run: 0x0102, most: 0x0304 }),
         moved("", Some(AUTHOR)),
         moved("once", None),
-        Fact::Output(OutputFact::CutOver { dataset: "dataset", version: "v1", at: Time(0x0102) }),
-        Fact::Output(OutputFact::RolledBack { dataset: "dataset", at: Time(0x0102) }),
-        Fact::Output(OutputFact::Dropped { dataset: "dataset", version: "v1" }),
+        moved_of("tenant", "", Some(AUTHOR)),
+        cut_over(""),
+        cut_over("tenant"),
+        rolled_back(""),
+        rolled_back("tenant"),
+        dropped(""),
+        dropped("tenant"),
+        Fact::Output(OutputFact::Sealed {
+            tenant: "tenant",
+            dataset: "dataset",
+            version: "v1",
+            at: Time(0x0102),
+        }),
+        Fact::Run(RunFact::Read { topic: TopicId(0x0102), offset: 0x0304, at: Time(0x0506), reads: READS }),
         Fact::Commit(CommitFact::Done {
             name: Identity::of("", "", "commit"),
             request: RequestHash(0x0304),
@@ -152,8 +194,39 @@ pub(crate) fn facts() -> Vec<Fact<'static>> {
             results: RESULTS,
         }),
         Fact::Commit(CommitFact::Forgotten { upto: Time(0x0102), most: 0x0304 }),
+        Fact::Entity(EntityFact::Raised {
+            tenant: "tenant",
+            at: Time(0x0102),
+            effect: 0x0304,
+            raised: RAISED,
+        }),
+        Fact::Entity(EntityFact::Forgotten { tenant: "tenant", entity: "order-7" }),
     ];
     effects.map(Fact::Effect).into_iter().chain(others).collect()
+}
+
+/// What may happen to entities after [`history`]: an effect and commits raise them, and one is forgotten.
+pub(crate) fn entity_history() -> Vec<Fact<'static>> {
+    let raised =
+        |tenant, effect, raised| Fact::Entity(EntityFact::Raised { tenant, at: Time(4000), effect, raised });
+    vec![
+        raised("", 0, RAISED),
+        raised("tenant", 1, RAISED),
+        raised("tenant", 0, RAISED_AGAIN),
+        Fact::Entity(EntityFact::Forgotten { tenant: "", entity: "bc" }),
+        moved_of("tenant", "", None),
+        Fact::Output(OutputFact::Sealed {
+            tenant: "tenant",
+            dataset: "dataset",
+            version: "v1",
+            at: Time(4000),
+        }),
+        Fact::Run(RunFact::Read { topic: TopicId(0), offset: 700, at: Time(4000), reads: READS }),
+        Fact::Effect(EffectFact::Begun(BegunFact {
+            whose: "tenant",
+            ..begun(6, "of tenant", Lent { epoch: 1, attempt: 1, tie: None, ..LENT })
+        })),
+    ]
 }
 
 /// A history that a topic 0 with group 0 (of epoch 1) may go on with, in which every part of a ledger occurs.
@@ -162,7 +235,7 @@ pub(crate) fn history(message: impl Fn(u64) -> MessageFact<'static>) -> Vec<Fact
     let (topic, group) = (TopicId(0), GroupId(0));
     let place = |offset| Place { topic, group, partition: 0, offset };
     let in_run = |offset, run, step| {
-        let lineage = Some(Lineage { run, step, parent: "root" });
+        let lineage = Some(Lineage { tenant: "", run, step, parent: "root" });
         Fact::Appended(MessageFact { lineage, ..message(offset) })
     };
     let tie = Receipt { topic, group, partition: 0, offset: 700, token: Token { epoch: 1, n: 70 } };
@@ -178,11 +251,21 @@ pub(crate) fn history(message: impl Fn(u64) -> MessageFact<'static>) -> Vec<Fact
     };
     let output = |version, partition_key, dedupe_key, by| {
         let (dataset, location, digest, at) = ("dataset", "s3://there", "sha256:00", Time(3000));
-        let moved =
-            OutputFact::Moved { dataset, version, partition_key, dedupe_key, location, digest, at, by };
+        let moved = OutputFact::Moved {
+            tenant: "",
+            dataset,
+            version,
+            partition_key,
+            dedupe_key,
+            location,
+            digest,
+            at,
+            by,
+        };
         Fact::Output(moved)
     };
-    let cut_over = |version, at| OutputFact::CutOver { dataset: "dataset", version, at: Time(at) };
+    let cut_over =
+        |version, at| OutputFact::CutOver { tenant: "", dataset: "dataset", version, at: Time(at) };
     let done = |key: &str, until| {
         let name = Identity::of("", "", key);
         Fact::Commit(CommitFact::Done { name, request: RequestHash(7), until: Time(until), results: RESULTS })
@@ -229,8 +312,8 @@ pub(crate) fn history(message: impl Fn(u64) -> MessageFact<'static>) -> Vec<Fact
             Fact::Output(cut_over("v1", 3001)),
             Fact::Output(cut_over("v2", 3002)),
             Fact::Output(cut_over("v1", 3003)),
-            Fact::Output(OutputFact::RolledBack { dataset: "dataset", at: Time(3004) }),
-            Fact::Output(OutputFact::Dropped { dataset: "dataset", version: "v3" }),
+            Fact::Output(OutputFact::RolledBack { tenant: "", dataset: "dataset", at: Time(3004) }),
+            Fact::Output(OutputFact::Dropped { tenant: "", dataset: "dataset", version: "v3" }),
             done("a", 8000),
             done("b", 7000),
             done("c", 6000),

@@ -163,7 +163,8 @@ impl Model {
             | Fact::Effect(_)
             | Fact::Run(_)
             | Fact::Output(_)
-            | Fact::Commit(_) => {}
+            | Fact::Commit(_)
+            | Fact::Entity(_) => {}
             Fact::Moved { topic, partition, offset, .. } => {
                 let kept = self.topic(topic).kept.get_mut(&(partition, offset));
                 kept.expect("what moves is kept").segment = end.segment();

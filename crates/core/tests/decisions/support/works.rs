@@ -2,8 +2,9 @@
 
 use driftq_core::ledger::{OnLapse, Status};
 use driftq_core::{
-    Answer, BeginEffect, Commit, EffectAnswer, EffectList, EffectPart, EffectReceipt, Fact, FinishEffect,
-    Input, NewBlob, NewLineage, OutputList, Query, Receipt, RequestHash, RunList, Ticket, Urge, VersionsList,
+    Answer, BeginEffect, Commit, EffectAnswer, EffectList, EffectPart, EffectReceipt, EntityList, Expected,
+    Fact, FinishEffect, Input, Named, NewBlob, NewLineage, OutputList, Query, Read, Receipt, RequestHash,
+    RunList, Ticket, Urge, VersionsList,
 };
 
 use super::Draft;
@@ -18,8 +19,18 @@ const VERSIONS: [&str; 3] = ["v1", "v2", "v3"];
 /// To which run a message belongs, if to any.
 pub(super) fn a_lineage(number: u8) -> Option<Box<NewLineage>> {
     let run = RUNS[usize::from(number) % 3];
-    let lineage = NewLineage { run: run.into(), step: format!("s{}", number % 4), parent: "p".into() };
+    let lineage = NewLineage {
+        tenant: ["", "t"][usize::from(number % 8 / 4)].into(),
+        run: run.into(),
+        step: format!("s{}", number % 4),
+        parent: "p".into(),
+    };
     (!run.is_empty()).then(|| Box::new(lineage))
+}
+
+/// Whose something is.
+fn a_tenant(number: u8) -> &'static str {
+    ["", "t"][usize::from(number % 2)]
 }
 
 impl World {
@@ -48,6 +59,10 @@ impl World {
                 self.asked.insert(ticket, Asked::Nothing);
             }
             57..=59 => self.commit(a, b, c),
+            60 if c < 8 => {
+                let entity = Named::of(a_tenant(a), ["e", "f"][usize::from(b % 2)]);
+                self.rig.ask(|ticket| Input::ForgetEntity { ticket, entity });
+            }
             60 | 61 => self.manage_outputs(a, b, c),
             _ => {
                 self.relocate_effects(a);
@@ -69,6 +84,8 @@ impl World {
             caller,
             delivery: pick(&self.deliveries, a).filter(|_| b >= 128).map(|(delivery, _)| delivery.receipt),
             run: RUNS[usize::from(a / 4 % 3)].into(),
+            whose: a_tenant(b).into(),
+            expect: self.an_expectation(a_tenant(b), b, c),
             ..wish(KEYS[usize::from(a % 4)])
         };
         let ticket = self.rig.ask_begin(ask);
@@ -76,6 +93,17 @@ impl World {
         if c == 255 {
             self.rig.tell(Input::Forsake { ticket });
         }
+    }
+
+    /// What somebody expects of entities: mostly nothing, else mostly what is true.
+    fn an_expectation(&self, tenant: &str, b: u8, c: u8) -> Vec<Expected> {
+        let known = |entity: &str| self.rig.shard.state().entity_version(tenant, entity);
+        let entities = ["e", "f"].iter().take(usize::from((b / 2 % 8).saturating_sub(5)));
+        let entities = entities.map(|entity| Expected {
+            entity: (*entity).to_owned(),
+            version: known(entity) + u64::from(c.is_multiple_of(7)),
+        });
+        entities.collect()
     }
 
     /// A lease that was given, now and then a little wrong.
@@ -130,7 +158,10 @@ impl World {
         let commit = if a % 4 == 1 {
             Commit { fences: receipts(0, 1), outputs, ..Commit::default() }
         } else {
-            Commit { name: None, request: RequestHash::NONE, acks, fences, finishes, messages, outputs }
+            let (tenant, reads) =
+                (a_tenant(b).to_owned(), vec![Read { dataset: "d".into(), version: "v1".into() }]);
+            let expect = self.an_expectation(&tenant, b, c);
+            Commit { acks, fences, finishes, messages, outputs, tenant, reads, expect, ..Commit::default() }
         };
         let commit = if a.is_multiple_of(2) { named(KEYS[usize::from(c % 4)], commit) } else { commit };
         let epoch = self.rig.shard.state().epoch();
@@ -146,10 +177,11 @@ impl World {
     }
 
     fn manage_outputs(&mut self, a: u8, b: u8, c: u8) {
-        let dataset = if a == 255 { "other" } else { "d" }.to_owned();
+        let dataset = Named::of(a_tenant(c), if a == 255 { "other" } else { "d" });
         let version = VERSIONS[usize::from(b % 3)].to_owned();
         let expect = (c >= 200).then(|| VERSIONS[usize::from(c % 3)].to_owned());
         self.rig.ask(|ticket| match a % 6 {
+            0 if c < 60 => Input::SealVersion { ticket, dataset, version },
             0 => Input::DropVersion { ticket, dataset, version },
             1 => Input::RollBack { ticket, dataset, from: version },
             _ => Input::CutOver { ticket, dataset, version, expect },
@@ -178,7 +210,7 @@ impl World {
     /// Every question must have an answer.
     fn look_around(&mut self, b: u8, c: u8) {
         let (version, limit) = (VERSIONS[usize::from(b % 3)].to_owned(), u32::from(c % 4));
-        let dataset = || "d".to_owned();
+        let dataset = || Named::of(a_tenant(b), "d");
         let queries = [
             Query::Effect(effect_identity(KEYS[usize::from(b % 4)])),
             Query::Effects(EffectList {
@@ -187,7 +219,7 @@ impl World {
                 status: (c >= 128).then_some(Status::ALL[usize::from(c % 5)]),
                 ..EffectList::default()
             }),
-            Query::Datasets(None, limit),
+            Query::Datasets(a_tenant(b).into(), None, limit),
             Query::Dataset(VersionsList { dataset: dataset(), after: None, limit }),
             Query::Outputs(OutputList {
                 dataset: dataset(),
@@ -196,8 +228,19 @@ impl World {
                 from: c.is_multiple_of(5).then(|| ("q".into(), u64::from(b % 4))),
                 limit,
             }),
-            Query::Runs(RunList { before: u64::from(b), limit }),
-            Query::Run(RUNS[1 + usize::from(b % 2)].into(), u64::from(c % 16), limit),
+            Query::Runs(RunList {
+                tenant: (c >= 128).then(|| a_tenant(b).into()),
+                before: u64::from(b),
+                limit,
+            }),
+            Query::Run(Named::of(a_tenant(c), RUNS[1 + usize::from(b % 2)]), u64::from(c % 16), limit),
+            Query::Entity(Named::of("t", "e")),
+            Query::Commit(named(KEYS[usize::from(b % 4)], Commit::default()).name.unwrap_or_default()),
+            Query::Entities(EntityList {
+                tenant: String::new(),
+                after: (b >= 128).then(|| "e".into()),
+                limit,
+            }),
         ];
         for query in queries {
             self.rig.ask(|ticket| Input::Describe { ticket, query });

@@ -54,6 +54,7 @@ pub(crate) fn settings(retention: bool) -> Settings {
         commits_max: 3,
         outputs_max: 9,
         output_bytes_max: 1300,
+        entities_max: 3,
         run_ttl_ms: 8000,
         run_entries_max: 20,
         retry: RetryPolicy { max_backoff_ms: 400, ..Settings::default().retry },

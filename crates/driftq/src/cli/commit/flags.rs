@@ -3,9 +3,12 @@
 use std::borrow::Cow;
 
 use clap::ValueEnum;
-use driftq_api::v2::{Commit, CommitMessage, CommitOutput, EffectFinish, EffectResult, Message, OutputMode};
+use driftq_api::v2::{
+    Commit, CommitMessage, CommitOutput, DatasetVersion, EffectFinish, EffectResult, Expected, Message,
+    OutputMode,
+};
 
-use crate::cli::{effect::Status, parse};
+use crate::cli::{effect::Status, entity, parse, tenant::Tenant};
 
 /// An effect that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,12 +69,20 @@ pub(super) struct Parts {
     /// Where a result lies; it stands beside the others, once under its dedupe key
     #[arg(long, value_name = "DATASET/VERSION/PARTITION=LOCATION@DIGEST#DEDUPE", value_parser = appended)]
     append_output: Vec<Registered>,
+    /// A version of a dataset that the work has read
+    #[arg(long, value_name = "DATASET/VERSION", value_parser = read)]
+    read: Vec<DatasetVersion<'static>>,
+    /// Only if the entity has this version; it is raised by one with the rest
+    #[arg(long, value_name = "ENTITY=VERSION", value_parser = entity::expected)]
+    expect: Vec<Expected<'static>>,
+    #[command(flatten)]
+    tenant: Tenant,
 }
 
 impl Parts {
     /// What the flags are called, for those that exclude them.
-    pub(super) const NAMES: [&'static str; 6] =
-        ["ack", "fence", "finish", "produce", "replace_output", "append_output"];
+    pub(super) const NAMES: [&'static str; 8] =
+        ["ack", "fence", "finish", "produce", "replace_output", "append_output", "read", "expect"];
 
     pub(super) const fn is_empty(&self) -> bool {
         self.ack.is_empty()
@@ -80,6 +91,7 @@ impl Parts {
             && self.produce.is_empty()
             && self.replace_output.is_empty()
             && self.append_output.is_empty()
+            && self.expect.is_empty()
     }
 
     /// As the server takes it.
@@ -96,6 +108,9 @@ impl Parts {
             effects: self.finish.iter().map(Finish::effect).collect(),
             produce: self.produce.iter().map(message).collect(),
             outputs: outputs.map(Registered::output).collect(),
+            reads: self.read.clone(),
+            expect: self.expect.clone(),
+            tenant_id: Cow::Borrowed(&self.tenant.tenant),
             idempotency_key: None,
         }
     }
@@ -124,6 +139,12 @@ fn finish(text: &str) -> Result<Finish, String> {
     let status = Status::from_str(status, false)
         .map_err(|_| format!("`{status}` is not one of succeeded, failed-final and failed-retryable"))?;
     Ok(Finish { token: token.to_owned(), status, text: result.map(str::to_owned) })
+}
+
+fn read(text: &str) -> Result<DatasetVersion<'static>, String> {
+    let parts = text.split_once('/').filter(|(dataset, version)| !dataset.is_empty() && !version.is_empty());
+    let (dataset, version) = parts.ok_or_else(|| format!("`{text}` is not DATASET/VERSION"))?;
+    Ok(DatasetVersion { dataset: dataset.to_owned().into(), version: version.to_owned().into() })
 }
 
 fn replaced(text: &str) -> Result<Registered, String> {

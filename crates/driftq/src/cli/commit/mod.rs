@@ -29,6 +29,7 @@ Examples:
   driftq commit --ack \"$message\" --finish \"${effect}:succeeded=ch_981\"
   driftq commit --ack \"$message\" --replace-output sales/v2/2030-01=s3://lake/a.parquet@sha256:9f86d0
   driftq commit --fence \"$message\" --append-output sales/v2/log=s3://lake/b@sha256:2c26#batch-7
+  driftq commit --ack \"$message\" --expect order-7=3    # only if order-7 is at version 3
   driftq commit --file commit.json
   jq -n --arg t \"$message\" '{ack: [$t]}' | driftq commit --file - -o json"
 )]
@@ -57,7 +58,7 @@ fn body(args: &Args) -> Result<Box<RawValue>> {
     if let Some(path) = &args.file {
         let invalid = |error: serde_json::Error| {
             Fault::new(Exit::Usage, format!("--file {path}: not JSON: {error}"))
-                .help("it holds an object with ack, fence, effects, produce and outputs")
+                .help("it holds an object with ack, fence, effects, produce, outputs and expect")
         };
         return Ok(serde_json::from_slice(&file::read("--file", path)?).map_err(invalid)?);
     }

@@ -20,6 +20,7 @@ pub(super) fn text(asked: &Value, committed: &Committed<'_>) -> String {
         ("effects", "finished"),
         ("produce", "stored"),
         ("outputs", "registered"),
+        ("expect", "raised"),
     ]
     .into_iter()
     .filter(|(list, _)| count(list) > 0)

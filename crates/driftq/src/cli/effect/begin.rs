@@ -3,11 +3,11 @@
 use std::{borrow::Cow, time::Duration};
 
 use anyhow::Result;
-use driftq_api::v2::{EffectBegin, EffectDecision, WAIT_MS_MAX};
+use driftq_api::v2::{EffectBegin, EffectDecision, Expected, WAIT_MS_MAX};
 
 use super::{Identity, decision, terms::Terms};
 use crate::{
-    cli::{Common, call::patiently, exit::Exit},
+    cli::{Common, call::patiently, entity, exit::Exit},
     client::{CallError, Session},
     config::units::millis,
 };
@@ -21,6 +21,7 @@ Examples:
   driftq effect begin charge order-7 --request-file order.json --wait 10s
   driftq effect begin mail user-1 --on-lapse retry --max-attempts 5
   driftq effect begin charge order-7 --lease-token \"$message_token\"
+  driftq effect begin ship order-7 --expect order-7=3    # only if order-7 is at version 3
 
   answer=$(driftq effect begin charge order-7 -o json)
   case $? in
@@ -48,6 +49,9 @@ pub(crate) struct Args {
     /// The step within the run
     #[arg(long, value_name = "ID")]
     step_id: Option<String>,
+    /// Only if the entity has this version; it is raised by one. Can be given several times
+    #[arg(long, value_name = "ENTITY=VERSION", value_parser = entity::expected)]
+    expect: Vec<Expected<'static>>,
 }
 
 pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit> {
@@ -61,6 +65,7 @@ async fn begin(session: &mut Session, args: &Args) -> Result<EffectDecision<'sta
         reacquire: args.reacquire,
         run_id: args.run_id.as_deref().map(Cow::Borrowed),
         step_id: args.step_id.as_deref().map(Cow::Borrowed),
+        expect: args.expect.clone(),
         ..args.terms.request(&args.identity)?.into_begin()
     };
     ask(session, request, args.wait).await.map_err(|error| error.into_error())

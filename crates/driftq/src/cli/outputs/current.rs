@@ -12,14 +12,15 @@ use crate::{
         exit::{Exit, Fault},
         output::{self, printable},
         suggest,
+        tenant::Tenant,
     },
     client::Session,
 };
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "Readers of `current` see the old version whole or the new one whole, never a mixture. The version that is \
-current already is no error.
+    after_help = "Readers of `current` see the old version whole or the new one whole, never a mixture. From then on \
+nothing moves in it any more: it is sealed. The version that is current already is no error.
 
 Examples:
   driftq output cutover sales v2
@@ -33,6 +34,8 @@ pub(crate) struct CutOverArgs {
     /// Only if this one is current now
     #[arg(long, value_name = "VERSION")]
     expect: Option<String>,
+    #[command(flatten)]
+    tenant: Tenant,
 }
 
 #[derive(clap::Args)]
@@ -50,11 +53,16 @@ pub(crate) struct RollBackArgs {
     /// The version that is current and should not be
     #[arg(long, value_name = "VERSION")]
     from: Option<String>,
+    #[command(flatten)]
+    tenant: Tenant,
 }
 
 pub(super) async fn cut_over(common: &Common, args: &CutOverArgs) -> Result<()> {
-    let request =
-        CutOver { version: Cow::Borrowed(&args.version), expect: args.expect.as_deref().map(Cow::Borrowed) };
+    let request = CutOver {
+        version: Cow::Borrowed(&args.version),
+        expect: args.expect.as_deref().map(Cow::Borrowed),
+        tenant_id: Cow::Borrowed(&args.tenant.tenant),
+    };
     let mut session = common.client()?.session();
     let answer = session.post(dataset_of(&args.dataset).word("cutover").as_str(), &request).await;
     print(
@@ -67,15 +75,15 @@ pub(super) async fn roll_back(common: &Common, args: &RollBackArgs) -> Result<()
     let mut session = common.client()?.session();
     let from = match &args.from {
         Some(version) => version.clone(),
-        None => current(&mut session, &args.dataset).await?,
+        None => current(&mut session, &args.dataset, &args.tenant).await?,
     };
-    let request = RollBack { from: Cow::Borrowed(&from) };
+    let request = RollBack { from: Cow::Borrowed(&from), tenant_id: Cow::Borrowed(&args.tenant.tenant) };
     let answer = session.post(dataset_of(&args.dataset).word("rollback").as_str(), &request).await;
     print(common, &suggest::or_explain_output(&mut session, &args.dataset, Some(&from), answer).await?)
 }
 
-async fn current(session: &mut Session, name: &str) -> Result<String> {
-    let path = dataset_of(name).with_number("limit", Some(1));
+async fn current(session: &mut Session, name: &str, tenant: &Tenant) -> Result<String> {
+    let path = tenant.of(dataset_of(name)).with_number("limit", Some(1));
     let answer = session.get(path.as_str()).await;
     let dataset: Dataset<'static> = suggest::or_explain_output(session, name, None, answer).await?;
     let nothing = || {

@@ -8,6 +8,7 @@ use crate::cli::{
     Common, confirm,
     output::{self, grouped, printable},
     suggest,
+    tenant::Tenant,
 };
 
 #[derive(clap::Args)]
@@ -24,6 +25,8 @@ pub(crate) struct Args {
     dataset: String,
     /// The version
     version: String,
+    #[command(flatten)]
+    tenant: Tenant,
     /// Do not ask
     #[arg(long)]
     yes: bool,
@@ -33,7 +36,7 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<()> {
     let mut session = common.client()?.session();
     let what = format!("forget version {} of {} and all its outputs", args.version, args.dataset);
     confirm::by_name(args.yes, &what, &args.version)?;
-    let path = dataset_of(&args.dataset).part(&args.version).with("confirm", &args.version);
+    let path = args.tenant.of(dataset_of(&args.dataset).part(&args.version)).with("confirm", &args.version);
     let answer = session.delete(path.as_str()).await;
     let deleted: VersionDeleted =
         suggest::or_explain_output(&mut session, &args.dataset, Some(&args.version), answer).await?;

@@ -11,6 +11,7 @@ use crate::{
         output::{Format, grouped, printable},
         rows::{Amount, Pages, Rows},
         suggest,
+        tenant::Tenant,
         when::Now,
     },
     client::{Path, Session},
@@ -36,25 +37,27 @@ pub(crate) struct Args {
     /// The part of the version
     partition_key: Option<String>,
     #[command(flatten)]
+    tenant: Tenant,
+    #[command(flatten)]
     amount: Amount,
 }
 
 pub(super) async fn run(common: &Common, args: &Args) -> Result<()> {
     let session = common.client()?.session();
     match (&args.dataset, &args.version, &args.partition_key) {
-        (None, ..) => datasets(common, session, &args.amount).await,
-        (Some(dataset), None, _) => look::run(common, session, dataset, &args.amount).await,
+        (None, ..) => datasets(common, session, args).await,
+        (Some(dataset), None, _) => look::run(common, session, (dataset, &args.tenant), &args.amount).await,
         (Some(dataset), Some(version), part) => {
-            let place = Place { dataset, version, part: part.as_deref() };
+            let place = Place { tenant: &args.tenant, dataset, version, part: part.as_deref() };
             outputs(common, session, place, &args.amount).await
         }
     }
 }
 
-async fn datasets(common: &Common, mut session: Session, amount: &Amount) -> Result<()> {
+async fn datasets(common: &Common, mut session: Session, args: &Args) -> Result<()> {
     let mut rows =
         Rows::new(common.output.unwrap_or(Format::Table), &["DATASET", "CURRENT", "VERSIONS", "OUTPUTS"]);
-    let mut pages = Pages::new(Path::of("/v2/outputs"), amount);
+    let mut pages = Pages::new(args.tenant.of(Path::of("/v2/outputs")), &args.amount);
     while let Some(path) = pages.next(rows.printed()) {
         let page: Datasets<'static> = session.get(path.as_str()).await.map_err(|error| error.into_error())?;
         for dataset in &page.datasets {
@@ -77,6 +80,7 @@ async fn datasets(common: &Common, mut session: Session, amount: &Amount) -> Res
 /// What is looked at.
 #[derive(Clone, Copy)]
 struct Place<'a> {
+    tenant: &'a Tenant,
     dataset: &'a str,
     version: &'a str,
     part: Option<&'a str>,
@@ -85,7 +89,7 @@ struct Place<'a> {
 impl Place<'_> {
     fn path(self) -> Path {
         let path = dataset_of(self.dataset).part(self.version);
-        self.part.map_or_else(|| path.clone(), |part| path.clone().part(part))
+        self.tenant.of(self.part.map_or_else(|| path.clone(), |part| path.clone().part(part)))
     }
 }
 
@@ -118,7 +122,7 @@ async fn outputs(common: &Common, mut session: Session, place: Place<'_>, amount
 }
 
 async fn page(session: &mut Session, place: Place<'_>, path: &Path) -> Result<VersionOutputs<'static>> {
-    let Place { dataset, version, part } = place;
+    let Place { dataset, version, part, .. } = place;
     if part.is_none() {
         let answer = session.get(path.as_str()).await;
         return suggest::or_explain_output(session, dataset, Some(version), answer).await;

@@ -11,14 +11,20 @@ use crate::{
         output::{self, Listing, grouped, printable},
         rows::{Amount, Pages},
         suggest,
+        tenant::Tenant,
         when::Now,
     },
     client::Session,
 };
 
-pub(super) async fn run(common: &Common, mut session: Session, name: &str, amount: &Amount) -> Result<()> {
+pub(super) async fn run(
+    common: &Common,
+    mut session: Session,
+    (name, tenant): (&str, &Tenant),
+    amount: &Amount,
+) -> Result<()> {
     let mut whole: Option<Dataset<'static>> = None;
-    let mut pages = Pages::new(dataset_of(name), amount);
+    let mut pages = Pages::new(tenant.of(dataset_of(name)), amount);
     while let Some(path) = pages.next(whole.as_ref().map_or(0, |whole| whole.versions.len() as u64)) {
         let answer = session.get(path.as_str()).await;
         let mut page: Dataset<'static> = suggest::or_explain_output(&mut session, name, None, answer).await?;
@@ -42,13 +48,14 @@ fn text(dataset: &Dataset<'_>) -> String {
         (None, _) => "nothing: `driftq output cutover` lets readers see a version".to_owned(),
     };
     let mut text = aligned(&[("dataset", printable(&dataset.dataset)), ("current", current)]);
-    let mut versions = Listing::new(&["VERSION", "OUTPUTS", "LAST COMMIT", "CURRENT"]);
+    let mut versions = Listing::new(&["VERSION", "OUTPUTS", "LAST COMMIT", "SEALED", "CURRENT"]);
     for version in &dataset.versions {
         let is_current = dataset.current.as_deref() == Some(&*version.version);
         versions.row([
             printable(&version.version),
             grouped(version.outputs),
             now.show(version.updated_at),
+            if version.sealed { "yes".to_owned() } else { "-".to_owned() },
             if is_current { "yes".to_owned() } else { "-".to_owned() },
         ]);
     }

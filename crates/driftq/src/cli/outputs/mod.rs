@@ -4,6 +4,7 @@ mod current;
 mod delete;
 mod list;
 mod look;
+mod seal;
 
 use anyhow::Result;
 
@@ -18,6 +19,8 @@ pub(crate) enum Command {
     Cutover(current::CutOverArgs),
     /// Let readers of a dataset see the version before again
     Rollback(current::RollBackArgs),
+    /// Let nothing move in a version any more
+    Seal(seal::Args),
     /// Forget a version of a dataset
     Delete(delete::Args),
 }
@@ -27,6 +30,7 @@ pub(super) async fn run(common: &Common, command: &Command) -> Result<()> {
         Command::List(args) => list::run(common, args).await,
         Command::Cutover(args) => current::cut_over(common, args).await,
         Command::Rollback(args) => current::roll_back(common, args).await,
+        Command::Seal(args) => seal::run(common, args).await,
         Command::Delete(args) => delete::run(common, args).await,
     }
 }

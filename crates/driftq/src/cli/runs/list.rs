@@ -23,6 +23,9 @@ Examples:
   driftq run list --all -o ndjson | jq -r 'select(.dead_letters > 0) | .run_id'"
 )]
 pub(crate) struct Args {
+    /// Only those of this tenant; the empty one is one, too
+    #[arg(long, visible_alias = "tenant-id", value_name = "ID")]
+    tenant: Option<String>,
     #[command(flatten)]
     amount: Amount,
 }
@@ -30,15 +33,17 @@ pub(crate) struct Args {
 pub(super) async fn run(common: &Common, args: &Args) -> Result<()> {
     let mut session = common.client()?.session();
     let now = Now::read();
-    let headings = ["RUN", "STARTED", "LASTED", "MESSAGES", "OPEN", "DEAD LETTERS", "EFFECTS"];
+    let headings = ["RUN", "TENANT", "STARTED", "LASTED", "MESSAGES", "OPEN", "DEAD LETTERS", "EFFECTS"];
     let mut rows = Rows::new(common.output.unwrap_or(Format::Table), &headings);
-    let mut pages = Pages::new(Path::of("/v2/runs"), &args.amount);
+    let mut pages =
+        Pages::new(Path::of("/v2/runs").with_some("tenant_id", args.tenant.as_deref()), &args.amount);
     while let Some(path) = pages.next(rows.printed()) {
         let page: Runs<'static> = session.get(path.as_str()).await.map_err(|error| error.into_error())?;
         for run in &page.runs {
             rows.row(run, || {
                 vec![
                     printable(&run.run_id),
+                    if run.tenant_id.is_empty() { "-".to_owned() } else { printable(&run.tenant_id) },
                     now.show(run.started_at),
                     between(run.started_at, run.last_at),
                     grouped(run.messages),

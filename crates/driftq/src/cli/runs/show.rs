@@ -8,6 +8,7 @@ use crate::{
     cli::{
         Common, output,
         rows::{Amount, Pages},
+        tenant::Tenant,
     },
     client::Path,
 };
@@ -24,12 +25,14 @@ Examples:
 pub(crate) struct Args {
     /// The run, as messages and effects name it
     run_id: String,
+    #[command(flatten)]
+    tenant: Tenant,
 }
 
 pub(super) async fn run(common: &Common, args: &Args) -> Result<()> {
     let mut session = common.client()?.session();
     let mut whole: Option<Run<'static>> = None;
-    let mut pages = Pages::new(Path::of("/v2/runs").part(&args.run_id), &Amount::ALL);
+    let mut pages = Pages::new(args.tenant.of(Path::of("/v2/runs").part(&args.run_id)), &Amount::ALL);
     while let Some(path) = pages.next(0) {
         let mut page: Run<'static> = session.get(path.as_str()).await.map_err(|error| error.into_error())?;
         pages.turn(page.cursor.take());

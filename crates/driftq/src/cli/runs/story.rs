@@ -71,6 +71,9 @@ fn lines(run: &Run<'_>, step: &RunStep<'_>, is_root: bool) -> Vec<String> {
         if message.groups.is_empty() {
             lines.push("    no group reads its topic yet".to_owned());
         }
+        for read in &message.reads {
+            lines.push(format!("    read {} {}", printable(&read.dataset), printable(&read.version)));
+        }
         for group in &message.groups {
             lines.push(format!("    {}", group_line(message, group)));
             lines.extend(

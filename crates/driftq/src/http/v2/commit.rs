@@ -4,15 +4,16 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use driftq_api::v2::{
-    Commit, CommitDone, CommitOutput, CommitResult, CommitsDone, Committed, CommittedOutput, OutputResult,
-    Produced,
+    Commit, CommitDone, CommitFound, CommitOutput, CommitResult, CommitsDone, Committed, CommittedOutput,
+    OutputResult, Produced,
 };
 use driftq_api::{Fault, v2};
-use driftq_engine::core::{CommitPart, Identity, NewOutput, OutputDone, RequestHash};
+use driftq_engine::core::{CommitPart, Identity, NewOutput, OutputDone, Read, RequestHash};
 use driftq_engine::{Broker, CommitCall, Failure};
 use hyper::StatusCode;
 
 use super::effects::{taken_result, unknown_lease};
+use super::entities::taken_expected;
 use super::produce::draft;
 use super::{Request, fault};
 use crate::http::answer::json;
@@ -81,7 +82,7 @@ fn taken<'a>(
     let said = serde_json::to_vec(&asked).expect("texts and numbers always have a JSON form");
     let broker = &request.app.broker;
     let is_fenced = !(asked.ack.is_empty() && asked.fence.is_empty() && asked.effects.is_empty());
-    let name = name.map(|key| Identity::of_parts(&[b"commit by key", key.as_bytes()]));
+    let name = name.map(|key| named(&asked.tenant_id, &key));
     let call = CommitCall {
         // A body with a token in it is that of one commit only; without one, equal bodies may be two commits.
         name: name.or_else(|| is_fenced.then(|| Identity::of_parts(&[b"commit", &said]))),
@@ -95,8 +96,38 @@ fn taken<'a>(
             .map(|item| (item.topic.into_owned(), draft(item.message)))
             .collect(),
         outputs: asked.outputs.iter().map(taken_output).collect(),
+        reads: asked.reads.iter().map(taken_read).collect(),
+        tenant: asked.tenant_id.into_owned(),
+        expect: asked.expect.into_iter().map(taken_expected).collect(),
     };
     Ok((call, asked.outputs))
+}
+
+/// What the key of a commit stands for: each tenant has its own.
+fn named(tenant: &str, key: &str) -> Identity {
+    if tenant.is_empty() {
+        return Identity::of_parts(&[b"commit by key", key.as_bytes()]);
+    }
+    Identity::of_parts(&[b"commit by key of tenant", tenant.as_bytes(), key.as_bytes()])
+}
+
+/// Whether a commit was done, for whoever did not hear the answer.
+pub(super) async fn get(request: &Request<'_>) -> Handled {
+    let (key, tenant) = (request.name(0, "key")?, v2::tenant(request.query()?)?);
+    let found = request.app.broker.committed_as(named(&tenant, &key)).await;
+    let unknown = || {
+        let text =
+            "no commit under that key is remembered: it was not done, is not done yet, or is forgotten";
+        Fault::new(driftq_api::Code::CommitUnknown, text)
+    };
+    let done = found.map_err(|failure| fault(&failure))?.ok_or_else(unknown)?;
+    let outputs = done.outputs.iter().map(|done| result_of(*done)).collect();
+    let Committed { result, produced, .. } = shown(Vec::new(), &done);
+    Ok(json(StatusCode::OK, &CommitFound { result, produced, outputs }))
+}
+
+fn taken_read(read: &v2::DatasetVersion<'_>) -> Read {
+    Read { dataset: read.dataset.to_string(), version: read.version.to_string() }
 }
 
 fn shown<'a>(outputs: Vec<CommitOutput<'a>>, done: &'a driftq_engine::Committed) -> Committed<'a> {
@@ -155,14 +186,18 @@ fn shown_output<'a>(
     done: OutputDone,
     kept: &mut impl Iterator<Item = &'a Arc<str>>,
 ) -> CommittedOutput<'a> {
+    let result = result_of(done);
+    let stays =
+        if done == OutputDone::Duplicate { kept.next().filter(|stays| !stays.is_empty()) } else { None };
+    let location = stays.map_or(output.location, |stays| Cow::Borrowed(&**stays));
+    CommittedOutput { result, location }
+}
+
+const fn result_of(done: OutputDone) -> OutputResult {
     match done {
-        OutputDone::Replaced => CommittedOutput { result: OutputResult::Replaced, location: output.location },
-        OutputDone::Appended => CommittedOutput { result: OutputResult::Appended, location: output.location },
-        OutputDone::Duplicate => {
-            let stays = kept.next().filter(|stays| !stays.is_empty());
-            let location = stays.map_or(output.location, |stays| Cow::Borrowed(&**stays));
-            CommittedOutput { result: OutputResult::Duplicate, location }
-        }
+        OutputDone::Replaced => OutputResult::Replaced,
+        OutputDone::Appended => OutputResult::Appended,
+        OutputDone::Duplicate => OutputResult::Duplicate,
     }
 }
 
@@ -175,6 +210,7 @@ fn refused(failure: &Failure) -> Fault {
         CommitPart::Fence(place) => fault.in_part(format!("fence[{place}]")),
         CommitPart::Effect(place) => fault.in_part(format!("effects[{place}]")),
         CommitPart::Produce(place) => fault.in_part(format!("produce[{place}]")),
+        CommitPart::Expect(place) => fault.in_part(format!("expect[{place}]")),
         CommitPart::Output(place) => fault.in_part(format!("outputs[{place}]")),
         CommitPart::Whole => fault,
     }

@@ -14,6 +14,7 @@ use driftq_engine::{Begun, EffectCall, EffectEnd, EffectEnded, EffectFilter, See
 use hyper::StatusCode;
 use hyper::header::{HeaderValue, RETRY_AFTER};
 
+use super::entities::taken_expected;
 use super::words::moment;
 use super::{Request, fault};
 use crate::http::answer::json;
@@ -125,6 +126,7 @@ fn taken_begin<'a>(
         request_id: asked.request_id.or_else(|| name.map(Cow::Owned)),
         owner: asked.owner,
         delivery,
+        expect: asked.expect.into_iter().map(taken_expected).collect(),
     })
 }
 

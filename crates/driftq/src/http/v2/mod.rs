@@ -3,6 +3,7 @@
 
 mod commit;
 mod effects;
+mod entities;
 mod groups;
 mod jobs;
 mod leases;
@@ -69,6 +70,7 @@ pub(crate) const fn takes_body(operation: Operation) -> bool {
             | Operation::GetEffect
             | Operation::Commit
             | Operation::CutOver
+            | Operation::SealVersion
             | Operation::RollBack
     )
 }
@@ -120,9 +122,14 @@ pub(crate) async fn answer(operation: Operation, request: Request<'_>) -> Handle
         Operation::GetDataset => outputs::dataset(&request).await,
         Operation::GetVersion => outputs::version(&request).await,
         Operation::GetOutput => outputs::partition(&request).await,
+        Operation::GetCommit => commit::get(&request).await,
+        Operation::SealVersion => outputs::seal(&request).await,
         Operation::CutOver => outputs::cut_over(&request).await,
         Operation::RollBack => outputs::roll_back(&request).await,
         Operation::DeleteVersion => outputs::delete(&request).await,
+        Operation::ListEntities => entities::list(&request).await,
+        Operation::GetEntity => entities::get(&request).await,
+        Operation::RemoveEntity => entities::remove(&request).await,
         Operation::ListRuns => runs::list(&request).await,
         Operation::GetRun => runs::get(&request).await,
         Operation::GetRouter => router::status(&request),

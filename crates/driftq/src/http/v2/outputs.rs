@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use driftq_api::Fault;
 use driftq_api::v2::{
-    CurrentVersion, CutOver, Dataset, DatasetSummary, Datasets, Output, OutputMessage, OutputMode, Page,
-    PartitionOutputs, PastVersion, RollBack, Section, VersionDeleted, VersionOutputs, VersionSummary,
-    confirmed, encode_cursor, encode_place,
+    CurrentVersion, CutOver, Dataset, DatasetSummary, Datasets, Output, OutputMessage, OutputMode,
+    PartitionOutputs, PastVersion, RollBack, Seal, VersionDeleted, VersionOutputs, VersionSealed,
+    VersionSummary, encode_cursor, encode_place, tenant_and_page, tenant_and_section, tenant_confirmed,
 };
-use driftq_engine::core::{OutputList, OutputPage, OutputView, VersionsList};
+use driftq_engine::core::{Named, OutputList, OutputPage, OutputView, VersionsList};
 use hyper::StatusCode;
 
 use super::words::moment;
@@ -17,8 +17,8 @@ use crate::http::answer::json;
 use crate::http::v1::Handled;
 
 pub(super) async fn datasets(request: &Request<'_>) -> Handled {
-    let page = Page::from_query(&request.query()?)?;
-    let listed = request.app.broker.datasets(page.after.as_deref(), limit(page.limit)).await;
+    let (tenant, page) = tenant_and_page(request.query()?)?;
+    let listed = request.app.broker.datasets(&tenant, page.after.as_deref(), limit(page.limit)).await;
     let (datasets, more) = listed.map_err(|failure| fault(&failure))?;
     let last = datasets.last().filter(|_| more).map(|last| encode_cursor(&last.dataset));
     let datasets = datasets.iter().map(|summary| DatasetSummary {
@@ -31,21 +31,21 @@ pub(super) async fn datasets(request: &Request<'_>) -> Handled {
 }
 
 pub(super) async fn dataset(request: &Request<'_>) -> Handled {
-    let page = Page::from_query(&request.query()?)?;
+    let (tenant, page) = tenant_and_page(request.query()?)?;
     let name = request.name(0, "dataset")?;
-    let list = VersionsList { dataset: name.to_string(), after: page.after, limit: limit(page.limit) };
+    let list =
+        VersionsList { dataset: Named::of(&*tenant, &*name), after: page.after, limit: limit(page.limit) };
     let view = request.app.broker.dataset(list).await.map_err(|failure| fault(&failure))?;
     let cursor = view.versions.last().filter(|_| view.more).map(|last| encode_cursor(&last.version));
     let versions = view.versions.iter().map(|version| VersionSummary {
         version: Cow::Borrowed(&version.version),
         outputs: version.outputs,
         updated_at: moment(version.updated),
+        sealed: version.sealed,
     });
     let history = view
         .history
         .iter()
-        // Before the first cut-over there was nothing, since ever: that is no entry.
-        .filter(|(_, at)| at.0 > 0)
         // Before the first cut-over there was nothing, since ever: that is no entry.
         .filter(|(_, at)| at.0 > 0)
         .map(|(version, at)| PastVersion { version: version.as_deref().map(Cow::Borrowed), at: moment(*at) });
@@ -92,7 +92,8 @@ pub(super) async fn cut_over(request: &Request<'_>) -> Handled {
     request.no_query()?;
     let name = request.name(0, "dataset")?;
     let asked = CutOver::from_json(request.json()?)?;
-    let moved = request.app.broker.cut_over(&name, &asked.version, asked.expect.as_deref()).await;
+    let dataset = Named::of(&*asked.tenant_id, &*name);
+    let moved = request.app.broker.cut_over(dataset, &asked.version, asked.expect.as_deref()).await;
     current(&name, moved)
 }
 
@@ -100,7 +101,19 @@ pub(super) async fn roll_back(request: &Request<'_>) -> Handled {
     request.no_query()?;
     let name = request.name(0, "dataset")?;
     let asked = RollBack::from_json(request.json()?)?;
-    current(&name, request.app.broker.roll_back(&name, &asked.from).await)
+    let dataset = Named::of(&*asked.tenant_id, &*name);
+    current(&name, request.app.broker.roll_back(dataset, &asked.from).await)
+}
+
+pub(super) async fn seal(request: &Request<'_>) -> Handled {
+    request.no_query()?;
+    let name = request.name(0, "dataset")?;
+    let asked = Seal::from_json(request.json()?)?;
+    let dataset = Named::of(&*asked.tenant_id, &*name);
+    let sealed = request.app.broker.seal_version(dataset, &asked.version).await;
+    let (changed, outputs) = sealed.map_err(|failure| fault(&failure))?;
+    let answer = VersionSealed { dataset: Cow::Borrowed(&name), version: asked.version, outputs, changed };
+    Ok(json(StatusCode::OK, &answer))
 }
 
 fn current(dataset: &str, moved: Result<driftq_engine::CutOver, driftq_engine::Failure>) -> Handled {
@@ -116,8 +129,8 @@ fn current(dataset: &str, moved: Result<driftq_engine::CutOver, driftq_engine::F
 
 pub(super) async fn delete(request: &Request<'_>) -> Handled {
     let (dataset, version) = (request.name(0, "dataset")?, request.name(1, "version")?);
-    confirmed(request.query()?, &version)?;
-    let deleted = request.app.broker.drop_version(&dataset, &version).await;
+    let tenant = tenant_confirmed(request.query()?, &version)?;
+    let deleted = request.app.broker.drop_version(Named::of(&*tenant, &*dataset), &version).await;
     let deleted = deleted.map_err(|failure| fault(&failure))?;
     Ok(json(StatusCode::OK, &VersionDeleted { deleted }))
 }
@@ -128,9 +141,9 @@ async fn list(
     version: &str,
     partition_key: Option<&str>,
 ) -> Result<OutputPage, Fault> {
-    let section = Section::from_query(request.query()?)?;
+    let (tenant, section) = tenant_and_section(request.query()?)?;
     let list = OutputList {
-        dataset: dataset.to_owned(),
+        dataset: Named::of(tenant.unwrap_or_default(), dataset),
         version: version.to_owned(),
         partition_key: partition_key.map(str::to_owned),
         from: section.after.as_deref().and_then(place),

@@ -2,12 +2,14 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use driftq_api::Fault;
 use driftq_api::v2::{
-    Run, RunStep, RunSummary, Runs, Section, StepGroup, StepMessage, StepState, encode_place, path_run,
+    Run, RunStep, RunSummary, Runs, StepGroup, StepMessage, StepState, VersionRead, encode_place, path_run,
+    tenant_and_section,
 };
-use driftq_engine::core::{self, How, RunGroup, RunList, RunMessage, RunState};
+use driftq_engine::core::{self, How, Named, RunGroup, RunList, RunMessage, RunState};
 use driftq_engine::{RunSight, SeenEntry};
 use hyper::StatusCode;
 
@@ -18,9 +20,10 @@ use crate::http::answer::json;
 use crate::http::v1::Handled;
 
 pub(super) async fn list(request: &Request<'_>) -> Handled {
-    let section = Section::from_query(request.query()?)?;
+    let (tenant, section) = tenant_and_section(request.query()?)?;
     let before = section.after.as_deref().map(number_of);
     let list = RunList {
+        tenant: tenant.map(Cow::into_owned),
         before: before.unwrap_or(u64::MAX),
         limit: u32::try_from(section.limit).unwrap_or(u32::MAX),
     };
@@ -31,10 +34,11 @@ pub(super) async fn list(request: &Request<'_>) -> Handled {
 
 pub(super) async fn get(request: &Request<'_>) -> Handled {
     let id = path_run(request.names[0])?;
-    let section = Section::from_query(request.query()?)?;
+    let (tenant, section) = tenant_and_section(request.query()?)?;
+    let id = Named::of(tenant.unwrap_or_default(), id);
     let from = section.after.as_deref().map_or(0, number_of);
     let limit = u32::try_from(section.limit).unwrap_or(u32::MAX);
-    let sight = request.app.broker.run(&id, from, limit).await.map_err(|failure| fault(&failure))?;
+    let sight = request.app.broker.run(id, from, limit).await.map_err(|failure| fault(&failure))?;
     let answer = Run {
         summary: summary(&sight.summary),
         steps: steps(&sight)?,
@@ -97,7 +101,12 @@ fn message(found: &RunMessage) -> StepMessage<'_> {
         stored_at: moment(found.at),
         // Nobody reads the topic: there is no group to speak of.
         groups: found.groups.iter().filter(|group| !group.group.is_empty()).map(group).collect(),
+        reads: found.reads.iter().map(read).collect(),
     }
+}
+
+fn read((dataset, version): &(Arc<str>, Arc<str>)) -> VersionRead<'_> {
+    VersionRead { dataset: Cow::Borrowed(dataset), version: Cow::Borrowed(version) }
 }
 
 fn group(group: &RunGroup) -> StepGroup<'_> {
@@ -134,6 +143,7 @@ fn owned_attempt(described: &core::AttemptDescription) -> driftq_api::v2::Attemp
 
 fn summary(run: &core::RunSummary) -> RunSummary<'_> {
     RunSummary {
+        tenant_id: Cow::Borrowed(&run.tenant),
         run_id: Cow::Borrowed(&run.id),
         started_at: moment(run.started),
         last_at: moment(run.touched),

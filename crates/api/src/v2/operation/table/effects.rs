@@ -79,7 +79,8 @@ pub(super) static LINES: [Description; 8] = [
              `unknown` whether it happened. With `wait_ms` the answer waits for the outcome. The same call again with \
              the same `request_id` gets the same lease again. With `effects`, 1 to 1,000 of them are begun in one call: \
              each has its own result, in order, where `refused` comes with the problem, and the answer comes when all \
-             of them are durable; `wait_ms` is then not allowed.",
+             of them are durable; `wait_ms` is then not allowed. With `expect`, an effect is begun only if entities have \
+             these versions, which are raised by one.",
         ],
         Words::request::<EffectBeginShape>(
             |body| told(EffectBeginCall::from_json(body)),
@@ -91,7 +92,15 @@ pub(super) static LINES: [Description; 8] = [
              the same as `retry_after_ms`, in whole seconds.",
             Words::shaped::<EffectAnswerShape, EffectDecision<'static>>(EXECUTE),
         )],
-        &[Code::AttemptsExhausted, Code::KeyReused, Code::StaleLease, Code::LeaseUnknown, Code::DiskFull],
+        &[
+            Code::AttemptsExhausted,
+            Code::KeyReused,
+            Code::StaleLease,
+            Code::LeaseUnknown,
+            Code::PreconditionFailed,
+            Code::LimitReached,
+            Code::DiskFull,
+        ],
     ),
     doing(
         Operation::FinishEffect,

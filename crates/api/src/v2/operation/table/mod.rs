@@ -3,6 +3,7 @@
 mod commit;
 mod dlq;
 mod effects;
+mod entities;
 mod groups;
 mod leases;
 mod messages;
@@ -14,7 +15,7 @@ mod topics;
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 
 use super::description::{Description, Parameter};
-use crate::v2::limits::{CURSOR_BYTES_MAX, NAME_BYTES_MAX, PLACE_BYTES_MAX};
+use crate::v2::limits::{CURSOR_BYTES_MAX, IDENTITY_BYTES_MAX, NAME_BYTES_MAX, PLACE_BYTES_MAX};
 use crate::v2::page::LIMIT_MAX;
 use crate::v2::shape;
 
@@ -29,6 +30,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Description> {
         &groups::LINES[..],
         &dlq::LINES[..],
         &outputs::LINES[..],
+        &entities::LINES[..],
         &runs::LINES[..],
         &server::LINES[..],
     ];
@@ -61,6 +63,13 @@ const CURSOR_AFTER_PLACE: Parameter = Parameter {
     is_required: false,
     description: "The cursor of the page before, unchanged.",
     schema: || shape::text(2, 2 * PLACE_BYTES_MAX).pattern(Some("^([0-9a-f]{2})+$")),
+};
+
+const TENANT: Parameter = Parameter {
+    name: "tenant_id",
+    is_required: false,
+    description: "Whose; nobody's in particular if not given.",
+    schema: || shape::text(1, IDENTITY_BYTES_MAX),
 };
 
 const CONFIRM: Parameter = Parameter {

@@ -1,11 +1,12 @@
 //! Datasets, their versions and outputs.
 
-use super::{CONFIRM, CURSOR_AFTER_NAME, CURSOR_AFTER_PLACE, LIMIT};
+use super::{CONFIRM, CURSOR_AFTER_NAME, CURSOR_AFTER_PLACE, LIMIT, TENANT};
 use crate::catalogue::Code;
 use crate::v2::operation::description::{Answer, Body, Description, Parameter, Words, told};
 use crate::v2::operation::{Method, Operation};
 use crate::v2::{
-    CurrentVersion, CutOver, Dataset, Datasets, PartitionOutputs, RollBack, VersionDeleted, VersionOutputs,
+    CurrentVersion, CutOver, Dataset, Datasets, PartitionOutputs, RollBack, Seal, VersionDeleted,
+    VersionOutputs, VersionSealed,
 };
 
 const TAG: &str = "outputs";
@@ -65,7 +66,7 @@ const fn moving(
     }
 }
 
-pub(super) static LINES: [Description; 7] = [
+pub(super) static LINES: [Description; 8] = [
     looking(
         Operation::GetOutput,
         "/v2/outputs/{dataset}/{version}/{partition_key}",
@@ -75,7 +76,7 @@ pub(super) static LINES: [Description; 7] = [
             "One if they replace each other; all in order of commit if they are appended. The version `current` reads \
              the current one and names it.",
         ],
-        &[LIMIT, CURSOR_AFTER_PLACE],
+        &[TENANT, LIMIT, CURSOR_AFTER_PLACE],
         &[Answer::json(
             200,
             "One page.",
@@ -92,7 +93,7 @@ pub(super) static LINES: [Description; 7] = [
             "In order of their partition keys. The version `current` reads the current one and names it; ask for that \
              name to turn pages in the same one.",
         ],
-        &[LIMIT, CURSOR_AFTER_PLACE],
+        &[TENANT, LIMIT, CURSOR_AFTER_PLACE],
         &[Answer::json(200, "One page.", Words::answer::<VersionOutputs<'static>>(outputs!("")))],
         &[Code::OutputUnknown],
     ),
@@ -104,7 +105,7 @@ pub(super) static LINES: [Description; 7] = [
             "One dataset",
             "Its current version, its versions in order of their names, and what was current before.",
         ],
-        &[LIMIT, CURSOR_AFTER_NAME],
+        &[TENANT, LIMIT, CURSOR_AFTER_NAME],
         &[Answer::json(
             200,
             "The dataset, with one page of its versions.",
@@ -116,8 +117,8 @@ pub(super) static LINES: [Description; 7] = [
         Operation::ListDatasets,
         "/v2/outputs",
         "list_datasets",
-        ["All datasets", "In order of their names."],
-        &[LIMIT, CURSOR_AFTER_NAME],
+        ["The datasets of a tenant", "In order of their names."],
+        &[TENANT, LIMIT, CURSOR_AFTER_NAME],
         &[Answer::json(
             200,
             "One page.",
@@ -133,8 +134,8 @@ pub(super) static LINES: [Description; 7] = [
         "cut_over",
         [
             "Make a version the current one",
-            "Readers of `current` see all of it from now on. With `expect` only if that version is current now. Safe \
-             to repeat.",
+            "Readers of `current` see all of it from now on, and nothing moves in it any more: it is sealed. With `expect` \
+             only if that version is current now. Safe to repeat.",
         ],
         Words::request::<CutOver<'_>>(
             |body| told(CutOver::from_json(body)),
@@ -145,6 +146,24 @@ pub(super) static LINES: [Description; 7] = [
             "The version is current.",
             Words::answer::<CurrentVersion<'static>>(
                 r#"{"dataset":"sales","current":"2025-12-21","previous":"2025-12-20","changed":true}"#,
+            ),
+        )],
+    ),
+    moving(
+        Operation::SealVersion,
+        "/v2/outputs/{dataset}/seal",
+        "seal_version",
+        [
+            "Let nothing move in a version any more",
+            "Commits that would move or add an output in it are refused with `VERSION_SEALED`, whoever they are of. It can \
+             still be cut over to, rolled back to, and deleted. Safe to repeat.",
+        ],
+        Words::request::<Seal<'_>>(|body| told(Seal::from_json(body)), r#"{"version":"2025-12-21"}"#),
+        &[Answer::json(
+            200,
+            "The version is sealed.",
+            Words::answer::<VersionSealed<'static>>(
+                r#"{"dataset":"sales","version":"2025-12-21","outputs":2,"changed":true}"#,
             ),
         )],
     ),
@@ -176,7 +195,7 @@ pub(super) static LINES: [Description; 7] = [
                 "It cannot be undone, and asks for the name of the version once more. What lies at the locations is \
                  not touched. The current version cannot be deleted.",
             ],
-            &[CONFIRM],
+            &[TENANT, CONFIRM],
             &[Answer::json(
                 200,
                 "The version is forgotten.",

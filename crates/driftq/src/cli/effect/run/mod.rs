@@ -14,7 +14,7 @@ use std::{
 };
 
 use anyhow::Result;
-use driftq_api::v2::{EffectBegin, EffectDecision, EffectGet, WAIT_MS_MAX};
+use driftq_api::v2::{EffectBegin, EffectDecision, EffectGet, Expected, WAIT_MS_MAX};
 
 use key::{Asked, Home};
 
@@ -28,6 +28,7 @@ use crate::{
         Common,
         ack::OWNER,
         child::EXIT_DEAD,
+        entity,
         exit::{self, Exit, Fault},
         parse::span,
         signal::Signals,
@@ -70,7 +71,8 @@ Examples:
   driftq work orders -g billing --exec 'driftq effect run --key \"$DRIFTQ_KEY\" -- ./charge.sh'";
 
 const CODES: &str = "Exit codes of its own:
-    5  the lease was lost, or the outcome came too late: somebody else has a say now
+    5  the lease was lost, or the outcome came too late: somebody else has a say now;
+       or an entity has another version than --expect says
    12  it happened before, and its output was too large to be kept
    13  somebody else is at it, and --wait is over
    14  it failed, and --max-attempts are used up
@@ -137,6 +139,9 @@ pub(crate) struct Args {
     /// Your name
     #[arg(long, env = "DRIFTQ_OWNER", hide_env_values = true, default_value = OWNER)]
     owner: String,
+    /// Only if the entity has this version; it is raised by one when CMD is to run. Can be given several times
+    #[arg(long, value_name = "ENTITY=VERSION", value_parser = entity::expected)]
+    expect: Vec<Expected<'static>>,
     /// The command and its arguments, after `--`
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<String>,
@@ -273,7 +278,11 @@ impl Effect<'_> {
     }
 
     async fn begin(&mut self) -> Result<Begun> {
-        let mut request = EffectBegin { reacquire: true, ..self.terms.request(&self.identity)?.into_begin() };
+        let mut request = EffectBegin {
+            reacquire: true,
+            expect: self.args.expect.clone(),
+            ..self.terms.request(&self.identity)?.into_begin()
+        };
         if request.lease_token.is_none() {
             request.run_id = given(self.args.run_id.as_ref()).map(Into::into);
             request.step_id = given(self.args.step_id.as_ref()).map(Into::into);

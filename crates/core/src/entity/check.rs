@@ -1,0 +1,92 @@
+//! Whether entities have the versions that somebody expects, and what follows if they do.
+
+use alloc::collections::BTreeSet;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::action::Output;
+use crate::entity::fact::{EntityFact, put_raised};
+use crate::fact::Fact;
+use crate::journal::Haste;
+use crate::reject::Reject;
+use crate::route::validate_name;
+use crate::shard::Shard;
+
+/// Entities of which one begin or one commit may expect something.
+pub const EXPECTED_MAX: usize = 100;
+
+/// The longest tenant, as messages name theirs.
+const TENANT_BYTES_MAX: usize = 4096;
+
+/// An entity, and the version that somebody expects it to have.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Expected {
+    /// Its name.
+    pub entity: String,
+    /// Its version; 0 if it was never raised.
+    pub version: u64,
+}
+
+impl Shard {
+    /// Whether something may be expected like this at all, whatever the versions are.
+    pub(crate) fn may_expect(tenant: &str, expect: &[Expected]) -> Result<(), Reject> {
+        if expect.len() > EXPECTED_MAX {
+            return Err(Reject::Invalid("expect takes at most 100 entities"));
+        }
+        if tenant.len() > TENANT_BYTES_MAX {
+            return Err(Reject::Invalid("tenants have at most 4096 bytes"));
+        }
+        let mut known = BTreeSet::new();
+        for Expected { entity, .. } in expect {
+            validate_name(entity, "entity names have 1 to 255 bytes")?;
+            if !known.insert(entity) {
+                return Err(Reject::Invalid("an entity is there twice in expect"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether every entity has the version that is expected of it, and there is room for those that are new.
+    pub(crate) fn check_expected(&self, tenant: &str, expect: &[Expected]) -> Result<(), Reject> {
+        if expect.is_empty() {
+            return Ok(());
+        }
+        let entities = &self.journal.state.entities;
+        let mut new = 0;
+        for (place, expected) in expect.iter().enumerate() {
+            let version = entities.version(tenant, &expected.entity);
+            if version != expected.version {
+                let place = u8::try_from(place).unwrap_or(u8::MAX);
+                return Err(Reject::EntityDiffers { place, version });
+            }
+            new += u64::from(version == 0);
+        }
+        if !self.roomy {
+            return Err(Reject::DiskFull);
+        }
+        if new > 0 && entities.len() as u64 + new > self.settings.entities_max {
+            return Err(Reject::Limit("entities: there are as many as are allowed"));
+        }
+        Ok(())
+    }
+
+    /// Raises entities that have the versions that are expected; `effect` is the record that was begun on that
+    /// condition, zero for a commit.
+    pub(crate) fn raise_expected(
+        &mut self,
+        tenant: &str,
+        expect: &[Expected],
+        effect: u64,
+        out: &mut Output,
+    ) {
+        if expect.is_empty() {
+            return;
+        }
+        let mut raised = Vec::new();
+        for Expected { entity, version } in expect {
+            put_raised(&mut raised, entity, version.saturating_add(1));
+        }
+        let fact = EntityFact::Raised { tenant, at: self.now, effect, raised: &raised };
+        self.journal.emit(Haste::Urgent, out, &Fact::Entity(fact));
+    }
+}

@@ -1,0 +1,58 @@
+//! Entities as people see them.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::entity::record::Entity;
+use crate::id::Time;
+use crate::scoped::Named;
+use crate::shard::Shard;
+
+/// Which entities are wanted, by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntityList {
+    /// Whose; may be empty.
+    pub tenant: String,
+    /// Only those with a greater name.
+    pub after: Option<String>,
+    /// How many at the most.
+    pub limit: u32,
+}
+
+/// An entity, described.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntityView {
+    /// Its name.
+    pub entity: Arc<str>,
+    /// Its version; 0 if it was never raised, or forgotten since.
+    pub version: u64,
+    /// When it was raised last.
+    pub raised: Option<Time>,
+}
+
+impl Shard {
+    /// One entity. Whichever was never raised has version 0.
+    pub(crate) fn describe_entity(&self, entity: &Named) -> EntityView {
+        let Named { tenant, name } = entity;
+        let known = self.journal.state.entities.get(tenant, name);
+        known.map_or_else(
+            || EntityView { entity: name.as_str().into(), version: 0, raised: None },
+            |entity| view(&name.as_str().into(), entity),
+        )
+    }
+
+    /// Some entities of a tenant by name, and whether there are more.
+    pub(crate) fn list_entities(&self, list: &EntityList) -> (Vec<EntityView>, bool) {
+        let limit = list.limit as usize;
+        let known = self.journal.state.entities.after(&list.tenant, list.after.as_deref());
+        let mut found: Vec<_> = known.take(limit + 1).map(|(name, entity)| view(name, entity)).collect();
+        let more = found.len() > limit;
+        found.truncate(limit);
+        (found, more)
+    }
+}
+
+fn view(name: &Arc<str>, entity: &Entity) -> EntityView {
+    EntityView { entity: Arc::clone(name), version: entity.version, raised: Some(entity.at) }
+}
