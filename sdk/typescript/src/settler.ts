@@ -144,7 +144,7 @@ export async function settleOnce(
   options: { signal?: AbortSignal; patienceMs: number; timeoutMs?: number },
 ): Promise<WireSettled[]> {
   try {
-    const answer = await transport.call<{ results: WireSettled[] }>("POST", `/v2/leases/${kind}`, { body: { leases }, ...options });
+    const answer = await transport.call<{ results: WireSettled[] }>("POST", `/v2/leases/${kind}`, { body: { leases }, quiet: true, ...options });
     return answer.results;
   } catch (error) {
     if (leases.length !== 1 || !(error instanceof Refused) || mayPass(error)) throw error;
