@@ -34,7 +34,7 @@ use crate::{
         work::AWAITS,
     },
     client::{CallError, Session},
-    config::units::millis,
+    config::units::duration,
 };
 
 /// What `driftq work` tells its commands.
@@ -114,7 +114,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N")]
     max_attempts: Option<u32>,
     /// How long to wait for the outcome while somebody else is at it
-    #[arg(long, default_value = "30s", value_name = "DURATION", value_parser = millis)]
+    #[arg(long, default_value = "30s", value_name = "DURATION", value_parser = duration)]
     wait: u64,
     /// What is asked for, as a hash of your own: another one under the same key is refused
     #[arg(long, value_name = "HASH", conflicts_with = "request_file")]
