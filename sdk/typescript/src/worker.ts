@@ -1,17 +1,16 @@
+import { Beats } from "./beats.js";
 import type { Client } from "./client.js";
-import type { Delivery } from "./delivery.js";
-import { Cancelled, DriftQError, LeaseLost, Refused, HandlersStuck } from "./errors.js";
+import { Cancelled, DriftQError, HandlersStuck } from "./errors.js";
 import { printEvent, type WorkerEventListener, type WorkerEvent } from "./events.js";
 import { BATCH_OPTIONS, HANDLER_OPTIONS, type BatchHandler, type BatchOptions, type Handler, type HandlerOptions, type Route } from "./handler.js";
-import { beatMs, beatPatienceMs, chunks, lapsed } from "./heartbeat.js";
 import { Lanes } from "./lanes.js";
 import { callable, CONCURRENCY_MAX, known, LEASE_MAX, names, TIMER_MS_MAX, whole } from "./limits.js";
 import { ENCODINGS } from "./payload.js";
 import { endBySignal, hasListeners, onStopSignal } from "./platform.js";
 import { namingTopic } from "./refusals.js";
 import { boundsOf, settingsOf, type Settings, type WorkerOptions } from "./settings.js";
-import { Settler, settleOnce, SETTLE_MAX } from "./settler.js";
-import { monotonicMs, sleep } from "./time.js";
+import { Settler } from "./settler.js";
+import { sleep } from "./time.js";
 import { path } from "./wire.js";
 
 /** How long a worker whose handlers have ended tries to tell the server so. */
@@ -139,8 +138,10 @@ export class Worker {
     const options = { transport, owner, group: this.group, leaseMs, cancelGraceMs, runner, emit: this.#emit };
     const routes = [...this.#routes.values()];
     const fail = (error: unknown) => this.#fail(error);
-    this.#lanes = new Lanes(routes, boundsOf(this.#settings, routes), options, fail);
-    if (heartbeat) void this.#beat(this.#lanes);
+    const beats = new Beats(transport, leaseMs, this.#beating.signal);
+    const lanes = new Lanes(routes, boundsOf(this.#settings, routes), options, (delivery) => beats.begun(delivery), fail);
+    this.#lanes = lanes;
+    if (heartbeat) void beats.run(() => lanes.held());
     this.#borrowing = this.#lanes.borrow(fail);
   }
 
@@ -219,42 +220,6 @@ export class Worker {
       }
     });
     return off;
-  }
-
-  async #beat(lanes: Lanes): Promise<void> {
-    const signal = this.#beating.signal;
-    const everyMs = beatMs(this.#settings.leaseMs);
-    for (let failed = false; ; ) {
-      try {
-        await sleep(failed ? everyMs / 4 : everyMs, signal);
-        await Promise.all(chunks(lanes.held(), SETTLE_MAX).map((part) => this.#extend(part, signal)));
-        failed = false;
-      } catch {
-        if (signal.aborted) return;
-        failed = true;
-      }
-    }
-  }
-
-  async #extend(held: Delivery[], signal: AbortSignal): Promise<void> {
-    const { leaseMs } = this.#settings;
-    const asked = monotonicMs();
-    const patienceMs = beatPatienceMs(asked, held, leaseMs);
-    try {
-      const leases = held.map(({ token }) => ({ token, lease_ms: leaseMs }));
-      const results = await settleOnce(this.client.transport, "extend", leases, { signal, patienceMs, timeoutMs: patienceMs });
-      held.forEach((delivery, index) => {
-        const result = results[index];
-        if (result?.status === "ok") delivery.until = asked + leaseMs;
-        else delivery.end(new LeaseLost("the lease is lost: a newer attempt has begun, or the server was restarted"));
-        if (result?.cancelled) delivery.end(new Cancelled("somebody cancelled the message"));
-      });
-    } catch (error) {
-      if (signal.aborted) throw error;
-      const why = error instanceof Refused ? "the server refused to extend it" : "the server could not be reached in time";
-      for (const delivery of lapsed(monotonicMs(), held)) delivery.end(new LeaseLost(`the lease is over: ${why}`, { cause: error }));
-      throw error;
-    }
   }
 }
 

@@ -2,7 +2,8 @@ import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { Client, guarded, Unreachable, type ClientOptions, type EffectOptions, type SendOptions, type WorkerOptions } from "../src/index.js";
-import { TestServer } from "../src/testing/index.js";
+import { eventLine } from "../src/events.js";
+import { runUntilIdle, TestServer } from "../src/testing/index.js";
 import { closedUrl } from "./support/proxy.js";
 
 // What a program may expect of an SDK that runs inside it: words in time, and nothing taken in silence.
@@ -103,4 +104,26 @@ test("a second signal is the application's if it listens", { timeout: 60_000 }, 
   });
   expect(await exit).toBe(42);
   expect(output).toBe("begun\nheard 1\nheard 2\n");
+});
+
+test("a message that has used up its attempts is told of as a dead letter", async () => {
+  await using server = await TestServer.start();
+  const client = server.client();
+  await client.admin.createTopic("orders", { retryPolicy: { backoffMs: 1, maxBackoffMs: 1, jitter: "none", maxAttempts: 2 } });
+  await client.send("orders", 1);
+  const told: [string, number][] = [];
+  const lines: string[] = [];
+  const worker = client.worker("billing", {
+    onEvent: (event) => {
+      lines.push(eventLine(event));
+      if ("attempt" in event) told.push([event.kind, event.attempt]);
+    },
+  });
+  worker.handle("orders", () => {
+    throw new Error("no");
+  });
+  await runUntilIdle(worker);
+  expect(told).toEqual([["handler_failed", 1], ["handler_failed", 2], ["dead_lettered", 2]]);
+  expect(lines.filter((line) => /, it comes again:/.test(line))).toEqual([]);
+  expect(lines.at(-1)).toContain("dead letter");
 });

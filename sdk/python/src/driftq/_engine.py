@@ -62,7 +62,7 @@ class Engine:
         self._settler = Settler(client, self._settled, lambda: bool(self._jobs), self._overtaken)
         self._heartbeats = Heartbeats(client, settings, self._held, self._interrupt, self._outage)
         self._threads = Threads(settings.concurrency, self._begins_in_thread, self._ended_in_thread)
-        self._tasks = Tasks(settings.concurrency, self._set_timers, self._end_job)
+        self._tasks = Tasks(settings.concurrency, self._begins, self._end_job)
         self._ended: deque[Job] = deque()
         self._is_collecting = False
         self._loop = asyncio.get_running_loop()
@@ -213,11 +213,18 @@ class Engine:
 
     def _begins_in_thread(self, job: Job) -> None:
         with suppress(RuntimeError):  # The loop is closed: the worker has given this handler up.
-            self._loop.call_soon_threadsafe(self._set_timers, job)
+            self._loop.call_soon_threadsafe(self._begins, job)
 
-    def _set_timers(self, job: Job) -> None:
+    def _begins(self, job: Job) -> None:
+        """Only for jobs with a limit, and for those of which the server was told that they are not begun."""
         if job not in self._jobs:
             return  # It was quicker.
+        if job.is_told_waiting:
+            self._heartbeats.begun(job)
+        if job.has_limit:
+            self._set_timers(job)
+
+    def _set_timers(self, job: Job) -> None:
         job.timers = []
         for held in job.held:
             deadline = held.context._envelope.get("deadline")
