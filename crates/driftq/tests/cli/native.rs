@@ -123,7 +123,7 @@ fn messages_carry_everything_that_flags_say() {
     assert_eq!(messages[2]["deliver_at"], "2100-01-01T00:00:00Z");
 
     says(server.run(&["produce", "t", "v", "--priority", "10"]), 2, "--priority");
-    says(server.run(&["produce", "t", "v", "--delay", "soon"]), 2, "30s");
+    says(server.run(&["produce", "t", "v", "--delay", "soon"]), 2, "500ms");
     says(server.run(&["produce", "t", "v", "--delay", "1s", "--at", "2100-01-01T00:00:00Z"]), 2, "--at");
     says(server.run(&["produce", "t", "v", "--at", "tomorrow"]), 2, "2030-01-31T12:00:00Z");
     says(server.run(&["produce", "t", "v", "--label", "team"]), 2, "NAME=VALUE");

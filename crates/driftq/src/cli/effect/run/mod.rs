@@ -17,6 +17,7 @@ use anyhow::Result;
 use driftq_api::v2::{EffectBegin, EffectDecision, EffectGet, WAIT_MS_MAX};
 
 use key::{Asked, Home};
+use reconcile::Found;
 
 use super::{
     Identity,
@@ -39,6 +40,9 @@ use crate::{
 
 /// What `driftq work` tells its commands.
 const LEASE_TOKEN: &str = "DRIFTQ_LEASE_TOKEN";
+
+/// So often what nobody knows is reconciled before it is left to people.
+const RECONCILE_ROUNDS_MAX: u32 = 3;
 
 const ABOUT: &str = "CMD runs if the effect is yours. Its stdout is passed on and stored with its exit code; whoever runs the \
 same effect later gets both again, and CMD does not run. Its exit code says what happened:
@@ -220,7 +224,7 @@ struct Effect<'a> {
 
 impl Effect<'_> {
     async fn run(mut self, signals: &mut Signals) -> Result<i32> {
-        let mut may_reconcile = self.args.reconcile.is_some();
+        let mut rounds_left = if self.args.reconcile.is_some() { RECONCILE_ROUNDS_MAX } else { 0 };
         loop {
             let decision = tokio::select! {
                 decision = self.begin() => decision?,
@@ -240,12 +244,15 @@ impl Effect<'_> {
                 Begun::Decided(EffectDecision::Retryable { outcome, .. }) => {
                     return Err(exhausted(&name, &outcome.error));
                 }
-                Begun::Decided(EffectDecision::Unknown { epoch, .. }) if may_reconcile => {
-                    // The answer is written down once. If it is unknown again afterwards, others are at it.
-                    may_reconcile = false;
-                    if !self.reconcile(epoch).await? {
-                        self.tell_worker();
-                        return Err(uncertain(&name));
+                Begun::Decided(EffectDecision::Unknown { epoch, attempt, .. }) if rounds_left > 0 => {
+                    rounds_left -= 1;
+                    match self.reconcile(epoch, attempt).await? {
+                        Found::Told => {}
+                        Found::Exhausted => return Err(exhausted(&name, "it did not happen")),
+                        Found::Nothing => {
+                            self.tell_worker();
+                            return Err(uncertain(&name));
+                        }
                     }
                 }
                 Begun::Decided(EffectDecision::Unknown { .. }) => {
