@@ -102,7 +102,7 @@ impl Shell {
                 curfew.look(Instant::now(), is_running, self.worker.drain_timeout);
             }
             let grace = hurried.filter(|grace| Instant::now() < *grace);
-            let limit = grace.or(curfew.at());
+            let limit = grace.or_else(|| curfew.at());
             tokio::select! {
                 Some(joined) = self.tasks.join_next(), if !self.tasks.is_empty() => {
                     if let Ok(event) = joined {
