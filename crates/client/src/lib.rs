@@ -35,7 +35,7 @@ pub use driftq_api::{Code, Moment, v2 as wire};
 pub use effect::{EFFECT_LEASE, EFFECT_WAIT, Effect, Found, Guarded, Run, current_effect, guarded};
 pub use error::{EffectName, Error, Refusal};
 pub use message::{Outgoing, json, raw};
-pub use outcome::{Dead, Failure, Final, NotDone, Retry, Snooze};
+pub use outcome::{Dead, Failure, Final, NotDone, NotSent, Retry, Snooze};
 pub use producer::{BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, BUFFER, Producer, Receipt};
 pub use signal::{Reason, Signal};
 pub use trace::Trace;

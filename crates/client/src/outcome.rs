@@ -159,6 +159,21 @@ impl NotDone {
     }
 }
 
+/// From the function of an effect: it failed before anything was sent. The effect is given up, the attempt does not count,
+/// and whoever asks next carries it out at once. The handler fails with it as with any error.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct NotSent {
+    /// Why.
+    pub reason: String,
+}
+
+impl NotSent {
+    /// For this reason.
+    pub fn new(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into() }
+    }
+}
+
 /// From the function of an effect: it did not happen, and never will. The handler gets [`Error::EffectFailed`].
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Final {
@@ -185,7 +200,7 @@ macro_rules! reasoned {
     )*};
 }
 
-reasoned!(Retry, Dead, NotDone, Final);
+reasoned!(Retry, Dead, NotDone, NotSent, Final);
 
 impl fmt::Display for Snooze {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

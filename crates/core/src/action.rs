@@ -118,6 +118,8 @@ pub struct Stored {
 pub enum Outcome {
     /// As was said; saying it again changes nothing.
     Ok,
+    /// The attempt has failed, and it was the last one: the message becomes a dead letter.
+    Buried,
     /// The lease goes on.
     Extended {
         /// Until then.

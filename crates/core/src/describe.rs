@@ -25,6 +25,8 @@ pub enum Query {
     Groups(TopicId),
     /// One group of a topic.
     Group(TopicId, String),
+    /// The group of a topic that is furthest behind: what keeps it full.
+    Slowest(TopicId),
     /// One message, and how every group stands to it.
     Message(Spotted),
     /// Where the payloads of some messages lie.
@@ -81,6 +83,8 @@ pub enum Description {
     Topic(TopicDescription),
     /// To [`Query::Groups`] and [`Query::Group`]; empty if there is none of that name.
     Groups(Vec<GroupDescription>),
+    /// To [`Query::Slowest`]; `None` if the topic has no group.
+    Slowest(Option<SlowestGroup>),
     /// To [`Query::Message`]; `None` if it is not kept.
     Message(Option<MessageDescription>),
     /// To [`Query::Payloads`], in order; `None` for what is not kept.
@@ -359,6 +363,17 @@ pub struct GroupPartition {
     pub key_busy: u32,
     /// All kept messages below this offset are acked; `None` if nothing is.
     pub acked_below: Option<u64>,
+}
+
+/// The group of a topic that is furthest behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlowestGroup {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Messages kept and not yet acked, over all partitions.
+    pub lag: u64,
+    /// Whether its deliveries are stopped, or those of the whole topic.
+    pub is_paused: bool,
 }
 
 /// What metrics say of a group.

@@ -82,7 +82,7 @@ pub use commit::{
 };
 pub use describe::{
     AttemptDescription, Browse, Description, Found, GroupDescription, GroupPartition, GroupTally, LaneTally,
-    Member, MessageDescription, PartitionDescription, Query, Stage, Standing, Stretch, Tally,
+    Member, MessageDescription, PartitionDescription, Query, SlowestGroup, Stage, Standing, Stretch, Tally,
     TopicDescription, Wait,
 };
 pub use draft::{NewLineage, NewMessage, Payload, Start};

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use crate::action::{Action, Answer, Output};
 use crate::describe::{
     Description, GroupDescription, GroupPartition, GroupTally, LaneTally, Member, PartitionDescription,
-    Query, Tally, TopicDescription,
+    Query, SlowestGroup, Tally, TopicDescription,
 };
 use crate::group::Group;
 use crate::id::{GroupId, Ticket, TopicId};
@@ -52,6 +52,7 @@ impl Shard {
                 let group = topic.group_named(name).map(|group| self.describe_group(topic, group));
                 Description::Groups(group.into_iter().collect())
             }
+            Query::Slowest(topic) => Description::Slowest(slowest_group(state.topic(*topic)?)),
             Query::Message(message) => Description::Message(self.describe_message(*message)),
             Query::Payloads(messages) => {
                 let lie = messages.iter().map(|message| self.payload_of(*message));
@@ -238,4 +239,16 @@ impl Shard {
         });
         partitions.collect()
     }
+}
+
+/// A few subtractions per group: it is asked for when a topic is full, which is no time for more.
+fn slowest_group(topic: &Topic) -> Option<SlowestGroup> {
+    let lag_of = |group: &Group| {
+        let lanes = group.progress.iter().zip(&topic.partitions);
+        lanes.map(|(progress, lane)| progress.lag(lane.slots.next())).sum::<u64>()
+    };
+    let (lag, group) =
+        topic.groups.values().map(|group| (lag_of(group), group)).max_by_key(|(lag, _)| *lag)?;
+    let is_paused = group.paused.is_some() || topic.paused.is_some();
+    Some(SlowestGroup { name: Arc::clone(&group.name), lag, is_paused })
 }

@@ -60,9 +60,8 @@ impl Shard {
                 return Outcome::Stale { attempt: self.pending(spot).map(|pending| pending.attempts) };
             }
             (Authority::Current(spot), _) => spot,
-            (Authority::Acked, Verdict::Ack) | (Authority::Buried, Verdict::Nack { .. }) => {
-                return Outcome::Ok;
-            }
+            (Authority::Acked, Verdict::Ack) => return Outcome::Ok,
+            (Authority::Buried, Verdict::Nack { .. }) => return Outcome::Buried,
             (Authority::Acked | Authority::Buried, _) => return Outcome::Stale { attempt: None },
             (Authority::Stale(attempt), _) => return Outcome::Stale { attempt },
             (Authority::Unknown, _) => return Outcome::Unknown,
@@ -76,7 +75,8 @@ impl Shard {
             Verdict::Nack { delay_ms, dead, error } => {
                 let failing = Failing { ending: Ending::Nacked, delay_ms: *delay_ms, dead: *dead };
                 self.nack(spot, failing, error, out);
-                Outcome::Ok
+                let is_dying = self.crews.get(&spot.group).is_some_and(|crew| crew.is_dying(spot));
+                if is_dying { Outcome::Buried } else { Outcome::Ok }
             }
             Verdict::Extend { lease_ms, begun } => self.extend(spot, receipt, (*lease_ms, *begun), out),
             // Its last attempt has failed: that it was not begun after all does not bring it back.

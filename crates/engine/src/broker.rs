@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use driftq_core::{
-    Address, Answer, Description, GroupDescription, Input, Message, Query, Reject, Style, Subscription,
-    Tally, Ticket, TopicDescription, TopicId, TopicSettings,
+    Address, Answer, Description, GroupDescription, Input, Message, Query, Reject, SlowestGroup, Style,
+    Subscription, Tally, Ticket, TopicDescription, TopicId, TopicSettings,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -143,6 +143,15 @@ impl Broker {
         };
         match self.describe(query).await? {
             Description::Groups(groups) => Ok(groups),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The group of a topic that is furthest behind, if it has one.
+    pub async fn slowest_group(&self, topic: &str) -> Result<Option<SlowestGroup>, Failure> {
+        let topic = self.topic(topic)?;
+        match self.describe(Query::Slowest(topic)).await? {
+            Description::Slowest(group) => Ok(group),
             other => Err(unexpected(&other)),
         }
     }

@@ -434,6 +434,7 @@ const fn takes_long(input: &Input) -> bool {
     let Input::Describe { query, .. } = input else { return false };
     match query {
         Query::Groups(_)
+        | Query::Slowest(_)
         | Query::Message(_)
         | Query::Browse(_)
         | Query::Tally

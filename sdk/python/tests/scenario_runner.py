@@ -221,6 +221,8 @@ class Scenario:
             kind = spec.get("fail")
             if kind == "not_done":
                 raise driftq.NotDone(spec["error"])
+            if kind == "not_sent":
+                raise driftq.NotSent(spec["error"])
             if kind == "final":
                 raise driftq.Final(spec["error"])
             if kind == "error":
@@ -276,7 +278,8 @@ class Scenario:
             assert dict(self.reconciled) == expect["reconciled"]
         for count in expect.get("requests", []):
             assert self.front is not None
-            found = len(self.front.posts(count["post"]))
+            has = count.get("body_has", "").encode()
+            found = len([body for body in self.front.posts(count["post"]) if has in body])
             assert count["at_least"] <= found <= count["at_most"], f"{found} calls of {count['post']}"
         for question in expect["server"]:
             assert question.get("status", 200) == 200, "this runner knows only answers with 200"

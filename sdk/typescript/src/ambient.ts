@@ -1,6 +1,6 @@
 import { NoContext } from "./errors.js";
 import { AsyncLocalStorage } from "./platform.js";
-import type { EffectFunction, EffectLease, EffectOptions } from "./terms.js";
+import { checkEffectOptions, type EffectFunction, type EffectLease, type EffectOptions } from "./terms.js";
 
 /** What a guarded function needs of the handler or the run that it is called in. */
 export interface EffectScope {
@@ -52,6 +52,7 @@ export function guarded<A extends unknown[], T>(
   run: (...args: A) => T | Promise<T>,
 ): (...args: A) => Promise<T> {
   const { key, ...terms } = options;
+  checkEffectOptions(terms);
   // No async function of its own: each costs something in every call.
   return (...args: A) => {
     const store = current.getStore();

@@ -2,6 +2,7 @@ import { currentScope, within, type EffectScope } from "./ambient.js";
 import { effectArguments } from "./context.js";
 import { runEffect } from "./effects.js";
 import { Ledger } from "./ledger.js";
+import { known, names } from "./limits.js";
 import { byFetch, type Send } from "./exchange.js";
 import { encodeMessage, exact, withKey, type Produced, type SendOptions } from "./message.js";
 import { defaultOwner, environment } from "./platform.js";
@@ -27,7 +28,20 @@ export interface ClientOptions {
   fetch?: typeof fetch;
   /** Another way to reach the server than fetch, such as `byNodeHttp` of `driftq/node`. */
   send?: Send;
+  /** Told at once when a call finds no server and is repeated; prints to standard error unless given. */
+  onAway?: (words: string) => void;
 }
+
+const CLIENT_OPTIONS = names<ClientOptions>({
+  url: true,
+  patienceMs: true,
+  connectTimeoutMs: true,
+  answerTimeoutMs: true,
+  owner: true,
+  fetch: true,
+  send: true,
+  onAway: true,
+});
 
 const URL_DEFAULT = "http://127.0.0.1:8080";
 const PATIENCE_MS = 30_000;
@@ -39,6 +53,7 @@ export interface RunOptions {
   step?: string;
   tenantId?: string;
 }
+const RUN_OPTIONS = names<RunOptions>({ step: true, tenantId: true });
 
 /** A DriftQ server. Connects when it is first used. */
 export class Client implements EffectScope {
@@ -51,6 +66,7 @@ export class Client implements EffectScope {
 
   constructor(options: ClientOptions | string = {}) {
     const given = typeof options === "string" ? { url: options } : options;
+    known(given, CLIENT_OPTIONS, "a client");
     this.owner = given.owner ?? defaultOwner();
     this.transport = new Transport({
       url: given.url ?? environment("DRIFTQ_SERVER") ?? URL_DEFAULT,
@@ -58,6 +74,7 @@ export class Client implements EffectScope {
       answerTimeoutMs: given.answerTimeoutMs ?? ANSWER_TIMEOUT_MS,
       patienceMs: given.patienceMs ?? PATIENCE_MS,
       send: given.send ?? byFetch(given.fetch ?? fetch),
+      onAway: given.onAway ?? ((words) => console.error(`driftq: ${words}`)),
     });
     this.ledger = new Ledger(this.transport);
     this.admin = new Admin(this.transport);
@@ -105,6 +122,7 @@ export class Client implements EffectScope {
 
   /** Names the run, and the step if there is one, of everything that the function does. */
   async run<R>(runId: string, options: RunOptions, run: (context: Run) => R | Promise<R>): Promise<R> {
+    known(options, RUN_OPTIONS, "a run");
     const context = new Run(this, runId, options.step, options.tenantId);
     return within(context, () => run(context));
   }

@@ -13,6 +13,10 @@ export class Delivery implements Ends {
   readonly attempt: number;
   /** When the lease is over, by our own clock. */
   until: number;
+  /** Whether a handler has begun with it. */
+  begun = false;
+  /** Whether the server was told that none has. */
+  toldWaiting = false;
   /** Nothing more is to be said about it: it was committed, or is on its way to be settled. */
   settled = false;
   /** What ended it before its handler did. */

@@ -4,6 +4,7 @@ import { describe } from "./texts.js";
 /** What a worker tells besides doing its work. */
 export type WorkerEvent =
   | { readonly kind: "handler_failed"; readonly message: Message; readonly attempt: number; readonly error: unknown; readonly then: string }
+  | { readonly kind: "dead_lettered"; readonly message: Message; readonly attempt: number; readonly error: unknown }
   | { readonly kind: "delivery_ended"; readonly message: Message; readonly attempt: number; readonly error: unknown }
   | { readonly kind: "handler_left_behind"; readonly message: Message; readonly attempt: number; readonly error: unknown }
   | { readonly kind: "settlement_refused"; readonly message: Message; readonly attempt: number; readonly error: unknown }
@@ -26,6 +27,8 @@ export function eventLine(event: WorkerEvent): string {
       return "the server is back";
     case "handler_failed":
       return `${place(event.message)} attempt ${event.attempt} failed, ${event.then}: ${describe(event.error)}`;
+    case "dead_lettered":
+      return `${place(event.message)} attempt ${event.attempt} was the last one, it is a dead letter now: ${describe(event.error)}`;
     case "delivery_ended":
       return `${place(event.message)} attempt ${event.attempt} was ended: ${describe(event.error)}`;
     case "handler_left_behind":

@@ -1,4 +1,5 @@
 import type { Context } from "./context.js";
+import { names } from "./limits.js";
 import type { Encoding, Schema } from "./payload.js";
 
 export interface HandlerOptions<P> {
@@ -18,6 +19,9 @@ export interface BatchOptions<P> extends HandlerOptions<P> {
   /** The most messages of one call. */
   batch: number;
 }
+
+export const HANDLER_OPTIONS = names<HandlerOptions<unknown>>({ schema: true, encoding: true, badPayload: true, concurrency: true, timeoutMs: true });
+export const BATCH_OPTIONS = names<BatchOptions<unknown>>({ schema: true, encoding: true, badPayload: true, concurrency: true, timeoutMs: true, batch: true });
 
 export type Handler<P> = (payload: P, context: Context) => unknown;
 

@@ -32,6 +32,8 @@ export interface Common {
   readonly room: Room;
   /** Messages came or went, or a handler ended: something may be able to go on. */
   changed(): void;
+  /** A handler begins with a message of which the server was told that none has. */
+  begun(delivery: Delivery): void;
   /** The worker cannot go on. */
   fail(error: unknown): void;
 }
@@ -158,7 +160,11 @@ export class Lane {
   start(count: number): void {
     const { room } = this.common;
     const deliveries = this.#waiting.splice(0, count);
-    for (const delivery of deliveries) this.#busy.add(delivery);
+    for (const delivery of deliveries) {
+      this.#busy.add(delivery);
+      delivery.begun = true;
+      if (delivery.toldWaiting) this.common.begun(delivery);
+    }
     // The place is free as soon as the handler has ended: what it left to be settled has room of its own.
     const ended = this.#handlers.begin(() => {
       room.handled(this.index, deliveries.length);

@@ -9,9 +9,9 @@ export class Lanes {
   readonly #lanes: Lane[];
   #stopping = false;
 
-  constructor(routes: readonly Route[], bounds: Bounds, options: LaneOptions, fail: (error: unknown) => void) {
+  constructor(routes: readonly Route[], bounds: Bounds, options: LaneOptions, begun: (delivery: Delivery) => void, fail: (error: unknown) => void) {
     this.#room = new Room(bounds);
-    const common = { room: this.#room, changed: () => this.#pump(), fail };
+    const common = { room: this.#room, changed: () => this.#pump(), begun, fail };
     this.#lanes = routes.map((route, index) => new Lane(index, route, common, options));
   }
 

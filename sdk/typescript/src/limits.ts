@@ -33,3 +33,21 @@ function numeric(value: unknown, name: string): number {
   if (typeof value === "number") return value;
   throw new TypeError(`${name} is a number, not ${value === null ? "null" : `a ${typeof value}`}`);
 }
+
+/** Throws for an option that nobody would look at: a name that is misspelt must not be silence. */
+export function known(given: object, names: ReadonlySet<string>, what: string): void {
+  for (const name in given) {
+    if (!names.has(name)) throw new TypeError(`${what} has no option ${name}; it has ${[...names].join(", ")}`);
+  }
+}
+
+/** Throws for what cannot be called with so many arguments: JavaScript would leave the others undefined. */
+export function callable(given: unknown, what: string, parameters: readonly string[]): void {
+  if (typeof given !== "function") throw new TypeError(`${what} is a function, not ${given === null ? "null" : `a ${typeof given}`}`);
+  if (given.length > parameters.length) throw new TypeError(`${what} is called with ${parameters.join(" and ")}, and has ${given.length} parameters`);
+}
+
+/** The names of all options of a type, which the compiler checks to be all of them. */
+export function names<T>(all: Readonly<Record<keyof Required<T>, true>>): ReadonlySet<string> {
+  return new Set(Object.keys(all));
+}

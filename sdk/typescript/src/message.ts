@@ -1,4 +1,5 @@
 import { DriftQError } from "./errors.js";
+import { known, names } from "./limits.js";
 import { base64, bytesOfBase64, randomHex, sha256Hex } from "./platform.js";
 import type { WireEnvelope, WireItem, WireMessage } from "./wire.js";
 import { toSnake } from "./wire.js";
@@ -31,6 +32,23 @@ export interface SendOptions {
   deadline?: Date | string;
   retryPolicy?: RetryPolicy;
 }
+
+const OPTIONS = names<SendOptions>({
+  key: true,
+  priority: true,
+  delayMs: true,
+  deliverAt: true,
+  runId: true,
+  stepId: true,
+  parentStepId: true,
+  tenantId: true,
+  labels: true,
+  idempotencyKey: true,
+  requestHash: true,
+  deadline: true,
+  retryPolicy: true,
+});
+const POLICY_OPTIONS = names<RetryPolicy>({ maxAttempts: true, backoffMs: true, maxBackoffMs: true, jitter: true });
 
 /** Where a message was born. One that was redriven, rerouted or replayed keeps it. */
 export interface Origin {
@@ -91,6 +109,8 @@ export function raw(text: string): Raw {
 
 /** A payload is sent as JSON, a text too; bytes and raw texts as they are. */
 export function encodeMessage(payload: unknown, options: SendOptions = {}): WireMessage {
+  known(options, OPTIONS, "a message");
+  if (options.retryPolicy) known(options.retryPolicy, POLICY_OPTIONS, "a retry policy");
   const message = encodePayload(payload);
   if (options.key !== undefined) message.key = options.key;
   if (options.priority !== undefined) message.priority = options.priority;

@@ -68,6 +68,9 @@ export function onStopSignal(callback: (signal: StopSignal) => void): () => void
 
 /** Ends this process as the signal does to one that does not listen. */
 export function endBySignal(signal: StopSignal): void {
-  if (process.listenerCount(signal) === 0) process.kill(process.pid, signal);
-  else process.exit(signal === "SIGINT" ? 130 : 143);
+  process.kill(process.pid, signal);
+}
+
+export function hasListeners(signal: StopSignal): boolean {
+  return process.listenerCount(signal) > 0;
 }

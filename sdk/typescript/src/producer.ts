@@ -1,6 +1,7 @@
 import { takeBatch } from "./batches.js";
 import { DriftQError, Refused } from "./errors.js";
 import { encodeMessage, withKey, type Produced, type SendOptions } from "./message.js";
+import { known, names } from "./limits.js";
 import { utf8Length } from "./platform.js";
 import { refusal } from "./refusals.js";
 import { repeatWait } from "./backoff.js";
@@ -15,6 +16,7 @@ export interface ProducerOptions {
   /** The most messages that wait; beyond that `send` waits. */
   buffer?: number;
 }
+const OPTIONS = names<ProducerOptions>({ buffer: true });
 
 /** A message that was taken and is on its way. */
 export interface Receipt {
@@ -49,6 +51,7 @@ export class Producer {
     private readonly transport: Transport,
     options: ProducerOptions = {},
   ) {
+    known(options, OPTIONS, "a producer");
     this.#buffer = options.buffer ?? BUFFER_MESSAGES;
   }
 

@@ -156,6 +156,10 @@ async function conclude(runner: Runner, route: Route, delivery: Delivery, contex
     const { message, attempt, ended } = delivery;
     if (!fate.heard && !(ended instanceof LeaseLost)) emitLost(runner, delivery, fate.error);
     else if (fate.heard && fate.refused) runner.emit({ kind: "settlement_refused", message, attempt, error: fate.refused });
+    // What was meant to be one was said before.
+    if (fate.heard && fate.dead && settlement.kind === "nack" && !settlement.dead) {
+      runner.emit({ kind: "dead_lettered", message, attempt, error: end.returned ? ended : end.error });
+    }
     progress.settled(delivery);
   });
 }
@@ -181,7 +185,7 @@ function tell(runner: Runner, delivery: Delivery, end: HandlerEnd, settlement: S
   if (ended) {
     runner.emit({ kind: "delivery_ended", message, attempt, error: ended });
   } else if (!end.returned && settlement.kind === "nack") {
-    emitFailure(runner, delivery, end.error, settlement.dead ? "it becomes a dead letter" : "it comes again");
+    emitFailure(runner, delivery, end.error, settlement.dead ? "it becomes a dead letter" : "it comes again if attempts are left");
   }
 }
 

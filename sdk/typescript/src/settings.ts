@@ -1,6 +1,6 @@
 import type { WorkerEventListener } from "./events.js";
 import type { Route } from "./handler.js";
-import { CONCURRENCY_MAX, LEASE_MS_MAX, PREFETCH_MAX, TIMER_MS_MAX, whole } from "./limits.js";
+import { CONCURRENCY_MAX, known, LEASE_MS_MAX, names, PREFETCH_MAX, TIMER_MS_MAX, whole } from "./limits.js";
 import type { Bounds } from "./room.js";
 
 export interface WorkerOptions {
@@ -34,6 +34,16 @@ export interface Settings {
   readonly startTimeoutMs: number;
 }
 
+const OPTIONS = names<WorkerOptions>({
+  concurrency: true,
+  prefetch: true,
+  leaseMs: true,
+  heartbeat: true,
+  drainTimeoutMs: true,
+  cancelGraceMs: true,
+  startTimeoutMs: true,
+  onEvent: true,
+});
 const LEASE_MS = 30_000;
 const CANCEL_GRACE_MS = 5_000;
 const DRAIN_TIMEOUT_MS = 30_000;
@@ -41,6 +51,7 @@ const START_TIMEOUT_MS = 10_000;
 
 /** Throws at once what could not work later. */
 export function settingsOf(options: WorkerOptions): Settings {
+  known(options, OPTIONS, "a worker");
   return {
     concurrency: whole(options.concurrency ?? 1, "concurrency", 1, CONCURRENCY_MAX),
     prefetch: options.prefetch === undefined ? undefined : whole(options.prefetch, "prefetch", 0, PREFETCH_MAX),

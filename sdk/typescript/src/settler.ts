@@ -17,7 +17,7 @@ const STRANGE_ANSWER_WAIT_MS = 1_000;
 type Kind = "ack" | "nack" | "release";
 
 /** What became of a settlement. One that was refused was heard as a plain nack in its place. */
-export type Fate = { readonly heard: true; readonly refused?: unknown } | { readonly heard: false; readonly error: unknown };
+export type Fate = { readonly heard: true; readonly dead?: boolean; readonly refused?: unknown } | { readonly heard: false; readonly error: unknown };
 
 interface Entry {
   readonly delivery: Delivery;
@@ -101,7 +101,7 @@ export class Settler implements Ends {
     try {
       const [result] = await settleCall(this.transport, "nack", [lease], this.#stopped.signal);
       const fate = fateOf(result);
-      return fate.heard ? { heard: true, refused } : fate;
+      return fate.heard ? { ...fate, refused } : fate;
     } catch (error) {
       return { heard: false, error };
     }
@@ -144,7 +144,7 @@ export async function settleOnce(
   options: { signal?: AbortSignal; patienceMs: number; timeoutMs?: number },
 ): Promise<WireSettled[]> {
   try {
-    const answer = await transport.call<{ results: WireSettled[] }>("POST", `/v2/leases/${kind}`, { body: { leases }, ...options });
+    const answer = await transport.call<{ results: WireSettled[] }>("POST", `/v2/leases/${kind}`, { body: { leases }, quiet: true, ...options });
     return answer.results;
   } catch (error) {
     if (leases.length !== 1 || !(error instanceof Refused) || mayPass(error)) throw error;
@@ -155,7 +155,7 @@ export async function settleOnce(
 }
 
 function fateOf(result: WireSettled | undefined): Fate {
-  if (result?.status === "ok") return { heard: true };
+  if (result?.status === "ok") return { heard: true, dead: result.dead === true };
   const stale = result?.status === "stale";
   const error = refusal({
     code: stale ? "STALE_LEASE" : "LEASE_UNKNOWN",

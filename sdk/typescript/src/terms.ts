@@ -2,7 +2,7 @@ import type { Finding } from "./outcomes.js";
 import type { Place } from "./keys.js";
 import { anchorOf, derivedKey, requestHash } from "./keys.js";
 import { NoContext } from "./errors.js";
-import { ATTEMPTS_MAX, DURATION_MS_MAX, LEASE_MS_MAX, whole } from "./limits.js";
+import { ATTEMPTS_MAX, DURATION_MS_MAX, known, LEASE_MS_MAX, names, whole } from "./limits.js";
 
 /** How long one attempt has an effect to itself, unless it is renewed. */
 export const EFFECT_LEASE_MS = 60_000;
@@ -72,6 +72,25 @@ export interface EffectOptions<T = unknown> {
   signal?: AbortSignal;
 }
 
+const OPTIONS = names<EffectOptions>({
+  key: true,
+  args: true,
+  onLapse: true,
+  leaseMs: true,
+  ttlMs: true,
+  maxAttempts: true,
+  waitMs: true,
+  tenantId: true,
+  durable: true,
+  reconcile: true,
+  signal: true,
+});
+
+/** What the options of an effect must be, wherever they are given. */
+export function checkEffectOptions(options: object): void {
+  known(options, OPTIONS, "an effect");
+}
+
 /** What the function of an effect may want to pass on. */
 export interface EffectLease {
   readonly scope: string;
@@ -113,6 +132,7 @@ export function expected(entity: string, version: number): Expected {
 
 /** Settles key and hash of an effect, from what was given and where it is asked for. */
 export function termsOf(scope: string, options: EffectOptions<never>, place: Place & { tenantId?: string | undefined }): Terms {
+  checkEffectOptions(options);
   return {
     scope,
     key: options.key ?? keyFor(scope, options.args, place),

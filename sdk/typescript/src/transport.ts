@@ -2,6 +2,7 @@ import { repeatWait } from "./backoff.js";
 import { ConnectionLost, NotDriftQ, Refused, Unreachable, Untrusted } from "./errors.js";
 import { readAnswer, readFailure } from "./answers.js";
 import type { Send } from "./exchange.js";
+import { describe } from "./texts.js";
 import { abortable, monotonicMs, sleep, timerMs } from "./time.js";
 
 export type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
@@ -17,6 +18,8 @@ export interface CallOptions {
   patienceMs?: number;
   /** The longest that one try may take; the client's own time-out if not given. */
   timeoutMs?: number;
+  /** Whether somebody else says that nobody answers. */
+  quiet?: boolean;
   /** Ends the call, and rejects it with the signal's reason. */
   signal?: AbortSignal | undefined;
 }
@@ -27,6 +30,8 @@ export interface TransportOptions {
   answerTimeoutMs: number;
   patienceMs: number;
   send: Send;
+  /** Told in words when nobody answers and the call is repeated. */
+  onAway: (words: string) => void;
 }
 
 /** The question whether a server is there, and how many wait for its answer. */
@@ -41,6 +46,8 @@ export class Transport {
   readonly url: string;
   readonly #options: TransportOptions;
   #greeted = false;
+  /** Whether it was said that nobody answers. */
+  #away = false;
   #greeting: Greeting | undefined;
 
   constructor(options: TransportOptions) {
@@ -53,21 +60,41 @@ export class Transport {
   }
 
   async call<T>(method: Method, path: string, options: CallOptions = {}): Promise<T> {
-    const until = monotonicMs() + (options.patienceMs ?? this.#options.patienceMs);
+    const patienceMs = options.patienceMs ?? this.#options.patienceMs;
+    const until = monotonicMs() + patienceMs;
     const text = options.text ?? (options.body === undefined ? undefined : JSON.stringify(options.body));
     for (let repeats = 0; ; repeats += 1) {
       options.signal?.throwIfAborted();
       try {
         if (!this.#greeted) await this.#greet(options.signal);
         const timeoutMs = options.timeoutMs ?? this.#options.answerTimeoutMs + (options.waitMs ?? 0);
-        return await this.#exchange<T>(method, path, text, timeoutMs, options.signal);
+        const answer = await this.#exchange<T>(method, path, text, timeoutMs, options.signal);
+        this.#away = false;
+        return answer;
       } catch (error) {
         if (options.signal?.aborted) throw options.signal.reason;
         if (!mayPass(error)) throw error;
         const wait = repeatWait(repeats, hintOf(error), Math.random());
-        if (monotonicMs() + wait > until) throw error;
+        if (monotonicMs() + wait > until) {
+          // Nobody waits here any more: whoever asks next is told anew.
+          if (repeats > 0) this.#away = false;
+          throw error;
+        }
+        if (!options.quiet && !(error instanceof Refused)) this.#tellAway(error, patienceMs);
         await sleep(wait, options.signal);
       }
+    }
+  }
+
+  /** At once, and not only when patience is over: whoever waits for nothing should know it. */
+  #tellAway(error: unknown, patienceMs: number): void {
+    if (this.#away) return;
+    this.#away = true;
+    const limit = Number.isFinite(patienceMs) ? ` (${patienceMs / 1000} s at the most)` : "";
+    try {
+      this.#options.onAway(`the server at ${this.url} is away, and is waited for${limit}: ${describe(error)}`);
+    } catch {
+      // A listener that throws does not stop the call.
     }
   }
 
@@ -158,6 +185,10 @@ function checkedUrl(text: string): string {
   }
   if (url.protocol !== "http:" && url.protocol !== "https:") {
     throw new Unreachable(text, `a server is reached by http or https, not by ${url.protocol}`);
+  }
+  // The text is not repeated: what is in front of the @ may be a password.
+  if (url.username || url.password) {
+    throw new Unreachable(url.host, "its URL names a user, and a DriftQ server knows none: leave user and password out");
   }
   return url.href.replace(/[?#].*$/, "").replace(/\/+$/, "");
 }

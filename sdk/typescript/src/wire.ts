@@ -66,6 +66,8 @@ export interface WireMessage {
 export interface WireSettled {
   status: "ok" | "stale" | "unknown";
   cancelled?: boolean | null;
+  /** The failed attempt was the last one. */
+  dead?: boolean | null;
   draining?: boolean | null;
 }
 

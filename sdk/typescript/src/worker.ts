@@ -1,17 +1,16 @@
+import { Beats } from "./beats.js";
 import type { Client } from "./client.js";
-import type { Delivery } from "./delivery.js";
-import { Cancelled, DriftQError, LeaseLost, Refused, HandlersStuck } from "./errors.js";
+import { Cancelled, DriftQError, HandlersStuck } from "./errors.js";
 import { printEvent, type WorkerEventListener, type WorkerEvent } from "./events.js";
-import type { BatchHandler, BatchOptions, Handler, HandlerOptions, Route } from "./handler.js";
-import { beatMs, beatPatienceMs, chunks, lapsed } from "./heartbeat.js";
+import { BATCH_OPTIONS, HANDLER_OPTIONS, type BatchHandler, type BatchOptions, type Handler, type HandlerOptions, type Route } from "./handler.js";
 import { Lanes } from "./lanes.js";
-import { CONCURRENCY_MAX, LEASE_MAX, TIMER_MS_MAX, whole } from "./limits.js";
+import { callable, CONCURRENCY_MAX, known, LEASE_MAX, names, TIMER_MS_MAX, whole } from "./limits.js";
 import { ENCODINGS } from "./payload.js";
-import { endBySignal, onStopSignal } from "./platform.js";
+import { endBySignal, hasListeners, onStopSignal } from "./platform.js";
 import { namingTopic } from "./refusals.js";
 import { boundsOf, settingsOf, type Settings, type WorkerOptions } from "./settings.js";
-import { Settler, settleOnce, SETTLE_MAX } from "./settler.js";
-import { monotonicMs, sleep } from "./time.js";
+import { Settler } from "./settler.js";
+import { sleep } from "./time.js";
 import { path } from "./wire.js";
 
 /** How long a worker whose handlers have ended tries to tell the server so. */
@@ -20,6 +19,14 @@ const SETTLE_TIMEOUT_MS = 5_000;
 const CANCEL_SLACK_MS = 1_000;
 /** The most handlers that may go on after they were left behind. */
 export const LEFT_BEHIND_MAX = 100;
+
+export interface WorkerRunOptions {
+  /** Whether SIGTERM and SIGINT stop it. Turn it off where the application stops its parts itself. */
+  signals?: boolean;
+  /** Stops it. */
+  signal?: AbortSignal;
+}
+const RUN_OPTIONS = names<WorkerRunOptions>({ signals: true, signal: true });
 
 /** Borrows the messages of a group, runs a handler for each, and settles them. */
 export class Worker {
@@ -64,12 +71,16 @@ export class Worker {
   handle<P = unknown>(topic: string, options: HandlerOptions<P>, handler: Handler<P>): this;
   handle<P>(topic: string, optionsOrHandler: HandlerOptions<P> | Handler<P>, maybeHandler?: Handler<P>): this {
     const [options, handler] = typeof optionsOrHandler === "function" ? [{}, optionsOrHandler] : [optionsOrHandler, maybeHandler];
-    if (!handler) throw new TypeError(`the topic ${topic} needs a handler`);
+    if (options !== optionsOrHandler && maybeHandler !== undefined) throw new TypeError(`the handler of ${topic} comes last, behind its options`);
+    callable(handler, `the handler of ${topic}`, ["payload", "context"]);
+    known(options, HANDLER_OPTIONS, `the handler of ${topic}`);
     return this.#route(topic, options as HandlerOptions<unknown>, 1, { handle: handler as Handler<unknown>, handleBatch: undefined });
   }
 
   /** Handles the messages of a topic, as many at a time as are there, up to `batch`. */
   handleBatch<P = unknown>(topic: string, options: BatchOptions<P>, handler: BatchHandler<P>): this {
+    callable(handler, `the handler of ${topic}`, ["items"]);
+    known(options, BATCH_OPTIONS, `the handler of ${topic}`);
     const handlers = { handle: undefined, handleBatch: handler as BatchHandler<unknown> };
     return this.#route(topic, options as HandlerOptions<unknown>, options.batch, handlers);
   }
@@ -92,7 +103,8 @@ export class Worker {
   }
 
   /** Works until it is stopped, by `stop`, SIGTERM or SIGINT. Rejects if it cannot start, or the server refuses it for good. */
-  async run(options: { signals?: boolean; signal?: AbortSignal } = {}): Promise<void> {
+  async run(options: WorkerRunOptions = {}): Promise<void> {
+    known(options, RUN_OPTIONS, "the run of a worker");
     const off = options.signals === false ? undefined : this.#listen();
     const stop = () => void this.stop();
     options.signal?.addEventListener("abort", stop, { once: true });
@@ -126,8 +138,10 @@ export class Worker {
     const options = { transport, owner, group: this.group, leaseMs, cancelGraceMs, runner, emit: this.#emit };
     const routes = [...this.#routes.values()];
     const fail = (error: unknown) => this.#fail(error);
-    this.#lanes = new Lanes(routes, boundsOf(this.#settings, routes), options, fail);
-    if (heartbeat) void this.#beat(this.#lanes);
+    const beats = new Beats(transport, leaseMs, this.#beating.signal);
+    const lanes = new Lanes(routes, boundsOf(this.#settings, routes), options, (delivery) => beats.begun(delivery), fail);
+    this.#lanes = lanes;
+    if (heartbeat) void beats.run(() => lanes.held());
     this.#borrowing = this.#lanes.borrow(fail);
   }
 
@@ -193,55 +207,19 @@ export class Worker {
     return this.stop();
   }
 
-  /** The first signal drains, the second one ends the process at once. */
+  /** The first signal drains, the second one ends the process at once, unless the application listens as well: then it decides. */
   #listen(): () => void {
     let asked = false;
     const off = onStopSignal((signal) => {
       if (asked) {
         off();
-        endBySignal(signal);
+        if (!hasListeners(signal)) endBySignal(signal);
       } else {
         asked = true;
         void this.stop();
       }
     });
     return off;
-  }
-
-  async #beat(lanes: Lanes): Promise<void> {
-    const signal = this.#beating.signal;
-    const everyMs = beatMs(this.#settings.leaseMs);
-    for (let failed = false; ; ) {
-      try {
-        await sleep(failed ? everyMs / 4 : everyMs, signal);
-        await Promise.all(chunks(lanes.held(), SETTLE_MAX).map((part) => this.#extend(part, signal)));
-        failed = false;
-      } catch {
-        if (signal.aborted) return;
-        failed = true;
-      }
-    }
-  }
-
-  async #extend(held: Delivery[], signal: AbortSignal): Promise<void> {
-    const { leaseMs } = this.#settings;
-    const asked = monotonicMs();
-    const patienceMs = beatPatienceMs(asked, held, leaseMs);
-    try {
-      const leases = held.map(({ token }) => ({ token, lease_ms: leaseMs }));
-      const results = await settleOnce(this.client.transport, "extend", leases, { signal, patienceMs, timeoutMs: patienceMs });
-      held.forEach((delivery, index) => {
-        const result = results[index];
-        if (result?.status === "ok") delivery.until = asked + leaseMs;
-        else delivery.end(new LeaseLost("the lease is lost: a newer attempt has begun, or the server was restarted"));
-        if (result?.cancelled) delivery.end(new Cancelled("somebody cancelled the message"));
-      });
-    } catch (error) {
-      if (signal.aborted) throw error;
-      const why = error instanceof Refused ? "the server refused to extend it" : "the server could not be reached in time";
-      for (const delivery of lapsed(monotonicMs(), held)) delivery.end(new LeaseLost(`the lease is over: ${why}`, { cause: error }));
-      throw error;
-    }
   }
 }
 

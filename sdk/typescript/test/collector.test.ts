@@ -24,7 +24,7 @@ class Desk {
   };
 
   readonly collector = (unheeded?: (said: Said) => void) => {
-    const transport = new Transport({ url: "http://desk", connectTimeoutMs: 1_000, answerTimeoutMs: 1_000, patienceMs: 0, send: this.send });
+    const transport = new Transport({ url: "http://desk", connectTimeoutMs: 1_000, answerTimeoutMs: 1_000, patienceMs: 0, send: this.send, onAway: () => undefined });
     return new Collector<Said>(transport, "/many", "questions", unheeded);
   };
 

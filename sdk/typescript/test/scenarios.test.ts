@@ -32,8 +32,8 @@ describe.concurrent("scenario", () => {
     expect(play.attempts).toEqual(scenario.expect.attempts);
     expect(play.executions).toEqual(scenario.expect.executions);
     if (scenario.expect.reconciled) expect(play.reconciled).toEqual(scenario.expect.reconciled);
-    for (const { post, at_least, at_most } of scenario.expect.requests ?? []) {
-      const count = proxy.seen.filter(({ method, path }) => method === "POST" && path === post).length;
+    for (const { post, body_has: has = "", at_least, at_most } of scenario.expect.requests ?? []) {
+      const count = proxy.seen.filter(({ method, path, body }) => method === "POST" && path === post && body.includes(has)).length;
       expect(count, post).toBeGreaterThanOrEqual(at_least);
       expect(count, post).toBeLessThanOrEqual(at_most);
     }

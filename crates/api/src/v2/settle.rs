@@ -182,6 +182,10 @@ pub struct Settled {
     #[serde(default, skip_serializing_if = "is_false")]
     #[schema(value_type = Option<bool>)]
     pub cancelled: bool,
+    /// The failed attempt was the last one: the message becomes a dead letter.
+    #[serde(default, skip_serializing_if = "is_false")]
+    #[schema(value_type = Option<bool>)]
+    pub dead: bool,
     /// The server is about to stop: finish soon.
     #[serde(default, skip_serializing_if = "is_false")]
     #[schema(value_type = Option<bool>)]
@@ -204,7 +208,7 @@ impl Settled {
     /// A result that says only this.
     #[must_use]
     pub const fn new(status: SettledStatus) -> Self {
-        Self { status, attempt: None, expires_at: None, cancelled: false, draining: false }
+        Self { status, attempt: None, expires_at: None, cancelled: false, dead: false, draining: false }
     }
 
     /// The problem of a call with exactly one lease; `None` if all is well.

@@ -27,6 +27,13 @@ impl Address {
             ))
         };
         let uri: hyper::Uri = url.parse().map_err(|_| invalid("it is no URL"))?;
+        if let Some(authority) = uri.authority().filter(|authority| authority.as_str().contains('@')) {
+            // What is in front of the @ may be a password, and is not repeated.
+            return Err(Error::Invalid(format!(
+                "the server's URL for {} names a user, and a DriftQ server knows none: leave user and password out, as in {ADDRESS_DEFAULT}",
+                authority.host()
+            )));
+        }
         match uri.scheme_str() {
             Some("http") => {}
             Some("https") => {
@@ -80,6 +87,14 @@ mod tests {
         for url in ["", "127.0.0.1:8080", "https://broker", "http://a/v1", "ftp://a", "http://"] {
             let error = Address::parse(url).unwrap_err().to_string();
             assert!(error.contains("http://127.0.0.1:8080"), "{url}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_user_in_the_url_is_refused_and_its_password_not_repeated() {
+        for url in ["http://me:secret@broker:8080", "http://me@broker", "https://:secret@broker"] {
+            let error = Address::parse(url).unwrap_err().to_string();
+            assert!(error.contains("user") && !error.contains("secret"), "{error}");
         }
     }
 

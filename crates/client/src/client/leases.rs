@@ -104,6 +104,10 @@ impl Client {
         self.settle("/v2/leases/extend", &Extend { leases }, self.usual_patience()).await
     }
 
+    pub(crate) fn chance(&self) -> &chance::Chance {
+        &self.shared.chance
+    }
+
     pub(crate) fn usual_patience(&self) -> Patience {
         Patience::lasting(self.shared.patience)
     }

@@ -67,12 +67,20 @@ struct Shared {
 }
 
 impl Shared {
-    fn note_away(&self, error: &Error) {
+    fn note_away(&self, error: &Error, patience: &Patience) {
         if matches!(error, Error::Unreachable { .. } | Error::ConnectionLost { .. })
             && !self.is_away.swap(true, Ordering::Relaxed)
         {
-            tracing::warn!(%error, "the server is away; calls are repeated until it is back");
+            let limit =
+                patience.length().map_or_else(String::new, |length| format!(" ({length:?} at the most)"));
+            let url = self.transport.address().url();
+            tracing::warn!(%error, "the server at {url} is away, and is waited for{limit}");
         }
+    }
+
+    /// Nobody waits any more: whoever asks next is told anew.
+    fn note_left(&self) {
+        self.is_away.store(false, Ordering::Relaxed);
     }
 
     fn note_back(&self) {
@@ -270,6 +278,7 @@ impl Client {
         limit: Option<Duration>,
         mut patience: Patience,
     ) -> Result<T, Error> {
+        let mut has_waited = false;
         loop {
             let error = match self.shared.transport.send(asked, limit).await {
                 Ok(answer) => {
@@ -279,9 +288,13 @@ impl Client {
                 Err(error) => error,
             };
             let Some(wait) = patience.after(&error, Instant::now(), &self.shared.chance) else {
+                if has_waited {
+                    self.shared.note_left();
+                }
                 return Err(error);
             };
-            self.shared.note_away(&error);
+            has_waited = true;
+            self.shared.note_away(&error, &patience);
             tracing::debug!(path = asked.path, %error, wait_ms = wait.as_millis() as u64, "trying again");
             sleep(wait).await;
         }

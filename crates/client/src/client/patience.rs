@@ -18,6 +18,8 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 pub(crate) struct Patience {
     /// `None`: for ever.
     until: Option<Instant>,
+    /// How long that was at the beginning, if it was said.
+    length: Option<Duration>,
     next: Duration,
     /// A refusal that is an answer, though the server would take the same call again.
     heeded: Option<Code>,
@@ -27,15 +29,21 @@ impl Patience {
     /// Keeps trying for this long.
     pub(crate) fn lasting(patience: Duration) -> Self {
         // What is further away than the clock can say is for ever.
-        Self { until: Instant::now().checked_add(patience), next: WAIT_FIRST, heeded: None }
+        let until = Instant::now().checked_add(patience);
+        Self { until, length: until.map(|_| patience), next: WAIT_FIRST, heeded: None }
     }
 
     pub(crate) const fn until(end: Instant) -> Self {
-        Self { until: Some(end), next: WAIT_FIRST, heeded: None }
+        Self { until: Some(end), length: None, next: WAIT_FIRST, heeded: None }
     }
 
     pub(crate) const fn endless() -> Self {
-        Self { until: None, next: WAIT_FIRST, heeded: None }
+        Self { until: None, length: None, next: WAIT_FIRST, heeded: None }
+    }
+
+    /// For how long it was said to last.
+    pub(crate) const fn length(&self) -> Option<Duration> {
+        self.length
     }
 
     /// Takes this refusal for an answer.

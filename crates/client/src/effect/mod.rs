@@ -180,8 +180,8 @@ impl Effect {
 
     /// Carries it out, or gives back what came of it before.
     ///
-    /// The function says by its error what is known: [`NotDone`](crate::NotDone), [`Retry`](crate::Retry) or
-    /// [`Snooze`](crate::Snooze) that it did not happen, [`Final`](crate::Final) or [`Dead`](crate::Dead) that it never
+    /// The function says by its error what is known: [`NotSent`](crate::NotSent) that nothing was sent,
+    /// [`NotDone`](crate::NotDone), [`Retry`](crate::Retry) or [`Snooze`](crate::Snooze) that it did not happen, [`Final`](crate::Final) or [`Dead`](crate::Dead) that it never
     /// will. Anything else leaves it open under [`hold`](Self::hold), and means another try under
     /// [`retry`](Self::retry).
     ///

@@ -18,12 +18,13 @@ use super::record::{kept, omitted, replay};
 use super::{Effect, Found, RUNNING, failed};
 use crate::client::{Patience, reckoned, whole_ms};
 use crate::error::{EffectName, Error};
-use crate::outcome::{Dead, Failure, Final, NotDone, Retry, Snooze};
+use crate::outcome::{Dead, Failure, Final, NotDone, NotSent, Retry, Snooze};
 
 /// So often what nobody knows is reconciled before it is left to people.
 const RECONCILE_ROUNDS_MAX: u32 = 3;
-/// The pause before the next question to a server that does not wait.
-const PAUSE: Duration = Duration::from_millis(500);
+/// The least and the longest pause before the next question to a server that does not wait.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// The outcome of a function that took longer is written down before the handler gets it: there it costs little.
 const PROMPT: Duration = Duration::from_secs(1);
 /// A server that does not hear by then that a lease is given up sees it lapse.
@@ -84,8 +85,10 @@ async fn begin(effect: &Effect, name: &EffectName) -> Result<EffectDecision<'sta
             waited => waited,
         };
         // A server that does not wait is not asked again without a pause.
-        if matches!(answer, Ok(EffectDecision::InProgress { .. })) {
-            sleep(PAUSE.saturating_sub(asked_at.elapsed()).min(left)).await;
+        if let Ok(EffectDecision::InProgress { retry_after_ms, .. }) = answer {
+            let hint = Duration::from_millis(retry_after_ms).clamp(PAUSE_MIN, PAUSE_MAX);
+            let pause = hint.mul_f64(client.chance().between(0.5, 1.0));
+            sleep(pause.saturating_sub(asked_at.elapsed()).min(left)).await;
         }
     }
     answer.map_err(|error| match error.code() {
@@ -215,8 +218,19 @@ impl Held<'_> {
             error if error.is_transient() => {
                 Error::EffectUncertain { effect: self.name.clone(), why: error.to_string() }
             }
-            error => error.of_delivery(),
+            error => self.overtaken(error),
         })?)
+    }
+
+    /// A finish that comes too late: the delivery is lost with it. Where there is none, nobody knows what is so.
+    fn overtaken(&self, error: Error) -> Error {
+        match error.of_delivery() {
+            Error::LeaseLost if self.effect.home.lease_token.is_none() => {
+                let why = "somebody else had it before its outcome could be written down".to_owned();
+                Error::EffectUncertain { effect: self.name.clone(), why }
+            }
+            error => error,
+        }
     }
 
     /// Whether its outcome may go with the ack of its message.
@@ -235,7 +249,11 @@ impl Held<'_> {
 
     /// Records what the function's error says about the effect, and passes the error on.
     async fn failed(&self, failure: Failure) -> Failure {
-        let (status, reason, passed_on) = if let Some(last) = failure.find::<Final>() {
+        let (status, reason, passed_on) = if failure.find::<NotSent>().is_some() {
+            // Nothing was sent: whoever asks next carries it out at once, and the attempt does not count.
+            self.give_up(false).await;
+            return failure;
+        } else if let Some(last) = failure.find::<Final>() {
             let reason = last.reason.clone();
             let error = Error::EffectFailed { effect: self.name.clone(), reason: reason.clone() };
             (EffectStatus::FailedFinal, reason, Failure::from(error))
@@ -249,18 +267,23 @@ impl Held<'_> {
             (EffectStatus::FailedRetryable, failure.to_string(), failure)
         } else {
             // It may have happened: whoever asks next is told so, and not only when the lease has lapsed.
-            let release = EffectRelease { token: (&*self.lease.token).into(), uncertain: true };
-            let client = &self.effect.home.client;
-            let told = client.post_once::<EffectReleased>("/v2/effects/release", &release, TOLD_WITHIN).await;
-            if let Err(error) = told {
-                tracing::debug!(effect = %self.name, %error, "its lease was not given up and lapses");
-            }
+            self.give_up(true).await;
             return failure;
         };
         if let Err(error) = self.finish(failed(status, &reason)).await {
             tracing::warn!(effect = %self.name, %error, "how it failed could not be recorded");
         }
         passed_on
+    }
+
+    /// Gives the lease up, once: a server that does not hear of it sees it lapse.
+    async fn give_up(&self, is_uncertain: bool) {
+        let release = EffectRelease { token: (&*self.lease.token).into(), uncertain: is_uncertain };
+        let client = &self.effect.home.client;
+        let told = client.post_once::<EffectReleased>("/v2/effects/release", &release, TOLD_WITHIN).await;
+        if let Err(error) = told {
+            tracing::debug!(effect = %self.name, %error, "its lease was not given up and lapses");
+        }
     }
 
     /// Repeated until it is heard or the lease is over.

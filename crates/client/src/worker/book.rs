@@ -35,6 +35,8 @@ struct Held<T> {
     /// The lease is over by then unless it is extended, seen from here.
     expires: Instant,
     phase: Phase,
+    /// The server was told that it is not begun with.
+    is_told_waiting: bool,
     /// Set when it is somebody else's, or nobody's any more.
     gone: Option<Reason>,
 }
@@ -64,6 +66,15 @@ pub(crate) struct Start<T> {
 pub(crate) struct Batch {
     pub(crate) kind: Kind,
     pub(crate) leases: Vec<(Id, String, Verdict)>,
+}
+
+/// What a heartbeat says of one delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Beat {
+    pub(crate) id: Id,
+    pub(crate) token: String,
+    /// Whether a handler has begun with it.
+    pub(crate) is_begun: bool,
 }
 
 /// What a lane asks the server for.
@@ -96,6 +107,8 @@ pub(crate) struct Book<T> {
     /// The lane whose turn it is.
     turn: usize,
     queues: [Queue; 3],
+    /// Begun with since the server was told that they were not.
+    begun: Vec<Id>,
     next_id: Id,
     settled: u64,
 }
@@ -112,6 +125,7 @@ impl<T: Clone> Book<T> {
             calls: 0,
             turn: 0,
             queues: Default::default(),
+            begun: Vec::new(),
             next_id: 0,
             settled: 0,
         }
@@ -149,7 +163,8 @@ impl<T: Clone> Book<T> {
     pub(crate) fn borrowed(&mut self, lane: usize, token: String, cargo: T, expires: Instant) -> Id {
         let id = self.next_id;
         self.next_id += 1;
-        self.held.insert(id, Held { lane, token, cargo, expires, phase: Phase::Waiting, gone: None });
+        let (phase, gone, is_told_waiting) = (Phase::Waiting, None, false);
+        self.held.insert(id, Held { lane, token, cargo, expires, phase, is_told_waiting, gone });
         self.waiting[lane].push_back(id);
         id
     }
@@ -170,6 +185,9 @@ impl<T: Clone> Book<T> {
         for id in ids {
             if let Some(held) = self.held.get_mut(&id) {
                 held.phase = Phase::Running;
+                if std::mem::take(&mut held.is_told_waiting) {
+                    self.begun.push(id);
+                }
                 deliveries.push((id, held.cargo.clone()));
             }
         }
@@ -235,9 +253,27 @@ impl<T: Clone> Book<T> {
     }
 
     /// Everything that a heartbeat extends: what runs and what waits, but not what is being settled.
-    pub(crate) fn heartbeat(&self) -> Vec<(Id, String)> {
-        let beating = self.held.iter().filter(|(_, held)| !held.phase.is_settling() && held.gone.is_none());
-        beating.map(|(id, held)| (*id, held.token.clone())).collect()
+    pub(crate) fn heartbeat(&mut self) -> Vec<Beat> {
+        self.begun.clear();
+        let beating =
+            self.held.iter_mut().filter(|(_, held)| !held.phase.is_settling() && held.gone.is_none());
+        let beats = beating.map(|(id, held)| {
+            held.is_told_waiting = held.phase == Phase::Waiting;
+            Beat { id: *id, token: held.token.clone(), is_begun: !held.is_told_waiting }
+        });
+        beats.collect()
+    }
+
+    /// What the server takes for not begun, and is: told between two heartbeats, so that a message that takes its worker
+    /// down is counted.
+    pub(crate) fn begun(&mut self) -> Vec<Beat> {
+        let begun = std::mem::take(&mut self.begun).into_iter();
+        let running = begun.filter_map(|id| {
+            let held =
+                self.held.get(&id).filter(|held| held.phase == Phase::Running && held.gone.is_none())?;
+            Some(Beat { id, token: held.token.clone(), is_begun: true })
+        });
+        running.collect()
     }
 
     /// What the heartbeat learned. Gives those whose handlers are to be told.

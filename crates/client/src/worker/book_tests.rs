@@ -26,8 +26,8 @@ fn started(book: &mut Book<&'static str>) -> Vec<&'static str> {
     start.into_iter().flat_map(|start| start.deliveries).map(|(_, name)| name).collect()
 }
 
-fn tokens(book: &Book<&'static str>) -> Vec<String> {
-    book.heartbeat().into_iter().map(|(_, token)| token).collect()
+fn tokens(book: &mut Book<&'static str>) -> Vec<String> {
+    book.heartbeat().into_iter().map(|beat| beat.token).collect()
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn a_heartbeat_is_for_what_runs_and_what_waits() {
     book.start();
     book.start();
     book.ended(vec![(0, Verdict::retry("no"))]);
-    assert_eq!(tokens(&book), ["token-b", "token-c"], "what is being settled must not be brought back");
+    assert_eq!(tokens(&mut book), ["token-b", "token-c"], "what is being settled must not be brought back");
     let ok = Settled::new(SettledStatus::Ok);
     let told = book.extended([(1, ok), (2, ok)], now + LEASE / 3, LEASE);
     assert!(told.is_empty());
@@ -159,7 +159,7 @@ fn what_is_lost_is_told_once_and_what_it_returns_is_dropped() {
     book.start();
     let stale = Settled::new(SettledStatus::Stale);
     assert_eq!(book.extended([(0, stale), (1, stale)], now, LEASE), [("a", Reason::LeaseLost)]);
-    assert!(tokens(&book).is_empty() && book.lapsed(now + LEASE).is_empty());
+    assert!(tokens(&mut book).is_empty() && book.lapsed(now + LEASE).is_empty());
     book.ended(vec![(0, Verdict::Ack)]);
     for kind in super::verdict::KINDS {
         assert!(book.settle(kind).is_none(), "{kind:?}");
@@ -225,4 +225,27 @@ fn a_settling_call_is_bounded_in_count_and_bytes() {
     assert_eq!(book.settle(Kind::Ack).unwrap().leases.len(), 1000);
     end(&mut book, 300, &Verdict::retry(&reason));
     assert_eq!(book.settle(Kind::Nack).unwrap().leases.len(), 256, "a MiB of reasons");
+}
+
+#[test]
+fn what_waits_is_told_apart_from_what_is_begun() {
+    let now = Instant::now();
+    let mut book = book(1, 3, &[1]);
+    let ids = ["a", "b", "c"].map(|name| borrow(&mut book, 0, name, now));
+    assert_eq!(started(&mut book), ["a"]);
+    assert_eq!(book.begun(), [], "nothing was said of it before it began");
+    let said = |book: &mut Book<&'static str>| -> Vec<(Id, bool)> {
+        book.heartbeat().into_iter().map(|beat| (beat.id, beat.is_begun)).collect()
+    };
+    assert_eq!(said(&mut book), [(ids[0], true), (ids[1], false), (ids[2], false)]);
+    book.ended(vec![(ids[0], Verdict::Ack)]);
+    assert_eq!(started(&mut book), ["b"]);
+    let begun: Vec<Id> = book.begun().into_iter().map(|beat| beat.id).collect();
+    assert_eq!(begun, [ids[1]], "the server takes it for one that waits");
+    assert_eq!(book.begun(), [], "once is enough");
+    assert_eq!(said(&mut book), [(ids[1], true), (ids[2], false)]);
+    book.ended(vec![(ids[1], Verdict::Ack)]);
+    assert_eq!(started(&mut book), ["c"]);
+    book.ended(vec![(ids[2], Verdict::Ack)]);
+    assert_eq!(book.begun(), [], "it has ended, and its ack says more");
 }

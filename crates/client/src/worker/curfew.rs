@@ -44,6 +44,14 @@ impl Curfew {
         self.at.get_or_insert(now + drain_timeout);
     }
 
+    /// Nobody waits for what runs any more: only what has ended is settled.
+    pub(super) fn hurry(&mut self, now: Instant) {
+        if self.stage != Stage::Settling {
+            self.stage = Stage::Settling;
+            self.at = Some(now + CANCEL_GRACE);
+        }
+    }
+
     pub(super) const fn at(&self) -> Option<Instant> {
         self.at
     }

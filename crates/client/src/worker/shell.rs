@@ -25,6 +25,9 @@ const POLL: Duration = Duration::from_secs(20);
 /// Heartbeats per lease: two may get lost.
 const HEARTBEATS_PER_LEASE: u32 = 3;
 
+/// How long a worker that waits for no handler lets those end that are about to.
+const HURRY_GRACE: Duration = Duration::from_millis(100);
+
 /// What a task of the worker came back with.
 enum Event {
     Borrowed { lane: usize, got_at: Instant, answer: Result<Vec<Item<'static>>, Error> },
@@ -32,6 +35,7 @@ enum Event {
     Ended { verdicts: Vec<(Id, Verdict)> },
     Settled { kind: Kind, ids: Vec<Id>, is_heard: bool },
     Beaten { sent: Instant, answer: Result<Vec<(Id, Settled)>, Error> },
+    Begun { sent: Instant, answer: Result<Vec<(Id, Settled)>, Error> },
 }
 
 /// A call for messages that is under way.
@@ -47,6 +51,8 @@ pub(super) struct Shell {
     tasks: JoinSet<Event>,
     polls: Vec<Option<Poll>>,
     is_beating_now: bool,
+    /// A call tells the server what was begun with.
+    is_telling_begun: bool,
     is_draining: bool,
     /// Why the worker ends, if it was not told to.
     fatal: Option<Error>,
@@ -57,7 +63,8 @@ impl Shell {
         let polls = worker.lanes.iter().map(|_| None).collect();
         let book = Book::new(worker.bounds());
         let tasks = JoinSet::new();
-        Self { worker, owner, book, tasks, polls, is_beating_now: false, is_draining: false, fatal: None }
+        let (is_beating_now, is_telling_begun, is_draining, fatal) = (false, false, false, None);
+        Self { worker, owner, book, tasks, polls, is_beating_now, is_telling_begun, is_draining, fatal }
     }
 
     pub(super) async fn run(mut self) -> Result<(), Error> {
@@ -79,8 +86,13 @@ impl Shell {
         let mut heartbeats = interval_at(Instant::now() + every, every);
         heartbeats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut curfew = Curfew::default();
+        // From then on nobody waits for handlers.
+        let mut hurried: Option<Instant> = None;
         loop {
             self.act()?;
+            if hurried.is_some_and(|grace| self.may_leave(grace)) {
+                break;
+            }
             let is_over = self.is_draining && self.book.len() == 0 && !self.has_polls();
             if is_over && self.tasks.is_empty() {
                 break;
@@ -89,7 +101,8 @@ impl Shell {
                 let is_running = self.book.running().any(|context| !context.has_ended());
                 curfew.look(Instant::now(), is_running, self.worker.drain_timeout);
             }
-            let limit = curfew.at();
+            let grace = hurried.filter(|grace| Instant::now() < *grace);
+            let limit = grace.or_else(|| curfew.at());
             tokio::select! {
                 Some(joined) = self.tasks.join_next(), if !self.tasks.is_empty() => {
                     if let Ok(event) = joined {
@@ -99,12 +112,17 @@ impl Shell {
                 _ = heartbeats.tick(), if self.worker.is_beating && !self.is_beating_now => self.beat(every),
                 changed = urgency.changed() => {
                     let now = *urgency.borrow_and_update();
-                    if changed.is_err() || now == Urgency::AtOnce {
+                    if changed.is_err() {
                         break;
                     }
                     self.drain();
+                    if now == Urgency::AtOnce {
+                        hurried = Some(Instant::now() + HURRY_GRACE);
+                        curfew.hurry(Instant::now());
+                    }
                 }
-                () = sleep_until(limit.unwrap_or_else(Instant::now)), if limit.is_some() => match curfew.pass() {
+                () = sleep_until(limit.unwrap_or_else(Instant::now)), if grace.is_some() => {}
+                () = sleep_until(limit.unwrap_or_else(Instant::now)), if limit.is_some() && grace.is_none() => match curfew.pass() {
                     Passed::Cancel => {
                         for context in self.book.running() {
                             context.signal().fire(Reason::Stopped);
@@ -116,6 +134,14 @@ impl Shell {
         }
         self.leave();
         self.fatal.take().map_or(Ok(()), Err)
+    }
+
+    /// Whether a worker that waits for no handler may go: what has ended is settled, and what is about to has had its
+    /// grace.
+    fn may_leave(&self, grace: Instant) -> bool {
+        let mut running = self.book.running().peekable();
+        let is_quiet = running.peek().is_none() || Instant::now() >= grace;
+        is_quiet && self.book.unheard() == 0 && !running.any(Context::has_ended)
     }
 
     /// Says what the worker leaves behind, if anything.
@@ -157,6 +183,7 @@ impl Shell {
         while let Some(start) = if self.is_draining { None } else { self.book.start() } {
             self.start(start);
         }
+        self.tell_begun();
         for kind in KINDS {
             if let Some(batch) = self.book.settle(kind) {
                 let client = self.worker.client.clone();
@@ -232,7 +259,14 @@ impl Shell {
                 }
                 self.book.settled(kind, ids);
             }
-            Event::Beaten { sent, answer } => self.beaten(sent, answer),
+            Event::Beaten { sent, answer } => {
+                self.is_beating_now = false;
+                self.beaten(sent, answer);
+            }
+            Event::Begun { sent, answer } => {
+                self.is_telling_begun = false;
+                self.beaten(sent, answer);
+            }
         }
         self.worker.progress.send_if_modified(|count| {
             let before = std::mem::replace(count, self.book.settled_count());
@@ -266,8 +300,25 @@ impl Shell {
         });
     }
 
+    /// Only what waited here through a heartbeat is told of, and what begins while a call is under way together in the
+    /// next one: a worker that keeps up makes no such call. A heartbeat that is under way might be heard after it.
+    fn tell_begun(&mut self) {
+        if self.is_telling_begun || self.is_beating_now {
+            return;
+        }
+        let begun = self.book.begun();
+        if begun.is_empty() {
+            return;
+        }
+        self.is_telling_begun = true;
+        let (client, limit) = (self.worker.client.clone(), self.worker.lease);
+        self.tasks.spawn(async move {
+            let sent = Instant::now();
+            Event::Begun { sent, answer: wire::extend(&client, begun, limit).await }
+        });
+    }
+
     fn beaten(&mut self, sent: Instant, answer: Result<Vec<(Id, Settled)>, Error>) {
-        self.is_beating_now = false;
         let told = match answer {
             Ok(results) => self.book.extended(results, sent, self.worker.lease),
             Err(error) => {

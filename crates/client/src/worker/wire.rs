@@ -10,7 +10,7 @@ use driftq_api::v2::{
 use tokio::time::{Instant, sleep};
 
 use super::CANCEL_GRACE;
-use super::book::{Batch, Id};
+use super::book::{Batch, Beat, Id};
 use super::verdict::{Kind, Verdict};
 use crate::client::{Client, Patience, whole_ms};
 use crate::error::Error;
@@ -65,17 +65,21 @@ pub(super) async fn give_back(
 /// One heartbeat for everything that is held.
 pub(super) async fn extend(
     client: &Client,
-    held: Vec<(Id, String)>,
+    held: Vec<Beat>,
     limit: Duration,
 ) -> Result<Vec<(Id, Settled)>, Error> {
     let mut results = Vec::with_capacity(held.len());
     for part in held.chunks(SETTLEMENTS_MAX) {
         let leases = part
             .iter()
-            .map(|(_, token)| ExtendLease { token: token.into(), ..ExtendLease::default() })
+            .map(|beat| ExtendLease {
+                token: (&*beat.token).into(),
+                started: (!beat.is_begun).then_some(false),
+                ..ExtendLease::default()
+            })
             .collect();
         let settled = client.heartbeat(leases, limit).await?;
-        results.extend(part.iter().map(|(id, _)| *id).zip(settled));
+        results.extend(part.iter().map(|beat| beat.id).zip(settled));
     }
     Ok(results)
 }

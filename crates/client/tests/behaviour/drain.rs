@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::process::Stdio;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use driftq_client::wire::LeaseRequest;
@@ -112,6 +113,32 @@ async fn a_second_stop_ends_it_at_once() {
     stopper.stop();
     timeout(SOON, working).await.unwrap().unwrap().unwrap();
     assert_eq!(client.group("orders", "g").await.unwrap().lag, 1, "it was not acked");
+}
+
+#[tokio::test]
+async fn a_second_stop_settles_what_is_done() {
+    const HANDLED: usize = 40;
+    let server = support::server().await.unwrap();
+    let client = server.client().unwrap();
+    create(&client, "orders").await;
+    client.produce_all("orders", (0..HANDLED).map(|number| json(&number))).await.unwrap();
+    let worker = Worker::new(&client, "g").concurrency(HANDLED).signals(false);
+    let (stopper, unheard) = (worker.stopper(), worker.unheard());
+    let handled = Arc::new(AtomicUsize::new(0));
+    let worker = worker.handle("orders", move |_: u32, _| {
+        let (stopper, handled) = (stopper.clone(), Arc::clone(&handled));
+        async move {
+            if handled.fetch_add(1, Ordering::Relaxed) + 1 == HANDLED {
+                stopper.stop();
+                stopper.stop();
+            }
+            Ok(())
+        }
+    });
+    timeout(SOON, worker.run()).await.unwrap().unwrap();
+    assert_eq!(*unheard.borrow(), 0);
+    let group = client.group("orders", "g").await.unwrap();
+    assert_eq!((group.lag, group.in_flight), (0, 0));
 }
 
 /// A worker that waits for messages of a topic that has none.

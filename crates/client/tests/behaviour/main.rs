@@ -10,4 +10,5 @@ mod effects;
 mod failures;
 mod producing;
 mod restarts;
+mod words;
 mod workers;

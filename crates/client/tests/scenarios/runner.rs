@@ -11,7 +11,8 @@ use driftq_client::{Client, Context, Error, Failure, Worker};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::action::act;
+use crate::action::{Stage, act};
+use crate::front::Front;
 use crate::shape::differs;
 use crate::support;
 
@@ -20,6 +21,8 @@ use crate::support;
 pub(crate) struct Notes {
     attempts: Mutex<Vec<u64>>,
     executions: Mutex<BTreeMap<String, u64>>,
+    /// How often reconcilers were asked, by scope.
+    reconciled: Mutex<BTreeMap<String, u64>>,
     /// How often each message was handled.
     calls: Mutex<BTreeMap<u64, u64>>,
     complaints: Mutex<Vec<String>>,
@@ -32,6 +35,10 @@ impl Notes {
 
     pub(crate) fn executed(&self, scope: &str) {
         *self.executions.lock().unwrap().entry(scope.to_owned()).or_default() += 1;
+    }
+
+    pub(crate) fn reconciled(&self, scope: &str) {
+        *self.reconciled.lock().unwrap().entry(scope.to_owned()).or_default() += 1;
     }
 
     pub(crate) fn compare_names(&self, expected: Option<&str>, found: &str) {
@@ -63,13 +70,31 @@ pub(crate) async fn run(path: &Path) -> Result<(), Failure> {
     let client = server.client()?;
     prepare(&client, &scenario).await?;
     let notes = Arc::new(Notes::default());
-    run_until_idle(worker(&client, &scenario, &notes)).await?;
+    // What the runner asks and checks goes to the server itself; the worker may have a front before it.
+    let front = match scenario.get("front") {
+        Some(rules) => Some(Front::before(&client.url(), rules).await?),
+        None => None,
+    };
+    let own = match &front {
+        Some(front) => Client::new(&front.url)?,
+        None => client.clone(),
+    };
+    run_until_idle(worker(&own, &client, &scenario, &notes)).await?;
     let expect = &scenario["expect"];
     assert_eq!(*notes.complaints.lock().unwrap(), [""; 0], "what the handlers saw");
     let attempts = serde_json::to_value(&*notes.attempts.lock().unwrap())?;
     assert_eq!(attempts, expect["attempts"], "attempts");
     let executions = serde_json::to_value(&*notes.executions.lock().unwrap())?;
     assert_eq!(executions, expect["executions"], "executions");
+    if let Some(expected) = expect.get("reconciled") {
+        assert_eq!(serde_json::to_value(&*notes.reconciled.lock().unwrap())?, *expected, "reconciled");
+    }
+    for count in expect["requests"].as_array().into_iter().flatten() {
+        let text = |name: &str| count[name].as_str().unwrap_or_default();
+        let found = front.as_ref().map_or(0, |front| front.posts(text("post"), text("body_has")));
+        let bounds = count["at_least"].as_u64().unwrap()..=count["at_most"].as_u64().unwrap();
+        assert!(bounds.contains(&found), "{found} calls of {}", count["post"]);
+    }
     for question in expect["server"].as_array().into_iter().flatten() {
         ask(&client, question).await?;
     }
@@ -91,7 +116,7 @@ async fn prepare(client: &Client, scenario: &Value) -> Result<(), Failure> {
     Ok(())
 }
 
-fn worker(client: &Client, scenario: &Value, notes: &Arc<Notes>) -> Worker {
+fn worker(client: &Client, others: &Client, scenario: &Value, notes: &Arc<Notes>) -> Worker {
     let settings = &scenario["worker"];
     let text = |name: &str| settings[name].as_str().unwrap_or_default().to_owned();
     let lease = Duration::from_millis(settings["lease_ms"].as_u64().unwrap());
@@ -103,14 +128,15 @@ fn worker(client: &Client, scenario: &Value, notes: &Arc<Notes>) -> Worker {
     if let Some(limit) = settings["timeout_ms"].as_u64() {
         worker = worker.timeout(Duration::from_millis(limit));
     }
-    let (notes, actions) = (Arc::clone(notes), Arc::new(scenario["handler"].clone()));
+    let stage = Arc::new(Stage { notes: Arc::clone(notes), others: others.clone(), lease });
+    let actions = Arc::new(scenario["handler"].clone());
     let handler = move |context: Context| {
-        let (notes, actions) = (Arc::clone(&notes), Arc::clone(&actions));
+        let (stage, actions) = (Arc::clone(&stage), Arc::clone(&actions));
         async move {
-            let call = notes.called(&context);
+            let call = stage.notes.called(&context);
             let list = actions.get(call.to_string()).unwrap_or_else(|| &actions["*"]);
             for action in list.as_array().into_iter().flatten() {
-                act(action, &context, lease, &notes).await?;
+                act(action, &context, &stage).await?;
             }
             Ok(())
         }

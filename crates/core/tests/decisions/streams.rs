@@ -38,7 +38,9 @@ fn every_end_of_a_delivery_gives_its_credit_back_once() {
             rig.ack(&at(held.receipt.topic, held.receipt.offset), "o");
         }),
         ("nack", |rig, held| assert_eq!(rig.settle(held, nack_after(90_000)), driftq_core::Outcome::Ok)),
-        ("nacked dead", |rig, held| assert_eq!(rig.settle(held, nack_dead("no")), driftq_core::Outcome::Ok)),
+        ("nacked dead", |rig, held| {
+            assert_eq!(rig.settle(held, nack_dead("no")), driftq_core::Outcome::Buried)
+        }),
         ("lapse", |rig, _| rig.advance(LEASE_MS)),
         ("removal", |rig, held| assert_eq!(rig.remove(vec![spotted(held.receipt.topic, 0)]), 1)),
         ("expiry", |rig, held| {

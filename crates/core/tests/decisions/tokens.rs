@@ -51,7 +51,7 @@ fn every_item_has_its_own_answer() {
         verdicts().into_iter().zip(&leased).map(|(verdict, d)| Settlement { receipt: d.receipt, verdict });
     let items = items.chain([Settlement { receipt: stranger, verdict: Verdict::Ack }]).collect();
     let expected =
-        [Outcome::Ok, Outcome::Ok, Outcome::Ok, extended(&rig, LEASE_MS), Outcome::Ok, Outcome::Unknown];
+        [Outcome::Ok, Outcome::Ok, Outcome::Buried, extended(&rig, LEASE_MS), Outcome::Ok, Outcome::Unknown];
     assert_eq!(rig.settle_many(items), expected);
     assert_eq!(rig.lag(topic, "g"), 4, "one is acked, one died and waits for its burial");
     assert_eq!(rig.in_flight(topic), 1, "one is extended");
@@ -192,7 +192,11 @@ fn a_lease_outlives_the_broker() {
             rig.crash();
             assert_eq!(rig.lease(topic, 1), [], "nobody else gets it");
         }
-        let expected = if verdict == EXTEND { extended(&rig, LEASE_MS) } else { Outcome::Ok };
+        let expected = match &verdict {
+            Verdict::Extend { .. } => extended(&rig, LEASE_MS),
+            Verdict::Nack { dead: true, .. } => Outcome::Buried,
+            _ => Outcome::Ok,
+        };
         assert_eq!(rig.settle(&delivery, verdict.clone()), expected, "{verdict:?}");
     }
 }
@@ -318,7 +322,7 @@ fn a_nack_may_be_the_last_word() {
     rig.settle(&first, nack("hm"));
     rig.advance(5);
     let second = rig.lease(topic, 1).remove(0);
-    assert_eq!(rig.settle(&second, nack_dead("poison")), Outcome::Ok);
+    assert_eq!(rig.settle(&second, nack_dead("poison")), Outcome::Buried);
     let undertaking = rig.fetches().remove(0);
     assert_eq!(
         (undertaking.reason, &*undertaking.last_error, undertaking.attempts),
@@ -330,18 +334,18 @@ fn a_nack_may_be_the_last_word() {
     assert_eq!((undertaking.history[1].leased, undertaking.history[1].ended), (rig.now, rig.now));
     // While it dies: a repeated nack changes nothing, and neither a heartbeat nor a release brings it back.
     let before = rig.snapshot();
-    assert_eq!(rig.settle(&second, nack_dead("poison")), Outcome::Ok);
+    assert_eq!(rig.settle(&second, nack_dead("poison")), Outcome::Buried);
     for verdict in [EXTEND, Verdict::Release { delay_ms: 0 }] {
         assert_eq!(rig.settle(&second, verdict), Outcome::Stale { attempt: Some(2) });
     }
     assert!(rig.snapshot() == before && rig.fetches().is_empty());
     rig.bury(&undertaking);
     rig.sync();
-    assert_eq!(rig.settle(&second, nack_dead("poison")), Outcome::Ok, "also after the burial");
+    assert_eq!(rig.settle(&second, nack_dead("poison")), Outcome::Buried, "also after the burial");
     assert_eq!(rig.ack_token(&second), Outcome::Stale { attempt: None });
     assert_eq!(rig.settle(&first, nack("hm")), Outcome::Stale { attempt: None });
     rig.crash();
-    assert_eq!(rig.settle(&second, nack("poison")), Outcome::Ok, "also after a restart");
+    assert_eq!(rig.settle(&second, nack("poison")), Outcome::Buried, "also after a restart");
     assert_eq!(rig.lag(topic, "g"), 0);
 }
 
@@ -415,7 +419,7 @@ fn an_attempt_that_lapsed_and_was_then_given_up_is_one_attempt() {
     let (mut rig, topic, delivery) = held();
     rig.advance(LEASE_MS);
     let said = Settlement { receipt: delivery.receipt, verdict: nack_dead("hopeless") };
-    assert_eq!(rig.settle_many(vec![said]), [Outcome::Ok]);
+    assert_eq!(rig.settle_many(vec![said]), [Outcome::Buried]);
     let history = rig.fetches().remove(0).history;
     let shown: Vec<_> = history.iter().map(|attempt| (attempt.number, &*attempt.error)).collect();
     assert_eq!(shown, [(1, "hopeless")]);

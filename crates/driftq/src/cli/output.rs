@@ -140,9 +140,19 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
-/// Replaces control characters, so that a message's bytes cannot drive the terminal.
+/// Escapes control characters as JSON does, so that a message's bytes cannot drive the terminal and can still be read.
 pub(crate) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' => shown.push_str("\\n"),
+            '\r' => shown.push_str("\\r"),
+            '\t' => shown.push_str("\\t"),
+            c if c.is_control() => shown.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => shown.push(c),
+        }
+    }
+    shown
 }
 
 #[cfg(test)]
@@ -181,6 +191,7 @@ mod tests {
 
     #[test]
     fn control_characters_do_not_reach_the_terminal() {
-        assert_eq!(printable("a\u{1b}[2Jb"), "a\u{fffd}[2Jb");
+        assert_eq!(printable("a\u{1b}[2Jb\u{85}\n\u{0}"), r"a\u001b[2Jb\u0085\n\u0000");
+        assert_eq!(printable("plain, \u{fffd} and ü"), "plain, \u{fffd} and ü");
     }
 }

@@ -9,7 +9,7 @@ use driftq_api::{
 };
 
 use super::exit::{Exit, Fault};
-use crate::config::units::millis;
+use crate::config::units::{duration, millis};
 
 /// Values that must say something: a name that is empty is a variable that is not set.
 const NAMES: [&str; 5] = ["topic", "group", "scope", "dataset", "entity"];
@@ -44,10 +44,16 @@ fn shell_command(text: &str) -> Result<String, String> {
 
 /// A length of time that is one.
 pub(super) fn span(text: &str) -> Result<u64, String> {
-    match millis(text)? {
-        0 => Err("that is no time at all; the least is 1ms".to_owned()),
-        length => Ok(length),
-    }
+    something(duration(text)?)
+}
+
+/// The same for a flag whose name says what a bare number is.
+pub(super) fn span_ms(text: &str) -> Result<u64, String> {
+    something(millis(text)?)
+}
+
+fn something(length_ms: u64) -> Result<u64, String> {
+    if length_ms == 0 { Err("that is no time at all; the least is 1ms".to_owned()) } else { Ok(length_ms) }
 }
 
 /// A point in time.

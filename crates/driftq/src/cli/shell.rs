@@ -1,14 +1,18 @@
 //! Names as words of a shell, for commands that are to be pasted.
 
+use super::output::printable;
+
 /// The text as one word, quoted if it must be.
 pub(super) fn word(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-/:@%+=".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) && !text.starts_with('-') {
         return text.to_owned();
     }
-    // Control characters would drive the terminal that shows the command.
-    let shown: String = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
-    format!("'{}'", shown.replace('\'', "'\\''"))
+    if text.contains(char::is_control) {
+        // They would drive the terminal that shows the command. Written like this, shells read them as they are.
+        return format!("$'{}'", printable(&text.replace('\\', "\\\\").replace('\'', "\\'")));
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 #[cfg(test)]
@@ -24,6 +28,7 @@ mod tests {
             ("$(rm)", "'$(rm)'"),
             ("", "''"),
             ("-x", "'-x'"),
+            ("it's\u{1b}[2J\\", r"$'it\'s\u001b[2J\\'"),
         ] {
             assert_eq!(word(text), expected);
         }

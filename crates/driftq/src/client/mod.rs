@@ -39,6 +39,15 @@ impl Client {
                 .help("write it as http://127.0.0.1:8080, or set DRIFTQ_SERVER")
         };
         let uri: hyper::Uri = server.parse().map_err(|_| invalid("not a URL"))?;
+        if let Some(authority) = uri.authority().filter(|authority| authority.as_str().contains('@')) {
+            // What is in front of the @ may be a password, and is not repeated.
+            let message = format!(
+                "--server: the URL for {} names a user, and a DriftQ server knows none",
+                authority.host()
+            );
+            return Err(Fault::new(Exit::Usage, message)
+                .help("leave user and password out, as in http://127.0.0.1:8080"));
+        }
         match uri.scheme_str() {
             Some("http") => {}
             Some("https") => {
@@ -109,6 +118,15 @@ mod tests {
         }
         for url in ["", "127.0.0.1:8080", "https://broker", "http://a/v1", "ftp://a"] {
             assert_eq!(Client::new(url).unwrap_err().exit, Exit::Usage, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_user_in_the_url_is_refused_and_its_password_not_repeated() {
+        for url in ["http://me:secret@broker:8080", "http://me@broker", "https://:secret@broker"] {
+            let fault = Client::new(url).unwrap_err();
+            assert_eq!(fault.exit, Exit::Usage, "{url}");
+            assert!(fault.message.contains("user") && !fault.message.contains("secret"), "{}", fault.message);
         }
     }
 

@@ -32,6 +32,19 @@ pub(crate) fn millis(text: &str) -> Result<u64, String> {
     })
 }
 
+/// A duration with its unit. A bare number is read as seconds by some and as milliseconds by others; nothing is nothing.
+pub(crate) fn duration(text: &str) -> Result<u64, String> {
+    let written = text.trim();
+    let is_bare = written.chars().all(|c| c.is_ascii_digit() || c == '_');
+    if is_bare && amount(written, &[("", 1)]).is_some_and(|number| number > 0) {
+        return Err(format!(
+            "`{text}` has no unit; write {written}s for seconds, {written}ms for milliseconds"
+        ));
+    }
+    let read = amount(text, &TIME_UNITS);
+    read.ok_or_else(|| format!("`{text}` is not a duration; write for example 5s, 500ms, 24h"))
+}
+
 fn amount(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let text = text.trim().to_ascii_lowercase();
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(text.len());
@@ -83,6 +96,21 @@ mod tests {
         }
         for (text, expected) in [("30s", 30_000), ("24h", 86_400_000), ("250", 250), ("2d", 172_800_000)] {
             assert_eq!(millis(text), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_duration_has_a_unit() {
+        for (text, expected) in [("5s", 5_000), ("5ms", 5), ("1_000ms", 1_000), ("0", 0), ("0s", 0)] {
+            assert_eq!(duration(text), Ok(expected), "{text}");
+        }
+        for text in ["5", " 5 ", "1_000"] {
+            let why = duration(text).unwrap_err();
+            let number = text.trim();
+            assert!(why.contains(&format!("{number}s")) && why.contains(&format!("{number}ms")), "{why}");
+        }
+        for text in ["", "s", "-1s", "5 parsecs"] {
+            assert!(duration(text).unwrap_err().contains("500ms"), "{text}");
         }
     }
 

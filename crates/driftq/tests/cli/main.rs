@@ -15,6 +15,7 @@ mod manners;
 mod native;
 mod native_dlq;
 mod native_lease;
+mod papercuts;
 mod reference;
 mod report;
 mod round_trip;

@@ -16,10 +16,17 @@ fn topics_are_created_with_settings_and_again_without_harm() {
         (&json!("key"), &json!(5000))
     );
     assert_eq!(with(&flags).ok().json()["created"], false, "the same again confirms");
-    // Scripts create topics at every start: a topic that is there is good enough if nothing is asked of it.
-    assert_eq!(with(&[]).ok().json(), json!({"status": "created", "name": "orders", "partitions": 2}));
-    let other = server.run(&["topic", "create", "orders", "--partitions", "9"]).ok();
-    assert_eq!(other.stdout, "topic orders has 2 partition(s) (it existed with this number)\n");
+    // Scripts create topics at every start: a topic that is there is good enough if it has what was asked for.
+    assert_eq!(with(&[]).ok().json(), json!({"status": "exists", "name": "orders", "partitions": 2}));
+    let plain = server.run(&["topic", "create", "orders"]).ok().stdout;
+    assert_eq!(plain, "topic orders exists already, with 2 partition(s)\n");
+    let same = server.run(&["topic", "create", "orders", "--partitions", "2"]).ok().stdout;
+    assert_eq!(same, "topic orders exists already, as asked for, with 2 partition(s)\n");
+    let other = server.run(&["topic", "create", "orders", "--partitions", "9"]);
+    says(other, 5, "the topic exists with partitions 2, not 9");
+    let other = server.run(&["topic", "create", "orders", "--partitions", "9", "-o", "json"]).code(5);
+    assert!(other.stdout.is_empty() && other.stderr.contains("SETTINGS_DIFFER"), "{}", other.stderr);
+    assert!(other.stderr.contains("choose another name"), "what to do next: {}", other.stderr);
     says(with(&["--max-in-flight", "8"]), 5, "driftq topic set");
     says(with(&["--ordering", "random"]), 2, "fifo");
     says(with(&["--retry-share", "0"]), 4, "retry_share_percent");
@@ -116,7 +123,7 @@ fn messages_carry_everything_that_flags_say() {
     assert_eq!(messages[2]["deliver_at"], "2100-01-01T00:00:00Z");
 
     says(server.run(&["produce", "t", "v", "--priority", "10"]), 2, "--priority");
-    says(server.run(&["produce", "t", "v", "--delay", "soon"]), 2, "30s");
+    says(server.run(&["produce", "t", "v", "--delay", "soon"]), 2, "500ms");
     says(server.run(&["produce", "t", "v", "--delay", "1s", "--at", "2100-01-01T00:00:00Z"]), 2, "--at");
     says(server.run(&["produce", "t", "v", "--at", "tomorrow"]), 2, "2030-01-31T12:00:00Z");
     says(server.run(&["produce", "t", "v", "--label", "team"]), 2, "NAME=VALUE");

@@ -39,7 +39,8 @@ pub(crate) fn handler(scenario: &Value) -> String {
 fn line(action: &Value, before: &[Value], lease_ms: u64) -> String {
     let (name, what) = action.as_object().and_then(|action| action.iter().next()).expect("an action");
     match name.as_str() {
-        "effect" => effect(what.as_object().expect("an effect")),
+        "effect" => effect(what.as_object().expect("an effect"), lease_ms),
+        "leave" => leave(what) + "\n",
         "retry" => {
             let after = what["after_ms"].as_u64().expect("after_ms");
             format!("echo {after}ms > \"$DRIFTQ_DELAY\"; {}", end(&what["reason"], 75))
@@ -50,10 +51,7 @@ fn line(action: &Value, before: &[Value], lease_ms: u64) -> String {
         "send" => format!("echo {} >> \"$DRIFTQ_FOLLOW_UPS\"\n", quoted(&follow_up(what).to_string())),
         "output" => format!("echo {} >> \"$DRIFTQ_OUTPUTS\"\n", quoted(&what.to_string())),
         "commit" => commit(what, before),
-        "outlive" => {
-            let leases = what["leases"].as_u64().expect("leases");
-            format!("sleep {}\n", (leases * lease_ms) as f64 / 1000.0)
-        }
+        "outlive" => outlive(what, lease_ms) + "\n",
         "cancel_message" => {
             "\"$DQ\" message cancel \"$DRIFTQ_TOPIC\" \"$DRIFTQ_PARTITION\" \"$DRIFTQ_OFFSET\" > /dev/null || wrong cancel\n"
                 .to_owned()
@@ -69,7 +67,27 @@ fn end(reason: &Value, code: u8) -> String {
     format!("echo {} >&2; exit {code}\n", quoted(reason.as_str().expect("a reason")))
 }
 
-fn effect(effect: &Map<String, Value>) -> String {
+fn outlive(what: &Value, lease_ms: u64) -> String {
+    let leases = what["leases"].as_u64().expect("leases");
+    format!("sleep {}", (leases * lease_ms) as f64 / 1000.0)
+}
+
+/// Somebody else begins the effect, and is not heard of again.
+fn leave(what: &Value) -> String {
+    let name = |member: &str| quoted(what[member].as_str().expect("a name"));
+    let effect = format!("{} {}", name("scope"), name("key"));
+    let lease = what["lease_ms"].as_u64();
+    let begin =
+        format!("\"$DQ\" effect begin {effect} --lease {}ms --reacquire > /dev/null", lease.unwrap_or(1));
+    let begin = format!("{begin} || echo \"somebody else: exit $?\" >> {COMPLAINTS}");
+    if lease.is_some() {
+        return begin;
+    }
+    let is_unknown = format!("\"$DQ\" effect get {effect} -o json | grep -q '\"state\": *\"unknown\"'");
+    format!("{begin}; until {is_unknown}; do sleep 0.02; done")
+}
+
+fn effect(effect: &Map<String, Value>, lease_ms: u64) -> String {
     let text = |name: &str| effect.get(name).and_then(Value::as_str);
     let scope = text("scope").expect("a scope");
     let mut flags = vec!["--scope".to_owned(), quoted(scope)];
@@ -81,8 +99,8 @@ fn effect(effect: &Map<String, Value>) -> String {
     flag("on-lapse", text("on_lapse").map(str::to_owned));
     flag("max-attempts", effect.get("max_attempts").map(Value::to_string));
     flag("wait", effect.get("wait_ms").map(|millis| format!("{millis}ms")));
-    flag("reconcile", effect.get("reconcile").map(reconciler));
-    let function = function(scope, effect);
+    flag("reconcile", effect.get("reconcile").map(|answer| reconciler(scope, answer, effect)));
+    let function = function(scope, effect, lease_ms);
     let run =
         format!("out=$(\"$DQ\" effect run {} -- sh -c {}); code=$?\n", flags.join(" "), quoted(&function));
     let check = match text("raises") {
@@ -101,8 +119,9 @@ fn effect(effect: &Map<String, Value>) -> String {
 }
 
 /// What the effect does.
-fn function(scope: &str, effect: &Map<String, Value>) -> String {
-    let count = format!("echo x >> executions.{scope}; ");
+fn function(scope: &str, effect: &Map<String, Value>, lease_ms: u64) -> String {
+    let slow = effect.get("outlives").map(|what| outlive(what, lease_ms) + "; ").unwrap_or_default();
+    let count = format!("echo x >> executions.{scope}; {slow}");
     let error = effect.get("error").and_then(Value::as_str).unwrap_or_default();
     let failed = |code: u8| format!("echo {} >&2; exit {code}", quoted(error));
     count
@@ -117,16 +136,26 @@ fn function(scope: &str, effect: &Map<String, Value>) -> String {
         }
 }
 
-fn reconciler(answer: &Value) -> String {
-    match answer {
-        Value::String(word) if word == "not_done" => "exit 75".to_owned(),
-        Value::String(_) => "exit 1".to_owned(),
-        answer => match (answer.get("succeeded"), answer.get("failed")) {
-            (Some(value), _) => format!("printf %s {}", quoted(&value.to_string())),
-            (None, Some(why)) => format!("echo {} >&2; exit 65", quoted(why.as_str().unwrap_or_default())),
-            (None, None) => panic!("no such answer: {answer}"),
-        },
-    }
+fn reconciler(scope: &str, answer: &Value, effect: &Map<String, Value>) -> String {
+    let count = format!("echo x >> reconciled.{scope}; ");
+    count
+        + &match answer {
+            Value::String(word) if word == "not_done" => "exit 75".to_owned(),
+            Value::String(word) if word == "taken" => {
+                let name = |member: &str| quoted(effect[member].as_str().expect("a name"));
+                let say = "--status failed-retryable --by somebody --why scenario > /dev/null";
+                let left = leave(&Value::Object(effect.clone()));
+                format!("\"$DQ\" effect resolve {} {} {say}; {left}; exit 75", name("scope"), name("key"))
+            }
+            Value::String(_) => "exit 1".to_owned(),
+            answer => match (answer.get("succeeded"), answer.get("failed")) {
+                (Some(value), _) => format!("printf %s {}", quoted(&value.to_string())),
+                (None, Some(why)) => {
+                    format!("echo {} >&2; exit 65", quoted(why.as_str().unwrap_or_default()))
+                }
+                (None, None) => panic!("no such answer: {answer}"),
+            },
+        }
 }
 
 /// What a command sees of the error of that name.

@@ -159,7 +159,7 @@ impl Oracle {
     pub(crate) fn said(&mut self, said: &Said, outcome: Outcome) -> Verdict {
         let Said { receipt, word, worth, .. } = said;
         let name = format!("{word:?} by {:?} for {} of {:?}", receipt.token, receipt.offset, receipt.topic);
-        let taken = matches!(outcome, Outcome::Ok | Outcome::Extended { .. });
+        let taken = matches!(outcome, Outcome::Ok | Outcome::Buried | Outcome::Extended { .. });
         let repeated = match word {
             Word::Ack => said.acking,
             // A nack repeated by the token that led to the dead letter.

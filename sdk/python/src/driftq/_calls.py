@@ -15,6 +15,7 @@ import httpx2
 
 from . import errors
 from ._json import written
+from ._outage import FOREVER, Outage
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 CONNECT_TIMEOUT_S = 5.0
@@ -28,7 +29,6 @@ CONNECTIONS_MAX = 1_000
 CONNECTIONS_KEPT = 100
 # Below the server's own idle limit, so that a kept connection is not closed under a request.
 CONNECTION_IDLE_S = 15.0
-FOREVER = float("inf")
 USER_AGENT = b"driftq-python"
 URLS_KEPT = 64
 
@@ -76,6 +76,12 @@ def server_url(url: str | None) -> str:
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except ValueError:
         usable = False
+    if usable and "@" in parts.netloc:
+        # Not repeated here: what is in front of the @ may be a password.
+        raise errors.InvalidUrl(
+            f"the server's URL for {parts.hostname} names a user: a DriftQ server knows no users, and nothing would be "
+            f"done with the name or the password. Leave them out, as in {DEFAULT_URL}"
+        )
     if not usable:
         raise errors.InvalidUrl(f"{chosen!r} is not a server's URL: it must look like {DEFAULT_URL}")
     return chosen
@@ -202,9 +208,13 @@ def _stranger(call: Call, url: str, status: int, why: str) -> errors.NotDriftQ:
 class Repeats:
     """When a call that failed is sent again: after the server's hint, else after a growing wait with jitter."""
 
-    def __init__(self, patience_s: float, started: float | None = None) -> None:
+    def __init__(self, patience_s: float, started: float | None = None, outage: Outage | None = None) -> None:
+        self._patience_s = patience_s
         self._until = (time.monotonic() if started is None else started) + patience_s
         self._wait_s = BACKOFF_FIRST_S
+        # Who says at once that nobody answers, where the caller would see nothing until patience is over.
+        self._outage = outage
+        self._has_waited = False
 
     def next(self, error: errors.DriftQError) -> float:
         """Seconds until the next try; raises the error if there is none."""
@@ -218,5 +228,10 @@ class Repeats:
             # Everybody got the same hint: without a little extra they would all come back at once.
             delay_s = hint_ms / 1000 * random.uniform(1.0, 1.1)
         if time.monotonic() + delay_s > self._until:
+            if self._outage is not None and self._has_waited:
+                self._outage.left()
             raise error
+        if self._outage is not None:
+            self._has_waited = True
+            self._outage.began(error, self._patience_s)
         return delay_s

@@ -14,7 +14,6 @@ from . import _api, errors
 from ._calls import BACKOFF_MAX_S, FOREVER, WAITED_FOR, Repeats
 from ._heartbeats import Heartbeats
 from ._jobs import Held, Job, Lane, Tasks, Threads
-from ._outage import Outage
 from ._settings import Route, Settings
 from ._settlements import ACK, COMMIT, RELEASE, Settlement, level_of, nack, settlement_of
 from ._settler import Settler, place, tell_unheard
@@ -32,7 +31,7 @@ LEASE_WAIT_MS = 20_000
 CANCEL_GRACE_S = 5.0
 # How long a stop waits for a server that is to hear the last settlements.
 SETTLE_GRACE_S = 5.0
-# The same for a worker that is to end at once.
+# How long tasks may take to end when nobody waits for handlers any more.
 KILL_GRACE_S = 0.1
 # So many handlers may be left behind, or as many as run at once if that is more.
 LEFT_BEHIND_MAX = 8
@@ -59,11 +58,11 @@ class Engine:
         self._held: dict[str, Held] = {}
         self._left: set[Job] = set()
         self._left_max = max(LEFT_BEHIND_MAX, settings.concurrency)
-        self._outage = Outage(client.url)
+        self._outage = client.outage
         self._settler = Settler(client, self._settled, lambda: bool(self._jobs), self._overtaken)
         self._heartbeats = Heartbeats(client, settings, self._held, self._interrupt, self._outage)
         self._threads = Threads(settings.concurrency, self._begins_in_thread, self._ended_in_thread)
-        self._tasks = Tasks(settings.concurrency, self._set_timers, self._end_job)
+        self._tasks = Tasks(settings.concurrency, self._begins, self._end_job)
         self._ended: deque[Job] = deque()
         self._is_collecting = False
         self._loop = asyncio.get_running_loop()
@@ -74,7 +73,7 @@ class Engine:
         self._error: BaseException | None = None
 
     def stop(self) -> None:
-        """Drains; the second time, ends at once."""
+        """Drains; the second time, without waiting for handlers. What they have done is settled in any case."""
         if self._stopping.is_set():
             self._killed.set()
         self._stopping.set()
@@ -214,11 +213,18 @@ class Engine:
 
     def _begins_in_thread(self, job: Job) -> None:
         with suppress(RuntimeError):  # The loop is closed: the worker has given this handler up.
-            self._loop.call_soon_threadsafe(self._set_timers, job)
+            self._loop.call_soon_threadsafe(self._begins, job)
 
-    def _set_timers(self, job: Job) -> None:
+    def _begins(self, job: Job) -> None:
+        """Only for jobs with a limit, and for those of which the server was told that they are not begun."""
         if job not in self._jobs:
             return  # It was quicker.
+        if job.is_told_waiting:
+            self._heartbeats.begun(job)
+        if job.has_limit:
+            self._set_timers(job)
+
+    def _set_timers(self, job: Job) -> None:
         job.timers = []
         for held in job.held:
             deadline = held.context._envelope.get("deadline")
@@ -367,6 +373,8 @@ class Engine:
         self._give_back([*self._threads.take_back(), *self._tasks.take_back()])
         if self._jobs and not self._killed.is_set():
             await self._wait_idle(self.settings.drain_timeout_s)
+        # What has ended in a thread and was not looked at yet is done, and not interrupted.
+        self._collect()
         tasks = [job.task for job in self._jobs if job.task is not None]
         for job in list(self._jobs):
             for held in job.held:
@@ -376,8 +384,8 @@ class Engine:
             _, stuck = await asyncio.wait(tasks, timeout=KILL_GRACE_S if is_killed else CANCEL_GRACE_S)
             for task in stuck:
                 self._tasks.give_up(task)
-        if not is_killed:
-            await self._settler.drained(SETTLE_GRACE_S)
+        self._settler.hurry()
+        await self._settler.drained(SETTLE_GRACE_S)
 
     def _give_back(self, jobs: list[Job]) -> None:
         for job in jobs:

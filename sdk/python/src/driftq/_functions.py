@@ -41,6 +41,21 @@ def refuse_awaitable(value: Any) -> None:
     )
 
 
+def check_takes(function: Callable[..., Any], what: str, *parameters: str) -> None:
+    """Raises if the function cannot be called with so many arguments: here, and not with the first message."""
+    if not callable(function):
+        raise TypeError(f"{what} is a function, not {function!r}")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return  # It hides its parameters.
+    try:
+        signature.bind(*parameters)
+    except TypeError as error:
+        name = getattr(function, "__qualname__", repr(function))
+        raise TypeError(f"{what} is called as {name}({', '.join(parameters)}), which does not fit: {error}") from None
+
+
 def bound_arguments(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The arguments by their names, defaults included; a list where the function has no names to show."""
     try:

@@ -84,7 +84,8 @@ class Job:
     """Runs the handler, and remembers how each of its deliveries ended."""
 
     __slots__ = (
-        "endings", "has_begun", "has_ended", "has_limit", "held", "is_kept", "is_left", "lane", "route", "task", "timers"
+        "endings", "has_begun", "has_ended", "has_limit", "held", "is_kept", "is_left", "is_told_waiting", "lane", "route",
+        "task", "timers"
     )  # fmt: skip
 
     def __init__(self, lane: Lane, is_kept: bool) -> None:
@@ -97,6 +98,8 @@ class Job:
         self.task: asyncio.Task[None] | None = None
         self.timers: list[asyncio.TimerHandle] | None = None
         self.has_begun = False
+        # The server was told that it is not begun.
+        self.is_told_waiting = False
         self.has_ended = False
         # It does not end, and somebody else has its place.
         self.is_left = False
@@ -302,7 +305,7 @@ class Threads:
     def _run(self, job: Job) -> bool:
         """Whether the thread still has its place."""
         job.has_begun = True
-        if job.has_limit:
+        if job.has_limit or job.is_told_waiting:
             self._begins(job)
         job.run()
         with self._lock:
@@ -379,7 +382,7 @@ class Tasks:
             job = self._jobs.popleft()
             job.task = own
             job.has_begun = True
-            if job.has_limit:
+            if job.has_limit or job.is_told_waiting:
                 self._begins(job)
             await job.run_async()
             job.task = None

@@ -48,13 +48,17 @@ class Unset:
     """Stands for arguments that were not given; None is an argument."""
 
 
+def check_known(options: Mapping[str, Any]) -> None:
+    if not options.keys() <= _KNOWN:
+        unknown = options.keys() - _KNOWN
+        raise TypeError(f"an effect has no option {', '.join(sorted(unknown))}")
+
+
 def terms_of(
     scope: str, options: EffectOptions, arguments: Any, function: Callable[..., Any] | None = None
 ) -> Terms:
     """Checks the options, and turns them into terms."""
-    if not options.keys() <= _KNOWN:
-        unknown = options.keys() - _KNOWN
-        raise TypeError(f"an effect has no option {', '.join(sorted(unknown))}")
+    check_known(options)
     result = options.get("result")
     terms = Terms(scope, result_reader(function) if result is None else parser(result))
     for name, value in options.items():

@@ -3,26 +3,44 @@
 from __future__ import annotations
 
 import logging
+import time
 
-from ._wire import text_of
 from .errors import Refused
 
 log = logging.getLogger("driftq")
+FOREVER = float("inf")
+# A server that refuses now and then is not told of each time.
+REFUSALS_QUIET_S = 10.0
 
 
 class Outage:
+    """Shared by everybody who asks this server through one client."""
+
     def __init__(self, url: str) -> None:
         self._url = url
-        self._is_on = False
+        self.is_on = False
+        self._refused_at = -REFUSALS_QUIET_S
 
-    def began(self, error: BaseException) -> None:
-        if not self._is_on:
-            self._is_on = True
-            what = "refuses for now" if isinstance(error, Refused) else "is away"
-            reason = text_of(error) or "no answer in time"
-            log.warning("the server at %s %s, and is waited for: %s", self._url, what, reason)
+    def began(self, error: BaseException, patience_s: float = FOREVER) -> None:
+        """A call failed, and is repeated for so long."""
+        if self.is_on:
+            return
+        now = time.monotonic()
+        if isinstance(error, Refused):
+            if now < self._refused_at + REFUSALS_QUIET_S:
+                return
+            self._refused_at = now
+        self.is_on = True
+        what = "refuses for now" if isinstance(error, Refused) else "is away"
+        limit = "" if patience_s == FOREVER else f" ({patience_s:g} s at the most)"
+        reason = str(error) or "no answer in time"
+        log.warning("the server at %s %s, and is waited for%s: %s", self._url, what, limit, reason)
 
     def ended(self) -> None:
-        if self._is_on:
-            self._is_on = False
+        if self.is_on:
+            self.is_on = False
             log.info("the server at %s is back", self._url)
+
+    def left(self) -> None:
+        """Nobody waits any more: who asks next is told anew."""
+        self.is_on = False

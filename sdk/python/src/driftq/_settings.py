@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
 
-from ._functions import is_async
+from ._functions import check_takes, is_async
 from ._payloads import annotated_type, parser
 from ._seconds import Seconds, in_seconds
 from ._wire import LEASES_MAX
@@ -101,6 +101,10 @@ def make_route(
         raise ValueError(f"bad_payload is {bad_payload!r}: it must be 'dead' or 'retry'")
     if batch < 0 or batch > LEASES_MAX:
         raise ValueError(f"batch is {batch}: it must be from 1 to {LEASES_MAX}")
+    if batch:
+        check_takes(function, f"the batch handler of {topic!r}", "items")
+    else:
+        check_takes(function, f"the handler of {topic!r}", "payload", "ctx")
     kind = payload if payload is not None or batch else annotated_type(function)
     timeout_s = None if timeout is None else in_seconds(timeout, "timeout")
     return Route(topic, function, parser(kind), is_async(function), timeout_s, batch, bad_payload == "retry")

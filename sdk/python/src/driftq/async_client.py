@@ -18,6 +18,7 @@ from ._current import current, within
 from ._effects import Anchor
 from ._guards import AsyncEffects
 from ._lineage import run_anchor
+from ._outage import Outage
 from ._renewals import AsyncRenewals
 from ._seconds import Seconds, in_seconds
 from ._transport import Transport
@@ -52,6 +53,7 @@ class AsyncClient(AsyncEffects):
         self.url = server_url(url)
         self.patience = in_seconds(patience, "patience", may_be_endless=True)
         self.owner = owner or own_name()
+        self.outage = Outage(self.url)
         self._transport = Transport(self.url)
         self.begins = AsyncBegins(self.call)
         self.renewals = AsyncRenewals(self.call)
@@ -73,7 +75,10 @@ class AsyncClient(AsyncEffects):
         while True:
             started = time.monotonic()
             try:
-                return answer_of(call, self.url, await self._transport.send(call))
+                answer = answer_of(call, self.url, await self._transport.send(call))
+                if self.outage.is_on:
+                    self.outage.ended()
+                return answer
             except httpx2.HTTPError as error:
                 problem: errors.DriftQError = failure(error, self.url)
                 problem.__cause__ = error
@@ -81,7 +86,7 @@ class AsyncClient(AsyncEffects):
                 problem = error
             if repeats is None:
                 patience_s = self.patience if call.patience_s is None else call.patience_s
-                repeats = Repeats(patience_s, started)
+                repeats = Repeats(patience_s, started, self.outage)
             await asyncio.sleep(repeats.next(problem))
 
     async def request(self, method: str, path: str, body: Any = None) -> Any:

@@ -20,6 +20,7 @@ from ._effects import Anchor
 from ._guards import Effects
 from ._lineage import run_anchor
 from ._lines import Lines
+from ._outage import Outage
 from ._renewals import Renewals
 from ._seconds import Seconds, in_seconds
 from ._wire import OWNER_BYTES_MAX, MessageOptions, Produced, clipped
@@ -57,6 +58,7 @@ class Client(Effects):
         self.url = server_url(url)
         self.patience = in_seconds(patience, "patience", may_be_endless=True)
         self.owner = owner or own_name()
+        self.outage = Outage(self.url)
         self._lines = Lines(self.url)
         self.renewals = Renewals(self.call)
         self.begins = Begins(self.call)
@@ -79,7 +81,10 @@ class Client(Effects):
         while True:
             started = time.monotonic()
             try:
-                return answer_of(call, self.url, self._lines.send(call))
+                answer = answer_of(call, self.url, self._lines.send(call))
+                if self.outage.is_on:
+                    self.outage.ended()
+                return answer
             except httpx2.HTTPError as error:
                 problem: errors.DriftQError = failure(error, self.url)
                 problem.__cause__ = error
@@ -87,7 +92,7 @@ class Client(Effects):
                 problem = error
             if repeats is None:
                 patience_s = self.patience if call.patience_s is None else call.patience_s
-                repeats = Repeats(patience_s, started)
+                repeats = Repeats(patience_s, started, self.outage)
             time.sleep(repeats.next(problem))
 
     def request(self, method: str, path: str, body: Any = None) -> Any:

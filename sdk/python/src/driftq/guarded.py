@@ -9,7 +9,7 @@ from typing import Any, TypeVar, Unpack, cast
 from ._current import current
 from ._functions import bound_arguments, is_async, without_self
 from ._guards import AsyncEffects, Effects
-from ._options import EffectOptions, GuardOptions
+from ._options import EffectOptions, GuardOptions, check_known
 from .errors import NoContext
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -23,6 +23,8 @@ def guarded(
     Without a `key` the arguments are the key, by name; a callable `key` gets the arguments of the call. Called outside
     of a handler and of a run it raises `NoContext`: it never runs unguarded.
     """
+
+    check_known(options)
 
     def decorate(function: Function) -> Function:
         is_task = is_async(function)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import threading
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar, Unpack
@@ -11,6 +10,7 @@ from typing import Any, Literal, TypeVar, Unpack
 from ._engine import Engine
 from ._seconds import Seconds
 from ._settings import Route, Settings, WorkerOptions, make_route
+from ._stop_signals import listen
 from .async_client import AsyncClient
 from .client import Client
 
@@ -86,11 +86,16 @@ class AsyncWorker(_Handlers):
         self._stops = 0
 
     async def run(self, *, signals: bool = True) -> None:
-        """Works until `stop()`, SIGTERM or SIGINT; then drains. Raises what no repeat mends."""
+        """Works until `stop()`, SIGTERM or SIGINT; then drains. Raises what no repeat mends.
+
+        Whoever listened to these signals before goes on to hear them. Where the worker is one task among others, a
+        signal that nobody else listens to does after the drain what it would have done without a worker: SIGINT cancels
+        the main task. With `signals=False` they are the application's alone.
+        """
         owner = self.settings.owner or self.client.owner
         engine = Engine(self.settings, self._checked_routes(), self.client, self._threads_client, owner)
         self._engine = engine
-        restore = _listen(engine.stop) if signals else None
+        restore = listen(engine.stop) if signals else None
         for _ in range(self._stops):
             engine.stop()
         try:
@@ -104,8 +109,8 @@ class AsyncWorker(_Handlers):
                 self._sync_client = None
 
     def stop(self) -> None:
-        """Drains: borrows no more, gives back what was not begun, waits for what runs. The second time ends at once.
-        A worker that was stopped before it ran ends as soon as it runs."""
+        """Drains: borrows no more, gives back what was not begun, waits for what runs. The second time nobody
+        waits for handlers, but what they have done is settled. A worker that was stopped before it ran ends as soon as it runs."""
         self._stops += 1
         if self._engine is not None:
             self._engine.stop()
@@ -129,12 +134,13 @@ class Worker(_Handlers):
 
     def run(self, *, signals: bool = True) -> None:
         """Works until `stop()`, or SIGTERM or SIGINT if this is the main thread; then drains. Raises what no repeat
-        mends."""
+        mends. Whoever listened to these signals before goes on to hear them."""
         asyncio.run(self._run(signals))
 
     def stop(self) -> None:
         """From any thread. Drains: borrows no more, gives back what was not begun, waits for what runs. The second
-        time ends at once. A worker that was stopped before it ran ends as soon as it runs."""
+        time nobody waits for handlers, but what they have done is settled. A worker that was stopped before it ran ends
+        as soon as it runs."""
         with self._lock:
             self._stops += 1
             if self._engine is not None and self._loop is not None:
@@ -148,7 +154,7 @@ class Worker(_Handlers):
                 self._engine, self._loop = engine, asyncio.get_running_loop()
                 for _ in range(self._stops):
                     engine.stop()
-            restore = _listen(engine.stop) if signals else None
+            restore = listen(engine.stop) if signals else None
             try:
                 await engine.run()
             finally:
@@ -156,35 +162,3 @@ class Worker(_Handlers):
                     self._engine, self._stops = None, 0
                 if restore is not None:
                     restore()
-
-
-def _listen(stop: Callable[[], None]) -> Callable[[], None] | None:
-    """SIGTERM and SIGINT stop the worker, where signals can be had: in the main thread. The second one ends the process.
-
-    That one is not left to the event loop, which a handler may block, nor to tasks, which may refuse to end.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        return None
-    loop = asyncio.get_running_loop()
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    before = {number: signal.getsignal(number) for number in numbers}
-    is_first = True
-
-    def heed(number: int, _: object) -> None:
-        nonlocal is_first
-        # The next one of this kind needs no code of ours, which may have no turn any more.
-        signal.signal(number, signal.SIG_DFL)
-        if not is_first:
-            signal.raise_signal(number)
-        is_first = False
-        loop.call_soon_threadsafe(stop)
-
-    for number in numbers:
-        signal.signal(number, heed)
-
-    def restore() -> None:
-        for number, handler in before.items():
-            if handler is not None:
-                signal.signal(number, handler)
-
-    return restore

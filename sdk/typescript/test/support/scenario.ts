@@ -23,7 +23,7 @@ export interface Scenario {
     attempts: number[];
     executions: Record<string, number>;
     reconciled?: Record<string, number>;
-    requests?: { post: string; at_least: number; at_most: number }[];
+    requests?: { post: string; body_has?: string; at_least: number; at_most: number }[];
     server: { get: string; has: unknown; status?: number }[];
   };
 }
@@ -188,6 +188,8 @@ function outcomeOf(value: Action): unknown {
       return value.result;
     case "not_done":
       throw new driftq.NotDone(value.error);
+    case "not_sent":
+      throw new driftq.NotSent(value.error);
     case "final":
       throw new driftq.Final(value.error);
     default:

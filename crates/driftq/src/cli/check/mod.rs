@@ -18,7 +18,7 @@ use super::{
     parse::span,
     survey::{self, Depth, Survey},
 };
-use crate::config::units::{count, millis};
+use crate::config::units::{count, duration};
 use judge::{Judgement, Limits, State, judge};
 use threshold::{Levels, Threshold};
 
@@ -82,7 +82,7 @@ fn counted(text: &str) -> Result<Threshold, String> {
 }
 
 fn timed(text: &str) -> Result<Threshold, String> {
-    threshold::read(text, millis)
+    threshold::read(text, duration)
 }
 
 impl Args {

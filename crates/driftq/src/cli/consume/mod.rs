@@ -10,7 +10,7 @@ mod window;
 
 pub(super) use run::run;
 
-use super::{ack::OWNER, parse::span};
+use super::{ack::OWNER, parse::span_ms};
 use crate::config::units;
 
 /// More commands at once than this would first run out of processes.
@@ -54,7 +54,7 @@ pub(crate) struct Args {
     #[arg(long, env = "DRIFTQ_OWNER", hide_env_values = true, default_value = OWNER)]
     owner: String,
     /// How long a message is yours before it is given to the next reader
-    #[arg(long, default_value = "30s", value_name = "MS", value_parser = span)]
+    #[arg(long, default_value = "30s", value_name = "MS", value_parser = span_ms)]
     lease_ms: u64,
     /// End after this many messages
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -63,7 +63,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "exec")]
     ack: bool,
     /// End when no message came for this long
-    #[arg(long, value_name = "DURATION", value_parser = units::millis)]
+    #[arg(long, value_name = "DURATION", value_parser = units::duration)]
     timeout: Option<u64>,
     /// Run this command for each message
     #[arg(long, value_name = "CMD")]

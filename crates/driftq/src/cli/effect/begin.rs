@@ -9,7 +9,7 @@ use super::{Identity, decision, terms::Terms};
 use crate::{
     cli::{Common, call::patiently, entity, exit::Exit},
     client::{CallError, Session},
-    config::units::millis,
+    config::units::duration,
 };
 
 const ABOUT: &str =
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     #[arg(long)]
     reacquire: bool,
     /// How long to wait for the outcome while somebody else carries it out
-    #[arg(long, default_value = "0", value_name = "DURATION", value_parser = millis)]
+    #[arg(long, default_value = "0", value_name = "DURATION", value_parser = duration)]
     wait: u64,
     /// The run that it belongs to; a message's lease says it by itself
     #[arg(long, value_name = "ID")]

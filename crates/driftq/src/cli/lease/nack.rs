@@ -4,7 +4,7 @@ use anyhow::Result;
 use driftq_api::v2::{Nack, NackLease};
 
 use super::{settle, tokens::Tokens};
-use crate::{cli::Common, config::units::millis};
+use crate::{cli::Common, config::units::duration};
 
 #[derive(clap::Args)]
 #[command(
@@ -19,7 +19,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     tokens: Tokens,
     /// Try again after this, whatever the retry policy says
-    #[arg(long, value_name = "DURATION", value_parser = millis, conflicts_with = "dead")]
+    #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with = "dead")]
     delay: Option<u64>,
     /// Never try again: make it a dead letter now
     #[arg(long)]

@@ -4,7 +4,7 @@ use anyhow::Result;
 use driftq_api::v2::{Release, ReleaseLease};
 
 use super::{settle, tokens::Tokens};
-use crate::{cli::Common, config::units::millis};
+use crate::{cli::Common, config::units::duration};
 
 #[derive(clap::Args)]
 #[command(
@@ -19,7 +19,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     tokens: Tokens,
     /// Not to be handed out again before this has passed
-    #[arg(long, value_name = "DURATION", value_parser = millis)]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
     delay: Option<u64>,
 }
 

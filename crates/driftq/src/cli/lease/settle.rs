@@ -80,6 +80,9 @@ fn words(settled: &Settled) -> String {
     if settled.cancelled {
         words.push_str("; the message was cancelled: the work may stop");
     }
+    if settled.dead {
+        words.push_str("; it was the last attempt: the message becomes a dead letter");
+    }
     if settled.draining {
         words.push_str("; the server is about to stop: finish soon");
     }

@@ -16,7 +16,7 @@ use crate::{
         suggest,
     },
     client::{CallError, Path, Session},
-    config::units::millis,
+    config::units::duration,
 };
 
 #[derive(clap::Args)]
@@ -42,7 +42,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=LEASE_MESSAGES_MAX as i64))]
     max: u32,
     /// How long to wait while there are none
-    #[arg(long, default_value = "0", value_name = "DURATION", value_parser = millis)]
+    #[arg(long, default_value = "0", value_name = "DURATION", value_parser = duration)]
     wait: u64,
     /// How long each message is on loan; what the topic says if not given
     #[arg(long, value_name = "DURATION", value_parser = span)]

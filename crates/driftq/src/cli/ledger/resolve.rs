@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::{Name, Place, fault::fault, words};
 use crate::{
     cli::{Common, effect::Ending as Flags, output, output::printable},
-    config::units::millis,
+    config::units::duration,
 };
 
 #[derive(clap::Args)]
@@ -41,7 +41,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "N")]
     epoch: Option<u32>,
     /// How long to remember it; a server goes by the lease before instead
-    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = millis)]
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = duration)]
     ttl: u64,
 }
 

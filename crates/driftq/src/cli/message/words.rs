@@ -116,7 +116,7 @@ mod tests {
         };
         let words = why(&state, Now::read());
         assert!(words.starts_with("it failed and waits for its next attempt; since 1970-01-01T00:00:00Z ("));
-        assert!(words.ends_with("; 2 attempts have begun; last error: card \u{fffd} declined"), "{words}");
+        assert!(words.ends_with("; 2 attempts have begun; last error: card \\u0007 declined"), "{words}");
         let held = GroupState { state: DeliveryState::InFlight, owner: Some("w1".into()), ..state };
         assert!(why(&held, Now::read()).starts_with("on loan to w1; since"));
     }

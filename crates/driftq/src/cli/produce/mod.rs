@@ -84,7 +84,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(CONCURRENCY_MAX)))]
     concurrency: u16,
     /// How long one message is tried again before the command gives up
-    #[arg(long, default_value = "30s", value_name = "DURATION", value_parser = units::millis)]
+    #[arg(long, default_value = "30s", value_name = "DURATION", value_parser = units::duration)]
     patience: u64,
     #[command(flatten)]
     envelope: EnvelopeArgs,
@@ -139,7 +139,7 @@ pub(super) async fn run(common: &Common, args: Args) -> Result<()> {
 }
 
 fn delay(text: &str) -> Result<u64, String> {
-    let millis = units::millis(text)?;
+    let millis = units::duration(text)?;
     if millis > DURATION_MS_MAX {
         return Err(format!("`{text}` is longer than ten years"));
     }

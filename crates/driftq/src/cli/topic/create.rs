@@ -5,7 +5,11 @@ use driftq_api::v2::{Topic, TopicPut, TopicSettings, TopicSpec};
 use serde::Serialize;
 
 use super::{
-    super::{Common, output, parse},
+    super::{
+        Common,
+        output::{self, printable},
+        parse,
+    },
     settings::{self, SettingArgs},
 };
 use crate::{
@@ -13,12 +17,16 @@ use crate::{
     client::{CallError, Path, Session},
 };
 
+/// Partitions of a topic that is not asked to have more.
+const PARTITIONS_DEFAULT: u32 = 1;
+
 #[derive(clap::Args)]
 #[command(
     after_help = "Messages with the same key go to the same partition and are delivered in order; messages without a key
 all go to partition 0, so more partitions are of use only with keys. The number of
 partitions cannot be changed later; settings can, with `driftq topic set`. What is not given is the server's default.
-A topic that is there already stays as it is; if settings are asked for that it does not have, that is an error.
+A topic that is there already stays as it is; if partitions or settings are asked for that it does not have, that is
+an error.
 
 Examples:
   driftq topic create orders --partitions 8
@@ -29,9 +37,9 @@ pub(crate) struct Args {
     /// Its name
     #[arg(value_parser = parse::name)]
     name: String,
-    /// How many ordered lanes it has
-    #[arg(short, long, default_value_t = 1)]
-    partitions: u32,
+    /// How many ordered lanes it has [default: 1]
+    #[arg(short, long, value_name = "N")]
+    partitions: Option<u32>,
     #[command(flatten)]
     settings: SettingArgs,
 }
@@ -56,14 +64,15 @@ struct More {
 impl Created {
     fn new(topic: Topic, created: bool, is_plain: bool) -> Self {
         let more = (!is_plain).then_some(More { created, settings: topic.settings });
-        Self { status: "created", name: topic.name, partitions: topic.partitions.len(), more }
+        let status = if created { "created" } else { "exists" };
+        Self { status, name: topic.name, partitions: topic.partitions.len(), more }
     }
 }
 
 pub(super) async fn run(common: &Common, args: &Args) -> Result<()> {
-    let spec = args.settings.spec(args.partitions);
+    let spec = args.settings.spec(args.partitions.unwrap_or(PARTITIONS_DEFAULT));
     let mut session = common.client()?.session();
-    let created = match create(&mut session, &args.name, &spec).await {
+    let created = match create(&mut session, &args.name, &spec, args.partitions.is_some()).await {
         Ok(created) => created,
         Err(error) => {
             let fault = explained(&mut session, &args.name, &spec, error).await;
@@ -71,21 +80,33 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<()> {
         }
     };
     output::print_one(common.output, &created, || {
-        let is_other = created.partitions as u64 != u64::from(args.partitions);
-        let note = if is_other { " (it existed with this number)" } else { "" };
-        format!("topic {} has {} partition(s){note}\n", created.name, created.partitions)
+        let so = match (created.status, args.partitions) {
+            ("created", _) => "is created, with",
+            (_, Some(_)) => "exists already, as asked for, with",
+            (_, None) => "exists already, with",
+        };
+        format!("topic {} {so} {} partition(s)\n", printable(&created.name), created.partitions)
     })
 }
 
-/// Creates it. Where nothing but a number of partitions is asked for, one that is there is good enough, whatever it is:
-/// scripts create topics at every start.
-async fn create(session: &mut Session, name: &str, spec: &TopicSpec) -> Result<Created, CallError> {
+/// Creates it. One that is there is good enough, whatever its settings are, if it has what was asked for: scripts create
+/// topics at every start.
+async fn create(
+    session: &mut Session,
+    name: &str,
+    spec: &TopicSpec,
+    wants_partitions: bool,
+) -> Result<Created, CallError> {
     let path = Path::topic(name);
     let is_plain = *spec == TopicSpec { partitions: spec.partitions, ..TopicSpec::default() };
     match session.put::<TopicPut>(path.as_str(), spec).await {
         Ok(put) => Ok(Created::new(put.topic, put.created, is_plain)),
         Err(error) if is_plain && error.code() == "SETTINGS_DIFFER" => {
             let topic: Topic = session.get(path.as_str()).await?;
+            let is_as_asked = spec.partitions.is_some_and(|count| topic.partitions.len() == count as usize);
+            if wants_partitions && !is_as_asked {
+                return Err(error);
+            }
             Ok(Created::new(topic, false, is_plain))
         }
         Err(error) => Err(error),

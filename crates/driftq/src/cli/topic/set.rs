@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     client::{Path, Session},
-    config::units::{bytes, count, millis},
+    config::units::{bytes, count, duration, millis},
 };
 
 #[derive(clap::Args)]
@@ -143,15 +143,18 @@ fn changes(settings: &[(String, String)]) -> Result<(TopicPatch, PolicyChange), 
 
 fn change(patch: &mut TopicPatch, policy: &mut PolicyChange, name: &str, value: &str) -> Result<(), String> {
     match name {
-        "retention" | "retention_ms" => patch.retention_ms = Some(or_default(value, millis)?),
+        "retention" => patch.retention_ms = Some(or_default(value, duration)?),
+        "retention_ms" => patch.retention_ms = Some(or_default(value, millis)?),
         "retention_bytes" => patch.retention_bytes = Some(or_default(value, bytes)?),
         "partition_messages_max" => patch.partition_messages_max = Some(or_default(value, count)?),
         "partition_bytes_max" => patch.partition_bytes_max = Some(or_default(value, bytes)?),
-        "lease" | "lease_ms" => patch.lease_ms = Some(or_default(value, millis)?),
+        "lease" => patch.lease_ms = Some(or_default(value, duration)?),
+        "lease_ms" => patch.lease_ms = Some(or_default(value, millis)?),
         "max_in_flight" => patch.max_in_flight = Some(or_default(value, number)?),
         "ordering" => patch.ordering = Some(or_default(value, one_of::<OrderingArg>)?.map(Ordering::from)),
         "retry_share" | "retry_share_percent" => patch.retry_share_percent = Some(or_default(value, number)?),
-        "keep" | "keep_ms" => patch.keep_ms = Some(or_default(value, millis)?),
+        "keep" => patch.keep_ms = Some(or_default(value, duration)?),
+        "keep_ms" => patch.keep_ms = Some(or_default(value, millis)?),
         "keep_bytes" => patch.keep_bytes = Some(or_default(value, bytes)?),
         "retry_policy" if value == "default" => patch.retry_policy = Some(None),
         "retry_policy" => return Err("only `default`; set its parts, such as retry_backoff=1s".to_owned()),
@@ -160,8 +163,10 @@ fn change(patch: &mut TopicPatch, policy: &mut PolicyChange, name: &str, value: 
         }
         "retry_max_attempts" if value == "none" => policy.max_attempts = Some(None),
         "retry_max_attempts" => policy.max_attempts = Some(Some(number(value)?)),
-        "retry_backoff" | "retry_backoff_ms" => policy.backoff_ms = Some(millis(value)?),
-        "retry_max_backoff" | "retry_max_backoff_ms" => policy.max_backoff_ms = Some(millis(value)?),
+        "retry_backoff" => policy.backoff_ms = Some(duration(value)?),
+        "retry_backoff_ms" => policy.backoff_ms = Some(millis(value)?),
+        "retry_max_backoff" => policy.max_backoff_ms = Some(duration(value)?),
+        "retry_max_backoff_ms" => policy.max_backoff_ms = Some(millis(value)?),
         "retry_jitter" => policy.jitter = Some(one_of::<JitterArg>(value)?.into()),
         "partitions" => return Err("the number of partitions cannot be changed".to_owned()),
         _ => {

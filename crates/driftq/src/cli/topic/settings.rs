@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     cli::parse::span,
-    config::units::{bytes, millis, show_bytes, show_millis},
+    config::units::{bytes, duration, show_bytes, show_millis},
 };
 
 /// `fifo`, `priority` or `key`.
@@ -80,10 +80,10 @@ pub(super) struct SettingArgs {
     #[arg(long, value_name = "N")]
     retry_max_attempts: Option<u32>,
     /// Wait before the first retry; doubles with each one
-    #[arg(long, value_name = "DURATION", value_parser = millis)]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
     retry_backoff: Option<u64>,
     /// Longest wait between two tries
-    #[arg(long, value_name = "DURATION", value_parser = millis)]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
     retry_max_backoff: Option<u64>,
     /// Which part of a wait is left to chance [default: full]
     #[arg(long, value_enum, value_name = "PART")]

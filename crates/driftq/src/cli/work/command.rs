@@ -2,7 +2,7 @@
 
 use std::{process::ExitStatus, process::Stdio, time::Duration, time::Instant};
 
-use driftq_client::{Context, Error, Failure, Reason};
+use driftq_client::{Context, Error, Failure, Reason, Snooze};
 use rustix::process::Signal as Kill;
 use tokio::{
     io::AsyncWriteExt,
@@ -11,14 +11,18 @@ use tokio::{
 };
 
 use super::{
-    Shop,
+    Shop, Trial,
     papers::Papers,
     verdict::{self, Verdict},
 };
-use crate::cli::child::{LastLine, PIPE_GRACE, pass_on, tell_group};
+use crate::cli::child::{self, LastLine, PIPE_GRACE, pass_on, tell_group};
 
 /// How long a command that was told to end may take. The SDK gives its handlers five seconds.
 const KILL_GRACE: Duration = Duration::from_secs(3);
+
+/// Exit codes of a shell that found something that is no program, or nothing.
+const EXIT_NO_PROGRAM: i32 = 126;
+const EXIT_NOT_FOUND: i32 = 127;
 
 /// How a command ended.
 struct Ended {
@@ -38,6 +42,11 @@ impl Shop {
             self.report.told(context, reason.name(), "", begun.elapsed());
             return Err(Error::from(reason).into());
         }
+        if self.cannot_run(&ended) {
+            self.report.told(context, "released", &ended.last_line, begun.elapsed());
+            // It is not the message's fault: the attempt does not count.
+            return Err(Snooze { lasting: Duration::ZERO }.into());
+        }
         let verdict = match verdict::of(ended.status, &ended.last_line, papers.delay(), || papers.awaits()) {
             // What it wanted to send counts only if all of it can be sent.
             Verdict::Done => match papers.hand_in(context) {
@@ -48,6 +57,22 @@ impl Shop {
         };
         self.report.told(context, verdict.word(), verdict.reason(), begun.elapsed());
         verdict.into_result()
+    }
+
+    /// Whether this is the first command, and the shell says that there is none: then the worker ends. One that ran
+    /// before is there, and what it lacks for this message is the message's.
+    fn cannot_run(&self, ended: &Ended) -> bool {
+        let mut trial = self.trial();
+        let is_missing = matches!(ended.status.code(), Some(EXIT_NO_PROGRAM | EXIT_NOT_FOUND));
+        match (&*trial, is_missing) {
+            (Trial::Open, false) => *trial = Trial::Passed,
+            (Trial::Open, true) => {
+                *trial = Trial::Failed(child::reason(ended.status, &ended.last_line));
+                self.stopper.stop();
+            }
+            (Trial::Passed | Trial::Failed(_), _) => {}
+        }
+        is_missing && matches!(*trial, Trial::Failed(_))
     }
 
     async fn command(&self, payload: &[u8], context: &Context, papers: &Papers) -> Result<Ended, Failure> {

@@ -9,7 +9,7 @@ mod verdict;
 use std::{
     collections::BTreeSet,
     pin::pin,
-    process,
+    process::{self, Stdio},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -30,7 +30,7 @@ use super::{
     signal::Signals,
     suggest,
 };
-use crate::config::units::millis;
+use crate::config::units::duration;
 pub(super) use papers::AWAITS;
 use report::Report;
 
@@ -97,7 +97,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DURATION", value_parser = span)]
     timeout: Option<u64>,
     /// How long running commands may take to end after Ctrl-C or SIGTERM
-    #[arg(long, default_value = "30s", value_name = "DURATION", value_parser = millis)]
+    #[arg(long, default_value = "30s", value_name = "DURATION", value_parser = duration)]
     drain_timeout: u64,
     /// End after one message
     #[arg(long, conflicts_with_all = ["until_idle", "concurrency"])]
@@ -124,8 +124,21 @@ struct Shop {
     is_for_programs: bool,
     report: Report,
     stopper: Stopper,
+    /// Whether a command has run at all, and why the first one could not.
+    trial: Mutex<Trial>,
     /// The process groups of commands that run.
     running: Mutex<BTreeSet<u32>>,
+}
+
+/// What is known of the command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Trial {
+    /// None has ended.
+    Open,
+    /// It can be run.
+    Passed,
+    /// It cannot, and every message would only tell the same.
+    Failed(String),
 }
 
 pub(super) async fn run(common: &Common, args: Args) -> Result<()> {
@@ -133,6 +146,7 @@ pub(super) async fn run(common: &Common, args: Args) -> Result<()> {
         let fault = Fault::new(Exit::Usage, "--output json: this never ends, so it is never one document");
         return Err(fault.help("-o ndjson prints a line per message").into());
     }
+    exists(&args.exec).await?;
     let is_for_programs = common.output == Some(Format::Ndjson);
     let client = Client::new(&context::choose(common)?.server).map_err(fault)?;
     let owner = args.owner.clone().unwrap_or_else(|| format!("work-{}", process::id()));
@@ -144,6 +158,7 @@ pub(super) async fn run(common: &Common, args: Args) -> Result<()> {
         is_for_programs,
         report: Report::new(is_for_programs),
         stopper: worker.stopper(),
+        trial: Mutex::new(Trial::Open),
         running: Mutex::default(),
         args,
     });
@@ -161,6 +176,9 @@ pub(super) async fn run(common: &Common, args: Args) -> Result<()> {
     if outcome.is_ok() || shop.report.is_begun() {
         shop.report.summarize();
     }
+    if let Trial::Failed(why) = &*shop.trial() {
+        return Err(not_run(why));
+    }
     match outcome {
         Ok(()) => match *unheard.borrow() {
             0 => Ok(()),
@@ -172,6 +190,29 @@ pub(super) async fn run(common: &Common, args: Args) -> Result<()> {
         }
         Err(error) => Err(fault(error)),
     }
+}
+
+/// Refuses a command whose first word is no command, before a message is borrowed for it. What a shell makes of more
+/// than a word is found out by the first message.
+async fn exists(exec: &str) -> Result<()> {
+    let word = exec.split_whitespace().next().unwrap_or_default();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-/+".contains(c);
+    if !word.chars().all(is_plain) {
+        return Ok(());
+    }
+    let mut look = tokio::process::Command::new("sh");
+    look.args(["-c", "command -v -- \"$1\"", "sh", word]).stdin(Stdio::null()).stdout(Stdio::null());
+    match look.stderr(Stdio::null()).status().await {
+        Ok(status) if !status.success() => Err(not_run(&format!("`{word}` is not there, or no program"))),
+        // What cannot be asked here fails with the first message.
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+fn not_run(why: &str) -> anyhow::Error {
+    Fault::new(Exit::Usage, format!("the command of --exec cannot be run: {why}"))
+        .help("try it in a shell first; a path that is not absolute is looked for from the current directory")
+        .into()
 }
 
 /// Nobody may take these messages for done.
@@ -242,6 +283,10 @@ impl Shop {
         for leader in &*self.running() {
             tell_group(Some(*leader), Signal::KILL);
         }
+    }
+
+    fn trial(&self) -> MutexGuard<'_, Trial> {
+        self.trial.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn running(&self) -> MutexGuard<'_, BTreeSet<u32>> {

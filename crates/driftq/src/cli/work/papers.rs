@@ -46,7 +46,7 @@ impl Papers {
     /// When the message is to come again, if the command says so in a way that is understood.
     pub(super) fn delay(&self) -> Option<Duration> {
         let text = self.read(DELAY).ok()?;
-        match units::millis(text.trim()) {
+        match units::duration(text.trim()) {
             Ok(millis) => Some(Duration::from_millis(millis)),
             Err(_) if text.trim().is_empty() => None,
             Err(why) => {

@@ -144,6 +144,7 @@ async fn settle<'a>(
 fn shown(outcome: Outcome, draining: bool) -> Settled {
     match outcome {
         Outcome::Ok => Settled::new(SettledStatus::Ok),
+        Outcome::Buried => Settled { dead: true, ..Settled::new(SettledStatus::Ok) },
         Outcome::Extended { expires, cancelled } => Settled {
             expires_at: Some(moment(expires)),
             cancelled,

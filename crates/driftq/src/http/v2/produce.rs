@@ -39,12 +39,16 @@ pub(super) async fn produce(request: &Request<'_>) -> Handled {
         return Err(fault(failure, Call::Produce));
     }
     let mut outcomes = Outcomes::new(form, results.len());
+    let holdup = match results.iter().find_map(|result| result.as_ref().err().filter(|why| is_full(why))) {
+        Some(_) => holdup(request, &topic).await,
+        None => String::new(),
+    };
     for result in &results {
         match result {
             Ok(stored) => outcomes.stored(&shown(stored)),
             Err(failure) => {
                 count_rejection(request, failure);
-                outcomes.refused(&fault(failure, Call::Produce));
+                outcomes.refused(&explained(failure, &holdup));
             }
         }
     }
@@ -65,9 +69,41 @@ async fn one(request: &Request<'_>, topic: &str, body: &[u8], header: Option<Str
         }
         Err(failure) => {
             count_rejection(request, &failure);
-            Err(fault(&failure, Call::Produce))
+            let holdup = if is_full(&failure) { holdup(request, topic).await } else { String::new() };
+            Err(explained(&failure, &holdup))
         }
     }
+}
+
+/// Whether the topic has no room, which only its readers can make.
+const fn is_full(failure: &Failure) -> bool {
+    matches!(
+        failure,
+        Failure::Reject(core::Reject::Overloaded(
+            core::Overload::PartitionMessages | core::Overload::PartitionBytes
+        ))
+    )
+}
+
+/// Who keeps the topic full, in words that follow those of the refusal.
+async fn holdup(request: &Request<'_>, topic: &str) -> String {
+    match request.app.broker.slowest_group(topic).await {
+        Ok(Some(group)) if group.lag > 0 => {
+            let paused = if group.is_paused { ", and its deliveries are paused" } else { "" };
+            format!("; group {:?} holds it back: it is {} message(s) behind{paused}", group.name, group.lag)
+        }
+        Ok(None) => "; no group reads the topic, so that nothing leaves it".to_owned(),
+        // It has gone on meanwhile, or cannot be asked now: the refusal stands without this.
+        Ok(Some(_)) | Err(_) => String::new(),
+    }
+}
+
+fn explained(failure: &Failure, holdup: &str) -> Fault {
+    let mut fault = fault(failure, Call::Produce);
+    if is_full(failure) {
+        fault.message.to_mut().push_str(holdup);
+    }
+    fault
 }
 
 fn count_rejection(request: &Request<'_>, failure: &Failure) {

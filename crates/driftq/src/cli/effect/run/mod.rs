@@ -17,6 +17,7 @@ use anyhow::Result;
 use driftq_api::v2::{EffectBegin, EffectDecision, EffectGet, Expected, WAIT_MS_MAX};
 
 use key::{Asked, Home};
+use reconcile::Found;
 
 use super::{
     Identity,
@@ -35,11 +36,14 @@ use crate::{
         work::AWAITS,
     },
     client::{CallError, Session},
-    config::units::millis,
+    config::units::duration,
 };
 
 /// What `driftq work` tells its commands.
 const LEASE_TOKEN: &str = "DRIFTQ_LEASE_TOKEN";
+
+/// So often what nobody knows is reconciled before it is left to people.
+const RECONCILE_ROUNDS_MAX: u32 = 3;
 
 const ABOUT: &str = "CMD runs if the effect is yours. Its stdout is passed on and stored with its exit code; whoever runs the \
 same effect later gets both again, and CMD does not run. Its exit code says what happened:
@@ -116,7 +120,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N")]
     max_attempts: Option<u32>,
     /// How long to wait for the outcome while somebody else is at it
-    #[arg(long, default_value = "30s", value_name = "DURATION", value_parser = millis)]
+    #[arg(long, default_value = "30s", value_name = "DURATION", value_parser = duration)]
     wait: u64,
     /// What is asked for, as a hash of your own: another one under the same key is refused
     #[arg(long, value_name = "HASH", conflicts_with = "request_file")]
@@ -225,7 +229,7 @@ struct Effect<'a> {
 
 impl Effect<'_> {
     async fn run(mut self, signals: &mut Signals) -> Result<i32> {
-        let mut may_reconcile = self.args.reconcile.is_some();
+        let mut rounds_left = if self.args.reconcile.is_some() { RECONCILE_ROUNDS_MAX } else { 0 };
         loop {
             let decision = tokio::select! {
                 decision = self.begin() => decision?,
@@ -245,12 +249,15 @@ impl Effect<'_> {
                 Begun::Decided(EffectDecision::Retryable { outcome, .. }) => {
                     return Err(exhausted(&name, &outcome.error));
                 }
-                Begun::Decided(EffectDecision::Unknown { epoch, .. }) if may_reconcile => {
-                    // The answer is written down once. If it is unknown again afterwards, others are at it.
-                    may_reconcile = false;
-                    if !self.reconcile(epoch).await? {
-                        self.tell_worker();
-                        return Err(uncertain(&name));
+                Begun::Decided(EffectDecision::Unknown { epoch, attempt, .. }) if rounds_left > 0 => {
+                    rounds_left -= 1;
+                    match self.reconcile(epoch, attempt).await? {
+                        Found::Told => {}
+                        Found::Exhausted => return Err(exhausted(&name, "it did not happen")),
+                        Found::Nothing => {
+                            self.tell_worker();
+                            return Err(uncertain(&name));
+                        }
                     }
                 }
                 Begun::Decided(EffectDecision::Unknown { .. }) => {

@@ -13,9 +13,19 @@ use super::{
 };
 use crate::cli::child::{LastLine, pass_on};
 
+/// What asking has led to.
+pub(super) enum Found {
+    /// The answer is written down: `begin` tells how it goes on.
+    Told,
+    /// The command does not know either.
+    Nothing,
+    /// It did not happen, and was tried as often as it may be: more is for people to allow.
+    Exhausted,
+}
+
 impl Effect<'_> {
-    /// Asks the command and writes its answer down. False if it does not know either.
-    pub(super) async fn reconcile(&mut self, epoch: u64) -> Result<bool> {
+    /// Asks the command and writes its answer down.
+    pub(super) async fn reconcile(&mut self, epoch: u64, attempt: u32) -> Result<Found> {
         let command = self.args.reconcile.as_deref().unwrap_or_default();
         let mut child = Command::new("sh")
             .args(["-c", command])
@@ -38,9 +48,13 @@ impl Effect<'_> {
         );
         let ended = ended.context("waiting for the command")?;
         // As for the effect itself, only that an unclear end here changes nothing.
-        let Some(status) = stored::status(ended, OnLapse::Hold) else { return Ok(false) };
+        let Some(status) = stored::status(ended, OnLapse::Hold) else { return Ok(Found::Nothing) };
+        let is_last = self.terms.max_attempts.is_some_and(|most| attempt >= most);
+        if status == EffectStatus::FailedRetryable && is_last {
+            return Ok(Found::Exhausted);
+        }
         self.resolve(epoch, status, stored::result(status, ended, &kept, &last_line.text())).await?;
-        Ok(true)
+        Ok(Found::Told)
     }
 
     async fn resolve(
