@@ -114,6 +114,37 @@ except KeyboardInterrupt:
     sys.exit(42)
 """
 
+ENDS_BY_ITSELF = """
+import asyncio, sys
+import driftq
+
+
+async def main():
+    async with driftq.AsyncClient() as client:
+        workers = [driftq.AsyncWorker(client, group) for group in ("a", "b")]
+
+        async def handle(payload, ctx):
+            print("begun", flush=True)
+            await asyncio.sleep(0.3)
+
+        for worker in workers:
+            worker.handler(sys.argv[1])(handle)
+        if "gather" in sys.argv[1]:
+            await asyncio.gather(*(worker.run() for worker in workers))
+        elif "group" in sys.argv[1]:
+            async with asyncio.TaskGroup() as group:
+                for worker in workers:
+                    group.create_task(worker.run())
+        else:
+            for task in [asyncio.create_task(worker.run()) for worker in workers]:
+                await task
+        await asyncio.sleep(0.1)
+        print("ended by itself", flush=True)
+
+
+asyncio.run(main())
+"""
+
 LISTENS_ITSELF = """
 import signal, sys
 import driftq
@@ -154,6 +185,20 @@ def test_ctrl_c_reaches_the_application(shared: Server) -> None:
     """The worker drains first; then the program ends as it would have without one."""
     code, printed = signalled(shared, PART_OF_AN_APPLICATION, "part", signal.SIGINT)
     assert (code, printed) == (42, "drained\nthe application heard it\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("how", ["gather", "group", "await"])
+def test_a_program_that_waits_for_its_workers_ends_by_itself(shared: Server, how: str, number: signal.Signals) -> None:
+    """All of them drain; nothing is cut short, neither the slower worker nor what the program does afterwards."""
+    code, printed = signalled(shared, ENDS_BY_ITSELF, f"{how}-{number.name}", number)
+    assert code == 0
+    assert printed.replace("begun\n", "") == "ended by itself\n"
+
+
+def test_sigterm_ends_the_application(shared: Server) -> None:
+    code, printed = signalled(shared, PART_OF_AN_APPLICATION, "part-term", signal.SIGTERM)
+    assert (code, printed) == (-signal.SIGTERM, "drained\n")
 
 
 def test_a_listener_of_the_application_hears_its_signal(shared: Server) -> None:

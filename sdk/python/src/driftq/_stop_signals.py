@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT stop a worker, and are not taken from the application that it runs in."""
+"""SIGTERM and SIGINT stop the workers of a process, and are not taken from the application that they run in."""
 
 from __future__ import annotations
 
@@ -9,49 +9,99 @@ from collections.abc import Callable
 from typing import Any
 
 _NUMBERS = (signal.SIGTERM, signal.SIGINT)
+# So many turns of the event loop it may take until a main task that waits for a worker, or for a task that does, goes on.
+_TURNS = 5
 
 
-def listen(stop: Callable[[], None]) -> Callable[[], None] | None:
-    """Stops the worker at a signal, where signals can be had: in the main thread. What it returns ends that.
+class _Ears:
+    """The workers of one event loop that listen, together.
 
     - A listener of the application's hears every signal at once, as before; what the second one means is its matter.
     - Without one, the second signal ends the process. That is not left to the event loop, which a handler may block, nor
       to tasks, which may refuse to end.
-    - Without one, in a program of `asyncio.run` whose main task waits for more than the worker, the signal is passed on
-      when the worker has drained: the program would otherwise go on as if nobody had asked it to end.
+    - Without one, in a program of `asyncio.run` whose main task waits for something else than workers, the signal is
+      passed on when they have drained: the program would otherwise go on as if nobody had asked it to end.
     """
-    if threading.current_thread() is not threading.main_thread():
-        return None
-    loop = asyncio.get_running_loop()
-    before = {number: signal.getsignal(number) for number in _NUMBERS}
-    main_task = _main_task(before[signal.SIGINT])
-    is_part = main_task is not None and main_task is not asyncio.current_task()
-    heard: list[int] = []
 
-    def heed(number: int, frame: Any) -> None:
-        listener = _listener(before[number])
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._before = {number: signal.getsignal(number) for number in _NUMBERS}
+        self._main_task = _main_task(self._before[signal.SIGINT])
+        self._heard: list[int] = []
+        self._stops: dict[object, Callable[[], None]] = {}
+        # Those that workers run in, of this moment and before.
+        self._tasks: set[asyncio.Task[Any] | None] = set()
+        # Whether the main task waited for workers, and for nothing else, when they were told to stop.
+        self._is_awaited = False
+        for number in _NUMBERS:
+            signal.signal(number, self._heed)
+
+    def join(self, stop: Callable[[], None]) -> Callable[[], None]:
+        """What it returns ends that."""
+        key = object()
+        self._stops[key] = stop
+        self._tasks.add(asyncio.current_task())
+        return lambda: self._leave(key)
+
+    def _heed(self, number: int, frame: Any) -> None:
+        listener = _listener(self._before[number])
         if listener is None:
             # The next one of this kind needs no code of ours, which may have no turn any more.
             signal.signal(number, signal.SIG_DFL)
-            if heard:
+            if self._heard:
                 signal.raise_signal(number)
-            heard.append(number)
-        loop.call_soon_threadsafe(stop)
+            self._heard.append(number)
+        self.loop.call_soon_threadsafe(self._stop_all)
         if listener is not None:
             listener(number, frame)
 
-    for number in _NUMBERS:
-        signal.signal(number, heed)
+    def _stop_all(self) -> None:
+        waits_for = getattr(self._main_task, "_fut_waiter", None)
+        # What `asyncio.gather` makes has several.
+        parts = getattr(waits_for, "_children", None) or [waits_for]
+        self._is_awaited = self._is_awaited or all(part in self._tasks for part in parts)
+        for stop in list(self._stops.values()):
+            stop()
 
-    def restore() -> None:
-        for number, handler in before.items():
+    def _leave(self, key: object) -> None:
+        global _ears
+        self._stops.pop(key, None)
+        if self._stops:
+            return
+        _ears = None
+        for number, handler in self._before.items():
             if handler is not None:
                 signal.signal(number, handler)
-        if is_part:
-            for number in heard:
-                signal.raise_signal(number)
+        is_part = self._main_task not in (None, asyncio.current_task())
+        if self._heard and is_part and not self._is_awaited:
+            self.loop.call_soon(self._pass_on, _TURNS)
 
-    return restore
+    def _pass_on(self, turns: int) -> None:
+        """Unless the main task goes on by itself: then it waited for the workers, and knows that they have ended."""
+        main_task = self._main_task
+        if main_task is None:
+            return
+        waits_for = getattr(main_task, "_fut_waiter", None)
+        if main_task.done() or waits_for is None or waits_for.done():
+            return
+        if turns > 0:
+            self.loop.call_soon(self._pass_on, turns - 1)
+            return
+        for number in self._heard:
+            signal.raise_signal(number)
+
+
+_ears: _Ears | None = None
+
+
+def listen(stop: Callable[[], None]) -> Callable[[], None] | None:
+    """Stops a worker at a signal, where signals can be had: in the main thread. What it returns ends that."""
+    global _ears
+    if threading.current_thread() is not threading.main_thread():
+        return None
+    if _ears is None or _ears.loop is not asyncio.get_running_loop():
+        _ears = _Ears()
+    return _ears.join(stop)
 
 
 def _main_task(handler: Any) -> asyncio.Task[Any] | None:
