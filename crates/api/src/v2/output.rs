@@ -344,10 +344,13 @@ mod tests {
     fn moving_to_a_version() {
         let full = r#"{"version":"2","expect":"1"}"#;
         let cut_over = CutOver::from_json(full.as_bytes()).unwrap();
-        assert_eq!(cut_over, CutOver { version: "2".into(), expect: Some("1".into()) });
+        assert_eq!(cut_over, CutOver { version: "2".into(), expect: Some("1".into()), tenant_id: "".into() });
         assert_eq!(serde_json::to_string(&cut_over).unwrap(), full);
         assert_eq!(CutOver::from_json(br#"{"version":"2","expect":null}"#).unwrap().expect, None);
-        assert_eq!(RollBack::from_json(br#"{"from":"2"}"#).unwrap(), RollBack { from: "2".into() });
+        assert_eq!(
+            RollBack::from_json(br#"{"from":"2"}"#).unwrap(),
+            RollBack { from: "2".into(), tenant_id: "".into() }
+        );
         let long = format!(r#"{{"version":"{}"}}"#, "v".repeat(256));
         for (body, message) in [
             ("{}", "missing field `version`"),
