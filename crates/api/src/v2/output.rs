@@ -358,7 +358,7 @@ mod tests {
             (&long, "version: must have 1 to 255 bytes, has 256"),
             (r#"{"version":"current"}"#, "version: must not be current, which is reserved"),
             (r#"{"version":"2","expect":"current"}"#, "expect: must not be current, which is reserved"),
-            (r#"{"version":"2","from":"1"}"#, "from: unknown field, expected `version` or `expect`"),
+            (r#"{"version":"2","from":"1"}"#, "from: unknown field, expected one of `version`, `expect`, `tenant_id`"),
         ] {
             assert_eq!(CutOver::from_json(body.as_bytes()).unwrap_err().message, message);
         }
