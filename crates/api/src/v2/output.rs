@@ -358,7 +358,10 @@ mod tests {
             (&long, "version: must have 1 to 255 bytes, has 256"),
             (r#"{"version":"current"}"#, "version: must not be current, which is reserved"),
             (r#"{"version":"2","expect":"current"}"#, "expect: must not be current, which is reserved"),
-            (r#"{"version":"2","from":"1"}"#, "from: unknown field, expected one of `version`, `expect`, `tenant_id`"),
+            (
+                r#"{"version":"2","from":"1"}"#,
+                "from: unknown field, expected one of `version`, `expect`, `tenant_id`",
+            ),
         ] {
             assert_eq!(CutOver::from_json(body.as_bytes()).unwrap_err().message, message);
         }
@@ -366,7 +369,7 @@ mod tests {
             ("{}", "missing field `from`"),
             (r#"{"from":"current"}"#, "from: must not be current, which is reserved"),
             (r#"{"from":1}"#, "from: invalid type: integer `1`, expected a text of 1 to 255 bytes"),
-            (r#"{"from":"2","to":"1"}"#, "to: unknown field, expected `from`"),
+            (r#"{"from":"2","to":"1"}"#, "to: unknown field, expected `from` or `tenant_id`"),
         ] {
             assert_eq!(RollBack::from_json(body.as_bytes()).unwrap_err().message, message);
         }
