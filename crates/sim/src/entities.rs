@@ -17,7 +17,7 @@ const LEASE_MS: u64 = 60;
 const TTL_MS: u64 = 2_000;
 
 /// Somebody wants to be the one who finds an entity at a version.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Attempt {
     pub(crate) entity: usize,
     pub(crate) version: u64,
@@ -88,7 +88,7 @@ impl World {
 
     fn attempt(&mut self, attempt: Attempt) -> Verdict {
         let attempt = Attempt { at: self.now, ..attempt };
-        let ticket = self.ticket(Asked::Entity(AboutEntity::Attempt(attempt.clone())));
+        let ticket = self.ticket(Asked::Entity(AboutEntity::Attempt(attempt)));
         let expect = attempt.expect();
         let input = if attempt.begins {
             let ask = BeginEffect {

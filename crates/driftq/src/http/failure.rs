@@ -112,7 +112,10 @@ fn about_outputs(reject: Reject) -> Fault {
 
 fn differing(entity: &str, version: u64) -> Fault {
     let text = format!("{entity} is at version {version}: nothing was done");
-    Fault { entity: Some((entity.to_owned(), version)), ..Fault::new(Code::PreconditionFailed, text) }
+    Fault {
+        entity: Some(Box::new((entity.to_owned(), version))),
+        ..Fault::new(Code::PreconditionFailed, text)
+    }
 }
 
 fn stale_delivery(attempt: Option<u32>) -> Fault {
