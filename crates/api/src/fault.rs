@@ -19,7 +19,7 @@ pub struct Fault {
     /// The attempt that is current now, if a stale lease was used.
     pub attempt: Option<u32>,
     /// The entity that has another version than was expected, and the version that it has.
-    pub entity: Option<(String, u64)>,
+    pub entity: Option<Box<(String, u64)>>,
     /// The part of a commit that was refused, such as `effects[2]`.
     pub part: Option<Cow<'static, str>>,
 }
@@ -95,8 +95,8 @@ impl Fault {
             kind: format!("urn:driftq:problem:{}", entry.code).into(),
             instance: None,
             attempt: self.attempt,
-            entity: self.entity.as_ref().map(|(entity, _)| Cow::Borrowed(&**entity)),
-            version: self.entity.as_ref().map(|(_, version)| *version),
+            entity: self.entity.as_ref().map(|entity| Cow::Borrowed(&*entity.0)),
+            version: self.entity.as_ref().map(|entity| entity.1),
             part: self.part.as_deref().map(Cow::Borrowed),
         }
     }

@@ -28,8 +28,10 @@ pub enum Error {
         why: String,
     },
     /// The connection broke or no answer came in time, and patience is over. It may or may not have been done.
-    #[error("the connection to {url} broke ({why}); whether the call was carried out is not known, and it is safe to repeat when \
-         the server is back")]
+    #[error(
+        "the connection to {url} broke ({why}); whether the call was carried out is not known, and it is safe to repeat when \
+         the server is back"
+    )]
     ConnectionLost {
         /// Where the server was.
         url: String,

@@ -10,14 +10,14 @@ use crate::asked::Asked;
 use crate::oracle::Verdict;
 use crate::world::World;
 
-/// How many entities there are.
-pub(crate) const ENTITIES: usize = 3;
-const TENANT: &str = "t";
+/// How many entities there are: so many names, of each of the tenants.
+pub(crate) const ENTITIES: usize = 2 * TENANTS.len();
+const TENANTS: [&str; 2] = ["t", "u"];
 const LEASE_MS: u64 = 60;
 const TTL_MS: u64 = 2_000;
 
 /// Somebody wants to be the one who finds an entity at a version.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Attempt {
     pub(crate) entity: usize,
     pub(crate) version: u64,
@@ -40,7 +40,7 @@ pub(crate) enum AboutEntity {
 
 impl Attempt {
     fn expect(&self) -> Vec<Expected> {
-        let expected = Expected { entity: format!("e{}", self.entity), version: self.version };
+        let expected = Expected { entity: named(self.entity).name, version: self.version };
         // Something else is raised along with it, now and then by somebody else, and is never in the way.
         let beside = Expected { entity: format!("beside {}", self.number), version: 0 };
         vec![expected, beside]
@@ -80,7 +80,7 @@ impl World {
             },
             _ => {
                 let ticket = self.ticket(Asked::Entity(AboutEntity::Look(entity)));
-                let query = Query::Entity(Named::of(TENANT, format!("e{entity}")));
+                let query = Query::Entity(named(entity));
                 self.hand(Input::Describe { ticket, query })
             }
         }
@@ -88,7 +88,7 @@ impl World {
 
     fn attempt(&mut self, attempt: Attempt) -> Verdict {
         let attempt = Attempt { at: self.now, ..attempt };
-        let ticket = self.ticket(Asked::Entity(AboutEntity::Attempt(attempt.clone())));
+        let ticket = self.ticket(Asked::Entity(AboutEntity::Attempt(attempt)));
         let expect = attempt.expect();
         let input = if attempt.begins {
             let ask = BeginEffect {
@@ -96,14 +96,14 @@ impl World {
                 lease_ms: Some(LEASE_MS),
                 ttl_ms: Some(TTL_MS),
                 on_lapse: OnLapse::Retry,
-                whose: TENANT.into(),
+                whose: named(attempt.entity).tenant,
                 expect,
                 ..BeginEffect::default()
             };
             Input::BeginEffect { ticket, ask: Box::new(ask) }
         } else {
             let request = RequestHash(attempt.number);
-            let (name, tenant) = (Some(attempt.identity()), TENANT.into());
+            let (name, tenant) = (Some(attempt.identity()), named(attempt.entity).tenant);
             let commit = Commit { name, request, tenant, expect, ..Commit::default() };
             Input::Commit { ticket, commit: Box::new(commit) }
         };
@@ -143,6 +143,11 @@ impl World {
             _ => Err(format!("answers: {about:?} was answered with {answer:?}")),
         }
     }
+}
+
+/// An entity by its number: two tenants use the same names.
+fn named(entity: usize) -> Named {
+    Named::of(TENANTS[entity % TENANTS.len()], format!("e{}", entity / TENANTS.len()))
 }
 
 /// Whether somebody was the first who found an entity at a version: a begin that takes a record over, and a commit that

@@ -344,10 +344,13 @@ mod tests {
     fn moving_to_a_version() {
         let full = r#"{"version":"2","expect":"1"}"#;
         let cut_over = CutOver::from_json(full.as_bytes()).unwrap();
-        assert_eq!(cut_over, CutOver { version: "2".into(), expect: Some("1".into()) });
+        assert_eq!(cut_over, CutOver { version: "2".into(), expect: Some("1".into()), tenant_id: "".into() });
         assert_eq!(serde_json::to_string(&cut_over).unwrap(), full);
         assert_eq!(CutOver::from_json(br#"{"version":"2","expect":null}"#).unwrap().expect, None);
-        assert_eq!(RollBack::from_json(br#"{"from":"2"}"#).unwrap(), RollBack { from: "2".into() });
+        assert_eq!(
+            RollBack::from_json(br#"{"from":"2"}"#).unwrap(),
+            RollBack { from: "2".into(), tenant_id: "".into() }
+        );
         let long = format!(r#"{{"version":"{}"}}"#, "v".repeat(256));
         for (body, message) in [
             ("{}", "missing field `version`"),
@@ -355,7 +358,10 @@ mod tests {
             (&long, "version: must have 1 to 255 bytes, has 256"),
             (r#"{"version":"current"}"#, "version: must not be current, which is reserved"),
             (r#"{"version":"2","expect":"current"}"#, "expect: must not be current, which is reserved"),
-            (r#"{"version":"2","from":"1"}"#, "from: unknown field, expected `version` or `expect`"),
+            (
+                r#"{"version":"2","from":"1"}"#,
+                "from: unknown field, expected one of `version`, `expect`, `tenant_id`",
+            ),
         ] {
             assert_eq!(CutOver::from_json(body.as_bytes()).unwrap_err().message, message);
         }
@@ -363,7 +369,7 @@ mod tests {
             ("{}", "missing field `from`"),
             (r#"{"from":"current"}"#, "from: must not be current, which is reserved"),
             (r#"{"from":1}"#, "from: invalid type: integer `1`, expected a text of 1 to 255 bytes"),
-            (r#"{"from":"2","to":"1"}"#, "to: unknown field, expected `from`"),
+            (r#"{"from":"2","to":"1"}"#, "to: unknown field, expected `from` or `tenant_id`"),
         ] {
             assert_eq!(RollBack::from_json(body.as_bytes()).unwrap_err().message, message);
         }

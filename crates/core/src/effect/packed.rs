@@ -283,10 +283,8 @@ fn pack(effect: &Effect, owner_number: u32) -> Vec<u8> {
     if let Some(tie) = tie {
         put_receipt(&mut out, tie);
     }
-    if let Some(Spotted { topic, partition, offset }) = message {
-        for long in [u64::from(topic.0), u64::from(*partition), *offset] {
-            put_long(&mut out, long);
-        }
+    for long in message.iter().flat_map(|at| [u64::from(at.topic.0), u64::from(at.partition), at.offset]) {
+        put_long(&mut out, long);
     }
     out
 }

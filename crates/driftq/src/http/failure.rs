@@ -75,9 +75,23 @@ fn rejected(reject: Reject, call: Call) -> Fault {
         Reject::ResultTooLarge => {
             Fault::new(Code::ResultTooLarge, "the result is larger than the server's effect_result_bytes_max")
         }
-        Reject::OutputUnknown => {
-            Fault::new(Code::OutputUnknown, "there is no such dataset, version or partition key")
-        }
+        Reject::OutputUnknown
+        | Reject::OutputModeDiffers
+        | Reject::VersionDiffers
+        | Reject::VersionInUse
+        | Reject::VersionSealed => about_outputs(reject),
+        Reject::RunUnknown => Fault::new(Code::RunUnknown, "nothing is known of such a run"),
+        // The broker names the entity; this is how it is told without its name.
+        Reject::EntityDiffers { version, .. } => differing("the entity", version),
+        Reject::EntityUnknown => Fault::new(Code::EntityUnknown, "the tenant has no entity of that name"),
+        Reject::Limit(what) => Fault::new(Code::LimitReached, what),
+        Reject::Invalid(what) => Fault::invalid(what),
+    }
+}
+
+/// What is wrong with datasets and their versions.
+fn about_outputs(reject: Reject) -> Fault {
+    match reject {
         Reject::OutputModeDiffers => Fault::new(
             Code::OutputModeDiffers,
             "outputs of this partition key join each other in the other mode: one replaces, or all append",
@@ -92,18 +106,16 @@ fn rejected(reject: Reject, call: Call) -> Fault {
         Reject::VersionSealed => {
             Fault::new(Code::VersionSealed, "the version is sealed: nothing moves in it any more")
         }
-        Reject::RunUnknown => Fault::new(Code::RunUnknown, "nothing is known of such a run"),
-        // The broker names the entity; this is how it is told without its name.
-        Reject::EntityDiffers { version, .. } => differing("the entity", version),
-        Reject::EntityUnknown => Fault::new(Code::EntityUnknown, "the tenant has no entity of that name"),
-        Reject::Limit(what) => Fault::new(Code::LimitReached, what),
-        Reject::Invalid(what) => Fault::invalid(what),
+        _ => Fault::new(Code::OutputUnknown, "there is no such dataset, version or partition key"),
     }
 }
 
 fn differing(entity: &str, version: u64) -> Fault {
     let text = format!("{entity} is at version {version}: nothing was done");
-    Fault { entity: Some((entity.to_owned(), version)), ..Fault::new(Code::PreconditionFailed, text) }
+    Fault {
+        entity: Some(Box::new((entity.to_owned(), version))),
+        ..Fault::new(Code::PreconditionFailed, text)
+    }
 }
 
 fn stale_delivery(attempt: Option<u32>) -> Fault {

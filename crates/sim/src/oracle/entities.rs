@@ -31,7 +31,7 @@ impl Entities {
     /// One of the last attempts.
     pub(crate) fn recent(&self, back: u64) -> Option<Attempt> {
         let back = usize::try_from(back).ok()?;
-        self.recent.iter().rev().nth(back).cloned()
+        self.recent.iter().rev().nth(back).copied()
     }
 
     /// Somebody was let through; whether it is kept is not known yet.
@@ -42,7 +42,7 @@ impl Entities {
     fn remember(&mut self, attempt: &Attempt, through: Option<Time>) {
         self.recent.retain(|known| known.number != attempt.number);
         let through = through.or(attempt.through);
-        self.recent.push(Attempt { through, ..attempt.clone() });
+        self.recent.push(Attempt { through, ..*attempt });
         let excess = self.recent.len().saturating_sub(RECENT);
         self.recent.drain(..excess);
     }

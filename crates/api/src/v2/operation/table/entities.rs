@@ -7,8 +7,7 @@ use crate::v2::operation::{Method, Operation};
 use crate::v2::{Entities, Entity, EntityRemoved};
 
 const fn line(
-    operation: Operation,
-    method: Method,
+    (operation, method): (Operation, Method),
     path: &'static str,
     id: &'static str,
     [summary, detail]: [&'static str; 2],
@@ -34,8 +33,7 @@ const fn line(
 
 pub(super) static LINES: [Description; 3] = [
     line(
-        Operation::ListEntities,
-        Method::Get,
+        (Operation::ListEntities, Method::Get),
         "/v2/entities",
         "list_entities",
         ["The entities of a tenant", "In order of their names, with their versions."],
@@ -50,8 +48,7 @@ pub(super) static LINES: [Description; 3] = [
         &[],
     ),
     line(
-        Operation::GetEntity,
-        Method::Get,
+        (Operation::GetEntity, Method::Get),
         "/v2/entities/{entity}",
         "get_entity",
         [
@@ -69,8 +66,7 @@ pub(super) static LINES: [Description; 3] = [
         &[],
     ),
     line(
-        Operation::RemoveEntity,
-        Method::Delete,
+        (Operation::RemoveEntity, Method::Delete),
         "/v2/entities/{entity}",
         "remove_entity",
         [
