@@ -138,10 +138,16 @@ fn adopt(same: Option<&Known>, view: &EffectView, lost: &Lost<'_>) -> Option<Kno
         return None;
     }
     let newest = same.filter(|known| known.epoch == view.epoch);
-    let born = lost.begins.iter().find(|(ask, at)| {
+    let mut fitting = lost.begins.iter().filter(|(ask, at)| {
         let shown = at.after_ms(ask.lease_ms) == view.until || ask.tie.is_some();
-        *at == view.begun && shown && ask.on_lapse == view.on_lapse && ask.wait_ms == 0
+        // One who waits may have got it at once, or any time later.
+        *at <= view.begun && shown && ask.on_lapse == view.on_lapse && (*at == view.begun || ask.wait_ms > 0)
     });
+    // If it may have been one or the other, nobody outside knows which.
+    let born = match (fitting.next(), fitting.next()) {
+        (Some(only), None) if only.0.wait_ms == 0 => Some(only),
+        _ => None,
+    };
     let tie = match (newest, born) {
         (Some(known), _) => known.tie.clone(),
         (None, Some((ask, _))) => ask.tie.clone(),

@@ -6,6 +6,7 @@ use driftq_core::ledger::{OnLapse, Status};
 use driftq_core::{EffectLease, EffectReceipt, Time, Urge};
 
 use super::ledger::{Known, Span};
+use super::tie::Tied;
 use super::view::ensure;
 use super::{Oracle, Verdict};
 use crate::effects::{Ask, End};
@@ -110,7 +111,9 @@ impl Oracle {
     fn executes_again(&self, known: &Known, ask: &Ask, lease: &EffectLease) -> Verdict {
         let same = ask.caller != 0 && known.caller.is_none_or(|caller| caller == ask.caller);
         let fits = known.status == Status::InProgress && known.attempts == lease.attempt;
-        ensure(same && fits && known.agrees(ask) && known.until == lease.expires, || {
+        // Of one that a crash hid, the longer of the lease and of an unknown delivery is known.
+        let hidden = known.tie.as_ref().is_some_and(Tied::is_unknown) && known.until > lease.expires;
+        ensure(same && fits && known.agrees(ask) && (known.until == lease.expires || hidden), || {
             format!("executed: {lease:?} was given to {ask:?}, but it is another one's: {known:?}")
         })
     }
