@@ -17,10 +17,13 @@ SEED = 20251221
 SEMANTIC = {
     "CONFIRMATION_REQUIRED", "DEADLINE_EXCEEDED", "TOPIC_UNKNOWN", "GROUP_UNKNOWN", "LEASE_UNKNOWN", "MESSAGE_UNKNOWN",
     "JOB_UNKNOWN", "EFFECT_UNKNOWN", "EFFECT_RUNNING", "EFFECT_FINISHED", "ATTEMPTS_EXHAUSTED", "RESULT_TOO_LARGE",
-    "OUTPUT_UNKNOWN", "OUTPUT_MODE_DIFFERS", "VERSION_DIFFERS", "VERSION_IN_USE", "RUN_UNKNOWN", "STALE_LEASE", "SETTINGS_DIFFER", "KEY_IN_FLIGHT", "KEY_REUSED", "LIMIT_REACHED", "OVERLOADED",
-    "NOT_FOUND",
+    "OUTPUT_UNKNOWN", "OUTPUT_MODE_DIFFERS", "VERSION_DIFFERS", "VERSION_IN_USE", "VERSION_SEALED", "RUN_UNKNOWN",
+    "COMMIT_UNKNOWN", "ENTITY_UNKNOWN", "PRECONDITION_FAILED", "STALE_LEASE", "SETTINGS_DIFFER", "KEY_IN_FLIGHT",
+    "KEY_REUSED", "LIMIT_REACHED", "OVERLOADED", "NOT_FOUND",
 }
-SEMANTIC_DETAILS = ("partition out of range", "the message has an idempotency_key of its own")
+SEMANTIC_DETAILS = (
+    "partition out of range", "the message has an idempotency_key of its own", "only a call with one effect waits",
+)
 # Names that are there, so that more than the door is tested.
 KNOWN = {"topic": "orders", "group": "billing", "owner": "worker-1"}
 # What must be there afterwards. Nobody guesses its name, and who learns it from an answer is led elsewhere.

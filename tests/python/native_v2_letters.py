@@ -150,6 +150,15 @@ class Letters(Case):
         self.assertEqual(self.lease_values(topic=other, wait_ms=5000), ["v"])
         self.assertEqual(self.lease(), [])
 
+    def test_what_has_no_key_is_spread_over_another_topic(self):
+        self.create()
+        other = f"{self.topic}.other"
+        self.create(other, partitions=4)
+        self.bury(*(f"v{index}" for index in range(24)))
+        self.assertEqual(self.redrive(all=True, target_topic=other)["done"], 24)
+        partitions = {item["partition"] for item in self.lease(topic=other, max=24, wait_ms=5000)}
+        self.assertEqual(partitions, {0, 1, 2, 3})
+
     def test_purge(self):
         self.create()
         self.bury(*({"value": f"v{index}", "key": f"k{index % 2}"} for index in range(4)))

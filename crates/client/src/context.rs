@@ -9,8 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use driftq_api::Moment;
 use driftq_api::v2::{
-    COMMIT_ITEMS_MAX, Commit, CommitMessage, CommitOutput, Committed, EXPECTED_MAX, Expected, Item,
-    ItemEnvelope, ItemOrigin,
+    COMMIT_ITEMS_MAX, Commit, CommitMessage, CommitOutput, Committed, DatasetVersion, EXPECTED_MAX, Expected,
+    Item, ItemEnvelope, ItemOrigin,
 };
 
 use crate::client::{Client, Patience};
@@ -50,6 +50,7 @@ struct Shared {
 struct Collected {
     messages: Vec<CommitMessage<'static>>,
     outputs: Vec<CommitOutput<'static>>,
+    reads: Vec<DatasetVersion<'static>>,
     expect: Vec<Expected<'static>>,
     is_committed: bool,
     /// Whether the handler has ended, and only the server has to hear of it.
@@ -282,6 +283,18 @@ impl Context {
         Ok(())
     }
 
+    /// Notes, together with the ack, which version of a dataset this work has read: the run shows it.
+    ///
+    /// # Errors
+    /// If too much was collected.
+    pub fn read_version(&self, dataset: impl Into<String>, version: impl Into<String>) -> Result<(), Error> {
+        let mut collected = self.collected();
+        room_for_one_more(collected.reads.len(), "versions read")?;
+        let (dataset, version) = (Cow::Owned(dataset.into()), Cow::Owned(version.into()));
+        collected.reads.push(DatasetVersion { dataset, version });
+        Ok(())
+    }
+
     /// The handler's commit is done only if the entity, of the message's tenant, has this version: otherwise nothing of it
     /// happens, and it is refused with `PreconditionFailed`. It is raised by one together with the ack.
     ///
@@ -347,13 +360,14 @@ impl Context {
                 ));
             }
             // Whose entities and datasets these are; for anything else it does not matter.
-            let tells = !(collected.expect.is_empty() && collected.outputs.is_empty());
-            let tenant_id = self.tenant_id().filter(|_| tells);
+            let named = collected.outputs.len() + collected.reads.len() + collected.expect.len();
+            let tenant_id = self.tenant_id().filter(|_| named > 0);
             // It stays collected until it is committed: a handler that goes on after an error must not ack without it.
             Commit {
                 ack: vec![Cow::Owned(self.token().to_owned())],
                 produce: collected.messages.clone(),
                 outputs: collected.outputs.clone(),
+                reads: collected.reads.clone(),
                 expect: collected.expect.clone(),
                 tenant_id: Cow::Owned(tenant_id.unwrap_or_default().to_owned()),
                 ..Commit::default()
@@ -432,8 +446,8 @@ impl Context {
     /// Whether something waits for the commit.
     pub(crate) fn has_collected(&self) -> bool {
         let collected = self.collected();
-        let waits = !(collected.messages.is_empty() && collected.outputs.is_empty());
-        waits || !collected.expect.is_empty() || !self.endings().is_empty()
+        let waits = collected.messages.len() + collected.outputs.len() + collected.reads.len();
+        waits > 0 || !collected.expect.is_empty() || !self.endings().is_empty()
     }
 
     fn collected(&self) -> MutexGuard<'_, Collected> {

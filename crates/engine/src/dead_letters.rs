@@ -1,7 +1,7 @@
 //! Dead letters: which of them a job is for, and how one becomes a message again.
 
 use driftq_core::{
-    Answer, Browse, DeadLetter, Identity, Input, KeyHash, Message, NewMessage, Reject, Spotted,
+    Answer, Browse, DeadLetter, Identity, Input, KeyHash, Keyless, Message, NewMessage, Reject, Spotted,
     partition_of_key,
 };
 
@@ -139,6 +139,9 @@ impl Broker {
         let tenant = envelope.map_or("", |envelope| &envelope.tenant_id);
         let partition = if letter.partition < info.partitions && call.target_topic.is_none() {
             letter.partition
+        } else if message.key.is_empty() {
+            // By its place among the letters: asked for again, it goes where it went.
+            Keyless::Spread.partition(seen.found.offset, info.partitions)
         } else {
             partition_of_key(&message.key, info.partitions)
         };

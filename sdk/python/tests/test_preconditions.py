@@ -49,3 +49,19 @@ def test_a_commit_is_done_only_at_a_version(shared: Server) -> None:
         run_until_idle(worker)
         assert [(refused.entity, refused.version) for refused in refusals] == [("order-2", 1)]
         assert (version(client, "order-2", "acme"), version(client, "order-2")) == (2, 0)
+
+
+def test_a_run_shows_which_versions_its_work_has_read(shared: Server) -> None:
+    with shared.client() as client:
+        client.create_topic("readers")
+        client.send("readers", "prices", run_id="nightly", tenant_id="acme")
+        worker = driftq.Worker(client, "g")
+
+        @worker.handler("readers")
+        def handle(dataset: str, ctx: driftq.Context) -> None:
+            ctx.read_version(dataset=dataset, version="v7")
+
+        run_until_idle(worker)
+        run: dict[str, Any] = client.request("GET", "/v2/runs/nightly?tenant_id=acme")
+        reads = [message["reads"] for step in run["steps"] for message in step["messages"]]
+        assert reads == [[{"dataset": "prices", "version": "v7"}]]

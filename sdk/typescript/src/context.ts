@@ -41,6 +41,7 @@ export class Context implements EffectScope {
   readonly #owner: string;
   #produce: { topic: string; message: WireMessage }[] | undefined;
   #outputs: Output[] | undefined;
+  #reads: { dataset: string; version: string }[] | undefined;
   #expect: Expected[] | undefined;
   #trace: Trace | undefined;
   #finishes: Finishes | undefined;
@@ -142,6 +143,12 @@ export class Context implements EffectScope {
     this.#outputs = collected(this.#outputs, output);
   }
 
+  /** Notes, together with the ack, which version of a dataset this work has read: the run shows it. */
+  readVersion(dataset: string, version: string): void {
+    this.#mustBeOpen("readVersion");
+    this.#reads = collected(this.#reads, { dataset, version });
+  }
+
   /**
    * The commit of this message is done only if the entity, of the message's tenant, has this version; it is raised by one
    * together with the ack. Otherwise nothing of the commit happens, and it is `PreconditionFailed`.
@@ -195,15 +202,17 @@ export class Context implements EffectScope {
     if (effects.length > 0) body.effects = effects;
     if (this.#produce) body.produce = this.#produce;
     if (this.#outputs) body.outputs = this.#outputs.map((output) => toSnake<object>(output));
+    if (this.#reads) body.reads = this.#reads;
     if (this.#expect) body.expect = this.#expect;
     // Whose entities and datasets these are; for anything else it does not matter.
-    if ((this.#expect || this.#outputs) && this.tenantId !== undefined) body.tenant_id = this.tenantId;
+    const named = this.#expect ?? this.#outputs ?? this.#reads;
+    if (named && this.tenantId !== undefined) body.tenant_id = this.tenantId;
     return body;
   }
 
   #committed(): void {
     this.#delivery.settled = true;
-    this.#produce = this.#outputs = this.#expect = undefined;
+    this.#produce = this.#outputs = this.#reads = this.#expect = undefined;
   }
 
   #lost(error: unknown): unknown {
@@ -214,7 +223,8 @@ export class Context implements EffectScope {
 
   /** Whether the ack has to be a commit, or to wait for one. */
   get collected(): boolean {
-    return this.#produce !== undefined || this.#outputs !== undefined || this.#expect !== undefined || this.unheard;
+    const lists = [this.#produce, this.#outputs, this.#reads, this.#expect];
+    return lists.some((list) => list !== undefined) || this.unheard;
   }
 
   /** Whether there are effects whose end the server has not heard of. */

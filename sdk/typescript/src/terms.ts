@@ -81,6 +81,7 @@ const OPTIONS = names<EffectOptions>({
   maxAttempts: true,
   waitMs: true,
   tenantId: true,
+  expect: true,
   durable: true,
   reconcile: true,
   signal: true,

@@ -110,6 +110,7 @@ export interface WireCommit {
   effects?: object[] | undefined;
   produce?: object[] | undefined;
   outputs?: object[] | undefined;
+  reads?: readonly object[] | undefined;
   expect?: readonly object[] | undefined;
   tenant_id?: string | undefined;
 }

@@ -45,3 +45,12 @@ test("a commit is done only at a version", async () => {
   expect(refusals.map(({ entity, version }) => [entity, version])).toEqual([["order-2", 1]]);
   expect((await call("/v2/entities/order-2?tenant_id=acme")).version).toBe(2);
 });
+
+test("a run shows which versions its work has read", async () => {
+  await client.admin.createTopic("readers");
+  await client.send("readers", "prices", { runId: "nightly", tenantId: "acme" });
+  await runUntilIdle(new Worker(client, "g").handle("readers", (dataset: string, ctx) => ctx.readVersion(dataset, "v7")));
+  const run = (await call("/v2/runs/nightly?tenant_id=acme")) as unknown as { steps: { messages: { reads: object[] }[] }[] };
+  const reads = run.steps.flatMap((step) => step.messages.map((message) => message.reads));
+  expect(reads).toEqual([[{ dataset: "prices", version: "v7" }]]);
+});

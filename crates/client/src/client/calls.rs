@@ -136,12 +136,26 @@ impl Client {
         self.post("/v2/commit", commit).await
     }
 
-    /// What happened in a run, step by step.
+    /// What happened in a run of messages without a tenant, step by step.
     ///
     /// # Errors
     /// `RunUnknown`; as every call.
     pub async fn describe_run(&self, run_id: &str) -> Result<driftq_api::v2::Run<'static>, Error> {
-        self.get(&format!("/v2/runs/{}", escape(run_id))).await
+        self.describe_run_of("", run_id).await
+    }
+
+    /// What happened in a run of a tenant's messages, step by step.
+    ///
+    /// # Errors
+    /// `RunUnknown`; as every call.
+    pub async fn describe_run_of(
+        &self,
+        tenant_id: &str,
+        run_id: &str,
+    ) -> Result<driftq_api::v2::Run<'static>, Error> {
+        let query =
+            if tenant_id.is_empty() { String::new() } else { format!("?tenant_id={}", escape(tenant_id)) };
+        self.get(&format!("/v2/runs/{}{query}", escape(run_id))).await
     }
 }
 

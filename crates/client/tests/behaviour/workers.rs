@@ -239,8 +239,10 @@ async fn two_topics_and_everything_that_a_handler_knows() {
         });
     run_until_idle(worker).await.unwrap();
     assert_eq!(count.load(Ordering::Relaxed), 7, "once");
-    let run = client.describe_run("run-1").await.unwrap();
+    let run = client.describe_run_of("acme", "run-1").await.unwrap();
     assert_eq!(run.steps.len(), 2);
+    let error = client.describe_run("run-1").await.unwrap_err();
+    assert_eq!(error.name(), "RunUnknown", "it is the tenant's");
 }
 
 #[tokio::test]

@@ -93,7 +93,13 @@ impl Refusal {
             "EFFECT_UNKNOWN" | "EFFECT_RUNNING" | "EFFECT_FINISHED" | "ATTEMPTS_EXHAUSTED" => {
                 effect_help(&self.code)
             }
-            "OUTPUT_UNKNOWN" | "VERSION_DIFFERS" | "VERSION_IN_USE" => output_help(&self.code),
+            "OUTPUT_UNKNOWN" | "VERSION_DIFFERS" | "VERSION_IN_USE" | "VERSION_SEALED" => {
+                output_help(&self.code)
+            }
+            "ENTITY_UNKNOWN" => Some("see `driftq entity list`, and name the --tenant if it has one"),
+            "COMMIT_UNKNOWN" => {
+                Some("nothing was committed under this key, or it was forgotten since: send the commit again")
+            }
             "RUN_UNKNOWN" => {
                 Some("see `driftq run list`; a run is known while one of its messages or effects is kept")
             }
@@ -142,6 +148,9 @@ fn output_help(code: &str) -> Option<&'static str> {
         "OUTPUT_UNKNOWN" => Some("see `driftq output list` for datasets, and name one to see its versions"),
         "VERSION_DIFFERS" => {
             Some("see what is current, and what it can go back to, with `driftq output list DATASET`")
+        }
+        "VERSION_SEALED" => {
+            Some("put it into a new version; `driftq output list DATASET` shows those there are")
         }
         "VERSION_IN_USE" => {
             Some("first let readers see another one with `driftq output cutover` or `driftq output rollback`")
@@ -193,7 +202,9 @@ mod tests {
         for code in driftq_api::Code::ALL.iter().map(|code| code.entry().code) {
             let body = format!(r#"{{"code":"{code}","detail":"d"}}"#);
             let help = read(409, body.as_bytes()).help().map(str::to_owned).unwrap_or_default();
-            if ["EFFECT_", "ATTEMPTS_EX", "OUTPUT_UN", "VERSION_", "RUN_"].iter().any(|s| code.starts_with(s))
+            if ["EFFECT_", "ATTEMPTS_EX", "OUTPUT_UN", "VERSION_", "RUN_", "ENTITY_"]
+                .iter()
+                .any(|s| code.starts_with(s))
             {
                 assert!(help.contains("driftq "), "{code}: {help}");
             }

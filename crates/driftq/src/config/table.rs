@@ -272,7 +272,7 @@ pub(crate) static KNOBS: &[Knob] = &[
     ),
     amount! { "connections_max", "connections-max", "DRIFTQ_CONNECTIONS_MAX",
         HTTP, count, 1, http.connections_max,
-        "Open connections; beyond it, new ones wait until one closes. Fewer if ulimit -n is low" },
+        "Open connections; beyond it the idlest makes room for a new one. Fewer if ulimit -n is low" },
     amount! { "head_bytes_max", "head-bytes-max", "DRIFTQ_HEAD_BYTES_MAX",
         HTTP, bytes, HEAD_BYTES_LEAST, http.head_bytes_max,
         "Request line with all headers" },

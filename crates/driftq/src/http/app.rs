@@ -14,6 +14,7 @@ use hyper::{Method, Request, StatusCode};
 
 use super::answer::{Answer, method_refusal, put, refusal, whole};
 use super::body::AnswerBody;
+use super::crowd::Crowd;
 use super::endpoint::{Allowed, Endpoint, Target};
 use super::options::Options;
 use super::pulse::Pulse;
@@ -32,12 +33,13 @@ pub(crate) struct App {
     pub(crate) metrics: Metrics,
     pub(crate) started: Instant,
     pub(crate) ids: Arc<RequestIds>,
+    pub(crate) crowd: Crowd,
 }
 
 impl App {
     pub(crate) fn new(broker: Broker, options: Options) -> Self {
         let (metrics, ids) = (Metrics::default(), Arc::new(RequestIds::new()));
-        Self { broker, options, metrics, started: Instant::now(), ids }
+        Self { broker, options, metrics, started: Instant::now(), ids, crowd: Crowd::default() }
     }
 
     /// Answers one request; never fails, because a failure is an answer too.

@@ -5,6 +5,7 @@
 mod answer;
 mod app;
 mod body;
+mod crowd;
 mod descriptors;
 mod endpoint;
 mod failure;

@@ -6,6 +6,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use tokio::sync::Notify;
+
 use super::loan::Loan;
 
 /// No request is under way.
@@ -34,6 +36,9 @@ pub(crate) struct Pulse {
     /// Answers on their way lend something: looked at before the lock is.
     lends: AtomicBool,
     lent: Mutex<Vec<Loan>>,
+    /// Somebody else needs the place of this connection.
+    dismissed: AtomicBool,
+    dismissal: Notify,
 }
 
 impl Pulse {
@@ -48,6 +53,8 @@ impl Pulse {
             flush_awaited: AtomicBool::new(false),
             lends: AtomicBool::new(false),
             lent: Mutex::default(),
+            dismissed: AtomicBool::new(false),
+            dismissal: Notify::new(),
         };
         pulse.idle(now);
         pulse
@@ -64,6 +71,27 @@ impl Pulse {
     /// Whether the next bytes begin a request.
     pub(crate) fn is_idle(&self) -> bool {
         self.phase.load(Relaxed) == IDLE
+    }
+
+    /// How long no request has been under way; `None` if one is, or if the connection is to end anyway.
+    pub(crate) fn idle_for(&self, now: Instant) -> Option<Duration> {
+        let left = self.deadline()?.saturating_duration_since(now);
+        (self.is_idle() && !self.is_dismissed()).then(|| self.idle_timeout.saturating_sub(left))
+    }
+
+    /// Asks the connection to end as soon as nothing is under way.
+    pub(crate) fn dismiss(&self) {
+        self.dismissed.store(true, Relaxed);
+        self.dismissal.notify_one();
+    }
+
+    pub(crate) fn is_dismissed(&self) -> bool {
+        self.dismissed.load(Relaxed)
+    }
+
+    /// Waits until the connection is asked to end.
+    pub(crate) async fn dismissal(&self) {
+        self.dismissal.notified().await;
     }
 
     /// A request is being answered: from here on its own limits hold.

@@ -24,6 +24,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// A crowd at the door is told of this often: a line for everybody in it would be a second flood.
 const CROWD_SILENCE: Duration = Duration::from_secs(10);
 
+/// How often a full house is asked for somebody who may leave.
+const CROWD_PAUSE: Duration = Duration::from_millis(100);
+
 /// Most permits that the connection limit can have.
 const CONNECTIONS_CEILING: usize = u32::MAX as usize >> 4;
 
@@ -82,13 +85,14 @@ async fn accept(
 ) {
     let mut told: Option<Instant> = None;
     loop {
-        if permits.available_permits() == 0 && told.is_none_or(|told| told.elapsed() >= CROWD_SILENCE) {
-            tracing::warn!("all connections that may be open are; new ones wait");
-            told = Some(Instant::now());
-        }
-        let Ok(permit) = Arc::clone(permits).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((socket, _)) => {
+                if permits.available_permits() == 0 && told.is_none_or(|told| told.elapsed() >= CROWD_SILENCE)
+                {
+                    tracing::warn!("all connections that may be open are; the idlest make room, others wait");
+                    told = Some(Instant::now());
+                }
+                let Some(permit) = admit(app, permits).await else { return };
                 tokio::spawn(connection(socket, Arc::clone(app), permit, stage.clone()));
             }
             Err(error) if is_about_one_connection(&error) => {}
@@ -96,6 +100,21 @@ async fn accept(
                 tracing::error!(%error, "cannot accept connections; trying again");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
+        }
+    }
+}
+
+/// A place for one more connection, as soon as there is one. `None` when nobody is let in any more.
+async fn admit(app: &App, permits: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+    let mut place = std::pin::pin!(Arc::clone(permits).acquire_owned());
+    if permits.available_permits() > 0 {
+        return place.await.ok();
+    }
+    loop {
+        app.crowd.dismiss_idlest(Instant::now());
+        tokio::select! {
+            permit = place.as_mut() => return permit.ok(),
+            () = tokio::time::sleep(CROWD_PAUSE) => {}
         }
     }
 }
@@ -121,6 +140,7 @@ async fn connection(
     let options = &app.options;
     let pulse = Arc::new(Pulse::new(Instant::now(), options.head_timeout, options.idle_timeout));
     let wire = TokioIo::new(Wire::new(socket, Arc::clone(&pulse), Arc::clone(&app.ids)));
+    let _member = app.crowd.join(Arc::clone(&pulse));
     let mut builder = http1::Builder::new();
     // The library's own timer also ends idle connections, and is set anew for every request; the wire has a better one.
     builder.header_read_timeout(None).max_buf_size(options.head_bytes_max.max(HEAD_BYTES_LEAST));
@@ -135,6 +155,7 @@ async fn connection(
                 }
                 return;
             }
+            () = pulse.dismissal() => serving.as_mut().graceful_shutdown(),
             changed = stage.changed() => {
                 let now = if changed.is_ok() { *stage.borrow_and_update() } else { Stage::Closing };
                 match now {

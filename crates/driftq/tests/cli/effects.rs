@@ -364,7 +364,7 @@ fn a_run_is_told_as_a_tree() {
     assert_eq!((&runs[0]["run_id"], &runs[1]["run_id"]), (&json!("big"), &json!("r-7")));
     assert_eq!(server.run(&["run", "list", "--limit", "1", "-o", "json"]).ok().json()[0]["messages"], 1200);
     let table = server.run(&["run", "list"]).ok().stdout;
-    shows(&table, &["RUN  STARTED", "1,200", "r-7  20"]);
+    shows(&table, &["RUN  TENANT  STARTED", "1,200", "r-7  -       20"]);
     says(server.run(&["run", "show", "r-8"]), 4, "driftq run list");
 }
 

@@ -70,7 +70,7 @@ async fn records_are_listed_and_shown() {
     assert_eq!(schema.run(&["list", "--method", "pay", "-o", "ndjson"]).ok().lines().len(), 6);
     let table = schema.run(&["list"]).ok().stdout;
     shows(&table, &["PRINCIPAL", "ann", "unclear", "it may have happened: resolve it", "lease ended", "w1"]);
-    shows(&table, &["no such\u{fffd} card"]);
+    shows(&table, &["no such\\u0007 card"]);
 
     let done = schema.run(&["show", "ann", "pay", " done ", "-o", "json"]).ok().json();
     assert_eq!(

@@ -116,6 +116,31 @@ fn connections_beyond_the_limit_wait() {
 }
 
 #[test]
+fn who_does_nothing_makes_room_for_who_wants_to_work() {
+    let broker = Broker::ephemeral(&["--connections-max=3"]);
+    let mut stream = {
+        let mut client = broker.client_with_topic("t", 1);
+        let stream = broker.stream("topic=t&group=g&owner=o");
+        assert_eq!(client.get("/v1/healthz").status, 200);
+        stream
+    };
+    // The client above has left; a stream and these two fill the house.
+    let (mut first, mut second) = (broker.client(), broker.client());
+    assert_eq!(first.get("/v1/healthz").status, 200);
+    // Idle times are counted in milliseconds: the second one works for some longer.
+    let idle = std::time::Instant::now();
+    while idle.elapsed() < Duration::from_millis(50) {
+        assert_eq!(second.get("/v1/healthz").status, 200);
+    }
+    let mut third = broker.client();
+    assert_eq!(third.get("/v1/healthz").status, 200, "nobody had to leave by itself");
+    assert!(first.is_closed(), "the idlest went");
+    assert_eq!(second.get("/v1/healthz").status, 200);
+    second.produce("t", "", "v");
+    assert_eq!(stream.item()["value"], "v", "whoever works stays");
+}
+
+#[test]
 fn a_request_under_way_is_finished_before_the_stop() {
     let broker = Broker::durable(&[]);
     let mut client = broker.client_with_topic("t", 1);

@@ -51,6 +51,7 @@ class Delivery:
     # What was collected, written at once: a mistake in it is the handler's, and not found when nobody can be told.
     _produce: list[bytes] | None = None
     _outputs: list[bytes] | None = None
+    _reads: list[bytes] | None = None
     _expect: dict[str, int] | None = None
     # How effects ended that the server has not heard of yet: it does so in the commit.
     _endings: list[Ending] | None = None
@@ -178,6 +179,11 @@ class Delivery:
         named = output if dedupe_key is None else {**output, "dedupe_key": dedupe_key}
         self._outputs = _added(self._outputs, written(named))
 
+    def read_version(self, *, dataset: str, version: str) -> None:
+        """Notes, in one commit with the ack, which version of a dataset this work has read: the run shows it."""
+        self._check_open()
+        self._reads = _added(self._reads, written({"dataset": dataset, "version": version}))
+
     def expect(self, entity: str, version: int) -> None:
         """The commit of this message is done only if the entity, of the message's tenant, has this version; it is raised by
         one together with the ack. Otherwise nothing of the commit happens, and it is `PreconditionFailed`."""
@@ -192,18 +198,19 @@ class Delivery:
             raise RuntimeError("this message has been committed: what is collected now would never go out")
 
     def _has_more_than_an_ack(self) -> bool:
-        return bool(self._produce or self._outputs or self._expect or self._endings)
+        return bool(self._produce or self._outputs or self._reads or self._expect or self._endings)
 
     def _commit_body(self) -> bytes:
         parts = [b'{"ack":[', quoted(self._item["lease"]["token"]).encode(), b"]"]
         endings = [ending.written() for ending in self._unheard()]
-        for name, collected in ((b"effects", endings), (b"produce", self._produce), (b"outputs", self._outputs)):
+        lists = (b"effects", endings), (b"produce", self._produce), (b"outputs", self._outputs), (b"reads", self._reads)
+        for name, collected in lists:
             if collected:
                 parts += (b',"', name, b'":[', b",".join(collected), b"]")
         if self._expect:
             parts += (b',"expect":', expected(self._expect).encode())
         # Whose entities and datasets these are; for anything else it does not matter.
-        if (self._expect or self._outputs) and (tenant_id := self.tenant_id):
+        if (self._expect or self._outputs or self._reads) and (tenant_id := self.tenant_id):
             parts += (b',"tenant_id":', quoted(tenant_id).encode())
         return b"".join((*parts, b"}"))
 

@@ -16,8 +16,8 @@ use crate::cli::{
 
 Examples:
   driftq entity show order-7
-  version=$(driftq entity show order-7 -o json | jq .version)
-  driftq effect begin ship order-7 --expect order-7=\"$version\"")]
+  driftq entity show order-7 --tenant acme -o json
+  driftq effect begin ship order-7 --expect order-7=3")]
 pub(crate) struct Args {
     /// The entity
     entity: String,

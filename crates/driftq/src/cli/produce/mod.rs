@@ -59,13 +59,13 @@ pub(crate) struct Args {
     /// Read lines from this file instead of stdin
     #[arg(long, value_name = "PATH", conflicts_with = "value")]
     file: Option<PathBuf>,
-    /// Messages with the same key go to the same partition, in order; those without one all go to partition 0
+    /// Messages with the same key go to the same partition, in order; those without one are spread over all of them
     #[arg(short, long)]
     key: Option<String>,
     /// Split each line into key and value at the first occurrence of this text (\t means a tab)
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["key", "value"])]
     key_separator: Option<String>,
-    /// Each line is a message in JSON, with key, value or value_b64, priority, deliver_at or delay_ms, and envelope
+    /// Each line is a message in JSON, with key or key_b64, value or value_b64, priority, deliver_at or delay_ms, and envelope
     #[arg(long, conflicts_with_all = ["value", "key_separator", "base64"])]
     ndjson: bool,
     /// Values are base64 and are stored as the bytes they stand for

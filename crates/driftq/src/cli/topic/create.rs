@@ -23,7 +23,7 @@ const PARTITIONS_DEFAULT: u32 = 1;
 #[derive(clap::Args)]
 #[command(
     after_help = "Messages with the same key go to the same partition and are delivered in order; messages without a key
-all go to partition 0, so more partitions are of use only with keys. The number of
+are spread over all of them (over /v1 they all go to the first one). The number of
 partitions cannot be changed later; settings can, with `driftq topic set`. What is not given is the server's default.
 A topic that is there already stays as it is; if partitions or settings are asked for that it does not have, that is
 an error.

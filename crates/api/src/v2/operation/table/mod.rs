@@ -69,7 +69,7 @@ const TENANT: Parameter = Parameter {
     name: "tenant_id",
     is_required: false,
     description: "Whose; nobody's in particular if not given.",
-    schema: || shape::text(1, IDENTITY_BYTES_MAX),
+    schema: || shape::text(0, IDENTITY_BYTES_MAX),
 };
 
 const CONFIRM: Parameter = Parameter {
