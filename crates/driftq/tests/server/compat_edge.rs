@@ -128,7 +128,7 @@ fn who_does_nothing_makes_room_for_who_wants_to_work() {
     let (mut first, mut second) = (broker.client(), broker.client());
     assert_eq!(first.get("/v1/healthz").status, 200);
     // Idle times are counted in milliseconds: the second one works for some longer.
-    let idle = std::time::Instant::now();
+    let idle = Instant::now();
     while idle.elapsed() < Duration::from_millis(50) {
         assert_eq!(second.get("/v1/healthz").status, 200);
     }
