@@ -23,6 +23,7 @@ SEMANTIC = {
 }
 SEMANTIC_DETAILS = (
     "partition out of range", "the message has an idempotency_key of its own", "only a call with one effect waits",
+    "is there twice",
 )
 # Names that are there, so that more than the door is tested.
 KNOWN = {"topic": "orders", "group": "billing", "owner": "worker-1"}
