@@ -20,6 +20,8 @@ use crate::upkeep::FORGET_SLACK_MS;
 
 /// Longest failure text kept, in bytes; the rest is cut off.
 pub(crate) const ERROR_BYTES_MAX: usize = 4096;
+/// As much of it is kept while the disk is full: what is left there is for acks.
+const FULL_DISK_ERROR_BYTES_MAX: usize = 64;
 /// What a lapse is called when the attempt left no word of its own.
 const LAPSED: &str = "ack_timeout";
 
@@ -216,7 +218,9 @@ impl Shard {
         let nacked = failing.ending == Ending::Nacked;
         let haste = if nacked { Haste::Urgent } else { Haste::Lazy };
         let dead = failing.dead && mortal;
-        let fact = Fact::Failed { place, at: self.now, retry_at, nacked, dead, error: cut(error) };
+        let error_bytes_max = if self.roomy { ERROR_BYTES_MAX } else { FULL_DISK_ERROR_BYTES_MAX };
+        let fact =
+            Fact::Failed { place, at: self.now, retry_at, nacked, dead, error: cut(error, error_bytes_max) };
         self.journal.emit(haste, out, &fact);
         if let Some(crew) = self.crews.get_mut(&spot.group) {
             // Its place in the window is free.
@@ -335,9 +339,9 @@ pub(crate) const fn place_of(receipt: &Receipt) -> Place {
     Place { topic: receipt.topic, group: receipt.group, partition: receipt.partition, offset: receipt.offset }
 }
 
-/// At most [`ERROR_BYTES_MAX`] bytes of a text, cut between two characters.
-fn cut(text: &str) -> &str {
-    let mut end = text.len().min(ERROR_BYTES_MAX);
+/// At most so many bytes of a text, cut between two characters.
+fn cut(text: &str, bytes_max: usize) -> &str {
+    let mut end = text.len().min(bytes_max);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
@@ -351,9 +355,9 @@ mod tests {
     #[test]
     fn long_errors_are_cut_between_characters() {
         let text = "é".repeat(ERROR_BYTES_MAX);
-        assert_eq!(cut(&text).len(), ERROR_BYTES_MAX);
+        assert_eq!(cut(&text, ERROR_BYTES_MAX).len(), ERROR_BYTES_MAX);
         let odd = alloc::format!("x{text}");
-        assert_eq!(cut(&odd).len(), ERROR_BYTES_MAX - 1);
-        assert_eq!(cut("short"), "short");
+        assert_eq!(cut(&odd, ERROR_BYTES_MAX).len(), ERROR_BYTES_MAX - 1);
+        assert_eq!(cut("short", ERROR_BYTES_MAX), "short");
     }
 }

@@ -62,7 +62,7 @@ impl Default for Config {
         Self {
             storage: Storage::Ephemeral,
             settings: Settings::default(),
-            segment_bytes: 64 << 20,
+            segment_bytes: 32 << 20,
             snapshot_every_bytes: 256 << 20,
             payload_cache_bytes: 16 << 20,
             input_queue_max: 8_192,

@@ -56,6 +56,8 @@ pub(crate) struct Housekeeper<'a, D: Disk> {
     ask_not_before: Instant,
     fold_not_before: Instant,
     fold_wait: Duration,
+    /// No snapshot could be made at the last attempt.
+    fold_failed: bool,
     /// Messages still to be copied out of sparse segments; at most [`RELOCATIONS_MAX`].
     pinned: VecDeque<Kept>,
 }
@@ -79,6 +81,7 @@ impl<'a, D: Disk> Housekeeper<'a, D> {
             ask_not_before: now,
             fold_not_before: now,
             fold_wait: RETRY_WAIT,
+            fold_failed: false,
             pinned: VecDeque::new(),
         }
     }
@@ -91,65 +94,100 @@ impl<'a, D: Disk> Housekeeper<'a, D> {
                 self.fold_and_trim();
                 self.make_room();
             }
+            if !self.keeper.spare_ready() {
+                if self.fold_is_due() {
+                    // A log that is out of room waits for the snapshot that may free a segment.
+                    continue;
+                }
+                self.bell.tried(Attempt::Failed);
+            }
             if !self.pinned.is_empty() && !self.bell.copying() {
                 copy_window(self.shared, self.bell, &mut self.pinned);
+                if self.pinned.is_empty() {
+                    // What they were copied out of may be given back.
+                    self.fold_wait = RETRY_WAIT;
+                    self.fold_not_before = self.fold_not_before.min(Instant::now() + RETRY_WAIT);
+                }
             }
-            let unsettled = self.pressed || !self.keeper.spare_ready();
+            let unsettled = self.pressed || !self.keeper.spares_complete();
             if self.bell.wait(unsettled.then_some(RETRY_WAIT)) == Call::Stop {
                 return;
             }
         }
     }
 
-    /// Has a spare segment ready and tells everybody concerned whether there is one.
-    fn make_room(&mut self) {
+    /// Has the reserve and the spare segments ready and tells everybody concerned if they are.
+    pub(crate) fn make_room(&mut self) {
         // Asking a full disk means writing until it refuses: not for every ring.
-        if !self.pressed || self.keeper.spare_ready() || Instant::now() >= self.ask_not_before {
-            self.prepare_spare();
+        if !self.pressed || self.is_provided() || Instant::now() >= self.ask_not_before {
+            self.pressed = !self.provide();
+            self.shared.board.set_pressed(self.pressed);
+            self.ask_not_before = Instant::now() + RETRY_WAIT;
         }
-        self.bell.tried(if self.pressed { Attempt::Failed } else { Attempt::Ready });
+        if self.keeper.spare_ready() {
+            self.bell.tried(Attempt::Ready);
+        }
         tell_room(self.shared, &self.keeper);
         self.shared.meters.segments.set(self.keeper.segments().len() as u64);
     }
 
-    fn prepare_spare(&mut self) {
-        self.pressed = match self.keeper.prepare_spare() {
-            Ok(Prepared::Enough | Prepared::Made) => false,
-            Ok(Prepared::NoSpace) => true,
-            Err(error) => {
-                tracing::error!(%error, "a spare segment could not be made");
-                true
-            }
-        };
-        self.shared.board.set_pressed(self.pressed);
-        if self.pressed {
-            self.ask_not_before = Instant::now() + RETRY_WAIT;
-        } else {
-            self.restore_reserve();
-        }
+    fn is_provided(&self) -> bool {
+        self.keeper.reserve_ready() && self.keeper.spares_complete()
     }
 
-    fn restore_reserve(&self) {
-        match self.keeper.restore_reserve() {
-            Ok(Prepared::Enough | Prepared::Made) => {}
-            Ok(Prepared::NoSpace) => tracing::warn!("the disk has no space for the reserve"),
-            Err(error) => tracing::error!(%error, "the reserve could not be made"),
+    /// Makes what is missing; false if the disk does not let it.
+    fn provide(&self) -> bool {
+        // A segment first, if the log could not go on without it; then the reserve: without a snapshot nothing that is
+        // acked is given back.
+        let log_goes_on =
+            self.keeper.spare_ready() || self.made(self.keeper.prepare_spare(), "a spare segment");
+        log_goes_on && self.made(self.keeper.restore_reserve(), "the reserve") && self.complete_spares()
+    }
+
+    fn complete_spares(&self) -> bool {
+        while !self.keeper.spares_complete() {
+            if !self.made(self.keeper.prepare_spare(), "a spare segment") {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn made(&self, outcome: Result<Prepared, KeepError>, what: &str) -> bool {
+        match outcome {
+            Ok(Prepared::Enough | Prepared::Made) => true,
+            Ok(Prepared::NoSpace) => false,
+            Err(error) => {
+                tracing::error!(%error, "{what} could not be made");
+                false
+            }
         }
     }
 
     fn fold_is_due(&self) -> bool {
-        if Instant::now() < self.fold_not_before {
+        let config = &self.shared.config;
+        let (upto, durable) = (self.keeper.snapshot_upto(), self.keeper.durable());
+        // Acks on a full disk have filled a segment: it holds nothing else, and is the next but one that they need.
+        let rolled = durable.segment() > upto.segment();
+        let acks_need_it = self.pressed && !self.fold_failed && (rolled || !self.keeper.spare_ready());
+        if Instant::now() < self.fold_not_before && !acks_need_it {
             return false;
         }
-        let config = &self.shared.config;
-        let unfolded = distance(self.keeper.snapshot_upto(), self.keeper.durable(), config.segment_bytes);
-        // On a full disk any segment that can be found empty helps.
-        unfolded >= config.snapshot_every_bytes || (self.pressed && unfolded > 0)
+        let unfolded = distance(upto, durable, config.segment_bytes);
+        unfolded >= config.snapshot_every_bytes
+            // Before the disk is full, so that nobody is refused while it is made.
+            || (unfolded >= u64::from(config.segment_bytes) && self.keeper.is_tight())
+            // On a full disk any segment that can be found empty helps.
+            || (self.pressed && unfolded > 0)
     }
 
     fn fold_and_trim(&mut self) {
         let begun = Instant::now();
-        match self.fold_once() {
+        let folded = self.fold_once();
+        self.fold_failed = folded.is_err();
+        // It may have used the reserve up, and have given space back for a new one.
+        self.ask_not_before = begun;
+        match folded {
             Ok(dropped) => {
                 self.shared.meters.snapshots.one();
                 self.shared.meters.segments_dropped.add(dropped as u64);
@@ -185,7 +223,7 @@ impl<'a, D: Disk> Housekeeper<'a, D> {
         let reader = self.reader.clone();
         fold(&reader, range, &mut state, || {
             // The log goes on meanwhile and may need a segment.
-            if !self.keeper.spare_ready() {
+            if !self.keeper.spares_complete() {
                 self.make_room();
             }
             !self.bell.stopped()
@@ -202,6 +240,18 @@ impl<'a, D: Disk> Housekeeper<'a, D> {
         let dropped = drop_empty(&self.keeper, &state)?;
         self.pinned = self.pinned(&state, upto);
         Ok(dropped)
+    }
+
+    /// How much may be copied out of sparse segments before the next snapshot.
+    fn relocated_bytes_max(&self) -> u64 {
+        let config = &self.shared.config;
+        match (self.pressed, self.keeper.acks_provided()) {
+            (false, _) => config.snapshot_every_bytes / RELOCATED_SHARE,
+            // On a full disk a copy takes room that is kept for acks. It may have what it will give back several times
+            // over, as long as none of that is in use.
+            (true, true) => u64::from(config.segment_bytes) / SPARSE_RATIO,
+            (true, false) => 0,
+        }
     }
 
     fn previous(&self) -> Result<State, SnapshotError> {
@@ -225,7 +275,7 @@ impl<'a, D: Disk> Housekeeper<'a, D> {
             .map(|(live, number, _)| (live, number))
             .collect();
         sparse.sort_unstable();
-        let mut budget = self.shared.config.snapshot_every_bytes / RELOCATED_SHARE;
+        let mut budget = self.relocated_bytes_max();
         let mut pinned = VecDeque::new();
         for (live, number) in sparse.into_iter().take(SEGMENTS_REWRITTEN_MAX) {
             if live > budget || pinned.len() >= RELOCATIONS_MAX {
@@ -258,9 +308,9 @@ fn segments_below<D: Disk>(keeper: &Keeper<D>, upto: Lsn) -> impl Iterator<Item 
     segments.map(|segment| (segment.number, u64::from(segment.bytes)))
 }
 
-/// New messages are refused while the disk is full and the segment in use is past its half; the rest of it is for
-/// acks. A spare that is only late does not count: it will be there in a moment. Cheap enough for every batch, and
-/// called for every batch, because the keeper may be busy when the half is reached.
+/// New messages are refused while the disk is full and only what is kept for acks is left. A spare that is only late
+/// does not count: it will be there in a moment. Cheap enough for every batch, and called for every batch, because the
+/// keeper may be busy when that point is reached.
 pub(crate) fn tell_room<D: Disk>(shared: &Shared, keeper: &Keeper<D>) {
     let scarce = shared.board.is_pressed() && keeper.room() != Room::Plenty;
     if !shared.board.set_scarce(scarce) {

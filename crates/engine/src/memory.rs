@@ -79,6 +79,10 @@ impl Disk for MemoryDisk {
         Ok(())
     }
 
+    fn free_bytes(&self) -> Option<u64> {
+        None
+    }
+
     fn lock(&self) -> Result<MemoryLock, LockError> {
         if self.locked.swap(true, Ordering::AcqRel) {
             return Err(LockError::Busy);

@@ -70,6 +70,9 @@ impl<D: Disk> Pen<D> {
     /// Writes a batch, and syncs it if somebody waits for that.
     pub(crate) fn write(&self, batch: &Batch, bell: &Bell) -> Result<Option<Position>, WriteError> {
         let mut writer = lock(&self.writer);
+        if writer.cursor().rolls() && self.is_early() {
+            return Err(WriteError::NoSpace);
+        }
         let bytes = batch.body.bytes();
         let end = writer.append(bytes)?;
         let (meters, config) = (&self.shared.meters, &self.shared.config);
@@ -80,10 +83,16 @@ impl<D: Disk> Pen<D> {
         let unfolded = distance(self.keeper.snapshot_upto(), end, config.segment_bytes);
         meters.replay_bytes.set(unfolded);
         tell_room(&self.shared, &self.keeper);
-        if !self.keeper.spare_ready() || unfolded >= config.snapshot_every_bytes {
+        if !self.keeper.spares_complete() || unfolded >= config.snapshot_every_bytes {
             bell.ring();
         }
         Ok(synced)
+    }
+
+    /// The next segment is one of those kept for acks, and the keeper has not said yet that the disk is full: it is
+    /// only behind, and producers shall not use them up meanwhile.
+    fn is_early(&self) -> bool {
+        self.keeper.only_for_acks() && self.keeper.spare_ready() && !self.shared.board.is_pressed()
     }
 
     /// Syncs whatever was written without one.
@@ -156,9 +165,10 @@ fn write_when_there_is_room<D: Disk>(
     batch: &Batch,
 ) -> Result<Option<Position>, WriteError> {
     // Usually the keeper is only a moment behind; only its failure means that the disk is full.
-    if bell.ask_for_room() == Some(Attempt::Ready) {
+    while bell.ask_for_room() == Some(Attempt::Ready) {
         match pen.write(batch, bell) {
-            Err(WriteError::NoSpace) => {}
+            Err(WriteError::NoSpace) if pen.is_early() => {}
+            Err(WriteError::NoSpace) => break,
             done => return done,
         }
     }

@@ -30,7 +30,13 @@ impl Broker {
         match config.storage.clone() {
             Storage::Ephemeral => {
                 // Nothing to recycle and nothing to reserve: memory is given back and asked for again.
-                let options = Options { spares_max: 0, reserve_bytes: 0, ..options };
+                let options = Options {
+                    spares_max: 0,
+                    spares_ahead: 1,
+                    spares_for_acks: 0,
+                    reserve_bytes: 0,
+                    ..options
+                };
                 launch(config, MemoryDisk::default(), options)
             }
             Storage::Directory(path) => {

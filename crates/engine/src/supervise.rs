@@ -7,7 +7,7 @@ use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
 use driftq_core::{Catalog, Input, Output, Position, Shard, State};
-use driftq_wal::{Disk, Keeper, Lsn, Opened, Options, ReadError, Reader, Writer};
+use driftq_wal::{Disk, Keeper, Lsn, Opened, Options, ReadError, Reader, Room, Writer};
 
 use crate::bell::{Bell, StopOnDrop};
 use crate::broker::{Broker, STOPPING};
@@ -170,8 +170,17 @@ impl Run<'_> {
             let now = shared.clock.now();
             let (out, tables) = (Output::default(), Tables::default());
             let mut decide = Decide { shared, shard, out, cursor, commits, undertaker, tables, now };
-            open_epoch(&mut decide, keeper)?;
-            let housekeeper = Housekeeper::new(keeper.clone(), reader, shared, &self.bell, self.start);
+            let mut housekeeper = Housekeeper::new(keeper.clone(), reader, shared, &self.bell, self.start);
+            // A new log does not wait for its spares.
+            if decide.shard.state().epoch() > 0 && keeper.room() != Room::Plenty {
+                // The disk may be full, and what is left then is for acks: known before anybody may produce.
+                housekeeper.make_room();
+                if decide.cursor.rolls() && !keeper.spare_ready() {
+                    // Acks had filled the last segment, and a crash came before the snapshot that frees another.
+                    write_snapshot(shared, keeper, decide.shard.state());
+                }
+            }
+            open_epoch(&mut decide)?;
             let threads = [
                 spawn(scope, shared, "driftq-log", move || write_batches(pen, &self.bell, shared, &batches))?,
                 spawn(scope, shared, "driftq-keeper", move || housekeeper.run())?,
@@ -223,11 +232,7 @@ impl Drop for Alarm<'_> {
 }
 
 /// Makes the new epoch durable. Nothing is served before: a crash would hand its tokens out twice.
-fn open_epoch<D: Disk>(decide: &mut Decide<'_, D>, keeper: &Keeper<D>) -> Result<(), StartError> {
-    if decide.cursor.rolls() {
-        // The first batch starts a new segment, and there is no keeper yet to have one ready.
-        keeper.prepare_spare().map_err(|error| StartError::Log(error.to_string()))?;
-    }
+fn open_epoch<D: Disk>(decide: &mut Decide<'_, D>) -> Result<(), StartError> {
     let base = Position(decide.cursor.next_body().0);
     let mut secret = [0; 32];
     getrandom::fill(&mut secret).map_err(|error| StartError::Log(format!("no randomness: {error}")))?;
@@ -249,7 +254,7 @@ fn open_epoch<D: Disk>(decide: &mut Decide<'_, D>, keeper: &Keeper<D>) -> Result
 }
 
 /// The last thing that a run does: the next start then has nothing to replay, and segments that became empty do not
-/// pile up over many short runs.
+/// pile up over many short runs. Also the first, if there is no other way to room for the log.
 fn write_snapshot<D: Disk>(shared: &Shared, keeper: &Keeper<D>, state: &State) {
     let upto = keeper.durable();
     if upto == keeper.snapshot_upto() {
@@ -263,7 +268,7 @@ fn write_snapshot<D: Disk>(shared: &Shared, keeper: &Keeper<D>, state: &State) {
             shared.meters.snapshots.one();
             shared.meters.segments_dropped.add(dropped as u64);
             shared.meters.replay_bytes.set(0);
-            tracing::info!(%upto, dropped, "stopped; the next start replays nothing");
+            tracing::info!(%upto, dropped, "a snapshot of everything was written; the next start replays nothing");
         }
         Err(error) => {
             shared.meters.snapshots_failed.one();

@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 
 use common::faults::{Faults, FaultyDisk};
 use common::{ack_of, at, config, next, reader, soon, text, until, value};
-use driftq_core::{Message, Reject};
-use driftq_engine::{Broker, Commit, Config, Failure, StartError};
+use driftq_core::{Message, Reject, Settlement, Verdict};
+use driftq_engine::{Broker, Commit, Config, Delivered, Failure, LeaseCall, StartError};
 
 fn start(config: Config, dir: &tempfile::TempDir) -> (Broker, Arc<Faults>) {
     let (broker, disk) = start_with(config, dir);
@@ -21,11 +21,19 @@ fn start_with(config: Config, dir: &tempfile::TempDir) -> (Broker, FaultyDisk) {
     (Broker::start_on(config, disk.clone()).unwrap().broker, disk)
 }
 
-/// A broker with one topic, its spare and its reserve in place, on a disk that has just become full.
+/// A broker with one topic, its spares and its reserve in place, on a disk that has just become full.
 async fn start_full(config: Config, dir: &tempfile::TempDir) -> (Broker, FaultyDisk) {
     let (broker, disk) = start_with(config, dir);
     broker.create_topic("t", 1).await.unwrap();
-    until("the reserve is there", async || dir.path().join("reserve").exists()).await;
+    let options = driftq_wal::Options::default();
+    let spares = options.spares_ahead + options.spares_for_acks;
+    let is_spare = |name: &str| name.starts_with("spare-") && name.ends_with(".seg");
+    let there = || std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    until("the spares and the reserve are there", async || {
+        dir.path().join("reserve").exists()
+            && there().filter(|name| is_spare(&name.to_string_lossy())).count() == spares
+    })
+    .await;
     disk.fill();
     (broker, disk)
 }
@@ -161,23 +169,41 @@ async fn a_full_disk_refuses_messages_serves_acks_and_recovers() {
 }
 
 #[tokio::test]
+async fn what_frees_nothing_finds_room_on_a_full_disk_all_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let segment_bytes = 64 << 10;
+    let (broker, _) = start_full(Config { segment_bytes, ..at(dir.path()) }, &dir).await;
+    fill(&broker, &[b'x'; 1000]).await;
+    // Borrowed and given back, until several times what is kept for acks has been written.
+    let call = LeaseCall {
+        topic: "t".into(),
+        group: "g".into(),
+        owner: "o".repeat(200),
+        max: 100,
+        lease_ms: None,
+        wait_ms: 0,
+        request_id: None,
+    };
+    let written = broker.counters().written_bytes;
+    while broker.counters().written_bytes - written < 10 * u64::from(segment_bytes) {
+        let lent = soon(broker.lease(call.clone())).await.unwrap();
+        let back =
+            |one: &Delivered| Settlement { receipt: one.receipt, verdict: Verdict::Release { delay_ms: 0 } };
+        soon(broker.settle(lent.iter().map(back).collect())).await.unwrap();
+    }
+    assert!(!broker.status().writable, "nothing was freed");
+    soon(broker.stop()).await;
+}
+
+#[tokio::test]
 async fn a_log_without_any_room_holds_its_batch_until_there_is_some() {
     let dir = tempfile::tempdir().unwrap();
-    let mut small = config();
-    small.storage = at(dir.path()).storage;
-    small.segment_bytes = 128 << 10;
-    let (broker, disk) = start_full(small, &dir).await;
-    fill(&broker, &[b'x'; 1000]).await;
-    let mut stream = broker.consume(reader("t", "g")).await.unwrap();
-    // Nacks with long reasons use the reserve up without freeing anything.
-    let reason = "because ".repeat(100);
-    let mut delivered = next(&mut stream).await;
-    let why = loop {
-        match soon(broker.nack(ack_of("t", "g", &delivered), reason.clone())).await {
-            Ok(()) => delivered = next(&mut stream).await,
-            Err(Failure::Unavailable(why)) => break why,
-            Err(other) => panic!("{other:?}"),
-        }
+    let segment_bytes = 128 << 10;
+    let (broker, disk) = start_full(Config { segment_bytes, ..at(dir.path()) }, &dir).await;
+    // Larger than a segment: its file would have to grow.
+    let large = Message { value: vec![b'x'; 2 * segment_bytes as usize].into(), ..Message::default() };
+    let Err(Failure::Unavailable(why)) = soon(broker.produce("t", large)).await else {
+        panic!("it has no room");
     };
     assert!(why.contains("disk is full"), "{why}");
     let refused = soon(broker.produce("t", text("x"))).await;
@@ -190,7 +216,6 @@ async fn a_log_without_any_room_holds_its_batch_until_there_is_some() {
     disk.add_space();
     until("space has returned", async || broker.produce("t", text("after")).await.is_ok()).await;
     assert_eq!(broker.counters().rebuilds, 0, "a full disk is no failure of the log");
-    drop(stream);
     soon(broker.stop()).await;
 }
 

@@ -296,6 +296,11 @@ impl Disk for SimDisk {
         Ok(())
     }
 
+    fn free_bytes(&self) -> Option<u64> {
+        let state = self.state();
+        state.capacity.map(|capacity| capacity.saturating_sub(state.used()))
+    }
+
     fn lock(&self) -> Result<SimLock, LockError> {
         let mut state = self.state();
         if state.locked {

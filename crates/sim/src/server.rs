@@ -10,7 +10,7 @@ use driftq_core::{
     Action, Answer, Committed, Identity, Input, Message, NewBlob, Output, Payload, Position, Settings, Shard,
     State, Ticket, Time, Undertaking,
 };
-use driftq_wal::{Cursor, Keeper, Lsn, OpenError, Options, Reader, Room, WriteError, Writer};
+use driftq_wal::{Cursor, Keeper, Lsn, OpenError, Options, Prepared, Reader, Room, WriteError, Writer};
 
 use crate::disk::SimDisk;
 
@@ -59,7 +59,14 @@ pub struct NoStart(pub String);
 
 /// Layout for the simulator: small segments, so that rolling, recycling and dropping happen all the time.
 fn options(seed: u64) -> Options {
-    Options { segment_bytes: 4096, spares_max: 2, reserve_bytes: 4096, salt: seed }
+    Options {
+        segment_bytes: 4096,
+        spares_max: 4,
+        spares_ahead: 1,
+        spares_for_acks: 2,
+        reserve_bytes: 4096,
+        salt: seed,
+    }
 }
 
 /// The secret that a shard gets at its first start.
@@ -253,9 +260,10 @@ impl Server {
         self.out.facts.is_empty() && self.writing.is_none() && self.durable.is_none()
     }
 
-    /// Housekeeping: a spare segment, and word about the room that is left.
+    /// Housekeeping: the reserve, spare segments, and word about the room that is left.
     pub fn keep(&mut self, now: Time) -> Result<Vec<Action>, Broken> {
-        self.keeper.prepare_spare().map_err(|_| Broken)?;
+        self.keeper.restore_reserve().map_err(|_| Broken)?;
+        while self.keeper.prepare_spare().map_err(|_| Broken)? == Prepared::Made {}
         let roomy = self.keeper.room() == Room::Plenty;
         if roomy == self.roomy {
             return Ok(Vec::new());

@@ -182,6 +182,8 @@ fn a_disk_that_fills_up_at_any_point_loses_nothing_and_recovers() {
 fn room_says_when_to_refuse_messages() {
     let disk = SimDisk::new(1);
     let mut opened = reopen(&disk).expect("opens");
+    assert_eq!(opened.keeper.room(), Room::Scarce, "a snapshot would find no reserve");
+    opened.keeper.restore_reserve().expect("there is space");
     let mut seen = vec![opened.keeper.room()];
     while opened.writer.append(&[7; 100]).is_ok() {
         if seen.last() != Some(&opened.keeper.room()) {

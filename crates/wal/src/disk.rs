@@ -43,6 +43,8 @@ pub trait Disk: Clone + Send + Sync + 'static {
     fn remove(&self, file: &str) -> io::Result<()>;
     /// Makes every create, rename and remove so far survive a power cut.
     fn sync_dir(&self) -> io::Result<()>;
+    /// Bytes that may still be written, as far as the system knows; `None` if there is no telling.
+    fn free_bytes(&self) -> Option<u64>;
     /// Claims the directory exclusively, without waiting.
     fn lock(&self) -> Result<Self::Lock, LockError>;
 }

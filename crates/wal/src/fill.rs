@@ -23,6 +23,17 @@ pub(crate) fn zero<F: DiskFile>(file: &F, from: u64, to: u64) -> io::Result<()> 
     Ok(())
 }
 
+/// Makes a file of zeros longer, or leaves it as long as it was.
+pub(crate) fn extended<D: Disk>(disk: &D, name: &str, from: u64, to: u64) -> Result<(), FileError> {
+    let file = disk.open(name).map_err(|error| FileError::new("open", name, error))?;
+    let grown = zero(&file, from, to).and_then(|()| file.sync_data());
+    grown.map_err(|error| {
+        // Best effort: a length between the two does no harm.
+        let _ = file.set_bytes(from);
+        FileError::new("grow", name, error)
+    })
+}
+
 /// Makes a file of zeros with `head` at its start, complete and durable under `name` or not there at all.
 pub(crate) fn zeroed<D: Disk>(disk: &D, name: &str, head: &[u8], bytes: u64) -> Result<D::File, FileError> {
     let temp = names::temp(name);

@@ -4,14 +4,11 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::{FileError, KeepError, OpenError};
-use crate::fill::zeroed;
+use crate::fill::{extended, zeroed};
 use crate::open::survey;
 use crate::shared::{Shared, Spare};
 use crate::snapshot::Readable;
 use crate::{Lsn, Room, Snapshot, names, snapshot};
-
-/// How many spares are made ahead; more come only from recycling.
-const SPARES_MADE: usize = 1;
 
 /// Does what may take long, in any thread, without disturbing the writer.
 pub struct Keeper<D: Disk> {
@@ -51,14 +48,17 @@ impl<D: Disk> Keeper<D> {
         Self { shared }
     }
 
-    /// Makes a zero-filled segment file ready, unless one is.
+    /// Makes a zero-filled segment file ready, unless there are as many as should be made ahead.
     pub fn prepare_spare(&self) -> Result<Prepared, KeepError> {
         let _one_at_a_time = self.housekeeping();
-        if self.shared.spares_ready() >= SPARES_MADE {
+        if self.spares_complete() {
             return Ok(Prepared::Enough);
         }
-        let name = self.shared.spare_name();
         let bytes = u64::from(self.shared.options.segment_bytes);
+        if self.shared.disk.free_bytes().is_some_and(|free| free < bytes + self.snapshot_needs()) {
+            return Ok(Prepared::NoSpace);
+        }
+        let name = self.shared.spare_name();
         match zeroed(&self.shared.disk, &name, &[], bytes) {
             Ok(file) => {
                 self.shared.add_spare(Spare { name, file });
@@ -69,14 +69,61 @@ impl<D: Disk> Keeper<D> {
         }
     }
 
+    /// Whether the disk is close to full, so that the next snapshot should not wait until there is much to fold.
+    pub fn is_tight(&self) -> bool {
+        let options = &self.shared.options;
+        let segments = u64::from(options.segment_bytes) * (options.spares_made() as u64 + 1);
+        self.shared.disk.free_bytes().is_some_and(|free| free < segments + self.snapshot_needs())
+    }
+
+    /// Space that the next snapshot may need besides the reserve: what was appended since the last one tells how much
+    /// larger than that it can be. A disk that is nearly full is not filled by segments as long as a snapshot might
+    /// not fit afterwards; one that is made now is small again.
+    fn snapshot_needs(&self) -> u64 {
+        if self.shared.options.reserve_bytes == 0 {
+            return 0;
+        }
+        let upto = self.shared.snapshot();
+        let since =
+            self.shared.segments().into_iter().filter(|segment| segment.header.number >= upto.segment());
+        let appended: u64 = since.map(|segment| u64::from(segment.end())).sum();
+        let appended = appended.saturating_sub(u64::from(upto.offset()));
+        (self.shared.snapshot_bytes() + appended).saturating_sub(self.shared.reserve())
+    }
+
     /// Whether the writer can start another segment. Cheap.
     pub fn spare_ready(&self) -> bool {
         self.shared.spares_ready() > 0
     }
 
+    /// Whether there are as many spares as should be made ahead, those for acks included. Cheap.
+    pub fn spares_complete(&self) -> bool {
+        self.shared.spares_ready() >= self.shared.options.spares_made()
+    }
+
+    /// Whether the next segment would be one that is kept for acks. Cheap.
+    pub fn only_for_acks(&self) -> bool {
+        self.shared.spares_ready() <= self.shared.options.spares_for_acks
+    }
+
+    /// Whether all that is kept for acks is there. Cheap.
+    pub fn acks_provided(&self) -> bool {
+        self.shared.spares_ready() >= self.shared.options.spares_for_acks
+    }
+
+    /// Whether a snapshot will find room on a full disk. Cheap.
+    pub fn reserve_ready(&self) -> bool {
+        self.shared.reserve() >= self.shared.reserve_wanted()
+    }
+
     /// How much can be appended without asking the disk for space. Cheap.
     pub fn room(&self) -> Room {
-        Room::of(self.shared.appended().offset(), self.shared.roll_at(), self.spare_ready())
+        let (used, roll_at) = (self.shared.appended().offset(), self.shared.roll_at());
+        match Room::of(used, roll_at, self.shared.spares_ready(), self.shared.options.spares_for_acks) {
+            // Without a snapshot nothing that acks free is given back.
+            Room::Plenty if !self.reserve_ready() => Room::Scarce,
+            room => room,
+        }
     }
 
     /// Everything below is durable.
@@ -119,6 +166,7 @@ impl<D: Disk> Keeper<D> {
         let disk = &self.shared.disk;
         let written = match snapshot::write(disk, upto, bytes, readable) {
             Err(error) if error.is_full() && disk.remove(names::RESERVE).is_ok() => {
+                self.shared.set_reserve(0);
                 // Some file systems hand the space out again only after this.
                 disk.sync_dir().map_err(|error| FileError::new("sync", disk.name(), error))?;
                 snapshot::write(disk, upto, bytes, readable)
@@ -130,7 +178,7 @@ impl<D: Disk> Keeper<D> {
             Err(error) if error.is_full() => return Err(KeepError::NoSpace),
             Err(error) => return Err(error.into()),
         }
-        self.shared.set_snapshot(upto);
+        self.shared.set_snapshot(upto, bytes.len() as u64);
         // Best effort: the new snapshot is in force, and whoever opens the log removes older ones.
         let older = self.survey()?.snapshots;
         for (&older, _) in older.range(..upto) {
@@ -142,15 +190,23 @@ impl<D: Disk> Keeper<D> {
         Ok(())
     }
 
-    /// Makes the reserve again if it is missing or of another size.
+    /// Makes the reserve again if it is missing or too small for the next snapshot.
     pub fn restore_reserve(&self) -> Result<Prepared, KeepError> {
         let _one_at_a_time = self.housekeeping();
-        let bytes = self.shared.options.reserve_bytes;
-        if self.survey()?.reserve.unwrap_or(0) == bytes {
+        if self.reserve_ready() {
             return Ok(Prepared::Enough);
         }
-        match zeroed(&self.shared.disk, names::RESERVE, &[], bytes) {
-            Ok(_) => Ok(Prepared::Made),
+        let (disk, bytes) = (&self.shared.disk, self.shared.reserve_wanted());
+        // What is there stays there: a reserve that is too small is better than none.
+        let made = match self.shared.reserve() {
+            0 => zeroed(disk, names::RESERVE, &[], bytes).map(drop),
+            old => extended(disk, names::RESERVE, old, bytes),
+        };
+        match made {
+            Ok(()) => {
+                self.shared.set_reserve(bytes);
+                Ok(Prepared::Made)
+            }
             Err(error) if error.is_full() => Ok(Prepared::NoSpace),
             Err(error) => Err(error.into()),
         }
@@ -187,7 +243,10 @@ impl<D: Disk> Keeper<D> {
     fn retire(&self, name: &str, recycled: usize) -> Result<Option<Spare<D>>, FileError> {
         let (disk, options) = (&self.shared.disk, &self.shared.options);
         let failed = |error| FileError::new("recycle", name, error);
-        if self.shared.spares_ready() + recycled < options.spares_max {
+        let spares = self.shared.spares_ready() + recycled;
+        // Without a reserve the space is needed for that, once acks have what they need.
+        let wanted = if self.reserve_ready() { options.spares_max } else { options.spares_for_acks.max(1) };
+        if spares < options.spares_max.min(wanted) {
             let file = disk.open(name).map_err(failed)?;
             let (bytes, wanted) = (file.bytes().map_err(failed)?, u64::from(options.segment_bytes));
             if bytes > wanted {

@@ -89,7 +89,8 @@ pub fn open<D: Disk>(disk: D, options: Options) -> Result<Opened<D>, OpenError> 
     let (active, report) = finish(&disk, &examined)?;
     remove_leftovers(&disk, &survey)?;
     let (spares, spare_next) = spares(&disk, &options, &survey)?;
-    let recovered = Recovered { examined, active, snapshot, report, spares, spare_next };
+    let reserve = survey.reserve.unwrap_or(0);
+    let recovered = Recovered { examined, active, snapshot, report, spares, spare_next, reserve };
     Ok(assemble(disk, options, lock, recovered))
 }
 
@@ -177,7 +178,7 @@ fn spares<D: Disk>(
     for (&number, &bytes) in &survey.spares {
         let name = names::spare(number);
         // Another segment size may have been configured since the spare was made.
-        if bytes == u64::from(options.segment_bytes) && spares.len() < options.spares_wanted_max() {
+        if bytes == u64::from(options.segment_bytes) && spares.len() < options.spares_kept_max() {
             let file = disk.open(&name).map_err(|error| FileError::new("open", &name, error))?;
             spares.push_back(Spare { name, file });
         } else {
@@ -196,11 +197,13 @@ struct Recovered<D: Disk> {
     report: RecoveryReport,
     spares: VecDeque<Spare<D>>,
     spare_next: u64,
+    /// Bytes of the reserve.
+    reserve: u64,
 }
 
 /// Makes the handles of a recovered log.
 fn assemble<D: Disk>(disk: D, options: Options, lock: D::Lock, recovered: Recovered<D>) -> Opened<D> {
-    let Recovered { examined, active, snapshot, report, spares, spare_next } = recovered;
+    let Recovered { examined, active, snapshot, report, spares, spare_next, reserve } = recovered;
     let (start, end) = (examined.start, examined.tail.end);
     // Only the active file stays open; the others are opened when they are read.
     let mut segments: Vec<Segment<D>> =
@@ -215,6 +218,8 @@ fn assemble<D: Disk>(disk: D, options: Options, lock: D::Lock, recovered: Recove
         end,
         roll_at,
         snapshot: snapshot.as_ref().map_or(Lsn::ZERO, |snapshot| snapshot.upto),
+        snapshot_bytes: snapshot.as_ref().map_or(0, |snapshot| snapshot.bytes.len() as u64),
+        reserve,
     };
     let cursor = Cursor::new(end, roll_at, options.roll_at());
     let shared = Arc::new(Shared::new(disk, options, lock, start_state));

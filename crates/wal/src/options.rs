@@ -12,9 +12,15 @@ pub const SEGMENT_BYTES_MAX: u32 = 1 << 30;
 pub struct Options {
     /// Size to which segment files are filled with zeros before use.
     pub segment_bytes: u32,
-    /// How many unused segment files are kept for recycling; at least one is always prepared.
+    /// How many unused segment files are kept for recycling; at least those that are always prepared.
     pub spares_max: usize,
-    /// Size of the file that is given up when a snapshot finds the disk full.
+    /// Spares that are prepared ahead of their use, at least one.
+    pub spares_ahead: usize,
+    /// Spares that are prepared for acks alone, besides those. Three let acks go on for ever on a full disk: while
+    /// one is filled a snapshot frees another, and the first may hold messages of a batch that was decided before the
+    /// disk was known to be full.
+    pub spares_for_acks: usize,
+    /// Smallest size of the file that is given up when a snapshot finds the disk full. It grows with the snapshots.
     pub reserve_bytes: u64,
     /// Seed of the salts in segment headers. It must not be guessable by whoever writes payloads,
     /// or a payload could imitate a frame; tests fix it to get the same bytes every time.
@@ -24,9 +30,11 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            segment_bytes: 64 << 20,
-            spares_max: 2,
-            reserve_bytes: 32 << 20,
+            segment_bytes: 32 << 20,
+            spares_max: 4,
+            spares_ahead: 1,
+            spares_for_acks: 3,
+            reserve_bytes: 16 << 20,
             // The standard library's only door to the system's randomness.
             salt: RandomState::new().build_hasher().finish(),
         }
@@ -42,9 +50,22 @@ impl Options {
         self.segment_bytes - self.segment_bytes / 8
     }
 
+    /// How many spares are made ahead; more come only from recycling.
+    pub(crate) fn spares_made(&self) -> usize {
+        self.spares_ahead.max(1) + self.spares_for_acks
+    }
+
     /// How many spares are kept at most.
-    pub(crate) fn spares_wanted_max(&self) -> usize {
-        self.spares_max.max(1)
+    pub(crate) fn spares_kept_max(&self) -> usize {
+        self.spares_max.max(self.spares_made())
+    }
+
+    /// How large the reserve must be for a successor of a snapshot of this size: somewhat larger than it.
+    pub(crate) fn reserve_bytes_for(&self, snapshot_bytes: u64) -> u64 {
+        match self.reserve_bytes {
+            0 => 0,
+            smallest => smallest.max(snapshot_bytes.saturating_add(snapshot_bytes / 4)),
+        }
     }
 
     /// A salt that differs for every segment (the finalizer of splitmix64).

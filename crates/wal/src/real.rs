@@ -90,6 +90,11 @@ impl Disk for RealDisk {
         File::open(&self.dir)?.sync_all()
     }
 
+    fn free_bytes(&self) -> Option<u64> {
+        let there = rustix::fs::statvfs(&self.dir).ok()?;
+        there.f_bavail.checked_mul(there.f_frsize)
+    }
+
     fn lock(&self) -> Result<File, LockError> {
         let path = self.dir.join(names::LOCK);
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;

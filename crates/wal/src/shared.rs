@@ -32,6 +32,10 @@ pub(crate) struct Shared<D: Disk> {
     roll_at: AtomicU32,
     /// Position of the newest durable snapshot, zero if there is none.
     snapshot: AtomicU64,
+    /// Its size.
+    snapshot_bytes: AtomicU64,
+    /// Size of the reserve, zero if there is none.
+    reserve: AtomicU64,
     /// Keeps housekeeping steps from overlapping.
     pub(crate) housekeeping: Mutex<()>,
     /// Held as long as any handle of the log lives.
@@ -46,6 +50,8 @@ pub(crate) struct Start<D: Disk> {
     pub(crate) end: Lsn,
     pub(crate) roll_at: u32,
     pub(crate) snapshot: Lsn,
+    pub(crate) snapshot_bytes: u64,
+    pub(crate) reserve: u64,
 }
 
 impl<D: Disk> Shared<D> {
@@ -62,6 +68,8 @@ impl<D: Disk> Shared<D> {
             durable: AtomicU64::new(start.end.0),
             roll_at: AtomicU32::new(start.roll_at),
             snapshot: AtomicU64::new(start.snapshot.0),
+            snapshot_bytes: AtomicU64::new(start.snapshot_bytes),
+            reserve: AtomicU64::new(start.reserve),
             housekeeping: Mutex::new(()),
             _lock: lock,
         }
@@ -153,8 +161,26 @@ impl<D: Disk> Shared<D> {
         Lsn(self.snapshot.load(Ordering::Acquire))
     }
 
-    pub(crate) fn set_snapshot(&self, upto: Lsn) {
+    pub(crate) fn set_snapshot(&self, upto: Lsn, bytes: u64) {
         self.snapshot.store(upto.0, Ordering::Release);
+        self.snapshot_bytes.store(bytes, Ordering::Release);
+    }
+
+    pub(crate) fn snapshot_bytes(&self) -> u64 {
+        self.snapshot_bytes.load(Ordering::Acquire)
+    }
+
+    /// How large the reserve should be now.
+    pub(crate) fn reserve_wanted(&self) -> u64 {
+        self.options.reserve_bytes_for(self.snapshot_bytes())
+    }
+
+    pub(crate) fn reserve(&self) -> u64 {
+        self.reserve.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_reserve(&self, bytes: u64) {
+        self.reserve.store(bytes, Ordering::Release);
     }
 
     pub(crate) fn roll_at(&self) -> u32 {

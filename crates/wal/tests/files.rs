@@ -18,7 +18,14 @@ fn files_open(dir: &Path) -> usize {
 #[test]
 fn reading_everywhere_keeps_few_files_open() {
     let dir = tempfile::tempdir().unwrap();
-    let options = Options { segment_bytes: 4096, spares_max: 1, reserve_bytes: 512, salt: 3 };
+    let options = Options {
+        segment_bytes: 4096,
+        spares_max: 1,
+        spares_ahead: 1,
+        spares_for_acks: 0,
+        reserve_bytes: 512,
+        salt: 3,
+    };
     let mut opened = open(RealDisk::create(dir.path()).unwrap(), options.clone()).unwrap();
     let mut places: Vec<Lsn> = Vec::new();
     while opened.writer.cursor().end().segment() < 340 {

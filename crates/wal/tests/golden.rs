@@ -38,7 +38,14 @@ df 68 db 66 00 00 00 00 00 00 00 00 00 00 00 00
 #[test]
 fn files_have_exactly_these_bytes() {
     let dir = tempfile::tempdir().unwrap();
-    let options = Options { segment_bytes: 4096, spares_max: 2, reserve_bytes: 512, salt: 0x5eed };
+    let options = Options {
+        segment_bytes: 4096,
+        spares_max: 2,
+        spares_ahead: 1,
+        spares_for_acks: 0,
+        reserve_bytes: 512,
+        salt: 0x5eed,
+    };
     let mut opened = open(RealDisk::create(dir.path()).unwrap(), options).unwrap();
     opened.writer.append(b"hello").unwrap();
     let upto = opened.writer.sync().unwrap();

@@ -54,6 +54,10 @@ impl Disk for SlowDisk {
     fn sync_dir(&self) -> io::Result<()> {
         self.disk.sync_dir()
     }
+    fn free_bytes(&self) -> Option<u64> {
+        self.disk.free_bytes()
+    }
+
     fn lock(&self) -> Result<File, LockError> {
         self.disk.lock()
     }
@@ -88,7 +92,14 @@ fn dropping_a_segment_waits_for_reads_of_it() {
     let (release, let_through) = sync_channel(1);
     let gate = Gate { armed: AtomicBool::new(false), begun, let_through: Mutex::new(let_through) };
     let disk = SlowDisk { disk: RealDisk::create(dir.path()).unwrap(), gate: Arc::new(gate) };
-    let options = Options { segment_bytes: 4096, spares_max: 2, reserve_bytes: 0, salt: 1 };
+    let options = Options {
+        segment_bytes: 4096,
+        spares_max: 2,
+        spares_ahead: 1,
+        spares_for_acks: 0,
+        reserve_bytes: 0,
+        salt: 1,
+    };
     let mut opened = open(disk.clone(), options).unwrap();
     let at = opened.writer.cursor().next_body();
     for _ in 0..6 {

@@ -11,7 +11,14 @@ use driftq_wal::{
 };
 
 fn options() -> Options {
-    Options { segment_bytes: 4096, spares_max: 2, reserve_bytes: 512, salt: 7 }
+    Options {
+        segment_bytes: 4096,
+        spares_max: 2,
+        spares_ahead: 1,
+        spares_for_acks: 0,
+        reserve_bytes: 512,
+        salt: 7,
+    }
 }
 
 fn start(dir: &Path) -> Opened<RealDisk> {
@@ -107,6 +114,7 @@ fn bytes_that_are_not_there_are_not_read() {
 fn dropped_segments_are_recycled_and_their_frames_never_surface() {
     let dir = tempfile::tempdir().unwrap();
     let mut opened = start(dir.path());
+    opened.keeper.restore_reserve().unwrap();
     let first = append(&mut opened, &[0xee; 1000]);
     while opened.writer.cursor().end().segment() < 4 {
         append(&mut opened, &[0xee; 1000]);
@@ -172,6 +180,7 @@ fn an_imitated_frame_does_not_make_a_torn_tail_look_like_damage() {
 fn an_imitated_frame_in_a_recycled_file_does_not_continue_the_log() {
     let dir = tempfile::tempdir().unwrap();
     let mut opened = start(dir.path());
+    opened.keeper.restore_reserve().unwrap();
     // The first segment's file will become the fifth segment, whose first frame will end here.
     let place = Lsn::new(5, 1104);
     let mut body = vec![0; 1000];

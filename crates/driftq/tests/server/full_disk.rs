@@ -1,15 +1,19 @@
 //! The real binary on a real file system that runs full: a small tmpfs, which needs the right to mount one.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use crate::compat::{Client, Stream, address_of};
 use crate::support::Server;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Small segments, so that a small file system holds several.
 const SEGMENT_BYTES: &str = "1MiB";
 const DISK_BYTES: u64 = 12 << 20;
+/// For a test that fills it many times.
+const SMALLER_DISK_BYTES: u64 = DISK_BYTES / 2;
 /// More than fits, so that the loop ends by a refusal and not by itself.
 const MESSAGES_MAX: u32 = 100_000;
 
@@ -18,8 +22,8 @@ struct SmallDisk(PathBuf);
 
 impl SmallDisk {
     /// `None` where nobody may mount: the reason is printed.
-    fn mount(at: &Path) -> Option<Self> {
-        let size = format!("size={DISK_BYTES}");
+    fn mount(at: &Path, bytes: u64) -> Option<Self> {
+        let size = format!("size={bytes}");
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(at).output();
         match mounted {
             Ok(output) if output.status.success() => Some(Self(at.into())),
@@ -64,7 +68,7 @@ fn fill(client: &mut Client, value: &str) -> u32 {
 #[test]
 fn a_full_disk_refuses_messages_serves_acks_and_recovers_by_itself() {
     let scratch = tempfile::tempdir().expect("a scratch directory");
-    let Some(disk) = SmallDisk::mount(scratch.path()) else { return };
+    let Some(disk) = SmallDisk::mount(scratch.path(), DISK_BYTES) else { return };
     let data = disk.0.join("data");
     let arguments = ["--segment-bytes", SEGMENT_BYTES, "--in-flight-max", "64"];
     // Something else takes half of the disk, and will give it back.
@@ -106,11 +110,11 @@ fn a_full_disk_refuses_messages_serves_acks_and_recovers_by_itself() {
 
     // Space returns: without a restart, without a lost message.
     std::fs::remove_file(&ballast).expect("the ballast goes");
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(30);
     let late = json!({"topic": "t", "value": "late"});
     while client.post_json("/v1/produce", &late).status != 200 {
-        assert!(std::time::Instant::now() < deadline, "it never recovers");
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert!(Instant::now() < deadline, "it never recovers");
+        std::thread::sleep(Duration::from_millis(50));
     }
     drop(stream);
     server.kill();
@@ -118,7 +122,7 @@ fn a_full_disk_refuses_messages_serves_acks_and_recovers_by_itself() {
     let mut client = Client::connect(server.address);
     let mut stream = Stream::open(server.address, "topic=t&group=g&owner=me&lease_ms=600000");
     // What had been handed out before comes when its lease is over: behind some of the rest.
-    let mut left: std::collections::BTreeSet<_> = (50..taken).collect();
+    let mut left: BTreeSet<_> = (50..taken).collect();
     let mut late = false;
     while !left.is_empty() || !late {
         let item = stream.item();
@@ -129,4 +133,108 @@ fn a_full_disk_refuses_messages_serves_acks_and_recovers_by_itself() {
         }
         client.post(&format!("/v1/ack?topic=t&group=g&owner=me&{}", address_of(&item)));
     }
+}
+
+/// How often the disk is filled, emptied and the broker restarted.
+const ROUNDS: u32 = 10;
+/// Bytes of every message, besides its number.
+const PADDING: usize = 300;
+/// Messages produced, leased and acked by one request.
+const AT_ONCE: u32 = 100;
+/// How long a disk may take to have space again after the last ack.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Produces numbered messages from `from` on until the broker refuses; gives the numbers that it took.
+fn fill_numbered(client: &mut Client, from: u32) -> Vec<u32> {
+    let padding = "x".repeat(PADDING);
+    let mut taken = Vec::new();
+    for first in (from..from + MESSAGES_MAX).step_by(AT_ONCE as usize) {
+        let numbers = first..first + AT_ONCE;
+        let batch: Vec<Value> = numbers.clone().map(|n| json!({"value": format!("{n} {padding}")})).collect();
+        let reply = client.post_json("/v2/topics/t/messages", &json!(batch));
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        let results = reply.json();
+        let results = results.as_array().expect("a result for each");
+        let refused = results.iter().filter(|result| result["error"]["code"] == json!("DISK_FULL")).count();
+        taken.extend(numbers.zip(results).filter(|(_, result)| result["error"].is_null()).map(|(n, _)| n));
+        if refused > 0 {
+            return taken;
+        }
+    }
+    panic!("the disk never runs full");
+}
+
+/// Leases and acks until `left` is empty. Not one request is refused.
+fn work_off(client: &mut Client, group: &str, left: &mut BTreeSet<u32>) {
+    while !left.is_empty() {
+        let wanted = json!({"owner": "o", "max": AT_ONCE, "wait_ms": 1_000});
+        let leased = client.post_json(&format!("/v2/topics/t/groups/{group}/lease"), &wanted);
+        assert_eq!(leased.status, 200, "{group}, {} left: {}", left.len(), leased.text());
+        let leased = leased.json();
+        let mut tokens = Vec::new();
+        for message in leased["messages"].as_array().expect("a list") {
+            let text = message["value"].as_str().expect("text");
+            let number = text.split(' ').next().and_then(|number| number.parse().ok()).expect("a number");
+            assert!(left.remove(&number), "{group} got {number} twice, or too early");
+            tokens.push(json!({"token": message["lease"]["token"]}));
+        }
+        if !tokens.is_empty() {
+            let acked = client.post_json("/v2/leases/ack", &json!({"leases": tokens}));
+            assert_eq!(acked.status, 200, "{group}, {} left: {}", left.len(), acked.text());
+        }
+    }
+}
+
+/// One group lags while two work. Their acks need the log, too, and free nothing as long as the third needs every
+/// message: the broker must not run out of room for acks, or nothing would ever free the disk again.
+#[test]
+fn a_full_disk_with_a_group_that_lags_is_left_by_acks_alone() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let Some(disk) = SmallDisk::mount(scratch.path(), SMALLER_DISK_BYTES) else { return };
+    let data = disk.0.join("data");
+    let arguments = ["--segment-bytes", "128KiB", "--in-flight-max", "1000"];
+    let mut server = Server::start(&data, &arguments);
+    let mut client = Client::connect(server.address);
+    assert_eq!(client.post_json("/v1/topics", &json!({"name": "t", "partitions": 2})).status, 201);
+    let mut groups: Vec<(&str, BTreeSet<u32>)> = ["a", "b", "lagging"].map(|g| (g, BTreeSet::new())).into();
+    for (group, _) in &groups {
+        let leased = client.post_json(&format!("/v2/topics/t/groups/{group}/lease"), &json!({"owner": "o"}));
+        assert_eq!(leased.status, 200, "the group exists from here on: {}", leased.text());
+    }
+    let mut total = 0;
+    for round in 0..ROUNDS {
+        let taken = fill_numbered(&mut client, round * MESSAGES_MAX);
+        total += taken.len() as u64;
+        assert!(
+            taken.len() > 500,
+            "round {round}: the space of the last round is there again: {}",
+            taken.len()
+        );
+        for (group, left) in &mut groups {
+            left.extend(&taken);
+            if *group == "lagging" {
+                let restarted = |server: Server| {
+                    if round % 2 == 0 {
+                        server.kill();
+                    } else {
+                        server.signal("TERM");
+                        assert!(server.wait().success());
+                    }
+                    Server::start(&data, &arguments)
+                };
+                server = restarted(server);
+                client = Client::connect(server.address);
+            }
+            work_off(&mut client, group, left);
+        }
+        let deadline = Instant::now() + PATIENCE;
+        while client.get("/v2/status").json()["writable"] != json!(true) {
+            assert!(Instant::now() < deadline, "round {round}: the space never comes back");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    assert!(
+        total * PADDING as u64 > 2 * SMALLER_DISK_BYTES,
+        "the same space was used several times: {total} messages"
+    );
 }

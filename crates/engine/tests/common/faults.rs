@@ -126,6 +126,13 @@ impl Disk for FaultyDisk {
         self.real.sync_dir()
     }
 
+    fn free_bytes(&self) -> Option<u64> {
+        match self.faults.capacity.load(Ordering::SeqCst) {
+            0 => self.real.free_bytes(),
+            capacity => self.used().ok().map(|used| capacity.saturating_sub(used)),
+        }
+    }
+
     fn lock(&self) -> Result<File, LockError> {
         self.real.lock()
     }

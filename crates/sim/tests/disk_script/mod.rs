@@ -8,7 +8,14 @@ use driftq_sim::disk::SimDisk;
 use driftq_wal::{Lsn, OpenError, Opened, Options, Prepared, WriteError, open};
 
 pub(crate) fn options() -> Options {
-    Options { segment_bytes: 4096, spares_max: 2, reserve_bytes: 1024, salt: 42 }
+    Options {
+        segment_bytes: 4096,
+        spares_max: 2,
+        spares_ahead: 1,
+        spares_for_acks: 0,
+        reserve_bytes: 1024,
+        salt: 42,
+    }
 }
 
 /// What has been promised so far.
