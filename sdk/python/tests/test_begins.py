@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import driftq
-from driftq import errors
+from driftq import _begins, errors
 from driftq._begins import AsyncBegins, Begins
 from driftq._calls import Call, written
 
@@ -153,6 +153,64 @@ def test_a_call_that_is_refused_as_a_whole_is_made_by_each_alone(ask: Any) -> No
     answers = ask(fake, ["first", "a", "b"])
     assert [answer["lease"]["token"] for answer in answers] == ["first", "a", "b"]
     assert sorted(fake.calls[2:]) == [["a"], ["b"]]
+
+
+def test_nobody_asks_while_those_who_were_answered_are_being_woken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most of them are back by then, and go together: whoever came first would else go alone, time and again."""
+    fake = Fake()
+    begins = Begins(fake.call)
+    threads = {key: threading.Thread(target=begins.begin, args=(asked(key),)) for key in "abcdef"}
+    wake_next = begins._wake_next
+
+    def come(keys: str) -> None:
+        for number, key in enumerate(keys, 1):
+            threads[key].start()
+            while len(begins._waiting) < number and len(fake.calls) < 3:
+                pass
+
+    def wake_next_slowly(one: Any) -> None:
+        if one.written == asked("c"):  # The last of those who went together.
+            come("def")
+        wake_next(one)
+
+    monkeypatch.setattr(begins, "_wake_next", wake_next_slowly)
+    fake.before = lambda: come("bc") if len(fake.calls) == 1 else None
+    threads["a"].start()
+    for key in "abcdef":
+        while not threads[key].ident:
+            pass
+        threads[key].join(30)
+    assert fake.calls == [["a"], ["b", "c"], ["d", "e", "f"]]
+
+
+class Interrupted:
+    """A lock whose first wait ends as with Ctrl-C."""
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self.release = lock.release
+        self._acquire = lock.acquire
+        self._has_waited = False
+
+    def acquire(self) -> None:
+        if not self._has_waited:
+            self._has_waited = True
+            raise KeyboardInterrupt
+        self._acquire()
+
+
+def test_one_that_is_interrupted_while_it_waits_keeps_nobody_from_asking(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Asked(_begins._Asked):
+        def __init__(self, written: bytes) -> None:
+            super().__init__(written)
+            if written == asked("b"):
+                self.turn = Interrupted(self.turn)  # type: ignore[assignment]
+
+    monkeypatch.setattr(_begins, "_Asked", Asked)
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    fake = Fake()
+    _, a, b, c = ask_threads(fake, ["first", "a", "b", "c"])
+    assert (a["lease"]["token"], b, c["lease"]["token"]) == ("a", None, "c")
+    assert fake.calls == [["first"], ["a", "b", "c"]]
 
 
 def test_whoever_was_cancelled_meanwhile_leaves_no_lease_behind() -> None:

@@ -15,11 +15,9 @@ from ._calls import Call
 log = logging.getLogger("driftq")
 BEGINS_MAX = 1_000
 BEGIN_BYTES_MAX = 1_048_576
-# How long a thread that asks waits for others, if others came before.
-LINGER_S = 0.002
 
 # The answer to one who asked together with others: a decision, an error, or that it must ask alone.
-Answer = dict[str, Any] | errors.DriftQError | None
+Answer = dict[str, Any] | Exception | None
 
 
 def begin_alone(written: bytes) -> Call:
@@ -74,20 +72,18 @@ class _Asked:
 
 
 class Begins:
-    """With threads: whoever finds no call under way asks, and then one of those who came meanwhile, for all of them.
+    """With threads: whoever finds nobody at it asks, and then one of those who came meanwhile, for all of them.
 
-    Those who are answered wake each other one by one: woken all at once, they would fight for the interpreter. And as
-    they come back one by one, whoever asks next waits a moment for as many as there were.
+    Those who are answered wake each other one by one: woken all at once, they would fight for the interpreter. The last
+    of them wakes the one who asks next: until then most are back with another effect, and go together again.
     """
 
     def __init__(self, call: Callable[[Call], Any]) -> None:
         self._call = call
         self._lock = threading.Lock()
         self._waiting: deque[_Asked] = deque()
+        # A call is under way, or those whom it answered are being woken.
         self._is_under_way = False
-        # How many went together the last time; and what the one who asks next waits for.
-        self._usual = 1
-        self._is_enough: threading.Lock | None = None
 
     def begin(self, written: bytes) -> dict[str, Any]:
         asked = _Asked(written)
@@ -95,38 +91,43 @@ class Begins:
             self._waiting.append(asked)
             leads = not self._is_under_way
             self._is_under_way = True
-            if self._is_enough is not None and len(self._waiting) >= self._usual:
-                self._is_enough.release()
-                self._is_enough = None
         if not leads:
-            asked.turn.acquire()
+            try:
+                asked.turn.acquire()
+            except BaseException:
+                # Ctrl-C. Others wait for this one's turn, and are not to do so for ever.
+                threading.Thread(target=self._stand_in, args=(asked,), daemon=True).start()
+                raise
+        self._take_turn(asked)
+        answer = asked.answer
+        if answer is None:
+            answer = self._call(begin_alone(written))
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def _stand_in(self, asked: _Asked) -> None:
+        asked.turn.acquire()
+        self._take_turn(asked)
+
+    def _take_turn(self, asked: _Asked) -> None:
         try:
             if not asked.is_answered:
                 self._ask_for_all()
         finally:
-            if asked.next is not None:
-                asked.next.turn.release()
-        answer = asked.answer
-        if answer is None:
-            answer = self._call(begin_alone(written))
-        if isinstance(answer, errors.DriftQError):
-            raise answer
-        return answer
+            self._wake_next(asked)
 
-    def _linger(self) -> None:
-        with self._lock:
-            if len(self._waiting) >= self._usual:
-                return
-            is_enough = threading.Lock()
-            is_enough.acquire()
-            self._is_enough = is_enough
-        is_enough.acquire(timeout=LINGER_S)
-        with self._lock:
-            self._is_enough = None
+    def _wake_next(self, asked: _Asked) -> None:
+        following = asked.next
+        if following is None:
+            with self._lock:
+                following = self._waiting[0] if self._waiting else None
+                self._is_under_way = following is not None
+        if following is not None:
+            following.turn.release()
 
     def _ask_for_all(self) -> None:
         """The caller is the first of those who wait."""
-        self._linger()
         with self._lock:
             batch: list[_Asked] = _cut(self._waiting, lambda asked: asked.written)
         answers: list[Answer] = [None] * len(batch)
@@ -148,12 +149,6 @@ class Begins:
                 if before is not None:
                     before.next = asked
                 before = asked
-            with self._lock:
-                self._usual = len(batch)
-                following = self._waiting[0] if self._waiting else None
-                self._is_under_way = following is not None
-            if following is not None:
-                following.turn.release()
 
 
 class AsyncBegins:
@@ -161,22 +156,17 @@ class AsyncBegins:
 
     def __init__(self, call: Callable[[Call], Awaitable[Any]]) -> None:
         self._call = call
-        self._waiting: deque[tuple[bytes, asyncio.Future[Answer]]] = deque()
+        self._waiting: deque[tuple[bytes, asyncio.Future[Any]]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_under_way = False
 
-    async def begin(self, written: bytes) -> dict[str, Any]:
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    def begin(self, written: bytes) -> asyncio.Future[dict[str, Any]]:
+        future = asyncio.get_running_loop().create_future()
         self._waiting.append((written, future))
         if not self._is_under_way:
             self._is_under_way = True
             self._start(self._ask_for_all())
-        answer = await future
-        if answer is None:
-            answer = await self._call(begin_alone(written))
-        if isinstance(answer, errors.DriftQError):
-            raise answer
-        return answer
+        return future
 
     def _start(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
@@ -186,27 +176,47 @@ class AsyncBegins:
     async def _ask_for_all(self) -> None:
         try:
             while self._waiting:
-                await self._ask(_cut(self._waiting, lambda asked: asked[0]))
+                batch: list[tuple[bytes, asyncio.Future[Any]]] = _cut(self._waiting, lambda asked: asked[0])
+                if len(batch) == 1:
+                    await self._ask_alone(*batch[0])
+                else:
+                    await self._ask_together(batch)
         finally:
             self._is_under_way = False
 
-    async def _ask(self, batch: list[tuple[bytes, asyncio.Future[Answer]]]) -> None:
+    async def _ask_alone(self, written: bytes, future: asyncio.Future[Any]) -> None:
+        answer: Answer
+        try:
+            answer = await self._call(begin_alone(written))
+        except asyncio.CancelledError:
+            future.cancel()
+            raise
+        except Exception as error:
+            answer = error
+        self._answer(written, future, answer)
+
+    async def _ask_together(self, batch: list[tuple[bytes, asyncio.Future[Any]]]) -> None:
         answers: list[Answer] = [None] * len(batch)
         try:
-            if len(batch) == 1:
-                answers = [await self._call(begin_alone(batch[0][0]))]
-            else:
-                answers = _answers(await self._call(_begin_together([written for written, _ in batch])), len(batch))
-        except errors.Refused as refused:
-            answers = [refused] if len(batch) == 1 else answers
+            answers = _answers(await self._call(_begin_together([written for written, _ in batch])), len(batch))
+        except errors.Refused:
+            pass  # One of them spoils the call: each for itself.
         except errors.DriftQError as error:
             answers = [error] * len(batch)
         finally:
-            for (_, future), answer in zip(batch, answers, strict=True):
-                if not future.done():
-                    future.set_result(answer)
-                elif isinstance(answer, dict) and answer["decision"] == "execute":
-                    self._start(self._give_up(answer["lease"]["token"]))
+            for (written, future), answer in zip(batch, answers, strict=True):
+                self._answer(written, future, answer)
+
+    def _answer(self, written: bytes, future: asyncio.Future[Any], answer: Answer) -> None:
+        if future.done():
+            if isinstance(answer, dict) and answer["decision"] == "execute":
+                self._start(self._give_up(answer["lease"]["token"]))
+        elif answer is None:
+            self._start(self._ask_alone(written, future))
+        elif isinstance(answer, Exception):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)
 
     async def _give_up(self, token: str) -> None:
         """Whoever asked was cancelled meanwhile: nothing was carried out, and nobody is to wait for it."""
