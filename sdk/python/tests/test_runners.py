@@ -6,8 +6,10 @@ import asyncio
 import threading
 from typing import Any
 
+import driftq
+from driftq._engine import ENDED_ENOUGH, Engine
 from driftq._jobs import Job, Lane, Tasks, Threads
-from driftq._settings import make_route
+from driftq._settings import Settings, make_route
 from driftq.context import AsyncContext, Context
 
 
@@ -152,3 +154,32 @@ def test_a_task_that_was_left_does_not_come_back() -> None:
         assert not tasks.leave(second), "it has ended"
 
     asyncio.run(main())
+
+
+def test_the_loop_is_woken_for_many_that_end_in_threads() -> None:
+    """By the first one, by enough of them, and by the last one."""
+
+    async def main() -> list[str]:
+        woken: list[str] = []
+
+        class Loop:
+            def call_soon_threadsafe(self, function: Any) -> None:
+                woken.append(function.__name__)
+
+        route = make_route("t", lambda payload, ctx: None, None, None, 0, "dead")
+        async with driftq.AsyncClient("http://127.0.0.1:1") as client:
+            engine = Engine(Settings("g"), [route], client, lambda: None, "o")  # type: ignore[arg-type, return-value]
+            engine._loop = Loop()  # type: ignore[assignment]
+            jobs = [job_of(route.function, number, is_async=False) for number in range(ENDED_ENOUGH + 3)]
+            engine._jobs.update(jobs)
+            for job in jobs[: ENDED_ENOUGH + 1]:
+                engine._ended_in_thread(job)
+            assert woken == ["_collect_soon", "_collect"]
+            engine._collect()
+            for job in jobs[ENDED_ENOUGH + 1 :]:
+                engine._ended_in_thread(job)
+            engine._collect()
+            assert not engine._jobs
+        return woken[2:]
+
+    assert asyncio.run(main()) == ["_collect_soon", "_collect"]

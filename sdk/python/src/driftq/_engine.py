@@ -33,6 +33,9 @@ CANCEL_GRACE_S = 5.0
 SETTLE_GRACE_S = 5.0
 # How long tasks may take to end when nobody waits for handlers any more.
 KILL_GRACE_S = 0.1
+# How long one that ended in a thread waits for others, unless enough come sooner.
+ENDED_LINGER_S = 0.002
+ENDED_ENOUGH = 64
 # So many handlers may be left behind, or as many as run at once if that is more.
 LEFT_BEHIND_MAX = 8
 
@@ -64,7 +67,8 @@ class Engine:
         self._threads = Threads(settings.concurrency, self._begins_in_thread, self._ended_in_thread)
         self._tasks = Tasks(settings.concurrency, self._begins, self._end_job)
         self._ended: deque[Job] = deque()
-        self._is_collecting = False
+        # The loop was told of what ended; and it waits for more.
+        self._is_collecting = self._is_lingering = False
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         self._killed = asyncio.Event()
@@ -286,18 +290,24 @@ class Engine:
             self._set_idle()
 
     def _ended_in_thread(self, job: Job) -> None:
-        """Called in the handler's thread. Many that end together wake the loop once."""
+        """Called in the handler's thread. The loop is woken by the first one, which it lets wait for others for a moment,
+        and again if there are enough of them, or nothing is left to wait for: woken for each, it would take turns with the
+        handlers, and switching between threads would cost more than the work."""
         self._ended.append(job)
-        if self._is_collecting:
-            return  # It has not begun to take them, and will find this one, too.
+        ended = len(self._ended)
+        is_enough = ended >= ENDED_ENOUGH or ended >= len(self._jobs)
+        if self._is_collecting and not (is_enough and self._is_lingering):
+            return  # It will look, and find this one, too.
         self._is_collecting = True
-        try:
-            self._loop.call_soon_threadsafe(self._collect)
-        except RuntimeError:
-            pass  # The loop is closed: the worker has given this handler up.
+        self._is_lingering = not is_enough
+        with suppress(RuntimeError):  # The loop is closed: the worker has given this handler up.
+            self._loop.call_soon_threadsafe(self._collect if is_enough else self._collect_soon)
+
+    def _collect_soon(self) -> None:
+        self._loop.call_later(ENDED_LINGER_S, self._collect)
 
     def _collect(self) -> None:
-        self._is_collecting = False
+        self._is_collecting = self._is_lingering = False
         while self._ended:
             self._end_job(self._ended.popleft())
 
