@@ -225,6 +225,9 @@ class Commits:
                 await asyncio.sleep(repeats.next(error))
 
     def _end(self, entry: Entry, error: Exception | None) -> None:
+        if error is None:
+            entry.end(None)
+            return
         if isinstance(error, errors.Refused) and entry.leaves_out(error):
             self.add(entry)
             return

@@ -6,13 +6,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .errors import NoContext
 
+if TYPE_CHECKING:
+    from ._effects import EffectFlow
+
 T = TypeVar("T")
 variable: ContextVar[Any] = ContextVar("driftq_current", default=None)
-effect_variable: ContextVar["CurrentEffect | None"] = ContextVar("driftq_current_effect", default=None)
+# The flow of the effect that is being carried out.
+effect_variable: ContextVar["EffectFlow | None"] = ContextVar("driftq_current_effect", default=None)
 
 
 @dataclass(slots=True)
@@ -27,10 +31,10 @@ class CurrentEffect:
 
 def current_effect() -> CurrentEffect:
     """The effect that this code carries out: for functions of `effect(…)`, guarded functions, and `guard` blocks."""
-    effect = effect_variable.get()
-    if effect is None:
+    flow = effect_variable.get()
+    if flow is None or flow.lease is None:
         raise NoContext("current_effect() was called outside of an effect's function")
-    return effect
+    return CurrentEffect(flow.terms.scope, flow.key, flow.lease.attempt)
 
 
 def current() -> Any:

@@ -95,11 +95,13 @@ class AsyncDrive:
             self.done, self.value = True, end.value
             return None
 
-    async def end(self, value: Any = None, error: BaseException | None = None) -> None:
-        """Writes down how the function ended. A cancellation does not stop it: what happened must be known."""
+    def end(self, value: Any = None, error: BaseException | None = None) -> Awaitable[None] | None:
+        """Writes down how the function ended. None if that was taken over: there is nothing to wait for."""
         step = self._next(value, error)
-        if step is None:
-            return  # The ending was taken over: there is nothing to wait for.
+        return None if step is None else self._write_down(step)
+
+    async def _write_down(self, step: Any) -> None:
+        """A cancellation does not stop it: what happened must be known."""
         ending = asyncio.ensure_future(self._go_on(step))
         cancelled: asyncio.CancelledError | None = None
         while not ending.done():

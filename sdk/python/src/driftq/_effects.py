@@ -147,7 +147,11 @@ class EffectFlow:
     def steps(self) -> Generator[Step, Any, Any]:
         """Begins, runs or replays, and answers the result."""
         wait_until = time.monotonic() + self.terms.wait
-        yield from self._say_unheard()
+        endings = self.anchor.endings
+        unheard = None if endings is None else endings._unheard_ending(self._name)
+        if unheard is not None:
+            # This very effect has ended in this delivery, and the server has not heard of it.
+            yield from self._say(unheard)
         wait_ms = rounds = 0
         while True:
             self.anchor.check()
@@ -238,13 +242,6 @@ class EffectFlow:
         lease = begun["lease"]
         ends_at = asked_at + self.terms.lease_ms / 1000
         return Lease(lease["token"], lease["epoch"], lease["attempt"], self.terms.lease_ms, ends_at, time.monotonic())
-
-    def _say_unheard(self) -> Generator[Step, Any, None]:
-        """This very effect may have ended in this delivery, and the server not have heard of it."""
-        endings = self.anchor.endings
-        ending = None if endings is None else endings._unheard_ending(self._name)
-        if ending is not None:
-            yield from self._say(ending)
 
     def _execute(self) -> Generator[Step, Any, Any]:
         try:

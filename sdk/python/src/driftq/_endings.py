@@ -26,14 +26,13 @@ Name = tuple[str, str, str]
 def success(value: Any) -> dict[str, Any]:
     """What is stored. A result that is not JSON must not make the effect run again: it is left out, like one that is
     too large."""
-    ending: dict[str, Any] = {"status": "succeeded", "code": 200}
     try:
         body = to_json(value)
         body.encode()
     except (TypeError, ValueError, RecursionError) as error:
         log.warning("the result of an effect is not kept: %s", error)
-        return ending | {"headers": {OMITTED: "omitted"}}
-    return ending | {"body": body, "headers": {"content-type": "application/json"}}
+        return {"status": "succeeded", "code": 200, "headers": {OMITTED: "omitted"}}
+    return {"status": "succeeded", "code": 200, "body": body, "headers": {"content-type": "application/json"}}
 
 
 class Ending:

@@ -20,6 +20,8 @@ _NEVER_AWAITABLE = SCALARS | {dict, list, tuple}
 
 def is_async(function: Callable[..., Any]) -> bool:
     """Whether calling it gives a coroutine: it was written with `async def`, or is an object whose call was."""
+    if type(function) is types.FunctionType and not function.__dict__:
+        return bool(function.__code__.co_flags & inspect.CO_COROUTINE)  # Most are so, and this is asked for each effect.
     called = function if inspect.isroutine(function) else getattr(function, "__call__", function)
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
 

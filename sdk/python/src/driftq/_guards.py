@@ -7,9 +7,9 @@ from contextvars import Token
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
-from ._current import CurrentEffect, effect_variable
+from ._current import effect_variable
 from ._drive import AsyncDrive, Drive
-from ._effects import Anchor, EffectFlow, Lease
+from ._effects import Anchor, EffectFlow
 from ._functions import bound_arguments, is_async, is_awaitable
 from ._options import EffectOptions, Unset, terms_of
 
@@ -33,12 +33,8 @@ def _flow(
     return EffectFlow(terms_of(scope, options, arguments, function), anchor)
 
 
-def _enter(flow: EffectFlow, lease: Lease) -> Token[CurrentEffect | None]:
-    """From here on the effect's own code runs."""
-    return effect_variable.set(CurrentEffect(flow.terms.scope, flow.key, lease.attempt))
-
-
-def _leave(mark: Token[CurrentEffect | None]) -> None:
+def _leave(mark: Token[EffectFlow | None]) -> None:
+    """Up to here the effect's own code ran."""
     try:
         effect_variable.reset(mark)
     except ValueError:
@@ -54,7 +50,7 @@ class Guarded:
         self._client = client
         self._drive = Drive(flow, client, options.get("reconcile"))
         self._renewal: int | None = None
-        self._mark: Token[CurrentEffect | None] | None = None
+        self._mark: Token[EffectFlow | None] | None = None
         self.key = flow.key
         self.done = False
         self.result: Any = None
@@ -66,7 +62,7 @@ class Guarded:
         elif self._drive.flow.lease is not None:
             self._renewal = self._client.renewals.keep(self._drive.flow.lease)
             self._effects._effect_begins()
-            self._mark = _enter(self._drive.flow, self._drive.flow.lease)
+            self._mark = effect_variable.set(self._drive.flow)
         return self
 
     def __exit__(
@@ -119,7 +115,7 @@ class Effects:
             renewal = client.renewals.keep(flow.lease)
             self._effect_begins()
             try:
-                mark = _enter(flow, flow.lease)
+                mark = effect_variable.set(flow)
                 try:
                     value = function(*args)
                 except BaseException as error:
@@ -148,7 +144,7 @@ class AsyncGuarded:
         self._drive = AsyncDrive(flow, client, options.get("reconcile"))
         self._client = client
         self._renewal: int | None = None
-        self._mark: Token[CurrentEffect | None] | None = None
+        self._mark: Token[EffectFlow | None] | None = None
         self.key = flow.key
         self.done = False
         self.result: Any = None
@@ -160,7 +156,7 @@ class AsyncGuarded:
         elif self._drive.flow.lease is not None:
             self._renewal = self._client.renewals.keep(self._drive.flow.lease)
             self._effects._effect_begins()
-            self._mark = _enter(self._drive.flow, self._drive.flow.lease)
+            self._mark = effect_variable.set(self._drive.flow)
         return self
 
     async def __aexit__(
@@ -171,7 +167,9 @@ class AsyncGuarded:
         if self._mark is not None:
             _leave(self._mark)
         try:
-            await self._drive.end(self.result, error)
+            ending = self._drive.end(self.result, error)
+            if ending is not None:
+                await ending
             self.result = self._drive.value
         except BaseException as raised:
             if raised is not error:
@@ -221,17 +219,19 @@ class AsyncEffects:
             renewal = client.renewals.keep(flow.lease)
             self._effect_begins()
             try:
-                mark = _enter(flow, flow.lease)
+                mark = effect_variable.set(flow)
                 try:
                     value = function(*args)
                     if is_awaitable(value):
                         value = await value
                 except BaseException as error:
-                    await drive.end(error=error)
+                    ending = drive.end(error=error)
                 else:
-                    await drive.end(value)
+                    ending = drive.end(value)
                 finally:
                     _leave(mark)
+                if ending is not None:
+                    await ending
             finally:
                 client.renewals.drop(renewal)
                 self._effect_ended()

@@ -335,9 +335,7 @@ class Tasks:
         self._jobs.extend(jobs)
         for _ in range(min(self._size - self._running, len(self._jobs))):
             self._running += 1
-            runner = asyncio.ensure_future(self._work())
-            self._runners.add(runner)
-            runner.add_done_callback(self._runners.discard)
+            self._runners.add(asyncio.ensure_future(self._work()))
 
     def take_back(self) -> list[Job]:
         found = list(self._jobs)
@@ -367,16 +365,17 @@ class Tasks:
 
     async def _work(self) -> None:
         own = asyncio.current_task()
+        assert own is not None
         try:
-            await self._run_all()
+            await self._run_all(own)
         finally:
+            self._runners.discard(own)
             if own in self._left:
                 self._left.remove(own)
             else:
                 self._running -= 1
 
-    async def _run_all(self) -> None:
-        own = asyncio.current_task()
+    async def _run_all(self, own: asyncio.Task[None]) -> None:
         turn_ends = time.monotonic() + TURN_S
         while self._jobs:
             job = self._jobs.popleft()
@@ -387,7 +386,7 @@ class Tasks:
             await job.run_async()
             job.task = None
             # A cancellation was for that job, and not for the next one.
-            while own is not None and own.cancelling():
+            while own.cancelling():
                 own.uncancel()
             self._ended(job)
             if own in self._left:

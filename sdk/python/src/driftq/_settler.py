@@ -142,7 +142,9 @@ class Settler:
         settlement = DROP
         if error is None:
             held.context._forget_endings()
-        elif is_stale(error):
+            self._settled(held)
+            return
+        if is_stale(error):
             _log_lost("commit", held)
         elif isinstance(error, errors.Refused):
             log.warning("%s: the commit was refused: %s", place(held), error)

@@ -201,18 +201,23 @@ class Delivery:
         return bool(self._produce or self._outputs or self._reads or self._expect or self._endings)
 
     def _commit_body(self) -> bytes:
-        parts = [b'{"ack":[', quoted(self._item["lease"]["token"]).encode(), b"]"]
-        endings = [ending.written() for ending in self._unheard()]
-        lists = (b"effects", endings), (b"produce", self._produce), (b"outputs", self._outputs), (b"reads", self._reads)
-        for name, collected in lists:
-            if collected:
-                parts += (b',"', name, b'":[', b",".join(collected), b"]")
+        body = b'{"ack":[' + quoted(self._item["lease"]["token"]).encode() + b"]"
+        if self._endings and (unheard := self._unheard()):
+            body += b',"effects":[' + b",".join([ending.written() for ending in unheard]) + b"]"
+        if self._produce:
+            body += b',"produce":[' + b",".join(self._produce) + b"]"
+        if not (self._outputs or self._reads or self._expect):
+            return body + b"}"
+        if self._outputs:
+            body += b',"outputs":[' + b",".join(self._outputs) + b"]"
+        if self._reads:
+            body += b',"reads":[' + b",".join(self._reads) + b"]"
         if self._expect:
-            parts += (b',"expect":', expected(self._expect).encode())
+            body += b',"expect":' + expected(self._expect).encode()
         # Whose entities and datasets these are; for anything else it does not matter.
-        if (self._expect or self._outputs or self._reads) and (tenant_id := self.tenant_id):
-            parts += (b',"tenant_id":', quoted(tenant_id).encode())
-        return b"".join((*parts, b"}"))
+        if tenant_id := self.tenant_id:
+            body += b',"tenant_id":' + quoted(tenant_id).encode()
+        return body + b"}"
 
     def _begin_commit(self) -> Entry:
         """The commit that the handler itself asks for."""
