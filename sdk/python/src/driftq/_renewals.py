@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import heapq
 import itertools
 import logging
 import threading
@@ -18,80 +17,79 @@ from .errors import DriftQError, Refused
 log = logging.getLogger("driftq")
 
 
+class _Kept:
+    """A lease, and when it is to be renewed."""
+
+    __slots__ = ("at", "lease")
+
+    def __init__(self, lease: Lease) -> None:
+        self.lease = lease
+        self.at = time.monotonic() + lease.renew_every_s()
+
+
 class Renewals:
-    """One thread per client, begun with its first effect. It sleeps until a lease is a third through."""
+    """One thread per client, begun with its first effect. It sleeps until a lease is a third through. Most effects are
+    over long before that, and cost an entry in a dict."""
 
     def __init__(self, call: Callable[[Call], Any]) -> None:
         self._call = call
         self._changed = threading.Condition()
-        self._due: list[tuple[float, int, Lease]] = []
-        self._kept: dict[int, Lease] = {}
+        # Changed without the lock, by a single step each.
+        self._kept: dict[int, _Kept] = {}
         self._numbers = itertools.count()
         self._thread: threading.Thread | None = None
         self._closed = False
-        # When the thread wakes up by itself. Waking it for every effect would cost more than the effect's calls.
-        self._wakes_at = 0.0
+        # What is due before that wakes the thread, which else wakes up by itself.
+        self._wakes_at = float("inf")
 
     def keep(self, lease: Lease) -> int:
-        with self._changed:
-            number = next(self._numbers)
-            self._kept[number] = lease
-            at = time.monotonic() + lease.renew_every_s()
-            heapq.heappush(self._due, (at, number, lease))
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._renew, name="driftq-renewals", daemon=True)
-                self._thread.start()
-            elif at < self._wakes_at:
-                self._changed.notify()
-            return number
+        number = next(self._numbers)
+        self._kept[number] = kept = _Kept(lease)
+        if kept.at < self._wakes_at:
+            self._wake()
+        return number
 
     def drop(self, number: int) -> None:
-        with self._changed:
-            self._kept.pop(number, None)
-            if len(self._due) > 2 * len(self._kept) + 64:
-                self._due = [entry for entry in self._due if entry[1] in self._kept]
-                heapq.heapify(self._due)
+        self._kept.pop(number, None)
 
     def close(self) -> None:
+        self._closed = True
+        self._wake()
+
+    def _wake(self) -> None:
         with self._changed:
-            self._closed = True
+            if self._thread is None and not self._closed:
+                self._thread = threading.Thread(target=self._renew_all, name="driftq-renewals", daemon=True)
+                self._thread.start()
             self._changed.notify()
 
-    def _renew(self) -> None:
-        while (entry := self._next()) is not None:
-            number, lease = entry
-            asked_at = time.monotonic()
-            every_s = lease.renew_every_s()
-            try:
-                self._call(lease.renew_call())
-                lease.renewed(asked_at)
-            except Refused as error:
-                if not error.retryable:
-                    log.warning("an effect was overtaken while it ran: %s", error)
-                    self.drop(number)
-            except DriftQError as error:
-                log.warning("an effect's lease could not be renewed: %s", error)
+    def _renew_all(self) -> None:
+        while not self._closed:
+            now = time.monotonic()
+            for number, kept in self._kept.copy().items():
+                if kept.at <= now and number in self._kept:
+                    self._renew(number, kept)
             with self._changed:
-                if number in self._kept:
-                    heapq.heappush(self._due, (time.monotonic() + every_s, number, lease))
+                # First this, then the look: what is kept in between sees it, and wakes this thread once it waits.
+                self._wakes_at = float("inf")
+                wakes_at = min((kept.at for kept in self._kept.copy().values()), default=float("inf"))
+                self._wakes_at = wakes_at
+                if not self._closed and wakes_at > (now := time.monotonic()):
+                    self._changed.wait(None if wakes_at == float("inf") else wakes_at - now)
 
-    def _next(self) -> tuple[int, Lease] | None:
-        with self._changed:
-            while not self._closed:
-                while self._due and self._due[0][1] not in self._kept:
-                    heapq.heappop(self._due)
-                if not self._due:
-                    self._wakes_at = float("inf")
-                    self._changed.wait()
-                    continue
-                self._wakes_at = self._due[0][0]
-                wait_s = self._wakes_at - time.monotonic()
-                if wait_s <= 0:
-                    _, number, lease = heapq.heappop(self._due)
-                    self._wakes_at = 0.0
-                    return number, lease
-                self._changed.wait(wait_s)
-            return None
+    def _renew(self, number: int, kept: _Kept) -> None:
+        asked_at = time.monotonic()
+        lease = kept.lease
+        try:
+            self._call(lease.renew_call())
+            lease.renewed(asked_at)
+        except Refused as error:
+            if not error.retryable:
+                log.warning("an effect was overtaken while it ran: %s", error)
+                self.drop(number)
+        except DriftQError as error:
+            log.warning("an effect's lease could not be renewed: %s", error)
+        kept.at = time.monotonic() + lease.renew_every_s()
 
 
 class AsyncRenewals:

@@ -1,0 +1,60 @@
+"""Leases of effects that run in threads are kept."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from driftq._calls import Call
+from driftq._effects import Lease
+from driftq._renewals import Renewals
+
+
+def lease_of(token: str, lease_ms: int) -> Lease:
+    now = time.monotonic()
+    return Lease(token, 1, 1, lease_ms, now + lease_ms / 1000, now)
+
+
+class Server:
+    """Hears renewals, and lets a test look at each."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self.is_heard = threading.Semaphore(0)
+
+    def call(self, call: Call) -> Any:
+        self.heard.append(call.body["token"])
+        self.is_heard.release()
+
+
+def test_a_lease_that_is_due_before_the_others_is_renewed_in_time() -> None:
+    server = Server()
+    renewals = Renewals(server.call)
+    renewals.keep(lease_of("long", 600_000))
+    while renewals._wakes_at == float("inf"):
+        pass  # Until the thread has looked, and sleeps.
+    number = renewals.keep(lease_of("short", 60))
+    for _ in range(3):
+        assert server.is_heard.acquire(timeout=30)
+    assert set(server.heard) == {"short"}
+    renewals.drop(number)
+    renewals.close()
+
+
+def test_a_lease_that_is_dropped_while_it_is_renewed_is_not_renewed_again() -> None:
+    server = Server()
+    renewals = Renewals(server.call)
+    numbers = {"dropped": renewals.keep(lease_of("dropped", 60))}
+
+    def dropping(call: Call) -> Any:
+        if call.body["token"] == "dropped":
+            renewals.drop(numbers["dropped"])
+            renewals.keep(lease_of("kept", 60))
+        return server.call(call)
+
+    renewals._call = dropping
+    for _ in range(4):
+        assert server.is_heard.acquire(timeout=30)
+    assert server.heard[:4] == ["dropped", "kept", "kept", "kept"]
+    renewals.close()
