@@ -26,10 +26,10 @@ pub(crate) const ATTEMPTS_REACHED: &str = "max_attempts_reached";
 pub(crate) const NACKED_DEAD: &str = "nacked_dead";
 /// …or the time until which it was of use is over.
 pub(crate) const DEADLINE_PASSED: &str = "deadline_passed";
+/// …or its bytes in the log are not those that were stored, so that it can never be delivered.
+pub const PAYLOAD_DAMAGED: &str = "payload_damaged";
 /// A payload that could not be read is asked for again after this.
 const FETCH_AGAIN_MS: u64 = 1000;
-/// One whose bytes are not those that were stored is looked at again after this: only a repaired disk helps.
-const DAMAGED_AGAIN_MS: u64 = 60 * 60 * 1000;
 
 /// What a dead letter says if nobody has told why the last attempt failed.
 const fn unsaid(reason: &str) -> &'static str {
@@ -93,13 +93,6 @@ impl Shard {
     pub(crate) fn handle_fetch_failed(&mut self, receipt: Receipt) {
         if let Some(spot) = self.dying(&receipt) {
             self.timers.set(self.now.after_ms(FETCH_AGAIN_MS), Due::Bury(spot));
-        }
-    }
-
-    /// The bytes are there and not those that were stored: asking again and again would only wear the disk out.
-    pub(crate) fn handle_fetch_damaged(&mut self, receipt: Receipt) {
-        if let Some(spot) = self.dying(&receipt) {
-            self.timers.set(self.now.after_ms(DAMAGED_AGAIN_MS), Due::Bury(spot));
         }
     }
 

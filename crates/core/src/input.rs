@@ -337,12 +337,6 @@ pub enum Input {
         /// The undertaking that it answers.
         receipt: Receipt,
     },
-    /// The payload asked for by [`crate::Action::Fetch`] is not what was stored, and will hardly be again; it is looked at
-    /// again much later.
-    FetchDamaged {
-        /// The undertaking that it answers.
-        receipt: Receipt,
-    },
     /// The same payload, read from a segment that a few messages pin, to be stored anew.
     Relocate {
         /// The topic.

@@ -76,6 +76,7 @@ mod why;
 
 pub use action::{Action, Answer, Delivery, Outcome, Output, Receipt, Stored, TopicInfo, Undertaking};
 pub use bounds::{INPUT_BYTES_MAX, INPUT_FACTS_BYTES_MAX, INPUT_ITEMS_MAX};
+pub use bury::PAYLOAD_DAMAGED;
 pub use codec::Malformed;
 pub use commit::{
     COMMIT_PARTS_PER_CALL_MAX, COMMITS_PER_CALL_MAX, Commit, CommitFact, CommitPart, Committed,

@@ -191,7 +191,6 @@ impl Shard {
             Input::Release { receipts } => self.handle_release(&receipts, out),
             Input::Bury { receipt, payload } => self.handle_bury(receipt, &payload, out),
             Input::FetchFailed { receipt } => self.handle_fetch_failed(receipt),
-            Input::FetchDamaged { receipt } => self.handle_fetch_damaged(receipt),
             Input::Relocate { topic, partition, offset, from, payload } => {
                 self.handle_relocate((topic, partition, offset), from, &payload, out);
             }

@@ -1,8 +1,8 @@
 //! Dead letters: which of them a job is for, and how one becomes a message again.
 
 use driftq_core::{
-    Answer, Browse, DeadLetter, Identity, Input, KeyHash, Keyless, Message, NewMessage, Reject, Spotted,
-    partition_of_key,
+    Answer, Browse, DeadLetter, Identity, Input, KeyHash, Keyless, Message, NewMessage, PAYLOAD_DAMAGED,
+    Reject, Spotted, partition_of_key,
 };
 
 use crate::broker::{Broker, unexpected};
@@ -45,6 +45,9 @@ impl LetterFilter {
 /// Said of a letter whose bytes are not those that were stored.
 const DAMAGED: &str =
     "the dead letter cannot be read: its bytes in the log are damaged or gone; it can only be purged";
+
+/// Said of a letter that stands for a message whose bytes were damaged.
+const VALUE_LOST: &str = "the message was damaged before it became a dead letter: there is no value to send again; it can only be purged";
 
 /// What became of one letter.
 pub(crate) enum Fate {
@@ -124,6 +127,9 @@ impl Broker {
         let revived = message.from_dead_letter();
         let (mut message, letter) =
             revived.ok_or(Failure::Reject(Reject::Invalid("the message is not a dead letter")))?;
+        if letter.reason == PAYLOAD_DAMAGED {
+            return Err(Failure::Reject(Reject::Invalid(VALUE_LOST)));
+        }
         let target = call.target_topic.as_deref().unwrap_or(&letter.topic);
         // Elsewhere a group of the same name is another one: all groups get what a person sends there.
         let goes_home = *target == *letter.topic;

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use bytes::Bytes;
 use driftq_core::{Delivery, Position, Undertaking};
+use driftq_wal::segment_file;
 use tokio::sync::Semaphore;
 
 use crate::cache::Cache;
@@ -25,6 +26,15 @@ pub(crate) struct Place {
     pub(crate) position: Position,
     pub(crate) length: u32,
     pub(crate) check: u32,
+}
+
+impl Place {
+    /// What is said of bytes that are not those that were stored.
+    pub(crate) fn damage(&self) -> String {
+        let (file, byte) = (segment_file(self.position.segment()), self.position.0 & u64::from(u32::MAX));
+        let length = self.length;
+        format!("the stored bytes do not match their checksum: {file}, {length} bytes from byte {byte} on")
+    }
 }
 
 impl From<&Delivery> for Place {

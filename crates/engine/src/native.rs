@@ -126,6 +126,7 @@ impl Broker {
                 Ok(payload) => delivered.push(Delivered::new(delivery, payload)),
                 // Left to its lease, or back at once if it only moved.
                 Err(Lost::Gone) => shared.inbox.input(Input::Release { receipts: vec![delivery.receipt] }),
+                Err(Lost::Damaged) => shared.give_up_damaged(&delivery),
                 Err(lost) => {
                     tracing::warn!(offset = delivery.receipt.offset, %lost, "a delivery was skipped")
                 }

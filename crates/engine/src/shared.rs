@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
-use driftq_core::{Catalog, ConsumerId, Ticket};
+use driftq_core::{Catalog, ConsumerId, Delivery, Input, Settlement, Ticket, Verdict};
 use tokio::sync::{Notify, watch};
 
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::counters::Meters;
-use crate::depot::Depot;
+use crate::depot::{Depot, Place};
 use crate::inbox::{Inbox, Limits};
 use crate::jobs::Jobs;
 use crate::scrape::Scraped;
@@ -87,5 +87,14 @@ impl Shared {
 
     pub(crate) fn consumer(&self) -> ConsumerId {
         ConsumerId(self.next_consumer.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Has a delivery become a dead letter whose bytes are not those that were stored: it can never be handed out, and
+    /// would keep what has the same key waiting. Nobody waits for the answer.
+    pub(crate) fn give_up_damaged(&self, delivery: &Delivery) {
+        let error = Place::from(delivery).damage();
+        let verdict = Verdict::Nack { delay_ms: None, dead: true, error };
+        let items = vec![Settlement { receipt: delivery.receipt, verdict }];
+        self.inbox.input(Input::Settle { ticket: self.ticket(), items });
     }
 }

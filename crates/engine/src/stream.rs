@@ -163,13 +163,15 @@ impl Stream {
         Delivered::new(delivery, payload)
     }
 
-    /// A payload that has moved comes again from its new place at once. One that cannot be read, or is missing
-    /// from the same place twice, is left to its lease: giving it back at once would turn in a tight circle.
+    /// A payload that has moved comes again from its new place at once, and a damaged one never. One that cannot be read,
+    /// or is missing from the same place twice, is left to its lease: giving it back at once would turn in a tight circle.
     fn give_up(&mut self, delivery: &Delivery, lost: Lost) {
         let moved = lost == Lost::Gone && self.missing != Some(delivery.position);
         self.missing = Some(delivery.position);
         if moved {
             self.release(vec![delivery.receipt]);
+        } else if lost == Lost::Damaged {
+            self.shared.give_up_damaged(delivery);
         } else {
             let receipt = &delivery.receipt;
             tracing::warn!(partition = receipt.partition, offset = receipt.offset, %lost, "a delivery was skipped");

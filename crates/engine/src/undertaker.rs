@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::Receiver;
 
-use driftq_core::{Input, Message, Payload, Undertaking};
+use driftq_core::{DeadLetter, Input, Message, PAYLOAD_DAMAGED, Payload, Undertaking};
 
 use crate::depot::{Lost, Place, check_of};
 use crate::shared::Shared;
@@ -19,29 +19,36 @@ pub(crate) fn bury_all(shared: &Shared, undertakings: &Receiver<Undertaking>) {
                 shared.meters.buried.one();
                 Input::Bury { receipt, payload }
             }
-            Err(Lost::Damaged) => Input::FetchDamaged { receipt },
-            Err(Lost::Gone | Lost::Unreadable) => Input::FetchFailed { receipt },
+            Err(lost) => {
+                let (topic, partition, offset) = (&*undertaking.topic, receipt.partition, receipt.offset);
+                tracing::warn!(topic, partition, offset, %lost, "a dead letter could not be written; it is tried again");
+                Input::FetchFailed { receipt }
+            }
         };
         shared.inbox.input(input);
     }
 }
 
-/// The dead letter, or why the message cannot be read.
+/// The dead letter, or why the message cannot be read now. One that is damaged is no longer a message: its letter has no
+/// value and says where its bytes lie, so that nobody waits for it and nobody mistakes it for what was stored.
 fn letter(shared: &Shared, undertaking: &Undertaking) -> Result<Payload, Lost> {
-    let receipt = &undertaking.receipt;
-    let fault = |lost: Lost, why: &dyn std::fmt::Display| {
-        let (topic, partition, offset) = (&*undertaking.topic, receipt.partition, receipt.offset);
-        if lost == Lost::Damaged {
-            let hint = "it stays where it is until it is cancelled or its topic's retention takes it";
-            tracing::error!(topic, partition, offset, %why, hint, "a message that is given up is damaged");
-        } else {
-            tracing::warn!(topic, partition, offset, %why, "a dead letter could not be written; it is tried again");
-        }
-        lost
+    let (place, receipt) = (Place::from(undertaking), &undertaking.receipt);
+    let read = shared.depot.read(place);
+    let message = match &read {
+        Ok(bytes) => Message::decode(bytes).ok(),
+        Err(Lost::Damaged) => None,
+        Err(lost) => return Err(*lost),
     };
-    let bytes = shared.depot.read(Place::from(undertaking)).map_err(|lost| fault(lost, &lost))?;
-    let message = Message::decode(&bytes).map_err(|malformed| fault(Lost::Damaged, &malformed.0))?;
-    let dead = message.into_dead_letter(undertaking.letter(), receipt.topic);
+    let damage = place.damage();
+    let (message, letter) = match message {
+        Some(message) => (message, undertaking.letter()),
+        None => {
+            let last_error = damage.as_str().into();
+            let reason = PAYLOAD_DAMAGED.into();
+            (Message::default(), DeadLetter { last_error, reason, ..undertaking.letter() })
+        }
+    };
+    let dead = message.into_dead_letter(letter, receipt.topic);
     let bytes = dead.encode();
     let size = u32::try_from(dead.size()).unwrap_or(u32::MAX);
     Ok(Payload { check: check_of(&bytes), size, bytes })

@@ -270,22 +270,3 @@ async fn a_stop_does_not_wait_for_a_full_disk() {
     let (broker, _) = start(Config { segment_bytes: 64 << 10, ..at(dir.path()) }, &dir);
     assert_eq!(broker.describe_topic("t").await.unwrap().partitions[0].messages, taken);
 }
-
-#[tokio::test]
-async fn a_damaged_payload_is_never_delivered() {
-    let dir = tempfile::tempdir().unwrap();
-    let (broker, _) = start(Config { payload_cache_bytes: 0, ..at(dir.path()) }, &dir);
-    broker.create_topic("t", 1).await.unwrap();
-    broker.produce("t", text("to be damaged")).await.unwrap();
-    broker.produce("t", text("unharmed")).await.unwrap();
-    let path = dir.path().join("seg-00000001.log");
-    let bytes = std::fs::read(&path).unwrap();
-    let at = bytes.windows(13).position(|window| window == b"to be damaged").unwrap();
-    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
-    std::os::unix::fs::FileExt::write_all_at(&file, b"T", at as u64).unwrap();
-
-    let mut stream = broker.consume(reader("t", "g")).await.unwrap();
-    let delivered = next(&mut stream).await;
-    assert_eq!((value(&delivered).as_str(), delivered.offset), ("unharmed", 1));
-    assert_eq!(broker.counters().payloads_damaged, 1);
-}

@@ -145,19 +145,6 @@ fn a_late_ack_wins_over_the_burial() {
     assert_eq!((dlq(&rig), rig.fetches().len(), rig.lag(topic, "g")), (None, 0, 0));
 }
 
-#[test]
-fn a_damaged_payload_is_not_read_every_second() {
-    let (mut rig, topic) = doomed(1, &["g"], Settings::default());
-    let first = give_up(&mut rig, topic);
-    rig.tell(Input::FetchDamaged { receipt: first.receipt });
-    rig.advance(59 * 60 * 1000);
-    assert_eq!(rig.fetches(), [], "only a repaired disk helps");
-    rig.advance(60 * 1000);
-    let again = rig.fetches().pop().expect("it is looked at again");
-    rig.bury(&again);
-    assert_eq!(books(&mut rig, topic), (1, 0));
-}
-
 /// Whoever looks at a dead letter must learn something of why it died, also if nobody told.
 #[test]
 fn every_dead_letter_says_why() {
