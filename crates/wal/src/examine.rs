@@ -66,6 +66,10 @@ pub(crate) fn examine<D: Disk>(disk: &D, survey: &Survey, upto: Option<Lsn>) -> 
     let first = segments.partition_point(|found| found.header.number < start.segment());
     for (index, found) in segments.iter_mut().enumerate().skip(first) {
         let number = found.header.number;
+        if index == last && found.end < found.header.file_bytes() {
+            // What the missing bytes held cannot be told: perhaps nothing, perhaps what was acknowledged last.
+            return Err(damage(disk, number, found.end, "the file is shorter than it was made").into());
+        }
         let from = if number == start.segment() { start.offset() } else { SEGMENT_HEADER_BYTES };
         if from > found.end {
             let what = "the file ends before the position its snapshot continues from";
@@ -101,6 +105,9 @@ fn check_chain<D: Disk>(disk: &D, survey: &Survey, first: u32) -> Result<(), Dam
     }
     if expected <= last {
         return Err(damage(disk, expected, 0, "the segment is missing although later ones exist"));
+    }
+    if survey.newest.is_some_and(|newest| newest > last) {
+        return Err(damage(disk, expected, 0, "the segment is missing although it had been begun"));
     }
     Ok(())
 }

@@ -33,6 +33,7 @@ mod inspect;
 mod keeper;
 mod lsn;
 mod names;
+mod newest;
 mod open;
 mod options;
 mod reader;

@@ -10,6 +10,8 @@ use crate::segment::SegmentHeader;
 pub(crate) const LOCK: &str = "LOCK";
 /// Space that is given up to fit a snapshot onto a full disk.
 pub(crate) const RESERVE: &str = "reserve";
+/// Names the newest segment.
+pub(crate) const NEWEST: &str = "newest";
 /// A file that is still being made. Whatever is found under such a name was never finished.
 pub(crate) const TEMP: &str = ".tmp";
 
@@ -58,6 +60,8 @@ pub(crate) struct Survey {
     pub(crate) temps: Vec<String>,
     /// Length of the reserve, if there is one.
     pub(crate) reserve: Option<u64>,
+    /// The newest segment that is known to have been there.
+    pub(crate) newest: Option<u32>,
     /// Length of all files of the log together.
     pub(crate) bytes: u64,
 }

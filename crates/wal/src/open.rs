@@ -11,6 +11,7 @@ use crate::error::{FileError, OpenError, ReplayError};
 use crate::examine::{Examined, Found, Tail, examine};
 use crate::fill::zeroed;
 use crate::names::{self, Survey};
+use crate::newest;
 use crate::segment::{SEGMENT_HEADER_BYTES, Segment, SegmentHeader};
 use crate::settle::settle;
 use crate::shared::{Shared, Spare, Start};
@@ -82,11 +83,19 @@ pub fn open<D: Disk>(disk: D, options: Options) -> Result<Opened<D>, OpenError> 
         None => None,
     };
     let upto = snapshot.as_ref().map(|snapshot| snapshot.upto);
-    let examined = match (survey.segments.is_empty(), upto) {
-        (true, None) => begin(&disk, &options)?,
+    let examined = match (survey.segments.is_empty(), upto, survey.newest) {
+        (true, None, None) => begin(&disk, &options)?,
         _ => examine(&disk, &survey, upto)?,
     };
     let (active, report) = finish(&disk, &examined)?;
+    if survey.newest != Some(examined.tail.end.segment()) {
+        let noted = newest::note(&disk, examined.tail.end.segment());
+        match noted.map_err(|error| FileError::new("write", names::NEWEST, error)) {
+            // Without it only less is checked at the next start.
+            Err(error) if !error.is_full() => return Err(error.into()),
+            Ok(()) | Err(_) => {}
+        }
+    }
     remove_leftovers(&disk, &survey)?;
     let (spares, spare_next) = spares(&disk, &options, &survey)?;
     let reserve = survey.reserve.unwrap_or(0);
@@ -115,7 +124,9 @@ pub(crate) fn claim<D: Disk>(disk: &D) -> Result<D::Lock, OpenError> {
 /// Lists the directory.
 pub(crate) fn survey<D: Disk>(disk: &D) -> Result<Survey, FileError> {
     let entries = disk.list().map_err(|error| FileError::new("list", disk.name(), error))?;
-    Ok(Survey::of(entries))
+    let mut survey = Survey::of(entries);
+    survey.newest = newest::noted(disk);
+    Ok(survey)
 }
 
 /// Starts a log in an empty directory.

@@ -6,6 +6,7 @@ use crate::examine::{examine, open_segment};
 use crate::fill::zero;
 use crate::frame::FRAME_ALIGN;
 use crate::names::{self, Survey};
+use crate::newest;
 use crate::open::{claim, survey};
 use crate::rebuild::rebuild;
 use crate::scan::{Scanner, Slot};
@@ -37,6 +38,8 @@ pub struct Cut {
     pub byte: u64,
     /// How many bytes.
     pub bytes: u64,
+    /// How long the file is afterwards, if it stays: one that was cut short gets its length back.
+    pub file_bytes: u64,
     /// How many whole frames are lost with them.
     pub frames: u64,
     /// The file beside it that keeps what is cut.
@@ -88,6 +91,10 @@ pub fn repair<D: Disk>(disk: &D, dry_run: bool) -> Result<RepairPlan, RepairErro
         for cut in &plan.cuts {
             apply(disk, cut).map_err(|error| FileError::new("cut", &cut.file, error))?;
         }
+        if survey.newest.is_some() {
+            let left = crate::open::survey(disk)?.segments.keys().next_back().copied();
+            newest::correct(disk, left).map_err(|error| FileError::new("write", names::NEWEST, error))?;
+        }
         plan.applied = true;
     }
     Ok(plan)
@@ -105,7 +112,8 @@ fn plan_snapshots<D: Disk>(
             Ok(_) => return Ok(Some(upto)),
             Err(OpenError::Damaged(damage)) => {
                 let kept_in = free_name(taken, upto);
-                plan.cuts.push(Cut { file: damage.file.clone(), byte: 0, bytes, frames: 0, kept_in });
+                let file = damage.file.clone();
+                plan.cuts.push(Cut { file, byte: 0, bytes, file_bytes: bytes, frames: 0, kept_in });
                 plan.damage.push(damage);
                 survey.snapshots.remove(&upto);
             }
@@ -123,7 +131,7 @@ fn plan_segments<D: Disk>(
     plan: &mut RepairPlan,
 ) -> Result<(), RepairError> {
     let first = upto.map_or(1, Lsn::segment);
-    while !survey.segments.is_empty() || upto.is_some() {
+    while !survey.segments.is_empty() || upto.is_some() || survey.newest.is_some() {
         let damage = match examine(disk, survey, upto) {
             Ok(_) => return Ok(()),
             Err(OpenError::Damaged(damage)) => damage,
@@ -138,6 +146,13 @@ fn plan_segments<D: Disk>(
             continue;
         }
         let byte = u32::try_from(damage.byte).unwrap_or(u32::MAX);
+        let last = survey.segments.keys().next_back().copied();
+        if last.is_some_and(|last| number > last) {
+            // It is gone, and nothing can be cut that would bring it back: the log ends before it.
+            plan.damage.push(damage);
+            survey.newest = last;
+            continue;
+        }
         if number < first {
             // Only payloads are lost; the log itself does not need it.
             plan.cuts.push(cut_of(disk, survey, Lsn::new(number, 0), taken)?);
@@ -178,8 +193,9 @@ fn plan_header<D: Disk>(disk: &D, survey: &mut Survey, number: u32) -> Result<bo
 fn cut_of<D: Disk>(disk: &D, survey: &Survey, from: Lsn, taken: &[String]) -> Result<Cut, RepairError> {
     let number = from.segment();
     let file_bytes = survey.segments.get(&number).copied().unwrap_or(0);
-    let mut frames = 0;
+    let (mut frames, mut whole_bytes) = (0, file_bytes);
     if let Ok((header, file)) = open_segment(disk, survey, number) {
+        whole_bytes = whole_bytes.max(u64::from(header.file_bytes()));
         let read = |buffer: &mut [u8], at| read_all(&file, buffer, at);
         let mut scanner = Scanner::new(header, file_bytes, read);
         let failed = |error| FileError::new("read", names::segment(number), error);
@@ -196,6 +212,7 @@ fn cut_of<D: Disk>(disk: &D, survey: &Survey, from: Lsn, taken: &[String]) -> Re
         file: names::segment(number),
         byte: u64::from(from.offset()),
         bytes: file_bytes.saturating_sub(u64::from(from.offset())),
+        file_bytes: whole_bytes,
         frames,
         kept_in: free_name(taken, from),
     })
@@ -231,6 +248,6 @@ fn apply<D: Disk>(disk: &D, cut: &Cut) -> std::io::Result<()> {
     to.sync_data()?;
     disk.rename(&temp, &cut.kept_in)?;
     disk.sync_dir()?;
-    zero(&from, cut.byte, cut.byte + cut.bytes)?;
+    zero(&from, cut.byte, cut.file_bytes)?;
     from.sync_data()
 }

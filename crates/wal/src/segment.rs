@@ -36,6 +36,11 @@ pub(crate) enum BadHeader {
 }
 
 impl SegmentHeader {
+    /// Bytes of the file when it became a segment; it may have grown since, and never gets shorter.
+    pub(crate) fn file_bytes(&self) -> u32 {
+        self.roll_at + self.roll_at / 7
+    }
+
     /// The bytes of the header.
     pub(crate) fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES as usize] {
         let mut bytes = [0; SEGMENT_HEADER_BYTES as usize];

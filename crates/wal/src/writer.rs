@@ -10,6 +10,7 @@ use crate::error::{FileError, WriteError};
 use crate::fill::zero;
 use crate::frame::{FRAME_BODY_BYTES_MAX, encode};
 use crate::names;
+use crate::newest;
 use crate::segment::{SEGMENT_HEADER_BYTES, Segment, SegmentError, SegmentHeader};
 use crate::shared::{Shared, Spare};
 
@@ -114,6 +115,8 @@ impl<D: Disk> Writer<D> {
             return Err(WriteError::NoSpace);
         };
         let segment = Arc::new(Segment::new(header, SEGMENT_HEADER_BYTES, Some(file)));
+        // Best effort: without it only less is checked at the next start.
+        let _ = newest::note(&self.shared.disk, number);
         self.shared.add_segment(Arc::clone(&segment));
         self.segment = segment;
         self.file_bytes = file_bytes;

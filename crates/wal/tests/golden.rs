@@ -35,6 +35,8 @@ df 68 db 66 00 00 00 00 00 00 00 00 00 00 00 00
 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00
 73 74 61 74 65";
 
+const NEWEST: &str = "44 72 69 66 74 51 6e 77 01 00 00 00 a0 8d 7c fa";
+
 #[test]
 fn files_have_exactly_these_bytes() {
     let dir = tempfile::tempdir().unwrap();
@@ -64,7 +66,8 @@ fn files_have_exactly_these_bytes() {
     assert_eq!(read("spare-00000000.seg"), vec![0; 4096]);
     assert_eq!(read("reserve"), vec![0; 512]);
     assert_eq!(read("LOCK"), b"");
-    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 5);
+    assert_eq!(hex(&read("newest")), NEWEST);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 6);
 }
 
 #[test]
@@ -73,7 +76,9 @@ fn pinned_bytes_can_still_be_read() {
         text.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
     };
     let dir = tempfile::tempdir().unwrap();
-    fs::write(dir.path().join("seg-00000001.log"), parse(SEGMENT)).unwrap();
+    let mut segment = parse(SEGMENT);
+    segment.resize(4096, 0);
+    fs::write(dir.path().join("seg-00000001.log"), segment).unwrap();
     fs::write(dir.path().join("snap-0000000100000070.snap"), parse(SNAPSHOT)).unwrap();
     let opened = open(RealDisk::create(dir.path()).unwrap(), Options::default()).unwrap();
     let snapshot = opened.snapshot.as_ref().unwrap();
@@ -97,6 +102,6 @@ fn the_documentation_shows_the_same_bytes() {
         .filter(|line| line.get(4..6) == Some("  ") && u32::from_str_radix(&line[..4], 16).is_ok())
         .map(|line| line[6..].split("   ").next().unwrap().trim())
         .collect();
-    let pinned: Vec<&str> = SEGMENT.lines().chain(SNAPSHOT.lines()).collect();
+    let pinned: Vec<&str> = SEGMENT.lines().chain(SNAPSHOT.lines()).chain(NEWEST.lines()).collect();
     assert_eq!(shown, pinned);
 }
