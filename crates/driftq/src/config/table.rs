@@ -292,6 +292,9 @@ pub(crate) static KNOBS: &[Knob] = &[
             Ok(())
         }
     ),
+    amount! { "edge_bytes_max", "edge-bytes-max", "DRIFTQ_EDGE_BYTES_MAX",
+        HTTP, bytes, 1, http.edge_bytes_max,
+        "Bodies, answers and lines of streams that are held for all clients together; beyond it they wait, then the answer is 503. What has at most 8KiB is not counted" },
     duration! { "head_timeout_ms", "head-timeout-ms", "DRIFTQ_HEAD_TIMEOUT_MS",
         HTTP, http.head_timeout,
         "From the first byte of a request to the end of its headers" },

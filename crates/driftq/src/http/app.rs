@@ -14,6 +14,7 @@ use hyper::{Method, Request, StatusCode};
 
 use super::answer::{Answer, method_refusal, put, refusal, whole};
 use super::body::AnswerBody;
+use super::budget::Budget;
 use super::crowd::Crowd;
 use super::endpoint::{Allowed, Endpoint, Target};
 use super::options::Options;
@@ -34,12 +35,14 @@ pub(crate) struct App {
     pub(crate) started: Instant,
     pub(crate) ids: Arc<RequestIds>,
     pub(crate) crowd: Crowd,
+    pub(crate) budget: Arc<Budget>,
 }
 
 impl App {
     pub(crate) fn new(broker: Broker, options: Options) -> Self {
         let (metrics, ids) = (Metrics::default(), Arc::new(RequestIds::new()));
-        Self { broker, options, metrics, started: Instant::now(), ids, crowd: Crowd::default() }
+        let budget = Budget::new(options.edge_bytes_max, metrics.clone());
+        Self { broker, options, metrics, started: Instant::now(), ids, crowd: Crowd::default(), budget }
     }
 
     /// Answers one request; never fails, because a failure is an answer too.
@@ -89,11 +92,11 @@ impl App {
         }
         let body = match endpoint {
             Endpoint::Topics | Endpoint::Produce | Endpoint::Consume | Endpoint::Ack | Endpoint::Nack => {
-                let body = read_body(head, body, &self.options).await?;
+                let body = read_body(head, body, &self.options, &self.budget).await?;
                 body.map(|body| mended(&body).map_or(body, Into::into))
             }
             Endpoint::V2(operation) if v2::takes_body(operation) => {
-                read_body(head, body, &self.options).await?
+                read_body(head, body, &self.options, &self.budget).await?
             }
             _ => {
                 // Unread, it would end a connection on which the next request is already under way.

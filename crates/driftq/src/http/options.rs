@@ -14,6 +14,9 @@ pub(crate) struct Options {
     pub(crate) url_bytes_max: usize,
     /// Bytes of a request body; beyond it 413.
     pub(crate) body_bytes_max: usize,
+    /// Bytes held for all peers together: bodies that are read or being handled, answers and lines that are not written
+    /// yet. Beyond it, whoever needs more waits a moment and then gets 503.
+    pub(crate) edge_bytes_max: usize,
     /// From the first byte of a request to the end of its headers; afterwards the connection is closed.
     pub(crate) head_timeout: Duration,
     /// From the end of the headers to the end of the body; afterwards 408.
@@ -27,13 +30,19 @@ pub(crate) struct Options {
     pub(crate) drain_timeout: Duration,
 }
 
+impl Options {
+    pub(crate) const CONNECTIONS_MAX_DEFAULT: usize = 8_192;
+    pub(crate) const EDGE_BYTES_MAX_DEFAULT: usize = 256 << 20;
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
-            connections_max: 8_192,
+            connections_max: Self::CONNECTIONS_MAX_DEFAULT,
             head_bytes_max: 128 << 10,
             url_bytes_max: 60 << 10,
             body_bytes_max: 4 << 20,
+            edge_bytes_max: Self::EDGE_BYTES_MAX_DEFAULT,
             head_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(120),
