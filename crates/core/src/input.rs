@@ -300,6 +300,14 @@ pub enum Input {
         /// How many.
         count: u32,
     },
+    /// A stream that borrows has written out `count` deliveries, or passed them over. Its credit stays taken until they
+    /// are settled.
+    Written {
+        /// The reader.
+        consumer: ConsumerId,
+        /// How many.
+        count: u32,
+    },
     /// The work is done.
     Ack {
         /// Who asks.
