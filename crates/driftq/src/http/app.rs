@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use driftq_api::v1::mended;
+use driftq_api::v2::Operation;
 use driftq_api::{Code, Fault};
 use driftq_engine::Broker;
 use hyper::body::Incoming;
@@ -58,7 +59,10 @@ impl App {
         let target = Target::find(&head.method, head.uri.path());
         let endpoint = target.endpoint;
         let mut answer = match self.respond(target, &head, body, &pulse).await {
-            Ok(answer) => answer,
+            Ok(answer) => match self.charged(endpoint, &head.method, answer).await {
+                Ok(answer) => answer,
+                Err(fault) => refusal(&fault, endpoint.dialect(), &id),
+            },
             Err(Refused::Fault(fault)) => refusal(&fault, endpoint.dialect(), &id),
             Err(Refused::Method(allow)) => method_refusal(
                 &Fault::new(Code::MethodNotAllowed, "method not allowed"),
@@ -72,9 +76,29 @@ impl App {
         log(&head, answer.status(), now - begun, &id);
         put(&mut answer, X_REQUEST_ID, id);
         if matches!(answer.body(), AnswerBody::Whole(_)) {
-            pulse.idle(now);
+            pulse.begin_answer(now);
         }
         Ok(answer)
+    }
+
+    /// Charges the edge's budget with an answer until it is written. If there is no room for it, whoever only asked may
+    /// ask again later; whoever has changed something is told in any case, and so is whoever looks after the server.
+    async fn charged(&self, endpoint: Endpoint, method: &Method, answer: Answer) -> Result<Answer, Fault> {
+        let AnswerBody::Whole(body) = answer.body() else { return Ok(answer) };
+        // It has counted its own.
+        if matches!(endpoint, Endpoint::V2(Operation::Lease)) {
+            return Ok(answer);
+        }
+        let (mut charge, bytes) = (self.budget.open(), body.len());
+        match endpoint {
+            Endpoint::V2(Operation::GetEffect | Operation::BeginEffect) => charge.grow(bytes).await?,
+            Endpoint::V2(_) if method == Method::GET => charge.grow(bytes).await?,
+            _ => charge.overdraw(bytes),
+        }
+        Ok(answer.map(|body| match body {
+            AnswerBody::Whole(body) => AnswerBody::Whole(charge.carried_by(body)),
+            stream @ AnswerBody::Stream(_) => stream,
+        }))
     }
 
     async fn respond(

@@ -21,8 +21,9 @@ pub(crate) struct Options {
     pub(crate) head_timeout: Duration,
     /// From the end of the headers to the end of the body; afterwards 408.
     pub(crate) body_timeout: Duration,
-    /// A connection without a request is closed after this long, and so is one that does not take its answer, or
-    /// takes nothing of its stream.
+    /// A connection that takes nothing of its answer for this long is closed.
+    pub(crate) answer_timeout: Duration,
+    /// A connection without a request is closed after this long, and so is one that takes nothing of its stream.
     pub(crate) idle_timeout: Duration,
     /// An idle stream carries a bare newline this often.
     pub(crate) heartbeat: Duration,
@@ -45,6 +46,7 @@ impl Default for Options {
             edge_bytes_max: Self::EDGE_BYTES_MAX_DEFAULT,
             head_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
+            answer_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(120),
             heartbeat: Duration::from_secs(15),
             drain_timeout: Duration::from_secs(5),
