@@ -114,9 +114,12 @@ impl App {
             discard_body(body).await;
             return Err(Refused::Method(allowed));
         }
+        // What is charged for a body is charged until it is handled, also if it was mended by copying.
+        let mut charged = None;
         let body = match endpoint {
             Endpoint::Topics | Endpoint::Produce | Endpoint::Consume | Endpoint::Ack | Endpoint::Nack => {
                 let body = read_body(head, body, &self.options, &self.budget).await?;
+                charged.clone_from(&body);
                 body.map(|body| mended(&body).map_or(body, Into::into))
             }
             Endpoint::V2(operation) if v2::takes_body(operation) => {
@@ -146,6 +149,7 @@ impl App {
             Endpoint::UnknownV1 => Err(v1::unknown()),
             Endpoint::Unversioned => Err(v1::unversioned()),
         };
+        drop(charged);
         handled.map_err(Refused::Fault)
     }
 

@@ -32,7 +32,7 @@ const CONNECTIONS_CEILING: usize = u32::MAX as usize >> 4;
 
 /// What the system takes for a connection beyond what its peer has room for.
 #[cfg(target_os = "linux")]
-const UNSENT_BYTES_MAX: u32 = 128 << 10;
+const UNSENT_BYTES_MAX: u32 = 64 << 10;
 
 /// The HTTP library panics below this.
 const HEAD_BYTES_LEAST: usize = 8 << 10;
