@@ -300,8 +300,7 @@ pub enum Input {
         /// How many.
         count: u32,
     },
-    /// A stream that borrows has written out `count` deliveries, or passed them over. Its credit stays taken until they
-    /// are settled.
+    /// A stream that borrows has written out `count` deliveries, or passed them over; its credit stays taken.
     Written {
         /// The reader.
         consumer: ConsumerId,

@@ -152,11 +152,15 @@ impl Shard {
         self.journal.into_waiting()
     }
 
-    /// Handles one input. Total: every input has an answer, none panics.
-    pub fn handle(&mut self, now: Time, input: Input, out: &mut Output) {
+    fn begin_turn(&mut self, now: Time) {
         assert!(now >= self.now, "the shell's clock never goes back");
         self.now = now;
         self.steps = self.settings.turn_steps_max as usize;
+    }
+
+    /// Handles one input. Total: every input has an answer, none panics.
+    pub fn handle(&mut self, now: Time, input: Input, out: &mut Output) {
+        self.begin_turn(now);
         match input {
             Input::CreateTopic { ticket, name, partitions, settings, exact } => {
                 self.handle_create_topic(ticket, &name, partitions, (&settings, exact), out);
