@@ -21,8 +21,6 @@ use crate::shard::Shard;
 use crate::timer::{Due, Spot};
 use crate::topic::Order;
 
-/// Messages looked at in one go; then other inputs get their turn.
-const STEPS_MAX: usize = 4_096;
 /// Nothing more is lent while the batch holds this many bytes of facts: many groups that get many messages each would
 /// fill more than a frame of the log. The rest goes on with the next batch.
 pub(crate) const DISPATCH_FACTS_BYTES_MAX: usize = 1 << 20;
@@ -42,6 +40,8 @@ enum Next {
     Skip(u64),
     /// A message whose deadline has passed.
     GiveUp(TopicId, u64),
+    /// A message that does not fit any more into what was gathered for the first in line.
+    Overfull,
 }
 
 /// A partition as one group sees it.
@@ -61,12 +61,11 @@ impl Shard {
         if self.journal.durable < self.opened {
             return;
         }
-        let mut steps = STEPS_MAX;
         let mut overtaken = Vec::new();
         if let Some(crew) = self.crews.get_mut(&group) {
             crew.is_unfinished = false;
         }
-        while let Some((partition, next)) = self.next_for(group, &mut steps, out) {
+        while let Some((partition, next)) = self.next_for(group, out) {
             match next {
                 Next::Nothing => {}
                 Next::Deliver(sequence, taker) => {
@@ -76,6 +75,7 @@ impl Shard {
                 Next::GiveUp(topic, sequence) => {
                     self.end_overdue(Spot { topic, group, partition, sequence }, out);
                 }
+                Next::Overfull => self.answer_first_waiter(group, out),
             }
         }
         self.answer_waiters(group, out);
@@ -85,19 +85,36 @@ impl Shard {
         }
     }
 
+    /// Whether enough was looked at for one input.
+    pub(crate) const fn is_turn_over(&self, out: &Output) -> bool {
+        self.steps == 0 || out.facts.len() >= DISPATCH_FACTS_BYTES_MAX
+    }
+
+    /// Dispatch goes on where it stopped.
+    pub(crate) fn go_on(&mut self, group: GroupId, out: &mut Output) {
+        if let Some(crew) = self.crews.get_mut(&group) {
+            crew.goes_on = false;
+        }
+        self.dispatch(group, out);
+    }
+
     /// The next partition in turn and what it has; `None` when nothing more can be delivered.
-    fn next_for(&mut self, group: GroupId, steps: &mut usize, out: &Output) -> Option<(u32, Next)> {
+    fn next_for(&mut self, group: GroupId, out: &Output) -> Option<(u32, Next)> {
+        let is_turn_over = self.is_turn_over(out);
         let crew = self.crews.get_mut(&group)?;
-        if !crew.can_take() {
+        if !crew.can_take(self.settings.stream_unwritten_max) {
             return None;
         }
         let partition = crew.next_hot()?;
-        if *steps == 0 || out.facts.len() >= DISPATCH_FACTS_BYTES_MAX {
+        if is_turn_over {
             crew.is_unfinished = true;
-            self.timers.set(self.now, Due::GoOn(group));
+            if !core::mem::replace(&mut crew.goes_on, true) {
+                self.turns += 1;
+                self.timers.set(self.now, Due::GoOn(self.turns, group));
+            }
             return None;
         }
-        *steps -= 1;
+        self.steps -= 1;
         let topic = self.journal.state.topic(crew.topic)?;
         let members = topic.groups.get(&group)?;
         if topic.paused.is_some() || members.paused.is_some() {
@@ -117,12 +134,16 @@ impl Shard {
             order: topic.settings.order,
             share: u64::from(topic.settings.retry_share.unwrap_or(self.settings.retry_share)),
         };
-        let Some(sequence) = crew.lanes[partition as usize].candidate(&view, steps) else {
-            if *steps > 0 {
+        let Some(sequence) = crew.lanes[partition as usize].candidate(&view, &mut self.steps) else {
+            if self.steps > 0 {
                 crew.hot.remove(&partition);
             }
             return Some((partition, Next::Nothing));
         };
+        let length = lane.slots.get(sequence).map_or(0, |slot| slot.length);
+        if taker == Taker::Waiter && crew.waiters.front().is_some_and(|waiter| waiter.is_full_for(length)) {
+            return Some((partition, Next::Overfull));
+        }
         // Before anything that may hold it back: those behind it with the same key wait for it all the same.
         crew.lanes[partition as usize].keys.set_head(view.key(sequence), sequence);
         let deadline = lane.slots.deadline(sequence);
@@ -175,6 +196,7 @@ impl Shard {
                 let consumer = &mut crew.consumers[index];
                 consumer.credit -= 1;
                 if consumer.style == Style::Borrowed {
+                    consumer.unwritten += 1;
                     crew.loans.insert((partition, sequence), consumer.id);
                 }
                 let consumer = &crew.consumers[index];
@@ -432,6 +454,7 @@ impl crate::settings::Settings {
         Windows {
             pushed: topic.settings.in_flight_max.unwrap_or(self.in_flight_max),
             borrowed: topic.settings.in_flight_max.unwrap_or(self.lease_in_flight_max),
+            unwritten: self.stream_unwritten_max,
             is_shared: topic.settings.in_flight_max.is_some(),
         }
     }

@@ -300,6 +300,13 @@ pub enum Input {
         /// How many.
         count: u32,
     },
+    /// A stream that borrows has written out `count` deliveries, or passed them over; its credit stays taken.
+    Written {
+        /// The reader.
+        consumer: ConsumerId,
+        /// How many.
+        count: u32,
+    },
     /// The work is done.
     Ack {
         /// Who asks.

@@ -10,6 +10,7 @@ use crate::action::{Delivery, Receipt};
 use crate::group::Progress;
 use crate::id::{ConsumerId, Identity, KeyHash, Ticket, Time, Token, TopicId};
 use crate::input::Style;
+use crate::lease::LEASE_BYTES_MAX;
 use crate::timer::Spot;
 
 /// One open subscription.
@@ -20,7 +21,15 @@ pub(crate) struct Consumer {
     pub(crate) lease_ms: u64,
     /// Deliveries it can still take.
     pub(crate) credit: u32,
+    /// Deliveries that it borrows and has not said to have written out.
+    pub(crate) unwritten: u32,
     pub(crate) style: Style,
+}
+
+impl Consumer {
+    const fn can_take(&self, unwritten_max: u32) -> bool {
+        self.credit > 0 && self.unwritten < unwritten_max
+    }
 }
 
 /// Somebody who asked for messages once and waits for them.
@@ -40,6 +49,13 @@ pub(crate) struct Waiter {
     pub(crate) bytes: u64,
     /// Whether one of them supersedes a holder: the answer waits until that is durable.
     pub(crate) supersedes: bool,
+}
+
+impl Waiter {
+    /// Whether a payload of this length would make its answer larger than an answer may be. The first one never does.
+    pub(crate) fn is_full_for(&self, length: u32) -> bool {
+        !self.gathered.is_empty() && self.bytes + u64::from(length) > LEASE_BYTES_MAX
+    }
 }
 
 /// A place in the order of fresh messages: by priority, then by sequence number.
@@ -182,6 +198,8 @@ pub(crate) struct Crew {
     pub(crate) spared: BTreeMap<(u32, u64), u8>,
     /// Whether dispatch stopped in the middle so that others get their turn.
     pub(crate) is_unfinished: bool,
+    /// Whether a timer is set that goes on with it.
+    pub(crate) goes_on: bool,
     /// Messages that are being turned into dead letters, each with the token of its undertaking.
     pub(crate) dying: BTreeMap<(u32, u64), Token>,
     /// Last sign of life.
@@ -206,6 +224,8 @@ pub(crate) enum Taker {
 pub(crate) struct Windows {
     pub(crate) pushed: u32,
     pub(crate) borrowed: u32,
+    /// To one stream and not written out.
+    pub(crate) unwritten: u32,
     /// The topic has set one window for everything that is on loan. Otherwise only what was pushed counts for
     /// readers to whom messages are pushed: their window is small, and holders of tokens asked for a number.
     pub(crate) is_shared: bool,
@@ -233,6 +253,7 @@ impl Crew {
             unbegun: BTreeMap::new(),
             spared: BTreeMap::new(),
             is_unfinished: false,
+            goes_on: false,
             dying: BTreeMap::new(),
             seen: now,
             pollers: BTreeMap::new(),
@@ -252,7 +273,7 @@ impl Crew {
                 Style::Pushed => (progress.pushed, windows.pushed),
                 Style::Borrowed => (leased, windows.borrowed),
             };
-            consumer.credit > 0 && leased < window
+            consumer.can_take(windows.unwritten) && leased < window
         };
         let stream = (0..count).map(|step| (self.turn + step) % count).find(|&i| may(&self.consumers[i]));
         match stream {
@@ -283,8 +304,8 @@ impl Crew {
         recent.map(|(owner, _)| owner.as_str())
     }
 
-    pub(crate) fn can_take(&self) -> bool {
-        !self.waiters.is_empty() || self.consumers.iter().any(|consumer| consumer.credit > 0)
+    pub(crate) fn can_take(&self, unwritten_max: u32) -> bool {
+        !self.waiters.is_empty() || self.consumers.iter().any(|consumer| consumer.can_take(unwritten_max))
     }
 
     /// Whether a message is being turned into a dead letter.
@@ -340,6 +361,16 @@ impl Crew {
         let Some(consumer) = self.consumers.iter_mut().find(|consumer| consumer.id == id) else { return };
         let was_out = consumer.credit == 0;
         consumer.credit = consumer.credit.saturating_add(count);
+        if was_out {
+            self.heat_full();
+        }
+    }
+
+    /// A stream that borrows has written some of its deliveries out.
+    pub(crate) fn on_written(&mut self, id: ConsumerId, count: u32, unwritten_max: u32) {
+        let Some(consumer) = self.consumers.iter_mut().find(|consumer| consumer.id == id) else { return };
+        let was_out = consumer.unwritten >= unwritten_max;
+        consumer.unwritten = consumer.unwritten.saturating_sub(count);
         if was_out {
             self.heat_full();
         }

@@ -13,8 +13,7 @@ use crate::timer::Due;
 
 /// Messages that one request may ask for.
 pub const LEASE_MESSAGES_MAX: u32 = 1_000;
-/// One answer is full with this many bytes of payloads. The message that fills it is the last one in it, so that the
-/// largest message can be lent, too.
+/// No answer has more bytes of payloads than this, unless its only message has: the largest message can be lent, too.
 pub const LEASE_BYTES_MAX: u64 = 8 << 20;
 /// Longest wait of one request.
 pub const LEASE_WAIT_MS_MAX: u64 = 60_000;

@@ -11,6 +11,12 @@ pub struct Settings {
     pub in_flight_max: u32,
     /// The same for readers that hold tokens: leases by long poll, and streams with credit.
     pub lease_in_flight_max: u32,
+    /// Deliveries that may be under way to one stream with credit and not yet be written out, however large its credit is:
+    /// what its peer does not take stays where it is, and others may have it.
+    pub stream_unwritten_max: u32,
+    /// Messages that dispatch looks at for one input, for all groups that it touches together. The rest goes on with the
+    /// next tick, so that other inputs get their turn. At least 1.
+    pub turn_steps_max: u32,
     /// How long a token is good for, for readers that do not say.
     pub lease_ms_default: u64,
     /// For messages that come over `/v2` without a policy, to topics without one.
@@ -77,6 +83,8 @@ impl Default for Settings {
         Self {
             in_flight_max: 2,
             lease_in_flight_max: 10_000,
+            stream_unwritten_max: 64,
+            turn_steps_max: 2_048,
             lease_ms_default: 30_000,
             retry: RetryPolicy {
                 max_attempts: 20,

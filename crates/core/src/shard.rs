@@ -35,6 +35,10 @@ pub struct Shard {
     pub(crate) readers: BTreeMap<ConsumerId, GroupId>,
     /// End of this run's first fact: nothing is delivered before it is durable.
     pub(crate) opened: Position,
+    /// Messages that may still be looked at for this input.
+    pub(crate) steps: usize,
+    /// How often dispatch stopped in the middle.
+    pub(crate) turns: u64,
     /// Tokens handed out in this run.
     pub(crate) tokens: u64,
     /// The newest time that was told.
@@ -82,6 +86,8 @@ impl Shard {
             active: BTreeMap::new(),
             readers: BTreeMap::new(),
             opened: Position(0),
+            steps: 0,
+            turns: 0,
             tokens: 0,
             now: Time(0),
             roomy: true,
@@ -146,10 +152,15 @@ impl Shard {
         self.journal.into_waiting()
     }
 
-    /// Handles one input. Total: every input has an answer, none panics.
-    pub fn handle(&mut self, now: Time, input: Input, out: &mut Output) {
+    fn begin_turn(&mut self, now: Time) {
         assert!(now >= self.now, "the shell's clock never goes back");
         self.now = now;
+        self.steps = self.settings.turn_steps_max as usize;
+    }
+
+    /// Handles one input. Total: every input has an answer, none panics.
+    pub fn handle(&mut self, now: Time, input: Input, out: &mut Output) {
+        self.begin_turn(now);
         match input {
             Input::CreateTopic { ticket, name, partitions, settings, exact } => {
                 self.handle_create_topic(ticket, &name, partitions, (&settings, exact), out);
@@ -184,6 +195,7 @@ impl Shard {
             Input::Subscribe { ticket, subscription } => self.handle_subscribe(ticket, subscription, out),
             Input::Unsubscribe { consumer } => self.handle_unsubscribe(consumer),
             Input::Credit { consumer, count } => self.handle_credit(consumer, count, out),
+            Input::Written { consumer, count } => self.handle_written(consumer, count, out),
             Input::Ack { ticket, address, owner } => self.handle_ack(ticket, &address, &owner, out),
             Input::Nack { ticket, address, owner, reason } => {
                 self.handle_nack(ticket, &address, &owner, &reason, out);
@@ -337,7 +349,7 @@ impl Shard {
         self.attend(topic, group);
         let lease_ms = self.lease_ms(topic, lease_ms);
         let Some(crew) = self.crews.get_mut(&group) else { return };
-        crew.consumers.push(Consumer { id: consumer, owner, lease_ms, credit, style });
+        crew.consumers.push(Consumer { id: consumer, owner, lease_ms, credit, unwritten: 0, style });
         self.readers.insert(consumer, group);
         self.journal.reply(out, ticket, Answer::Subscribed);
         self.dispatch(group, out);
@@ -439,6 +451,13 @@ impl Shard {
         let Some(&group) = self.readers.get(&consumer) else { return };
         let Some(crew) = self.crews.get_mut(&group) else { return };
         crew.add_credit(consumer, count);
+        self.dispatch(group, out);
+    }
+
+    fn handle_written(&mut self, consumer: ConsumerId, count: u32, out: &mut Output) {
+        let Some(&group) = self.readers.get(&consumer) else { return };
+        let Some(crew) = self.crews.get_mut(&group) else { return };
+        crew.on_written(consumer, count, self.settings.stream_unwritten_max);
         self.dispatch(group, out);
     }
 

@@ -27,8 +27,8 @@ pub(crate) enum Due {
     Begin(TopicId, u32),
     /// Somebody who asked for messages has waited long enough.
     Waited(GroupId, Ticket),
-    /// Dispatch stopped in the middle so that others get their turn.
-    GoOn(GroupId),
+    /// Dispatch stopped in the middle so that others get their turn. Numbered: whoever stopped first goes on first.
+    GoOn(u64, GroupId),
     /// A reserved identity was not used in time.
     Unreserve(Identity),
     /// The lease of an effect lapses.
@@ -73,11 +73,11 @@ impl Timers {
         self.queue.first().map(|(at, _)| *at)
     }
 
-    /// Takes the earliest that is due at `now`.
-    pub(crate) fn pop(&mut self, now: Time) -> Option<Due> {
+    /// Takes the earliest that is due at `now`, and says since when it is.
+    pub(crate) fn pop(&mut self, now: Time) -> Option<(Time, Due)> {
         if self.next()? > now {
             return None;
         }
-        self.queue.pop_first().map(|(_, due)| due)
+        self.queue.pop_first()
     }
 }

@@ -78,8 +78,8 @@ impl Shard {
     pub(crate) fn handle_tick(&mut self, out: &mut Output) {
         // Taken off first: what comes up anew while these are handled waits for the next tick, even if it is due now.
         let due = core::iter::from_fn(|| self.timers.pop(self.now)).take(DUE_PER_TICK_MAX);
-        let due: Vec<Due> = due.collect();
-        for due in due {
+        let due: Vec<(Time, Due)> = due.collect();
+        for (at, due) in due {
             match due {
                 Due::Lapse(spot) => self.on_lapse(spot, out),
                 Due::Retry(spot) => self.on_retry(spot, out),
@@ -91,7 +91,9 @@ impl Shard {
                 Due::Deadline(topic, partition) => self.on_deadline(topic, partition, out),
                 Due::Begin(topic, partition) => self.on_begin(topic, partition, out),
                 Due::Waited(group, ticket) => self.on_waited(group, ticket, out),
-                Due::GoOn(group) => self.dispatch(group, out),
+                // It keeps its place, or those in front of it would be the only ones who ever go on.
+                Due::GoOn(..) if self.is_turn_over(out) => self.timers.set(at, due),
+                Due::GoOn(_, group) => self.go_on(group, out),
                 Due::Unreserve(identity) => self.unreserve(identity),
                 Due::EffectLapse(number) => self.on_effect_lapse(number, out),
                 Due::EffectWaited(ticket) => self.on_effect_waited(ticket, out),

@@ -32,7 +32,7 @@ const STATUSES: [u16; 18] =
     [200, 201, 202, 204, 400, 404, 405, 408, 409, 413, 414, 415, 422, 429, 500, 503, 507, 0];
 
 /// The live numbers of the HTTP edge.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Metrics(Arc<Live>);
 
 #[derive(Debug)]
@@ -46,6 +46,8 @@ struct Live {
     connections_accepted: AtomicU64,
     streams: AtomicU64,
     stream_messages: AtomicU64,
+    edge_bytes: AtomicU64,
+    edge_refused: AtomicU64,
 }
 
 impl Default for Live {
@@ -58,6 +60,8 @@ impl Default for Live {
             connections_accepted: AtomicU64::default(),
             streams: AtomicU64::default(),
             stream_messages: AtomicU64::default(),
+            edge_bytes: AtomicU64::default(),
+            edge_refused: AtomicU64::default(),
         }
     }
 }
@@ -87,6 +91,31 @@ impl Metrics {
     /// Open connections, now.
     pub(crate) fn connections(&self) -> u64 {
         self.0.connections.load(Relaxed)
+    }
+
+    /// The edge holds more bytes for its peers.
+    pub(crate) fn on_edge_bytes(&self, bytes: usize) {
+        self.0.edge_bytes.fetch_add(bytes as u64, Relaxed);
+    }
+
+    /// The edge has let go of bytes.
+    pub(crate) fn on_edge_bytes_back(&self, bytes: usize) {
+        self.0.edge_bytes.fetch_sub(bytes as u64, Relaxed);
+    }
+
+    /// A request was turned away because the edge holds as much as it may.
+    pub(crate) fn on_edge_refused(&self) {
+        self.0.edge_refused.fetch_add(1, Relaxed);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn edge_bytes(&self) -> u64 {
+        self.0.edge_bytes.load(Relaxed)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn edge_refused(&self) -> u64 {
+        self.0.edge_refused.load(Relaxed)
     }
 
     /// Counts a stream for as long as the guard lives, and says in the log when it ends.

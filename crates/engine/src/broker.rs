@@ -86,7 +86,11 @@ impl Broker {
         }
         let topic = self.topic(&request.topic)?;
         let (consumer, credit) = (shared.consumer(), request.credit.clamp(1, BORROW_CREDIT_MAX));
-        let (deliveries, received) = mpsc::channel(credit as usize);
+        let unwritten = match style {
+            Style::Pushed => credit,
+            Style::Borrowed => credit.min(shared.config.settings.stream_unwritten_max.max(1)),
+        };
+        let (deliveries, received) = mpsc::channel(unwritten as usize);
         // Made before the question is asked: if the caller gives up while it waits, the stream's end tells the shard.
         let mut stream = Stream::new(Arc::clone(shared), consumer, received, style);
         let BorrowRequest { group, owner, lease_ms, .. } = request;

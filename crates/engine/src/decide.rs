@@ -29,6 +29,8 @@ const BATCH_BYTES_SOFT_MAX: usize = 1 << 20;
 const _: () = assert!(BATCH_BYTES_SOFT_MAX + INPUT_FACTS_BYTES_MAX <= FRAME_BODY_BYTES_MAX as usize);
 /// Requests handled before the log and the clock are looked at again.
 const ROUND_REQUESTS_MAX: usize = 1_024;
+/// Words of streams handled before requests get their turn: a crowd of streams that ends must not hold up producers.
+const ROUND_NOTICES_MAX: usize = 256;
 /// Questions that may wait for their round; whoever comes then is told to come back.
 const QUESTIONS_MAX: usize = 1_024;
 /// A buffer larger than this that is mostly full goes to the payload cache as it is; a smaller one is copied there
@@ -109,7 +111,10 @@ impl<D: Disk> Decide<'_, D> {
         if self.shard.next_deadline().is_some_and(|due| due <= self.now) && !self.is_full() {
             self.handle(Input::Tick);
         }
-        while !self.is_full() {
+        for _ in 0..ROUND_NOTICES_MAX {
+            if self.is_full() {
+                break;
+            }
             let Some(notice) = self.tables.taken.notices.pop_front() else { break };
             self.on_notice(notice);
             self.seal_when_large()?;

@@ -36,7 +36,8 @@ pub(crate) struct Attach {
     pub(crate) deliveries: mpsc::Sender<Delivery>,
 }
 
-/// Housekeeping that must not be lost. At most `consumers_max` × `stream_credit` receipts, as many credits, one
+/// Housekeeping that must not be lost. At most `consumers_max` × `stream_credit` receipts (or `stream_unwritten_max` of
+/// those that borrow), as many credits, one
 /// answer per undertaking under way, one window of relocations and one word about space can be in here.
 pub(crate) enum Notice {
     /// Something for the shard.

@@ -60,8 +60,9 @@ pub use config::{Commit, Config, Storage};
 pub use counters::Counters;
 pub use effect_request::{Begun, EffectCall, EffectEnd, EffectEnded, EffectFilter, EffectSight, SeenEffect};
 pub use failure::{Failure, StartError};
+pub use native::Lent;
 pub use request::{
-    AckRequest, BorrowRequest, ConsumeRequest, Draft, Job, JobCall, JobKind, JobState, LeaseCall,
+    AckRequest, BorrowRequest, ConsumeRequest, Draft, Glance, Job, JobCall, JobKind, JobState, LeaseCall,
     LetterFilter, Produced, Recovery, Seen, Sight, TopicReady,
 };
 pub use start::Started;

@@ -1,9 +1,12 @@
 //! What `/v2` asks of a broker: topics with settings, leases with tokens, and orders about single messages.
 
+use std::collections::VecDeque;
+use std::sync::Arc;
+
 use driftq_core::{
-    Answer, Browse, Description, Found, GroupPartition, Identity, Input, LeaseRequest, MessageDescription,
-    Outcome, Query, Receipt, Reject, SeekTo, Settings, Settlement, Spotted, Ticket, Time, TopicId,
-    TopicPatch, TopicSettings,
+    Answer, Browse, Delivery, Description, Found, GroupPartition, Identity, Input, LeaseRequest,
+    MessageDescription, Outcome, Query, Receipt, Reject, SeekTo, Settings, Settlement, Spotted, Stretch,
+    Ticket, Time, TopicId, TopicPatch, TopicSettings,
 };
 use tokio::sync::oneshot;
 
@@ -12,7 +15,7 @@ use crate::depot::{Lost, Place};
 use crate::failure::Failure;
 use crate::guard::read;
 use crate::inbox::{Reply, Request};
-use crate::request::{LeaseCall, Seen, Sight, TopicReady};
+use crate::request::{Glance, LeaseCall, Seen, Sight, TopicReady};
 use crate::shared::Shared;
 use crate::stream::Delivered;
 
@@ -94,9 +97,20 @@ impl Broker {
         }
     }
 
-    /// Lends messages, once. Waits for the first one as long as the call says; dropping the future gives back what
-    /// was lent.
+    /// Lends messages, once, with their payloads. Waits for the first one as long as the call says; dropping the future
+    /// gives back what was lent.
     pub async fn lease(&self, call: LeaseCall) -> Result<Vec<Delivered>, Failure> {
+        let mut lent = self.lend(call).await?;
+        let mut delivered = Vec::with_capacity(lent.len());
+        while let Some(delivery) = lent.next().await {
+            delivered.push(delivery);
+        }
+        Ok(delivered)
+    }
+
+    /// Lends messages, once, whose payloads stay in the log until they are asked for. Waits for the first one as long as
+    /// the call says; dropping the future gives back what was lent.
+    pub async fn lend(&self, call: LeaseCall) -> Result<Lent, Failure> {
         let shared = self.shared();
         let mut stopping = shared.stopping.subscribe();
         let topic = self.topic(&call.topic)?;
@@ -114,29 +128,13 @@ impl Broker {
         let input = Input::Lease { ticket, request };
         shared.inbox.ask(Request { ticket, input, reply, bytes: 0, writes: false, stream: None })?;
         shared.meters.requests.one();
-        let mut asked = Asked { shared, ticket, answer: Some(answer), lent: Vec::new() };
+        let mut asked = Asked { shared, ticket, answer: Some(answer) };
         let lent = tokio::select! {
             biased;
             lent = asked.lent() => lent?,
             _ = stopping.wait_for(|stopping| *stopping) => return Err(Failure::Unavailable(STOPPING.into())),
         };
-        let mut delivered = Vec::with_capacity(lent.len());
-        for delivery in lent {
-            match shared.depot.fetch(Place::from(&delivery)).await {
-                Ok(payload) => delivered.push(Delivered::new(delivery, payload)),
-                // Left to its lease, or back at once if it only moved.
-                Err(Lost::Gone) => shared.inbox.input(Input::Release { receipts: vec![delivery.receipt] }),
-                Err(Lost::Damaged) => shared.give_up_damaged(&delivery),
-                Err(lost) => {
-                    tracing::warn!(offset = delivery.receipt.offset, %lost, "a delivery was skipped")
-                }
-            }
-        }
-        asked.lent.clear();
-        shared.meters.delivered.add(delivered.len() as u64);
-        let again = delivered.iter().filter(|delivery| delivery.attempt > 1).count();
-        shared.meters.redelivered.add(again as u64);
-        Ok(delivered)
+        Ok(Lent { shared: Arc::clone(shared), left: lent.into() })
     }
 
     /// Takes deliveries back that were lent by an answer that nobody got; no attempt is used.
@@ -214,15 +212,21 @@ impl Broker {
 
     /// A stretch of messages with their payloads. `browse` need not know the topic's number.
     pub async fn browse(&self, topic: &str, browse: Browse) -> Result<Sight, Failure> {
+        let glance = self.glance(topic, browse).await?;
+        let mut seen = Vec::with_capacity(glance.found.len());
+        for found in glance.found {
+            seen.push(self.see(glance.topic, found).await);
+        }
+        Ok(Sight { seen, scanned: glance.scanned, next: glance.next })
+    }
+
+    /// A stretch of messages whose payloads stay in the log; [`Broker::see`] reads them. `browse` need not know the
+    /// topic's number.
+    pub async fn glance(&self, topic: &str, browse: Browse) -> Result<Glance, Failure> {
         let topic = self.topic(topic)?;
-        let browse = Browse { topic, ..browse };
-        match self.describe(Query::Browse(browse)).await? {
-            Description::Browse(stretch) => {
-                let mut seen = Vec::with_capacity(stretch.found.len());
-                for found in stretch.found {
-                    seen.push(self.see(topic, found).await);
-                }
-                Ok(Sight { seen, scanned: stretch.scanned, next: stretch.next })
+        match self.describe(Query::Browse(Browse { topic, ..browse })).await? {
+            Description::Browse(Stretch { found, scanned, next }) => {
+                Ok(Glance { topic, found, scanned, next })
             }
             other => Err(unexpected(&other)),
         }
@@ -249,7 +253,8 @@ impl Broker {
         }
     }
 
-    pub(crate) async fn see(&self, topic: TopicId, found: Found) -> Seen {
+    /// A message of a topic with its payload.
+    pub async fn see(&self, topic: TopicId, found: Found) -> Seen {
         let place = Place { position: found.position, length: found.length, check: found.check };
         Seen { topic, payload: self.shared().depot.fetch(place).await.ok(), found }
     }
@@ -272,24 +277,83 @@ const fn counted(verdict: &driftq_core::Verdict) -> Counted {
     }
 }
 
+/// Messages that were lent to somebody who has not got them yet. What is still in here when it is dropped goes back, and
+/// no attempt is used.
+pub struct Lent {
+    shared: Arc<Shared>,
+    left: VecDeque<Delivery>,
+}
+
+impl Lent {
+    /// How many are left.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.left.len()
+    }
+
+    /// Whether none is left.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.left.is_empty()
+    }
+
+    /// Bytes of the payloads that are left.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.left.iter().map(|delivery| delivery.length as usize).sum()
+    }
+
+    /// The next one, with its payload. Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Option<Delivered> {
+        loop {
+            let fetched = self.shared.depot.fetch(Place::from(self.left.front()?)).await;
+            let delivery = self.left.pop_front()?;
+            match fetched {
+                Ok(payload) => {
+                    let meters = &self.shared.meters;
+                    meters.delivered.one();
+                    if delivery.attempt > 1 {
+                        meters.redelivered.one();
+                    }
+                    return Some(Delivered::new(delivery, payload));
+                }
+                // Left to its lease, or back at once if it only moved.
+                Err(Lost::Gone) => {
+                    self.shared.inbox.input(Input::Release { receipts: vec![delivery.receipt] });
+                }
+                Err(Lost::Damaged) => self.shared.give_up_damaged(&delivery),
+                Err(lost) => {
+                    tracing::warn!(offset = delivery.receipt.offset, %lost, "a delivery was skipped");
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if !self.left.is_empty() {
+            let receipts: Vec<_> = self.left.iter().map(|delivery| delivery.receipt).collect();
+            self.shared.meters.released.add(receipts.len() as u64);
+            self.shared.inbox.input(Input::Release { receipts });
+        }
+    }
+}
+
 /// A question for messages under way. Dropped early, it gives back whatever was or will be lent.
 struct Asked<'a> {
     shared: &'a Shared,
     ticket: Ticket,
     answer: Option<oneshot::Receiver<Reply>>,
-    lent: Vec<Receipt>,
 }
 
 impl Asked<'_> {
-    async fn lent(&mut self) -> Result<Vec<driftq_core::Delivery>, Failure> {
+    async fn lent(&mut self) -> Result<Vec<Delivery>, Failure> {
         let Some(answer) = &mut self.answer else { return Ok(Vec::new()) };
         let answer = answer.await;
         self.answer = None;
         match answer {
-            Ok(Ok(Answer::Leased(deliveries))) => {
-                self.lent = deliveries.iter().map(|delivery| delivery.receipt).collect();
-                Ok(deliveries)
-            }
+            Ok(Ok(Answer::Leased(deliveries))) => Ok(deliveries),
             Ok(Ok(Answer::Rejected(reject))) => {
                 self.shared.meters.rejected.one();
                 Err(Failure::Reject(reject))
@@ -303,19 +367,16 @@ impl Asked<'_> {
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
-        if let Some(mut answer) = self.answer.take() {
-            // Closed first: an answer that comes from now on goes back to the decide thread.
-            answer.close();
-            match answer.try_recv() {
-                Ok(Ok(Answer::Leased(deliveries))) => {
-                    self.lent.extend(deliveries.iter().map(|delivery| delivery.receipt));
-                }
-                _ => self.shared.inbox.input(Input::Forsake { ticket: self.ticket }),
+        let Some(mut answer) = self.answer.take() else { return };
+        // Closed first: an answer that comes from now on goes back to the decide thread.
+        answer.close();
+        match answer.try_recv() {
+            Ok(Ok(Answer::Leased(deliveries))) => {
+                let receipts: Vec<_> = deliveries.iter().map(|delivery| delivery.receipt).collect();
+                self.shared.meters.released.add(receipts.len() as u64);
+                self.shared.inbox.input(Input::Release { receipts });
             }
-        }
-        if !self.lent.is_empty() {
-            self.shared.meters.released.add(self.lent.len() as u64);
-            self.shared.inbox.input(Input::Release { receipts: std::mem::take(&mut self.lent) });
+            _ => self.shared.inbox.input(Input::Forsake { ticket: self.ticket }),
         }
     }
 }

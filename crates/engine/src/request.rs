@@ -81,6 +81,19 @@ pub struct Seen {
     pub payload: Option<Bytes>,
 }
 
+/// Messages found in one go, not read yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Glance {
+    /// The topic's number.
+    pub topic: TopicId,
+    /// What was found, in the order of partition and offset.
+    pub found: Vec<Found>,
+    /// How many messages were looked at.
+    pub scanned: u64,
+    /// Where to go on: partition and offset; `None` at the end.
+    pub next: Option<(u32, u64)>,
+}
+
 /// Messages looked at in one go.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Sight {

@@ -69,11 +69,11 @@ pub struct Stream {
     current: Option<Delivery>,
     /// Handed out and not yet confirmed; never more than the credit.
     unconfirmed: Vec<Receipt>,
-    /// Deliveries dealt with whose credit was not given back yet.
+    /// Deliveries dealt with of which the shard was not told yet.
     spent: u32,
     /// Where a payload was last found missing.
     missing: Option<Position>,
-    /// What gives credit back: being written out, or being settled.
+    /// What gives credit back: being written out, or being settled. Either is told what is written out.
     style: Style,
     /// Whether the shard may know the reader.
     pub(crate) subscribed: bool,
@@ -106,6 +106,17 @@ impl Stream {
     /// The next message; `None` when the broker stops or has ended the stream. Dropping the future loses nothing.
     pub async fn next(&mut self) -> Option<Delivered> {
         loop {
+            self.peek().await?;
+            if let Some(delivered) = self.fetch().await {
+                return Some(delivered);
+            }
+        }
+    }
+
+    /// Bytes of the next message, which stays where it is; `None` when the broker stops or has ended the stream.
+    /// Dropping the future loses nothing.
+    pub async fn peek(&mut self) -> Option<u32> {
+        loop {
             if self.current.is_none() {
                 self.current = Some(self.receive().await?);
             }
@@ -114,20 +125,36 @@ impl Stream {
                 return None;
             }
             let delivery = self.current.as_ref()?;
-            if self.shared.clock.now() >= delivery.expires {
-                // The shard has taken it back, or will in a moment: somebody else may have it by now.
-                self.current = None;
-                self.spend(1);
-                continue;
+            if self.shared.clock.now() < delivery.expires {
+                return Some(delivery.length);
             }
-            let place = Place::from(delivery);
-            let fetched = self.shared.depot.fetch(place).await;
-            let delivery = self.current.take()?;
-            match fetched {
-                Ok(payload) => return Some(self.hand_out(delivery, payload)),
-                Err(lost) => self.give_up(&delivery, lost),
+            // The shard has taken it back, or will in a moment: somebody else may have it by now.
+            self.current = None;
+            self.spend(1);
+        }
+    }
+
+    /// The message that was looked at with [`Stream::peek`]; `None` if it is gone by now, or cannot be read.
+    pub async fn fetch(&mut self) -> Option<Delivered> {
+        let delivery = self.current.as_ref()?;
+        if self.shared.clock.now() >= delivery.expires || self.shared.run() != self.run {
+            return None;
+        }
+        let fetched = self.shared.depot.fetch(Place::from(delivery)).await;
+        let delivery = self.current.take()?;
+        match fetched {
+            Ok(payload) => Some(self.hand_out(delivery, payload)),
+            Err(lost) => {
+                self.give_up(&delivery, lost);
+                None
             }
         }
+    }
+
+    /// Waits until the broker stops.
+    pub async fn stopped(&mut self) {
+        // If nobody is left who could say it, it has.
+        let _ = self.stopping.wait_for(|stopping| *stopping).await;
     }
 
     /// Confirms that everything handed out so far was written to the reader; its credit is given back.
@@ -143,8 +170,11 @@ impl Stream {
             Err(TryRecvError::Disconnected) => return None,
             Err(TryRecvError::Empty) => {}
         }
-        // About to wait: whatever credit is left over must not be the reason why nothing comes.
-        self.give_back_credit();
+        // About to wait: whatever credit is left over must not be the reason why nothing comes. One that borrows has
+        // told so much that at least half of what may be under way is free.
+        if self.style == Style::Pushed {
+            self.give_back_credit();
+        }
         tokio::select! {
             biased;
             _ = self.stopping.wait_for(|stopping| *stopping) => None,
@@ -184,21 +214,26 @@ impl Stream {
         self.shared.inbox.input(Input::Release { receipts });
     }
 
-    /// Gives credit back in lots: one input for half of it instead of one for every message.
+    /// Tells what is written out in lots: one input for half of what may be under way instead of one for every message.
     fn spend(&mut self, count: u32) {
-        if self.style == Style::Borrowed {
-            return;
-        }
         self.spent += count;
-        if self.spent >= self.shared.config.stream_credit.div_ceil(2) {
+        let config = &self.shared.config;
+        let most = match self.style {
+            Style::Pushed => config.stream_credit,
+            Style::Borrowed => config.settings.stream_unwritten_max,
+        };
+        if self.spent >= most.div_ceil(2) {
             self.give_back_credit();
         }
     }
 
     fn give_back_credit(&mut self) {
-        let count = std::mem::take(&mut self.spent);
+        let (consumer, count) = (self.consumer, std::mem::take(&mut self.spent));
         if count > 0 {
-            self.shared.inbox.input(Input::Credit { consumer: self.consumer, count });
+            self.shared.inbox.input(match self.style {
+                Style::Pushed => Input::Credit { consumer, count },
+                Style::Borrowed => Input::Written { consumer, count },
+            });
         }
     }
 }

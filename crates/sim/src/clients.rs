@@ -28,7 +28,7 @@ pub(crate) struct Reader {
     pub(crate) credit: u32,
     /// Received and not yet looked at.
     pub(crate) inbox: Vec<Delivery>,
-    /// Looked at: credit to give back.
+    /// Looked at, or written out by a borrowed one: to be told.
     pub(crate) owed_credit: u32,
 }
 
@@ -264,8 +264,18 @@ impl World {
             return Ok(());
         }
         let consumer = *self.rng.pick(&owing);
-        let count = std::mem::take(&mut self.readers.get_mut(&consumer).expect("listed").owed_credit);
-        self.hand(Input::Credit { consumer, count })
+        self.tell_written(consumer)
+    }
+
+    /// A reader says what it has written out.
+    pub(crate) fn tell_written(&mut self, consumer: ConsumerId) -> Verdict {
+        let Some(reader) = self.readers.get_mut(&consumer) else { return Ok(()) };
+        let count = std::mem::take(&mut reader.owed_credit);
+        let input = match reader.style {
+            Style::Pushed => Input::Credit { consumer, count },
+            Style::Borrowed => Input::Written { consumer, count },
+        };
+        self.hand(input)
     }
 
     /// A borrowed stream may have more unsettled from now on.

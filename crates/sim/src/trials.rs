@@ -128,6 +128,7 @@ impl World {
         self.flush()?;
         let consumer = self.borrow(topic, group)?;
         for _ in PRIORITIES {
+            self.tell_written(consumer)?;
             let [loan] = &std::mem::take(&mut self.loans)[..] else {
                 return Err(format!("credit: {consumer:?} has room for one delivery and does not get it"));
             };

@@ -39,7 +39,7 @@ impl LeaseCall {
         Receiver { group: self.group.clone(), owner: self.owner.clone(), way: Way::Leased }
     }
 
-    fn asker(&self) -> Option<Asker> {
+    pub(crate) fn asker(&self) -> Option<Asker> {
         self.request.map(|request| (self.topic, self.group.clone(), self.owner.clone(), request))
     }
 }
@@ -95,7 +95,7 @@ impl World {
         }
         let ticket = *self.rng.pick(&waiting);
         if let Some(Asked::Lease(call)) = self.asked.remove(&ticket) {
-            self.forsaken.insert(ticket, call.group);
+            self.forsaken.insert(ticket, call);
         }
         self.hand(Input::Forsake { ticket })
     }

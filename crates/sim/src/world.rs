@@ -33,7 +33,7 @@ pub struct World {
     /// Tickets whose refusal is decided and known, and not told yet.
     pub(crate) foreseen: BTreeSet<Ticket>,
     /// Tickets of those who do not wait any longer, and for which group they asked.
-    pub(crate) forsaken: BTreeMap<Ticket, String>,
+    pub(crate) forsaken: BTreeMap<Ticket, LeaseCall>,
     /// Deliveries that are decided and known, and not handed out yet; and whether they reach anybody.
     pub(crate) foretold: BTreeMap<Token, bool>,
     pub(crate) tickets: u64,
@@ -82,6 +82,9 @@ impl World {
             partition_bytes_max: 1500,
             idempotency_ttl_ms: 20_000,
             commit_ttl_ms: 30_000,
+            stream_unwritten_max: 2,
+            // Few enough that dispatch has to go on later now and then.
+            turn_steps_max: 12 + u32::try_from(seed % 7).expect("small"),
             seed,
             ..Settings::default()
         };
@@ -241,8 +244,12 @@ impl World {
         if self.foreseen.remove(&ticket) {
             return Ok(());
         }
-        if let Some(group) = self.forsaken.remove(&ticket) {
-            return self.give_back_unread(&group, answer);
+        if let Some(call) = self.forsaken.remove(&ticket) {
+            // Nobody heard it, but whoever asks again under its name may have been answered the same meanwhile.
+            if let (Some(asker), Answer::Leased(deliveries)) = (call.asker(), answer) {
+                self.oracle.note_request(asker, deliveries);
+            }
+            return self.give_back_unread(&call.group, answer);
         }
         let Some(asked) = self.asked.remove(&ticket) else {
             return Err(format!("answers: {ticket:?} was answered twice"));
@@ -291,6 +298,16 @@ impl World {
             None => self.receive(&to, delivery)?,
         };
         self.oracle.seen(&delivery.receipt, &to.group);
+        // A stream that borrows writes out at once, and says so some time later.
+        if let (Way::Borrowed(..), Some(reader)) = (way, self.readers.get_mut(&consumer)) {
+            reader.owed_credit += 1;
+            let (unwritten, most) = (reader.owed_credit, self.settings.stream_unwritten_max);
+            if unwritten > most {
+                return Err(format!(
+                    "unwritten: {consumer:?} got {unwritten} and has not said what is written"
+                ));
+            }
+        }
         if reaches {
             match (way, self.readers.get_mut(&consumer)) {
                 (Way::Pushed, Some(reader)) => reader.inbox.push(delivery.clone()),

@@ -407,7 +407,7 @@ pub(super) const UNAVAILABLE: Entry = Entry {
     v1_status: 503,
     retryable: true,
     title: "The broker cannot answer now",
-    help: "It is starting, stopping, or its log has failed; the detail and the server's log say which.",
+    help: "It is starting, stopping, holds as much for its clients as it may, or its log has failed; the detail says which.",
 };
 
 pub(super) const INTERNAL: Entry = Entry {

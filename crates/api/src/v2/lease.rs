@@ -68,6 +68,9 @@ pub struct Leased<'a> {
     pub messages: Vec<Item<'a>>,
 }
 
+/// How the JSON of a [`Leased`] ends.
+const LEASED_END: &[u8] = b"]}";
+
 /// Writes a [`Leased`] item by item, without keeping the items.
 #[derive(Clone, Debug)]
 pub struct LeasedWriter {
@@ -92,10 +95,27 @@ impl LeasedWriter {
         item.write(&mut self.out);
     }
 
+    /// Bytes of the whole body, if it ended here.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.out.len() + LEASED_END.len()
+    }
+
+    /// Bytes of memory that it takes.
+    #[must_use]
+    pub const fn capacity(&self) -> usize {
+        self.out.capacity()
+    }
+
+    /// Takes the newest messages back, so that the body has as many bytes as it had before them.
+    pub fn cut(&mut self, bytes: usize) {
+        self.out.truncate(bytes.saturating_sub(LEASED_END.len()));
+    }
+
     /// The whole body.
     #[must_use]
     pub fn finish(mut self) -> Vec<u8> {
-        self.out.extend_from_slice(b"]}");
+        self.out.extend_from_slice(LEASED_END);
         self.out
     }
 }

@@ -11,7 +11,8 @@ const FRAME_BYTES_MAX: usize = 80 << 20;
 
 #[test]
 fn a_batch_that_hundreds_of_groups_wait_for_fits_into_a_frame() {
-    let settings = Settings { lease_in_flight_max: u32::MAX, ..Settings::default() };
+    let settings =
+        Settings { lease_in_flight_max: u32::MAX, turn_steps_max: u32::MAX, ..Settings::default() };
     let mut rig = Rig::new(settings);
     let topic = rig.topic("t", 1);
     let owner = "o".repeat(255);

@@ -38,11 +38,17 @@ fn a_request_gets_at_most_what_it_asks_for_in_order() {
 fn an_answer_is_full_when_its_payloads_are_large_enough() {
     let (mut rig, topic) = rig();
     let half = "v".repeat(LEASE_BYTES_MAX as usize / 2);
-    for value in [&half, &half, &half, "v", &half.repeat(3), "v"] {
+    let quarter = &half[..half.len() / 2];
+    for value in [quarter, quarter, &half, "v", &half.repeat(3), "v"] {
         rig.produce(&Draft { value: value.to_owned(), ..Draft::to(topic) });
     }
-    assert_eq!(rig.lease_offsets(topic, 1000), [0, 1], "full");
-    assert_eq!(rig.lease_offsets(topic, 1000), [2, 3, 4], "what fills it may be larger than that");
+    assert_eq!(
+        rig.lease_offsets(topic, 1000),
+        [0, 1],
+        "with the third, it would be a little more than is allowed"
+    );
+    assert_eq!(rig.lease_offsets(topic, 1000), [2, 3], "and with the fifth, far more");
+    assert_eq!(rig.lease_offsets(topic, 1000), [4], "what is larger than that goes alone");
     assert_eq!(rig.lease_offsets(topic, 1000), [5]);
 }
 

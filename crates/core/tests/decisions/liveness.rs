@@ -28,13 +28,17 @@ fn work(world: &mut World) {
     }
     for consumer in 0..=u64::from(u16::MAX >> 4) {
         world.rig.tell(Input::Credit { consumer: ConsumerId(consumer), count: 100_000 });
+        world.rig.tell(Input::Written { consumer: ConsumerId(consumer), count: 100_000 });
     }
     for _ in 0..200 {
         world.rig.sync();
         let actions = std::mem::take(&mut world.rig.actions);
         for action in actions {
             match action {
-                Action::Deliver { delivery, .. } => held.push(delivery),
+                Action::Deliver { delivery, consumer } => {
+                    world.rig.tell(Input::Written { consumer, count: 1 });
+                    held.push(delivery);
+                }
                 Action::Fetch(undertaking) => fetches.push(undertaking),
                 Action::Reply { answer: Answer::Leased(deliveries), .. } => held.extend(deliveries),
                 Action::Reply { .. } | Action::Publish(_) | Action::Unpublish(_) | Action::Close { .. } => {}

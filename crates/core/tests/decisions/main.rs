@@ -51,6 +51,7 @@ mod timers;
 mod together;
 mod tokens;
 mod topics;
+mod turns;
 mod unbegun;
 mod why;
 mod windows;

@@ -7,7 +7,7 @@ use driftq_core::{
 };
 
 fn rig() -> (Rig, TopicId) {
-    let mut rig = Rig::new(Settings::default());
+    let mut rig = Rig::new(Settings { stream_unwritten_max: u32::MAX, ..Settings::default() });
     let topic = rig.topic("t", 1);
     (rig, topic)
 }

@@ -161,7 +161,11 @@ proptest! {
     /// After any sequence of ends: nobody holds more than its credit, and nobody holds less while messages wait.
     #[test]
     fn credit_neither_leaks_nor_grows(steps in steps(120)) {
-        let settings = Settings { lease_in_flight_max: 1000, ..Settings::default() };
+        let settings = Settings {
+            lease_in_flight_max: 1000,
+            stream_unwritten_max: u32::MAX,
+            ..Settings::default()
+        };
         let mut rig = Rig::new(settings);
         let topic = rig.topic("t", 2);
         let mut books = Books::default();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use driftq_api::v1::mended;
+use driftq_api::v2::Operation;
 use driftq_api::{Code, Fault};
 use driftq_engine::Broker;
 use hyper::body::Incoming;
@@ -14,6 +15,7 @@ use hyper::{Method, Request, StatusCode};
 
 use super::answer::{Answer, method_refusal, put, refusal, whole};
 use super::body::AnswerBody;
+use super::budget::Budget;
 use super::crowd::Crowd;
 use super::endpoint::{Allowed, Endpoint, Target};
 use super::options::Options;
@@ -34,12 +36,14 @@ pub(crate) struct App {
     pub(crate) started: Instant,
     pub(crate) ids: Arc<RequestIds>,
     pub(crate) crowd: Crowd,
+    pub(crate) budget: Arc<Budget>,
 }
 
 impl App {
     pub(crate) fn new(broker: Broker, options: Options) -> Self {
         let (metrics, ids) = (Metrics::default(), Arc::new(RequestIds::new()));
-        Self { broker, options, metrics, started: Instant::now(), ids, crowd: Crowd::default() }
+        let budget = Budget::new(options.edge_bytes_max, metrics.clone());
+        Self { broker, options, metrics, started: Instant::now(), ids, crowd: Crowd::default(), budget }
     }
 
     /// Answers one request; never fails, because a failure is an answer too.
@@ -55,7 +59,10 @@ impl App {
         let target = Target::find(&head.method, head.uri.path());
         let endpoint = target.endpoint;
         let mut answer = match self.respond(target, &head, body, &pulse).await {
-            Ok(answer) => answer,
+            Ok(answer) => match self.charged(endpoint, &head.method, answer).await {
+                Ok(answer) => answer,
+                Err(fault) => refusal(&fault, endpoint.dialect(), &id),
+            },
             Err(Refused::Fault(fault)) => refusal(&fault, endpoint.dialect(), &id),
             Err(Refused::Method(allow)) => method_refusal(
                 &Fault::new(Code::MethodNotAllowed, "method not allowed"),
@@ -69,9 +76,29 @@ impl App {
         log(&head, answer.status(), now - begun, &id);
         put(&mut answer, X_REQUEST_ID, id);
         if matches!(answer.body(), AnswerBody::Whole(_)) {
-            pulse.idle(now);
+            pulse.begin_answer(now);
         }
         Ok(answer)
+    }
+
+    /// Charges the edge's budget with an answer until it is written. If there is no room for it, whoever only asked may
+    /// ask again later; whoever has changed something is told in any case, and so is whoever looks after the server.
+    async fn charged(&self, endpoint: Endpoint, method: &Method, answer: Answer) -> Result<Answer, Fault> {
+        let AnswerBody::Whole(body) = answer.body() else { return Ok(answer) };
+        // It has counted its own.
+        if matches!(endpoint, Endpoint::V2(Operation::Lease)) {
+            return Ok(answer);
+        }
+        let (mut charge, bytes) = (self.budget.open(), body.len());
+        match endpoint {
+            Endpoint::V2(Operation::GetEffect | Operation::BeginEffect) => charge.grow(bytes).await?,
+            Endpoint::V2(_) if method == Method::GET => charge.grow(bytes).await?,
+            _ => charge.overdraw(bytes),
+        }
+        Ok(answer.map(|body| match body {
+            AnswerBody::Whole(body) => AnswerBody::Whole(charge.carried_by(body)),
+            stream @ AnswerBody::Stream(_) => stream,
+        }))
     }
 
     async fn respond(
@@ -87,13 +114,16 @@ impl App {
             discard_body(body).await;
             return Err(Refused::Method(allowed));
         }
+        // What is charged for a body is charged until it is handled, also if it was mended by copying.
+        let mut charged = None;
         let body = match endpoint {
             Endpoint::Topics | Endpoint::Produce | Endpoint::Consume | Endpoint::Ack | Endpoint::Nack => {
-                let body = read_body(head, body, &self.options).await?;
+                let body = read_body(head, body, &self.options, &self.budget).await?;
+                charged.clone_from(&body);
                 body.map(|body| mended(&body).map_or(body, Into::into))
             }
             Endpoint::V2(operation) if v2::takes_body(operation) => {
-                read_body(head, body, &self.options).await?
+                read_body(head, body, &self.options, &self.budget).await?
             }
             _ => {
                 // Unread, it would end a connection on which the next request is already under way.
@@ -119,6 +149,7 @@ impl App {
             Endpoint::UnknownV1 => Err(v1::unknown()),
             Endpoint::Unversioned => Err(v1::unversioned()),
         };
+        drop(charged);
         handled.map_err(Refused::Fault)
     }
 

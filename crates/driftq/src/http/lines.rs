@@ -1,7 +1,7 @@
 //! The body of a consume stream: one line per message, a bare newline when nothing comes for a while.
 //!
 //! The next message is taken from the broker only after the socket has taken the one before: a reader that stalls
-//! holds one line in memory. It is cut off when it has taken nothing for as long as a connection may be idle; what it
+//! holds one line in memory. A line is read only when the edge's budget has room for it, and waits in the log until then. It is cut off when it has taken nothing for as long as a connection may be idle; what it
 //! did not read goes to others at once.
 
 use std::future::Future;
@@ -16,6 +16,7 @@ use driftq_engine::core::Malformed;
 use driftq_engine::{Broker, Delivered, Stream};
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use super::budget::{Budget, Charge, UNCHARGED_BYTES_MAX};
 use super::pulse::Pulse;
 use super::{item, v2};
 use crate::metrics::OpenStream;
@@ -23,7 +24,18 @@ use crate::metrics::OpenStream;
 /// What an idle stream carries.
 const HEARTBEAT: Bytes = Bytes::from_static(b"\n");
 
-type Pulled = (Stream, Option<Delivered>);
+type Pulled = (Stream, Option<Readied>);
+
+/// A delivery, and what its line is charged with.
+struct Readied {
+    delivered: Delivered,
+    charge: Charge,
+}
+
+/// What the line of a payload of this many bytes is charged with before it is written: base64 makes four bytes of three.
+const fn line_bytes(payload: u32) -> usize {
+    payload as usize / 3 * 4 + UNCHARGED_BYTES_MAX / 2
+}
 
 /// Where the broker's stream is.
 enum Source {
@@ -61,6 +73,7 @@ impl Words {
 pub(crate) struct Lines {
     source: Source,
     words: Words,
+    budget: Arc<Budget>,
     pulse: Arc<Pulse>,
     unflushed: Option<Unflushed>,
     interval: Duration,
@@ -74,7 +87,7 @@ impl Lines {
     pub(crate) fn new(
         stream: Stream,
         words: Words,
-        pulse: Arc<Pulse>,
+        (budget, pulse): (Arc<Budget>, Arc<Pulse>),
         interval: Duration,
         open: OpenStream,
     ) -> Self {
@@ -82,6 +95,7 @@ impl Lines {
         Self {
             source: Source::Ready(stream),
             words,
+            budget,
             pulse,
             unflushed: None,
             interval,
@@ -98,26 +112,26 @@ impl Lines {
             return Poll::Pending;
         }
         match self.poll_source(cx) {
-            Poll::Ready(Some(delivered)) => Poll::Ready(Some(self.on_message(&delivered))),
+            Poll::Ready(Some(readied)) => Poll::Ready(Some(self.on_message(readied))),
             Poll::Ready(None) => Poll::Ready(None),
             Poll::Pending => self.poll_heartbeat(cx).map(|()| Some(Ok(self.on_line(HEARTBEAT, false)))),
         }
     }
 
-    fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<Option<Delivered>> {
+    fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<Option<Readied>> {
         let mut pull = match std::mem::replace(&mut self.source, Source::Ended) {
-            Source::Ready(stream) => Box::pin(pull(stream)),
+            Source::Ready(stream) => Box::pin(pull(stream, Arc::clone(&self.budget))),
             Source::Waiting(pull) => pull,
             Source::Ended => return Poll::Ready(None),
         };
-        let Poll::Ready((stream, delivered)) = pull.as_mut().poll(cx) else {
+        let Poll::Ready((stream, readied)) = pull.as_mut().poll(cx) else {
             self.source = Source::Waiting(pull);
             return Poll::Pending;
         };
-        if delivered.is_some() {
+        if readied.is_some() {
             self.source = Source::Ready(stream);
         }
-        Poll::Ready(delivered)
+        Poll::Ready(readied)
     }
 
     fn poll_heartbeat(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -132,11 +146,13 @@ impl Lines {
         Poll::Pending
     }
 
-    fn on_message(&mut self, delivered: &Delivered) -> io::Result<Bytes> {
-        match self.words.line(delivered) {
+    fn on_message(&mut self, Readied { delivered, mut charge }: Readied) -> io::Result<Bytes> {
+        match self.words.line(&delivered) {
             Ok(line) => {
                 self.open.on_message();
-                Ok(self.on_line(line, true))
+                charge.shrink(line.len());
+                charge.overdraw(line.len());
+                Ok(self.on_line(charge.carried_by(line), true))
             }
             Err(error) => {
                 let (partition, offset) = (delivered.partition, delivered.offset);
@@ -172,9 +188,20 @@ impl Lines {
     }
 }
 
-async fn pull(mut stream: Stream) -> Pulled {
-    let delivered = stream.next().await;
-    (stream, delivered)
+async fn pull(mut stream: Stream, budget: Arc<Budget>) -> Pulled {
+    let mut charge = budget.open();
+    loop {
+        let Some(payload) = stream.peek().await else { return (stream, None) };
+        tokio::select! {
+            biased;
+            () = charge.wait_for(line_bytes(payload)) => {}
+            () = stream.stopped() => return (stream, None),
+        }
+        if let Some(delivered) = stream.fetch().await {
+            return (stream, Some(Readied { delivered, charge }));
+        }
+        charge.shrink(0);
+    }
 }
 
 impl Drop for Lines {
@@ -191,7 +218,7 @@ mod tests {
     use std::future::poll_fn;
 
     use driftq_engine::core::Message;
-    use driftq_engine::{Broker, Config, ConsumeRequest};
+    use driftq_engine::{AckRequest, Broker, Config, ConsumeRequest};
     use tokio::time::timeout;
 
     use super::*;
@@ -203,6 +230,7 @@ mod tests {
     struct Fixture {
         broker: Broker,
         pulse: Arc<Pulse>,
+        budget: Arc<Budget>,
     }
 
     impl Fixture {
@@ -215,7 +243,7 @@ mod tests {
                 broker.produce("t", Message { value: value.into(), ..Message::default() }).await.unwrap();
             }
             let pulse = Pulse::new(std::time::Instant::now(), Duration::ZERO, Duration::ZERO);
-            Self { broker, pulse: Arc::new(pulse) }
+            Self { broker, pulse: Arc::new(pulse), budget: Budget::new(1 << 20, Metrics::default()) }
         }
 
         async fn open(&self) -> Lines {
@@ -223,7 +251,8 @@ mod tests {
                 ConsumeRequest { topic: "t".into(), group: "g".into(), owner: "o".into(), lease_ms: 60_000 };
             let open = Metrics::default().open_stream(["t", "g", "o"]);
             let stream = self.broker.consume(request).await.unwrap();
-            Lines::new(stream, Words::V1, Arc::clone(&self.pulse), Duration::from_secs(60), open)
+            let edge = (Arc::clone(&self.budget), Arc::clone(&self.pulse));
+            Lines::new(stream, Words::V1, edge, Duration::from_secs(60), open)
         }
     }
 
@@ -240,6 +269,33 @@ mod tests {
         assert_eq!(next(&mut lines).await, None, "the first is not out yet");
         assert!(fixture.pulse.on_flush(), "the stream wants to be woken");
         assert!(next(&mut lines).await.unwrap().contains("\"offset\":1"));
+    }
+
+    #[tokio::test]
+    async fn a_large_line_waits_in_the_log_until_the_budget_has_room() {
+        let fixture = Fixture::new().await;
+        let large = Message { value: vec![b'x'; 100_000].into(), ..Message::default() };
+        let mut others = fixture.budget.open();
+        assert!(others.try_grow(1 << 20));
+        let mut lines = fixture.open().await;
+        fixture.broker.produce("t", large).await.unwrap();
+        for _ in 0..2 {
+            assert!(next(&mut lines).await.is_some(), "small ones go through");
+            fixture.pulse.on_flush();
+        }
+        for offset in 0..2 {
+            let done =
+                AckRequest { topic: "t".into(), group: "g".into(), partition: 0, offset, owner: "o".into() };
+            fixture.broker.ack(done).await.unwrap();
+        }
+        assert_eq!(next(&mut lines).await, None, "nothing is left");
+        others.shrink(0);
+        let line = poll_fn(|cx| lines.poll_line(cx)).await.unwrap().unwrap();
+        assert!(line.len() > 100_000);
+        let used = others.try_grow((1 << 20) - line.len());
+        assert!(used && !others.try_grow((1 << 20) - line.len() + 1), "the line is charged with its size");
+        drop(line);
+        assert!(others.try_grow(1 << 20), "and gives it back when it is written");
     }
 
     #[tokio::test]

@@ -15,6 +15,15 @@ impl Loan {
         Self { broker, receipts }
     }
 
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.receipts.is_empty()
+    }
+
+    /// One more.
+    pub(crate) fn add(&mut self, receipt: Receipt) {
+        self.receipts.push(receipt);
+    }
+
     /// The socket has taken the whole answer: whoever asked has the messages, as far as anybody here can know.
     pub(crate) fn arrived(mut self) {
         self.receipts.clear();

@@ -5,6 +5,7 @@
 mod answer;
 mod app;
 mod body;
+mod budget;
 mod crowd;
 mod descriptors;
 mod endpoint;

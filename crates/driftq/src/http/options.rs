@@ -14,12 +14,16 @@ pub(crate) struct Options {
     pub(crate) url_bytes_max: usize,
     /// Bytes of a request body; beyond it 413.
     pub(crate) body_bytes_max: usize,
+    /// Bytes held for all peers together: bodies that are read or being handled, answers and lines that are not written
+    /// yet. Beyond it, whoever needs more waits a moment and then gets 503.
+    pub(crate) edge_bytes_max: usize,
     /// From the first byte of a request to the end of its headers; afterwards the connection is closed.
     pub(crate) head_timeout: Duration,
     /// From the end of the headers to the end of the body; afterwards 408.
     pub(crate) body_timeout: Duration,
-    /// A connection without a request is closed after this long, and so is one that does not take its answer, or
-    /// takes nothing of its stream.
+    /// A connection that takes nothing of its answer for this long is closed.
+    pub(crate) answer_timeout: Duration,
+    /// A connection without a request is closed after this long, and so is one that takes nothing of its stream.
     pub(crate) idle_timeout: Duration,
     /// An idle stream carries a bare newline this often.
     pub(crate) heartbeat: Duration,
@@ -27,15 +31,22 @@ pub(crate) struct Options {
     pub(crate) drain_timeout: Duration,
 }
 
+impl Options {
+    pub(crate) const CONNECTIONS_MAX_DEFAULT: usize = 8_192;
+    pub(crate) const EDGE_BYTES_MAX_DEFAULT: usize = 256 << 20;
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
-            connections_max: 8_192,
+            connections_max: Self::CONNECTIONS_MAX_DEFAULT,
             head_bytes_max: 128 << 10,
             url_bytes_max: 60 << 10,
             body_bytes_max: 4 << 20,
+            edge_bytes_max: Self::EDGE_BYTES_MAX_DEFAULT,
             head_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
+            answer_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(120),
             heartbeat: Duration::from_secs(15),
             drain_timeout: Duration::from_secs(5),

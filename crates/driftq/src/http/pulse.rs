@@ -25,10 +25,13 @@ const NONE: u64 = u64::MAX;
 pub(crate) struct Pulse {
     start: Instant,
     head_timeout: Duration,
+    answer_timeout: Duration,
     idle_timeout: Duration,
     phase: AtomicU8,
     /// Milliseconds after `start` at which the connection is given up.
     deadline: AtomicU64,
+    /// An answer is on its way into the socket.
+    answering: AtomicBool,
     /// How often the socket had taken everything it was given.
     flushes: AtomicU64,
     /// A stream waits for the next flush.
@@ -46,9 +49,11 @@ impl Pulse {
         let pulse = Self {
             start: now,
             head_timeout,
+            answer_timeout: idle_timeout,
             idle_timeout,
             phase: AtomicU8::new(IDLE),
             deadline: AtomicU64::new(NONE),
+            answering: AtomicBool::new(false),
             flushes: AtomicU64::new(0),
             flush_awaited: AtomicBool::new(false),
             lends: AtomicBool::new(false),
@@ -58,6 +63,12 @@ impl Pulse {
         };
         pulse.idle(now);
         pulse
+    }
+
+    /// Whoever takes nothing of an answer for this long is given up, and not only after the time for idle ones.
+    pub(crate) fn with_answer_timeout(mut self, answer_timeout: Duration) -> Self {
+        self.answer_timeout = answer_timeout;
+        self
     }
 
     /// Bytes came. The first ones after a pause begin a request, and its headers must come soon.
@@ -76,7 +87,8 @@ impl Pulse {
     /// How long no request has been under way; `None` if one is, or if the connection is to end anyway.
     pub(crate) fn idle_for(&self, now: Instant) -> Option<Duration> {
         let left = self.deadline()?.saturating_duration_since(now);
-        (self.is_idle() && !self.is_dismissed()).then(|| self.idle_timeout.saturating_sub(left))
+        let has_nothing_to_do = self.is_idle() && !self.answering.load(Relaxed);
+        (has_nothing_to_do && !self.is_dismissed()).then(|| self.idle_timeout.saturating_sub(left))
     }
 
     /// Asks the connection to end as soon as nothing is under way.
@@ -106,6 +118,13 @@ impl Pulse {
         self.set_deadline(now, self.idle_timeout);
     }
 
+    /// The answer is there, and its reader must take it. Then the next request may take its time.
+    pub(crate) fn begin_answer(&self, now: Instant) {
+        self.phase.store(IDLE, Relaxed);
+        self.answering.store(true, Relaxed);
+        self.set_deadline(now, self.answer_timeout);
+    }
+
     /// When the connection is given up, if it is going to be.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match self.deadline.load(Relaxed) {
@@ -124,17 +143,23 @@ impl Pulse {
         self.set_deadline(now, self.idle_timeout);
     }
 
-    /// The socket took some of what a stream has written: the reader is alive, however slow.
+    /// The socket took some of an answer or a stream: the reader is alive, however slow.
     pub(crate) fn on_write(&self) {
-        if self.phase.load(Relaxed) == BUSY && self.deadline.load(Relaxed) != NONE {
-            self.set_deadline(Instant::now(), self.idle_timeout);
+        match self.phase.load(Relaxed) {
+            BUSY if self.deadline.load(Relaxed) != NONE => {
+                self.set_deadline(Instant::now(), self.idle_timeout)
+            }
+            IDLE if self.answering.load(Relaxed) => self.set_deadline(Instant::now(), self.answer_timeout),
+            _ => {}
         }
     }
 
     /// The socket has taken everything it was given. True if a stream wants to know.
     pub(crate) fn on_flush(&self) -> bool {
-        if self.phase.load(Relaxed) == BUSY {
-            self.deadline.store(NONE, Relaxed);
+        match self.phase.load(Relaxed) {
+            BUSY => self.deadline.store(NONE, Relaxed),
+            IDLE if self.answering.swap(false, Relaxed) => self.idle(Instant::now()),
+            _ => {}
         }
         self.flushes.fetch_add(1, Relaxed);
         if self.lends.swap(false, Relaxed) {
@@ -147,6 +172,9 @@ impl Pulse {
     /// The answer that is about to be written lends messages. They are its reader's at the next flush; if the connection
     /// ends before that, they go back.
     pub(crate) fn lend(&self, loan: Loan) {
+        if loan.is_empty() {
+            return;
+        }
         if let Ok(mut lent) = self.lent.lock() {
             lent.push(loan);
             self.lends.store(true, Relaxed);
@@ -201,6 +229,26 @@ mod tests {
         pulse.idle(begun);
         pulse.on_flush();
         assert!(pulse.deadline().is_some(), "a connection without a request keeps its own");
+    }
+
+    #[test]
+    fn an_answer_has_a_deadline_of_its_own_until_it_is_taken() {
+        let (begun, idle) = (Instant::now(), Duration::from_secs(120));
+        let pulse = Pulse::new(begun, Duration::ZERO, idle).with_answer_timeout(Duration::from_secs(30));
+        pulse.busy();
+        pulse.begin_answer(begun);
+        assert_eq!(pulse.deadline(), Some(begun + Duration::from_secs(30)));
+        assert_eq!(pulse.idle_for(begun), None, "it is not idle yet");
+        std::thread::sleep(Duration::from_millis(2));
+        pulse.on_write();
+        let later = pulse.deadline().unwrap();
+        assert!(later > begun + Duration::from_secs(30), "a slow reader gets more time");
+        pulse.on_flush();
+        assert!(pulse.deadline().unwrap() >= begun + idle);
+        assert!(pulse.idle_for(Instant::now()).is_some());
+        pulse.on_write();
+        pulse.on_flush();
+        assert!(pulse.deadline().unwrap() >= begun + idle, "nothing is under way any more");
     }
 
     #[test]

@@ -1,14 +1,16 @@
 //! Reading what a request brings, within limits of size and time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use driftq_api::{Code, Fault};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::EXPECT;
 use hyper::http::request::Parts;
 
+use super::budget::{Budget, UNCHARGED_BYTES_MAX};
 use super::options::Options;
 
 /// Of a body that is too large, this much is read and thrown away before the refusal is sent. A peer that is still
@@ -23,6 +25,7 @@ pub(crate) async fn read_body(
     head: &Parts,
     body: Incoming,
     options: &Options,
+    budget: &Arc<Budget>,
 ) -> Result<Option<Bytes>, Fault> {
     // A length of zero ends at once; a chunked body does not, even if nothing is in it.
     if body.is_end_stream() {
@@ -37,29 +40,55 @@ pub(crate) async fn read_body(
         }
         return Err(too_large(limit));
     }
-    match tokio::time::timeout(options.body_timeout, collect(body, expected, limit)).await {
+    match tokio::time::timeout(options.body_timeout, collect(body, expected, limit, budget)).await {
         Ok(result) => result.map(Some),
         Err(_) => Err(Fault::new(Code::RequestTimeout, "the request body did not arrive in time")),
     }
 }
 
-async fn collect(mut body: Incoming, expected: usize, limit: usize) -> Result<Bytes, Fault> {
+/// Reads a body to its end. The budget is charged as its bytes come: what a peer only promises to send takes nothing
+/// from others.
+async fn collect(
+    mut body: Incoming,
+    expected: usize,
+    limit: usize,
+    budget: &Arc<Budget>,
+) -> Result<Bytes, Fault> {
     let first = next(&mut body).await?.unwrap_or_default();
+    let mut charge = budget.open();
     // The usual case: everything came with the headers, and nothing is copied.
     if body.is_end_stream() && first.len() <= limit {
-        return Ok(first);
+        charge.grow(first.len()).await?;
+        return Ok(charge.carried_by(first));
     }
-    let mut whole = BytesMut::with_capacity(expected.max(first.len()).min(limit));
+    let mut whole: Vec<u8> = Vec::new();
     let mut piece = Some(first);
     while let Some(bytes) = piece {
-        if whole.len() + bytes.len() > limit {
+        let length = whole.len() + bytes.len();
+        if length > limit {
             discard(body).await;
             return Err(too_large(limit));
+        }
+        if length > whole.capacity() {
+            let capacity = next_capacity(whole.capacity(), length, expected);
+            if let Err(fault) = charge.grow(capacity).await {
+                drop((whole, bytes));
+                discard(body).await;
+                return Err(fault);
+            }
+            whole.reserve_exact(capacity - whole.len());
         }
         whole.extend_from_slice(&bytes);
         piece = next(&mut body).await?;
     }
-    Ok(whole.freeze())
+    Ok(charge.carried_by(whole.into()))
+}
+
+/// Twice the room each time, so that little is copied, and no more than the peer is going to fill.
+fn next_capacity(capacity: usize, length: usize, expected: usize) -> usize {
+    let doubled = (2 * capacity).max(UNCHARGED_BYTES_MAX);
+    let promised = if expected == 0 { doubled } else { expected };
+    doubled.min(promised).max(length)
 }
 
 /// The next piece of data; trailers are passed over.

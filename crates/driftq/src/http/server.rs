@@ -30,6 +30,10 @@ const CROWD_PAUSE: Duration = Duration::from_millis(100);
 /// Most permits that the connection limit can have.
 const CONNECTIONS_CEILING: usize = u32::MAX as usize >> 4;
 
+/// What the system takes for a connection beyond what its peer has room for.
+#[cfg(target_os = "linux")]
+const UNSENT_BYTES_MAX: u32 = 64 << 10;
+
 /// The HTTP library panics below this.
 const HEAD_BYTES_LEAST: usize = 8 << 10;
 
@@ -125,6 +129,18 @@ fn is_about_one_connection(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
+/// Without it the system takes megabytes for a peer that reads nothing, and a stream would take that for reading.
+#[cfg(target_os = "linux")]
+fn bound_unsent(socket: &TcpStream) -> io::Result<()> {
+    socket2::SockRef::from(socket).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)
+}
+
+/// Other systems keep what they keep.
+#[cfg(not(target_os = "linux"))]
+fn bound_unsent(_: &TcpStream) -> io::Result<()> {
+    Ok(())
+}
+
 async fn connection(
     socket: TcpStream,
     app: Arc<App>,
@@ -133,12 +149,13 @@ async fn connection(
 ) {
     let _open = app.metrics.open_connection();
     // Answers are written whole; waiting for more to send would only delay them.
-    if let Err(error) = socket.set_nodelay(true) {
+    if let Err(error) = socket.set_nodelay(true).and_then(|()| bound_unsent(&socket)) {
         tracing::debug!(%error, "a connection was gone at once");
         return;
     }
     let options = &app.options;
-    let pulse = Arc::new(Pulse::new(Instant::now(), options.head_timeout, options.idle_timeout));
+    let pulse = Pulse::new(Instant::now(), options.head_timeout, options.idle_timeout);
+    let pulse = Arc::new(pulse.with_answer_timeout(options.answer_timeout));
     let wire = TokioIo::new(Wire::new(socket, Arc::clone(&pulse), Arc::clone(&app.ids)));
     let _member = app.crowd.join(Arc::clone(&pulse));
     let mut builder = http1::Builder::new();

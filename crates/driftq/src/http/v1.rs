@@ -83,7 +83,13 @@ pub(crate) async fn consume(app: &App, head: &Parts, body: Option<Bytes>, pulse:
     };
     let open = app.metrics.open_stream([&request.topic, &request.group, &request.owner]);
     let deliveries = app.broker.consume(request).await.map_err(|failure| fault(&failure, Call::Other))?;
-    Ok(stream(Lines::new(deliveries, Words::V1, Arc::clone(pulse), app.options.heartbeat, open)))
+    Ok(stream(Lines::new(
+        deliveries,
+        Words::V1,
+        (Arc::clone(&app.budget), Arc::clone(pulse)),
+        app.options.heartbeat,
+        open,
+    )))
 }
 
 pub(crate) async fn ack(app: &App, head: &Parts, body: Option<Bytes>) -> Handled {

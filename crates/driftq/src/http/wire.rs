@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
 use super::overlong::{self, Opening};
@@ -20,6 +20,10 @@ use super::request_id::RequestIds;
 /// Of a request that was refused while its peer was still sending, this much is read and thrown away before the
 /// connection closes: otherwise the peer may lose the refusal with it.
 const DISCARD_BYTES_MAX: usize = 16 << 20;
+
+/// Taken from the socket in one go. The HTTP library makes its buffers as large as what a read brings, up to the size of
+/// the largest head, and a body that waits for its turn would hold two of them.
+const READ_BYTES_MAX: u64 = 16 << 10;
 
 /// A socket that gives up at the deadline of its [`Pulse`], and counts what it has taken.
 pub(crate) struct Wire<S> {
@@ -71,7 +75,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        let Poll::Ready(result) = Pin::new(&mut self.socket).poll_read(cx, buffer) else {
+        let mut part = (&mut self.socket).take(READ_BYTES_MAX);
+        let Poll::Ready(result) = Pin::new(&mut part).poll_read(cx, buffer) else {
             return self.poll_patience(cx);
         };
         if buffer.filled().len() > before {
@@ -182,7 +187,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
 mod tests {
     use std::time::Duration;
 
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::io::AsyncWriteExt as _;
 
     use super::*;
 

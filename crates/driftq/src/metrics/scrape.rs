@@ -71,6 +71,11 @@ impl Scrape {
             "Messages handed to streams",
             read(&self.live.stream_messages),
         )?;
+        let help =
+            "Bytes of bodies, answers and lines that are held for clients and count for edge_bytes_max";
+        gauge(out, "driftq_edge_bytes", help, read(&self.live.edge_bytes))?;
+        let help = "Requests turned away because of edge_bytes_max";
+        counter(out, "driftq_edge_refused", help, read(&self.live.edge_refused))?;
         let mut requests =
             family(out, "driftq_http_requests", "Requests by route and status", MetricType::Counter)?;
         for (endpoint, counts) in Endpoint::all().zip(&self.live.requests) {

@@ -13,6 +13,7 @@ mod compat_foreign;
 mod compat_requests;
 mod compat_stream;
 mod compat_v2_read;
+mod edge_budget;
 mod full_disk;
 mod log_lost;
 #[path = "../router_brain/mod.rs"]

@@ -35,6 +35,8 @@ pub(crate) fn settings(retention: bool) -> Settings {
     Settings {
         in_flight_max: 2,
         lease_in_flight_max: 4,
+        stream_unwritten_max: 2,
+        turn_steps_max: 3,
         lease_ms_default: 700,
         partition_messages_max: 12,
         partition_bytes_max: 200,

@@ -3,20 +3,23 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use driftq_api::JSON;
 use driftq_api::v2::{
     Ack, Extend, LeaseRequest, LeasedWriter, Nack, Release, Settled, SettledStatus, Settlements, StreamQuery,
 };
-use driftq_engine::core::{Identity, Outcome, Settlement, Verdict};
-use driftq_engine::{BorrowRequest, LeaseCall};
+use driftq_api::{Fault, JSON};
+use driftq_engine::core::{Identity, LEASE_BYTES_MAX, Outcome, Settlement, Verdict};
+use driftq_engine::{BorrowRequest, LeaseCall, Lent};
 use hyper::StatusCode;
 
-use super::words::{Reader, moment, room_for, with_item};
+use super::words::{FRAME_BYTES, Reader, moment, with_item};
 use super::{Request, fault};
 use crate::http::answer::{json, stream as streamed, whole};
 use crate::http::lines::{Lines, Words};
 use crate::http::loan::Loan;
 use crate::http::v1::Handled;
+
+/// No answer that lends has more bytes than this, unless its only message needs more.
+const ANSWER_BYTES_MAX: usize = LEASE_BYTES_MAX as usize;
 
 pub(super) async fn lease(request: &Request<'_>) -> Handled {
     request.no_query()?;
@@ -32,11 +35,25 @@ pub(super) async fn lease(request: &Request<'_>) -> Handled {
         wait_ms: asked.wait_ms,
         request_id: asked.request_id.map(std::borrow::Cow::into_owned).or(header),
     };
-    let delivered = request.app.broker.lease(call).await.map_err(|failure| fault(&failure))?;
-    let mut out = LeasedWriter::with_capacity(16 + delivered.iter().map(room_for).sum::<usize>());
-    let reader = Reader { topic: &topic, broker: &request.app.broker };
-    for delivery in &delivered {
-        if let Err(error) = with_item(&reader, delivery, |item| out.push(item)) {
+    let app = request.app;
+    let lent = app.broker.lend(call).await.map_err(|failure| fault(&failure))?;
+    let body = leased(request, &topic, lent).await?;
+    Ok(whole(StatusCode::OK, JSON, body))
+}
+
+/// The body of an answer that lends. What does not fit into it goes back, and no attempt is used; so does everything if
+/// the edge holds as many bytes as it may.
+async fn leased(request: &Request<'_>, topic: &str, mut lent: Lent) -> Result<Bytes, Fault> {
+    let app = request.app;
+    let mut charge = app.budget.open();
+    let room = (16 + lent.bytes() + lent.len() * FRAME_BYTES).min(ANSWER_BYTES_MAX);
+    charge.grow(room).await?;
+    let mut out = LeasedWriter::with_capacity(room);
+    let reader = Reader { topic, broker: &app.broker };
+    let mut loan = Loan::new(app.broker.clone(), Vec::with_capacity(lent.len()));
+    while let Some(delivery) = lent.next().await {
+        let before = out.bytes();
+        if let Err(error) = with_item(&reader, &delivery, |item| out.push(item)) {
             let (partition, offset) = (delivery.partition, delivery.offset);
             tracing::error!(
                 partition,
@@ -45,12 +62,25 @@ pub(super) async fn lease(request: &Request<'_>) -> Handled {
                 "a stored message cannot be read; its lease will lapse"
             );
         }
+        // JSON may need more bytes than the payload has, and only here it is known how many.
+        let is_first = loan.is_empty();
+        if is_first {
+            charge
+                .grow(out.capacity())
+                .await
+                .inspect_err(|_| app.broker.give_back(vec![delivery.receipt]))?;
+        } else if out.bytes() > ANSWER_BYTES_MAX || !charge.try_grow(out.capacity()) {
+            out.cut(before);
+            app.broker.give_back(vec![delivery.receipt]);
+            break;
+        }
+        loan.add(delivery.receipt);
     }
-    if !delivered.is_empty() {
-        let receipts = delivered.iter().map(|delivery| delivery.receipt).collect();
-        request.pulse.lend(Loan::new(request.app.broker.clone(), receipts));
-    }
-    Ok(whole(StatusCode::OK, JSON, Bytes::from(out.finish())))
+    let mut body = out.finish();
+    body.shrink_to_fit();
+    charge.shrink(body.len());
+    request.pulse.lend(loan);
+    Ok(charge.carried_by(body.into()))
 }
 
 pub(super) async fn stream(request: &Request<'_>) -> Handled {
@@ -69,7 +99,7 @@ pub(super) async fn stream(request: &Request<'_>) -> Handled {
     Ok(streamed(Lines::new(
         deliveries,
         words,
-        Arc::clone(request.pulse),
+        (Arc::clone(&request.app.budget), Arc::clone(request.pulse)),
         request.app.options.heartbeat,
         open,
     )))

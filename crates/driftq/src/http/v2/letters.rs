@@ -6,9 +6,10 @@ use driftq_api::v2::{
 };
 use driftq_api::{Code, Fault};
 use driftq_engine::core::{Browse, KeyHash, TopicId};
-use driftq_engine::{Broker, JobCall, JobKind, Seen};
+use driftq_engine::{Broker, JobCall, JobKind};
 use hyper::StatusCode;
 
+use super::filled::Filled;
 use super::jobs::shown as shown_job;
 use super::words::{Looked, Reader, looked, moment, seen_item, time};
 use super::{Request, fault};
@@ -47,34 +48,39 @@ pub(super) async fn list(request: &Request<'_>) -> Handled {
     let filter = taken(&query.filter);
     let (mut partition, mut from) =
         query.cursor.map_or((0, 0), |after| (after.partition, after.offset.saturating_add(1)));
-    let (mut kept, mut scanned, mut read): (Vec<Seen>, u64, usize) = (Vec::new(), 0, 0);
+    let broker = &request.app.broker;
+    let (mut filled, mut scanned, mut read) = (Filled::new(query.limit, &request.app.budget), 0, 0);
     let limit = STRETCH.min(u32::try_from(query.limit).unwrap_or(u32::MAX));
     let cursor = loop {
         let key = query.filter.key.as_ref().map_or(KeyHash::NONE, |key| KeyHash::of(key.as_bytes()));
         let browse = Browse { topic: TopicId::default(), partition, alone: false, from, limit, key };
-        let sight = request.app.broker.browse(&letters, browse).await.map_err(|failure| unknown(&failure))?;
-        scanned += sight.scanned;
-        read += sight.seen.len();
-        for seen in sight.seen {
+        let glance = broker.glance(&letters, browse).await.map_err(|failure| unknown(&failure))?;
+        scanned += glance.scanned;
+        read += glance.found.len();
+        for found in glance.found {
+            let seen = filled.see(broker, glance.topic, found).await?;
             let fits = looked(std::slice::from_ref(&seen)).any(|(_, message)| {
                 let letter = message.envelope.as_ref().and_then(|envelope| envelope.dead_letter.as_ref());
                 letter.is_some_and(|letter| filter.matches(&message, letter))
             });
-            if fits && kept.len() < query.limit {
-                kept.push(seen);
+            if fits {
+                filled.keep(seen);
+            }
+            if filled.end().is_some() {
+                break;
             }
         }
-        if kept.len() == query.limit {
-            break kept.last().map(|seen| (seen.found.partition, seen.found.offset));
+        if let Some(end) = filled.end() {
+            break Some(end);
         }
-        let Some(next) = sight.next else { break None };
+        let Some(next) = glance.next else { break None };
         (partition, from) = next;
         if read >= LETTERS_READ_MAX && from > 0 {
             break Some((partition, from - 1));
         }
     };
-    let looked: Vec<Looked<'_>> = looked(&kept).collect();
-    let reader = Reader { topic: &letters, broker: &request.app.broker };
+    let looked: Vec<Looked<'_>> = looked(&filled.kept).collect();
+    let reader = Reader { topic: &letters, broker };
     let page = Letters {
         letters: looked.iter().map(|looked| seen_item(&reader, looked)).collect(),
         cursor: cursor.map(|(partition, offset)| Position { partition, offset }.cursor()),

@@ -11,6 +11,7 @@ use driftq_engine::Seen;
 use driftq_engine::core::{self, Browse, KeyHash, Stage, Standing, TopicId, Wait};
 use hyper::StatusCode;
 
+use super::filled::Filled;
 use super::words::{Looked, Reader, attempt, looked, moment, seen_item, shown_policy};
 use super::{Request, fault};
 use crate::http::answer::{Answer, json};
@@ -38,32 +39,34 @@ pub(super) async fn browse(request: &Request<'_>) -> Handled {
         limit: STRETCH.min(u32::try_from(query.limit).unwrap_or(u32::MAX)),
         key: query.key.as_ref().map_or(KeyHash::NONE, |key| KeyHash::of(key.as_bytes())),
     };
-    let (mut kept, mut scanned, mut read) = (Vec::new(), 0, 0);
+    let broker = &request.app.broker;
+    let (mut filled, mut scanned, mut read) = (Filled::new(query.limit, &request.app.budget), 0, 0);
     let cursor = loop {
-        let sight = request.app.broker.browse(&topic, browse.clone()).await.map_err(|f| fault(&f))?;
-        scanned += sight.scanned;
-        read += sight.seen.len() as u64;
-        for seen in sight.seen {
+        let glance = broker.glance(&topic, browse.clone()).await.map_err(|f| fault(&f))?;
+        scanned += glance.scanned;
+        read += glance.found.len() as u64;
+        for found in glance.found {
+            let seen = filled.see(broker, glance.topic, found).await?;
             let fits =
                 looked(std::slice::from_ref(&seen)).any(|(_, message)| is_wanted(&query, &seen, &message));
             if fits && stands_so(request, &topic, &query, &seen).await {
-                kept.push(seen);
+                filled.keep(seen);
             }
-            if kept.len() == query.limit {
+            if filled.end().is_some() {
                 break;
             }
         }
-        if kept.len() == query.limit {
-            break kept.last().map(|seen| (seen.found.partition, seen.found.offset));
+        if let Some(end) = filled.end() {
+            break Some(end);
         }
-        let Some((partition, offset)) = sight.next else { break None };
+        let Some((partition, offset)) = glance.next else { break None };
         (browse.partition, browse.from) = (partition, offset);
         // A cursor names the last message that was looked at; before the first of a partition there is none.
         if read >= PAYLOADS_MAX && offset > 0 {
             break Some((partition, offset - 1));
         }
     };
-    page(&Reader { topic: &topic, broker: &request.app.broker }, &kept, cursor, scanned)
+    page(&Reader { topic: &topic, broker }, &filled.kept, cursor, scanned)
 }
 
 /// Where the page begins.

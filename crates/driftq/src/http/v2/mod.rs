@@ -4,6 +4,7 @@
 mod commit;
 mod effects;
 mod entities;
+mod filled;
 mod groups;
 mod jobs;
 mod leases;

@@ -12,7 +12,7 @@ use driftq_engine::core::{self, Deadline, Time, TopicId};
 use driftq_engine::{Broker, Delivered, Seen};
 
 /// Room for everything around key and value that a plain delivery has.
-const FRAME_BYTES: usize = 400;
+pub(super) const FRAME_BYTES: usize = 400;
 
 /// Names the topic of an item: messages do not carry it.
 pub(crate) struct Reader<'a> {
@@ -20,14 +20,9 @@ pub(crate) struct Reader<'a> {
     pub(crate) broker: &'a Broker,
 }
 
-/// Room for a delivery.
-pub(super) fn room_for(delivered: &Delivered) -> usize {
-    delivered.payload.len() + FRAME_BYTES
-}
-
 /// The line of a delivery, with its newline.
 pub(crate) fn line(reader: &Reader<'_>, delivered: &Delivered) -> Result<Bytes, core::Malformed> {
-    let mut out = Vec::with_capacity(room_for(delivered));
+    let mut out = Vec::with_capacity(delivered.payload.len() + FRAME_BYTES);
     with_item(reader, delivered, |item| item.write(&mut out))?;
     end_line(&mut out, 0);
     Ok(Bytes::from(out))
