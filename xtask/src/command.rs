@@ -3,6 +3,7 @@
 use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::OnceLock,
 };
 
 use anyhow::{Context, Result, bail};
@@ -37,8 +38,28 @@ pub(crate) fn format_check(root: &Path) -> Command {
     cargo_with(root, &["fmt", "--all", "--check"])
 }
 
-pub(crate) fn clippy(root: &Path) -> Command {
-    cargo_with(root, &["clippy", WORKSPACE, "--all-targets", "--quiet", "--", "-D", "warnings"])
+/// Clippy in the place of the compiler, if it is installed beside it. `cargo clippy` would read every crate without
+/// building it, and the build would read it again; so one pass does both. All steps that build must agree on it, or the
+/// later ones would build the workspace anew.
+pub(crate) fn clippy_driver() -> Option<&'static Path> {
+    static DRIVER: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let find = || {
+        let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+        let printed = Command::new(compiler).args(["--print", "sysroot"]).output().ok()?;
+        let sysroot = String::from_utf8(printed.stdout).ok()?;
+        let driver = Path::new(sysroot.trim()).join("bin/clippy-driver");
+        driver.is_file().then_some(driver)
+    };
+    DRIVER.get_or_init(find).as_deref()
+}
+
+fn linting(mut command: Command) -> Command {
+    if let Some(driver) = clippy_driver() {
+        command.env("RUSTC_WORKSPACE_WRAPPER", driver);
+        // As `cargo clippy -- -D warnings` hands them on.
+        command.env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
+    }
+    command
 }
 
 pub(crate) fn cargo_deny(root: &Path) -> Command {
@@ -50,29 +71,29 @@ pub(crate) fn cargo_deny(root: &Path) -> Command {
 
 /// Builds what all later steps run: libraries, binaries, tests and examples, in the one profile.
 pub(crate) fn build(root: &Path) -> Command {
-    cargo_with(root, &["build", WORKSPACE, "--lib", "--bins", "--tests", "--examples"])
+    linting(cargo_with(root, &["build", WORKSPACE, "--lib", "--bins", "--tests", "--examples"]))
 }
 
 pub(crate) fn unit_tests(root: &Path, has_nextest: bool) -> Command {
-    match has_nextest {
+    linting(match has_nextest {
         true => {
             cargo_with(root, &["nextest", "run", WORKSPACE, "--no-fail-fast", "-E", "kind(lib) + kind(bin)"])
         }
         false => cargo_with(root, &["test", WORKSPACE, "--no-fail-fast", "--lib", "--bins"]),
-    }
+    })
 }
 
 pub(crate) fn integration_tests(root: &Path, has_nextest: bool, kill_cycles: u64) -> Command {
-    let mut command = match has_nextest {
+    let mut command = linting(match has_nextest {
         true => cargo_with(root, &["nextest", "run", WORKSPACE, "--no-fail-fast", "-E", "kind(test)"]),
         false => cargo_with(root, &["test", WORKSPACE, "--no-fail-fast", "--test", "*"]),
-    };
+    });
     command.env(KILL_CYCLES, kill_cycles.to_string());
     command
 }
 
 pub(crate) fn doc_tests(root: &Path) -> Command {
-    cargo_with(root, &["test", WORKSPACE, "--doc", "--quiet"])
+    linting(cargo_with(root, &["test", WORKSPACE, "--doc", "--quiet"]))
 }
 
 /// Builds what the SDKs' steps run.

@@ -52,7 +52,7 @@ pub(crate) fn run(root: &Path, settings: &Settings) -> Result<()> {
     steps.run("machine", host::provide);
     style(root, &mut steps);
     let target = command::target_folder(root)?.join("debug");
-    if steps.run("build", || command::expect_success(&mut command::build(root))) {
+    if steps.run("build, linted by clippy", || command::expect_success(&mut command::build(root))) {
         tests(root, &target, settings, &mut steps);
     } else {
         steps.skip("tests", "the build failed");
@@ -71,9 +71,7 @@ fn style(root: &Path, steps: &mut Steps) {
     } else {
         steps.skip("format", "rustfmt is not installed; `rustup component add rustfmt` brings it");
     }
-    if command::has_cargo_tool(root, "clippy") {
-        steps.run("clippy", || command::expect_success(&mut command::clippy(root)));
-    } else {
+    if command::clippy_driver().is_none() {
         steps.skip("clippy", "clippy is not installed; `rustup component add clippy` brings it");
     }
     steps.run("tidy", || tidy::run(root));

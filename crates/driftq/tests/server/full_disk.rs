@@ -213,16 +213,13 @@ fn a_full_disk_with_a_group_that_lags_is_left_by_acks_alone() {
         for (group, left) in &mut groups {
             left.extend(&taken);
             if *group == "lagging" {
-                let restarted = |server: Server| {
-                    if round % 2 == 0 {
-                        server.kill();
-                    } else {
-                        server.signal("TERM");
-                        assert!(server.wait().success());
-                    }
-                    Server::start(&data, &arguments)
-                };
-                server = restarted(server);
+                if round % 2 == 0 {
+                    server.kill();
+                } else {
+                    server.signal("TERM");
+                    assert!(server.wait().success());
+                }
+                server = Server::start(&data, &arguments);
                 client = Client::connect(server.address);
             }
             work_off(&mut client, group, left);
