@@ -21,10 +21,17 @@ pub(crate) const FIRST_SEED: u64 = 1;
 /// packages would unify features differently and build the dependencies a second time.
 const WORKSPACE: &str = "--workspace";
 
+/// Read by cargo: what compiles the crates of this workspace.
+const WRAPPER: &str = "RUSTC_WORKSPACE_WRAPPER";
+
+/// Read by clippy's driver.
+const CLIPPY_ARGUMENTS: &str = "CLIPPY_ARGS";
+
 /// The cargo that runs us, so that a toolchain chosen on the command line is kept.
 pub(crate) fn cargo(root: &Path) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(root);
+    // Who lints says so below: a chore that a linted test calls does not inherit it.
+    command.current_dir(root).env_remove(WRAPPER).env_remove(CLIPPY_ARGUMENTS);
     command
 }
 
@@ -55,9 +62,9 @@ pub(crate) fn clippy_driver() -> Option<&'static Path> {
 
 fn linting(mut command: Command) -> Command {
     if let Some(driver) = clippy_driver() {
-        command.env("RUSTC_WORKSPACE_WRAPPER", driver);
+        command.env(WRAPPER, driver);
         // As `cargo clippy -- -D warnings` hands them on.
-        command.env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
+        command.env(CLIPPY_ARGUMENTS, "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
     }
     command
 }

@@ -162,3 +162,23 @@ async fn guarded_functions_belong_to_where_they_are_called() {
     assert_eq!((count.load(Ordering::Relaxed), current().is_none()), (3, true));
     expect_effects(&client, "mail", 3).await.unwrap();
 }
+
+/// "Only if it is still version 0": whoever comes second with the same version is refused, and nothing runs.
+#[tokio::test]
+async fn an_effect_runs_only_if_its_entity_has_the_version_that_was_read() {
+    let server = support::server().await.unwrap();
+    let client = server.client().unwrap();
+    let count = AtomicU32::new(0);
+    let ship = |key: &'static str, version: u64| {
+        client.effect("ship").key(key).expect("order-7", version).run(|| async {
+            count.fetch_add(1, Ordering::Relaxed);
+            Ok(version)
+        })
+    };
+    assert_eq!(ship("first", 0).await.unwrap(), 0);
+    assert_eq!(ship("first", 0).await.unwrap(), 0, "a repeat is replayed, not judged again");
+    let late = ship("second", 0).await.unwrap_err();
+    assert_eq!(late.error().unwrap().name(), "PreconditionFailed", "{late}");
+    assert_eq!(ship("second", 1).await.unwrap(), 1);
+    assert_eq!(count.load(Ordering::Relaxed), 2);
+}

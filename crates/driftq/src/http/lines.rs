@@ -1,8 +1,9 @@
 //! The body of a consume stream: one line per message, a bare newline when nothing comes for a while.
 //!
 //! The next message is taken from the broker only after the socket has taken the one before: a reader that stalls
-//! holds one line in memory. A line is read only when the edge's budget has room for it, and waits in the log until then. It is cut off when it has taken nothing for as long as a connection may be idle; what it
-//! did not read goes to others at once.
+//! holds one line in memory. A line is read only when the edge's budget has room for it, and waits in the log until
+//! then. A reader is cut off when it has taken nothing for as long as a connection may be idle; what it did not read
+//! goes to others at once.
 
 use std::future::Future;
 use std::io;

@@ -18,7 +18,8 @@ struct Fragile {
 
 impl Fragile {
     fn start(data: &std::path::Path) -> Self {
-        let script = "trap '' XFSZ; exec \"$0\" serve --listen 127.0.0.1:0 --log-level off --data \"$1\"";
+        let script = "trap '' XFSZ; exec \"$0\" serve --listen 127.0.0.1:0 --log-level off --data \"$1\" \
+                      --segment-bytes 256KiB";
         let mut child = Command::new("sh")
             .args(["-c", script, env!("CARGO_BIN_EXE_driftq")])
             .arg(data)
@@ -51,6 +52,23 @@ impl Drop for Fragile {
     }
 }
 
+/// Spares of the log that are made ahead.
+const SPARES: usize = 4;
+
+/// Files that are made ahead could not be made any more, which looks like a full disk: no write is then tried at all.
+fn wait_for_spares(data: &std::path::Path) {
+    let deadline = Instant::now() + TIMEOUT;
+    let is_spare = |name: &str| name.starts_with("spare-") && name.ends_with(".seg");
+    let spares = || {
+        let names = std::fs::read_dir(data).unwrap().map(|entry| entry.unwrap().file_name());
+        names.filter(|name| is_spare(&name.to_string_lossy())).count()
+    };
+    while spares() < SPARES {
+        assert!(Instant::now() < deadline, "{} spares", spares());
+        std::thread::yield_now();
+    }
+}
+
 /// The broker notices by itself, a moment after the first refusal.
 fn wait_for_readiness(client: &mut Client, status: u16) -> Reply {
     let deadline = Instant::now() + TIMEOUT;
@@ -71,6 +89,7 @@ fn a_log_that_cannot_be_written_is_never_the_clients_fault() {
     let mut client = Client::connect(server.address);
     assert_eq!(client.post("/v1/topics?name=t").status, 201);
     client.produce("t", "", "before");
+    wait_for_spares(data.path());
     server.limit_files("1");
     for path in ["/v1/produce?topic=t&value=v", "/v1/topics?name=u"] {
         let answer = client.post(path);
