@@ -169,8 +169,9 @@ async fn an_effect_runs_only_if_its_entity_has_the_version_that_was_read() {
     let server = support::server().await.unwrap();
     let client = server.client().unwrap();
     let count = AtomicU32::new(0);
+    let count = &count;
     let ship = |key: &'static str, version: u64| {
-        client.effect("ship").key(key).expect("order-7", version).run(|| async {
+        client.effect("ship").key(key).expect("order-7", version).run(move || async move {
             count.fetch_add(1, Ordering::Relaxed);
             Ok(version)
         })
