@@ -139,17 +139,24 @@ fn a_full_disk_refuses_messages_serves_acks_and_recovers_by_itself() {
 const ROUNDS: u32 = 10;
 /// Bytes of every message, besides its number.
 const PADDING: usize = 300;
-/// Messages produced, leased and acked by one request.
+/// Messages that fit at the least, once all before them are acked: about half of the disk.
+const TAKEN_MIN: usize = 5_000;
+/// Messages leased and acked by one request.
 const AT_ONCE: u32 = 100;
+/// Messages produced by one request. A batch that is larger than an eighth of a segment would make its file grow, for
+/// which there is no space.
+const PRODUCED_AT_ONCE: u32 = 50;
 /// How long a disk may take to have space again after the last ack.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Produces numbered messages from `from` on until the broker refuses; gives the numbers that it took.
+/// Produces numbered messages from `from` on until the broker refuses, or refuses for the time being: all that was acked
+/// must be there again. Gives the numbers that it took.
 fn fill_numbered(client: &mut Client, from: u32) -> Vec<u32> {
     let padding = "x".repeat(PADDING);
     let mut taken = Vec::new();
-    for first in (from..from + MESSAGES_MAX).step_by(AT_ONCE as usize) {
-        let numbers = first..first + AT_ONCE;
+    let deadline = Instant::now() + PATIENCE;
+    for first in (from..from + MESSAGES_MAX).step_by(PRODUCED_AT_ONCE as usize) {
+        let numbers = first..first + PRODUCED_AT_ONCE;
         let batch: Vec<Value> = numbers.clone().map(|n| json!({"value": format!("{n} {padding}")})).collect();
         let reply = client.post_json("/v2/topics/t/messages", &json!(batch));
         assert_eq!(reply.status, 200, "{}", reply.text());
@@ -158,7 +165,15 @@ fn fill_numbered(client: &mut Client, from: u32) -> Vec<u32> {
         let refused = results.iter().filter(|result| result["error"]["code"] == json!("DISK_FULL")).count();
         taken.extend(numbers.zip(results).filter(|(_, result)| result["error"].is_null()).map(|(n, _)| n));
         if refused > 0 {
-            return taken;
+            if taken.len() >= TAKEN_MIN {
+                return taken;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "only {} messages fit: the space never comes back",
+                taken.len()
+            );
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
     panic!("the disk never runs full");
@@ -192,7 +207,7 @@ fn a_full_disk_with_a_group_that_lags_is_left_by_acks_alone() {
     let scratch = tempfile::tempdir().expect("a scratch directory");
     let Some(disk) = SmallDisk::mount(scratch.path(), SMALLER_DISK_BYTES) else { return };
     let data = disk.0.join("data");
-    let arguments = ["--segment-bytes", "128KiB", "--in-flight-max", "1000"];
+    let arguments = ["--segment-bytes", "256KiB", "--in-flight-max", "1000"];
     let mut server = Server::start(&data, &arguments);
     let mut client = Client::connect(server.address);
     assert_eq!(client.post_json("/v1/topics", &json!({"name": "t", "partitions": 2})).status, 201);
@@ -201,15 +216,8 @@ fn a_full_disk_with_a_group_that_lags_is_left_by_acks_alone() {
         let leased = client.post_json(&format!("/v2/topics/t/groups/{group}/lease"), &json!({"owner": "o"}));
         assert_eq!(leased.status, 200, "the group exists from here on: {}", leased.text());
     }
-    let mut total = 0;
     for round in 0..ROUNDS {
         let taken = fill_numbered(&mut client, round * MESSAGES_MAX);
-        total += taken.len() as u64;
-        assert!(
-            taken.len() > 500,
-            "round {round}: the space of the last round is there again: {}",
-            taken.len()
-        );
         for (group, left) in &mut groups {
             left.extend(&taken);
             if *group == "lagging" {
@@ -224,14 +232,5 @@ fn a_full_disk_with_a_group_that_lags_is_left_by_acks_alone() {
             }
             work_off(&mut client, group, left);
         }
-        let deadline = Instant::now() + PATIENCE;
-        while client.get("/v2/status").json()["writable"] != json!(true) {
-            assert!(Instant::now() < deadline, "round {round}: the space never comes back");
-            std::thread::sleep(Duration::from_millis(20));
-        }
     }
-    assert!(
-        total * PADDING as u64 > 2 * SMALLER_DISK_BYTES,
-        "the same space was used several times: {total} messages"
-    );
 }
