@@ -12,8 +12,10 @@ use anyhow::{Context, Result, bail};
 
 use crate::command::{self, FIRST_SEED};
 
-/// A mutant may turn a loop endless; that is not a report, so the run is cut off.
-const RUN_SECONDS_MAX: u64 = 180;
+/// A mutant may turn a loop endless; that is not a report, so the run is cut off after this…
+const RUN_SECONDS: u64 = 120;
+/// …and a second more for so many seeds: unbroken, a slow machine does several in a second.
+const SEEDS_PER_SECOND: u64 = 4;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
@@ -41,7 +43,7 @@ impl Hunter {
         let simulator = self.target.join("debug/driftq-sim");
         let mut run = command::simulate(&simulator, FIRST_SEED, seeds);
         let log = self.target.join("run.log");
-        let code = run_into(&mut run, &log, Duration::from_secs(RUN_SECONDS_MAX))?;
+        let code = run_into(&mut run, &log, Duration::from_secs(RUN_SECONDS + seeds / SEEDS_PER_SECOND))?;
         let output = fs::read(&log).with_context(|| format!("reading {}", log.display()))?;
         Ok(verdict(code, &String::from_utf8_lossy(&output)))
     }
