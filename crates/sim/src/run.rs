@@ -274,7 +274,7 @@ impl World {
     }
 
     /// The machine loses power, or just the process dies.
-    fn crash(&mut self, power: bool) -> Verdict {
+    pub(crate) fn crash(&mut self, power: bool) -> Verdict {
         self.trace.note("crash", &power);
         self.counts.crashes += 1;
         self.server = None;

@@ -19,6 +19,11 @@ const RANKS: &str = "ranks";
 const PRIORITIES: [u8; 5] = [0, 3, 1, 3, 2];
 /// The topic in which nothing is overtaken.
 const STEADY: &str = "steady";
+/// The topic in which a lease is extended.
+const PROMISES: &str = "promises";
+/// How long a lease of the trials is, and how long one is that was extended.
+const LEASE_MS: u64 = 60_000;
+const EXTENDED_MS: u64 = 10 * LEASE_MS;
 /// Messages that fail whenever they are tried.
 const POISONED: usize = 3;
 /// No lease of the chaos before is longer.
@@ -40,7 +45,8 @@ impl World {
         }
         self.try_ranks()?;
         self.try_move()?;
-        self.try_storm()
+        self.try_storm()?;
+        self.try_promise()
     }
 
     /// A new topic with one partition and one group.
@@ -120,6 +126,25 @@ impl World {
         then.iter().try_for_each(|delivery| self.settle_now(group, delivery, Word::Ack))
     }
 
+    /// A holder that was told of its longer lease has it over a power cut.
+    fn try_promise(&mut self) -> Verdict {
+        let group = GROUPS[0];
+        let topic = self.found(PROMISES, group, TopicSettings::default())?;
+        self.store(topic, 0)?;
+        self.flush()?;
+        let [held] = &self.lease_now(topic, group, 1)?[..] else {
+            return Err("trial: a message that is ready does not come".into());
+        };
+        self.settle_now(group, held, Word::Extend { lease_ms: EXTENDED_MS })?;
+        self.crash(true)?;
+        self.pass(LEASE_MS)?;
+        let others = self.lease_now(topic, group, 1)?;
+        if !others.is_empty() {
+            return Err(format!("promise: {held:?} was on loan for longer, and {others:?} came"));
+        }
+        self.settle_now(group, held, Word::Ack)
+    }
+
     /// A stream that may have one delivery at a time gets one after the other.
     fn try_credit(&mut self, topic: TopicId, group: &str) -> Verdict {
         for priority in PRIORITIES {
@@ -182,7 +207,7 @@ impl World {
             group: group.into(),
             owner: "trial".into(),
             max,
-            lease_ms: Some(60_000),
+            lease_ms: Some(LEASE_MS),
             wait_ms: 0,
             request: None,
         };
