@@ -47,7 +47,8 @@ const DAMAGED: &str =
     "the dead letter cannot be read: its bytes in the log are damaged or gone; it can only be purged";
 
 /// Said of a letter that stands for a message whose bytes were damaged.
-const VALUE_LOST: &str = "the message was damaged before it became a dead letter: there is no value to send again; it can only be purged";
+const VALUE_LOST: &str = "the message was damaged before it became a dead letter: there is no value to send again; it \
+                          can only be purged";
 
 /// What became of one letter.
 pub(crate) enum Fate {

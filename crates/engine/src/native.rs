@@ -98,7 +98,7 @@ impl Broker {
     }
 
     /// Lends messages, once, with their payloads. Waits for the first one as long as the call says; dropping the future
-    /// gives back what was lent.
+    /// gives back what was lent and not read yet.
     pub async fn lease(&self, call: LeaseCall) -> Result<Vec<Delivered>, Failure> {
         let mut lent = self.lend(call).await?;
         let mut delivered = Vec::with_capacity(lent.len());

@@ -145,6 +145,18 @@ fn a_late_ack_wins_over_the_burial() {
     assert_eq!((dlq(&rig), rig.fetches().len(), rig.lag(topic, "g")), (None, 0, 0));
 }
 
+/// What is left on a full disk is for acks: of a long reason only the beginning is written.
+#[test]
+fn a_full_disk_keeps_the_beginning_of_an_error() {
+    for (roomy, kept) in [(true, 100), (false, 64)] {
+        let (mut rig, topic) = doomed(1, &["g"], Settings::default());
+        rig.tell(Input::Space { roomy });
+        assert_eq!(rig.nack(&at_partition(topic, 1, 0), "o", &"e".repeat(100)), Answer::Settled);
+        let given_up = rig.fetches().pop().expect("its one attempt is used up");
+        assert_eq!(given_up.last_error.len(), kept, "roomy: {roomy}");
+    }
+}
+
 /// Whoever looks at a dead letter must learn something of why it died, also if nobody told.
 #[test]
 fn every_dead_letter_says_why() {
