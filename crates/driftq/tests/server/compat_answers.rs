@@ -173,7 +173,7 @@ fn a_late_ack_counts_until_somebody_else_has_the_message() {
     for value in ["a", "b"] {
         client.produce("t", "", value);
     }
-    let mut stream = broker.stream("topic=t&group=g&owner=slow&lease_ms=30");
+    let mut stream = broker.stream("topic=t&group=g&owner=slow&lease_ms=150");
     assert_eq!((stream.item()["value"].clone(), stream.item()["value"].clone()), (json!("a"), json!("b")));
     drop(stream);
     let group = "/v2/topics/t/groups/g";

@@ -227,7 +227,7 @@ fn each_group_gives_up_for_itself_and_a_timeout_counts() {
     client.post("/v1/produce?topic=t&value=v&retry_max_attempts=1");
     for group in ["g1", "g2"] {
         assert_eq!(
-            broker.stream(&format!("topic=t&group={group}&owner=o&lease_ms=30")).item()["attempts"],
+            broker.stream(&format!("topic=t&group={group}&owner=o&lease_ms=150")).item()["attempts"],
             1
         );
     }
@@ -246,7 +246,7 @@ fn a_short_lease_and_a_key_go_together() {
     let mut client = broker.client_with_topic("t", 1);
     client.post("/v1/produce?topic=t&value=keyed&idempotency_key=k");
     client.produce("t", "", "behind it");
-    let mut stream = broker.stream("topic=t&group=g&owner=o&lease_ms=20");
+    let mut stream = broker.stream("topic=t&group=g&owner=o&lease_ms=100");
     // It lapses several times, fails once, and is done in the end; nothing sticks.
     let mut attempts = 0;
     while attempts < 3 {
