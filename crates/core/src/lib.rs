@@ -15,105 +15,64 @@
 
 extern crate alloc;
 
-mod action;
-mod beside;
-mod bounds;
-mod bury;
-mod codec;
 mod commit;
-mod deadline;
-mod describe;
-mod dispatch;
-mod draft;
+mod delivery;
 mod effect;
 mod entity;
-mod fact;
-mod fact_bytes;
-mod fold;
-mod gate;
-mod group;
-mod hold;
-mod id;
-mod input;
-mod journal;
-mod keep;
-mod lane;
-mod lease;
-mod letter;
-mod look;
-mod manage;
-mod message;
-mod message_bytes;
-mod origin;
+mod log;
+mod orders;
 mod output;
-mod partition;
-mod policy;
-mod produce;
-mod ranges;
-mod reject;
-mod report;
-mod retry;
-mod rewind;
-mod route;
 mod run;
-mod schedule;
-mod scoped;
-mod settings;
-mod settle;
 mod shard;
-mod slot;
-mod snapshot;
-mod sorted;
-mod spent;
 mod state;
-mod survey;
-mod timer;
-mod topic;
-mod unbegun;
-mod upkeep;
-mod verdict;
-mod why;
+mod turn;
+mod view;
+mod words;
 
-pub use action::{Action, Answer, Delivery, Outcome, Output, Receipt, Stored, TopicInfo, Undertaking};
-pub use bounds::{INPUT_BYTES_MAX, INPUT_FACTS_BYTES_MAX, INPUT_ITEMS_MAX};
-pub use bury::PAYLOAD_DAMAGED;
-pub use codec::Malformed;
 pub use commit::{
     COMMIT_PARTS_PER_CALL_MAX, COMMITS_PER_CALL_MAX, Commit, CommitFact, CommitPart, Committed,
 };
-pub use describe::{
-    AttemptDescription, Browse, Description, Found, GroupDescription, GroupPartition, GroupTally, LaneTally,
-    Member, MessageDescription, PartitionDescription, Query, SlowestGroup, Stage, Standing, Stretch, Tally,
-    TopicDescription, Wait,
-};
-pub use draft::{NewLineage, NewMessage, Payload, Start};
+pub use delivery::bury::PAYLOAD_DAMAGED;
+pub use delivery::lease::{LEASE_BYTES_MAX, LEASE_MESSAGES_MAX, LEASE_WAIT_MS_MAX};
+pub use delivery::produce::PRIORITY_MAX;
 pub use effect::{
     About, BeginEffect, BegunFact, Blob, EFFECTS_PER_CALL_MAX, EffectAnswer, EffectFact, EffectLease,
     EffectList, EffectPage, EffectPart, EffectReceipt, EffectTally, EffectView, EndedFact, Ending,
     FinishEffect, Lent, NewBlob, ResolveEffect, Urge, rules as ledger,
 };
 pub use entity::{EXPECTED_MAX, EntityFact, EntityList, EntityView, Expected};
-pub use fact::{Fact, MessageFact, Place};
-pub use id::{ConsumerId, GroupId, Identity, KeyHash, Position, RequestHash, Ticket, Time, Token, TopicId};
-pub use input::{Address, Input, LeaseRequest, SeekTo, Settlement, Spotted, Style, Subscription, Verdict};
-pub use lease::{LEASE_BYTES_MAX, LEASE_MESSAGES_MAX, LEASE_WAIT_MS_MAX};
-pub use letter::{Attempt, DeadLetter};
-pub use message::{Deadline, Envelope, Message, Routing};
-pub use origin::Origin;
+pub use log::codec::Malformed;
+pub use log::fact::{Fact, MessageFact, Place};
+pub use log::letter::{Attempt, DeadLetter};
+pub use log::message::{Deadline, Envelope, Message, Routing};
+pub use log::origin::Origin;
 pub use output::{
     DatasetSummary, DatasetView, NewOutput, OUTPUT_LOCATION_BYTES_MAX, OutputAuthor, OutputDone, OutputFact,
     OutputList, OutputPage, OutputView, Read, VersionSummary, VersionsList,
 };
-pub use policy::{Jitter, RetryPolicy};
-pub use produce::PRIORITY_MAX;
-pub use reject::{Overload, Reject};
-pub use route::{Catalog, Keyless, NAME_BYTES_MAX, partition_of_key, route, validate};
 pub use run::{
     How, Lineage, RunEntry, RunFact, RunGroup, RunList, RunMessage, RunPage, RunState, RunSummary,
 };
-pub use scoped::Named;
-pub use settings::Settings;
 pub use shard::Shard;
+pub use shard::bounds::{INPUT_BYTES_MAX, INPUT_FACTS_BYTES_MAX, INPUT_ITEMS_MAX};
 pub use state::State;
-pub use survey::{Pinned, PinnedEffect};
-pub use topic::{Order, TopicPatch, TopicSettings};
+pub use view::survey::{Pinned, PinnedEffect};
+pub use words::action::{Action, Answer, Delivery, Outcome, Output, Receipt, Stored, TopicInfo, Undertaking};
+pub use words::description::{
+    AttemptDescription, Browse, Description, Found, GroupDescription, GroupPartition, GroupTally, LaneTally,
+    Member, MessageDescription, PartitionDescription, Query, SlowestGroup, Stage, Standing, Stretch, Tally,
+    TopicDescription, Wait,
+};
+pub use words::draft::{NewLineage, NewMessage, Payload, Start};
+pub use words::id::{
+    ConsumerId, GroupId, Identity, KeyHash, Position, RequestHash, Ticket, Time, Token, TopicId,
+};
+pub use words::input::{
+    Address, Input, LeaseRequest, SeekTo, Settlement, Spotted, Style, Subscription, Verdict,
+};
+pub use words::policy::{Jitter, RetryPolicy};
+pub use words::reject::{Overload, Reject};
+pub use words::route::{Catalog, Keyless, NAME_BYTES_MAX, partition_of_key, route, validate};
+pub use words::scoped::Named;
+pub use words::settings::Settings;
+pub use words::topic::{Order, TopicPatch, TopicSettings};

@@ -3,19 +3,19 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use crate::action::Receipt;
 use crate::commit::{Commit, CommitPart};
-use crate::draft::NewMessage;
+use crate::delivery::verdict::Authority;
 use crate::effect::FinishEffect;
 use crate::effect::rules::Finished;
-use crate::id::{Identity, RequestHash, TopicId};
 use crate::output::{Cell, NewOutput, OutputAuthor, Read, pointer_bytes};
-use crate::policy::RetryPolicy;
-use crate::reject::{Overload, Reject};
-use crate::route::validate_name;
 use crate::shard::Shard;
-use crate::timer::Spot;
-use crate::verdict::Authority;
+use crate::turn::timer::Spot;
+use crate::words::action::Receipt;
+use crate::words::draft::NewMessage;
+use crate::words::id::{Identity, RequestHash, TopicId};
+use crate::words::policy::RetryPolicy;
+use crate::words::reject::{Overload, Reject};
+use crate::words::route::validate_name;
 
 /// Versions of datasets that one commit may say were read.
 const READS_MAX: usize = 100;

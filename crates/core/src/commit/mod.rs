@@ -11,18 +11,18 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::action::{Action, Answer, Output, Receipt, Stored};
-use crate::draft::NewMessage;
 use crate::effect::FinishEffect;
 use crate::entity::Expected;
-use crate::fact::Fact;
-use crate::id::{GroupId, Identity, RequestHash, Ticket, Time};
-use crate::journal::{Haste, lifetime};
+use crate::log::fact::Fact;
 use crate::output::{NewOutput, OutputAuthor, OutputDone, OutputFact, Read};
-use crate::reject::Reject;
 use crate::shard::Shard;
-use crate::timer::Due;
-use crate::upkeep::FORGET_SLACK_MS;
+use crate::shard::upkeep::FORGET_SLACK_MS;
+use crate::turn::journal::{Haste, lifetime};
+use crate::turn::timer::Due;
+use crate::words::action::{Action, Answer, Output, Receipt, Stored};
+use crate::words::draft::NewMessage;
+use crate::words::id::{GroupId, Identity, RequestHash, Ticket, Time};
+use crate::words::reject::Reject;
 
 pub use record::CommitFact;
 pub(crate) use record::Commits;

@@ -3,12 +3,12 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use crate::action::Stored;
-use crate::codec::{Malformed, Put, Take};
 use crate::commit::Committed;
-use crate::id::{Identity, RequestHash, Time, TopicId};
+use crate::log::codec::{Malformed, Put, Take};
 use crate::output::OutputDone;
 use crate::state::NO_TOPIC;
+use crate::words::action::Stored;
+use crate::words::id::{Identity, RequestHash, Time, TopicId};
 
 /// Kinds of facts about commits: the first, and the last.
 pub(crate) const FIRST_KIND: u8 = DONE;

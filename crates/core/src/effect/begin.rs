@@ -2,20 +2,20 @@
 
 use alloc::vec::Vec;
 
-use crate::action::{Answer, Output, Receipt};
-use crate::bounds::INPUT_ITEMS_MAX;
+use crate::delivery::lease::LEASE_WAIT_MS_MAX;
+use crate::delivery::verdict::Authority;
 use crate::effect::fact::{BegunFact, EffectFact, Lent};
 use crate::effect::input::{BeginEffect, EffectAnswer, EffectLease, EffectReceipt, Urge};
 use crate::effect::record::Effect;
 use crate::effect::rules::{self, Asked, Begun, Standing, Status};
-use crate::fact::Fact;
-use crate::id::{Ticket, Time};
-use crate::journal::Haste;
-use crate::lease::LEASE_WAIT_MS_MAX;
-use crate::reject::{Overload, Reject};
+use crate::log::fact::Fact;
 use crate::shard::Shard;
-use crate::timer::Due;
-use crate::verdict::Authority;
+use crate::shard::bounds::INPUT_ITEMS_MAX;
+use crate::turn::journal::Haste;
+use crate::turn::timer::Due;
+use crate::words::action::{Answer, Output, Receipt};
+use crate::words::id::{Ticket, Time};
+use crate::words::reject::{Overload, Reject};
 
 /// Effects that one call may begin.
 pub const EFFECTS_PER_CALL_MAX: usize = 1_000;

@@ -2,10 +2,10 @@
 
 use alloc::vec::Vec;
 
-use crate::action::Receipt;
-use crate::codec::{Malformed, Put, Take};
 use crate::effect::rules::{OnLapse, Status};
-use crate::id::{GroupId, Identity, RequestHash, Time, Token, TopicId};
+use crate::log::codec::{Malformed, Put, Take};
+use crate::words::action::Receipt;
+use crate::words::id::{GroupId, Identity, RequestHash, Time, Token, TopicId};
 
 /// Kinds of facts about effects: the first, and the last.
 pub(crate) const FIRST_KIND: u8 = BEGUN;

@@ -1,17 +1,17 @@
 //! An effect ends: by word of its holder, or of somebody who found out.
 
-use crate::action::{Answer, Output};
 use crate::effect::begin::Tie;
 use crate::effect::blob::NewBlob;
 use crate::effect::fact::{EffectFact, EffectPart, EndedFact};
 use crate::effect::input::{EffectReceipt, FinishEffect, ResolveEffect};
 use crate::effect::rules::{self, Finished, Released, Resolved, Standing, Status};
-use crate::fact::Fact;
-use crate::id::{Position, Ticket};
-use crate::journal::Haste;
-use crate::reject::Reject;
+use crate::log::fact::Fact;
 use crate::shard::Shard;
-use crate::timer::Due;
+use crate::turn::journal::Haste;
+use crate::turn::timer::Due;
+use crate::words::action::{Answer, Output};
+use crate::words::id::{Position, Ticket};
+use crate::words::reject::Reject;
 
 /// The largest result that is still written down when the disk is full: what is left is for endings like this.
 const FULL_DISK_RESULT_BYTES_MAX: usize = 4096;

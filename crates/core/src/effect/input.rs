@@ -3,12 +3,12 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::action::Receipt;
 use crate::effect::blob::NewBlob;
 use crate::effect::rules::{OnLapse, Status};
 use crate::effect::view::EffectView;
 use crate::entity::Expected;
-use crate::id::{Identity, RequestHash, Time};
+use crate::words::action::Receipt;
+use crate::words::id::{Identity, RequestHash, Time};
 
 /// How much somebody wants an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

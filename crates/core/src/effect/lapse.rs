@@ -2,15 +2,15 @@
 
 use alloc::vec::Vec;
 
-use crate::action::Output;
 use crate::effect::fact::EffectFact;
 use crate::effect::rules::Status;
-use crate::fact::Fact;
-use crate::id::{GroupId, Time, TopicId};
-use crate::journal::Haste;
+use crate::log::fact::Fact;
 use crate::shard::Shard;
-use crate::timer::Due;
-use crate::upkeep::FORGET_SLACK_MS;
+use crate::shard::upkeep::FORGET_SLACK_MS;
+use crate::turn::journal::Haste;
+use crate::turn::timer::Due;
+use crate::words::action::Output;
+use crate::words::id::{GroupId, Time, TopicId};
 
 /// Records dropped by one fact: few enough that nobody notices.
 const SWEPT_PER_FACT_MAX: usize = 256;

@@ -8,13 +8,13 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::codec::{Malformed, Put, Take};
 use crate::effect::blob::Blob;
 use crate::effect::fact::{put_receipt, status_byte, status_of, take_receipt};
 use crate::effect::record::Effect;
 use crate::effect::rules::OnLapse;
-use crate::id::{Identity, Position, RequestHash, Time, TopicId};
-use crate::input::Spotted;
+use crate::log::codec::{Malformed, Put, Take};
+use crate::words::id::{Identity, Position, RequestHash, Time, TopicId};
+use crate::words::input::Spotted;
 
 /// Records of one chunk: as many as there are bits in [`Chunk::present`].
 const CHUNK_RECORDS: u64 = 64;
@@ -401,9 +401,9 @@ fn take_short(take: &mut Take<'_>) -> Result<u32, Malformed> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::action::Receipt;
     use crate::effect::rules::Status;
-    use crate::id::{GroupId, Token};
+    use crate::words::action::Receipt;
+    use crate::words::id::{GroupId, Token};
 
     /// A record whose fields are all drawn: small, large, none and the largest there are.
     fn drawn(seed: &mut u64) -> Effect {

@@ -5,14 +5,14 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::action::Receipt;
 use crate::effect::blob::Blob;
 use crate::effect::fact::{EffectPart, Lent};
 use crate::effect::packed::Packed;
 use crate::effect::rules::{OnLapse, Status};
-use crate::id::{GroupId, Identity, RequestHash, Time, TopicId};
-use crate::input::Spotted;
-use crate::sorted::Sorted;
+use crate::state::sorted::Sorted;
+use crate::words::action::Receipt;
+use crate::words::id::{GroupId, Identity, RequestHash, Time, TopicId};
+use crate::words::input::Spotted;
 
 /// What is known of an effect without looking into the log. Kept [packed](Packed): a copy is made for whoever looks.
 #[derive(Clone, Debug, PartialEq, Eq)]

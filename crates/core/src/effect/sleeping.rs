@@ -5,12 +5,12 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use crate::action::{Output, Receipt};
-use crate::group::Pending;
-use crate::id::{GroupId, Identity, Time};
-use crate::retry::DELAY_MS_MAX;
+use crate::delivery::retry::DELAY_MS_MAX;
 use crate::shard::Shard;
-use crate::timer::{Due, Spot};
+use crate::state::group::Pending;
+use crate::turn::timer::{Due, Spot};
+use crate::words::action::{Output, Receipt};
+use crate::words::id::{GroupId, Identity, Time};
 
 /// Messages that may wait for one effect. Those beyond it wait for their time alone.
 const SLEEPERS_PER_EFFECT_MAX: usize = 1_000;
@@ -27,7 +27,7 @@ pub(crate) struct Sleepers {
 impl Sleepers {
     fn of(&self, number: u64) -> impl Iterator<Item = Spot> {
         const FIRST: Spot =
-            Spot { topic: crate::id::TopicId(0), group: GroupId(0), partition: 0, sequence: 0 };
+            Spot { topic: crate::words::id::TopicId(0), group: GroupId(0), partition: 0, sequence: 0 };
         self.by_effect
             .range((number, FIRST)..)
             .take_while(move |(of, _)| *of == number)

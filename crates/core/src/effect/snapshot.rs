@@ -3,13 +3,13 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::codec::{Malformed, Put, Take};
 use crate::effect::blob::Blob;
 use crate::effect::fact::{put_receipt, status_byte, take_receipt, take_status};
 use crate::effect::record::{Effect, Effects};
 use crate::effect::rules::OnLapse;
-use crate::id::{Position, RequestHash, Time, TopicId};
-use crate::input::Spotted;
+use crate::log::codec::{Malformed, Put, Take};
+use crate::words::id::{Position, RequestHash, Time, TopicId};
+use crate::words::input::Spotted;
 
 /// The least bytes that a record takes.
 const RECORD_BYTES_LEAST: usize = 134;

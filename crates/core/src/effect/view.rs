@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use crate::effect::blob::Blob;
 use crate::effect::record::Effect;
 use crate::effect::rules::{OnLapse, Status};
-use crate::id::{Identity, Time};
 use crate::shard::Shard;
+use crate::words::id::{Identity, Time};
 
 /// Records that one list looks at: what it costs at the most.
 const SCAN_MAX: usize = 2_000;

@@ -2,14 +2,14 @@
 
 use alloc::collections::{BTreeMap, VecDeque};
 
-use crate::action::{Action, Answer, Output};
 use crate::effect::begin::asked_of;
 use crate::effect::input::BeginEffect;
 use crate::effect::rules::{self, Begun, Standing};
-use crate::id::{Ticket, Time};
-use crate::reject::Reject;
 use crate::shard::Shard;
-use crate::timer::Due;
+use crate::turn::timer::Due;
+use crate::words::action::{Action, Answer, Output};
+use crate::words::id::{Ticket, Time};
+use crate::words::reject::Reject;
 
 /// Askers that may wait for one effect; whoever comes then is told at once that it runs.
 const WAITERS_PER_EFFECT_MAX: usize = 1_000;

@@ -4,13 +4,13 @@ use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::action::Output;
 use crate::entity::fact::{EntityFact, put_raised};
-use crate::fact::Fact;
-use crate::journal::Haste;
-use crate::reject::Reject;
-use crate::route::validate_name;
+use crate::log::fact::Fact;
 use crate::shard::Shard;
+use crate::turn::journal::Haste;
+use crate::words::action::Output;
+use crate::words::reject::Reject;
+use crate::words::route::validate_name;
 
 /// Entities of which one begin or one commit may expect something.
 pub const EXPECTED_MAX: usize = 100;

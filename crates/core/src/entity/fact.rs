@@ -4,8 +4,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::codec::{Malformed, Put, Take};
-use crate::id::Time;
+use crate::log::codec::{Malformed, Put, Take};
+use crate::words::id::Time;
 
 /// Kinds of facts about entities: the first, and the last.
 pub(crate) const FIRST_KIND: u8 = RAISED;

@@ -1,13 +1,13 @@
 //! What people order about entities.
 
-use crate::action::{Answer, Output};
 use crate::entity::fact::EntityFact;
-use crate::fact::Fact;
-use crate::id::Ticket;
-use crate::journal::Haste;
-use crate::reject::Reject;
-use crate::scoped::Named;
+use crate::log::fact::Fact;
 use crate::shard::Shard;
+use crate::turn::journal::Haste;
+use crate::words::action::{Answer, Output};
+use crate::words::id::Ticket;
+use crate::words::reject::Reject;
+use crate::words::scoped::Named;
 
 impl Shard {
     /// Forgets an entity: its version is 0 again.

@@ -1,10 +1,10 @@
 //! What is remembered of entities.
 
-use crate::codec::Malformed;
 use crate::entity::fact::{EntityFact, each_raised};
-use crate::id::Time;
-use crate::scoped::Scoped;
+use crate::log::codec::Malformed;
 use crate::state::{CONTRADICTION, State};
+use crate::words::id::Time;
+use crate::words::scoped::Scoped;
 
 /// What is known of an entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

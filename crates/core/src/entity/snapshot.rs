@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 
-use crate::codec::{Malformed, Put, Take};
 use crate::entity::record::{Entities, Entity};
-use crate::id::Time;
+use crate::log::codec::{Malformed, Put, Take};
+use crate::words::id::Time;
 
 /// The least bytes that an entity takes.
 const ENTITY_BYTES_LEAST: usize = 24;

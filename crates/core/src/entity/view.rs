@@ -5,9 +5,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::entity::record::Entity;
-use crate::id::Time;
-use crate::scoped::Named;
 use crate::shard::Shard;
+use crate::words::id::Time;
+use crate::words::scoped::Named;
 
 /// Which entities are wanted, by name.
 #[derive(Clone, Debug, PartialEq, Eq)]

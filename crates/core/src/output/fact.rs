@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
-use crate::codec::{Malformed, Put, Take};
-use crate::id::{Time, TopicId};
+use crate::log::codec::{Malformed, Put, Take};
+use crate::words::id::{Time, TopicId};
 
 /// Kinds of facts about outputs: the first, and the last.
 pub(crate) const FIRST_KIND: u8 = MOVED;

@@ -3,15 +3,15 @@
 use alloc::string::String;
 use alloc::sync::Arc;
 
-use crate::action::{Answer, Output};
-use crate::fact::Fact;
-use crate::id::Ticket;
-use crate::journal::Haste;
+use crate::log::fact::Fact;
 use crate::output::fact::OutputFact;
 use crate::output::record::Dataset;
-use crate::reject::Reject;
-use crate::scoped::Named;
 use crate::shard::Shard;
+use crate::turn::journal::Haste;
+use crate::words::action::{Answer, Output};
+use crate::words::id::Ticket;
+use crate::words::reject::Reject;
+use crate::words::scoped::Named;
 
 impl Shard {
     fn dataset(&self, dataset: &Named) -> Option<&Dataset> {

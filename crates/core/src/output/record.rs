@@ -4,11 +4,11 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::codec::Malformed;
-use crate::id::Time;
+use crate::log::codec::Malformed;
 use crate::output::fact::{OutputAuthor, OutputFact};
-use crate::scoped::Scoped;
 use crate::state::CONTRADICTION;
+use crate::words::id::Time;
+use crate::words::scoped::Scoped;
 
 /// The longest location.
 pub const OUTPUT_LOCATION_BYTES_MAX: usize = 2048;

@@ -3,10 +3,10 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::codec::{Malformed, Put, Take};
-use crate::id::Time;
+use crate::log::codec::{Malformed, Put, Take};
 use crate::output::fact::{put_author, take_author};
 use crate::output::record::{Dataset, HISTORY_MAX, Outputs, Pointer};
+use crate::words::id::Time;
 
 impl Outputs {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {

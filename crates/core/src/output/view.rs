@@ -5,10 +5,10 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Bound;
 
-use crate::id::Time;
 use crate::output::record::{Cell, Dataset, Pointer};
-use crate::scoped::Named;
 use crate::shard::Shard;
+use crate::words::id::Time;
+use crate::words::scoped::Named;
 
 /// The word that stands for whatever version is current.
 const CURRENT: &str = "current";

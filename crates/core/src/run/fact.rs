@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 
-use crate::codec::{Malformed, Put, Take};
-use crate::fact::Place;
-use crate::id::{Time, TopicId};
+use crate::log::codec::{Malformed, Put, Take};
+use crate::log::fact::Place;
+use crate::words::id::{Time, TopicId};
 
 /// Kinds of facts about runs: the first, and the last.
 pub(crate) const FIRST_KIND: u8 = STEP_ENDED;

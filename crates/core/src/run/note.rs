@@ -3,20 +3,20 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::action::Output;
-use crate::codec::{Malformed, Put, Take};
-use crate::describe::AttemptDescription;
-use crate::fact::{Fact, Place};
-use crate::group::HISTORY_MAX;
-use crate::id::TopicId;
-use crate::journal::Haste;
-use crate::letter::{put_attempts, take_attempts};
+use crate::log::codec::{Malformed, Put, Take};
+use crate::log::fact::{Fact, Place};
+use crate::log::letter::{put_attempts, take_attempts};
 use crate::output::Read;
 use crate::run::fact::{How, RunFact};
 use crate::run::record::Ended;
 use crate::shard::Shard;
+use crate::state::group::HISTORY_MAX;
 use crate::state::{CONTRADICTION, State};
-use crate::timer::{Due, Spot};
+use crate::turn::journal::Haste;
+use crate::turn::timer::{Due, Spot};
+use crate::words::action::Output;
+use crate::words::description::AttemptDescription;
+use crate::words::id::TopicId;
 
 /// Endings noted in one batch have their histories up to this many bytes of facts: a call may end thousands of messages
 /// with sixteen long errors each, and all of it has to fit into one frame of the log.
@@ -42,7 +42,7 @@ impl Shard {
         }
         let pending = self.pending(spot);
         let (attempts, leased) =
-            pending.map_or((0, crate::id::Time(0)), |pending| (pending.attempts, pending.leased_at));
+            pending.map_or((0, crate::words::id::Time(0)), |pending| (pending.attempts, pending.leased_at));
         let told = pending.filter(|_| out.facts.len() < HISTORIES_FACTS_BYTES_MAX);
         let history = told.map_or(&[][..], |pending| &pending.history);
         let history: Vec<_> = history.iter().map(AttemptDescription::borrowed).collect();

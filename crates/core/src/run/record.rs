@@ -5,11 +5,11 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::describe::AttemptDescription;
-use crate::id::{Time, TopicId};
-use crate::input::Spotted;
 use crate::run::fact::{How, Lineage};
-use crate::scoped::Scoped;
+use crate::words::description::AttemptDescription;
+use crate::words::id::{Time, TopicId};
+use crate::words::input::Spotted;
+use crate::words::scoped::Scoped;
 
 /// Messages and effects that are listed for one run; the rest is only counted.
 pub(crate) const RUN_ENTRIES_MAX: usize = 10_000;

@@ -4,15 +4,15 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::describe::AttemptDescription;
 use crate::effect::EffectView;
-use crate::group::Pending;
-use crate::id::{Time, TopicId};
 use crate::run::fact::How;
 use crate::run::record::{Ended, Entry, Run, Step};
-use crate::scoped::Named;
 use crate::shard::Shard;
-use crate::slot::Found;
+use crate::state::group::Pending;
+use crate::state::slot::Found;
+use crate::words::description::AttemptDescription;
+use crate::words::id::{Time, TopicId};
+use crate::words::scoped::Named;
 
 /// Which runs are wanted, newest first.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,0 +1,182 @@
+//! Dead letters: a message that has used up its attempts moves to `dlq.<topic>`.
+//!
+//! The payload is not in the state, so the shard asks for it first ([`Action::Fetch`]) and decides when it comes
+//! back: the letter is stored and the message retired in the same batch, or neither.
+
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::delivery::settle::place_of;
+use crate::log::fact::Fact;
+use crate::run::How;
+use crate::shard::Shard;
+use crate::state::partition::{DEAD_LETTER_PREFIX, Topic};
+use crate::turn::journal::Haste;
+use crate::turn::timer::{Due, Spot};
+use crate::words::action::{Action, Output, Receipt, Undertaking};
+use crate::words::draft::{NewMessage, Payload, Start};
+use crate::words::id::{KeyHash, RequestHash, TopicId};
+use crate::words::input::Spotted;
+use crate::words::topic::TopicSettings;
+
+/// Why messages are given up, as metrics and dead letters say it: their attempts are used up…
+pub(crate) const ATTEMPTS_REACHED: &str = "max_attempts_reached";
+/// …or a worker said that trying again is of no use.
+pub(crate) const NACKED_DEAD: &str = "nacked_dead";
+/// …or the time until which it was of use is over.
+pub(crate) const DEADLINE_PASSED: &str = "deadline_passed";
+/// …or its bytes in the log are not those that were stored, so that it can never be delivered.
+pub const PAYLOAD_DAMAGED: &str = "payload_damaged";
+/// A payload that could not be read is asked for again after this.
+const FETCH_AGAIN_MS: u64 = 1000;
+
+/// What a dead letter says if nobody has told why the last attempt failed.
+const fn unsaid(reason: &str) -> &'static str {
+    match reason.as_bytes() {
+        b"nacked_dead" => "given up by its worker, which gave no reason",
+        _ => "the last attempt ended without a word from its worker",
+    }
+}
+
+impl Shard {
+    /// Asks for the payload of a message whose attempts are used up, or whose time is over.
+    pub(crate) fn start_burial(&mut self, spot: Spot, out: &mut Output) {
+        let late = self.is_overdue(spot) && !self.is_exhausted(spot);
+        self.bury(spot, if late { DEADLINE_PASSED } else { ATTEMPTS_REACHED }, out);
+    }
+
+    /// Asks for the payload of a message that is to die.
+    pub(crate) fn bury(&mut self, spot: Spot, reason: &'static str, out: &mut Output) {
+        let token = self.next_token();
+        let Some(slot) = self.slots(spot).and_then(|slots| slots.get(spot.sequence)).copied() else { return };
+        let Some(members) = self.members(spot) else { return };
+        // One that was never delivered has none: its time was over before anybody came.
+        let pending = self.pending(spot);
+        let Some(topic) = self.journal.state.topic(spot.topic) else { return };
+        let receipt = Receipt {
+            topic: spot.topic,
+            group: spot.group,
+            partition: spot.partition,
+            offset: slot.offset,
+            token,
+        };
+        let undertaking = Undertaking {
+            receipt,
+            topic: Arc::clone(&topic.name),
+            group: Arc::clone(&members.name),
+            attempts: pending.map_or(0, |pending| pending.attempts),
+            last_error: pending
+                .map(|pending| &pending.last_error)
+                .filter(|error| !error.is_empty())
+                .map_or_else(|| unsaid(reason).into(), Arc::clone),
+            reason,
+            at: self.now,
+            history: pending.map_or_else(Vec::new, |pending| pending.history.clone()),
+            position: slot.position,
+            length: slot.length,
+            check: slot.check,
+        };
+        if let Some(crew) = self.crews.get_mut(&spot.group) {
+            crew.dying.insert((spot.partition, spot.sequence), token);
+            out.actions.push(Action::Fetch(undertaking));
+        }
+    }
+
+    /// The undertaking that a receipt names, if it is still wanted.
+    fn dying(&self, receipt: &Receipt) -> Option<Spot> {
+        let spot = self.spot_of(receipt)?;
+        let token = self.crews.get(&spot.group)?.dying.get(&(spot.partition, spot.sequence))?;
+        (*token == receipt.token).then_some(spot)
+    }
+
+    pub(crate) fn handle_fetch_failed(&mut self, receipt: Receipt) {
+        if let Some(spot) = self.dying(&receipt) {
+            self.timers.set(self.now.after_ms(FETCH_AGAIN_MS), Due::Bury(spot));
+        }
+    }
+
+    pub(crate) fn on_bury_again(&mut self, spot: Spot, out: &mut Output) {
+        if self.crews.get(&spot.group).is_some_and(|crew| crew.is_dying(spot)) {
+            self.start_burial(spot, out);
+        }
+    }
+
+    /// Stores the dead letter and retires the message, unless an ack came first.
+    pub(crate) fn handle_bury(&mut self, receipt: Receipt, payload: &Payload, out: &mut Output) {
+        let Some(spot) = self.dying(&receipt) else { return };
+        if !self.roomy {
+            // The disk is full: the message stays where it is, and the letter is written when space returns.
+            return self.handle_fetch_failed(receipt);
+        }
+        self.note_ending(spot, How::Dead, out);
+        self.retire(spot);
+        let (dlq, partition) = self.grave_of(spot, out);
+        let letter = self.letter_of(&receipt, spot, (dlq, partition), payload);
+        self.append(&letter, None, None, out);
+        self.journal.emit(Haste::Urgent, out, &Fact::Retired { place: place_of(&receipt), dead: true });
+        self.fence_effects(receipt.topic, receipt.offset, receipt.group, out);
+        *self.dead_letters.entry(spot.topic).or_default() += 1;
+        self.drop_oldest_letter(dlq, partition, out);
+        self.enforce_bytes(dlq, partition, out);
+        self.dispatch(spot.group, out);
+    }
+
+    /// The dead letter as it is stored: what the message is stays, what sent it out goes. Every field is named, so that
+    /// a new one cannot be forgotten.
+    fn letter_of(
+        &self,
+        receipt: &Receipt,
+        spot: Spot,
+        (topic, partition): (TopicId, u32),
+        payload: &Payload,
+    ) -> NewMessage {
+        let slots = self.slots(spot);
+        let place = Spotted { topic: spot.topic, partition: spot.partition, offset: receipt.offset };
+        NewMessage {
+            topic,
+            partition,
+            deadline: None,
+            retry: None,
+            native: false,
+            identity: None,
+            reserved: false,
+            request: RequestHash::NONE,
+            key: slots.map_or(KeyHash::NONE, |slots| slots.key(spot.sequence)),
+            priority: slots.map_or(0, |slots| slots.priority(spot.sequence)),
+            start: Start::Now,
+            // Its run shows that it died; the letter is no further step of it.
+            lineage: None,
+            origin: Some(self.journal.state.origin_of(place)),
+            payload: payload.clone(),
+        }
+    }
+
+    /// The partition that takes the dead letters of a message's partition; the topic is made if it is missing.
+    fn grave_of(&mut self, spot: Spot, out: &mut Output) -> (TopicId, u32) {
+        let source = self.journal.state.topic(spot.topic);
+        let (name, partitions) = source.map_or_else(
+            || (DEAD_LETTER_PREFIX.into(), 1),
+            |source| (format!("{DEAD_LETTER_PREFIX}{}", source.name), source.info().partitions),
+        );
+        let known = self.journal.state.topic_named(&name).map(Topic::info);
+        let dlq =
+            known.unwrap_or_else(|| self.create_topic(&name, partitions, &TopicSettings::default(), out));
+        (dlq.id, spot.partition % dlq.partitions)
+    }
+
+    /// A full dead-letter topic never holds a poison message in its source: the oldest letter goes instead.
+    fn drop_oldest_letter(&mut self, dlq: TopicId, partition: u32, out: &mut Output) {
+        let Some(lane) = self.journal.state.lane(dlq, partition) else { return };
+        if lane.messages <= self.settings.dead_letters_max {
+            return;
+        }
+        // History goes along: it is older, and done.
+        let mut wanted = lane.slots.iter().filter(|(sequence, _)| !lane.slots.is_past(*sequence));
+        let second = wanted.nth(1).map(|(_, slot)| slot.offset);
+        drop(wanted);
+        if let Some(below) = second {
+            self.expire(dlq, partition, below, out);
+        }
+    }
+}

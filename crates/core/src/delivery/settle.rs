@@ -1,0 +1,363 @@
+//! A delivery ends: by ack, by nack, by lapse, or unused.
+
+use alloc::collections::BTreeSet;
+use alloc::sync::Arc;
+
+use crate::delivery::bury::{ATTEMPTS_REACHED, DEADLINE_PASSED, NACKED_DEAD};
+use crate::delivery::retry::{DELAY_MS_MAX, Ending, scramble, wait_ms};
+use crate::log::fact::{Fact, Place};
+use crate::run::How;
+use crate::shard::Shard;
+use crate::shard::upkeep::FORGET_SLACK_MS;
+use crate::state::group::Pending;
+use crate::state::slot::Found;
+use crate::turn::journal::{Haste, lifetime};
+use crate::turn::timer::{Due, Spot};
+use crate::words::action::{Answer, Output, Receipt};
+use crate::words::id::{Ticket, Time, Token};
+use crate::words::input::Address;
+use crate::words::reject::Reject;
+
+/// Longest failure text kept, in bytes; the rest is cut off.
+pub(crate) const ERROR_BYTES_MAX: usize = 4096;
+/// As much of it is kept while the disk is full: what is left there is for acks.
+const FULL_DISK_ERROR_BYTES_MAX: usize = 64;
+/// What a lapse is called when the attempt left no word of its own.
+const LAPSED: &str = "ack_timeout";
+
+/// How an attempt fails.
+#[derive(Clone, Copy)]
+pub(crate) struct Failing {
+    pub(crate) ending: Ending,
+    /// Instead of what the policy says.
+    pub(crate) delay_ms: Option<u64>,
+    /// Not to be tried again, whatever the policy says.
+    pub(crate) dead: bool,
+}
+
+impl Failing {
+    const fn by(ending: Ending) -> Self {
+        Self { ending, delay_ms: None, dead: false }
+    }
+}
+
+/// Where an ack or nack by owner leads.
+enum Standing {
+    /// The owner may settle it.
+    Held(Spot),
+    /// The group is done with it.
+    Done,
+}
+
+impl Shard {
+    pub(crate) fn handle_ack(&mut self, ticket: Ticket, address: &Address, owner: &str, out: &mut Output) {
+        match self.standing(address, owner) {
+            Err(reject) => self.journal.refuse(out, ticket, reject),
+            Ok(Standing::Done) => self.journal.reply(out, ticket, Answer::Settled),
+            Ok(Standing::Held(spot)) => {
+                self.ack(spot, address.offset, Token::default(), out);
+                self.journal.reply(out, ticket, Answer::Settled);
+                self.dispatch(spot.group, out);
+            }
+        }
+    }
+
+    pub(crate) fn handle_nack(
+        &mut self,
+        ticket: Ticket,
+        address: &Address,
+        owner: &str,
+        reason: &str,
+        out: &mut Output,
+    ) {
+        match self.standing(address, owner) {
+            Err(reject) => self.journal.refuse(out, ticket, reject),
+            // Acked work cannot fail afterwards.
+            Ok(Standing::Done) => self.journal.refuse(out, ticket, Reject::NotInFlight),
+            Ok(Standing::Held(spot)) => {
+                self.nack(spot, Failing::by(Ending::Nacked), reason, out);
+                self.journal.reply(out, ticket, Answer::Settled);
+                self.dispatch(spot.group, out);
+            }
+        }
+    }
+
+    /// Gives deliveries back that never reached their reader.
+    pub(crate) fn handle_release(&mut self, receipts: &[Receipt], out: &mut Output) {
+        let mut groups = BTreeSet::new();
+        for receipt in receipts {
+            let Some(spot) = self.spot_of(receipt) else { continue };
+            // A receipt whose token is not the current one is an old story.
+            if self.lease_of(spot).is_none_or(|(token, _)| token != receipt.token) {
+                continue;
+            }
+            self.give_back(spot, receipt, out);
+            groups.insert(spot.group);
+        }
+        // Only now, so that what was given back together goes out again in the order of offsets.
+        for group in groups {
+            self.dispatch(group, out);
+        }
+    }
+
+    /// A delivery did not happen: the message goes back to its place.
+    pub(crate) fn give_back(&mut self, spot: Spot, receipt: &Receipt, out: &mut Output) {
+        if self.retire_cancelled(spot, out) {
+            return;
+        }
+        self.unschedule(spot);
+        // Urgent: from now on its holder is told that it has no say, and that must not be taken back by a crash.
+        self.journal.emit(Haste::Urgent, out, &Fact::Released { place: place_of(receipt) });
+        let Some(rank) = self.rank_of(spot) else { return };
+        if let Some(crew) = self.crews.get_mut(&spot.group) {
+            crew.given_back.insert((spot.partition, spot.sequence));
+            crew.make_fresh(spot.partition, rank);
+        }
+        self.end_overdue(spot, out);
+    }
+
+    /// A delivery is to happen later instead: the message waits as after a failure, and has not failed. `effect`: the
+    /// number of the effect that it waits for, zero if it waits for its time alone. False if it was cancelled.
+    pub(crate) fn snooze(
+        &mut self,
+        spot: Spot,
+        receipt: &Receipt,
+        (delay_ms, effect): (u64, u64),
+        out: &mut Output,
+    ) -> bool {
+        if self.retire_cancelled(spot, out) {
+            return false;
+        }
+        self.unschedule(spot);
+        let (place, at) = (place_of(receipt), self.now);
+        let until = at.after_ms(delay_ms.min(DELAY_MS_MAX));
+        let fact = match effect {
+            0 => Fact::Snoozed { place, at, until },
+            effect => Fact::SnoozedFor { place, at, until, effect },
+        };
+        self.journal.emit(Haste::Urgent, out, &fact);
+        self.timers.set(until, Due::Retry(spot));
+        if let Some(crew) = self.crews.get_mut(&spot.group) {
+            crew.seen = self.now;
+        }
+        self.end_overdue(spot, out);
+        true
+    }
+
+    /// The holder says that its attempt failed.
+    pub(crate) fn nack(&mut self, spot: Spot, failing: Failing, error: &str, out: &mut Output) {
+        let dying = self.crews.get(&spot.group).is_some_and(|crew| crew.is_dying(spot));
+        // After a lapse the next attempt is scheduled already; only that there must be none still changes something.
+        if self.lease_of(spot).is_some() || (failing.dead && !dying) {
+            self.fail(spot, failing, error, out);
+        }
+    }
+
+    /// Ends a message for good that was cancelled while somebody worked on it. False if it was not.
+    fn retire_cancelled(&mut self, spot: Spot, out: &mut Output) -> bool {
+        let cancelled = self.pending(spot).is_some_and(|pending| pending.cancelled);
+        let Some(offset) = self.offset_of(spot).filter(|_| cancelled) else { return false };
+        self.note_ending(spot, How::Cancelled, out);
+        self.retire(spot);
+        let place = Place { topic: spot.topic, group: spot.group, partition: spot.partition, offset };
+        self.journal.emit(Haste::Urgent, out, &Fact::Retired { place, dead: false });
+        true
+    }
+
+    /// The time of a lease is up.
+    pub(crate) fn on_lapse(&mut self, spot: Spot, out: &mut Output) {
+        if self.lease_of(spot).is_none_or(|(_, expires)| expires > self.now) {
+            return;
+        }
+        if self.spare(spot, out) {
+            return self.dispatch(spot.group, out);
+        }
+        let before = self.pending_error(spot);
+        let error = if before.is_empty() { LAPSED } else { &before };
+        self.fail(spot, Failing::by(Ending::Lapsed), error, out);
+        self.dispatch(spot.group, out);
+    }
+
+    /// The wait of a failed message is over.
+    pub(crate) fn on_retry(&mut self, spot: Spot, out: &mut Output) {
+        // A timer that was set for an earlier ending says nothing about this one.
+        let is_due = |pending: &&Pending| pending.lease.is_none() && self.due_at(pending) <= self.now;
+        let Some(pending) = self.pending(spot).filter(is_due) else { return };
+        let (due, waited_for) = (self.due_at(pending), pending.waits_for);
+        let Some(rank) = self.rank_of(spot) else { return };
+        self.sleepers.remove(waited_for, spot);
+        if let Some(crew) = self.crews.get_mut(&spot.group)
+            && !crew.is_dying(spot)
+        {
+            crew.make_ready(spot.partition, rank, due);
+            self.dispatch(spot.group, out);
+        }
+    }
+
+    /// Ends an attempt: another one later, or none.
+    fn fail(&mut self, spot: Spot, failing: Failing, error: &str, out: &mut Output) {
+        if self.retire_cancelled(spot, out) {
+            return;
+        }
+        let Some(offset) = self.offset_of(spot) else { return };
+        self.unschedule(spot);
+        let attempts = self.pending_attempts(spot);
+        let policy = self.policy_of(spot).unwrap_or_default();
+        let dice = scramble(self.settings.seed ^ self.tokens) ^ offset ^ u64::from(attempts) << 48;
+        let mortal = self.journal.state.topic(spot.topic).is_some_and(|topic| !topic.is_dead_letter_topic());
+        let why = match () {
+            () if failing.dead && mortal => Some(NACKED_DEAD),
+            () if self.is_exhausted(spot) => Some(ATTEMPTS_REACHED),
+            () => self.is_overdue(spot).then_some(DEADLINE_PASSED),
+        };
+        let wait = failing
+            .delay_ms
+            .map_or_else(|| wait_ms(policy, attempts, failing.ending, dice), |delay| delay.min(DELAY_MS_MAX));
+        let retry_at = self.now.after_ms(if why.is_some() { 0 } else { wait });
+        let place = Place { topic: spot.topic, group: spot.group, partition: spot.partition, offset };
+        let nacked = failing.ending == Ending::Nacked;
+        let haste = if nacked { Haste::Urgent } else { Haste::Lazy };
+        let dead = failing.dead && mortal;
+        let error_bytes_max = if self.roomy { ERROR_BYTES_MAX } else { FULL_DISK_ERROR_BYTES_MAX };
+        let fact =
+            Fact::Failed { place, at: self.now, retry_at, nacked, dead, error: cut(error, error_bytes_max) };
+        self.journal.emit(haste, out, &fact);
+        if let Some(crew) = self.crews.get_mut(&spot.group) {
+            // Its place in the window is free.
+            crew.hot.insert(spot.partition);
+            crew.seen = self.now;
+        }
+        match why {
+            Some(why) => self.bury(spot, why, out),
+            None => self.timers.set(retry_at, Due::Retry(spot)),
+        }
+    }
+
+    pub(crate) fn ack(&mut self, spot: Spot, offset: u64, token: Token, out: &mut Output) {
+        self.note_ending(spot, How::Done, out);
+        self.retire(spot);
+        let place = Place { topic: spot.topic, group: spot.group, partition: spot.partition, offset };
+        let identified = self.settings.idempotency_ttl_ms > 0
+            && self.slots(spot).is_some_and(|slots| slots.identity(spot.sequence).is_some());
+        let remembered =
+            if identified { lifetime(self.now, self.settings.idempotency_ttl_ms) } else { Time(0) };
+        let next = self.members(spot).and_then(|group| group.done.next_expiry());
+        let first_to_go = identified && next.is_none_or(|next| remembered < next);
+        self.journal.emit(Haste::Urgent, out, &Fact::Acked { place, remembered, token });
+        if first_to_go {
+            let due = Due::Forget(Some((spot.topic, spot.group)));
+            self.timers.set(remembered.after_ms(FORGET_SLACK_MS), due);
+        }
+        if let Some(crew) = self.crews.get_mut(&spot.group) {
+            crew.hot.insert(spot.partition);
+            crew.seen = self.now;
+        }
+    }
+
+    /// Like [`Shard::unschedule`], for a message that the group will be done with: the next one of its key may go.
+    pub(crate) fn retire(&mut self, spot: Spot) {
+        self.unschedule(spot);
+        if let Some(crew) = self.crews.get_mut(&spot.group) {
+            crew.finish_key(spot.partition, spot.sequence);
+            crew.spared.remove(&(spot.partition, spot.sequence));
+        }
+    }
+
+    /// Takes a delivery off every list that would bring it back; the fact that ends it follows.
+    pub(crate) fn unschedule(&mut self, spot: Spot) {
+        let identity = self.slots(spot).and_then(|slots| slots.identity(spot.sequence));
+        let topic = self.journal.state.topic(spot.topic);
+        let pending = topic
+            .and_then(|topic| topic.progress(spot.group, spot.partition))
+            .and_then(|progress| progress.pending.get(&spot.sequence));
+        if let Some(waits_for) = pending.map(|pending| pending.waits_for).filter(|effect| *effect > 0) {
+            self.sleepers.remove(waits_for, spot);
+        }
+        match pending.map(|pending| (pending.lease, pending.retry_at)) {
+            Some((Some(expires), _)) => self.timers.cancel(expires, Due::Lapse(spot)),
+            Some((None, retry_at)) => self.timers.cancel(retry_at, Due::Retry(spot)),
+            None => {}
+        }
+        let rank = self.rank_of(spot);
+        let Some(crew) = self.crews.get_mut(&spot.group) else { return };
+        // Its place in the window is free, whoever had it.
+        crew.hot.insert(spot.partition);
+        crew.dying.remove(&(spot.partition, spot.sequence));
+        crew.end_loan(spot.partition, spot.sequence);
+        crew.given_back.remove(&(spot.partition, spot.sequence));
+        crew.unbegun.remove(&(spot.partition, spot.sequence));
+        if let (Some(lane), Some(rank)) = (crew.lanes.get_mut(spot.partition as usize), rank) {
+            lane.retries.remove(spot.sequence);
+            lane.fresh.remove(&rank);
+        }
+        if let Some(identity) = identity {
+            crew.finish_identity(identity, spot.partition, spot.sequence);
+        }
+    }
+
+    /// Whether `owner` may settle the message, is too late, or has no say.
+    fn standing(&self, address: &Address, owner: &str) -> Result<Standing, Reject> {
+        let topic = self.journal.state.topic(address.topic).ok_or(Reject::TopicUnknown)?;
+        let lane = topic.partitions.get(address.partition as usize).ok_or(Reject::PartitionOutOfRange)?;
+        let group = topic.group_named(&address.group).ok_or(Reject::NotInFlight)?;
+        let progress = group.progress.get(address.partition as usize).ok_or(Reject::PartitionOutOfRange)?;
+        let sequence = match lane.slots.find(address.offset) {
+            Found::Never => return Err(Reject::NotInFlight),
+            Found::Gone => return Ok(Standing::Done),
+            Found::Here(sequence) if progress.is_settled(sequence) => return Ok(Standing::Done),
+            Found::Here(sequence) => sequence,
+        };
+        let pending = progress.pending.get(&sequence).ok_or(Reject::NotInFlight)?;
+        if pending.owner.is_empty() {
+            return Err(Reject::NotInFlight);
+        }
+        if *pending.owner != *owner {
+            return Err(Reject::NotOwner);
+        }
+        let partition = address.partition;
+        Ok(Standing::Held(Spot { topic: address.topic, group: group.id, partition, sequence }))
+    }
+
+    /// The message that a receipt names, if it is still the group's to settle.
+    pub(crate) fn spot_of(&self, receipt: &Receipt) -> Option<Spot> {
+        let topic = self.journal.state.topic(receipt.topic)?;
+        let progress = topic.progress(receipt.group, receipt.partition)?;
+        let lane = topic.partitions.get(receipt.partition as usize)?;
+        let Found::Here(sequence) = lane.slots.find(receipt.offset) else { return None };
+        let spot =
+            Spot { topic: receipt.topic, group: receipt.group, partition: receipt.partition, sequence };
+        (!progress.is_settled(sequence)).then_some(spot)
+    }
+
+    fn pending_error(&self, spot: Spot) -> Arc<str> {
+        self.pending(spot).map_or_else(Arc::default, |pending| Arc::clone(&pending.last_error))
+    }
+}
+
+/// The place that a receipt names.
+pub(crate) const fn place_of(receipt: &Receipt) -> Place {
+    Place { topic: receipt.topic, group: receipt.group, partition: receipt.partition, offset: receipt.offset }
+}
+
+/// At most so many bytes of a text, cut between two characters.
+fn cut(text: &str, bytes_max: usize) -> &str {
+    let mut end = text.len().min(bytes_max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_errors_are_cut_between_characters() {
+        let text = "é".repeat(ERROR_BYTES_MAX);
+        assert_eq!(cut(&text, ERROR_BYTES_MAX).len(), ERROR_BYTES_MAX);
+        let odd = alloc::format!("x{text}");
+        assert_eq!(cut(&odd, ERROR_BYTES_MAX).len(), ERROR_BYTES_MAX - 1);
+        assert_eq!(cut("short", ERROR_BYTES_MAX), "short");
+    }
+}

@@ -1,0 +1,51 @@
+//! Deliveries that their holder has not begun with: what a worker borrowed ahead of time and dies with lost no attempt.
+//!
+//! A worker says so with its heartbeats. It may have begun since the last one, so that a message that takes its workers
+//! down would come again and again without ever being counted: a message is spared a few times only. None of this is
+//! remembered over a restart; what the next heartbeat does not say again counts as begun.
+
+use crate::shard::Shard;
+use crate::turn::timer::Spot;
+use crate::words::action::{Output, Receipt};
+use crate::words::id::Token;
+
+/// How often the lapse of a message that was not begun does not count, per group.
+const SPARED_MAX: u8 = 3;
+/// Messages of one group for which that is counted. Beyond it all counts begin anew.
+const SPARED_MESSAGES_MAX: usize = 1 << 16;
+
+impl Shard {
+    /// The holder of a delivery has said whether it has begun with it.
+    pub(crate) fn note_begun(&mut self, spot: Spot, token: Token, begun: bool) {
+        let Some(crew) = self.crews.get_mut(&spot.group) else { return };
+        let place = (spot.partition, spot.sequence);
+        if begun {
+            crew.unbegun.remove(&place);
+        } else {
+            crew.unbegun.insert(place, token);
+        }
+    }
+
+    /// Gives a lapsed delivery back that its holder had not begun with. False if it had, or was spared too often.
+    pub(crate) fn spare(&mut self, spot: Spot, out: &mut Output) -> bool {
+        let Some((token, _)) = self.lease_of(spot) else { return false };
+        let Some(offset) = self.offset_of(spot) else { return false };
+        let Some(crew) = self.crews.get_mut(&spot.group) else { return false };
+        let place = (spot.partition, spot.sequence);
+        if crew.unbegun.remove(&place) != Some(token) {
+            return false;
+        }
+        if crew.spared.len() >= SPARED_MESSAGES_MAX {
+            crew.spared.clear();
+        }
+        let spared = crew.spared.entry(place).or_default();
+        if *spared >= SPARED_MAX {
+            return false;
+        }
+        *spared += 1;
+        crew.seen = self.now;
+        let Spot { topic, group, partition, .. } = spot;
+        self.give_back(spot, &Receipt { topic, group, partition, offset, token }, out);
+        true
+    }
+}

@@ -1,0 +1,186 @@
+//! What holders of tokens say about their deliveries.
+//!
+//! A token is authority for one delivery until a newer one of the same message begins, also over restarts of the
+//! broker. A lapse alone takes nothing away: a holder that was slow, but not too slow, may still say how it went.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use crate::delivery::retry::Ending;
+use crate::delivery::settle::{Failing, place_of};
+use crate::log::fact::Fact;
+use crate::shard::Shard;
+use crate::state::slot::Found;
+use crate::turn::journal::Haste;
+use crate::turn::timer::{Due, Spot};
+use crate::words::action::{Answer, Outcome, Output, Receipt};
+use crate::words::id::{GroupId, Ticket, Token, TopicId};
+use crate::words::input::{Settlement, Verdict};
+
+/// Where a token leads.
+pub(crate) enum Authority {
+    /// It is the newest: its holder decides.
+    Current(Spot),
+    /// It acked the message.
+    Acked,
+    /// Its delivery was the last one before the message became a dead letter.
+    Buried,
+    /// A newer attempt has begun, or the message is settled without it.
+    Stale(Option<u32>),
+    /// It was never handed out, or what it was for is gone.
+    Unknown,
+}
+
+impl Shard {
+    pub(crate) fn handle_settle(&mut self, ticket: Ticket, items: &[Settlement], out: &mut Output) {
+        let mut touched = BTreeSet::new();
+        let mut outcomes = Vec::with_capacity(items.len());
+        for item in items {
+            outcomes.push(self.settle_one(item, &mut touched, out));
+        }
+        self.journal.reply(out, ticket, Answer::Settlements(outcomes));
+        for group in touched {
+            self.dispatch(group, out);
+        }
+    }
+
+    fn settle_one(
+        &mut self,
+        Settlement { receipt, verdict }: &Settlement,
+        touched: &mut BTreeSet<GroupId>,
+        out: &mut Output,
+    ) -> Outcome {
+        let spot = match (self.authority(receipt), verdict) {
+            // Whoever said that it failed may say so again, and nothing else: a heartbeat that was overtaken by it on
+            // the wire must not bring the lease back.
+            (
+                Authority::Current(spot),
+                Verdict::Ack | Verdict::Extend { .. } | Verdict::Release { .. } | Verdict::Await { .. },
+            ) if self.is_nacked(spot) => {
+                return Outcome::Stale { attempt: self.pending(spot).map(|pending| pending.attempts) };
+            }
+            (Authority::Current(spot), _) => spot,
+            (Authority::Acked, Verdict::Ack) => return Outcome::Ok,
+            (Authority::Buried, Verdict::Nack { .. }) => return Outcome::Buried,
+            (Authority::Acked | Authority::Buried, _) => return Outcome::Stale { attempt: None },
+            (Authority::Stale(attempt), _) => return Outcome::Stale { attempt },
+            (Authority::Unknown, _) => return Outcome::Unknown,
+        };
+        touched.insert(receipt.group);
+        match verdict {
+            Verdict::Ack => {
+                self.ack(spot, receipt.offset, receipt.token, out);
+                Outcome::Ok
+            }
+            Verdict::Nack { delay_ms, dead, error } => {
+                let failing = Failing { ending: Ending::Nacked, delay_ms: *delay_ms, dead: *dead };
+                self.nack(spot, failing, error, out);
+                let is_dying = self.crews.get(&spot.group).is_some_and(|crew| crew.is_dying(spot));
+                if is_dying { Outcome::Buried } else { Outcome::Ok }
+            }
+            Verdict::Extend { lease_ms, begun } => self.extend(spot, receipt, (*lease_ms, *begun), out),
+            // Its last attempt has failed: that it was not begun after all does not bring it back.
+            Verdict::Release { .. } | Verdict::Await { .. }
+                if self.crews.get(&spot.group).is_some_and(|crew| crew.is_dying(spot)) =>
+            {
+                Outcome::Stale { attempt: self.pending(spot).map(|pending| pending.attempts) }
+            }
+            Verdict::Release { delay_ms: 0 } => {
+                self.give_back(spot, receipt, out);
+                Outcome::Ok
+            }
+            Verdict::Release { delay_ms } => {
+                self.snooze(spot, receipt, (*delay_ms, 0), out);
+                Outcome::Ok
+            }
+            Verdict::Await { effect, delay_ms } => {
+                self.snooze_for(spot, receipt, effect, *delay_ms, out);
+                Outcome::Ok
+            }
+        }
+    }
+
+    /// Whether the last holder has said that it failed: its token is spent, but for saying so again.
+    pub(crate) fn is_nacked(&self, spot: Spot) -> bool {
+        self.pending(spot).is_some_and(|pending| pending.nacked)
+    }
+
+    /// What a token may do now.
+    pub(crate) fn authority(&self, receipt: &Receipt) -> Authority {
+        let state = &self.journal.state;
+        if state.acked.contains(receipt.token) {
+            return Authority::Acked;
+        }
+        if state.buried.contains(receipt.token) {
+            return Authority::Buried;
+        }
+        let Some(topic) = state.topic(receipt.topic) else { return Authority::Unknown };
+        let Some(progress) = topic.progress(receipt.group, receipt.partition) else {
+            return Authority::Unknown;
+        };
+        let lane = &topic.partitions[receipt.partition as usize];
+        let sequence = match lane.slots.find(receipt.offset) {
+            Found::Never => return Authority::Unknown,
+            Found::Gone => return Authority::Stale(None),
+            Found::Here(sequence) => sequence,
+        };
+        match progress.pending.get(&sequence) {
+            // Zero is nobody's token: a delivery that was given back or voided has it.
+            Some(pending) if pending.token == receipt.token && receipt.token != Token::default() => {
+                let Receipt { topic, group, partition, .. } = *receipt;
+                Authority::Current(Spot { topic, group, partition, sequence })
+            }
+            pending => Authority::Stale(pending.map(|pending| pending.attempts)),
+        }
+    }
+
+    fn extend(
+        &mut self,
+        spot: Spot,
+        receipt: &Receipt,
+        (lease_ms, begun): (Option<u64>, bool),
+        out: &mut Output,
+    ) -> Outcome {
+        let dying = self.crews.get(&spot.group).is_some_and(|crew| crew.is_dying(spot));
+        let Some(pending) = self.pending(spot).filter(|_| !dying) else {
+            return Outcome::Stale { attempt: self.pending(spot).map(|pending| pending.attempts) };
+        };
+        let (lease, retry_at, cancelled) = (pending.lease, pending.retry_at, pending.cancelled);
+        let expires = self.now.after_ms(self.lease_ms(spot.topic, lease_ms.or(Some(pending.lent_ms))));
+        match lease {
+            Some(before) => self.timers.cancel(before, Due::Lapse(spot)),
+            // It had lapsed and nobody else has it yet: it goes on, and the next attempt is off.
+            None => {
+                self.timers.cancel(retry_at, Due::Retry(spot));
+                self.take_back(spot);
+            }
+        }
+        // Urgent: leases outlive the broker, so that what was promised to the holder must outlive it, too.
+        self.journal.emit(Haste::Urgent, out, &Fact::Extended { place: place_of(receipt), expires });
+        self.timers.set(expires, Due::Lapse(spot));
+        self.note_begun(spot, receipt.token, begun);
+        if let Some(crew) = self.crews.get_mut(&spot.group) {
+            crew.seen = self.now;
+        }
+        Outcome::Extended { expires, cancelled }
+    }
+
+    /// A message that waited for its next attempt is on loan again.
+    fn take_back(&mut self, spot: Spot) {
+        let identity = self.slots(spot).and_then(|slots| slots.identity(spot.sequence));
+        let Some(rank) = self.rank_of(spot) else { return };
+        let Some(crew) = self.crews.get_mut(&spot.group) else { return };
+        if let Some(lane) = crew.lanes.get_mut(spot.partition as usize) {
+            lane.take(rank);
+        }
+        if let Some(identity) = identity {
+            crew.running.entry(identity).or_insert((spot.partition, spot.sequence));
+        }
+    }
+
+    /// How long a lease lasts: as asked for, else as the topic says, else as the shard says.
+    pub(crate) fn lease_ms(&self, topic: TopicId, asked: Option<u64>) -> u64 {
+        let topic = self.journal.state.topic(topic).and_then(|topic| topic.settings.lease_ms);
+        asked.or(topic).unwrap_or(self.settings.lease_ms_default).clamp(1, self.settings.lease_ms_max.max(1))
+    }
+}

@@ -1,0 +1,3 @@
+//! What people and their programs order.
+
+pub(crate) mod manage;

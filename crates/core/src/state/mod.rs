@@ -1,0 +1,233 @@
+//! Everything that facts make, and the one function that makes it.
+
+pub(crate) mod beside;
+pub(crate) mod fold;
+pub(crate) mod gate;
+pub(crate) mod group;
+pub(crate) mod partition;
+pub(crate) mod ranges;
+pub(crate) mod rewind;
+pub(crate) mod slot;
+pub(crate) mod snapshot;
+pub(crate) mod sorted;
+pub(crate) mod spent;
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::commit::Commits;
+use crate::delivery::retry::Policies;
+use crate::effect::Effects;
+use crate::entity::Entities;
+use crate::log::codec::Malformed;
+use crate::log::fact::Fact;
+use crate::log::origin::Descent;
+use crate::output::Outputs;
+use crate::run::Runs;
+use crate::state::gate::Gate;
+use crate::state::group::{Failure, Loan};
+use crate::state::partition::{Partition, Topic};
+use crate::state::spent::Spent;
+use crate::words::id::{Position, RequestHash, Time, TopicId};
+
+/// Where the first message under an identity was stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct First {
+    /// [`NO_TOPIC`] in records of a time when it was not written down.
+    pub(crate) topic: TopicId,
+    pub(crate) partition: u32,
+    pub(crate) offset: u64,
+    /// What it asked for, if the producer said so.
+    pub(crate) request: RequestHash,
+}
+
+/// The state of a shard: a fold over its facts.
+#[derive(Clone, Debug)]
+pub struct State {
+    pub(crate) epoch: u64,
+    /// The first of the runs, without a gap up to this one, that left leases as they were; zero if there is none.
+    pub(crate) leases_kept_since: u64,
+    /// The newest time that a fact of this run told.
+    pub(crate) newest: Time,
+    pub(crate) seed: u64,
+    pub(crate) next_group: u32,
+    /// By number: topic n lies at n, or did.
+    pub(crate) topics: Vec<Option<Box<Topic>>>,
+    pub(crate) names: BTreeMap<Arc<str>, TopicId>,
+    /// The produce gate.
+    pub(crate) stored: Gate<First>,
+    pub(crate) policies: Policies,
+    /// Payload bytes of messages kept, by the segment in which they lie.
+    pub(crate) live: BTreeMap<u32, u64>,
+    /// Identities remembered by all consume gates together.
+    pub(crate) done_records: u64,
+    /// Tokens by which a message was acked.
+    pub(crate) acked: Spent,
+    /// Tokens of the last attempt of a message that became a dead letter.
+    pub(crate) buried: Spent,
+    /// Tokens that leave the shard are sealed with it; zero until the first run has begun.
+    pub(crate) secret: [u8; 32],
+    /// The ledger.
+    pub(crate) effects: Effects,
+    pub(crate) commits: Commits,
+    pub(crate) outputs: Outputs,
+    pub(crate) runs: Runs,
+    pub(crate) entities: Entities,
+    /// Kept messages by where they were born.
+    pub(crate) descent: Descent,
+    /// Partitions in which messages have become history since somebody looked, and the first of those. Not part of
+    /// the state proper: for whoever decides how much history there may be.
+    pub(crate) kept_anew: BTreeMap<(TopicId, u32), u64>,
+}
+
+/// Stands for "not known" in a record of the produce gate.
+pub(crate) const NO_TOPIC: TopicId = TopicId(u32::MAX);
+/// The history contradicts itself; it cannot have been written by a shard.
+pub(crate) const CONTRADICTION: Malformed = Malformed("fact that contradicts the state");
+/// Groups of one topic that the counters of a slot can tell apart; settings stay below it.
+pub(crate) const GROUPS_PER_TOPIC_MAX: usize = 60_000;
+/// Partitions of one topic, whatever the settings say: a bound on what a line of history can ask for.
+pub(crate) const PARTITIONS_MAX: u32 = 1 << 16;
+
+impl State {
+    /// The state before anything happened.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self {
+            epoch: 0,
+            leases_kept_since: 0,
+            newest: Time(0),
+            seed,
+            next_group: 0,
+            topics: Vec::new(),
+            names: BTreeMap::new(),
+            stored: Gate::new(seed),
+            policies: Policies::default(),
+            live: BTreeMap::new(),
+            done_records: 0,
+            acked: Spent::default(),
+            buried: Spent::default(),
+            secret: [0; 32],
+            effects: Effects::default(),
+            commits: Commits::default(),
+            outputs: Outputs::default(),
+            runs: Runs::default(),
+            entities: Entities::default(),
+            descent: Descent::default(),
+            kept_anew: BTreeMap::new(),
+        }
+    }
+
+    /// The run of the shard that wrote the last facts.
+    #[must_use]
+    pub const fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Folds one batch; `base` is the position of its first byte.
+    pub fn apply_batch(&mut self, base: Position, batch: &[u8]) -> Result<(), Malformed> {
+        Fact::each(base, batch, |end, fact| self.apply(end, &fact))
+    }
+
+    /// Changes the state by one fact that ends at `end`. The only way in which it ever changes.
+    pub(crate) fn apply(&mut self, end: Position, fact: &Fact<'_>) -> Result<(), Malformed> {
+        self.newest = self.newest.max(fact.told_at().unwrap_or_default());
+        match *fact {
+            Fact::Opened { epoch, at, keeps_leases } => self.on_opened(epoch, at, keeps_leases),
+            Fact::Keyed { secret } => {
+                self.secret = secret;
+                Ok(())
+            }
+            Fact::TopicCreated { topic, partitions, at, name, scoped } => {
+                self.on_topic_created((topic, partitions, scoped), at, name)
+            }
+            Fact::Configured { topic, settings } => {
+                self.topic_mut(topic)?.settings = settings;
+                Ok(())
+            }
+            Fact::TopicDeleted { topic } => self.on_topic_deleted(topic),
+            Fact::Paused { topic, group, since } => self.on_paused(topic, group, since),
+            Fact::Appended(message) => self.on_appended(end, &message),
+            Fact::GroupCreated { topic, group, at, name } => self.on_group_created(topic, group, at, name),
+            Fact::Leased { place, token, attempt, at, expires, owner, style } => {
+                let (progress, sequence) = self.unsettled(place)?;
+                progress.lease(sequence, Loan { token, attempt, at, expires, owner, style });
+                Ok(())
+            }
+            Fact::Extended { place, expires } => {
+                let (progress, sequence) = self.unsettled(place)?;
+                if progress.extend(sequence, expires) { Ok(()) } else { Err(CONTRADICTION) }
+            }
+            Fact::Failed { place, at, retry_at, nacked, dead, error } => {
+                let (progress, sequence) = self.unsettled(place)?;
+                let failure = Failure { at, retry_at, nacked, dead, error };
+                if progress.fail(sequence, failure) { Ok(()) } else { Err(CONTRADICTION) }
+            }
+            Fact::Released { place } => {
+                let (progress, sequence) = self.unsettled(place)?;
+                progress.release(sequence);
+                Ok(())
+            }
+            Fact::Snoozed { place, at, until } => {
+                let (progress, sequence) = self.unsettled(place)?;
+                if progress.snooze(sequence, at, until, 0) { Ok(()) } else { Err(CONTRADICTION) }
+            }
+            Fact::SnoozedFor { place, at, until, effect } => {
+                let (progress, sequence) = self.unsettled(place)?;
+                if progress.snooze(sequence, at, until, effect) { Ok(()) } else { Err(CONTRADICTION) }
+            }
+            Fact::Acked { place, remembered, token } => {
+                self.acked.insert(token);
+                self.on_settled(place, remembered)
+            }
+            Fact::Retired { place, dead } => self.on_retired(place, dead),
+            Fact::Cancelled { topic, partition, offset } => self.on_cancelled(topic, partition, offset),
+            Fact::Removed { topic, partition, offset } => self.on_removed(topic, partition, offset),
+            Fact::Sought { topic, group, partition, from } => self.on_sought(topic, group, partition, from),
+            Fact::GroupExpired { topic, group } => self.on_group_expired(topic, group),
+            Fact::Expired { topic, partition, below } => self.on_expired(topic, partition, below),
+            Fact::Trimmed { topic, partition, below } => self.on_trimmed(topic, partition, below),
+            Fact::Forgotten { group, upto, most } => self.on_forgotten(group, upto, most),
+            Fact::Moved { topic, partition, offset, bytes } => {
+                self.on_moved(end, topic, partition, offset, bytes.len())
+            }
+            Fact::Effect(ref fact) => self.on_effect(end, fact),
+            Fact::Run(ref fact) => self.on_run(fact),
+            Fact::Output(ref fact) => self.outputs.apply(fact),
+            Fact::Commit(ref fact) => self.commits.apply(fact),
+            Fact::Entity(ref fact) => self.on_entity(fact),
+        }
+    }
+
+    /// The topic of that number, unless it is gone.
+    pub(crate) fn topic(&self, id: TopicId) -> Option<&Topic> {
+        self.topics.get(id.0 as usize)?.as_deref()
+    }
+
+    pub(crate) fn topic_mut(&mut self, id: TopicId) -> Result<&mut Topic, Malformed> {
+        self.topics.get_mut(id.0 as usize).and_then(Option::as_deref_mut).ok_or(CONTRADICTION)
+    }
+
+    /// The topic of that name.
+    pub(crate) fn topic_named(&self, name: &str) -> Option<&Topic> {
+        self.topic(*self.names.get(name)?)
+    }
+
+    /// Topics that exist, in the order of their creation.
+    pub(crate) fn each_topic(&self) -> impl Iterator<Item = &Topic> {
+        self.topics.iter().flatten().map(|topic| &**topic)
+    }
+
+    /// The partition, if topic and partition exist.
+    pub(crate) fn lane(&self, topic: TopicId, partition: u32) -> Option<&Partition> {
+        self.topic(topic)?.partitions.get(partition as usize)
+    }
+
+    /// The secret with which tokens are sealed.
+    #[must_use]
+    pub const fn secret(&self) -> &[u8; 32] {
+        &self.secret
+    }
+}

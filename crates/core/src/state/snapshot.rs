@@ -1,0 +1,486 @@
+//! The state as bytes, and back: the same bytes for the same state, whatever way led to it.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::commit::Commits;
+use crate::effect::Effects;
+use crate::entity::Entities;
+use crate::log::codec::{Malformed, Put, Take};
+use crate::log::letter::{put_attempts, take_attempts};
+use crate::output::Outputs;
+use crate::run::Runs;
+use crate::state::gate::{Gate, put_gate, take_gate};
+use crate::state::group::{Group, HISTORY_MAX, Pending, Progress};
+use crate::state::partition::{Partition, Topic};
+use crate::state::slot::{Beside, CHUNK_SLOTS, Chunk, Slot, Slots};
+use crate::state::spent::Spent;
+use crate::state::{First, GROUPS_PER_TOPIC_MAX, NO_TOPIC, PARTITIONS_MAX, State};
+use crate::words::description::AttemptDescription;
+use crate::words::id::{GroupId, Position, RequestHash, Time, Token, TopicId};
+use crate::words::policy::RetryPolicy;
+use crate::words::topic::TopicSettings;
+
+/// First field of every snapshot.
+const VERSION: u32 = 4;
+/// The oldest version that can be read: before topics had settings and messages had keys, priorities and due times.
+const VERSION_LEAST: u32 = 1;
+/// Above any offset or sequence number that can be reached, and far enough below the end to count on from there.
+const SEQUENCE_MAX: u64 = 1 << 62;
+/// Stands in the place of a chunk's "full" for a gap: how many slots were there follows.
+const GAP: u8 = 2;
+/// What reading a snapshot reports.
+const WHAT: &str = "snapshot";
+
+impl State {
+    /// The state as bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let chunks = self.each_topic().flat_map(|t| &t.partitions).flat_map(|p| &p.slots.chunks);
+        let slots: usize = chunks.map(|chunk| chunk.slots.len()).sum();
+        let mut out = Vec::with_capacity(1024 + slots * 48 + self.stored.len() * 40);
+        out.put_u32(VERSION);
+        out.put_u64(self.epoch);
+        out.put_u64(self.leases_kept_since);
+        out.put_u64(self.newest.0);
+        out.put_u32(self.next_group);
+        out.extend_from_slice(&self.secret);
+        self.acked.encode(&mut out);
+        self.buried.encode(&mut out);
+        out.put_length(self.topics.len());
+        for topic in &self.topics {
+            out.put_u8(u8::from(topic.is_some()));
+            if let Some(topic) = topic {
+                self.put_topic(&mut out, topic);
+            }
+        }
+        put_gate(&mut out, &self.stored, |out, first: First| {
+            out.put_u32(first.topic.0);
+            out.put_u32(first.partition);
+            out.put_u64(first.offset);
+            out.put_u64(first.request.0);
+        });
+        self.effects.encode(&mut out);
+        self.commits.encode(&mut out);
+        self.outputs.encode(&mut out);
+        self.runs.encode(&mut out);
+        self.entities.encode(&mut out);
+        out
+    }
+
+    /// Reads a snapshot back; `seed` is this run's, for the hash maps.
+    pub fn decode(bytes: &[u8], seed: u64) -> Result<Self, Malformed> {
+        let mut take = Take::new(bytes, WHAT);
+        let version = take.u32()?;
+        if !(VERSION_LEAST..=VERSION).contains(&version) {
+            return Err(Malformed("snapshot of another version"));
+        }
+        let mut state = Self::new(seed);
+        state.epoch = take.u64()?;
+        if version > 3 {
+            state.leases_kept_since = take.u64()?;
+        }
+        state.newest = Time(if version > 3 { take.u64()? } else { 0 });
+        state.next_group = take.u32()?;
+        if state.epoch > SEQUENCE_MAX || state.next_group > u32::MAX / 2 {
+            return Err(take.malformed());
+        }
+        if version > 1 {
+            state.secret.copy_from_slice(take.raw(32)?);
+            state.acked = Spent::decode(&mut take)?;
+            state.buried = Spent::decode(&mut take)?;
+        }
+        for number in 0..take.count(1)? {
+            let id = TopicId(u32::try_from(number).map_err(|_| take.malformed())?);
+            if version > 1 && take.u8()? == 0 {
+                state.topics.push(None);
+                continue;
+            }
+            let topic = state.take_topic(&mut take, id, version)?;
+            if state.names.insert(Arc::clone(&topic.name), id).is_some() {
+                return Err(take.malformed());
+            }
+            state.topics.push(Some(Box::new(topic)));
+        }
+        take_gate(&mut take, &mut state.stored, |take| {
+            let topic = if version > 1 { TopicId(take.u32()?) } else { NO_TOPIC };
+            let (partition, offset) = (take.u32()?, take.u64()?);
+            let request = RequestHash(if version > 1 { take.u64()? } else { 0 });
+            Ok(First { topic, partition, offset, request })
+        })?;
+        if version > 2 {
+            state.effects = Effects::decode(&mut take)?;
+            state.commits = Commits::decode(&mut take)?;
+            state.outputs = Outputs::decode(&mut take, version)?;
+            state.runs = Runs::decode(&mut take, version)?;
+            state.pin_effects();
+        }
+        if version > 3 {
+            state.entities = Entities::decode(&mut take)?;
+        }
+        take.done()?;
+        Ok(state)
+    }
+
+    fn put_topic(&self, out: &mut Vec<u8>, topic: &Topic) {
+        out.put_text(&topic.name);
+        out.put_u64(topic.created.0);
+        out.put_u64(topic.next_offset);
+        out.put_u8(u8::from(topic.scoped));
+        topic.settings.encode(out);
+        put_moment(out, topic.paused);
+        out.put_length(topic.partitions.len());
+        for partition in &topic.partitions {
+            self.put_slots(out, &partition.slots);
+        }
+        out.put_length(topic.groups.len());
+        for group in topic.groups.values() {
+            put_group(out, group);
+        }
+    }
+
+    fn take_topic(&mut self, take: &mut Take<'_>, id: TopicId, version: u32) -> Result<Topic, Malformed> {
+        let name = take.shared()?;
+        let created = Time(take.u64()?);
+        let next_offset = take.u64()?;
+        let (mut scoped, mut settings, mut paused) = (false, TopicSettings::default(), None);
+        if version > 1 {
+            (scoped, settings, paused) = (take.u8()? != 0, TopicSettings::decode(take)?, take_moment(take)?);
+        }
+        let mut partitions = Vec::new();
+        let count = take.count(20)?;
+        if count == 0 || count > PARTITIONS_MAX as usize || next_offset > SEQUENCE_MAX {
+            return Err(take.malformed());
+        }
+        for _ in 0..count {
+            partitions.push(self.take_partition(take, next_offset, version)?);
+        }
+        let mut topic = Topic {
+            id,
+            name,
+            created,
+            scoped,
+            settings,
+            paused,
+            next_offset,
+            partitions,
+            groups: BTreeMap::new(),
+            group_names: BTreeMap::new(),
+        };
+        let count = take.count(16)?;
+        if count > GROUPS_PER_TOPIC_MAX {
+            return Err(take.malformed());
+        }
+        for _ in 0..count {
+            let group = take_group(take, &topic.partitions, self.seed, version)?;
+            let known = topic.group_names.insert(Arc::clone(&group.name), group.id).is_some();
+            if known || group.id.0 >= self.next_group || topic.groups.contains_key(&group.id) {
+                return Err(take.malformed());
+            }
+            self.done_records += group.done.len() as u64;
+            topic.groups.insert(group.id, group);
+        }
+        Ok(topic)
+    }
+
+    fn put_slots(&self, out: &mut Vec<u8>, slots: &Slots) {
+        out.put_u64(slots.base);
+        out.put_u64(slots.dropped_below);
+        out.put_length(slots.chunks.len());
+        for chunk in &slots.chunks {
+            out.put_u64(chunk.first_offset);
+            out.put_u64(chunk.last_offset);
+            out.put_u8(if chunk.gap > 0 { GAP } else { u8::from(chunk.full) });
+            if chunk.gap > 0 {
+                out.put_u64(chunk.gap);
+                continue;
+            }
+            out.put_length(chunk.slots.len());
+            for (index, slot) in chunk.slots.iter().enumerate() {
+                out.put_u64(slot.offset);
+                out.put_u8(u8::from(slot.is_gone()));
+                if slot.is_gone() {
+                    continue;
+                }
+                out.put_u64(slot.position.0);
+                out.put_u64(slot.at.0);
+                out.put_u32(slot.length);
+                out.put_u32(slot.size);
+                out.put_u32(slot.check);
+                out.put_u16(slot.waiting);
+                let policy = self.policies.get(slot.policy);
+                let has_jitter = policy.is_some_and(RetryPolicy::has_jitter);
+                out.put_u8(u8::from(policy.is_some()) | u8::from(has_jitter) << 1);
+                if let Some(policy) = policy {
+                    policy.encode(out);
+                    policy.encode_jitter(out);
+                }
+                chunk.beside(index).encode(out);
+            }
+        }
+    }
+
+    fn take_partition(
+        &mut self,
+        take: &mut Take<'_>,
+        next_offset: u64,
+        version: u32,
+    ) -> Result<Partition, Malformed> {
+        let mut partition = Partition::default();
+        partition.slots.base = take.u64()?;
+        partition.slots.dropped_below = take.u64()?;
+        let aligned = partition.slots.base.is_multiple_of(CHUNK_SLOTS as u64);
+        if !aligned || partition.slots.base > SEQUENCE_MAX {
+            return Err(take.malformed());
+        }
+        let mut above = partition.slots.dropped_below;
+        let chunks = take.count(21)?;
+        for index in 0..chunks {
+            let chunk = self.take_chunk(take, &mut partition, version)?;
+            let (full, last_offset) = (chunk.full, chunk.last_offset);
+            // Offsets rise from chunk to chunk and stay below the topic's next one.
+            let rises = above <= chunk.first_offset && chunk.first_offset <= last_offset;
+            if !rises || last_offset >= next_offset || (!full && index + 1 != chunks) {
+                return Err(take.malformed());
+            }
+            above = last_offset + 1;
+            partition.slots.restore(chunk);
+            if partition.slots.next() > SEQUENCE_MAX {
+                return Err(take.malformed());
+            }
+        }
+        if above > next_offset {
+            return Err(take.malformed());
+        }
+        Ok(partition)
+    }
+
+    fn take_chunk(
+        &mut self,
+        take: &mut Take<'_>,
+        partition: &mut Partition,
+        version: u32,
+    ) -> Result<Chunk, Malformed> {
+        let first_offset = take.u64()?;
+        let last_offset = take.u64()?;
+        let (kind, start) = (take.u8()?, partition.slots.next());
+        if version > 3 && kind == GAP {
+            let gap = take.u64()?;
+            if gap == 0 || !gap.is_multiple_of(CHUNK_SLOTS as u64) || gap > SEQUENCE_MAX {
+                return Err(take.malformed());
+            }
+            return Ok(Chunk::gap(start, gap, first_offset, last_offset));
+        }
+        let full = kind != 0;
+        let identified = version == 1 && take.u8()? != 0;
+        let count = take.count(9)?;
+        // A full chunk has all its slots, or once had none if all were gone; a chunk that still grows has at least one.
+        let fits = if full { count == CHUNK_SLOTS || count == 0 } else { count < CHUNK_SLOTS && count > 0 };
+        if !fits {
+            return Err(take.malformed());
+        }
+        if count == 0 {
+            return Ok(Chunk::gap(start, CHUNK_SLOTS as u64, first_offset, last_offset));
+        }
+        let mut chunk = Chunk::new(start, first_offset, last_offset, full);
+        chunk.slots.reserve_exact(count);
+        for _ in 0..count {
+            let offset = take.u64()?;
+            let slot = if take.u8()? == 0 { self.take_slot(take, offset)? } else { gone_slot(offset) };
+            let least = chunk.slots.last().map_or(first_offset, |last: &Slot| last.offset.saturating_add(1));
+            if offset < least || offset > last_offset {
+                return Err(take.malformed());
+            }
+            let mut beside = Beside::default();
+            if !slot.is_gone() {
+                beside = Beside::decode(take, version, identified)?;
+                self.descent.add(beside.origin);
+                partition.count_in(slot.size, beside.past);
+                *self.live.entry(slot.position.segment()).or_default() += u64::from(slot.length);
+            }
+            chunk.add(slot, beside);
+        }
+        Ok(chunk)
+    }
+
+    fn take_slot(&mut self, take: &mut Take<'_>, offset: u64) -> Result<Slot, Malformed> {
+        let mut slot = Slot {
+            offset,
+            position: Position(take.u64()?),
+            at: Time(take.u64()?),
+            length: take.u32()?,
+            size: take.u32()?,
+            check: take.u32()?,
+            policy: 0,
+            waiting: take.u16()?,
+        };
+        if usize::from(slot.waiting) > GROUPS_PER_TOPIC_MAX {
+            return Err(take.malformed());
+        }
+        let given = take.u8()?;
+        let policy = if given & 1 == 0 { None } else { Some(RetryPolicy::decode(take, given & 2 != 0)?) };
+        slot.policy = self.policies.acquire(policy).ok_or_else(|| take.malformed())?;
+        Ok(slot)
+    }
+}
+
+/// A slot of which only the offset is known.
+const fn gone_slot(offset: u64) -> Slot {
+    let mut slot = Slot {
+        offset,
+        position: Position(0),
+        at: Time(0),
+        length: 0,
+        size: 0,
+        check: 0,
+        policy: 0,
+        waiting: 0,
+    };
+    slot.mark_gone();
+    slot
+}
+
+fn put_moment(out: &mut Vec<u8>, moment: Option<Time>) {
+    out.put_u8(u8::from(moment.is_some()));
+    out.put_u64(moment.unwrap_or_default().0);
+}
+
+fn take_moment(take: &mut Take<'_>) -> Result<Option<Time>, Malformed> {
+    let given = take.u8()? != 0;
+    let moment = Time(take.u64()?);
+    Ok(given.then_some(moment))
+}
+
+fn put_group(out: &mut Vec<u8>, group: &Group) {
+    out.put_u32(group.id.0);
+    out.put_text(&group.name);
+    out.put_u64(group.created.0);
+    put_moment(out, group.paused);
+    for progress in &group.progress {
+        put_progress(out, progress);
+    }
+    put_gate(out, &group.done, |_, ()| ());
+}
+
+fn take_group(
+    take: &mut Take<'_>,
+    partitions: &[Partition],
+    seed: u64,
+    version: u32,
+) -> Result<Group, Malformed> {
+    let id = GroupId(take.u32()?);
+    let name = take.shared()?;
+    let created = Time(take.u64()?);
+    let paused = if version > 1 { take_moment(take)? } else { None };
+    let mut progress = Vec::new();
+    for partition in partitions {
+        progress.push(take_progress(take, partition.slots.next(), version)?);
+    }
+    let mut done = Gate::new(seed);
+    take_gate(take, &mut done, |_| Ok(()))?;
+    Ok(Group { id, name, created, paused, progress, done })
+}
+
+fn put_progress(out: &mut Vec<u8>, progress: &Progress) {
+    out.put_u64(progress.floor);
+    out.put_u64(progress.backlog.cast_unsigned());
+    out.put_u64(progress.settled_count);
+    let ranges = progress.settled.iter();
+    out.put_length(ranges.len());
+    for (start, end) in ranges {
+        out.put_u64(start);
+        out.put_u64(end);
+    }
+    out.put_length(progress.pending.len());
+    for (&sequence, pending) in &progress.pending {
+        out.put_u64(sequence);
+        out.put_u32(pending.attempts);
+        out.put_text(&pending.last_error);
+        out.put_text(&pending.owner);
+        out.put_u64(pending.retry_at.0);
+        let (lent, waits) = (pending.lease.is_some(), pending.waits_for > 0);
+        let flags = [lent, pending.cancelled, pending.nacked, pending.dead, pending.is_pushed, waits];
+        out.put_u8(flags.iter().rev().fold(0, |bits, flag| bits << 1 | u8::from(*flag)));
+        out.put_u64(pending.token.epoch);
+        out.put_u64(pending.token.n);
+        out.put_u64(pending.lease.unwrap_or_default().0);
+        out.put_u64(pending.leased_at.0);
+        out.put_u64(pending.ended_at.0);
+        out.put_u64(pending.lent_ms);
+        let history: Vec<_> = pending.history.iter().map(AttemptDescription::borrowed).collect();
+        put_attempts(out, &history);
+        if pending.waits_for > 0 {
+            out.put_u64(pending.waits_for);
+        }
+    }
+}
+
+/// Reads what a group has done with a partition whose next sequence number is `next`.
+fn take_progress(take: &mut Take<'_>, next: u64, version: u32) -> Result<Progress, Malformed> {
+    let mut progress = Progress {
+        floor: take.u64()?,
+        backlog: take.u64()?.cast_signed(),
+        settled_count: take.u64()?,
+        ..Progress::default()
+    };
+    let counted = progress.backlog.unsigned_abs() <= SEQUENCE_MAX && progress.settled_count <= SEQUENCE_MAX;
+    if !counted || progress.floor > next {
+        return Err(take.malformed());
+    }
+    for _ in 0..take.count(16)? {
+        let (start, end) = (take.u64()?, take.u64()?);
+        if start <= progress.floor || end > next || !progress.settled.push_back(start, end) {
+            return Err(take.malformed());
+        }
+    }
+    for _ in 0..take.count(29)? {
+        let sequence = take.u64()?;
+        let rises = progress.pending.last_key_value().is_none_or(|(last, _)| *last < sequence);
+        if !rises || sequence >= next || progress.is_settled(sequence) {
+            return Err(take.malformed());
+        }
+        let pending = take_pending(take, version)?;
+        progress.leased += u32::from(pending.lease.is_some());
+        progress.pushed += u32::from(pending.lease.is_some() && pending.is_pushed);
+        progress.pending.insert(sequence, pending);
+    }
+    Ok(progress)
+}
+
+fn take_pending(take: &mut Take<'_>, version: u32) -> Result<Pending, Malformed> {
+    let mut pending = Pending {
+        attempts: take.u32()?,
+        last_error: take.shared()?,
+        owner: take.shared()?,
+        retry_at: Time(take.u64()?),
+        ..Pending::default()
+    };
+    let given = take.u8()?;
+    if version > 1 || given & 1 != 0 {
+        pending.token = Token { epoch: take.u64()?, n: take.u64()? };
+        let expires = Time(take.u64()?);
+        pending.lease = (given & 1 != 0).then_some(expires);
+    }
+    pending.is_pushed = version > 3 && given & 16 != 0;
+    if version > 1 {
+        pending.cancelled = given & 2 != 0;
+        pending.leased_at = Time(take.u64()?);
+        pending.ended_at = Time(take.u64()?);
+        if version > 3 {
+            pending.lent_ms = take.u64()?;
+            pending.nacked = given & 4 != 0;
+            pending.dead = given & 8 != 0;
+        }
+        let history = take_attempts(take)?;
+        if history.len() > HISTORY_MAX {
+            return Err(take.malformed());
+        }
+        pending.history = history.iter().map(AttemptDescription::owned).collect();
+    }
+    if version > 3 && given & 32 != 0 {
+        pending.waits_for = take.u64()?;
+    }
+    Ok(pending)
+}

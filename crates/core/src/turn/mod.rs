@@ -1,0 +1,6 @@
+//! What every decision has at hand: the journal, the timers, the time.
+
+pub(crate) mod hold;
+pub(crate) mod journal;
+pub(crate) mod look;
+pub(crate) mod timer;

@@ -1,0 +1,304 @@
+//! What a shard asks others to do.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::commit::{CommitPart, Committed};
+use crate::effect::EffectAnswer;
+use crate::log::letter::DeadLetter;
+use crate::words::description::{AttemptDescription, Description, GroupPartition};
+use crate::words::id::{ConsumerId, GroupId, Position, Ticket, Time, Token, TopicId};
+use crate::words::reject::Reject;
+use crate::words::topic::TopicSettings;
+
+/// Names one delivery, exactly: the place of the message, the group, and the fencing token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Receipt {
+    /// The topic.
+    pub topic: TopicId,
+    /// The group.
+    pub group: GroupId,
+    /// The partition.
+    pub partition: u32,
+    /// The message's offset.
+    pub offset: u64,
+    /// The fencing token.
+    pub token: Token,
+}
+
+/// One message on its way to one reader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// Which delivery this is.
+    pub receipt: Receipt,
+    /// 1-based count of deliveries of this message to this group.
+    pub attempt: u32,
+    /// Why the attempt before failed; empty at first.
+    pub last_error: Arc<str>,
+    /// When the lease lapses.
+    pub expires: Time,
+    /// When the message was stored.
+    pub at: Time,
+    /// Its priority.
+    pub priority: u8,
+    /// When it was to go out, if it was scheduled.
+    pub due: Option<Time>,
+    /// Where the payload lies.
+    pub position: Position,
+    /// How long the payload is.
+    pub length: u32,
+    /// Checksum of the payload.
+    pub check: u32,
+}
+
+/// A message to be turned into a dead letter: read it, write the letter, come back with [`crate::Input::Bury`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Undertaking {
+    /// Which message of which group; the token is the undertaking's own.
+    pub receipt: Receipt,
+    /// The source topic's name.
+    pub topic: Arc<str>,
+    /// The group's name.
+    pub group: Arc<str>,
+    /// How often it was delivered.
+    pub attempts: u32,
+    /// Why the last attempt failed.
+    pub last_error: Arc<str>,
+    /// Why it is given up.
+    pub reason: &'static str,
+    /// When it was given up.
+    pub at: Time,
+    /// Its last attempts.
+    pub history: Vec<AttemptDescription>,
+    /// Where the payload lies.
+    pub position: Position,
+    /// How long the payload is.
+    pub length: u32,
+    /// Checksum of the payload.
+    pub check: u32,
+}
+
+/// A topic as the catalogue outside the shard knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicInfo {
+    /// Its number.
+    pub id: TopicId,
+    /// Its name.
+    pub name: Arc<str>,
+    /// How many partitions it has.
+    pub partitions: u32,
+    /// Whether its number is part of the identities of its messages, as it is for every topic since topics can be
+    /// deleted and created again.
+    pub scoped: bool,
+}
+
+impl TopicInfo {
+    /// What tells this topic from another one that had its name before.
+    #[must_use]
+    pub fn incarnation(&self) -> Option<TopicId> {
+        self.scoped.then_some(self.id)
+    }
+}
+
+/// A message is stored, or was before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// In which topic; `None` for a duplicate of a time when that was not remembered.
+    pub topic: Option<TopicId>,
+    /// Where.
+    pub partition: u32,
+    /// Under which offset.
+    pub offset: u64,
+    /// Whether an earlier message with the same identity stands for it.
+    pub duplicate: bool,
+}
+
+/// What became of one settlement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// As was said; saying it again changes nothing.
+    Ok,
+    /// The attempt has failed, and it was the last one: the message becomes a dead letter.
+    Buried,
+    /// The lease goes on.
+    Extended {
+        /// Until then.
+        expires: Time,
+        /// The message was cancelled meanwhile: the work is not wanted any more.
+        cancelled: bool,
+    },
+    /// A newer attempt has begun, or the message is settled without this token.
+    Stale {
+        /// The current attempt, while there is one.
+        attempt: Option<u32>,
+    },
+    /// No such delivery was ever made, or its topic or group is gone.
+    Unknown,
+}
+
+/// The answer to whoever holds the ticket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The topic exists, with this many partitions.
+    TopicReady {
+        /// Partitions that it really has.
+        partitions: u32,
+        /// Whether this call made it.
+        created: bool,
+    },
+    /// The message is stored, or was before.
+    Produced(Stored),
+    /// One answer per message, in order.
+    ProducedMany(Vec<Result<Stored, Reject>>),
+    /// The identity is kept for the asker.
+    Reserved,
+    /// The topic's settings before and after.
+    Configured {
+        /// Before.
+        before: TopicSettings,
+        /// After.
+        after: TopicSettings,
+    },
+    /// Messages on loan; none if nothing came in time.
+    Leased(Vec<Delivery>),
+    /// One answer per settlement, in order.
+    Settlements(Vec<Outcome>),
+    /// No further attempt will be made.
+    Cancelled {
+        /// Groups that have it on loan right now; they learn of it when they extend.
+        running: Vec<Arc<str>>,
+    },
+    /// Deliveries are stopped since then, or not stopped.
+    Paused(Option<Time>),
+    /// Where the group stands now, per partition.
+    Sought(Vec<GroupPartition>),
+    /// How many messages were dropped.
+    Removed(u64),
+    /// It is gone.
+    Deleted,
+    /// Deliveries will come.
+    Subscribed,
+    /// What became of the wish to run an effect.
+    Effect(EffectAnswer),
+    /// One answer per effect that somebody wished to run, in order.
+    Effects(Vec<Result<EffectAnswer, Reject>>),
+    /// How an effect ended is written down.
+    EffectEnded {
+        /// Whether it was before.
+        already: bool,
+        /// The newest lease.
+        epoch: u32,
+        /// Which attempt it was.
+        attempt: u32,
+        /// Until when it is remembered.
+        expires: Time,
+    },
+    /// An effect goes on.
+    EffectRenewed {
+        /// The lease.
+        epoch: u32,
+        /// Which attempt it is.
+        attempt: u32,
+        /// Until then.
+        expires: Time,
+    },
+    /// The lease of an effect is given up.
+    EffectReleased {
+        /// Whether it was before.
+        already: bool,
+    },
+    /// Everything that a commit asked for was done.
+    Committed(Committed),
+    /// Nothing that a commit asked for was done; this is the first reason.
+    CommitRefused(CommitPart, Reject),
+    /// One answer per commit, in order.
+    CommittedMany(Vec<Result<Committed, (CommitPart, Reject)>>),
+    /// What readers of a dataset see.
+    CutOver {
+        /// The version; `None` for nothing.
+        current: Option<Arc<str>>,
+        /// What they would see after a roll-back.
+        previous: Option<Arc<str>>,
+        /// Whether this call changed it.
+        changed: bool,
+    },
+    /// Nothing moves in a version any more.
+    Sealed {
+        /// Whether this call sealed it.
+        changed: bool,
+        /// How many pointers it has.
+        pointers: u64,
+    },
+    /// An entity is forgotten.
+    EntityForgotten {
+        /// The version that it had.
+        version: u64,
+    },
+    /// Acked or nacked.
+    Settled,
+    /// What was asked about the state.
+    Described(Description),
+    /// Refused; nothing changed.
+    Rejected(Reject),
+}
+
+/// What the shell must do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Answer the ticket.
+    Reply {
+        /// Whom.
+        ticket: Ticket,
+        /// What.
+        answer: Answer,
+    },
+    /// Hand a message to a reader. The reader's credit is already reduced.
+    Deliver {
+        /// To whom.
+        consumer: ConsumerId,
+        /// What.
+        delivery: Delivery,
+    },
+    /// Read a payload and turn it into a dead letter.
+    Fetch(Undertaking),
+    /// A topic became durable, or changed: tell the catalogue.
+    Publish(TopicInfo),
+    /// A topic is gone for good: tell the catalogue.
+    Unpublish(TopicInfo),
+    /// A reader gets nothing more: what it read is gone.
+    Close {
+        /// Which.
+        consumer: ConsumerId,
+    },
+}
+
+/// What one or more calls of [`crate::Shard::handle`] gave; reused from call to call.
+#[derive(Debug, Default)]
+pub struct Output {
+    /// Encoded facts of the batch that is being filled, in order.
+    pub facts: Vec<u8>,
+    /// What to do, in order. Taken by the shell after every call.
+    pub actions: Vec<Action>,
+    /// Whether somebody waits for the facts to be synced. Without it they may ride with a later sync.
+    pub urgent: bool,
+}
+
+impl Undertaking {
+    /// What the dead letter says about where it came from; the message itself adds who it is
+    /// ([`crate::Message::into_dead_letter`]).
+    #[must_use]
+    pub fn letter(&self) -> DeadLetter<'_> {
+        DeadLetter {
+            topic: (&*self.topic).into(),
+            partition: self.receipt.partition,
+            offset: self.receipt.offset,
+            group: (&*self.group).into(),
+            attempts: self.attempts,
+            last_error: (&*self.last_error).into(),
+            reason: self.reason.into(),
+            at: self.at,
+            history: self.history.iter().map(AttemptDescription::borrowed).collect(),
+            ..DeadLetter::default()
+        }
+    }
+}

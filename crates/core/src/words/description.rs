@@ -1,0 +1,428 @@
+//! Questions about the state, answered without changing it.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::commit::Committed;
+use crate::effect::{Blob, EffectList, EffectPage, EffectTally, EffectView};
+use crate::entity::{EntityList, EntityView};
+use crate::log::letter::Attempt;
+use crate::output::{DatasetSummary, DatasetView, OutputList, OutputPage, VersionsList};
+use crate::run::{RunList, RunPage, RunSummary};
+use crate::words::id::{Identity, KeyHash, Position, Time, TopicId};
+use crate::words::input::Spotted;
+use crate::words::policy::RetryPolicy;
+use crate::words::scoped::Named;
+use crate::words::topic::TopicSettings;
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Query {
+    /// One topic.
+    Topic(TopicId),
+    /// All groups of a topic.
+    Groups(TopicId),
+    /// One group of a topic.
+    Group(TopicId, String),
+    /// The group of a topic that is furthest behind: what keeps it full.
+    Slowest(TopicId),
+    /// One message, and how every group stands to it.
+    Message(Spotted),
+    /// Where the payloads of some messages lie.
+    Payloads(Vec<Spotted>),
+    /// A stretch of messages.
+    Browse(Browse),
+    /// Where the first message under an identity was stored, as long as that is remembered.
+    Whereabouts(TopicId, Identity),
+    /// Everything that metrics need.
+    Tally,
+    /// One effect.
+    Effect(Identity),
+    /// Some effects.
+    Effects(EffectList),
+    /// Datasets of a tenant whose name comes after this one, and how many at the most.
+    Datasets(String, Option<String>, u32),
+    /// One dataset and some of its versions.
+    Dataset(VersionsList),
+    /// Some outputs.
+    Outputs(OutputList),
+    /// Some runs.
+    Runs(RunList),
+    /// A stretch of one run: where it begins, and how much of it at the most.
+    Run(Named, u64, u32),
+    /// What a commit did.
+    Commit(Identity),
+    /// One entity.
+    Entity(Named),
+    /// Some entities.
+    Entities(EntityList),
+}
+
+/// Which messages are wanted, as far as the shard can tell without their payloads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Browse {
+    /// The topic.
+    pub topic: TopicId,
+    /// The partition to begin with.
+    pub partition: u32,
+    /// Only this partition, or all from it on.
+    pub alone: bool,
+    /// Offsets of the first partition begin here.
+    pub from: u64,
+    /// How many messages to give at the most; as many again are looked at for each.
+    pub limit: u32,
+    /// Only messages with this key, or all.
+    pub key: KeyHash,
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Description {
+    /// To [`Query::Topic`].
+    Topic(TopicDescription),
+    /// To [`Query::Groups`] and [`Query::Group`]; empty if there is none of that name.
+    Groups(Vec<GroupDescription>),
+    /// To [`Query::Slowest`]; `None` if the topic has no group.
+    Slowest(Option<SlowestGroup>),
+    /// To [`Query::Message`]; `None` if it is not kept.
+    Message(Option<MessageDescription>),
+    /// To [`Query::Payloads`], in order; `None` for what is not kept.
+    Payloads(Vec<Option<Blob>>),
+    /// To [`Query::Browse`].
+    Browse(Stretch),
+    /// To [`Query::Whereabouts`].
+    Whereabouts(Option<Spotted>),
+    /// To [`Query::Tally`].
+    Tally(Tally),
+    /// To [`Query::Effect`]; `None` if the ledger has none.
+    Effect(Option<EffectView>),
+    /// To [`Query::Effects`].
+    Effects(EffectPage),
+    /// To [`Query::Datasets`], and whether there are more.
+    Datasets(Vec<DatasetSummary>, bool),
+    /// To [`Query::Dataset`]; `None` if there is none.
+    Dataset(Option<DatasetView>),
+    /// To [`Query::Outputs`]; `None` if there are none.
+    Outputs(Option<OutputPage>),
+    /// To [`Query::Runs`], and where to go on.
+    Runs(Vec<RunSummary>, Option<u64>),
+    /// To [`Query::Run`]; `None` if there is none.
+    Run(Option<RunPage>),
+    /// To [`Query::Commit`]; `None` if it is not remembered.
+    Commit(Option<Committed>),
+    /// To [`Query::Entity`].
+    Entity(EntityView),
+    /// To [`Query::Entities`], and whether there are more.
+    Entities(Vec<EntityView>, bool),
+}
+
+/// Where a stored message lies and what is known of it without its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its partition.
+    pub partition: u32,
+    /// Its offset.
+    pub offset: u64,
+    /// When it was stored.
+    pub at: Time,
+    /// Its priority.
+    pub priority: u8,
+    /// When it is to go out, if it is scheduled.
+    pub due: Option<Time>,
+    /// No further attempt will be made.
+    pub cancelled: bool,
+    /// How often and when it is tried again; `None`: for ever.
+    pub retry: Option<RetryPolicy>,
+    /// How it stands: the furthest that any group is with it.
+    pub stage: Stage,
+    /// Where the payload lies.
+    pub position: Position,
+    /// How long the payload is.
+    pub length: u32,
+    /// Checksum of the payload.
+    pub check: u32,
+}
+
+/// Messages in the order of partition and offset.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Stretch {
+    /// What was found.
+    pub found: Vec<Found>,
+    /// How many were looked at.
+    pub scanned: u64,
+    /// Where to go on: partition and offset; `None` at the end.
+    pub next: Option<(u32, u64)>,
+}
+
+/// How a message stands, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// Not due yet.
+    Scheduled,
+    /// It can go out, or waits for something else than time.
+    Ready,
+    /// An attempt failed and the next one is not due yet.
+    Backoff,
+    /// Somebody has it on loan.
+    InFlight,
+    /// Every group is done with it, and the topic keeps it.
+    Done,
+}
+
+/// One message, and how every group stands to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageDescription {
+    /// Where it lies and what is known of it.
+    pub found: Found,
+    /// Every group of the topic.
+    pub groups: Vec<Standing>,
+}
+
+/// How a group stands to a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// The group's name.
+    pub group: Arc<str>,
+    /// Why the message is not being delivered to it right now.
+    pub wait: Wait,
+    /// Since when.
+    pub since: Time,
+    /// Until when, where that is known.
+    pub until: Option<Time>,
+    /// Who has it on loan.
+    pub owner: Option<Arc<str>>,
+    /// Deliveries so far.
+    pub attempts: u32,
+    /// Why the last attempt failed; empty if none did.
+    pub last_error: Arc<str>,
+    /// Attempts that are over, the last few.
+    pub history: Vec<AttemptDescription>,
+}
+
+/// Why a message is not being delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Wait {
+    /// It can be: it waits for its turn, or for a reader.
+    Ready,
+    /// It is not due yet.
+    Scheduled,
+    /// It is on loan.
+    InFlight,
+    /// Its next attempt is not due yet.
+    Backoff,
+    /// It waits for an effect that somebody runs, or of which it is not known whether it happened.
+    Effect,
+    /// An earlier message with the same key is not done.
+    KeyBusy,
+    /// A message with the same identity is being worked on.
+    SameIdentityRunning,
+    /// As many deliveries are on loan as may be.
+    WindowFull,
+    /// Deliveries are stopped.
+    Paused,
+    /// It is being turned into a dead letter.
+    Dying,
+    /// The group is done with it.
+    Done,
+}
+
+/// One attempt that is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttemptDescription {
+    /// Which one, counted from 1.
+    pub number: u32,
+    /// Who held the message.
+    pub owner: Arc<str>,
+    /// Why it failed.
+    pub error: Arc<str>,
+    /// When it began.
+    pub leased: Time,
+    /// When it ended.
+    pub ended: Time,
+}
+
+impl AttemptDescription {
+    /// The same, out of a message.
+    #[must_use]
+    pub fn owned(attempt: &Attempt<'_>) -> Self {
+        Self {
+            number: attempt.number,
+            owner: (&*attempt.owner).into(),
+            error: (&*attempt.error).into(),
+            leased: attempt.leased,
+            ended: attempt.ended,
+        }
+    }
+
+    /// The same, as messages are written with it.
+    #[must_use]
+    pub fn borrowed(&self) -> Attempt<'_> {
+        Attempt {
+            number: self.number,
+            owner: (&*self.owner).into(),
+            error: (&*self.error).into(),
+            leased: self.leased,
+            ended: self.ended,
+        }
+    }
+}
+
+/// A topic, described.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct TopicDescription {
+    /// Its name.
+    pub name: Arc<str>,
+    /// When it was created.
+    pub created: Time,
+    /// The offset that the next message gets.
+    pub next_offset: u64,
+    /// What it was told about itself.
+    pub settings: TopicSettings,
+    /// Deliveries are stopped since then.
+    pub paused: Option<Time>,
+    /// Messages that are not due yet.
+    pub scheduled: u64,
+    /// Messages ever dead-lettered out of it, since this start.
+    pub dead_letters: u64,
+    /// Per partition: messages kept, their bytes, the oldest one's offset and time.
+    pub partitions: Vec<PartitionDescription>,
+    /// Names of its groups.
+    pub groups: Vec<Arc<str>>,
+}
+
+/// A partition, described.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct PartitionDescription {
+    /// Messages that wait for some group, or for a first one to come.
+    pub messages: u64,
+    /// Their key and value bytes.
+    pub bytes: u64,
+    /// Offset of the oldest message that some group has not settled.
+    pub oldest_offset: Option<u64>,
+    /// Time of that message.
+    pub oldest_at: Option<Time>,
+    /// Messages that every group was done with and that are kept all the same.
+    pub kept_messages: u64,
+    /// Their key and value bytes.
+    pub kept_bytes: u64,
+    /// Offset of the earliest message that can be read: where a new group begins.
+    pub earliest_offset: Option<u64>,
+}
+
+/// A group, described.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupDescription {
+    /// The topic's name.
+    pub topic: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Open subscriptions.
+    pub consumers: u32,
+    /// Long polls that wait for messages.
+    pub waiters: u32,
+    /// Who reads or holds something, in order of their names.
+    pub members: Vec<Member>,
+    /// Deliveries are stopped since then.
+    pub paused: Option<Time>,
+    /// Deliveries of the whole topic are stopped since then.
+    pub topic_paused: Option<Time>,
+    /// Last sign of life.
+    pub seen: Time,
+    /// Per partition.
+    pub partitions: Vec<GroupPartition>,
+}
+
+/// Somebody who reads a group, or holds messages of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its name.
+    pub owner: Arc<str>,
+    /// Whether it has an open stream.
+    pub streams: bool,
+    /// Deliveries on loan to it.
+    pub in_flight: u64,
+}
+
+/// A group in one partition, described.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct GroupPartition {
+    /// Messages kept and not yet acked.
+    pub lag: u64,
+    /// Deliveries on loan.
+    pub in_flight: u32,
+    /// Failed deliveries that wait for their next attempt.
+    pub retrying: u32,
+    /// Messages of the partition that are not due yet.
+    pub scheduled: u32,
+    /// Messages that wait for another one with the same identity.
+    pub same_identity: u32,
+    /// As many deliveries are on loan as may be.
+    pub is_full: bool,
+    /// Messages that wait for an earlier one with the same key, as far as dispatch has seen them.
+    pub key_busy: u32,
+    /// All kept messages below this offset are acked; `None` if nothing is.
+    pub acked_below: Option<u64>,
+}
+
+/// The group of a topic that is furthest behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlowestGroup {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Messages kept and not yet acked, over all partitions.
+    pub lag: u64,
+    /// Whether its deliveries are stopped, or those of the whole topic.
+    pub is_paused: bool,
+}
+
+/// What metrics say of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupTally {
+    /// The topic's name.
+    pub topic: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Open subscriptions.
+    pub consumers: u32,
+    /// Per partition.
+    pub partitions: Vec<LaneTally>,
+}
+
+/// What metrics say of a group in one partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct LaneTally {
+    /// Messages kept and not yet acked.
+    pub lag: u64,
+    /// Deliveries on loan.
+    pub in_flight: u32,
+    /// Failed deliveries that wait for their next attempt.
+    pub retrying: u32,
+}
+
+/// Numbers for metrics.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Tally {
+    /// The first topics, without the names of their groups.
+    pub topics: Vec<TopicDescription>,
+    /// The first groups.
+    pub groups: Vec<GroupTally>,
+    /// How many topics there are.
+    pub topic_count: u64,
+    /// How many groups there are.
+    pub group_count: u64,
+    /// Partitions of topics or of groups that are not listed, whichever are more.
+    pub left_out: u64,
+    /// Idempotency records remembered.
+    pub idempotency_records: u64,
+    /// The run of the shard.
+    pub epoch: u64,
+    /// The ledger.
+    pub effects: EffectTally,
+    /// Output pointers kept.
+    pub outputs: u64,
+    /// Runs remembered.
+    pub runs: u64,
+    /// Entities remembered.
+    pub entities: u64,
+}

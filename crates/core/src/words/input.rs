@@ -1,0 +1,495 @@
+//! What can happen to a shard.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::commit::Commit;
+use crate::effect::{BeginEffect, EffectPart, EffectReceipt, FinishEffect, NewBlob, ResolveEffect};
+use crate::words::action::Receipt;
+use crate::words::description::Query;
+use crate::words::draft::{NewMessage, Payload};
+use crate::words::id::{ConsumerId, Identity, Position, RequestHash, Ticket, Time, TopicId};
+use crate::words::scoped::Named;
+use crate::words::topic::{TopicPatch, TopicSettings};
+
+/// A reader that wants messages of a topic for its group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subscription {
+    /// The reader's number.
+    pub consumer: ConsumerId,
+    /// What it reads.
+    pub topic: TopicId,
+    /// For which group; created if it is new.
+    pub group: String,
+    /// The name under which it will ack.
+    pub owner: String,
+    /// How long each delivery is on loan; `None`: as the topic or the shard says.
+    pub lease_ms: Option<u64>,
+    /// Deliveries that may be under way to it and not yet written out; each written one is given back by
+    /// [`Input::Credit`], or by itself when the delivery is settled.
+    pub credit: u32,
+    /// What gives credit back, and which window counts.
+    pub style: Style,
+}
+
+/// How a reader takes deliveries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Style {
+    /// Pushed as fast as it writes them out; it settles by name.
+    #[default]
+    Pushed,
+    /// Never more than its credit unsettled; it settles by token.
+    Borrowed,
+}
+
+/// Somebody asks for messages, once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseRequest {
+    /// What it reads.
+    pub topic: TopicId,
+    /// For which group; created if it is new.
+    pub group: String,
+    /// Its name, for people who look.
+    pub owner: String,
+    /// How many at the most.
+    pub max: u32,
+    /// For how long it borrows; `None`: as the topic or the shard says.
+    pub lease_ms: Option<u64>,
+    /// How long it waits for the first one.
+    pub wait_ms: u64,
+    /// Names the request, so that asking again gives the same messages.
+    pub request: Option<Identity>,
+}
+
+/// What the holder of a token says about its delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settlement {
+    /// The delivery.
+    pub receipt: Receipt,
+    /// What is said.
+    pub verdict: Verdict,
+}
+
+/// What can be said about a delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The work is done.
+    Ack,
+    /// The work failed.
+    Nack {
+        /// Tried again after this instead of after what the policy says.
+        delay_ms: Option<u64>,
+        /// Not to be tried again at all.
+        dead: bool,
+        /// Why.
+        error: String,
+    },
+    /// The work goes on: the lease ends this much later than now.
+    Extend {
+        /// `None`: for as long as it was lent.
+        lease_ms: Option<u64>,
+        /// Whether the holder has begun with it, or only borrowed it ahead of time.
+        begun: bool,
+    },
+    /// The work was not begun, or is to wait: the attempt does not count.
+    Release {
+        /// Not handed out again before this has passed; 0: back in its place at once.
+        delay_ms: u64,
+    },
+    /// The work waits for an effect: the attempt does not count.
+    Await {
+        /// The effect. When it has ended, was resolved or given up, or may be taken over, the message is due.
+        effect: Identity,
+        /// Due in any case when this has passed; `None`: only with the effect.
+        delay_ms: Option<u64>,
+    },
+}
+
+/// Where a group goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeekTo {
+    /// At the oldest message kept.
+    Earliest,
+    /// After the newest.
+    Latest,
+    /// At this offset.
+    Offset(u64),
+    /// At the first message stored at or after this.
+    Time(Time),
+}
+
+/// One message of a topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Spotted {
+    /// The topic.
+    pub topic: TopicId,
+    /// The partition.
+    pub partition: u32,
+    /// The message's offset.
+    pub offset: u64,
+}
+
+/// One message as one group sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// The topic.
+    pub topic: TopicId,
+    /// The group's name.
+    pub group: String,
+    /// The partition.
+    pub partition: u32,
+    /// The message's offset.
+    pub offset: u64,
+}
+
+/// Anything that happens to a shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// Create a topic, or confirm that it exists.
+    CreateTopic {
+        /// Who asks.
+        ticket: Ticket,
+        /// Its name.
+        name: String,
+        /// Partitions, at least one. An existing topic keeps its own count.
+        partitions: u32,
+        /// What else is to hold for it. An existing topic keeps its own.
+        settings: TopicSettings,
+        /// Whether an existing topic must be exactly as asked for.
+        exact: bool,
+    },
+    /// Change settings of a topic.
+    ConfigureTopic {
+        /// Who asks.
+        ticket: Ticket,
+        /// Which.
+        topic: TopicId,
+        /// What changes.
+        patch: TopicPatch,
+    },
+    /// Delete a topic with all its messages and groups.
+    DeleteTopic {
+        /// Who asks.
+        ticket: Ticket,
+        /// Which.
+        topic: TopicId,
+    },
+    /// Stop or start deliveries of a topic, or of one group of it.
+    Pause {
+        /// Who asks.
+        ticket: Ticket,
+        /// The topic.
+        topic: TopicId,
+        /// One group only.
+        group: Option<String>,
+        /// Stop, or start.
+        paused: bool,
+    },
+    /// Store a message.
+    Produce {
+        /// Who asks.
+        ticket: Ticket,
+        /// What to store.
+        message: NewMessage,
+    },
+    /// Store many messages; each has its own answer.
+    ProduceMany {
+        /// Who asks.
+        ticket: Ticket,
+        /// What to store, in this order.
+        messages: Vec<NewMessage>,
+    },
+    /// Keep an identity for a message that is still being routed.
+    Reserve {
+        /// Who asks.
+        ticket: Ticket,
+        /// The identity.
+        identity: Identity,
+        /// What it asks for.
+        request: RequestHash,
+    },
+    /// A reserved identity is not needed any more: its message was stored, or never will be.
+    Unreserve {
+        /// The identity.
+        identity: Identity,
+    },
+    /// Hand out messages, once.
+    Lease {
+        /// Who asks.
+        ticket: Ticket,
+        /// For what.
+        request: LeaseRequest,
+    },
+    /// Whoever asked for messages does not wait any longer.
+    Forsake {
+        /// Who asked.
+        ticket: Ticket,
+    },
+    /// What holders of tokens say, one answer each.
+    Settle {
+        /// Who asks.
+        ticket: Ticket,
+        /// What is said.
+        items: Vec<Settlement>,
+    },
+    /// No further attempt of a message, by any group.
+    Cancel {
+        /// Who asks.
+        ticket: Ticket,
+        /// Which.
+        message: Spotted,
+    },
+    /// Move a group.
+    Seek {
+        /// Who asks.
+        ticket: Ticket,
+        /// The topic.
+        topic: TopicId,
+        /// The group.
+        group: String,
+        /// One partition only.
+        partition: Option<u32>,
+        /// Where it goes on.
+        to: SeekTo,
+    },
+    /// Forget a group.
+    DeleteGroup {
+        /// Who asks.
+        ticket: Ticket,
+        /// The topic.
+        topic: TopicId,
+        /// The group.
+        group: String,
+    },
+    /// Store the message of a dead letter again, and drop the letter.
+    Redrive {
+        /// Who asks.
+        ticket: Ticket,
+        /// The letter.
+        letter: Spotted,
+        /// The message that it was.
+        message: NewMessage,
+        /// The group that gave it up: only it gets the message again, and without it nobody does. `None` if the message
+        /// goes to a topic where that means nothing: all groups get it.
+        group: Option<String>,
+    },
+    /// Drop messages, read or not.
+    Remove {
+        /// Who asks.
+        ticket: Ticket,
+        /// Which.
+        messages: Vec<Spotted>,
+    },
+    /// Start delivering to a reader.
+    Subscribe {
+        /// Who asks.
+        ticket: Ticket,
+        /// The reader.
+        subscription: Subscription,
+    },
+    /// The reader is gone. Its leases stay until they lapse; what never reached it comes as [`Input::Release`].
+    Unsubscribe {
+        /// The reader.
+        consumer: ConsumerId,
+    },
+    /// The reader has written out `count` deliveries and can take as many more.
+    Credit {
+        /// The reader.
+        consumer: ConsumerId,
+        /// How many.
+        count: u32,
+    },
+    /// A stream that borrows has written out `count` deliveries, or passed them over; its credit stays taken.
+    Written {
+        /// The reader.
+        consumer: ConsumerId,
+        /// How many.
+        count: u32,
+    },
+    /// The work is done.
+    Ack {
+        /// Who asks.
+        ticket: Ticket,
+        /// Which message.
+        address: Address,
+        /// Who held it.
+        owner: String,
+    },
+    /// The work failed.
+    Nack {
+        /// Who asks.
+        ticket: Ticket,
+        /// Which message.
+        address: Address,
+        /// Who held it.
+        owner: String,
+        /// Why it failed.
+        reason: String,
+    },
+    /// Deliveries that never reached their reader: given back without using an attempt.
+    Release {
+        /// The deliveries.
+        receipts: Vec<Receipt>,
+    },
+    /// The dead letter asked for by [`crate::Action::Fetch`] is written: retire the message and store it.
+    Bury {
+        /// The undertaking that it answers.
+        receipt: Receipt,
+        /// The dead letter, encoded.
+        payload: Payload,
+    },
+    /// The payload asked for by [`crate::Action::Fetch`] cannot be read now; it is asked for again later.
+    FetchFailed {
+        /// The undertaking that it answers.
+        receipt: Receipt,
+    },
+    /// The same payload, read from a segment that a few messages pin, to be stored anew.
+    Relocate {
+        /// The topic.
+        topic: TopicId,
+        /// The partition.
+        partition: u32,
+        /// The message's offset.
+        offset: u64,
+        /// Where the payload was read; if it lies elsewhere by now, nothing happens.
+        from: Position,
+        /// The payload.
+        payload: Payload,
+    },
+    /// Run an effect, or learn how it went.
+    BeginEffect {
+        /// Who asks.
+        ticket: Ticket,
+        /// For what.
+        ask: Box<BeginEffect>,
+    },
+    /// Run several effects, or learn how each went; nobody waits, and each has its own answer.
+    BeginEffects {
+        /// Who asks.
+        ticket: Ticket,
+        /// For what, in this order.
+        asks: Vec<BeginEffect>,
+    },
+    /// An effect ended.
+    FinishEffect {
+        /// Who asks.
+        ticket: Ticket,
+        /// Which, and how.
+        finish: FinishEffect,
+    },
+    /// An effect goes on for longer.
+    RenewEffect {
+        /// Who asks.
+        ticket: Ticket,
+        /// The lease.
+        receipt: EffectReceipt,
+        /// For how long from now; `None`: as the shard says.
+        lease_ms: Option<u64>,
+    },
+    /// The holder of an effect's lease gives it up.
+    ReleaseEffect {
+        /// Who asks.
+        ticket: Ticket,
+        /// The lease.
+        receipt: EffectReceipt,
+        /// Whether it may have happened: then it is as if the lease had lapsed. If not, nothing was sent.
+        uncertain: bool,
+    },
+    /// Somebody has found out how an effect ended.
+    ResolveEffect {
+        /// Who asks.
+        ticket: Ticket,
+        /// Which, and how.
+        resolve: ResolveEffect,
+    },
+    /// Do many things, or none of them.
+    Commit {
+        /// Who asks.
+        ticket: Ticket,
+        /// What.
+        commit: Box<Commit>,
+    },
+    /// Do several commits, one after the other; each is done whole or refused, and has its own answer.
+    Commits {
+        /// Who asks.
+        ticket: Ticket,
+        /// What, in this order.
+        commits: Vec<Commit>,
+    },
+    /// Show readers of a dataset another version.
+    CutOver {
+        /// Who asks.
+        ticket: Ticket,
+        /// The dataset.
+        dataset: Named,
+        /// The version.
+        version: String,
+        /// Only if this one is current.
+        expect: Option<String>,
+    },
+    /// Show readers of a dataset what they saw before the last cut-over.
+    RollBack {
+        /// Who asks.
+        ticket: Ticket,
+        /// The dataset.
+        dataset: Named,
+        /// The version that is current.
+        from: String,
+    },
+    /// Let nothing move in a version of a dataset any more.
+    SealVersion {
+        /// Who asks.
+        ticket: Ticket,
+        /// The dataset.
+        dataset: Named,
+        /// The version.
+        version: String,
+    },
+    /// Drop a version of a dataset.
+    DropVersion {
+        /// Who asks.
+        ticket: Ticket,
+        /// The dataset.
+        dataset: Named,
+        /// The version.
+        version: String,
+    },
+    /// Forget an entity.
+    ForgetEntity {
+        /// Who asks.
+        ticket: Ticket,
+        /// Which.
+        entity: Named,
+    },
+    /// The same bytes of an effect, read from a segment that a few of them pin, to be stored anew.
+    RelocateEffect {
+        /// Which.
+        number: u64,
+        /// Which bytes.
+        part: EffectPart,
+        /// Where they were read; if they lie elsewhere by now, nothing happens.
+        from: Position,
+        /// The bytes.
+        copy: NewBlob,
+    },
+    /// Everything below `upto` is on disk.
+    Durable {
+        /// End of the newest synced batch.
+        upto: Position,
+    },
+    /// The log has (or has again) room for new messages, or has not.
+    Space {
+        /// False: refuse new messages.
+        roomy: bool,
+    },
+    /// Time has passed; something may be due.
+    Tick,
+    /// A question about the state.
+    Describe {
+        /// Who asks.
+        ticket: Ticket,
+        /// What is asked.
+        query: Query,
+    },
+}

@@ -1,0 +1,13 @@
+//! What goes in and out: names, requests, answers, refusals, settings.
+
+pub(crate) mod action;
+pub(crate) mod description;
+pub(crate) mod draft;
+pub(crate) mod id;
+pub(crate) mod input;
+pub(crate) mod policy;
+pub(crate) mod reject;
+pub(crate) mod route;
+pub(crate) mod scoped;
+pub(crate) mod settings;
+pub(crate) mod topic;
