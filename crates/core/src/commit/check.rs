@@ -3,12 +3,13 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use crate::commit::{Commit, CommitPart};
+use crate::commit::{Commit, CommitPart, Committing};
+use crate::delivery::Deliveries;
 use crate::delivery::verdict::Authority;
 use crate::effect::FinishEffect;
 use crate::effect::rules::Finished;
 use crate::output::{Cell, NewOutput, OutputAuthor, Read, pointer_bytes};
-use crate::shard::Shard;
+use crate::turn::Turn;
 use crate::turn::timer::Spot;
 use crate::words::action::Receipt;
 use crate::words::draft::NewMessage;
@@ -41,21 +42,22 @@ struct Load {
     policies: BTreeSet<RetryPolicy>,
 }
 
-impl Shard {
+impl Committing<'_> {
     /// What has to be done, or the first reason why it cannot be.
     pub(super) fn check_commit(&self, commit: &Commit) -> Result<Plan, Refusal> {
+        let turn = &*self.turn;
         let mut acks = Vec::with_capacity(commit.acks.len());
         for (place, receipt) in commit.acks.iter().enumerate() {
-            let spot = self.check_delivery(receipt).map_err(|reject| (CommitPart::Ack(place), reject))?;
+            let spot = turn.check_delivery(receipt).map_err(|reject| (CommitPart::Ack(place), reject))?;
             acks.push(spot);
         }
         if acks.iter().collect::<BTreeSet<_>>().len() < acks.len() {
             return Err((CommitPart::Whole, Reject::Invalid("a token is there twice in ack")));
         }
         for (place, receipt) in commit.fences.iter().enumerate() {
-            self.check_delivery(receipt).map_err(|reject| (CommitPart::Fence(place), reject))?;
+            turn.check_delivery(receipt).map_err(|reject| (CommitPart::Fence(place), reject))?;
         }
-        let finishes = self.check_finishes(&commit.finishes)?;
+        let finishes = turn.check_finishes(&commit.finishes)?;
         let fenced = !(acks.is_empty() && commit.fences.is_empty() && finishes.is_empty());
         if let Some(spent) = commit.finishes.first().filter(|_| !fenced && commit.is_more_than_endings()) {
             // Its lease had its say: it cannot do more in the name of an effect that is over.
@@ -63,22 +65,24 @@ impl Shard {
             return Err((CommitPart::Effect(0), Reject::EffectStale(epoch)));
         }
         let whole = |reject| (CommitPart::Whole, reject);
-        Self::may_expect(&commit.tenant, &commit.expect).map_err(whole)?;
+        Turn::may_expect(&commit.tenant, &commit.expect).map_err(whole)?;
         check_reads(&commit.reads).map_err(whole)?;
-        self.check_expected(&commit.tenant, &commit.expect).map_err(|reject| match reject {
+        turn.check_expected(&commit.tenant, &commit.expect).map_err(|reject| match reject {
             Reject::EntityDiffers { place, .. } => (CommitPart::Expect(usize::from(place)), reject),
             _ => (CommitPart::Whole, reject),
         })?;
-        self.check_messages(&commit.messages)?;
-        self.check_outputs(commit)?;
+        self.deliveries.check_messages(turn, &commit.messages)?;
+        turn.check_outputs(commit)?;
         let author = commit.acks.first().or_else(|| commit.fences.first()).and_then(|receipt| {
-            let spot = self.spot_of(receipt)?;
+            let spot = turn.spot_of(receipt)?;
             let Receipt { topic, partition, offset, .. } = *receipt;
-            Some(OutputAuthor { topic, partition, offset, attempt: self.pending_attempts(spot) })
+            Some(OutputAuthor { topic, partition, offset, attempt: turn.pending_attempts(spot) })
         });
         Ok(Plan { acks, finishes, author })
     }
+}
 
+impl Turn {
     fn check_delivery(&self, receipt: &Receipt) -> Result<Spot, Reject> {
         self.may_act_for(receipt)?;
         match self.authority(receipt) {
@@ -102,57 +106,6 @@ impl Shard {
             }
         }
         Ok(written)
-    }
-
-    fn check_messages(&self, messages: &[NewMessage]) -> Result<(), Refusal> {
-        let mut load = Load::default();
-        for (place, message) in messages.iter().enumerate() {
-            self.check_message(message, &mut load).map_err(|reject| (CommitPart::Produce(place), reject))?;
-        }
-        Ok(())
-    }
-
-    /// Whether there is room for one more message beside those before it.
-    fn check_message(&self, message: &NewMessage, load: &mut Load) -> Result<(), Reject> {
-        if let Some(identity) = &message.identity {
-            if self.stored_before(identity, message.request)?.is_some() {
-                return Ok(());
-            }
-            // The first one stands for all of them.
-            if let Some(request) = load.identities.get(identity) {
-                return if request.agrees(message.request) { Ok(()) } else { Err(Reject::KeyReused) };
-            }
-        }
-        self.may_produce(message)?;
-        let state = &self.journal.state;
-        // Where keys are not remembered, the next message under the same one is not known again.
-        if let Some(identity) = message.identity.filter(|_| self.settings.idempotency_ttl_ms > 0) {
-            load.identities.insert(identity, message.request);
-            let records = state.stored.len() as u64 + state.done_records + load.identities.len() as u64;
-            if records > self.settings.idempotency_records_max {
-                return Err(Reject::Overloaded(Overload::IdempotencyRecords));
-            }
-        }
-        let topic = state.topic(message.topic).ok_or(Reject::TopicUnknown)?;
-        let lane = topic.partitions.get(message.partition as usize).ok_or(Reject::PartitionOutOfRange)?;
-        let (messages, bytes) = load.lanes.entry((message.topic, message.partition)).or_default();
-        *messages += 1;
-        *bytes += u64::from(message.payload.size);
-        let messages_max = topic.settings.messages_max.unwrap_or(self.settings.partition_messages_max);
-        if lane.messages + *messages > messages_max {
-            return Err(Reject::Overloaded(Overload::PartitionMessages));
-        }
-        let bytes_max = topic.settings.bytes_max.unwrap_or(self.settings.partition_bytes_max);
-        if lane.bytes.saturating_add(*bytes) > bytes_max {
-            return Err(Reject::Overloaded(Overload::PartitionBytes));
-        }
-        if let Some(policy) = self.settings.retry_for(topic, message) {
-            load.policies.insert(policy);
-            if !state.policies.has_room_for_all(&load.policies) {
-                return Err(Reject::Overloaded(Overload::RetryPolicies));
-            }
-        }
-        Ok(())
     }
 
     fn check_outputs(&self, commit: &Commit) -> Result<(), Refusal> {
@@ -200,6 +153,60 @@ impl Shard {
                 return Err(refused(Reject::Limit("outputs: there are as many as are allowed")));
             }
             costs.insert((key, dedupe_key), cost);
+        }
+        Ok(())
+    }
+}
+
+impl Deliveries {
+    fn check_messages(&self, turn: &Turn, messages: &[NewMessage]) -> Result<(), Refusal> {
+        let mut load = Load::default();
+        for (place, message) in messages.iter().enumerate() {
+            self.check_message(turn, message, &mut load)
+                .map_err(|reject| (CommitPart::Produce(place), reject))?;
+        }
+        Ok(())
+    }
+
+    /// Whether there is room for one more message beside those before it.
+    fn check_message(&self, turn: &Turn, message: &NewMessage, load: &mut Load) -> Result<(), Reject> {
+        if let Some(identity) = &message.identity {
+            if turn.stored_before(identity, message.request)?.is_some() {
+                return Ok(());
+            }
+            // The first one stands for all of them.
+            if let Some(request) = load.identities.get(identity) {
+                return if request.agrees(message.request) { Ok(()) } else { Err(Reject::KeyReused) };
+            }
+        }
+        self.may_produce(turn, message)?;
+        let state = &turn.journal.state;
+        // Where keys are not remembered, the next message under the same one is not known again.
+        if let Some(identity) = message.identity.filter(|_| turn.settings.idempotency_ttl_ms > 0) {
+            load.identities.insert(identity, message.request);
+            let records = state.stored.len() as u64 + state.done_records + load.identities.len() as u64;
+            if records > turn.settings.idempotency_records_max {
+                return Err(Reject::Overloaded(Overload::IdempotencyRecords));
+            }
+        }
+        let topic = state.topic(message.topic).ok_or(Reject::TopicUnknown)?;
+        let lane = topic.partitions.get(message.partition as usize).ok_or(Reject::PartitionOutOfRange)?;
+        let (messages, bytes) = load.lanes.entry((message.topic, message.partition)).or_default();
+        *messages += 1;
+        *bytes += u64::from(message.payload.size);
+        let messages_max = topic.settings.messages_max.unwrap_or(turn.settings.partition_messages_max);
+        if lane.messages + *messages > messages_max {
+            return Err(Reject::Overloaded(Overload::PartitionMessages));
+        }
+        let bytes_max = topic.settings.bytes_max.unwrap_or(turn.settings.partition_bytes_max);
+        if lane.bytes.saturating_add(*bytes) > bytes_max {
+            return Err(Reject::Overloaded(Overload::PartitionBytes));
+        }
+        if let Some(policy) = turn.settings.retry_for(topic, message) {
+            load.policies.insert(policy);
+            if !state.policies.has_room_for_all(&load.policies) {
+                return Err(Reject::Overloaded(Overload::RetryPolicies));
+            }
         }
         Ok(())
     }

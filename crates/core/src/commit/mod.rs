@@ -3,22 +3,24 @@
 //! All of it is looked at first; nothing is written unless everything will be. What is written goes into one batch of
 //! the log, which is whole or never happened.
 
-mod check;
-mod record;
+pub(crate) mod check;
+pub(crate) mod record;
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::delivery::Deliveries;
 use crate::effect::FinishEffect;
+use crate::effect::desk::EffectDesk;
 use crate::entity::Expected;
 use crate::log::fact::Fact;
 use crate::output::{NewOutput, OutputAuthor, OutputDone, OutputFact, Read};
-use crate::shard::Shard;
-use crate::shard::upkeep::FORGET_SLACK_MS;
+use crate::turn::Turn;
 use crate::turn::journal::{Haste, lifetime};
 use crate::turn::timer::Due;
+use crate::turn::timer::FORGET_SLACK_MS;
 use crate::words::action::{Action, Answer, Output, Receipt, Stored};
 use crate::words::draft::NewMessage;
 use crate::words::id::{GroupId, Identity, RequestHash, Ticket, Time};
@@ -59,6 +61,13 @@ pub struct Commit {
     pub tenant: String,
     /// Only if entities have these versions.
     pub expect: Vec<Expected>,
+}
+
+/// Commits at work: the one place that may touch deliveries and effects together.
+pub(crate) struct Committing<'a> {
+    pub(crate) turn: &'a mut Turn,
+    pub(crate) deliveries: &'a mut Deliveries,
+    pub(crate) effects: &'a mut EffectDesk,
 }
 
 /// What commits leave to others.
@@ -116,12 +125,12 @@ pub struct Committed {
     pub kept: Vec<Arc<str>>,
 }
 
-impl Shard {
+impl Committing<'_> {
     pub(crate) fn handle_commit(&mut self, ticket: Ticket, commit: &Commit, out: &mut Output) {
         let mut after = Aftermath::default();
         match self.commit(commit, &mut after, out) {
-            Ok(done) => self.journal.reply(out, ticket, Answer::Committed(done)),
-            Err((part, reject)) => self.refuse_commit(ticket, part, reject, out),
+            Ok(done) => self.turn.journal.reply(out, ticket, Answer::Committed(done)),
+            Err((part, reject)) => self.turn.refuse_commit(ticket, part, reject, out),
         }
         self.follow(after, out);
     }
@@ -132,11 +141,11 @@ impl Shard {
         let parts: usize = commits.iter().map(Commit::parts).sum();
         if commits.len() > COMMITS_PER_CALL_MAX || parts > COMMIT_PARTS_PER_CALL_MAX {
             let why = "a call takes at most 1000 commits, with 10000 parts in all";
-            return self.journal.refuse(out, ticket, Reject::Invalid(why));
+            return self.turn.journal.refuse(out, ticket, Reject::Invalid(why));
         }
         let mut after = Aftermath::default();
         let results = commits.iter().map(|commit| self.commit(commit, &mut after, out)).collect();
-        self.journal.reply(out, ticket, Answer::CommittedMany(results));
+        self.turn.journal.reply(out, ticket, Answer::CommittedMany(results));
         self.follow(after, out);
     }
 
@@ -146,50 +155,72 @@ impl Shard {
         after: &mut Aftermath,
         out: &mut Output,
     ) -> Result<Committed, (CommitPart, Reject)> {
-        let before = commit.name.and_then(|name| self.journal.state.commits.get(&name, self.now));
+        let before = commit.name.and_then(|name| self.turn.journal.state.commits.get(&name, self.turn.now));
         if let Some((request, before)) = before {
             if !request.agrees(commit.request) {
                 return Err((CommitPart::Whole, Reject::KeyReused));
             }
             let before = before.clone();
-            let kept = self.kept_locations(commit, &before.outputs);
+            let kept = self.turn.kept_locations(commit, &before.outputs);
             return Ok(Committed { already: true, kept, ..before });
         }
         let plan = self.check_commit(commit)?;
         for (receipt, spot) in commit.acks.iter().zip(&plan.acks) {
-            self.ack(*spot, receipt.offset, receipt.token, out);
+            self.deliveries.ack(self.turn, *spot, receipt.offset, receipt.token, out);
             after.groups.insert(spot.group);
         }
         for place in &plan.finishes {
-            self.finish_effect(&commit.finishes[*place], out);
+            self.effects.finish_effect(self.turn, &commit.finishes[*place], out);
             after.ended.push(commit.finishes[*place].receipt.number);
         }
         let stored = commit.messages.iter().map(|message| self.store_checked(message, out)).collect();
-        let moved =
-            commit.outputs.iter().map(|output| self.move_output(&commit.tenant, output, plan.author, out));
+        let moved = commit
+            .outputs
+            .iter()
+            .map(|output| self.turn.move_output(&commit.tenant, output, plan.author, out));
         let outputs = moved.collect();
         if let Some(author) = plan.author {
-            self.note_reads(author.topic, author.offset, &commit.reads, out);
+            self.turn.note_reads(author.topic, author.offset, &commit.reads, out);
         }
-        self.raise_expected(&commit.tenant, &commit.expect, 0, out);
+        self.turn.raise_expected(&commit.tenant, &commit.expect, 0, out);
         let done = Committed { stored, outputs, ..Committed::default() };
         if let Some(name) = commit.name {
-            self.remember_commit(name, commit.request, &done, out);
+            self.turn.remember_commit(name, commit.request, &done, out);
         }
-        let kept = self.kept_locations(commit, &done.outputs);
+        let kept = self.turn.kept_locations(commit, &done.outputs);
         Ok(Committed { kept, ..done })
     }
 
     /// What commits leave to others: whoever waits for an effect, and groups with room for more.
     fn follow(&mut self, after: Aftermath, out: &mut Output) {
         for number in after.ended {
-            self.pass_on(number, out);
+            self.effects.pass_on(self.turn, self.deliveries, number, out);
         }
         for group in after.groups {
-            self.dispatch(group, out);
+            self.deliveries.dispatch(self.turn, group, out);
         }
     }
 
+    /// Stores a message that was found good.
+    fn store_checked(&mut self, message: &NewMessage, out: &mut Output) -> Stored {
+        let before = message.identity.and_then(|identity| self.turn.first_under(&identity));
+        if let Some(first) = before {
+            return first;
+        }
+        let until = lifetime(self.turn.now, self.turn.settings.idempotency_ttl_ms);
+        let offset = self.deliveries.append(
+            self.turn,
+            message,
+            message.identity.map(|identity| (identity, until)),
+            None,
+            out,
+        );
+        self.deliveries.enforce_bytes(self.turn, message.topic, message.partition, out);
+        Stored { topic: Some(message.topic), partition: message.partition, offset, duplicate: false }
+    }
+}
+
+impl Turn {
     /// Refuses a commit; what that tells of facts waits for them.
     fn refuse_commit(&mut self, ticket: Ticket, part: CommitPart, reject: Reject, out: &mut Output) {
         let action = Action::Reply { ticket, answer: Answer::CommitRefused(part, reject) };
@@ -198,18 +229,6 @@ impl Shard {
         } else {
             out.actions.push(action);
         }
-    }
-
-    /// Stores a message that was found good.
-    fn store_checked(&mut self, message: &NewMessage, out: &mut Output) -> Stored {
-        let before = message.identity.and_then(|identity| self.first_under(&identity));
-        if let Some(first) = before {
-            return first;
-        }
-        let until = lifetime(self.now, self.settings.idempotency_ttl_ms);
-        let offset = self.append(message, message.identity.map(|identity| (identity, until)), None, out);
-        self.enforce_bytes(message.topic, message.partition, out);
-        Stored { topic: Some(message.topic), partition: message.partition, offset, duplicate: false }
     }
 
     fn move_output(

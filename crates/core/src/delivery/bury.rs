@@ -7,11 +7,12 @@ use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::delivery::Deliveries;
 use crate::delivery::settle::place_of;
 use crate::log::fact::Fact;
 use crate::run::How;
-use crate::shard::Shard;
 use crate::state::partition::{DEAD_LETTER_PREFIX, Topic};
+use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::turn::timer::{Due, Spot};
 use crate::words::action::{Action, Output, Receipt, Undertaking};
@@ -39,21 +40,21 @@ const fn unsaid(reason: &str) -> &'static str {
     }
 }
 
-impl Shard {
+impl Deliveries {
     /// Asks for the payload of a message whose attempts are used up, or whose time is over.
-    pub(crate) fn start_burial(&mut self, spot: Spot, out: &mut Output) {
-        let late = self.is_overdue(spot) && !self.is_exhausted(spot);
-        self.bury(spot, if late { DEADLINE_PASSED } else { ATTEMPTS_REACHED }, out);
+    pub(crate) fn start_burial(&mut self, turn: &mut Turn, spot: Spot, out: &mut Output) {
+        let late = turn.is_overdue(spot) && !turn.is_exhausted(spot);
+        self.bury(turn, spot, if late { DEADLINE_PASSED } else { ATTEMPTS_REACHED }, out);
     }
 
     /// Asks for the payload of a message that is to die.
-    pub(crate) fn bury(&mut self, spot: Spot, reason: &'static str, out: &mut Output) {
-        let token = self.next_token();
-        let Some(slot) = self.slots(spot).and_then(|slots| slots.get(spot.sequence)).copied() else { return };
-        let Some(members) = self.members(spot) else { return };
+    pub(crate) fn bury(&mut self, turn: &mut Turn, spot: Spot, reason: &'static str, out: &mut Output) {
+        let token = self.next_token(turn);
+        let Some(slot) = turn.slots(spot).and_then(|slots| slots.get(spot.sequence)).copied() else { return };
+        let Some(members) = turn.members(spot) else { return };
         // One that was never delivered has none: its time was over before anybody came.
-        let pending = self.pending(spot);
-        let Some(topic) = self.journal.state.topic(spot.topic) else { return };
+        let pending = turn.pending(spot);
+        let Some(topic) = turn.journal.state.topic(spot.topic) else { return };
         let receipt = Receipt {
             topic: spot.topic,
             group: spot.group,
@@ -71,7 +72,7 @@ impl Shard {
                 .filter(|error| !error.is_empty())
                 .map_or_else(|| unsaid(reason).into(), Arc::clone),
             reason,
-            at: self.now,
+            at: turn.now,
             history: pending.map_or_else(Vec::new, |pending| pending.history.clone()),
             position: slot.position,
             length: slot.length,
@@ -84,44 +85,71 @@ impl Shard {
     }
 
     /// The undertaking that a receipt names, if it is still wanted.
-    fn dying(&self, receipt: &Receipt) -> Option<Spot> {
-        let spot = self.spot_of(receipt)?;
+    fn dying(&self, turn: &Turn, receipt: &Receipt) -> Option<Spot> {
+        let spot = turn.spot_of(receipt)?;
         let token = self.crews.get(&spot.group)?.dying.get(&(spot.partition, spot.sequence))?;
         (*token == receipt.token).then_some(spot)
     }
 
-    pub(crate) fn handle_fetch_failed(&mut self, receipt: Receipt) {
-        if let Some(spot) = self.dying(&receipt) {
-            self.timers.set(self.now.after_ms(FETCH_AGAIN_MS), Due::Bury(spot));
+    pub(crate) fn handle_fetch_failed(&mut self, turn: &mut Turn, receipt: Receipt) {
+        if let Some(spot) = self.dying(turn, &receipt) {
+            turn.timers.set(turn.now.after_ms(FETCH_AGAIN_MS), Due::Bury(spot));
         }
     }
 
-    pub(crate) fn on_bury_again(&mut self, spot: Spot, out: &mut Output) {
+    pub(crate) fn on_bury_again(&mut self, turn: &mut Turn, spot: Spot, out: &mut Output) {
         if self.crews.get(&spot.group).is_some_and(|crew| crew.is_dying(spot)) {
-            self.start_burial(spot, out);
+            self.start_burial(turn, spot, out);
         }
     }
 
     /// Stores the dead letter and retires the message, unless an ack came first.
-    pub(crate) fn handle_bury(&mut self, receipt: Receipt, payload: &Payload, out: &mut Output) {
-        let Some(spot) = self.dying(&receipt) else { return };
-        if !self.roomy {
+    pub(crate) fn handle_bury(
+        &mut self,
+        turn: &mut Turn,
+        receipt: Receipt,
+        payload: &Payload,
+        out: &mut Output,
+    ) {
+        let Some(spot) = self.dying(turn, &receipt) else { return };
+        if !turn.roomy {
             // The disk is full: the message stays where it is, and the letter is written when space returns.
-            return self.handle_fetch_failed(receipt);
+            return self.handle_fetch_failed(turn, receipt);
         }
-        self.note_ending(spot, How::Dead, out);
-        self.retire(spot);
-        let (dlq, partition) = self.grave_of(spot, out);
-        let letter = self.letter_of(&receipt, spot, (dlq, partition), payload);
-        self.append(&letter, None, None, out);
-        self.journal.emit(Haste::Urgent, out, &Fact::Retired { place: place_of(&receipt), dead: true });
-        self.fence_effects(receipt.topic, receipt.offset, receipt.group, out);
+        turn.note_ending(spot, How::Dead, out);
+        self.retire(turn, spot);
+        let (dlq, partition) = turn.grave_of(spot, out);
+        let letter = turn.letter_of(&receipt, spot, (dlq, partition), payload);
+        self.append(turn, &letter, None, None, out);
+        turn.journal.emit(Haste::Urgent, out, &Fact::Retired { place: place_of(&receipt), dead: true });
+        self.overtaken.extend(turn.journal.state.effects.tied_to(
+            receipt.topic,
+            receipt.offset,
+            receipt.group,
+        ));
         *self.dead_letters.entry(spot.topic).or_default() += 1;
-        self.drop_oldest_letter(dlq, partition, out);
-        self.enforce_bytes(dlq, partition, out);
-        self.dispatch(spot.group, out);
+        self.drop_oldest_letter(turn, dlq, partition, out);
+        self.enforce_bytes(turn, dlq, partition, out);
+        self.dispatch(turn, spot.group, out);
     }
 
+    /// A full dead-letter topic never holds a poison message in its source: the oldest letter goes instead.
+    fn drop_oldest_letter(&mut self, turn: &mut Turn, dlq: TopicId, partition: u32, out: &mut Output) {
+        let Some(lane) = turn.journal.state.lane(dlq, partition) else { return };
+        if lane.messages <= turn.settings.dead_letters_max {
+            return;
+        }
+        // History goes along: it is older, and done.
+        let mut wanted = lane.slots.iter().filter(|(sequence, _)| !lane.slots.is_past(*sequence));
+        let second = wanted.nth(1).map(|(_, slot)| slot.offset);
+        drop(wanted);
+        if let Some(below) = second {
+            self.expire(turn, dlq, partition, below, out);
+        }
+    }
+}
+
+impl Turn {
     /// The dead letter as it is stored: what the message is stays, what sent it out goes. Every field is named, so that
     /// a new one cannot be forgotten.
     fn letter_of(
@@ -163,20 +191,5 @@ impl Shard {
         let dlq =
             known.unwrap_or_else(|| self.create_topic(&name, partitions, &TopicSettings::default(), out));
         (dlq.id, spot.partition % dlq.partitions)
-    }
-
-    /// A full dead-letter topic never holds a poison message in its source: the oldest letter goes instead.
-    fn drop_oldest_letter(&mut self, dlq: TopicId, partition: u32, out: &mut Output) {
-        let Some(lane) = self.journal.state.lane(dlq, partition) else { return };
-        if lane.messages <= self.settings.dead_letters_max {
-            return;
-        }
-        // History goes along: it is older, and done.
-        let mut wanted = lane.slots.iter().filter(|(sequence, _)| !lane.slots.is_past(*sequence));
-        let second = wanted.nth(1).map(|(_, slot)| slot.offset);
-        drop(wanted);
-        if let Some(below) = second {
-            self.expire(dlq, partition, below, out);
-        }
     }
 }

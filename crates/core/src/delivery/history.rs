@@ -5,9 +5,10 @@
 
 use alloc::vec::Vec;
 
+use crate::delivery::Deliveries;
 use crate::log::fact::Fact;
-use crate::shard::Shard;
 use crate::state::partition::{Partition, Topic};
+use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::turn::timer::Due;
 use crate::words::action::Output;
@@ -53,52 +54,52 @@ impl Allowance {
     }
 }
 
-impl Shard {
+impl Deliveries {
     /// Messages have become history: watches their age, and that there are not too many.
-    pub(crate) fn watch_history(&mut self) {
-        while let Some(((topic, partition), sequence)) = self.journal.state.kept_anew.pop_first() {
-            let Some(source) = self.journal.state.topic(topic) else { continue };
+    pub(crate) fn watch_history(&mut self, turn: &mut Turn) {
+        while let Some(((topic, partition), sequence)) = turn.journal.state.kept_anew.pop_first() {
+            let Some(source) = turn.journal.state.topic(topic) else { continue };
             let Some(lane) = source.partitions.get(partition as usize) else { continue };
-            let allowance = self.settings.allowance(source, lane);
+            let allowance = turn.settings.allowance(source, lane);
             let at = if allowance.is_exceeded(lane) {
-                Some(self.now)
+                Some(turn.now)
             } else {
                 lane.slots.get(sequence).and_then(|slot| allowance.end_of(slot.at))
             };
             if let Some(at) = at {
-                self.trim_at(topic, partition, at);
+                self.trim_at(turn, topic, partition, at);
             }
         }
     }
 
     /// How much history there may be has changed, or nobody has looked yet.
-    pub(crate) fn review_history(&mut self, topic: TopicId, partition: u32) {
-        let lane = self.journal.state.lane(topic, partition);
+    pub(crate) fn review_history(&mut self, turn: &mut Turn, topic: TopicId, partition: u32) {
+        let lane = turn.journal.state.lane(topic, partition);
         if lane.is_some_and(|lane| lane.past_messages > 0) {
-            self.trim_at(topic, partition, self.now);
+            self.trim_at(turn, topic, partition, turn.now);
         }
     }
 
     /// Sets the one timer of a partition's history, unless it comes earlier.
-    fn trim_at(&mut self, topic: TopicId, partition: u32, at: Time) {
-        let at = at.max(self.now);
+    fn trim_at(&mut self, turn: &mut Turn, topic: TopicId, partition: u32, at: Time) {
+        let at = at.max(turn.now);
         let set = self.trimming.get(&(topic, partition)).copied();
         if set.is_some_and(|set| set <= at) {
             return;
         }
         if let Some(set) = set {
-            self.timers.cancel(set, Due::Trim(topic, partition));
+            turn.timers.cancel(set, Due::Trim(topic, partition));
         }
         self.trimming.insert((topic, partition), at);
-        self.timers.set(at, Due::Trim(topic, partition));
+        turn.timers.set(at, Due::Trim(topic, partition));
     }
 
     /// Drops what history may not be any more, the oldest first.
-    pub(crate) fn on_trim(&mut self, topic: TopicId, partition: u32, out: &mut Output) {
+    pub(crate) fn on_trim(&mut self, turn: &mut Turn, topic: TopicId, partition: u32, out: &mut Output) {
         self.trimming.remove(&(topic, partition));
-        let Some(source) = self.journal.state.topic(topic) else { return };
+        let Some(source) = turn.journal.state.topic(topic) else { return };
         let Some(lane) = source.partitions.get(partition as usize) else { return };
-        let allowance = self.settings.allowance(source, lane);
+        let allowance = turn.settings.allowance(source, lane);
         let mut messages = lane.past_messages.saturating_sub(allowance.messages);
         let mut bytes = lane.past_bytes.saturating_sub(allowance.bytes);
         let mut early = Vec::new();
@@ -108,13 +109,13 @@ impl Shard {
                 break None;
             };
             let end = allowance.end_of(slot.at);
-            if messages == 0 && bytes == 0 && end.is_none_or(|end| end > self.now) {
+            if messages == 0 && bytes == 0 && end.is_none_or(|end| end > turn.now) {
                 break end;
             }
             if count == TRIMMED_PER_FACT_MAX {
-                break Some(self.now);
+                break Some(turn.now);
             }
-            if lane.slots.due(sequence) > self.now {
+            if lane.slots.due(sequence) > turn.now {
                 early.push(sequence);
             }
             messages = messages.saturating_sub(1);
@@ -125,14 +126,14 @@ impl Shard {
         };
         // Groups may have moved on before it was due.
         for sequence in early {
-            self.unschedule_start(topic, partition, sequence);
+            self.unschedule_start(turn, topic, partition, sequence);
         }
         if let Some(below) = below {
             // Lazy: every group is done with them, so that nothing rests on their being gone.
-            self.journal.emit(Haste::Lazy, out, &Fact::Trimmed { topic, partition, below });
+            turn.journal.emit(Haste::Lazy, out, &Fact::Trimmed { topic, partition, below });
         }
         if let Some(again) = again {
-            self.trim_at(topic, partition, again);
+            self.trim_at(turn, topic, partition, again);
         }
     }
 }

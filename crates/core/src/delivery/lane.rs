@@ -1,65 +1,21 @@
-//! The readers of a group, and which of its partitions have something for them. None of it is remembered: a new
-//! run of the shard builds it from the state.
+//! A group's side of one partition: what is ready, and the order in which it goes.
+//!
+//! The order of claims lives here: [`Lane::candidate`] is the one place that says which message of a partition goes
+//! next. None of it is remembered: a new run of the shard builds it from the state.
 
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
-use alloc::string::String;
-use alloc::vec::Vec;
+use alloc::collections::{BTreeMap, BTreeSet};
 use core::cmp::Reverse;
 
-use crate::delivery::lease::LEASE_BYTES_MAX;
 use crate::state::group::Progress;
-use crate::turn::timer::Spot;
-use crate::words::action::{Delivery, Receipt};
-use crate::words::id::{ConsumerId, Identity, KeyHash, Ticket, Time, Token, TopicId};
-use crate::words::input::Style;
+use crate::state::partition::{Partition, Rank};
+use crate::words::id::{KeyHash, Position, Time};
+use crate::words::topic::Order;
 
-/// One open subscription.
-#[derive(Debug)]
-pub(crate) struct Consumer {
-    pub(crate) id: ConsumerId,
-    pub(crate) owner: String,
-    pub(crate) lease_ms: u64,
-    /// Deliveries it can still take.
-    pub(crate) credit: u32,
-    /// Deliveries that it borrows and has not said to have written out.
-    pub(crate) unwritten: u32,
-    pub(crate) style: Style,
-}
-
-impl Consumer {
-    const fn can_take(&self, unwritten_max: u32) -> bool {
-        self.credit > 0 && self.unwritten < unwritten_max
-    }
-}
-
-/// Somebody who asked for messages once and waits for them.
-#[derive(Debug)]
-pub(crate) struct Waiter {
-    pub(crate) ticket: Ticket,
-    pub(crate) owner: String,
-    pub(crate) lease_ms: u64,
-    pub(crate) max: usize,
-    /// It waits until then.
-    pub(crate) until: Time,
-    /// Names the request.
-    pub(crate) request: Option<Identity>,
-    /// What it gets, while its deliveries are being gathered.
-    pub(crate) gathered: Vec<Delivery>,
-    /// Of the payloads of those.
-    pub(crate) bytes: u64,
-    /// Whether one of them supersedes a holder: the answer waits until that is durable.
-    pub(crate) supersedes: bool,
-}
-
-impl Waiter {
-    /// Whether a payload of this length would make its answer larger than an answer may be. The first one never does.
-    pub(crate) fn is_full_for(&self, length: u32) -> bool {
-        !self.gathered.is_empty() && self.bytes + u64::from(length) > LEASE_BYTES_MAX
-    }
-}
-
-/// A place in the order of fresh messages: by priority, then by sequence number.
-pub(crate) type Rank = (Reverse<u8>, u64);
+/// Messages passed over by the cursor that count as one looked at.
+const PASSED_PER_STEP: u64 = 16;
+/// Messages of one partition that may wait for an earlier one with the same key. Beyond it the group looks no further
+/// until some are done, so that one key with a million messages does not cost a million entries.
+const PARKED_MAX: usize = 1 << 16;
 
 /// A group's side of one partition.
 #[derive(Debug, Default)]
@@ -157,247 +113,159 @@ impl Keys {
     }
 }
 
-/// Owners of one group that are remembered to ask call by call.
-const POLLERS_MAX: usize = 1_000;
-/// An owner still counts as a reader for this long after its last call: between two calls nothing of it is here.
-const POLLER_REST_MS: u64 = 5_000;
-
-/// A group at work.
-#[derive(Debug)]
-pub(crate) struct Crew {
-    pub(crate) topic: TopicId,
-    pub(crate) consumers: Vec<Consumer>,
-    /// Whose turn it is.
-    pub(crate) turn: usize,
-    /// Those who wait for an answer, the first to come first.
-    pub(crate) waiters: VecDeque<Waiter>,
-    /// Whether a stream got the last delivery for which somebody else waited too.
-    pub(crate) stream_had_it: bool,
-    /// Answers to requests that can be asked again, the oldest first.
-    pub(crate) answered: BTreeMap<Identity, Vec<Receipt>>,
-    pub(crate) answered_order: VecDeque<Identity>,
-    pub(crate) lanes: Vec<Lane>,
-    /// Partitions that may have something to deliver.
-    pub(crate) hot: BTreeSet<u32>,
-    /// Partitions that have something, but as many deliveries on loan as those who could take it may have.
-    pub(crate) full: BTreeSet<u32>,
-    /// The partition after the one that delivered last.
-    pub(crate) next_partition: u32,
-    /// Streams whose credit a delivery takes until it is settled.
-    pub(crate) loans: BTreeMap<(u32, u64), ConsumerId>,
-    /// Identities that are being worked on, and by which message.
-    pub(crate) running: BTreeMap<Identity, (u32, u64)>,
-    /// Messages that wait because another one with the same identity is being worked on.
-    pub(crate) aside: BTreeMap<Identity, Vec<(u32, Rank)>>,
-    /// Messages whose last delivery was given back in this run of the shard, each of which the log may still show
-    /// as on loan: the next delivery supersedes that one.
-    pub(crate) given_back: BTreeSet<(u32, u64)>,
-    /// Deliveries that their holder has not begun with, as its last heartbeat said.
-    pub(crate) unbegun: BTreeMap<(u32, u64), Token>,
-    /// How often the lapse of such a delivery did not count.
-    pub(crate) spared: BTreeMap<(u32, u64), u8>,
-    /// Whether dispatch stopped in the middle so that others get their turn.
-    pub(crate) is_unfinished: bool,
-    /// Whether a timer is set that goes on with it.
-    pub(crate) goes_on: bool,
-    /// Messages that are being turned into dead letters, each with the token of its undertaking.
-    pub(crate) dying: BTreeMap<(u32, u64), Token>,
-    /// Last sign of life.
-    pub(crate) seen: Time,
-    /// Owners that ask call by call, and when each was last known to wait. At most [`POLLERS_MAX`].
-    pub(crate) pollers: BTreeMap<String, Time>,
-    /// Whether a timer will ask if the group has been away for too long: one, however often readers come and go.
-    pub(crate) watched: bool,
+/// A partition as one group sees it.
+pub(crate) struct View<'a> {
+    pub(crate) lane: &'a Partition,
+    pub(crate) progress: &'a Progress,
+    /// Only what lies below is visible.
+    pub(crate) durable: Position,
+    pub(crate) order: Order,
+    /// Of a hundred deliveries, how many may be retries while fresh messages wait.
+    pub(crate) share: u64,
 }
 
-/// Who takes a delivery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Taker {
-    /// The first in line.
-    Waiter,
-    /// The stream at this place.
-    Stream(usize),
+impl View<'_> {
+    /// The message is kept and the group's to settle.
+    fn is_owed(&self, sequence: u64) -> bool {
+        self.lane.slots.get(sequence).is_some() && !self.progress.is_settled(sequence)
+    }
+
+    fn is_visible(&self, sequence: u64) -> bool {
+        self.lane.slots.get(sequence).is_some_and(|slot| slot.position < self.durable)
+    }
+
+    /// The cursor passes it over: it comes by way of [`Lane::fresh`].
+    fn is_special(&self, sequence: u64) -> bool {
+        let slots = &self.lane.slots;
+        slots.due(sequence) > Time(0) || (self.order == Order::Priority && slots.priority(sequence) > 0)
+    }
+
+    pub(crate) fn rank(&self, sequence: u64) -> Rank {
+        let counts = self.order == Order::Priority;
+        (Reverse(if counts { self.lane.slots.priority(sequence) } else { 0 }), sequence)
+    }
+
+    pub(crate) fn key(&self, sequence: u64) -> KeyHash {
+        if self.order == Order::Key { self.lane.slots.key(sequence) } else { KeyHash::NONE }
+    }
 }
 
-/// How many deliveries of one partition may be on loan, by kind of reader.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Windows {
-    pub(crate) pushed: u32,
-    pub(crate) borrowed: u32,
-    /// To one stream and not written out.
-    pub(crate) unwritten: u32,
-    /// The topic has set one window for everything that is on loan. Otherwise only what was pushed counts for
-    /// readers to whom messages are pushed: their window is small, and holders of tokens asked for a number.
-    pub(crate) is_shared: bool,
-}
-
-impl Crew {
-    /// A group without readers; lanes start at the given floors.
-    pub(crate) fn new(topic: TopicId, floors: impl Iterator<Item = u64>, now: Time) -> Self {
-        Self {
-            topic,
-            consumers: Vec::new(),
-            turn: 0,
-            waiters: VecDeque::new(),
-            stream_had_it: false,
-            answered: BTreeMap::new(),
-            answered_order: VecDeque::new(),
-            lanes: floors.map(|cursor| Lane { cursor, ..Lane::default() }).collect(),
-            hot: BTreeSet::new(),
-            full: BTreeSet::new(),
-            next_partition: 0,
-            loans: BTreeMap::new(),
-            running: BTreeMap::new(),
-            aside: BTreeMap::new(),
-            given_back: BTreeSet::new(),
-            unbegun: BTreeMap::new(),
-            spared: BTreeMap::new(),
-            is_unfinished: false,
-            goes_on: false,
-            dying: BTreeMap::new(),
-            seen: now,
-            pollers: BTreeMap::new(),
-            watched: false,
-        }
+impl Lane {
+    /// The message to deliver next. While both retries and fresh messages stand ready, retries get their share and
+    /// no more; when only one kind does, it gets everything.
+    pub(crate) fn candidate(&mut self, view: &View<'_>, steps: &mut usize) -> Option<u64> {
+        let retry = self.next_retry(view, steps);
+        let fresh = self.next_fresh(view, steps);
+        let (Some(retry), Some(fresh)) = (retry, fresh) else { return retry.or(fresh) };
+        let before = (self.contests * view.share).div_ceil(100);
+        self.contests += 1;
+        let after = (self.contests * view.share).div_ceil(100);
+        // The first contest goes to the retry: however small its share, it is never nothing.
+        Some(if after > before { retry } else { fresh })
     }
 
-    /// Who gets the next delivery of a partition in which the group has made `progress`: streams in turn, and
-    /// those who wait for an answer in the order in which they came; one of these, one of those.
-    pub(crate) fn next_taker(&self, progress: &Progress, windows: Windows) -> Option<Taker> {
-        let leased = progress.leased;
-        let waiter = !self.waiters.is_empty() && leased < windows.borrowed;
-        let count = self.consumers.len();
-        let may = |consumer: &Consumer| {
-            let (leased, window) = match consumer.style {
-                Style::Pushed if windows.is_shared => (leased, windows.pushed),
-                Style::Pushed => (progress.pushed, windows.pushed),
-                Style::Borrowed => (leased, windows.borrowed),
-            };
-            consumer.can_take(windows.unwritten) && leased < window
-        };
-        let stream = (0..count).map(|step| (self.turn + step) % count).find(|&i| may(&self.consumers[i]));
-        match stream {
-            Some(_) if waiter && self.stream_had_it => Some(Taker::Waiter),
-            Some(index) => Some(Taker::Stream(index)),
-            None => waiter.then_some(Taker::Waiter),
-        }
-    }
-
-    /// An owner asks, or was answered.
-    pub(crate) fn note_poller(&mut self, owner: &str, now: Time) {
-        if let Some(seen) = self.pollers.get_mut(owner) {
-            *seen = now;
-            return;
-        }
-        if self.pollers.len() >= POLLERS_MAX {
-            self.pollers.retain(|_, seen| now.since_ms(*seen) < POLLER_REST_MS);
-        }
-        // Beyond that there are so many that one more or less says nothing.
-        if self.pollers.len() < POLLERS_MAX {
-            self.pollers.insert(owner.into(), now);
-        }
-    }
-
-    /// Owners that asked call by call a moment ago.
-    pub(crate) fn recent_pollers(&self, now: Time) -> impl Iterator<Item = &str> {
-        let recent = self.pollers.iter().filter(move |(_, seen)| now.since_ms(**seen) < POLLER_REST_MS);
-        recent.map(|(owner, _)| owner.as_str())
-    }
-
-    pub(crate) fn can_take(&self, unwritten_max: u32) -> bool {
-        !self.waiters.is_empty() || self.consumers.iter().any(|consumer| consumer.can_take(unwritten_max))
-    }
-
-    /// Whether a message is being turned into a dead letter.
-    pub(crate) fn is_dying(&self, spot: Spot) -> bool {
-        self.dying.contains_key(&(spot.partition, spot.sequence))
-    }
-
-    /// Whether anybody reads or waits.
-    pub(crate) fn is_attended(&self) -> bool {
-        !self.waiters.is_empty() || !self.consumers.is_empty()
-    }
-
-    /// The next partition in turn that may have something.
-    pub(crate) fn next_hot(&self) -> Option<u32> {
-        self.hot.range(self.next_partition..).next().or_else(|| self.hot.first()).copied()
-    }
-
-    /// A retry is due, since `due`.
-    pub(crate) fn make_ready(&mut self, partition: u32, (priority, sequence): Rank, due: Time) {
-        if let Some(lane) = self.lanes.get_mut(partition as usize) {
-            lane.retries.insert(priority, due, sequence);
-            self.hot.insert(partition);
-        }
-    }
-
-    /// A message may be delivered that the cursor will not meet.
-    pub(crate) fn make_fresh(&mut self, partition: u32, rank: Rank) {
-        if let Some(lane) = self.lanes.get_mut(partition as usize) {
-            lane.fresh.insert(rank);
-            self.hot.insert(partition);
-        }
-    }
-
-    /// Every partition may have something: a reader came.
-    pub(crate) fn heat_all(&mut self) {
-        self.hot = (0..u32::try_from(self.lanes.len()).expect("partitions are counted in u32")).collect();
-        self.full.clear();
-    }
-
-    /// Partitions whose window was full for those who were there may have room for somebody new.
-    pub(crate) fn heat_full(&mut self) {
-        self.hot.append(&mut self.full);
-    }
-
-    /// A delivery is over, whatever comes next: its stream may take another one.
-    pub(crate) fn end_loan(&mut self, partition: u32, sequence: u64) {
-        let Some(id) = self.loans.remove(&(partition, sequence)) else { return };
-        self.add_credit(id, 1);
-    }
-
-    /// A stream can take more. If it could take nothing, partitions that were full for all others may do for it.
-    pub(crate) fn add_credit(&mut self, id: ConsumerId, count: u32) {
-        let Some(consumer) = self.consumers.iter_mut().find(|consumer| consumer.id == id) else { return };
-        let was_out = consumer.credit == 0;
-        consumer.credit = consumer.credit.saturating_add(count);
-        if was_out {
-            self.heat_full();
-        }
-    }
-
-    /// A stream that borrows has written some of its deliveries out.
-    pub(crate) fn on_written(&mut self, id: ConsumerId, count: u32, unwritten_max: u32) {
-        let Some(consumer) = self.consumers.iter_mut().find(|consumer| consumer.id == id) else { return };
-        let was_out = consumer.unwritten >= unwritten_max;
-        consumer.unwritten = consumer.unwritten.saturating_sub(count);
-        if was_out {
-            self.heat_full();
-        }
-    }
-
-    /// The group is done with a message: the next one of its key may go.
-    pub(crate) fn finish_key(&mut self, partition: u32, sequence: u64) {
-        let next = self.lanes.get_mut(partition as usize).and_then(|lane| lane.keys.finish(sequence));
-        if let Some(next) = next {
-            // Where keys keep their order, priorities do not count.
-            self.make_fresh(partition, (Reverse(0), next));
-        }
-    }
-
-    /// Nobody works on `identity` any more: what waited for it may be looked at again.
-    pub(crate) fn finish_identity(&mut self, identity: Identity, partition: u32, sequence: u64) {
-        if self.running.get(&identity) == Some(&(partition, sequence)) {
-            self.running.remove(&identity);
-            for (partition, rank) in self.aside.remove(&identity).unwrap_or_default() {
-                self.make_fresh(partition, rank);
+    fn next_retry(&mut self, view: &View<'_>, steps: &mut usize) -> Option<u64> {
+        while let Some(sequence) = self.retries.first() {
+            if !view.is_owed(sequence) {
+                self.retries.remove(sequence);
+                self.drop_head(sequence);
+            } else if self.keys.is_busy(view.key(sequence), sequence) {
+                self.retries.remove(sequence);
+                self.keys.park(view.key(sequence), sequence);
+            } else {
+                // It may have been moved and its new copy not be durable yet: it is looked at again when it is.
+                return view.is_visible(sequence).then_some(sequence);
             }
+            *steps = steps.checked_sub(1)?;
+        }
+        None
+    }
+
+    /// The first fresh message by priority and offset whose key is free.
+    fn next_fresh(&mut self, view: &View<'_>, steps: &mut usize) -> Option<u64> {
+        loop {
+            let listed = self.next_listed(view, steps);
+            let mut plain = self.next_plain(view, steps).map(|sequence| (Reverse(0), sequence));
+            if self.keys.parked() >= PARKED_MAX {
+                plain = plain.filter(|(_, sequence)| !self.keys.is_busy(view.key(*sequence), *sequence));
+            }
+            let rank = match (listed, plain) {
+                (Some(listed), Some(plain)) => listed.min(plain),
+                (listed, plain) => listed.or(plain)?,
+            };
+            let (_, sequence) = rank;
+            let key = view.key(sequence);
+            if !self.keys.is_busy(key, sequence) {
+                // It may be new, or moved, and not durable yet: what comes after it waits with it.
+                return view.is_visible(sequence).then_some(sequence);
+            }
+            self.take(rank);
+            self.keys.park(key, sequence);
+            *steps = steps.checked_sub(1)?;
+        }
+    }
+
+    /// The first message of [`Lane::fresh`] that can go.
+    fn next_listed(&mut self, view: &View<'_>, steps: &mut usize) -> Option<Rank> {
+        loop {
+            let &(rank, sequence) = self.fresh.iter().find(|(_, sequence)| {
+                // A new one that is not durable yet does not hold up those with a lower priority. Where offsets or
+                // keys keep their order, nothing is passed over.
+                !view.is_owed(*sequence) || view.is_visible(*sequence) || view.order != Order::Priority
+            })?;
+            if view.is_owed(sequence) {
+                return Some((rank, sequence));
+            }
+            self.fresh.remove(&(rank, sequence));
+            self.drop_head(sequence);
+            *steps = steps.checked_sub(1)?;
+        }
+    }
+
+    /// The first message at the cursor that is nobody's yet.
+    fn next_plain(&mut self, view: &View<'_>, steps: &mut usize) -> Option<u64> {
+        loop {
+            let from = view.progress.settled.next_gap(self.cursor.max(view.progress.floor));
+            let Some(sequence) = view.lane.slots.next_alive(from) else {
+                self.cursor = view.lane.slots.next();
+                return None;
+            };
+            self.cursor = sequence;
+            let passed = view.progress.pending.contains_key(&sequence) || view.progress.is_settled(sequence);
+            if passed || view.is_special(sequence) {
+                self.cursor += 1;
+                // Passing over is cheap: many make one step.
+                if self.cursor.is_multiple_of(PASSED_PER_STEP) {
+                    *steps = steps.checked_sub(1)?;
+                }
+                continue;
+            }
+            return Some(sequence);
+        }
+    }
+
+    /// A message at the head of its key is gone without being settled here: the next one takes its place.
+    fn drop_head(&mut self, sequence: u64) {
+        if let Some(next) = self.keys.finish(sequence) {
+            self.fresh.insert((Reverse(0), next));
+        }
+    }
+
+    /// The message is no longer to be looked at.
+    pub(crate) fn take(&mut self, rank: Rank) {
+        let (_, sequence) = rank;
+        self.retries.remove(sequence);
+        self.fresh.remove(&rank);
+        if self.cursor == sequence {
+            self.cursor += 1;
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::*;
 
     #[test]

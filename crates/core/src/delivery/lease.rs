@@ -3,8 +3,9 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::delivery::lane::Waiter;
-use crate::shard::Shard;
+use crate::delivery::Deliveries;
+use crate::delivery::crew::Waiter;
+use crate::turn::Turn;
 use crate::turn::timer::Due;
 use crate::words::action::{Action, Answer, Delivery, Output};
 use crate::words::id::{GroupId, Identity, Ticket};
@@ -22,26 +23,32 @@ const LOOK_AGAIN_MS: u64 = 1;
 /// Answers of one group that can be asked for again.
 const ANSWERED_MAX: usize = 1_000;
 
-impl Shard {
-    pub(crate) fn handle_lease(&mut self, ticket: Ticket, request: LeaseRequest, out: &mut Output) {
-        let group = match self.may_lease(&request) {
+impl Deliveries {
+    pub(crate) fn handle_lease(
+        &mut self,
+        turn: &mut Turn,
+        ticket: Ticket,
+        request: LeaseRequest,
+        out: &mut Output,
+    ) {
+        let group = match self.may_lease(turn, &request) {
             Ok(Some(group)) => group,
-            Ok(None) => self.create_group(request.topic, &request.group, out),
-            Err(reject) => return self.journal.refuse(out, ticket, reject),
+            Ok(None) => self.create_group(turn, request.topic, &request.group, out),
+            Err(reject) => return turn.journal.refuse(out, ticket, reject),
         };
         let name = request.request.map(|name| Identity::of_parts(&[&name.0, request.owner.as_bytes()]));
-        if let Some(again) = name.and_then(|name| self.answered_before(group, name)) {
+        if let Some(again) = name.and_then(|name| self.answered_before(turn, group, name)) {
             // Perhaps the first answer still waits for the disk.
-            return self.journal.reply(out, ticket, Answer::Leased(again));
+            return turn.journal.reply(out, ticket, Answer::Leased(again));
         }
-        self.supersede(group, name, out);
-        let lease_ms = self.lease_ms(request.topic, request.lease_ms);
-        let until = self.now.after_ms(request.wait_ms);
+        self.supersede(turn, group, name, out);
+        let lease_ms = turn.lease_ms(request.topic, request.lease_ms);
+        let until = turn.now.after_ms(request.wait_ms);
         let max = request.max as usize;
         let owner: String = request.owner;
-        self.attend(request.topic, group);
+        self.attend(turn, request.topic, group);
         let Some(crew) = self.crews.get_mut(&group) else { return };
-        crew.note_poller(&owner, self.now);
+        crew.note_poller(&owner, turn.now);
         let (gathered, bytes, supersedes) = (Vec::new(), 0, false);
         crew.waiters.push_back(Waiter {
             ticket,
@@ -55,96 +62,95 @@ impl Shard {
             supersedes,
         });
         self.waiting.insert(ticket, group);
-        self.dispatch(group, out);
+        self.dispatch(turn, group, out);
         if self.waiting.contains_key(&ticket) {
-            if until > self.now {
-                self.timers.set(until, Due::Waited(group, ticket));
+            if until > turn.now {
+                turn.timers.set(until, Due::Waited(group, ticket));
             } else {
-                self.on_waited(group, ticket, out);
+                self.on_waited(turn, group, ticket, out);
             }
         }
     }
 
     /// The group, or `None` if it has to be created first.
-    fn may_lease(&self, request: &LeaseRequest) -> Result<Option<GroupId>, Reject> {
+    fn may_lease(&self, turn: &Turn, request: &LeaseRequest) -> Result<Option<GroupId>, Reject> {
         if request.max == 0 || request.max > LEASE_MESSAGES_MAX {
             return Err(Reject::Invalid("max must be between 1 and 1000"));
         }
         if request.wait_ms > LEASE_WAIT_MS_MAX {
             return Err(Reject::Invalid("wait_ms must be at most 60000"));
         }
-        if self.waiting.len() >= self.settings.consumers_max as usize {
+        if self.waiting.len() >= turn.settings.consumers_max as usize {
             return Err(Reject::Limit("waiting lease requests: there are as many as are allowed"));
         }
-        self.may_read(request.topic, &request.group, &request.owner, request.lease_ms)
+        turn.may_read(request.topic, &request.group, &request.owner, request.lease_ms)
     }
 
     /// What was answered to a request of this name, as far as it is still on loan.
-    fn answered_before(&self, group: GroupId, name: Identity) -> Option<Vec<Delivery>> {
+    fn answered_before(&self, turn: &Turn, group: GroupId, name: Identity) -> Option<Vec<Delivery>> {
         let receipts = self.crews.get(&group)?.answered.get(&name)?;
         let current = receipts.iter().filter_map(|receipt| {
-            let spot = self.spot_of(receipt)?;
-            let (token, _) = self.lease_of(spot)?;
-            if token == receipt.token { self.delivery(spot) } else { None }
+            let spot = turn.spot_of(receipt)?;
+            let (token, _) = turn.lease_of(spot)?;
+            if token == receipt.token { turn.delivery(spot) } else { None }
         });
         Some(current.collect::<Vec<_>>()).filter(|deliveries| !deliveries.is_empty())
     }
 
     /// The same request again while the first still waits: whoever asked first has given up.
-    fn supersede(&mut self, group: GroupId, name: Option<Identity>, out: &mut Output) {
+    fn supersede(&mut self, turn: &mut Turn, group: GroupId, name: Option<Identity>, out: &mut Output) {
         let Some(crew) = self.crews.get(&group).filter(|_| name.is_some()) else { return };
         let first = crew.waiters.iter().find(|waiter| waiter.request == name).map(|waiter| waiter.ticket);
         if let Some(first) = first {
-            self.on_waited(group, first, out);
+            self.on_waited(turn, group, first, out);
         }
     }
 
     /// Somebody has waited long enough: the answer is that there is nothing.
-    pub(crate) fn on_waited(&mut self, group: GroupId, ticket: Ticket, out: &mut Output) {
+    pub(crate) fn on_waited(&mut self, turn: &mut Turn, group: GroupId, ticket: Ticket, out: &mut Output) {
         // It is not known yet whether there is nothing: dispatch is still looking.
         if self.crews.get(&group).is_some_and(|crew| crew.is_unfinished) {
-            return self.timers.set(self.now.after_ms(LOOK_AGAIN_MS), Due::Waited(group, ticket));
+            return turn.timers.set(turn.now.after_ms(LOOK_AGAIN_MS), Due::Waited(group, ticket));
         }
-        if self.forget_waiter(group, ticket).is_some() {
+        if self.forget_waiter(turn, group, ticket).is_some() {
             reply(ticket, Vec::new(), out);
         }
     }
 
     /// Whoever asked does not wait any longer.
-    pub(crate) fn handle_forsake(&mut self, ticket: Ticket) {
+    pub(crate) fn handle_forsake(&mut self, turn: &mut Turn, ticket: Ticket) {
         if let Some(&group) = self.waiting.get(&ticket) {
-            self.forget_waiter(group, ticket);
+            self.forget_waiter(turn, group, ticket);
         }
-        self.forsake_effect(ticket);
     }
 
-    fn forget_waiter(&mut self, group: GroupId, ticket: Ticket) -> Option<Waiter> {
+    fn forget_waiter(&mut self, turn: &mut Turn, group: GroupId, ticket: Ticket) -> Option<Waiter> {
         self.waiting.remove(&ticket)?;
         let crew = self.crews.get_mut(&group)?;
-        crew.seen = self.now;
+        crew.seen = turn.now;
         let place = crew.waiters.iter().position(|waiter| waiter.ticket == ticket)?;
         let waiter = crew.waiters.remove(place)?;
-        crew.note_poller(&waiter.owner, self.now);
-        self.timers.cancel(waiter.until, Due::Waited(group, ticket));
+        crew.note_poller(&waiter.owner, turn.now);
+        turn.timers.cancel(waiter.until, Due::Waited(group, ticket));
         Some(waiter)
     }
 
     /// Everybody who got something is answered; the rest goes on waiting.
-    pub(crate) fn answer_waiters(&mut self, group: GroupId, out: &mut Output) {
+    pub(crate) fn answer_waiters(&mut self, turn: &mut Turn, group: GroupId, out: &mut Output) {
         // Deliveries go to the first in line only, so that nobody behind it has any.
         let got = |shard: &Self| {
             let first = shard.crews.get(&group)?.waiters.front()?;
             (!first.gathered.is_empty()).then_some(())
         };
         if got(self).is_some() {
-            self.answer_first_waiter(group, out);
+            self.answer_first_waiter(turn, group, out);
         }
     }
 
     /// The first in line gets what was gathered for it.
-    pub(crate) fn answer_first_waiter(&mut self, group: GroupId, out: &mut Output) {
+    pub(crate) fn answer_first_waiter(&mut self, turn: &mut Turn, group: GroupId, out: &mut Output) {
         let ticket = self.crews.get(&group).and_then(|crew| crew.waiters.front()).map(|waiter| waiter.ticket);
-        let Some(waiter) = ticket.and_then(|ticket| self.forget_waiter(group, ticket)) else { return };
+        let Some(waiter) = ticket.and_then(|ticket| self.forget_waiter(turn, group, ticket)) else { return };
         if let (Some(name), Some(crew)) = (waiter.request, self.crews.get_mut(&group)) {
             let receipts = waiter.gathered.iter().map(|delivery| delivery.receipt).collect();
             if crew.answered.insert(name, receipts).is_none() {
@@ -157,7 +163,7 @@ impl Shard {
             }
         }
         if waiter.supersedes {
-            self.journal.reply(out, waiter.ticket, Answer::Leased(waiter.gathered));
+            turn.journal.reply(out, waiter.ticket, Answer::Leased(waiter.gathered));
         } else {
             reply(waiter.ticket, waiter.gathered, out);
         }

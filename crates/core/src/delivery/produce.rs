@@ -1,12 +1,13 @@
 //! A message comes in: the produce gate, the limits, and the fact.
 
+use crate::delivery::Deliveries;
 use crate::log::fact::{Fact, MessageFact};
-use crate::shard::Shard;
-use crate::shard::upkeep::FORGET_SLACK_MS;
 use crate::state::slot::Found;
 use crate::state::{First, NO_TOPIC};
+use crate::turn::Turn;
 use crate::turn::journal::{Haste, lifetime};
 use crate::turn::timer::Due;
+use crate::turn::timer::FORGET_SLACK_MS;
 use crate::words::action::{Action, Answer, Output, Stored};
 use crate::words::draft::{NewLineage, NewMessage, Payload, Start};
 use crate::words::id::{GroupId, Identity, Position, RequestHash, Ticket, Time, TopicId};
@@ -24,34 +25,168 @@ const RESERVATION_MS: u64 = 60_000;
 /// Identities that may be reserved at once.
 const RESERVATIONS_MAX: usize = 100_000;
 
-impl Shard {
-    pub(crate) fn handle_produce(&mut self, ticket: Ticket, message: &NewMessage, out: &mut Output) {
-        match self.produce(message, out) {
-            Ok(stored) => self.journal.reply(out, ticket, Answer::Produced(stored)),
-            Err(reject) => self.journal.refuse(out, ticket, reject),
+impl Deliveries {
+    pub(crate) fn handle_produce(
+        &mut self,
+        turn: &mut Turn,
+        ticket: Ticket,
+        message: &NewMessage,
+        out: &mut Output,
+    ) {
+        match self.produce(turn, message, out) {
+            Ok(stored) => turn.journal.reply(out, ticket, Answer::Produced(stored)),
+            Err(reject) => turn.journal.refuse(out, ticket, reject),
         }
     }
 
-    pub(crate) fn handle_produce_many(&mut self, ticket: Ticket, messages: &[NewMessage], out: &mut Output) {
-        let results = messages.iter().map(|message| self.produce(message, out)).collect();
-        self.journal.reply(out, ticket, Answer::ProducedMany(results));
+    pub(crate) fn handle_produce_many(
+        &mut self,
+        turn: &mut Turn,
+        ticket: Ticket,
+        messages: &[NewMessage],
+        out: &mut Output,
+    ) {
+        let results = messages.iter().map(|message| self.produce(turn, message, out)).collect();
+        turn.journal.reply(out, ticket, Answer::ProducedMany(results));
     }
 
-    fn produce(&mut self, message: &NewMessage, out: &mut Output) -> Result<Stored, Reject> {
+    fn produce(&mut self, turn: &mut Turn, message: &NewMessage, out: &mut Output) -> Result<Stored, Reject> {
         // Before any limit: what is stored is stored, however full the partition has become since.
         if let Some(identity) = &message.identity
-            && let Some(first) = self.stored_before(identity, message.request)?
+            && let Some(first) = turn.stored_before(identity, message.request)?
         {
             return Ok(first);
         }
-        self.may_produce(message)?;
-        let until = lifetime(self.now, self.settings.idempotency_ttl_ms);
+        self.may_produce(turn, message)?;
+        let until = lifetime(turn.now, turn.settings.idempotency_ttl_ms);
         let identity = message.identity.map(|identity| (identity, until));
-        let offset = self.append(message, identity, None, out);
-        self.enforce_bytes(message.topic, message.partition, out);
+        let offset = self.append(turn, message, identity, None, out);
+        self.enforce_bytes(turn, message.topic, message.partition, out);
         Ok(Stored { topic: Some(message.topic), partition: message.partition, offset, duplicate: false })
     }
 
+    /// Keeps an identity for a message that is still being routed.
+    pub(crate) fn handle_reserve(
+        &mut self,
+        turn: &mut Turn,
+        ticket: Ticket,
+        identity: Identity,
+        request: RequestHash,
+        out: &mut Output,
+    ) {
+        let answer = match turn.stored_before(&identity, request) {
+            Err(reject) => return turn.journal.refuse(out, ticket, reject),
+            // Held until the first one is durable, like any answer about it.
+            Ok(Some(first)) => return turn.journal.reply(out, ticket, Answer::Produced(first)),
+            Ok(None) if self.is_reserved(&identity) => Answer::Rejected(Reject::KeyInFlight),
+            Ok(None) if self.reserved.len() >= RESERVATIONS_MAX => {
+                Answer::Rejected(Reject::Overloaded(Overload::IdempotencyRecords))
+            }
+            Ok(None) => {
+                let until = turn.now.after_ms(RESERVATION_MS);
+                self.reserved.insert(identity, until);
+                turn.timers.set(until, Due::Unreserve(identity));
+                Answer::Reserved
+            }
+        };
+        out.actions.push(Action::Reply { ticket, answer });
+    }
+
+    fn is_reserved(&self, identity: &Identity) -> bool {
+        self.reserved.contains_key(identity)
+    }
+
+    pub(crate) fn unreserve(&mut self, turn: &mut Turn, identity: Identity) {
+        if let Some(until) = self.reserved.remove(&identity) {
+            turn.timers.cancel(until, Due::Unreserve(identity));
+        }
+    }
+
+    pub(crate) fn may_produce(&self, turn: &Turn, message: &NewMessage) -> Result<(), Reject> {
+        let topic = turn.journal.state.topic(message.topic).ok_or(Reject::TopicUnknown)?;
+        if message.partition as usize >= topic.partitions.len() {
+            return Err(Reject::PartitionOutOfRange);
+        }
+        if message.deadline.is_some_and(|deadline| deadline <= turn.now) {
+            return Err(Reject::DeadlineExceeded);
+        }
+        let due = turn.due_of(message);
+        let retention = topic.settings.retention_ms.or(turn.settings.retention_ms);
+        if retention.is_some_and(|ms| due.is_some_and(|due| due >= turn.now.after_ms(ms))) {
+            return Err(Reject::Invalid(BEYOND_RETENTION));
+        }
+        if message.priority > PRIORITY_MAX {
+            return Err(Reject::Invalid("priority must be between 0 and 9"));
+        }
+        if message.identity.as_ref().is_some_and(|identity| self.is_reserved(identity) && !message.reserved) {
+            return Err(Reject::KeyInFlight);
+        }
+        turn.may_append(message)
+    }
+
+    /// Stores a message and gives its offset; `only` is the one group that is to get it.
+    pub(crate) fn append(
+        &mut self,
+        turn: &mut Turn,
+        message: &NewMessage,
+        identity: Option<(Identity, Time)>,
+        only: Option<GroupId>,
+        out: &mut Output,
+    ) -> u64 {
+        let state = &turn.journal.state;
+        let (topic, partition) = (message.topic, message.partition);
+        let source = state.topic(topic).expect("whoever appends has looked the topic up");
+        let (offset, order) = (source.next_offset, source.settings.order);
+        let retry = turn.settings.retry_for(source, message);
+        let deadline = message.deadline.filter(|_| message.native && !source.is_dead_letter_topic());
+        let sequence = source.partitions[partition as usize].slots.next();
+        let next = state.stored.next_expiry();
+        let first_to_go = identity.filter(|(_, until)| next.is_none_or(|next| *until < next));
+        let due = turn.due_of(message);
+        let lineage = message.lineage.as_deref().map(NewLineage::borrowed);
+        if lineage.is_some() {
+            turn.make_room_in_runs(out);
+        }
+        let fact = Fact::Appended(MessageFact {
+            topic,
+            partition,
+            offset,
+            at: turn.now,
+            size: message.payload.size,
+            check: message.payload.check,
+            retry,
+            identity,
+            request: if identity.is_some() { message.request } else { RequestHash::NONE },
+            key: message.key,
+            priority: message.priority,
+            due,
+            only,
+            lineage,
+            origin: message.origin,
+            deadline,
+            bytes: &message.payload.bytes,
+        });
+        turn.journal.emit(Haste::Urgent, out, &fact);
+        if let Some((_, until)) = first_to_go
+            && until > turn.now
+        {
+            turn.timers.set(until.after_ms(FORGET_SLACK_MS), Due::Forget(None));
+        }
+        if due.is_some() || (message.priority > 0 && order == Order::Priority) {
+            self.list_special(turn, topic, partition, sequence, due, out);
+        }
+        if let Some(deadline) = deadline {
+            self.watch_deadline(turn, topic, partition, sequence, deadline);
+        }
+        if lineage.is_some() {
+            turn.watch_run(turn.journal.state.runs.last);
+        }
+        self.schedule_retention(turn, topic, partition);
+        offset
+    }
+}
+
+impl Turn {
     /// The first message under an identity, if there is one and it asked for the same.
     pub(crate) fn stored_before(
         &self,
@@ -80,64 +215,6 @@ impl Shard {
         Some(Stored { topic, partition: first.partition, offset: first.offset, duplicate: true })
     }
 
-    /// Keeps an identity for a message that is still being routed.
-    pub(crate) fn handle_reserve(
-        &mut self,
-        ticket: Ticket,
-        identity: Identity,
-        request: RequestHash,
-        out: &mut Output,
-    ) {
-        let answer = match self.stored_before(&identity, request) {
-            Err(reject) => return self.journal.refuse(out, ticket, reject),
-            // Held until the first one is durable, like any answer about it.
-            Ok(Some(first)) => return self.journal.reply(out, ticket, Answer::Produced(first)),
-            Ok(None) if self.is_reserved(&identity) => Answer::Rejected(Reject::KeyInFlight),
-            Ok(None) if self.reserved.len() >= RESERVATIONS_MAX => {
-                Answer::Rejected(Reject::Overloaded(Overload::IdempotencyRecords))
-            }
-            Ok(None) => {
-                let until = self.now.after_ms(RESERVATION_MS);
-                self.reserved.insert(identity, until);
-                self.timers.set(until, Due::Unreserve(identity));
-                Answer::Reserved
-            }
-        };
-        out.actions.push(Action::Reply { ticket, answer });
-    }
-
-    fn is_reserved(&self, identity: &Identity) -> bool {
-        self.reserved.contains_key(identity)
-    }
-
-    pub(crate) fn unreserve(&mut self, identity: Identity) {
-        if let Some(until) = self.reserved.remove(&identity) {
-            self.timers.cancel(until, Due::Unreserve(identity));
-        }
-    }
-
-    pub(crate) fn may_produce(&self, message: &NewMessage) -> Result<(), Reject> {
-        let topic = self.journal.state.topic(message.topic).ok_or(Reject::TopicUnknown)?;
-        if message.partition as usize >= topic.partitions.len() {
-            return Err(Reject::PartitionOutOfRange);
-        }
-        if message.deadline.is_some_and(|deadline| deadline <= self.now) {
-            return Err(Reject::DeadlineExceeded);
-        }
-        let due = self.due_of(message);
-        let retention = topic.settings.retention_ms.or(self.settings.retention_ms);
-        if retention.is_some_and(|ms| due.is_some_and(|due| due >= self.now.after_ms(ms))) {
-            return Err(Reject::Invalid(BEYOND_RETENTION));
-        }
-        if message.priority > PRIORITY_MAX {
-            return Err(Reject::Invalid("priority must be between 0 and 9"));
-        }
-        if message.identity.as_ref().is_some_and(|identity| self.is_reserved(identity) && !message.reserved) {
-            return Err(Reject::KeyInFlight);
-        }
-        self.may_append(message)
-    }
-
     /// Whether there is room for a message: in its partition, among the identities, on the disk.
     pub(crate) fn may_append(&self, message: &NewMessage) -> Result<(), Reject> {
         let state = &self.journal.state;
@@ -163,66 +240,6 @@ impl Shard {
             return Err(Reject::Overloaded(Overload::RetryPolicies));
         }
         Ok(())
-    }
-
-    /// Stores a message and gives its offset; `only` is the one group that is to get it.
-    pub(crate) fn append(
-        &mut self,
-        message: &NewMessage,
-        identity: Option<(Identity, Time)>,
-        only: Option<GroupId>,
-        out: &mut Output,
-    ) -> u64 {
-        let state = &self.journal.state;
-        let (topic, partition) = (message.topic, message.partition);
-        let source = state.topic(topic).expect("whoever appends has looked the topic up");
-        let (offset, order) = (source.next_offset, source.settings.order);
-        let retry = self.settings.retry_for(source, message);
-        let deadline = message.deadline.filter(|_| message.native && !source.is_dead_letter_topic());
-        let sequence = source.partitions[partition as usize].slots.next();
-        let next = state.stored.next_expiry();
-        let first_to_go = identity.filter(|(_, until)| next.is_none_or(|next| *until < next));
-        let due = self.due_of(message);
-        let lineage = message.lineage.as_deref().map(NewLineage::borrowed);
-        if lineage.is_some() {
-            self.make_room_in_runs(out);
-        }
-        let fact = Fact::Appended(MessageFact {
-            topic,
-            partition,
-            offset,
-            at: self.now,
-            size: message.payload.size,
-            check: message.payload.check,
-            retry,
-            identity,
-            request: if identity.is_some() { message.request } else { RequestHash::NONE },
-            key: message.key,
-            priority: message.priority,
-            due,
-            only,
-            lineage,
-            origin: message.origin,
-            deadline,
-            bytes: &message.payload.bytes,
-        });
-        self.journal.emit(Haste::Urgent, out, &fact);
-        if let Some((_, until)) = first_to_go
-            && until > self.now
-        {
-            self.timers.set(until.after_ms(FORGET_SLACK_MS), Due::Forget(None));
-        }
-        if due.is_some() || (message.priority > 0 && order == Order::Priority) {
-            self.list_special(topic, partition, sequence, due, out);
-        }
-        if let Some(deadline) = deadline {
-            self.watch_deadline(topic, partition, sequence, deadline);
-        }
-        if lineage.is_some() {
-            self.watch_run(self.journal.state.runs.last);
-        }
-        self.schedule_retention(topic, partition);
-        offset
     }
 
     /// When a message may go out for the first time, if that is not now.

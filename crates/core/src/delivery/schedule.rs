@@ -3,10 +3,11 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
+use crate::delivery::Deliveries;
 use crate::delivery::bury::NACKED_DEAD;
-use crate::delivery::lane::Crew;
-use crate::shard::Shard;
+use crate::delivery::crew::Crew;
 use crate::state::partition::Topic;
+use crate::turn::Turn;
 use crate::turn::timer::{Due, Spot};
 use crate::words::action::Output;
 use crate::words::id::{GroupId, Time, TopicId};
@@ -15,56 +16,63 @@ use crate::words::topic::Order;
 /// Scheduled messages that go out in one go; then other inputs get their turn.
 const BEGUN_PER_TICK_MAX: usize = 256;
 
-impl Shard {
+impl Deliveries {
     /// A message was stored that the cursor passes over: it waits for its time, or goes on every group's list.
     pub(crate) fn list_special(
         &mut self,
+        turn: &mut Turn,
         topic: TopicId,
         partition: u32,
         sequence: u64,
         due: Option<Time>,
         out: &Output,
     ) {
-        match due.filter(|due| *due > self.now) {
-            Some(due) => self.schedule(topic, partition, sequence, due),
+        match due.filter(|due| *due > turn.now) {
+            Some(due) => self.schedule(turn, topic, partition, sequence, due),
             // Not on the lists before it is durable: there, everybody who looks for something would step over it.
             None => {
-                let end = self.journal.base.plus(out.facts.len());
+                let end = turn.journal.base.plus(out.facts.len());
                 self.unlisted.push_back((end, topic, partition, sequence));
             }
         }
     }
 
     /// Puts messages on the groups' lists that have become durable.
-    pub(crate) fn list_durable(&mut self) {
-        let durable = self.journal.durable;
+    pub(crate) fn list_durable(&mut self, turn: &mut Turn) {
+        let durable = turn.journal.durable;
         while let Some((_, topic, partition, sequence)) =
             self.unlisted.pop_front_if(|(end, ..)| *end <= durable)
         {
-            self.begin(topic, partition, sequence);
+            self.begin(turn, topic, partition, sequence);
         }
     }
 
-    fn schedule(&mut self, topic: TopicId, partition: u32, sequence: u64, due: Time) {
+    fn schedule(&mut self, turn: &mut Turn, topic: TopicId, partition: u32, sequence: u64, due: Time) {
         let queue = self.scheduled.entry((topic, partition)).or_default();
         queue.insert((due, sequence));
         // One timer for the earliest: a million scheduled messages are one entry among the timers.
         if queue.first() == Some(&(due, sequence)) {
-            self.timers.set(due, Due::Begin(topic, partition));
+            turn.timers.set(due, Due::Begin(topic, partition));
         }
     }
 
     /// A scheduled message is not wanted any more.
-    pub(crate) fn unschedule_start(&mut self, topic: TopicId, partition: u32, sequence: u64) {
-        let due = self.journal.state.lane(topic, partition).map_or(Time(0), |lane| lane.slots.due(sequence));
+    pub(crate) fn unschedule_start(
+        &mut self,
+        turn: &mut Turn,
+        topic: TopicId,
+        partition: u32,
+        sequence: u64,
+    ) {
+        let due = turn.journal.state.lane(topic, partition).map_or(Time(0), |lane| lane.slots.due(sequence));
         if let Some(queue) = self.scheduled.get_mut(&(topic, partition)) {
             queue.remove(&(due, sequence));
         }
     }
 
     /// Takes messages off the list that are not kept any more: a group that was the last to wait for them left.
-    pub(crate) fn prune_schedule(&mut self, topic: TopicId) {
-        let state = &self.journal.state;
+    pub(crate) fn prune_schedule(&mut self, turn: &mut Turn, topic: TopicId) {
+        let state = &turn.journal.state;
         for ((_, partition), queue) in self.scheduled.range_mut((topic, 0)..=(topic, u32::MAX)) {
             let lane = state.lane(topic, *partition);
             queue.retain(|(_, sequence)| lane.is_some_and(|lane| lane.slots.get(*sequence).is_some()));
@@ -72,37 +80,42 @@ impl Shard {
     }
 
     /// The message may be delivered from now on.
-    fn begin(&mut self, topic: TopicId, partition: u32, sequence: u64) {
-        let Some(source) = self.journal.state.topic(topic) else { return };
+    fn begin(&mut self, turn: &mut Turn, topic: TopicId, partition: u32, sequence: u64) {
+        let Some(source) = turn.journal.state.topic(topic) else { return };
         for group in source.groups.keys() {
             list(source, self.crews.get_mut(group), *group, partition, sequence);
         }
     }
 
     /// Scheduled messages of a partition are due.
-    pub(crate) fn on_begin(&mut self, topic: TopicId, partition: u32, out: &mut Output) {
+    pub(crate) fn on_begin(&mut self, turn: &mut Turn, topic: TopicId, partition: u32, out: &mut Output) {
         let Some(queue) = self.scheduled.get_mut(&(topic, partition)) else { return };
         let mut due = Vec::new();
-        while due.len() < BEGUN_PER_TICK_MAX && queue.first().is_some_and(|(at, _)| *at <= self.now) {
+        while due.len() < BEGUN_PER_TICK_MAX && queue.first().is_some_and(|(at, _)| *at <= turn.now) {
             due.extend(queue.pop_first().map(|(_, sequence)| sequence));
         }
         match queue.first() {
-            Some(&(next, _)) => self.timers.set(next.max(self.now), Due::Begin(topic, partition)),
+            Some(&(next, _)) => turn.timers.set(next.max(turn.now), Due::Begin(topic, partition)),
             None => drop(self.scheduled.remove(&(topic, partition))),
         }
         for sequence in due {
-            self.begin(topic, partition, sequence);
+            self.begin(turn, topic, partition, sequence);
         }
-        self.dispatch_topic(topic, out);
+        self.dispatch_topic(turn, topic, out);
     }
 
     /// Delivers to every group of a topic what can be delivered.
-    pub(crate) fn dispatch_topic(&mut self, topic: TopicId, out: &mut Output) {
-        let groups = self.journal.state.topic(topic).map(|topic| topic.groups.keys().copied());
+    pub(crate) fn dispatch_topic(&mut self, turn: &mut Turn, topic: TopicId, out: &mut Output) {
+        let groups = turn.journal.state.topic(topic).map(|topic| topic.groups.keys().copied());
         let groups: Vec<GroupId> = groups.into_iter().flatten().collect();
         for group in groups {
-            self.dispatch(group, out);
+            self.dispatch(turn, group, out);
         }
+    }
+
+    /// How many messages of a partition are not due yet.
+    pub(crate) fn scheduled_at(&self, topic: TopicId, partition: u32) -> usize {
+        self.scheduled.get(&(topic, partition)).map_or(0, BTreeSet::len)
     }
 
     /// How many messages of a topic are not due yet.
@@ -112,54 +125,54 @@ impl Shard {
     }
 
     /// Puts what is scheduled back on its list: a new run began.
-    pub(crate) fn rebuild_schedule(&mut self) {
+    pub(crate) fn rebuild_schedule(&mut self, turn: &mut Turn) {
         let mut waiting = Vec::new();
-        for topic in self.journal.state.each_topic() {
+        for topic in turn.journal.state.each_topic() {
             for (partition, lane) in (0_u32..).zip(&topic.partitions) {
-                let due = lane.slots.special().filter(|(_, due, _)| (self.now..Time::NEVER).contains(due));
+                let due = lane.slots.special().filter(|(_, due, _)| (turn.now..Time::NEVER).contains(due));
                 waiting.extend(due.map(|(sequence, due, _)| (topic.id, partition, sequence, due)));
             }
         }
         for (topic, partition, sequence, due) in waiting {
-            self.schedule(topic, partition, sequence, due);
+            self.schedule(turn, topic, partition, sequence, due);
         }
     }
 
     /// Brings every group back to work after recovery: what is on loan stays on loan until its lease ends, what waits
     /// for its next attempt goes on waiting, what is not to be tried again dies.
-    pub(crate) fn rebuild_crews(&mut self, out: &mut Output) {
-        let topics: Vec<TopicId> = self.journal.state.each_topic().map(|topic| topic.id).collect();
+    pub(crate) fn rebuild_crews(&mut self, turn: &mut Turn, out: &mut Output) {
+        let topics: Vec<TopicId> = turn.journal.state.each_topic().map(|topic| topic.id).collect();
         for topic in topics {
-            let groups = self.journal.state.topic(topic).map(|topic| topic.groups.keys().copied());
+            let groups = turn.journal.state.topic(topic).map(|topic| topic.groups.keys().copied());
             let groups: Vec<GroupId> = groups.into_iter().flatten().collect();
             for group in groups {
-                self.add_crew(topic, group);
-                self.reschedule(topic, group, out);
+                self.add_crew(turn, topic, group);
+                self.reschedule(turn, topic, group, out);
             }
         }
     }
 
     /// Sets up the volatile side of a group.
-    pub(crate) fn add_crew(&mut self, topic: TopicId, group: GroupId) {
-        let mut crew = Crew::new(topic, core::iter::empty(), self.now);
+    pub(crate) fn add_crew(&mut self, turn: &mut Turn, topic: TopicId, group: GroupId) {
+        let mut crew = Crew::new(topic, core::iter::empty(), turn.now);
         crew.watched = true;
         self.crews.insert(group, crew);
-        self.reset_lanes(topic, group);
-        self.timers.set(self.now.after_ms(self.settings.group_expiry_ms), Due::Idle(topic, group));
+        self.reset_lanes(turn, topic, group);
+        turn.timers.set(turn.now.after_ms(turn.settings.group_expiry_ms), Due::Idle(topic, group));
     }
 
     /// Builds from the state what a group is to look at, as if it had looked at nothing yet.
-    pub(crate) fn reset_lanes(&mut self, topic: TopicId, group: GroupId) {
-        let Some(source) = self.journal.state.topic(topic) else { return };
+    pub(crate) fn reset_lanes(&mut self, turn: &mut Turn, topic: TopicId, group: GroupId) {
+        let Some(source) = turn.journal.state.topic(topic) else { return };
         let (Some(members), Some(crew)) = (source.groups.get(&group), self.crews.get_mut(&group)) else {
             return;
         };
         let floors = members.progress.iter().map(|progress| progress.floor);
-        crew.lanes = Crew::new(topic, floors, self.now).lanes;
+        crew.lanes = Crew::new(topic, floors, turn.now).lanes;
         crew.heat_all();
         for (partition, lane) in (0_u32..).zip(&source.partitions) {
             for (sequence, due, _) in lane.slots.special() {
-                if due <= self.now {
+                if due <= turn.now {
                     list(source, Some(&mut *crew), group, partition, sequence);
                 }
             }
@@ -167,14 +180,14 @@ impl Shard {
     }
 
     /// Lists what a group has delivered and not settled: for its next attempt, or for its end.
-    pub(crate) fn reschedule(&mut self, topic: TopicId, group: GroupId, out: &mut Output) {
-        let Some(source) = self.journal.state.topic(topic) else { return };
+    pub(crate) fn reschedule(&mut self, turn: &mut Turn, topic: TopicId, group: GroupId, out: &mut Output) {
+        let Some(source) = turn.journal.state.topic(topic) else { return };
         let Some(members) = source.groups.get(&group) else { return };
         let mut waiting = Vec::new();
         for ((partition, progress), lane) in (0_u32..).zip(&members.progress).zip(&source.partitions) {
             for (&sequence, pending) in &progress.pending {
                 let spot = Spot { topic, group, partition, sequence };
-                waiting.push((spot, pending.lease, self.due_at(pending), pending.dead, pending.waits_for));
+                waiting.push((spot, pending.lease, turn.due_at(pending), pending.dead, pending.waits_for));
                 if source.settings.order == Order::Key
                     && let Some(crew) = self.crews.get_mut(&group)
                 {
@@ -187,17 +200,17 @@ impl Shard {
         }
         for (spot, lease, retry_at, dead, waits_for) in waiting {
             if let Some(expires) = lease {
-                self.resume_loan(spot, expires);
+                self.resume_loan(turn, spot, expires);
             } else if dead {
-                self.bury(spot, NACKED_DEAD, out);
-            } else if self.is_exhausted(spot) {
-                self.start_burial(spot, out);
-            } else if retry_at > self.now {
-                self.timers.set(retry_at, Due::Retry(spot));
+                self.bury(turn, spot, NACKED_DEAD, out);
+            } else if turn.is_exhausted(spot) {
+                self.start_burial(turn, spot, out);
+            } else if retry_at > turn.now {
+                turn.timers.set(retry_at, Due::Retry(spot));
                 if waits_for > 0 {
                     self.sleepers.add(waits_for, spot);
                 }
-            } else if let Some(rank) = self.rank_of(spot)
+            } else if let Some(rank) = turn.rank_of(spot)
                 && let Some(crew) = self.crews.get_mut(&group)
             {
                 // Not by way of a timer: a reader that comes before the next tick gets the old before the new.
@@ -207,9 +220,9 @@ impl Shard {
     }
 
     /// A delivery of the run before goes on: it lapses when it was to, and its identity is being worked on.
-    fn resume_loan(&mut self, spot: Spot, expires: Time) {
-        self.timers.set(expires, Due::Lapse(spot));
-        let identity = self.slots(spot).and_then(|slots| slots.identity(spot.sequence));
+    fn resume_loan(&mut self, turn: &mut Turn, spot: Spot, expires: Time) {
+        turn.timers.set(expires, Due::Lapse(spot));
+        let identity = turn.slots(spot).and_then(|slots| slots.identity(spot.sequence));
         if let (Some(identity), Some(crew)) = (identity, self.crews.get_mut(&spot.group)) {
             crew.running.insert(identity, (spot.partition, spot.sequence));
         }

@@ -3,15 +3,16 @@
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 
+use crate::delivery::Deliveries;
 use crate::delivery::bury::{ATTEMPTS_REACHED, DEADLINE_PASSED, NACKED_DEAD};
 use crate::delivery::retry::{DELAY_MS_MAX, Ending, scramble, wait_ms};
 use crate::log::fact::{Fact, Place};
 use crate::run::How;
-use crate::shard::Shard;
-use crate::shard::upkeep::FORGET_SLACK_MS;
 use crate::state::group::Pending;
 use crate::state::slot::Found;
+use crate::turn::Turn;
 use crate::turn::journal::{Haste, lifetime};
+use crate::turn::timer::FORGET_SLACK_MS;
 use crate::turn::timer::{Due, Spot};
 use crate::words::action::{Answer, Output, Receipt};
 use crate::words::id::{Ticket, Time, Token};
@@ -49,214 +50,230 @@ enum Standing {
     Done,
 }
 
-impl Shard {
-    pub(crate) fn handle_ack(&mut self, ticket: Ticket, address: &Address, owner: &str, out: &mut Output) {
-        match self.standing(address, owner) {
-            Err(reject) => self.journal.refuse(out, ticket, reject),
-            Ok(Standing::Done) => self.journal.reply(out, ticket, Answer::Settled),
+impl Deliveries {
+    pub(crate) fn handle_ack(
+        &mut self,
+        turn: &mut Turn,
+        ticket: Ticket,
+        address: &Address,
+        owner: &str,
+        out: &mut Output,
+    ) {
+        match turn.standing(address, owner) {
+            Err(reject) => turn.journal.refuse(out, ticket, reject),
+            Ok(Standing::Done) => turn.journal.reply(out, ticket, Answer::Settled),
             Ok(Standing::Held(spot)) => {
-                self.ack(spot, address.offset, Token::default(), out);
-                self.journal.reply(out, ticket, Answer::Settled);
-                self.dispatch(spot.group, out);
+                self.ack(turn, spot, address.offset, Token::default(), out);
+                turn.journal.reply(out, ticket, Answer::Settled);
+                self.dispatch(turn, spot.group, out);
             }
         }
     }
 
     pub(crate) fn handle_nack(
         &mut self,
+        turn: &mut Turn,
         ticket: Ticket,
         address: &Address,
         owner: &str,
         reason: &str,
         out: &mut Output,
     ) {
-        match self.standing(address, owner) {
-            Err(reject) => self.journal.refuse(out, ticket, reject),
+        match turn.standing(address, owner) {
+            Err(reject) => turn.journal.refuse(out, ticket, reject),
             // Acked work cannot fail afterwards.
-            Ok(Standing::Done) => self.journal.refuse(out, ticket, Reject::NotInFlight),
+            Ok(Standing::Done) => turn.journal.refuse(out, ticket, Reject::NotInFlight),
             Ok(Standing::Held(spot)) => {
-                self.nack(spot, Failing::by(Ending::Nacked), reason, out);
-                self.journal.reply(out, ticket, Answer::Settled);
-                self.dispatch(spot.group, out);
+                self.nack(turn, spot, Failing::by(Ending::Nacked), reason, out);
+                turn.journal.reply(out, ticket, Answer::Settled);
+                self.dispatch(turn, spot.group, out);
             }
         }
     }
 
     /// Gives deliveries back that never reached their reader.
-    pub(crate) fn handle_release(&mut self, receipts: &[Receipt], out: &mut Output) {
+    pub(crate) fn handle_release(&mut self, turn: &mut Turn, receipts: &[Receipt], out: &mut Output) {
         let mut groups = BTreeSet::new();
         for receipt in receipts {
-            let Some(spot) = self.spot_of(receipt) else { continue };
+            let Some(spot) = turn.spot_of(receipt) else { continue };
             // A receipt whose token is not the current one is an old story.
-            if self.lease_of(spot).is_none_or(|(token, _)| token != receipt.token) {
+            if turn.lease_of(spot).is_none_or(|(token, _)| token != receipt.token) {
                 continue;
             }
-            self.give_back(spot, receipt, out);
+            self.give_back(turn, spot, receipt, out);
             groups.insert(spot.group);
         }
         // Only now, so that what was given back together goes out again in the order of offsets.
         for group in groups {
-            self.dispatch(group, out);
+            self.dispatch(turn, group, out);
         }
     }
 
     /// A delivery did not happen: the message goes back to its place.
-    pub(crate) fn give_back(&mut self, spot: Spot, receipt: &Receipt, out: &mut Output) {
-        if self.retire_cancelled(spot, out) {
+    pub(crate) fn give_back(&mut self, turn: &mut Turn, spot: Spot, receipt: &Receipt, out: &mut Output) {
+        if self.retire_cancelled(turn, spot, out) {
             return;
         }
-        self.unschedule(spot);
+        self.unschedule(turn, spot);
         // Urgent: from now on its holder is told that it has no say, and that must not be taken back by a crash.
-        self.journal.emit(Haste::Urgent, out, &Fact::Released { place: place_of(receipt) });
-        let Some(rank) = self.rank_of(spot) else { return };
+        turn.journal.emit(Haste::Urgent, out, &Fact::Released { place: place_of(receipt) });
+        let Some(rank) = turn.rank_of(spot) else { return };
         if let Some(crew) = self.crews.get_mut(&spot.group) {
             crew.given_back.insert((spot.partition, spot.sequence));
             crew.make_fresh(spot.partition, rank);
         }
-        self.end_overdue(spot, out);
+        self.end_overdue(turn, spot, out);
     }
 
     /// A delivery is to happen later instead: the message waits as after a failure, and has not failed. `effect`: the
     /// number of the effect that it waits for, zero if it waits for its time alone. False if it was cancelled.
     pub(crate) fn snooze(
         &mut self,
+        turn: &mut Turn,
         spot: Spot,
         receipt: &Receipt,
         (delay_ms, effect): (u64, u64),
         out: &mut Output,
     ) -> bool {
-        if self.retire_cancelled(spot, out) {
+        if self.retire_cancelled(turn, spot, out) {
             return false;
         }
-        self.unschedule(spot);
-        let (place, at) = (place_of(receipt), self.now);
+        self.unschedule(turn, spot);
+        let (place, at) = (place_of(receipt), turn.now);
         let until = at.after_ms(delay_ms.min(DELAY_MS_MAX));
         let fact = match effect {
             0 => Fact::Snoozed { place, at, until },
             effect => Fact::SnoozedFor { place, at, until, effect },
         };
-        self.journal.emit(Haste::Urgent, out, &fact);
-        self.timers.set(until, Due::Retry(spot));
+        turn.journal.emit(Haste::Urgent, out, &fact);
+        turn.timers.set(until, Due::Retry(spot));
         if let Some(crew) = self.crews.get_mut(&spot.group) {
-            crew.seen = self.now;
+            crew.seen = turn.now;
         }
-        self.end_overdue(spot, out);
+        self.end_overdue(turn, spot, out);
         true
     }
 
     /// The holder says that its attempt failed.
-    pub(crate) fn nack(&mut self, spot: Spot, failing: Failing, error: &str, out: &mut Output) {
+    pub(crate) fn nack(
+        &mut self,
+        turn: &mut Turn,
+        spot: Spot,
+        failing: Failing,
+        error: &str,
+        out: &mut Output,
+    ) {
         let dying = self.crews.get(&spot.group).is_some_and(|crew| crew.is_dying(spot));
         // After a lapse the next attempt is scheduled already; only that there must be none still changes something.
-        if self.lease_of(spot).is_some() || (failing.dead && !dying) {
-            self.fail(spot, failing, error, out);
+        if turn.lease_of(spot).is_some() || (failing.dead && !dying) {
+            self.fail(turn, spot, failing, error, out);
         }
     }
 
     /// Ends a message for good that was cancelled while somebody worked on it. False if it was not.
-    fn retire_cancelled(&mut self, spot: Spot, out: &mut Output) -> bool {
-        let cancelled = self.pending(spot).is_some_and(|pending| pending.cancelled);
-        let Some(offset) = self.offset_of(spot).filter(|_| cancelled) else { return false };
-        self.note_ending(spot, How::Cancelled, out);
-        self.retire(spot);
+    fn retire_cancelled(&mut self, turn: &mut Turn, spot: Spot, out: &mut Output) -> bool {
+        let cancelled = turn.pending(spot).is_some_and(|pending| pending.cancelled);
+        let Some(offset) = turn.offset_of(spot).filter(|_| cancelled) else { return false };
+        turn.note_ending(spot, How::Cancelled, out);
+        self.retire(turn, spot);
         let place = Place { topic: spot.topic, group: spot.group, partition: spot.partition, offset };
-        self.journal.emit(Haste::Urgent, out, &Fact::Retired { place, dead: false });
+        turn.journal.emit(Haste::Urgent, out, &Fact::Retired { place, dead: false });
         true
     }
 
     /// The time of a lease is up.
-    pub(crate) fn on_lapse(&mut self, spot: Spot, out: &mut Output) {
-        if self.lease_of(spot).is_none_or(|(_, expires)| expires > self.now) {
+    pub(crate) fn on_lapse(&mut self, turn: &mut Turn, spot: Spot, out: &mut Output) {
+        if turn.lease_of(spot).is_none_or(|(_, expires)| expires > turn.now) {
             return;
         }
-        if self.spare(spot, out) {
-            return self.dispatch(spot.group, out);
+        if self.spare(turn, spot, out) {
+            return self.dispatch(turn, spot.group, out);
         }
-        let before = self.pending_error(spot);
+        let before = turn.pending_error(spot);
         let error = if before.is_empty() { LAPSED } else { &before };
-        self.fail(spot, Failing::by(Ending::Lapsed), error, out);
-        self.dispatch(spot.group, out);
+        self.fail(turn, spot, Failing::by(Ending::Lapsed), error, out);
+        self.dispatch(turn, spot.group, out);
     }
 
     /// The wait of a failed message is over.
-    pub(crate) fn on_retry(&mut self, spot: Spot, out: &mut Output) {
+    pub(crate) fn on_retry(&mut self, turn: &mut Turn, spot: Spot, out: &mut Output) {
         // A timer that was set for an earlier ending says nothing about this one.
-        let is_due = |pending: &&Pending| pending.lease.is_none() && self.due_at(pending) <= self.now;
-        let Some(pending) = self.pending(spot).filter(is_due) else { return };
-        let (due, waited_for) = (self.due_at(pending), pending.waits_for);
-        let Some(rank) = self.rank_of(spot) else { return };
+        let is_due = |pending: &&Pending| pending.lease.is_none() && turn.due_at(pending) <= turn.now;
+        let Some(pending) = turn.pending(spot).filter(is_due) else { return };
+        let (due, waited_for) = (turn.due_at(pending), pending.waits_for);
+        let Some(rank) = turn.rank_of(spot) else { return };
         self.sleepers.remove(waited_for, spot);
         if let Some(crew) = self.crews.get_mut(&spot.group)
             && !crew.is_dying(spot)
         {
             crew.make_ready(spot.partition, rank, due);
-            self.dispatch(spot.group, out);
+            self.dispatch(turn, spot.group, out);
         }
     }
 
     /// Ends an attempt: another one later, or none.
-    fn fail(&mut self, spot: Spot, failing: Failing, error: &str, out: &mut Output) {
-        if self.retire_cancelled(spot, out) {
+    fn fail(&mut self, turn: &mut Turn, spot: Spot, failing: Failing, error: &str, out: &mut Output) {
+        if self.retire_cancelled(turn, spot, out) {
             return;
         }
-        let Some(offset) = self.offset_of(spot) else { return };
-        self.unschedule(spot);
-        let attempts = self.pending_attempts(spot);
-        let policy = self.policy_of(spot).unwrap_or_default();
-        let dice = scramble(self.settings.seed ^ self.tokens) ^ offset ^ u64::from(attempts) << 48;
-        let mortal = self.journal.state.topic(spot.topic).is_some_and(|topic| !topic.is_dead_letter_topic());
+        let Some(offset) = turn.offset_of(spot) else { return };
+        self.unschedule(turn, spot);
+        let attempts = turn.pending_attempts(spot);
+        let policy = turn.policy_of(spot).unwrap_or_default();
+        let dice = scramble(turn.settings.seed ^ self.tokens) ^ offset ^ u64::from(attempts) << 48;
+        let mortal = turn.journal.state.topic(spot.topic).is_some_and(|topic| !topic.is_dead_letter_topic());
         let why = match () {
             () if failing.dead && mortal => Some(NACKED_DEAD),
-            () if self.is_exhausted(spot) => Some(ATTEMPTS_REACHED),
-            () => self.is_overdue(spot).then_some(DEADLINE_PASSED),
+            () if turn.is_exhausted(spot) => Some(ATTEMPTS_REACHED),
+            () => turn.is_overdue(spot).then_some(DEADLINE_PASSED),
         };
         let wait = failing
             .delay_ms
             .map_or_else(|| wait_ms(policy, attempts, failing.ending, dice), |delay| delay.min(DELAY_MS_MAX));
-        let retry_at = self.now.after_ms(if why.is_some() { 0 } else { wait });
+        let retry_at = turn.now.after_ms(if why.is_some() { 0 } else { wait });
         let place = Place { topic: spot.topic, group: spot.group, partition: spot.partition, offset };
         let nacked = failing.ending == Ending::Nacked;
         let haste = if nacked { Haste::Urgent } else { Haste::Lazy };
         let dead = failing.dead && mortal;
-        let error_bytes_max = if self.roomy { ERROR_BYTES_MAX } else { FULL_DISK_ERROR_BYTES_MAX };
+        let error_bytes_max = if turn.roomy { ERROR_BYTES_MAX } else { FULL_DISK_ERROR_BYTES_MAX };
         let fact =
-            Fact::Failed { place, at: self.now, retry_at, nacked, dead, error: cut(error, error_bytes_max) };
-        self.journal.emit(haste, out, &fact);
+            Fact::Failed { place, at: turn.now, retry_at, nacked, dead, error: cut(error, error_bytes_max) };
+        turn.journal.emit(haste, out, &fact);
         if let Some(crew) = self.crews.get_mut(&spot.group) {
             // Its place in the window is free.
             crew.hot.insert(spot.partition);
-            crew.seen = self.now;
+            crew.seen = turn.now;
         }
         match why {
-            Some(why) => self.bury(spot, why, out),
-            None => self.timers.set(retry_at, Due::Retry(spot)),
+            Some(why) => self.bury(turn, spot, why, out),
+            None => turn.timers.set(retry_at, Due::Retry(spot)),
         }
     }
 
-    pub(crate) fn ack(&mut self, spot: Spot, offset: u64, token: Token, out: &mut Output) {
-        self.note_ending(spot, How::Done, out);
-        self.retire(spot);
+    pub(crate) fn ack(&mut self, turn: &mut Turn, spot: Spot, offset: u64, token: Token, out: &mut Output) {
+        turn.note_ending(spot, How::Done, out);
+        self.retire(turn, spot);
         let place = Place { topic: spot.topic, group: spot.group, partition: spot.partition, offset };
-        let identified = self.settings.idempotency_ttl_ms > 0
-            && self.slots(spot).is_some_and(|slots| slots.identity(spot.sequence).is_some());
+        let identified = turn.settings.idempotency_ttl_ms > 0
+            && turn.slots(spot).is_some_and(|slots| slots.identity(spot.sequence).is_some());
         let remembered =
-            if identified { lifetime(self.now, self.settings.idempotency_ttl_ms) } else { Time(0) };
-        let next = self.members(spot).and_then(|group| group.done.next_expiry());
+            if identified { lifetime(turn.now, turn.settings.idempotency_ttl_ms) } else { Time(0) };
+        let next = turn.members(spot).and_then(|group| group.done.next_expiry());
         let first_to_go = identified && next.is_none_or(|next| remembered < next);
-        self.journal.emit(Haste::Urgent, out, &Fact::Acked { place, remembered, token });
+        turn.journal.emit(Haste::Urgent, out, &Fact::Acked { place, remembered, token });
         if first_to_go {
             let due = Due::Forget(Some((spot.topic, spot.group)));
-            self.timers.set(remembered.after_ms(FORGET_SLACK_MS), due);
+            turn.timers.set(remembered.after_ms(FORGET_SLACK_MS), due);
         }
         if let Some(crew) = self.crews.get_mut(&spot.group) {
             crew.hot.insert(spot.partition);
-            crew.seen = self.now;
+            crew.seen = turn.now;
         }
     }
 
     /// Like [`Shard::unschedule`], for a message that the group will be done with: the next one of its key may go.
-    pub(crate) fn retire(&mut self, spot: Spot) {
-        self.unschedule(spot);
+    pub(crate) fn retire(&mut self, turn: &mut Turn, spot: Spot) {
+        self.unschedule(turn, spot);
         if let Some(crew) = self.crews.get_mut(&spot.group) {
             crew.finish_key(spot.partition, spot.sequence);
             crew.spared.remove(&(spot.partition, spot.sequence));
@@ -264,9 +281,9 @@ impl Shard {
     }
 
     /// Takes a delivery off every list that would bring it back; the fact that ends it follows.
-    pub(crate) fn unschedule(&mut self, spot: Spot) {
-        let identity = self.slots(spot).and_then(|slots| slots.identity(spot.sequence));
-        let topic = self.journal.state.topic(spot.topic);
+    pub(crate) fn unschedule(&mut self, turn: &mut Turn, spot: Spot) {
+        let identity = turn.slots(spot).and_then(|slots| slots.identity(spot.sequence));
+        let topic = turn.journal.state.topic(spot.topic);
         let pending = topic
             .and_then(|topic| topic.progress(spot.group, spot.partition))
             .and_then(|progress| progress.pending.get(&spot.sequence));
@@ -274,11 +291,11 @@ impl Shard {
             self.sleepers.remove(waits_for, spot);
         }
         match pending.map(|pending| (pending.lease, pending.retry_at)) {
-            Some((Some(expires), _)) => self.timers.cancel(expires, Due::Lapse(spot)),
-            Some((None, retry_at)) => self.timers.cancel(retry_at, Due::Retry(spot)),
+            Some((Some(expires), _)) => turn.timers.cancel(expires, Due::Lapse(spot)),
+            Some((None, retry_at)) => turn.timers.cancel(retry_at, Due::Retry(spot)),
             None => {}
         }
-        let rank = self.rank_of(spot);
+        let rank = turn.rank_of(spot);
         let Some(crew) = self.crews.get_mut(&spot.group) else { return };
         // Its place in the window is free, whoever had it.
         crew.hot.insert(spot.partition);
@@ -294,7 +311,9 @@ impl Shard {
             crew.finish_identity(identity, spot.partition, spot.sequence);
         }
     }
+}
 
+impl Turn {
     /// Whether `owner` may settle the message, is too late, or has no say.
     fn standing(&self, address: &Address, owner: &str) -> Result<Standing, Reject> {
         let topic = self.journal.state.topic(address.topic).ok_or(Reject::TopicUnknown)?;

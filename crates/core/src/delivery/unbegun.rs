@@ -4,7 +4,8 @@
 //! down would come again and again without ever being counted: a message is spared a few times only. None of this is
 //! remembered over a restart; what the next heartbeat does not say again counts as begun.
 
-use crate::shard::Shard;
+use crate::delivery::Deliveries;
+use crate::turn::Turn;
 use crate::turn::timer::Spot;
 use crate::words::action::{Output, Receipt};
 use crate::words::id::Token;
@@ -14,7 +15,7 @@ const SPARED_MAX: u8 = 3;
 /// Messages of one group for which that is counted. Beyond it all counts begin anew.
 const SPARED_MESSAGES_MAX: usize = 1 << 16;
 
-impl Shard {
+impl Deliveries {
     /// The holder of a delivery has said whether it has begun with it.
     pub(crate) fn note_begun(&mut self, spot: Spot, token: Token, begun: bool) {
         let Some(crew) = self.crews.get_mut(&spot.group) else { return };
@@ -27,9 +28,9 @@ impl Shard {
     }
 
     /// Gives a lapsed delivery back that its holder had not begun with. False if it had, or was spared too often.
-    pub(crate) fn spare(&mut self, spot: Spot, out: &mut Output) -> bool {
-        let Some((token, _)) = self.lease_of(spot) else { return false };
-        let Some(offset) = self.offset_of(spot) else { return false };
+    pub(crate) fn spare(&mut self, turn: &mut Turn, spot: Spot, out: &mut Output) -> bool {
+        let Some((token, _)) = turn.lease_of(spot) else { return false };
+        let Some(offset) = turn.offset_of(spot) else { return false };
         let Some(crew) = self.crews.get_mut(&spot.group) else { return false };
         let place = (spot.partition, spot.sequence);
         if crew.unbegun.remove(&place) != Some(token) {
@@ -43,9 +44,9 @@ impl Shard {
             return false;
         }
         *spared += 1;
-        crew.seen = self.now;
+        crew.seen = turn.now;
         let Spot { topic, group, partition, .. } = spot;
-        self.give_back(spot, &Receipt { topic, group, partition, offset, token }, out);
+        self.give_back(turn, spot, &Receipt { topic, group, partition, offset, token }, out);
         true
     }
 }

@@ -6,11 +6,12 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
+use crate::delivery::Deliveries;
 use crate::delivery::retry::Ending;
 use crate::delivery::settle::{Failing, place_of};
 use crate::log::fact::Fact;
-use crate::shard::Shard;
 use crate::state::slot::Found;
+use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::turn::timer::{Due, Spot};
 use crate::words::action::{Answer, Outcome, Output, Receipt};
@@ -31,33 +32,40 @@ pub(crate) enum Authority {
     Unknown,
 }
 
-impl Shard {
-    pub(crate) fn handle_settle(&mut self, ticket: Ticket, items: &[Settlement], out: &mut Output) {
+impl Deliveries {
+    pub(crate) fn handle_settle(
+        &mut self,
+        turn: &mut Turn,
+        ticket: Ticket,
+        items: &[Settlement],
+        out: &mut Output,
+    ) {
         let mut touched = BTreeSet::new();
         let mut outcomes = Vec::with_capacity(items.len());
         for item in items {
-            outcomes.push(self.settle_one(item, &mut touched, out));
+            outcomes.push(self.settle_one(turn, item, &mut touched, out));
         }
-        self.journal.reply(out, ticket, Answer::Settlements(outcomes));
+        turn.journal.reply(out, ticket, Answer::Settlements(outcomes));
         for group in touched {
-            self.dispatch(group, out);
+            self.dispatch(turn, group, out);
         }
     }
 
     fn settle_one(
         &mut self,
+        turn: &mut Turn,
         Settlement { receipt, verdict }: &Settlement,
         touched: &mut BTreeSet<GroupId>,
         out: &mut Output,
     ) -> Outcome {
-        let spot = match (self.authority(receipt), verdict) {
+        let spot = match (turn.authority(receipt), verdict) {
             // Whoever said that it failed may say so again, and nothing else: a heartbeat that was overtaken by it on
             // the wire must not bring the lease back.
             (
                 Authority::Current(spot),
                 Verdict::Ack | Verdict::Extend { .. } | Verdict::Release { .. } | Verdict::Await { .. },
-            ) if self.is_nacked(spot) => {
-                return Outcome::Stale { attempt: self.pending(spot).map(|pending| pending.attempts) };
+            ) if turn.is_nacked(spot) => {
+                return Outcome::Stale { attempt: turn.pending(spot).map(|pending| pending.attempts) };
             }
             (Authority::Current(spot), _) => spot,
             (Authority::Acked, Verdict::Ack) => return Outcome::Ok,
@@ -69,37 +77,84 @@ impl Shard {
         touched.insert(receipt.group);
         match verdict {
             Verdict::Ack => {
-                self.ack(spot, receipt.offset, receipt.token, out);
+                self.ack(turn, spot, receipt.offset, receipt.token, out);
                 Outcome::Ok
             }
             Verdict::Nack { delay_ms, dead, error } => {
                 let failing = Failing { ending: Ending::Nacked, delay_ms: *delay_ms, dead: *dead };
-                self.nack(spot, failing, error, out);
+                self.nack(turn, spot, failing, error, out);
                 let is_dying = self.crews.get(&spot.group).is_some_and(|crew| crew.is_dying(spot));
                 if is_dying { Outcome::Buried } else { Outcome::Ok }
             }
-            Verdict::Extend { lease_ms, begun } => self.extend(spot, receipt, (*lease_ms, *begun), out),
+            Verdict::Extend { lease_ms, begun } => self.extend(turn, spot, receipt, (*lease_ms, *begun), out),
             // Its last attempt has failed: that it was not begun after all does not bring it back.
             Verdict::Release { .. } | Verdict::Await { .. }
                 if self.crews.get(&spot.group).is_some_and(|crew| crew.is_dying(spot)) =>
             {
-                Outcome::Stale { attempt: self.pending(spot).map(|pending| pending.attempts) }
+                Outcome::Stale { attempt: turn.pending(spot).map(|pending| pending.attempts) }
             }
             Verdict::Release { delay_ms: 0 } => {
-                self.give_back(spot, receipt, out);
+                self.give_back(turn, spot, receipt, out);
                 Outcome::Ok
             }
             Verdict::Release { delay_ms } => {
-                self.snooze(spot, receipt, (*delay_ms, 0), out);
+                self.snooze(turn, spot, receipt, (*delay_ms, 0), out);
                 Outcome::Ok
             }
             Verdict::Await { effect, delay_ms } => {
-                self.snooze_for(spot, receipt, effect, *delay_ms, out);
+                self.snooze_for(turn, spot, receipt, effect, *delay_ms, out);
                 Outcome::Ok
             }
         }
     }
 
+    fn extend(
+        &mut self,
+        turn: &mut Turn,
+        spot: Spot,
+        receipt: &Receipt,
+        (lease_ms, begun): (Option<u64>, bool),
+        out: &mut Output,
+    ) -> Outcome {
+        let dying = self.crews.get(&spot.group).is_some_and(|crew| crew.is_dying(spot));
+        let Some(pending) = turn.pending(spot).filter(|_| !dying) else {
+            return Outcome::Stale { attempt: turn.pending(spot).map(|pending| pending.attempts) };
+        };
+        let (lease, retry_at, cancelled) = (pending.lease, pending.retry_at, pending.cancelled);
+        let expires = turn.now.after_ms(turn.lease_ms(spot.topic, lease_ms.or(Some(pending.lent_ms))));
+        match lease {
+            Some(before) => turn.timers.cancel(before, Due::Lapse(spot)),
+            // It had lapsed and nobody else has it yet: it goes on, and the next attempt is off.
+            None => {
+                turn.timers.cancel(retry_at, Due::Retry(spot));
+                self.take_back(turn, spot);
+            }
+        }
+        // Urgent: leases outlive the broker, so that what was promised to the holder must outlive it, too.
+        turn.journal.emit(Haste::Urgent, out, &Fact::Extended { place: place_of(receipt), expires });
+        turn.timers.set(expires, Due::Lapse(spot));
+        self.note_begun(spot, receipt.token, begun);
+        if let Some(crew) = self.crews.get_mut(&spot.group) {
+            crew.seen = turn.now;
+        }
+        Outcome::Extended { expires, cancelled }
+    }
+
+    /// A message that waited for its next attempt is on loan again.
+    fn take_back(&mut self, turn: &mut Turn, spot: Spot) {
+        let identity = turn.slots(spot).and_then(|slots| slots.identity(spot.sequence));
+        let Some(rank) = turn.rank_of(spot) else { return };
+        let Some(crew) = self.crews.get_mut(&spot.group) else { return };
+        if let Some(lane) = crew.lanes.get_mut(spot.partition as usize) {
+            lane.take(rank);
+        }
+        if let Some(identity) = identity {
+            crew.running.entry(identity).or_insert((spot.partition, spot.sequence));
+        }
+    }
+}
+
+impl Turn {
     /// Whether the last holder has said that it failed: its token is spent, but for saying so again.
     pub(crate) fn is_nacked(&self, spot: Spot) -> bool {
         self.pending(spot).is_some_and(|pending| pending.nacked)
@@ -131,50 +186,6 @@ impl Shard {
                 Authority::Current(Spot { topic, group, partition, sequence })
             }
             pending => Authority::Stale(pending.map(|pending| pending.attempts)),
-        }
-    }
-
-    fn extend(
-        &mut self,
-        spot: Spot,
-        receipt: &Receipt,
-        (lease_ms, begun): (Option<u64>, bool),
-        out: &mut Output,
-    ) -> Outcome {
-        let dying = self.crews.get(&spot.group).is_some_and(|crew| crew.is_dying(spot));
-        let Some(pending) = self.pending(spot).filter(|_| !dying) else {
-            return Outcome::Stale { attempt: self.pending(spot).map(|pending| pending.attempts) };
-        };
-        let (lease, retry_at, cancelled) = (pending.lease, pending.retry_at, pending.cancelled);
-        let expires = self.now.after_ms(self.lease_ms(spot.topic, lease_ms.or(Some(pending.lent_ms))));
-        match lease {
-            Some(before) => self.timers.cancel(before, Due::Lapse(spot)),
-            // It had lapsed and nobody else has it yet: it goes on, and the next attempt is off.
-            None => {
-                self.timers.cancel(retry_at, Due::Retry(spot));
-                self.take_back(spot);
-            }
-        }
-        // Urgent: leases outlive the broker, so that what was promised to the holder must outlive it, too.
-        self.journal.emit(Haste::Urgent, out, &Fact::Extended { place: place_of(receipt), expires });
-        self.timers.set(expires, Due::Lapse(spot));
-        self.note_begun(spot, receipt.token, begun);
-        if let Some(crew) = self.crews.get_mut(&spot.group) {
-            crew.seen = self.now;
-        }
-        Outcome::Extended { expires, cancelled }
-    }
-
-    /// A message that waited for its next attempt is on loan again.
-    fn take_back(&mut self, spot: Spot) {
-        let identity = self.slots(spot).and_then(|slots| slots.identity(spot.sequence));
-        let Some(rank) = self.rank_of(spot) else { return };
-        let Some(crew) = self.crews.get_mut(&spot.group) else { return };
-        if let Some(lane) = crew.lanes.get_mut(spot.partition as usize) {
-            lane.take(rank);
-        }
-        if let Some(identity) = identity {
-            crew.running.entry(identity).or_insert((spot.partition, spot.sequence));
         }
     }
 

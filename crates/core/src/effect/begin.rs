@@ -2,15 +2,17 @@
 
 use alloc::vec::Vec;
 
+use crate::delivery::Deliveries;
 use crate::delivery::lease::LEASE_WAIT_MS_MAX;
 use crate::delivery::verdict::Authority;
+use crate::effect::EffectDesk;
 use crate::effect::fact::{BegunFact, EffectFact, Lent};
 use crate::effect::input::{BeginEffect, EffectAnswer, EffectLease, EffectReceipt, Urge};
 use crate::effect::record::Effect;
 use crate::effect::rules::{self, Asked, Begun, Standing, Status};
 use crate::log::fact::Fact;
-use crate::shard::Shard;
 use crate::shard::bounds::INPUT_ITEMS_MAX;
+use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::turn::timer::Due;
 use crate::words::action::{Answer, Output, Receipt};
@@ -34,28 +36,35 @@ pub(crate) enum Tie {
 
 /// What becomes of a begin.
 #[expect(clippy::large_enum_variant, reason = "it lives for a moment, and is nearly always the large one")]
-enum Turn {
+enum Start {
     Told(EffectAnswer),
     /// It waits for whoever runs it.
     Waits(u64),
 }
 
-impl Shard {
-    pub(crate) fn handle_begin_effect(&mut self, ticket: Ticket, ask: BeginEffect, out: &mut Output) {
-        match self.begin_effect(&ask, out) {
-            Ok(Turn::Told(answer)) => {
+impl EffectDesk {
+    pub(crate) fn handle_begin_effect(
+        &mut self,
+        turn: &mut Turn,
+        deliveries: &mut Deliveries,
+        ticket: Ticket,
+        ask: BeginEffect,
+        out: &mut Output,
+    ) {
+        match self.begin_effect(turn, &ask, out) {
+            Ok(Start::Told(answer)) => {
                 let stranded = match &answer {
                     EffectAnswer::Unknown(view) => Some(view.number),
                     _ => None,
                 };
-                self.journal.reply(out, ticket, Answer::Effect(answer));
+                turn.journal.reply(out, ticket, Answer::Effect(answer));
                 // Those who wait learn it as well: the timer of the lease will find nothing in progress any more.
                 if let Some(number) = stranded {
-                    self.pass_on(number, out);
+                    self.pass_on(turn, deliveries, number, out);
                 }
             }
-            Ok(Turn::Waits(number)) => self.wait_for_effect(ticket, number, ask, out),
-            Err(reject) => self.journal.refuse(out, ticket, reject),
+            Ok(Start::Waits(number)) => self.wait_for_effect(turn, ticket, number, ask, out),
+            Err(reject) => turn.journal.refuse(out, ticket, reject),
         }
     }
 
@@ -63,42 +72,49 @@ impl Shard {
     /// wants to wait for another holder asks for that effect alone.
     pub(crate) fn handle_begin_effects(
         &mut self,
+        turn: &mut Turn,
+        deliveries: &mut Deliveries,
         ticket: Ticket,
         mut asks: Vec<BeginEffect>,
         out: &mut Output,
     ) {
         if asks.len() > EFFECTS_PER_CALL_MAX {
-            return self.journal.refuse(out, ticket, Reject::Invalid("a call takes at most 1000 effects"));
+            return turn.journal.refuse(out, ticket, Reject::Invalid("a call takes at most 1000 effects"));
         }
         if asks.iter().map(|ask| ask.expect.len()).sum::<usize>() > INPUT_ITEMS_MAX {
             let why = "a call takes at most 10000 entities in all its expect lists";
-            return self.journal.refuse(out, ticket, Reject::Invalid(why));
+            return turn.journal.refuse(out, ticket, Reject::Invalid(why));
         }
         let mut stranded = Vec::new();
         let mut answers = Vec::with_capacity(asks.len());
         for ask in &mut asks {
             ask.wait_ms = 0;
-            let answer = self.begin_effect(ask, out).and_then(|turn| match turn {
-                Turn::Told(answer) => Ok(answer),
+            let answer = self.begin_effect(turn, ask, out).and_then(|turn| match turn {
+                Start::Told(answer) => Ok(answer),
                 // Not without a time to wait for.
-                Turn::Waits(_) => Err(Reject::EffectRunning),
+                Start::Waits(_) => Err(Reject::EffectRunning),
             });
             if let Ok(EffectAnswer::Unknown(view)) = &answer {
                 stranded.push(view.number);
             }
             answers.push(answer);
         }
-        self.journal.reply(out, ticket, Answer::Effects(answers));
+        turn.journal.reply(out, ticket, Answer::Effects(answers));
         for number in stranded {
-            self.pass_on(number, out);
+            self.pass_on(turn, deliveries, number, out);
         }
     }
 
-    fn begin_effect(&mut self, ask: &BeginEffect, out: &mut Output) -> Result<Turn, Reject> {
-        self.may_ask(ask)?;
-        let known = self.journal.state.effects.find(&ask.identity);
+    fn begin_effect(
+        &mut self,
+        turn: &mut Turn,
+        ask: &BeginEffect,
+        out: &mut Output,
+    ) -> Result<Start, Reject> {
+        turn.may_ask(ask)?;
+        let known = turn.journal.state.effects.find(&ask.identity);
         let known = known.as_ref().map(|(number, effect)| (*number, effect));
-        let standing = known.map(|(_, effect)| self.effect_standing(effect));
+        let standing = known.map(|(_, effect)| turn.effect_standing(effect));
         if ask.urge == Urge::Reacquire && standing.is_none_or(|standing| standing.is_over()) {
             return Err(Reject::EffectUnknown);
         }
@@ -109,22 +125,24 @@ impl Shard {
             Begun::Conflict => return Err(Reject::KeyReused),
             Begun::Exhausted => return Err(Reject::AttemptsExhausted),
             Begun::First => {
-                self.may_take(ask, None)?;
-                return self.begin_first(ask, out).map(Turn::Told);
+                turn.may_take(ask, None)?;
+                return turn.begin_first(ask, out).map(Start::Told);
             }
             Begun::Running if ask.wait_ms > 0 => {
-                self.may_wait_for_effect()?;
-                return Ok(Turn::Waits(number));
+                self.may_wait_for_effect(turn)?;
+                return Ok(Start::Waits(number));
             }
             Begun::Retryable { left: Some(0) } if ask.urge == Urge::Reacquire => {
                 return Err(Reject::AttemptsExhausted);
             }
-            Begun::TakeOver { .. } => self.may_take(ask, known.map(|(_, effect)| effect))?,
+            Begun::TakeOver { .. } => turn.may_take(ask, known.map(|(_, effect)| effect))?,
             Begun::Again | Begun::Replay | Begun::Running | Begun::Retryable { .. } | Begun::Unknown => {}
         }
-        Ok(Turn::Told(self.tell(number, decided, ask, out).ok_or(Reject::EffectUnknown)?))
+        Ok(Start::Told(turn.tell(number, decided, ask, out).ok_or(Reject::EffectUnknown)?))
     }
+}
 
+impl Turn {
     /// Does what was decided about a record that exists, and says so. `None` if there is no such record.
     pub(crate) fn tell(
         &mut self,

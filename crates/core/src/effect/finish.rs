@@ -1,12 +1,14 @@
 //! An effect ends: by word of its holder, or of somebody who found out.
 
+use crate::delivery::Deliveries;
+use crate::effect::EffectDesk;
 use crate::effect::begin::Tie;
 use crate::effect::blob::NewBlob;
 use crate::effect::fact::{EffectFact, EffectPart, EndedFact};
 use crate::effect::input::{EffectReceipt, FinishEffect, ResolveEffect};
 use crate::effect::rules::{self, Finished, Released, Resolved, Standing, Status};
 use crate::log::fact::Fact;
-use crate::shard::Shard;
+use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::turn::timer::Due;
 use crate::words::action::{Answer, Output};
@@ -16,23 +18,155 @@ use crate::words::reject::Reject;
 /// The largest result that is still written down when the disk is full: what is left is for endings like this.
 const FULL_DISK_RESULT_BYTES_MAX: usize = 4096;
 
-impl Shard {
-    pub(crate) fn handle_finish_effect(&mut self, ticket: Ticket, finish: &FinishEffect, out: &mut Output) {
-        let already = match self.may_finish(finish) {
+impl EffectDesk {
+    pub(crate) fn handle_finish_effect(
+        &mut self,
+        turn: &mut Turn,
+        deliveries: &mut Deliveries,
+        ticket: Ticket,
+        finish: &FinishEffect,
+        out: &mut Output,
+    ) {
+        let already = match turn.may_finish(finish) {
             Ok(Finished::Commit) => {
-                self.finish_effect(finish, out);
+                self.finish_effect(turn, finish, out);
                 false
             }
             Ok(Finished::Already) => true,
             Ok(Finished::Stale) => {
-                return self.journal.refuse(out, ticket, self.stale_effect(finish.receipt));
+                return turn.journal.refuse(out, ticket, turn.stale_effect(finish.receipt));
             }
-            Err(reject) => return self.journal.refuse(out, ticket, reject),
+            Err(reject) => return turn.journal.refuse(out, ticket, reject),
         };
-        self.reply_ended(ticket, finish.receipt.number, already, out);
-        self.pass_on(finish.receipt.number, out);
+        turn.reply_ended(ticket, finish.receipt.number, already, out);
+        self.pass_on(turn, deliveries, finish.receipt.number, out);
     }
 
+    /// Writes an ending down that [`Shard::may_finish`] has let through. Whoever waits for it is told afterwards, by
+    /// [`Shard::pass_on`].
+    pub(crate) fn finish_effect(&mut self, turn: &mut Turn, finish: &FinishEffect, out: &mut Output) {
+        let FinishEffect { receipt, status, ending, digest } = finish;
+        let attempts_max =
+            turn.journal.state.effects.get(receipt.number).and_then(|effect| effect.attempts_max);
+        self.end_effect(turn, *receipt, (*status, attempts_max), ending, *digest, out);
+    }
+
+    fn end_effect(
+        &mut self,
+        turn: &mut Turn,
+        receipt: EffectReceipt,
+        (status, attempts_max): (Status, Option<u32>),
+        ending: &NewBlob,
+        digest: u64,
+        out: &mut Output,
+    ) {
+        let EffectReceipt { number, epoch } = receipt;
+        let Some(effect) = turn.journal.state.effects.get(number) else { return };
+        let expires = turn.now.after_ms(effect.ttl_ms);
+        turn.timers.cancel(effect.until, Due::EffectLapse(number));
+        let fact = EffectFact::Ended(EndedFact {
+            number,
+            epoch,
+            status,
+            attempts_max,
+            at: turn.now,
+            expires,
+            digest,
+            check: ending.check,
+            bytes: &ending.bytes,
+        });
+        turn.journal.emit(Haste::Urgent, out, &Fact::Effect(fact));
+        self.schedule_sweep(turn);
+    }
+
+    /// The holder of a lease gives it up, and whoever waits for the effect is told at once: that it is free if nothing
+    /// was sent, else what a lapse would have told.
+    pub(crate) fn handle_release_effect(
+        &mut self,
+        turn: &mut Turn,
+        deliveries: &mut Deliveries,
+        ticket: Ticket,
+        receipt: EffectReceipt,
+        uncertain: bool,
+        out: &mut Output,
+    ) {
+        let number = receipt.number;
+        let effect = turn.journal.state.effects.get(number);
+        let standing = effect.as_ref().map(|effect| turn.effect_standing(effect));
+        let fenced = effect.as_ref().is_some_and(|effect| matches!(turn.tie_of(effect), Tie::Fenced));
+        let already = match rules::release(standing.as_ref(), receipt.epoch, fenced) {
+            Released::Commit { epoch } => {
+                let lapsed = standing.map(|standing| Standing { live: false, ..standing });
+                let is_unknown =
+                    |lapsed: Standing| lapsed.status == Status::Unknown || lapsed.becomes_unknown();
+                let stranded = uncertain && lapsed.is_some_and(is_unknown);
+                let before = effect.as_ref().map(|effect| (effect.until, effect.status));
+                if let Some((until, _)) = before {
+                    turn.timers.cancel(until, Due::EffectLapse(number));
+                }
+                if !stranded {
+                    let fact = EffectFact::Released { number, epoch, at: turn.now };
+                    turn.journal.emit(Haste::Urgent, out, &Fact::Effect(fact));
+                    self.schedule_sweep(turn);
+                } else if before.is_some_and(|(_, status)| status == Status::InProgress) {
+                    turn.note_lapse(number, out);
+                }
+                false
+            }
+            Released::Already => true,
+            Released::Stale => {
+                let stale = turn.stale_effect(receipt);
+                return turn.journal.refuse(out, ticket, stale);
+            }
+        };
+        turn.journal.reply(out, ticket, Answer::EffectReleased { already });
+        self.pass_on(turn, deliveries, number, out);
+    }
+
+    pub(crate) fn handle_resolve_effect(
+        &mut self,
+        turn: &mut Turn,
+        deliveries: &mut Deliveries,
+        ticket: Ticket,
+        resolve: &ResolveEffect,
+        out: &mut Output,
+    ) {
+        if let Err(reject) = turn.may_end(resolve.status, &resolve.ending) {
+            return turn.journal.refuse(out, ticket, reject);
+        }
+        let known = turn.journal.state.effects.find(&resolve.identity);
+        let known = known.as_ref().map(|(number, effect)| (*number, effect));
+        let standing = known.map(|(_, effect)| turn.effect_standing(effect));
+        let same = known
+            .is_some_and(|(_, effect)| (effect.status, effect.digest) == (resolve.status, resolve.digest));
+        let Some((number, effect)) = known else {
+            return turn.journal.refuse(out, ticket, Reject::EffectUnknown);
+        };
+        let already = match rules::resolve(standing.as_ref(), resolve.seen, same) {
+            Resolved::Commit { epoch } => {
+                // A person has decided that it may run once more.
+                let cap = effect.attempts_max.map(|most| match resolve.status {
+                    Status::FailedRetryable => most.max(effect.attempts.saturating_add(1)),
+                    _ => most,
+                });
+                let receipt = EffectReceipt { number, epoch };
+                self.end_effect(turn, receipt, (resolve.status, cap), &resolve.ending, resolve.digest, out);
+                false
+            }
+            Resolved::Already => true,
+            Resolved::Nothing => return turn.journal.refuse(out, ticket, Reject::EffectUnknown),
+            Resolved::Running => return turn.journal.refuse(out, ticket, Reject::EffectRunning),
+            Resolved::Final => return turn.journal.refuse(out, ticket, Reject::EffectFinished),
+            Resolved::Stale => {
+                return turn.journal.refuse(out, ticket, Reject::EffectStale(Some(effect.epoch)));
+            }
+        };
+        turn.reply_ended(ticket, number, already, out);
+        self.pass_on(turn, deliveries, number, out);
+    }
+}
+
+impl Turn {
     /// What becomes of an ending; nothing is changed yet.
     pub(crate) fn may_finish(&self, finish: &FinishEffect) -> Result<Finished, Reject> {
         self.may_end(finish.status, &finish.ending)?;
@@ -56,42 +190,6 @@ impl Shard {
             return Err(Reject::DiskFull);
         }
         Ok(())
-    }
-
-    /// Writes an ending down that [`Shard::may_finish`] has let through. Whoever waits for it is told afterwards, by
-    /// [`Shard::pass_on`].
-    pub(crate) fn finish_effect(&mut self, finish: &FinishEffect, out: &mut Output) {
-        let FinishEffect { receipt, status, ending, digest } = finish;
-        let attempts_max =
-            self.journal.state.effects.get(receipt.number).and_then(|effect| effect.attempts_max);
-        self.end_effect(*receipt, (*status, attempts_max), ending, *digest, out);
-    }
-
-    fn end_effect(
-        &mut self,
-        receipt: EffectReceipt,
-        (status, attempts_max): (Status, Option<u32>),
-        ending: &NewBlob,
-        digest: u64,
-        out: &mut Output,
-    ) {
-        let EffectReceipt { number, epoch } = receipt;
-        let Some(effect) = self.journal.state.effects.get(number) else { return };
-        let expires = self.now.after_ms(effect.ttl_ms);
-        self.timers.cancel(effect.until, Due::EffectLapse(number));
-        let fact = EffectFact::Ended(EndedFact {
-            number,
-            epoch,
-            status,
-            attempts_max,
-            at: self.now,
-            expires,
-            digest,
-            check: ending.check,
-            bytes: &ending.bytes,
-        });
-        self.journal.emit(Haste::Urgent, out, &Fact::Effect(fact));
-        self.schedule_sweep();
     }
 
     pub(crate) fn handle_renew_effect(
@@ -125,88 +223,6 @@ impl Shard {
             ticket,
             Answer::EffectRenewed { epoch: receipt.epoch, attempt, expires: until },
         );
-    }
-
-    /// The holder of a lease gives it up, and whoever waits for the effect is told at once: that it is free if nothing
-    /// was sent, else what a lapse would have told.
-    pub(crate) fn handle_release_effect(
-        &mut self,
-        ticket: Ticket,
-        receipt: EffectReceipt,
-        uncertain: bool,
-        out: &mut Output,
-    ) {
-        let number = receipt.number;
-        let effect = self.journal.state.effects.get(number);
-        let standing = effect.as_ref().map(|effect| self.effect_standing(effect));
-        let fenced = effect.as_ref().is_some_and(|effect| matches!(self.tie_of(effect), Tie::Fenced));
-        let already = match rules::release(standing.as_ref(), receipt.epoch, fenced) {
-            Released::Commit { epoch } => {
-                let lapsed = standing.map(|standing| Standing { live: false, ..standing });
-                let is_unknown =
-                    |lapsed: Standing| lapsed.status == Status::Unknown || lapsed.becomes_unknown();
-                let stranded = uncertain && lapsed.is_some_and(is_unknown);
-                let before = effect.as_ref().map(|effect| (effect.until, effect.status));
-                if let Some((until, _)) = before {
-                    self.timers.cancel(until, Due::EffectLapse(number));
-                }
-                if !stranded {
-                    let fact = EffectFact::Released { number, epoch, at: self.now };
-                    self.journal.emit(Haste::Urgent, out, &Fact::Effect(fact));
-                    self.schedule_sweep();
-                } else if before.is_some_and(|(_, status)| status == Status::InProgress) {
-                    self.note_lapse(number, out);
-                }
-                false
-            }
-            Released::Already => true,
-            Released::Stale => {
-                let stale = self.stale_effect(receipt);
-                return self.journal.refuse(out, ticket, stale);
-            }
-        };
-        self.journal.reply(out, ticket, Answer::EffectReleased { already });
-        self.pass_on(number, out);
-    }
-
-    pub(crate) fn handle_resolve_effect(
-        &mut self,
-        ticket: Ticket,
-        resolve: &ResolveEffect,
-        out: &mut Output,
-    ) {
-        if let Err(reject) = self.may_end(resolve.status, &resolve.ending) {
-            return self.journal.refuse(out, ticket, reject);
-        }
-        let known = self.journal.state.effects.find(&resolve.identity);
-        let known = known.as_ref().map(|(number, effect)| (*number, effect));
-        let standing = known.map(|(_, effect)| self.effect_standing(effect));
-        let same = known
-            .is_some_and(|(_, effect)| (effect.status, effect.digest) == (resolve.status, resolve.digest));
-        let Some((number, effect)) = known else {
-            return self.journal.refuse(out, ticket, Reject::EffectUnknown);
-        };
-        let already = match rules::resolve(standing.as_ref(), resolve.seen, same) {
-            Resolved::Commit { epoch } => {
-                // A person has decided that it may run once more.
-                let cap = effect.attempts_max.map(|most| match resolve.status {
-                    Status::FailedRetryable => most.max(effect.attempts.saturating_add(1)),
-                    _ => most,
-                });
-                let receipt = EffectReceipt { number, epoch };
-                self.end_effect(receipt, (resolve.status, cap), &resolve.ending, resolve.digest, out);
-                false
-            }
-            Resolved::Already => true,
-            Resolved::Nothing => return self.journal.refuse(out, ticket, Reject::EffectUnknown),
-            Resolved::Running => return self.journal.refuse(out, ticket, Reject::EffectRunning),
-            Resolved::Final => return self.journal.refuse(out, ticket, Reject::EffectFinished),
-            Resolved::Stale => {
-                return self.journal.refuse(out, ticket, Reject::EffectStale(Some(effect.epoch)));
-            }
-        };
-        self.reply_ended(ticket, number, already, out);
-        self.pass_on(number, out);
     }
 
     /// Why a lease has no say any more.

@@ -2,15 +2,17 @@
 
 use alloc::vec::Vec;
 
+use crate::delivery::Deliveries;
+use crate::effect::EffectDesk;
 use crate::effect::fact::EffectFact;
 use crate::effect::rules::Status;
 use crate::log::fact::Fact;
-use crate::shard::Shard;
-use crate::shard::upkeep::FORGET_SLACK_MS;
+use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::turn::timer::Due;
+use crate::turn::timer::FORGET_SLACK_MS;
 use crate::words::action::Output;
-use crate::words::id::{GroupId, Time, TopicId};
+use crate::words::id::Time;
 
 /// Records dropped by one fact: few enough that nobody notices.
 const SWEPT_PER_FACT_MAX: usize = 256;
@@ -33,41 +35,91 @@ pub(crate) struct Sweep {
     rest_until: Time,
 }
 
-impl Shard {
+impl EffectDesk {
     /// Sets the timers of effects at the begin of a run.
-    pub(crate) fn schedule_effects(&mut self) {
-        let effects = &self.journal.state.effects;
+    pub(crate) fn schedule_effects(&mut self, turn: &mut Turn) {
+        let effects = &turn.journal.state.effects;
         let running: Vec<(Time, u64)> = effects
             .open_after(Status::InProgress, 0)
             .filter_map(|number| Some((effects.get(number)?.until, number)))
             .collect();
         for (until, number) in running {
-            self.timers.set(until, Due::EffectLapse(number));
+            turn.timers.set(until, Due::EffectLapse(number));
         }
-        self.schedule_sweep();
+        self.schedule_sweep(turn);
     }
 
     /// The time of a lease is up, unless the delivery that it is tied to goes on.
-    pub(crate) fn on_effect_lapse(&mut self, number: u64, out: &mut Output) {
-        let Some(effect) = &self.journal.state.effects.get(number) else { return };
+    pub(crate) fn on_effect_lapse(
+        &mut self,
+        turn: &mut Turn,
+        deliveries: &mut Deliveries,
+        number: u64,
+        out: &mut Output,
+    ) {
+        let Some(effect) = &turn.journal.state.effects.get(number) else { return };
         if effect.status != Status::InProgress {
             return;
         }
-        if let Some(until) = self.live_until(effect) {
-            return self.timers.set(until, Due::EffectLapse(number));
+        if let Some(until) = turn.live_until(effect) {
+            return turn.timers.set(until, Due::EffectLapse(number));
         }
-        self.give_up(number, out);
-        self.pass_on(number, out);
-        self.schedule_sweep();
+        turn.give_up(number, out);
+        self.pass_on(turn, deliveries, number, out);
+        self.schedule_sweep(turn);
     }
 
-    /// A delivery has gone on without its holder: so have the effects that it began.
-    pub(crate) fn fence_effects(&mut self, topic: TopicId, offset: u64, group: GroupId, out: &mut Output) {
-        for number in self.journal.state.effects.tied_to(topic, offset, group) {
-            self.on_effect_lapse(number, out);
+    /// Sets the timer of the next sweep, unless one is set that comes no later.
+    pub(crate) fn schedule_sweep(&mut self, turn: &mut Turn) {
+        let Some((first, _)) = turn.journal.state.effects.first_to_go() else { return };
+        let at = first.max(turn.now).after_ms(FORGET_SLACK_MS).max(self.sweep.rest_until);
+        if self.sweep_at.is_some_and(|set| set <= at) {
+            return;
         }
+        if let Some(set) = self.sweep_at {
+            turn.timers.cancel(set, Due::Sweep);
+        }
+        turn.timers.set(at, Due::Sweep);
+        self.sweep_at = Some(at);
     }
 
+    /// Drops records that count no more, a few at a time.
+    pub(crate) fn on_sweep(&mut self, turn: &mut Turn, out: &mut Output) {
+        self.sweep_at = None;
+        let (mut sweep, mut looked, mut numbers) = (self.sweep, 0, Vec::new());
+        let gone = turn.journal.state.effects.gone_by(turn.now, sweep.past).take(LOOKED_PER_SWEEP_MAX);
+        for (place, effect) in gone {
+            (sweep.past, looked) = (place, looked + 1);
+            if turn.effect_standing(&effect).is_over() {
+                numbers.extend_from_slice(&place.1.to_le_bytes());
+            } else {
+                sweep.left += 1;
+            }
+            if numbers.len() / 8 == SWEPT_PER_FACT_MAX {
+                break;
+            }
+        }
+        let is_more = looked == LOOKED_PER_SWEEP_MAX || numbers.len() / 8 == SWEPT_PER_FACT_MAX;
+        if !is_more {
+            let rest_until = turn.now.after_ms(sweep.left / LEFT_PER_MS);
+            sweep = Sweep { rest_until, ..Sweep::default() };
+        }
+        self.sweep = sweep;
+        if !numbers.is_empty() {
+            let fact = EffectFact::Swept { numbers: &numbers };
+            turn.journal.emit(Haste::Lazy, out, &Fact::Effect(fact));
+        }
+        if is_more {
+            let at = turn.now.after_ms(SWEEP_PAUSE_MS);
+            turn.timers.set(at, Due::Sweep);
+            self.sweep_at = Some(at);
+        } else {
+            self.schedule_sweep(turn);
+        }
+    }
+}
+
+impl Turn {
     /// Writes down that it is not known whether an effect happened, if that is so.
     fn give_up(&mut self, number: u64, out: &mut Output) {
         let effect = self.journal.state.effects.get(number);
@@ -81,54 +133,5 @@ impl Shard {
         let fact = EffectFact::Lapsed { number, at: self.now };
         // Lost in a crash, it is noticed again.
         self.journal.emit(Haste::Lazy, out, &Fact::Effect(fact));
-    }
-
-    /// Sets the timer of the next sweep, unless one is set that comes no later.
-    pub(crate) fn schedule_sweep(&mut self) {
-        let Some((first, _)) = self.journal.state.effects.first_to_go() else { return };
-        let at = first.max(self.now).after_ms(FORGET_SLACK_MS).max(self.sweep.rest_until);
-        if self.sweep_at.is_some_and(|set| set <= at) {
-            return;
-        }
-        if let Some(set) = self.sweep_at {
-            self.timers.cancel(set, Due::Sweep);
-        }
-        self.timers.set(at, Due::Sweep);
-        self.sweep_at = Some(at);
-    }
-
-    /// Drops records that count no more, a few at a time.
-    pub(crate) fn on_sweep(&mut self, out: &mut Output) {
-        self.sweep_at = None;
-        let (mut sweep, mut looked, mut numbers) = (self.sweep, 0, Vec::new());
-        let gone = self.journal.state.effects.gone_by(self.now, sweep.past).take(LOOKED_PER_SWEEP_MAX);
-        for (place, effect) in gone {
-            (sweep.past, looked) = (place, looked + 1);
-            if self.effect_standing(&effect).is_over() {
-                numbers.extend_from_slice(&place.1.to_le_bytes());
-            } else {
-                sweep.left += 1;
-            }
-            if numbers.len() / 8 == SWEPT_PER_FACT_MAX {
-                break;
-            }
-        }
-        let is_more = looked == LOOKED_PER_SWEEP_MAX || numbers.len() / 8 == SWEPT_PER_FACT_MAX;
-        if !is_more {
-            let rest_until = self.now.after_ms(sweep.left / LEFT_PER_MS);
-            sweep = Sweep { rest_until, ..Sweep::default() };
-        }
-        self.sweep = sweep;
-        if !numbers.is_empty() {
-            let fact = EffectFact::Swept { numbers: &numbers };
-            self.journal.emit(Haste::Lazy, out, &Fact::Effect(fact));
-        }
-        if is_more {
-            let at = self.now.after_ms(SWEEP_PAUSE_MS);
-            self.timers.set(at, Due::Sweep);
-            self.sweep_at = Some(at);
-        } else {
-            self.schedule_sweep();
-        }
     }
 }

@@ -3,10 +3,11 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::effect::EffectDesk;
 use crate::effect::blob::Blob;
 use crate::effect::record::Effect;
 use crate::effect::rules::{OnLapse, Status};
-use crate::shard::Shard;
+use crate::turn::Turn;
 use crate::words::id::{Identity, Time};
 
 /// Records that one list looks at: what it costs at the most.
@@ -98,7 +99,7 @@ pub struct EffectTally {
     pub waiting: u64,
 }
 
-impl Shard {
+impl Turn {
     pub(crate) fn view_effect(&self, number: u64, effect: &Effect) -> EffectView {
         let state = &self.journal.state;
         let live_until = self.live_until(effect);
@@ -175,16 +176,18 @@ impl Shard {
         }
         page
     }
+}
 
-    pub(crate) fn tally_effects(&self) -> EffectTally {
-        let effects = &self.journal.state.effects;
+impl EffectDesk {
+    pub(crate) fn tally_effects(&self, turn: &Turn) -> EffectTally {
+        let effects = &turn.journal.state.effects;
         let open = |status| effects.open_count(status) as u64;
         EffectTally {
             records: effects.len() as u64,
             in_progress: open(Status::InProgress),
             failed_retryable: open(Status::FailedRetryable),
             unknown: open(Status::Unknown),
-            waiting: self.waiting_effects.len() as u64,
+            waiting: self.waiting.len() as u64,
         }
     }
 }

@@ -2,10 +2,12 @@
 
 use alloc::collections::{BTreeMap, VecDeque};
 
+use crate::delivery::Deliveries;
+use crate::effect::EffectDesk;
 use crate::effect::begin::asked_of;
 use crate::effect::input::BeginEffect;
 use crate::effect::rules::{self, Begun, Standing};
-use crate::shard::Shard;
+use crate::turn::Turn;
 use crate::turn::timer::Due;
 use crate::words::action::{Action, Answer, Output};
 use crate::words::id::{Ticket, Time};
@@ -60,9 +62,9 @@ impl Waiting {
     }
 }
 
-impl Shard {
-    pub(crate) fn may_wait_for_effect(&self) -> Result<(), Reject> {
-        if self.waiting_effects.len() >= self.settings.consumers_max as usize {
+impl EffectDesk {
+    pub(crate) fn may_wait_for_effect(&self, turn: &Turn) -> Result<(), Reject> {
+        if self.waiting.len() >= turn.settings.consumers_max as usize {
             return Err(Reject::Limit("waiting begin requests: there are as many as are allowed"));
         }
         Ok(())
@@ -71,35 +73,78 @@ impl Shard {
     /// Keeps an asker until the effect is over, its wait is, or the lease comes to it.
     pub(crate) fn wait_for_effect(
         &mut self,
+        turn: &mut Turn,
         ticket: Ticket,
         number: u64,
         mut ask: BeginEffect,
         out: &mut Output,
     ) {
-        let until = self.now.after_ms(ask.wait_ms);
-        if self.waiting_effects.count(number) >= WAITERS_PER_EFFECT_MAX {
-            return self.tell_running(ticket, number, &ask, out);
+        let until = turn.now.after_ms(ask.wait_ms);
+        if self.waiting.count(number) >= WAITERS_PER_EFFECT_MAX {
+            return turn.tell_running(ticket, number, &ask, out);
         }
         // There is a record, which knows who it is.
         ask.about.bytes = alloc::vec::Vec::new();
-        self.waiting_effects.push(number, until, Waiter { ticket, ask });
-        self.timers.set(until, Due::EffectWaited(ticket));
+        self.waiting.push(number, until, Waiter { ticket, ask });
+        turn.timers.set(until, Due::EffectWaited(ticket));
     }
 
     /// Somebody has waited long enough.
-    pub(crate) fn on_effect_waited(&mut self, ticket: Ticket, out: &mut Output) {
-        if let Some((number, _, waiter)) = self.waiting_effects.remove(ticket) {
-            self.tell_running(ticket, number, &waiter.ask, out);
+    pub(crate) fn on_effect_waited(&mut self, turn: &mut Turn, ticket: Ticket, out: &mut Output) {
+        if let Some((number, _, waiter)) = self.waiting.remove(ticket) {
+            turn.tell_running(ticket, number, &waiter.ask, out);
         }
     }
 
     /// Whoever asked does not wait any longer.
-    pub(crate) fn forsake_effect(&mut self, ticket: Ticket) {
-        if let Some((_, until, _)) = self.waiting_effects.remove(ticket) {
-            self.timers.cancel(until, Due::EffectWaited(ticket));
+    pub(crate) fn forsake_effect(&mut self, turn: &mut Turn, ticket: Ticket) {
+        if let Some((_, until, _)) = self.waiting.remove(ticket) {
+            turn.timers.cancel(until, Due::EffectWaited(ticket));
         }
     }
 
+    /// An effect ended, or its lease did: those who wait for it are told, until one of them has the lease.
+    pub(crate) fn pass_on(
+        &mut self,
+        turn: &mut Turn,
+        deliveries: &mut Deliveries,
+        number: u64,
+        out: &mut Output,
+    ) {
+        while let Some(ticket) = self.waiting.first(number).map(|waiter| waiter.ticket) {
+            let Some(effect) = &turn.journal.state.effects.get(number) else { break };
+            let Some(waiter) = self.waiting.first(number) else { break };
+            // Somebody wants it, so that the record counts, also if heartbeats kept it for longer than its time: one of
+            // them takes it over, and nobody gets the lease of whoever had it before.
+            let standing = Standing { expired: false, ..turn.effect_standing(effect) };
+            let decided = rules::begin(Some(&standing), asked_of(Some(effect), &waiter.ask));
+            if decided == Begun::Running {
+                break;
+            }
+            self.answer_waiter(turn, ticket, decided, out);
+        }
+        deliveries.wake_for_effect(turn, number);
+    }
+
+    fn answer_waiter(&mut self, turn: &mut Turn, ticket: Ticket, decided: Begun, out: &mut Output) {
+        let Some((number, until, Waiter { ask, .. })) = self.waiting.remove(ticket) else { return };
+        turn.timers.cancel(until, Due::EffectWaited(ticket));
+        let may = match decided {
+            Begun::TakeOver { .. } => turn.may_take(&ask, turn.journal.state.effects.get(number).as_ref()),
+            _ => Ok(()),
+        };
+        let answer = may.and_then(|()| match decided {
+            Begun::Exhausted => Err(Reject::AttemptsExhausted),
+            decided => turn.tell(number, decided, &ask, out).ok_or(Reject::EffectUnknown),
+        });
+        match answer {
+            Ok(answer) => turn.journal.reply(out, ticket, Answer::Effect(answer)),
+            Err(reject) => turn.journal.refuse(out, ticket, reject),
+        }
+    }
+}
+
+impl Turn {
     fn tell_running(&mut self, ticket: Ticket, number: u64, ask: &BeginEffect, out: &mut Output) {
         match self.tell(number, Begun::Running, ask, out) {
             // That somebody else runs it rests on nothing that a crash could take back and that matters.
@@ -107,40 +152,6 @@ impl Shard {
                 out.actions.push(Action::Reply { ticket, answer: Answer::Effect(answer) });
             }
             None => self.journal.refuse(out, ticket, Reject::EffectUnknown),
-        }
-    }
-
-    /// An effect ended, or its lease did: those who wait for it are told, until one of them has the lease.
-    pub(crate) fn pass_on(&mut self, number: u64, out: &mut Output) {
-        while let Some(ticket) = self.waiting_effects.first(number).map(|waiter| waiter.ticket) {
-            let Some(effect) = &self.journal.state.effects.get(number) else { break };
-            let Some(waiter) = self.waiting_effects.first(number) else { break };
-            // Somebody wants it, so that the record counts, also if heartbeats kept it for longer than its time: one of
-            // them takes it over, and nobody gets the lease of whoever had it before.
-            let standing = Standing { expired: false, ..self.effect_standing(effect) };
-            let decided = rules::begin(Some(&standing), asked_of(Some(effect), &waiter.ask));
-            if decided == Begun::Running {
-                break;
-            }
-            self.answer_waiter(ticket, decided, out);
-        }
-        self.wake_for_effect(number);
-    }
-
-    fn answer_waiter(&mut self, ticket: Ticket, decided: Begun, out: &mut Output) {
-        let Some((number, until, Waiter { ask, .. })) = self.waiting_effects.remove(ticket) else { return };
-        self.timers.cancel(until, Due::EffectWaited(ticket));
-        let may = match decided {
-            Begun::TakeOver { .. } => self.may_take(&ask, self.journal.state.effects.get(number).as_ref()),
-            _ => Ok(()),
-        };
-        let answer = may.and_then(|()| match decided {
-            Begun::Exhausted => Err(Reject::AttemptsExhausted),
-            decided => self.tell(number, decided, &ask, out).ok_or(Reject::EffectUnknown),
-        });
-        match answer {
-            Ok(answer) => self.journal.reply(out, ticket, Answer::Effect(answer)),
-            Err(reject) => self.journal.refuse(out, ticket, reject),
         }
     }
 }

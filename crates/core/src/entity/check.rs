@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use crate::entity::fact::{EntityFact, put_raised};
 use crate::log::fact::Fact;
-use crate::shard::Shard;
+use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::words::action::Output;
 use crate::words::reject::Reject;
@@ -27,7 +27,7 @@ pub struct Expected {
     pub version: u64,
 }
 
-impl Shard {
+impl Turn {
     /// Whether something may be expected like this at all, whatever the versions are.
     pub(crate) fn may_expect(tenant: &str, expect: &[Expected]) -> Result<(), Reject> {
         if expect.len() > EXPECTED_MAX {

@@ -2,14 +2,14 @@
 
 use crate::entity::fact::EntityFact;
 use crate::log::fact::Fact;
-use crate::shard::Shard;
+use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::words::action::{Answer, Output};
 use crate::words::id::Ticket;
 use crate::words::reject::Reject;
 use crate::words::scoped::Named;
 
-impl Shard {
+impl Turn {
     /// Forgets an entity: its version is 0 again.
     pub(crate) fn handle_forget_entity(&mut self, ticket: Ticket, entity: &Named, out: &mut Output) {
         let Named { tenant, name: entity } = entity;

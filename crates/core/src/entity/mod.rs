@@ -8,12 +8,12 @@
 //! release or a failure goes on with the same effect, and is neither compared nor counted again. What is answered from
 //! memory (an effect that is over or under way, a commit that was done before) compares and raises nothing.
 
-mod check;
-mod fact;
-mod manage;
-mod record;
-mod snapshot;
-mod view;
+pub(crate) mod check;
+pub(crate) mod fact;
+pub(crate) mod manage;
+pub(crate) mod record;
+pub(crate) mod snapshot;
+pub(crate) mod view;
 
 pub use check::{EXPECTED_MAX, Expected};
 pub use fact::EntityFact;

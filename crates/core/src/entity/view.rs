@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::entity::record::Entity;
-use crate::shard::Shard;
+use crate::turn::Turn;
 use crate::words::id::Time;
 use crate::words::scoped::Named;
 
@@ -31,7 +31,7 @@ pub struct EntityView {
     pub raised: Option<Time>,
 }
 
-impl Shard {
+impl Turn {
     /// One entity. Whichever was never raised has version 0.
     pub(crate) fn describe_entity(&self, entity: &Named) -> EntityView {
         let Named { tenant, name } = entity;

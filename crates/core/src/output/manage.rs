@@ -6,14 +6,14 @@ use alloc::sync::Arc;
 use crate::log::fact::Fact;
 use crate::output::fact::OutputFact;
 use crate::output::record::Dataset;
-use crate::shard::Shard;
+use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::words::action::{Answer, Output};
 use crate::words::id::Ticket;
 use crate::words::reject::Reject;
 use crate::words::scoped::Named;
 
-impl Shard {
+impl Turn {
     fn dataset(&self, dataset: &Named) -> Option<&Dataset> {
         self.journal.state.outputs.datasets.get(&dataset.tenant, &dataset.name)
     }

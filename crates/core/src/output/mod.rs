@@ -2,11 +2,11 @@
 //!
 //! A reader sees what was committed and nothing else, can stay with one version, and is moved to another one at once.
 
-mod fact;
-mod manage;
-mod record;
-mod snapshot;
-mod view;
+pub(crate) mod fact;
+pub(crate) mod manage;
+pub(crate) mod record;
+pub(crate) mod snapshot;
+pub(crate) mod view;
 
 pub(crate) use fact::{FIRST_KIND, LAST_KIND, SEALED};
 pub use fact::{OutputAuthor, OutputFact};

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::ops::Bound;
 
 use crate::output::record::{Cell, Dataset, Pointer};
-use crate::shard::Shard;
+use crate::turn::Turn;
 use crate::words::id::Time;
 use crate::words::scoped::Named;
 
@@ -110,7 +110,7 @@ pub struct OutputView {
     pub by: Option<(Arc<str>, u32, u64, u32)>,
 }
 
-impl Shard {
+impl Turn {
     pub(crate) fn list_datasets(
         &self,
         tenant: &str,

@@ -2,11 +2,11 @@
 //!
 //! This is for people who look; nothing is decided by it. The oldest runs go when there are too many.
 
-mod fact;
-mod note;
-mod record;
-mod snapshot;
-mod view;
+pub(crate) mod fact;
+pub(crate) mod note;
+pub(crate) mod record;
+pub(crate) mod snapshot;
+pub(crate) mod view;
 
 pub(crate) use fact::{FIRST_KIND, LAST_KIND, READ};
 pub use fact::{How, Lineage, RunFact};

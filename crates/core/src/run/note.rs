@@ -9,9 +9,9 @@ use crate::log::letter::{put_attempts, take_attempts};
 use crate::output::Read;
 use crate::run::fact::{How, RunFact};
 use crate::run::record::Ended;
-use crate::shard::Shard;
 use crate::state::group::HISTORY_MAX;
 use crate::state::{CONTRADICTION, State};
+use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::turn::timer::{Due, Spot};
 use crate::words::action::Output;
@@ -24,7 +24,7 @@ pub(crate) const HISTORIES_FACTS_BYTES_MAX: usize = 16 << 20;
 /// Entries dropped by one fact: few enough that nobody notices.
 const FORGOTTEN_PER_FACT_MAX: u32 = 256;
 
-impl Shard {
+impl Turn {
     /// Notes how a message of a run ended for a group. Called while its delivery is still known.
     pub(crate) fn note_ending(&mut self, spot: Spot, how: How, out: &mut Output) {
         // Nearly always: most messages belong to no run.

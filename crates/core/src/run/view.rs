@@ -7,9 +7,9 @@ use alloc::vec::Vec;
 use crate::effect::EffectView;
 use crate::run::fact::How;
 use crate::run::record::{Ended, Entry, Run, Step};
-use crate::shard::Shard;
 use crate::state::group::Pending;
 use crate::state::slot::Found;
+use crate::turn::Turn;
 use crate::words::description::AttemptDescription;
 use crate::words::id::{Time, TopicId};
 use crate::words::scoped::Named;
@@ -123,7 +123,7 @@ pub struct RunGroup {
     pub history: Vec<AttemptDescription>,
 }
 
-impl Shard {
+impl Turn {
     pub(crate) fn list_runs(&self, list: &RunList) -> (Vec<RunSummary>, Option<u64>) {
         let limit = list.limit as usize;
         let of_tenant = |run: &Run| list.tenant.as_deref().is_none_or(|tenant| *run.tenant == *tenant);

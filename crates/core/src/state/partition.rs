@@ -3,15 +3,20 @@
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use crate::state::group::{Group, Progress};
 use crate::state::slot::Slots;
 use crate::words::action::TopicInfo;
 use crate::words::id::{GroupId, Time, TopicId};
+use crate::words::topic::Order;
 use crate::words::topic::TopicSettings;
 
 /// What the name of every dead-letter topic begins with.
 pub(crate) const DEAD_LETTER_PREFIX: &str = "dlq.";
+
+/// A place in the order of fresh messages: by priority, then by sequence number.
+pub(crate) type Rank = (Reverse<u8>, u64);
 
 /// A topic with everything that belongs to it.
 #[derive(Clone, Debug)]
@@ -64,6 +69,20 @@ impl Topic {
             partitions: u32::try_from(self.partitions.len()).expect("partitions are counted in u32"),
             scoped: self.scoped,
         }
+    }
+}
+
+impl Topic {
+    /// The place of a message in the order of fresh ones.
+    pub(crate) fn rank(&self, partition: u32, sequence: u64) -> Rank {
+        let counts = self.settings.order == Order::Priority;
+        let slots = self.partitions.get(partition as usize).map(|lane| &lane.slots);
+        (Reverse(slots.filter(|_| counts).map_or(0, |slots| slots.priority(sequence))), sequence)
+    }
+
+    /// The group's progress in a partition.
+    pub(crate) fn progress(&self, group: GroupId, partition: u32) -> Option<&Progress> {
+        self.groups.get(&group)?.progress.get(partition as usize)
     }
 }
 

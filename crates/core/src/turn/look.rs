@@ -1,14 +1,21 @@
 //! Short ways to what the state says about one message of one group.
 
-use crate::delivery::lane::Rank;
-use crate::shard::Shard;
 use crate::state::group::{Group, Pending};
+use crate::state::partition::Rank;
+use crate::state::slot::Found;
 use crate::state::slot::Slots;
+use crate::turn::Turn;
 use crate::turn::timer::Spot;
+use crate::words::id::GroupId;
+use crate::words::id::TopicId;
 use crate::words::id::{Time, Token};
+use crate::words::input::Spotted;
 use crate::words::policy::RetryPolicy;
+use crate::words::reject::Reject;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 
-impl Shard {
+impl Turn {
     pub(crate) fn members(&self, spot: Spot) -> Option<&Group> {
         self.journal.state.topic(spot.topic)?.groups.get(&spot.group)
     }
@@ -47,5 +54,30 @@ impl Shard {
         let most = self.policy_of(spot).map_or(0, |policy| policy.max_attempts);
         let mortal = self.journal.state.topic(spot.topic).is_some_and(|topic| !topic.is_dead_letter_topic());
         most > 0 && mortal && self.pending_attempts(spot) >= most
+    }
+}
+
+impl Turn {
+    pub(crate) fn group_of(&self, id: TopicId, name: &str) -> Result<GroupId, Reject> {
+        let topic = self.journal.state.topic(id).ok_or(Reject::TopicUnknown)?;
+        topic.group_named(name).map(|group| group.id).ok_or(Reject::GroupUnknown)
+    }
+
+    /// Where a message lies, if it is kept.
+    pub(crate) fn locate(&self, message: Spotted) -> Result<u64, Reject> {
+        let topic = self.journal.state.topic(message.topic).ok_or(Reject::TopicUnknown)?;
+        let lane = topic.partitions.get(message.partition as usize).ok_or(Reject::PartitionOutOfRange)?;
+        match lane.slots.find(message.offset) {
+            Found::Here(sequence) => Ok(sequence),
+            Found::Gone | Found::Never => Err(Reject::MessageUnknown),
+        }
+    }
+
+    /// The message as every group sees it.
+    pub(crate) fn spots(&self, message: Spotted, sequence: u64) -> Vec<(Arc<str>, Spot)> {
+        let Spotted { topic, partition, .. } = message;
+        let groups = self.journal.state.topic(topic).map(|topic| topic.groups.values());
+        let groups = groups.into_iter().flatten();
+        groups.map(|g| (Arc::clone(&g.name), Spot { topic, group: g.id, partition, sequence })).collect()
     }
 }

@@ -4,6 +4,10 @@ use alloc::collections::BTreeSet;
 
 use crate::words::id::{GroupId, Identity, Ticket, Time, TopicId};
 
+/// Identities are swept this much after their time, so that one sweep takes many. Nobody sees the difference: a
+/// record whose time has passed is not found any more.
+pub(crate) const FORGET_SLACK_MS: u64 = 10_000;
+
 /// What is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Due {

@@ -1,13 +1,16 @@
 //! Answers to questions about the state.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::shard::Shard;
+use crate::delivery::Deliveries;
+use crate::effect::EffectDesk;
 use crate::state::NO_TOPIC;
 use crate::state::group::Group;
 use crate::state::partition::Topic;
+use crate::turn::Turn;
+use crate::view::View;
 use crate::words::action::{Action, Answer, Output};
 use crate::words::description::{
     Description, GroupDescription, GroupPartition, GroupTally, LaneTally, Member, PartitionDescription,
@@ -24,44 +27,61 @@ fn number_of(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-impl Shard {
-    pub(crate) fn handle_describe(&mut self, ticket: Ticket, query: &Query, out: &mut Output) {
-        let answer = match self.describe(query) {
-            Some(description) => Answer::Described(description),
-            None => Answer::Rejected(Reject::TopicUnknown),
-        };
-        match query {
-            // Numbers for people and their graphs: no decision rests on them, and they must come while the disk hangs.
-            Query::Tally => out.actions.push(Action::Reply { ticket, answer }),
-            // What an answer tells must not be taken back by a crash: it waits until it is durable. An operator who
-            // purges what a list showed must not meet another letter in its place.
-            _ => self.journal.reply(out, ticket, answer),
-        }
+/// Answers a question.
+pub(crate) fn handle_describe(
+    turn: &mut Turn,
+    deliveries: &Deliveries,
+    effects: &EffectDesk,
+    (ticket, query): (Ticket, &Query),
+    out: &mut Output,
+) {
+    let answer = match (View { turn, deliveries, effects }).describe(query) {
+        Some(description) => Answer::Described(description),
+        None => Answer::Rejected(Reject::TopicUnknown),
+    };
+    match query {
+        // Numbers for people and their graphs: no decision rests on them, and they must come while the disk hangs.
+        Query::Tally => out.actions.push(Action::Reply { ticket, answer }),
+        // What an answer tells must not be taken back by a crash: it waits until it is durable. An operator who
+        // purges what a list showed must not meet another letter in its place.
+        _ => turn.journal.reply(out, ticket, answer),
     }
+}
 
+impl View<'_> {
     fn describe(&self, query: &Query) -> Option<Description> {
-        let state = &self.journal.state;
+        let state = &self.turn.journal.state;
         Some(match query {
-            Query::Topic(topic) => Description::Topic(self.describe_topic(state.topic(*topic)?)),
+            Query::Topic(topic) => Description::Topic(self.deliveries.describe_topic(state.topic(*topic)?)),
             Query::Groups(topic) => {
                 let topic = state.topic(*topic)?;
-                Description::Groups(topic.groups.values().map(|g| self.describe_group(topic, g)).collect())
+                Description::Groups(
+                    topic
+                        .groups
+                        .values()
+                        .map(|g| self.deliveries.describe_group(self.turn, topic, g))
+                        .collect(),
+                )
             }
             Query::Group(topic, name) => {
                 let topic = state.topic(*topic)?;
-                let group = topic.group_named(name).map(|group| self.describe_group(topic, group));
+                let group = topic
+                    .group_named(name)
+                    .map(|group| self.deliveries.describe_group(self.turn, topic, group));
                 Description::Groups(group.into_iter().collect())
             }
             Query::Slowest(topic) => Description::Slowest(slowest_group(state.topic(*topic)?)),
-            Query::Message(message) => Description::Message(self.describe_message(*message)),
+            Query::Message(message) => {
+                Description::Message(self.deliveries.describe_message(self.turn, *message))
+            }
             Query::Payloads(messages) => {
-                let lie = messages.iter().map(|message| self.payload_of(*message));
+                let lie = messages.iter().map(|message| self.turn.payload_of(*message));
                 Description::Payloads(lie.collect())
             }
-            Query::Browse(browse) => Description::Browse(self.browse(browse)?),
+            Query::Browse(browse) => Description::Browse(self.turn.browse(browse)?),
             Query::Whereabouts(topic, identity) => {
                 state.topic(*topic)?;
-                let first = state.stored.get(identity, self.now);
+                let first = state.stored.get(identity, self.turn.now);
                 Description::Whereabouts(first.map(|first| Spotted {
                     topic: if first.topic == NO_TOPIC { *topic } else { first.topic },
                     partition: first.partition,
@@ -69,26 +89,26 @@ impl Shard {
                 }))
             }
             Query::Tally => Description::Tally(self.tally()),
-            Query::Effect(identity) => Description::Effect(self.find_effect(identity)),
-            Query::Effects(list) => Description::Effects(self.list_effects(list)),
+            Query::Effect(identity) => Description::Effect(self.turn.find_effect(identity)),
+            Query::Effects(list) => Description::Effects(self.turn.list_effects(list)),
             Query::Datasets(tenant, after, limit) => {
-                let (datasets, more) = self.list_datasets(tenant, after.as_deref(), *limit);
+                let (datasets, more) = self.turn.list_datasets(tenant, after.as_deref(), *limit);
                 Description::Datasets(datasets, more)
             }
-            Query::Dataset(list) => Description::Dataset(self.describe_dataset(list)),
-            Query::Outputs(list) => Description::Outputs(self.list_outputs(list)),
+            Query::Dataset(list) => Description::Dataset(self.turn.describe_dataset(list)),
+            Query::Outputs(list) => Description::Outputs(self.turn.list_outputs(list)),
             Query::Runs(list) => {
-                let (runs, next) = self.list_runs(list);
+                let (runs, next) = self.turn.list_runs(list);
                 Description::Runs(runs, next)
             }
-            Query::Run(id, from, limit) => Description::Run(self.describe_run(id, *from, *limit)),
+            Query::Run(id, from, limit) => Description::Run(self.turn.describe_run(id, *from, *limit)),
             Query::Commit(name) => {
-                let done = state.commits.get(name, self.now).map(|(_, done)| done.clone());
+                let done = state.commits.get(name, self.turn.now).map(|(_, done)| done.clone());
                 Description::Commit(done)
             }
-            Query::Entity(entity) => Description::Entity(self.describe_entity(entity)),
+            Query::Entity(entity) => Description::Entity(self.turn.describe_entity(entity)),
             Query::Entities(list) => {
-                let (entities, more) = self.list_entities(list);
+                let (entities, more) = self.turn.list_entities(list);
                 Description::Entities(entities, more)
             }
         })
@@ -97,7 +117,7 @@ impl Shard {
     /// What metrics need: numbers that are kept anyway, and no walk over what waits or is on loan. Every scrape asks for
     /// it, so that what it looks at is bounded: the first topics and groups, and how many are left out.
     fn tally(&self) -> Tally {
-        let state = &self.journal.state;
+        let state = &self.turn.journal.state;
         let (mut topics, mut groups) = (Vec::new(), Vec::new());
         let (mut topic_rows, mut group_rows, mut group_count) = (0, 0, 0);
         for topic in state.each_topic() {
@@ -105,10 +125,12 @@ impl Shard {
             group_count += topic.groups.len() as u64;
             topic_rows += partitions;
             if topic_rows <= TALLY_ROWS_MAX {
-                topics.push(TopicDescription { groups: Vec::new(), ..self.describe_topic(topic) });
+                topics.push(TopicDescription { groups: Vec::new(), ..self.deliveries.describe_topic(topic) });
             }
             let fit = TALLY_ROWS_MAX.saturating_sub(group_rows) / partitions.max(1);
-            groups.extend(topic.groups.values().take(fit).map(|group| self.tally_group(topic, group)));
+            groups.extend(
+                topic.groups.values().take(fit).map(|group| self.deliveries.tally_group(topic, group)),
+            );
             group_rows += topic.groups.len() * partitions;
         }
         let listed = |rows: usize, listed: usize| rows.saturating_sub(listed) as u64;
@@ -122,19 +144,21 @@ impl Shard {
             groups,
             idempotency_records: state.stored.len() as u64 + state.done_records,
             epoch: state.epoch,
-            effects: self.tally_effects(),
+            effects: self.effects.tally_effects(self.turn),
             outputs: state.outputs.pointers,
             runs: state.runs.runs.len() as u64,
             entities: state.entities.len() as u64,
         }
     }
+}
 
+impl Deliveries {
     fn tally_group(&self, topic: &Topic, group: &Group) -> GroupTally {
         let lanes = group.progress.iter().zip(&topic.partitions);
         GroupTally {
             topic: Arc::clone(&topic.name),
             name: Arc::clone(&group.name),
-            consumers: self.crews.get(&group.id).map_or(0, |crew| number_of(crew.consumers.len())),
+            consumers: self.crew(group.id).map_or(0, |crew| number_of(crew.consumers.len())),
             partitions: lanes
                 .map(|(progress, lane)| LaneTally {
                     lag: progress.lag(lane.slots.next()),
@@ -166,41 +190,41 @@ impl Shard {
             settings: topic.settings,
             paused: topic.paused,
             scheduled: self.scheduled_in(topic.id),
-            dead_letters: self.dead_letters.get(&topic.id).copied().unwrap_or(0),
+            dead_letters: self.dead_letters_of(topic.id),
             partitions: partitions.collect(),
             groups: topic.group_names.keys().cloned().collect(),
         }
     }
 
-    fn describe_group(&self, topic: &Topic, group: &Group) -> GroupDescription {
-        let crew = self.crews.get(&group.id);
+    fn describe_group(&self, turn: &Turn, topic: &Topic, group: &Group) -> GroupDescription {
+        let crew = self.crew(group.id);
         GroupDescription {
             topic: Arc::clone(&topic.name),
             name: Arc::clone(&group.name),
             consumers: crew.map_or(0, |crew| u32::try_from(crew.consumers.len()).unwrap_or(u32::MAX)),
             waiters: crew.map_or(0, |crew| u32::try_from(crew.waiters.len()).unwrap_or(u32::MAX)),
-            members: self.members_of(group),
+            members: self.members_of(turn, group),
             paused: group.paused,
             topic_paused: topic.paused,
             seen: crew.map_or(group.created, |crew| crew.seen),
-            partitions: self.described_partitions(topic.id, group.id),
+            partitions: self.described_partitions(turn, topic.id, group.id),
         }
     }
 
     /// Who reads a group, has just read it, or holds something of it. Walks what is on loan, which the windows bound.
-    fn members_of(&self, group: &Group) -> Vec<Member> {
+    fn members_of(&self, turn: &Turn, group: &Group) -> Vec<Member> {
         let mut members: BTreeMap<Arc<str>, (bool, u64)> = BTreeMap::new();
         let pending = group.progress.iter().flat_map(|progress| progress.pending.values());
         for pending in pending.filter(|pending| pending.lease.is_some()) {
             members.entry(Arc::clone(&pending.owner)).or_default().1 += 1;
         }
-        for consumer in self.crews.get(&group.id).into_iter().flat_map(|crew| &crew.consumers) {
+        for consumer in self.crew(group.id).into_iter().flat_map(|crew| &crew.consumers) {
             members.entry(consumer.owner.as_str().into()).or_default().0 = true;
         }
-        for waiter in self.crews.get(&group.id).into_iter().flat_map(|crew| &crew.waiters) {
+        for waiter in self.crew(group.id).into_iter().flat_map(|crew| &crew.waiters) {
             members.entry(waiter.owner.as_str().into()).or_default();
         }
-        for owner in self.crews.get(&group.id).into_iter().flat_map(|crew| crew.recent_pollers(self.now)) {
+        for owner in self.crew(group.id).into_iter().flat_map(|crew| crew.recent_pollers(turn.now)) {
             members.entry(owner.into()).or_default();
         }
         let members = members.into_iter();
@@ -208,11 +232,16 @@ impl Shard {
     }
 
     /// How a group stands, per partition.
-    pub(crate) fn described_partitions(&self, id: TopicId, group: GroupId) -> Vec<GroupPartition> {
-        let Some(topic) = self.journal.state.topic(id) else { return Vec::new() };
+    pub(crate) fn described_partitions(
+        &self,
+        turn: &Turn,
+        id: TopicId,
+        group: GroupId,
+    ) -> Vec<GroupPartition> {
+        let Some(topic) = turn.journal.state.topic(id) else { return Vec::new() };
         let Some(members) = topic.groups.get(&group) else { return Vec::new() };
-        let crew = self.crews.get(&group);
-        let windows = self.settings.windows(topic);
+        let crew = self.crew(group);
+        let windows = turn.settings.windows(topic);
         let lanes = (0_usize..).zip(members.progress.iter().zip(&topic.partitions));
         let partitions = lanes.map(|(number, (progress, lane))| {
             let pending = u32::try_from(progress.pending.len()).unwrap_or(u32::MAX);
@@ -221,7 +250,7 @@ impl Shard {
                 let aside = crew.aside.values().flatten();
                 aside.filter(|(waits, _)| *waits == partition).count()
             });
-            let scheduled = self.scheduled.get(&(id, partition)).map_or(0, BTreeSet::len);
+            let scheduled = self.scheduled_at(id, partition);
             let parked = crew.and_then(|crew| crew.lanes.get(number)).map_or(0, |lane| lane.keys.parked());
             GroupPartition {
                 lag: progress.lag(lane.slots.next()),

@@ -3,10 +3,11 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::delivery::Deliveries;
 use crate::effect::Blob;
-use crate::shard::Shard;
 use crate::state::group::Group;
 use crate::state::partition::Topic;
+use crate::turn::Turn;
 use crate::turn::timer::Spot;
 use crate::words::description::{Browse, Found, MessageDescription, Stage, Standing, Stretch, Wait};
 use crate::words::id::{KeyHash, Time};
@@ -18,15 +19,90 @@ const SCANNED_MAX: u64 = 2_000;
 /// Messages before one that are looked through for the same key.
 const EARLIER_MAX: u64 = 10_000;
 
-impl Shard {
-    pub(crate) fn describe_message(&self, message: Spotted) -> Option<MessageDescription> {
-        let sequence = self.locate(message).ok()?;
-        let topic = self.journal.state.topic(message.topic)?;
-        let found = self.found(topic, message.partition, sequence)?;
-        let groups = topic.groups.values().map(|group| self.standing_of(topic, group, message, sequence));
+impl Deliveries {
+    pub(crate) fn describe_message(&self, turn: &Turn, message: Spotted) -> Option<MessageDescription> {
+        let sequence = turn.locate(message).ok()?;
+        let topic = turn.journal.state.topic(message.topic)?;
+        let found = turn.found(topic, message.partition, sequence)?;
+        let groups =
+            topic.groups.values().map(|group| self.standing_of(turn, topic, group, message, sequence));
         Some(MessageDescription { found, groups: groups.collect() })
     }
 
+    fn standing_of(
+        &self,
+        turn: &Turn,
+        topic: &Topic,
+        group: &Group,
+        message: Spotted,
+        sequence: u64,
+    ) -> Standing {
+        let partition = message.partition;
+        let spot = Spot { topic: topic.id, group: group.id, partition, sequence };
+        let pending = turn.pending(spot);
+        let (wait, since, until) = self.wait_of(turn, topic, group, spot);
+        let lease = pending.filter(|pending| pending.lease.is_some());
+        Standing {
+            group: Arc::clone(&group.name),
+            wait,
+            since,
+            until,
+            owner: lease.map(|pending| Arc::clone(&pending.owner)),
+            attempts: pending.map_or(0, |pending| pending.attempts),
+            last_error: pending.map_or_else(Arc::default, |pending| Arc::clone(&pending.last_error)),
+            history: pending.map_or_else(Vec::new, |pending| pending.history.clone()),
+        }
+    }
+
+    /// Why a group does not get a message right now, since when, and until when if that is known. The first reason
+    /// that holds, in the order in which dispatch meets them.
+    fn wait_of(&self, turn: &Turn, topic: &Topic, group: &Group, spot: Spot) -> (Wait, Time, Option<Time>) {
+        let lane = &topic.partitions[spot.partition as usize];
+        let progress = &group.progress[spot.partition as usize];
+        let stored = lane.slots.get(spot.sequence).map_or(Time(0), |slot| slot.at);
+        if progress.is_settled(spot.sequence) {
+            return (Wait::Done, stored, None);
+        }
+        let pending = progress.pending.get(&spot.sequence);
+        if let Some((pending, expires)) = pending.and_then(|pending| Some((pending, pending.lease?))) {
+            return (Wait::InFlight, pending.leased_at, Some(expires));
+        }
+        let idle = pending.map_or(stored, |pending| pending.ended_at.max(stored));
+        let crew = self.crew(spot.group);
+        if crew.is_some_and(|crew| crew.is_dying(spot)) {
+            return (Wait::Dying, idle, None);
+        }
+        let due = lane.slots.due(spot.sequence);
+        if due > turn.now {
+            return (Wait::Scheduled, stored, Some(due));
+        }
+        if let Some(pending) = pending.filter(|pending| turn.due_at(pending) > turn.now) {
+            let wait = if pending.waits_for > 0 { Wait::Effect } else { Wait::Backoff };
+            return (wait, idle, Some(pending.retry_at));
+        }
+        let begun = idle.max(due);
+        if let Some(since) = topic.paused.into_iter().chain(group.paused).min() {
+            return (Wait::Paused, since.max(begun), None);
+        }
+        if let Some(head) = turn.earlier_of_key(topic, group, spot) {
+            let until = progress.pending.get(&head).and_then(|pending| pending.lease);
+            return (Wait::KeyBusy, begun, until);
+        }
+        let running =
+            lane.slots.identity(spot.sequence).and_then(|identity| crew?.running.get(&identity).copied());
+        if let Some((partition, sequence)) = running.filter(|runs| *runs != (spot.partition, spot.sequence)) {
+            let until = turn.lease_of(Spot { partition, sequence, ..spot }).map(|(_, expires)| expires);
+            return (Wait::SameIdentityRunning, begun, until);
+        }
+        let windows = turn.settings.windows(topic);
+        if progress.leased >= windows.pushed.max(windows.borrowed) {
+            return (Wait::WindowFull, begun, None);
+        }
+        (Wait::Ready, begun, None)
+    }
+}
+
+impl Turn {
     /// Where the payload of a message lies.
     pub(crate) fn payload_of(&self, message: Spotted) -> Option<Blob> {
         let sequence = self.locate(message).ok()?;
@@ -94,71 +170,6 @@ impl Shard {
             length: slot.length,
             check: slot.check,
         })
-    }
-
-    fn standing_of(&self, topic: &Topic, group: &Group, message: Spotted, sequence: u64) -> Standing {
-        let partition = message.partition;
-        let spot = Spot { topic: topic.id, group: group.id, partition, sequence };
-        let pending = self.pending(spot);
-        let (wait, since, until) = self.wait_of(topic, group, spot);
-        let lease = pending.filter(|pending| pending.lease.is_some());
-        Standing {
-            group: Arc::clone(&group.name),
-            wait,
-            since,
-            until,
-            owner: lease.map(|pending| Arc::clone(&pending.owner)),
-            attempts: pending.map_or(0, |pending| pending.attempts),
-            last_error: pending.map_or_else(Arc::default, |pending| Arc::clone(&pending.last_error)),
-            history: pending.map_or_else(Vec::new, |pending| pending.history.clone()),
-        }
-    }
-
-    /// Why a group does not get a message right now, since when, and until when if that is known. The first reason
-    /// that holds, in the order in which dispatch meets them.
-    fn wait_of(&self, topic: &Topic, group: &Group, spot: Spot) -> (Wait, Time, Option<Time>) {
-        let lane = &topic.partitions[spot.partition as usize];
-        let progress = &group.progress[spot.partition as usize];
-        let stored = lane.slots.get(spot.sequence).map_or(Time(0), |slot| slot.at);
-        if progress.is_settled(spot.sequence) {
-            return (Wait::Done, stored, None);
-        }
-        let pending = progress.pending.get(&spot.sequence);
-        if let Some((pending, expires)) = pending.and_then(|pending| Some((pending, pending.lease?))) {
-            return (Wait::InFlight, pending.leased_at, Some(expires));
-        }
-        let idle = pending.map_or(stored, |pending| pending.ended_at.max(stored));
-        let crew = self.crews.get(&spot.group);
-        if crew.is_some_and(|crew| crew.is_dying(spot)) {
-            return (Wait::Dying, idle, None);
-        }
-        let due = lane.slots.due(spot.sequence);
-        if due > self.now {
-            return (Wait::Scheduled, stored, Some(due));
-        }
-        if let Some(pending) = pending.filter(|pending| self.due_at(pending) > self.now) {
-            let wait = if pending.waits_for > 0 { Wait::Effect } else { Wait::Backoff };
-            return (wait, idle, Some(pending.retry_at));
-        }
-        let begun = idle.max(due);
-        if let Some(since) = topic.paused.into_iter().chain(group.paused).min() {
-            return (Wait::Paused, since.max(begun), None);
-        }
-        if let Some(head) = self.earlier_of_key(topic, group, spot) {
-            let until = progress.pending.get(&head).and_then(|pending| pending.lease);
-            return (Wait::KeyBusy, begun, until);
-        }
-        let running =
-            lane.slots.identity(spot.sequence).and_then(|identity| crew?.running.get(&identity).copied());
-        if let Some((partition, sequence)) = running.filter(|runs| *runs != (spot.partition, spot.sequence)) {
-            let until = self.lease_of(Spot { partition, sequence, ..spot }).map(|(_, expires)| expires);
-            return (Wait::SameIdentityRunning, begun, until);
-        }
-        let windows = self.settings.windows(topic);
-        if progress.leased >= windows.pushed.max(windows.borrowed) {
-            return (Wait::WindowFull, begun, None);
-        }
-        (Wait::Ready, begun, None)
     }
 
     /// The earlier message of the same key that a group has to settle first, where keys keep their order.

@@ -5,9 +5,10 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
+use crate::delivery::Deliveries;
 use crate::delivery::retry::DELAY_MS_MAX;
-use crate::shard::Shard;
 use crate::state::group::Pending;
+use crate::turn::Turn;
 use crate::turn::timer::{Due, Spot};
 use crate::words::action::{Output, Receipt};
 use crate::words::id::{GroupId, Identity, Time};
@@ -48,10 +49,11 @@ impl Sleepers {
     }
 }
 
-impl Shard {
+impl Deliveries {
     /// A delivery is to happen again when an effect has ended or is free, or after a delay, whichever is first.
     pub(crate) fn snooze_for(
         &mut self,
+        turn: &mut Turn,
         spot: Spot,
         receipt: &Receipt,
         identity: &Identity,
@@ -59,24 +61,41 @@ impl Shard {
         out: &mut Output,
     ) {
         let delay_ms = delay_ms.unwrap_or(DELAY_MS_MAX);
-        let known = self.journal.state.effects.find(identity).map(|(number, _)| number);
-        let Some(number) = known.filter(|number| self.is_effect_open(*number)) else {
-            self.snooze(spot, receipt, (delay_ms.min(AWAKE_MS), 0), out);
+        let known = turn.journal.state.effects.find(identity).map(|(number, _)| number);
+        let Some(number) = known.filter(|number| turn.is_effect_open(*number)) else {
+            self.snooze(turn, spot, receipt, (delay_ms.min(AWAKE_MS), 0), out);
             return;
         };
         let crowd = self.sleepers.of(number).take(SLEEPERS_PER_EFFECT_MAX).count();
         let number = if crowd < SLEEPERS_PER_EFFECT_MAX { number } else { 0 };
-        if !self.snooze(spot, receipt, (delay_ms, number), out) || number == 0 {
+        if !self.snooze(turn, spot, receipt, (delay_ms, number), out) || number == 0 {
             return;
         }
-        if self.is_effect_open(number) {
+        if turn.is_effect_open(number) {
             self.sleepers.add(number, spot);
         } else {
             // It was tied to this very delivery, and is free with it.
-            self.timers.set(self.now.after_ms(delay_ms.min(AWAKE_MS)), Due::Retry(spot));
+            turn.timers.set(turn.now.after_ms(delay_ms.min(AWAKE_MS)), Due::Retry(spot));
         }
     }
 
+    /// An effect ended, or its lease did: what waits for it is due, unless it runs again or nobody knows how it went.
+    pub(crate) fn wake_for_effect(&mut self, turn: &mut Turn, number: u64) {
+        if self.sleepers.by_effect.is_empty() || turn.is_effect_open(number) {
+            return;
+        }
+        let spots: Vec<Spot> = self.sleepers.of(number).collect();
+        for spot in spots {
+            self.sleepers.remove(number, spot);
+            if let Some(retry_at) = turn.pending(spot).map(|pending| pending.retry_at) {
+                turn.timers.cancel(retry_at, Due::Retry(spot));
+                turn.timers.set(turn.now, Due::Retry(spot));
+            }
+        }
+    }
+}
+
+impl Turn {
     /// Whether whoever wants an effect can do nothing but wait for it.
     fn is_effect_open(&self, number: u64) -> bool {
         let effect = self.journal.state.effects.get(number);
@@ -88,20 +107,5 @@ impl Shard {
     pub(crate) fn due_at(&self, pending: &Pending) -> Time {
         let waits = pending.waits_for > 0 && !self.is_effect_open(pending.waits_for);
         if waits { pending.retry_at.min(self.now) } else { pending.retry_at }
-    }
-
-    /// An effect ended, or its lease did: what waits for it is due, unless it runs again or nobody knows how it went.
-    pub(crate) fn wake_for_effect(&mut self, number: u64) {
-        if self.sleepers.by_effect.is_empty() || self.is_effect_open(number) {
-            return;
-        }
-        let spots: Vec<Spot> = self.sleepers.of(number).collect();
-        for spot in spots {
-            self.sleepers.remove(number, spot);
-            if let Some(retry_at) = self.pending(spot).map(|pending| pending.retry_at) {
-                self.timers.cancel(retry_at, Due::Retry(spot));
-                self.timers.set(self.now, Due::Retry(spot));
-            }
-        }
     }
 }

@@ -1,0 +1,64 @@
+//! A dead letter is tried again.
+
+use crate::delivery::Deliveries;
+use crate::turn::Turn;
+use crate::turn::journal::lifetime;
+use crate::words::action::Stored;
+use crate::words::action::{Answer, Output};
+use crate::words::draft::NewMessage;
+use crate::words::id::RequestHash;
+use crate::words::id::{GroupId, Ticket};
+use crate::words::input::Spotted;
+use crate::words::reject::Reject;
+
+impl Deliveries {
+    /// Stores the message of a dead letter again and drops the letter, in one batch. The gates do not count: a
+    /// person has decided that it is to be tried again, by the group that gave it up. If that group is gone the letter
+    /// stays: the other groups are done with the message.
+    pub(crate) fn handle_redrive(
+        &mut self,
+        turn: &mut Turn,
+        ticket: Ticket,
+        letter: Spotted,
+        mut message: NewMessage,
+        group: Option<&str>,
+        out: &mut Output,
+    ) {
+        let (sequence, only) = match turn.may_redrive(letter, &message, group) {
+            Ok(checked) => checked,
+            Err(reject) => return turn.journal.refuse(out, ticket, reject),
+        };
+        let state = &turn.journal.state;
+        let slots = state.lane(letter.topic, letter.partition).map(|lane| &lane.slots);
+        // Letters of a time when it was not written down: whoever read the letter says what is known.
+        message.origin = slots.and_then(|slots| slots.origin(sequence)).or(message.origin);
+        // A letter does not say what was asked for; the gate does, as long as it knows the message that died.
+        let first = message.identity.and_then(|identity| state.stored.get(&identity, turn.now));
+        if let Some(first) = first.filter(|_| message.request == RequestHash::NONE) {
+            let place = Spotted { topic: first.topic, partition: first.partition, offset: first.offset };
+            message.request = if message.origin == Some(place) { first.request } else { message.request };
+        }
+        let until = lifetime(turn.now, turn.settings.idempotency_ttl_ms);
+        let identity = message.identity.map(|identity| (identity, until));
+        let offset = self.append(turn, &message, identity, only, out);
+        self.drop_message(turn, letter, out);
+        let topic = Some(message.topic);
+        let stored = Stored { topic, partition: message.partition, offset, duplicate: false };
+        turn.journal.reply(out, ticket, Answer::Produced(stored));
+    }
+}
+
+impl Turn {
+    /// Where the letter lies, and the group that is to get the message.
+    fn may_redrive(
+        &self,
+        letter: Spotted,
+        message: &NewMessage,
+        group: Option<&str>,
+    ) -> Result<(u64, Option<GroupId>), Reject> {
+        let sequence = self.locate(letter)?;
+        self.may_append(message)?;
+        let only = group.map(|group| self.group_of(message.topic, group)).transpose()?;
+        Ok((sequence, only))
+    }
+}

@@ -1,0 +1,169 @@
+//! Topics and groups as people order them: made, set, paused, deleted.
+
+use crate::delivery::Deliveries;
+use crate::log::fact::Fact;
+use crate::state::PARTITIONS_MAX;
+use crate::turn::Turn;
+use crate::turn::journal::Haste;
+use crate::words::action::{Action, Answer, Output};
+use crate::words::id::{GroupId, Ticket, TopicId};
+use crate::words::reject::Reject;
+use crate::words::route::validate_name;
+use crate::words::topic::TopicPatch;
+use crate::words::topic::TopicSettings;
+use alloc::vec::Vec;
+
+impl Turn {
+    pub(crate) fn handle_create_topic(
+        &mut self,
+        ticket: Ticket,
+        name: &str,
+        partitions: u32,
+        (settings, exact): (&TopicSettings, bool),
+        out: &mut Output,
+    ) {
+        if let Some(topic) = self.journal.state.topic_named(name) {
+            let kept = topic.info().partitions;
+            let difference =
+                if kept == partitions { topic.settings.difference(settings) } else { Some("partitions") };
+            return match difference.filter(|_| exact) {
+                Some(setting) => self.journal.refuse(out, ticket, Reject::SettingsDiffer(setting)),
+                None => {
+                    let answer = Answer::TopicReady { partitions: kept, created: false };
+                    self.journal.reply(out, ticket, answer);
+                }
+            };
+        }
+        if let Err(reject) = self.may_create(name, partitions, settings) {
+            return self.journal.refuse(out, ticket, reject);
+        }
+        self.create_topic(name, partitions, settings, out);
+        self.journal.reply(out, ticket, Answer::TopicReady { partitions, created: true });
+    }
+
+    fn may_create(&self, name: &str, partitions: u32, settings: &TopicSettings) -> Result<(), Reject> {
+        validate_name(name, "topic names have 1 to 255 bytes")?;
+        if partitions == 0 || partitions > self.settings.partitions_max.min(PARTITIONS_MAX) {
+            return Err(Reject::Invalid("partitions must be between 1 and the server's partitions_max"));
+        }
+        if let Some(fault) = settings.fault() {
+            return Err(Reject::Invalid(fault));
+        }
+        if self.journal.state.names.len() >= self.settings.topics_max as usize {
+            return Err(Reject::Limit("topics: there are as many as are allowed"));
+        }
+        if !self.roomy {
+            return Err(Reject::DiskFull);
+        }
+        Ok(())
+    }
+}
+
+impl Deliveries {
+    pub(crate) fn handle_configure(
+        &mut self,
+        turn: &mut Turn,
+        ticket: Ticket,
+        id: TopicId,
+        patch: &TopicPatch,
+        out: &mut Output,
+    ) {
+        let Some(topic) = turn.journal.state.topic(id) else {
+            return turn.journal.refuse(out, ticket, Reject::TopicUnknown);
+        };
+        let (before, after) = (topic.settings, topic.settings.patched(patch));
+        if let Some(fault) = after.fault() {
+            return turn.journal.refuse(out, ticket, Reject::Invalid(fault));
+        }
+        let partitions = topic.info().partitions;
+        if after != before {
+            turn.journal.emit(Haste::Urgent, out, &Fact::Configured { topic: id, settings: after });
+            for partition in 0..partitions {
+                self.reschedule_retention(turn, id, partition);
+                self.review_history(turn, id, partition);
+            }
+        }
+        turn.journal.reply(out, ticket, Answer::Configured { before, after });
+        if after.order != before.order {
+            self.look_again(turn, id);
+        }
+        if after != before {
+            self.widen(turn, id);
+            self.dispatch_topic(turn, id, out);
+        }
+    }
+
+    pub(crate) fn handle_delete_topic(
+        &mut self,
+        turn: &mut Turn,
+        ticket: Ticket,
+        id: TopicId,
+        out: &mut Output,
+    ) {
+        let Some(topic) = turn.journal.state.topic(id) else {
+            return turn.journal.refuse(out, ticket, Reject::TopicUnknown);
+        };
+        let info = topic.info();
+        let groups: Vec<GroupId> = topic.groups.keys().copied().collect();
+        self.forget_topic(id);
+        turn.journal.emit(Haste::Urgent, out, &Fact::TopicDeleted { topic: id });
+        // Behind the fact: who waits is told when it is durable.
+        for group in groups {
+            self.dismiss(turn, group, Reject::TopicUnknown, out);
+        }
+        turn.journal.after_durable(out, Action::Unpublish(info));
+        turn.journal.reply(out, ticket, Answer::Deleted);
+    }
+
+    pub(crate) fn handle_delete_group(
+        &mut self,
+        turn: &mut Turn,
+        ticket: Ticket,
+        id: TopicId,
+        name: &str,
+        out: &mut Output,
+    ) {
+        let group = match turn.group_of(id, name) {
+            Ok(group) => group,
+            Err(reject) => return turn.journal.refuse(out, ticket, reject),
+        };
+        turn.journal.emit(Haste::Urgent, out, &Fact::GroupExpired { topic: id, group });
+        self.dismiss(turn, group, Reject::GroupUnknown, out);
+        self.prune_schedule(turn, id);
+        turn.journal.reply(out, ticket, Answer::Deleted);
+    }
+
+    pub(crate) fn handle_pause(
+        &mut self,
+        turn: &mut Turn,
+        ticket: Ticket,
+        id: TopicId,
+        group: Option<&str>,
+        paused: bool,
+        out: &mut Output,
+    ) {
+        let found = match group {
+            None if turn.journal.state.topic(id).is_none() => Err(Reject::TopicUnknown),
+            None => Ok(None),
+            Some(name) => turn.group_of(id, name).map(Some),
+        };
+        let group = match found {
+            Ok(group) => group,
+            Err(reject) => return turn.journal.refuse(out, ticket, reject),
+        };
+        let topic = turn.journal.state.topic(id);
+        let before = topic.and_then(|topic| match group {
+            None => topic.paused,
+            Some(group) => topic.groups.get(&group)?.paused,
+        });
+        let since = paused.then(|| before.unwrap_or(turn.now));
+        if since != before {
+            turn.journal.emit(Haste::Urgent, out, &Fact::Paused { topic: id, group, since });
+        }
+        turn.journal.reply(out, ticket, Answer::Paused(since));
+        match group {
+            Some(group) => self.dispatch(turn, group, out),
+            None => self.dispatch_topic(turn, id, out),
+        }
+    }
+}

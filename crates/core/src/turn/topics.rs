@@ -1,0 +1,31 @@
+//! Topics come into being.
+
+use crate::log::fact::Fact;
+use crate::turn::Turn;
+use crate::turn::journal::Haste;
+use crate::words::action::TopicInfo;
+use crate::words::action::{Action, Output};
+use crate::words::id::TopicId;
+use crate::words::topic::TopicSettings;
+
+impl Turn {
+    /// Creates a topic that does not exist, and has the catalogue told once it is durable.
+    pub(crate) fn create_topic(
+        &mut self,
+        name: &str,
+        partitions: u32,
+        settings: &TopicSettings,
+        out: &mut Output,
+    ) -> TopicInfo {
+        let topic =
+            TopicId(u32::try_from(self.journal.state.topics.len()).expect("topics are counted in u32"));
+        let fact = Fact::TopicCreated { topic, partitions, at: self.now, name, scoped: true };
+        self.journal.emit(Haste::Urgent, out, &fact);
+        if *settings != TopicSettings::default() {
+            self.journal.emit(Haste::Urgent, out, &Fact::Configured { topic, settings: *settings });
+        }
+        let info = TopicInfo { id: topic, name: name.into(), partitions, scoped: true };
+        self.journal.after_durable(out, Action::Publish(info.clone()));
+        info
+    }
+}
