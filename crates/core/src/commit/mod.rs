@@ -197,7 +197,7 @@ impl Committing<'_> {
             self.effects.pass_on(self.turn, self.deliveries, number, out);
         }
         for group in after.groups {
-            self.deliveries.dispatch(self.turn, group, out);
+            self.deliveries.touch(group);
         }
     }
 

@@ -130,7 +130,7 @@ impl Deliveries {
         *self.dead_letters.entry(spot.topic).or_default() += 1;
         self.drop_oldest_letter(turn, dlq, partition, out);
         self.enforce_bytes(turn, dlq, partition, out);
-        self.dispatch(turn, spot.group, out);
+        self.touch(spot.group);
     }
 
     /// A full dead-letter topic never holds a poison message in its source: the oldest letter goes instead.

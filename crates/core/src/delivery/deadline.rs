@@ -88,7 +88,7 @@ impl Deliveries {
             Some(None) => drop(self.deadlines.remove(&(topic, partition))),
             None => {}
         }
-        self.dispatch_topic(turn, topic, out);
+        self.touch_topic(turn, topic);
     }
 
     /// Ends an overdue message for a group, unless the group is done with it, works on it, or has given it up.

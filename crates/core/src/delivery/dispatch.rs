@@ -38,7 +38,7 @@ enum Next {
 
 impl Deliveries {
     /// Delivers to the group what can be delivered, one partition after the other, one reader after the other.
-    pub(crate) fn dispatch(&mut self, turn: &mut Turn, group: GroupId, out: &mut Output) {
+    pub(super) fn dispatch(&mut self, turn: &mut Turn, group: GroupId, out: &mut Output) {
         if turn.journal.durable < self.opened {
             return;
         }

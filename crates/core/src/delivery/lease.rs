@@ -62,14 +62,8 @@ impl Deliveries {
             supersedes,
         });
         self.waiting.insert(ticket, group);
-        self.dispatch(turn, group, out);
-        if self.waiting.contains_key(&ticket) {
-            if until > turn.now {
-                turn.timers.set(until, Due::Waited(group, ticket));
-            } else {
-                self.on_waited(turn, group, ticket, out);
-            }
-        }
+        self.touch(group);
+        self.asking.push((group, ticket));
     }
 
     /// The group, or `None` if it has to be created first.
@@ -106,8 +100,26 @@ impl Deliveries {
         }
     }
 
+    /// Those who asked and did not get anything go on waiting, or have waited long enough.
+    pub(crate) fn settle_askers(&mut self, turn: &mut Turn, out: &mut Output) {
+        for (group, ticket) in core::mem::take(&mut self.asking) {
+            let crew = self.crews.get(&group).filter(|_| self.waiting.contains_key(&ticket));
+            let waiter = crew.and_then(|crew| crew.waiters.iter().find(|waiter| waiter.ticket == ticket));
+            match waiter.map(|waiter| waiter.until) {
+                Some(until) if until > turn.now => turn.timers.set(until, Due::Waited(group, ticket)),
+                Some(_) => self.on_waited(turn, group, ticket, out),
+                None => {}
+            }
+        }
+    }
+
+    /// The time of a waiter is up. It is told at the end of the input: perhaps there is something for it by then.
+    pub(crate) fn on_patience_end(&mut self, group: GroupId, ticket: Ticket) {
+        self.asking.push((group, ticket));
+    }
+
     /// Somebody has waited long enough: the answer is that there is nothing.
-    pub(crate) fn on_waited(&mut self, turn: &mut Turn, group: GroupId, ticket: Ticket, out: &mut Output) {
+    fn on_waited(&mut self, turn: &mut Turn, group: GroupId, ticket: Ticket, out: &mut Output) {
         // It is not known yet whether there is nothing: dispatch is still looking.
         if self.crews.get(&group).is_some_and(|crew| crew.is_unfinished) {
             return turn.timers.set(turn.now.after_ms(LOOK_AGAIN_MS), Due::Waited(group, ticket));

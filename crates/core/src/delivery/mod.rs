@@ -65,6 +65,10 @@ pub(crate) struct Deliveries {
     deadlines: BTreeMap<(TopicId, u32), Schedule>,
     /// Messages that wait for an effect.
     sleepers: Sleepers,
+    /// Groups that may have something to deliver since this input; see [`Deliveries::touch`].
+    touched: BTreeSet<GroupId>,
+    /// Those who asked with this input, or whose time is up with it.
+    asking: Vec<(GroupId, Ticket)>,
     /// Effects whose delivery this input has gone on without; see [`Deliveries::take_overtaken`].
     overtaken: Vec<u64>,
 }
@@ -80,6 +84,26 @@ impl Deliveries {
     /// An input begins: so many messages may be looked at for it.
     pub(crate) const fn begin_turn(&mut self, steps: usize) {
         self.steps = steps;
+    }
+
+    /// Something happened to a group: what can be delivered to it now is, once, at the end of the input.
+    pub(crate) fn touch(&mut self, group: GroupId) {
+        self.touched.insert(group);
+    }
+
+    /// Something happened to every group of a topic.
+    pub(crate) fn touch_topic(&mut self, turn: &Turn, topic: TopicId) {
+        let groups = turn.journal.state.topic(topic).map(|topic| topic.groups.keys().copied());
+        self.touched.extend(groups.into_iter().flatten());
+    }
+
+    /// An input ends: everything that it made ready is delivered, and who got nothing is settled.
+    pub(crate) fn end_turn(&mut self, turn: &mut Turn, out: &mut Output) {
+        while let Some(group) = self.touched.pop_first() {
+            self.dispatch(turn, group, out);
+        }
+        self.settle_askers(turn, out);
+        self.watch_history(turn);
     }
 
     /// Effects that were begun by deliveries which this input has superseded or buried. They are told at the end of the

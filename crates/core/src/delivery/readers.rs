@@ -39,7 +39,7 @@ impl Deliveries {
         crew.consumers.push(Consumer { id: consumer, owner, lease_ms, credit, unwritten: 0, style });
         self.readers.insert(consumer, group);
         turn.journal.reply(out, ticket, Answer::Subscribed);
-        self.dispatch(turn, group, out);
+        self.touch(group);
     }
 
     fn may_subscribe(&self, turn: &Turn, subscription: &Subscription) -> Result<Option<GroupId>, Reject> {
@@ -117,30 +117,18 @@ impl Deliveries {
         self.deactivate(topic, group);
     }
 
-    pub(crate) fn handle_credit(
-        &mut self,
-        turn: &mut Turn,
-        consumer: ConsumerId,
-        count: u32,
-        out: &mut Output,
-    ) {
+    pub(crate) fn handle_credit(&mut self, consumer: ConsumerId, count: u32) {
         let Some(&group) = self.readers.get(&consumer) else { return };
         let Some(crew) = self.crews.get_mut(&group) else { return };
         crew.add_credit(consumer, count);
-        self.dispatch(turn, group, out);
+        self.touch(group);
     }
 
-    pub(crate) fn handle_written(
-        &mut self,
-        turn: &mut Turn,
-        consumer: ConsumerId,
-        count: u32,
-        out: &mut Output,
-    ) {
+    pub(crate) fn handle_written(&mut self, turn: &Turn, consumer: ConsumerId, count: u32) {
         let Some(&group) = self.readers.get(&consumer) else { return };
         let Some(crew) = self.crews.get_mut(&group) else { return };
         crew.on_written(consumer, count, turn.settings.stream_unwritten_max);
-        self.dispatch(turn, group, out);
+        self.touch(group);
     }
 
     pub(crate) fn handle_durable(&mut self, turn: &mut Turn, upto: Position, out: &mut Output) {
@@ -166,7 +154,7 @@ impl Deliveries {
             self.leave_to_rest(turn, topic);
         }
         for group in touched {
-            self.dispatch(turn, group, out);
+            self.touch(group);
         }
     }
 }

@@ -88,7 +88,7 @@ impl Deliveries {
     }
 
     /// Scheduled messages of a partition are due.
-    pub(crate) fn on_begin(&mut self, turn: &mut Turn, topic: TopicId, partition: u32, out: &mut Output) {
+    pub(crate) fn on_begin(&mut self, turn: &mut Turn, topic: TopicId, partition: u32) {
         let Some(queue) = self.scheduled.get_mut(&(topic, partition)) else { return };
         let mut due = Vec::new();
         while due.len() < BEGUN_PER_TICK_MAX && queue.first().is_some_and(|(at, _)| *at <= turn.now) {
@@ -101,16 +101,7 @@ impl Deliveries {
         for sequence in due {
             self.begin(turn, topic, partition, sequence);
         }
-        self.dispatch_topic(turn, topic, out);
-    }
-
-    /// Delivers to every group of a topic what can be delivered.
-    pub(crate) fn dispatch_topic(&mut self, turn: &mut Turn, topic: TopicId, out: &mut Output) {
-        let groups = turn.journal.state.topic(topic).map(|topic| topic.groups.keys().copied());
-        let groups: Vec<GroupId> = groups.into_iter().flatten().collect();
-        for group in groups {
-            self.dispatch(turn, group, out);
-        }
+        self.touch_topic(turn, topic);
     }
 
     /// How many messages of a partition are not due yet.

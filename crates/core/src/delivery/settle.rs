@@ -65,7 +65,7 @@ impl Deliveries {
             Ok(Standing::Held(spot)) => {
                 self.ack(turn, spot, address.offset, Token::default(), out);
                 turn.journal.reply(out, ticket, Answer::Settled);
-                self.dispatch(turn, spot.group, out);
+                self.touch(spot.group);
             }
         }
     }
@@ -86,7 +86,7 @@ impl Deliveries {
             Ok(Standing::Held(spot)) => {
                 self.nack(turn, spot, Failing::by(Ending::Nacked), reason, out);
                 turn.journal.reply(out, ticket, Answer::Settled);
-                self.dispatch(turn, spot.group, out);
+                self.touch(spot.group);
             }
         }
     }
@@ -105,7 +105,7 @@ impl Deliveries {
         }
         // Only now, so that what was given back together goes out again in the order of offsets.
         for group in groups {
-            self.dispatch(turn, group, out);
+            self.touch(group);
         }
     }
 
@@ -187,16 +187,16 @@ impl Deliveries {
             return;
         }
         if self.spare(turn, spot, out) {
-            return self.dispatch(turn, spot.group, out);
+            return self.touch(spot.group);
         }
         let before = turn.pending_error(spot);
         let error = if before.is_empty() { LAPSED } else { &before };
         self.fail(turn, spot, Failing::by(Ending::Lapsed), error, out);
-        self.dispatch(turn, spot.group, out);
+        self.touch(spot.group);
     }
 
     /// The wait of a failed message is over.
-    pub(crate) fn on_retry(&mut self, turn: &mut Turn, spot: Spot, out: &mut Output) {
+    pub(crate) fn on_retry(&mut self, turn: &mut Turn, spot: Spot) {
         // A timer that was set for an earlier ending says nothing about this one.
         let is_due = |pending: &&Pending| pending.lease.is_none() && turn.due_at(pending) <= turn.now;
         let Some(pending) = turn.pending(spot).filter(is_due) else { return };
@@ -207,7 +207,7 @@ impl Deliveries {
             && !crew.is_dying(spot)
         {
             crew.make_ready(spot.partition, rank, due);
-            self.dispatch(turn, spot.group, out);
+            self.touch(spot.group);
         }
     }
 

@@ -83,7 +83,7 @@ impl Deliveries {
         for group in groups {
             if let Some(crew) = self.crews.get_mut(&group) {
                 crew.hot.insert(partition);
-                self.dispatch(turn, group, out);
+                self.touch(group);
             }
         }
     }

@@ -47,7 +47,7 @@ impl Deliveries {
         }
         turn.journal.reply(out, ticket, Answer::Settlements(outcomes));
         for group in touched {
-            self.dispatch(turn, group, out);
+            self.touch(group);
         }
     }
 

@@ -38,7 +38,7 @@ impl Deliveries {
             turn.journal.emit(Haste::Urgent, out, &Fact::Cancelled { topic, partition, offset });
         }
         turn.journal.reply(out, ticket, Answer::Cancelled { running });
-        self.dispatch_topic(turn, topic, out);
+        self.touch_topic(turn, topic);
     }
 
     pub(crate) fn handle_remove(
@@ -64,7 +64,7 @@ impl Deliveries {
         let Spotted { topic, partition, offset } = message;
         self.unschedule_start(turn, topic, partition, sequence);
         turn.journal.emit(Haste::Urgent, out, &Fact::Removed { topic, partition, offset });
-        self.dispatch_topic(turn, topic, out);
+        self.touch_topic(turn, topic);
         true
     }
 }

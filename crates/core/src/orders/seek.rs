@@ -60,7 +60,7 @@ impl Deliveries {
         self.watch_topic_deadlines(turn, id);
         let partitions = self.described_partitions(turn, id, group);
         turn.journal.reply(out, ticket, Answer::Sought(partitions));
-        self.dispatch(turn, group, out);
+        self.touch(group);
     }
 }
 

@@ -89,7 +89,7 @@ impl Deliveries {
         }
         if after != before {
             self.widen(turn, id);
-            self.dispatch_topic(turn, id, out);
+            self.touch_topic(turn, id);
         }
     }
 
@@ -162,8 +162,8 @@ impl Deliveries {
         }
         turn.journal.reply(out, ticket, Answer::Paused(since));
         match group {
-            Some(group) => self.dispatch(turn, group, out),
-            None => self.dispatch_topic(turn, id, out),
+            Some(group) => self.touch(group),
+            None => self.touch_topic(turn, id),
         }
     }
 }

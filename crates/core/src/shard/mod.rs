@@ -118,8 +118,8 @@ impl Shard {
                 deliveries.handle_subscribe(turn, ticket, subscription, out)
             }
             Input::Unsubscribe { consumer } => deliveries.handle_unsubscribe(turn, consumer),
-            Input::Credit { consumer, count } => deliveries.handle_credit(turn, consumer, count, out),
-            Input::Written { consumer, count } => deliveries.handle_written(turn, consumer, count, out),
+            Input::Credit { consumer, count } => deliveries.handle_credit(consumer, count),
+            Input::Written { consumer, count } => deliveries.handle_written(turn, consumer, count),
             Input::Ack { ticket, address, owner } => {
                 deliveries.handle_ack(turn, ticket, &address, &owner, out)
             }
@@ -158,10 +158,10 @@ impl Shard {
     /// What an input leaves to its end.
     fn end_turn(&mut self, out: &mut Output) {
         let Self { turn, deliveries, effects } = self;
+        deliveries.end_turn(turn, out);
         for effect in deliveries.take_overtaken() {
             effects.on_effect_lapse(turn, deliveries, effect, out);
         }
-        deliveries.watch_history(turn);
     }
 
     /// What people and their programs order.

@@ -41,15 +41,15 @@ impl Shard {
         for (at, due) in due {
             match due {
                 Due::Lapse(spot) => deliveries.on_lapse(turn, spot, out),
-                Due::Retry(spot) => deliveries.on_retry(turn, spot, out),
+                Due::Retry(spot) => deliveries.on_retry(turn, spot),
                 Due::Bury(spot) => deliveries.on_bury_again(turn, spot, out),
                 Due::Forget(gate) => deliveries.on_forget(turn, gate, out),
                 Due::Idle(topic, group) => deliveries.on_idle(turn, topic, group, out),
                 Due::Retain(topic, partition) => deliveries.on_retain(turn, topic, partition, out),
                 Due::Trim(topic, partition) => deliveries.on_trim(turn, topic, partition, out),
                 Due::Deadline(topic, partition) => deliveries.on_deadline(turn, topic, partition, out),
-                Due::Begin(topic, partition) => deliveries.on_begin(turn, topic, partition, out),
-                Due::Waited(group, ticket) => deliveries.on_waited(turn, group, ticket, out),
+                Due::Begin(topic, partition) => deliveries.on_begin(turn, topic, partition),
+                Due::Waited(group, ticket) => deliveries.on_patience_end(group, ticket),
                 // It keeps its place, or those in front of it would be the only ones who ever go on.
                 Due::GoOn(..) if deliveries.is_turn_over(out) => turn.timers.set(at, due),
                 Due::GoOn(_, group) => deliveries.go_on(turn, group, out),
