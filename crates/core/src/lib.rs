@@ -15,6 +15,7 @@
 
 extern crate alloc;
 
+mod codec;
 mod commit;
 mod delivery;
 mod effect;
@@ -29,11 +30,11 @@ mod turn;
 mod view;
 mod words;
 
+pub use codec::Malformed;
 pub use commit::{
     COMMIT_PARTS_PER_CALL_MAX, COMMITS_PER_CALL_MAX, Commit, CommitFact, CommitPart, Committed,
 };
 pub use delivery::bury::PAYLOAD_DAMAGED;
-pub use delivery::lease::{LEASE_BYTES_MAX, LEASE_MESSAGES_MAX, LEASE_WAIT_MS_MAX};
 pub use delivery::produce::PRIORITY_MAX;
 pub use effect::{
     About, BeginEffect, BegunFact, Blob, EFFECTS_PER_CALL_MAX, EffectAnswer, EffectFact, EffectLease,
@@ -41,11 +42,7 @@ pub use effect::{
     FinishEffect, Lent, NewBlob, ResolveEffect, Urge, rules as ledger,
 };
 pub use entity::{EXPECTED_MAX, EntityFact, EntityList, EntityView, Expected};
-pub use log::codec::Malformed;
 pub use log::fact::{Fact, MessageFact, Place};
-pub use log::letter::{Attempt, DeadLetter};
-pub use log::message::{Deadline, Envelope, Message, Routing};
-pub use log::origin::Origin;
 pub use output::{
     DatasetSummary, DatasetView, NewOutput, OUTPUT_LOCATION_BYTES_MAX, OutputAuthor, OutputDone, OutputFact,
     OutputList, OutputPage, OutputView, Read, VersionSummary, VersionsList,
@@ -54,23 +51,28 @@ pub use run::{
     How, Lineage, RunEntry, RunFact, RunGroup, RunList, RunMessage, RunPage, RunState, RunSummary,
 };
 pub use shard::Shard;
-pub use shard::bounds::{INPUT_BYTES_MAX, INPUT_FACTS_BYTES_MAX, INPUT_ITEMS_MAX};
+pub use shard::bounds::INPUT_FACTS_BYTES_MAX;
 pub use state::State;
 pub use view::survey::{Pinned, PinnedEffect};
-pub use words::action::{Action, Answer, Delivery, Outcome, Output, Receipt, Stored, TopicInfo, Undertaking};
+pub use words::action::{Action, Answer, Delivery, Outcome, Output, TopicInfo, Undertaking};
 pub use words::description::{
-    AttemptDescription, Browse, Description, Found, GroupDescription, GroupPartition, GroupTally, LaneTally,
-    Member, MessageDescription, PartitionDescription, Query, SlowestGroup, Stage, Standing, Stretch, Tally,
+    Browse, Description, Found, GroupDescription, GroupPartition, GroupTally, LaneTally, Member,
+    MessageDescription, PartitionDescription, Query, SlowestGroup, Stage, Standing, Stretch, Tally,
     TopicDescription, Wait,
 };
 pub use words::draft::{NewLineage, NewMessage, Payload, Start};
 pub use words::id::{
-    ConsumerId, GroupId, Identity, KeyHash, Position, RequestHash, Ticket, Time, Token, TopicId,
+    ConsumerId, GroupId, Identity, KeyHash, Position, RequestHash, Spotted, Ticket, Time, Token, TopicId,
 };
 pub use words::input::{
-    Address, Input, LeaseRequest, SeekTo, Settlement, Spotted, Style, Subscription, Verdict,
+    Address, INPUT_BYTES_MAX, INPUT_ITEMS_MAX, Input, LEASE_BYTES_MAX, LEASE_MESSAGES_MAX, LEASE_WAIT_MS_MAX,
+    LeaseRequest, SeekTo, Settlement, Style, Subscription, Verdict,
 };
+pub use words::letter::{Attempt, AttemptDescription, DeadLetter};
+pub use words::message::{Deadline, Envelope, Message, Routing};
+pub use words::origin::Origin;
 pub use words::policy::{Jitter, RetryPolicy};
+pub use words::receipt::{Receipt, Stored};
 pub use words::reject::{Overload, Reject};
 pub use words::route::{Catalog, Keyless, NAME_BYTES_MAX, partition_of_key, route, validate};
 pub use words::scoped::Named;

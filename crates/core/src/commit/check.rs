@@ -3,18 +3,20 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use crate::commit::{Commit, CommitPart, Committing};
+use crate::commit::Committing;
+use crate::commit::words::{Commit, CommitPart};
 use crate::delivery::Deliveries;
 use crate::delivery::verdict::Authority;
-use crate::effect::FinishEffect;
 use crate::effect::rules::Finished;
-use crate::output::{Cell, NewOutput, OutputAuthor, Read, pointer_bytes};
+use crate::effect::words::FinishEffect;
+use crate::output::record::{Cell, pointer_bytes};
+use crate::output::words::{NewOutput, OutputAuthor, Read};
 use crate::turn::Turn;
 use crate::turn::timer::Spot;
-use crate::words::action::Receipt;
 use crate::words::draft::NewMessage;
 use crate::words::id::{Identity, RequestHash, TopicId};
 use crate::words::policy::RetryPolicy;
+use crate::words::receipt::Receipt;
 use crate::words::reject::{Overload, Reject};
 use crate::words::route::validate_name;
 

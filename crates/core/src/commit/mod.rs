@@ -4,64 +4,33 @@
 //! the log, which is whole or never happened.
 
 pub(crate) mod check;
+pub(crate) mod fact;
 pub(crate) mod record;
+pub(crate) mod words;
+
+pub use fact::CommitFact;
+pub use words::{COMMIT_PARTS_PER_CALL_MAX, COMMITS_PER_CALL_MAX, Commit, CommitPart, Committed};
 
 use alloc::collections::BTreeSet;
-use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::delivery::Deliveries;
-use crate::effect::FinishEffect;
 use crate::effect::desk::EffectDesk;
-use crate::entity::Expected;
 use crate::log::fact::Fact;
-use crate::output::{NewOutput, OutputAuthor, OutputDone, OutputFact, Read};
+use crate::output::fact::OutputFact;
+use crate::output::words::{NewOutput, OutputAuthor, OutputDone};
 use crate::turn::Turn;
 use crate::turn::journal::{Haste, lifetime};
-use crate::turn::timer::Due;
-use crate::turn::timer::FORGET_SLACK_MS;
-use crate::words::action::{Action, Answer, Output, Receipt, Stored};
+use crate::turn::timer::{Due, FORGET_SLACK_MS};
+use crate::words::action::{Action, Answer, Output};
 use crate::words::draft::NewMessage;
 use crate::words::id::{GroupId, Identity, RequestHash, Ticket, Time};
+use crate::words::receipt::Stored;
 use crate::words::reject::Reject;
-
-pub use record::CommitFact;
-pub(crate) use record::Commits;
-pub(crate) use record::{FIRST_KIND, LAST_KIND};
 
 /// Commits forgotten by one fact.
 const FORGOTTEN_PER_FACT_MAX: u32 = 256;
-
-/// Commits that one call may hold.
-pub const COMMITS_PER_CALL_MAX: usize = 1_000;
-/// Deliveries, effects, messages and pointers that the commits of one call may hold in all.
-pub const COMMIT_PARTS_PER_CALL_MAX: usize = 10_000;
-
-/// What is to happen together.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Commit {
-    /// Names the commit, so that asking again gives the same answer.
-    pub name: Option<Identity>,
-    /// What it asks for, so that its name is not used for something else.
-    pub request: RequestHash,
-    /// Deliveries whose work is done.
-    pub acks: Vec<Receipt>,
-    /// Deliveries that must be current, and stay on loan.
-    pub fences: Vec<Receipt>,
-    /// Effects that ended.
-    pub finishes: Vec<FinishEffect>,
-    /// Messages to be stored.
-    pub messages: Vec<NewMessage>,
-    /// Pointers to be moved.
-    pub outputs: Vec<NewOutput>,
-    /// Versions of datasets that were read for the work.
-    pub reads: Vec<Read>,
-    /// Whose datasets and entities they are; may be empty.
-    pub tenant: String,
-    /// Only if entities have these versions.
-    pub expect: Vec<Expected>,
-}
 
 /// Commits at work: the one place that may touch deliveries and effects together.
 pub(crate) struct Committing<'a> {
@@ -77,52 +46,6 @@ struct Aftermath {
     ended: Vec<u64>,
     /// Groups that settled something.
     groups: BTreeSet<GroupId>,
-}
-
-impl Commit {
-    /// How many things it asks for.
-    fn parts(&self) -> usize {
-        let Self { acks, fences, finishes, messages, outputs, reads, expect, .. } = self;
-        let fenced = acks.len() + fences.len() + finishes.len();
-        fenced + messages.len() + outputs.len() + reads.len() + expect.len()
-    }
-
-    /// Whether it asks for anything that an effect's own `finish` would not do.
-    pub(crate) fn is_more_than_endings(&self) -> bool {
-        !(self.messages.is_empty() && self.outputs.is_empty() && self.expect.is_empty())
-    }
-}
-
-/// Which part of a commit, counted from zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CommitPart {
-    /// A delivery to be acked.
-    Ack(usize),
-    /// A delivery that must be current.
-    Fence(usize),
-    /// An effect.
-    Effect(usize),
-    /// A message.
-    Produce(usize),
-    /// An output.
-    Output(usize),
-    /// An entity of which something is expected.
-    Expect(usize),
-    /// All of it.
-    Whole,
-}
-
-/// What a commit did.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Committed {
-    /// Whether it was done before.
-    pub already: bool,
-    /// Where its messages are.
-    pub stored: Vec<Stored>,
-    /// What became of its outputs.
-    pub outputs: Vec<OutputDone>,
-    /// Where each output that was a duplicate lies, in their order: the first one stays.
-    pub kept: Vec<Arc<str>>,
 }
 
 impl Committing<'_> {

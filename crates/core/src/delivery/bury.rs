@@ -10,15 +10,15 @@ use alloc::vec::Vec;
 use crate::delivery::Deliveries;
 use crate::delivery::settle::place_of;
 use crate::log::fact::Fact;
-use crate::run::How;
+use crate::run::words::How;
 use crate::state::partition::{DEAD_LETTER_PREFIX, Topic};
 use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::turn::timer::{Due, Spot};
-use crate::words::action::{Action, Output, Receipt, Undertaking};
+use crate::words::action::{Action, Output, Undertaking};
 use crate::words::draft::{NewMessage, Payload, Start};
-use crate::words::id::{KeyHash, RequestHash, TopicId};
-use crate::words::input::Spotted;
+use crate::words::id::{KeyHash, RequestHash, Spotted, TopicId};
+use crate::words::receipt::Receipt;
 use crate::words::topic::TopicSettings;
 
 /// Why messages are given up, as metrics and dead letters say it: their attempts are used up…

@@ -6,13 +6,13 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::delivery::lane::Lane;
-use crate::delivery::lease::LEASE_BYTES_MAX;
 use crate::state::group::Progress;
 use crate::state::partition::{Rank, Topic};
 use crate::turn::timer::Spot;
-use crate::words::action::{Delivery, Receipt};
+use crate::words::action::Delivery;
 use crate::words::id::{ConsumerId, Identity, Ticket, Time, Token, TopicId};
-use crate::words::input::Style;
+use crate::words::input::{LEASE_BYTES_MAX, Style};
+use crate::words::receipt::Receipt;
 use crate::words::settings::Settings;
 use core::cmp::Reverse;
 

@@ -5,11 +5,10 @@
 
 use alloc::vec::Vec;
 
-use crate::delivery::Deliveries;
 use crate::delivery::bury::DEADLINE_PASSED;
-use crate::delivery::schedule::Schedule;
+use crate::delivery::{Deliveries, Schedule};
 use crate::log::fact::{Fact, Place};
-use crate::run::How;
+use crate::run::words::How;
 use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::turn::timer::{Due, Spot};

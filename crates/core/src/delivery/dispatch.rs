@@ -8,15 +8,15 @@ use alloc::sync::Arc;
 use crate::delivery::Deliveries;
 use crate::delivery::crew::Taker;
 use crate::delivery::lane::View;
-use crate::delivery::lease::LEASE_BYTES_MAX;
 use crate::log::fact::{Fact, Place};
-use crate::run::How;
+use crate::run::words::How;
 use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::turn::timer::{Due, Spot};
-use crate::words::action::{Action, Delivery, Output, Receipt};
+use crate::words::action::{Action, Delivery, Output};
 use crate::words::id::{GroupId, Time, TopicId};
-use crate::words::input::Style;
+use crate::words::input::{LEASE_BYTES_MAX, Style};
+use crate::words::receipt::Receipt;
 
 /// Nothing more is lent while the batch holds this many bytes of facts: many groups that get many messages each would
 /// fill more than a frame of the log. The rest goes on with the next batch.

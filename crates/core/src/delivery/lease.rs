@@ -9,15 +9,9 @@ use crate::turn::Turn;
 use crate::turn::timer::Due;
 use crate::words::action::{Action, Answer, Delivery, Output};
 use crate::words::id::{GroupId, Identity, Ticket};
-use crate::words::input::LeaseRequest;
+use crate::words::input::{LEASE_MESSAGES_MAX, LEASE_WAIT_MS_MAX, LeaseRequest};
 use crate::words::reject::Reject;
 
-/// Messages that one request may ask for.
-pub const LEASE_MESSAGES_MAX: u32 = 1_000;
-/// No answer has more bytes of payloads than this, unless its only message has: the largest message can be lent, too.
-pub const LEASE_BYTES_MAX: u64 = 8 << 20;
-/// Longest wait of one request.
-pub const LEASE_WAIT_MS_MAX: u64 = 60_000;
 /// Whoever does not wait is answered this much later while dispatch is still looking through many messages.
 const LOOK_AGAIN_MS: u64 = 1;
 /// Answers of one group that can be asked for again.

@@ -13,6 +13,7 @@ pub(crate) mod regroup;
 pub(crate) mod retry;
 pub(crate) mod schedule;
 pub(crate) mod settle;
+pub(crate) mod sleepers;
 pub(crate) mod sleeping;
 pub(crate) mod unbegun;
 pub(crate) mod upkeep;
@@ -22,11 +23,13 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use crate::delivery::crew::Crew;
-use crate::delivery::schedule::Schedule;
-use crate::delivery::sleeping::Sleepers;
+use crate::delivery::sleepers::Sleepers;
 use crate::turn::Turn;
 use crate::words::action::Output;
 use crate::words::id::{ConsumerId, GroupId, Identity, Position, Ticket, Time, Token, TopicId};
+
+/// What [`Shard::scheduled`] holds: messages of one partition by due time.
+pub(crate) type Schedule = BTreeSet<(Time, u64)>;
 
 /// Everything that is under way between messages and readers. None of it is remembered: a new run of the shard builds
 /// it from the state. Its fields are nobody else's business; other capabilities say what happened, for instance

@@ -2,16 +2,19 @@
 
 use crate::delivery::Deliveries;
 use crate::log::fact::{Fact, MessageFact};
+use crate::state::First;
+use crate::state::partition::Topic;
 use crate::state::slot::Found;
-use crate::state::{First, NO_TOPIC};
 use crate::turn::Turn;
 use crate::turn::journal::{Haste, lifetime};
-use crate::turn::timer::Due;
-use crate::turn::timer::FORGET_SLACK_MS;
-use crate::words::action::{Action, Answer, Output, Stored};
+use crate::turn::timer::{Due, FORGET_SLACK_MS};
+use crate::words::action::{Action, Answer, Output};
 use crate::words::draft::{NewLineage, NewMessage, Payload, Start};
-use crate::words::id::{GroupId, Identity, Position, RequestHash, Ticket, Time, TopicId};
+use crate::words::id::{GroupId, Identity, NO_TOPIC, Position, RequestHash, Ticket, Time, TopicId};
+use crate::words::policy::RetryPolicy;
+use crate::words::receipt::Stored;
 use crate::words::reject::{Overload, Reject};
+use crate::words::settings::Settings;
 use crate::words::topic::Order;
 
 /// The highest priority.
@@ -272,5 +275,13 @@ impl Turn {
             let fact = Fact::Moved { topic, partition, offset, bytes: &payload.bytes };
             self.journal.emit(Haste::Urgent, out, &fact);
         }
+    }
+}
+
+impl Settings {
+    /// The policy that a message is stored with: its own, its topic's, or the server's. A dead letter never dies again.
+    pub(crate) fn retry_for(&self, topic: &Topic, message: &NewMessage) -> Option<RetryPolicy> {
+        let default = (message.native && self.retry != RetryPolicy::default()).then_some(self.retry);
+        message.retry.or(topic.settings.retry).or(default).filter(|_| !topic.is_dead_letter_topic())
     }
 }

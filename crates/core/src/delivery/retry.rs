@@ -1,12 +1,7 @@
 //! When a failed message is tried again, and the table of the policies in use.
 
-use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::vec::Vec;
+use crate::words::policy::{BACKOFF_MS_MAX, Jitter, RetryPolicy};
 
-use crate::words::policy::{Jitter, RetryPolicy};
-
-/// The longest wait between two attempts, whatever a policy says.
-pub(crate) const BACKOFF_MS_MAX: u64 = 24 * 60 * 60 * 1000;
 /// The longest wait that a worker may ask for: a year.
 pub(crate) const DELAY_MS_MAX: u64 = 365 * BACKOFF_MS_MAX;
 /// Without a policy a nacked message comes back at once, but from the second failure on it waits: first this…
@@ -51,68 +46,6 @@ pub(crate) const fn scramble(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Every distinct policy of the messages kept, once. Number 0 is "no policy".
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Policies {
-    numbers: BTreeMap<RetryPolicy, u16>,
-    /// Policy and how many messages use it; number n lies at n - 1.
-    table: Vec<(RetryPolicy, u64)>,
-    free: Vec<u16>,
-}
-
-impl Policies {
-    /// Distinct policies that can be in use at once.
-    pub(crate) const MAX: usize = u16::MAX as usize - 1;
-
-    /// Whether `policy` can be counted in.
-    pub(crate) fn has_room_for(&self, policy: RetryPolicy) -> bool {
-        self.numbers.len() < Self::MAX || self.numbers.contains_key(&policy)
-    }
-
-    /// Whether all of these can be counted in.
-    pub(crate) fn has_room_for_all(&self, policies: &BTreeSet<RetryPolicy>) -> bool {
-        let new = policies.iter().filter(|policy| !self.numbers.contains_key(*policy)).count();
-        self.numbers.len() + new <= Self::MAX
-    }
-
-    /// Counts one more message with this policy and gives its number; `None` if the table is full.
-    pub(crate) fn acquire(&mut self, policy: Option<RetryPolicy>) -> Option<u16> {
-        let Some(policy) = policy else { return Some(0) };
-        if let Some(&number) = self.numbers.get(&policy) {
-            self.table[usize::from(number) - 1].1 += 1;
-            return Some(number);
-        }
-        let number = if let Some(number) = self.free.pop() {
-            self.table[usize::from(number) - 1] = (policy, 1);
-            number
-        } else {
-            let number = u16::try_from(self.table.len() + 1).ok()?;
-            self.table.push((policy, 1));
-            number
-        };
-        self.numbers.insert(policy, number);
-        Some(number)
-    }
-
-    /// Counts one message less with this policy.
-    pub(crate) fn release(&mut self, number: u16) {
-        let Some(entry) = usize::from(number).checked_sub(1).and_then(|i| self.table.get_mut(i)) else {
-            return;
-        };
-        entry.1 -= 1;
-        if entry.1 == 0 {
-            let policy = entry.0;
-            self.numbers.remove(&policy);
-            self.free.push(number);
-        }
-    }
-
-    /// The policy of that number.
-    pub(crate) fn get(&self, number: u16) -> Option<RetryPolicy> {
-        usize::from(number).checked_sub(1).and_then(|i| self.table.get(i)).map(|(policy, _)| *policy)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,20 +69,5 @@ mod tests {
         let waits = [1, 2, 3, 9, 60].map(|n| wait_ms(RetryPolicy::default(), n, Ending::Nacked, 1));
         assert_eq!(waits, [0, 10, 20, 1000, 1000]);
         assert_eq!(wait_ms(RetryPolicy::default(), 5, Ending::Lapsed, 1), 0);
-    }
-
-    #[test]
-    fn policies_are_counted_and_their_numbers_used_again() {
-        let mut policies = Policies::default();
-        let policy = |n| Some(RetryPolicy { max_attempts: n, ..RetryPolicy::default() });
-        let numbers = [None, policy(1), policy(2), policy(1)].map(|policy| policies.acquire(policy).unwrap());
-        assert_eq!(numbers, [0, 1, 2, 1]);
-        policies.release(1);
-        assert_eq!(policies.get(1), policy(1));
-        policies.release(1);
-        assert_eq!(
-            (policies.acquire(policy(3)), policies.get(1), policies.get(0)),
-            (Some(1), policy(3), None)
-        );
     }
 }

@@ -230,6 +230,3 @@ fn list(topic: &Topic, crew: Option<&mut Crew>, group: GroupId, partition: u32, 
         crew.make_fresh(partition, topic.rank(partition, sequence));
     }
 }
-
-/// What [`Shard::scheduled`] holds: messages of one partition by due time.
-pub(crate) type Schedule = BTreeSet<(Time, u64)>;

@@ -7,16 +7,16 @@ use crate::delivery::Deliveries;
 use crate::delivery::bury::{ATTEMPTS_REACHED, DEADLINE_PASSED, NACKED_DEAD};
 use crate::delivery::retry::{DELAY_MS_MAX, Ending, scramble, wait_ms};
 use crate::log::fact::{Fact, Place};
-use crate::run::How;
+use crate::run::words::How;
 use crate::state::group::Pending;
 use crate::state::slot::Found;
 use crate::turn::Turn;
 use crate::turn::journal::{Haste, lifetime};
-use crate::turn::timer::FORGET_SLACK_MS;
-use crate::turn::timer::{Due, Spot};
-use crate::words::action::{Answer, Output, Receipt};
+use crate::turn::timer::{Due, FORGET_SLACK_MS, Spot};
+use crate::words::action::{Answer, Output};
 use crate::words::id::{Ticket, Time, Token};
 use crate::words::input::Address;
+use crate::words::receipt::Receipt;
 use crate::words::reject::Reject;
 
 /// Longest failure text kept, in bytes; the rest is cut off.

@@ -2,7 +2,6 @@
 //!
 //! Which effect a message waits for is remembered with it ([`crate::Fact::SnoozedFor`]); this list is made from that.
 
-use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use crate::delivery::Deliveries;
@@ -10,44 +9,15 @@ use crate::delivery::retry::DELAY_MS_MAX;
 use crate::state::group::Pending;
 use crate::turn::Turn;
 use crate::turn::timer::{Due, Spot};
-use crate::words::action::{Output, Receipt};
-use crate::words::id::{GroupId, Identity, Time};
+use crate::words::action::Output;
+use crate::words::id::{Identity, Time};
+use crate::words::receipt::Receipt;
 
 /// Messages that may wait for one effect. Those beyond it wait for their time alone.
 const SLEEPERS_PER_EFFECT_MAX: usize = 1_000;
 /// What is put off for an effect that nobody has to wait for comes again after this: a worker that misjudges the effect
 /// must not spin.
 const AWAKE_MS: u64 = 100;
-
-/// Which messages wait for which effect.
-#[derive(Debug, Default)]
-pub(crate) struct Sleepers {
-    by_effect: BTreeSet<(u64, Spot)>,
-}
-
-impl Sleepers {
-    fn of(&self, number: u64) -> impl Iterator<Item = Spot> {
-        const FIRST: Spot =
-            Spot { topic: crate::words::id::TopicId(0), group: GroupId(0), partition: 0, sequence: 0 };
-        self.by_effect
-            .range((number, FIRST)..)
-            .take_while(move |(of, _)| *of == number)
-            .map(|(_, spot)| *spot)
-    }
-
-    pub(crate) fn add(&mut self, number: u64, spot: Spot) {
-        self.by_effect.insert((number, spot));
-    }
-
-    pub(crate) fn remove(&mut self, number: u64, spot: Spot) {
-        self.by_effect.remove(&(number, spot));
-    }
-
-    /// A group is gone.
-    pub(crate) fn dismiss(&mut self, group: GroupId) {
-        self.by_effect.retain(|(_, spot)| spot.group != group);
-    }
-}
 
 impl Deliveries {
     /// A delivery is to happen again when an effect has ended or is free, or after a delay, whichever is first.

@@ -7,8 +7,9 @@
 use crate::delivery::Deliveries;
 use crate::turn::Turn;
 use crate::turn::timer::Spot;
-use crate::words::action::{Output, Receipt};
+use crate::words::action::Output;
 use crate::words::id::Token;
+use crate::words::receipt::Receipt;
 
 /// How often the lapse of a message that was not begun does not count, per group.
 const SPARED_MAX: u8 = 3;

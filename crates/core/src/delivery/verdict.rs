@@ -14,9 +14,10 @@ use crate::state::slot::Found;
 use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::turn::timer::{Due, Spot};
-use crate::words::action::{Answer, Outcome, Output, Receipt};
+use crate::words::action::{Answer, Outcome, Output};
 use crate::words::id::{GroupId, Ticket, Token, TopicId};
 use crate::words::input::{Settlement, Verdict};
+use crate::words::receipt::Receipt;
 
 /// Where a token leads.
 pub(crate) enum Authority {

@@ -3,20 +3,21 @@
 use alloc::vec::Vec;
 
 use crate::delivery::Deliveries;
-use crate::delivery::lease::LEASE_WAIT_MS_MAX;
 use crate::delivery::verdict::Authority;
-use crate::effect::EffectDesk;
+use crate::effect::desk::EffectDesk;
 use crate::effect::fact::{BegunFact, EffectFact, Lent};
-use crate::effect::input::{BeginEffect, EffectAnswer, EffectLease, EffectReceipt, Urge};
 use crate::effect::record::Effect;
-use crate::effect::rules::{self, Asked, Begun, Standing, Status};
+use crate::effect::rules;
+use crate::effect::rules::{Asked, Begun, Standing, Status};
+use crate::effect::words::{BeginEffect, EffectAnswer, EffectLease, EffectReceipt, Urge};
 use crate::log::fact::Fact;
-use crate::shard::bounds::INPUT_ITEMS_MAX;
 use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::turn::timer::Due;
-use crate::words::action::{Answer, Output, Receipt};
+use crate::words::action::{Answer, Output};
 use crate::words::id::{Ticket, Time};
+use crate::words::input::{INPUT_ITEMS_MAX, LEASE_WAIT_MS_MAX};
+use crate::words::receipt::Receipt;
 use crate::words::reject::{Overload, Reject};
 
 /// Effects that one call may begin.

@@ -3,9 +3,9 @@
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
-use crate::log::codec::{Malformed, Put, Take};
-use crate::log::message::{Text, put_pairs, take_pairs};
+use crate::codec::{Malformed, Put, Take};
 use crate::words::id::{Identity, Position};
+use crate::words::message::{Text, put_pairs, take_pairs};
 
 /// First byte of everything written here.
 const VERSION: u8 = 1;

@@ -1,15 +1,73 @@
 //! What is under way with effects and not remembered.
 
-use crate::effect::lapse::Sweep;
-use crate::effect::waiting::Waiting;
-use crate::words::id::Time;
+use crate::effect::words::BeginEffect;
+use crate::words::id::{Ticket, Time};
+use alloc::collections::BTreeMap;
+use alloc::collections::VecDeque;
 
 /// Who waits for effects, and when the ledger is swept. A new run of the shard begins with nobody.
 #[derive(Debug, Default)]
 pub(crate) struct EffectDesk {
     /// Who waits for an effect that somebody else runs.
-    pub(in crate::effect) waiting: Waiting,
+    pub(super) waiting: Waiting,
     /// When the ledger is swept next.
-    pub(in crate::effect) sweep_at: Option<Time>,
-    pub(in crate::effect) sweep: Sweep,
+    pub(super) sweep_at: Option<Time>,
+    pub(super) sweep: Sweep,
+}
+
+/// How far the sweep has come that drops records. It goes in rounds over everything whose time is over.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sweep {
+    /// The last record that was looked at in this round.
+    pub(super) past: (Time, u64),
+    /// Records that this round left where they are.
+    pub(super) left: u64,
+    /// The next round does not begin before this.
+    pub(super) rest_until: Time,
+}
+
+/// Who waits, for what.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
+    by_effect: BTreeMap<u64, VecDeque<Waiter>>,
+    by_ticket: BTreeMap<Ticket, (u64, Time)>,
+}
+
+#[derive(Debug)]
+pub(super) struct Waiter {
+    pub(super) ticket: Ticket,
+    pub(super) ask: BeginEffect,
+}
+
+impl Waiting {
+    /// How many wait.
+    pub(crate) fn len(&self) -> usize {
+        self.by_ticket.len()
+    }
+
+    pub(super) fn count(&self, number: u64) -> usize {
+        self.by_effect.get(&number).map_or(0, VecDeque::len)
+    }
+
+    pub(super) fn push(&mut self, number: u64, until: Time, waiter: Waiter) {
+        self.by_ticket.insert(waiter.ticket, (number, until));
+        self.by_effect.entry(number).or_default().push_back(waiter);
+    }
+
+    pub(super) fn first(&self, number: u64) -> Option<&Waiter> {
+        self.by_effect.get(&number)?.front()
+    }
+
+    /// Takes a waiter out; gives it, what it waits for, and until when it would have.
+    pub(super) fn remove(&mut self, ticket: Ticket) -> Option<(u64, Time, Waiter)> {
+        let (number, until) = self.by_ticket.remove(&ticket)?;
+        let waiters = self.by_effect.get_mut(&number)?;
+        // Nearly always the first one.
+        let place = waiters.iter().position(|waiter| waiter.ticket == ticket)?;
+        let waiter = waiters.remove(place)?;
+        if waiters.is_empty() {
+            self.by_effect.remove(&number);
+        }
+        Some((number, until, waiter))
+    }
 }

@@ -2,10 +2,11 @@
 
 use alloc::vec::Vec;
 
+use crate::codec::{Malformed, Put, Take};
 use crate::effect::rules::{OnLapse, Status};
-use crate::log::codec::{Malformed, Put, Take};
-use crate::words::action::Receipt;
+use crate::effect::words::EffectPart;
 use crate::words::id::{GroupId, Identity, RequestHash, Time, Token, TopicId};
+use crate::words::receipt::Receipt;
 
 /// Kinds of facts about effects: the first, and the last.
 pub(crate) const FIRST_KIND: u8 = BEGUN;
@@ -45,15 +46,6 @@ pub struct Lent<'a> {
     pub tie: Option<Receipt>,
     /// Who has it, for people who look; may be empty.
     pub owner: &'a str,
-}
-
-/// Which bytes of an effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum EffectPart {
-    /// Who it is.
-    About,
-    /// How it ended.
-    Ending,
 }
 
 /// An effect was begun that had no record.

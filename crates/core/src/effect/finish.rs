@@ -1,12 +1,13 @@
 //! An effect ends: by word of its holder, or of somebody who found out.
 
 use crate::delivery::Deliveries;
-use crate::effect::EffectDesk;
 use crate::effect::begin::Tie;
 use crate::effect::blob::NewBlob;
-use crate::effect::fact::{EffectFact, EffectPart, EndedFact};
-use crate::effect::input::{EffectReceipt, FinishEffect, ResolveEffect};
-use crate::effect::rules::{self, Finished, Released, Resolved, Standing, Status};
+use crate::effect::desk::EffectDesk;
+use crate::effect::fact::{EffectFact, EndedFact};
+use crate::effect::rules;
+use crate::effect::rules::{Finished, Released, Resolved, Standing, Status};
+use crate::effect::words::{EffectPart, EffectReceipt, FinishEffect, ResolveEffect};
 use crate::log::fact::Fact;
 use crate::turn::Turn;
 use crate::turn::journal::Haste;

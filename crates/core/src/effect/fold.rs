@@ -1,15 +1,15 @@
 //! What each fact about an effect does to the state.
 
+use crate::codec::{CONTRADICTION, Malformed};
 use crate::effect::blob::Blob;
-use crate::effect::fact::{BegunFact, EffectFact, EffectPart, EndedFact};
+use crate::effect::fact::{BegunFact, EffectFact, EndedFact};
 use crate::effect::record::Effect;
 use crate::effect::rules::Status;
-use crate::log::codec::Malformed;
+use crate::effect::words::EffectPart;
+use crate::state::State;
 use crate::state::slot::Found;
-use crate::state::{CONTRADICTION, State};
-use crate::words::action::Receipt;
-use crate::words::id::{Position, Time};
-use crate::words::input::Spotted;
+use crate::words::id::{Position, Spotted, Time};
+use crate::words::receipt::Receipt;
 
 impl State {
     pub(crate) fn on_effect(&mut self, end: Position, fact: &EffectFact<'_>) -> Result<(), Malformed> {

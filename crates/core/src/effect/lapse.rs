@@ -3,14 +3,13 @@
 use alloc::vec::Vec;
 
 use crate::delivery::Deliveries;
-use crate::effect::EffectDesk;
+use crate::effect::desk::{EffectDesk, Sweep};
 use crate::effect::fact::EffectFact;
 use crate::effect::rules::Status;
 use crate::log::fact::Fact;
 use crate::turn::Turn;
 use crate::turn::journal::Haste;
-use crate::turn::timer::Due;
-use crate::turn::timer::FORGET_SLACK_MS;
+use crate::turn::timer::{Due, FORGET_SLACK_MS};
 use crate::words::action::Output;
 use crate::words::id::Time;
 
@@ -23,17 +22,6 @@ const LOOKED_PER_SWEEP_MAX: usize = 2 * SWEPT_PER_FACT_MAX;
 /// A round that had to leave records, because their messages are kept, is followed by a rest of a millisecond for so
 /// many of them: however many there are, looking at them in vain takes about a hundredth of the time.
 const LEFT_PER_MS: u64 = 10;
-
-/// How far the sweep has come that drops records. It goes in rounds over everything whose time is over.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Sweep {
-    /// The last record that was looked at in this round.
-    past: (Time, u64),
-    /// Records that this round left where they are.
-    left: u64,
-    /// The next round does not begin before this.
-    rest_until: Time,
-}
 
 impl EffectDesk {
     /// Sets the timers of effects at the begin of a run.

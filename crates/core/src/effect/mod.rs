@@ -8,7 +8,6 @@ pub(crate) mod desk;
 pub(crate) mod fact;
 pub(crate) mod finish;
 pub(crate) mod fold;
-pub(crate) mod input;
 pub(crate) mod lapse;
 pub(crate) mod packed;
 pub(crate) mod record;
@@ -16,12 +15,12 @@ pub mod rules;
 pub(crate) mod snapshot;
 pub(crate) mod view;
 pub(crate) mod waiting;
+pub(crate) mod words;
 
 pub use begin::EFFECTS_PER_CALL_MAX;
 pub use blob::{About, Blob, Ending, NewBlob};
-pub(crate) use desk::EffectDesk;
-pub(crate) use fact::{BEGUN_OF_TENANT, FIRST_KIND, LAST_KIND};
-pub use fact::{BegunFact, EffectFact, EffectPart, EndedFact, Lent};
-pub use input::{BeginEffect, EffectAnswer, EffectLease, EffectReceipt, FinishEffect, ResolveEffect, Urge};
-pub(crate) use record::Effects;
-pub use view::{EffectList, EffectPage, EffectTally, EffectView};
+pub use fact::{BegunFact, EffectFact, EndedFact, Lent};
+pub use words::{
+    BeginEffect, EffectAnswer, EffectLease, EffectList, EffectPage, EffectPart, EffectReceipt, EffectTally,
+    EffectView, FinishEffect, ResolveEffect, Urge,
+};

@@ -8,13 +8,12 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::codec::{Malformed, Put, Take};
 use crate::effect::blob::Blob;
 use crate::effect::fact::{put_receipt, status_byte, status_of, take_receipt};
 use crate::effect::record::Effect;
 use crate::effect::rules::OnLapse;
-use crate::log::codec::{Malformed, Put, Take};
-use crate::words::id::{Identity, Position, RequestHash, Time, TopicId};
-use crate::words::input::Spotted;
+use crate::words::id::{Identity, Position, RequestHash, Spotted, Time, TopicId};
 
 /// Records of one chunk: as many as there are bits in [`Chunk::present`].
 const CHUNK_RECORDS: u64 = 64;
@@ -402,8 +401,8 @@ fn take_short(take: &mut Take<'_>) -> Result<u32, Malformed> {
 mod tests {
     use super::*;
     use crate::effect::rules::Status;
-    use crate::words::action::Receipt;
     use crate::words::id::{GroupId, Token};
+    use crate::words::receipt::Receipt;
 
     /// A record whose fields are all drawn: small, large, none and the largest there are.
     fn drawn(seed: &mut u64) -> Effect {

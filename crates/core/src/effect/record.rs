@@ -6,13 +6,13 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::effect::blob::Blob;
-use crate::effect::fact::{EffectPart, Lent};
+use crate::effect::fact::Lent;
 use crate::effect::packed::Packed;
 use crate::effect::rules::{OnLapse, Status};
+use crate::effect::words::EffectPart;
 use crate::state::sorted::Sorted;
-use crate::words::action::Receipt;
-use crate::words::id::{GroupId, Identity, RequestHash, Time, TopicId};
-use crate::words::input::Spotted;
+use crate::words::id::{GroupId, Identity, RequestHash, Spotted, Time, TopicId};
+use crate::words::receipt::Receipt;
 
 /// What is known of an effect without looking into the log. Kept [packed](Packed): a copy is made for whoever looks.
 #[derive(Clone, Debug, PartialEq, Eq)]

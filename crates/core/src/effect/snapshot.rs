@@ -3,13 +3,12 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use crate::codec::{Malformed, Put, Take};
 use crate::effect::blob::Blob;
 use crate::effect::fact::{put_receipt, status_byte, take_receipt, take_status};
 use crate::effect::record::{Effect, Effects};
 use crate::effect::rules::OnLapse;
-use crate::log::codec::{Malformed, Put, Take};
-use crate::words::id::{Position, RequestHash, Time, TopicId};
-use crate::words::input::Spotted;
+use crate::words::id::{Position, RequestHash, Spotted, Time, TopicId};
 
 /// The least bytes that a record takes.
 const RECORD_BYTES_LEAST: usize = 134;

@@ -1,66 +1,19 @@
 //! Askers that wait for whoever runs the effect they want.
 
-use alloc::collections::{BTreeMap, VecDeque};
-
 use crate::delivery::Deliveries;
-use crate::effect::EffectDesk;
 use crate::effect::begin::asked_of;
-use crate::effect::input::BeginEffect;
-use crate::effect::rules::{self, Begun, Standing};
+use crate::effect::desk::{EffectDesk, Waiter};
+use crate::effect::rules;
+use crate::effect::rules::{Begun, Standing};
+use crate::effect::words::BeginEffect;
 use crate::turn::Turn;
 use crate::turn::timer::Due;
 use crate::words::action::{Action, Answer, Output};
-use crate::words::id::{Ticket, Time};
+use crate::words::id::Ticket;
 use crate::words::reject::Reject;
 
 /// Askers that may wait for one effect; whoever comes then is told at once that it runs.
 const WAITERS_PER_EFFECT_MAX: usize = 1_000;
-
-/// Who waits, for what.
-#[derive(Debug, Default)]
-pub(crate) struct Waiting {
-    by_effect: BTreeMap<u64, VecDeque<Waiter>>,
-    by_ticket: BTreeMap<Ticket, (u64, Time)>,
-}
-
-#[derive(Debug)]
-struct Waiter {
-    ticket: Ticket,
-    ask: BeginEffect,
-}
-
-impl Waiting {
-    /// How many wait.
-    pub(crate) fn len(&self) -> usize {
-        self.by_ticket.len()
-    }
-
-    fn count(&self, number: u64) -> usize {
-        self.by_effect.get(&number).map_or(0, VecDeque::len)
-    }
-
-    fn push(&mut self, number: u64, until: Time, waiter: Waiter) {
-        self.by_ticket.insert(waiter.ticket, (number, until));
-        self.by_effect.entry(number).or_default().push_back(waiter);
-    }
-
-    fn first(&self, number: u64) -> Option<&Waiter> {
-        self.by_effect.get(&number)?.front()
-    }
-
-    /// Takes a waiter out; gives it, what it waits for, and until when it would have.
-    fn remove(&mut self, ticket: Ticket) -> Option<(u64, Time, Waiter)> {
-        let (number, until) = self.by_ticket.remove(&ticket)?;
-        let waiters = self.by_effect.get_mut(&number)?;
-        // Nearly always the first one.
-        let place = waiters.iter().position(|waiter| waiter.ticket == ticket)?;
-        let waiter = waiters.remove(place)?;
-        if waiters.is_empty() {
-            self.by_effect.remove(&number);
-        }
-        Some((number, until, waiter))
-    }
-}
 
 impl EffectDesk {
     pub(crate) fn may_wait_for_effect(&self, turn: &Turn) -> Result<(), Reject> {

@@ -1,10 +1,10 @@
 //! Whether entities have the versions that somebody expects, and what follows if they do.
 
 use alloc::collections::BTreeSet;
-use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::entity::fact::{EntityFact, put_raised};
+use crate::entity::words::{EXPECTED_MAX, Expected};
 use crate::log::fact::Fact;
 use crate::turn::Turn;
 use crate::turn::journal::Haste;
@@ -12,20 +12,8 @@ use crate::words::action::Output;
 use crate::words::reject::Reject;
 use crate::words::route::validate_name;
 
-/// Entities of which one begin or one commit may expect something.
-pub const EXPECTED_MAX: usize = 100;
-
 /// The longest tenant, as messages name theirs.
 const TENANT_BYTES_MAX: usize = 4096;
-
-/// An entity, and the version that somebody expects it to have.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Expected {
-    /// Its name.
-    pub entity: String,
-    /// Its version; 0 if it was never raised.
-    pub version: u64,
-}
 
 impl Turn {
     /// Whether something may be expected like this at all, whatever the versions are.

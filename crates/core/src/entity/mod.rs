@@ -14,9 +14,7 @@ pub(crate) mod manage;
 pub(crate) mod record;
 pub(crate) mod snapshot;
 pub(crate) mod view;
+pub(crate) mod words;
 
-pub use check::{EXPECTED_MAX, Expected};
 pub use fact::EntityFact;
-pub(crate) use fact::{FIRST_KIND, LAST_KIND};
-pub(crate) use record::Entities;
-pub use view::{EntityList, EntityView};
+pub use words::{EXPECTED_MAX, EntityList, EntityView, Expected};

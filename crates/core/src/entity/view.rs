@@ -1,35 +1,12 @@
 //! Entities as people see them.
 
-use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::entity::record::Entity;
+use crate::entity::words::{EntityList, EntityView};
 use crate::turn::Turn;
-use crate::words::id::Time;
 use crate::words::scoped::Named;
-
-/// Which entities are wanted, by name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EntityList {
-    /// Whose; may be empty.
-    pub tenant: String,
-    /// Only those with a greater name.
-    pub after: Option<String>,
-    /// How many at the most.
-    pub limit: u32,
-}
-
-/// An entity, described.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EntityView {
-    /// Its name.
-    pub entity: Arc<str>,
-    /// Its version; 0 if it was never raised, or forgotten since.
-    pub version: u64,
-    /// When it was raised last.
-    pub raised: Option<Time>,
-}
 
 impl Turn {
     /// One entity. Whichever was never raised has version 0.

@@ -1,12 +1,12 @@
 //! Lines of history.
 
-use crate::commit::CommitFact;
-use crate::effect::EffectFact;
-use crate::entity::EntityFact;
-use crate::output::OutputFact;
-use crate::run::{Lineage, RunFact};
-use crate::words::id::{GroupId, Identity, KeyHash, RequestHash, Time, Token, TopicId};
-use crate::words::input::Spotted;
+use crate::commit::fact::CommitFact;
+use crate::effect::fact::EffectFact;
+use crate::entity::fact::EntityFact;
+use crate::output::fact::OutputFact;
+use crate::run::fact::RunFact;
+use crate::run::words::Lineage;
+use crate::words::id::{GroupId, Identity, KeyHash, RequestHash, Spotted, Time, Token, TopicId};
 use crate::words::input::Style;
 use crate::words::policy::RetryPolicy;
 use crate::words::topic::TopicSettings;

@@ -5,14 +5,19 @@
 
 use alloc::vec::Vec;
 
-use crate::commit::{self, CommitFact};
-use crate::effect::{self, EffectFact};
-use crate::entity::{self, EntityFact};
-use crate::log::codec::{Malformed, Put, Take};
+use crate::codec::{Malformed, Put, Take};
+use crate::commit::fact as commit_fact;
+use crate::commit::fact::CommitFact;
+use crate::effect::fact as effect_fact;
+use crate::effect::fact::EffectFact;
+use crate::entity::fact as entity_fact;
+use crate::entity::fact::EntityFact;
 use crate::log::fact::{Fact, MessageFact, Place};
 use crate::log::message_bytes::{APPENDED, APPENDED_IN_RUN, APPENDED_MORE};
-use crate::output::{self, OutputFact};
-use crate::run::{self, RunFact};
+use crate::output::fact as output_fact;
+use crate::output::fact::OutputFact;
+use crate::run::fact as run_fact;
+use crate::run::fact::RunFact;
 use crate::words::id::{GroupId, Position, Time, Token, TopicId};
 use crate::words::input::Style;
 use crate::words::topic::TopicSettings;
@@ -236,19 +241,19 @@ impl<'a> Fact<'a> {
             kind @ (APPENDED | APPENDED_IN_RUN | APPENDED_MORE) => {
                 Self::Appended(MessageFact::decode(kind, &mut take)?)
             }
-            kind @ (effect::FIRST_KIND..=effect::LAST_KIND | effect::BEGUN_OF_TENANT) => {
+            kind @ (effect_fact::FIRST_KIND..=effect_fact::LAST_KIND | effect_fact::BEGUN_OF_TENANT) => {
                 Self::Effect(EffectFact::decode(kind, &mut take)?)
             }
-            kind @ (run::FIRST_KIND..=run::LAST_KIND | run::READ) => {
+            kind @ (run_fact::FIRST_KIND..=run_fact::LAST_KIND | run_fact::READ) => {
                 Self::Run(RunFact::decode(kind, &mut take)?)
             }
-            kind @ (output::FIRST_KIND..=output::LAST_KIND | output::SEALED) => {
+            kind @ (output_fact::FIRST_KIND..=output_fact::LAST_KIND | output_fact::SEALED) => {
                 Self::Output(OutputFact::decode(kind, &mut take)?)
             }
-            kind @ commit::FIRST_KIND..=commit::LAST_KIND => {
+            kind @ commit_fact::FIRST_KIND..=commit_fact::LAST_KIND => {
                 Self::Commit(CommitFact::decode(kind, &mut take)?)
             }
-            kind @ entity::FIRST_KIND..=entity::LAST_KIND => {
+            kind @ entity_fact::FIRST_KIND..=entity_fact::LAST_KIND => {
                 Self::Entity(EntityFact::decode(kind, &mut take)?)
             }
             FORGOTTEN => {

@@ -2,11 +2,11 @@
 
 use alloc::vec::Vec;
 
-use crate::log::codec::{Malformed, Put, Take};
+use crate::codec::{Malformed, Put, Take};
 use crate::log::fact::MessageFact;
-use crate::log::origin::{put_place, take_place};
-use crate::run::Lineage;
+use crate::run::words::Lineage;
 use crate::words::id::{GroupId, KeyHash, RequestHash, Time, TopicId};
+use crate::words::origin::{put_place, take_place};
 use crate::words::policy::RetryPolicy;
 
 pub(crate) const APPENDED: u8 = 3;

@@ -2,12 +2,11 @@
 
 use crate::delivery::Deliveries;
 use crate::log::fact::Fact;
-use crate::run::fact::How;
+use crate::run::words::How;
 use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::words::action::{Answer, Output};
-use crate::words::id::Ticket;
-use crate::words::input::Spotted;
+use crate::words::id::{Spotted, Ticket};
 use alloc::vec::Vec;
 
 impl Deliveries {

@@ -3,12 +3,10 @@
 use crate::delivery::Deliveries;
 use crate::turn::Turn;
 use crate::turn::journal::lifetime;
-use crate::words::action::Stored;
 use crate::words::action::{Answer, Output};
 use crate::words::draft::NewMessage;
-use crate::words::id::RequestHash;
-use crate::words::id::{GroupId, Ticket};
-use crate::words::input::Spotted;
+use crate::words::id::{GroupId, RequestHash, Spotted, Ticket};
+use crate::words::receipt::Stored;
 use crate::words::reject::Reject;
 
 impl Deliveries {

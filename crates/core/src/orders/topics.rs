@@ -9,8 +9,7 @@ use crate::words::action::{Action, Answer, Output};
 use crate::words::id::{GroupId, Ticket, TopicId};
 use crate::words::reject::Reject;
 use crate::words::route::validate_name;
-use crate::words::topic::TopicPatch;
-use crate::words::topic::TopicSettings;
+use crate::words::topic::{TopicPatch, TopicSettings};
 use alloc::vec::Vec;
 
 impl Turn {

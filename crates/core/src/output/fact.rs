@@ -2,7 +2,8 @@
 
 use alloc::vec::Vec;
 
-use crate::log::codec::{Malformed, Put, Take};
+use crate::codec::{Malformed, Put, Take};
+use crate::output::words::OutputAuthor;
 use crate::words::id::{Time, TopicId};
 
 /// Kinds of facts about outputs: the first, and the last.
@@ -17,19 +18,6 @@ const ROLLED_BACK: u8 = 50;
 const DROPPED: u8 = 51;
 /// Added to a kind whose dataset belongs to a tenant, which then goes before the rest.
 const OF_TENANT: u8 = 4;
-
-/// The delivery by whose authority a pointer was moved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OutputAuthor {
-    /// The topic.
-    pub topic: TopicId,
-    /// The partition.
-    pub partition: u32,
-    /// The message's offset.
-    pub offset: u64,
-    /// Which attempt.
-    pub attempt: u32,
-}
 
 /// Something that happened to outputs and is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,5 @@
 //! Cut-overs, roll-backs and clearing away: what people order about datasets.
 
-use alloc::string::String;
 use alloc::sync::Arc;
 
 use crate::log::fact::Fact;
@@ -107,33 +106,7 @@ impl Turn {
     }
 }
 
-/// A version of a dataset that a task has read.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Read {
-    /// The dataset.
-    pub dataset: String,
-    /// Its version.
-    pub version: String,
-}
-
 /// What readers would see after a roll-back.
 fn previous(dataset: &Dataset) -> Option<Arc<str>> {
     dataset.history.back().and_then(|(version, _)| version.clone())
-}
-
-/// An output that a commit moves.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct NewOutput {
-    /// The dataset.
-    pub dataset: String,
-    /// Its version.
-    pub version: String,
-    /// The partition of it.
-    pub partition_key: String,
-    /// Under which it is added once; empty if it replaces what was there.
-    pub dedupe_key: String,
-    /// Where the output lies.
-    pub location: String,
-    /// Digest of its manifest.
-    pub digest: String,
 }

@@ -7,12 +7,10 @@ pub(crate) mod manage;
 pub(crate) mod record;
 pub(crate) mod snapshot;
 pub(crate) mod view;
+pub(crate) mod words;
 
-pub(crate) use fact::{FIRST_KIND, LAST_KIND, SEALED};
-pub use fact::{OutputAuthor, OutputFact};
-pub use manage::{NewOutput, Read};
-pub(crate) use record::{Cell, Outputs, pointer_bytes};
-pub use record::{OUTPUT_LOCATION_BYTES_MAX, OutputDone};
-pub use view::{
-    DatasetSummary, DatasetView, OutputList, OutputPage, OutputView, VersionSummary, VersionsList,
+pub use fact::OutputFact;
+pub use words::{
+    DatasetSummary, DatasetView, NewOutput, OUTPUT_LOCATION_BYTES_MAX, OutputAuthor, OutputDone, OutputList,
+    OutputPage, OutputView, Read, VersionSummary, VersionsList,
 };

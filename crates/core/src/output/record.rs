@@ -4,29 +4,16 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::log::codec::Malformed;
-use crate::output::fact::{OutputAuthor, OutputFact};
-use crate::state::CONTRADICTION;
+use crate::codec::{CONTRADICTION, Malformed};
+use crate::output::fact::OutputFact;
+use crate::output::words::OutputAuthor;
 use crate::words::id::Time;
 use crate::words::scoped::Scoped;
 
-/// The longest location.
-pub const OUTPUT_LOCATION_BYTES_MAX: usize = 2048;
 /// Cut-overs of a dataset that can be taken back.
 pub(crate) const HISTORY_MAX: usize = 16;
 /// What an output costs beside its texts, as the limit counts it.
 const OUTPUT_BYTES: u64 = 128;
-
-/// What became of one output of a commit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OutputDone {
-    /// The pointer was moved.
-    Replaced,
-    /// It was added.
-    Appended,
-    /// One with the same `dedupe_key` was there; it stays.
-    Duplicate,
-}
 
 /// A pointer.
 #[derive(Clone, Debug, PartialEq, Eq)]

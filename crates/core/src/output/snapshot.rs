@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::log::codec::{Malformed, Put, Take};
+use crate::codec::{Malformed, Put, Take};
 use crate::output::fact::{put_author, take_author};
 use crate::output::record::{Dataset, HISTORY_MAX, Outputs, Pointer};
 use crate::words::id::Time;

@@ -2,8 +2,9 @@
 
 use alloc::vec::Vec;
 
-use crate::log::codec::{Malformed, Put, Take};
+use crate::codec::{Malformed, Put, Take};
 use crate::log::fact::Place;
+use crate::run::words::{How, Lineage};
 use crate::words::id::{Time, TopicId};
 
 /// Kinds of facts about runs: the first, and the last.
@@ -14,32 +15,6 @@ pub(crate) const READ: u8 = 43;
 
 const STEP_ENDED: u8 = 40;
 const FORGOTTEN: u8 = 41;
-
-/// To which run a message belongs, and where in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Lineage<'a> {
-    /// Whose the run is; may be empty.
-    pub tenant: &'a str,
-    /// The run.
-    pub run: &'a str,
-    /// The step; may be empty.
-    pub step: &'a str,
-    /// The step that caused it; may be empty.
-    pub parent: &'a str,
-}
-
-/// How a message ended for a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum How {
-    /// It was acked.
-    Done,
-    /// It became a dead letter.
-    Dead,
-    /// The group had done the same before.
-    Skipped,
-    /// It was cancelled.
-    Cancelled,
-}
 
 /// Something that happened in a run and is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,9 +7,7 @@ pub(crate) mod note;
 pub(crate) mod record;
 pub(crate) mod snapshot;
 pub(crate) mod view;
+pub(crate) mod words;
 
-pub(crate) use fact::{FIRST_KIND, LAST_KIND, READ};
-pub use fact::{How, Lineage, RunFact};
-pub(crate) use note::HISTORIES_FACTS_BYTES_MAX;
-pub(crate) use record::Runs;
-pub use view::{RunEntry, RunGroup, RunList, RunMessage, RunPage, RunState, RunSummary};
+pub use fact::RunFact;
+pub use words::{How, Lineage, RunEntry, RunGroup, RunList, RunMessage, RunPage, RunState, RunSummary};

@@ -3,20 +3,20 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::log::codec::{Malformed, Put, Take};
+use crate::codec::{CONTRADICTION, Malformed, Put, Take};
 use crate::log::fact::{Fact, Place};
-use crate::log::letter::{put_attempts, take_attempts};
-use crate::output::Read;
-use crate::run::fact::{How, RunFact};
+use crate::output::words::Read;
+use crate::run::fact::RunFact;
 use crate::run::record::Ended;
+use crate::run::words::How;
+use crate::state::State;
 use crate::state::group::HISTORY_MAX;
-use crate::state::{CONTRADICTION, State};
 use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::turn::timer::{Due, Spot};
 use crate::words::action::Output;
-use crate::words::description::AttemptDescription;
 use crate::words::id::TopicId;
+use crate::words::letter::{AttemptDescription, put_attempts, take_attempts};
 
 /// Endings noted in one batch have their histories up to this many bytes of facts: a call may end thousands of messages
 /// with sixteen long errors each, and all of it has to fit into one frame of the log.

@@ -5,10 +5,9 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::run::fact::{How, Lineage};
-use crate::words::description::AttemptDescription;
-use crate::words::id::{Time, TopicId};
-use crate::words::input::Spotted;
+use crate::run::words::{How, Lineage};
+use crate::words::id::{Spotted, Time, TopicId};
+use crate::words::letter::AttemptDescription;
 use crate::words::scoped::Scoped;
 
 /// Messages and effects that are listed for one run; the rest is only counted.

@@ -4,13 +4,12 @@ use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::log::codec::{Malformed, Put, Take};
-use crate::log::letter::{put_attempts, take_attempts};
-use crate::run::fact::How;
+use crate::codec::{Malformed, Put, Take};
 use crate::run::record::{Ended, Entry, RUN_ENTRIES_MAX, Run, Runs, STEP_READS_MAX, Step};
+use crate::run::words::How;
 use crate::state::group::HISTORY_MAX;
-use crate::words::description::AttemptDescription;
 use crate::words::id::{Time, TopicId};
+use crate::words::letter::{AttemptDescription, put_attempts, take_attempts};
 
 impl Runs {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {

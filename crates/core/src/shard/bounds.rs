@@ -3,16 +3,12 @@
 
 use crate::delivery::dispatch::DISPATCH_FACTS_BYTES_MAX;
 use crate::delivery::settle::ERROR_BYTES_MAX;
-use crate::run::HISTORIES_FACTS_BYTES_MAX;
+use crate::run::note::HISTORIES_FACTS_BYTES_MAX;
 use crate::shard::upkeep::DUE_PER_TICK_MAX;
 use crate::state::group::HISTORY_MAX;
 use crate::state::{GROUPS_PER_TOPIC_MAX, PARTITIONS_MAX};
+use crate::words::input::{INPUT_BYTES_MAX, INPUT_ITEMS_MAX};
 use crate::words::route::NAME_BYTES_MAX;
-
-/// Bytes that one input may bring along, all its texts and payloads together. The edge caps what it takes by this.
-pub const INPUT_BYTES_MAX: usize = 24 << 20;
-/// Messages, settlements and whatever else there may be many of in one input.
-pub const INPUT_ITEMS_MAX: usize = 10_000;
 
 /// A fact without the texts and payloads in it.
 const FACT_FIELDS_BYTES_MAX: usize = 256;

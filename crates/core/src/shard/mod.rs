@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use crate::commit::Committing;
 use crate::delivery::Deliveries;
-use crate::effect::EffectDesk;
+use crate::effect::desk::EffectDesk;
 use crate::log::fact::Fact;
 use crate::state::State;
 use crate::turn::Turn;

@@ -2,11 +2,10 @@
 
 use alloc::vec::Vec;
 
-use crate::log::codec::{Malformed, Put, Take};
-use crate::log::origin::{put_place, take_place};
-use crate::state::NO_TOPIC;
+use crate::codec::{Malformed, Put, Take};
 use crate::state::slot::Beside;
-use crate::words::id::{KeyHash, Time};
+use crate::words::id::{KeyHash, NO_TOPIC, Time};
+use crate::words::origin::{put_place, take_place};
 
 impl Beside {
     /// Each part only if it is there.

@@ -4,12 +4,12 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::delivery::retry::BACKOFF_MS_MAX;
 use crate::state::gate::Gate;
 use crate::state::ranges::Ranges;
-use crate::words::description::AttemptDescription;
 use crate::words::id::{GroupId, Time, Token};
 use crate::words::input::Style;
+use crate::words::letter::AttemptDescription;
+use crate::words::policy::BACKOFF_MS_MAX;
 
 /// Attempts of one message that are remembered, the last ones.
 pub(crate) const HISTORY_MAX: usize = 16;

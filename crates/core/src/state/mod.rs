@@ -1,10 +1,12 @@
 //! Everything that facts make, and the one function that makes it.
 
 pub(crate) mod beside;
+pub(crate) mod descent;
 pub(crate) mod fold;
 pub(crate) mod gate;
 pub(crate) mod group;
 pub(crate) mod partition;
+pub(crate) mod policies;
 pub(crate) mod ranges;
 pub(crate) mod rewind;
 pub(crate) mod slot;
@@ -17,18 +19,18 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::commit::Commits;
-use crate::delivery::retry::Policies;
-use crate::effect::Effects;
-use crate::entity::Entities;
-use crate::log::codec::Malformed;
+use crate::codec::{CONTRADICTION, Malformed};
+use crate::commit::record::Commits;
+use crate::effect::record::Effects;
+use crate::entity::record::Entities;
 use crate::log::fact::Fact;
-use crate::log::origin::Descent;
-use crate::output::Outputs;
-use crate::run::Runs;
+use crate::output::record::Outputs;
+use crate::run::record::Runs;
+use crate::state::descent::Descent;
 use crate::state::gate::Gate;
 use crate::state::group::{Failure, Loan};
 use crate::state::partition::{Partition, Topic};
+use crate::state::policies::Policies;
 use crate::state::spent::Spent;
 use crate::words::id::{Position, RequestHash, Time, TopicId};
 
@@ -82,10 +84,6 @@ pub struct State {
     pub(crate) kept_anew: BTreeMap<(TopicId, u32), u64>,
 }
 
-/// Stands for "not known" in a record of the produce gate.
-pub(crate) const NO_TOPIC: TopicId = TopicId(u32::MAX);
-/// The history contradicts itself; it cannot have been written by a shard.
-pub(crate) const CONTRADICTION: Malformed = Malformed("fact that contradicts the state");
 /// Groups of one topic that the counters of a slot can tell apart; settings stay below it.
 pub(crate) const GROUPS_PER_TOPIC_MAX: usize = 60_000;
 /// Partitions of one topic, whatever the settings say: a bound on what a line of history can ask for.

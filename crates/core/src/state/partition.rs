@@ -9,8 +9,7 @@ use crate::state::group::{Group, Progress};
 use crate::state::slot::Slots;
 use crate::words::action::TopicInfo;
 use crate::words::id::{GroupId, Time, TopicId};
-use crate::words::topic::Order;
-use crate::words::topic::TopicSettings;
+use crate::words::topic::{Order, TopicSettings};
 
 /// What the name of every dead-letter topic begins with.
 pub(crate) const DEAD_LETTER_PREFIX: &str = "dlq.";

@@ -7,9 +7,9 @@
 
 use alloc::vec::Vec;
 
-use crate::commit::Commits;
-use crate::effect::Effects;
-use crate::run::Runs;
+use crate::commit::record::Commits;
+use crate::effect::record::Effects;
+use crate::run::record::Runs;
 use crate::state::State;
 use crate::state::gate::Gate;
 use crate::state::group::{Group, Pending};

@@ -10,9 +10,7 @@ mod history;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use crate::state::NO_TOPIC;
-use crate::words::id::{Identity, KeyHash, Position, Time};
-use crate::words::input::Spotted;
+use crate::words::id::{Identity, KeyHash, NO_TOPIC, Position, Spotted, Time};
 
 /// Slots of one chunk.
 pub(crate) const CHUNK_SLOTS: usize = 512;

@@ -6,7 +6,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use crate::log::codec::{Malformed, Put, Take};
+use crate::codec::{Malformed, Put, Take};
 use crate::state::ranges::Ranges;
 use crate::words::id::Token;
 

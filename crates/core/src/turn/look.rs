@@ -2,14 +2,10 @@
 
 use crate::state::group::{Group, Pending};
 use crate::state::partition::Rank;
-use crate::state::slot::Found;
-use crate::state::slot::Slots;
+use crate::state::slot::{Found, Slots};
 use crate::turn::Turn;
 use crate::turn::timer::Spot;
-use crate::words::id::GroupId;
-use crate::words::id::TopicId;
-use crate::words::id::{Time, Token};
-use crate::words::input::Spotted;
+use crate::words::id::{GroupId, Spotted, Time, Token, TopicId};
 use crate::words::policy::RetryPolicy;
 use crate::words::reject::Reject;
 use alloc::sync::Arc;

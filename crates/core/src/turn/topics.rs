@@ -3,8 +3,7 @@
 use crate::log::fact::Fact;
 use crate::turn::Turn;
 use crate::turn::journal::Haste;
-use crate::words::action::TopicInfo;
-use crate::words::action::{Action, Output};
+use crate::words::action::{Action, Output, TopicInfo};
 use crate::words::id::TopicId;
 use crate::words::topic::TopicSettings;
 

@@ -5,7 +5,7 @@ pub(crate) mod survey;
 pub(crate) mod why;
 
 use crate::delivery::Deliveries;
-use crate::effect::EffectDesk;
+use crate::effect::desk::EffectDesk;
 use crate::turn::Turn;
 
 /// What a question may look at.

@@ -5,8 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::delivery::Deliveries;
-use crate::effect::EffectDesk;
-use crate::state::NO_TOPIC;
+use crate::effect::desk::EffectDesk;
 use crate::state::group::Group;
 use crate::state::partition::Topic;
 use crate::turn::Turn;
@@ -16,8 +15,7 @@ use crate::words::description::{
     Description, GroupDescription, GroupPartition, GroupTally, LaneTally, Member, PartitionDescription,
     Query, SlowestGroup, Tally, TopicDescription,
 };
-use crate::words::id::{GroupId, Ticket, TopicId};
-use crate::words::input::Spotted;
+use crate::words::id::{GroupId, NO_TOPIC, Spotted, Ticket, TopicId};
 use crate::words::reject::Reject;
 
 /// Partitions of topics that one tally lists, and as many of groups.

@@ -3,7 +3,8 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use crate::effect::{Blob, EffectPart};
+use crate::effect::blob::Blob;
+use crate::effect::words::EffectPart;
 use crate::state::State;
 use crate::state::partition::Topic;
 use crate::words::action::TopicInfo;

@@ -4,14 +4,13 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::delivery::Deliveries;
-use crate::effect::Blob;
+use crate::effect::blob::Blob;
 use crate::state::group::Group;
 use crate::state::partition::Topic;
 use crate::turn::Turn;
 use crate::turn::timer::Spot;
 use crate::words::description::{Browse, Found, MessageDescription, Stage, Standing, Stretch, Wait};
-use crate::words::id::{KeyHash, Time};
-use crate::words::input::Spotted;
+use crate::words::id::{KeyHash, Spotted, Time};
 use crate::words::topic::Order;
 
 /// Messages that one question looks at; the answer says where to go on. Nobody else is served meanwhile.

@@ -3,28 +3,14 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::commit::{CommitPart, Committed};
-use crate::effect::EffectAnswer;
-use crate::log::letter::DeadLetter;
-use crate::words::description::{AttemptDescription, Description, GroupPartition};
-use crate::words::id::{ConsumerId, GroupId, Position, Ticket, Time, Token, TopicId};
+use crate::commit::words::{CommitPart, Committed};
+use crate::effect::words::EffectAnswer;
+use crate::words::description::{Description, GroupPartition};
+use crate::words::id::{ConsumerId, Position, Ticket, Time, TopicId};
+use crate::words::letter::{AttemptDescription, DeadLetter};
+use crate::words::receipt::{Receipt, Stored};
 use crate::words::reject::Reject;
 use crate::words::topic::TopicSettings;
-
-/// Names one delivery, exactly: the place of the message, the group, and the fencing token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Receipt {
-    /// The topic.
-    pub topic: TopicId,
-    /// The group.
-    pub group: GroupId,
-    /// The partition.
-    pub partition: u32,
-    /// The message's offset.
-    pub offset: u64,
-    /// The fencing token.
-    pub token: Token,
-}
 
 /// One message on its way to one reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,19 +84,6 @@ impl TopicInfo {
     pub fn incarnation(&self) -> Option<TopicId> {
         self.scoped.then_some(self.id)
     }
-}
-
-/// A message is stored, or was before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stored {
-    /// In which topic; `None` for a duplicate of a time when that was not remembered.
-    pub topic: Option<TopicId>,
-    /// Where.
-    pub partition: u32,
-    /// Under which offset.
-    pub offset: u64,
-    /// Whether an earlier message with the same identity stands for it.
-    pub duplicate: bool,
 }
 
 /// What became of one settlement.

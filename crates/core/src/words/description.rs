@@ -4,14 +4,14 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::commit::Committed;
-use crate::effect::{Blob, EffectList, EffectPage, EffectTally, EffectView};
-use crate::entity::{EntityList, EntityView};
-use crate::log::letter::Attempt;
-use crate::output::{DatasetSummary, DatasetView, OutputList, OutputPage, VersionsList};
-use crate::run::{RunList, RunPage, RunSummary};
-use crate::words::id::{Identity, KeyHash, Position, Time, TopicId};
-use crate::words::input::Spotted;
+use crate::commit::words::Committed;
+use crate::effect::blob::Blob;
+use crate::effect::words::{EffectList, EffectPage, EffectTally, EffectView};
+use crate::entity::words::{EntityList, EntityView};
+use crate::output::words::{DatasetSummary, DatasetView, OutputList, OutputPage, VersionsList};
+use crate::run::words::{RunList, RunPage, RunSummary};
+use crate::words::id::{Identity, KeyHash, Position, Spotted, Time, TopicId};
+use crate::words::letter::AttemptDescription;
 use crate::words::policy::RetryPolicy;
 use crate::words::scoped::Named;
 use crate::words::topic::TopicSettings;
@@ -225,47 +225,6 @@ pub enum Wait {
     Dying,
     /// The group is done with it.
     Done,
-}
-
-/// One attempt that is over.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AttemptDescription {
-    /// Which one, counted from 1.
-    pub number: u32,
-    /// Who held the message.
-    pub owner: Arc<str>,
-    /// Why it failed.
-    pub error: Arc<str>,
-    /// When it began.
-    pub leased: Time,
-    /// When it ended.
-    pub ended: Time,
-}
-
-impl AttemptDescription {
-    /// The same, out of a message.
-    #[must_use]
-    pub fn owned(attempt: &Attempt<'_>) -> Self {
-        Self {
-            number: attempt.number,
-            owner: (&*attempt.owner).into(),
-            error: (&*attempt.error).into(),
-            leased: attempt.leased,
-            ended: attempt.ended,
-        }
-    }
-
-    /// The same, as messages are written with it.
-    #[must_use]
-    pub fn borrowed(&self) -> Attempt<'_> {
-        Attempt {
-            number: self.number,
-            owner: (&*self.owner).into(),
-            error: (&*self.error).into(),
-            leased: self.leased,
-            ended: self.ended,
-        }
-    }
 }
 
 /// A topic, described.

@@ -4,9 +4,8 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::run::Lineage;
-use crate::words::id::{Identity, KeyHash, RequestHash, Time, TopicId};
-use crate::words::input::Spotted;
+use crate::run::words::Lineage;
+use crate::words::id::{Identity, KeyHash, RequestHash, Spotted, Time, TopicId};
 use crate::words::policy::RetryPolicy;
 
 /// Encoded bytes of a message and what the shard must know about them without looking inside.

@@ -49,6 +49,9 @@ impl Position {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct TopicId(pub u32);
 
+/// Stands for "not known" in a record of the produce gate.
+pub(crate) const NO_TOPIC: TopicId = TopicId(u32::MAX);
+
 /// A consumer group, numbered in the order of creation over the whole shard; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct GroupId(pub u32);
@@ -152,6 +155,17 @@ impl RequestHash {
     pub fn agrees(self, other: Self) -> bool {
         self == Self::NONE || other == Self::NONE || self == other
     }
+}
+
+/// One message of a topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Spotted {
+    /// The topic.
+    pub topic: TopicId,
+    /// The partition.
+    pub partition: u32,
+    /// The message's offset.
+    pub offset: u64,
 }
 
 #[cfg(test)]

@@ -4,14 +4,26 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::commit::Commit;
-use crate::effect::{BeginEffect, EffectPart, EffectReceipt, FinishEffect, NewBlob, ResolveEffect};
-use crate::words::action::Receipt;
+use crate::commit::words::Commit;
+use crate::effect::blob::NewBlob;
+use crate::effect::words::{BeginEffect, EffectPart, EffectReceipt, FinishEffect, ResolveEffect};
 use crate::words::description::Query;
 use crate::words::draft::{NewMessage, Payload};
-use crate::words::id::{ConsumerId, Identity, Position, RequestHash, Ticket, Time, TopicId};
+use crate::words::id::{ConsumerId, Identity, Position, RequestHash, Spotted, Ticket, Time, TopicId};
+use crate::words::receipt::Receipt;
 use crate::words::scoped::Named;
 use crate::words::topic::{TopicPatch, TopicSettings};
+
+/// Messages that one request may ask for.
+pub const LEASE_MESSAGES_MAX: u32 = 1_000;
+/// No answer has more bytes of payloads than this, unless its only message has: the largest message can be lent, too.
+pub const LEASE_BYTES_MAX: u64 = 8 << 20;
+/// Longest wait of one request.
+pub const LEASE_WAIT_MS_MAX: u64 = 60_000;
+/// Bytes that one input may bring along, all its texts and payloads together. The edge caps what it takes by this.
+pub const INPUT_BYTES_MAX: usize = 24 << 20;
+/// Messages, settlements and whatever else there may be many of in one input.
+pub const INPUT_ITEMS_MAX: usize = 10_000;
 
 /// A reader that wants messages of a topic for its group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,17 +129,6 @@ pub enum SeekTo {
     Offset(u64),
     /// At the first message stored at or after this.
     Time(Time),
-}
-
-/// One message of a topic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Spotted {
-    /// The topic.
-    pub topic: TopicId,
-    /// The partition.
-    pub partition: u32,
-    /// The message's offset.
-    pub offset: u64,
 }
 
 /// One message as one group sees it.

@@ -2,7 +2,10 @@
 
 use alloc::vec::Vec;
 
-use crate::log::codec::{Malformed, Put, Take};
+use crate::codec::{Malformed, Put, Take};
+
+/// The longest wait between two attempts, whatever a policy says.
+pub(crate) const BACKOFF_MS_MAX: u64 = 24 * 60 * 60 * 1000;
 
 /// How often and when a failed message is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, PartialOrd, Ord, Hash)]

@@ -3,9 +3,9 @@
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 
-use crate::log::message::Message;
 use crate::words::action::TopicInfo;
 use crate::words::id::TopicId;
+use crate::words::message::Message;
 use crate::words::reject::Reject;
 
 /// Longest name of a topic, a group or an owner, in bytes.
@@ -142,7 +142,7 @@ pub(crate) const fn validate_name(name: &str, what: &'static str) -> Result<(), 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::message::Envelope;
+    use crate::words::message::Envelope;
 
     #[test]
     fn keys_go_where_existing_producers_expect_them() {

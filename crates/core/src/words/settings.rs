@@ -1,7 +1,5 @@
 //! The knobs of a shard, with every default in one place.
 
-use crate::state::partition::Topic;
-use crate::words::draft::NewMessage;
 use crate::words::policy::{Jitter, RetryPolicy};
 
 /// Limits and times that decisions use. Facts carry outcomes, so changing a setting never rewrites history.
@@ -136,11 +134,5 @@ impl Settings {
             group_expiry_ms: 10 * 60 * 1000,
             ..Self::default()
         }
-    }
-
-    /// The policy that a message is stored with: its own, its topic's, or the server's. A dead letter never dies again.
-    pub(crate) fn retry_for(&self, topic: &Topic, message: &NewMessage) -> Option<RetryPolicy> {
-        let default = (message.native && self.retry != RetryPolicy::default()).then_some(self.retry);
-        message.retry.or(topic.settings.retry).or(default).filter(|_| !topic.is_dead_letter_topic())
     }
 }

@@ -2,11 +2,12 @@
 
 use alloc::vec::Vec;
 
-use crate::log::codec::{Malformed, Put, Take};
-use crate::log::message::Text;
-use crate::log::origin::Origin;
+use crate::codec::{Malformed, Put, Take};
 use crate::words::id::{Time, TopicId};
+use crate::words::message::Text;
+use crate::words::origin::Origin;
 use crate::words::policy::RetryPolicy;
+use alloc::sync::Arc;
 
 /// Where a dead letter came from and why it is dead.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -142,4 +143,45 @@ pub(crate) fn take_attempts<'a>(take: &mut Take<'a>) -> Result<Vec<Attempt<'a>>,
         });
     }
     Ok(attempts)
+}
+
+/// One attempt that is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttemptDescription {
+    /// Which one, counted from 1.
+    pub number: u32,
+    /// Who held the message.
+    pub owner: Arc<str>,
+    /// Why it failed.
+    pub error: Arc<str>,
+    /// When it began.
+    pub leased: Time,
+    /// When it ended.
+    pub ended: Time,
+}
+
+impl AttemptDescription {
+    /// The same, out of a message.
+    #[must_use]
+    pub fn owned(attempt: &Attempt<'_>) -> Self {
+        Self {
+            number: attempt.number,
+            owner: (&*attempt.owner).into(),
+            error: (&*attempt.error).into(),
+            leased: attempt.leased,
+            ended: attempt.ended,
+        }
+    }
+
+    /// The same, as messages are written with it.
+    #[must_use]
+    pub fn borrowed(&self) -> Attempt<'_> {
+        Attempt {
+            number: self.number,
+            owner: (&*self.owner).into(),
+            error: (&*self.error).into(),
+            leased: self.leased,
+            ended: self.ended,
+        }
+    }
 }

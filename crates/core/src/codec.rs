@@ -10,6 +10,9 @@ use alloc::vec::Vec;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 
+/// The history contradicts itself; it cannot have been written by a shard.
+pub(crate) const CONTRADICTION: Malformed = Malformed("fact that contradicts the state");
+
 /// Appends numbers and texts to a buffer.
 pub(crate) trait Put {
     fn put_u8(&mut self, value: u8);

@@ -6,11 +6,10 @@
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
-use crate::log::codec::{Malformed, Put, Take};
-use crate::log::letter::DeadLetter;
-use crate::log::origin::Origin;
-use crate::words::id::Time;
-use crate::words::id::TopicId;
+use crate::codec::{Malformed, Put, Take};
+use crate::words::id::{Time, TopicId};
+use crate::words::letter::DeadLetter;
+use crate::words::origin::Origin;
 use crate::words::policy::RetryPolicy;
 
 /// A text that is borrowed from stored bytes or owned.
@@ -273,7 +272,7 @@ mod tests {
     use alloc::vec;
 
     use super::*;
-    use crate::log::letter::Attempt;
+    use crate::words::letter::Attempt;
     use crate::words::policy::Jitter;
 
     fn full() -> Message<'static> {

@@ -1,0 +1,88 @@
+//! What is said of commits.
+
+use crate::effect::words::FinishEffect;
+use crate::entity::words::Expected;
+use crate::output::words::{NewOutput, OutputDone, Read};
+use crate::words::draft::NewMessage;
+use crate::words::id::{Identity, RequestHash};
+use crate::words::receipt::{Receipt, Stored};
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+/// Commits that one call may hold.
+pub const COMMITS_PER_CALL_MAX: usize = 1_000;
+
+/// Deliveries, effects, messages and pointers that the commits of one call may hold in all.
+pub const COMMIT_PARTS_PER_CALL_MAX: usize = 10_000;
+
+/// What is to happen together.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Commit {
+    /// Names the commit, so that asking again gives the same answer.
+    pub name: Option<Identity>,
+    /// What it asks for, so that its name is not used for something else.
+    pub request: RequestHash,
+    /// Deliveries whose work is done.
+    pub acks: Vec<Receipt>,
+    /// Deliveries that must be current, and stay on loan.
+    pub fences: Vec<Receipt>,
+    /// Effects that ended.
+    pub finishes: Vec<FinishEffect>,
+    /// Messages to be stored.
+    pub messages: Vec<NewMessage>,
+    /// Pointers to be moved.
+    pub outputs: Vec<NewOutput>,
+    /// Versions of datasets that were read for the work.
+    pub reads: Vec<Read>,
+    /// Whose datasets and entities they are; may be empty.
+    pub tenant: String,
+    /// Only if entities have these versions.
+    pub expect: Vec<Expected>,
+}
+
+/// Which part of a commit, counted from zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommitPart {
+    /// A delivery to be acked.
+    Ack(usize),
+    /// A delivery that must be current.
+    Fence(usize),
+    /// An effect.
+    Effect(usize),
+    /// A message.
+    Produce(usize),
+    /// An output.
+    Output(usize),
+    /// An entity of which something is expected.
+    Expect(usize),
+    /// All of it.
+    Whole,
+}
+
+/// What a commit did.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Committed {
+    /// Whether it was done before.
+    pub already: bool,
+    /// Where its messages are.
+    pub stored: Vec<Stored>,
+    /// What became of its outputs.
+    pub outputs: Vec<OutputDone>,
+    /// Where each output that was a duplicate lies, in their order: the first one stays.
+    pub kept: Vec<Arc<str>>,
+}
+
+impl Commit {
+    /// How many things it asks for.
+    pub(super) fn parts(&self) -> usize {
+        let Self { acks, fences, finishes, messages, outputs, reads, expect, .. } = self;
+        let fenced = acks.len() + fences.len() + finishes.len();
+        fenced + messages.len() + outputs.len() + reads.len() + expect.len()
+    }
+
+    /// Whether it asks for anything that an effect's own `finish` would not do.
+    pub(crate) fn is_more_than_endings(&self) -> bool {
+        !(self.messages.is_empty() && self.outputs.is_empty() && self.expect.is_empty())
+    }
+}
