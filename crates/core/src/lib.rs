@@ -15,7 +15,6 @@
 
 extern crate alloc;
 
-mod codec;
 mod commit;
 mod delivery;
 mod effect;
@@ -30,7 +29,6 @@ mod turn;
 mod view;
 mod words;
 
-pub use codec::Malformed;
 pub use commit::{
     COMMIT_PARTS_PER_CALL_MAX, COMMITS_PER_CALL_MAX, Commit, CommitFact, CommitPart, Committed,
 };
@@ -55,6 +53,7 @@ pub use shard::bounds::INPUT_FACTS_BYTES_MAX;
 pub use state::State;
 pub use view::survey::{Pinned, PinnedEffect};
 pub use words::action::{Action, Answer, Delivery, Outcome, Output, TopicInfo, Undertaking};
+pub use words::codec::Malformed;
 pub use words::description::{
     Browse, Description, Found, GroupDescription, GroupPartition, GroupTally, LaneTally, Member,
     MessageDescription, PartitionDescription, Query, SlowestGroup, Stage, Standing, Stretch, Tally,

@@ -13,6 +13,7 @@ mod leftover;
 mod link;
 mod mask;
 mod module;
+mod room;
 mod size;
 mod source;
 mod text;
@@ -82,6 +83,7 @@ fn check_sources(sources: &[Source]) -> Vec<Finding> {
         function::check,
         header::check,
         leftover::check,
+        room::check,
         size::check,
     ];
     sources.iter().flat_map(|source| rules.iter().flat_map(move |rule| rule(source))).collect()

@@ -1,8 +1,8 @@
 //! Facts of commits.
 
-use crate::codec::{Malformed, Put, Take};
 use crate::commit::words::Committed;
 use crate::output::words::OutputDone;
+use crate::words::codec::{Malformed, Put, Take};
 use crate::words::id::{Identity, NO_TOPIC, RequestHash, Time, TopicId};
 use crate::words::receipt::Stored;
 use alloc::vec::Vec;

@@ -3,7 +3,7 @@
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
-use crate::codec::{Malformed, Put, Take};
+use crate::words::codec::{Malformed, Put, Take};
 use crate::words::id::{Identity, Position};
 use crate::words::message::{Text, put_pairs, take_pairs};
 

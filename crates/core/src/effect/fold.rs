@@ -1,6 +1,5 @@
 //! What each fact about an effect does to the state.
 
-use crate::codec::{CONTRADICTION, Malformed};
 use crate::effect::blob::Blob;
 use crate::effect::fact::{BegunFact, EffectFact, EndedFact};
 use crate::effect::record::Effect;
@@ -8,6 +7,7 @@ use crate::effect::rules::Status;
 use crate::effect::words::EffectPart;
 use crate::state::State;
 use crate::state::slot::Found;
+use crate::words::codec::{CONTRADICTION, Malformed};
 use crate::words::id::{Position, Spotted, Time};
 use crate::words::receipt::Receipt;
 

@@ -8,11 +8,11 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::codec::{Malformed, Put, Take};
 use crate::effect::blob::Blob;
 use crate::effect::fact::{put_receipt, status_byte, status_of, take_receipt};
 use crate::effect::record::Effect;
 use crate::effect::rules::OnLapse;
+use crate::words::codec::{Malformed, Put, Take};
 use crate::words::id::{Identity, Position, RequestHash, Spotted, Time, TopicId};
 
 /// Records of one chunk: as many as there are bits in [`Chunk::present`].

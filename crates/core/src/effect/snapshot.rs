@@ -3,11 +3,11 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::codec::{Malformed, Put, Take};
 use crate::effect::blob::Blob;
 use crate::effect::fact::{put_receipt, status_byte, take_receipt, take_status};
 use crate::effect::record::{Effect, Effects};
 use crate::effect::rules::OnLapse;
+use crate::words::codec::{Malformed, Put, Take};
 use crate::words::id::{Position, RequestHash, Spotted, Time, TopicId};
 
 /// The least bytes that a record takes.

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::codec::{Malformed, Put, Take};
+use crate::words::codec::{Malformed, Put, Take};
 use crate::words::id::Time;
 
 /// Kinds of facts about entities: the first, and the last.

@@ -1,8 +1,8 @@
 //! What is remembered of entities.
 
-use crate::codec::{CONTRADICTION, Malformed};
 use crate::entity::fact::{EntityFact, each_raised};
 use crate::state::State;
+use crate::words::codec::{CONTRADICTION, Malformed};
 use crate::words::id::Time;
 use crate::words::scoped::Scoped;
 

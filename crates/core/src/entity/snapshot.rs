@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
-use crate::codec::{Malformed, Put, Take};
 use crate::entity::record::{Entities, Entity};
+use crate::words::codec::{Malformed, Put, Take};
 use crate::words::id::Time;
 
 /// The least bytes that an entity takes.

@@ -5,7 +5,6 @@
 
 use alloc::vec::Vec;
 
-use crate::codec::{Malformed, Put, Take};
 use crate::commit::fact as commit_fact;
 use crate::commit::fact::CommitFact;
 use crate::effect::fact as effect_fact;
@@ -18,6 +17,7 @@ use crate::output::fact as output_fact;
 use crate::output::fact::OutputFact;
 use crate::run::fact as run_fact;
 use crate::run::fact::RunFact;
+use crate::words::codec::{Malformed, Put, Take};
 use crate::words::id::{GroupId, Position, Time, Token, TopicId};
 use crate::words::input::Style;
 use crate::words::topic::TopicSettings;

@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 
-use crate::codec::{Malformed, Put, Take};
 use crate::log::fact::MessageFact;
 use crate::run::words::Lineage;
+use crate::words::codec::{Malformed, Put, Take};
 use crate::words::id::{GroupId, KeyHash, RequestHash, Time, TopicId};
 use crate::words::origin::{put_place, take_place};
 use crate::words::policy::RetryPolicy;

@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
-use crate::codec::{Malformed, Put, Take};
 use crate::output::words::OutputAuthor;
+use crate::words::codec::{Malformed, Put, Take};
 use crate::words::id::{Time, TopicId};
 
 /// Kinds of facts about outputs: the first, and the last.

@@ -4,9 +4,9 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::codec::{CONTRADICTION, Malformed};
 use crate::output::fact::OutputFact;
 use crate::output::words::OutputAuthor;
+use crate::words::codec::{CONTRADICTION, Malformed};
 use crate::words::id::Time;
 use crate::words::scoped::Scoped;
 

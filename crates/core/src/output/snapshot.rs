@@ -3,9 +3,9 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::codec::{Malformed, Put, Take};
 use crate::output::fact::{put_author, take_author};
 use crate::output::record::{Dataset, HISTORY_MAX, Outputs, Pointer};
+use crate::words::codec::{Malformed, Put, Take};
 use crate::words::id::Time;
 
 impl Outputs {

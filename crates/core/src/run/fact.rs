@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 
-use crate::codec::{Malformed, Put, Take};
 use crate::log::fact::Place;
 use crate::run::words::{How, Lineage};
+use crate::words::codec::{Malformed, Put, Take};
 use crate::words::id::{Time, TopicId};
 
 /// Kinds of facts about runs: the first, and the last.

@@ -3,7 +3,6 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::codec::{CONTRADICTION, Malformed, Put, Take};
 use crate::log::fact::{Fact, Place};
 use crate::output::words::Read;
 use crate::run::fact::RunFact;
@@ -15,6 +14,7 @@ use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::turn::timer::{Due, Spot};
 use crate::words::action::Output;
+use crate::words::codec::{CONTRADICTION, Malformed, Put, Take};
 use crate::words::id::TopicId;
 use crate::words::letter::{AttemptDescription, put_attempts, take_attempts};
 

@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
-use crate::codec::{Malformed, Put, Take};
 use crate::state::slot::Beside;
+use crate::words::codec::{Malformed, Put, Take};
 use crate::words::id::{KeyHash, NO_TOPIC, Time};
 use crate::words::origin::{put_place, take_place};
 

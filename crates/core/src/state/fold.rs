@@ -5,13 +5,13 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::codec::{CONTRADICTION, Malformed};
 use crate::log::fact::{MessageFact, Place};
 use crate::state::gate::Gate;
 use crate::state::group::{Group, Progress};
 use crate::state::partition::{Partition, Topic};
 use crate::state::slot::{Beside, Found, Slot};
 use crate::state::{First, GROUPS_PER_TOPIC_MAX, PARTITIONS_MAX, State};
+use crate::words::codec::{CONTRADICTION, Malformed};
 use crate::words::id::{GroupId, Identity, Position, Spotted, Time, TopicId};
 use crate::words::topic::TopicSettings;
 

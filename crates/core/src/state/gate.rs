@@ -6,7 +6,7 @@ use core::hash::{BuildHasher, Hasher};
 
 use hashbrown::HashMap;
 
-use crate::codec::{Malformed, Put, Take};
+use crate::words::codec::{Malformed, Put, Take};
 use crate::words::id::{Identity, Time};
 
 /// Entries whose time comes within the same stretch of this length wait in one queue.

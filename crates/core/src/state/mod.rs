@@ -19,7 +19,6 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::codec::{CONTRADICTION, Malformed};
 use crate::commit::record::Commits;
 use crate::effect::record::Effects;
 use crate::entity::record::Entities;
@@ -32,6 +31,7 @@ use crate::state::group::{Failure, Loan};
 use crate::state::partition::{Partition, Topic};
 use crate::state::policies::Policies;
 use crate::state::spent::Spent;
+use crate::words::codec::{CONTRADICTION, Malformed};
 use crate::words::id::{Position, RequestHash, Time, TopicId};
 
 /// Where the first message under an identity was stored.

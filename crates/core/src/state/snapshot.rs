@@ -5,7 +5,6 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::codec::{Malformed, Put, Take};
 use crate::commit::record::Commits;
 use crate::effect::record::Effects;
 use crate::entity::record::Entities;
@@ -17,6 +16,7 @@ use crate::state::partition::{Partition, Topic};
 use crate::state::slot::{Beside, CHUNK_SLOTS, Chunk, Slot, Slots};
 use crate::state::spent::Spent;
 use crate::state::{First, GROUPS_PER_TOPIC_MAX, PARTITIONS_MAX, State};
+use crate::words::codec::{Malformed, Put, Take};
 use crate::words::id::{GroupId, NO_TOPIC, Position, RequestHash, Time, Token, TopicId};
 use crate::words::letter::{AttemptDescription, put_attempts, take_attempts};
 use crate::words::policy::RetryPolicy;

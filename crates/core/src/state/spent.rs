@@ -6,8 +6,8 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use crate::codec::{Malformed, Put, Take};
 use crate::state::ranges::Ranges;
+use crate::words::codec::{Malformed, Put, Take};
 use crate::words::id::Token;
 
 /// Ranges that are remembered, over all runs.

@@ -6,7 +6,7 @@
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
-use crate::codec::{Malformed, Put, Take};
+use crate::words::codec::{Malformed, Put, Take};
 use crate::words::id::{Time, TopicId};
 use crate::words::letter::DeadLetter;
 use crate::words::origin::Origin;

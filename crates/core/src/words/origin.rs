@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::codec::{Malformed, Put, Take};
+use crate::words::codec::{Malformed, Put, Take};
 use crate::words::id::{Spotted, TopicId};
 use crate::words::message::Text;
 

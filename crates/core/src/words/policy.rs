@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::codec::{Malformed, Put, Take};
+use crate::words::codec::{Malformed, Put, Take};
 
 /// The longest wait between two attempts, whatever a policy says.
 pub(crate) const BACKOFF_MS_MAX: u64 = 24 * 60 * 60 * 1000;

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::codec::{Malformed, Put, Take};
+use crate::words::codec::{Malformed, Put, Take};
 use crate::words::policy::RetryPolicy;
 
 /// In which order a group gets the fresh messages of a partition.
