@@ -52,7 +52,7 @@ pub use shard::Shard;
 pub use shard::bounds::INPUT_FACTS_BYTES_MAX;
 pub use state::State;
 pub use view::survey::{Pinned, PinnedEffect};
-pub use words::action::{Action, Answer, Delivery, Outcome, Output, TopicInfo, Undertaking};
+pub use words::action::{Action, Answer, Burial, Delivery, Outcome, Output, TopicInfo};
 pub use words::codec::Malformed;
 pub use words::description::{
     Browse, Description, Found, GroupDescription, GroupPartition, GroupTally, LaneTally, Member,

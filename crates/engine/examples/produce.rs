@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use driftq_core::Message;
-use driftq_engine::{Broker, Commit, Config, Started, Storage};
+use driftq_engine::{Broker, Config, Started, Storage, WriteMode};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -11,9 +11,9 @@ fn main() {
     let tasks: usize = text(0, "64").parse().expect("a number of tasks");
     let seconds: u64 = text(1, "3").parse().expect("a number of seconds");
     let commit = match &*text(2, "adaptive") {
-        "thread" => Commit::Thread,
-        "inline" => Commit::Inline,
-        _ => Commit::Adaptive,
+        "thread" => WriteMode::Thread,
+        "inline" => WriteMode::Inline,
+        _ => WriteMode::Adaptive,
     };
     let storage = match &*text(3, "memory") {
         "memory" => Storage::Ephemeral,

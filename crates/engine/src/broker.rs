@@ -11,8 +11,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::counters::Counters;
 use crate::failure::Failure;
-use crate::guard::{lock, read};
 use crate::inbox::{Attach, Request};
+use crate::locks::{lock, read};
 use crate::request::{AckRequest, BorrowRequest, ConsumeRequest, Draft, Produced, TopicReady};
 use crate::shared::Shared;
 use crate::status::Status;
@@ -178,7 +178,7 @@ impl Broker {
     /// What the broker can do right now, and why not more.
     #[must_use]
     pub fn status(&self) -> Status {
-        self.shared().board.read()
+        self.shared().status_board.read()
     }
 
     /// Becomes true as soon as the broker begins to stop.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use driftq_core::Time;
 
-use crate::guard::lock;
+use crate::locks::lock;
 
 /// Milliseconds since the Unix epoch that never go back.
 ///

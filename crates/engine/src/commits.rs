@@ -12,9 +12,9 @@ use crate::broker::{Broker, INTERRUPTED, unexpected};
 use crate::effect_request::{EffectEnd, SeenEffect};
 use crate::effects::finishing;
 use crate::failure::Failure;
-use crate::guard::read;
+use crate::locks::read;
 use crate::request::{Draft, Produced};
-use crate::routed::{Held, Reservation, Turn};
+use crate::routing::{Held, Reservation, Turn};
 
 /// What is to happen together.
 #[derive(Clone, Debug, Default)]
@@ -207,7 +207,7 @@ impl Broker {
             for (place, (topic, draft)) in call.messages.iter().enumerate() {
                 let (_, mut message) =
                     self.prepare(&catalog, topic, draft).map_err(|failure| refused(place, failure))?;
-                crate::prepare::take_reserved(&mut message, kept[place].as_deref());
+                crate::produce::take_reserved(&mut message, kept[place].as_deref());
                 messages.push(message);
             }
         }

@@ -19,7 +19,7 @@ pub enum Storage {
 
 /// Who writes a sealed batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Commit {
+pub enum WriteMode {
     /// Always the log thread: the next batch is decided while this one is synced.
     Thread,
     /// Always the decide thread: fewest wake-ups, nothing is decided during a sync.
@@ -50,7 +50,7 @@ pub struct Config {
     /// Largest encoded message; a larger one is refused.
     pub message_bytes_max: usize,
     /// Who writes a sealed batch.
-    pub commit: Commit,
+    pub commit: WriteMode,
     /// How long a graceful stop waits for open streams to end.
     pub stop_grace: Duration,
     /// Asked about messages before they are stored.
@@ -69,7 +69,7 @@ impl Default for Config {
             input_queue_bytes_max: 64 << 20,
             stream_credit: 32,
             message_bytes_max: 16 << 20,
-            commit: Commit::Adaptive,
+            commit: WriteMode::Adaptive,
             stop_grace: Duration::from_secs(5),
             router: None,
         }

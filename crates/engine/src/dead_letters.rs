@@ -7,7 +7,7 @@ use driftq_core::{
 
 use crate::broker::{Broker, unexpected};
 use crate::failure::Failure;
-use crate::guard::read;
+use crate::locks::read;
 use crate::request::{JobCall, LetterFilter, Seen};
 
 /// What the name of every dead-letter topic begins with.

@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use driftq_core::{
-    Action, Answer, ConsumerId, Delivery, INPUT_FACTS_BYTES_MAX, Input, Output, Position, Query, Shard,
-    Ticket, Time, TopicInfo, Undertaking,
+    Action, Answer, Burial, ConsumerId, Delivery, INPUT_FACTS_BYTES_MAX, Input, Output, Position, Query,
+    Shard, Ticket, Time, TopicInfo,
 };
 use driftq_wal::{Cursor, Disk, FRAME_BODY_BYTES_MAX};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::broker::STOPPING;
 use crate::failure::Failure;
-use crate::guard::write;
 use crate::inbox::{Gate, LogEvent, Notice, Reply, Request, Taken, Want};
-use crate::pen::{Batch, Body, Commits};
+use crate::locks::write;
+use crate::log_writer::{Batch, Body, WriteQueue};
 use crate::shared::Shared;
 use crate::status::DISK_FULL;
 use crate::ticket::TicketHasher;
@@ -54,8 +54,8 @@ pub(crate) struct Decide<'a, D: Disk> {
     pub(crate) shard: Shard,
     pub(crate) out: Output,
     pub(crate) cursor: Cursor,
-    pub(crate) commits: Commits<'a, D>,
-    pub(crate) undertaker: SyncSender<Undertaking>,
+    pub(crate) writes: WriteQueue<'a, D>,
+    pub(crate) dead_letter_writer: SyncSender<Burial>,
     pub(crate) tables: Tables,
     pub(crate) now: Time,
 }
@@ -153,7 +153,7 @@ impl<D: Disk> Decide<'_, D> {
 
     /// Nothing more may be decided before the log has caught up.
     fn is_full(&self) -> bool {
-        self.commits.under_way && self.out.facts.len() >= BATCH_BYTES_SOFT_MAX
+        self.writes.under_way && self.out.facts.len() >= BATCH_BYTES_SOFT_MAX
     }
 
     /// How long to sleep at the most.
@@ -165,7 +165,7 @@ impl<D: Disk> Decide<'_, D> {
         let unfinished = !taken.requests.is_empty() || !taken.notices.is_empty();
         if unfinished
             || !self.tables.questions.is_empty()
-            || (!self.out.facts.is_empty() && !self.commits.under_way)
+            || (!self.out.facts.is_empty() && !self.writes.under_way)
         {
             return Some(Duration::ZERO);
         }
@@ -195,7 +195,7 @@ impl<D: Disk> Decide<'_, D> {
             match action {
                 Action::Reply { ticket, answer } => self.reply(ticket, answer),
                 Action::Deliver { consumer, delivery } => self.deliver(consumer, delivery),
-                Action::Fetch(undertaking) => self.fetch(undertaking),
+                Action::Fetch(burial) => self.fetch(burial),
                 Action::Publish(_) | Action::Unpublish(_) => {}
                 Action::Close { consumer } => drop(self.tables.consumers.remove(&consumer)),
             }
@@ -235,11 +235,11 @@ impl<D: Disk> Decide<'_, D> {
         self.tables.follow_ups.push(Input::Unsubscribe { consumer });
     }
 
-    fn fetch(&mut self, undertaking: Undertaking) {
-        match self.undertaker.try_send(undertaking) {
+    fn fetch(&mut self, burial: Burial) {
+        match self.dead_letter_writer.try_send(burial) {
             Ok(()) => {}
-            Err(TrySendError::Full(undertaking) | TrySendError::Disconnected(undertaking)) => {
-                self.tables.follow_ups.push(Input::FetchFailed { receipt: undertaking.receipt });
+            Err(TrySendError::Full(burial) | TrySendError::Disconnected(burial)) => {
+                self.tables.follow_ups.push(Input::FetchFailed { receipt: burial.receipt });
             }
         }
     }
@@ -279,15 +279,15 @@ impl<D: Disk> Decide<'_, D> {
                     self.handle(Input::Release { receipts });
                 }
             }
-            Notice::RoomChanged => self.handle(Input::Space { roomy: !self.shared.board.is_scarce() }),
-            Notice::CopiesEnd => self.commits.bell.end_copies(),
+            Notice::RoomChanged => self.handle(Input::Space { roomy: !self.shared.status_board.is_scarce() }),
+            Notice::CopiesEnd => self.writes.signal.end_copies(),
         }
     }
 
     fn on_event(&mut self, event: LogEvent) -> Result<(), String> {
         match event {
             LogEvent::Written { upto, buffer } => {
-                self.commits.under_way = false;
+                self.writes.under_way = false;
                 if let Some(buffer) = buffer {
                     self.tables.buffer = buffer;
                 }
@@ -299,7 +299,7 @@ impl<D: Disk> Decide<'_, D> {
             LogEvent::Unstuck => {
                 tracing::info!("the log has space again");
                 self.tables.stuck = false;
-                self.shared.board.serving(self.shard.state().epoch());
+                self.shared.status_board.serving(self.shard.state().epoch());
                 if !self.tables.taken.stop {
                     self.shared.inbox.set_gate(Gate::Open);
                 }
@@ -313,9 +313,9 @@ impl<D: Disk> Decide<'_, D> {
     fn on_stuck(&mut self, why: &str) {
         tracing::error!(%why, "the log is out of space");
         self.tables.stuck = true;
-        self.shared.board.stuck(why);
+        self.shared.status_board.stuck(why);
         if self.tables.taken.stop {
-            self.commits.bell.stop();
+            self.writes.signal.stop();
         } else {
             self.shared.inbox.set_gate(Gate::ReadOnly(why.into()));
         }
@@ -336,7 +336,7 @@ impl<D: Disk> Decide<'_, D> {
 
     /// Hands the facts so far to the log, if it is free.
     fn seal(&mut self) -> Result<(), String> {
-        if self.commits.under_way || self.out.facts.is_empty() {
+        if self.writes.under_way || self.out.facts.is_empty() {
             return Ok(());
         }
         let urgent = std::mem::take(&mut self.out.urgent);
@@ -347,13 +347,13 @@ impl<D: Disk> Decide<'_, D> {
         self.shard.begin_batch(Position(self.cursor.next_body().0));
         let body = if facts.len() > BUFFER_COPIED_BYTES_MAX && facts.len() > facts.capacity() / 2 {
             let bytes = Bytes::from(facts);
-            self.shared.depot.put(base, bytes.clone());
+            self.shared.payload_store.put(base, bytes.clone());
             Body::Kept(bytes)
         } else {
-            self.shared.depot.put(base, Bytes::copy_from_slice(&facts));
+            self.shared.payload_store.put(base, Bytes::copy_from_slice(&facts));
             Body::Lent(facts)
         };
-        match self.commits.start(Batch { body, urgent }, self.shared) {
+        match self.writes.start(Batch { body, urgent }, self.shared) {
             Some(event) => self.on_event(event),
             None => Ok(()),
         }
@@ -363,16 +363,16 @@ impl<D: Disk> Decide<'_, D> {
     fn finish(&mut self) -> Result<(), String> {
         if self.tables.stuck {
             // There is no room for the batch under way: the log thread must not wait for it any longer.
-            self.commits.bell.stop();
+            self.writes.signal.stop();
         }
         // Whoever is in is served, nobody else comes in.
         self.shared.inbox.set_gate(Gate::Shut(STOPPING.into()));
         self.drain()?;
-        let synced = self.commits.pen.sync().map_err(|error| format!("the log failed: {error}"))?;
+        let synced = self.writes.log_writer.sync().map_err(|error| format!("the log failed: {error}"))?;
         self.handle(Input::Durable { upto: synced });
         // Durability may have released deliveries to readers that are gone, and they left facts again.
         self.drain()?;
-        self.commits.pen.sync().map_err(|error| format!("the log failed: {error}"))?;
+        self.writes.log_writer.sync().map_err(|error| format!("the log failed: {error}"))?;
         self.refuse_all(STOPPING);
         Ok(())
     }
@@ -384,7 +384,7 @@ impl<D: Disk> Decide<'_, D> {
             let taken = &self.tables.taken;
             let questions = !self.tables.questions.is_empty();
             let at_hand = questions || !taken.requests.is_empty() || !taken.notices.is_empty();
-            let written = self.out.facts.is_empty() && !self.commits.under_way;
+            let written = self.out.facts.is_empty() && !self.writes.under_way;
             if written && !at_hand && self.shared.inbox.is_quiet() {
                 return Ok(());
             }
@@ -393,7 +393,7 @@ impl<D: Disk> Decide<'_, D> {
 
     /// A round that sleeps only while the log is at work.
     fn round_at_rest(&mut self) -> Result<(), String> {
-        if self.commits.under_way {
+        if self.writes.under_way {
             self.shared.inbox.take(Want::LogEvents, None, &mut self.tables.taken);
             while let Some(event) = self.tables.taken.events.pop_front() {
                 self.on_event(event)?;

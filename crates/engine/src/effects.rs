@@ -11,12 +11,12 @@ use driftq_core::{
 use tokio::sync::oneshot;
 
 use crate::broker::{Broker, INTERRUPTED, STOPPING, unexpected};
-use crate::depot::{Lost, Place, check_of};
 use crate::effect_request::{
     Begun, EffectCall, EffectEnd, EffectEnded, EffectFilter, EffectSight, SeenEffect,
 };
 use crate::failure::Failure;
 use crate::inbox::{Reply, Request};
+use crate::payload_store::{Lost, Place, check_of};
 use crate::shared::Shared;
 
 /// How often a record is asked for again whose bytes were moved while they were being read.
@@ -290,7 +290,7 @@ impl Broker {
     }
 
     async fn read_blob(&self, Blob { position, length, check }: Blob) -> Result<Bytes, Lost> {
-        self.shared().depot.fetch(Place { position, length, check }).await
+        self.shared().payload_store.fetch(Place { position, length, check }).await
     }
 }
 

@@ -12,7 +12,7 @@ use driftq_core::{Answer, ConsumerId, Delivery, Input, Position, Receipt, Ticket
 use tokio::sync::{mpsc, oneshot};
 
 use crate::failure::Failure;
-use crate::guard::lock;
+use crate::locks::lock;
 
 /// What the holder of a ticket gets.
 pub(crate) type Reply = Result<Answer, Failure>;
@@ -38,13 +38,13 @@ pub(crate) struct Attach {
 
 /// Housekeeping that must not be lost. At most `consumers_max` × `stream_credit` receipts (or `stream_unwritten_max` of
 /// those that borrow), as many credits, one
-/// answer per undertaking under way, one window of relocations and one word about space can be in here.
+/// answer per burial under way, one window of relocations and one word about space can be in here.
 pub(crate) enum Notice {
     /// Something for the shard.
     Input(Input),
     /// A reader is gone, and these deliveries never reached it.
     Left { consumer: ConsumerId, receipts: Vec<Receipt> },
-    /// There is room for new messages again, or no longer: the board says which. Two threads may find out at once,
+    /// There is room for new messages again, or no longer: the status_board says which. Two threads may find out at once,
     /// so that a word carried in here could be the older one.
     RoomChanged,
     /// The keeper's window of copies ends here.

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::broker::{Broker, STOPPING};
 use crate::dead_letters::Fate;
 use crate::failure::Failure;
-use crate::guard::lock;
+use crate::locks::lock;
 use crate::request::{Job, JobCall, JobKind, JobState, Seen};
 
 /// Jobs that are remembered, running or not.

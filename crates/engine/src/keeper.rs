@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use driftq_core::{Malformed, State};
 use driftq_wal::{Disk, KeepError, Keeper, Lsn, OpenError, Prepared, Reader, Room};
 
-use crate::bell::{Attempt, Bell, Call, RETRY_WAIT};
 use crate::inbox::Notice;
-use crate::pen::distance;
+use crate::keeper_signal::{Attempt, Call, KeeperSignal, RETRY_WAIT};
+use crate::log_writer::distance;
 use crate::recover::{FoldError, fold};
 use crate::relocate::{Kept, copy_window};
 use crate::shared::Shared;
@@ -47,7 +47,7 @@ pub(crate) struct Housekeeper<'a, D: Disk> {
     pub(crate) keeper: Keeper<D>,
     pub(crate) reader: Reader<D>,
     pub(crate) shared: &'a Arc<Shared>,
-    pub(crate) bell: &'a Bell,
+    pub(crate) signal: &'a KeeperSignal,
     /// Where a log without a snapshot begins.
     pub(crate) start: Lsn,
     /// The disk was full when it was last asked for space.
@@ -67,7 +67,7 @@ impl<'a, D: Disk> Housekeeper<'a, D> {
         keeper: Keeper<D>,
         reader: Reader<D>,
         shared: &'a Arc<Shared>,
-        bell: &'a Bell,
+        signal: &'a KeeperSignal,
         start: Lsn,
     ) -> Self {
         let now = Instant::now();
@@ -75,7 +75,7 @@ impl<'a, D: Disk> Housekeeper<'a, D> {
             keeper,
             reader,
             shared,
-            bell,
+            signal,
             start,
             pressed: false,
             ask_not_before: now,
@@ -99,10 +99,10 @@ impl<'a, D: Disk> Housekeeper<'a, D> {
                     // A log that is out of room waits for the snapshot that may free a segment.
                     continue;
                 }
-                self.bell.tried(Attempt::Failed);
+                self.signal.tried(Attempt::Failed);
             }
-            if !self.pinned.is_empty() && !self.bell.copying() {
-                copy_window(self.shared, self.bell, &mut self.pinned);
+            if !self.pinned.is_empty() && !self.signal.copying() {
+                copy_window(self.shared, self.signal, &mut self.pinned);
                 if self.pinned.is_empty() {
                     // What they were copied out of may be given back.
                     self.fold_wait = RETRY_WAIT;
@@ -110,7 +110,7 @@ impl<'a, D: Disk> Housekeeper<'a, D> {
                 }
             }
             let unsettled = self.pressed || !self.keeper.spares_complete();
-            if self.bell.wait(unsettled.then_some(RETRY_WAIT)) == Call::Stop {
+            if self.signal.wait(unsettled.then_some(RETRY_WAIT)) == Call::Stop {
                 return;
             }
         }
@@ -121,11 +121,11 @@ impl<'a, D: Disk> Housekeeper<'a, D> {
         // Asking a full disk means writing until it refuses: not for every ring.
         if !self.pressed || self.is_provided() || Instant::now() >= self.ask_not_before {
             self.pressed = !self.provide();
-            self.shared.board.set_pressed(self.pressed);
+            self.shared.status_board.set_pressed(self.pressed);
             self.ask_not_before = Instant::now() + RETRY_WAIT;
         }
         if self.keeper.spare_ready() {
-            self.bell.tried(Attempt::Ready);
+            self.signal.tried(Attempt::Ready);
         }
         tell_room(self.shared, &self.keeper);
         self.shared.meters.segments.set(self.keeper.segments().len() as u64);
@@ -226,7 +226,7 @@ impl<'a, D: Disk> Housekeeper<'a, D> {
             if !self.keeper.spares_complete() {
                 self.make_room();
             }
-            !self.bell.stopped()
+            !self.signal.stopped()
         })?;
         let bytes = state.encode();
         // Given back first: two states and a snapshot are enough memory.
@@ -312,8 +312,8 @@ fn segments_below<D: Disk>(keeper: &Keeper<D>, upto: Lsn) -> impl Iterator<Item 
 /// does not count: it will be there in a moment. Cheap enough for every batch, and called for every batch, because the
 /// keeper may be busy when that point is reached.
 pub(crate) fn tell_room<D: Disk>(shared: &Shared, keeper: &Keeper<D>) {
-    let scarce = shared.board.is_pressed() && keeper.room() != Room::Plenty;
-    if !shared.board.set_scarce(scarce) {
+    let scarce = shared.status_board.is_pressed() && keeper.room() != Room::Plenty;
+    if !shared.status_board.set_scarce(scarce) {
         return;
     }
     if scarce {

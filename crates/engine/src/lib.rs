@@ -2,7 +2,7 @@
 //!
 //! A [`Broker`] is one shard at work. Its *decide thread* owns the [`driftq_core::Shard`], stamps the time on every
 //! input and does what the shard asks for; its *log thread* writes batches while the next one fills; its *keeper*
-//! has segments ready, makes snapshots and gives space back; its *undertaker* writes dead letters. Tasks of the edge
+//! has segments ready, makes snapshots and gives space back; its *dead-letter writer* writes dead letters. Tasks of the edge
 //! hold handles and streams.
 //!
 //! Invariants that the whole crate leans on:
@@ -13,33 +13,35 @@
 //! - After a failure of the log or a broken assertion, the state in memory is thrown away and rebuilt from the disk.
 //! - Nothing here knows HTTP.
 
-mod bell;
 mod broker;
+mod browse;
 mod cache;
 mod clock;
 mod commits;
 mod config;
 mod counters;
+mod dead_letter_writer;
 mod dead_letters;
 mod decide;
-mod depot;
 mod effect_request;
 mod effects;
 mod entities;
 mod failure;
-mod guard;
 mod inbox;
 mod jobs;
 mod keeper;
+mod keeper_signal;
+mod leases;
+mod locks;
+mod log_writer;
 mod memory;
-mod native;
-mod pen;
-mod prepare;
+mod payload_store;
+mod produce;
 mod recover;
 mod relocate;
 mod request;
-mod routed;
 pub mod router;
+mod routing;
 mod scrape;
 mod seal;
 mod shared;
@@ -49,18 +51,18 @@ mod stream;
 mod supervise;
 mod ticket;
 pub mod tools;
-mod undertaker;
+mod topics;
 mod words;
 
 pub use driftq_core as core;
 
 pub use broker::Broker;
 pub use commits::{CommitCall, Committed, CutOver, RunSight, SeenEntry};
-pub use config::{Commit, Config, Storage};
+pub use config::{Config, Storage, WriteMode};
 pub use counters::Counters;
 pub use effect_request::{Begun, EffectCall, EffectEnd, EffectEnded, EffectFilter, EffectSight, SeenEffect};
 pub use failure::{Failure, StartError};
-pub use native::Lent;
+pub use leases::Lent;
 pub use request::{
     AckRequest, BorrowRequest, ConsumeRequest, Draft, Glance, Job, JobCall, JobKind, JobState, LeaseCall,
     LetterFilter, Produced, Recovery, Seen, Sight, TopicReady,

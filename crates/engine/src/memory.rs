@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use driftq_wal::{Disk, DiskFile, Entry, LockError};
 
-use crate::guard::{lock, read, write};
+use crate::locks::{lock, read, write};
 
 /// Bytes that are kept or left out together.
 const PAGE_BYTES: usize = 64 << 10;

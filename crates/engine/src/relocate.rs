@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use driftq_core::{Input, NewBlob, Payload, Pinned, PinnedEffect};
 
-use crate::bell::Bell;
-use crate::depot::{Lost, Place};
 use crate::inbox::Notice;
+use crate::keeper_signal::KeeperSignal;
+use crate::payload_store::{Lost, Place};
 use crate::shared::Shared;
 
 /// Something that keeps a segment.
@@ -48,14 +48,14 @@ const WINDOW_MESSAGES_MAX: usize = 64;
 /// Their bytes; one message may exceed it.
 const WINDOW_BYTES_MAX: usize = 1 << 20;
 
-/// Reads the next few messages and has the shard store them anew. The bell rings when it has, and then the next
+/// Reads the next few messages and has the shard store them anew. The signal rings when it has, and then the next
 /// few may follow: the keeper never waits here, because the log may be waiting for the keeper.
-pub(crate) fn copy_window(shared: &Shared, bell: &Bell, pinned: &mut VecDeque<Kept>) {
-    bell.begin_copies();
+pub(crate) fn copy_window(shared: &Shared, signal: &KeeperSignal, pinned: &mut VecDeque<Kept>) {
+    signal.begin_copies();
     let (mut messages, mut bytes) = (0, 0);
     while messages < WINDOW_MESSAGES_MAX && bytes < WINDOW_BYTES_MAX {
         let Some(kept) = pinned.pop_front() else { break };
-        let payload = match shared.depot.read(kept.place()) {
+        let payload = match shared.payload_store.read(kept.place()) {
             Ok(payload) => payload,
             // It was moved or dropped since.
             Err(Lost::Gone) => continue,

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use driftq_core::{EffectReceipt, GroupId, Receipt, Token, TopicId};
 
-use crate::guard::{read, write};
+use crate::locks::{read, write};
 
 /// A receipt as bytes.
 const BODY_BYTES: usize = 36;

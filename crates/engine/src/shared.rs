@@ -9,20 +9,20 @@ use tokio::sync::{Notify, watch};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::counters::Meters;
-use crate::depot::{Depot, Place};
 use crate::inbox::{Inbox, Limits};
 use crate::jobs::Jobs;
+use crate::payload_store::{PayloadStore, Place};
 use crate::scrape::Scraped;
 use crate::seal::Seal;
-use crate::status::Board;
+use crate::status::StatusBoard;
 
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) clock: Clock,
     pub(crate) inbox: Inbox,
-    pub(crate) depot: Arc<Depot>,
+    pub(crate) payload_store: Arc<PayloadStore>,
     pub(crate) meters: Arc<Meters>,
-    pub(crate) board: Board,
+    pub(crate) status_board: StatusBoard,
     /// The topics that are durable. A lock and not a copy per change: creating ten thousand topics one by one would
     /// otherwise copy fifty million entries. It is held for one lookup or one insert.
     pub(crate) catalog: RwLock<Catalog>,
@@ -55,9 +55,9 @@ impl Shared {
                 requests_max: config.input_queue_max,
                 request_bytes_max: config.input_queue_bytes_max,
             }),
-            depot: Arc::new(Depot::new(config.payload_cache_bytes, Arc::clone(&meters))),
+            payload_store: Arc::new(PayloadStore::new(config.payload_cache_bytes, Arc::clone(&meters))),
             meters,
-            board: Board::new(data),
+            status_board: StatusBoard::new(data),
             catalog: RwLock::new(Catalog::default()),
             seal: Seal::default(),
             jobs: Jobs::default(),

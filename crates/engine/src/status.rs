@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::guard::{read, write};
+use crate::locks::{read, write};
 
 /// What the broker can do right now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct Status {
 }
 
 /// The live status: changed by the engine's threads, read from anywhere.
-pub(crate) struct Board {
+pub(crate) struct StatusBoard {
     status: RwLock<Status>,
     /// The disk was full when the keeper last asked it for space.
     pressed: AtomicBool,
@@ -37,7 +37,7 @@ pub(crate) struct Board {
 /// What is said while the disk has no room for new messages.
 pub(crate) const DISK_FULL: &str = "the disk is full: new messages are refused until space returns";
 
-impl Board {
+impl StatusBoard {
     pub(crate) const fn new(data: Option<PathBuf>) -> Self {
         let status = Status {
             ready: false,

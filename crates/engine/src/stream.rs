@@ -7,8 +7,8 @@ use driftq_core::{ConsumerId, Delivery, Input, Position, Receipt, Style, Time};
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, watch};
 
-use crate::depot::{Lost, Place};
 use crate::inbox::Notice;
+use crate::payload_store::{Lost, Place};
 use crate::shared::Shared;
 
 /// One message handed to a reader.
@@ -140,7 +140,7 @@ impl Stream {
         if self.shared.clock.now() >= delivery.expires || self.shared.run() != self.run {
             return None;
         }
-        let fetched = self.shared.depot.fetch(Place::from(delivery)).await;
+        let fetched = self.shared.payload_store.fetch(Place::from(delivery)).await;
         let delivery = self.current.take()?;
         match fetched {
             Ok(payload) => Some(self.hand_out(delivery, payload)),

@@ -9,19 +9,19 @@ use std::time::{Duration, Instant};
 use driftq_core::{Catalog, Input, Output, Position, Shard, State};
 use driftq_wal::{Disk, Keeper, Lsn, Opened, Options, ReadError, Reader, Room, Writer};
 
-use crate::bell::{Bell, StopOnDrop};
 use crate::broker::{Broker, STOPPING};
+use crate::dead_letter_writer::{BURIALS_MAX, bury_all};
 use crate::decide::{Decide, Ended, Tables};
-use crate::depot::{Lost, ReadLog};
 use crate::failure::StartError;
-use crate::guard::write;
 use crate::inbox::{Gate, LogEvent};
 use crate::keeper::{Housekeeper, drop_empty};
-use crate::pen::{BATCHES_UNDER_WAY_MAX, Batch, Body, Commits, Pen, write_batches};
+use crate::keeper_signal::{KeeperSignal, StopOnDrop};
+use crate::locks::write;
+use crate::log_writer::{BATCHES_UNDER_WAY_MAX, Batch, Body, LogWriter, WriteQueue, write_batches};
+use crate::payload_store::{Lost, ReadLog};
 use crate::recover::recover;
 use crate::request::Recovery;
 use crate::shared::Shared;
-use crate::undertaker::{UNDERTAKINGS_MAX, bury_all};
 
 /// How long to wait before a failed shard is rebuilt; doubles with every failure in a row.
 const REBUILD_WAIT_MIN: Duration = Duration::from_millis(50);
@@ -83,8 +83,8 @@ fn supervise<D: Disk>(shared: &Arc<Shared>, disk: &D, options: &Options, ready: 
         shared.end_run();
         shared.inbox.turn_away(&why);
         shared.inbox.close_housekeeping();
-        shared.board.down(&why);
-        shared.depot.detach();
+        shared.status_board.down(&why);
+        shared.payload_store.detach();
         shared.meters.rebuilds.one();
         if begun.elapsed() >= SERVED_WELL {
             wait = REBUILD_WAIT_MIN;
@@ -97,8 +97,8 @@ fn supervise<D: Disk>(shared: &Arc<Shared>, disk: &D, options: &Options, ready: 
     }
     shared.inbox.turn_away(STOPPING);
     shared.inbox.close_housekeeping();
-    shared.board.down(STOPPING);
-    shared.depot.detach();
+    shared.status_board.down(STOPPING);
+    shared.payload_store.detach();
     shared.ended.send_replace(true);
 }
 
@@ -115,7 +115,7 @@ fn run_once<D: Disk>(
     tell(&recovery);
     shared.meters.recovery_ms.set(u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX));
     let Opened { writer, reader, keeper, start, end, .. } = opened;
-    let run = Run { shared, bell: Bell::default(), start, end };
+    let run = Run { shared, signal: KeeperSignal::default(), start, end };
     run.serve(writer, reader, &keeper, state, || {
         if let Some(ready) = ready.take() {
             // If nobody waits any longer, nobody has a handle either and the shard will stop.
@@ -136,7 +136,7 @@ fn tell(recovery: &Recovery) {
 /// What all threads of one run share.
 struct Run<'a> {
     shared: &'a Arc<Shared>,
-    bell: Bell,
+    signal: KeeperSignal,
     start: Lsn,
     end: Lsn,
 }
@@ -151,26 +151,31 @@ impl Run<'_> {
         serving: impl FnOnce(),
     ) -> Result<Ended, StartError> {
         let shared = self.shared;
-        shared.depot.attach(Arc::new(LogReader(reader.clone())), Position(self.end.0));
+        shared.payload_store.attach(Arc::new(LogReader(reader.clone())), Position(self.end.0));
         shared.inbox.open_housekeeping();
         let mut catalog = Catalog::default();
         state.topics().for_each(|topic| catalog.insert(topic));
         *write(&shared.catalog) = catalog;
         let cursor = writer.cursor();
-        let pen = Pen::new(writer, keeper.clone(), Arc::clone(shared));
+        let log_writer = LogWriter::new(writer, keeper.clone(), Arc::clone(shared));
         let (jobs, batches) = sync_channel(BATCHES_UNDER_WAY_MAX);
-        let (undertaker, undertakings) = sync_channel(UNDERTAKINGS_MAX);
-        let pen = &pen;
+        let (dead_letter_writer, burials) = sync_channel(BURIALS_MAX);
+        let log_writer = &log_writer;
         thread::scope(|scope| {
             // Also when this thread panics: the others then end by themselves and the scope can close.
-            let _stop = StopOnDrop(&self.bell);
-            let commits =
-                Commits { pen, bell: &self.bell, jobs, mode: shared.config.commit, under_way: false };
+            let _stop = StopOnDrop(&self.signal);
+            let writes = WriteQueue {
+                log_writer,
+                signal: &self.signal,
+                jobs,
+                mode: shared.config.commit,
+                under_way: false,
+            };
             let shard = Shard::new(shared.config.settings.clone(), state);
             let now = shared.clock.now();
             let (out, tables) = (Output::default(), Tables::default());
-            let mut decide = Decide { shared, shard, out, cursor, commits, undertaker, tables, now };
-            let mut housekeeper = Housekeeper::new(keeper.clone(), reader, shared, &self.bell, self.start);
+            let mut decide = Decide { shared, shard, out, cursor, writes, dead_letter_writer, tables, now };
+            let mut housekeeper = Housekeeper::new(keeper.clone(), reader, shared, &self.signal, self.start);
             // A new log does not wait for its spares.
             if decide.shard.state().epoch() > 0 && keeper.room() != Room::Plenty {
                 // The disk may be full, and what is left then is for acks: known before anybody may produce.
@@ -182,18 +187,20 @@ impl Run<'_> {
             }
             open_epoch(&mut decide)?;
             let threads = [
-                spawn(scope, shared, "driftq-log", move || write_batches(pen, &self.bell, shared, &batches))?,
+                spawn(scope, shared, "driftq-log", move || {
+                    write_batches(log_writer, &self.signal, shared, &batches)
+                })?,
                 spawn(scope, shared, "driftq-keeper", move || housekeeper.run())?,
-                spawn(scope, shared, "driftq-bury", move || bury_all(shared, &undertakings))?,
+                spawn(scope, shared, "driftq-bury", move || bury_all(shared, &burials))?,
             ];
-            shared.board.serving(decide.shard.state().epoch());
+            shared.status_board.serving(decide.shard.state().epoch());
             shared.inbox.set_gate(Gate::Open);
             serving();
             let ended = decide.run();
             shared.inbox.close_housekeeping();
-            self.bell.stop();
-            let Decide { shard, commits, undertaker, .. } = decide;
-            drop((commits, undertaker));
+            self.signal.stop();
+            let Decide { shard, writes, dead_letter_writer, .. } = decide;
+            drop((writes, dead_letter_writer));
             for thread in threads {
                 // A panic there has been printed; the shard ends anyway.
                 let _ = thread.join();
@@ -238,7 +245,7 @@ fn open_epoch<D: Disk>(decide: &mut Decide<'_, D>) -> Result<(), StartError> {
     getrandom::fill(&mut secret).map_err(|error| StartError::Log(format!("no randomness: {error}")))?;
     decide.shard.open(decide.now, base, secret, &mut decide.out);
     decide.shared.seal.set(decide.shard.state().secret());
-    if decide.shared.board.is_scarce() {
+    if decide.shared.status_board.is_scarce() {
         decide.shard.handle(decide.now, Input::Space { roomy: false }, &mut decide.out);
     }
     let facts = std::mem::take(&mut decide.out.facts);
@@ -246,8 +253,8 @@ fn open_epoch<D: Disk>(decide: &mut Decide<'_, D>) -> Result<(), StartError> {
     decide.cursor.advance(facts.len());
     decide.shard.begin_batch(Position(decide.cursor.next_body().0));
     let batch = Batch { body: Body::Lent(facts), urgent: true };
-    let (pen, bell) = (decide.commits.pen, decide.commits.bell);
-    let synced = pen.write(&batch, bell).map_err(|error| StartError::Log(error.to_string()))?;
+    let (log_writer, signal) = (decide.writes.log_writer, decide.writes.signal);
+    let synced = log_writer.write(&batch, signal).map_err(|error| StartError::Log(error.to_string()))?;
     // Also does what opening asked for: dead letters that a crash interrupted are fetched again.
     decide.handle(Input::Durable { upto: synced.unwrap_or_default() });
     Ok(())
@@ -277,7 +284,7 @@ fn write_snapshot<D: Disk>(shared: &Shared, keeper: &Keeper<D>, state: &State) {
     }
 }
 
-/// The log as the depot sees it.
+/// The log as the payload_store sees it.
 struct LogReader<D: Disk>(Reader<D>);
 
 impl<D: Disk> ReadLog for LogReader<D> {

@@ -7,7 +7,7 @@ use common::{
     ack_of, at, config, crash_image, keyed, leased, next, reader, soon, start, start_at, text, value,
 };
 use driftq_core::Reject;
-use driftq_engine::{Broker, Commit, Config, Failure, StartError};
+use driftq_engine::{Broker, Config, Failure, StartError, WriteMode};
 
 async fn round_trip(config: Config) {
     let broker = start(config);
@@ -44,7 +44,7 @@ async fn a_message_goes_round_in_memory() {
 
 #[tokio::test]
 async fn a_message_goes_round_on_disk_whoever_writes_the_batches() {
-    for commit in [Commit::Thread, Commit::Inline, Commit::Adaptive] {
+    for commit in [WriteMode::Thread, WriteMode::Inline, WriteMode::Adaptive] {
         let dir = tempfile::tempdir().unwrap();
         round_trip(Config { commit, ..at(dir.path()) }).await;
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use common::faults::{Faults, FaultyDisk};
 use common::{ack_of, at, config, next, reader, soon, text, until, value};
 use driftq_core::{Message, Reject, Settlement, Verdict};
-use driftq_engine::{Broker, Commit, Config, Delivered, Failure, LeaseCall, StartError};
+use driftq_engine::{Broker, Config, Delivered, Failure, LeaseCall, StartError, WriteMode};
 
 fn start(config: Config, dir: &tempfile::TempDir) -> (Broker, Arc<Faults>) {
     let (broker, disk) = start_with(config, dir);
@@ -44,7 +44,7 @@ async fn served_again(broker: &Broker, epoch: u64) {
 
 #[tokio::test]
 async fn a_failed_sync_is_not_acknowledged_and_the_shard_is_rebuilt() {
-    for commit in [Commit::Thread, Commit::Inline] {
+    for commit in [WriteMode::Thread, WriteMode::Inline] {
         let dir = tempfile::tempdir().unwrap();
         let (broker, faults) = start(Config { commit, ..at(dir.path()) }, &dir);
         broker.create_topic("t", 1).await.unwrap();
@@ -97,7 +97,7 @@ async fn everybody_who_waits_is_told_when_the_log_fails() {
 #[tokio::test]
 async fn a_full_queue_is_said_to_be_busy() {
     let dir = tempfile::tempdir().unwrap();
-    let config = Config { input_queue_max: 3, commit: Commit::Inline, ..at(dir.path()) };
+    let config = Config { input_queue_max: 3, commit: WriteMode::Inline, ..at(dir.path()) };
     let (broker, faults) = start(config, &dir);
     broker.create_topic("t", 1).await.unwrap();
     let begun = faults.syncs.load(Ordering::SeqCst);
@@ -223,7 +223,7 @@ async fn a_log_without_any_room_holds_its_batch_until_there_is_some() {
 #[tokio::test]
 async fn nobody_waits_for_a_full_disk_however_many_there_are() {
     let dir = tempfile::tempdir().unwrap();
-    let (broker, disk) = start_full(Config { commit: Commit::Thread, ..at(dir.path()) }, &dir).await;
+    let (broker, disk) = start_full(Config { commit: WriteMode::Thread, ..at(dir.path()) }, &dir).await;
     let produce = |bytes: usize| {
         let broker = broker.clone();
         let message = Message { value: vec![b'x'; bytes].into(), ..Message::default() };

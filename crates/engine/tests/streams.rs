@@ -117,7 +117,7 @@ async fn a_delivery_whose_lease_lapsed_in_the_queue_is_not_handed_out() {
 async fn a_hopeless_message_becomes_a_dead_letter() {
     for on_disk in [false, true] {
         let dir = tempfile::tempdir().unwrap();
-        // A cache without room: the undertaker has to read the log.
+        // A cache without room: the dead-letter writer has to read the log.
         let broker =
             start(Config { payload_cache_bytes: 0, ..if on_disk { at(dir.path()) } else { config() } });
         broker.create_topic("t", 1).await.unwrap();

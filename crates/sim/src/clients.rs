@@ -15,7 +15,7 @@ pub(crate) const GROUPS: [&str; 2] = ["alpha", "beta"];
 /// Worker names; several workers share one.
 pub(crate) const OWNERS: [&str; 3] = ["ann", "bob", "cy"];
 /// The group that reads dead letters.
-pub(crate) const UNDERTAKER: &str = "undertaker";
+pub(crate) const UNDERTAKER: &str = "dead_letter_writer";
 
 /// A reader as it sees itself.
 #[derive(Debug)]
@@ -309,14 +309,14 @@ impl World {
         }
     }
 
-    /// The undertaker comes back with a dead letter.
+    /// The dead-letter writer comes back with a dead letter.
     pub(crate) fn undertake(&mut self) -> Verdict {
-        let Some(undertaking) = self.rng.take(&mut self.undertakings) else { return Ok(()) };
+        let Some(burial) = self.rng.take(&mut self.burials) else { return Ok(()) };
         let Some(server) = &self.server else { return Ok(()) };
         let input = if self.rng.chance(1, 10) {
-            Input::FetchFailed { receipt: undertaking.receipt }
+            Input::FetchFailed { receipt: burial.receipt }
         } else {
-            server.undertake(&undertaking).map_err(|error| format!("payload: {error}"))?
+            server.undertake(&burial).map_err(|error| format!("payload: {error}"))?
         };
         self.hand(input)
     }

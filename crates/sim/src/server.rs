@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use driftq_core::{
-    Action, Answer, Committed, Identity, Input, Message, NewBlob, Output, Payload, Position, Settings, Shard,
-    State, Ticket, Time, Undertaking,
+    Action, Answer, Burial, Committed, Identity, Input, Message, NewBlob, Output, Payload, Position,
+    Settings, Shard, State, Ticket, Time,
 };
 use driftq_wal::{Cursor, Keeper, Lsn, OpenError, Options, Reader, Room, WriteError, Writer};
 
@@ -345,19 +345,19 @@ impl Server {
         }
     }
 
-    /// Writes the dead letter of a message, as the shell's undertaker does.
-    pub fn undertake(&self, undertaking: &Undertaking) -> Result<Input, String> {
-        let receipt = undertaking.receipt;
-        let (position, length) = (undertaking.position, undertaking.length);
+    /// Writes the dead letter of a message, as the shell's dead-letter writer does.
+    pub fn undertake(&self, burial: &Burial) -> Result<Input, String> {
+        let receipt = burial.receipt;
+        let (position, length) = (burial.position, burial.length);
         // A payload that was moved a moment ago may not be written yet: the shard asks again later.
         if self.reader.read_at(Lsn(position.0), length).is_err() {
             return Ok(Input::FetchFailed { receipt });
         }
-        let Found::Payload(bytes) = self.read(position, length, undertaking.check)? else {
+        let Found::Payload(bytes) = self.read(position, length, burial.check)? else {
             return Ok(Input::FetchFailed { receipt });
         };
         let message = Message::decode(&bytes).map_err(|error| format!("stored message: {error:?}"))?;
-        let letter = message.into_dead_letter(undertaking.letter(), receipt.topic);
+        let letter = message.into_dead_letter(burial.letter(), receipt.topic);
         Ok(Input::Bury { receipt, payload: payload(&letter) })
     }
 }

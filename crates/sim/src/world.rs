@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use driftq_core::{
-    Action, Answer, ConsumerId, Delivery, Input, Message, Origin, Receipt, Settings, Spotted, Style, Ticket,
-    Time, Token, TopicId, TopicInfo, TopicSettings, Undertaking,
+    Action, Answer, Burial, ConsumerId, Delivery, Input, Message, Origin, Receipt, Settings, Spotted, Style,
+    Ticket, Time, Token, TopicId, TopicInfo, TopicSettings,
 };
 
 use crate::asked::Asked;
@@ -40,7 +40,7 @@ pub struct World {
     pub(crate) consumers: u64,
     pub(crate) readers: BTreeMap<ConsumerId, Reader>,
     pub(crate) work: Vec<Work>,
-    pub(crate) undertakings: Vec<Undertaking>,
+    pub(crate) burials: Vec<Burial>,
     /// Deliveries in the hands of those who know their tokens.
     pub(crate) loans: Vec<Loan>,
     /// Tokens kept to be used at the wrong time.
@@ -107,7 +107,7 @@ impl World {
             consumers: 0,
             readers: BTreeMap::new(),
             work: Vec::new(),
-            undertakings: Vec::new(),
+            burials: Vec::new(),
             loans: Vec::new(),
             keepsakes: Vec::new(),
             lost_calls: Vec::new(),
@@ -131,7 +131,7 @@ impl World {
         self.foreseen.clear();
         self.forsaken.clear();
         self.foretold.clear();
-        self.undertakings.clear();
+        self.burials.clear();
         self.readers.clear();
         self.oracle.restart(self.now);
         self.oracle.elapsed(self.now);
@@ -227,7 +227,7 @@ impl World {
             match action {
                 Action::Reply { ticket, answer } => self.answered(ticket, &answer)?,
                 Action::Deliver { consumer, delivery } => self.received(consumer, &delivery)?,
-                Action::Fetch(undertaking) => self.undertakings.push(undertaking),
+                Action::Fetch(burial) => self.burials.push(burial),
                 Action::Publish(topic) => self.publish(&topic),
                 Action::Unpublish(topic) => {
                     self.topics.remove(&*topic.name);
@@ -373,6 +373,6 @@ impl World {
     /// Whether nothing is under way any more.
     pub(crate) fn is_idle(&self) -> bool {
         let hands = self.work.is_empty() && self.loans.is_empty();
-        hands && self.network.is_empty() && self.undertakings.is_empty()
+        hands && self.network.is_empty() && self.burials.is_empty()
     }
 }

@@ -15,7 +15,7 @@ use crate::state::partition::{DEAD_LETTER_PREFIX, Topic};
 use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::turn::timer::{Due, Spot};
-use crate::words::action::{Action, Output, Undertaking};
+use crate::words::action::{Action, Burial, Output};
 use crate::words::draft::{NewMessage, Payload, Start};
 use crate::words::id::{KeyHash, RequestHash, Spotted, TopicId};
 use crate::words::receipt::Receipt;
@@ -62,7 +62,7 @@ impl Deliveries {
             offset: slot.offset,
             token,
         };
-        let undertaking = Undertaking {
+        let burial = Burial {
             receipt,
             topic: Arc::clone(&topic.name),
             group: Arc::clone(&members.name),
@@ -80,11 +80,11 @@ impl Deliveries {
         };
         if let Some(crew) = self.crews.get_mut(&spot.group) {
             crew.dying.insert((spot.partition, spot.sequence), token);
-            out.actions.push(Action::Fetch(undertaking));
+            out.actions.push(Action::Fetch(burial));
         }
     }
 
-    /// The undertaking that a receipt names, if it is still wanted.
+    /// The burial that a receipt names, if it is still wanted.
     fn dying(&self, turn: &Turn, receipt: &Receipt) -> Option<Spot> {
         let spot = turn.spot_of(receipt)?;
         let token = self.crews.get(&spot.group)?.dying.get(&(spot.partition, spot.sequence))?;

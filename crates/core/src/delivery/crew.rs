@@ -104,7 +104,7 @@ pub(crate) struct Crew {
     pub(crate) is_unfinished: bool,
     /// Whether a timer is set that goes on with it.
     pub(crate) goes_on: bool,
-    /// Messages that are being turned into dead letters, each with the token of its undertaking.
+    /// Messages that are being turned into dead letters, each with the token of its burial.
     pub(crate) dying: BTreeMap<(u32, u64), Token>,
     /// Last sign of life.
     pub(crate) seen: Time,

@@ -39,8 +39,8 @@ pub struct Delivery {
 
 /// A message to be turned into a dead letter: read it, write the letter, come back with [`crate::Input::Bury`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Undertaking {
-    /// Which message of which group; the token is the undertaking's own.
+pub struct Burial {
+    /// Which message of which group; the token is the burial's own.
     pub receipt: Receipt,
     /// The source topic's name.
     pub topic: Arc<str>,
@@ -233,7 +233,7 @@ pub enum Action {
         delivery: Delivery,
     },
     /// Read a payload and turn it into a dead letter.
-    Fetch(Undertaking),
+    Fetch(Burial),
     /// A topic became durable, or changed: tell the catalogue.
     Publish(TopicInfo),
     /// A topic is gone for good: tell the catalogue.
@@ -256,7 +256,7 @@ pub struct Output {
     pub urgent: bool,
 }
 
-impl Undertaking {
+impl Burial {
     /// What the dead letter says about where it came from; the message itself adds who it is
     /// ([`crate::Message::into_dead_letter`]).
     #[must_use]

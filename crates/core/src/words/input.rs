@@ -335,14 +335,14 @@ pub enum Input {
     },
     /// The dead letter asked for by [`crate::Action::Fetch`] is written: retire the message and store it.
     Bury {
-        /// The undertaking that it answers.
+        /// The burial that it answers.
         receipt: Receipt,
         /// The dead letter, encoded.
         payload: Payload,
     },
     /// The payload asked for by [`crate::Action::Fetch`] cannot be read now; it is asked for again later.
     FetchFailed {
-        /// The undertaking that it answers.
+        /// The burial that it answers.
         receipt: Receipt,
     },
     /// The same payload, read from a segment that a few messages pin, to be stored anew.

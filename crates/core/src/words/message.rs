@@ -1,6 +1,6 @@
 //! A message with its envelope, and the bytes in which it is stored.
 //!
-//! The shard never looks into these bytes: the edge writes them, the edge reads them, and the undertaker turns
+//! The shard never looks into these bytes: the edge writes them, the edge reads them, and the dead-letter writer turns
 //! them into a dead letter ([`Message::into_dead_letter`]).
 
 use alloc::borrow::Cow;

@@ -2,7 +2,7 @@
 
 use crate::support::deeds::{at, at_partition};
 use crate::support::{Draft, LEASE_MS, Rig};
-use driftq_core::{Answer, Fact, Input, Message, Settings, TopicId, Undertaking};
+use driftq_core::{Answer, Burial, Fact, Input, Message, Settings, TopicId};
 
 /// A topic with one message that may be tried `attempts` times, and a reader for each group.
 fn doomed(attempts: u32, groups: &[&str], settings: Settings) -> (Rig, TopicId) {
@@ -16,13 +16,13 @@ fn doomed(attempts: u32, groups: &[&str], settings: Settings) -> (Rig, TopicId) 
 }
 
 /// Nacks the doomed message until it is to be buried.
-fn give_up(rig: &mut Rig, topic: TopicId) -> Undertaking {
+fn give_up(rig: &mut Rig, topic: TopicId) -> Burial {
     for _ in 0..9 {
         rig.nack(&at_partition(topic, 1, 0), "o", "broken");
         let mut fetches = rig.fetches();
-        if let Some(undertaking) = fetches.pop() {
+        if let Some(burial) = fetches.pop() {
             assert_eq!(fetches, []);
-            return undertaking;
+            return burial;
         }
         rig.advance(LEASE_MS - 1);
     }
@@ -73,9 +73,9 @@ fn a_message_dies_at_its_last_nack_or_lapse() {
 #[test]
 fn the_letter_and_the_retirement_are_one_batch() {
     let (mut rig, topic) = doomed(1, &["g"], Settings::default());
-    let undertaking = give_up(&mut rig, topic);
+    let burial = give_up(&mut rig, topic);
     let mark = rig.write();
-    rig.bury(&undertaking);
+    rig.bury(&burial);
     rig.write();
     assert_eq!(rig.log.batches.len(), mark + 1);
     match rig.facts_since(mark)[..] {
@@ -103,16 +103,16 @@ fn the_letter_and_the_retirement_are_one_batch() {
 fn a_crash_shows_both_or_neither() {
     for kept_extra in [0, 1] {
         let (mut rig, topic) = doomed(1, &["g"], Settings::default());
-        let undertaking = give_up(&mut rig, topic);
+        let burial = give_up(&mut rig, topic);
         rig.sync();
         let synced = rig.log.synced;
-        rig.bury(&undertaking);
+        rig.bury(&burial);
         rig.write();
         rig.crash_keeping(synced + kept_extra);
         assert_eq!(books(&mut rig, topic), if kept_extra == 1 { (1, 0) } else { (0, 1) });
-        // If it did not happen, it happens now; if it did, the old undertaking is worth nothing.
+        // If it did not happen, it happens now; if it did, the old burial is worth nothing.
         assert_eq!(rig.fetches().iter().map(|again| rig.bury(again)).count(), 1 - kept_extra);
-        rig.bury(&undertaking);
+        rig.bury(&burial);
         rig.sync();
         assert_eq!(books(&mut rig, topic), (1, 0));
     }
@@ -184,7 +184,7 @@ fn a_payload_that_could_not_be_read_is_asked_for_again() {
     rig.advance(1);
     let second = rig.fetches().pop().expect("it is asked for again");
     rig.bury(&first);
-    assert_eq!(dlq(&rig), None, "the first undertaking is over");
+    assert_eq!(dlq(&rig), None, "the first burial is over");
     rig.bury(&second);
     assert_eq!(books(&mut rig, topic), (1, 0));
 }
@@ -192,9 +192,9 @@ fn a_payload_that_could_not_be_read_is_asked_for_again() {
 #[test]
 fn a_full_disk_makes_the_burial_wait() {
     let (mut rig, topic) = doomed(1, &["g"], Settings::default());
-    let undertaking = give_up(&mut rig, topic);
+    let burial = give_up(&mut rig, topic);
     rig.tell(Input::Space { roomy: false });
-    rig.bury(&undertaking);
+    rig.bury(&burial);
     for _ in 0..3 {
         assert_eq!(books(&mut rig, topic), (0, 1));
         rig.advance(1000);
@@ -211,8 +211,8 @@ fn a_full_disk_makes_the_burial_wait() {
 #[test]
 fn a_dead_letter_never_dies_again() {
     let (mut rig, topic) = doomed(1, &["g"], Settings::default());
-    let undertaking = give_up(&mut rig, topic);
-    rig.bury(&undertaking);
+    let burial = give_up(&mut rig, topic);
+    rig.bury(&burial);
     rig.sync();
     let dlq = dlq(&rig).expect("there is one now");
     rig.deliveries();
@@ -266,8 +266,8 @@ fn a_full_grave_drops_its_oldest_letter() {
         rig.produce(&Draft::to(topic).partition(1).attempts(1));
     }
     rig.advance(LEASE_MS);
-    for undertaking in rig.fetches() {
-        rig.bury(&undertaking);
+    for burial in rig.fetches() {
+        rig.bury(&burial);
         rig.sync();
     }
     assert_eq!(books(&mut rig, topic), (2, 0));
@@ -284,8 +284,8 @@ fn the_bytes_of_letters_are_limited_like_those_of_messages() {
         rig.produce(&Draft::to(topic).partition(1).value("poison").attempts(1));
     }
     rig.advance(LEASE_MS);
-    for undertaking in [rig.fetches(), vec![]].concat() {
-        rig.bury(&undertaking);
+    for burial in [rig.fetches(), vec![]].concat() {
+        rig.bury(&burial);
     }
     rig.produce(&Draft::to(topic).partition(1).value("poison").attempts(1));
     rig.advance(LEASE_MS);
@@ -305,8 +305,8 @@ fn an_existing_grave_with_fewer_partitions_takes_everything() {
         rig.produce(&Draft::to(topic).partition(partition).attempts(1));
     }
     rig.advance(LEASE_MS);
-    for undertaking in rig.fetches() {
-        rig.bury(&undertaking);
+    for burial in rig.fetches() {
+        rig.bury(&burial);
     }
     let described = rig.topic_described(dlq);
     assert_eq!(described.partitions.iter().map(|p| p.messages).collect::<Vec<_>>(), [2, 1]);
@@ -316,12 +316,12 @@ fn an_existing_grave_with_fewer_partitions_takes_everything() {
 fn a_group_that_is_forgotten_takes_its_undertakings_along() {
     let settings = Settings { group_expiry_ms: 5000, ..Settings::default() };
     let (mut rig, topic) = doomed(1, &["g"], settings);
-    let undertaking = give_up(&mut rig, topic);
-    rig.tell(Input::FetchFailed { receipt: undertaking.receipt });
+    let burial = give_up(&mut rig, topic);
+    rig.tell(Input::FetchFailed { receipt: burial.receipt });
     rig.tell(Input::Unsubscribe { consumer: driftq_core::ConsumerId(1) });
     rig.advance(20_000);
     assert!(rig.group_described(topic, "g").is_none());
     let asked = rig.fetches();
-    rig.bury(asked.last().unwrap_or(&undertaking));
+    rig.bury(asked.last().unwrap_or(&burial));
     assert_eq!(dlq(&rig), None);
 }

@@ -20,10 +20,10 @@ fn rig() -> (Rig, TopicId) {
 /// Buries everything that is to be, and says for whom and why.
 fn buried(rig: &mut Rig) -> Vec<(u64, String, u32, &'static str)> {
     let mut seen = Vec::new();
-    for undertaking in rig.fetches() {
-        let group = undertaking.group.to_string();
-        seen.push((undertaking.receipt.offset, group, undertaking.attempts, undertaking.reason));
-        rig.bury(&undertaking);
+    for burial in rig.fetches() {
+        let group = burial.group.to_string();
+        seen.push((burial.receipt.offset, group, burial.attempts, burial.reason));
+        rig.bury(&burial);
     }
     rig.sync();
     seen

@@ -56,8 +56,8 @@ fn dead_letters_are_listed_once_they_lie_where_they_stay() {
     rig.produce(&Draft::to(topic));
     let delivery = rig.lease(topic, 1).remove(0);
     rig.settle(&delivery, nack_dead("no"));
-    for undertaking in rig.fetches() {
-        rig.bury(&undertaking);
+    for burial in rig.fetches() {
+        rig.bury(&burial);
     }
     let letters =
         rig.shard.state().topics().find(|topic| &*topic.name == "dlq.t").expect("it has letters").id;

@@ -61,8 +61,8 @@ fn every_end_of_a_delivery_says_whether_its_effect_is_fenced_off() {
     };
     let bury: End = |rig, _, delivery| {
         rig.settle(delivery, nack_dead("poison"));
-        let undertaking = rig.fetches().remove(0);
-        rig.bury(&undertaking);
+        let burial = rig.fetches().remove(0);
+        rig.bury(&burial);
         rig.sync();
     };
     let restart: End = |rig, topic, _| {

@@ -111,9 +111,9 @@ fn the_next_one_waits_until_the_group_is_done() {
             "dead letter",
             |rig, held| {
                 rig.settle(held, nack_dead("no"));
-                let undertaking = rig.fetches().remove(0);
+                let burial = rig.fetches().remove(0);
                 assert_eq!(rig.lease_offsets(held.receipt.topic, 9), [], "not before it is buried");
-                rig.bury(&undertaking);
+                rig.bury(&burial);
             },
             1,
         ),
@@ -291,8 +291,8 @@ impl Watch {
             (11, _) if b < 40 => drop(self.rig.remove(vec![spotted(self.topic, u64::from(a % 32))])),
             _ => self.lease(u32::from(b % 3) + 1),
         }
-        for undertaking in self.rig.fetches() {
-            self.rig.bury(&undertaking);
+        for burial in self.rig.fetches() {
+            self.rig.bury(&burial);
         }
         self.rig.sync();
     }
@@ -340,8 +340,8 @@ proptest! {
         // And nothing is left behind.
         for _ in 0..300 {
             watch.rig.advance(LEASE_MS);
-            for undertaking in watch.rig.fetches() {
-                watch.rig.bury(&undertaking);
+            for burial in watch.rig.fetches() {
+                watch.rig.bury(&burial);
             }
             watch.rig.sync();
             watch.held.clear();

@@ -39,7 +39,7 @@ fn work(world: &mut World) {
                     world.rig.tell(Input::Written { consumer, count: 1 });
                     held.push(delivery);
                 }
-                Action::Fetch(undertaking) => fetches.push(undertaking),
+                Action::Fetch(burial) => fetches.push(burial),
                 Action::Reply { answer: Answer::Leased(deliveries), .. } => held.extend(deliveries),
                 Action::Reply { .. } | Action::Publish(_) | Action::Unpublish(_) | Action::Close { .. } => {}
             }
@@ -48,8 +48,8 @@ fn work(world: &mut World) {
             let items = vec![Settlement { receipt: delivery.receipt, verdict: Verdict::Ack }];
             world.rig.ask(|ticket| Input::Settle { ticket, items });
         }
-        for undertaking in std::mem::take(&mut fetches) {
-            world.rig.bury(&undertaking);
+        for burial in std::mem::take(&mut fetches) {
+            world.rig.bury(&burial);
         }
         // What waits for an effect that nobody knows the end of waits for a person: here is one.
         for key in KEYS {

@@ -23,8 +23,8 @@ fn place(topic: TopicId, offset: u64) -> Spotted {
 /// The group gives a message up; its letter is durable.
 fn die(rig: &mut Rig, delivery: &Delivery) {
     rig.settle(delivery, nack_dead("poison"));
-    let undertaking = rig.fetches().remove(0);
-    rig.bury(&undertaking);
+    let burial = rig.fetches().remove(0);
+    rig.bury(&burial);
     rig.sync();
 }
 

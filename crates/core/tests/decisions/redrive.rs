@@ -25,8 +25,8 @@ fn given_up() -> (Rig, TopicId, Draft, Spotted) {
     rig.ack_token(&done);
     let failed = rig.lease(topic, 1).remove(0);
     rig.settle(&failed, nack_dead("poison"));
-    let undertaking = rig.fetches().remove(0);
-    rig.bury(&undertaking);
+    let burial = rig.fetches().remove(0);
+    rig.bury(&burial);
     rig.sync();
     let dlq =
         rig.shard.state().topics().find(|topic| *topic.name == *"dlq.t").expect("the letter lies there").id;

@@ -120,8 +120,8 @@ fn a_step_is_closed_however_its_message_leaves() {
     type Leave = fn(&mut Rig, TopicId, &Delivery);
     let bury: Leave = |rig, _, delivery| {
         rig.settle(delivery, nack_dead("poison"));
-        let undertaking = rig.fetches().remove(0);
-        rig.bury(&undertaking);
+        let burial = rig.fetches().remove(0);
+        rig.bury(&burial);
         rig.sync();
     };
     let cancel_idle: Leave = |rig, topic, delivery| {

@@ -279,8 +279,8 @@ fn a_nack_is_a_nack_after_a_restart_too() {
     rig.settle(&next, nack_dead("of no use"));
     rig.crash();
     assert_eq!(rig.lease(topic, 1), []);
-    let undertaking = rig.fetches().remove(0);
-    assert_eq!((&*undertaking.last_error, undertaking.reason), ("of no use", "nacked_dead"));
+    let burial = rig.fetches().remove(0);
+    assert_eq!((&*burial.last_error, burial.reason), ("of no use", "nacked_dead"));
 }
 
 #[test]
@@ -323,15 +323,12 @@ fn a_nack_may_be_the_last_word() {
     rig.advance(5);
     let second = rig.lease(topic, 1).remove(0);
     assert_eq!(rig.settle(&second, nack_dead("poison")), Outcome::Buried);
-    let undertaking = rig.fetches().remove(0);
-    assert_eq!(
-        (undertaking.reason, &*undertaking.last_error, undertaking.attempts),
-        ("nacked_dead", "poison", 2)
-    );
+    let burial = rig.fetches().remove(0);
+    assert_eq!((burial.reason, &*burial.last_error, burial.attempts), ("nacked_dead", "poison", 2));
     let history: Vec<_> =
-        undertaking.history.iter().map(|a| (a.number, a.owner.to_string(), a.error.to_string())).collect();
+        burial.history.iter().map(|a| (a.number, a.owner.to_string(), a.error.to_string())).collect();
     assert_eq!(history, [(1, "o".into(), "hm".into()), (2, "o".to_owned(), "poison".to_owned())]);
-    assert_eq!((undertaking.history[1].leased, undertaking.history[1].ended), (rig.now, rig.now));
+    assert_eq!((burial.history[1].leased, burial.history[1].ended), (rig.now, rig.now));
     // While it dies: a repeated nack changes nothing, and neither a heartbeat nor a release brings it back.
     let before = rig.snapshot();
     assert_eq!(rig.settle(&second, nack_dead("poison")), Outcome::Buried);
@@ -339,7 +336,7 @@ fn a_nack_may_be_the_last_word() {
         assert_eq!(rig.settle(&second, verdict), Outcome::Stale { attempt: Some(2) });
     }
     assert!(rig.snapshot() == before && rig.fetches().is_empty());
-    rig.bury(&undertaking);
+    rig.bury(&burial);
     rig.sync();
     assert_eq!(rig.settle(&second, nack_dead("poison")), Outcome::Buried, "also after the burial");
     assert_eq!(rig.ack_token(&second), Outcome::Stale { attempt: None });
@@ -354,9 +351,9 @@ fn an_ack_comes_in_time_until_the_letter_is_written() {
     let (mut rig, topic) = rig_with(|topic| vec![Draft::to(topic).attempts(1)]);
     let delivery = rig.lease(topic, 1).remove(0);
     rig.advance(LEASE_MS);
-    let undertaking = rig.fetches().remove(0);
+    let burial = rig.fetches().remove(0);
     assert_eq!(rig.ack_token(&delivery), Outcome::Ok);
-    rig.bury(&undertaking);
+    rig.bury(&burial);
     assert_eq!(rig.shard.state().topics().count(), 1, "no letter was written");
     assert_eq!(rig.lag(topic, "g"), 0);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use driftq_engine::Commit;
+use driftq_engine::WriteMode;
 use tracing::level_filters::LevelFilter;
 
 use super::{
@@ -338,15 +338,15 @@ pub(crate) static KNOBS: &[Knob] = &[
         help: "Which thread writes and syncs: adaptive, thread or inline; every choice is equally durable",
         value: "WHO",
         get: |config| match config.engine.commit {
-            Commit::Adaptive => "adaptive".to_owned(),
-            Commit::Thread => "thread".to_owned(),
-            Commit::Inline => "inline".to_owned(),
+            WriteMode::Adaptive => "adaptive".to_owned(),
+            WriteMode::Thread => "thread".to_owned(),
+            WriteMode::Inline => "inline".to_owned(),
         },
         set: |config, text| {
             config.engine.commit = match text {
-                "adaptive" => Commit::Adaptive,
-                "thread" => Commit::Thread,
-                "inline" => Commit::Inline,
+                "adaptive" => WriteMode::Adaptive,
+                "thread" => WriteMode::Thread,
+                "inline" => WriteMode::Inline,
                 _ => return Err(format!("`{text}` is none of adaptive, thread, inline")),
             };
             Ok(())

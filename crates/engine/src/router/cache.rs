@@ -12,7 +12,7 @@ use driftq_core::Message;
 use tokio::time::Instant;
 
 use super::opinion::{CacheHint, Decision, Opinion, Part};
-use crate::guard::{lock, read, write};
+use crate::locks::{lock, read, write};
 
 /// Different sets of parts that a router may name; each costs every lookup a digest. Hints with further sets are
 /// not remembered.

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use super::breaker::BreakerState;
 use crate::counters::Meter;
-use crate::guard::lock;
+use crate::locks::lock;
 
 /// Labels that are counted one by one; the router chooses them, so their number must not grow with it.
 pub const LABELS_COUNTED_MAX: usize = 100;

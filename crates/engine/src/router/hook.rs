@@ -1,10 +1,13 @@
 //! A router at arm's length: time-out, limit, breaker, cache, checks and policy around it.
 
 use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use driftq_core::Message;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
@@ -12,11 +15,10 @@ use super::breaker::{Breaker, BreakerConfig, Outcome, Pass};
 use super::cache::Cache;
 use super::check::{check_destination, check_opinion};
 use super::counts::{Meters, RouterCounts};
-use super::flock::{Contained, Flock, Panicked};
 use super::opinion::{Decision, Opinion};
 use super::scope::Scope;
 use super::{AskError, Router};
-use crate::guard::lock;
+use crate::locks::lock;
 
 /// Most messages in one call, whatever the router says it can take.
 pub const CALL_MESSAGES_MAX: usize = 1_000;
@@ -264,14 +266,14 @@ impl RouterHook {
         let mut found: Vec<_> = messages.iter().map(|_| Ok(None)).collect();
         let mut open: VecDeque<usize> = (0..messages.len()).collect();
         let started = Instant::now();
-        let mut calls = Flock::new();
+        let mut calls = FuturesUnordered::new();
         loop {
             while calls.len() < self.config.concurrency_max.max(1) {
                 let places = self.next_call(topic, messages, &mut open, &mut found);
                 if places.is_empty() {
                     break;
                 }
-                calls.add(async {
+                calls.push(async {
                     let asked: Vec<&Message<'_>> = places.iter().map(|place| messages[*place]).collect();
                     let answers = self.call(topic, &asked, started).await;
                     (places, answers)
@@ -342,7 +344,8 @@ impl RouterHook {
             return Err(Refusal::Busy);
         };
         let Some(open) = OpenCall::begin(self, began) else { return left_alone() };
-        let question = Contained::new(async { self.router.ask(topic, messages).await });
+        // A router is code that others wrote: its panic is an answer that did not come. Nothing of it is used afterwards.
+        let question = AssertUnwindSafe(async { self.router.ask(topic, messages).await }).catch_unwind();
         let answer = timeout_at(deadline, question).await;
         let meters = &self.meters;
         let (meter, outcome, answers) = match answer {
@@ -352,7 +355,7 @@ impl RouterHook {
                 let outcome = if fair { Outcome::Bad } else { Outcome::Unknown };
                 (&meters.timed_out, outcome, Err(Refusal::TimedOut))
             }
-            Ok(Err(Panicked)) => {
+            Ok(Err(_panic)) => {
                 (&meters.failed, Outcome::Bad, Err(Refusal::Failed("the router panicked".to_owned())))
             }
             Ok(Ok(Err(AskError::Failed(why)))) => {

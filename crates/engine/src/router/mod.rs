@@ -14,7 +14,6 @@ mod breaker;
 mod cache;
 mod check;
 mod counts;
-mod flock;
 mod hook;
 mod opinion;
 mod rules;

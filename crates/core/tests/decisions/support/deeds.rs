@@ -1,9 +1,8 @@
 //! What tests do most.
 
 use driftq_core::{
-    Address, Answer, ConsumerId, DeadLetter, Description, GroupDescription, Input, Message, Payload, Query,
-    Receipt, Reject, Stored, Style, Subscription, Tally, TopicDescription, TopicId, TopicSettings,
-    Undertaking,
+    Address, Answer, Burial, ConsumerId, DeadLetter, Description, GroupDescription, Input, Message, Payload,
+    Query, Receipt, Reject, Stored, Style, Subscription, Tally, TopicDescription, TopicId, TopicSettings,
 };
 
 use super::{Draft, LEASE_MS, Rig, check, payload};
@@ -88,25 +87,25 @@ impl Rig {
         self.tell(Input::Release { receipts: receipts.to_vec() });
     }
 
-    /// The dead letter of an undertaking, made from what the log says.
-    pub(crate) fn letter(&self, undertaking: &Undertaking) -> Payload {
-        let bytes = self.log.read(undertaking.position, undertaking.length).expect("the message can be read");
-        assert_eq!(check(bytes), undertaking.check);
+    /// The dead letter of an burial, made from what the log says.
+    pub(crate) fn letter(&self, burial: &Burial) -> Payload {
+        let bytes = self.log.read(burial.position, burial.length).expect("the message can be read");
+        assert_eq!(check(bytes), burial.check);
         let message = Message::decode(bytes).expect("the message is one");
         let letter = DeadLetter {
-            topic: undertaking.topic.to_string().into(),
-            partition: undertaking.receipt.partition,
-            offset: undertaking.receipt.offset,
-            attempts: undertaking.attempts,
+            topic: burial.topic.to_string().into(),
+            partition: burial.receipt.partition,
+            offset: burial.receipt.offset,
+            attempts: burial.attempts,
             ..DeadLetter::default()
         };
-        payload(&message.into_dead_letter(letter, undertaking.receipt.topic))
+        payload(&message.into_dead_letter(letter, burial.receipt.topic))
     }
 
-    /// Answers an undertaking; nothing is synced.
-    pub(crate) fn bury(&mut self, undertaking: &Undertaking) {
-        let payload = self.letter(undertaking);
-        self.tell(Input::Bury { receipt: undertaking.receipt, payload });
+    /// Answers an burial; nothing is synced.
+    pub(crate) fn bury(&mut self, burial: &Burial) {
+        let payload = self.letter(burial);
+        self.tell(Input::Bury { receipt: burial.receipt, payload });
     }
 
     pub(crate) fn describe(&mut self, query: Query) -> Option<Description> {

@@ -15,9 +15,9 @@ pub(crate) mod world;
 use std::collections::BTreeMap;
 
 use driftq_core::{
-    Action, Answer, ConsumerId, Delivery, Fact, Identity, Input, KeyHash, Message, NewMessage, Output,
-    Payload, RequestHash, RetryPolicy, Settings, Shard, Start, State, Ticket, Time, TopicId, TopicInfo,
-    Undertaking,
+    Action, Answer, Burial, ConsumerId, Delivery, Fact, Identity, Input, KeyHash, Message, NewMessage,
+    Output, Payload, RequestHash, RetryPolicy, Settings, Shard, Start, State, Ticket, Time, TopicId,
+    TopicInfo,
 };
 use log::Log;
 
@@ -353,11 +353,11 @@ impl Rig {
         self.deliveries().into_iter().map(|(_, delivery)| delivery.receipt.offset).collect()
     }
 
-    /// Takes all undertakings asked for so far.
-    pub(crate) fn fetches(&mut self) -> Vec<Undertaking> {
+    /// Takes all burials asked for so far.
+    pub(crate) fn fetches(&mut self) -> Vec<Burial> {
         let fetches = self.actions.extract_if(.., |action| matches!(action, Action::Fetch(_)));
         let fetches = fetches.filter_map(|action| match action {
-            Action::Fetch(undertaking) => Some(undertaking),
+            Action::Fetch(burial) => Some(burial),
             _ => None,
         });
         fetches.collect()

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use driftq_core::{
-    Action, Address, Answer, ConsumerId, Delivery, EffectReceipt, Fact, GroupId, Identity, Input, KeyHash,
-    NewMessage, Payload, RetryPolicy, Settings, Start, Stored, Style, Ticket, Time, Token, TopicId,
-    TopicSettings, Undertaking,
+    Action, Address, Answer, Burial, ConsumerId, Delivery, EffectReceipt, Fact, GroupId, Identity, Input,
+    KeyHash, NewMessage, Payload, RetryPolicy, Settings, Start, Stored, Style, Ticket, Time, Token, TopicId,
+    TopicSettings,
 };
 use proptest::prelude::{ProptestConfig, Strategy, any};
 
@@ -95,7 +95,7 @@ pub(super) type Message = (TopicId, GroupId, u32, u64);
 pub(crate) struct World {
     pub(crate) rig: Rig,
     pub(crate) readers: Vec<ConsumerId>,
-    pub(crate) fetches: Vec<Undertaking>,
+    pub(crate) fetches: Vec<Burial>,
     /// Everything that the shard ever asked for.
     pub(crate) history: Vec<Action>,
     pub(super) deliveries: Vec<(Delivery, &'static str)>,
@@ -275,12 +275,12 @@ impl World {
     }
 
     fn answer_fetch(&mut self, a: u8, b: u8) {
-        let Some(undertaking) = pick(&self.fetches, a).cloned() else { return };
-        let written = self.rig.log.read(undertaking.position, undertaking.length).is_some();
+        let Some(burial) = pick(&self.fetches, a).cloned() else { return };
+        let written = self.rig.log.read(burial.position, burial.length).is_some();
         if b < 100 || !written {
-            self.rig.tell(Input::FetchFailed { receipt: undertaking.receipt });
+            self.rig.tell(Input::FetchFailed { receipt: burial.receipt });
         } else {
-            self.rig.bury(&undertaking);
+            self.rig.bury(&burial);
         }
     }
 
@@ -329,7 +329,7 @@ impl World {
                     }
                 }
                 Action::Close { consumer } => self.readers.retain(|reader| reader != consumer),
-                Action::Fetch(undertaking) => self.fetches.push(undertaking.clone()),
+                Action::Fetch(burial) => self.fetches.push(burial.clone()),
                 Action::Publish(_) | Action::Unpublish(_) => {}
             }
             self.history.push(action);

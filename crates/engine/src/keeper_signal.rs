@@ -3,7 +3,7 @@
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::guard::lock;
+use crate::locks::lock;
 
 /// How long to wait before a disk that was full or failed is asked again.
 pub(crate) const RETRY_WAIT: Duration = Duration::from_secs(1);
@@ -27,7 +27,7 @@ pub(crate) enum Call {
 }
 
 #[derive(Default)]
-pub(crate) struct Bell {
+pub(crate) struct KeeperSignal {
     state: Mutex<State>,
     keeper: Condvar,
     log: Condvar,
@@ -44,7 +44,7 @@ struct State {
     copying: bool,
 }
 
-impl Bell {
+impl KeeperSignal {
     /// Wakes the keeper: something may be due.
     pub(crate) fn ring(&self) {
         let mut state = lock(&self.state);
@@ -126,7 +126,7 @@ impl Bell {
 }
 
 /// Stops the keeper when dropped, also when that happens because of a panic.
-pub(crate) struct StopOnDrop<'a>(pub(crate) &'a Bell);
+pub(crate) struct StopOnDrop<'a>(pub(crate) &'a KeeperSignal);
 
 impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {

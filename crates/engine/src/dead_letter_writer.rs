@@ -2,25 +2,25 @@
 
 use std::sync::mpsc::Receiver;
 
-use driftq_core::{DeadLetter, Input, Message, PAYLOAD_DAMAGED, Payload, Undertaking};
+use driftq_core::{Burial, DeadLetter, Input, Message, PAYLOAD_DAMAGED, Payload};
 
-use crate::depot::{Lost, Place, check_of};
+use crate::payload_store::{Lost, Place, check_of};
 use crate::shared::Shared;
 
 /// Undertakings that may wait; beyond it the shard is told to ask again later.
-pub(crate) const UNDERTAKINGS_MAX: usize = 1_024;
+pub(crate) const BURIALS_MAX: usize = 1_024;
 
-/// The undertaker's thread: one letter after the other, until nobody is left to ask for one.
-pub(crate) fn bury_all(shared: &Shared, undertakings: &Receiver<Undertaking>) {
-    while let Ok(undertaking) = undertakings.recv() {
-        let receipt = undertaking.receipt;
-        let input = match letter(shared, &undertaking) {
+/// The thread of the dead-letter writer: one letter after the other, until nobody is left to ask for one.
+pub(crate) fn bury_all(shared: &Shared, burials: &Receiver<Burial>) {
+    while let Ok(burial) = burials.recv() {
+        let receipt = burial.receipt;
+        let input = match letter(shared, &burial) {
             Ok(payload) => {
                 shared.meters.buried.one();
                 Input::Bury { receipt, payload }
             }
             Err(lost) => {
-                let (topic, partition, offset) = (&*undertaking.topic, receipt.partition, receipt.offset);
+                let (topic, partition, offset) = (&*burial.topic, receipt.partition, receipt.offset);
                 tracing::warn!(topic, partition, offset, %lost, "a dead letter could not be written; it is tried again");
                 Input::FetchFailed { receipt }
             }
@@ -31,9 +31,9 @@ pub(crate) fn bury_all(shared: &Shared, undertakings: &Receiver<Undertaking>) {
 
 /// The dead letter, or why the message cannot be read now. One that is damaged is no longer a message: its letter has no
 /// value and says where its bytes lie, so that nobody waits for it and nobody mistakes it for what was stored.
-fn letter(shared: &Shared, undertaking: &Undertaking) -> Result<Payload, Lost> {
-    let (place, receipt) = (Place::from(undertaking), &undertaking.receipt);
-    let read = shared.depot.read(place);
+fn letter(shared: &Shared, burial: &Burial) -> Result<Payload, Lost> {
+    let (place, receipt) = (Place::from(burial), &burial.receipt);
+    let read = shared.payload_store.read(place);
     let message = match &read {
         Ok(bytes) => Message::decode(bytes).ok(),
         Err(Lost::Damaged) => None,
@@ -41,11 +41,11 @@ fn letter(shared: &Shared, undertaking: &Undertaking) -> Result<Payload, Lost> {
     };
     let damage = place.damage();
     let (message, letter) = match message {
-        Some(message) => (message, undertaking.letter()),
+        Some(message) => (message, burial.letter()),
         None => {
             let last_error = damage.as_str().into();
             let reason = PAYLOAD_DAMAGED.into();
-            (Message::default(), DeadLetter { last_error, reason, ..undertaking.letter() })
+            (Message::default(), DeadLetter { last_error, reason, ..burial.letter() })
         }
     };
     let dead = message.into_dead_letter(letter, receipt.topic);

@@ -11,8 +11,8 @@ use driftq_core::{Answer, Identity, Input, Keyless, Message, RequestHash, route,
 
 use crate::broker::{Broker, unexpected};
 use crate::failure::Failure;
-use crate::guard::read;
-use crate::prepare::identity;
+use crate::locks::read;
+use crate::produce::identity;
 use crate::request::{Draft, Produced};
 use crate::router::{RouterHook, Verdict};
 use crate::shared::Shared;

@@ -9,11 +9,11 @@ use driftq_core::{
 };
 
 use crate::broker::{Broker, unexpected};
-use crate::depot::check_of;
 use crate::failure::Failure;
-use crate::guard::read;
+use crate::locks::read;
+use crate::payload_store::check_of;
 use crate::request::{Draft, Produced};
-use crate::routed::{Held, Reservation, Turn};
+use crate::routing::{Held, Reservation, Turn};
 
 /// Messages of one call go to the shard in parts of about this size, so that others get their turn in between and
 /// a batch of the log stays small.

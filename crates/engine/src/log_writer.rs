@@ -7,11 +7,11 @@ use bytes::Bytes;
 use driftq_core::Position;
 use driftq_wal::{Disk, Keeper, Lsn, WriteError, Writer};
 
-use crate::bell::{Attempt, Bell, RETRY_WAIT};
-use crate::config::Commit;
-use crate::guard::lock;
+use crate::config::WriteMode;
 use crate::inbox::LogEvent;
 use crate::keeper::tell_room;
+use crate::keeper_signal::{Attempt, KeeperSignal, RETRY_WAIT};
+use crate::locks::lock;
 use crate::shared::Shared;
 
 /// Batches that may wait for the log thread. The next one is only sealed when this one is done, so one is enough
@@ -56,19 +56,19 @@ impl Body {
 }
 
 /// The writer of the log. Only one batch is under way at a time, so its lock is never waited for.
-pub(crate) struct Pen<D: Disk> {
+pub(crate) struct LogWriter<D: Disk> {
     writer: Mutex<Writer<D>>,
     keeper: Keeper<D>,
     shared: Arc<Shared>,
 }
 
-impl<D: Disk> Pen<D> {
+impl<D: Disk> LogWriter<D> {
     pub(crate) const fn new(writer: Writer<D>, keeper: Keeper<D>, shared: Arc<Shared>) -> Self {
         Self { writer: Mutex::new(writer), keeper, shared }
     }
 
     /// Writes a batch, and syncs it if somebody waits for that.
-    pub(crate) fn write(&self, batch: &Batch, bell: &Bell) -> Result<Option<Position>, WriteError> {
+    pub(crate) fn write(&self, batch: &Batch, signal: &KeeperSignal) -> Result<Option<Position>, WriteError> {
         let mut writer = lock(&self.writer);
         if writer.cursor().rolls() && self.is_early() {
             return Err(WriteError::NoSpace);
@@ -78,13 +78,13 @@ impl<D: Disk> Pen<D> {
         let (meters, config) = (&self.shared.meters, &self.shared.config);
         meters.batches.one();
         meters.written_bytes.add(bytes.len() as u64);
-        self.shared.depot.written(Position(end.0));
+        self.shared.payload_store.written(Position(end.0));
         let synced = if batch.urgent { Some(self.sync_with(&mut writer)?) } else { None };
         let unfolded = distance(self.keeper.snapshot_upto(), end, config.segment_bytes);
         meters.replay_bytes.set(unfolded);
         tell_room(&self.shared, &self.keeper);
         if !self.keeper.spares_complete() || unfolded >= config.snapshot_every_bytes {
-            bell.ring();
+            signal.ring();
         }
         Ok(synced)
     }
@@ -92,7 +92,7 @@ impl<D: Disk> Pen<D> {
     /// The next segment is one of those kept for acks, and the keeper has not said yet that the disk is full: it is
     /// only behind, and producers shall not use them up meanwhile.
     fn is_early(&self) -> bool {
-        self.keeper.only_for_acks() && self.keeper.spare_ready() && !self.shared.board.is_pressed()
+        self.keeper.only_for_acks() && self.keeper.spare_ready() && !self.shared.status_board.is_pressed()
     }
 
     /// Syncs whatever was written without one.
@@ -115,24 +115,24 @@ pub(crate) fn distance(from: Lsn, to: Lsn, segment_bytes: u32) -> u64 {
 }
 
 /// The decide thread's side: hands batches out and knows whether one is under way.
-pub(crate) struct Commits<'a, D: Disk> {
-    pub(crate) pen: &'a Pen<D>,
-    pub(crate) bell: &'a Bell,
+pub(crate) struct WriteQueue<'a, D: Disk> {
+    pub(crate) log_writer: &'a LogWriter<D>,
+    pub(crate) signal: &'a KeeperSignal,
     pub(crate) jobs: SyncSender<Batch>,
-    pub(crate) mode: Commit,
+    pub(crate) mode: WriteMode,
     pub(crate) under_way: bool,
 }
 
-impl<D: Disk> Commits<'_, D> {
+impl<D: Disk> WriteQueue<'_, D> {
     /// Starts a batch. If it is done on the spot, what became of it comes back at once.
     pub(crate) fn start(&mut self, batch: Batch, shared: &Shared) -> Option<LogEvent> {
         let inline = match self.mode {
-            Commit::Inline => true,
-            Commit::Thread => false,
-            Commit::Adaptive => shared.inbox.is_quiet(),
+            WriteMode::Inline => true,
+            WriteMode::Thread => false,
+            WriteMode::Adaptive => shared.inbox.is_quiet(),
         };
         if inline {
-            match self.pen.write(&batch, self.bell) {
+            match self.log_writer.write(&batch, self.signal) {
                 // Waiting for room is the log thread's business.
                 Err(WriteError::NoSpace) => {}
                 done => return Some(event(done, batch)),
@@ -147,10 +147,15 @@ impl<D: Disk> Commits<'_, D> {
 }
 
 /// The log thread: writes what it is given until there is nobody left to give.
-pub(crate) fn write_batches<D: Disk>(pen: &Pen<D>, bell: &Bell, shared: &Shared, jobs: &Receiver<Batch>) {
+pub(crate) fn write_batches<D: Disk>(
+    log_writer: &LogWriter<D>,
+    signal: &KeeperSignal,
+    shared: &Shared,
+    jobs: &Receiver<Batch>,
+) {
     while let Ok(batch) = jobs.recv() {
-        let done = match pen.write(&batch, bell) {
-            Err(WriteError::NoSpace) => write_when_there_is_room(pen, bell, shared, &batch),
+        let done = match log_writer.write(&batch, signal) {
+            Err(WriteError::NoSpace) => write_when_there_is_room(log_writer, signal, shared, &batch),
             done => done,
         };
         shared.inbox.report(event(done, batch));
@@ -159,23 +164,23 @@ pub(crate) fn write_batches<D: Disk>(pen: &Pen<D>, bell: &Bell, shared: &Shared,
 
 /// Keeps a batch that found no room until it can be written.
 fn write_when_there_is_room<D: Disk>(
-    pen: &Pen<D>,
-    bell: &Bell,
+    log_writer: &LogWriter<D>,
+    signal: &KeeperSignal,
     shared: &Shared,
     batch: &Batch,
 ) -> Result<Option<Position>, WriteError> {
     // Usually the keeper is only a moment behind; only its failure means that the disk is full.
-    while bell.ask_for_room() == Some(Attempt::Ready) {
-        match pen.write(batch, bell) {
-            Err(WriteError::NoSpace) if pen.is_early() => {}
+    while signal.ask_for_room() == Some(Attempt::Ready) {
+        match log_writer.write(batch, signal) {
+            Err(WriteError::NoSpace) if log_writer.is_early() => {}
             Err(WriteError::NoSpace) => break,
             done => return done,
         }
     }
     let why = "the disk is full: nothing can be written until space returns".into();
     shared.inbox.report(LogEvent::Stuck { why });
-    while bell.wait_for_room(RETRY_WAIT) {
-        match pen.write(batch, bell) {
+    while signal.wait_for_room(RETRY_WAIT) {
+        match log_writer.write(batch, signal) {
             Err(WriteError::NoSpace) => {}
             done => {
                 shared.inbox.report(LogEvent::Unstuck);

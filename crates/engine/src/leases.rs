@@ -1,102 +1,20 @@
-//! What `/v2` asks of a broker: topics with settings, leases with tokens, and orders about single messages.
+//! Leases with tokens: messages are lent, given back and settled.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use driftq_core::{
-    Answer, Browse, Delivery, Description, Found, GroupPartition, Identity, Input, LeaseRequest,
-    MessageDescription, Outcome, Query, Receipt, Reject, SeekTo, Settings, Settlement, Spotted, Stretch,
-    Ticket, Time, TopicId, TopicPatch, TopicSettings,
-};
+use driftq_core::{Answer, Delivery, Identity, Input, LeaseRequest, Outcome, Receipt, Settlement, Ticket};
 use tokio::sync::oneshot;
 
 use crate::broker::{Broker, INTERRUPTED, STOPPING, unexpected};
-use crate::depot::{Lost, Place};
 use crate::failure::Failure;
-use crate::guard::read;
 use crate::inbox::{Reply, Request};
-use crate::request::{Glance, LeaseCall, Seen, Sight, TopicReady};
+use crate::payload_store::{Lost, Place};
+use crate::request::LeaseCall;
 use crate::shared::Shared;
 use crate::stream::Delivered;
 
 impl Broker {
-    /// Creates a topic, or confirms that it exists; with `exact`, only if it is as asked for.
-    pub async fn put_topic(
-        &self,
-        name: &str,
-        partitions: u32,
-        settings: TopicSettings,
-        exact: bool,
-    ) -> Result<TopicReady, Failure> {
-        let name = name.to_owned();
-        let input = |ticket| Input::CreateTopic { ticket, name, partitions, settings, exact };
-        match self.ask(0, true, input).await? {
-            Answer::TopicReady { partitions, created } => Ok(TopicReady { partitions, created }),
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    /// Changes settings of a topic; gives those before and after.
-    pub async fn configure_topic(
-        &self,
-        topic: &str,
-        patch: TopicPatch,
-    ) -> Result<(TopicSettings, TopicSettings), Failure> {
-        let topic = self.topic(topic)?;
-        match self.ask(0, true, |ticket| Input::ConfigureTopic { ticket, topic, patch }).await? {
-            Answer::Configured { before, after } => Ok((before, after)),
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    /// Deletes a topic with everything in it.
-    pub async fn delete_topic(&self, topic: &str) -> Result<(), Failure> {
-        let topic = self.topic(topic)?;
-        self.deleted(|ticket| Input::DeleteTopic { ticket, topic }).await
-    }
-
-    /// Forgets a group.
-    pub async fn delete_group(&self, topic: &str, group: &str) -> Result<(), Failure> {
-        let (topic, group) = (self.topic(topic)?, group.to_owned());
-        self.deleted(|ticket| Input::DeleteGroup { ticket, topic, group }).await
-    }
-
-    async fn deleted(&self, input: impl FnOnce(Ticket) -> Input) -> Result<(), Failure> {
-        match self.ask(0, true, input).await? {
-            Answer::Deleted => Ok(()),
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    /// Stops or starts deliveries of a topic, or of one group of it; says since when they are stopped.
-    pub async fn pause(
-        &self,
-        topic: &str,
-        group: Option<&str>,
-        paused: bool,
-    ) -> Result<Option<Time>, Failure> {
-        let (topic, group) = (self.topic(topic)?, group.map(str::to_owned));
-        match self.ask(0, true, |ticket| Input::Pause { ticket, topic, group, paused }).await? {
-            Answer::Paused(since) => Ok(since),
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    /// Moves a group, in one partition or in all; says how it stands then.
-    pub async fn seek(
-        &self,
-        topic: &str,
-        group: &str,
-        partition: Option<u32>,
-        to: SeekTo,
-    ) -> Result<Vec<GroupPartition>, Failure> {
-        let (topic, group) = (self.topic(topic)?, group.to_owned());
-        match self.ask(0, true, |ticket| Input::Seek { ticket, topic, group, partition, to }).await? {
-            Answer::Sought(partitions) => Ok(partitions),
-            other => Err(unexpected(&other)),
-        }
-    }
-
     /// Lends messages, once, with their payloads. Waits for the first one as long as the call says; dropping the future
     /// gives back what was lent and not read yet.
     pub async fn lease(&self, call: LeaseCall) -> Result<Vec<Delivered>, Failure> {
@@ -144,12 +62,6 @@ impl Broker {
         shared.inbox.input(Input::Release { receipts });
     }
 
-    /// The limits and times of the shard.
-    #[must_use]
-    pub fn settings(&self) -> &Settings {
-        &self.shared().config.settings
-    }
-
     /// The token of a delivery: opaque to whoever holds it, and made by nobody else.
     #[must_use]
     pub fn token(&self, receipt: &Receipt) -> String {
@@ -181,82 +93,6 @@ impl Broker {
             }
             other => Err(unexpected(&other)),
         }
-    }
-
-    /// No further attempt of a message; names the groups that work on it right now.
-    pub async fn cancel(&self, topic: &str, partition: u32, offset: u64) -> Result<Vec<String>, Failure> {
-        let message = Spotted { topic: self.topic(topic)?, partition, offset };
-        match self.ask(0, true, |ticket| Input::Cancel { ticket, message }).await? {
-            Answer::Cancelled { running } => Ok(running.iter().map(ToString::to_string).collect()),
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    /// One message with its payload, and how every group stands to it.
-    pub async fn look_at(
-        &self,
-        topic: &str,
-        partition: u32,
-        offset: u64,
-    ) -> Result<(Seen, MessageDescription), Failure> {
-        let message = Spotted { topic: self.topic(topic)?, partition, offset };
-        match self.describe(Query::Message(message)).await? {
-            Description::Message(Some(described)) => {
-                let seen = self.see(message.topic, described.found).await;
-                Ok((seen, described))
-            }
-            Description::Message(None) => Err(Failure::Reject(Reject::MessageUnknown)),
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    /// A stretch of messages with their payloads. `browse` need not know the topic's number.
-    pub async fn browse(&self, topic: &str, browse: Browse) -> Result<Sight, Failure> {
-        let glance = self.glance(topic, browse).await?;
-        let mut seen = Vec::with_capacity(glance.found.len());
-        for found in glance.found {
-            seen.push(self.see(glance.topic, found).await);
-        }
-        Ok(Sight { seen, scanned: glance.scanned, next: glance.next })
-    }
-
-    /// A stretch of messages whose payloads stay in the log; [`Broker::see`] reads them. `browse` need not know the
-    /// topic's number.
-    pub async fn glance(&self, topic: &str, browse: Browse) -> Result<Glance, Failure> {
-        let topic = self.topic(topic)?;
-        match self.describe(Query::Browse(Browse { topic, ..browse })).await? {
-            Description::Browse(Stretch { found, scanned, next }) => {
-                Ok(Glance { topic, found, scanned, next })
-            }
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    /// Where the message under an idempotency key was stored, as long as that is remembered.
-    pub async fn whereabouts(
-        &self,
-        topic: &str,
-        tenant: &str,
-        key: &str,
-    ) -> Result<Option<(String, u32, u64)>, Failure> {
-        let identity = {
-            let catalog = read(&self.shared().catalog);
-            let info = catalog.find(topic).ok_or(Failure::Reject(Reject::TopicUnknown))?;
-            Identity::in_topic(tenant, topic, info.incarnation(), key)
-        };
-        match self.describe(Query::Whereabouts(self.topic(topic)?, identity)).await? {
-            Description::Whereabouts(place) => Ok(place.and_then(|place| {
-                let name = read(&self.shared().catalog).name(place.topic).map(ToString::to_string);
-                Some((name?, place.partition, place.offset))
-            })),
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    /// A message of a topic with its payload.
-    pub async fn see(&self, topic: TopicId, found: Found) -> Seen {
-        let place = Place { position: found.position, length: found.length, check: found.check };
-        Seen { topic, payload: self.shared().depot.fetch(place).await.ok(), found }
     }
 }
 
@@ -306,7 +142,7 @@ impl Lent {
     /// The next one, with its payload. Dropping the future loses nothing.
     pub async fn next(&mut self) -> Option<Delivered> {
         loop {
-            let fetched = self.shared.depot.fetch(Place::from(self.left.front()?)).await;
+            let fetched = self.shared.payload_store.fetch(Place::from(self.left.front()?)).await;
             let delivery = self.left.pop_front()?;
             match fetched {
                 Ok(payload) => {

@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
 use bytes::Bytes;
-use driftq_core::{Delivery, Position, Undertaking};
+use driftq_core::{Burial, Delivery, Position};
 use driftq_wal::segment_file;
 use tokio::sync::Semaphore;
 
 use crate::cache::Cache;
 use crate::counters::Meters;
-use crate::guard::{lock, read, write};
+use crate::locks::{lock, read, write};
 
 /// Reads of the log by streams that may be under way at once. Each occupies one blocking thread.
 const STREAM_READS_MAX: usize = 8;
@@ -43,9 +43,9 @@ impl From<&Delivery> for Place {
     }
 }
 
-impl From<&Undertaking> for Place {
-    fn from(undertaking: &Undertaking) -> Self {
-        Self { position: undertaking.position, length: undertaking.length, check: undertaking.check }
+impl From<&Burial> for Place {
+    fn from(burial: &Burial) -> Self {
+        Self { position: burial.position, length: burial.length, check: burial.check }
     }
 }
 
@@ -63,7 +63,7 @@ pub(crate) enum Lost {
     Damaged,
 }
 
-/// What the depot needs from a log.
+/// What the payload_store needs from a log.
 pub(crate) trait ReadLog: Send + Sync {
     /// Exactly `length` bytes at `position`.
     fn read_at(&self, position: Position, length: usize) -> Result<Vec<u8>, Lost>;
@@ -74,7 +74,7 @@ pub(crate) fn check_of(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
 
-pub(crate) struct Depot {
+pub(crate) struct PayloadStore {
     tail: Mutex<Cache>,
     ahead: Mutex<Cache>,
     /// Nothing at or above this may be read from the log: it is not written yet.
@@ -84,7 +84,7 @@ pub(crate) struct Depot {
     meters: Arc<Meters>,
 }
 
-impl Depot {
+impl PayloadStore {
     pub(crate) fn new(cache_bytes: usize, meters: Arc<Meters>) -> Self {
         Self {
             tail: Mutex::new(Cache::new(cache_bytes)),
@@ -138,8 +138,8 @@ impl Depot {
         }
         // The semaphore is never closed; a runtime that is shutting down refuses the blocking task.
         let Ok(_permit) = self.stream_reads.acquire().await else { return Err(Lost::Unreadable) };
-        let depot = Arc::clone(self);
-        tokio::task::spawn_blocking(move || depot.read(place)).await.unwrap_or(Err(Lost::Unreadable))
+        let payload_store = Arc::clone(self);
+        tokio::task::spawn_blocking(move || payload_store.read(place)).await.unwrap_or(Err(Lost::Unreadable))
     }
 
     /// The payload, for a thread that may wait for a disk.
@@ -210,7 +210,7 @@ mod tests {
     const TEXT: &[u8] = b"bytes of the first run";
 
     /// A log that is let go while it is being read.
-    struct Leaving(Weak<Depot>);
+    struct Leaving(Weak<PayloadStore>);
 
     impl ReadLog for Leaving {
         fn read_at(&self, _: Position, length: usize) -> Result<Vec<u8>, Lost> {
@@ -221,11 +221,11 @@ mod tests {
 
     #[test]
     fn a_read_that_outlives_its_log_leaves_nothing_behind() {
-        let depot = Arc::new(Depot::new(1 << 20, Arc::default()));
+        let payload_store = Arc::new(PayloadStore::new(1 << 20, Arc::default()));
         let end = Position(100 + TEXT.len() as u64);
-        depot.attach(Arc::new(Leaving(Arc::downgrade(&depot))), end);
+        payload_store.attach(Arc::new(Leaving(Arc::downgrade(&payload_store))), end);
         let place = Place { position: Position(100), length: 5, check: check_of(&TEXT[..5]) };
-        assert_eq!(depot.read(place).as_deref(), Ok(&TEXT[..5]));
-        assert_eq!(depot.cached(place), None, "the next run may have other bytes there");
+        assert_eq!(payload_store.read(place).as_deref(), Ok(&TEXT[..5]));
+        assert_eq!(payload_store.cached(place), None, "the next run may have other bytes there");
     }
 }

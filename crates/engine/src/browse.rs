@@ -1,0 +1,90 @@
+//! Single messages: looked at, found, cancelled.
+
+use driftq_core::{
+    Answer, Browse, Description, Found, Identity, Input, MessageDescription, Query, Reject, Spotted, Stretch,
+    TopicId,
+};
+
+use crate::broker::{Broker, unexpected};
+use crate::failure::Failure;
+use crate::locks::read;
+use crate::payload_store::Place;
+use crate::request::{Glance, Seen, Sight};
+
+impl Broker {
+    /// No further attempt of a message; names the groups that work on it right now.
+    pub async fn cancel(&self, topic: &str, partition: u32, offset: u64) -> Result<Vec<String>, Failure> {
+        let message = Spotted { topic: self.topic(topic)?, partition, offset };
+        match self.ask(0, true, |ticket| Input::Cancel { ticket, message }).await? {
+            Answer::Cancelled { running } => Ok(running.iter().map(ToString::to_string).collect()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// One message with its payload, and how every group stands to it.
+    pub async fn look_at(
+        &self,
+        topic: &str,
+        partition: u32,
+        offset: u64,
+    ) -> Result<(Seen, MessageDescription), Failure> {
+        let message = Spotted { topic: self.topic(topic)?, partition, offset };
+        match self.describe(Query::Message(message)).await? {
+            Description::Message(Some(described)) => {
+                let seen = self.see(message.topic, described.found).await;
+                Ok((seen, described))
+            }
+            Description::Message(None) => Err(Failure::Reject(Reject::MessageUnknown)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// A stretch of messages with their payloads. `browse` need not know the topic's number.
+    pub async fn browse(&self, topic: &str, browse: Browse) -> Result<Sight, Failure> {
+        let glance = self.glance(topic, browse).await?;
+        let mut seen = Vec::with_capacity(glance.found.len());
+        for found in glance.found {
+            seen.push(self.see(glance.topic, found).await);
+        }
+        Ok(Sight { seen, scanned: glance.scanned, next: glance.next })
+    }
+
+    /// A stretch of messages whose payloads stay in the log; [`Broker::see`] reads them. `browse` need not know the
+    /// topic's number.
+    pub async fn glance(&self, topic: &str, browse: Browse) -> Result<Glance, Failure> {
+        let topic = self.topic(topic)?;
+        match self.describe(Query::Browse(Browse { topic, ..browse })).await? {
+            Description::Browse(Stretch { found, scanned, next }) => {
+                Ok(Glance { topic, found, scanned, next })
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Where the message under an idempotency key was stored, as long as that is remembered.
+    pub async fn whereabouts(
+        &self,
+        topic: &str,
+        tenant: &str,
+        key: &str,
+    ) -> Result<Option<(String, u32, u64)>, Failure> {
+        let identity = {
+            let catalog = read(&self.shared().catalog);
+            let info = catalog.find(topic).ok_or(Failure::Reject(Reject::TopicUnknown))?;
+            Identity::in_topic(tenant, topic, info.incarnation(), key)
+        };
+        match self.describe(Query::Whereabouts(self.topic(topic)?, identity)).await? {
+            Description::Whereabouts(place) => Ok(place.and_then(|place| {
+                let name = read(&self.shared().catalog).name(place.topic).map(ToString::to_string);
+                Some((name?, place.partition, place.offset))
+            })),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// A message of a topic with its payload.
+    pub async fn see(&self, topic: TopicId, found: Found) -> Seen {
+        let place = Place { position: found.position, length: found.length, check: found.check };
+        Seen { topic, payload: self.shared().payload_store.fetch(place).await.ok(), found }
+    }
+}

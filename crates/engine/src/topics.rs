@@ -1,0 +1,92 @@
+//! Topics and groups as operators order them: made, set, paused, moved, deleted.
+
+use driftq_core::{Answer, GroupPartition, Input, SeekTo, Settings, Ticket, Time, TopicPatch, TopicSettings};
+
+use crate::broker::{Broker, unexpected};
+use crate::failure::Failure;
+use crate::request::TopicReady;
+
+impl Broker {
+    /// Creates a topic, or confirms that it exists; with `exact`, only if it is as asked for.
+    pub async fn put_topic(
+        &self,
+        name: &str,
+        partitions: u32,
+        settings: TopicSettings,
+        exact: bool,
+    ) -> Result<TopicReady, Failure> {
+        let name = name.to_owned();
+        let input = |ticket| Input::CreateTopic { ticket, name, partitions, settings, exact };
+        match self.ask(0, true, input).await? {
+            Answer::TopicReady { partitions, created } => Ok(TopicReady { partitions, created }),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Changes settings of a topic; gives those before and after.
+    pub async fn configure_topic(
+        &self,
+        topic: &str,
+        patch: TopicPatch,
+    ) -> Result<(TopicSettings, TopicSettings), Failure> {
+        let topic = self.topic(topic)?;
+        match self.ask(0, true, |ticket| Input::ConfigureTopic { ticket, topic, patch }).await? {
+            Answer::Configured { before, after } => Ok((before, after)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Deletes a topic with everything in it.
+    pub async fn delete_topic(&self, topic: &str) -> Result<(), Failure> {
+        let topic = self.topic(topic)?;
+        self.deleted(|ticket| Input::DeleteTopic { ticket, topic }).await
+    }
+
+    /// Forgets a group.
+    pub async fn delete_group(&self, topic: &str, group: &str) -> Result<(), Failure> {
+        let (topic, group) = (self.topic(topic)?, group.to_owned());
+        self.deleted(|ticket| Input::DeleteGroup { ticket, topic, group }).await
+    }
+
+    /// Stops or starts deliveries of a topic, or of one group of it; says since when they are stopped.
+    pub async fn pause(
+        &self,
+        topic: &str,
+        group: Option<&str>,
+        paused: bool,
+    ) -> Result<Option<Time>, Failure> {
+        let (topic, group) = (self.topic(topic)?, group.map(str::to_owned));
+        match self.ask(0, true, |ticket| Input::Pause { ticket, topic, group, paused }).await? {
+            Answer::Paused(since) => Ok(since),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Moves a group, in one partition or in all; says how it stands then.
+    pub async fn seek(
+        &self,
+        topic: &str,
+        group: &str,
+        partition: Option<u32>,
+        to: SeekTo,
+    ) -> Result<Vec<GroupPartition>, Failure> {
+        let (topic, group) = (self.topic(topic)?, group.to_owned());
+        match self.ask(0, true, |ticket| Input::Seek { ticket, topic, group, partition, to }).await? {
+            Answer::Sought(partitions) => Ok(partitions),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The limits and times of the shard.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.shared().config.settings
+    }
+
+    async fn deleted(&self, input: impl FnOnce(Ticket) -> Input) -> Result<(), Failure> {
+        match self.ask(0, true, input).await? {
+            Answer::Deleted => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
