@@ -58,8 +58,8 @@ mod tests {
 
     #[test]
     fn flags_and_values_are_taken_out() {
-        let mut args = args("--seeds 7 --fast --only=name");
-        assert!(args.flag("--fast"));
+        let mut args = args("--seeds 7 --quick --only=name");
+        assert!(args.flag("--quick"));
         assert_eq!(args.value::<u64>("--seeds").expect("it is a number"), Some(7));
         assert_eq!(args.value::<String>("--only").expect("it is a word"), Some("name".to_owned()));
         assert_eq!(args.value::<u64>("--cycles").expect("it is absent"), None);

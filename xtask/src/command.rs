@@ -99,6 +99,18 @@ pub(crate) fn integration_tests(root: &Path, has_nextest: bool, kill_cycles: u64
     command
 }
 
+/// All tests of a few packages.
+pub(crate) fn package_tests(root: &Path, has_nextest: bool, packages: &[&str]) -> Command {
+    let mut command = linting(match has_nextest {
+        true => cargo_with(root, &["nextest", "run", "--no-fail-fast"]),
+        false => cargo_with(root, &["test", "--no-fail-fast", "--lib", "--bins", "--tests"]),
+    });
+    for package in packages {
+        command.args(["--package", package]);
+    }
+    command
+}
+
 pub(crate) fn doc_tests(root: &Path) -> Command {
     linting(cargo_with(root, &["test", WORKSPACE, "--doc", "--quiet"]))
 }
@@ -115,6 +127,11 @@ pub(crate) fn build_testbed(root: &Path) -> Command {
 
 pub(crate) fn build_simulator(root: &Path) -> Command {
     cargo_with(root, &["build", "--quiet", "--package", "driftq-sim"])
+}
+
+/// The same, as the step that builds everything builds it.
+pub(crate) fn build_simulator_linted(root: &Path) -> Command {
+    linting(build_simulator(root))
 }
 
 pub(crate) fn build_simulator_release(root: &Path) -> Command {

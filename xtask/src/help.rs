@@ -10,25 +10,26 @@ Usage: cargo xtask <chore> [options]      (cargo xtask <chore> --help tells more
   sdk       The SDKs alone: packages, their suites, workers under kill -9, the pages' programs
   mutants   Break the product on purpose, one line at a time; the simulator must notice each time
   tidy      House rules: arrows between crates, sizes, headers, leftovers, links
-  machine   Install what the tests need besides a Rust toolchain
+  setup     Install what the tests need besides a Rust toolchain
   postgres  Run a command with a PostgreSQL server of its own, for the tests that need one
   deny      Licences, banned crates and sources, by the lists in deny.toml
   bench     Build with optimisations and run `driftq bench` with the arguments given
 
-While you work: `cargo xtask tidy` takes a second, `cargo xtask test --fast` a few minutes.
+While you work: `cargo xtask tidy` takes a second, `cargo xtask test --quick` two minutes.
 Before you ask for a review: `cargo xtask test`.
 ";
 
 const TEST: &str = "\
 Runs everything a change must pass, and says for each step what it ran and how long it took.
 
-Usage: cargo xtask test [--fast]
+Usage: cargo xtask test [--setup] [--quick]
 
-  --fast    Leave out the mutants, shorten the simulation and the kill -9 loop
+  --setup   First install what is missing, as `cargo xtask setup` does; on a CI machine (CI is set) this is the default
+  --quick   For the inner loop: style, the tests of core, log and engine, 50 seeds; no database, no binary
 
-Needs a Rust toolchain. On Debian or Ubuntu, as root or with sudo, it installs python3, curl, Node.js with npm,
-PostgreSQL, PgBouncer and Redis when they are missing, without starting their services; elsewhere it says what is
-missing. The SDKs' own tools come from the indexes of Python and npm into target/ and sdk/typescript. The tests share one
+Needs a Rust toolchain, python3, curl, Node.js with npm, PostgreSQL, PgBouncer and Redis. With --setup, on Debian or
+Ubuntu, as root or with sudo, it installs those that are missing, without starting their services; otherwise it says
+what is missing. The SDKs' own tools come from the indexes of Python and npm into target/ and sdk/typescript. The tests share one
 PostgreSQL server, which is started for them and stopped afterwards. rustfmt, clippy, cargo-nextest and cargo-deny are
 used when they are installed. Of the mutants only the short list runs, one or two for each promise; `cargo xtask
 mutants` runs all. A failing step does not stop the others; the last line reads `N passed, M failed` and counts steps.
@@ -72,7 +73,7 @@ A mutant is one entry of the list:
 
   [[mutant]]
   name    = \"ack-forgets-gap\"
-  file    = \"crates/core/src/group.rs\"
+  file    = \"crates/core/src/state/group.rs\"
   find    = \"self.gaps.insert(offset);\"      # occurs exactly once in the file
   replace = \"\"
   breaks  = \"An acked message is never delivered again.\"
@@ -99,13 +100,14 @@ Usage: cargo xtask tidy
   machine-path   an absolute path that exists on one machine only
   whitespace     trailing blanks, tabs in Rust, no newline at the end
   link           a relative Markdown link or anchor that leads nowhere
+  room           a file of the core imports from a room above its own
   dead-file      a source file that no `mod` line reaches
 ";
 
-const MACHINE: &str = "\
+const SETUP: &str = "\
 Says which programs of other people the tests need and whether they are there, and installs those that are missing.
 
-Usage: cargo xtask machine
+Usage: cargo xtask setup
 
 Installs on Debian and Ubuntu, as root or with sudo. The services in the packages are not started: the tests start
 servers of their own.
@@ -144,7 +146,7 @@ pub(crate) fn of(chore: &str) -> Option<&'static str> {
         "sdk" => Some(SDK),
         "mutants" => Some(MUTANTS),
         "tidy" => Some(TIDY),
-        "machine" => Some(MACHINE),
+        "setup" => Some(SETUP),
         "postgres" => Some(POSTGRES),
         "deny" => Some(DENY),
         "bench" => Some(BENCH),

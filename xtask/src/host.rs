@@ -105,6 +105,25 @@ impl Tool {
     }
 }
 
+/// Whether whoever runs this has asked for packages to be installed: by a flag, or by being a CI machine.
+pub(crate) fn may_install(is_asked: bool) -> bool {
+    is_asked || std::env::var_os("CI").is_some_and(|value| !value.is_empty() && value != "false")
+}
+
+/// Says what is missing, and installs nothing.
+pub(crate) fn look() -> Result<()> {
+    let missing: Vec<&Tool> = TOOLS.iter().filter(|tool| !tool.is_there()).collect();
+    for tool in &missing {
+        println!("{}: missing (for {}); package {}", tool.name, tool.purpose, tool.package);
+    }
+    if missing.iter().any(|tool| !tool.is_optional) {
+        bail!(
+            "programs are missing: `cargo xtask setup` installs them, and so does `cargo xtask test --setup`"
+        );
+    }
+    Ok(())
+}
+
 /// Installs what is missing where we know how, and otherwise says what to install.
 pub(crate) fn provide() -> Result<()> {
     let (there, missing): (Vec<&Tool>, Vec<&Tool>) = TOOLS.iter().partition(|tool| tool.is_there());

@@ -67,7 +67,7 @@ fn dispatch(words: &[String]) -> Result<()> {
             Args::new(rest).finish()?;
             deny::run(&root)
         }
-        "machine" => {
+        "setup" => {
             Args::new(rest).finish()?;
             host::provide()
         }

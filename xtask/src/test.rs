@@ -21,48 +21,57 @@ use crate::{
 /// How often a worker of each SDK is killed; half of what `cargo xtask sdk` does, because this has to end soon.
 const WORKER_KILLS: u64 = 50;
 
+/// Packages whose tests need no program of other people and end soon: the inner loop.
+const QUICK: [&str; 6] = ["driftq-api", "driftq-core", "driftq-engine", "driftq-sim", "driftq-wal", "xtask"];
+const QUICK_SEEDS: u64 = 50;
+const SEEDS: u64 = 200;
+const KILL_CYCLES: u64 = 50;
+
 pub(crate) struct Settings {
-    is_fast: bool,
+    is_quick: bool,
+    may_install: bool,
 }
 
 impl Settings {
     pub(crate) fn parse(mut args: Args) -> Result<Self> {
-        let settings = Self { is_fast: args.flag("--fast") };
+        let settings =
+            Self { is_quick: args.flag("--quick"), may_install: host::may_install(args.flag("--setup")) };
         args.finish()?;
         Ok(settings)
-    }
-
-    /// A tenth of the soak, or a taste of it.
-    fn seeds(&self) -> u64 {
-        if self.is_fast { 20 } else { 200 }
-    }
-
-    fn kill_cycles(&self) -> u64 {
-        if self.is_fast { 5 } else { 50 }
-    }
-
-    /// How often a worker of each SDK is killed.
-    fn worker_kills(&self) -> u64 {
-        if self.is_fast { 10 } else { WORKER_KILLS }
     }
 }
 
 pub(crate) fn run(root: &Path, settings: &Settings) -> Result<()> {
     let mut steps = Steps::new();
-    steps.run("machine", host::provide);
+    if settings.is_quick {
+        quick(root, &mut steps)?;
+        return steps.finish();
+    }
+    steps.run("machine", || if settings.may_install { host::provide() } else { host::look() });
     style(root, &mut steps);
     let target = command::target_folder(root)?.join("debug");
     if steps.run("build, linted by clippy", || command::expect_success(&mut command::build(root))) {
-        tests(root, &target, settings, &mut steps);
+        tests(root, &target, &mut steps);
     } else {
         steps.skip("tests", "the build failed");
     }
-    if settings.is_fast {
-        steps.skip("mutants", "left out by --fast");
-    } else {
-        steps.run("mutants", || mutants::run(root, &mutants::Settings::short()));
-    }
+    steps.run("mutants", || mutants::run(root, &mutants::Settings::short()));
     steps.finish()
+}
+
+/// What can be known in two minutes, without a database.
+fn quick(root: &Path, steps: &mut Steps) -> Result<()> {
+    style(root, steps);
+    let has_nextest = command::has_cargo_tool(root, "nextest");
+    steps.run("tests of core, log and engine", || {
+        command::expect_success(&mut command::package_tests(root, has_nextest, &QUICK))
+    });
+    let simulator = command::target_folder(root)?.join("debug/driftq-sim");
+    steps.run("simulation", || {
+        command::expect_success(&mut command::build_simulator_linted(root))?;
+        command::expect_success(&mut command::simulate(&simulator, command::FIRST_SEED, QUICK_SEEDS))
+    });
+    Ok(())
 }
 
 fn style(root: &Path, steps: &mut Steps) {
@@ -78,7 +87,7 @@ fn style(root: &Path, steps: &mut Steps) {
     steps.run("deny", || deny::run(root));
 }
 
-fn tests(root: &Path, target: &Path, settings: &Settings, steps: &mut Steps) {
+fn tests(root: &Path, target: &Path, steps: &mut Steps) {
     let has_nextest = command::has_cargo_tool(root, "nextest");
     let mut server = None;
     steps.run("postgres", || {
@@ -94,12 +103,12 @@ fn tests(root: &Path, target: &Path, settings: &Settings, steps: &mut Steps) {
     };
     steps.run("unit tests", || expect_success(command::unit_tests(root, has_nextest)));
     steps.run("integration and black-box tests", || {
-        expect_success(command::integration_tests(root, has_nextest, settings.kill_cycles()))
+        expect_success(command::integration_tests(root, has_nextest, KILL_CYCLES))
     });
     steps.run("doc tests", || expect_success(command::doc_tests(root)));
     let simulator = target.join("driftq-sim");
     steps.run("simulation", || {
-        command::expect_success(&mut command::simulate(&simulator, command::FIRST_SEED, settings.seeds()))
+        command::expect_success(&mut command::simulate(&simulator, command::FIRST_SEED, SEEDS))
     });
     let scripts = match python_scripts(root) {
         Ok(scripts) => scripts,
@@ -118,7 +127,7 @@ fn tests(root: &Path, target: &Path, settings: &Settings, steps: &mut Steps) {
         Task::new(&script.to_string_lossy(), move |log| log.expect_success(&mut command))
     };
     let scripts = scripts.into_iter().map(task).collect();
-    Shop::new(root, target).run(steps, settings.worker_kills(), scripts);
+    Shop::new(root, target).run(steps, WORKER_KILLS, scripts);
 }
 
 fn python_scripts(root: &Path) -> Result<Vec<PathBuf>> {
