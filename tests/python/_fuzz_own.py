@@ -185,6 +185,8 @@ class OwnFuzzer:
             described = operation["responses"]["default"]
         if status >= 500 or described is None:
             raise Broken(f"a status that is not described: {shown}")
+        if "$ref" in described:
+            described = self.document["components"]["responses"][described["$ref"].rpartition("/")[2]]
         content = described.get("content", {})
         if not content:
             if raw:

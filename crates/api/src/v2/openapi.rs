@@ -42,10 +42,13 @@ stable part. Every call that changes something can be repeated safely.";
 /// The document of `/v2`, in OpenAPI 3.1.
 #[must_use]
 pub fn openapi() -> OpenApi {
-    let mut schemas = Schemas::new();
+    let (mut schemas, mut refusals) = (Schemas::new(), BTreeMap::new());
     let mut paths = PathsBuilder::new();
     for description in descriptions() {
-        let item = PathItem::new(http_method(description.method), operation(description, &mut schemas));
+        let item = PathItem::new(
+            http_method(description.method),
+            operation(description, &mut schemas, &mut refusals),
+        );
         paths = paths.path(description.path, item);
     }
     let problem = Problem::schema();
@@ -59,6 +62,8 @@ pub fn openapi() -> OpenApi {
         .license(Some(license));
     let components =
         schemas.into_iter().fold(ComponentsBuilder::new(), |all, (name, schema)| all.schema(name, schema));
+    let components =
+        refusals.into_iter().fold(components, |all, (name, response)| all.response(name, response));
     OpenApiBuilder::new().info(info).paths(paths).components(Some(components.build())).build()
 }
 
@@ -80,7 +85,10 @@ const fn http_method(method: Method) -> HttpMethod {
     }
 }
 
-fn operation(description: &Description, schemas: &mut Schemas) -> OperationBuilder {
+/// Refusals that calls share, by name.
+type Refusals = BTreeMap<String, Response>;
+
+fn operation(description: &Description, schemas: &mut Schemas, refusals: &mut Refusals) -> OperationBuilder {
     let mut operation = OperationBuilder::new()
         .operation_id(Some(description.id))
         .tag(description.tag)
@@ -94,11 +102,21 @@ fn operation(description: &Description, schemas: &mut Schemas) -> OperationBuild
         operation = operation.response(answer.status.to_string(), good(answer, schemas));
     }
     for (status, codes) in problems(description) {
-        operation = operation.response(status.to_string(), bad(&codes));
+        let codes_named = codes.iter().map(|code| code.entry().code).collect::<Vec<_>>().join(".");
+        let name = format!("{status}.{codes_named}");
+        operation = operation.response(status.to_string(), Ref::from_response_name(&name));
+        refusals.entry(name).or_insert_with(|| bad(&codes));
     }
-    let other = ResponseBuilder::new().description("Any other problem.").content(PROBLEM_TYPE, problem(None));
-    operation.response("default", other.header("X-Request-Id", request_id()).build())
+    let other = || {
+        let other = ResponseBuilder::new().description("Any other problem.");
+        other.content(PROBLEM_TYPE, problem(None)).header("X-Request-Id", request_id()).build()
+    };
+    refusals.entry(OTHER.to_owned()).or_insert_with(other);
+    operation.response("default", Ref::from_response_name(OTHER))
 }
+
+/// The name of the refusal that no call foresees.
+const OTHER: &str = "other";
 
 const PROBLEM_TYPE: &str = crate::PROBLEM;
 

@@ -23,7 +23,7 @@ pub(super) fn page(document: &Value) -> String {
         page.push_str(&format!("\n## Calls: {tag}\n"));
         for (method, path, operation) in operations {
             page.push_str(&format!("\n### {} {path}\n\n", method.to_uppercase()));
-            page.push_str(&call(operation));
+            page.push_str(&call(document, operation));
         }
     }
     page.push_str("\n## Types\n");
@@ -46,7 +46,7 @@ fn by_tag(document: &Value) -> BTreeMap<String, Vec<Operation<'_>>> {
     tags
 }
 
-fn call(operation: &Value) -> String {
+fn call(document: &Value, operation: &Value) -> String {
     let mut page = sentence(text(&operation["summary"]));
     let description = text(&operation["description"]);
     if !description.is_empty() {
@@ -80,13 +80,17 @@ fn call(operation: &Value) -> String {
             page.push('\n');
         }
     }
-    page.push_str(&format!("\n{}", answers(&operation["responses"])));
+    page.push_str(&format!("\n{}", answers(document, &operation["responses"])));
     page
 }
 
-fn answers(responses: &Value) -> String {
+fn answers(document: &Value, responses: &Value) -> String {
     let mut page = head(&["answer", "body", "meaning"]);
     for (status, answer) in entries(responses) {
+        // Refusals are shared between calls.
+        let shared =
+            answer["$ref"].as_str().and_then(|reference| document.pointer(reference.trim_start_matches('#')));
+        let answer = shared.unwrap_or(answer);
         let shapes: Vec<String> =
             entries(&answer["content"]).map(|(_, body)| shape(&body["schema"])).collect();
         let body = if shapes.is_empty() { "none".to_owned() } else { shapes.join(" or ") };
