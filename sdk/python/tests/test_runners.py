@@ -48,6 +48,40 @@ def test_a_job_that_comes_as_a_task_ends() -> None:
     assert asyncio.run(main()) == [0, 1, 2, 3, 4]
 
 
+def test_a_task_that_waits_takes_the_next_jobs() -> None:
+    """One runner for job after job, also where each comes when the one before is long done; and another one, but not two,
+    if somebody has cancelled the one that waits."""
+
+    async def main() -> list[asyncio.Task[Any] | None]:
+        ended: asyncio.Queue[Job] = asyncio.Queue()
+        ran: list[asyncio.Task[Any] | None] = []
+
+        async def handle(payload: int, ctx: AsyncContext) -> None:
+            ran.append(asyncio.current_task())
+            await asyncio.sleep(0)
+
+        async def run(*numbers: int) -> None:
+            tasks.submit([job_of(handle, number, is_async=True) for number in numbers])
+            for _ in numbers:
+                await ended.get()
+            await asyncio.sleep(0)
+
+        tasks = Tasks(1, lambda job: None, ended.put_nowait)
+        async with asyncio.timeout(30):
+            await run(0)
+            await run(1)
+            runner = ran[-1]
+            assert runner is not None
+            runner.cancel()
+            await asyncio.sleep(0)
+            await run(2, 3)
+        tasks.close()
+        return ran
+
+    first, second, third, fourth = asyncio.run(main())
+    assert first is second is not third is fourth
+
+
 def test_threads_take_everything() -> None:
     """Many small lots, each handed over when the one before is done, which is when threads go to sleep."""
     lots, size = 500, 7

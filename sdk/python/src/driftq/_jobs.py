@@ -318,7 +318,8 @@ class Threads:
 
 
 class Tasks:
-    """Tasks for handlers. Each runs one job after the other: a task per message would cost more than the rest."""
+    """Tasks for handlers. Each runs one job after the other, and then waits for more: a task per message would cost more
+    than the rest."""
 
     def __init__(self, size: int, begins: Callable[[Job], None], ended: Callable[[Job], None]) -> None:
         self._size = size
@@ -326,8 +327,11 @@ class Tasks:
         self._ended = ended
         self._jobs: deque[Job] = deque()
         self._runners: set[asyncio.Task[None]] = set()
-        # Counted by the runners themselves: a task that has seen that there is nothing more is not done at once.
+        # Those that have a job, or are about to look for one. Counted by the runners themselves.
         self._running = 0
+        # What the others wait for; the one that waits last goes on first.
+        self._idle: list[asyncio.Future[None]] = []
+        self._loop = asyncio.get_running_loop()
         # Those whose handler does not end although it was cancelled. Each ends with it.
         self._left: set[asyncio.Task[None]] = set()
 
@@ -335,7 +339,16 @@ class Tasks:
         self._jobs.extend(jobs)
         for _ in range(min(self._size - self._running, len(self._jobs))):
             self._running += 1
-            self._runners.add(asyncio.ensure_future(self._work()))
+            if not self._wakes_one():
+                self._runners.add(self._loop.create_task(self._work()))
+
+    def _wakes_one(self) -> bool:
+        while self._idle:
+            woken = self._idle.pop()
+            if not woken.done():  # Else it was cancelled.
+                woken.set_result(None)
+                return True
+        return False
 
     def take_back(self) -> list[Job]:
         found = list(self._jobs)
@@ -367,13 +380,29 @@ class Tasks:
         own = asyncio.current_task()
         assert own is not None
         try:
-            await self._run_all(own)
+            while True:
+                await self._run_all(own)
+                if own in self._left:
+                    return
+                await self._wait()
         finally:
             self._runners.discard(own)
             if own in self._left:
                 self._left.remove(own)
             else:
                 self._running -= 1
+
+    async def _wait(self) -> None:
+        """Until there are jobs again."""
+        woken = self._loop.create_future()
+        self._idle.append(woken)
+        self._running -= 1
+        try:
+            await woken
+        except asyncio.CancelledError:
+            if woken.cancelled():
+                self._running += 1  # Nobody else has counted it again.
+            raise
 
     async def _run_all(self, own: asyncio.Task[None]) -> None:
         turn_ends = time.monotonic() + TURN_S
@@ -391,7 +420,8 @@ class Tasks:
             self._ended(job)
             if own in self._left:
                 return
-            if time.monotonic() > turn_ends:
+            # One that has nothing more to run waits anyway.
+            if self._jobs and time.monotonic() > turn_ends:
                 await asyncio.sleep(0)
                 turn_ends = time.monotonic() + TURN_S
 
