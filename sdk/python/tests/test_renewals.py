@@ -1,11 +1,14 @@
-"""Leases of effects that run in threads are kept."""
+"""Leases of effects are kept while they run."""
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from typing import Any
 
+import driftq
+from driftq import testing
 from driftq._calls import Call
 from driftq._effects import Lease
 from driftq._renewals import Renewals
@@ -58,3 +61,32 @@ def test_a_lease_that_is_dropped_while_it_is_renewed_is_not_renewed_again() -> N
         assert server.is_heard.acquire(timeout=30)
     assert server.heard[:4] == ["dropped", "kept", "kept", "kept"]
     renewals.close()
+
+
+def test_tasks_keep_the_leases_of_what_waits(shared: testing.Server) -> None:
+    """While a plain function runs, the loop stands still: its lease is kept only once it is told how it went."""
+
+    async def main() -> list[tuple[str, int]]:
+        seen: list[tuple[str, int]] = []
+
+        def look(where: str) -> None:
+            seen.append((where, len(client.renewals._kept)))
+
+        async def awaited() -> None:
+            await asyncio.sleep(0)
+            look("awaited")
+
+        async def call(call: Call) -> Any:
+            if call.path.endswith("/finish"):
+                look("finish")
+            return await ask(call)
+
+        async with driftq.AsyncClient(shared.url) as client:
+            ask = client.call
+            client.call = call  # type: ignore[method-assign]
+            await client.effect("kept", lambda: look("plain"), key="plain")
+            await client.effect("kept", awaited, key="awaited")
+            look("after")
+        return seen
+
+    assert asyncio.run(main()) == [("plain", 0), ("finish", 1), ("awaited", 1), ("finish", 1), ("after", 0)]

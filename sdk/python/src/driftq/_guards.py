@@ -216,13 +216,15 @@ class AsyncEffects:
         drive = AsyncDrive(flow, client, options.get("reconcile"))
         if not await drive.advance():
             assert flow.lease is not None
-            renewal = client.renewals.keep(flow.lease)
+            renewal: int | None = None
             self._effect_begins()
             try:
                 mark = effect_variable.set(flow)
                 try:
                     value = function(*args)
                     if is_awaitable(value):
+                        # Only now: while a plain function runs, the loop stands still, and with it the renewals.
+                        renewal = client.renewals.keep(flow.lease)
                         value = await value
                 except BaseException as error:
                     ending = drive.end(error=error)
@@ -231,9 +233,12 @@ class AsyncEffects:
                 finally:
                     _leave(mark)
                 if ending is not None:
+                    if renewal is None:
+                        renewal = client.renewals.keep(flow.lease)
                     await ending
             finally:
-                client.renewals.drop(renewal)
+                if renewal is not None:
+                    client.renewals.drop(renewal)
                 self._effect_ended()
         return drive.value
 
