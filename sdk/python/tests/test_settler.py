@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import driftq
 from driftq import _settler, errors
 from driftq._calls import Call
+from driftq._commits import _all_done
 from driftq._jobs import Held, Job, Lane
 from driftq._settings import make_route
 from driftq._settlements import ACK, COMMIT
@@ -31,6 +33,15 @@ class Fake:
         if "bad" in tokens:
             raise errors.refusal({"code": "INVALID_ARGUMENT", "detail": "a bad token"}, 400)
         return {"results": [{"status": "ok"} for _ in tokens]}
+
+
+def test_commits_are_taken_for_done_only_if_all_are() -> None:
+    """A refusal that quotes what a result looks like is none."""
+    done = {"result": "committed", "produced": [], "outputs": []}
+    quoting = {"result": "refused", "problem": {"code": "STALE_LEASE", "detail": json.dumps(done, separators=(",", ":"))}}
+    for results, is_done in (([done, done], True), ([done, quoting], False), ([done], False)):
+        answer = json.dumps({"results": results}, separators=(",", ":")).encode()
+        assert (_all_done(answer, 2) is not None) == is_done
 
 
 def held(client: Fake, token: str) -> Held:
