@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from . import errors
@@ -44,15 +44,15 @@ def _answers(answer: dict[str, Any], count: int) -> list[Answer]:
     return answers
 
 
-def _cut(waiting: deque[Any], written: Callable[[Any], bytes]) -> list[Any]:
-    batch: list[Any] = []
-    size = 0
-    while waiting and len(batch) < BEGINS_MAX:
-        size += len(written(waiting[0])) + 1
-        if batch and size > BEGIN_BYTES_MAX:
+def _fitting(sizes: Iterable[int]) -> int:
+    """How many of those that wait go into one call: one at the least."""
+    count = size = 0
+    for one in sizes:
+        size += one + 1
+        if count and size > BEGIN_BYTES_MAX:
             break
-        batch.append(waiting.popleft())
-    return batch
+        count += 1
+    return min(count, BEGINS_MAX)
 
 
 class _Asked:
@@ -129,7 +129,8 @@ class Begins:
     def _ask_for_all(self) -> None:
         """The caller is the first of those who wait."""
         with self._lock:
-            batch: list[_Asked] = _cut(self._waiting, lambda asked: asked.written)
+            count = _fitting(len(asked.written) for asked in self._waiting)
+            batch = [self._waiting.popleft() for _ in range(count)]
         answers: list[Answer] = [None] * len(batch)
         try:
             if len(batch) == 1:
@@ -176,7 +177,8 @@ class AsyncBegins:
     async def _ask_for_all(self) -> None:
         try:
             while self._waiting:
-                batch: list[tuple[bytes, asyncio.Future[Any]]] = _cut(self._waiting, lambda asked: asked[0])
+                count = _fitting(len(written) for written, _ in self._waiting)
+                batch = [self._waiting.popleft() for _ in range(count)]
                 if len(batch) == 1:
                     await self._ask_alone(*batch[0])
                 else:
@@ -205,7 +207,10 @@ class AsyncBegins:
             answers = [error] * len(batch)
         finally:
             for (written, future), answer in zip(batch, answers, strict=True):
-                self._answer(written, future, answer)
+                if type(answer) is dict and not future.done():
+                    future.set_result(answer)
+                else:
+                    self._answer(written, future, answer)
 
     def _answer(self, written: bytes, future: asyncio.Future[Any], answer: Answer) -> None:
         if future.done():

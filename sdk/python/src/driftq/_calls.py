@@ -142,7 +142,7 @@ if hasattr(os, "register_at_fork"):
 
 def random_hex(size: int) -> str:
     """So many random bytes in hex: for names, not for secrets."""
-    return f"{_RANDOM.getrandbits(8 * size):0{2 * size}x}"
+    return _RANDOM.getrandbits(8 * size).to_bytes(size, "big").hex()
 
 
 def random_id(prefix: str) -> str:

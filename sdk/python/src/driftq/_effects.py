@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from . import errors
-from ._calls import Call, random_id
+from ._calls import Call, random_hex
 from ._endings import OMITTED, PROMPT_S, RIDES_BYTES_MAX, Ending, Endings, Name, success
 from ._findings import NOT_DONE, UNKNOWN, Failed, Succeeded, Word
 from ._functions import refuse_awaitable
@@ -133,6 +133,7 @@ class EffectFlow:
         self.anchor = anchor
         self.tenant_id = terms.tenant_id if terms.tenant_id is not None else anchor.tenant_id
         self.key = terms.key if terms.key is not None else self._derived()
+        self._name: Name = (self.tenant_id or "", terms.scope, self.key)
         self.lease: Lease | None = None
 
     def _derived(self) -> str:
@@ -197,33 +198,32 @@ class EffectFlow:
 
     def _question(self, wait_ms: int = 0) -> bytes:
         terms, anchor = self.terms, self.anchor
-        parts = [
+        text = (
             f'{{"scope":{quoted(terms.scope)},"key":{quoted(self.key)},"on_lapse":"{terms.on_lapse}",'
-            f'"lease_ms":{terms.lease_ms:d},"reacquire":true,"request_id":"{random_id("")}"'
-        ]
+            f'"lease_ms":{terms.lease_ms:d},"reacquire":true,"request_id":"{random_hex(16)}"'
+        )
         if self.tenant_id:
-            parts.append(f',"tenant_id":{quoted(self.tenant_id)}')
+            text += f',"tenant_id":{quoted(self.tenant_id)}'
         if anchor.owner:
-            parts.append(f',"owner":{quoted(anchor.owner)}')
+            text += f',"owner":{quoted(anchor.owner)}'
         if terms.ttl_ms is not None:
-            parts.append(f',"ttl_ms":{terms.ttl_ms:d}')
+            text += f',"ttl_ms":{terms.ttl_ms:d}'
         if terms.max_attempts is not None:
-            parts.append(f',"max_attempts":{terms.max_attempts:d}')
+            text += f',"max_attempts":{terms.max_attempts:d}'
         if terms.arguments is not _MISSING:
-            parts.append(f',"request_hash":"{request_hash(terms.arguments)}"')
+            text += f',"request_hash":"{request_hash(terms.arguments)}"'
         if anchor.lease_token is not None:
-            parts.append(f',"lease_token":{quoted(anchor.lease_token)}')
+            text += f',"lease_token":{quoted(anchor.lease_token)}'
         else:
             if anchor.run_id is not None:
-                parts.append(f',"run_id":{quoted(anchor.run_id)}')
+                text += f',"run_id":{quoted(anchor.run_id)}'
             if anchor.step_id is not None:
-                parts.append(f',"step_id":{quoted(anchor.step_id)}')
+                text += f',"step_id":{quoted(anchor.step_id)}'
         if terms.expect:
-            parts.append(f',"expect":{expected(terms.expect)}')
+            text += f',"expect":{expected(terms.expect)}'
         if wait_ms:
-            parts.append(f',"wait_ms":{wait_ms}')
-        parts.append("}")
-        return "".join(parts).encode()
+            text += f',"wait_ms":{wait_ms}'
+        return (text + "}").encode()
 
     def _begin_waiting(self, wait_ms: int) -> Call:
         return Call("POST", "/v2/effects/begin", self._question(wait_ms), expects=("decision",), wait_ms=wait_ms)
@@ -233,10 +233,6 @@ class EffectFlow:
         if self.tenant_id:
             identity["tenant_id"] = self.tenant_id
         return identity
-
-    @property
-    def _name(self) -> Name:
-        return self.tenant_id or "", self.terms.scope, self.key
 
     def _lease(self, begun: dict[str, Any], asked_at: float) -> Lease:
         lease = begun["lease"]

@@ -12,6 +12,7 @@ from .canonical import to_json
 
 log = logging.getLogger("driftq")
 OMITTED = "x-driftq-result"
+_JSON_HEADERS = {"content-type": "application/json"}
 # A larger result is written down at once: the commits of other messages are not to wait for its way.
 RIDES_BYTES_MAX = 64 * 1024
 # So is that of a function that took longer: there it costs little, and more would be lost.
@@ -28,11 +29,12 @@ def success(value: Any) -> dict[str, Any]:
     too large."""
     try:
         body = to_json(value)
-        body.encode()
+        if not body.isascii():
+            body.encode()
     except (TypeError, ValueError, RecursionError) as error:
         log.warning("the result of an effect is not kept: %s", error)
         return {"status": "succeeded", "code": 200, "headers": {OMITTED: "omitted"}}
-    return {"status": "succeeded", "code": 200, "body": body, "headers": {"content-type": "application/json"}}
+    return {"status": "succeeded", "code": 200, "body": body, "headers": _JSON_HEADERS}
 
 
 class Ending:

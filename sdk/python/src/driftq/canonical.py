@@ -64,7 +64,10 @@ def _is_simple(value: Any) -> bool:
     """Whether it is plain data at first sight. Most payloads and results are small, and looking into all of a document
     takes longer than writing it."""
     if type(value) is dict:
-        return all(type(name) is str and type(member) in SCALARS for name, member in value.items())
+        for name, member in value.items():
+            if type(name) is not str or type(member) not in SCALARS:
+                return False
+        return True
     return type(value) in SCALARS
 
 

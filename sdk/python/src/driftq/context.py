@@ -201,23 +201,26 @@ class Delivery:
         return bool(self._produce or self._outputs or self._reads or self._expect or self._endings)
 
     def _commit_body(self) -> bytes:
-        body = b'{"ack":[' + quoted(self._item["lease"]["token"]).encode() + b"]"
-        if self._endings and (unheard := self._unheard()):
-            body += b',"effects":[' + b",".join([ending.written() for ending in unheard]) + b"]"
+        parts = [b'{"ack":[', quoted(self._item["lease"]["token"]).encode(), b"]"]
+        if self._endings and (unheard := [ending.written() for ending in self._endings if not ending.is_heard]):
+            parts += (b',"effects":[', b",".join(unheard), b"]")
         if self._produce:
-            body += b',"produce":[' + b",".join(self._produce) + b"]"
-        if not (self._outputs or self._reads or self._expect):
-            return body + b"}"
+            parts += (b',"produce":[', b",".join(self._produce), b"]")
+        if self._outputs or self._reads or self._expect:
+            self._add_named(parts)
+        parts.append(b"}")
+        return b"".join(parts)
+
+    def _add_named(self, parts: list[bytes]) -> None:
         if self._outputs:
-            body += b',"outputs":[' + b",".join(self._outputs) + b"]"
+            parts += (b',"outputs":[', b",".join(self._outputs), b"]")
         if self._reads:
-            body += b',"reads":[' + b",".join(self._reads) + b"]"
+            parts += (b',"reads":[', b",".join(self._reads), b"]")
         if self._expect:
-            body += b',"expect":' + expected(self._expect).encode()
+            parts += (b',"expect":', expected(self._expect).encode())
         # Whose entities and datasets these are; for anything else it does not matter.
         if tenant_id := self.tenant_id:
-            body += b',"tenant_id":' + quoted(tenant_id).encode()
-        return body + b"}"
+            parts += (b',"tenant_id":', quoted(tenant_id).encode())
 
     def _begin_commit(self) -> Entry:
         """The commit that the handler itself asks for."""
