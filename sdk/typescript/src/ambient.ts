@@ -7,34 +7,41 @@ export interface EffectScope {
   effect<T>(scope: string, options: EffectOptions<T>, run: EffectFunction<T>): Promise<T>;
 }
 
-const current = new AsyncLocalStorage<EffectScope>();
+/** Where code runs: for which handler or run, and in the function of which effect. */
+interface Surroundings {
+  readonly scope: EffectScope | undefined;
+  readonly effect: EffectLease | undefined;
+}
+
+/** One storage for both: Node hands what is in each of them on to every promise that is made. */
+const current = new AsyncLocalStorage<Surroundings>();
 
 /** Runs a function in which guarded functions belong to this handler or run. */
 export function within<R>(scope: EffectScope, run: () => R): R {
-  return current.run(scope, run);
+  return current.run({ scope, effect: currentEffect() }, run);
 }
 
 export function currentScope(): EffectScope | undefined {
-  return current.getStore();
+  return current.getStore()?.scope;
 }
-
-const effects = new AsyncLocalStorage<EffectLease>();
 
 /** The effect whose function this runs in: its key, to be passed on to a provider that takes one, and its signal. */
 export function currentEffect(): EffectLease | undefined {
-  return effects.getStore();
+  return current.getStore()?.effect;
 }
 
 const WITHOUT_SIGNAL = Symbol("without a signal");
 
 /** A function of an effect that takes neither signal nor lease. `currentEffect` gives it both. */
-function withoutSignal<T>(run: EffectFunction<T>): EffectFunction<T> {
-  return Object.assign(run, { [WITHOUT_SIGNAL]: true });
+function withoutSignal<T>(run: EffectFunction<T> & { [WITHOUT_SIGNAL]?: true }): EffectFunction<T> {
+  run[WITHOUT_SIGNAL] = true;
+  return run;
 }
 
 /** Calls the function of an effect; it is given a signal only if it may look at it. */
 export function callEffect<T>(run: EffectFunction<T>, effect: EffectLease): T | Promise<T> {
-  return effects.run(effect, WITHOUT_SIGNAL in run ? (run as unknown as () => T | Promise<T>) : () => run(effect.signal, effect));
+  const surroundings = { scope: currentScope(), effect };
+  return current.run(surroundings, WITHOUT_SIGNAL in run ? (run as unknown as () => T | Promise<T>) : () => run(effect.signal, effect));
 }
 
 export interface GuardedOptions<A extends unknown[], T> extends Omit<EffectOptions<T>, "key" | "args" | "signal"> {
@@ -55,14 +62,14 @@ export function guarded<A extends unknown[], T>(
   checkEffectOptions(terms);
   // No async function of its own: each costs something in every call.
   return (...args: A) => {
-    const store = current.getStore();
-    if (!store) {
+    const surrounding = currentScope();
+    if (!surrounding) {
       const why = `${scope} is guarded, and was called outside of a handler and of a run. Call it in a handler, or in client.run("run-7", {}, …)`;
       return Promise.reject(new NoContext(why));
     }
     try {
       const named: EffectOptions<T> = key ? { ...terms, args, key: key(...args) } : { ...terms, args };
-      return store.effect<T>(scope, named, withoutSignal(() => run(...args)));
+      return surrounding.effect<T>(scope, named, withoutSignal(() => run(...args)));
     } catch (error) {
       return Promise.reject(error);
     }

@@ -199,6 +199,18 @@ test("a guarded function is told its key", async () => {
   expect(currentEffect()).toBeUndefined();
 });
 
+test("the function of an effect belongs to its run, and what it runs to the effect", async () => {
+  const keys: (string | undefined)[] = [];
+  const inner = guarded("inner", { key: () => "in" }, () => keys.push(currentEffect()?.key));
+  const outer = guarded("outer", { key: () => "out" }, async () => {
+    await inner();
+    keys.push(currentEffect()?.key);
+    await client.run("another-run", {}, async () => keys.push(currentEffect()?.key));
+  });
+  await client.run("nested-run", {}, outer);
+  expect(keys).toEqual(["in", "out", "out"]);
+});
+
 describe("a message", () => {
   const item: WireItem = { topic: "later", partition: 1, offset: 9, priority: 0, produced_at: "", value: "1" };
   const origin = { topic: "orders", incarnation: 7, partition: 3, offset: 17 };
