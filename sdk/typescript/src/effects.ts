@@ -56,8 +56,11 @@ export async function runEffect<T>(
       throw refusedBegin(error, terms, behalf);
     }
     switch (decision.decision) {
-      case "execute":
-        return await execute(ledger, terms, decision.lease, new Renewal(ledger.transport, decision.lease.token, terms.leaseMs, askedAt, ends), behalf, run);
+      case "execute": {
+        const renewal = new Renewal(ledger.transport, decision.lease.token, terms.leaseMs, askedAt, ends);
+        const result = execute(ledger, terms, decision.lease, renewal, behalf, run);
+        return isThenable(result) ? await result : result;
+      }
       case "replay":
         return replayed<T>(terms, decision.outcome);
       case "in_progress":
@@ -136,33 +139,55 @@ function pauseMs(retryAfterMs: number, leftMs: number): number {
   return Math.max(0, Math.min(pause, leftMs));
 }
 
-async function execute<T>(
+/** Runs the function. Only where there is something to wait for is there a promise: each costs something in every call. */
+function execute<T>(
   ledger: Ledger,
   terms: Terms,
   lease: { token: string; epoch: number; attempt: number },
   renewal: Renewal,
   behalf: Behalf,
   run: EffectFunction<T>,
-): Promise<T> {
+): T | Promise<T> {
   const begunAt = monotonicMs();
-  let result: T;
+  const succeeded = (result: T) => written(ledger, terms, lease.token, renewal, behalf, begunAt, result);
+  let returned: T | Promise<T>;
   try {
-    const returned = callEffect(run, new Held(terms, lease, renewal));
-    if (isThenable(returned)) {
-      renewal.start();
-      result = await returned;
-    } else result = returned;
+    returned = callEffect(run, new Held(terms, lease, renewal));
   } catch (error) {
-    throw await failed(ledger, terms, lease.token, renewal, error);
+    return failed(ledger, terms, lease.token, renewal, error);
+  }
+  return isThenable(returned) ? awaited(ledger, terms, lease.token, renewal, returned, succeeded) : succeeded(returned);
+}
+
+/** Keeps the lease while the function waits for something. */
+async function awaited<T>(
+  ledger: Ledger,
+  terms: Terms,
+  token: string,
+  renewal: Renewal,
+  returned: Promise<T>,
+  succeeded: (result: T) => T | Promise<T>,
+): Promise<T> {
+  let result: T;
+  renewal.start();
+  try {
+    result = await returned;
+  } catch (error) {
+    return await failed(ledger, terms, token, renewal, error);
   } finally {
     renewal.stop();
   }
-  const success = happened(result);
-  const finish: Finish = { effect: terms, token: lease.token, ending: success.finish, until: renewal.until };
+  return await succeeded(result);
+}
+
+/** Writes down that it happened, or leaves that to the commit of the message. */
+function written<T>(ledger: Ledger, terms: Terms, token: string, renewal: Renewal, behalf: Behalf, begunAt: number, result: T): T | Promise<T> {
+  const { finish: ending, value } = happened(result);
+  const finish: Finish = { effect: terms, token, ending, until: renewal.until };
   const now = monotonicMs();
   const rides = !terms.durable && renewal.isSecure(now) && now - begunAt <= PROMPT_MS;
-  if (!rides || !behalf.finishes?.take(finish, now)) await tell(ledger, finish, behalf.leaseToken !== undefined);
-  return success.value;
+  if (rides && behalf.finishes?.take(finish, now)) return value;
+  return tell(ledger, finish, behalf.leaseToken !== undefined).then(() => value);
 }
 
 /** An effect that is this caller's to run, as its function sees it. */
@@ -190,18 +215,18 @@ function isThenable<T>(value: T | Promise<T>): value is Promise<T> {
   return typeof (value as { then?: unknown } | null | undefined)?.then === "function";
 }
 
-/** Records what an error of the function says about the effect, and gives what the caller is to get. */
-async function failed(ledger: Ledger, terms: Terms, token: string, renewal: Renewal, error: unknown): Promise<unknown> {
+/** Records what an error of the function says about the effect, and throws what the caller is to get. */
+async function failed(ledger: Ledger, terms: Terms, token: string, renewal: Renewal, error: unknown): Promise<never> {
   const end = ending(error, terms);
+  // What nobody knows of is as much as given up when its lease is over.
+  if (end.release === "uncertain" && !renewal.isSecure(monotonicMs())) throw end.raise;
   try {
-    // What nobody knows of is as much as given up when its lease is over.
-    if (end.release === "uncertain" && !renewal.isSecure(monotonicMs())) return end.raise;
     if (end.release) await ledger.release(token, end.release === "uncertain");
     else if (end.finish) await ledger.finish(token, end.finish, renewal.until).answer;
   } catch {
     // What cannot be recorded now is found out by the next attempt; what the function said matters more.
   }
-  return end.raise;
+  throw end.raise;
 }
 
 function replayed<T>(terms: Terms, outcome: WireOutcome): T {
