@@ -1,7 +1,7 @@
 //! What a server's refusals are called here.
 
 use driftq_api::Code;
-use driftq_api::v2::Problem;
+use driftq_http::Refusal;
 
 use crate::LedgerError;
 
@@ -12,7 +12,7 @@ const COMPLAINT_BYTES_MAX: usize = 200;
 #[derive(Debug)]
 pub(super) enum Trouble {
     /// The server said no.
-    Refused(Refusal),
+    Refused(Refused),
     /// There was no answer, or none that makes sense.
     Failed(LedgerError),
 }
@@ -41,7 +41,7 @@ impl From<Trouble> for LedgerError {
 
 /// A no.
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(super) struct Refused {
     /// From the catalogue; `None` if it is not in this version's, or is no answer of a DriftQ server.
     code: Option<Code>,
     status: u16,
@@ -49,18 +49,14 @@ pub(super) struct Refusal {
     detail: String,
 }
 
-impl Refusal {
-    pub(super) fn read(authority: &str, status: u16, body: &[u8]) -> Self {
-        match serde_json::from_slice::<Problem<'_>>(body) {
-            Ok(problem) => Self {
-                code: Code::ALL.into_iter().find(|code| code.entry().code == problem.code),
-                status,
-                detail: problem.detail.into_owned(),
-            },
-            Err(_) => {
+impl Refused {
+    pub(super) fn read(url: &str, status: u16, body: &[u8]) -> Self {
+        match Refusal::read(body, None) {
+            Some(refusal) => Self { code: refusal.code, status, detail: refusal.detail },
+            None => {
                 let text = String::from_utf8_lossy(&body[..body.len().min(COMPLAINT_BYTES_MAX)]);
                 let text: String = text.trim().chars().filter(|c| !c.is_control()).collect();
-                let detail = format!("http://{authority} answered with HTTP status {status}: {text}");
+                let detail = format!("{url} answered with HTTP status {status}: {text}");
                 Self { code: None, status, detail: detail.trim_end_matches([':', ' ']).to_owned() }
             }
         }
@@ -115,7 +111,7 @@ mod tests {
     use super::*;
 
     fn error(status: u16, body: &str) -> LedgerError {
-        Trouble::Refused(Refusal::read("broker:80", status, body.as_bytes())).into()
+        Trouble::Refused(Refused::read("http://broker:80", status, body.as_bytes())).into()
     }
 
     fn problem(code: Code, detail: &str) -> LedgerError {
