@@ -2,14 +2,13 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use bytes::Bytes;
 use driftq_api::v2::{
     COMMITS_MAX, CommitDone, CommitResult, CommitsDone, Committed, EFFECTS_MAX, EffectBegun, EffectDecision,
     EffectsBegun, Problem,
 };
-use hyper::Method;
+use driftq_http::{Call, Method};
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
@@ -94,8 +93,7 @@ impl Collected for Committed<'static> {
 }
 
 fn refusal(problem: &Problem<'_>) -> Error {
-    let text = serde_json::to_vec(problem).unwrap_or_default();
-    Refusal::read(&text, None).map_or_else(|| Error::Invalid(problem.detail.to_string()), Error::from)
+    Error::from(Refusal::from(problem.clone()))
 }
 
 /// What waits for the next call, and whether one is under way.
@@ -210,7 +208,7 @@ async fn ask_all<A: Collected>(client: &Client, questions: &[Question<A>]) -> Ve
 }
 
 fn asked<A: Collected>(body: Bytes) -> Asked {
-    Asked { method: Method::POST, path: A::PATH.to_owned(), body, wait: Duration::ZERO }
+    Asked::at_once(Call::new(Method::POST, A::PATH).json(body))
 }
 
 fn list<A: Collected>(questions: &[Question<A>]) -> Bytes {

@@ -1,6 +1,5 @@
 //! The way to a server: every call, with its time-outs and its patience.
 
-mod address;
 mod calls;
 mod collect;
 mod leases;
@@ -8,19 +7,19 @@ mod patience;
 mod transport;
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use driftq_api::v2::{Commit, Committed, EffectBegin, EffectDecision};
-use hyper::Method;
+pub(crate) use driftq_http::escape;
+use driftq_http::{Call, Method};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep};
 
-use address::Address;
-pub(crate) use address::escape;
 use collect::Collector;
 pub(crate) use leases::{reckoned, whole_ms};
 pub(crate) use patience::Patience;
@@ -73,7 +72,7 @@ impl Shared {
         {
             let limit =
                 patience.length().map_or_else(String::new, |length| format!(" ({length:?} at the most)"));
-            let url = self.transport.address().url();
+            let url = self.transport.url();
             tracing::warn!(%error, "the server at {url} is away, and is waited for{limit}");
         }
     }
@@ -97,6 +96,7 @@ pub struct ClientBuilder {
     connect_timeout: Duration,
     answer_timeout: Duration,
     patience: Duration,
+    ca_file: Option<PathBuf>,
 }
 
 impl ClientBuilder {
@@ -128,13 +128,21 @@ impl ClientBuilder {
         self
     }
 
+    /// A file of authorities, in PEM, whose certificates are trusted beside those that the system trusts; for a server
+    /// at an `https://` URL that no public authority has signed.
+    #[must_use]
+    pub fn ca_file(mut self, file: impl Into<PathBuf>) -> Self {
+        self.ca_file = Some(file.into());
+        self
+    }
+
     /// The client. Nothing is connected yet.
     ///
     /// # Errors
-    /// If the URL cannot be used.
+    /// If the URL cannot be used, or the file of authorities cannot be read.
     pub fn build(self) -> Result<Client, Error> {
-        let address = Address::find(self.url.as_deref())?;
-        let transport = Transport::new(address, self.connect_timeout, self.answer_timeout);
+        let (connect_timeout, answer_timeout) = (self.connect_timeout, self.answer_timeout);
+        let transport = Transport::new(self.url.as_deref(), connect_timeout, answer_timeout, self.ca_file)?;
         let shared = Shared {
             transport,
             begins: Arc::default(),
@@ -172,13 +180,14 @@ impl Client {
             connect_timeout: CONNECT_TIMEOUT,
             answer_timeout: ANSWER_TIMEOUT,
             patience: PATIENCE,
+            ca_file: None,
         }
     }
 
     /// Where the server is.
     #[must_use]
     pub fn url(&self) -> String {
-        self.shared.transport.address().url()
+        self.shared.transport.url()
     }
 
     /// For how long a call is repeated that may succeed later.
@@ -243,7 +252,7 @@ impl Client {
         body: Bytes,
         wait: Duration,
     ) -> Result<T, Error> {
-        let asked = Asked { method, path: path.to_owned(), body, wait };
+        let asked = Asked { call: Call::new(method, path).json(body), wait };
         self.repeat(&asked, None, Patience::lasting(self.shared.patience)).await
     }
 
@@ -255,7 +264,7 @@ impl Client {
         wait: Duration,
         patience: Patience,
     ) -> Result<T, Error> {
-        let asked = Asked { method: Method::POST, path: path.to_owned(), body: render(body)?, wait };
+        let asked = Asked { call: Call::new(Method::POST, path).json(render(body)?), wait };
         self.repeat(&asked, None, patience).await
     }
 
@@ -266,8 +275,7 @@ impl Client {
         body: &impl Serialize,
         limit: Duration,
     ) -> Result<T, Error> {
-        let asked =
-            Asked { method: Method::POST, path: path.to_owned(), body: render(body)?, wait: Duration::ZERO };
+        let asked = Asked::at_once(Call::new(Method::POST, path).json(render(body)?));
         let answer = self.shared.transport.send(&asked, Some(limit)).await?;
         self.parse(&answer)
     }
@@ -295,7 +303,7 @@ impl Client {
             };
             has_waited = true;
             self.shared.note_away(&error, &patience);
-            tracing::debug!(path = asked.path, %error, wait_ms = wait.as_millis() as u64, "trying again");
+            tracing::debug!(path = asked.call.path(), %error, wait_ms = wait.as_millis() as u64, "trying again");
             sleep(wait).await;
         }
     }

