@@ -2,23 +2,29 @@
 
 use std::{fmt, sync::Arc};
 
-use super::refusal::Refusal;
+use driftq_http::Refusal;
+
+use super::refusal;
 use crate::cli::exit::{Exit, Fault, Origin};
 
 /// What programs are told where no server of ours answers.
 const NOT_DRIFTQ: &str = "NOT_DRIFTQ";
+/// What programs are told where nobody knows who signed for the server.
+const UNTRUSTED: &str = "UNTRUSTED";
 
 /// Why there is no good answer.
 #[derive(Debug)]
 pub(crate) enum CallError {
     /// Nobody listens there; the request never left.
-    Unreachable { authority: String, why: String, context: Option<Arc<str>> },
+    Unreachable { url: String, why: String, context: Option<Arc<str>> },
     /// The connection broke before the answer was complete: the server may or may not have done it.
-    Broken { authority: String, why: String },
+    Broken { url: String, why: String },
     /// The server answered no.
     Refused(Box<Refusal>),
     /// Somebody else answers there.
-    NotDriftQ { authority: String, why: String, context: Option<Arc<str>> },
+    NotDriftQ { url: String, why: String, context: Option<Arc<str>> },
+    /// The certificate of what answers there is not trusted here; the request never left.
+    Untrusted { url: String, why: String, context: Option<Arc<str>> },
     /// An answer of the server, or a request of ours, that makes no sense.
     Strange(String),
 }
@@ -29,7 +35,7 @@ impl CallError {
         match self {
             Self::Unreachable { .. } | Self::Broken { .. } => true,
             Self::Refused(refusal) => refusal.retryable || refusal.status == 429 || refusal.status >= 500,
-            Self::NotDriftQ { .. } | Self::Strange(_) => false,
+            Self::NotDriftQ { .. } | Self::Untrusted { .. } | Self::Strange(_) => false,
         }
     }
 
@@ -50,13 +56,13 @@ impl CallError {
 
     /// True if `/v1` says that there is no such topic; it has no code for that.
     pub(crate) fn is_topic_unknown_in_v1(&self) -> bool {
-        matches!(self, Self::Refused(refusal) if refusal.message.contains("topic does not exist"))
+        matches!(self, Self::Refused(refusal) if refusal.detail.contains("topic does not exist"))
     }
 
     /// The code of the server's refusal; empty if it is something else.
     pub(crate) fn code(&self) -> &str {
         match self {
-            Self::Refused(refusal) => &refusal.code,
+            Self::Refused(refusal) => &refusal.word,
             _ => "",
         }
     }
@@ -65,18 +71,21 @@ impl CallError {
 impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unreachable { authority, why, context } => {
-                write!(f, "no server answers at http://{authority} ({why}){}", named(context.as_deref()))
+            Self::Unreachable { url, why, context } => {
+                write!(f, "no server answers at {url} ({why}){}", named(context.as_deref()))
             }
-            Self::NotDriftQ { authority, why, context } => {
+            Self::NotDriftQ { url, why, context } => {
                 let named = named(context.as_deref());
-                write!(f, "what answers at http://{authority} is no DriftQ server ({why}){named}")
+                write!(f, "what answers at {url} is no DriftQ server ({why}){named}")
             }
-            Self::Broken { authority, why } => {
-                write!(f, "the connection to http://{authority} broke ({why})")
+            Self::Untrusted { url, why, context } => {
+                write!(f, "the certificate of {url} is not trusted ({why}){}", named(context.as_deref()))
+            }
+            Self::Broken { url, why } => {
+                write!(f, "the connection to {url} broke ({why})")
             }
             Self::Refused(refusal) => {
-                write!(f, "{} (HTTP {} {})", refusal.message, refusal.status, refusal.code)
+                write!(f, "{} (HTTP {} {})", refusal.message(), refusal.status, refusal.word)
             }
             Self::Strange(what) => write!(f, "the answer was not understood: {what}"),
         }
@@ -94,7 +103,8 @@ impl From<CallError> for Fault {
     fn from(error: CallError) -> Self {
         let message = error.to_string();
         match &error {
-            CallError::Unreachable { authority, context: None, .. } => {
+            CallError::Unreachable { url, context: None, .. } => {
+                let authority = url.split("//").last().unwrap_or_default();
                 Self::new(Exit::Unreachable, message).help(format!(
                     "start one with `driftq serve --listen {authority}`, or name another with --server or DRIFTQ_SERVER"
                 ))
@@ -105,8 +115,8 @@ impl From<CallError> for Fault {
                 Self::new(Exit::Unreachable, message).help("the server may be restarting; try again")
             }
             CallError::Refused(refusal) => {
-                let fault = Self::new(refusal.exit(), message).with_origin(refusal.origin());
-                match refusal.help() {
+                let fault = Self::new(refusal::exit(refusal), message).with_origin(refusal::origin(refusal));
+                match refusal::help(refusal) {
                     Some(help) => fault.help(help),
                     None => fault,
                 }
@@ -116,6 +126,10 @@ impl From<CallError> for Fault {
                 Self::new(Exit::Failure, message).with_origin(origin).help(
                     "check --server and any proxy on the way; `driftq context show` says which server is meant, and why",
                 )
+            }
+            CallError::Untrusted { .. } => {
+                let origin = Origin { code: UNTRUSTED.to_owned(), ..Origin::default() };
+                Self::new(Exit::Failure, message).with_origin(origin)
             }
             CallError::Strange(_) => Self::new(Exit::Failure, message).help("is --server a DriftQ server?"),
         }
@@ -143,17 +157,17 @@ mod tests {
             (500, Exit::ServerFault),
             (503, Exit::ServerFault),
         ] {
-            let refusal = Refusal::read(status, br#"{"code":"X"}"#, None).unwrap();
+            let refusal = Refusal::read_v1(status, br#"{"error":"X","message":"m"}"#, None).unwrap();
             let fault = Fault::from(CallError::Refused(refusal.into()));
             assert_eq!(fault.exit, exit, "{status}");
         }
         let down = |context: Option<Arc<str>>| {
-            let (authority, why) = ("127.0.0.1:1".to_owned(), "refused".to_owned());
-            Fault::from(CallError::Unreachable { authority, why, context })
+            let (url, why) = ("127.0.0.1:1".to_owned(), "refused".to_owned());
+            Fault::from(CallError::Unreachable { url, why, context })
         };
         let fault = down(None);
         assert_eq!(fault.exit, Exit::Unreachable);
-        assert!(fault.help.unwrap().contains("driftq serve"));
+        assert!(fault.help.unwrap().contains("driftq serve --listen 127.0.0.1:1`"));
         let fault = down(Some("context `staging`".into()));
         assert!(fault.message.contains("that is context `staging`"), "{fault}");
         assert!(fault.help.unwrap().contains("driftq context"));
