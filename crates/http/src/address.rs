@@ -8,8 +8,6 @@ pub struct Address {
     /// `http://host:port`.
     url: String,
     host: String,
-    /// Host and port as they were written.
-    written: String,
     path: String,
     is_tls: bool,
 }
@@ -57,9 +55,8 @@ impl Address {
     /// If it is none.
     pub fn parse_with_path(url: &str) -> Result<Self, AddressError> {
         let uri: Uri = url.parse().map_err(|_| AddressError::NotUrl)?;
-        let written = uri.authority().map_or("", |authority| authority.as_str());
-        if written.contains('@') {
-            return Err(AddressError::User { host: uri.host().unwrap_or_default().to_owned() });
+        if let Some(authority) = uri.authority().filter(|authority| authority.as_str().contains('@')) {
+            return Err(AddressError::User { host: authority.host().to_owned() });
         }
         let (is_tls, scheme, port) = match uri.scheme_str() {
             Some("http") => (false, "http", 80),
@@ -71,7 +68,6 @@ impl Address {
         Ok(Self {
             url: format!("{scheme}://{host}:{}", uri.port_u16().unwrap_or(port)),
             host: host.to_owned(),
-            written: written.to_owned(),
             path: uri.path_and_query().map_or("/", |path| path.as_str()).to_owned(),
             is_tls,
         })
@@ -83,27 +79,14 @@ impl Address {
         &self.url
     }
 
-    /// `host:port`, whether the port was written or not.
-    #[must_use]
-    pub fn authority(&self) -> &str {
-        self.url.split_once("//").map_or(&self.url, |(_, authority)| authority)
-    }
-
-    /// Host and port as they were written.
-    #[must_use]
-    pub fn written(&self) -> &str {
-        &self.written
-    }
-
     /// The path, and the query if there is one.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// Whether it is spoken to over TLS.
-    #[must_use]
-    pub const fn is_tls(&self) -> bool {
+    #[cfg(feature = "tls")]
+    pub(crate) const fn is_tls(&self) -> bool {
         self.is_tls
     }
 
@@ -134,19 +117,18 @@ mod tests {
 
     #[test]
     fn servers_are_named_by_url() {
-        for (url, full, authority) in [
-            ("http://127.0.0.1:8080", "http://127.0.0.1:8080", "127.0.0.1:8080"),
-            ("http://localhost:9/", "http://localhost:9", "localhost:9"),
-            ("http://broker", "http://broker:80", "broker:80"),
-            ("http://[::1]:8080", "http://[::1]:8080", "[::1]:8080"),
-            ("HTTP://broker", "http://broker:80", "broker:80"),
-            ("https://broker", "https://broker:443", "broker:443"),
+        for (url, full) in [
+            ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
+            ("http://localhost:9/", "http://localhost:9"),
+            ("http://broker", "http://broker:80"),
+            ("http://[::1]:8080", "http://[::1]:8080"),
+            ("HTTP://broker", "http://broker:80"),
+            ("https://broker", "https://broker:443"),
         ] {
-            let address = Address::parse(url).unwrap();
-            assert_eq!((address.url(), address.authority()), (full, authority), "{url}");
+            assert_eq!(Address::parse(url).unwrap().url(), full);
         }
         let place = Address::parse_with_path("http://brain/route?v=1").unwrap();
-        assert_eq!((place.written(), place.path()), ("brain", "/route?v=1"));
+        assert_eq!(place.path(), "/route?v=1");
         assert_eq!(Address::parse("https://[::1]").unwrap().name(), "::1");
     }
 

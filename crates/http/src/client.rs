@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{ACCEPT, CONTENT_TYPE, HOST};
+use hyper::header::{ACCEPT, CONTENT_TYPE};
 use hyper::http::Extensions;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::client::legacy;
@@ -17,6 +17,10 @@ use tokio::time::timeout;
 use crate::connect::{Connector, Since};
 use crate::{Address, Failure};
 
+/// A server on the same machine or network takes the connection by then, or is not there.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Most connections that are kept open for the next call.
+pub const KEPT_MAX: usize = 32;
 /// Largest head of an answer.
 pub const HEAD_BYTES_MAX: usize = 64 << 10;
 /// A kept connection that nobody used for this long is closed.
@@ -42,6 +46,15 @@ pub struct Options {
     pub ca_file: Option<PathBuf>,
 }
 
+impl Options {
+    /// The usual ones, with a bound that fits what is asked.
+    #[must_use]
+    pub const fn new(answer_bytes_max: usize) -> Self {
+        let connect_timeout = Some(CONNECT_TIMEOUT);
+        Self { connect_timeout, kept_max: KEPT_MAX, answer_bytes_max, repeats: false, ca_file: None }
+    }
+}
+
 /// The way to one server. Cheap to clone; any number of tasks may use it at the same time.
 #[derive(Clone, Debug)]
 pub struct Client {
@@ -59,7 +72,6 @@ pub struct Call {
     path: String,
     body: Bytes,
     content_type: &'static str,
-    host: Option<String>,
     accepts_json: bool,
 }
 
@@ -67,7 +79,7 @@ impl Call {
     /// A call without a body.
     pub fn new(method: Method, path: impl Into<String>) -> Self {
         let path = path.into();
-        Self { method, path, body: Bytes::new(), content_type: JSON, host: None, accepts_json: false }
+        Self { method, path, body: Bytes::new(), content_type: JSON, accepts_json: false }
     }
 
     /// Carries JSON.
@@ -88,12 +100,6 @@ impl Call {
         Self { accepts_json: true, ..self }
     }
 
-    /// Says this for the host, and not where the connection goes.
-    #[must_use]
-    pub fn to_host(self, host: &str) -> Self {
-        Self { host: Some(host.to_owned()), ..self }
-    }
-
     /// Where it goes.
     #[must_use]
     pub fn path(&self) -> &str {
@@ -101,10 +107,8 @@ impl Call {
     }
 
     fn request(&self, address: &Address) -> Result<Request<Full<Bytes>>, Failure> {
-        let mut request = Request::builder()
-            .method(self.method.clone())
-            .uri(format!("{}{}", address.url(), self.path))
-            .header(HOST, self.host.as_deref().unwrap_or_else(|| address.authority()));
+        let mut request =
+            Request::builder().method(self.method.clone()).uri(format!("{}{}", address.url(), self.path));
         if !self.body.is_empty() {
             request = request.header(CONTENT_TYPE, self.content_type);
         }

@@ -17,7 +17,7 @@ mod tls;
 pub use hyper::{HeaderMap, Method, StatusCode, header};
 
 pub use address::{Address, AddressError, escape};
-pub use client::{Answer, Body, Call, Client, HEAD_BYTES_MAX, KEPT_FOR, Options};
+pub use client::{Answer, Body, CONNECT_TIMEOUT, Call, Client, HEAD_BYTES_MAX, KEPT_FOR, KEPT_MAX, Options};
 pub use failure::Failure;
 pub use patience::Patience;
 pub use refusal::Refusal;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use driftq_api::Code;
 use tokio::time::Instant;
 
 /// The first wait when the server names none.
@@ -17,6 +18,7 @@ pub struct Patience {
     /// How long that was at the beginning, if it was said.
     length: Option<Duration>,
     next: Duration,
+    heeded: Option<Code>,
 }
 
 impl Patience {
@@ -25,25 +27,45 @@ impl Patience {
     pub fn lasting(patience: Duration) -> Self {
         // What is further away than the clock can say is for ever.
         let until = Instant::now().checked_add(patience);
-        Self { until, length: until.map(|_| patience), next: WAIT_FIRST }
+        Self { until, length: until.map(|_| patience), next: WAIT_FIRST, heeded: None }
     }
 
     /// Keeps trying until then.
     #[must_use]
     pub const fn until(end: Instant) -> Self {
-        Self { until: Some(end), length: None, next: WAIT_FIRST }
+        Self { until: Some(end), length: None, next: WAIT_FIRST, heeded: None }
     }
 
     /// Never gives up.
     #[must_use]
     pub const fn endless() -> Self {
-        Self { until: None, length: None, next: WAIT_FIRST }
+        Self { until: None, length: None, next: WAIT_FIRST, heeded: None }
     }
 
     /// For how long it was said to last.
     #[must_use]
     pub const fn length(&self) -> Option<Duration> {
         self.length
+    }
+
+    /// As much of it as there was at the beginning.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        self.length
+            .map_or_else(|| self.clone(), |length| Self { heeded: self.heeded, ..Self::lasting(length) })
+    }
+
+    /// Takes this refusal for an answer, though the server would take the same call again.
+    #[must_use]
+    pub const fn heeding(mut self, code: Code) -> Self {
+        self.heeded = Some(code);
+        self
+    }
+
+    /// Whether this refusal is an answer.
+    #[must_use]
+    pub fn heeds(&self, code: Option<Code>) -> bool {
+        code.is_some() && self.heeded == code
     }
 
     /// How long to wait before the next try, after a failure that may pass: as long as the server told, else longer
@@ -81,6 +103,14 @@ mod tests {
         let mut hasty = Patience::until(now + Duration::from_millis(50));
         assert_eq!(hasty.wait(Some(Duration::from_millis(51)), now, 1.0), None);
         assert_eq!(hasty.wait(Some(Duration::from_millis(50)), now, 1.0), Some(Duration::from_millis(50)));
+        assert_eq!(hasty.again().length(), None);
         assert_eq!(Patience::lasting(Duration::MAX).length(), None, "for ever");
+        let mut tried = Patience::lasting(WAIT_MAX).heeding(Code::Overloaded);
+        assert_eq!(tried.wait(None, now, 1.0), Some(WAIT_FIRST));
+        let mut again = tried.again();
+        assert_eq!((again.length(), again.wait(None, now, 1.0)), (Some(WAIT_MAX), Some(WAIT_FIRST)));
+        assert!(
+            again.heeds(Some(Code::Overloaded)) && !again.heeds(Some(Code::Internal)) && !again.heeds(None)
+        );
     }
 }

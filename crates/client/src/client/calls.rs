@@ -9,7 +9,6 @@ use driftq_api::v2::{
 };
 use driftq_http::{Call, Method};
 
-use super::transport::Asked;
 use super::{Client, Patience, escape, render};
 use crate::error::Error;
 use crate::message::Outgoing;
@@ -35,8 +34,7 @@ impl Client {
     /// Whether the topic is there, known within `limit`.
     pub(crate) async fn topic_within(&self, topic: &str, limit: Duration) -> Result<Topic, Error> {
         let path = format!("/v2/topics/{}", escape(topic));
-        let asked = Asked::at_once(Call::new(Method::GET, path));
-        self.repeat(&asked, Some(limit), Patience::lasting(limit)).await
+        self.repeat(&Call::new(Method::GET, path), limit, Patience::lasting(limit)).await
     }
 
     /// How far a group is.

@@ -9,8 +9,6 @@ use driftq_http::{Address, AddressError, Answer, Call, Failure, Options, Refusal
 
 use crate::error::{Error, excerpt};
 
-/// Most connections that are kept open for the next call.
-pub const KEPT_MAX: usize = 32;
 /// Largest answer that is read: one full of payloads and the largest message on top, every byte of it as six in JSON.
 pub const ANSWER_BYTES_MAX: usize = 6 * (48 << 20) + (1 << 20);
 /// Named when nothing else is.
@@ -42,21 +40,6 @@ pub(crate) struct Transport {
     answer_timeout: Duration,
 }
 
-/// What is asked.
-#[derive(Clone, Debug)]
-pub(crate) struct Asked {
-    pub(crate) call: Call,
-    /// What the server was asked to wait, on top of the time that any answer may take.
-    pub(crate) wait: Duration,
-}
-
-impl Asked {
-    /// Something that the server answers at once.
-    pub(crate) const fn at_once(call: Call) -> Self {
-        Self { call, wait: Duration::ZERO }
-    }
-}
-
 impl Transport {
     pub(crate) fn new(
         url: Option<&str>,
@@ -64,13 +47,8 @@ impl Transport {
         answer_timeout: Duration,
         ca_file: Option<PathBuf>,
     ) -> Result<Self, Error> {
-        let options = Options {
-            connect_timeout: Some(connect_timeout),
-            kept_max: KEPT_MAX,
-            answer_bytes_max: ANSWER_BYTES_MAX,
-            repeats: false,
-            ca_file,
-        };
+        let connect_timeout = Some(connect_timeout);
+        let options = Options { connect_timeout, ca_file, ..Options::new(ANSWER_BYTES_MAX) };
         let http = driftq_http::Client::new(address(url)?, &options);
         Ok(Self { http: http.map_err(|failure| Error::Invalid(failure.to_string()))?, answer_timeout })
     }
@@ -79,11 +57,15 @@ impl Transport {
         self.http.address().url().to_owned()
     }
 
+    /// How long an answer may take if the server is asked to wait for so long.
+    pub(crate) const fn limit(&self, wait: Duration) -> Duration {
+        self.answer_timeout.saturating_add(wait)
+    }
+
     /// Sends it once and reads the whole answer. If this is dropped in between, so is the connection.
-    pub(crate) async fn send(&self, asked: &Asked, limit: Option<Duration>) -> Result<Bytes, Error> {
-        let limit = limit.unwrap_or(self.answer_timeout).saturating_add(asked.wait);
-        let answer = self.http.call(&asked.call, Some(limit)).await;
-        let answer = answer.map_err(|failure| self.failed(failure, &asked.call))?;
+    pub(crate) async fn send(&self, call: &Call, limit: Duration) -> Result<Bytes, Error> {
+        let answer = self.http.call(call, Some(limit)).await;
+        let answer = answer.map_err(|failure| self.failed(failure, call))?;
         if answer.status.is_success() { Ok(answer.body) } else { Err(self.refused(&answer)) }
     }
 

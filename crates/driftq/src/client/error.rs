@@ -1,8 +1,9 @@
 //! How a call can fail, and what that means for the user.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
-use driftq_http::Refusal;
+use driftq_http::{Patience, Refusal};
+use tokio::time::Instant;
 
 use super::refusal;
 use crate::cli::exit::{Exit, Fault, Origin};
@@ -39,11 +40,11 @@ impl CallError {
         }
     }
 
-    pub(crate) fn retry_after_ms(&self) -> Option<u64> {
-        match self {
-            Self::Refused(refusal) => refusal.retry_after_ms,
-            _ => None,
-        }
+    /// How long to wait before the next try; none if the error is final or the time is up.
+    pub(crate) fn wait(&self, patience: &mut Patience) -> Option<Duration> {
+        let told_ms = if let Self::Refused(refusal) = self { refusal.retry_after_ms } else { None };
+        let wait = patience.wait(told_ms.map(Duration::from_millis), Instant::now(), 1.0);
+        wait.filter(|_| self.is_transient())
     }
 
     /// The part of a commit that was refused, if the server names it.
@@ -147,6 +148,21 @@ impl CallError {
 mod tests {
     use super::*;
 
+    fn refused(status: u16, retry_after_ms: Option<u64>) -> CallError {
+        let body = serde_json::json!({"error": "X", "message": "m", "retry_after_ms": retry_after_ms});
+        CallError::Refused(Refusal::read_v1(status, body.to_string().as_bytes(), None).unwrap().into())
+    }
+
+    #[test]
+    fn what_may_pass_is_tried_again_and_the_server_s_word_comes_first() {
+        let mut patience = Patience::lasting(Duration::from_secs(60));
+        assert_eq!(refused(429, Some(1000)).wait(&mut patience), Some(Duration::from_secs(1)));
+        assert_eq!(refused(503, None).wait(&mut patience), Some(Duration::from_millis(200)));
+        for status in [400, 409] {
+            assert_eq!(refused(status, None).wait(&mut patience), None);
+        }
+    }
+
     #[test]
     fn every_status_has_its_exit_code() {
         for (status, exit) in [
@@ -157,8 +173,7 @@ mod tests {
             (500, Exit::ServerFault),
             (503, Exit::ServerFault),
         ] {
-            let refusal = Refusal::read_v1(status, br#"{"error":"X","message":"m"}"#, None).unwrap();
-            let fault = Fault::from(CallError::Refused(refusal.into()));
+            let fault = Fault::from(refused(status, None));
             assert_eq!(fault.exit, exit, "{status}");
         }
         let down = |context: Option<Arc<str>>| {

@@ -4,28 +4,21 @@ mod answer;
 mod error;
 mod path;
 mod refusal;
-mod retry;
 mod session;
 mod stream;
 pub(crate) mod words;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use driftq_http::{Address, AddressError, Failure, Options};
 
 pub(crate) use error::CallError;
 pub(crate) use path::Path;
-pub(crate) use retry::Retry;
 pub(crate) use session::Session;
 pub(crate) use stream::Stream;
 
 use crate::cli::exit::{Exit, Fault};
 
-/// A server on the same machine or network either takes the connection by then or is not there.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Most connections that are kept open for the next call.
-const KEPT_MAX: usize = 32;
 /// Largest answer that is read. The server has none near it; whoever else answers must not fill the memory.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
 
@@ -51,14 +44,7 @@ impl Client {
             why => Fault::new(Exit::Usage, format!("--server {server}: {why}"))
                 .help("write it as http://127.0.0.1:8080, or set DRIFTQ_SERVER"),
         })?;
-        let options = Options {
-            connect_timeout: Some(CONNECT_TIMEOUT),
-            kept_max: KEPT_MAX,
-            answer_bytes_max: ANSWER_BYTES_MAX,
-            repeats: false,
-            ca_file: None,
-        };
-        let http = driftq_http::Client::new(address, &options);
+        let http = driftq_http::Client::new(address, &Options::new(ANSWER_BYTES_MAX));
         let http = http.map_err(|why| Fault::new(Exit::Usage, format!("--server {server}: {why}")))?;
         Ok(Self { http, context: None })
     }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use driftq_http::{Answer, Call, Method};
+use driftq_http::{Answer, Call, Method, Patience};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{CallError, Client, Retry, Stream, answer};
+use super::{CallError, Client, Stream, answer};
 
 /// An answer that takes longer than this will not come; streams are exempt.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -112,13 +112,13 @@ impl Session {
         &mut self,
         path: &str,
         body: &impl Serialize,
-        mut retry: Retry,
+        mut patience: Patience,
     ) -> (Result<T, CallError>, u32) {
         let mut retries = 0;
         loop {
             match self.post(path, body).await {
                 Ok(answer) => return (Ok(answer), retries),
-                Err(error) => match retry.after(&error) {
+                Err(error) => match error.wait(&mut patience) {
                     None => return (Err(error), retries),
                     Some(wait) => tokio::time::sleep(wait).await,
                 },

@@ -18,13 +18,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 /// Long enough that only a server which never answers runs into it.
 pub(crate) const PATIENT: Duration = Duration::from_secs(20);
 
-pub(crate) const OPTIONS: Options = Options {
-    connect_timeout: Some(PATIENT),
-    kept_max: 4,
-    answer_bytes_max: 1024,
-    repeats: false,
-    ca_file: None,
-};
+pub(crate) const OPTIONS: Options = Options::new(1024);
 
 /// Somebody whose signature may be trusted.
 pub(crate) struct Authority {

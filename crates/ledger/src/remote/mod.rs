@@ -25,6 +25,8 @@ use driftq_api::v2::{
     EffectRenewed, EffectResolve, Effects, LIMIT_MAX, WAIT_MS_MAX,
 };
 
+pub use driftq_http::{CONNECT_TIMEOUT, KEPT_MAX};
+
 use crate::ledger::new_call;
 use crate::{
     Begin, Decision, Ending, Filter, Finished, Identity, Lease, LedgerError, Moment, Page, Pending, Proof,
@@ -32,7 +34,7 @@ use crate::{
 };
 use refusal::Trouble;
 use server::Server;
-pub use server::{ANSWER_BYTES_MAX, ANSWER_TIMEOUT, CALLS_MAX, CONNECT_TIMEOUT, KEPT_MAX, WAITING_MAX};
+pub use server::{ANSWER_BYTES_MAX, ANSWER_TIMEOUT, CALLS_MAX, WAITING_MAX};
 use words::whole_ms;
 
 /// The store on a DriftQ server.

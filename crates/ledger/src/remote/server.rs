@@ -9,13 +9,9 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-use super::refusal::{Refused, Trouble};
+use super::refusal::Trouble;
 use crate::LedgerError;
 
-/// Most connections that are kept open for the next call.
-pub const KEPT_MAX: usize = 32;
-/// A server on the same machine or network takes the connection by then, or is not there.
-pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Largest answer that is read: a page of a thousand records with long errors is some ten megabytes.
 pub const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// Most calls that are under way at once; the others queue, in order.
@@ -47,14 +43,7 @@ impl Server {
                 "the server's URL cannot be used: {why}; write it as http://127.0.0.1:8080"
             ))
         };
-        let options = Options {
-            connect_timeout: Some(CONNECT_TIMEOUT),
-            kept_max: KEPT_MAX,
-            answer_bytes_max: ANSWER_BYTES_MAX,
-            // Every call of the ledger is.
-            repeats: true,
-            ca_file: None,
-        };
+        let options = Options { repeats: true, ..Options::new(ANSWER_BYTES_MAX) };
         let address = Address::parse(url).map_err(|why| invalid(&why))?;
         Ok(Self {
             http: Client::new(address, &options).map_err(|why| invalid(&why))?,
@@ -105,7 +94,7 @@ impl Server {
         let answer = answer.await.unwrap_or(Err(LedgerError::TimedOut(limit)))?;
         let url = self.http.address().url();
         if !answer.status.is_success() {
-            return Err(Trouble::Refused(Refused::read(url, answer.status.as_u16(), &answer.body)));
+            return Err(Trouble::read(url, &answer));
         }
         let read = serde_json::from_slice(&answer.body);
         read.map_err(|error| {

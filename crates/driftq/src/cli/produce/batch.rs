@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 
 use anyhow::{Error, Result};
 use driftq_api::v2::{Message, Outcome, Refusal as Word};
-use driftq_http::Refusal;
+use driftq_http::{Patience, Refusal};
 
 use crate::{
     cli::suggest,
-    client::{CallError, Path, Retry, Session},
+    client::{CallError, Path, Session},
 };
 
 /// Key and value bytes of a call, so that no server with usual limits finds it too large.
@@ -53,7 +53,7 @@ pub(super) async fn deliver(
     session: &mut Session,
     topic: &str,
     mut calls: VecDeque<Vec<Ready>>,
-    retry: &Retry,
+    retry: &Patience,
     tally: &mut Tally,
 ) -> Result<()> {
     let path = Path::topic(topic).word("messages");
@@ -72,7 +72,7 @@ pub(super) async fn deliver(
                 }
                 Err(error) => error,
             };
-            match retry.after(&error) {
+            match error.wait(&mut retry) {
                 Some(wait) => tokio::time::sleep(wait).await,
                 None => return Err(explained(session, topic, &call, error).await),
             }
