@@ -163,7 +163,8 @@ mod tests {
         let mut tally = Tally::default();
         let outcomes = serde_json::from_slice(results).unwrap();
         let error = settle(&mut call, outcomes, &mut tally).unwrap().unwrap();
-        assert_eq!((error.is_transient(), error.retry_after_ms()), (true, Some(9)));
+        let mut patience = Patience::endless();
+        assert_eq!(error.wait(&mut patience), Some(std::time::Duration::from_millis(9)));
         assert_eq!((tally.produced, tally.duplicates), (2, 1));
         assert_eq!(call.iter().map(|one| one.number).collect::<Vec<_>>(), [2]);
     }
