@@ -254,7 +254,7 @@ impl Client {
     async fn whole(&self, response: Response<Incoming>) -> Result<Answer, Failure> {
         let (head, body) = response.into_parts();
         let limit = self.answer_bytes_max;
-        // What says by itself that it is too long is not read at all.
+        // What says by itself that it is too long is not waited for.
         if body.size_hint().lower() > limit as u64 {
             return Err(Failure::TooLong(limit));
         }

@@ -77,7 +77,7 @@ const ROWS: [Row; 11] = [
     },
     Row {
         package: "driftq-ledger",
-        // The words of a server's API and the way to it, for the store that asks one; a feature that is off unless asked for.
+        // The canonical form of what is asked for; and, a feature that is off unless asked for, the way to a server.
         workspace: &["driftq-core", "driftq-api", "driftq-http"],
         workspace_in_tests: &["driftq-ledger", "driftq-testbed"],
         outside_only: None,
