@@ -57,8 +57,11 @@ impl Options {
 
 /// The way to one server. Cheap to clone; any number of tasks may use it at the same time.
 #[derive(Clone, Debug)]
-pub struct Client {
-    address: Arc<Address>,
+pub struct Client(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    address: Address,
     http: legacy::Client<Connector, Full<Bytes>>,
     kept_max: usize,
     answer_bytes_max: usize,
@@ -187,19 +190,15 @@ impl Client {
             .pool_timer(TokioTimer::new())
             .http1_max_buf_size(HEAD_BYTES_MAX)
             .build(connector);
-        Ok(Self {
-            address: Arc::new(address),
-            http,
-            kept_max: options.kept_max,
-            answer_bytes_max: options.answer_bytes_max,
-            repeats: options.repeats,
-        })
+        let (kept_max, answer_bytes_max, repeats) =
+            (options.kept_max, options.answer_bytes_max, options.repeats);
+        Ok(Self(Arc::new(Inner { address, http, kept_max, answer_bytes_max, repeats })))
     }
 
     /// Where the server is.
     #[must_use]
     pub fn address(&self) -> &Address {
-        &self.address
+        &self.0.address
     }
 
     /// Sends a call and reads the whole answer, within the limit. If this is dropped in between, so is the connection.
@@ -216,7 +215,7 @@ impl Client {
     /// # Errors
     /// If there is no answer.
     pub async fn open(&self, call: &Call) -> Result<Result<Body, Answer>, Failure> {
-        let response = self.http.request(call.request(&self.address)?).await;
+        let response = self.0.http.request(call.request(&self.0.address)?).await;
         let response = response.map_err(|error| Failure::of_sending(&error))?;
         match response.status() {
             StatusCode::OK => Ok(Ok(Body(response.into_body()))),
@@ -227,9 +226,9 @@ impl Client {
     async fn exchange(&self, call: &Call) -> Result<Answer, Failure> {
         let began = Instant::now();
         // Each kept connection that turns out to be closed is gone, and a new one is not tried twice.
-        for _ in 0..self.kept_max {
+        for _ in 0..self.0.kept_max {
             match self.send(call, began).await {
-                Err((Failure::Broken(_), true)) if self.repeats => {}
+                Err((Failure::Broken(_), true)) if self.0.repeats => {}
                 outcome => return outcome.map_err(|(failure, _)| failure),
             }
         }
@@ -239,8 +238,8 @@ impl Client {
     /// The answer, or why there is none and whether the connection is older than the call.
     async fn send(&self, call: &Call, began: Instant) -> Result<Answer, (Failure, bool)> {
         let is_kept = |known: &Extensions| known.get::<Since>().is_some_and(|since| since.0 < began);
-        let request = call.request(&self.address).map_err(|failure| (failure, false))?;
-        let response = self.http.request(request).await.map_err(|error| {
+        let request = call.request(&self.0.address).map_err(|failure| (failure, false))?;
+        let response = self.0.http.request(request).await.map_err(|error| {
             let mut known = Extensions::new();
             if let Some(connection) = error.connect_info() {
                 connection.get_extras(&mut known);
@@ -253,7 +252,7 @@ impl Client {
 
     async fn whole(&self, response: Response<Incoming>) -> Result<Answer, Failure> {
         let (head, body) = response.into_parts();
-        let limit = self.answer_bytes_max;
+        let limit = self.0.answer_bytes_max;
         // What says by itself that it is too long is not waited for.
         if body.size_hint().lower() > limit as u64 {
             return Err(Failure::TooLong(limit));

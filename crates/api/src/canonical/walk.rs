@@ -38,7 +38,7 @@ pub fn of_json_as_written(json: &[u8]) -> Result<String, Flaw> {
 fn walked(json: &[u8], leaves_numbers: bool) -> Result<Form, Flaw> {
     // The grammar is checked by a parser that is proven, without reading numbers and without recursion. What is left
     // to do here is to walk over tokens that are known to be right.
-    let document: &RawValue = serde_json::from_slice(json).map_err(|error| refused(error))?;
+    let document: &RawValue = serde_json::from_slice(json).map_err(refused)?;
     let mut out = String::with_capacity(json.len());
     let mut walk = Walk { text: document.get(), at: 0, leaves_numbers, is_as_written: true };
     walk.value(&mut out, 0)?;
@@ -148,7 +148,7 @@ impl<'a> Walk<'a> {
         self.at += literal.len();
         if literal.contains('\\') {
             // Undone by the parser that knows every escape; it refuses half a surrogate pair.
-            serde_json::from_str::<String>(literal).map(Cow::Owned).map_err(|error| refused(error))
+            serde_json::from_str::<String>(literal).map(Cow::Owned).map_err(refused)
         } else {
             Ok(Cow::Borrowed(&literal[1..literal.len() - 1]))
         }
