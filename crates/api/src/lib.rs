@@ -4,6 +4,7 @@
 //! Absent on purpose: sockets, runtimes, and decisions. A word here is parsed or printed; whether a message may be
 //! stored is decided by the broker's core, of which this crate knows nothing.
 
+pub mod canonical;
 mod catalogue;
 mod fault;
 mod moment;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use driftq_api::Code;
-use driftq_api::v2::Problem;
+pub use driftq_http::Refusal;
 
 /// So much of an answer that is no problem document is passed on.
 const COMPLAINT_BYTES_MAX: usize = 200;
@@ -44,6 +44,14 @@ pub enum Error {
         /// Where it answered.
         url: String,
         /// What it answered.
+        why: String,
+    },
+    /// The certificate of what answers there is not trusted here. Nothing was sent, and nothing is repeated.
+    #[error("the certificate of {url} is not trusted ({why}); nothing was sent")]
+    Untrusted {
+        /// Where it answered.
+        url: String,
+        /// What is wrong with it, and what to do.
         why: String,
     },
     /// Somebody else is at this effect.
@@ -144,90 +152,6 @@ fn because(reason: &str) -> Cow<'_, str> {
     if reason.is_empty() { Cow::Borrowed("") } else { Cow::Owned(format!(" ({reason})")) }
 }
 
-/// A refusal by the server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// From the catalogue; `None` if this version of the SDK does not know it.
-    pub code: Option<Code>,
-    /// The code as the server wrote it.
-    pub word: String,
-    /// The HTTP status.
-    pub status: u16,
-    /// What happened to this request.
-    pub detail: String,
-    /// What to do about it.
-    pub help: String,
-    /// Whether the same request may succeed later.
-    pub retryable: bool,
-    /// When to try again.
-    pub retry_after_ms: Option<u64>,
-    /// The server's name for the request, for its logs.
-    pub request_id: Option<String>,
-    /// The attempt that is current now, if the lease is stale.
-    pub attempt: Option<u32>,
-    /// The entity that has another version than was expected.
-    pub entity: Option<String>,
-    /// The version that it has.
-    pub version: Option<u64>,
-    /// The part of a commit that was refused, such as `ack[0]`.
-    pub part: Option<String>,
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(part) = self.part.as_deref().filter(|part| !self.detail.starts_with(part)) {
-            write!(f, "{part}: ")?;
-        }
-        write!(f, "{} ({}, HTTP {}); {}", self.detail, self.word, self.status, self.help)
-    }
-}
-
-impl std::error::Error for Refusal {}
-
-impl Refusal {
-    /// Reads a problem document; `None` if it is none, and then not from a DriftQ server.
-    pub(crate) fn read(body: &[u8], request_id: Option<String>) -> Option<Self> {
-        let problem: Problem<'_> = serde_json::from_slice(body).ok()?;
-        Some(Self {
-            code: known(&problem.code),
-            status: problem.status,
-            detail: problem.detail.into_owned(),
-            help: problem.help.into_owned(),
-            retryable: problem.retryable,
-            retry_after_ms: problem.retry_after_ms,
-            request_id: problem.instance.map(Cow::into_owned).or(request_id),
-            attempt: problem.attempt,
-            entity: problem.entity.map(Cow::into_owned),
-            version: problem.version,
-            part: problem.part.map(Cow::into_owned),
-            word: problem.code.into_owned(),
-        })
-    }
-
-    /// What became of one message of a batch.
-    pub(crate) fn of_message(refusal: &driftq_api::v2::Refusal<'_>) -> Self {
-        let code = known(&refusal.code);
-        Self {
-            code,
-            status: code.map_or(0, |code| code.entry().status),
-            detail: refusal.detail.clone().into_owned(),
-            help: code.map_or_else(String::new, |code| code.entry().help.to_owned()),
-            retryable: refusal.retryable,
-            retry_after_ms: refusal.retry_after_ms,
-            request_id: None,
-            attempt: None,
-            entity: None,
-            version: None,
-            part: None,
-            word: refusal.code.clone().into_owned(),
-        }
-    }
-}
-
-fn known(word: &str) -> Option<Code> {
-    Code::ALL.into_iter().find(|code| code.entry().code == word)
-}
-
 /// The beginning of an answer that was not understood, fit for a line.
 pub(crate) fn excerpt(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(&body[..body.len().min(COMPLAINT_BYTES_MAX)]);
@@ -274,6 +198,7 @@ impl Error {
             Self::Unreachable { .. } => "Unreachable",
             Self::ConnectionLost { .. } => "ConnectionLost",
             Self::NotDriftQ { .. } => "NotDriftQ",
+            Self::Untrusted { .. } => "Untrusted",
             Self::EffectBusy { .. } => "EffectBusy",
             Self::EffectUncertain { .. } => "EffectUncertain",
             Self::EffectFailed { .. } => "EffectFailed",

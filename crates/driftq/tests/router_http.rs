@@ -13,8 +13,7 @@ use std::time::{Duration, Instant};
 
 use driftq_engine::core::Message;
 use driftq_engine::router::{BreakerConfig, BreakerState, OnError, Refusal, RouterHook, Verdict};
-use router::http::{BATCH_HEADER, HttpRouter};
-use router::pool::ANSWER_BYTES_MAX;
+use router::http::{ANSWER_BYTES_MAX, BATCH_HEADER, HttpRouter};
 use router::question::VALUE_BYTES_MAX;
 use router::{RouterConfig, build, check_url, parse_on_error, parse_topics, show_on_error, show_topics};
 use router_brain::{Act, Server};
@@ -279,13 +278,13 @@ async fn load_with_a_brain_that_changes_its_mind_loses_nothing() {
 }
 
 #[test]
-fn https_is_refused_in_plain_words() {
-    let Err(why) = HttpRouter::new("https://brain/route", 1, 1) else { panic!("accepted") };
-    assert!(why.contains("TLS"), "{why}");
-    let url = Some("https://brain/route".to_owned());
+fn what_is_no_place_to_ask_is_refused_in_plain_words() {
+    let Err(why) = HttpRouter::new("ftp://brain/route", 1, 1) else { panic!("accepted") };
+    assert!(why.contains("http://"), "{why}");
+    let url = Some("ftp://brain/route".to_owned());
     let Err(error) = build(&RouterConfig { url, ..RouterConfig::default() }) else { panic!("built") };
     assert_eq!(error.knob(), "router_url");
-    assert!(check_url("https://brain/route").is_err());
+    assert!(check_url("ftp://brain/route").is_err() && check_url("https://brain/route").is_ok());
 }
 
 #[test]

@@ -4,8 +4,9 @@ use std::fmt;
 
 use serde::Serialize;
 
+use driftq_api::canonical::{self, Flaw};
+
 use crate::LedgerError;
-use crate::canonical::canonical;
 
 /// What was asked for, as a hash with the version of the recipe it was made by. Two requests are the same if a hash of
 /// one version is.
@@ -44,15 +45,22 @@ impl RequestHash {
 
     /// Of JSON text, whatever the order of its members and the blanks between them.
     ///
-    /// What is hashed is the document in one form: members sorted by the bytes of their names, no blanks, escapes
-    /// undone and written in one way, numbers as they came. No number is read as a float, so two amounts that differ
-    /// anywhere differ here; the price is that `1`, `1.0` and `1e0` differ, too. A client that writes the same amount
-    /// in two ways is refused without need; the other mistake would answer a payment with the receipt of another.
+    /// What is hashed is the document in its [canonical form](driftq_api::canonical), which is that of the SDKs: members
+    /// sorted by the bytes of their names, no blanks, escapes undone and written in one way, numbers by their digits.
+    /// `1`, `1.0` and `1e0` are one amount. No number is read as a float, so that two amounts that differ anywhere
+    /// differ here. Older releases told the spellings of a number apart; what they have begun is recognised.
     ///
     /// [`LedgerError::Invalid`] if it is no JSON, has two members of one name in one object, has half a surrogate pair,
     /// or is nested more than 128 levels deep.
     pub fn of_json(json: &[u8]) -> Result<Self, LedgerError> {
-        Ok(Self::of_canonical(&canonical(json)?))
+        let refused =
+            |flaw: Flaw| LedgerError::Invalid(format!("this is no JSON that can be hashed: {flaw}"));
+        let form = canonical::of_json(json).map_err(refused)?;
+        let hash = Self::of_canonical(&form.text);
+        if form.is_as_written {
+            return Ok(hash);
+        }
+        Ok(hash.or_before(Self::of_canonical(&canonical::of_json_as_written(json).map_err(refused)?)))
     }
 
     /// Of a value as its JSON: what [`of_json`](Self::of_json) gives for the text that `serde_json` writes. A map is
@@ -72,8 +80,8 @@ impl RequestHash {
         Self::made(VERSION_PROTOBUF, &[b"driftq request protobuf 3\0", message])
     }
 
-    fn of_canonical(form: &[u8]) -> Self {
-        Self::made(VERSION_JSON, &[b"driftq request json 2\0", form])
+    fn of_canonical(form: &str) -> Self {
+        Self::made(VERSION_JSON, &[b"driftq request json 2\0", form.as_bytes()])
     }
 
     /// Of parts one after the other; whoever makes them sees to it that no two requests come to the same bytes.
@@ -100,7 +108,10 @@ impl RequestHash {
     /// Recognises requests that were hashed by an older recipe, too.
     #[must_use]
     pub fn or_before(mut self, before: Self) -> Self {
-        self.before = Some(Box::new(before));
+        self.before = Some(Box::new(match self.before.take() {
+            Some(newer) => newer.or_before(before),
+            None => before,
+        }));
         self
     }
 
@@ -156,40 +167,49 @@ mod tests {
         let expected = [
             "1:664db3f36dbbb3ddfcd7f51e72023c30c5abf4b2078bb5a7c7ef4519d5423be4",
             "1:f059c6fc54fae8d5904b60c4e8f3f80fc551d009aef5c2bbe51232dfd428e9a1",
-            "2:7ef0715c973fd828d2eb8da38fa4a710e7e8d2e8b52b69847425d3034f170c5e",
+            "2:35460aa3445cebc9685428842609f942c2430bfcb806dcf3b023ce119629c3c5",
             "2:c623d88f384dac3437598e93d0495dd6ed76ecd9c6fc882d876ec2541be1fca1",
             "3:a0d5f2a3f1ac011f65e312fbd3a79560fbf4d000de9d841879be043a8b86f6af",
         ];
         assert_eq!(hashes.clone().map(|hash| hash.to_string()), expected);
         // And this is how anybody else would make one.
         let form = "driftq request json 2\0{\"amount\":9007199254740993,\"currency\":\"EUR\",\
-                    \"note\":\"café\\u000a\",\"tags\":[1,1.0,{}]}";
+                    \"note\":\"café\\u000a\",\"tags\":[1,1,{}]}";
         assert_eq!(hashes[2].digest(), blake3::hash(form.as_bytes()).to_hex().as_str());
+        // What was stored when the spelling of a number still counted.
+        let stored = "7ef0715c973fd828d2eb8da38fa4a710e7e8d2e8b52b69847425d3034f170c5e";
+        assert!(hashes[2].matches(VERSION_JSON, stored));
+        let form = form.replace("[1,1,{}]", "[1,1.0,{}]");
+        assert_eq!(stored, blake3::hash(form.as_bytes()).to_hex().as_str());
+        let both = hashes[2].clone().or_before(hashes[0].clone());
+        assert!(both.matches(VERSION_JSON, stored) && both.matches(VERSION_BYTES, hashes[0].digest()));
+        assert_eq!(
+            hashes[3].all().count(),
+            1,
+            "a document without odd numbers has the hash that it always had"
+        );
     }
 
     #[test]
     fn amounts_that_differ_anywhere_are_different_requests() {
+        let hash = |amount: &str| RequestHash::of_json(format!("[{amount}]").as_bytes()).unwrap();
         let amounts = [
             "9007199254740992",
             "9007199254740993",
             "0.1",
-            "0.10",
             "0.1000000000000000055511151231257827",
             "1",
-            "1.0",
-            "1e0",
-            "1E0",
-            "10e-1",
-            "-0",
+            "-1",
             "0",
             "1e400",
             "1e401",
         ];
-        let hashes: std::collections::HashSet<_> = amounts
-            .iter()
-            .map(|amount| RequestHash::of_json(format!("[{amount}]").as_bytes()).unwrap().to_string())
-            .collect();
+        let hashes: std::collections::HashSet<_> =
+            amounts.iter().map(|amount| hash(amount).to_string()).collect();
         assert_eq!(hashes.len(), amounts.len());
+        for spelling in ["1.0", "1e0", "1E0", "10e-1"] {
+            assert_eq!(hash(spelling).digest(), hash("1").digest(), "{spelling}");
+        }
     }
 
     #[test]

@@ -11,7 +11,6 @@
 
 mod asker;
 pub mod cache;
-mod canonical;
 mod check;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -41,8 +40,8 @@ mod store;
 mod terms;
 pub mod words;
 
-pub use canonical::DEPTH_MAX;
 pub use decision::{Decision, Finished};
+pub use driftq_api::canonical::DEPTH_MAX;
 pub use driftq_core::ledger::{OnLapse, Status};
 pub use error::LedgerError;
 pub use hash::{

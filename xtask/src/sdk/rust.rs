@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The SDK and what it stands on, in that order.
-const CRATES: [&str; 4] = ["driftq-client", "driftq-api", "driftq-ledger", "driftq-core"];
+const CRATES: [&str; 5] = ["driftq-client", "driftq-http", "driftq-api", "driftq-ledger", "driftq-core"];
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const PROGRAM: &str = "crates/client/examples/quickstart.rs";
 

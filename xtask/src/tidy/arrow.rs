@@ -25,7 +25,7 @@ struct Row {
     because: &'static str,
 }
 
-const ROWS: [Row; 10] = [
+const ROWS: [Row; 11] = [
     Row {
         package: "driftq-core",
         workspace: &[],
@@ -59,9 +59,17 @@ const ROWS: [Row; 10] = [
         because: "the engine runs decisions and does not know who asks",
     },
     Row {
+        package: "driftq-http",
+        workspace: &["driftq-api"],
+        workspace_in_tests: &["driftq-http"],
+        outside_only: None,
+        outside_never: &["axum", "openssl", "reqwest"],
+        because: "it is the one way to a server, for whoever has no broker, and says nothing of its own",
+    },
+    Row {
         package: "driftq-client",
         // The ledger that a server keeps, for services without a worker; a feature that is off unless asked for.
-        workspace: &["driftq-api", "driftq-ledger"],
+        workspace: &["driftq-api", "driftq-http", "driftq-ledger"],
         workspace_in_tests: &["driftq-client"],
         outside_only: None,
         outside_never: &[],
@@ -69,8 +77,8 @@ const ROWS: [Row; 10] = [
     },
     Row {
         package: "driftq-ledger",
-        // The words of a server's API, for the store that asks one; a feature that is off unless asked for.
-        workspace: &["driftq-core", "driftq-api"],
+        // The canonical form of what is asked for; and, a feature that is off unless asked for, the way to a server.
+        workspace: &["driftq-core", "driftq-api", "driftq-http"],
         workspace_in_tests: &["driftq-ledger", "driftq-testbed"],
         outside_only: None,
         outside_never: &[],
@@ -78,7 +86,7 @@ const ROWS: [Row; 10] = [
     },
     Row {
         package: "driftq",
-        workspace: &["driftq-api", "driftq-client", "driftq-engine", "driftq-ledger"],
+        workspace: &["driftq-api", "driftq-client", "driftq-engine", "driftq-http", "driftq-ledger"],
         workspace_in_tests: &["driftq-testbed", "driftq-wal"],
         outside_only: None,
         outside_never: &["tokio-postgres", "async-nats"],

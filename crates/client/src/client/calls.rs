@@ -2,17 +2,15 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use driftq_api::v2::{
     Commit, Committed, Effect, EffectBegin, EffectDecision, EffectFinish, EffectFinished, EffectGet,
     EffectRelease, EffectReleased, EffectRenew, EffectRenewed, EffectResolve, Group, Outcome, Produced,
     Topic, TopicPut, TopicSpec,
 };
-use hyper::Method;
+use driftq_http::{Call, Method};
 
-use super::transport::Asked;
 use super::{Client, Patience, escape, render};
-use crate::error::{Error, Refusal};
+use crate::error::Error;
 use crate::message::Outgoing;
 
 impl Client {
@@ -36,8 +34,7 @@ impl Client {
     /// Whether the topic is there, known within `limit`.
     pub(crate) async fn topic_within(&self, topic: &str, limit: Duration) -> Result<Topic, Error> {
         let path = format!("/v2/topics/{}", escape(topic));
-        let asked = Asked { method: Method::GET, path, body: Bytes::new(), wait: Duration::ZERO };
-        self.repeat(&asked, Some(limit), Patience::lasting(limit)).await
+        self.repeat(&Call::new(Method::GET, path), limit, Patience::lasting(limit)).await
     }
 
     /// How far a group is.
@@ -162,6 +159,6 @@ impl Client {
 fn stored(outcome: Outcome<'static>) -> Result<Produced<'static>, Error> {
     match outcome {
         Outcome::Stored(produced) => Ok(produced),
-        Outcome::Refused(refused) => Err(Refusal::of_message(&refused.error).into()),
+        Outcome::Refused(refused) => Err(driftq_http::Refusal::from(refused.error).into()),
     }
 }

@@ -9,11 +9,10 @@ use driftq_api::v2::{
     COMMITS_MAX, CommitDone, CommitResult, CommitsDone, Committed, EFFECTS_MAX, EffectBegun, EffectDecision,
     EffectsBegun, Problem,
 };
-use hyper::Method;
+use driftq_http::{Call, Method};
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
-use super::transport::Asked;
 use super::{Client, Patience};
 use crate::error::{Error, Refusal};
 
@@ -94,8 +93,7 @@ impl Collected for Committed<'static> {
 }
 
 fn refusal(problem: &Problem<'_>) -> Error {
-    let text = serde_json::to_vec(problem).unwrap_or_default();
-    Refusal::read(&text, None).map_or_else(|| Error::Invalid(problem.detail.to_string()), Error::from)
+    Error::from(Refusal::from(problem.clone()))
 }
 
 /// What waits for the next call, and whether one is under way.
@@ -188,10 +186,7 @@ impl<A: Collected> Drop for Driver<A> {
 async fn ask_all<A: Collected>(client: &Client, questions: &[Question<A>]) -> Vec<Result<A, Error>> {
     let many = match questions {
         [_] => None,
-        questions => {
-            let asked = asked::<A>(list::<A>(questions));
-            client.repeat::<A::Many>(&asked, None, A::patience(client)).await.ok().map(A::of_many)
-        }
+        questions => ask::<A, A::Many>(client, list::<A>(questions)).await.ok().map(A::of_many),
     };
     let mut answers = Vec::with_capacity(questions.len());
     let mut many = many.into_iter().flatten();
@@ -200,17 +195,15 @@ async fn ask_all<A: Collected>(client: &Client, questions: &[Question<A>]) -> Ve
             Some(Ok(answer)) => Ok(answer),
             Some(Err(error)) if !error.is_transient() => Err(error),
             // What may succeed later is repeated by itself; and if all of them were refused together, each hears why.
-            Some(Err(_)) | None => {
-                let asked = asked::<A>(question.body.clone());
-                client.repeat::<A::One>(&asked, None, A::patience(client)).await.map(A::of_one)
-            }
+            Some(Err(_)) | None => ask::<A, A::One>(client, question.body.clone()).await.map(A::of_one),
         });
     }
     answers
 }
 
-fn asked<A: Collected>(body: Bytes) -> Asked {
-    Asked { method: Method::POST, path: A::PATH.to_owned(), body, wait: Duration::ZERO }
+async fn ask<A: Collected, T: DeserializeOwned>(client: &Client, body: Bytes) -> Result<T, Error> {
+    let limit = client.shared.transport.limit(Duration::ZERO);
+    client.repeat(&Call::new(Method::POST, A::PATH).json(body), limit, A::patience(client)).await
 }
 
 fn list<A: Collected>(questions: &[Question<A>]) -> Bytes {

@@ -7,7 +7,7 @@ use driftq_api::v2::{
     Ack, Extend, ExtendLease, Item, LeaseRequest, Leased, Nack, NackLease, Release, ReleaseLease, Settled,
     SettledStatus, Settlements, Token,
 };
-use hyper::Method;
+use driftq_http::Method;
 use serde::Serialize;
 
 use super::{Client, Patience, escape, render};

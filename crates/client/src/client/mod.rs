@@ -1,39 +1,34 @@
 //! The way to a server: every call, with its time-outs and its patience.
 
-mod address;
 mod calls;
 mod collect;
 mod leases;
-mod patience;
 mod transport;
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use driftq_api::v2::{Commit, Committed, EffectBegin, EffectDecision};
-use hyper::Method;
+pub use driftq_http::{CONNECT_TIMEOUT, KEPT_MAX};
+use driftq_http::{Call, Method};
+pub(crate) use driftq_http::{Patience, escape};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep};
 
-use address::Address;
-pub(crate) use address::escape;
 use collect::Collector;
 pub(crate) use leases::{reckoned, whole_ms};
-pub(crate) use patience::Patience;
-use transport::Asked;
+pub use transport::ANSWER_BYTES_MAX;
 pub(crate) use transport::Transport;
-pub use transport::{ANSWER_BYTES_MAX, KEPT_MAX};
 
 use crate::chance::Chance;
 use crate::effect::{Effect, Run};
 use crate::error::Error;
 
-/// A server on the same machine or network takes the connection by then, or is not there.
-pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// An answer that takes longer than this, and what the server was asked to wait, will not come.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// What may succeed later is repeated for this long.
@@ -73,7 +68,7 @@ impl Shared {
         {
             let limit =
                 patience.length().map_or_else(String::new, |length| format!(" ({length:?} at the most)"));
-            let url = self.transport.address().url();
+            let url = self.transport.url();
             tracing::warn!(%error, "the server at {url} is away, and is waited for{limit}");
         }
     }
@@ -97,6 +92,7 @@ pub struct ClientBuilder {
     connect_timeout: Duration,
     answer_timeout: Duration,
     patience: Duration,
+    ca_file: Option<PathBuf>,
 }
 
 impl ClientBuilder {
@@ -128,13 +124,21 @@ impl ClientBuilder {
         self
     }
 
+    /// A file of authorities, in PEM, whose certificates are trusted beside those that the system trusts; for a server
+    /// at an `https://` URL that no public authority has signed.
+    #[must_use]
+    pub fn ca_file(mut self, file: impl Into<PathBuf>) -> Self {
+        self.ca_file = Some(file.into());
+        self
+    }
+
     /// The client. Nothing is connected yet.
     ///
     /// # Errors
-    /// If the URL cannot be used.
+    /// If the URL cannot be used, or the file of authorities cannot be read.
     pub fn build(self) -> Result<Client, Error> {
-        let address = Address::find(self.url.as_deref())?;
-        let transport = Transport::new(address, self.connect_timeout, self.answer_timeout);
+        let (connect_timeout, answer_timeout) = (self.connect_timeout, self.answer_timeout);
+        let transport = Transport::new(self.url.as_deref(), connect_timeout, answer_timeout, self.ca_file)?;
         let shared = Shared {
             transport,
             begins: Arc::default(),
@@ -172,13 +176,14 @@ impl Client {
             connect_timeout: CONNECT_TIMEOUT,
             answer_timeout: ANSWER_TIMEOUT,
             patience: PATIENCE,
+            ca_file: None,
         }
     }
 
     /// Where the server is.
     #[must_use]
     pub fn url(&self) -> String {
-        self.shared.transport.address().url()
+        self.shared.transport.url()
     }
 
     /// For how long a call is repeated that may succeed later.
@@ -243,8 +248,8 @@ impl Client {
         body: Bytes,
         wait: Duration,
     ) -> Result<T, Error> {
-        let asked = Asked { method, path: path.to_owned(), body, wait };
-        self.repeat(&asked, None, Patience::lasting(self.shared.patience)).await
+        let call = Call::new(method, path).json(body);
+        self.repeat(&call, self.shared.transport.limit(wait), self.usual_patience()).await
     }
 
     /// A `POST` with a patience of its own.
@@ -255,8 +260,8 @@ impl Client {
         wait: Duration,
         patience: Patience,
     ) -> Result<T, Error> {
-        let asked = Asked { method: Method::POST, path: path.to_owned(), body: render(body)?, wait };
-        self.repeat(&asked, None, patience).await
+        let call = Call::new(Method::POST, path).json(render(body)?);
+        self.repeat(&call, self.shared.transport.limit(wait), patience).await
     }
 
     /// A `POST` that is sent once and answered within `limit`, or not at all.
@@ -266,28 +271,31 @@ impl Client {
         body: &impl Serialize,
         limit: Duration,
     ) -> Result<T, Error> {
-        let asked =
-            Asked { method: Method::POST, path: path.to_owned(), body: render(body)?, wait: Duration::ZERO };
-        let answer = self.shared.transport.send(&asked, Some(limit)).await?;
+        let call = Call::new(Method::POST, path).json(render(body)?);
+        let answer = self.shared.transport.send(&call, limit).await?;
         self.parse(&answer)
     }
 
     pub(in crate::client) async fn repeat<T: DeserializeOwned>(
         &self,
-        asked: &Asked,
-        limit: Option<Duration>,
+        call: &Call,
+        limit: Duration,
         mut patience: Patience,
     ) -> Result<T, Error> {
         let mut has_waited = false;
         loop {
-            let error = match self.shared.transport.send(asked, limit).await {
+            let error = match self.shared.transport.send(call, limit).await {
                 Ok(answer) => {
                     self.shared.note_back();
                     return self.parse(&answer);
                 }
                 Err(error) => error,
             };
-            let Some(wait) = patience.after(&error, Instant::now(), &self.shared.chance) else {
+            // Many workers lose the same server at the same moment: they must not all come back at once.
+            let share = self.shared.chance.between(0.5, 1.0);
+            let may_pass = error.is_transient() && !patience.heeds(error.code());
+            let wait = patience.wait(error.retry_after(), Instant::now(), share).filter(|_| may_pass);
+            let Some(wait) = wait else {
                 if has_waited {
                     self.shared.note_left();
                 }
@@ -295,7 +303,7 @@ impl Client {
             };
             has_waited = true;
             self.shared.note_away(&error, &patience);
-            tracing::debug!(path = asked.path, %error, wait_ms = wait.as_millis() as u64, "trying again");
+            tracing::debug!(path = call.path(), %error, wait_ms = wait.as_millis() as u64, "trying again");
             sleep(wait).await;
         }
     }

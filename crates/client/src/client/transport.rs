@@ -1,137 +1,121 @@
-//! One request and its answer. Connections are kept and used again by hyper's pool.
+//! One request and its answer, in the words of this SDK.
 
-use std::error::Error as _;
+use std::env;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper::{Method, Request, header};
-use hyper_util::client::legacy;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
-use tokio::time::timeout;
+use driftq_http::{Address, AddressError, Answer, Call, Failure, Options, Refusal};
 
-use super::address::Address;
-use crate::error::{Error, Refusal, excerpt};
+use crate::error::{Error, excerpt};
 
-/// Most connections that are kept open for the next call.
-pub const KEPT_MAX: usize = 32;
-/// A kept connection that nobody used for this long is closed.
-const KEPT_FOR: Duration = Duration::from_secs(60);
 /// Largest answer that is read: one full of payloads and the largest message on top, every byte of it as six in JSON.
 pub const ANSWER_BYTES_MAX: usize = 6 * (48 << 20) + (1 << 20);
-/// Where an answer says which request it is to.
-const REQUEST_ID: &str = "x-request-id";
+/// Named when nothing else is.
+const ADDRESS_DEFAULT: &str = "http://127.0.0.1:8080";
+/// The environment's word on where the server is.
+const ADDRESS_VARIABLE: &str = "DRIFTQ_SERVER";
+
+/// The URL that was given, else the environment's, else this machine's.
+fn address(given: Option<&str>) -> Result<Address, Error> {
+    let named = env::var(ADDRESS_VARIABLE).ok().filter(|url| !url.is_empty());
+    let url = given.or(named.as_deref()).unwrap_or(ADDRESS_DEFAULT);
+    Address::parse(url).map_err(|why| {
+        Error::Invalid(match why {
+            // What is in front of the @ may be a password, and is not repeated.
+            AddressError::User { host } => format!(
+                "the server's URL for {host} names a user, and a DriftQ server knows none: leave user and password out, as in {ADDRESS_DEFAULT}"
+            ),
+            why => format!(
+                "the server's URL {url:?} cannot be used: {why}; write it as {ADDRESS_DEFAULT}, or set {ADDRESS_VARIABLE}"
+            ),
+        })
+    })
+}
 
 /// The way to one server.
 #[derive(Debug)]
 pub(crate) struct Transport {
-    address: Address,
-    http: legacy::Client<HttpConnector, Full<Bytes>>,
+    http: driftq_http::Client,
     answer_timeout: Duration,
 }
 
-/// What is asked.
-#[derive(Clone, Debug)]
-pub(crate) struct Asked {
-    pub(crate) method: Method,
-    pub(crate) path: String,
-    pub(crate) body: Bytes,
-    /// What the server was asked to wait, on top of the time that any answer may take.
-    pub(crate) wait: Duration,
-}
-
 impl Transport {
-    pub(crate) fn new(address: Address, connect_timeout: Duration, answer_timeout: Duration) -> Self {
-        let mut connector = HttpConnector::new();
-        connector.set_connect_timeout(Some(connect_timeout));
-        // A call is one small write that waits for its answer.
-        connector.set_nodelay(true);
-        let http = legacy::Client::builder(TokioExecutor::new())
-            .pool_max_idle_per_host(KEPT_MAX)
-            .pool_idle_timeout(KEPT_FOR)
-            .pool_timer(TokioTimer::new())
-            .build(connector);
-        Self { address, http, answer_timeout }
+    pub(crate) fn new(
+        url: Option<&str>,
+        connect_timeout: Duration,
+        answer_timeout: Duration,
+        ca_file: Option<PathBuf>,
+    ) -> Result<Self, Error> {
+        let connect_timeout = Some(connect_timeout);
+        let options = Options { connect_timeout, ca_file, ..Options::new(ANSWER_BYTES_MAX) };
+        let http = driftq_http::Client::new(address(url)?, &options);
+        Ok(Self { http: http.map_err(|failure| Error::Invalid(failure.to_string()))?, answer_timeout })
     }
 
-    pub(crate) fn address(&self) -> &Address {
-        &self.address
+    pub(crate) fn url(&self) -> String {
+        self.http.address().url().to_owned()
+    }
+
+    /// How long an answer may take if the server is asked to wait for so long.
+    pub(crate) const fn limit(&self, wait: Duration) -> Duration {
+        self.answer_timeout.saturating_add(wait)
     }
 
     /// Sends it once and reads the whole answer. If this is dropped in between, so is the connection.
-    pub(crate) async fn send(&self, asked: &Asked, limit: Option<Duration>) -> Result<Bytes, Error> {
-        let limit = limit.unwrap_or(self.answer_timeout).saturating_add(asked.wait);
-        match timeout(limit, self.exchange(asked)).await {
-            Ok(answer) => answer,
-            Err(_) => Err(self.lost(format!("no answer within {} ms", limit.as_millis()))),
-        }
+    pub(crate) async fn send(&self, call: &Call, limit: Duration) -> Result<Bytes, Error> {
+        let answer = self.http.call(call, Some(limit)).await;
+        let answer = answer.map_err(|failure| self.failed(failure, call))?;
+        if answer.status.is_success() { Ok(answer.body) } else { Err(self.refused(&answer)) }
     }
 
-    async fn exchange(&self, asked: &Asked) -> Result<Bytes, Error> {
-        let mut request = Request::builder()
-            .method(asked.method.clone())
-            .uri(format!("{}{}", self.address.url(), asked.path))
-            .header(header::HOST, self.address.authority());
-        if !asked.body.is_empty() {
-            request = request.header(header::CONTENT_TYPE, "application/json");
-        }
-        let request = request
-            .body(Full::new(asked.body.clone()))
-            .map_err(|error| Error::Invalid(format!("no request can be made of {}: {error}", asked.path)))?;
-        let answer = self.http.request(request).await.map_err(|error| self.failed(&error))?;
-        let (head, body) = answer.into_parts();
-        let body = match Limited::new(body, ANSWER_BYTES_MAX).collect().await {
-            Ok(body) => body.to_bytes(),
-            Err(error) if error.is::<LengthLimitError>() => {
-                return Err(self.foreign(&format!("more than {ANSWER_BYTES_MAX} bytes")));
-            }
-            Err(error) => return Err(self.lost(with_causes(&*error))),
-        };
-        if head.status.is_success() {
-            return Ok(body);
-        }
-        let id = head.headers.get(REQUEST_ID).and_then(|id| id.to_str().ok()).map(str::to_owned);
-        match Refusal::read(&body, id) {
-            Some(refusal) => Err(refusal.into()),
+    fn refused(&self, answer: &Answer) -> Error {
+        let status = answer.status.as_u16();
+        match Refusal::read(&answer.body, answer.request_id()) {
+            Some(refusal) => refusal.into(),
             // A proxy in front of a server that is away.
-            None if matches!(head.status.as_u16(), 429 | 502..=504) => {
-                Err(self.lost(format!("HTTP status {}", head.status.as_u16())))
+            None if matches!(status, 429 | 502..=504) => {
+                Error::ConnectionLost { url: self.url(), why: format!("HTTP status {status}") }
             }
-            None => Err(self.foreign(&format!("HTTP status {}: {}", head.status.as_u16(), excerpt(&body)))),
+            None => self.foreign(&format!("HTTP status {status}: {}", excerpt(&answer.body))),
         }
     }
 
-    fn failed(&self, error: &legacy::Error) -> Error {
-        let why = with_causes(error);
-        if error.is_connect() {
-            return Error::Unreachable { url: self.address.url(), why };
+    fn failed(&self, failure: Failure, call: &Call) -> Error {
+        let url = self.url();
+        match failure {
+            Failure::Unreachable { why, .. } => Error::Unreachable { url, why },
+            Failure::Untrusted(why) => Error::Untrusted { url, why },
+            Failure::Foreign(_) | Failure::TooLong(_) => self.foreign(&failure.to_string()),
+            Failure::Invalid(why) => {
+                Error::Invalid(format!("no request can be made of {}: {why}", call.path()))
+            }
+            other => Error::ConnectionLost { url, why: other.to_string() },
         }
-        let inner = error.source().and_then(|source| source.downcast_ref::<hyper::Error>());
-        // Bytes that are no HTTP will not be any the next time either.
-        if inner.is_some_and(hyper::Error::is_parse) { self.foreign(&why) } else { self.lost(why) }
-    }
-
-    fn lost(&self, why: String) -> Error {
-        Error::ConnectionLost { url: self.address.url(), why }
     }
 
     pub(crate) fn foreign(&self, why: &str) -> Error {
-        Error::NotDriftQ { url: self.address.url(), why: why.to_owned() }
+        Error::NotDriftQ { url: self.url(), why: why.to_owned() }
     }
 }
 
-/// The error with the causes under it: the outermost alone often says nothing.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.ends_with(&more) {
-            text.push_str(": ");
-            text.push_str(&more);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_named_by_url() {
+        for url in ["", "127.0.0.1:8080", "http://a/v1", "ftp://a", "http://"] {
+            let error = address(Some(url)).unwrap_err().to_string();
+            assert!(error.contains("http://127.0.0.1:8080"), "{url}: {error}");
         }
-        cause = error.source();
     }
-    text
+
+    #[test]
+    fn a_user_in_the_url_is_refused_and_its_password_not_repeated() {
+        for url in ["http://me:secret@broker:8080", "http://me@broker", "https://:secret@broker"] {
+            let error = address(Some(url)).unwrap_err().to_string();
+            assert!(error.contains("user") && !error.contains("secret"), "{error}");
+        }
+    }
 }

@@ -45,7 +45,7 @@ pub(crate) enum Anchor {
 impl Anchor {
     /// The key of what is asked for here; `args` in canonical form.
     pub(crate) fn key(&self, args: &str) -> String {
-        let text = |text: &str| crate::canonical::canonical_text(text);
+        let text = |text: &str| driftq_api::canonical::of_text(text);
         let anchor = match self {
             Self::Run { run_id, step_id } => format!(r#"["run",{},{}]"#, text(run_id), text(step_id)),
             Self::Keyed { topic, incarnation, key } => {

@@ -117,7 +117,7 @@ fn settle(
                 entry.answer(Ok(produced));
                 continue;
             }
-            Some(Outcome::Refused(refused)) => Error::from(Refusal::of_message(&refused.error)),
+            Some(Outcome::Refused(refused)) => Error::from(Refusal::from(refused.error)),
             None => Error::NotDriftQ { url: client.url(), why: "fewer results than messages".to_owned() },
         };
         let since = *entry.refused_since.get_or_insert_with(Instant::now);

@@ -5,9 +5,10 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use driftq_http::Patience;
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::client::{CallError, Retry, Session};
+use crate::client::{CallError, Session};
 
 /// A lost answer is asked for again for this long.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
@@ -19,7 +20,7 @@ pub(super) async fn patiently<T: DeserializeOwned>(
     body: &impl Serialize,
     wait_ms: u64,
 ) -> Result<T, CallError> {
-    let retry = Retry::within(PATIENCE + Duration::from_millis(wait_ms));
+    let retry = Patience::lasting(PATIENCE + Duration::from_millis(wait_ms));
     session.post_retrying(path, body, retry).await.0
 }
 

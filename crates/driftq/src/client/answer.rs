@@ -1,58 +1,47 @@
 //! A whole answer, and whether it is one of ours.
 
 use bytes::Bytes;
-use hyper::StatusCode;
+use driftq_http::{Answer, Refusal, header::CONTENT_TYPE};
 
-use super::{CallError, Client, Refusal};
+use super::{CallError, Client};
 
 /// So much of an answer that is not ours is shown.
 const EXCERPT_CHARS_MAX: usize = 80;
 
-/// What came back.
-pub(super) struct Answer {
-    pub(super) status: StatusCode,
-    pub(super) content_type: String,
-    pub(super) request_id: Option<String>,
-    pub(super) body: Bytes,
+/// The body of a good answer: the server speaks JSON, or says nothing.
+pub(super) fn ours(answer: Answer, client: &Client) -> Result<Bytes, CallError> {
+    if answer.body.is_empty() || is_json(&answer) { Ok(answer.body) } else { Err(foreign(&answer, client)) }
 }
 
-impl Answer {
-    /// The body of a good answer: the server speaks JSON, or says nothing.
-    pub(super) fn ours(self, client: &Client) -> Result<Bytes, CallError> {
-        if self.body.is_empty() || self.is_json() { Ok(self.body) } else { Err(self.foreign(client)) }
-    }
-
-    /// The error of a bad answer.
-    pub(super) fn refused(self, client: &Client) -> CallError {
-        let status = self.status.as_u16();
-        match Refusal::read(status, &self.body, self.request_id.clone()) {
-            Some(refusal) => CallError::Refused(refusal.into()),
-            // A proxy in front of a server that is away.
-            None if matches!(status, 429 | 502..=504) => {
-                let authority = client.authority().to_owned();
-                CallError::Broken { authority, why: format!("HTTP {status} without a word of the server") }
-            }
-            None => self.foreign(client),
+/// The error of a bad answer.
+pub(super) fn refused(answer: &Answer, client: &Client) -> CallError {
+    let (status, id) = (answer.status.as_u16(), answer.request_id());
+    let read = Refusal::read(&answer.body, id.clone());
+    match read.or_else(|| Refusal::read_v1(status, &answer.body, id)) {
+        Some(refusal) => CallError::Refused(refusal.into()),
+        // A proxy in front of a server that is away.
+        None if matches!(status, 429 | 502..=504) => {
+            client.broken(format!("HTTP {status} without a word of the server"))
         }
+        None => foreign(answer, client),
     }
+}
 
-    fn is_json(&self) -> bool {
-        self.kind().contains("json")
-    }
+fn is_json(answer: &Answer) -> bool {
+    kind(answer).contains("json")
+}
 
-    /// The content type without its parameters.
-    fn kind(&self) -> &str {
-        self.content_type.split(';').next().unwrap_or_default().trim()
-    }
+/// The content type without its parameters.
+fn kind(answer: &Answer) -> &str {
+    answer.header(CONTENT_TYPE.as_str()).and_then(|kind| kind.split(';').next()).unwrap_or_default().trim()
+}
 
-    /// Pages for people are not repeated: what they are says enough.
-    fn foreign(&self, client: &Client) -> CallError {
-        let status = self.status.as_u16();
-        let kind = self.kind();
-        let what = if kind.is_empty() || self.is_json() { excerpt(&self.body) } else { line(kind) };
-        let what = if what.is_empty() { "nothing more".to_owned() } else { what };
-        client.not_ours(format!("HTTP {status}, {what}"))
-    }
+/// Pages for people are not repeated: what they are says enough.
+fn foreign(answer: &Answer, client: &Client) -> CallError {
+    let (status, kind) = (answer.status.as_u16(), kind(answer));
+    let what = if kind.is_empty() || is_json(answer) { excerpt(&answer.body) } else { line(kind) };
+    let what = if what.is_empty() { "nothing more".to_owned() } else { what };
+    client.not_ours(format!("HTTP {status}, {what}"))
 }
 
 /// The beginning of a text, fit for a line.
@@ -72,13 +61,10 @@ fn line(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn answer(status: u16, content_type: &str, body: &str) -> Answer {
-        Answer {
-            status: StatusCode::from_u16(status).unwrap(),
-            content_type: content_type.to_owned(),
-            request_id: None,
-            body: body.to_owned().into(),
-        }
+    fn answer(status: u16, content_type: &'static str, body: &str) -> Answer {
+        let mut headers = driftq_http::HeaderMap::new();
+        headers.insert(CONTENT_TYPE, content_type.parse().unwrap());
+        Answer { status: status.try_into().unwrap(), headers, body: body.to_owned().into() }
     }
 
     #[test]
@@ -93,13 +79,13 @@ mod tests {
             (502, "text/html", &page, "broke (HTTP 502 without a word of the server)"),
             (503, "", "", "broke (HTTP 503 without a word of the server)"),
         ] {
-            let text = answer(status, kind, body).refused(&client).to_string();
+            let text = refused(&answer(status, kind, body), &client).to_string();
             assert!(text.contains(expected), "{text}");
         }
-        let long = answer(404, "", &"x".repeat(1 << 20)).refused(&client).to_string();
+        let long = refused(&answer(404, "", &"x".repeat(1 << 20)), &client).to_string();
         assert!(long.len() < 200, "{long}");
-        assert!(answer(200, "text/html", &page).ours(&client).is_err(), "a page is no good answer either");
-        assert!(answer(204, "", "").ours(&client).is_ok());
-        assert!(answer(200, "application/json", "{}").ours(&client).is_ok());
+        assert!(ours(answer(200, "text/html", &page), &client).is_err(), "a page is no good answer either");
+        assert!(ours(answer(204, "", ""), &client).is_ok());
+        assert!(ours(answer(200, "application/json", "{}"), &client).is_ok());
     }
 }

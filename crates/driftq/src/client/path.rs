@@ -3,8 +3,7 @@
 use std::fmt;
 
 use driftq_api::{Moment, v2::Labels};
-
-use super::escape;
+use driftq_http::escape;
 
 /// The path of a call, and its query.
 #[derive(Clone, Debug)]

@@ -1,8 +1,7 @@
 //! A stream of lines, as `/v1/consume` sends them.
 
 use bytes::BytesMut;
-use http_body_util::BodyExt;
-use hyper::body::Incoming;
+use driftq_http::Body;
 
 use super::{CallError, Client};
 
@@ -12,14 +11,14 @@ const LINE_BYTES_MAX: usize = 256 << 20;
 /// An open stream. Dropping it closes the connection.
 pub(crate) struct Stream {
     client: Client,
-    body: Incoming,
+    body: Body,
     buffer: BytesMut,
     /// How much of the buffer holds no line end, so that a long line is searched once.
     searched: usize,
 }
 
 impl Stream {
-    pub(crate) fn new(client: Client, body: Incoming) -> Self {
+    pub(crate) fn new(client: Client, body: Body) -> Self {
         Self { client, body, buffer: BytesMut::new(), searched: 0 }
     }
 
@@ -35,17 +34,9 @@ impl Stream {
             if self.buffer.len() > LINE_BYTES_MAX {
                 return Err(CallError::Strange(format!("a line of more than {LINE_BYTES_MAX} bytes")));
             }
-            match self.body.frame().await {
+            match self.body.next().await.map_err(|failure| self.client.failed(failure))? {
                 None => return Ok(None),
-                Some(Ok(frame)) => {
-                    if let Some(data) = frame.data_ref() {
-                        self.buffer.extend_from_slice(data);
-                    }
-                }
-                Some(Err(error)) => {
-                    let authority = self.client.authority().to_owned();
-                    return Err(CallError::Broken { authority, why: error.to_string() });
-                }
+                Some(data) => self.buffer.extend_from_slice(&data),
             }
         }
     }

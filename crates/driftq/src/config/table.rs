@@ -358,7 +358,7 @@ pub(crate) static KNOBS: &[Knob] = &[
     knob!(
         "router_url", "router-url", "DRIFTQ_ROUTER_URL",
         ROUTER,
-        "Ask this service, over plain HTTP, about every message before it is stored; none for no such service",
+        "Ask this service, over HTTP, about every message before it is stored; none for no such service",
         "URL",
         |config| config.router.url.clone().unwrap_or_else(|| NONE.to_owned()),
         |config, text| {

@@ -67,7 +67,7 @@ pub(crate) enum BuildError {
         /// The URL.
         url: String,
         /// What is wrong with it.
-        why: &'static str,
+        why: String,
     },
     /// The file of rules could not be read.
     #[error("{}: {error}", path.display())]
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said() {
         let url = |url: &str| RouterConfig { url: Some(url.to_owned()), ..RouterConfig::default() };
-        assert!(error(&url("https://brain")).contains("https://brain: TLS"));
+        assert!(error(&url("ftp://brain")).contains("ftp://brain: it must begin with http://"));
         let both = RouterConfig { rules: Some("r.toml".into()), ..url("http://brain") };
         assert!(error(&both).contains("not both"));
         let topics = RouterConfig { topics: vec!["a*b".to_owned()], ..url("http://brain") };

@@ -24,7 +24,6 @@
 mod answer;
 mod config;
 pub(crate) mod http;
-pub(crate) mod pool;
 pub(crate) mod question;
 
 pub(crate) use config::{

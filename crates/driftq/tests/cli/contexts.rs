@@ -147,7 +147,7 @@ fn mistakes_are_told_with_the_file_and_the_next_step() {
     says(home.run(&["context", "remove", "stagng"]), 9, &typo);
     says(home.run(&["context", "show", "other"]), 9, &["driftq context add other --server URL"]);
     says(home.run(&["context", "add", "x"]), 2, &["which server?"]);
-    says(home.run(&["context", "add", "x", "--server", "https://a"]), 2, &["TLS"]);
+    says(home.run(&["context", "add", "x", "--server", "ftp://a"]), 2, &["http:// or https://"]);
     says(home.run(&["context", "add", "no name", "--server", "http://a"]), 2, &["is no name"]);
 }
 

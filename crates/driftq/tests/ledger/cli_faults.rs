@@ -38,7 +38,7 @@ fn no_password_is_repeated_whatever_goes_wrong() {
         (format!("postgres://driftq:secret@{place}/postgres?secret=1"), 2),
         (format!("postgres://driftq:secret@{place}:secret/postgres"), 2),
         (format!("http://me:secret@{free}"), 2),
-        ("https://secret.example".to_owned(), 2),
+        ("https://me:secret@broker.example".to_owned(), 2),
         ("secret".to_owned(), 2),
         (format!("postgres://driftq@{place}/postgres?password=secret&connect_timeout=secret"), 2),
     ] {

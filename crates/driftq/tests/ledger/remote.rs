@@ -301,7 +301,7 @@ async fn nobody_there_is_told_from_somebody_else_there() {
         (b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n", "denied"),
         (b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 6\r\n\r\n<html>", "unavailable"),
         (b"HTTP/1.1 200 OK\r\ncontent-length: 500\r\n\r\n{\"decision\":", "unavailable"),
-        (b"HTTP/1.1 200 OK\r\ncontent-length: 99999999999\r\n\r\n{}", "unavailable"),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 99999999999\r\n\r\n{}", "corrupt"),
     ] {
         let ledger = ledger(&parrot(answer).await);
         let refused = ledger.begin(begin("k")).await.unwrap_err();

@@ -94,7 +94,11 @@ fn a_configuration_is_built_before_it_is_called_good() {
         }
     }
     for (arguments, variables, expected) in [
-        (&["--router-url", "https://brain"][..], &[][..], "--router-url: `https://brain`: TLS"),
+        (
+            &["--router-url", "ftp://brain"][..],
+            &[][..],
+            "--router-url: `ftp://brain`: it must begin with http://",
+        ),
         (&["--router-url", "http://brain", "--router-rules", "r.toml"], &[], "not both"),
         (&["--router-rules", "no/such.toml"], &[], "--router-rules: no/such.toml"),
         (&["--router-on-error", "ignore"], &[], "neither pass nor reject"),

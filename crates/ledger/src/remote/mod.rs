@@ -8,10 +8,9 @@
 //!   of this ledger and are not listed.
 //! - It does not say how large a result may be, only that one is too large.
 //!
-//! It speaks plain HTTP/1.1. Where the network is not trusted, a TLS proxy beside the service is the place for TLS.
+//! With the feature `tls` it also asks servers at `https://` URLs, whose certificates are checked against the
+//! authorities of the system, or those that `SSL_CERT_FILE` or `SSL_CERT_DIR` name.
 
-mod address;
-mod pool;
 mod refusal;
 mod server;
 mod words;
@@ -26,16 +25,16 @@ use driftq_api::v2::{
     EffectRenewed, EffectResolve, Effects, LIMIT_MAX, WAIT_MS_MAX,
 };
 
+pub use driftq_http::{CONNECT_TIMEOUT, KEPT_MAX};
+
 use crate::ledger::new_call;
 use crate::{
     Begin, Decision, Ending, Filter, Finished, Identity, Lease, LedgerError, Moment, Page, Pending, Proof,
     Reacquire, Record, RequestHash, Resolve, Stats, Status, Store, Sweep, Swept, Terms,
 };
-use address::Address;
-pub use pool::{ANSWER_BYTES_MAX, CONNECT_TIMEOUT, KEPT_MAX};
 use refusal::Trouble;
 use server::Server;
-pub use server::{ANSWER_TIMEOUT, CALLS_MAX, WAITING_MAX};
+pub use server::{ANSWER_BYTES_MAX, ANSWER_TIMEOUT, CALLS_MAX, WAITING_MAX};
 use words::whole_ms;
 
 /// The store on a DriftQ server.
@@ -51,7 +50,7 @@ pub struct RemoteStore {
 impl RemoteStore {
     /// The ledger of the server at `url`, such as `http://127.0.0.1:8080`. Nothing is connected yet.
     pub fn new(url: &str) -> Result<Self, LedgerError> {
-        Ok(Self { server: Server::new(Address::parse(url)?) })
+        Ok(Self { server: Server::new(url)? })
     }
 
     async fn begin(&self, asked: &Begin) -> Result<Decision, LedgerError> {

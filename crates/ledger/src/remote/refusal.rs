@@ -1,7 +1,7 @@
 //! What a server's refusals are called here.
 
 use driftq_api::Code;
-use driftq_api::v2::Problem;
+use driftq_http::{Answer, Refusal};
 
 use crate::LedgerError;
 
@@ -34,66 +34,52 @@ impl From<Trouble> for LedgerError {
     fn from(trouble: Trouble) -> Self {
         match trouble {
             Trouble::Failed(error) => error,
-            Trouble::Refused(refusal) => refusal.into_error(),
+            Trouble::Refused(refusal) => of_code(refusal),
         }
     }
 }
 
-/// A no.
-#[derive(Debug)]
-pub(super) struct Refusal {
-    /// From the catalogue; `None` if it is not in this version's, or is no answer of a DriftQ server.
-    code: Option<Code>,
-    status: u16,
-    /// What happened, and who says so.
-    detail: String,
+impl Trouble {
+    /// What a bad answer says.
+    pub(super) fn read(url: &str, answer: &Answer) -> Self {
+        let (status, body) = (answer.status.as_u16(), &*answer.body);
+        if let Some(refusal) = Refusal::read(body, None) {
+            return Self::Refused(refusal);
+        }
+        let text = String::from_utf8_lossy(&body[..body.len().min(COMPLAINT_BYTES_MAX)]);
+        let text: String = text.trim().chars().filter(|c| !c.is_control()).collect();
+        let detail = format!("{url} answered with HTTP status {status}: {text}");
+        Self::Failed(foreign(status, detail.trim_end_matches([':', ' ']).to_owned()))
+    }
 }
 
-impl Refusal {
-    pub(super) fn read(authority: &str, status: u16, body: &[u8]) -> Self {
-        match serde_json::from_slice::<Problem<'_>>(body) {
-            Ok(problem) => Self {
-                code: Code::ALL.into_iter().find(|code| code.entry().code == problem.code),
-                status,
-                detail: problem.detail.into_owned(),
-            },
-            Err(_) => {
-                let text = String::from_utf8_lossy(&body[..body.len().min(COMPLAINT_BYTES_MAX)]);
-                let text: String = text.trim().chars().filter(|c| !c.is_control()).collect();
-                let detail = format!("http://{authority} answered with HTTP status {status}: {text}");
-                Self { code: None, status, detail: detail.trim_end_matches([':', ' ']).to_owned() }
-            }
+fn of_code(refusal: Refusal) -> LedgerError {
+    let Refusal { code, status, detail, .. } = refusal;
+    let Some(code) = code else { return foreign(status, detail) };
+    match code {
+        Code::KeyReused => LedgerError::Conflict(None),
+        // A token that the server cannot read was given by another server, or before its data were lost. Whatever
+        // was done under it must not count.
+        Code::StaleLease | Code::LeaseUnknown => LedgerError::Stale(detail),
+        Code::EffectUnknown => LedgerError::NotFound,
+        // The store that asks knows better numbers than these, and puts them in.
+        Code::AttemptsExhausted => LedgerError::Exhausted { attempts: 0 },
+        Code::ResultTooLarge | Code::BodyTooLarge => LedgerError::TooLarge { bytes: 0, limit: 0 },
+        Code::EffectRunning => LedgerError::Running,
+        Code::EffectFinished => LedgerError::Final,
+        Code::Overloaded if detail.contains(RECORDS_FULL) => {
+            LedgerError::Full(format!("{detail}; raise the server's effects_max"))
         }
-    }
-
-    fn into_error(self) -> LedgerError {
-        let Self { code, status, detail } = self;
-        let Some(code) = code else { return foreign(status, detail) };
-        match code {
-            Code::KeyReused => LedgerError::Conflict(None),
-            // A token that the server cannot read was given by another server, or before its data were lost. Whatever
-            // was done under it must not count.
-            Code::StaleLease | Code::LeaseUnknown => LedgerError::Stale(detail),
-            Code::EffectUnknown => LedgerError::NotFound,
-            // The store that asks knows better numbers than these, and puts them in.
-            Code::AttemptsExhausted => LedgerError::Exhausted { attempts: 0 },
-            Code::ResultTooLarge | Code::BodyTooLarge => LedgerError::TooLarge { bytes: 0, limit: 0 },
-            Code::EffectRunning => LedgerError::Running,
-            Code::EffectFinished => LedgerError::Final,
-            Code::Overloaded if detail.contains(RECORDS_FULL) => {
-                LedgerError::Full(format!("{detail}; raise the server's effects_max"))
-            }
-            Code::Overloaded | Code::KeyInFlight => LedgerError::Busy(detail),
-            Code::LimitReached | Code::DiskFull => LedgerError::Full(detail),
-            Code::Unavailable | Code::Internal | Code::RequestTimeout | Code::RouterRefused => {
-                LedgerError::Unavailable(detail)
-            }
-            Code::InvalidArgument | Code::InvalidJson | Code::UrlTooLong => LedgerError::Invalid(detail),
-            Code::NotFound | Code::MethodNotAllowed => {
-                LedgerError::Corrupt(format!("the server keeps no ledger ({detail}); it may be too old"))
-            }
-            other => LedgerError::Corrupt(format!("{} is no answer to this: {detail}", other.entry().code)),
+        Code::Overloaded | Code::KeyInFlight => LedgerError::Busy(detail),
+        Code::LimitReached | Code::DiskFull => LedgerError::Full(detail),
+        Code::Unavailable | Code::Internal | Code::RequestTimeout | Code::RouterRefused => {
+            LedgerError::Unavailable(detail)
         }
+        Code::InvalidArgument | Code::InvalidJson | Code::UrlTooLong => LedgerError::Invalid(detail),
+        Code::NotFound | Code::MethodNotAllowed => {
+            LedgerError::Corrupt(format!("the server keeps no ledger ({detail}); it may be too old"))
+        }
+        other => LedgerError::Corrupt(format!("{} is no answer to this: {detail}", other.entry().code)),
     }
 }
 
@@ -115,7 +101,9 @@ mod tests {
     use super::*;
 
     fn error(status: u16, body: &str) -> LedgerError {
-        Trouble::Refused(Refusal::read("broker:80", status, body.as_bytes())).into()
+        let (status, body) = (status.try_into().unwrap(), body.to_owned().into());
+        Trouble::read("http://broker:80", &Answer { status, headers: driftq_http::HeaderMap::new(), body })
+            .into()
     }
 
     fn problem(code: Code, detail: &str) -> LedgerError {

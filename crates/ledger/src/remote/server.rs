@@ -2,22 +2,18 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper::header::{ACCEPT, CONTENT_TYPE, HOST};
-use hyper::{Method, Request};
+use driftq_api::v2::WAIT_MS_MAX;
+use driftq_http::{Address, Call, Client, Failure, Method, Options};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-use driftq_api::v2::WAIT_MS_MAX;
-
-use super::address::Address;
-use super::pool::Pool;
-use super::refusal::{Refusal, Trouble};
+use super::refusal::Trouble;
 use crate::LedgerError;
 
+/// Largest answer that is read: a page of a thousand records with long errors is some ten megabytes.
+pub const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// Most calls that are under way at once; the others queue, in order.
 pub const CALLS_MAX: usize = 64;
 /// Most calls that wait for somebody else's outcome at once. They do not count among the others: whoever is waited for
@@ -26,12 +22,10 @@ pub const WAITING_MAX: usize = 64;
 /// An answer that takes longer than this will not come; time spent waiting for somebody else comes on top.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-const JSON: &str = "application/json";
-
 /// A server, as the ledger calls it.
 #[derive(Debug)]
 pub(super) struct Server {
-    pool: Pool,
+    http: Client,
     calls: Semaphore,
     waiting: Semaphore,
 }
@@ -42,12 +36,20 @@ pub(super) struct PlaceToWait<'a>(
 );
 
 impl Server {
-    pub(super) fn new(address: Address) -> Self {
-        Self {
-            pool: Pool::new(address.authority),
+    /// What was given is not repeated in the error: it may hold a password.
+    pub(super) fn new(url: &str) -> Result<Self, LedgerError> {
+        let invalid = |why: &dyn std::fmt::Display| {
+            LedgerError::Invalid(format!(
+                "the server's URL cannot be used: {why}; write it as http://127.0.0.1:8080"
+            ))
+        };
+        let options = Options { repeats: true, ..Options::new(ANSWER_BYTES_MAX) };
+        let address = Address::parse(url).map_err(|why| invalid(&why))?;
+        Ok(Self {
+            http: Client::new(address, &options).map_err(|why| invalid(&why))?,
             calls: Semaphore::new(CALLS_MAX),
             waiting: Semaphore::new(WAITING_MAX),
-        }
+        })
     }
 
     /// A place for a call that waits, if there is one left.
@@ -64,31 +66,19 @@ impl Server {
     ) -> Result<T, Trouble> {
         let body = serde_json::to_vec(body)
             .map_err(|error| LedgerError::Invalid(format!("the call cannot be written as JSON: {error}")))?;
-        self.call(Method::POST, path, body.into(), place).await
+        self.call(Call::new(Method::POST, path).json(body), place).await
     }
 
     pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Trouble> {
-        self.call(Method::GET, path, Bytes::new(), None).await
+        self.call(Call::new(Method::GET, path), None).await
     }
 
     async fn call<T: DeserializeOwned>(
         &self,
-        method: Method,
-        path: &str,
-        body: Bytes,
+        call: Call,
         place: Option<&PlaceToWait<'_>>,
     ) -> Result<T, Trouble> {
-        let mut request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(HOST, self.pool.authority())
-            .header(ACCEPT, JSON);
-        if !body.is_empty() {
-            request = request.header(CONTENT_TYPE, JSON);
-        }
-        let request = request
-            .body(Full::new(body))
-            .map_err(|error| LedgerError::Invalid(format!("the call is no HTTP request: {error}")))?;
+        let call = call.accepting_json();
         let limit = match place {
             None => ANSWER_TIMEOUT,
             Some(_) => ANSWER_TIMEOUT + Duration::from_millis(WAIT_MS_MAX),
@@ -99,17 +89,54 @@ impl Server {
                 // It is never closed.
                 None => self.calls.acquire().await.ok(),
             };
-            self.pool.call(request).await
+            self.http.call(&call, None).await.map_err(|failure| self.failed(failure))
         });
         let answer = answer.await.unwrap_or(Err(LedgerError::TimedOut(limit)))?;
-        let authority = self.pool.authority();
+        let url = self.http.address().url();
         if !answer.status.is_success() {
-            return Err(Trouble::Refused(Refusal::read(authority, answer.status.as_u16(), &answer.body)));
+            return Err(Trouble::read(url, &answer));
         }
         let read = serde_json::from_slice(&answer.body);
         read.map_err(|error| {
-            let what = format!("http://{authority} answered {path} with what is no answer to it: {error}");
+            let what = format!("{url} answered {} with what is no answer to it: {error}", call.path());
             LedgerError::Corrupt(what).into()
         })
+    }
+
+    fn failed(&self, failure: Failure) -> LedgerError {
+        let url = self.http.address().url();
+        match failure {
+            Failure::Untrusted(why) => {
+                LedgerError::Denied(format!("the certificate of {url} is not trusted ({why})"))
+            }
+            Failure::Foreign(why) => LedgerError::Corrupt(format!("{url} does not speak HTTP ({why})")),
+            Failure::TooLong(limit) => LedgerError::Corrupt(format!(
+                "{url} answered with more than {limit} bytes; ask for less at once"
+            )),
+            Failure::TimedOut(limit) => LedgerError::TimedOut(limit),
+            Failure::Invalid(why) => LedgerError::Invalid(format!("the call is no HTTP request: {why}")),
+            other => LedgerError::Unavailable(format!("{url}: {other}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_spoken_to_is_refused_without_being_repeated() {
+        for (url, expected) in [
+            ("", "not a URL"),
+            ("secret:8080", "http://"),
+            ("http://me:secret@broker", "no user"),
+            ("http://broker/secret", "path"),
+            ("http://:8080", "host"),
+        ] {
+            let error = Server::new(url).unwrap_err();
+            assert_eq!(error.word(), "invalid");
+            let text = error.to_string();
+            assert!(text.contains(expected) && !text.contains("secret"), "{url}: {text}");
+        }
     }
 }

@@ -9,6 +9,7 @@ use driftq_api::v2::{
     Headers,
 };
 use driftq_core::ledger::Standing;
+use driftq_http::escape;
 
 use crate::{
     Decision, End, Ending, Filter, Finished, Identity, Lease, LedgerError, Moment, OnLapse, Outcome, Proof,
@@ -189,7 +190,7 @@ pub(super) fn listing(filter: &Filter) -> String {
     let mut with = |name: &str, value: Option<&str>| {
         if let Some(value) = value {
             // Writing into a string cannot fail.
-            let _ = write!(path, "&{name}={}", escaped(value));
+            let _ = write!(path, "&{name}={}", escape(value));
         }
     };
     with("state", filter.status.map(|status| state(status).name()));
@@ -197,19 +198,6 @@ pub(super) fn listing(filter: &Filter) -> String {
     with("scope", filter.method.as_deref());
     with("cursor", filter.cursor.as_deref());
     path
-}
-
-/// A value of a query with everything but unreserved characters escaped.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            escaped.push(char::from(byte));
-        } else {
-            let _ = write!(escaped, "%{byte:02X}");
-        }
-    }
-    escaped
 }
 
 #[cfg(test)]

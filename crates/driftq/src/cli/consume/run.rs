@@ -71,7 +71,7 @@ pub(in crate::cli) async fn run(common: &Common, args: Args) -> Result<()> {
         poller: Poller::new(&client, &args),
         args: Arc::new(args),
         settler: Settler::new(client.clone()),
-        server: format!("http://{}", client.authority()).into(),
+        server: client.url().into(),
         client,
         printer: Printer::new(Format::for_stream(common.output)),
         tally: Tally::default(),

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use anyhow::Result;
 use driftq_api::v2::{Ack, ERROR_BYTES_MAX, Nack, NackLease, Settled, SettledStatus, Settlements, Token};
+use driftq_http::Patience;
 use serde::Serialize;
 
 use super::{Args, delivery::Delivery};
-use crate::client::{CallError, Client, Retry, Session};
+use crate::client::{CallError, Client, Session};
 
 /// What became of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,7 +87,7 @@ async fn call(
     path: &str,
     request: &impl Serialize,
 ) -> Result<Vec<Settled>> {
-    let retry = Retry::within(Duration::from_millis(args.lease_ms));
+    let retry = Patience::lasting(Duration::from_millis(args.lease_ms));
     match session.post_retrying::<Settlements>(path, request, retry).await.0 {
         Ok(settled) => Ok(settled.results),
         Err(error) => Ok(vec![refused(error)?]),

@@ -89,7 +89,9 @@ impl Place {
             return error;
         }
         match client.session().get::<Status<'static>>("/v2/status").await {
-            Err(foreign @ CallError::NotDriftQ { .. }) => foreign.into_error(),
+            Err(foreign @ (CallError::NotDriftQ { .. } | CallError::Untrusted { .. })) => {
+                foreign.into_error()
+            }
             _ => error,
         }
     }

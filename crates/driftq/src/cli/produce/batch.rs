@@ -3,14 +3,12 @@
 use std::collections::VecDeque;
 
 use anyhow::{Error, Result};
-use driftq_api::{
-    Code,
-    v2::{Message, Outcome, Refusal as Word},
-};
+use driftq_api::v2::{Message, Outcome, Refusal as Word};
+use driftq_http::{Patience, Refusal};
 
 use crate::{
     cli::suggest,
-    client::{CallError, Path, Refusal, Retry, Session},
+    client::{CallError, Path, Session},
 };
 
 /// Key and value bytes of a call, so that no server with usual limits finds it too large.
@@ -55,7 +53,7 @@ pub(super) async fn deliver(
     session: &mut Session,
     topic: &str,
     mut calls: VecDeque<Vec<Ready>>,
-    retry: &Retry,
+    retry: &Patience,
     tally: &mut Tally,
 ) -> Result<()> {
     let path = Path::topic(topic).word("messages");
@@ -74,7 +72,7 @@ pub(super) async fn deliver(
                 }
                 Err(error) => error,
             };
-            match retry.after(&error) {
+            match error.wait(&mut retry) {
                 Some(wait) => tokio::time::sleep(wait).await,
                 None => return Err(explained(session, topic, &call, error).await),
             }
@@ -102,11 +100,11 @@ fn settle(
                 tally.duplicates += u64::from(stored.duplicate);
             }
             Outcome::Refused(refused) if refused.error.retryable => {
-                first.get_or_insert_with(|| refusal(&refused.error));
+                first.get_or_insert_with(|| refusal(refused.error));
                 left.push(one);
             }
             Outcome::Refused(refused) => {
-                last.get_or_insert_with(|| (one.number, refusal(&refused.error)));
+                last.get_or_insert_with(|| (one.number, refusal(refused.error)));
             }
         }
     }
@@ -118,19 +116,11 @@ fn settle(
 }
 
 /// A refusal of one message, as if it had been a call of its own.
-fn refusal(word: &Word<'_>) -> CallError {
-    let entry = Code::ALL.iter().map(|code| code.entry()).find(|entry| entry.code == word.code);
-    CallError::Refused(Box::new(Refusal {
-        status: entry.map_or(500, |entry| entry.status),
-        code: word.code.to_string(),
-        message: word.detail.to_string(),
-        retryable: word.retryable,
-        retry_after_ms: word.retry_after_ms,
-        advice: entry.map_or_else(String::new, |entry| entry.help.to_owned()),
-        attempt: None,
-        part: None,
-        request_id: None,
-    }))
+fn refusal(word: Word<'_>) -> CallError {
+    let refusal = Refusal::from(word);
+    // A newer server's code has no status here; whose fault it is, is not known.
+    let status = if refusal.code.is_some() { refusal.status } else { 500 };
+    CallError::Refused(Box::new(Refusal { status, ..refusal }))
 }
 
 /// The error with the number of its line. One bad message refuses the whole call, and the server counts from the
@@ -173,7 +163,8 @@ mod tests {
         let mut tally = Tally::default();
         let outcomes = serde_json::from_slice(results).unwrap();
         let error = settle(&mut call, outcomes, &mut tally).unwrap().unwrap();
-        assert_eq!((error.is_transient(), error.retry_after_ms()), (true, Some(9)));
+        let mut patience = Patience::endless();
+        assert_eq!(error.wait(&mut patience), Some(std::time::Duration::from_millis(9)));
         assert_eq!((tally.produced, tally.duplicates), (2, 1));
         assert_eq!(call.iter().map(|one| one.number).collect::<Vec<_>>(), [2]);
     }

@@ -8,6 +8,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use driftq_api::v2::Produced;
+use driftq_http::Patience;
 use indicatif::ProgressBar;
 use serde_json::value::RawValue;
 use tokio::{
@@ -24,7 +25,7 @@ use super::{
 };
 use crate::{
     cli::{progress, suggest},
-    client::{Client, Path, Retry},
+    client::{Client, Path},
 };
 
 /// Lines read ahead of the workers.
@@ -53,7 +54,7 @@ pub(super) async fn one(client: &Client, plan: &Plan, line: &Line) -> Result<Sum
         fault
     })?;
     let message: Box<RawValue> = serde_json::from_slice(&json).context("writing the message")?;
-    let retry = Retry::within(plan.patience);
+    let retry = Patience::lasting(plan.patience);
     let (answer, retries) =
         session.post_retrying::<Produced<'static>>(plan.path().as_str(), &message, retry).await;
     let stored = suggest::or_explain(&mut session, &plan.topic, answer).await?;
@@ -120,7 +121,7 @@ async fn work(
     bar: ProgressBar,
 ) -> (Tally, Result<()>) {
     let mut session = client.session();
-    let retry = Retry::within(plan.patience);
+    let retry = Patience::lasting(plan.patience);
     let mut tally = Tally::default();
     loop {
         let mut taken = Vec::new();

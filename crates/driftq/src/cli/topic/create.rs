@@ -116,10 +116,10 @@ async fn create(
 /// The error, with what is there and what was asked for if these differ.
 async fn explained(session: &mut Session, name: &str, spec: &TopicSpec, error: CallError) -> Fault {
     let differs = if let CallError::Refused(refusal) = &error
-        && refusal.code == "SETTINGS_DIFFER"
+        && refusal.word == "SETTINGS_DIFFER"
     {
         // The server names the first setting that differs, as its last word.
-        refusal.message.rsplit(' ').next().map(str::to_owned)
+        refusal.detail.rsplit(' ').next().map(str::to_owned)
     } else {
         None
     };

@@ -23,13 +23,14 @@ use super::{
     Common,
     child::tell_group,
     context,
-    exit::{Exit, Fault, Origin},
+    exit::{Exit, Fault},
     lodging::Lodging,
     output::Format,
     parse::span,
     signal::Signals,
     suggest,
 };
+use crate::client::CallError;
 use crate::config::units::duration;
 pub(super) use papers::AWAITS;
 use report::Report;
@@ -186,7 +187,7 @@ pub(super) async fn run(common: &Common, args: Args) -> Result<()> {
         },
         Err(error) if error.code() == Some(Code::TopicUnknown) => {
             let mut session = common.client()?.session();
-            Err(suggest::named(&mut session, &shop.args.topic, as_fault(&error)).await.into())
+            Err(suggest::named(&mut session, &shop.args.topic, as_fault(error)).await.into())
         }
         Err(error) => Err(fault(error)),
     }
@@ -306,46 +307,23 @@ impl Shop {
 }
 
 /// What the SDK says, as an error of the command.
-#[expect(clippy::needless_pass_by_value, reason = "the signature that `map_err` calls")]
 pub(super) fn fault(error: Error) -> anyhow::Error {
-    as_fault(&error).into()
+    as_fault(error).into()
 }
 
-/// What the SDK says, with the exit code that this command line has for it.
-fn as_fault(error: &Error) -> Fault {
+/// What the SDK says, in the words of this command line where it has some.
+fn as_fault(error: Error) -> Fault {
     let exit = match error {
+        Error::Refused(refusal) => return CallError::Refused(refusal).into(),
+        Error::NotDriftQ { url, why } => {
+            // A page for people is not repeated: the status says enough.
+            let why = why.split_once(": <").map_or(&*why, |(status, _)| status).to_owned();
+            return CallError::NotDriftQ { url, why, context: None }.into();
+        }
+        Error::Untrusted { url, why } => return CallError::Untrusted { url, why, context: None }.into(),
         Error::Unreachable { .. } | Error::ConnectionLost { .. } => Exit::Unreachable,
-        Error::Refused(refusal) => match refusal.status {
-            409 => Exit::Conflict,
-            429 => Exit::Overloaded,
-            400..=499 => Exit::Invalid,
-            _ => Exit::ServerFault,
-        },
         Error::Invalid(_) => Exit::Usage,
         _ => Exit::Failure,
     };
-    match error {
-        Error::Refused(refusal) => {
-            let message = format!("{} (HTTP {} {})", refusal.detail, refusal.status, refusal.word);
-            let help = match refusal.code {
-                Some(Code::TopicUnknown) => {
-                    "create it with `driftq topic create NAME`, or see `driftq topic list`"
-                }
-                _ => &refusal.help,
-            };
-            Fault::new(exit, message).help(help).with_origin(Origin {
-                code: refusal.word.clone(),
-                status: Some(refusal.status),
-                request_id: refusal.request_id.clone(),
-            })
-        }
-        Error::NotDriftQ { url, why } => {
-            // A page for people is not repeated: the status says enough.
-            let why = why.split_once(": <").map_or(&**why, |(status, _)| status);
-            Fault::new(exit, format!("what answers at {url} is no DriftQ server ({why})"))
-                .help("check --server and any proxy on the way; `driftq context show` says which server is meant, and why")
-                .with_origin(Origin { code: "NOT_DRIFTQ".to_owned(), ..Origin::default() })
-        }
-        _ => Fault::new(exit, error.to_string()),
-    }
+    Fault::new(exit, error.to_string())
 }

@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use driftq_api::v2::{
     EffectFinish, EffectFinished, EffectLease, EffectRelease, EffectReleased, EffectResult, EffectStatus,
 };
+use driftq_http::Patience;
 use rustix::process::Signal as Kill;
 use tokio::{
     process::{Child, Command},
@@ -22,7 +23,7 @@ use crate::{
         child::{self, GRACE, LastLine, PIPE_GRACE, pass_on, tell},
         signal::{Signal, Signals},
     },
-    client::{CallError, Retry},
+    client::CallError,
 };
 
 /// What a shell says when a command cannot be run.
@@ -148,7 +149,7 @@ impl Effect<'_> {
     /// Gives the lease up. If the server does not hear of it, the lease lapses.
     async fn release(&mut self, lease: &EffectLease<'_>, uncertain: bool) {
         let request = EffectRelease { token: Cow::Borrowed(&lease.token), uncertain };
-        let retry = Retry::within(PATIENCE);
+        let retry = Patience::lasting(PATIENCE);
         let (answer, _) =
             self.session.post_retrying::<EffectReleased>("/v2/effects/release", &request, retry).await;
         if let Err(error) = answer {
@@ -162,7 +163,7 @@ impl Effect<'_> {
         let patience = PATIENCE.max(Duration::from_millis(self.args.lease));
         let mut request = EffectFinish { token: Cow::Borrowed(&lease.token), result };
         loop {
-            let retry = Retry::within(patience);
+            let retry = Patience::lasting(patience);
             let (answer, _) =
                 self.session.post_retrying::<EffectFinished>("/v2/effects/finish", &request, retry).await;
             match answer {

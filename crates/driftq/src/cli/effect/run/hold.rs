@@ -3,8 +3,9 @@
 use std::{borrow::Cow, time::Duration};
 
 use driftq_api::v2::{EffectRenew, EffectRenewed};
+use driftq_http::Patience;
 
-use crate::client::{CallError, Retry, Session};
+use crate::client::{CallError, Session};
 
 /// Renewals per lease: two may get lost.
 const RENEWALS: u32 = 3;
@@ -16,7 +17,7 @@ pub(super) async fn keep(mut session: Session, token: &str, lease_ms: u64) -> Ca
     let request = EffectRenew { token: Cow::Borrowed(token), lease_ms: Some(lease_ms) };
     loop {
         tokio::time::sleep(pause).await;
-        let retry = Retry::within(pause);
+        let retry = Patience::lasting(pause);
         let (answer, _) = session.post_retrying::<EffectRenewed>("/v2/effects/renew", &request, retry).await;
         match answer {
             Ok(_) => {}

@@ -9,19 +9,7 @@ use serde::ser::{self, Error as _, Serialize, Serializer};
 
 use super::name::Name;
 use super::number::write_float;
-use super::write_text;
-
-/// Why something has no canonical form.
-#[derive(Debug)]
-pub(super) struct Flaw(String);
-
-impl fmt::Display for Flaw {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Flaw {}
+use super::{Flaw, write_text};
 
 impl ser::Error for Flaw {
     fn custom<T: fmt::Display>(message: T) -> Self {

@@ -1,9 +1,5 @@
 //! The one way to write a document, so that equal documents have equal digests in every language.
 
-mod name;
-mod number;
-mod writer;
-
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -22,7 +18,7 @@ use crate::error::Error;
 /// # Errors
 /// If it has no JSON form, or holds a number that is none.
 pub fn canonical(document: &(impl Serialize + ?Sized)) -> Result<String, Error> {
-    writer::written(document)
+    driftq_api::canonical::of_value(document)
         .map_err(|flaw| Error::Invalid(format!("what was given has no canonical form: {flaw}")))
 }
 
@@ -32,34 +28,8 @@ pub fn sha256_hex(text: &str) -> String {
     hex(&Sha256::digest(text.as_bytes()))
 }
 
-/// The canonical form of a text.
-pub(crate) fn canonical_text(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    write_text(text, &mut out);
-    out
-}
-
-fn write_text(text: &str, out: &mut String) {
-    out.push('"');
-    for character in text.chars() {
-        match character {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\0'..='\x1f' => {
-                out.push_str("\\u00");
-                out.push_str(&hex(&[character as u8]));
-            }
-            other => out.push(other),
-        }
-    }
-    out.push('"');
-}
-
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, HashMap};
-
-    use serde::Serialize;
     use serde_json::Value;
 
     use super::*;
@@ -102,47 +72,5 @@ mod tests {
             let args = canonical(&entry["arguments"]).unwrap();
             assert_eq!(anchor.key(&args), entry["key"].as_str().unwrap(), "{anchor:?}");
         }
-    }
-
-    #[derive(Serialize)]
-    #[serde(rename_all = "snake_case")]
-    enum Shape {
-        Point,
-        Circle(f32),
-        Line(u8, i128),
-        Box { width: u64, depth: Option<char> },
-    }
-
-    #[test]
-    fn types_are_written_as_their_json() {
-        let check = |document: &dyn Fn() -> Result<String, Error>, text: &str| {
-            assert_eq!(document().unwrap(), text);
-        };
-        check(&|| canonical(&Shape::Point), r#""point""#);
-        check(&|| canonical(&Shape::Circle(0.5)), r#"{"circle":0.5}"#);
-        check(&|| canonical(&Shape::Line(1, i128::MIN)), &format!(r#"{{"line":[1,{}]}}"#, i128::MIN));
-        check(
-            &|| canonical(&Shape::Box { width: u64::MAX, depth: None }),
-            &format!(r#"{{"box":{{"depth":null,"width":{}}}}}"#, u64::MAX),
-        );
-        check(
-            &|| canonical(&Shape::Box { width: 0, depth: Some('"') }),
-            r#"{"box":{"depth":"\"","width":0}}"#,
-        );
-        check(&|| canonical(&HashMap::from([(2, "b"), (10, "a")])), r#"{"10":"a","2":"b"}"#);
-        check(&|| canonical(&((), ("x", [0_u8; 2]), BTreeMap::<u8, u8>::new())), r#"[null,["x",[0,0]],{}]"#);
-        // By the names' own bytes: the quotation mark comes before letters, though it is written with a backslash.
-        check(&|| canonical(&BTreeMap::from([("a", 1), ("\"", 2), ("[", 3)])), r#"{"\"":2,"[":3,"a":1}"#);
-    }
-
-    #[test]
-    fn what_has_no_form_is_refused() {
-        for float in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
-            let error = canonical(&[float]).unwrap_err().to_string();
-            assert!(error.contains("not a number"), "{error}");
-        }
-        assert!(canonical(&HashMap::from([(vec![1], 2)])).is_err());
-        let raw = serde_json::value::RawValue::from_string("{ }".to_owned()).unwrap();
-        assert!(canonical(&raw).unwrap_err().to_string().contains("parse it first"));
     }
 }

@@ -1,110 +1,123 @@
-//! JSON in the one form that every writing of the same document comes to.
-//!
-//! The form, which must never change, because hashes of it are kept:
-//! - Members of an object stand in the order of the bytes of their names in UTF-8, after escapes are undone. (RFC 8785
-//!   sorts by UTF-16 units, which differs beyond the basic plane, and reads numbers as floats; this is not that.)
-//! - There are no blanks between tokens.
-//! - In strings and names, `"` and `\` are written as `\"` and `\\`, characters below U+0020 as `\u00` and two
-//!   lowercase digits, and every other character as itself in UTF-8. Nothing is normalised: `é` as one character and as
-//!   two are different.
-//! - Numbers are written as they came. A detour over floats would make `9007199254740993` and `9007199254740992` one
-//!   amount, so no number is ever read. `1`, `1.0`, `1e0` and `1E0` count as different for the same reason that nobody
-//!   has to decide what a number means: a client that changes how it writes an amount between two tries is refused
-//!   without need, which it notices; one that changes the amount and is given the answer to another one does not.
-//! - An object with two members of one name is refused: which of them counts depends on who reads it.
-//! - Half a surrogate pair, text that is not UTF-8, and more than [`DEPTH_MAX`] levels are refused.
+//! The canonical form of a text: the tokens are walked over, and no number is read.
 
 use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
-use crate::LedgerError;
+use super::number::write_number;
+use super::{Flaw, write_text};
 
 /// Most levels of arrays and objects within each other; the walk goes down by calls of itself.
 pub const DEPTH_MAX: usize = 128;
 
 /// The canonical form of a document.
-pub(crate) fn canonical(json: &[u8]) -> Result<Vec<u8>, LedgerError> {
-    // The grammar is checked by a parser that is proven, without reading numbers and without recursion. What is left
-    // to do here is to walk over tokens that are known to be right.
-    let document: &RawValue = serde_json::from_slice(json).map_err(|error| refused(&error.to_string()))?;
-    let mut out = Vec::with_capacity(json.len());
-    let mut walk = Walk { text: document.get(), at: 0 };
-    walk.value(&mut out, 0)?;
-    Ok(out)
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Form {
+    /// The form.
+    pub text: String,
+    /// Whether all numbers stand in it as they came.
+    pub is_as_written: bool,
 }
 
-fn refused(why: &str) -> LedgerError {
-    LedgerError::Invalid(format!("this is no JSON that can be hashed: {why}"))
+/// The canonical form of a document.
+///
+/// # Errors
+/// If it is no JSON, or means two things.
+pub fn of_json(json: &[u8]) -> Result<Form, Flaw> {
+    walked(json, false)
+}
+
+/// The form in which numbers stand as they came, which an older release of the ledger has made hashes of.
+///
+/// # Errors
+/// As [`of_json`].
+pub fn of_json_as_written(json: &[u8]) -> Result<String, Flaw> {
+    walked(json, true).map(|form| form.text)
+}
+
+fn walked(json: &[u8], leaves_numbers: bool) -> Result<Form, Flaw> {
+    // The grammar is checked by a parser that is proven, without reading numbers and without recursion. What is left
+    // to do here is to walk over tokens that are known to be right.
+    let document: &RawValue = serde_json::from_slice(json).map_err(refused)?;
+    let mut out = String::with_capacity(json.len());
+    let mut walk = Walk { text: document.get(), at: 0, leaves_numbers, is_as_written: true };
+    walk.value(&mut out, 0)?;
+    Ok(Form { text: out, is_as_written: walk.is_as_written })
+}
+
+fn refused(why: impl std::fmt::Display) -> Flaw {
+    Flaw(why.to_string())
 }
 
 struct Walk<'a> {
     text: &'a str,
     at: usize,
+    leaves_numbers: bool,
+    is_as_written: bool,
 }
 
 impl<'a> Walk<'a> {
-    fn value(&mut self, out: &mut Vec<u8>, depth: usize) -> Result<(), LedgerError> {
+    fn value(&mut self, out: &mut String, depth: usize) -> Result<(), Flaw> {
         self.skip_blanks();
         match self.peek() {
             Some(b'{' | b'[') if depth >= DEPTH_MAX => {
-                Err(refused(&format!("it is nested more than {DEPTH_MAX} levels deep")))
+                Err(refused(format!("it is nested more than {DEPTH_MAX} levels deep")))
             }
             Some(b'{') => self.object(out, depth + 1),
             Some(b'[') => self.array(out, depth + 1),
             Some(b'"') => {
-                write_string(&self.string()?, out);
+                write_text(&self.string()?, out);
                 Ok(())
             }
             Some(_) => {
-                out.extend_from_slice(self.scalar().as_bytes());
+                self.scalar(out);
                 Ok(())
             }
             None => Err(refused("it ends too early")),
         }
     }
 
-    fn object(&mut self, out: &mut Vec<u8>, depth: usize) -> Result<(), LedgerError> {
+    fn object(&mut self, out: &mut String, depth: usize) -> Result<(), Flaw> {
         self.at += 1;
-        let mut members: Vec<(Cow<'a, str>, Vec<u8>)> = Vec::new();
+        let mut members: Vec<(Cow<'a, str>, String)> = Vec::new();
         while !self.ends(b'}') {
             let name = self.string()?;
             self.skip_blanks();
             // The colon.
             self.at += 1;
-            let mut value = Vec::new();
+            let mut value = String::new();
             self.value(&mut value, depth)?;
             members.push((name, value));
         }
         members.sort_by(|(one, _), (other, _)| one.as_bytes().cmp(other.as_bytes()));
         if let Some(pair) = members.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            return Err(refused(&format!("it has two members {:?} in one object", pair[0].0)));
+            return Err(refused(format!("it has two members {:?} in one object", pair[0].0)));
         }
-        out.push(b'{');
+        out.push('{');
         for (at, (name, value)) in members.iter().enumerate() {
             if at > 0 {
-                out.push(b',');
+                out.push(',');
             }
-            write_string(name, out);
-            out.push(b':');
-            out.extend_from_slice(value);
+            write_text(name, out);
+            out.push(':');
+            out.push_str(value);
         }
-        out.push(b'}');
+        out.push('}');
         Ok(())
     }
 
-    fn array(&mut self, out: &mut Vec<u8>, depth: usize) -> Result<(), LedgerError> {
+    fn array(&mut self, out: &mut String, depth: usize) -> Result<(), Flaw> {
         self.at += 1;
-        out.push(b'[');
+        out.push('[');
         let mut is_first = true;
         while !self.ends(b']') {
             if !is_first {
-                out.push(b',');
+                out.push(',');
             }
             is_first = false;
             self.value(out, depth)?;
         }
-        out.push(b']');
+        out.push(']');
         Ok(())
     }
 
@@ -122,7 +135,7 @@ impl<'a> Walk<'a> {
     }
 
     /// A string or a name with its escapes undone.
-    fn string(&mut self) -> Result<Cow<'a, str>, LedgerError> {
+    fn string(&mut self) -> Result<Cow<'a, str>, Flaw> {
         let rest = &self.text[self.at..];
         let mut is_escaped = false;
         let end = rest.bytes().skip(1).position(|byte| {
@@ -135,20 +148,24 @@ impl<'a> Walk<'a> {
         self.at += literal.len();
         if literal.contains('\\') {
             // Undone by the parser that knows every escape; it refuses half a surrogate pair.
-            serde_json::from_str::<String>(literal)
-                .map(Cow::Owned)
-                .map_err(|error| refused(&error.to_string()))
+            serde_json::from_str::<String>(literal).map(Cow::Owned).map_err(refused)
         } else {
             Ok(Cow::Borrowed(&literal[1..literal.len() - 1]))
         }
     }
 
-    /// A number, `true`, `false` or `null`, as it is written.
-    fn scalar(&mut self) -> &'a str {
+    /// A number, `true`, `false` or `null`.
+    fn scalar(&mut self, out: &mut String) {
         let rest = &self.text[self.at..];
         let end = rest.find([',', ']', '}', ' ', '\t', '\n', '\r']).unwrap_or(rest.len());
+        let (literal, from) = (&rest[..end], out.len());
         self.at += end;
-        &rest[..end]
+        if self.leaves_numbers || literal.starts_with(['t', 'f', 'n']) {
+            out.push_str(literal);
+        } else {
+            write_number(literal, out);
+            self.is_as_written &= &out[from..] == literal;
+        }
     }
 
     fn peek(&self) -> Option<u8> {
@@ -162,22 +179,6 @@ impl<'a> Walk<'a> {
     }
 }
 
-fn write_string(text: &str, out: &mut Vec<u8>) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    out.push(b'"');
-    for byte in text.bytes() {
-        match byte {
-            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
-            0..0x20 => {
-                out.extend_from_slice(b"\\u00");
-                out.extend_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
-            }
-            _ => out.push(byte),
-        }
-    }
-    out.push(b'"');
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::collection::{btree_map, vec};
@@ -187,13 +188,13 @@ mod tests {
     use super::*;
 
     fn form(json: &str) -> String {
-        String::from_utf8(canonical(json.as_bytes()).unwrap()).unwrap()
+        of_json(json.as_bytes()).unwrap().text
     }
 
     #[test]
     fn there_is_one_form_of_a_document() {
         for (json, expected) in [
-            (" { \"b\" : [ 1 , 2.50,{} , [ ] ] , \"a\":null}\n", r#"{"a":null,"b":[1,2.50,{},[]]}"#),
+            (" { \"b\" : [ 1 , 2.50,{} , [ ] ] , \"a\":null}\n", r#"{"a":null,"b":[1,2.5,{},[]]}"#),
             (r#"{"\u0062":1,"a":"\u00e9\/\n\"\\\ud83d\ude00"}"#, "{\"a\":\"é/\\u000a\\\"\\\\😀\",\"b\":1}"),
             // By bytes, not by UTF-16 units: U+FFFD comes before U+1F600.
             ("{\"😀\":1,\"\u{fffd}\":2}", "{\"\u{fffd}\":2,\"😀\":1}"),
@@ -201,7 +202,8 @@ mod tests {
             ("\"a,]}: b\"", "\"a,]}: b\""),
             (r#""\\""#, r#""\\""#),
             (r#"["\"",{"x]":"\\\""}]"#, r#"["\"",{"x]":"\\\""}]"#),
-            ("-0.0E+10", "-0.0E+10"),
+            ("-0.0E+10", "0"),
+            ("[9007199254740993,1.0]", "[9007199254740993,1]"),
         ] {
             assert_eq!(form(json), expected);
             assert_eq!(form(expected), expected, "its own form");
@@ -238,11 +240,20 @@ mod tests {
             &deep(1_000_000),
         ] {
             let short = &json[..json.len().min(40)];
-            assert!(matches!(canonical(json.as_bytes()), Err(LedgerError::Invalid(_))), "{short}");
+            assert!(of_json(json.as_bytes()).is_err(), "{short}");
         }
-        assert!(matches!(canonical(b"\"\xff\""), Err(LedgerError::Invalid(_))));
+        assert!(of_json(b"\"\xff\"").is_err());
         assert_eq!(form(&deep(DEPTH_MAX)), deep(DEPTH_MAX));
         assert_eq!(form(&wide(DEPTH_MAX)), wide(DEPTH_MAX));
+    }
+
+    #[test]
+    fn the_older_form_is_told_from_it_by_its_numbers() {
+        let json = br#"{"b": 1.0, "a": [1, -2.50, "1.0"]}"#;
+        assert_eq!(of_json_as_written(json).unwrap(), r#"{"a":[1,-2.50,"1.0"],"b":1.0}"#);
+        let form = of_json(json).unwrap();
+        assert_eq!((&*form.text, form.is_as_written), (r#"{"a":[1,-2.5,"1.0"],"b":1}"#, false));
+        assert!(of_json(form.text.as_bytes()).unwrap().is_as_written);
     }
 
     /// A document, apart from how it is written.
@@ -325,8 +336,8 @@ mod tests {
         match node {
             Node::Word("null") => Node::Word("true"),
             Node::Word(_) => Node::Word("null"),
-            Node::Number(number) if number.contains(['.', 'e', 'E']) => Node::Number("1".to_owned()),
-            Node::Number(number) => Node::Number(format!("{number}.0")),
+            // Larger than any that is made.
+            Node::Number(_) => Node::Number("1e4000".to_owned()),
             Node::Text(text) => Node::Text(format!("{text} ")),
             Node::List(items) if items.is_empty() => Node::List(vec![Node::Word("null")]),
             Node::List(items) => {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::ser::{Error as _, Impossible, Serialize, Serializer};
 
-use super::writer::Flaw;
+use super::Flaw;
 
 /// Takes what can be the name of a member.
 pub(super) struct Name;

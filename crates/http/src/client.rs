@@ -1,0 +1,266 @@
+//! One request and its answer. Connections are kept and used again by hyper's pool.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::{Body as _, Incoming};
+use hyper::header::{ACCEPT, CONTENT_TYPE};
+use hyper::http::Extensions;
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use hyper_util::client::legacy;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio::time::timeout;
+
+use crate::connect::{Connector, Since};
+use crate::{Address, Failure};
+
+/// A server on the same machine or network takes the connection by then, or is not there.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Most connections that are kept open for the next call.
+pub const KEPT_MAX: usize = 32;
+/// Largest head of an answer.
+pub const HEAD_BYTES_MAX: usize = 64 << 10;
+/// A kept connection that nobody used for this long is closed.
+pub const KEPT_FOR: Duration = Duration::from_secs(60);
+/// Where an answer says which request it is to.
+const REQUEST_ID: &str = "x-request-id";
+const JSON: &str = "application/json";
+const LINES: &str = "application/x-ndjson";
+
+/// How a [`Client`] behaves.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How long a connection may take to come about.
+    pub connect_timeout: Option<Duration>,
+    /// Most connections that are kept open for the next call.
+    pub kept_max: usize,
+    /// Largest answer that is read.
+    pub answer_bytes_max: usize,
+    /// Every call is safe to repeat: if a connection that was kept turns out to be closed, the next one is taken. A new
+    /// connection that fails means that there is nobody to talk to.
+    pub repeats: bool,
+    /// Authorities to trust beside the system's, in PEM.
+    pub ca_file: Option<PathBuf>,
+}
+
+impl Options {
+    /// The usual ones, with a bound that fits what is asked.
+    #[must_use]
+    pub const fn new(answer_bytes_max: usize) -> Self {
+        let connect_timeout = Some(CONNECT_TIMEOUT);
+        Self { connect_timeout, kept_max: KEPT_MAX, answer_bytes_max, repeats: false, ca_file: None }
+    }
+}
+
+/// The way to one server. Cheap to clone; any number of tasks may use it at the same time.
+#[derive(Clone, Debug)]
+pub struct Client(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    address: Address,
+    http: legacy::Client<Connector, Full<Bytes>>,
+    kept_max: usize,
+    answer_bytes_max: usize,
+    repeats: bool,
+}
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub struct Call {
+    method: Method,
+    path: String,
+    body: Bytes,
+    content_type: &'static str,
+    accepts_json: bool,
+}
+
+impl Call {
+    /// A call without a body.
+    pub fn new(method: Method, path: impl Into<String>) -> Self {
+        let path = path.into();
+        Self { method, path, body: Bytes::new(), content_type: JSON, accepts_json: false }
+    }
+
+    /// Carries JSON.
+    #[must_use]
+    pub fn json(self, body: impl Into<Bytes>) -> Self {
+        Self { body: body.into(), content_type: JSON, ..self }
+    }
+
+    /// Carries lines of JSON.
+    #[must_use]
+    pub fn lines(self, body: impl Into<Bytes>) -> Self {
+        Self { body: body.into(), content_type: LINES, ..self }
+    }
+
+    /// Says that JSON is understood.
+    #[must_use]
+    pub fn accepting_json(self) -> Self {
+        Self { accepts_json: true, ..self }
+    }
+
+    /// Where it goes.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    fn request(&self, address: &Address) -> Result<Request<Full<Bytes>>, Failure> {
+        let mut request =
+            Request::builder().method(self.method.clone()).uri(format!("{}{}", address.url(), self.path));
+        if !self.body.is_empty() {
+            request = request.header(CONTENT_TYPE, self.content_type);
+        }
+        if self.accepts_json {
+            request = request.header(ACCEPT, JSON);
+        }
+        request.body(Full::new(self.body.clone())).map_err(|error| Failure::Invalid(error.to_string()))
+    }
+}
+
+/// A whole answer.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The status.
+    pub status: StatusCode,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: Bytes,
+}
+
+impl Answer {
+    /// A header, if it is there and a text.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// The server's name for the request.
+    #[must_use]
+    pub fn request_id(&self) -> Option<String> {
+        self.header(REQUEST_ID).map(str::to_owned)
+    }
+}
+
+/// The body of an answer that has only begun. Dropping it closes the connection.
+#[derive(Debug)]
+pub struct Body(Incoming);
+
+impl Body {
+    /// The next bytes; none at the end. Cancel-safe.
+    ///
+    /// # Errors
+    /// If the connection breaks.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
+        loop {
+            match self.0.frame().await {
+                None => return Ok(None),
+                Some(Err(error)) => return Err(Failure::of_reading(&error)),
+                // Trailers are not for us.
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data() {
+                        return Ok(Some(data));
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Client {
+    /// The way to this server. Nothing is connected yet.
+    ///
+    /// # Errors
+    /// If the authorities to trust cannot be read.
+    pub fn new(address: Address, options: &Options) -> Result<Self, Failure> {
+        let connector = Connector::new(options.connect_timeout);
+        #[cfg(feature = "tls")]
+        let connector = match address.is_tls() {
+            true => connector.over(crate::tls::Tls::new(&address, options.ca_file.as_deref())?),
+            false => connector,
+        };
+        let http = legacy::Client::builder(TokioExecutor::new())
+            .pool_max_idle_per_host(options.kept_max)
+            .pool_idle_timeout(KEPT_FOR)
+            .pool_timer(TokioTimer::new())
+            .http1_max_buf_size(HEAD_BYTES_MAX)
+            .build(connector);
+        let (kept_max, answer_bytes_max, repeats) =
+            (options.kept_max, options.answer_bytes_max, options.repeats);
+        Ok(Self(Arc::new(Inner { address, http, kept_max, answer_bytes_max, repeats })))
+    }
+
+    /// Where the server is.
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        &self.0.address
+    }
+
+    /// Sends a call and reads the whole answer, within the limit. If this is dropped in between, so is the connection.
+    ///
+    /// # Errors
+    /// If there is no whole answer. Any status is an answer.
+    pub async fn call(&self, call: &Call, limit: Option<Duration>) -> Result<Answer, Failure> {
+        let Some(limit) = limit else { return self.exchange(call).await };
+        timeout(limit, self.exchange(call)).await.map_err(|_| Failure::TimedOut(limit))?
+    }
+
+    /// Sends a call: an answer that is good has its body still to come, any other is whole.
+    ///
+    /// # Errors
+    /// If there is no answer.
+    pub async fn open(&self, call: &Call) -> Result<Result<Body, Answer>, Failure> {
+        let response = self.0.http.request(call.request(&self.0.address)?).await;
+        let response = response.map_err(|error| Failure::of_sending(&error))?;
+        match response.status() {
+            StatusCode::OK => Ok(Ok(Body(response.into_body()))),
+            _ => Ok(Err(self.whole(response).await?)),
+        }
+    }
+
+    async fn exchange(&self, call: &Call) -> Result<Answer, Failure> {
+        let began = Instant::now();
+        // Each kept connection that turns out to be closed is gone, and a new one is not tried twice.
+        for _ in 0..self.0.kept_max {
+            match self.send(call, began).await {
+                Err((Failure::Broken(_), true)) if self.0.repeats => {}
+                outcome => return outcome.map_err(|(failure, _)| failure),
+            }
+        }
+        self.send(call, began).await.map_err(|(failure, _)| failure)
+    }
+
+    /// The answer, or why there is none and whether the connection is older than the call.
+    async fn send(&self, call: &Call, began: Instant) -> Result<Answer, (Failure, bool)> {
+        let is_kept = |known: &Extensions| known.get::<Since>().is_some_and(|since| since.0 < began);
+        let request = call.request(&self.0.address).map_err(|failure| (failure, false))?;
+        let response = self.0.http.request(request).await.map_err(|error| {
+            let mut known = Extensions::new();
+            if let Some(connection) = error.connect_info() {
+                connection.get_extras(&mut known);
+            }
+            (Failure::of_sending(&error), is_kept(&known))
+        })?;
+        let was_kept = is_kept(response.extensions());
+        self.whole(response).await.map_err(|failure| (failure, was_kept))
+    }
+
+    async fn whole(&self, response: Response<Incoming>) -> Result<Answer, Failure> {
+        let (head, body) = response.into_parts();
+        let limit = self.0.answer_bytes_max;
+        // What says by itself that it is too long is not waited for.
+        if body.size_hint().lower() > limit as u64 {
+            return Err(Failure::TooLong(limit));
+        }
+        match Limited::new(body, limit).collect().await {
+            Ok(body) => Ok(Answer { status: head.status, headers: head.headers, body: body.to_bytes() }),
+            Err(error) if error.is::<LengthLimitError>() => Err(Failure::TooLong(limit)),
+            Err(error) => Err(Failure::of_reading(&*error)),
+        }
+    }
+}
