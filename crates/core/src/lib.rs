@@ -1,8 +1,8 @@
 //! Every decision of the broker, as a pure state machine.
 //!
-//! A [`Shard`] turns one [`Input`] and a [`Time`] into facts (remembered by the log) and [`Action`]s (done by
-//! whoever runs the shard). It cannot name a clock, a socket, a file, a thread or a random number: the crate is
-//! `no_std`, so the compiler reviews that for us.
+//! A [`Shard`] turns one [`Input`] and a [`Time`] into facts (remembered by the log) and [`Action`]s (done by the shell
+//! that runs the shard). It cannot name a clock, a socket, a file, a thread or a random number: the crate is `no_std`,
+//! so the compiler reviews that for us.
 //!
 //! Invariants that the whole crate leans on:
 //! - State changes only in [`State::apply`], live and in recovery alike. Deciding never touches it directly.

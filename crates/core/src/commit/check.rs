@@ -30,7 +30,7 @@ type Refusal = (CommitPart, Reject);
 pub(super) struct Plan {
     /// The deliveries to be acked, in order.
     pub(super) acks: Vec<Spot>,
-    /// The effects to be ended, by their place in the commit; the others have ended just so before.
+    /// The effects to be ended, by their place in the commit; the others had already ended in just this way.
     pub(super) finishes: Vec<usize>,
     /// By whose authority pointers are moved.
     pub(super) author: Option<OutputAuthor>,
@@ -62,7 +62,7 @@ impl Committing<'_> {
         let finishes = turn.check_finishes(&commit.finishes)?;
         let fenced = !(acks.is_empty() && commit.fences.is_empty() && finishes.is_empty());
         if let Some(spent) = commit.finishes.first().filter(|_| !fenced && commit.is_more_than_endings()) {
-            // Its lease had its say: it cannot do more in the name of an effect that is over.
+            // Its lease has had its say: it cannot do more in the name of an effect that is over.
             let epoch = Some(spent.receipt.epoch);
             return Err((CommitPart::Effect(0), Reject::EffectStale(epoch)));
         }
@@ -132,7 +132,7 @@ impl Turn {
             let appends = !dedupe_key.is_empty();
             let cell = outputs.cell(&commit.tenant, dataset, version, partition_key);
             let key = (dataset, version, partition_key);
-            // What was added before is there, also in a version that is sealed since.
+            // What was added before is there, even in a version that has been sealed since.
             let is_there = appends && cell.is_some_and(|cell| cell.find(dedupe_key).is_some());
             if !is_there && outputs.is_sealed(&commit.tenant, dataset, version) {
                 return Err(refused(Reject::VersionSealed));

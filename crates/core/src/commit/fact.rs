@@ -34,7 +34,7 @@ pub enum CommitFact<'a> {
     Forgotten {
         /// The time.
         upto: Time,
-        /// How many at the most.
+        /// How many at most.
         most: u32,
     },
 }

@@ -114,7 +114,7 @@ impl Committing<'_> {
         Ok(Committed { kept, ..done })
     }
 
-    /// What commits leave to others: whoever waits for an effect, and groups with room for more.
+    /// What commits leave to others: waiters for an effect, and groups with room for more.
     fn follow(&mut self, after: Aftermath, out: &mut Output) {
         for number in after.ended {
             self.effects.pass_on(self.turn, self.deliveries, number, out);
@@ -144,7 +144,7 @@ impl Committing<'_> {
 }
 
 impl Turn {
-    /// Refuses a commit; what that tells of facts waits for them.
+    /// Refuses a commit; a refusal that tells of facts waits for them.
     fn refuse_commit(&mut self, ticket: Ticket, part: CommitPart, reject: Reject, out: &mut Output) {
         let action = Action::Reply { ticket, answer: Answer::CommitRefused(part, reject) };
         if reject.tells_of_facts() {

@@ -30,7 +30,7 @@ impl Commits {
         Some((record.request, &record.done))
     }
 
-    /// Lets every commit be remembered until another time.
+    /// Moves the time until which each commit is remembered.
     pub(crate) fn move_ends(&mut self, moved: impl Fn(Time) -> Time) {
         self.queue = self.queue.iter().map(|(until, name)| (moved(*until), *name)).collect();
         for record in self.records.values_mut() {

@@ -1,4 +1,4 @@
-//! What is said of commits.
+//! Requests and answers about commits.
 
 use crate::effect::words::FinishEffect;
 use crate::entity::words::Expected;

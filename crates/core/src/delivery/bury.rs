@@ -23,16 +23,16 @@ use crate::words::topic::TopicSettings;
 
 /// Why messages are given up, as metrics and dead letters say it: their attempts are used up…
 pub(crate) const ATTEMPTS_REACHED: &str = "max_attempts_reached";
-/// …or a worker said that trying again is of no use.
+/// …or a worker said that there is no use in trying again.
 pub(crate) const NACKED_DEAD: &str = "nacked_dead";
-/// …or the time until which it was of use is over.
+/// …or its deadline has passed.
 pub(crate) const DEADLINE_PASSED: &str = "deadline_passed";
 /// …or its bytes in the log are not those that were stored, so that it can never be delivered.
 pub const PAYLOAD_DAMAGED: &str = "payload_damaged";
 /// A payload that could not be read is asked for again after this.
 const FETCH_AGAIN_MS: u64 = 1000;
 
-/// What a dead letter says if nobody has told why the last attempt failed.
+/// What a dead letter says if no holder has told why the last attempt failed.
 const fn unsaid(reason: &str) -> &'static str {
     match reason.as_bytes() {
         b"nacked_dead" => "given up by its worker, which gave no reason",
@@ -52,7 +52,7 @@ impl Deliveries {
         let token = self.next_token(turn);
         let Some(slot) = turn.slots(spot).and_then(|slots| slots.get(spot.sequence)).copied() else { return };
         let Some(members) = turn.members(spot) else { return };
-        // One that was never delivered has none: its time was over before anybody came.
+        // One that was never delivered has none: its time was over before a reader came.
         let pending = turn.pending(spot);
         let Some(topic) = turn.journal.state.topic(spot.topic) else { return };
         let receipt = Receipt {
@@ -173,7 +173,7 @@ impl Turn {
             key: slots.map_or(KeyHash::NONE, |slots| slots.key(spot.sequence)),
             priority: slots.map_or(0, |slots| slots.priority(spot.sequence)),
             start: Start::Now,
-            // Its run shows that it died; the letter is no further step of it.
+            // Its run shows that it died; the letter is not another step of it.
             lineage: None,
             origin: Some(self.journal.state.origin_of(place)),
             payload: payload.clone(),

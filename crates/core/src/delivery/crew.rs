@@ -35,7 +35,7 @@ impl Consumer {
     }
 }
 
-/// Somebody who asked for messages once and waits for them.
+/// An asker that asked for messages once and waits for them.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     pub(crate) ticket: Ticket,
@@ -48,7 +48,7 @@ pub(crate) struct Waiter {
     pub(crate) request: Option<Identity>,
     /// What it gets, while its deliveries are being gathered.
     pub(crate) gathered: Vec<Delivery>,
-    /// Of the payloads of those.
+    /// Payload bytes of those.
     pub(crate) bytes: u64,
     /// Whether one of them supersedes a holder: the answer waits until that is durable.
     pub(crate) supersedes: bool,
@@ -73,9 +73,9 @@ pub(crate) struct Crew {
     pub(crate) consumers: Vec<Consumer>,
     /// Whose turn it is.
     pub(crate) turn: usize,
-    /// Those who wait for an answer, the first to come first.
+    /// Waiters for an answer, in the order in which they came.
     pub(crate) waiters: VecDeque<Waiter>,
-    /// Whether a stream got the last delivery for which somebody else waited too.
+    /// Whether a stream got the last delivery for which a waiter waited too.
     pub(crate) stream_had_it: bool,
     /// Answers to requests that can be asked again, the oldest first.
     pub(crate) answered: BTreeMap<Identity, Vec<Receipt>>,
@@ -83,7 +83,7 @@ pub(crate) struct Crew {
     pub(crate) lanes: Vec<Lane>,
     /// Partitions that may have something to deliver.
     pub(crate) hot: BTreeSet<u32>,
-    /// Partitions that have something, but as many deliveries on loan as those who could take it may have.
+    /// Partitions that have something, but whose window is full for every reader that could take it.
     pub(crate) full: BTreeSet<u32>,
     /// The partition after the one that delivered last.
     pub(crate) next_partition: u32,
@@ -96,7 +96,7 @@ pub(crate) struct Crew {
     /// Messages whose last delivery was given back in this run of the shard, each of which the log may still show
     /// as on loan: the next delivery supersedes that one.
     pub(crate) given_back: BTreeSet<(u32, u64)>,
-    /// Deliveries that their holder has not begun with, as its last heartbeat said.
+    /// Deliveries on which their holder has not begun work, as its last heartbeat said.
     pub(crate) unbegun: BTreeMap<(u32, u64), Token>,
     /// How often the lapse of such a delivery did not count.
     pub(crate) spared: BTreeMap<(u32, u64), u8>,
@@ -110,7 +110,8 @@ pub(crate) struct Crew {
     pub(crate) seen: Time,
     /// Owners that ask call by call, and when each was last known to wait. At most [`POLLERS_MAX`].
     pub(crate) pollers: BTreeMap<String, Time>,
-    /// Whether a timer will ask if the group has been away for too long: one, however often readers come and go.
+    /// Whether a timer is set that checks if the group has been away for too long: one, however often readers come and
+    /// go.
     pub(crate) watched: bool,
 }
 
@@ -165,8 +166,8 @@ impl Crew {
         }
     }
 
-    /// Who gets the next delivery of a partition in which the group has made `progress`: streams in turn, and
-    /// those who wait for an answer in the order in which they came; one of these, one of those.
+    /// Who gets the next delivery of a partition in which the group has made `progress`: streams in turn, and waiters
+    /// in the order in which they came; streams and waiters alternate.
     pub(crate) fn next_taker(&self, progress: &Progress, windows: Windows) -> Option<Taker> {
         let leased = progress.leased;
         let waiter = !self.waiters.is_empty() && leased < windows.borrowed;
@@ -196,7 +197,7 @@ impl Crew {
         if self.pollers.len() >= POLLERS_MAX {
             self.pollers.retain(|_, seen| now.since_ms(*seen) < POLLER_REST_MS);
         }
-        // Beyond that there are so many that one more or less says nothing.
+        // Beyond that there are so many that one more or less does not matter.
         if self.pollers.len() < POLLERS_MAX {
             self.pollers.insert(owner.into(), now);
         }
@@ -217,7 +218,7 @@ impl Crew {
         self.dying.contains_key(&(spot.partition, spot.sequence))
     }
 
-    /// Whether anybody reads or waits.
+    /// Whether the group has a reader or a waiter.
     pub(crate) fn is_attended(&self) -> bool {
         !self.waiters.is_empty() || !self.consumers.is_empty()
     }
@@ -249,7 +250,7 @@ impl Crew {
         self.full.clear();
     }
 
-    /// Partitions whose window was full for those who were there may have room for somebody new.
+    /// Partitions whose window was full for the readers that were there may have room for a new reader.
     pub(crate) fn heat_full(&mut self) {
         self.hot.append(&mut self.full);
     }
@@ -260,7 +261,7 @@ impl Crew {
         self.add_credit(id, 1);
     }
 
-    /// A stream can take more. If it could take nothing, partitions that were full for all others may do for it.
+    /// A stream can take more. If it could take nothing, partitions that were full for all others may have room for it.
     pub(crate) fn add_credit(&mut self, id: ConsumerId, count: u32) {
         let Some(consumer) = self.consumers.iter_mut().find(|consumer| consumer.id == id) else { return };
         let was_out = consumer.credit == 0;
@@ -289,7 +290,7 @@ impl Crew {
         }
     }
 
-    /// Nobody works on `identity` any more: what waited for it may be looked at again.
+    /// No holder works on `identity` any more: what waited for it may be looked at again.
     pub(crate) fn finish_identity(&mut self, identity: Identity, partition: u32, sequence: u64) {
         if self.running.get(&identity) == Some(&(partition, sequence)) {
             self.running.remove(&identity);

@@ -1,4 +1,4 @@
-//! Messages of which nobody is to begin work any more: their deadline has passed, and they become dead letters.
+//! Messages on which no reader is to begin work any more: their deadline has passed, and they become dead letters.
 //!
 //! Dispatch never hands such a message out; a timer per partition gives up those that no reader asks for. Holders are
 //! left alone: what they say still counts, and what they give back or let lapse is given up then.
@@ -17,7 +17,7 @@ use crate::words::id::{GroupId, Time, TopicId};
 
 /// Messages given up in one go, counted once per group; then other inputs get their turn.
 const OVERDUE_PER_TICK_MAX: usize = 256;
-/// A list of deadlines is made anew when it has this many entries more than twice what the partition has messages: those
+/// A list of deadlines is rebuilt when it has this many entries more than twice what the partition has messages: those
 /// that were settled in time are still on it.
 const STALE_ENTRIES_MAX: u64 = 1024;
 
@@ -44,7 +44,7 @@ impl Deliveries {
         }
     }
 
-    /// Lists the deadlines of a partition anew: a run began, or a group has to settle messages that it had not.
+    /// Rebuilds the list of deadlines of a partition: a run began, or a group has to settle messages that it had not.
     pub(crate) fn watch_deadlines(&mut self, turn: &mut Turn, topic: TopicId, partition: u32) {
         let Some(lane) = turn.journal.state.lane(topic, partition) else { return };
         let bound = lane.slots.deadlines().filter(|(sequence, _)| !lane.slots.is_kept(*sequence));
@@ -58,7 +58,7 @@ impl Deliveries {
         }
     }
 
-    /// Lists the deadlines of all partitions of a topic anew.
+    /// Rebuilds the lists of deadlines of all partitions of a topic.
     pub(crate) fn watch_topic_deadlines(&mut self, turn: &mut Turn, topic: TopicId) {
         let partitions = turn.journal.state.topic(topic).map_or(0, |topic| topic.info().partitions);
         for partition in 0..partitions {
@@ -66,7 +66,7 @@ impl Deliveries {
         }
     }
 
-    /// Messages of a partition have passed their deadline: groups that have not begun with them give them up.
+    /// Messages of a partition have passed their deadline: groups that have not begun work on them give them up.
     pub(crate) fn on_deadline(&mut self, turn: &mut Turn, topic: TopicId, partition: u32, out: &mut Output) {
         let mut given_up = 0;
         while given_up < OVERDUE_PER_TICK_MAX
@@ -107,7 +107,7 @@ impl Deliveries {
         let done = identity.is_some_and(|identity| {
             turn.members(spot).is_some_and(|group| group.done.get(&identity, turn.now).is_some())
         });
-        // A late group reads history: what was of use in its time is no failure now.
+        // A late group reads history: what was useful in its time is not a failure now.
         let past = turn.slots(spot).is_some_and(|slots| slots.is_past(spot.sequence));
         if done || past {
             return self.pass_over(turn, spot, out);
@@ -127,7 +127,7 @@ impl Deliveries {
 }
 
 impl Turn {
-    /// Whether nobody is to begin work on a message any more. A dead letter never dies again.
+    /// Whether no reader is to begin work on a message any more. A dead letter never dies again.
     pub(crate) fn is_overdue(&self, spot: Spot) -> bool {
         let deadline = self.slots(spot).map_or(Time(0), |slots| slots.deadline(spot.sequence));
         let mortal =

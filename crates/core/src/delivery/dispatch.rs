@@ -1,7 +1,7 @@
 //! Ready messages meet readers.
 //!
-//! The order of claims lives here: [`Lane::candidate`] is the one place that says which message of a partition goes
-//! next.
+//! The order of claims lives with the lanes: [`Lane::candidate`] is the one place that says which message of a
+//! partition goes next.
 
 use alloc::sync::Arc;
 

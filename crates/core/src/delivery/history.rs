@@ -28,8 +28,8 @@ struct Allowance {
 }
 
 impl Settings {
-    /// How much history a partition may have now. Without a bound in bytes of its own it has as much room as what waits:
-    /// neither memory nor disk may grow without end because somebody set an age.
+    /// How much history a partition may have now. Without a bound in bytes of its own it has as much room as what
+    /// waits: neither memory nor disk may grow without end because an operator set an age.
     fn allowance(&self, topic: &Topic, lane: &Partition) -> Allowance {
         let own = &topic.settings;
         if !own.keeps() {
@@ -72,7 +72,7 @@ impl Deliveries {
         }
     }
 
-    /// How much history there may be has changed, or nobody has looked yet.
+    /// How much history there may be has changed, or has not been checked yet.
     pub(crate) fn review_history(&mut self, turn: &mut Turn, topic: TopicId, partition: u32) {
         let lane = turn.journal.state.lane(topic, partition);
         if lane.is_some_and(|lane| lane.past_messages > 0) {

@@ -222,7 +222,7 @@ impl Lane {
         }
     }
 
-    /// The first message at the cursor that is nobody's yet.
+    /// The first plain message at the cursor that the group has neither been given nor settled.
     fn next_plain(&mut self, view: &View<'_>, steps: &mut usize) -> Option<u64> {
         loop {
             let from = view.progress.settled.next_gap(self.cursor.max(view.progress.floor));

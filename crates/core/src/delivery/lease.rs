@@ -1,4 +1,4 @@
-//! Messages handed out once, to whoever asks and waits.
+//! Messages handed out once, to an asker that waits for them.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ use crate::words::id::{GroupId, Identity, Ticket};
 use crate::words::input::{LEASE_MESSAGES_MAX, LEASE_WAIT_MS_MAX, LeaseRequest};
 use crate::words::reject::Reject;
 
-/// Whoever does not wait is answered this much later while dispatch is still looking through many messages.
+/// An asker that does not wait is answered this much later while dispatch is still looking through many messages.
 const LOOK_AGAIN_MS: u64 = 1;
 /// Answers of one group that can be asked for again.
 const ANSWERED_MAX: usize = 1_000;
@@ -85,7 +85,7 @@ impl Deliveries {
         Some(current.collect::<Vec<_>>()).filter(|deliveries| !deliveries.is_empty())
     }
 
-    /// The same request again while the first still waits: whoever asked first has given up.
+    /// The same request again while the first still waits: the first asker has given up.
     fn supersede(&mut self, turn: &mut Turn, group: GroupId, name: Option<Identity>, out: &mut Output) {
         let Some(crew) = self.crews.get(&group).filter(|_| name.is_some()) else { return };
         let first = crew.waiters.iter().find(|waiter| waiter.request == name).map(|waiter| waiter.ticket);
@@ -94,7 +94,7 @@ impl Deliveries {
         }
     }
 
-    /// Those who asked and did not get anything go on waiting, or have waited long enough.
+    /// Askers that did not get anything go on waiting, or have waited long enough.
     pub(crate) fn settle_askers(&mut self, turn: &mut Turn, out: &mut Output) {
         for (group, ticket) in core::mem::take(&mut self.asking) {
             let crew = self.crews.get(&group).filter(|_| self.waiting.contains_key(&ticket));
@@ -112,7 +112,7 @@ impl Deliveries {
         self.asking.push((group, ticket));
     }
 
-    /// Somebody has waited long enough: the answer is that there is nothing.
+    /// An asker has waited long enough: the answer is that there is nothing.
     fn on_waited(&mut self, turn: &mut Turn, group: GroupId, ticket: Ticket, out: &mut Output) {
         // It is not known yet whether there is nothing: dispatch is still looking.
         if self.crews.get(&group).is_some_and(|crew| crew.is_unfinished) {
@@ -123,7 +123,7 @@ impl Deliveries {
         }
     }
 
-    /// Whoever asked does not wait any longer.
+    /// The asker no longer waits.
     pub(crate) fn handle_forsake(&mut self, turn: &mut Turn, ticket: Ticket) {
         if let Some(&group) = self.waiting.get(&ticket) {
             self.forget_waiter(turn, group, ticket);
@@ -141,9 +141,9 @@ impl Deliveries {
         Some(waiter)
     }
 
-    /// Everybody who got something is answered; the rest goes on waiting.
+    /// Every waiter that got something is answered; the rest goes on waiting.
     pub(crate) fn answer_waiters(&mut self, turn: &mut Turn, group: GroupId, out: &mut Output) {
-        // Deliveries go to the first in line only, so that nobody behind it has any.
+        // Deliveries go to the first in line only, so that no waiter behind it has any.
         let got = |shard: &Self| {
             let first = shard.crews.get(&group)?.waiters.front()?;
             (!first.gathered.is_empty()).then_some(())

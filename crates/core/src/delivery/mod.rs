@@ -28,11 +28,11 @@ use crate::turn::Turn;
 use crate::words::action::Output;
 use crate::words::id::{ConsumerId, GroupId, Identity, Position, Ticket, Time, Token, TopicId};
 
-/// What [`Shard::scheduled`] holds: messages of one partition by due time.
+/// What [`Deliveries::scheduled`] holds: messages of one partition by due time.
 pub(crate) type Schedule = BTreeSet<(Time, u64)>;
 
 /// Everything that is under way between messages and readers. None of it is remembered: a new run of the shard builds
-/// it from the state. Its fields are nobody else's business; other capabilities say what happened, for instance
+/// it from the state. Its fields are private to this module; other capabilities say what happened, for instance
 /// [`Deliveries::ack`].
 #[derive(Debug, Default)]
 pub(crate) struct Deliveries {
@@ -52,7 +52,7 @@ pub(crate) struct Deliveries {
     tokens: u64,
     /// Messages dead-lettered in this run, by source topic.
     dead_letters: BTreeMap<TopicId, u64>,
-    /// Groups of those who asked for messages and wait.
+    /// Groups of the askers that wait for messages.
     waiting: BTreeMap<Ticket, GroupId>,
     /// Messages that are not due yet, by partition.
     scheduled: BTreeMap<(TopicId, u32), Schedule>,
@@ -70,7 +70,7 @@ pub(crate) struct Deliveries {
     sleepers: Sleepers,
     /// Groups that may have something to deliver since this input; see [`Deliveries::touch`].
     touched: BTreeSet<GroupId>,
-    /// Those who asked with this input, or whose time is up with it.
+    /// Askers that asked with this input, or whose time is up with it.
     asking: Vec<(GroupId, Ticket)>,
     /// Effects whose delivery this input has gone on without; see [`Deliveries::take_overtaken`].
     overtaken: Vec<u64>,
@@ -84,12 +84,12 @@ impl Deliveries {
         self.rebuild_crews(turn, out);
     }
 
-    /// An input begins: so many messages may be looked at for it.
+    /// An input begins: `steps` messages may be looked at for it.
     pub(crate) const fn begin_turn(&mut self, steps: usize) {
         self.steps = steps;
     }
 
-    /// Something happened to a group: what can be delivered to it now is, once, at the end of the input.
+    /// Something happened to a group: whatever can be delivered to it now is delivered once, at the end of the input.
     pub(crate) fn touch(&mut self, group: GroupId) {
         self.touched.insert(group);
     }
@@ -100,7 +100,7 @@ impl Deliveries {
         self.touched.extend(groups.into_iter().flatten());
     }
 
-    /// An input ends: everything that it made ready is delivered, and who got nothing is settled.
+    /// An input ends: everything that it made ready is delivered, and askers that got nothing are settled.
     pub(crate) fn end_turn(&mut self, turn: &mut Turn, out: &mut Output) {
         while let Some(group) = self.touched.pop_first() {
             self.dispatch(turn, group, out);
@@ -110,12 +110,11 @@ impl Deliveries {
     }
 
     /// Effects that were begun by deliveries which this input has superseded or buried. They are told at the end of the
-    /// input: whoever waited for one of them must not hear of it before the new holder does.
+    /// input: a waiter for one of them must not hear of it before the new holder does.
     pub(crate) fn take_overtaken(&mut self) -> Vec<u64> {
         core::mem::take(&mut self.overtaken)
     }
 
-    /// A group at work.
     pub(crate) fn crew(&self, group: GroupId) -> Option<&Crew> {
         self.crews.get(&group)
     }

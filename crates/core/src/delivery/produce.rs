@@ -23,7 +23,7 @@ pub const PRIORITY_MAX: u8 = 9;
 const LAST_DUE: Time = Time(u64::MAX / 2);
 /// Why a message is refused that would never go out.
 const BEYOND_RETENTION: &str = "deliver_at and delay_ms must lie within the topic's retention_ms: the message would be dropped before it is due";
-/// A reserved identity that nobody came back for is free again after this.
+/// A reserved identity that no producer came back for is free again after this.
 const RESERVATION_MS: u64 = 60_000;
 /// Identities that may be reserved at once.
 const RESERVATIONS_MAX: usize = 100_000;
@@ -127,7 +127,7 @@ impl Deliveries {
         turn.may_append(message)
     }
 
-    /// Stores a message and gives its offset; `only` is the one group that is to get it.
+    /// Stores a message and returns its offset; `only` is the one group that is to get it.
     pub(crate) fn append(
         &mut self,
         turn: &mut Turn,
@@ -203,8 +203,9 @@ impl Turn {
         Ok(self.first_under(identity))
     }
 
-    /// What the gate knows of an identity. A message that went with its topic is forgotten with it: whoever makes the
-    /// topic anew begins with nothing, also if the identity is that of another topic, from which messages are routed.
+    /// What the gate knows of an identity. A message that went with its topic is forgotten with it: a topic created
+    /// again under its name begins with nothing, even if the identity is that of another topic, from which messages are
+    /// routed.
     fn first_of(&self, identity: &Identity) -> Option<First> {
         let state = &self.journal.state;
         let first = state.stored.get(identity, self.now)?;
@@ -255,7 +256,7 @@ impl Turn {
         due.filter(|due| *due > self.now)
     }
 
-    /// Writes a payload anew, if it still lies where it was read.
+    /// Writes a payload again, if it still lies where it was read.
     pub(crate) fn handle_relocate(
         &mut self,
         (topic, partition, offset): (TopicId, u32, u64),

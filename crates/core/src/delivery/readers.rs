@@ -1,4 +1,4 @@
-//! Who reads: streams and those who ask come and go, and what becomes visible is theirs.
+//! Who reads: streams and askers come and go, and what becomes visible is theirs.
 
 use crate::delivery::Deliveries;
 use crate::delivery::crew::Consumer;
@@ -14,7 +14,7 @@ use crate::words::reject::Reject;
 use crate::words::route::validate_name;
 use alloc::collections::BTreeSet;
 
-/// A group that nobody reads is told for this long what becomes visible.
+/// A group without readers is told for this long what becomes visible.
 const REST_AFTER_MS: u64 = 1_000;
 
 impl Deliveries {
@@ -62,7 +62,7 @@ impl Deliveries {
         group
     }
 
-    /// Somebody reads a group: from now on it is told what becomes visible.
+    /// A group has a reader: from now on it is told what becomes visible.
     pub(crate) fn attend(&mut self, turn: &mut Turn, topic: TopicId, group: GroupId) {
         let Some(crew) = self.crews.get_mut(&group) else { return };
         crew.seen = turn.now;
@@ -73,7 +73,7 @@ impl Deliveries {
         }
     }
 
-    /// The group is not told any more what becomes visible.
+    /// The group is no longer told what becomes visible.
     pub(crate) fn deactivate(&mut self, topic: TopicId, group: GroupId) {
         if let Some(groups) = self.active.get_mut(&topic) {
             groups.remove(&group);
@@ -83,8 +83,8 @@ impl Deliveries {
         }
     }
 
-    /// Groups that nobody has read for a while are not told any more what becomes visible. Not at once: between two
-    /// requests of a worker that asks again and again, nobody reads either.
+    /// Groups that have had no reader for a while are no longer told what becomes visible. Not at once: between two
+    /// requests of a worker that asks again and again, the group has no reader either.
     fn leave_to_rest(&mut self, turn: &mut Turn, topic: TopicId) {
         let Some(groups) = self.active.get_mut(&topic) else { return };
         let (crews, now) = (&self.crews, turn.now);

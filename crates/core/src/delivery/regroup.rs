@@ -1,4 +1,4 @@
-//! A group begins anew: its lists are made again from what it has not settled, or it goes.
+//! A group starts over: its lists are rebuilt from what it has not settled, or it goes.
 
 use crate::delivery::Deliveries;
 use crate::turn::Turn;
@@ -62,7 +62,7 @@ impl Deliveries {
         }
     }
 
-    /// Sends the readers of a group away, and tells those who wait why: it is about to be forgotten. Timers that still
+    /// Sends the readers of a group away, and tells its waiters why: it is about to be forgotten. Timers that still
     /// name it find nothing.
     pub(crate) fn dismiss(&mut self, turn: &mut Turn, group: GroupId, reason: Reject, out: &mut Output) {
         let Some(crew) = self.crews.remove(&group) else { return };

@@ -1,4 +1,4 @@
-//! When a failed message is tried again, and the table of the policies in use.
+//! When a failed message is tried again.
 
 use crate::words::policy::{BACKOFF_MS_MAX, Jitter, RetryPolicy};
 

@@ -29,7 +29,7 @@ impl Deliveries {
     ) {
         match due.filter(|due| *due > turn.now) {
             Some(due) => self.schedule(turn, topic, partition, sequence, due),
-            // Not on the lists before it is durable: there, everybody who looks for something would step over it.
+            // Not on the lists before it is durable: there, every group that looks for a message would step over it.
             None => {
                 let end = turn.journal.base.plus(out.facts.len());
                 self.unlisted.push_back((end, topic, partition, sequence));

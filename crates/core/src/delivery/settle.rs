@@ -96,7 +96,7 @@ impl Deliveries {
         let mut groups = BTreeSet::new();
         for receipt in receipts {
             let Some(spot) = turn.spot_of(receipt) else { continue };
-            // A receipt whose token is not the current one is an old story.
+            // A receipt whose token is not the current one is out of date.
             if turn.lease_of(spot).is_none_or(|(token, _)| token != receipt.token) {
                 continue;
             }
@@ -170,7 +170,7 @@ impl Deliveries {
         }
     }
 
-    /// Ends a message for good that was cancelled while somebody worked on it. False if it was not.
+    /// Ends for good a message that was cancelled while a holder worked on it. False if it was not.
     fn retire_cancelled(&mut self, turn: &mut Turn, spot: Spot, out: &mut Output) -> bool {
         let cancelled = turn.pending(spot).is_some_and(|pending| pending.cancelled);
         let Some(offset) = turn.offset_of(spot).filter(|_| cancelled) else { return false };
@@ -271,7 +271,7 @@ impl Deliveries {
         }
     }
 
-    /// Like [`Shard::unschedule`], for a message that the group will be done with: the next one of its key may go.
+    /// Like [`Deliveries::unschedule`], for a message that the group will be done with: the next one of its key may go.
     pub(crate) fn retire(&mut self, turn: &mut Turn, spot: Spot) {
         self.unschedule(turn, spot);
         if let Some(crew) = self.crews.get_mut(&spot.group) {
@@ -297,7 +297,7 @@ impl Deliveries {
         }
         let rank = turn.rank_of(spot);
         let Some(crew) = self.crews.get_mut(&spot.group) else { return };
-        // Its place in the window is free, whoever had it.
+        // Its place in the window is free, no matter which holder had it.
         crew.hot.insert(spot.partition);
         crew.dying.remove(&(spot.partition, spot.sequence));
         crew.end_loan(spot.partition, spot.sequence);
@@ -353,12 +353,11 @@ impl Turn {
     }
 }
 
-/// The place that a receipt names.
 pub(crate) const fn place_of(receipt: &Receipt) -> Place {
     Place { topic: receipt.topic, group: receipt.group, partition: receipt.partition, offset: receipt.offset }
 }
 
-/// At most so many bytes of a text, cut between two characters.
+/// At most `bytes_max` bytes of a text, cut between two characters.
 fn cut(text: &str, bytes_max: usize) -> &str {
     let mut end = text.len().min(bytes_max);
     while !text.is_char_boundary(end) {

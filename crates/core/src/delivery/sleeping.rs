@@ -15,8 +15,8 @@ use crate::words::receipt::Receipt;
 
 /// Messages that may wait for one effect. Those beyond it wait for their time alone.
 const SLEEPERS_PER_EFFECT_MAX: usize = 1_000;
-/// What is put off for an effect that nobody has to wait for comes again after this: a worker that misjudges the effect
-/// must not spin.
+/// What is put off for an effect that no asker has to wait for comes again after this: a worker that misjudges the
+/// effect must not spin.
 const AWAKE_MS: u64 = 100;
 
 impl Deliveries {
@@ -49,7 +49,8 @@ impl Deliveries {
         }
     }
 
-    /// An effect ended, or its lease did: what waits for it is due, unless it runs again or nobody knows how it went.
+    /// An effect ended, or its lease did: what waits for it is due, unless it runs again or it is not known how it
+    /// went.
     pub(crate) fn wake_for_effect(&mut self, turn: &mut Turn, number: u64) {
         if self.sleepers.by_effect.is_empty() || turn.is_effect_open(number) {
             return;
@@ -66,7 +67,7 @@ impl Deliveries {
 }
 
 impl Turn {
-    /// Whether whoever wants an effect can do nothing but wait for it.
+    /// Whether an asker that wants an effect can do nothing but wait for it.
     fn is_effect_open(&self, number: u64) -> bool {
         let effect = self.journal.state.effects.get(number);
         effect.is_some_and(|effect| self.effect_standing(&effect).is_open())

@@ -1,4 +1,5 @@
-//! Deliveries that their holder has not begun with: what a worker borrowed ahead of time and dies with lost no attempt.
+//! Deliveries on which their holder has not begun work: what a worker borrowed ahead of time and dies with loses no
+//! attempt.
 //!
 //! A worker says so with its heartbeats. It may have begun since the last one, so that a message that takes its workers
 //! down would come again and again without ever being counted: a message is spared a few times only. None of this is
@@ -13,11 +14,11 @@ use crate::words::receipt::Receipt;
 
 /// How often the lapse of a message that was not begun does not count, per group.
 const SPARED_MAX: u8 = 3;
-/// Messages of one group for which that is counted. Beyond it all counts begin anew.
+/// Messages of one group for which that is counted. Beyond it all counts start over.
 const SPARED_MESSAGES_MAX: usize = 1 << 16;
 
 impl Deliveries {
-    /// The holder of a delivery has said whether it has begun with it.
+    /// The holder of a delivery has said whether it has begun work on it.
     pub(crate) fn note_begun(&mut self, spot: Spot, token: Token, begun: bool) {
         let Some(crew) = self.crews.get_mut(&spot.group) else { return };
         let place = (spot.partition, spot.sequence);
@@ -28,7 +29,8 @@ impl Deliveries {
         }
     }
 
-    /// Gives a lapsed delivery back that its holder had not begun with. False if it had, or was spared too often.
+    /// Gives back a lapsed delivery on which its holder had not begun work. False if it had, or if the message was
+    /// spared too often.
     pub(crate) fn spare(&mut self, turn: &mut Turn, spot: Spot, out: &mut Output) -> bool {
         let Some((token, _)) = turn.lease_of(spot) else { return false };
         let Some(offset) = turn.offset_of(spot) else { return false };

@@ -166,7 +166,7 @@ impl Turn {
                 .and_then(|group| group.done.next_expiry()),
         };
         if let Some(next) = next {
-            // What is overdue already is taken on at once.
+            // What is overdue already is handled at once.
             let at = if next <= self.now { self.now } else { next.after_ms(FORGET_SLACK_MS) };
             self.timers.set(at, Due::Forget(gate));
         }

@@ -1,6 +1,6 @@
 //! What holders of tokens say about their deliveries.
 //!
-//! A token is authority for one delivery until a newer one of the same message begins, also over restarts of the
+//! A token is authority for one delivery until a newer one of the same message begins, even across restarts of the
 //! broker. A lapse alone takes nothing away: a holder that was slow, but not too slow, may still say how it went.
 
 use alloc::collections::BTreeSet;
@@ -60,8 +60,8 @@ impl Deliveries {
         out: &mut Output,
     ) -> Outcome {
         let spot = match (turn.authority(receipt), verdict) {
-            // Whoever said that it failed may say so again, and nothing else: a heartbeat that was overtaken by it on
-            // the wire must not bring the lease back.
+            // A holder that said that it failed may say so again, and nothing else: a heartbeat that was overtaken by
+            // it on the wire must not bring the lease back.
             (
                 Authority::Current(spot),
                 Verdict::Ack | Verdict::Extend { .. } | Verdict::Release { .. } | Verdict::Await { .. },
@@ -125,7 +125,7 @@ impl Deliveries {
         let expires = turn.now.after_ms(turn.lease_ms(spot.topic, lease_ms.or(Some(pending.lent_ms))));
         match lease {
             Some(before) => turn.timers.cancel(before, Due::Lapse(spot)),
-            // It had lapsed and nobody else has it yet: it goes on, and the next attempt is off.
+            // It had lapsed and no other holder has it yet: it goes on, and the next attempt is off.
             None => {
                 turn.timers.cancel(retry_at, Due::Retry(spot));
                 self.take_back(turn, spot);
@@ -181,7 +181,7 @@ impl Turn {
             Found::Here(sequence) => sequence,
         };
         match progress.pending.get(&sequence) {
-            // Zero is nobody's token: a delivery that was given back or voided has it.
+            // Zero is no holder's token: a delivery that was given back or voided has it.
             Some(pending) if pending.token == receipt.token && receipt.token != Token::default() => {
                 let Receipt { topic, group, partition, .. } = *receipt;
                 Authority::Current(Spot { topic, group, partition, sequence })

@@ -1,4 +1,4 @@
-//! Somebody wants to run an effect.
+//! An asker wants to run an effect.
 
 use alloc::vec::Vec;
 
@@ -25,7 +25,7 @@ pub const EFFECTS_PER_CALL_MAX: usize = 1_000;
 /// Longest time for which an outcome may be remembered: ten years.
 const TTL_MS_MAX: u64 = 3660 * 24 * 60 * 60 * 1000;
 
-/// How the delivery that an effect is tied to stands.
+/// How the delivery to which an effect is tied stands.
 pub(crate) enum Tie {
     /// There is none, or it says nothing any more: the effect's own clock decides.
     Loose,
@@ -39,7 +39,7 @@ pub(crate) enum Tie {
 #[expect(clippy::large_enum_variant, reason = "it lives for a moment, and is nearly always the large one")]
 enum Start {
     Told(EffectAnswer),
-    /// It waits for whoever runs it.
+    /// It waits for the holder that runs it.
     Waits(u64),
 }
 
@@ -69,8 +69,8 @@ impl EffectDesk {
         }
     }
 
-    /// Begins effects one after the other. They are answered together, when all that was given is durable; whoever
-    /// wants to wait for another holder asks for that effect alone.
+    /// Begins effects one after the other. They are answered together, when all that was given is durable; an asker
+    /// that wants to wait for another holder asks for that effect alone.
     pub(crate) fn handle_begin_effects(
         &mut self,
         turn: &mut Turn,
@@ -92,7 +92,7 @@ impl EffectDesk {
             ask.wait_ms = 0;
             let answer = self.begin_effect(turn, ask, out).and_then(|turn| match turn {
                 Start::Told(answer) => Ok(answer),
-                // Not without a time to wait for.
+                // Without a time to wait, it does not wait.
                 Start::Waits(_) => Err(Reject::EffectRunning),
             });
             if let Ok(EffectAnswer::Unknown(view)) = &answer {
@@ -177,7 +177,7 @@ impl Turn {
             }
             Begun::Exhausted | Begun::Conflict => return None,
             Begun::Unknown => {
-                // Whoever is told so may rely on it: it holds for everybody from now on.
+                // An asker that is told so may rely on it: it holds for every asker from now on.
                 if effect.status == Status::InProgress && self.live_until(effect).is_none() {
                     self.note_lapse(number, out);
                 }
@@ -242,7 +242,7 @@ impl Turn {
         }
     }
 
-    /// Somebody has a lease from now on.
+    /// A holder has a lease from now on.
     fn watch_lease(&mut self, number: u64, lent: &Lent<'_>) -> EffectAnswer {
         self.timers.set(lent.until, Due::EffectLapse(number));
         let receipt = EffectReceipt { number, epoch: lent.epoch };
@@ -265,14 +265,14 @@ impl Turn {
         Self::may_expect(&ask.whose, &ask.expect)
     }
 
-    /// Whether an asker may have a lease: the first of a new record, or the next one of a record that is there. How an
-    /// effect went may be told to anybody.
+    /// Whether an asker may have a lease: the first of a new record, or the next one of a record that is there. Any
+    /// asker may be told how an effect went.
     pub(crate) fn may_take(&self, ask: &BeginEffect, known: Option<&Effect>) -> Result<(), Reject> {
         ask.delivery.map_or(Ok(()), |receipt| self.may_act_for(&receipt))?;
         if !self.roomy {
             return Err(Reject::DiskFull);
         }
-        // The record has met what was expected when it was begun: whoever goes on with it is part of the same.
+        // The record met what was expected when it was begun: an asker that goes on with it is part of the same effect.
         if known.is_some_and(|effect| effect.raised) {
             Ok(())
         } else {

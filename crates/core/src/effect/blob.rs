@@ -1,4 +1,4 @@
-//! What the log keeps about an effect and the state does not: who it is, and how it ended.
+//! What the log keeps about an effect and the state does not: its identity, and how it ended.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -30,7 +30,7 @@ pub struct NewBlob {
     pub check: u32,
 }
 
-/// Who an effect is. Empty texts mean "not given".
+/// The identity of an effect. Empty texts mean "not given".
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct About<'a> {
     /// Whose it is.
@@ -88,7 +88,7 @@ pub struct Ending<'a> {
     pub body: Option<Cow<'a, [u8]>>,
     /// Why it failed.
     pub error: Text<'a>,
-    /// Who found out how it ended, if the worker did not tell.
+    /// Who found out how it ended, if it was not the worker that told.
     pub by: Text<'a>,
     /// How that was found out.
     pub why: Text<'a>,

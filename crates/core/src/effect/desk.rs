@@ -5,10 +5,10 @@ use crate::words::id::{Ticket, Time};
 use alloc::collections::BTreeMap;
 use alloc::collections::VecDeque;
 
-/// Who waits for effects, and when the ledger is swept. A new run of the shard begins with nobody.
+/// Who waits for effects, and when the ledger is swept. A new run of the shard begins without waiters.
 #[derive(Debug, Default)]
 pub(crate) struct EffectDesk {
-    /// Who waits for an effect that somebody else runs.
+    /// Askers that wait for an effect that another holder runs.
     pub(super) waiting: Waiting,
     /// When the ledger is swept next.
     pub(super) sweep_at: Option<Time>,
@@ -26,7 +26,7 @@ pub(crate) struct Sweep {
     pub(super) rest_until: Time,
 }
 
-/// Who waits, for what.
+/// Which asker waits for which effect.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
     by_effect: BTreeMap<u64, VecDeque<Waiter>>,
@@ -40,7 +40,6 @@ pub(super) struct Waiter {
 }
 
 impl Waiting {
-    /// How many wait.
     pub(crate) fn len(&self) -> usize {
         self.by_ticket.len()
     }
@@ -58,7 +57,7 @@ impl Waiting {
         self.by_effect.get(&number)?.front()
     }
 
-    /// Takes a waiter out; gives it, what it waits for, and until when it would have.
+    /// Takes a waiter out; returns it, what it waits for, and until when it would have waited.
     pub(super) fn remove(&mut self, ticket: Ticket) -> Option<(u64, Time, Waiter)> {
         let (number, until) = self.by_ticket.remove(&ticket)?;
         let waiters = self.by_effect.get_mut(&number)?;

@@ -1,4 +1,4 @@
-//! Lines of history about effects, and their bytes.
+//! Facts about effects, and their bytes.
 
 use alloc::vec::Vec;
 
@@ -44,7 +44,7 @@ pub struct Lent<'a> {
     pub caller: u64,
     /// The delivery that it is tied to.
     pub tie: Option<Receipt>,
-    /// Who has it, for people who look; may be empty.
+    /// Who has it, for display; may be empty.
     pub owner: &'a str,
 }
 
@@ -53,7 +53,7 @@ pub struct Lent<'a> {
 pub struct BegunFact<'a> {
     /// Its number; never used twice.
     pub number: u64,
-    /// Who it is.
+    /// Its identity.
     pub identity: Identity,
     /// What was asked for.
     pub request: RequestHash,
@@ -69,7 +69,7 @@ pub struct BegunFact<'a> {
     pub whose: &'a str,
     /// Checksum of `bytes`.
     pub check: u32,
-    /// Who it is, in full.
+    /// Its identity in full.
     pub bytes: &'a [u8],
 }
 
@@ -78,7 +78,7 @@ pub struct BegunFact<'a> {
 pub struct EndedFact<'a> {
     /// Which.
     pub number: u64,
-    /// The lease that says so, or the epoch of whoever found out.
+    /// The lease that says so, or the epoch of the resolver.
     pub epoch: u32,
     /// How.
     pub status: Status,
@@ -92,7 +92,7 @@ pub struct EndedFact<'a> {
     pub digest: u64,
     /// Checksum of `bytes`.
     pub check: u32,
-    /// How it ended, in full.
+    /// How it ended in full.
     pub bytes: &'a [u8],
 }
 

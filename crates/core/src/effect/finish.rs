@@ -1,4 +1,4 @@
-//! An effect ends: by word of its holder, or of somebody who found out.
+//! An effect ends: by word of its holder, or of a resolver.
 
 use crate::delivery::Deliveries;
 use crate::effect::begin::Tie;
@@ -43,8 +43,8 @@ impl EffectDesk {
         self.pass_on(turn, deliveries, finish.receipt.number, out);
     }
 
-    /// Writes an ending down that [`Shard::may_finish`] has let through. Whoever waits for it is told afterwards, by
-    /// [`Shard::pass_on`].
+    /// Writes down an ending that [`Turn::may_finish`] has let through. Its waiters are told afterwards, by
+    /// [`EffectDesk::pass_on`].
     pub(crate) fn finish_effect(&mut self, turn: &mut Turn, finish: &FinishEffect, out: &mut Output) {
         let FinishEffect { receipt, status, ending, digest } = finish;
         let attempts_max =
@@ -80,7 +80,7 @@ impl EffectDesk {
         self.schedule_sweep(turn);
     }
 
-    /// The holder of a lease gives it up, and whoever waits for the effect is told at once: that it is free if nothing
+    /// The holder of a lease gives it up, and the waiters for the effect are told at once: that it is free if nothing
     /// was sent, else what a lapse would have told.
     pub(crate) fn handle_release_effect(
         &mut self,
@@ -145,7 +145,7 @@ impl EffectDesk {
         };
         let already = match rules::resolve(standing.as_ref(), resolve.seen, same) {
             Resolved::Commit { epoch } => {
-                // A person has decided that it may run once more.
+                // An operator has decided that it may run once more.
                 let cap = effect.attempts_max.map(|most| match resolve.status {
                     Status::FailedRetryable => most.max(effect.attempts.saturating_add(1)),
                     _ => most,
@@ -249,7 +249,7 @@ impl Turn {
         self.journal.reply(out, ticket, answer);
     }
 
-    /// Writes bytes of an effect anew, if they still lie where they were read.
+    /// Writes bytes of an effect again, if they still lie where they were read.
     pub(crate) fn handle_relocate_effect(
         &mut self,
         number: u64,

@@ -183,7 +183,6 @@ impl State {
     }
 }
 
-/// The message of a delivery.
 const fn message_of(receipt: &Receipt) -> Spotted {
     Spotted { topic: receipt.topic, partition: receipt.partition, offset: receipt.offset }
 }

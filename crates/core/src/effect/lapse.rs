@@ -1,4 +1,4 @@
-//! What time alone does to effects: leases lapse, records stop to count.
+//! What time alone does to effects: leases lapse, records stop counting.
 
 use alloc::vec::Vec;
 
@@ -13,18 +13,19 @@ use crate::turn::timer::{Due, FORGET_SLACK_MS};
 use crate::words::action::Output;
 use crate::words::id::Time;
 
-/// Records dropped by one fact: few enough that nobody notices.
+/// Records dropped by one fact: few enough that no other input waits noticeably.
 const SWEPT_PER_FACT_MAX: usize = 256;
-/// The next ones wait this long, so that a million records that end together go by the way: fifty thousand in a second.
+/// The next ones wait this long, so that a million records that end together go in the background: fifty thousand in a
+/// second.
 const SWEEP_PAUSE_MS: u64 = 5;
 /// Records that one sweep looks at.
 const LOOKED_PER_SWEEP_MAX: usize = 2 * SWEPT_PER_FACT_MAX;
-/// A round that had to leave records, because their messages are kept, is followed by a rest of a millisecond for so
-/// many of them: however many there are, looking at them in vain takes about a hundredth of the time.
+/// A round that had to leave records, because their messages are kept, is followed by a rest of one millisecond per
+/// this many of them: however many there are, looking at them in vain takes about a hundredth of the time.
 const LEFT_PER_MS: u64 = 10;
 
 impl EffectDesk {
-    /// Sets the timers of effects at the begin of a run.
+    /// Sets the timers of effects at the start of a run.
     pub(crate) fn schedule_effects(&mut self, turn: &mut Turn) {
         let effects = &turn.journal.state.effects;
         let running: Vec<(Time, u64)> = effects
@@ -71,7 +72,7 @@ impl EffectDesk {
         self.sweep_at = Some(at);
     }
 
-    /// Drops records that count no more, a few at a time.
+    /// Drops records that no longer count, a few at a time.
     pub(crate) fn on_sweep(&mut self, turn: &mut Turn, out: &mut Output) {
         self.sweep_at = None;
         let (mut sweep, mut looked, mut numbers) = (self.sweep, 0, Vec::new());

@@ -1,4 +1,5 @@
-//! Effects: what happens outside is run once, its outcome is kept and replayed, and whoever is too late is shut out.
+//! Effects: what happens outside is run once, its outcome is kept and replayed, and a holder that is too late is shut
+//! out.
 //!
 //! [`rules`] decides and knows no store; the rest of this folder is the store that a shard is.
 

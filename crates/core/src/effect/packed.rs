@@ -1,7 +1,7 @@
-//! Records of effects as few bytes as they can be: there may be millions, and most are over and only remembered.
+//! Records of effects in as few bytes as possible: there may be millions, and most are over and only remembered.
 //!
-//! Small numbers take one byte, times are told from one another, and whoever ran an effect is named once for all. The
-//! bytes never leave the memory of the shard: snapshots have a format of their own.
+//! Small numbers take one byte, times are stored relative to one another, and each owner's name is stored once for all
+//! its records. The bytes never leave the memory of the shard: snapshots have a format of their own.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -17,7 +17,7 @@ use crate::words::id::{Identity, Position, RequestHash, Spotted, Time, TopicId};
 
 /// Records of one chunk: as many as there are bits in [`Chunk::present`].
 const CHUNK_RECORDS: u64 = 64;
-/// A chunk grows by so many bytes at a time, so that little of it is empty.
+/// A chunk grows by this many bytes at a time, so that little of it is empty.
 const GROWTH_BYTES: usize = 256;
 /// A chunk gives room back that is larger than this.
 const SLACK_BYTES: usize = 1024;
@@ -166,13 +166,13 @@ impl Packed {
     }
 }
 
-/// Names of those who have or had a lease, each once.
+/// Names of owners that have or had a lease, each once.
 #[derive(Clone, Debug, Default)]
 struct Owners {
     /// By number; with how many records name it.
     names: Vec<(Arc<str>, u64)>,
     numbers: BTreeMap<Arc<str>, u32>,
-    /// Numbers that nobody has any more.
+    /// Numbers that no record uses any more.
     free: Vec<u32>,
 }
 
@@ -208,13 +208,13 @@ impl Owners {
     }
 }
 
-/// Whoever a packed record names: its number lies behind the identity, so that it is found without the rest.
+/// The owner that a packed record names: its number lies behind the identity, so that it is found without the rest.
 fn owner_of(bytes: &[u8]) -> Option<u32> {
     let mut take = Take::new(bytes.get(size_of::<Identity>()..)?, WHAT);
     take_short(&mut take).ok()
 }
 
-/// What an unreadable record reports; there is none.
+/// What reading a broken record would report; there is none.
 const WHAT: &str = "packed effect";
 
 /// Every field is named, so that a new one is not forgotten here.
@@ -360,7 +360,7 @@ fn take_blob(take: &mut Take<'_>) -> Result<Blob, Malformed> {
     Ok(Blob { position: Position(segment << 32 | byte), length: take_short(take)?, check: take.u32()? })
 }
 
-/// A time as its distance from another that is near it, nearly always: any two can be told.
+/// A time as its distance from another that is nearly always near it; any two times can be encoded.
 fn put_apart(out: &mut Vec<u8>, time: Time, from: Time) {
     let apart = time.0.wrapping_sub(from.0).cast_signed();
     put_long(out, (apart << 1 ^ apart >> 63).cast_unsigned());

@@ -14,7 +14,7 @@ use crate::state::sorted::Sorted;
 use crate::words::id::{GroupId, Identity, RequestHash, Spotted, Time, TopicId};
 use crate::words::receipt::Receipt;
 
-/// What is known of an effect without looking into the log. Kept [packed](Packed): a copy is made for whoever looks.
+/// What is known of an effect without looking into the log. Kept [packed](Packed): each lookup makes a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Effect {
     pub(crate) identity: Identity,
@@ -31,9 +31,9 @@ pub(crate) struct Effect {
     /// Hashes of tenant and scope: enough to skip most of what a list does not ask for.
     pub(crate) tenant: u32,
     pub(crate) scope: u32,
-    /// Who it is, in full.
+    /// Its identity in full.
     pub(crate) about: Blob,
-    /// How it ended, in full.
+    /// How it ended in full.
     pub(crate) ending: Option<Blob>,
     /// Tells its ending from any other.
     pub(crate) digest: u64,
@@ -47,7 +47,7 @@ pub(crate) struct Effect {
     /// When it ended, or was found to have lapsed; zero while it is in progress.
     pub(crate) ended: Time,
     pub(crate) ttl_ms: u64,
-    /// Who has or had the newest lease, for people who look.
+    /// Who has or had the newest lease, for display.
     pub(crate) owner: Arc<str>,
     /// The delivery that the newest lease is tied to.
     pub(crate) tie: Option<Box<Receipt>>,
@@ -61,7 +61,7 @@ pub(crate) struct Effect {
 }
 
 impl Effect {
-    /// Until when the record counts, if nobody touches it again; never for what may have happened.
+    /// Until when the record counts, if no asker or holder touches it again; never for what may have happened.
     pub(crate) fn expires(&self) -> Time {
         match self.status {
             Status::Succeeded | Status::FailedFinal | Status::FailedRetryable => {
@@ -132,8 +132,8 @@ impl Effect {
 
 /// All effects of a shard.
 ///
-/// Small arrays in trees and no hash tables: a table that doubles in the middle of a million records holds everybody
-/// up.
+/// Small arrays in trees and no hash tables: a table that doubles in the middle of a million records holds up every
+/// caller.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Effects {
     /// The number that the next new record gets, less one.
@@ -143,13 +143,13 @@ pub(crate) struct Effects {
     names: Sorted<(u64, u64)>,
     /// Records that are not over, by how they stand.
     open: BTreeMap<Status, Sorted<u64>>,
-    /// Records by the time at which they stop to count.
+    /// Records by the time at which they stop counting.
     expiries: Sorted<(Time, u64)>,
     /// Records whose newest lease is tied to a delivery of a message to a group.
     tied: BTreeSet<(TopicId, u64, GroupId, u64)>,
 }
 
-/// The first half of an identity, which is a digest: hardly ever that of another one, too.
+/// The first half of an identity, which is a digest: hardly ever shared with another one.
 fn half(identity: &Identity) -> u64 {
     identity.0.first_chunk().map_or(0, |half| u64::from_be_bytes(*half))
 }
@@ -197,12 +197,12 @@ impl Effects {
         self.tied.range(range).map(|(.., number)| *number).collect()
     }
 
-    /// The record that stops to count first, and when.
+    /// The record that stops counting first, and when.
     pub(crate) fn first_to_go(&self) -> Option<(Time, u64)> {
         self.expiries.first()
     }
 
-    /// Records that stop to count at `now` or earlier, first to go first, beginning after one of them.
+    /// Records that stop counting at `now` or earlier, first to go first, beginning after one of them.
     pub(crate) fn gone_by(
         &self,
         now: Time,
@@ -216,7 +216,6 @@ impl Effects {
         gone.filter_map(|place| Some((place, self.get(place.1)?)))
     }
 
-    /// Adds a record.
     pub(crate) fn add(&mut self, number: u64, effect: &Effect) {
         self.list(number, effect.status, effect.expires());
         self.tied.extend(effect.tie_key(number));
@@ -244,7 +243,6 @@ impl Effects {
         Some(result)
     }
 
-    /// Drops a record.
     pub(crate) fn remove(&mut self, number: u64) -> Option<Effect> {
         let effect = self.records.remove(number)?;
         self.unlist(number, effect.status, effect.expires());

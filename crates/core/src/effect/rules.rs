@@ -1,13 +1,13 @@
 //! The rules of the ledger: what an effect's record allows, and nothing about where the record is kept.
 //!
 //! Every store (the shard's own, a table in PostgreSQL, a map in memory) says how a record stands at the moment of the
-//! question and does what the answer says. No rule knows a clock: whoever keeps the record decides by its own clock
-//! whether a lease is live and whether the record's time is over. What decides ownership is the epoch alone.
+//! question and does what the answer says. No rule knows a clock: the store that keeps the record decides by its own
+//! clock whether a lease is live and whether the record's time is over. What decides ownership is the epoch alone.
 
 /// How an effect stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Status {
-    /// Somebody runs it, or did when its lease lapsed.
+    /// A holder runs it, or did when its lease lapsed.
     InProgress,
     /// It happened. Never changes.
     Succeeded,
@@ -15,7 +15,7 @@ pub enum Status {
     FailedFinal,
     /// It did not happen and may be tried again.
     FailedRetryable,
-    /// Its lease lapsed, and whether it happened is not known: somebody has to find out.
+    /// Its lease lapsed, and whether it happened is not known: a resolver has to find out.
     Unknown,
 }
 
@@ -41,12 +41,12 @@ impl Status {
     }
 }
 
-/// What a lapsed lease means for whoever comes next.
+/// What a lapsed lease means for the next asker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum OnLapse {
     /// The effect may run again: repeating it does no harm.
     Retry,
-    /// The effect may have happened: nobody repeats it blindly.
+    /// The effect may have happened: no asker repeats it blindly.
     #[default]
     Hold,
 }
@@ -73,13 +73,13 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// Whether the record counts no more. What somebody may be running, or what may have happened, always counts.
+    /// Whether the record no longer counts. What a holder may be running, or what may have happened, always counts.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.expired && !self.is_open()
     }
 
-    /// Whether whoever wants it can do nothing but wait: a holder may be running it, or it may have happened.
+    /// Whether an asker that wants it can do nothing but wait: a holder may be running it, or it may have happened.
     #[must_use]
     pub fn is_open(&self) -> bool {
         match self.status {
@@ -89,22 +89,22 @@ impl Standing {
         }
     }
 
-    /// Whether the lapse of its lease leaves behind something that nobody may repeat.
+    /// Whether the lapse of its lease leaves behind something that no asker may repeat.
     #[must_use]
     pub fn becomes_unknown(&self) -> bool {
         let stranded = self.status == Status::InProgress && !self.live && !self.released;
         stranded && (self.on_lapse == OnLapse::Hold || self.attempts_left(None) == Some(0))
     }
 
-    /// How many more leases there may be; `asked` is a cap that the asker brings along. The larger one counts: a
-    /// person may have allowed more than the askers know of.
+    /// How many more leases there may be; `asked` is a cap that the asker brings along. The larger one counts: an
+    /// operator may have allowed more than the askers know of.
     #[must_use]
     pub fn attempts_left(&self, asked: Option<u32>) -> Option<u32> {
         asked.max(self.attempts_max).map(|most| most.saturating_sub(self.attempts))
     }
 }
 
-/// Somebody who wants to run an effect.
+/// An asker that wants to run an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// Whether it asks for what the record is about.
@@ -117,12 +117,12 @@ pub struct Asked {
     pub attempts_max: Option<u32>,
 }
 
-/// What somebody who wants to run an effect is told.
+/// What an asker that wants to run an effect is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begun {
     /// Run it: there is no record, or none that counts. Epoch and attempt are 1.
     First,
-    /// Run it, with a newer lease than whoever had it before.
+    /// Run it, with a newer lease than the holder before had.
     TakeOver {
         /// The new lease.
         epoch: u32,
@@ -133,7 +133,7 @@ pub enum Begun {
     Again,
     /// It is over; this is how it ended.
     Replay,
-    /// Somebody else runs it.
+    /// Another holder runs it.
     Running,
     /// It failed and may be tried again.
     Retryable {
@@ -148,7 +148,7 @@ pub enum Begun {
     Conflict,
 }
 
-/// Decides about somebody who wants to run an effect.
+/// Decides about an asker that wants to run an effect.
 #[must_use]
 pub fn begin(known: Option<&Standing>, asked: Asked) -> Begun {
     let Some(known) = known.filter(|known| !known.is_over()) else { return Begun::First };
@@ -172,7 +172,7 @@ pub fn begin(known: Option<&Standing>, asked: Asked) -> Begun {
     }
 }
 
-/// What somebody who says how an effect ended is told.
+/// What a holder that says how an effect ended is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finished {
     /// It is written down.
@@ -183,10 +183,10 @@ pub enum Finished {
     Stale,
 }
 
-/// Decides about the holder of lease `epoch` who says how the effect ended. `fenced`: what the lease was tied to has
+/// Decides about the holder of lease `epoch` that says how the effect ended. `fenced`: what the lease was tied to has
 /// gone on without its holder. `same`: the record holds exactly this ending.
 ///
-/// A lapse alone takes nothing away: whoever holds the newest lease knows best how it went.
+/// A lapse alone takes nothing away: the holder of the newest lease knows best how it went.
 #[must_use]
 pub fn finish(known: Option<&Standing>, epoch: u32, fenced: bool, same: bool) -> Finished {
     let Some(known) = known.filter(|known| known.epoch == epoch && !known.released) else {
@@ -200,31 +200,31 @@ pub fn finish(known: Option<&Standing>, epoch: u32, fenced: bool, same: bool) ->
     }
 }
 
-/// Whether the holder of lease `epoch` may go on for longer. Also if it had lapsed: nobody else has it, and that its
-/// holder is still at it is the best that can be known.
+/// Whether the holder of lease `epoch` may go on for longer. Even if it had lapsed: no other holder has it, and its
+/// holder still being at work is the best that can be known.
 #[must_use]
 pub fn renew(known: Option<&Standing>, epoch: u32, fenced: bool) -> bool {
     let open = |known: &Standing| matches!(known.status, Status::InProgress | Status::Unknown);
     known.is_some_and(|known| known.epoch == epoch && open(known) && !known.released && !fenced)
 }
 
-/// What the holder of a lease who gives it up is told.
+/// What a holder that gives its lease up is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Released {
-    /// It is free from now on, under a new epoch: whoever had the lease has no say any more.
+    /// It is free from now on, under a new epoch: the holder that had the lease no longer has a say.
     Commit {
         /// The new epoch.
         epoch: u32,
     },
-    /// It was given up before, and nobody has taken it on since.
+    /// It was given up before, and no asker has taken it on since.
     Already,
     /// The lease is not the newest one, or its effect has ended. Nothing changes.
     Stale,
 }
 
-/// Decides about the holder of lease `epoch` who gives it up because nothing was sent. `fenced`: what the lease was
-/// tied to has gone on without its holder. Also after a lapse: nobody knows better than the holder of the newest
-/// lease that nothing happened.
+/// Decides about the holder of lease `epoch` that gives it up because nothing was sent. `fenced`: what the lease was
+/// tied to has gone on without its holder. Even after a lapse: the holder of the newest lease knows best that nothing
+/// happened.
 #[must_use]
 pub fn release(known: Option<&Standing>, epoch: u32, fenced: bool) -> Released {
     let Some(known) = known else { return Released::Stale };
@@ -238,10 +238,10 @@ pub fn release(known: Option<&Standing>, epoch: u32, fenced: bool) -> Released {
     Released::Stale
 }
 
-/// What somebody who has found out how an effect ended is told.
+/// What a resolver that says how an effect ended is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolved {
-    /// It is written down, under a new epoch: whoever held the lease before has no say any more.
+    /// It is written down, under a new epoch: the holder of the lease before no longer has a say.
     Commit {
         /// The new epoch.
         epoch: u32,
@@ -250,7 +250,7 @@ pub enum Resolved {
     Already,
     /// There is no record.
     Nothing,
-    /// Somebody runs it right now.
+    /// A holder runs it right now.
     Running,
     /// It is over, and stays what it is.
     Final,
@@ -258,8 +258,8 @@ pub enum Resolved {
     Stale,
 }
 
-/// Decides about somebody who has found out how an effect ended. `seen`: the epoch that it looked at. `same`: the
-/// record holds exactly this ending.
+/// Decides about a resolver that says how an effect ended. `seen`: the epoch that it looked at. `same`: the record
+/// holds exactly this ending.
 #[must_use]
 pub fn resolve(known: Option<&Standing>, seen: Option<u32>, same: bool) -> Resolved {
     let Some(known) = known.filter(|known| !known.is_over()) else { return Resolved::Nothing };

@@ -1,4 +1,4 @@
-//! Effects as people and callers see them.
+//! Effects as operators and callers see them.
 
 use alloc::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::effect::words::{EffectList, EffectPage, EffectTally, EffectView};
 use crate::turn::Turn;
 use crate::words::id::{Identity, Time};
 
-/// Records that one list looks at: what it costs at the most.
+/// Records that one list looks at: what it costs at most.
 const SCAN_MAX: usize = 2_000;
 
 impl Turn {

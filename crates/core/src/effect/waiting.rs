@@ -1,4 +1,4 @@
-//! Askers that wait for whoever runs the effect they want.
+//! Askers that wait for the holder that runs the effect they want.
 
 use crate::delivery::Deliveries;
 use crate::effect::begin::asked_of;
@@ -12,7 +12,7 @@ use crate::words::action::{Action, Answer, Output};
 use crate::words::id::Ticket;
 use crate::words::reject::Reject;
 
-/// Askers that may wait for one effect; whoever comes then is told at once that it runs.
+/// Askers that may wait for one effect; an asker that comes after them is told at once that it runs.
 const WAITERS_PER_EFFECT_MAX: usize = 1_000;
 
 impl EffectDesk {
@@ -23,7 +23,7 @@ impl EffectDesk {
         Ok(())
     }
 
-    /// Keeps an asker until the effect is over, its wait is, or the lease comes to it.
+    /// Keeps an asker until the effect is over, its time to wait is over, or it gets the lease.
     pub(crate) fn wait_for_effect(
         &mut self,
         turn: &mut Turn,
@@ -42,21 +42,21 @@ impl EffectDesk {
         turn.timers.set(until, Due::EffectWaited(ticket));
     }
 
-    /// Somebody has waited long enough.
+    /// An asker has waited long enough.
     pub(crate) fn on_effect_waited(&mut self, turn: &mut Turn, ticket: Ticket, out: &mut Output) {
         if let Some((number, _, waiter)) = self.waiting.remove(ticket) {
             turn.tell_running(ticket, number, &waiter.ask, out);
         }
     }
 
-    /// Whoever asked does not wait any longer.
+    /// The asker no longer waits.
     pub(crate) fn forsake_effect(&mut self, turn: &mut Turn, ticket: Ticket) {
         if let Some((_, until, _)) = self.waiting.remove(ticket) {
             turn.timers.cancel(until, Due::EffectWaited(ticket));
         }
     }
 
-    /// An effect ended, or its lease did: those who wait for it are told, until one of them has the lease.
+    /// An effect ended, or its lease did: its waiters are told, until one of them has the lease.
     pub(crate) fn pass_on(
         &mut self,
         turn: &mut Turn,
@@ -67,8 +67,8 @@ impl EffectDesk {
         while let Some(ticket) = self.waiting.first(number).map(|waiter| waiter.ticket) {
             let Some(effect) = &turn.journal.state.effects.get(number) else { break };
             let Some(waiter) = self.waiting.first(number) else { break };
-            // Somebody wants it, so that the record counts, also if heartbeats kept it for longer than its time: one of
-            // them takes it over, and nobody gets the lease of whoever had it before.
+            // A waiter wants it, so the record counts, even if heartbeats kept it for longer than its time: a waiter
+            // takes it over, and none gets the lease that the holder before had.
             let standing = Standing { expired: false, ..turn.effect_standing(effect) };
             let decided = rules::begin(Some(&standing), asked_of(Some(effect), &waiter.ask));
             if decided == Begun::Running {
@@ -100,7 +100,7 @@ impl EffectDesk {
 impl Turn {
     fn tell_running(&mut self, ticket: Ticket, number: u64, ask: &BeginEffect, out: &mut Output) {
         match self.tell(number, Begun::Running, ask, out) {
-            // That somebody else runs it rests on nothing that a crash could take back and that matters.
+            // That another holder runs it rests on nothing that matters and that a crash could take back.
             Some(answer) => {
                 out.actions.push(Action::Reply { ticket, answer: Answer::Effect(answer) });
             }

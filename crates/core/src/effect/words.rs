@@ -11,10 +11,10 @@ use crate::entity::words::Expected;
 use crate::words::id::{Identity, RequestHash, Time};
 use crate::words::receipt::Receipt;
 
-/// How much somebody wants an effect.
+/// How much an asker wants an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Urge {
-    /// Only if nobody ran it before.
+    /// Only if no holder ran it before.
     #[default]
     Begin,
     /// Also if it failed and may be tried again.
@@ -23,10 +23,10 @@ pub enum Urge {
     Reacquire,
 }
 
-/// Somebody wants to run an effect.
+/// An asker wants to run an effect.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct BeginEffect {
-    /// Who it is.
+    /// Its identity.
     pub identity: Identity,
     /// What it asks for.
     pub request: RequestHash,
@@ -34,7 +34,7 @@ pub struct BeginEffect {
     pub tenant: u32,
     /// Hash of its scope, for lists.
     pub scope: u32,
-    /// Who it is, in full ([`crate::About::encode`]); kept if there is no record yet.
+    /// Its identity in full ([`crate::About::encode`]); kept if there is no record yet.
     pub about: NewBlob,
     /// For how long it borrows; `None`: as the shard says.
     pub lease_ms: Option<u64>,
@@ -46,11 +46,11 @@ pub struct BeginEffect {
     pub attempts_max: Option<u32>,
     /// How much it wants it.
     pub urge: Urge,
-    /// How long it waits for somebody else who runs it.
+    /// How long it waits while another holder runs it.
     pub wait_ms: u64,
     /// Names the call, so that asking again gives the same lease; zero if it has no name.
     pub caller: u64,
-    /// Who asks, for people who look; may be empty.
+    /// Who asks, for display; may be empty.
     pub owner: String,
     /// The delivery on whose behalf it is run.
     pub delivery: Option<Receipt>,
@@ -71,7 +71,7 @@ pub struct EffectReceipt {
     pub epoch: u32,
 }
 
-/// A lease of an effect: whoever has it may run it.
+/// A lease of an effect: its holder may run the effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EffectLease {
     /// Which.
@@ -89,13 +89,13 @@ pub struct FinishEffect {
     pub receipt: EffectReceipt,
     /// How: succeeded, failed for good, or failed for now.
     pub status: Status,
-    /// How it ended, in full ([`crate::Ending::encode`]).
+    /// How it ended in full ([`crate::Ending::encode`]).
     pub ending: NewBlob,
     /// Tells this ending from any other ([`crate::Ending::digest`]).
     pub digest: u64,
 }
 
-/// Somebody has found out how an effect ended.
+/// A resolver has found out how an effect ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolveEffect {
     /// Which.
@@ -104,20 +104,20 @@ pub struct ResolveEffect {
     pub seen: Option<u32>,
     /// How: succeeded, failed for good, or failed for now.
     pub status: Status,
-    /// How it ended, in full.
+    /// How it ended in full.
     pub ending: NewBlob,
     /// Tells this ending from any other.
     pub digest: u64,
 }
 
-/// What somebody who wants to run an effect is told.
+/// What an asker that wants to run an effect is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EffectAnswer {
     /// Run it.
     Execute(EffectLease),
     /// It is over; this is how it ended.
     Replay(EffectView),
-    /// Somebody else runs it.
+    /// Another holder runs it.
     Running {
         /// The newest lease.
         epoch: u32,
@@ -158,7 +158,7 @@ pub struct EffectView {
     pub begun: Time,
     /// When the newest lease lapses or lapsed.
     pub until: Time,
-    /// Whether somebody may be running it right now.
+    /// Whether a holder may be running it right now.
     pub live: bool,
     /// When it ended, or was found to have lapsed.
     pub ended: Option<Time>,
@@ -176,9 +176,9 @@ pub struct EffectView {
     pub run: Option<Arc<str>>,
     /// The step of the message on whose behalf it was begun.
     pub step: Option<Arc<str>>,
-    /// Who it is.
+    /// Its identity, in the log.
     pub about: Blob,
-    /// How it ended.
+    /// How it ended, in the log.
     pub ending: Option<Blob>,
 }
 
@@ -187,7 +187,7 @@ pub struct EffectView {
 pub struct EffectList {
     /// Only those with a greater number.
     pub after: u64,
-    /// How many at the most.
+    /// How many at most.
     pub limit: u32,
     /// Only those that stand like this.
     pub status: Option<Status>,
@@ -213,20 +213,20 @@ pub struct EffectPage {
 pub struct EffectTally {
     /// Records kept.
     pub records: u64,
-    /// Those that somebody runs, or ran when its lease lapsed.
+    /// Those that a holder runs, or ran when its lease lapsed.
     pub in_progress: u64,
     /// Those that failed and may be tried again.
     pub failed_retryable: u64,
     /// Those of which it is not known whether they happened.
     pub unknown: u64,
-    /// Askers that wait for somebody else.
+    /// Askers that wait for another holder.
     pub waiting: u64,
 }
 
 /// Which bytes of an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EffectPart {
-    /// Who it is.
+    /// Its identity.
     About,
     /// How it ended.
     Ending,

@@ -1,4 +1,4 @@
-//! Whether entities have the versions that somebody expects, and what follows if they do.
+//! Whether entities have the versions that an asker expects, and what follows if they do.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;

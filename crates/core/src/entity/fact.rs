@@ -1,4 +1,4 @@
-//! Lines of history about entities, and their bytes.
+//! Facts about entities, and their bytes.
 
 use alloc::format;
 use alloc::string::String;
@@ -17,7 +17,7 @@ const FORGOTTEN: u8 = 65;
 /// Something that happened to entities and is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntityFact<'a> {
-    /// Entities have a version more. What was done on that condition is in the same batch.
+    /// The version of entities rose by one. What was done on that condition is in the same batch.
     Raised {
         /// Whose they are; may be empty.
         tenant: &'a str,
@@ -38,7 +38,7 @@ pub enum EntityFact<'a> {
 }
 
 impl<'a> EntityFact<'a> {
-    /// The entities of a fact with their versions, for people who look; what cannot be read is left out.
+    /// The entities of a fact with their versions, for display; what cannot be read is left out.
     #[must_use]
     pub fn names(raised: &[u8]) -> Vec<String> {
         let mut names = Vec::new();

@@ -1,4 +1,4 @@
-//! What people order about entities.
+//! What operators order about entities.
 
 use crate::entity::fact::EntityFact;
 use crate::log::fact::Fact;

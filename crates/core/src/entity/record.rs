@@ -15,7 +15,7 @@ pub(crate) struct Entity {
     pub(crate) at: Time,
 }
 
-/// Entities by tenant and name. Whoever is not among them has version 0.
+/// Entities by tenant and name. An entity that is not listed has version 0.
 pub(crate) type Entities = Scoped<Entity>;
 
 impl Entities {

@@ -1,4 +1,4 @@
-//! Entities as people see them.
+//! Entities as operators see them.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -9,7 +9,7 @@ use crate::turn::Turn;
 use crate::words::scoped::Named;
 
 impl Turn {
-    /// One entity. Whichever was never raised has version 0.
+    /// One entity. One that was never raised has version 0.
     pub(crate) fn describe_entity(&self, entity: &Named) -> EntityView {
         let Named { tenant, name } = entity;
         let known = self.journal.state.entities.get(tenant, name);

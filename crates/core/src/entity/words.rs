@@ -1,4 +1,4 @@
-//! What is said of entities.
+//! Requests and answers about entities.
 
 use crate::words::id::Time;
 use alloc::string::String;
@@ -7,7 +7,7 @@ use alloc::sync::Arc;
 /// Entities of which one begin or one commit may expect something.
 pub const EXPECTED_MAX: usize = 100;
 
-/// An entity, and the version that somebody expects it to have.
+/// An entity, and the version that a caller expects it to have.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Expected {
     /// Its name.
@@ -23,7 +23,7 @@ pub struct EntityList {
     pub tenant: String,
     /// Only those with a greater name.
     pub after: Option<String>,
-    /// How many at the most.
+    /// How many at most.
     pub limit: u32,
 }
 

@@ -1,4 +1,4 @@
-//! Lines of history.
+//! Facts: the lines of history.
 
 use crate::commit::fact::CommitFact;
 use crate::effect::fact::EffectFact;
@@ -28,7 +28,7 @@ pub struct MessageFact<'a> {
     pub check: u32,
     /// How often and when to try again.
     pub retry: Option<RetryPolicy>,
-    /// Its identity, and until when it is remembered.
+    /// Its identity, and until when the identity is remembered.
     pub identity: Option<(Identity, Time)>,
     /// What it asked for, if the producer said so.
     pub request: RequestHash,
@@ -44,7 +44,7 @@ pub struct MessageFact<'a> {
     pub lineage: Option<Lineage<'a>>,
     /// Where it was born, if it was stored before: it is a dead letter, or was one.
     pub origin: Option<Spotted>,
-    /// Nobody is to begin work on it any more from then on: groups that have not, give it up.
+    /// No reader is to begin work on it from then on: groups that have not begun give it up.
     pub deadline: Option<Time>,
     /// The encoded message.
     pub bytes: &'a [u8],
@@ -72,9 +72,9 @@ pub enum Fact<'a> {
         epoch: u64,
         /// When.
         at: Time,
-        /// Whether leases outlive the run: every delivery that supersedes a holder is durable before it is handed
-        /// out. Runs of a time before that voided every lease of the run before. It also says whether a clock that was
-        /// set back takes along what is counted from times that it had told before.
+        /// Whether leases outlive the run: every delivery that supersedes a holder is durable before it is handed out.
+        /// Earlier versions voided every lease of the run before. It also says whether a clock that was set back takes
+        /// along what is counted from times that it had told before.
         keeps_leases: bool,
     },
     /// A topic was created.
@@ -90,7 +90,7 @@ pub enum Fact<'a> {
         /// Whether its number is part of the identities of its messages.
         scoped: bool,
     },
-    /// A topic was told about itself.
+    /// Settings of a topic were changed.
     Configured {
         /// Which.
         topic: TopicId,
@@ -108,7 +108,7 @@ pub enum Fact<'a> {
         topic: TopicId,
         /// One group only.
         group: Option<GroupId>,
-        /// Stopped since then, or not stopped.
+        /// Since when they have been stopped; `None` if they are not.
         since: Option<Time>,
     },
     /// The shard got its secret: tokens that leave it are sealed with it.
@@ -143,7 +143,7 @@ pub enum Fact<'a> {
         expires: Time,
         /// Who holds it.
         owner: &'a str,
-        /// How it was handed over. What was written before this was told says [`Style::Borrowed`].
+        /// How it was handed over. Facts from before this was recorded say [`Style::Borrowed`].
         style: Style,
     },
     /// A group is done with a message.
@@ -165,7 +165,7 @@ pub enum Fact<'a> {
         retry_at: Time,
         /// By word of its holder, whose token is spent with it.
         nacked: bool,
-        /// Its holder said that trying again is of no use.
+        /// Its holder said that there is no use in trying again.
         dead: bool,
         /// Why.
         error: &'a str,
@@ -263,13 +263,13 @@ pub enum Fact<'a> {
         /// Every such message below this offset is gone.
         below: u64,
     },
-    /// Identities whose time had come were forgotten: at most `most`, the oldest first.
+    /// Identities whose time had come were forgotten: at most `most`, oldest first.
     Forgotten {
         /// Of the produce gate if `None`, else of that group's consume gate.
         group: Option<(TopicId, GroupId)>,
         /// Those remembered until then.
         upto: Time,
-        /// How many at the most.
+        /// How many at most.
         most: u32,
     },
     /// A payload was written again, so that the segment with its old copy can go.
@@ -296,7 +296,7 @@ pub enum Fact<'a> {
 }
 
 impl Fact<'_> {
-    /// The time that the shard's clock told when it happened, if the fact says so. The begin of a run does not count:
+    /// The time that the shard's clock told when it happened, if the fact says so. The start of a run does not count:
     /// it is compared with this.
     pub(crate) const fn told_at(&self) -> Option<Time> {
         match self {

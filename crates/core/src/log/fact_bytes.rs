@@ -34,7 +34,7 @@ const GROUP_EXPIRED: u8 = 10;
 const EXPIRED: u8 = 11;
 const FORGOTTEN: u8 = 12;
 const MOVED: u8 = 13;
-// The same facts as their namesakes above, with a time, a token or a scope that those had not.
+// The same facts as their namesakes above, with a time, a token or a scope that those lacked.
 const LEASED_AT: u8 = 14;
 const FAILED_AT: u8 = 15;
 const ACKED_BY: u8 = 16;
@@ -199,7 +199,7 @@ impl<'a> Fact<'a> {
         }
     }
 
-    /// What people and their programs order: settings, pauses, moves, removals.
+    /// What operators and their programs order: settings, pauses, moves, removals.
     fn encode_order(&self, out: &mut Vec<u8>) {
         match self {
             Self::Configured { topic, settings } => {

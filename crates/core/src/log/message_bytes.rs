@@ -23,7 +23,7 @@ const MORE_DEADLINE: u8 = 1 << 2;
 const MORE_TENANT: u8 = 1 << 3;
 
 impl<'a> MessageFact<'a> {
-    /// The kind, and what most messages have not: it goes before the rest.
+    /// The kind, and what most messages lack: it goes before the rest.
     fn encode_before(&self, out: &mut Vec<u8>) {
         let tenant = self.lineage.map(|lineage| lineage.tenant).filter(|tenant| !tenant.is_empty());
         if self.origin.is_none() && self.deadline.is_none() && tenant.is_none() {

@@ -1,4 +1,4 @@
-//! A message is not wanted any more.
+//! A message is no longer wanted.
 
 use crate::delivery::Deliveries;
 use crate::log::fact::Fact;

@@ -1,4 +1,4 @@
-//! What people and their programs order: topics and groups made, set, paused and deleted; moves, cancellations,
+//! What operators and their programs order: topics and groups made, set, paused and deleted; moves, cancellations,
 //! removals, redrives.
 
 pub(crate) mod cancel;

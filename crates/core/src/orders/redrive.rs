@@ -10,9 +10,9 @@ use crate::words::receipt::Stored;
 use crate::words::reject::Reject;
 
 impl Deliveries {
-    /// Stores the message of a dead letter again and drops the letter, in one batch. The gates do not count: a
-    /// person has decided that it is to be tried again, by the group that gave it up. If that group is gone the letter
-    /// stays: the other groups are done with the message.
+    /// Stores the message of a dead letter again and drops the letter, in one batch. The gates do not count: an
+    /// operator has decided that it is to be tried again, by the group that gave it up. If that group is gone the
+    /// letter stays: the other groups are done with the message.
     pub(crate) fn handle_redrive(
         &mut self,
         turn: &mut Turn,
@@ -28,7 +28,7 @@ impl Deliveries {
         };
         let state = &turn.journal.state;
         let slots = state.lane(letter.topic, letter.partition).map(|lane| &lane.slots);
-        // Letters of a time when it was not written down: whoever read the letter says what is known.
+        // Letters from before it was written down: the reader of the letter says what is known.
         message.origin = slots.and_then(|slots| slots.origin(sequence)).or(message.origin);
         // A letter does not say what was asked for; the gate does, as long as it knows the message that died.
         let first = message.identity.and_then(|identity| state.stored.get(&identity, turn.now));

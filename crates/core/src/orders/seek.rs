@@ -48,7 +48,7 @@ impl Deliveries {
                 }));
             }
         }
-        // Whoever holds something of the old position holds nothing any more.
+        // A holder of something at the old position holds nothing any more.
         for spot in spots {
             self.retire(turn, spot);
         }

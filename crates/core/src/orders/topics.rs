@@ -1,4 +1,4 @@
-//! Topics and groups as people order them: made, set, paused, deleted.
+//! Topics and groups as operators order them: made, set, paused, deleted.
 
 use crate::delivery::Deliveries;
 use crate::log::fact::Fact;
@@ -106,7 +106,7 @@ impl Deliveries {
         let groups: Vec<GroupId> = topic.groups.keys().copied().collect();
         self.forget_topic(id);
         turn.journal.emit(Haste::Urgent, out, &Fact::TopicDeleted { topic: id });
-        // Behind the fact: who waits is told when it is durable.
+        // Behind the fact: waiters are told when it is durable.
         for group in groups {
             self.dismiss(turn, group, Reject::TopicUnknown, out);
         }

@@ -1,4 +1,4 @@
-//! Lines of history about outputs, and their bytes.
+//! Facts about outputs, and their bytes.
 
 use alloc::vec::Vec;
 
@@ -150,7 +150,7 @@ impl<'a> OutputFact<'a> {
     }
 }
 
-/// The kind of a fact, and whose the dataset is: nobody's in particular is not said, as it never was.
+/// The kind of a fact, and which tenant the dataset belongs to: the empty tenant is not written, as it never was.
 fn put_kind(out: &mut Vec<u8>, kind: u8, tenant: &str) {
     if tenant.is_empty() {
         out.put_u8(kind);

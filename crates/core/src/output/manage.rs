@@ -1,4 +1,4 @@
-//! Cut-overs, roll-backs and clearing away: what people order about datasets.
+//! Cut-overs, roll-backs and clearing away: what operators order about datasets.
 
 use alloc::sync::Arc;
 
@@ -66,7 +66,7 @@ impl Turn {
         self.journal.reply(out, ticket, answer);
     }
 
-    /// Lets nothing move in a version any more.
+    /// Seals a version: its pointers no longer move.
     pub(crate) fn handle_seal_version(
         &mut self,
         ticket: Ticket,

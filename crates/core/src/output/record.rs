@@ -15,7 +15,6 @@ pub(crate) const HISTORY_MAX: usize = 16;
 /// What an output costs beside its texts, as the limit counts it.
 const OUTPUT_BYTES: u64 = 128;
 
-/// A pointer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pointer {
     /// Empty in a cell that is replaced.
@@ -40,15 +39,14 @@ pub(crate) enum Cell {
 pub(crate) struct Version {
     pub(crate) updated: Time,
     pub(crate) pointers: u64,
-    /// Its pointers do not move any more: somebody said so, or readers have seen it.
+    /// Its pointers no longer move: a caller sealed it, or readers have seen it.
     pub(crate) sealed: bool,
     pub(crate) cells: BTreeMap<Arc<str>, Cell>,
 }
 
-/// A dataset.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Dataset {
-    /// What readers see who do not say which version they want.
+    /// The version seen by readers that do not say which one they want.
     pub(crate) current: Option<Arc<str>>,
     /// Since when.
     pub(crate) cut_over: Time,
@@ -255,7 +253,7 @@ impl Dataset {
     }
 }
 
-/// The value of that name, made if it is new, without making the name anew if it is not.
+/// The value of that name, made if it is new, without copying the name if it is not.
 fn entry<'m, V: Default>(map: &'m mut BTreeMap<Arc<str>, V>, name: &str) -> &'m mut V {
     if !map.contains_key(name) {
         map.insert(name.into(), V::default());

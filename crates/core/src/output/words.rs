@@ -1,4 +1,4 @@
-//! What is said of outputs.
+//! Requests and answers about outputs.
 
 use crate::words::id::{Time, TopicId};
 use crate::words::scoped::Named;
@@ -51,7 +51,7 @@ pub enum OutputDone {
 pub struct DatasetSummary {
     /// Its name.
     pub dataset: Arc<str>,
-    /// What readers see who do not say which version they want.
+    /// The version seen by readers that do not say which one they want.
     pub current: Option<Arc<str>>,
     /// How many versions it has.
     pub versions: u64,
@@ -66,7 +66,7 @@ pub struct VersionsList {
     pub dataset: Named,
     /// Only versions with a greater name.
     pub after: Option<String>,
-    /// How many at the most.
+    /// How many at most.
     pub limit: u32,
 }
 
@@ -75,7 +75,7 @@ pub struct VersionsList {
 pub struct DatasetView {
     /// In numbers.
     pub summary: DatasetSummary,
-    /// Since when the current version is.
+    /// Since when that version has been current.
     pub cut_over: Option<Time>,
     /// What was current before, newest first, and since when; `None` for nothing.
     pub history: Vec<(Option<Arc<str>>, Time)>,
@@ -94,7 +94,7 @@ pub struct VersionSummary {
     pub outputs: u64,
     /// When one was moved last.
     pub updated: Time,
-    /// Whether none moves any more.
+    /// Whether its pointers no longer move.
     pub sealed: bool,
 }
 
@@ -109,7 +109,7 @@ pub struct OutputList {
     pub partition_key: Option<String>,
     /// Where to go on: the partition, and how many of its pointers were seen.
     pub from: Option<(String, u64)>,
-    /// How many at the most.
+    /// How many at most.
     pub limit: u32,
 }
 

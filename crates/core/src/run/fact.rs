@@ -1,4 +1,4 @@
-//! Lines of history about runs, and their bytes.
+//! Facts about runs, and their bytes.
 
 use alloc::vec::Vec;
 
@@ -49,7 +49,7 @@ pub enum RunFact<'a> {
     Forgotten {
         /// Which run.
         run: u64,
-        /// How many entries at the most.
+        /// How many entries at most.
         most: u32,
     },
 }

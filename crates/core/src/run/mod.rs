@@ -1,6 +1,6 @@
-//! Runs: which messages and effects belong together, and how each of them went, also after they are done.
+//! Runs: which messages and effects belong together, and how each of them went, even after they are done.
 //!
-//! This is for people who look; nothing is decided by it. The oldest runs go when there are too many.
+//! This is for display; nothing is decided by it. The oldest runs go when there are too many.
 
 pub(crate) mod fact;
 pub(crate) mod note;

@@ -21,7 +21,7 @@ use crate::words::letter::{AttemptDescription, put_attempts, take_attempts};
 /// Endings noted in one batch have their histories up to this many bytes of facts: a call may end thousands of messages
 /// with sixteen long errors each, and all of it has to fit into one frame of the log.
 pub(crate) const HISTORIES_FACTS_BYTES_MAX: usize = 16 << 20;
-/// Entries dropped by one fact: few enough that nobody notices.
+/// Entries dropped by one fact: few enough that no other input waits noticeably.
 const FORGOTTEN_PER_FACT_MAX: u32 = 256;
 
 impl Turn {
@@ -68,7 +68,7 @@ impl Turn {
         self.journal.emit(Haste::Urgent, out, &Fact::Run(fact));
     }
 
-    /// Sets the timers of runs at the begin of a run of the shard.
+    /// Sets the timers of runs at the start of a run of the shard.
     pub(crate) fn schedule_runs(&mut self) {
         let runs: Vec<u64> = self.journal.state.runs.runs.keys().copied().collect();
         for run in runs {

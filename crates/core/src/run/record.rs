@@ -159,7 +159,8 @@ impl Runs {
         self.steps.insert(key, step);
     }
 
-    /// An effect was begun: on behalf of a message of a run, or in a run that its caller names. Gives the run's number.
+    /// An effect was begun: on behalf of a message of a run, or in a run that its caller names. Returns the run's
+    /// number.
     pub(crate) fn note_effect(
         &mut self,
         message: Option<Spotted>,
@@ -199,7 +200,7 @@ impl Runs {
         step.ended.push(ended);
     }
 
-    /// Versions of datasets were read for a message; beyond so many they are not told apart any more.
+    /// Versions of datasets were read for a message; beyond [`STEP_READS_MAX`] they are not listed.
     pub(crate) fn note_reads<'a>(
         &mut self,
         topic: TopicId,

@@ -1,4 +1,4 @@
-//! Runs as people see them.
+//! Runs as operators see them.
 
 use alloc::string::ToString;
 use alloc::sync::Arc;

@@ -1,4 +1,4 @@
-//! What is said of runs.
+//! Requests and answers about runs.
 
 use crate::effect::words::EffectView;
 use crate::words::id::Time;
@@ -36,11 +36,11 @@ pub enum How {
 /// Which runs are wanted, newest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunList {
-    /// Only those of this tenant; the empty one is one, too.
+    /// Only those of this tenant; the empty tenant is a tenant, too.
     pub tenant: Option<String>,
     /// Only runs with a smaller number.
     pub before: u64,
-    /// How many at the most.
+    /// How many at most.
     pub limit: u32,
 }
 
@@ -136,7 +136,7 @@ pub struct RunGroup {
     pub attempts: u32,
     /// When the first of them began, as far as it is remembered.
     pub first_leased: Option<Time>,
-    /// When the group was through with it.
+    /// When the group was done with it.
     pub ended: Option<Time>,
     /// Attempts that failed, the last few.
     pub history: Vec<AttemptDescription>,

@@ -1,5 +1,6 @@
-//! How much one input can make of itself. The facts of an input lie in one batch, and a batch is one frame of the log:
-//! limits that multiply are related to each other here, so that no combination of them fills more than a frame.
+//! How many bytes of facts one input can produce. The facts of an input lie in one batch, and a batch is one frame of
+//! the log: limits that multiply are related to each other here, so that no combination of them fills more than a
+//! frame.
 
 use crate::delivery::dispatch::DISPATCH_FACTS_BYTES_MAX;
 use crate::delivery::settle::ERROR_BYTES_MAX;
@@ -17,9 +18,9 @@ const ATTEMPT_BYTES_MAX: usize = FACT_FIELDS_BYTES_MAX + NAME_BYTES_MAX + ERROR_
 /// What is counted up to a bound ends with the fact that crosses it.
 const CROSSING_BYTES_MAX: usize = FACT_FIELDS_BYTES_MAX + NAME_BYTES_MAX + HISTORY_MAX * ATTEMPT_BYTES_MAX;
 
-/// Facts that one input can give. What it brings is written twice at the most (a message names its run beside its
-/// envelope), each item gives two facts (its own, and that a step of a run ended), and beside that an input can touch
-/// every group or every partition of a topic, or end what is due.
+/// Bytes of facts that one input can produce. What it brings is written twice at most (a message names its run beside
+/// its envelope), each item gives two facts (its own, and that a step of a run ended), and beside that an input can
+/// touch every group or every partition of a topic, or end what is due.
 pub const INPUT_FACTS_BYTES_MAX: usize = 2 * INPUT_BYTES_MAX
     + 2 * INPUT_ITEMS_MAX * FACT_FIELDS_BYTES_MAX
     + max(

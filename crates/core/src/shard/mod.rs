@@ -37,8 +37,8 @@ impl Shard {
         }
     }
 
-    /// Begins a run: a new epoch, durable before anything is served. `base` is where the first batch will lie;
-    /// `secret` becomes the shard's if it has none yet, and should be nobody else's.
+    /// Begins a run: a new epoch, durable before anything is served. `base` is where the first batch will lie; `secret`
+    /// becomes the shard's if it has none yet, and should be no other shard's.
     pub fn open(&mut self, now: Time, base: Position, secret: [u8; 32], out: &mut Output) {
         self.turn.now = now;
         self.turn.journal.start(base);
@@ -73,7 +73,7 @@ impl Shard {
         self.turn.journal.held()
     }
 
-    /// Gives the shard up and lists who still waits for an answer.
+    /// Gives the shard up and lists the tickets that still wait for an answer.
     #[must_use]
     pub fn abandon(self) -> Vec<Ticket> {
         self.turn.journal.into_waiting()
@@ -164,7 +164,7 @@ impl Shard {
         }
     }
 
-    /// What people and their programs order.
+    /// What operators and their programs order.
     fn handle_order(&mut self, input: Input, out: &mut Output) {
         let Self { turn, deliveries, .. } = self;
         match input {

@@ -1,4 +1,4 @@
-//! What time alone does: each deadline goes to whoever set it.
+//! What time alone does: each deadline goes to the capability that set it.
 
 use alloc::vec::Vec;
 
@@ -35,7 +35,7 @@ impl Shard {
 
     pub(crate) fn handle_tick(&mut self, out: &mut Output) {
         let Self { turn, deliveries, effects } = self;
-        // Taken off first: what comes up anew while these are handled waits for the next tick, even if it is due now.
+        // Taken off first: what newly comes up while these are handled waits for the next tick, even if it is due now.
         let due = core::iter::from_fn(|| turn.timers.pop(turn.now)).take(DUE_PER_TICK_MAX);
         let due: Vec<(Time, Due)> = due.collect();
         for (at, due) in due {
@@ -50,7 +50,7 @@ impl Shard {
                 Due::Deadline(topic, partition) => deliveries.on_deadline(turn, topic, partition, out),
                 Due::Begin(topic, partition) => deliveries.on_begin(turn, topic, partition),
                 Due::Waited(group, ticket) => deliveries.on_patience_end(group, ticket),
-                // It keeps its place, or those in front of it would be the only ones who ever go on.
+                // It keeps its place, or those in front of it would be the only ones that ever go on.
                 Due::GoOn(..) if deliveries.is_turn_over(out) => turn.timers.set(at, due),
                 Due::GoOn(_, group) => deliveries.go_on(turn, group, out),
                 Due::Unreserve(identity) => deliveries.unreserve(turn, identity),

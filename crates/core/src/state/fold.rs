@@ -242,7 +242,7 @@ impl State {
         self.on_settled(place, Time(0))
     }
 
-    /// Nobody is to get a message any more; whoever has it on loan may end its work.
+    /// No group is to get a message any more; a holder that has it on loan may end its work.
     pub(crate) fn on_cancelled(&mut self, id: TopicId, partition: u32, offset: u64) -> Result<(), Malformed> {
         let topic = self.topic_mut(id)?;
         let lane = topic.partitions.get_mut(partition as usize).ok_or(CONTRADICTION)?;
@@ -259,7 +259,7 @@ impl State {
         for group in idle {
             self.settle(id, group, partition, sequence);
         }
-        // Without groups, or kept after all of them: nothing waits for it that could take it along.
+        // Without groups, or kept after all of them: no group waits for it that could take it along.
         let lane = self.topic_mut(id)?.partitions.get(partition as usize).ok_or(CONTRADICTION)?;
         if lane.slots.get(sequence).is_some_and(|slot| slot.waiting == 0) {
             self.remove(id, partition, sequence);
@@ -303,7 +303,7 @@ impl State {
         Ok(())
     }
 
-    /// A group is to get an identity again that it may be done with.
+    /// A group is to get again an identity that it may be done with.
     fn forget_done(&mut self, topic: TopicId, group: GroupId, identity: Option<Identity>) {
         let Ok(topic) = self.topic_mut(topic) else { return };
         if let (Some(group), Some(identity)) = (topic.groups.get_mut(&group), identity) {
@@ -329,7 +329,7 @@ impl State {
         if lane.slots.let_go(sequence) != Some(true) {
             return;
         }
-        // Without any group nobody is done with it: it waits for the next group to come, unless none is to get it.
+        // Without any group none is done with it: it waits for the next group to come, unless none is to get it.
         if lane.slots.is_cancelled(sequence) || !(lonely || keeps) {
             self.remove(id, partition, sequence);
         } else if !lonely || lane.slots.is_past(sequence) {

@@ -17,8 +17,8 @@ const STRETCH_MS: u64 = 1000;
 /// Times come in order as long as the lifetime and the clock stay what they are. After a start with a shorter
 /// lifetime, or with the clock set back, they do not: in one queue a late record would then keep all those behind it.
 ///
-/// A queue may hold entries that a later renewal made stale; they are skipped when their turn comes. The map is
-/// never iterated: whoever lists the records walks the queues.
+/// A queue may hold entries that a later renewal made stale; they are skipped when their turn comes. The map is never
+/// iterated: listing the records walks the queues.
 #[derive(Clone, Debug)]
 pub(crate) struct Gate<V> {
     records: HashMap<Identity, Record<V>, SeededHash>,
@@ -136,7 +136,7 @@ pub(crate) fn take_gate<V: Copy>(
     Ok(())
 }
 
-/// A fixed hash whose seed is an input: the same run gives the same table, and nobody outside can aim at it.
+/// A fixed hash whose seed is an input: the same run gives the same table, and no producer can aim at it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SeededHash(pub(crate) u64);
 

@@ -20,7 +20,7 @@ pub(crate) struct Group {
     pub(crate) id: GroupId,
     pub(crate) name: Arc<str>,
     pub(crate) created: Time,
-    /// Deliveries are stopped since then.
+    /// Deliveries have been stopped since then.
     pub(crate) paused: Option<Time>,
     /// One per partition.
     pub(crate) progress: Vec<Progress>,
@@ -35,7 +35,7 @@ pub(crate) struct Progress {
     pub(crate) floor: u64,
     /// Settled above the floor: acking 5 before 4 never loses 4.
     pub(crate) settled: Ranges,
-    /// Delivered at least once and not settled.
+    /// Delivered at least once and not yet settled.
     pub(crate) pending: BTreeMap<u64, Pending>,
     /// How many of `pending` are on loan. Kept in step by [`Progress::lease`] and [`Progress::end_lease`] alone.
     pub(crate) leased: u32,
@@ -55,9 +55,9 @@ pub(crate) struct Pending {
     pub(crate) attempts: u32,
     /// Why the last attempt failed; empty if none did.
     pub(crate) last_error: Arc<str>,
-    /// Who held it last; empty if nobody may settle it by name.
+    /// Who held it last; empty if no owner may settle it by name.
     pub(crate) owner: Arc<str>,
-    /// Token of the last delivery: its authority ends when a newer one begins. Zero if nobody has any.
+    /// Token of the last delivery: its authority ends when a newer one begins. Zero if no holder has one.
     pub(crate) token: Token,
     /// When the last delivery began.
     pub(crate) leased_at: Time,
@@ -77,7 +77,7 @@ pub(crate) struct Pending {
     pub(crate) cancelled: bool,
     /// The last holder said that its attempt failed: its token is spent, but for saying so again.
     pub(crate) nacked: bool,
-    /// The last holder said that trying again is of no use: it is to become a dead letter.
+    /// The last holder said that there is no use in trying again: it is to become a dead letter.
     pub(crate) dead: bool,
     /// Attempts that failed, the last [`HISTORY_MAX`].
     pub(crate) history: Vec<AttemptDescription>,
@@ -172,7 +172,7 @@ impl Progress {
         self.pushed += u32::from(pending.is_pushed);
     }
 
-    /// Lets a lease end at another time; one that has lapsed begins again. False if the message was never delivered.
+    /// Makes a lease end at another time; one that has lapsed begins again. False if the message was never delivered.
     pub(crate) fn extend(&mut self, sequence: u64, expires: Time) -> bool {
         let Some(pending) = self.pending.get_mut(&sequence) else { return false };
         if pending.lease.replace(expires).is_none() {
@@ -233,7 +233,7 @@ impl Progress {
         true
     }
 
-    /// Ends a delivery that does not count, and with it the right of its holder.
+    /// Ends a delivery that does not count, and with it the authority of its holder.
     fn uncount(&mut self, sequence: u64) -> Option<&mut Pending> {
         self.end_lease(sequence);
         let pending = self.pending.get_mut(&sequence)?;

@@ -37,7 +37,7 @@ use crate::words::id::{Position, RequestHash, Time, TopicId};
 /// Where the first message under an identity was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct First {
-    /// [`NO_TOPIC`] in records of a time when it was not written down.
+    /// [`NO_TOPIC`] in records from before it was written down.
     pub(crate) topic: TopicId,
     pub(crate) partition: u32,
     pub(crate) offset: u64,
@@ -79,8 +79,8 @@ pub struct State {
     pub(crate) entities: Entities,
     /// Kept messages by where they were born.
     pub(crate) descent: Descent,
-    /// Partitions in which messages have become history since somebody looked, and the first of those. Not part of
-    /// the state proper: for whoever decides how much history there may be.
+    /// Partitions in which messages have become history since that was last looked at, and the first of those. Not part
+    /// of the state proper: it says which history has to be checked against its limits.
     pub(crate) kept_anew: BTreeMap<(TopicId, u32), u64>,
 }
 
@@ -208,7 +208,6 @@ impl State {
         self.topics.get_mut(id.0 as usize).and_then(Option::as_deref_mut).ok_or(CONTRADICTION)
     }
 
-    /// The topic of that name.
     pub(crate) fn topic_named(&self, name: &str) -> Option<&Topic> {
         self.topic(*self.names.get(name)?)
     }

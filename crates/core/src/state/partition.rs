@@ -26,7 +26,7 @@ pub(crate) struct Topic {
     /// Whether its number is part of the identities of its messages.
     pub(crate) scoped: bool,
     pub(crate) settings: TopicSettings,
-    /// Deliveries are stopped since then.
+    /// Deliveries have been stopped since then.
     pub(crate) paused: Option<Time>,
     /// Offsets rise over the whole topic.
     pub(crate) next_offset: u64,
@@ -43,8 +43,8 @@ pub(crate) struct Partition {
     pub(crate) messages: u64,
     /// Their key and value bytes.
     pub(crate) bytes: u64,
-    /// Messages that every group was done with once and that are kept all the same. What is history counts as such
-    /// also while a late group reads it: a group that begins to read must not stop producers.
+    /// Messages that every group was done with once and that are kept all the same. What is history counts as such even
+    /// while a late group reads it: a group that begins to read must not stop producers.
     pub(crate) past_messages: u64,
     /// Their key and value bytes.
     pub(crate) past_bytes: u64,
@@ -166,7 +166,7 @@ impl Partition {
         self.first_where(|_, at| at >= time)
     }
 
-    /// Both offsets and times rise with the sequence number. Walks the messages kept: for people, not for dispatch.
+    /// Both offsets and times rise with the sequence number. Walks the messages kept: for operators, not for dispatch.
     fn first_where(&self, reached: impl Fn(u64, Time) -> bool) -> u64 {
         let found = self.slots.iter().find(|(_, slot)| reached(slot.offset, slot.at));
         found.map_or_else(|| self.slots.next(), |(sequence, _)| sequence)

@@ -29,7 +29,7 @@ impl Policies {
         self.numbers.len() + new <= Self::MAX
     }
 
-    /// Counts one more message with this policy and gives its number; `None` if the table is full.
+    /// Counts one more message with this policy and returns its number; `None` if the table is full.
     pub(crate) fn acquire(&mut self, policy: Option<RetryPolicy>) -> Option<u16> {
         let Some(policy) = policy else { return Some(0) };
         if let Some(&number) = self.numbers.get(&policy) {

@@ -47,7 +47,7 @@ impl Ranges {
         self.ranges.pop_first().is_some()
     }
 
-    /// Takes the range that starts at `floor` out of the set and gives its end.
+    /// Takes the range that starts at `floor` out of the set and returns its end.
     pub(crate) fn take_from(&mut self, floor: u64) -> Option<u64> {
         self.ranges.remove(&floor)
     }

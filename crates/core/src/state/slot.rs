@@ -34,7 +34,7 @@ pub(crate) struct Slot {
     pub(crate) size: u32,
     /// Checksum of the payload.
     pub(crate) check: u32,
-    /// Number of its retry policy; see [`crate::delivery::retry::Policies`].
+    /// Number of its retry policy; see [`crate::state::policies::Policies`].
     pub(crate) policy: u16,
     /// Groups that are not done with it yet, or [`GONE`].
     pub(crate) waiting: u16,
@@ -60,7 +60,7 @@ pub(crate) struct Beside {
     pub(crate) priority: u8,
     /// Where it was born, if it was stored before.
     pub(crate) origin: Option<Spotted>,
-    /// Nobody is to begin work on it any more from then on; 0 if it has no such time.
+    /// No reader is to begin work on it from then on; 0 if it has no such time.
     pub(crate) deadline: Time,
     /// Every group was done with it once, and it stayed: it is history.
     pub(crate) past: bool,
@@ -80,7 +80,7 @@ impl Default for Beside {
     }
 }
 
-/// One kind of thing beside the slots: either none of the chunk's slots has it, or the list is as long as the slots.
+/// One kind of value beside the slots: either none of the chunk's slots has one, or the list is as long as the slots.
 #[derive(Clone, Debug)]
 pub(crate) struct Column<T> {
     list: Vec<T>,
@@ -472,7 +472,7 @@ mod tests {
         assert_eq!((slots.chunks.len(), slots.find(3000), slots.find(4000)), (0, Found::Gone, Found::Never));
     }
 
-    /// One message that nobody acks must not make the partition grow with everything that comes and goes behind it.
+    /// One message that no group acks must not make the partition grow with everything that comes and goes behind it.
     #[test]
     fn what_is_gone_behind_an_old_message_is_one_gap() {
         let mut slots = Slots::default();

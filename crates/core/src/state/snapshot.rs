@@ -1,4 +1,4 @@
-//! The state as bytes, and back: the same bytes for the same state, whatever way led to it.
+//! The state as bytes, and back: the same bytes for the same state, no matter how it came about.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! A sorted set for millions of small keys.
 //!
 //! Keys lie in arrays of at most [`RUN_MAX`], found by a small tree of their first keys. A plain tree takes twice the
-//! room if keys come in order, as times and numbers do: it leaves every node half empty. No table that doubles
-//! either: nobody is held up in the middle of a million.
+//! room if keys come in order, as times and numbers do: it leaves every node half empty. No table that doubles either:
+//! no input is held up in the middle of a million.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ use core::ops::Bound;
 const RUN_MAX: usize = 128;
 /// An array with fewer keys than this is joined with a neighbour, if both fit.
 const RUN_LEAST: usize = RUN_MAX / 4;
-/// An array grows by so many keys at a time, so that little of it is empty.
+/// An array grows by this many keys at a time, so that little of it is empty.
 const GROWTH: usize = 8;
 
 /// A set of keys in their order.

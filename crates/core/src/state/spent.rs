@@ -1,4 +1,4 @@
-//! Tokens whose work is over, for holders that say so twice.
+//! Tokens whose work is over, for holders that settle twice.
 //!
 //! Tokens count up within a run of the shard and nearly all of them end the same way, so that a set of ranges holds
 //! millions of them in a few entries. Only a gap costs memory, and the oldest entries go first.
@@ -27,7 +27,7 @@ impl Spent {
     }
 
     pub(crate) fn insert(&mut self, token: Token) {
-        // No shard counts that far; a range could not end behind it.
+        // No shard counts that far; a range could not end after it.
         if token == Token::default() || token.n == u64::MAX || self.contains(token) {
             return;
         }

@@ -31,7 +31,7 @@ impl Held {
         self.queue.iter().map(|(_, action)| action)
     }
 
-    /// Who still waits.
+    /// The tickets that still wait.
     pub(crate) fn tickets(self) -> Vec<Ticket> {
         let tickets = self.queue.into_iter().filter_map(|(_, action)| match action {
             Action::Reply { ticket, .. } => Some(ticket),

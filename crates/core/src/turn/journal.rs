@@ -9,7 +9,7 @@ use crate::words::action::{Action, Answer, Output};
 use crate::words::id::{Position, Ticket, Time, TopicId};
 use crate::words::reject::Reject;
 
-/// Whether somebody waits for a fact to be synced.
+/// Whether an answer or a delivery waits for a fact to be synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Haste {
     /// An answer or a delivery rests on it.
@@ -26,7 +26,7 @@ pub(crate) struct Journal {
     pub(crate) base: Position,
     /// Everything below is on disk.
     pub(crate) durable: Position,
-    /// End of the newest fact that somebody waits for.
+    /// End of the newest urgent fact: an answer or a delivery waits for it.
     urgent_end: Position,
     held: Held,
     /// Partitions with messages that are not durable yet, in the order of their ends.
@@ -87,7 +87,7 @@ impl Journal {
         }
     }
 
-    /// Whether every fact that somebody waits for is durable.
+    /// Whether every urgent fact is durable.
     pub(crate) fn is_settled(&self) -> bool {
         self.urgent_end <= self.durable
     }

@@ -4,7 +4,7 @@ use alloc::collections::BTreeSet;
 
 use crate::words::id::{GroupId, Identity, Ticket, Time, TopicId};
 
-/// Identities are swept this much after their time, so that one sweep takes many. Nobody sees the difference: a
+/// Identities are swept this much after their time, so that one sweep takes many. No caller sees the difference: a
 /// record whose time has passed is not found any more.
 pub(crate) const FORGET_SLACK_MS: u64 = 10_000;
 
@@ -29,17 +29,18 @@ pub(crate) enum Due {
     Deadline(TopicId, u32),
     /// Scheduled messages of a partition may go out.
     Begin(TopicId, u32),
-    /// Somebody who asked for messages has waited long enough.
+    /// An asker for messages has waited long enough.
     Waited(GroupId, Ticket),
-    /// Dispatch stopped in the middle so that others get their turn. Numbered: whoever stopped first goes on first.
+    /// Dispatch stopped in the middle so that others get their turn. Numbered: the group that stopped first goes on
+    /// first.
     GoOn(u64, GroupId),
     /// A reserved identity was not used in time.
     Unreserve(Identity),
     /// The lease of an effect lapses.
     EffectLapse(u64),
-    /// Somebody who waits for an effect has waited long enough.
+    /// An asker that waits for an effect has waited long enough.
     EffectWaited(Ticket),
-    /// Records of effects may have stopped to count.
+    /// Records of effects may have stopped counting.
     Sweep,
     /// Commits may be forgotten.
     ForgetCommits,
@@ -56,7 +57,7 @@ pub(crate) struct Spot {
     pub(crate) sequence: u64,
 }
 
-/// Everything that is due some time.
+/// Everything that is due at some time.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     queue: BTreeSet<(Time, Due)>,

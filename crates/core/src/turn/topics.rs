@@ -1,4 +1,4 @@
-//! Topics come into being.
+//! How topics are created.
 
 use crate::log::fact::Fact;
 use crate::turn::Turn;

@@ -25,7 +25,6 @@ fn number_of(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// Answers a question.
 pub(crate) fn handle_describe(
     turn: &mut Turn,
     deliveries: &Deliveries,
@@ -38,7 +37,7 @@ pub(crate) fn handle_describe(
         None => Answer::Rejected(Reject::TopicUnknown),
     };
     match query {
-        // Numbers for people and their graphs: no decision rests on them, and they must come while the disk hangs.
+        // Numbers for operators and their graphs: no decision rests on them, and they must come while the disk hangs.
         Query::Tally => out.actions.push(Action::Reply { ticket, answer }),
         // What an answer tells must not be taken back by a crash: it waits until it is durable. An operator who
         // purges what a list showed must not meet another letter in its place.

@@ -13,7 +13,7 @@ use crate::words::description::{Browse, Found, MessageDescription, Stage, Standi
 use crate::words::id::{KeyHash, Spotted, Time};
 use crate::words::topic::Order;
 
-/// Messages that one question looks at; the answer says where to go on. Nobody else is served meanwhile.
+/// Messages that one question looks at; the answer says where to go on. No other input is served meanwhile.
 const SCANNED_MAX: u64 = 2_000;
 /// Messages before one that are looked through for the same key.
 const EARLIER_MAX: u64 = 10_000;

@@ -109,7 +109,7 @@ pub enum Outcome {
     Unknown,
 }
 
-/// The answer to whoever holds the ticket.
+/// The answer to the holder of the ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The topic exists, with this many partitions.
@@ -141,7 +141,7 @@ pub enum Answer {
         /// Groups that have it on loan right now; they learn of it when they extend.
         running: Vec<Arc<str>>,
     },
-    /// Deliveries are stopped since then, or not stopped.
+    /// Since when deliveries have been stopped; `None` if they are not.
     Paused(Option<Time>),
     /// Where the group stands now, per partition.
     Sought(Vec<GroupPartition>),
@@ -151,9 +151,9 @@ pub enum Answer {
     Deleted,
     /// Deliveries will come.
     Subscribed,
-    /// What became of the wish to run an effect.
+    /// What became of a request to run an effect.
     Effect(EffectAnswer),
-    /// One answer per effect that somebody wished to run, in order.
+    /// One answer per effect that the asker wants to run, in order.
     Effects(Vec<Result<EffectAnswer, Reject>>),
     /// How an effect ended is written down.
     EffectEnded {
@@ -195,7 +195,7 @@ pub enum Answer {
         /// Whether this call changed it.
         changed: bool,
     },
-    /// Nothing moves in a version any more.
+    /// A version is sealed: its pointers no longer move.
     Sealed {
         /// Whether this call sealed it.
         changed: bool,
@@ -252,7 +252,7 @@ pub struct Output {
     pub facts: Vec<u8>,
     /// What to do, in order. Taken by the shell after every call.
     pub actions: Vec<Action>,
-    /// Whether somebody waits for the facts to be synced. Without it they may ride with a later sync.
+    /// Whether an answer or a delivery waits for the facts to be synced. Otherwise they may ride with a later sync.
     pub urgent: bool,
 }
 

@@ -41,7 +41,7 @@ pub enum Query {
     Effect(Identity),
     /// Some effects.
     Effects(EffectList),
-    /// Datasets of a tenant whose name comes after this one, and how many at the most.
+    /// Datasets of a tenant whose name comes after this one, and how many at most.
     Datasets(String, Option<String>, u32),
     /// One dataset and some of its versions.
     Dataset(VersionsList),
@@ -49,7 +49,7 @@ pub enum Query {
     Outputs(OutputList),
     /// Some runs.
     Runs(RunList),
-    /// A stretch of one run: where it begins, and how much of it at the most.
+    /// A stretch of one run: where it begins, and how much of it at most.
     Run(Named, u64, u32),
     /// What a commit did.
     Commit(Identity),
@@ -70,7 +70,7 @@ pub struct Browse {
     pub alone: bool,
     /// Offsets of the first partition begin here.
     pub from: u64,
-    /// How many messages to give at the most; as many again are looked at for each.
+    /// How many messages to give at most; as many again are looked at for each.
     pub limit: u32,
     /// Only messages with this key, or all.
     pub key: KeyHash,
@@ -160,11 +160,11 @@ pub struct Stretch {
 pub enum Stage {
     /// Not due yet.
     Scheduled,
-    /// It can go out, or waits for something else than time.
+    /// It can go out, or waits for something other than time.
     Ready,
     /// An attempt failed and the next one is not due yet.
     Backoff,
-    /// Somebody has it on loan.
+    /// A holder has it on loan.
     InFlight,
     /// Every group is done with it, and the topic keeps it.
     Done,
@@ -211,13 +211,13 @@ pub enum Wait {
     InFlight,
     /// Its next attempt is not due yet.
     Backoff,
-    /// It waits for an effect that somebody runs, or of which it is not known whether it happened.
+    /// It waits for an effect that a holder runs, or of which it is not known whether it happened.
     Effect,
     /// An earlier message with the same key is not done.
     KeyBusy,
     /// A message with the same identity is being worked on.
     SameIdentityRunning,
-    /// As many deliveries are on loan as may be.
+    /// The in-flight window is full.
     WindowFull,
     /// Deliveries are stopped.
     Paused,
@@ -236,9 +236,9 @@ pub struct TopicDescription {
     pub created: Time,
     /// The offset that the next message gets.
     pub next_offset: u64,
-    /// What it was told about itself.
+    /// Its own settings.
     pub settings: TopicSettings,
-    /// Deliveries are stopped since then.
+    /// Deliveries have been stopped since then.
     pub paused: Option<Time>,
     /// Messages that are not due yet.
     pub scheduled: u64,
@@ -282,9 +282,9 @@ pub struct GroupDescription {
     pub waiters: u32,
     /// Who reads or holds something, in order of their names.
     pub members: Vec<Member>,
-    /// Deliveries are stopped since then.
+    /// Deliveries have been stopped since then.
     pub paused: Option<Time>,
-    /// Deliveries of the whole topic are stopped since then.
+    /// Deliveries of the whole topic have been stopped since then.
     pub topic_paused: Option<Time>,
     /// Last sign of life.
     pub seen: Time,
@@ -292,7 +292,7 @@ pub struct GroupDescription {
     pub partitions: Vec<GroupPartition>,
 }
 
-/// Somebody who reads a group, or holds messages of it.
+/// An owner that reads a group, or holds messages of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// Its name.
@@ -316,7 +316,7 @@ pub struct GroupPartition {
     pub scheduled: u32,
     /// Messages that wait for another one with the same identity.
     pub same_identity: u32,
-    /// As many deliveries are on loan as may be.
+    /// The in-flight window is full.
     pub is_full: bool,
     /// Messages that wait for an earlier one with the same key, as far as dispatch has seen them.
     pub key_busy: u32,

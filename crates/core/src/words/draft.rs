@@ -45,7 +45,7 @@ pub struct NewMessage {
     /// Whether it came the way that has defaults and keeps deadlines, `/v2`. Over `/v1` a message without a policy is
     /// tried for ever, and its deadline says nothing once it is stored.
     pub native: bool,
-    /// Who it is, if it carries an idempotency key.
+    /// Its identity, if it carries an idempotency key.
     pub identity: Option<Identity>,
     /// Whether that identity was reserved for it by [`Input::Reserve`].
     pub reserved: bool,

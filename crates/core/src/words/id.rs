@@ -73,10 +73,10 @@ pub struct Token {
     pub n: u64,
 }
 
-/// Who an idempotent operation is: a digest of tenant, scope and key.
+/// The identity of an idempotent operation: a digest of tenant, scope and key.
 ///
-/// 128 bits of BLAKE3: two different keys meet by accident with a chance far below that of a broken disk, and
-/// nobody can make two meet on purpose.
+/// 128 bits of BLAKE3: two different keys meet by accident with a chance far below that of a broken disk, and no caller
+/// can make two meet on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Identity(pub [u8; 16]);
 
@@ -88,7 +88,7 @@ impl Identity {
     }
 
     /// The identity of `key` for `tenant` within one topic: a topic that is deleted and created again under the same
-    /// name begins anew.
+    /// name starts over.
     #[must_use]
     pub fn in_topic(tenant: &str, topic: &str, incarnation: Option<TopicId>, key: &str) -> Self {
         match incarnation {

@@ -55,16 +55,16 @@ pub enum Style {
     Borrowed,
 }
 
-/// Somebody asks for messages, once.
+/// An asker asks for messages, once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseRequest {
     /// What it reads.
     pub topic: TopicId,
     /// For which group; created if it is new.
     pub group: String,
-    /// Its name, for people who look.
+    /// Its name, for display.
     pub owner: String,
-    /// How many at the most.
+    /// How many at most.
     pub max: u32,
     /// For how long it borrows; `None`: as the topic or the shard says.
     pub lease_ms: Option<u64>,
@@ -101,7 +101,7 @@ pub enum Verdict {
     Extend {
         /// `None`: for as long as it was lent.
         lease_ms: Option<u64>,
-        /// Whether the holder has begun with it, or only borrowed it ahead of time.
+        /// Whether the holder has begun work on it, or only borrowed it ahead of time.
         begun: bool,
     },
     /// The work was not begun, or is to wait: the attempt does not count.
@@ -222,7 +222,7 @@ pub enum Input {
         /// For what.
         request: LeaseRequest,
     },
-    /// Whoever asked for messages does not wait any longer.
+    /// The asker for messages no longer waits.
     Forsake {
         /// Who asked.
         ticket: Ticket,
@@ -271,8 +271,8 @@ pub enum Input {
         letter: Spotted,
         /// The message that it was.
         message: NewMessage,
-        /// The group that gave it up: only it gets the message again, and without it nobody does. `None` if the message
-        /// goes to a topic where that means nothing: all groups get it.
+        /// The group that gave it up: only it gets the message again, and without it no group does. `None` if the
+        /// message goes to a topic where that means nothing: all groups get it.
         group: Option<String>,
     },
     /// Drop messages, read or not.
@@ -345,7 +345,7 @@ pub enum Input {
         /// The burial that it answers.
         receipt: Receipt,
     },
-    /// The same payload, read from a segment that a few messages pin, to be stored anew.
+    /// The same payload, read from a segment that a few messages pin, to be stored again.
     Relocate {
         /// The topic.
         topic: TopicId,
@@ -365,7 +365,7 @@ pub enum Input {
         /// For what.
         ask: Box<BeginEffect>,
     },
-    /// Run several effects, or learn how each went; nobody waits, and each has its own answer.
+    /// Run several effects, or learn how each went; no asker waits, and each has its own answer.
     BeginEffects {
         /// Who asks.
         ticket: Ticket,
@@ -397,7 +397,7 @@ pub enum Input {
         /// Whether it may have happened: then it is as if the lease had lapsed. If not, nothing was sent.
         uncertain: bool,
     },
-    /// Somebody has found out how an effect ended.
+    /// A resolver has found out how an effect ended.
     ResolveEffect {
         /// Who asks.
         ticket: Ticket,
@@ -438,7 +438,7 @@ pub enum Input {
         /// The version that is current.
         from: String,
     },
-    /// Let nothing move in a version of a dataset any more.
+    /// Seal a version of a dataset: its pointers no longer move.
     SealVersion {
         /// Who asks.
         ticket: Ticket,
@@ -463,7 +463,7 @@ pub enum Input {
         /// Which.
         entity: Named,
     },
-    /// The same bytes of an effect, read from a segment that a few of them pin, to be stored anew.
+    /// The same bytes of an effect, read from a segment that a few of them pin, to be stored again.
     RelocateEffect {
         /// Which.
         number: u64,

@@ -52,7 +52,7 @@ pub struct Envelope<'a> {
     pub target_topic: Text<'a>,
     /// Goes there instead of the key's partition.
     pub partition_override: Option<u32>,
-    /// No use after this.
+    /// Of no use after this.
     pub deadline: Option<Deadline>,
     /// How often and when to try again.
     pub retry_policy: Option<RetryPolicy>,
@@ -80,7 +80,7 @@ impl Deadline {
     }
 }
 
-/// A router's word on a message.
+/// What a router said about a message.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Routing<'a> {
     /// What the message is.
@@ -154,8 +154,8 @@ impl<'a> Message<'a> {
         Self { envelope: Some(envelope), origin: Some(origin), ..self }
     }
 
-    /// Where it was born, if it lies at `own`. Letters of a time when that was not written down name their source,
-    /// but not the number of its topic: `number` gives the one that a topic of that name has now.
+    /// Where it was born, if it lies at `own`. Letters from before that was written down name their source, but not the
+    /// number of its topic: `number` gives the one that a topic of that name has now.
     #[must_use]
     pub fn born<'b>(&'b self, own: Origin<'b>, number: impl FnOnce(&str) -> Option<TopicId>) -> Origin<'b> {
         if let Some(origin) = &self.origin {
@@ -168,7 +168,7 @@ impl<'a> Message<'a> {
 
 impl<'a> Message<'a> {
     /// The message that a dead letter was, as it is to be tried again: with its policy, without the letter. `None` if
-    /// it is no dead letter.
+    /// it is not a dead letter.
     #[must_use]
     pub fn from_dead_letter(self) -> Option<(Self, DeadLetter<'a>)> {
         let mut envelope = self.envelope?;

@@ -1,4 +1,4 @@
-//! Where messages were born, and which kept messages descend from a place.
+//! Where messages were born.
 
 use alloc::vec::Vec;
 

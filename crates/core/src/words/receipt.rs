@@ -20,7 +20,7 @@ pub struct Receipt {
 /// A message is stored, or was before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stored {
-    /// In which topic; `None` for a duplicate of a time when that was not remembered.
+    /// In which topic; `None` for a duplicate from before that was remembered.
     pub topic: Option<TopicId>,
     /// Where.
     pub partition: u32,

@@ -13,7 +13,7 @@ pub enum Reject {
     DeadlineExceeded,
     /// A limit on buffered work is reached; try again later.
     Overloaded(Overload),
-    /// Somebody else holds the message, or a newer attempt has started.
+    /// Another owner holds the message, or a newer attempt has started.
     NotOwner,
     /// The message was never delivered to this group, or its lease was voided by a restart.
     NotInFlight,
@@ -41,7 +41,7 @@ pub enum Reject {
     EffectFenced,
     /// The lease said something else about its effect before, and that stays.
     EffectDiffers,
-    /// Somebody runs the effect right now.
+    /// A holder runs the effect right now.
     EffectRunning,
     /// The effect is over, and stays what it is.
     EffectFinished,
@@ -51,13 +51,13 @@ pub enum Reject {
     ResultTooLarge,
     /// There is no such dataset, version or partition of it.
     OutputUnknown,
-    /// The partition of the dataset is replaced, and somebody wants to append to it, or the other way round.
+    /// The partition of the dataset is replaced, and a commit wants to append to it, or the other way round.
     OutputModeDiffers,
     /// Another version is current than the caller thinks, or there is none to go back to.
     VersionDiffers,
     /// The version is the current one.
     VersionInUse,
-    /// The version is sealed: its pointers do not move any more.
+    /// The version is sealed: its pointers no longer move.
     VersionSealed,
     /// No run has this name.
     RunUnknown,

@@ -8,7 +8,7 @@ use core::ops::Bound;
 /// A name that belongs to a tenant.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Named {
-    /// Whose it is; empty for nobody's in particular.
+    /// Whose it is; empty if it belongs to no tenant in particular.
     pub tenant: String,
     /// The name.
     pub name: String,
@@ -62,7 +62,7 @@ impl<V> Scoped<V> {
         self.tenants.get_mut(tenant)?.get_mut(name)
     }
 
-    /// The value of that name, made if it is new, without making names anew that are not.
+    /// The value of that name, made if it is new, without copying names that are not.
     pub(crate) fn enter(&mut self, tenant: &str, name: &str, new: impl FnOnce() -> V) -> &mut V {
         if !self.tenants.contains_key(tenant) {
             self.tenants.insert(tenant.into(), BTreeMap::new());

@@ -82,7 +82,7 @@ impl Slots {
         None
     }
 
-    /// When nobody is to begin work on it any more; 0 if it has no such time.
+    /// From when on no reader is to begin work on it; 0 if it has no such time.
     pub(crate) fn deadline(&self, sequence: u64) -> Time {
         self.chunk_of(sequence).map_or(Time(0), |(chunk, index)| chunk.deadlines.get(index, Time(0)))
     }
