@@ -18,9 +18,9 @@ use crate::shared::Shared;
 use crate::status::Status;
 use crate::stream::Stream;
 
-/// Said to whoever waited for an answer when the shard was given up.
+/// Said to callers that waited for an answer when the shard was given up.
 pub(crate) const INTERRUPTED: &str = "the broker was interrupted; whether this took effect is not known";
-/// Said to whoever comes while the broker stops.
+/// Said to callers that come while the broker stops.
 pub(crate) const STOPPING: &str = "the broker is stopping";
 
 /// The most that one stream may have unsettled.
@@ -297,7 +297,7 @@ fn settled(answer: &Answer) -> Result<(), Failure> {
     }
 }
 
-/// The shard answers each input with its own kind of answer; anything else is a fault of ours.
+/// The shard answers each input with its own kind of answer; anything else is a bug of ours.
 pub(crate) fn unexpected(answer: &impl std::fmt::Debug) -> Failure {
     tracing::error!(?answer, "the shard gave an answer of the wrong kind");
     Failure::Unavailable("internal fault: an answer of the wrong kind".into())

@@ -19,7 +19,7 @@ pub(crate) struct Clock {
     course: Mutex<Course>,
 }
 
-/// What was told last.
+/// The time that was told last.
 #[derive(Clone, Copy, Debug)]
 struct Course {
     told: Duration,
@@ -50,7 +50,7 @@ impl Clock {
 
     fn told(&self) -> Duration {
         let mut course = lock(&self.course);
-        // Read while nobody else can: an older reading that comes later would count its time twice.
+        // Read under the lock: an older reading that comes later would count its time twice.
         let (wall, steady) = (wall(), self.start.elapsed());
         course.tell(wall, steady)
     }

@@ -114,7 +114,7 @@ fn weight(commit: &Commit) -> usize {
 }
 
 impl Broker {
-    /// Does everything that a commit asks for, or nothing of it.
+    /// Does everything that a commit asks for, or none of it.
     pub async fn commit(&self, mut call: CommitCall<'_>) -> Result<Committed, Failure> {
         let mut held = Held::new();
         let commit = self.prepare_commit(&mut call, &mut held).await?;
@@ -276,7 +276,7 @@ impl Broker {
         }
     }
 
-    /// Lets nothing move in a version any more; says whether that is new, and how many pointers it has.
+    /// Seals a version, whose pointers then no longer move; says whether that is new, and how many pointers it has.
     pub async fn seal_version(&self, dataset: Named, version: &str) -> Result<(bool, u64), Failure> {
         let version = version.to_owned();
         match self.ask(0, true, |ticket| Input::SealVersion { ticket, dataset, version }).await? {

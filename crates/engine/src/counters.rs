@@ -45,7 +45,7 @@ counters! {
     nacked,
     /// Settlements refused because their token was stale or unknown.
     stale,
-    /// Effects that somebody was told to run.
+    /// Effects that an asker was told to run.
     effects_executed,
     /// Effects answered with the outcome of an earlier run.
     effects_replayed,
@@ -99,7 +99,6 @@ counters! {
     recovery_ms,
 }
 
-/// One number.
 #[derive(Debug, Default)]
 pub(crate) struct Meter(AtomicU64);
 

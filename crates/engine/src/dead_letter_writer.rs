@@ -7,10 +7,10 @@ use driftq_core::{Burial, DeadLetter, Input, Message, PAYLOAD_DAMAGED, Payload};
 use crate::payload_store::{Lost, Place, check_of};
 use crate::shared::Shared;
 
-/// Undertakings that may wait; beyond it the shard is told to ask again later.
+/// Burials that may wait; beyond it the shard is told to ask again later.
 pub(crate) const BURIALS_MAX: usize = 1_024;
 
-/// The thread of the dead-letter writer: one letter after the other, until nobody is left to ask for one.
+/// The thread of the dead-letter writer: one letter after the other, until no sender of burials is left.
 pub(crate) fn bury_all(shared: &Shared, burials: &Receiver<Burial>) {
     while let Ok(burial) = burials.recv() {
         let receipt = burial.receipt;
@@ -29,8 +29,8 @@ pub(crate) fn bury_all(shared: &Shared, burials: &Receiver<Burial>) {
     }
 }
 
-/// The dead letter, or why the message cannot be read now. One that is damaged is no longer a message: its letter has no
-/// value and says where its bytes lie, so that nobody waits for it and nobody mistakes it for what was stored.
+/// The dead letter, or why the message cannot be read now. One that is damaged is no longer a message: its letter has
+/// no value and says where its bytes lie, so that no group waits for it and no reader mistakes it for what was stored.
 fn letter(shared: &Shared, burial: &Burial) -> Result<Payload, Lost> {
     let (place, receipt) = (Place::from(burial), &burial.receipt);
     let read = shared.payload_store.read(place);

@@ -56,7 +56,7 @@ pub(crate) enum Fate {
     Done,
     /// It was gone already.
     Skipped,
-    /// It is still there, and stays until somebody changes what is in its way.
+    /// It is still there, and stays until an operator changes what is in its way.
     Refused(String),
     /// It is still there.
     Failed(Failure),
@@ -81,7 +81,6 @@ impl Broker {
         Ok(Browse { topic, partition, alone: false, from, limit, key: KeyHash::NONE })
     }
 
-    /// Drops a letter.
     pub(crate) async fn purge(&self, letters: &str, seen: &Seen) -> Fate {
         let Ok(topic) = self.topic(letters) else { return Fate::Skipped };
         let messages = vec![Spotted { topic, partition: seen.found.partition, offset: seen.found.offset }];
@@ -132,7 +131,7 @@ impl Broker {
             return Err(Failure::Reject(Reject::Invalid(VALUE_LOST)));
         }
         let target = call.target_topic.as_deref().unwrap_or(&letter.topic);
-        // Elsewhere a group of the same name is another one: all groups get what a person sends there.
+        // Elsewhere a group of the same name is another one: all groups get what an operator sends there.
         let goes_home = *target == *letter.topic;
         let (info, letters) = {
             let catalog = read(&self.shared().catalog);
@@ -158,7 +157,8 @@ impl Broker {
             offset: seen.found.offset,
         };
         let new = NewMessage {
-            // A redrive is asked for over `/v2`. The deadline is not taken along: who redrives wants it tried.
+            // A redrive is asked for over `/v2`. The deadline is not taken along: an operator who redrives it wants it
+            // tried.
             native: true,
             identity: (!key.is_empty()).then(|| Identity::in_topic(tenant, target, info.incarnation(), key)),
             priority: seen.found.priority,

@@ -29,14 +29,14 @@ const BATCH_BYTES_SOFT_MAX: usize = 1 << 20;
 const _: () = assert!(BATCH_BYTES_SOFT_MAX + INPUT_FACTS_BYTES_MAX <= FRAME_BODY_BYTES_MAX as usize);
 /// Requests handled before the log and the clock are looked at again.
 const ROUND_REQUESTS_MAX: usize = 1_024;
-/// Words of streams handled before requests get their turn: a crowd of streams that ends must not hold up producers.
+/// Words of streams handled before requests get their turn: many streams that end at once must not hold up producers.
 const ROUND_NOTICES_MAX: usize = 256;
-/// Questions that may wait for their round; whoever comes then is told to come back.
+/// Questions that may wait for their round; an asker that comes after that is told to come back.
 const QUESTIONS_MAX: usize = 1_024;
 /// A buffer larger than this that is mostly full goes to the payload cache as it is; a smaller one is copied there
 /// and used again.
 const BUFFER_COPIED_BYTES_MAX: usize = 256 << 10;
-/// Said to whoever waits for a batch that finds no room.
+/// Said to callers that wait for a batch that finds no room.
 const UNSURE: &str =
     "the disk is full: nothing can be written until space returns; whether this took effect is not known";
 
@@ -60,14 +60,14 @@ pub(crate) struct Decide<'a, D: Disk> {
     pub(crate) now: Time,
 }
 
-/// Who waits for what.
+/// Which caller waits for what.
 #[derive(Default)]
 pub(crate) struct Tables {
     tickets: HashMap<Ticket, oneshot::Sender<Reply>, BuildHasherDefault<TicketHasher>>,
     consumers: HashMap<ConsumerId, mpsc::Sender<Delivery>>,
     taken: Taken,
-    /// Questions that take long to answer: one a round, so that whoever works waits for one of them at the most,
-    /// however many look through messages or scrape.
+    /// Questions that take long to answer: one a round, so that workers wait for one of them at most, however many
+    /// askers look through messages or scrape.
     questions: VecDeque<Request>,
     /// Actions of the last call, taken out while they are done.
     actions: Vec<Action>,
@@ -146,7 +146,7 @@ impl<D: Disk> Decide<'_, D> {
         if self.tables.questions.len() < QUESTIONS_MAX {
             self.tables.questions.push_back(question);
         } else {
-            // Whoever has stopped waiting needs no answer.
+            // An asker that has stopped waiting needs no answer.
             let _ = question.reply.send(Err(Failure::Busy));
         }
     }
@@ -156,7 +156,7 @@ impl<D: Disk> Decide<'_, D> {
         self.writes.under_way && self.out.facts.len() >= BATCH_BYTES_SOFT_MAX
     }
 
-    /// How long to sleep at the most.
+    /// How long to sleep at most.
     fn patience(&self, want: Want) -> Option<Duration> {
         if want == Want::LogEvents {
             return None;
@@ -188,7 +188,7 @@ impl<D: Disk> Decide<'_, D> {
             return;
         }
         std::mem::swap(&mut self.out.actions, &mut self.tables.actions);
-        // Published before any answer goes out: whoever is told that a topic exists must find it.
+        // Published before any answer goes out: a caller that is told that a topic exists must find it.
         publish(self.shared, &self.tables.actions);
         let mut actions = std::mem::take(&mut self.tables.actions);
         for action in actions.drain(..) {
@@ -204,7 +204,7 @@ impl<D: Disk> Decide<'_, D> {
     }
 
     fn reply(&mut self, ticket: Ticket, answer: Answer) {
-        // An asker that has stopped waiting needs no answer. What was lent to it is given back, also if it left while
+        // An asker that has stopped waiting needs no answer. What was lent to it is given back, even if it left while
         // its answer waited for the disk.
         let unheard = match self.tables.tickets.remove(&ticket) {
             Some(reply) => reply.send(Ok(answer)).err().and_then(Result::ok),
@@ -227,8 +227,8 @@ impl<D: Disk> Decide<'_, D> {
                 Err(error) => error.into_inner(),
             },
         };
-        // The reader is gone and its word of it still under way. It has to leave before the delivery comes back, or
-        // it would be the next to get it.
+        // The reader is gone, and the notice of that is still under way. It has to leave before the delivery comes
+        // back, or it would be the next to get it.
         self.tables.consumers.remove(&consumer);
         self.shared.meters.released.one();
         self.tables.follow_ups.push(Input::Release { receipts: vec![undelivered.receipt] });
@@ -246,7 +246,7 @@ impl<D: Disk> Decide<'_, D> {
 
     fn on_request(&mut self, request: Request) {
         if let Some(attach) = request.stream {
-            // A reader that left before it was seen: its word of it may have come first, through the other lane.
+            // A reader that left before it was seen: the notice of that may have come first, through the other lane.
             if attach.deliveries.is_closed() {
                 return;
             }
@@ -256,7 +256,7 @@ impl<D: Disk> Decide<'_, D> {
             request.input,
             Input::Lease { .. } | Input::BeginEffect { .. } | Input::BeginEffects { .. }
         );
-        // Whoever is gone by now would only keep others from what it was lent.
+        // An asker that is gone by now would only keep others from what it was lent.
         if lends && request.reply.is_closed() {
             return;
         }
@@ -321,7 +321,7 @@ impl<D: Disk> Decide<'_, D> {
         }
     }
 
-    /// Whoever has no answer by now waits for the disk, and nobody knows for how long.
+    /// Callers that have no answer by now wait for the disk, and it is not known for how long.
     fn refuse_while_stuck(&mut self) {
         self.refuse_all(UNSURE);
         if self.is_full() {
@@ -365,7 +365,7 @@ impl<D: Disk> Decide<'_, D> {
             // There is no room for the batch under way: the log thread must not wait for it any longer.
             self.writes.signal.stop();
         }
-        // Whoever is in is served, nobody else comes in.
+        // Requests that are in are served, and no more come in.
         self.shared.inbox.set_gate(Gate::Shut(STOPPING.into()));
         self.drain()?;
         let synced = self.writes.log_writer.sync().map_err(|error| format!("the log failed: {error}"))?;
@@ -409,22 +409,22 @@ impl<D: Disk> Decide<'_, D> {
         self.round()
     }
 
-    /// Tells everybody who waits that there will be no answer.
+    /// Tells every caller that waits that there will be no answer.
     fn refuse_all(&mut self, why: &str) {
         for (_, reply) in self.tables.tickets.drain() {
-            // Whoever has stopped waiting needs no answer.
+            // A caller that has stopped waiting needs no answer.
             let _ = reply.send(Err(Failure::Unavailable(why.to_owned())));
         }
     }
 
-    /// The shard is given up: nobody may wait for it any longer. Streams end because their senders go.
+    /// The shard is given up: no caller may wait for it any longer. Streams end because their senders go.
     fn abandon(&mut self, why: &str) {
         self.turn_away(why);
         self.refuse_all(why);
         self.tables.consumers.clear();
     }
 
-    /// Shuts the gate and turns away whoever was not heard yet.
+    /// Shuts the gate and turns away requests that have not been heard yet.
     fn turn_away(&mut self, why: &str) {
         self.shared.inbox.turn_away(why);
         let questions = self.tables.questions.drain(..);

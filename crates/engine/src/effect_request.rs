@@ -6,10 +6,10 @@ use bytes::Bytes;
 use driftq_core::ledger::{OnLapse, Status};
 use driftq_core::{About, EffectLease, EffectView, Ending, Expected, Receipt, Time, Urge};
 
-/// Somebody wants to run an effect.
+/// An asker wants to run an effect.
 #[derive(Clone, Debug, Default)]
 pub struct EffectCall<'a> {
-    /// Who it is, in full.
+    /// Its identity in full.
     pub about: About<'a>,
     /// For how long it borrows; `None`: as the broker says.
     pub lease_ms: Option<u64>,
@@ -21,11 +21,11 @@ pub struct EffectCall<'a> {
     pub attempts_max: Option<u32>,
     /// How much it wants it.
     pub urge: Urge,
-    /// How long it waits for somebody else who runs it.
+    /// How long it waits while another holder runs it.
     pub wait_ms: u64,
     /// Names the call, so that asking again gives the same lease.
     pub request_id: Option<Cow<'a, str>>,
-    /// Who asks, for people who look; may be empty.
+    /// Who asks, for display; may be empty.
     pub owner: Cow<'a, str>,
     /// The delivery on whose behalf it is run.
     pub delivery: Option<Receipt>,
@@ -33,14 +33,14 @@ pub struct EffectCall<'a> {
     pub expect: Vec<Expected>,
 }
 
-/// What somebody who wants to run an effect is told.
+/// What an asker that wants to run an effect is told.
 #[derive(Clone, Debug)]
 pub enum Begun {
     /// Run it.
     Execute(EffectLease),
     /// It is over; this is how it ended.
     Replay(SeenEffect),
-    /// Somebody else runs it.
+    /// Another holder runs it.
     Running {
         /// The newest lease.
         epoch: u32,
@@ -65,7 +65,7 @@ pub enum Begun {
 pub struct SeenEffect {
     /// What the ledger says.
     pub view: EffectView,
-    /// Who it is ([`About`]); empty where nobody asked for it.
+    /// Its identity ([`About`]); empty where the caller did not ask for it.
     pub about: Bytes,
     /// How it ended ([`Ending`]), if it did.
     pub ending: Option<Bytes>,
@@ -109,7 +109,7 @@ pub struct EffectSight {
 pub struct EffectFilter<'a> {
     /// Only those with a greater number.
     pub after: u64,
-    /// How many at the most.
+    /// How many at most.
     pub limit: u32,
     /// Only those that stand like this.
     pub status: Option<Status>,

@@ -23,7 +23,7 @@ use crate::shared::Shared;
 const LOOKS_MAX: usize = 4;
 
 impl Broker {
-    /// The token of a lease of an effect: opaque to whoever holds it, and made by nobody else.
+    /// The token of a lease of an effect: opaque to its holder, and made by the broker alone.
     #[must_use]
     pub fn effect_token(&self, receipt: EffectReceipt) -> String {
         self.shared().seal.seal_effect(receipt)
@@ -35,7 +35,7 @@ impl Broker {
         self.shared().seal.open_effect(token)
     }
 
-    /// Gives the lease of an effect, or says how it went. Dropping the future while it waits for somebody else is
+    /// Gives the lease of an effect, or says how it went. Dropping the future while it waits for another holder is
     /// harmless; a lease that was given by then lapses.
     pub async fn begin_effect(&self, call: &EffectCall<'_>) -> Result<Begun, Failure> {
         for _ in 0..LOOKS_MAX {
@@ -52,7 +52,7 @@ impl Broker {
         Err(unreadable(Lost::Gone))
     }
 
-    /// The same for several effects, in one question: nobody waits, and each has its own answer, in order.
+    /// The same for several effects, in one question: no asker waits, and each has its own answer, in order.
     pub async fn begin_effects(
         &self,
         calls: &[EffectCall<'_>],
@@ -168,7 +168,8 @@ impl Broker {
         }
     }
 
-    /// The holder of a lease gives it up, because nothing was sent or because nobody knows; says whether it had before.
+    /// The holder of a lease gives it up, because nothing was sent or because that is not known; says whether it had
+    /// before.
     pub async fn release_effect(&self, receipt: EffectReceipt, uncertain: bool) -> Result<bool, Failure> {
         match self.ask(0, true, |ticket| Input::ReleaseEffect { ticket, receipt, uncertain }).await? {
             Answer::EffectReleased { already } => Ok(already),
@@ -214,7 +215,7 @@ impl Broker {
         Ok(())
     }
 
-    /// Somebody has found out how an effect ended.
+    /// A resolver has found out how an effect ended.
     pub async fn resolve_effect(
         &self,
         (tenant, scope, key): (&str, &str, &str),
@@ -362,7 +363,7 @@ fn unreadable(lost: Lost) -> Failure {
     Failure::Unavailable("what is kept about the effect cannot be read now".into())
 }
 
-/// A begin under way. Dropped early, it does not wait any longer.
+/// A begin under way. Dropped early, it stops waiting.
 struct Asked<'a> {
     shared: &'a Shared,
     ticket: Ticket,

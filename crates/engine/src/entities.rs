@@ -6,7 +6,7 @@ use crate::broker::{Broker, unexpected};
 use crate::failure::Failure;
 
 impl Broker {
-    /// One entity of a tenant. Whichever was never raised has version 0.
+    /// One entity of a tenant. One that was never raised has version 0.
     pub async fn entity(&self, entity: Named) -> Result<EntityView, Failure> {
         match self.describe(Query::Entity(entity)).await? {
             Description::Entity(entity) => Ok(entity),

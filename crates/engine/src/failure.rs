@@ -8,7 +8,7 @@ pub enum Failure {
     /// The shard refused it; nothing changed.
     #[error("refused: {0:?}")]
     Reject(Reject),
-    /// Part of a commit was refused; nothing of it happened.
+    /// Part of a commit was refused; none of it happened.
     #[error("{1}")]
     Commit(CommitPart, Box<Self>),
     /// An entity has another version than was expected; nothing changed.
@@ -35,7 +35,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// A refusal by the shard. One that counts the entities of which something was expected is told by name.
+    /// A refusal by the shard. An entity that it gives by its place in `expect` is told by name.
     pub(crate) fn refused(reject: Reject, expect: &[Expected]) -> Self {
         let named = |place: u8| expect.get(usize::from(place)).map(|expected| expected.entity.clone());
         match reject {

@@ -59,17 +59,17 @@ pub(crate) enum LogEvent {
     Stuck { why: String },
     /// There is room again.
     Unstuck,
-    /// The log failed and touches the disk no more.
+    /// The log failed and no longer touches the disk.
     Failed { why: String },
 }
 
 /// Who may come in.
 pub(crate) enum Gate {
-    /// Everybody.
+    /// Every request.
     Open,
     /// Only what does not wait for the disk.
     ReadOnly(Arc<str>),
-    /// Nobody.
+    /// None.
     Shut(Arc<str>),
 }
 
@@ -128,7 +128,7 @@ impl Lanes {
         wakes
     }
 
-    /// Whether there is something to take for somebody who knows of a stop already, or not.
+    /// Whether there is something to take for a sleeper that knows of a stop already, or does not.
     fn has(&self, want: Want, stop_known: bool) -> bool {
         let rest = || !self.notices.is_empty() || !self.requests.is_empty();
         !self.events.is_empty() || (self.stop && !stop_known) || (want == Want::All && rest())
@@ -209,12 +209,12 @@ impl Inbox {
         lanes.stop
     }
 
-    /// Changes who may come in. Whoever is in already stays.
+    /// Changes who may come in. Requests that are in already stay.
     pub(crate) fn set_gate(&self, gate: Gate) {
         lock(&self.lanes).gate = gate;
     }
 
-    /// Shuts the gate and turns away whoever waits behind it.
+    /// Shuts the gate and turns away the requests that wait behind it.
     pub(crate) fn turn_away(&self, why: &str) {
         let mut lanes = lock(&self.lanes);
         lanes.gate = Gate::Shut(why.into());
@@ -222,12 +222,12 @@ impl Inbox {
         let requests = std::mem::take(&mut lanes.requests);
         drop(lanes);
         for request in requests {
-            // Whoever has stopped waiting needs no answer.
+            // A caller that has stopped waiting needs no answer.
             let _ = request.reply.send(Err(Failure::Unavailable(why.to_owned())));
         }
     }
 
-    /// Takes notices in from now on.
+    /// Accepts notices from now on.
     pub(crate) fn open_housekeeping(&self) {
         lock(&self.lanes).housekeeping = true;
     }
@@ -256,8 +256,8 @@ impl Inbox {
         let mut lanes = lock(&self.lanes);
         let stop_known = taken.stop;
         if !lanes.has(want, stop_known) && timeout != Some(Duration::ZERO) {
-            // Said anew before every sleep: whoever wakes the sleeper strikes it out, and a second call to stop wakes
-            // it for something that it knows already.
+            // Set again before every sleep: the thread that wakes the sleeper clears it, and a second call to stop
+            // wakes it for something that it knows already.
             let idle = |lanes: &mut Lanes| {
                 let idle = !lanes.has(want, stop_known);
                 lanes.asleep = idle.then_some(want);

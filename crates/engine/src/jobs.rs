@@ -1,4 +1,4 @@
-//! Long work that the server does by itself, with progress for whoever asks.
+//! Long work that the server does by itself, with progress for callers that ask.
 //!
 //! A job is not remembered over a restart, and need not be: every letter is dealt with in one batch, so that what is
 //! left is exactly what the same job would find.
@@ -201,7 +201,7 @@ async fn deal_with(broker: &Broker, letters: &str, seen: &Seen, call: &JobCall) 
     }
 }
 
-/// Writes down what became of a letter; gives how many in a row failed.
+/// Writes down what became of a letter; returns how many in a row failed.
 fn note(entry: &Entry, fate: Fate, failures: u64) -> u64 {
     let mut job = lock(&entry.job);
     match fate {
@@ -233,7 +233,7 @@ fn is_wanted(call: &JobCall, seen: &Seen) -> bool {
     letter.is_some_and(|letter| call.filter.matches(&message, letter))
 }
 
-/// At most so many per second, evenly.
+/// Spaces letters evenly, to a given rate.
 struct Pace {
     gap: Option<Duration>,
     next: Instant,

@@ -86,7 +86,7 @@ impl<'a, D: Disk> Housekeeper<'a, D> {
         }
     }
 
-    /// The keeper's thread: works whenever it is rung, and by itself only while the disk is full.
+    /// The keeper's thread: works whenever it is rung, and of its own accord only while the disk is full.
     pub(crate) fn run(mut self) {
         loop {
             self.make_room();
@@ -116,7 +116,7 @@ impl<'a, D: Disk> Housekeeper<'a, D> {
         }
     }
 
-    /// Has the reserve and the spare segments ready and tells everybody concerned if they are.
+    /// Has the reserve and the spare segments ready and tells the log and the decide thread if they are.
     pub(crate) fn make_room(&mut self) {
         // Asking a full disk means writing until it refuses: not for every ring.
         if !self.pressed || self.is_provided() || Instant::now() >= self.ask_not_before {
@@ -135,7 +135,7 @@ impl<'a, D: Disk> Housekeeper<'a, D> {
         self.keeper.reserve_ready() && self.keeper.spares_complete()
     }
 
-    /// Makes what is missing; false if the disk does not let it.
+    /// Makes what is missing; false if the disk refuses.
     fn provide(&self) -> bool {
         // A segment first, if the log could not go on without it; then the reserve: without a snapshot nothing that is
         // acked is given back.
@@ -175,7 +175,7 @@ impl<'a, D: Disk> Housekeeper<'a, D> {
         }
         let unfolded = distance(upto, durable, config.segment_bytes);
         unfolded >= config.snapshot_every_bytes
-            // Before the disk is full, so that nobody is refused while it is made.
+            // Before the disk is full, so that no producer is refused while it is made.
             || (unfolded >= u64::from(config.segment_bytes) && self.keeper.is_tight())
             // On a full disk any segment that can be found empty helps.
             || (self.pressed && unfolded > 0)
@@ -214,8 +214,8 @@ impl<'a, D: Disk> Housekeeper<'a, D> {
         }
     }
 
-    /// Folds what is durable into a new snapshot, drops what it makes superfluous, and notes what is nearly so.
-    /// Returns how many segments went.
+    /// Folds what is durable into a new snapshot, drops the segments that it makes superfluous, and notes those that
+    /// nearly are. Returns how many segments went.
     fn fold_once(&mut self) -> Result<usize, SnapshotError> {
         let upto = self.keeper.durable();
         let mut state = self.previous()?;

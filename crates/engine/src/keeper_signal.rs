@@ -54,7 +54,7 @@ impl KeeperSignal {
         }
     }
 
-    /// Ends the keeper, and whoever waits for room.
+    /// Ends the keeper, and the wait of a thread that waits for room.
     pub(crate) fn stop(&self) {
         lock(&self.state).stop = true;
         self.keeper.notify_all();
@@ -125,7 +125,7 @@ impl KeeperSignal {
     }
 }
 
-/// Stops the keeper when dropped, also when that happens because of a panic.
+/// Stops the keeper when dropped, even if that happens because of a panic.
 pub(crate) struct StopOnDrop<'a>(pub(crate) &'a KeeperSignal);
 
 impl Drop for StopOnDrop<'_> {

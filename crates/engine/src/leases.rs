@@ -55,14 +55,14 @@ impl Broker {
         Ok(Lent { shared: Arc::clone(shared), left: lent.into() })
     }
 
-    /// Takes deliveries back that were lent by an answer that nobody got; no attempt is used.
+    /// Takes back deliveries that were lent by an answer that no asker got; no attempt is used.
     pub fn give_back(&self, receipts: Vec<Receipt>) {
         let shared = self.shared();
         shared.meters.released.add(receipts.len() as u64);
         shared.inbox.input(Input::Release { receipts });
     }
 
-    /// The token of a delivery: opaque to whoever holds it, and made by nobody else.
+    /// The token of a delivery: opaque to its holder, and made by the broker alone.
     #[must_use]
     pub fn token(&self, receipt: &Receipt) -> String {
         self.shared().seal.seal(receipt)
@@ -113,8 +113,8 @@ const fn counted(verdict: &driftq_core::Verdict) -> Counted {
     }
 }
 
-/// Messages that were lent to somebody who has not got them yet. What is still in here when it is dropped goes back, and
-/// no attempt is used.
+/// Messages that were lent to an asker that has not got them yet. What is still in here when it is dropped goes back,
+/// and no attempt is used.
 pub struct Lent {
     shared: Arc<Shared>,
     left: VecDeque<Delivery>,

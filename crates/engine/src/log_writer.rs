@@ -24,7 +24,7 @@ const BUFFER_BYTES_KEPT_MAX: usize = 4 << 20;
 /// A sealed batch on its way to the disk.
 pub(crate) struct Batch {
     pub(crate) body: Body,
-    /// Somebody waits for it to be synced.
+    /// An answer or a delivery waits for it to be synced.
     pub(crate) urgent: bool,
 }
 
@@ -67,7 +67,7 @@ impl<D: Disk> LogWriter<D> {
         Self { writer: Mutex::new(writer), keeper, shared }
     }
 
-    /// Writes a batch, and syncs it if somebody waits for that.
+    /// Writes a batch, and syncs it if it is urgent.
     pub(crate) fn write(&self, batch: &Batch, signal: &KeeperSignal) -> Result<Option<Position>, WriteError> {
         let mut writer = lock(&self.writer);
         if writer.cursor().rolls() && self.is_early() {
@@ -90,7 +90,7 @@ impl<D: Disk> LogWriter<D> {
     }
 
     /// The next segment is one of those kept for acks, and the keeper has not said yet that the disk is full: it is
-    /// only behind, and producers shall not use them up meanwhile.
+    /// only behind, and producers must not use them up meanwhile.
     fn is_early(&self) -> bool {
         self.keeper.only_for_acks() && self.keeper.spare_ready() && !self.shared.status_board.is_pressed()
     }
@@ -146,7 +146,7 @@ impl<D: Disk> WriteQueue<'_, D> {
     }
 }
 
-/// The log thread: writes what it is given until there is nobody left to give.
+/// The log thread: writes what it is given until the decide thread is gone.
 pub(crate) fn write_batches<D: Disk>(
     log_writer: &LogWriter<D>,
     signal: &KeeperSignal,

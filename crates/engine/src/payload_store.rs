@@ -49,10 +49,10 @@ impl From<&Burial> for Place {
     }
 }
 
-/// Why a payload cannot be had.
+/// Why a payload cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Lost {
-    /// It is no longer there: moved or no longer needed by anybody.
+    /// It is no longer there: it was moved, or no group needs it any more.
     #[error("the segment is gone")]
     Gone,
     /// The disk could not read it.
@@ -63,7 +63,7 @@ pub(crate) enum Lost {
     Damaged,
 }
 
-/// What the payload_store needs from a log.
+/// What the payload store needs from a log.
 pub(crate) trait ReadLog: Send + Sync {
     /// Exactly `length` bytes at `position`.
     fn read_at(&self, position: Position, length: usize) -> Result<Vec<u8>, Lost>;
@@ -174,8 +174,8 @@ impl PayloadStore {
         }
     }
 
-    /// How much to read at once: ahead, but not past what is written, where bytes are still going to change. An
-    /// older segment changes no more, and the log itself refuses to read past its end.
+    /// How much to read at once: ahead, but not past what is written, where bytes are still going to change. An older
+    /// segment no longer changes, and the log itself refuses to read past its end.
     fn stretch(&self, place: Place) -> usize {
         let written = Position(self.written.load(Ordering::Acquire));
         let rest = if written.segment() > place.position.segment() {

@@ -142,7 +142,7 @@ impl Broker {
     }
 
     /// What the shard stores of a message, wherever it comes from: all that the message itself says. Every field is
-    /// named, so that none is forgotten by one of those who build messages.
+    /// named, so that no builder of messages forgets one.
     pub(crate) fn new_message(
         &self,
         topic: TopicId,
@@ -228,8 +228,8 @@ fn lineage(envelope: &Envelope<'_>) -> Option<Box<NewLineage>> {
     })
 }
 
-/// Who a message is. Its scope is the topic that the producer named: what a router makes of it does not change who it
-/// is, or a second try that is routed elsewhere would be another message.
+/// The identity of a message. Its scope is the topic that the producer named: what a router makes of it does not change
+/// its identity, or a second try that is routed elsewhere would be another message.
 pub(crate) fn identity(
     catalog: &Catalog,
     requested: &str,

@@ -93,7 +93,7 @@ pub(crate) fn recover<D: Disk>(
 }
 
 /// A file that holds less than the state needs of it. Only what lies behind the snapshot is read at a start; what lies
-/// before it would be missed when somebody asks for it, long after.
+/// before it would be missed when a reader asks for it, long after.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{file} {how}, but messages or outcomes that were acknowledged lie in it up to byte {needed}. Put the file back from \

@@ -48,8 +48,8 @@ const WINDOW_MESSAGES_MAX: usize = 64;
 /// Their bytes; one message may exceed it.
 const WINDOW_BYTES_MAX: usize = 1 << 20;
 
-/// Reads the next few messages and has the shard store them anew. The signal rings when it has, and then the next
-/// few may follow: the keeper never waits here, because the log may be waiting for the keeper.
+/// Reads the next few messages and has the shard store them again. The signal rings when it has, and then the next few
+/// may follow: the keeper never waits here, because the log may be waiting for the keeper.
 pub(crate) fn copy_window(shared: &Shared, signal: &KeeperSignal, pinned: &mut VecDeque<Kept>) {
     signal.begin_copies();
     let (mut messages, mut bytes) = (0, 0);

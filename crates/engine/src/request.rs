@@ -26,7 +26,7 @@ pub struct BorrowRequest {
     pub topic: String,
     /// For which group; created if it is new.
     pub group: String,
-    /// Its name, for people who look.
+    /// Its name, for display.
     pub owner: String,
     /// How long each delivery is on loan; `None`: as the topic or the server says.
     pub lease_ms: Option<u64>,
@@ -34,16 +34,16 @@ pub struct BorrowRequest {
     pub credit: u32,
 }
 
-/// Somebody who asks for messages once.
+/// An asker asks for messages, once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseCall {
     /// What it reads.
     pub topic: String,
     /// For which group; created if it is new.
     pub group: String,
-    /// Its name, for people who look.
+    /// Its name, for display.
     pub owner: String,
-    /// How many at the most.
+    /// How many at most.
     pub max: u32,
     /// How long each delivery is on loan; `None`: as the topic or the server says.
     pub lease_ms: Option<u64>,
@@ -154,7 +154,7 @@ pub enum JobState {
     Done,
     /// It could not go on.
     Failed,
-    /// Somebody stopped it.
+    /// An operator stopped it.
     Cancelled,
 }
 

@@ -1,4 +1,4 @@
-//! Numbers for metrics, asked of the deciding thread only so often, whoever asks.
+//! Numbers for metrics, asked of the decide thread only every so often, however many scrapers ask.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ pub(crate) struct Scraped {
 impl Broker {
     /// What [`Broker::tally`] says, or has said a moment ago.
     pub async fn scraped(&self) -> Result<Tally, Failure> {
-        // Held while one asks: the others wait for the same answer.
+        // Held while one scraper asks: the others wait for the same answer.
         let mut newest = self.shared().scraped.newest.lock().await;
         if let Some((_, tally)) = newest.as_ref().filter(|(asked, _)| asked.elapsed() < AGE_MAX) {
             return Ok(tally.clone());

@@ -1,4 +1,4 @@
-//! Tokens as they leave the broker: opaque, and made by nobody else.
+//! Tokens as they leave the broker: opaque, and made by the broker alone.
 
 use std::sync::RwLock;
 
@@ -10,7 +10,7 @@ use crate::locks::{read, write};
 
 /// A receipt as bytes.
 const BODY_BYTES: usize = 36;
-/// What proves that the broker wrote it. Nobody guesses 96 bits by asking.
+/// What proves that the broker wrote it. No caller guesses 96 bits by asking.
 const TAG_BYTES: usize = 12;
 const SEALED_BYTES: usize = BODY_BYTES + TAG_BYTES;
 /// A lease of an effect as bytes.

@@ -90,7 +90,7 @@ impl Shared {
     }
 
     /// Has a delivery become a dead letter whose bytes are not those that were stored: it can never be handed out, and
-    /// would keep what has the same key waiting. Nobody waits for the answer.
+    /// would keep what has the same key waiting. No caller waits for the answer.
     pub(crate) fn give_up_damaged(&self, delivery: &Delivery) {
         let error = Place::from(delivery).damage();
         let verdict = Verdict::Nack { delay_ms: None, dead: true, error };

@@ -63,7 +63,7 @@ fn launch<D: Disk>(mut config: Config, disk: D, options: Options) -> Result<Star
         return Err(StartError::Config("input_queue_max and stream_credit must be at least 1"));
     }
     if config.settings.seed == 0 {
-        // Secret by default: nobody can then choose keys that collide or guess the jitter.
+        // Secret by default: no producer can then choose keys that collide or guess the jitter.
         config.settings.seed = options.salt.rotate_left(17) | 1;
     }
     let data = match &config.storage {

@@ -128,7 +128,7 @@ impl Stream {
             if self.shared.clock.now() < delivery.expires {
                 return Some(delivery.length);
             }
-            // The shard has taken it back, or will in a moment: somebody else may have it by now.
+            // The shard has taken it back, or will in a moment: another reader may have it by now.
             self.current = None;
             self.spend(1);
         }
@@ -153,7 +153,7 @@ impl Stream {
 
     /// Waits until the broker stops.
     pub async fn stopped(&mut self) {
-        // If nobody is left who could say it, it has.
+        // If no sender is left that could say it, it has stopped.
         let _ = self.stopping.wait_for(|stopping| *stopping).await;
     }
 
@@ -193,8 +193,9 @@ impl Stream {
         Delivered::new(delivery, payload)
     }
 
-    /// A payload that has moved comes again from its new place at once, and a damaged one never. One that cannot be read,
-    /// or is missing from the same place twice, is left to its lease: giving it back at once would turn in a tight circle.
+    /// A payload that has moved comes again from its new place at once, and a damaged one never. One that cannot be
+    /// read, or is missing from the same place twice, is left to its lease: giving it back at once would loop without
+    /// end.
     fn give_up(&mut self, delivery: &Delivery, lost: Lost) {
         let moved = lost == Lost::Gone && self.missing != Some(delivery.position);
         self.missing = Some(delivery.position);

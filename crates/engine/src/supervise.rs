@@ -118,7 +118,7 @@ fn run_once<D: Disk>(
     let run = Run { shared, signal: KeeperSignal::default(), start, end };
     run.serve(writer, reader, &keeper, state, || {
         if let Some(ready) = ready.take() {
-            // If nobody waits any longer, nobody has a handle either and the shard will stop.
+            // If the starter no longer waits, there is no handle either and the shard will stop.
             let _ = ready.send(Ok(recovery));
         }
     })
@@ -178,7 +178,7 @@ impl Run<'_> {
             let mut housekeeper = Housekeeper::new(keeper.clone(), reader, shared, &self.signal, self.start);
             // A new log does not wait for its spares.
             if decide.shard.state().epoch() > 0 && keeper.room() != Room::Plenty {
-                // The disk may be full, and what is left then is for acks: known before anybody may produce.
+                // The disk may be full, and what is left then is for acks: known before any producer may produce.
                 housekeeper.make_room();
                 if decide.cursor.rolls() && !keeper.spare_ready() {
                     // Acks had filled the last segment, and a crash came before the snapshot that frees another.
@@ -261,7 +261,7 @@ fn open_epoch<D: Disk>(decide: &mut Decide<'_, D>) -> Result<(), StartError> {
 }
 
 /// The last thing that a run does: the next start then has nothing to replay, and segments that became empty do not
-/// pile up over many short runs. Also the first, if there is no other way to room for the log.
+/// pile up over many short runs. Also the first, if that is the only way to make room for the log.
 fn write_snapshot<D: Disk>(shared: &Shared, keeper: &Keeper<D>, state: &State) {
     let upto = keeper.durable();
     if upto == keeper.snapshot_upto() {
@@ -284,7 +284,7 @@ fn write_snapshot<D: Disk>(shared: &Shared, keeper: &Keeper<D>, state: &State) {
     }
 }
 
-/// The log as the payload_store sees it.
+/// The log as the payload store sees it.
 struct LogReader<D: Disk>(Reader<D>);
 
 impl<D: Disk> ReadLog for LogReader<D> {

@@ -1,4 +1,4 @@
-//! Looking into a log that nobody has open, and mending it.
+//! Looking into a log that no broker has open, and mending it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -72,7 +72,7 @@ pub struct Inspection {
 pub struct Repair {
     /// The damage found, in words.
     pub damage: Vec<String>,
-    /// Segment files whose header is written anew from what their frames repeat; nothing is lost by it.
+    /// Segment files whose header is written again from what their frames repeat; nothing is lost by it.
     pub headers: Vec<String>,
     /// What has to go for the log to open again.
     pub cuts: Vec<Cut>,
@@ -181,7 +181,7 @@ impl Contents {
         }
     }
 
-    /// A file that has lost what the log needs of it. What cannot be understood is somebody else's complaint.
+    /// A file that has lost what the log needs of it. What cannot be understood is reported elsewhere.
     fn lost(&self, disk: &RealDisk) -> Option<LostPayloads> {
         let mut state = match self.snapshot {
             None => State::new(0),

@@ -23,7 +23,7 @@ impl Broker {
         }
     }
 
-    /// Changes settings of a topic; gives those before and after.
+    /// Changes settings of a topic; returns those before and after.
     pub async fn configure_topic(
         &self,
         topic: &str,
@@ -48,7 +48,7 @@ impl Broker {
         self.deleted(|ticket| Input::DeleteGroup { ticket, topic, group }).await
     }
 
-    /// Stops or starts deliveries of a topic, or of one group of it; says since when they are stopped.
+    /// Stops or starts deliveries of a topic, or of one group of it; says since when they have been stopped.
     pub async fn pause(
         &self,
         topic: &str,

@@ -1,4 +1,4 @@
-//! Facts in words, for people who look into a log.
+//! Facts in words, for operators who look into a log.
 
 use driftq_core::{
     About, CommitFact, EffectFact, EntityFact, Fact, GroupId, Lent, MessageFact, OutputFact, Place, RunFact,

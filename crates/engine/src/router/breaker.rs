@@ -58,7 +58,7 @@ pub(super) struct Pass {
 pub(super) enum Outcome {
     Good,
     Bad,
-    /// Nobody waited for the end.
+    /// The caller did not wait for the end.
     Unknown,
 }
 
@@ -143,7 +143,7 @@ impl Breaker {
         next.map(|phase| self.enter(phase)).is_some()
     }
 
-    /// The state as others see it: open until somebody is let through.
+    /// The state as others see it: open until a call is let through.
     pub(super) const fn state(&self) -> BreakerState {
         match self.phase {
             Phase::Closed { .. } => BreakerState::Closed,

@@ -1,8 +1,8 @@
 //! Opinions that hold for more than one message, under keys that the next message can be asked for.
 //!
 //! The router names the parts that its opinion depends on (see [`CacheHint`]). The cache remembers the few sets of
-//! parts that were ever named; for a new message it digests those parts and looks each digest up. Two generations
-//! bound it: when the young one is full it becomes the old one, and what nobody asked for meanwhile is gone.
+//! parts that were ever named; for a new message it digests those parts and looks each digest up. Two generations bound
+//! it: when the young one is full it becomes the old one, and what was not asked for meanwhile is gone.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, RwLock};
@@ -158,8 +158,8 @@ impl Entry {
     }
 }
 
-/// One number for the topic and these parts of the message. Producers choose the bytes, so it must be one that
-/// nobody can find a second message for.
+/// One number for the topic and these parts of the message. Producers choose the bytes, so it must be one for which no
+/// producer can find a second message.
 fn digest(topic: &str, basis: &[Part], message: &Message<'_>) -> Option<Digest> {
     let mut hasher = blake3::Hasher::new();
     let mut put = |bytes: &[u8]| {

@@ -183,8 +183,8 @@ impl RouterHook {
         decisions.into_iter().map(|decision| self.verdict(decision)).collect()
     }
 
-    /// The same before the policy: why each message was not decided about, even if that is of no consequence. Calls
-    /// are counted as ever; messages are not, because nobody said that they will be stored.
+    /// The same before the policy: why each message was not decided about, even if that is of no consequence. Calls are
+    /// counted as ever; messages are not, because it is not known whether they will be stored.
     pub async fn decide(
         &self,
         topic: &str,
@@ -338,7 +338,7 @@ impl RouterHook {
         }
         let permit = timeout_at(deadline, self.permits.acquire()).await;
         let began = Instant::now();
-        // The permit may have been free although the time is over: then there is no use in asking.
+        // The permit may have been free although the time is over: then it is no use asking.
         let Some(_permit) = permit.ok().and_then(Result::ok).filter(|_| began < deadline) else {
             self.meters.refused_by_limit.add(count);
             return Err(Refusal::Busy);
@@ -395,7 +395,7 @@ fn clip(mut text: String) -> String {
     text
 }
 
-/// A call under way. If nobody waits for its end, the breaker still hears of it.
+/// A call under way. If the caller does not wait for its end, the breaker still hears of it.
 struct OpenCall<'a> {
     hook: &'a RouterHook,
     pass: Pass,

@@ -1,12 +1,12 @@
-//! The brain hook: somebody outside says what a message is and where it should go.
+//! The brain hook: a program outside says what a message is and where it should go.
 //!
 //! A [`Router`] is asked during produce, before anything is remembered and outside the shard. It may be slow, wrong,
-//! loud or dead, so nobody calls it directly: a [`RouterHook`] holds it at arm's length.
+//! loud or dead, so it is never called directly: a [`RouterHook`] holds it at arm's length.
 //!
 //! Invariants of this module:
-//! - Whoever calls [`RouterHook::route`] has an answer after the time-out at the latest, however many messages it
+//! - A caller of [`RouterHook::route`] has an answer after the time-out at the latest, however many messages it
 //!   brought and whatever the router does, short of blocking the thread that asks it.
-//! - What a router says is checked before anybody acts on it; text beyond a named bound never leaves this module.
+//! - What a router says is checked before it is acted on; text beyond a named bound never leaves this module.
 //! - A router that keeps failing is left alone for a while (the breaker), and everything it did is counted.
 //! - Nothing here decides about messages beyond the word of the router and the configured policy.
 
@@ -63,7 +63,7 @@ pub trait Router: Send + Sync + 'static {
         1
     }
 
-    /// Whether its answers come from outside this process. Only told to people who ask.
+    /// Whether its answers come from outside this process. For display only.
     fn is_remote(&self) -> bool {
         false
     }

@@ -106,7 +106,7 @@ impl Router for RulesRouter {
 struct View<'a> {
     topic: &'a str,
     message: &'a Message<'a>,
-    /// The value as JSON, once somebody asked; the inner none if it is none.
+    /// The value as JSON, once a condition or a template has asked for it; the inner none if it is not JSON.
     json: Option<Option<Value>>,
 }
 
