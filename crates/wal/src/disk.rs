@@ -14,7 +14,7 @@ pub struct Entry {
 /// Why the directory could not be claimed.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Somebody else holds it.
+    /// Another process holds it.
     #[error("in use by another process")]
     Busy,
     /// The lock file could not be opened or locked.
@@ -79,7 +79,7 @@ pub(crate) fn read_all<F: DiskFile>(file: &F, mut buffer: &mut [u8], mut at: u64
     Ok(())
 }
 
-/// Writes all of `bytes`. A short write is carried on, so that the error that caused it shows.
+/// Writes all of `bytes`. A short write is continued, so that the error that caused it shows.
 pub(crate) fn write_all<F: DiskFile>(file: &F, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
     while !bytes.is_empty() {
         match file.write_at(bytes, at) {

@@ -179,7 +179,7 @@ impl<D: Disk> Keeper<D> {
             Err(error) => return Err(error.into()),
         }
         self.shared.set_snapshot(upto, bytes.len() as u64);
-        // Best effort: the new snapshot is in force, and whoever opens the log removes older ones.
+        // Best effort: the new snapshot is in force, and opening the log removes older ones.
         let older = self.survey()?.snapshots;
         for (&older, _) in older.range(..upto) {
             let _ = disk.remove(&names::snapshot(older));

@@ -18,7 +18,7 @@
 //!    therefore only be in the last segment; a bad frame anywhere else is damage.
 //! 3. A frame repeats how far the log was synced when it was written. A bad frame below any such
 //!    mark was synced once, so it is damage and the log refuses to open.
-//! 4. After the first I/O error the writer touches the disk no more ([`WriteError::Poisoned`]).
+//! 4. After the first I/O error the writer no longer touches the disk ([`WriteError::Poisoned`]).
 //! 5. Where the next body will lie is known before its length is ([`Cursor`]).
 //! 6. No length read from disk is trusted before it is checked against the file's size.
 

@@ -1,4 +1,5 @@
-//! The file that names the newest segment. Every other segment is missed by the ones after it; the last one only here.
+//! The file that names the newest segment. If any other segment is missing, the ones after it show that; for the last
+//! one, only this file does.
 //!
 //! It is written after the segment exists for good and without a sync: a crash may leave an older number or none at all,
 //! which says less and nothing wrong.

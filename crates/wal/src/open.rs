@@ -22,7 +22,7 @@ use crate::{Keeper, Lsn, Options, Reader, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, 
 pub struct Opened<D: Disk> {
     /// Appends and syncs; for the log thread.
     pub writer: Writer<D>,
-    /// Reads and replays; for anybody.
+    /// Reads and replays; for any thread.
     pub reader: Reader<D>,
     /// Spares, snapshots, dropping; for the housekeeping thread.
     pub keeper: Keeper<D>,

@@ -22,8 +22,8 @@ pub struct Options {
     pub spares_for_acks: usize,
     /// Smallest size of the file that is given up when a snapshot finds the disk full. It grows with the snapshots.
     pub reserve_bytes: u64,
-    /// Seed of the salts in segment headers. It must not be guessable by whoever writes payloads,
-    /// or a payload could imitate a frame; tests fix it to get the same bytes every time.
+    /// Seed of the salts in segment headers. It must not be guessable by a producer that writes payloads, or a payload
+    /// could imitate a frame; tests fix it to get the same bytes every time.
     pub salt: u64,
 }
 

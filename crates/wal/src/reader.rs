@@ -40,8 +40,8 @@ impl<D: Disk> Reader<D> {
         self.shared.segment(number).map(|segment| segment.end().into())
     }
 
-    /// Reads `bytes` bytes from `at`, which lie in one body. They are not checked: whoever stored
-    /// them keeps a checksum of what it reads in parts.
+    /// Reads `bytes` bytes from `at`, which lie in one body. They are not checked: a caller that reads parts of a body
+    /// keeps a checksum of them.
     pub fn read_at(&self, at: Lsn, bytes: u32) -> Result<Vec<u8>, ReadError> {
         let Some(segment) = self.shared.segment(at.segment()) else {
             let reached = at.segment() <= self.shared.appended().segment();
@@ -109,7 +109,7 @@ impl<D: Disk> Reader<D> {
         stop: u32,
         each: &mut dyn FnMut(Lsn, &[u8]) -> ControlFlow<()>,
     ) -> Result<(u32, ControlFlow<()>), ReplayError> {
-        // The file is held only during each read: a slow `each` must not delay whoever drops segments.
+        // The file is held only during each read: a slow `each` must not delay the keeper when it drops segments.
         let read = |buffer: &mut [u8], at| {
             let read = |file: &D::File| read_all(file, buffer, at);
             segment.with_file(&self.shared.disk, "read", read)

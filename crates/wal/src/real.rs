@@ -24,12 +24,12 @@ impl RealDisk {
         let missing = dir.ancestors().take_while(|dir| !dir.as_os_str().is_empty() && !dir.is_dir()).count();
         fs::create_dir_all(dir)?;
         // The names of directories must survive a power cut as well, from the innermost on: each lies in the one above
-        // it. So must that of one which is there already: whoever made it a moment ago may not have synced it.
+        // it. So must that of one which is there already: the process that made it a moment ago may not have synced it.
         for (depth, made) in dir.ancestors().take(missing.max(1)).enumerate() {
             let Some(parent) = made.parent() else { break };
             let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
             match sync(parent) {
-                // Somebody else's directory, which may be entered but not read.
+                // A directory of another user, which may be entered but not read.
                 Err(error) if depth >= missing && error.kind() == io::ErrorKind::PermissionDenied => {}
                 synced => synced?,
             }

@@ -19,9 +19,9 @@ const CHUNK_BYTES: u64 = 1 << 20;
 /// What a repair does, or would do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepairPlan {
-    /// The damage found, in the order it was come across.
+    /// The damage found, in the order in which it was found.
     pub damage: Vec<Damage>,
-    /// Segments whose header is written anew, from what their frames repeat. Nothing is lost by it.
+    /// Segments whose header is written again, from what their frames repeat. Nothing is lost by it.
     pub headers: Vec<String>,
     /// What has to go for the log to open again, in the order it is done.
     pub cuts: Vec<Cut>,

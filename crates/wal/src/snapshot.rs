@@ -39,7 +39,7 @@ pub(crate) fn encode_header(upto: Lsn, body: &[u8]) -> [u8; SNAPSHOT_HEADER_BYTE
     bytes
 }
 
-/// Whether whoever will read a body later can make sense of it.
+/// Whether a later reader of a body can make sense of it.
 pub(crate) type Readable<'a> = &'a mut dyn FnMut(&[u8]) -> bool;
 
 /// Writes a snapshot under a temporary name, reads it back, gives it its own name, and makes all of that durable. Until

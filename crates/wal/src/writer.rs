@@ -17,7 +17,7 @@ use crate::shared::{Shared, Spare};
 /// A frame buffer larger than this is given back after use.
 const BUFFER_BYTES_KEPT: usize = 4 << 20;
 
-/// The only one who appends. Not shared: one thread owns it.
+/// The only handle that appends. Not shared: one thread owns it.
 pub struct Writer<D: Disk> {
     shared: Arc<Shared<D>>,
     segment: Arc<Segment<D>>,
