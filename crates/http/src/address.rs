@@ -43,7 +43,7 @@ impl Address {
     /// Reads the URL of a server.
     ///
     /// # Errors
-    /// If it is none, or has a path.
+    /// If it is not one, or has a path.
     pub fn parse(url: &str) -> Result<Self, AddressError> {
         let address = Self::parse_with_path(url)?;
         if address.path == "/" { Ok(address) } else { Err(AddressError::Path) }
@@ -52,7 +52,7 @@ impl Address {
     /// Reads the URL of a place on a server.
     ///
     /// # Errors
-    /// If it is none.
+    /// If it is not one.
     pub fn parse_with_path(url: &str) -> Result<Self, AddressError> {
         let uri: Uri = url.parse().map_err(|_| AddressError::NotUrl)?;
         if let Some(authority) = uri.authority().filter(|authority| authority.as_str().contains('@')) {

@@ -23,9 +23,9 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 pub const KEPT_MAX: usize = 32;
 /// Largest head of an answer.
 pub const HEAD_BYTES_MAX: usize = 64 << 10;
-/// A kept connection that nobody used for this long is closed.
+/// A kept connection that no call used for this long is closed.
 pub const KEPT_FOR: Duration = Duration::from_secs(60);
-/// Where an answer says which request it is to.
+/// The header that says which request an answer belongs to.
 const REQUEST_ID: &str = "x-request-id";
 const JSON: &str = "application/json";
 const LINES: &str = "application/x-ndjson";
@@ -33,21 +33,21 @@ const LINES: &str = "application/x-ndjson";
 /// How a [`Client`] behaves.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How long a connection may take to come about.
+    /// How long it may take to make a connection.
     pub connect_timeout: Option<Duration>,
     /// Most connections that are kept open for the next call.
     pub kept_max: usize,
     /// Largest answer that is read.
     pub answer_bytes_max: usize,
     /// Every call is safe to repeat: if a connection that was kept turns out to be closed, the next one is taken. A new
-    /// connection that fails means that there is nobody to talk to.
+    /// connection that fails means that no server is there.
     pub repeats: bool,
     /// Authorities to trust beside the system's, in PEM.
     pub ca_file: Option<PathBuf>,
 }
 
 impl Options {
-    /// The usual ones, with a bound that fits what is asked.
+    /// The usual values, with a bound on answers that fits what is asked.
     #[must_use]
     pub const fn new(answer_bytes_max: usize) -> Self {
         let connect_timeout = Some(CONNECT_TIMEOUT);
@@ -253,7 +253,7 @@ impl Client {
     async fn whole(&self, response: Response<Incoming>) -> Result<Answer, Failure> {
         let (head, body) = response.into_parts();
         let limit = self.0.answer_bytes_max;
-        // What says by itself that it is too long is not waited for.
+        // An answer that announces that it is too long is not waited for.
         if body.size_hint().lower() > limit as u64 {
             return Err(Failure::TooLong(limit));
         }

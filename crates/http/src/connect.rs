@@ -16,7 +16,7 @@ use crate::failure::SpeaksTls;
 #[cfg(feature = "tls")]
 use crate::tls::Tls;
 
-/// How a TLS server answers what is no TLS: a record with an alert.
+/// How a TLS server answers what is not TLS: a record with an alert.
 const TLS_ALERT: [u8; 2] = [0x15, 0x03];
 
 /// Makes connections to one server.
@@ -76,7 +76,7 @@ impl Service<Uri> for Connector {
     }
 }
 
-/// When a connection came about: one that is older than a call was kept, and may have been closed without our knowing.
+/// When a connection was made: one that is older than a call was kept, and may have been closed without our knowing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Since(pub(crate) Instant);
 

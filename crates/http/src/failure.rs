@@ -10,12 +10,12 @@ use hyper_util::client::legacy;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
-    /// Nobody took the connection; the request never left.
+    /// No server took the connection; the request never left.
     #[error("{why}")]
     Unreachable {
         /// What the system said.
         why: String,
-        /// The system's number, if it had one for it.
+        /// The system's kind of error, if it had one for it.
         kind: Option<io::ErrorKind>,
     },
     /// The certificate of what answers is not trusted here; the request never left.
@@ -44,7 +44,7 @@ pub enum Failure {
 pub(crate) struct SpeaksTls;
 
 impl Failure {
-    /// A connection that did not come about. What the system said is under what the connector says about it.
+    /// A connection that could not be made. What the system said is the cause of what the connector says.
     pub(crate) fn of_connecting(error: &(dyn Error + 'static)) -> Self {
         let said = causes(error).find_map(|cause| cause.downcast_ref::<io::Error>());
         match said {
@@ -74,7 +74,7 @@ impl Failure {
             return Self::Foreign(tls.to_string());
         }
         match error.downcast_ref::<hyper::Error>() {
-            // Bytes that are no HTTP will not be any the next time either.
+            // Bytes that are not HTTP will not be HTTP the next time either.
             Some(error) if error.is_parse() => Self::Foreign(error.to_string()),
             _ => Self::Broken(with_causes(error)),
         }

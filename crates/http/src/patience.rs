@@ -55,7 +55,7 @@ impl Patience {
             .map_or_else(|| self.clone(), |length| Self { heeded: self.heeded, ..Self::lasting(length) })
     }
 
-    /// Takes this refusal for an answer, though the server would take the same call again.
+    /// Takes this refusal as an answer, although the server would accept the same call later.
     #[must_use]
     pub const fn heeding(mut self, code: Code) -> Self {
         self.heeded = Some(code);

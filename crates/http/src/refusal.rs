@@ -37,7 +37,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Reads a problem document; `None` if it is none, and then not from a DriftQ server.
+    /// Reads a problem document; `None` if it is not one, and then it is not from a DriftQ server.
     #[must_use]
     pub fn read(body: &[u8], request_id: Option<String>) -> Option<Self> {
         let problem: Problem<'_> = serde_json::from_slice(body).ok()?;
@@ -72,7 +72,7 @@ impl Refusal {
         }
     }
 
-    /// What happened, and to which part of a commit. What is wrong with a single field says the part by itself.
+    /// What happened, and to which part of a commit. A message about a single field names the part by itself.
     #[must_use]
     pub fn message(&self) -> Cow<'_, str> {
         match self.part.as_deref().filter(|part| !self.detail.starts_with(part)) {

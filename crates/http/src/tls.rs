@@ -13,7 +13,7 @@ use tokio_rustls::rustls::{ClientConfig, Error, RootCertStore};
 
 use crate::{Address, Failure};
 
-/// What to do about a certificate that nobody here knows.
+/// What to do about a certificate from an authority that is not trusted here.
 const ADVICE: &str = "name the authority that signed it in a file with SSL_CERT_FILE, or ask the name that the \
                       certificate is for";
 
@@ -32,7 +32,7 @@ impl Tls {
         let name =
             name.map_err(|_| Failure::Invalid(format!("no certificate can be for {}", address.name())))?;
         let mut roots = RootCertStore::empty();
-        // An authority that cannot be read signs nothing: whoever needs it is told that it is unknown.
+        // An authority that cannot be read signs nothing: a caller that needs it is told that it is unknown.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         if let Some(file) = ca_file {
             let broken =
