@@ -30,7 +30,7 @@ const CLIPPY_ARGUMENTS: &str = "CLIPPY_ARGS";
 /// The cargo that runs us, so that a toolchain chosen on the command line is kept.
 pub(crate) fn cargo(root: &Path) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // Who lints says so below: a chore that a linted test calls does not inherit it.
+    // A command that lints says so below: a chore that a linted test calls does not inherit it.
     command.current_dir(root).env_remove(WRAPPER).env_remove(CLIPPY_ARGUMENTS);
     command
 }
@@ -47,7 +47,7 @@ pub(crate) fn format_check(root: &Path) -> Command {
 
 /// Clippy in the place of the compiler, if it is installed beside it. `cargo clippy` would read every crate without
 /// building it, and the build would read it again; so one pass does both. All steps that build must agree on it, or the
-/// later ones would build the workspace anew.
+/// later ones would build the workspace again.
 pub(crate) fn clippy_driver() -> Option<&'static Path> {
     static DRIVER: OnceLock<Option<PathBuf>> = OnceLock::new();
     let find = || {

@@ -15,7 +15,7 @@ struct Tool {
     probe: &'static [&'static str],
     package: &'static str,
     purpose: &'static str,
-    /// Whether the tests can do without.
+    /// Whether the tests can do without it.
     is_optional: bool,
 }
 
@@ -86,8 +86,8 @@ const FIND_INITDB: &str = r#"
 command -v "${DRIFTQ_TEST_POSTGRES_BIN:-/nowhere}/initdb" || command -v initdb || ls /usr/lib/postgresql/*/bin/initdb
 "#;
 
-/// Installs packages without starting the services in them: the tests start servers of their own, and nobody asked for
-/// one at a well-known port. A policy that is there already is left as it is.
+/// Installs packages without starting the services in them: the tests start servers of their own, and the developer did
+/// not ask for one at a well-known port. A policy that is there already is left as it is.
 const INSTALL: &str = r#"
 policy=/usr/sbin/policy-rc.d
 if [ ! -e "$policy" ]; then
@@ -105,7 +105,7 @@ impl Tool {
     }
 }
 
-/// Whether whoever runs this has asked for packages to be installed: by a flag, or by being a CI machine.
+/// Whether the caller has asked for packages to be installed: by a flag, or by being a CI machine.
 pub(crate) fn may_install(is_asked: bool) -> bool {
     is_asked || std::env::var_os("CI").is_some_and(|value| !value.is_empty() && value != "false")
 }

@@ -29,7 +29,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is::<step::Told>() => ExitCode::FAILURE,
         Err(error) => {
-            // Without a backtrace: whoever reads this wants to know what to do, not where xtask noticed.
+            // Without a backtrace: the reader wants to know what to do, not where xtask noticed.
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
         }
@@ -42,7 +42,7 @@ fn dispatch(words: &[String]) -> Result<()> {
         None => ("--help", words),
     };
     let root = workspace_root()?;
-    // Behind `--` stands somebody else's command line.
+    // After `--` comes the command line of another program.
     let mut ours = rest.iter().take_while(|word| *word != "--");
     let wants_help = ours.any(|word| word == "--help" || word == "-h");
     if let Some(text) = help::of(chore).filter(|_| wants_help && chore != "bench") {

@@ -44,7 +44,7 @@ pub(crate) fn run(root: &Path, settings: &Settings) -> Result<()> {
     steps.run("kill -9 loop", || {
         command::expect_success(&mut command::kill_loop_release(root, settings.cycles))
     });
-    // Behind the loop above, which has built the binary.
+    // After the loop above, which has built the binary.
     steps.run("kill -9 loop, effects", || {
         let broker = command::target_folder(root)?.join("release/driftq");
         command::expect_success(&mut command::kill_effects(root, &broker, settings.cycles))

@@ -57,7 +57,7 @@ impl Steps {
         passed
     }
 
-    /// Runs steps side by side, so many at a time.
+    /// Runs steps side by side, `lanes` at a time.
     pub(crate) fn run_side_by_side(&mut self, lanes: usize, tasks: Vec<Task<'_>>) {
         for Ended { name, result, took } in task::side_by_side(lanes, tasks) {
             let outcome = match result {

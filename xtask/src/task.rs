@@ -75,7 +75,7 @@ impl Log {
     }
 }
 
-/// Runs the tasks, so many at a time, in their order.
+/// Runs the tasks, `lanes` at a time, in their order.
 pub(crate) fn side_by_side(lanes: usize, tasks: Vec<Task<'_>>) -> Vec<Ended> {
     let count = tasks.len();
     let waiting = Mutex::new(tasks.into_iter().enumerate());

@@ -21,7 +21,7 @@ use crate::{
 /// How often a worker of each SDK is killed; half of what `cargo xtask sdk` does, because this has to end soon.
 const WORKER_KILLS: u64 = 50;
 
-/// Packages whose tests need no program of other people and end soon: the inner loop.
+/// Packages whose tests need no third-party programs and end soon: the inner loop.
 const QUICK: [&str; 6] = ["driftq-api", "driftq-core", "driftq-engine", "driftq-sim", "driftq-wal", "xtask"];
 const QUICK_SEEDS: u64 = 50;
 const SEEDS: u64 = 200;

@@ -14,7 +14,7 @@ use crate::command::{self, FIRST_SEED};
 
 /// A mutant may turn a loop endless; that is not a report, so the run is cut off after this…
 const RUN_SECONDS: u64 = 120;
-/// …and a second more for so many seeds: unbroken, a slow machine does several in a second.
+/// …and a second more for this many seeds: unbroken, a slow machine does several in a second.
 const SEEDS_PER_SECOND: u64 = 4;
 
 #[derive(Debug, PartialEq, Eq)]

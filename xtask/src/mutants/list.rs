@@ -15,14 +15,14 @@ pub(crate) struct Mutant {
     pub(crate) file: String,
     pub(crate) find: String,
     pub(crate) replace: String,
-    /// One sentence: the invariant that does not hold any more.
+    /// One sentence: the invariant that no longer holds.
     pub(crate) breaks: String,
     /// Whether it belongs to the short list, which `test` runs.
     pub(crate) is_short: bool,
 }
 
 impl Mutant {
-    /// The mutated text. The place must be unambiguous, or the mutant would break something else than it says.
+    /// The mutated text. The place must be unambiguous, or the mutant would break something other than it says.
     pub(crate) fn apply(&self, text: &str) -> Result<String> {
         match text.matches(&self.find).count() {
             1 => Ok(text.replacen(&self.find, &self.replace, 1)),
@@ -51,7 +51,8 @@ pub(crate) fn stale(root: &Path, mutants: &[Mutant]) -> Vec<String> {
     mutants.iter().filter_map(|mutant| check(mutant).err()).map(|error| format!("{error:#}")).collect()
 }
 
-/// The files of the list in which no mutant of the short list lies. Whoever changes one of them must hear from `test`.
+/// The files of the list in which no mutant of the short list lies. A developer who changes one of them must hear from
+/// `test`.
 pub(crate) fn files_not_in_short(mutants: &[Mutant]) -> BTreeSet<&str> {
     let files = |is_short: bool| {
         let those = mutants.iter().filter(move |mutant| mutant.is_short == is_short);

@@ -21,9 +21,9 @@ pub(crate) struct Tree {
 impl Tree {
     /// Makes the copy at `root` equal to `workspace`.
     ///
-    /// Only files whose content differs are written. Cargo judges by modification time whether to rebuild: a file
-    /// that keeps its content keeps its time and costs nothing, and a file that a broken-off run left mutated is
-    /// written anew and therefore rebuilt.
+    /// Only files whose content differs are written. Cargo judges by modification time whether to rebuild: a file that
+    /// keeps its content keeps its time and costs nothing, and a file that a broken-off run left mutated is written
+    /// again and therefore rebuilt.
     pub(crate) fn copy(workspace: &Path, root: &Path) -> Result<Self> {
         fs::create_dir_all(root).with_context(|| format!("creating {}", root.display()))?;
         for part in PARTS {

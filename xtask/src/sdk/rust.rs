@@ -14,7 +14,7 @@ use crate::{
     task::{Log, fresh_folder},
 };
 
-/// The SDK and what it stands on, in that order.
+/// The SDK and what it depends on, in that order.
 const CRATES: [&str; 5] = ["driftq-client", "driftq-http", "driftq-api", "driftq-ledger", "driftq-core"];
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const PROGRAM: &str = "crates/client/examples/quickstart.rs";

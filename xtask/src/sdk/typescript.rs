@@ -13,14 +13,14 @@ use crate::{
 /// Succeeds where Node.js is new enough.
 const IS_NEW_ENOUGH: &str = "process.exit(Number(process.versions.node.split('.')[0]) >= 20 ? 0 : 1)";
 
-/// What npm is not to do: ask for money, look for holes, draw bars.
+/// What npm is not to do: ask for money, audit for vulnerabilities, draw progress bars.
 const QUIET: [&str; 4] = ["--no-fund", "--no-audit", "--no-progress", "--loglevel=error"];
 
 pub(super) fn is_possible() -> bool {
     answers(Command::new("node").args(["-e", IS_NEW_ENOUGH])) && answers(Command::new("npm").arg("--version"))
 }
 
-/// The project of somebody who has only the packed SDK.
+/// The project of a newcomer who has only the packed SDK.
 pub(super) fn newcomer(shop: &Shop) -> PathBuf {
     shop.typescript_folder().join("newcomer")
 }

@@ -10,7 +10,7 @@ use super::{
     source::{Source, words},
 };
 
-/// What one crate may lean on.
+/// What one crate may depend on.
 struct Row {
     package: &'static str,
     /// Workspace crates that it may use.
@@ -21,7 +21,7 @@ struct Row {
     outside_only: Option<&'static [&'static str]>,
     /// Outside crates that neither it nor its tests may use.
     outside_never: &'static [&'static str],
-    /// Told to whoever breaks the row.
+    /// Told to the developer who breaks the row.
     because: &'static str,
 }
 

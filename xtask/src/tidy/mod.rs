@@ -32,7 +32,7 @@ use source::Source;
 const SKIPPED_FOLDERS: [&str; 8] =
     ["target", ".git", "node_modules", "dist", "__pycache__", ".pytest_cache", ".venv", "driftq-data"];
 
-/// Files whose text is somebody else's.
+/// Files whose text comes from other authors.
 const SKIPPED_FILES: [&str; 2] = ["Cargo.lock", "LICENSE"];
 
 /// Applies every rule to the workspace at `root`; prints the findings and fails when one is an error.

@@ -1,4 +1,4 @@
-//! The rooms of the core lie on each other: a file imports from its own room and from those below, never from above.
+//! The rooms of the core are layers: a file imports from its own room and from those below, never from above.
 
 use std::path::Path;
 

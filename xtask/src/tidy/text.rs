@@ -1,4 +1,4 @@
-//! Rules for every text file: clean whitespace, and no path of somebody's machine.
+//! Rules for every text file: clean whitespace, and no path of one particular machine.
 
 use std::path::Path;
 
