@@ -82,7 +82,7 @@ pub(crate) enum Asked {
     /// About outputs.
     Order(OutputOrder),
     Outputs(Reading),
-    /// Somebody looks at an effect.
+    /// A reader looks at an effect.
     Effect {
         key: u64,
         at: Time,
@@ -99,7 +99,7 @@ impl World {
         ticket
     }
 
-    /// A ticket stands for this.
+    /// Notes what a ticket stands for.
     pub(crate) fn expect(&mut self, ticket: Ticket, asked: Asked) {
         self.asked.insert(ticket, asked);
     }
@@ -116,12 +116,12 @@ impl World {
         })
     }
 
-    /// Whether whatever was decided is known to whoever asked.
+    /// Whether everything that was decided is known to the client that asked.
     pub(crate) fn is_quiet(&self) -> bool {
         self.server.as_ref().is_some_and(Server::is_quiet)
     }
 
-    /// Those who want to run an effect and wait, and until when.
+    /// Askers that want to run an effect and wait, and until when.
     pub(crate) fn waiting_begins(&self) -> Vec<(Ticket, Time)> {
         let waiting = self.asked.iter().filter_map(|(ticket, asked)| match asked {
             Asked::Begin { ask, at } if ask.wait_ms > 0 => Some((*ticket, at.after_ms(ask.wait_ms))),
@@ -130,7 +130,7 @@ impl World {
         waiting.collect()
     }
 
-    /// Hands an input to the server; gives what it wants done, and how many bytes of facts it wrote.
+    /// Hands an input to the server; returns what it wants done, and how many bytes of facts it wrote.
     pub(crate) fn hand_over(&mut self, input: Input) -> (Vec<Action>, usize) {
         let Some(server) = &mut self.server else { return (Vec::new(), 0) };
         self.trace.note("input", &(self.now.0, &input));
@@ -154,7 +154,7 @@ impl World {
         (actions, refused.map(|reject| (reject, written)))
     }
 
-    /// Those who asked for messages and wait.
+    /// Askers for messages that wait.
     pub(crate) fn waiting_leases(&self) -> Vec<Ticket> {
         let leases = self.asked.iter().filter(|(_, asked)| matches!(asked, Asked::Lease(_)));
         leases.map(|(ticket, _)| *ticket).collect()

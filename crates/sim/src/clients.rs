@@ -138,7 +138,7 @@ impl World {
         Ok(consumer)
     }
 
-    /// Somebody comes to read something.
+    /// A reader comes to read something.
     pub(crate) fn arrive(&mut self) -> Verdict {
         // The operator may have deleted every topic.
         if self.readers.len() >= 12 || self.topics.is_empty() {
@@ -240,7 +240,7 @@ impl World {
         let delivery = reader.inbox.remove(0);
         reader.owed_credit += 1;
         if reader.group == UNDERTAKER && !self.calm && self.rng.chance(3, 4) {
-            // Left for whoever wants to try it again.
+            // Left for an operator that wants to try it again.
             return Ok(());
         }
         // Its lease may have lapsed while it lay there: then it is not looked at, as in production.
@@ -293,14 +293,14 @@ impl World {
         let Some(work) = self.rng.take(&mut self.work) else { return };
         match self.rng.below(10) {
             _ if diligent => self.network.push(Request::Ack(work)),
-            // A name has a token, too.
+            // A holder that acks by name has a token, too.
             0 => {
                 let Work { receipt, group, owner, .. } = work;
                 self.network.push(Request::Settle(vec![(Loan { receipt, group, owner }, Word::Ack)]));
             }
             1..=5 => self.network.push(Request::Ack(work)),
             6..=8 => self.network.push(Request::Nack(work)),
-            // It forgets, or somebody else tries in its place.
+            // It forgets, or another owner tries in its place.
             _ if self.rng.chance(1, 2) => {
                 let owner = (*self.rng.pick(&OWNERS)).to_string();
                 self.network.push(Request::Ack(Work { owner, ..work }));

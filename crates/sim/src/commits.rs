@@ -15,9 +15,9 @@ use crate::world::World;
 
 const DATASETS: [&str; 2] = ["bills", "totals"];
 pub(crate) const VERSIONS: [&str; 3] = ["v1", "v2", "v3"];
-/// How often somebody looks again for bytes that were moved.
+/// How often a reader looks again for bytes that were moved.
 pub(crate) const LOOKS: u32 = 3;
-/// Keys of messages that commits store begin here: nobody else has them.
+/// Keys of messages that commits store begin here: no other message has them.
 const COMMIT_KEYS: u64 = 1_000_000;
 
 impl World {
@@ -51,7 +51,7 @@ impl World {
         if self.rng.chance(1, 6) && !self.loans.is_empty() {
             fences.push(self.rng.pick(&self.loans).clone());
         }
-        // Somebody comes too late.
+        // A holder comes too late.
         if self.rng.chance(1, 6) && !self.keepsakes.is_empty() {
             acks.push(self.rng.pick(&self.keepsakes).clone());
         }
@@ -102,7 +102,7 @@ impl World {
     fn compose_output(&mut self) -> NewOutput {
         self.calls += 1;
         let place = self.rng.below(4);
-        // One partition is replaced, one is appended to, and about one there is no agreement.
+        // Two partitions are replaced, one is appended to, and for one both are tried.
         let append = place == 1 || (place == 2 && self.rng.chance(1, 4));
         let dedupe_key = if append { format!("d{}", self.rng.below(12)) } else { String::new() };
         NewOutput {
@@ -235,7 +235,7 @@ impl World {
         self.hand(Input::Describe { ticket, query: Query::Outputs(list) })
     }
 
-    /// Somebody looks at an effect.
+    /// A reader looks at an effect.
     fn read_effects(&mut self) -> Verdict {
         let key = self.rng.below(crate::effects::KEYS);
         self.look_at_effect(key, LOOKS)
@@ -271,7 +271,7 @@ impl World {
         self.execute(actions)
     }
 
-    /// The answer to a reader, or to whoever ordered something about outputs.
+    /// The answer to a reader, or to an operator that ordered something about outputs.
     pub(crate) fn outputs_answered(&mut self, asked: &Asked, answer: &Answer) -> Verdict {
         let text = |name: &Option<std::sync::Arc<str>>| name.as_ref().map(ToString::to_string);
         match (asked, answer) {
@@ -312,7 +312,7 @@ impl World {
             match server.read(blob.position, blob.length, blob.check)? {
                 Found::Payload(bytes) if Some(&bytes) == expected.as_ref() => {}
                 Found::Payload(_) => return Err(format!("outcome: {blob:?} of effect {key} is another one")),
-                // While the answer waited for the disk, the bytes were moved: whoever looks again finds them.
+                // While the answer waited for the disk, the bytes were moved: a reader that looks again finds them.
                 Found::Gone if looks > 0 => return self.look_at_effect(key, looks - 1),
                 Found::Gone => return Err(format!("outcome: {blob:?} of effect {key} is gone")),
                 Found::Failed => {

@@ -1,4 +1,4 @@
-//! Trials of effects at the end: whoever waits is told, whoever is overtaken is shut out, and everything that is not
+//! Trials of effects at the end: a waiter is told, a holder that is overtaken is shut out, and everything that is not
 //! over can be brought to an end.
 
 use driftq_core::ledger::{OnLapse, Status};
@@ -13,7 +13,7 @@ use crate::world::World;
 
 /// Rounds in which an effect must come to its end: begin, find out, begin again, finish.
 const ROUNDS: usize = 6;
-/// An identity that nobody has used.
+/// An identity that no worker has used.
 const WAITED_FOR: u64 = KEYS + 1;
 const HELD: u64 = KEYS + 2;
 const ALONE: u64 = KEYS + 3;
@@ -81,7 +81,7 @@ impl World {
                     let end = self.end_as(Status::Succeeded);
                     self.hand_finish(&Lease { key, receipt: known.receipt(), tie: None }, &end)?;
                 }
-                // Somebody else runs it, and not for ever.
+                // Another holder runs it, and not for ever.
                 Status::InProgress => self.pass(known.until.since_ms(self.now) + 120_000)?,
                 Status::Unknown | Status::FailedRetryable => {
                     let end = self.end_as(Status::FailedRetryable);
@@ -93,7 +93,7 @@ impl World {
         Err(format!("resolvable: effect {key} does not come to an end: {:?}", self.oracle.effect(key)))
     }
 
-    /// Of those who wait, one gets the lease when it lapses, and the others learn how it went.
+    /// Of the waiters, one gets the lease when it lapses, and the others learn how it went.
     fn try_waiting(&mut self) -> Verdict {
         let first = self.plain_ask(WAITED_FOR);
         self.begin_now(&first)?;
@@ -111,7 +111,7 @@ impl World {
         self.expect_waiting(0)
     }
 
-    /// What may have happened is not repeated: those who wait learn that it is not known.
+    /// What may have happened is not repeated: the waiters learn that it is not known.
     fn try_holding(&mut self) -> Verdict {
         let first = Ask { on_lapse: OnLapse::Hold, ..self.plain_ask(HELD) };
         self.begin_now(&first)?;
@@ -122,7 +122,7 @@ impl World {
         self.pass(150)?;
         self.expect_waiting(0)?;
         self.bring_to_an_end(HELD)?;
-        // If nobody asks, it is noticed all the same.
+        // If no asker asks, it is noticed all the same.
         let alone = Ask { on_lapse: OnLapse::Hold, ..self.plain_ask(ALONE) };
         self.begin_now(&alone)?;
         self.pass(150)?;
@@ -135,7 +135,7 @@ impl World {
         self.bring_to_an_end(ALONE)
     }
 
-    /// While its delivery is on loan an effect is; when a newer attempt has begun its holder has no say.
+    /// An effect is on loan while its delivery is; when a newer attempt has begun its holder has no say.
     fn try_tied(&mut self) -> Verdict {
         let group = GROUPS[0];
         let topic = self.found("tied", group, TopicSettings::default())?;
@@ -219,7 +219,7 @@ impl World {
         Ok((delivery.clone(), loan(&to, delivery)))
     }
 
-    /// Whoever has the lease says how it ended.
+    /// The holder of the lease says how it ended.
     fn end_now(&mut self, key: u64, status: Status) -> Verdict {
         let end = self.end_as(status);
         let Some(receipt) = self.oracle.effect(key).map(crate::oracle::Known::receipt) else {

@@ -1,4 +1,4 @@
-//! Workers that run effects: begin, execute, finish in time, late, twice or never; and somebody who finds out.
+//! Workers that run effects: begin, execute, finish in time, late, twice or never; and a resolver that finds out.
 
 use driftq_core::ledger::{OnLapse, Status};
 use driftq_core::{
@@ -13,12 +13,12 @@ use crate::oracle::{Finishing, Oracle, Refused, Resolving, Span, Tie, Tied, Told
 use crate::server::check;
 use crate::world::World;
 
-/// Identities that everybody wants.
+/// Identities that all workers want.
 pub(crate) const KEYS: u64 = 6;
 /// Old leases that are kept to be tried again at the wrong time.
 const OLD_LEASES_MAX: usize = 24;
 
-/// A wish to run an effect.
+/// A request to run an effect.
 #[derive(Clone, Debug)]
 pub(crate) struct Ask {
     pub(crate) key: u64,
@@ -155,7 +155,7 @@ impl World {
         }
     }
 
-    /// Somebody who was thought dead says how it went.
+    /// A worker that was thought dead says how it went.
     fn end_stale_effect(&mut self) {
         let Some(lease) = self.rng.take(&mut self.old_leases) else { return };
         if self.rng.chance(1, 2) {
@@ -165,7 +165,7 @@ impl World {
         self.network.push(Request::Finish(lease, end));
     }
 
-    /// Somebody looks into what nobody knows.
+    /// A resolver looks into what is not known.
     fn find_out(&mut self) {
         let key = self.rng.below(KEYS);
         let seen = self.oracle.effect(key).filter(|_| self.rng.chance(1, 2)).map(|known| known.epoch);
@@ -179,10 +179,10 @@ impl World {
         }
     }
 
-    /// Somebody does not wait any longer for whoever runs the effect.
+    /// An asker no longer waits for the holder that runs the effect.
     fn forsake_begin(&mut self) -> Verdict {
         let waiting = self.waiting_begins();
-        // Nobody outside can know who waits for an answer that is on its way already.
+        // No client can know which asker waits for an answer that is on its way already.
         if waiting.is_empty() || !self.is_quiet() {
             return Ok(());
         }
@@ -191,7 +191,7 @@ impl World {
         self.hand(Input::Forsake { ticket })
     }
 
-    /// Whoever wants to wait for somebody else waits no longer than that.
+    /// An asker that wants to wait for another holder waits no longer than that.
     pub(crate) fn check_waiting(&self) -> Verdict {
         let late = self.waiting_begins().into_iter().find(|(_, until)| *until <= self.now);
         match late.filter(|_| self.is_quiet()) {
@@ -237,7 +237,7 @@ impl World {
         let answer = match answer {
             Answer::Effect(answer) => answer,
             Answer::Rejected(reject) => {
-                // Whoever waited is refused like anybody else.
+                // An asker that waited is refused like any other.
                 let exact = false;
                 let refused = Refused { reject: *reject, written: 0, exact };
                 return self.oracle.begin_refused(ask, refused, self.now);

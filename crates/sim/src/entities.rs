@@ -10,13 +10,13 @@ use crate::asked::Asked;
 use crate::oracle::Verdict;
 use crate::world::World;
 
-/// How many entities there are: so many names, of each of the tenants.
+/// How many entities there are: two names for each of the tenants.
 pub(crate) const ENTITIES: usize = 2 * TENANTS.len();
 const TENANTS: [&str; 2] = ["t", "u"];
 const LEASE_MS: u64 = 60;
 const TTL_MS: u64 = 2_000;
 
-/// Somebody wants to be the one who finds an entity at a version.
+/// A client wants to be the one that finds an entity at a version.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attempt {
     pub(crate) entity: usize,
@@ -41,7 +41,7 @@ pub(crate) enum AboutEntity {
 impl Attempt {
     fn expect(&self) -> Vec<Expected> {
         let expected = Expected { entity: named(self.entity).name, version: self.version };
-        // Something else is raised along with it, now and then by somebody else, and is never in the way.
+        // An entity of the attempt's own is raised along with it, and is never in the way.
         let beside = Expected { entity: format!("beside {}", self.number), version: 0 };
         vec![expected, beside]
     }
@@ -150,8 +150,8 @@ fn named(entity: usize) -> Named {
     Named::of(TENANTS[entity % TENANTS.len()], format!("e{}", entity / TENANTS.len()))
 }
 
-/// Whether somebody was the first who found an entity at a version: a begin that takes a record over, and a commit that
-/// was done before, go on with what was let through.
+/// Whether a client was the first that found an entity at a version: a begin that takes a record over, and a commit
+/// that was done before, go on with what was let through.
 fn is_let_through(answer: &Answer) -> bool {
     match answer {
         Answer::Committed(done) => !done.already,

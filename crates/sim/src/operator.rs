@@ -1,4 +1,4 @@
-//! Somebody with the right to order things about: settings, pauses, moves, cancellations, deletions, redrives.
+//! An operator that orders things: settings, pauses, moves, cancellations, deletions, redrives.
 
 use driftq_core::{
     Answer, Input, Message, Order, SeekTo, Spotted, Ticket, TopicId, TopicInfo, TopicPatch, TopicSettings,
@@ -10,7 +10,7 @@ use crate::oracle::{Gone, TopicView, Verdict};
 use crate::server::payload;
 use crate::world::World;
 
-/// A dead letter as somebody read it.
+/// A dead letter as its reader read it.
 #[derive(Clone, Debug)]
 pub(crate) struct Letter {
     pub(crate) place: Spotted,
@@ -66,7 +66,7 @@ impl World {
         self.topics.get(name).map(|topic| topic.id)
     }
 
-    /// Somebody orders something.
+    /// The operator orders something.
     pub(crate) fn operate(&mut self) -> Verdict {
         if self.rng.chance(1, 3) {
             let number = usize::try_from(self.rng.below(3)).expect("small");
@@ -112,7 +112,7 @@ impl World {
         self.hand(Input::Pause { ticket, topic, group, paused })
     }
 
-    /// Everything goes on.
+    /// Everything is resumed.
     pub(crate) fn resume_all(&mut self) -> Verdict {
         let topics: Vec<TopicId> = self.topics.values().map(|topic| topic.id).collect();
         for topic in topics {
@@ -196,8 +196,8 @@ impl World {
         self.hand(input)
     }
 
-    /// The topic that a dead letter goes back to: the one that it came from, or one of the same name that was made since.
-    /// There a key says nothing about those who used it before; messages without one will do.
+    /// The topic that a dead letter goes back to: the one that it came from, or one of the same name that was made
+    /// since. There a key says nothing about its earlier use; messages without one will do.
     fn home_of(&self, id: u64) -> Option<TopicId> {
         let sent = &self.oracle.sent[&id];
         if self.oracle.is_alive(sent.topic) {

@@ -40,7 +40,7 @@ pub(crate) use unchanged::Refused;
 use view::{Group, Hold, Released, ensure};
 pub(crate) use whole::{Committing, Deed, Done};
 
-/// A promise that was broken.
+/// Whether a promise was kept; if not, which one was broken.
 pub type Verdict = Result<(), String>;
 
 /// A message as its producer knows it.
@@ -117,7 +117,7 @@ pub struct Oracle {
     /// Dead letters that were dropped for certain.
     dropped: BTreeSet<(TopicId, u64)>,
     redrives: Vec<Redrive>,
-    /// Where each message was born, once anybody has seen it.
+    /// Where each message was born, once a client has seen it.
     births: BTreeMap<u64, Spotted>,
     /// Tokens of holders whose message may have become a dead letter before its group was moved or deleted.
     buried: BTreeSet<Token>,
@@ -230,7 +230,7 @@ impl Oracle {
         }
     }
 
-    /// An offset always means the same message once anybody has seen it.
+    /// An offset always means the same message once a client has seen it.
     fn witness(&mut self, topic: TopicId, offset: u64, id: u64) -> Verdict {
         let before = *self.stored.entry((topic, offset)).or_insert(id);
         ensure(before == id, || {

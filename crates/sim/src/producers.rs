@@ -163,14 +163,14 @@ impl World {
                 self.hand(Input::ProduceMany { ticket, messages })?;
             }
         }
-        // Some forget to give the identity back: then it comes free by itself.
+        // Some forget to give the identity back: then it becomes free by itself.
         if reserved && self.rng.chance(7, 8) {
             self.hand_unreserve(ids[0])?;
         }
         Ok(())
     }
 
-    /// Somebody wants an identity kept while its message is being routed.
+    /// A producer wants an identity kept while its message is being routed.
     pub(crate) fn hand_reserve(&mut self, id: u64) -> Verdict {
         let Some(sent) = self.oracle.sent.get_mut(&id).filter(|sent| sent.retry_until > self.now) else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! After every crash: what is left is a beginning of what was decided, and all that was told is in it.
+//! After every crash: what is left is a prefix of what was decided, and all that was told is in it.
 
 use std::collections::BTreeMap;
 
@@ -136,7 +136,7 @@ impl World {
         self.topics.values().any(|known| known.id == topic)
     }
 
-    /// What was answered is there for ever, as long as anybody may ask.
+    /// What was answered is there for ever, as long as a client may ask.
     fn check_old_deeds(&self, probe: &mut Probe) -> Verdict {
         let old = self.oracle.deeds.iter().enumerate().rev().filter(|(_, deed)| deed.done.is_some());
         for (number, deed) in old.take(OLD_DEEDS) {
@@ -155,7 +155,7 @@ impl World {
         Ok(())
     }
 
-    /// Whoever did not get an answer asks again, or does not.
+    /// A client that did not get an answer asks again, or does not.
     pub(crate) fn ask_again(&mut self, lost: &BTreeMap<Ticket, Asked>) {
         for asked in lost.values() {
             if self.calm || self.rng.chance(1, 2) {
@@ -225,7 +225,7 @@ impl Probe {
     /// What is remembered of a commit of this name.
     fn commit(&mut self, name: driftq_core::Identity) -> Committed {
         let commit = Box::new(Commit { name: Some(name), ..Commit::default() });
-        // One that asks for nothing is done at once, if it was not before; here nobody minds.
+        // One that asks for nothing is done at once, if it was not before; in a probe that does no harm.
         if let Some(known) = self.commits.get(&name) {
             return known.clone();
         }

@@ -10,7 +10,7 @@ use crate::oracle::Verdict;
 use crate::server::{Broken, NoStart};
 use crate::world::World;
 
-/// Steps in which the calm must end.
+/// Steps within which the calm must end.
 const CALM_STEPS_MAX: u64 = 40_000;
 
 /// What happened in a seed, or in many.
@@ -297,7 +297,7 @@ impl World {
         }
     }
 
-    /// Nothing goes wrong any more: everything stored must reach everybody it is owed to.
+    /// Nothing goes wrong any more: everything stored must reach every group it is owed to.
     fn calm(&mut self) -> Verdict {
         self.crash(true)?;
         self.calm = true;

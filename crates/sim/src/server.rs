@@ -229,7 +229,7 @@ impl Server {
         }
     }
 
-    /// The log thread's turn: write the sealed batch, and sync it if somebody waits.
+    /// The log thread's turn: write the sealed batch, and sync it if it is urgent.
     pub fn write(&mut self) -> Result<(), Broken> {
         let Some(batch) = self.writing.take() else { return Ok(()) };
         match self.writer.append(&batch.body) {
@@ -273,7 +273,7 @@ impl Server {
         Ok(self.handle(now, Input::Space { roomy }))
     }
 
-    /// Housekeeping: folds what is durable into a snapshot, drops segments that nobody needs, and moves what
+    /// Housekeeping: folds what is durable into a snapshot, drops segments that are no longer needed, and moves what
     /// little is left in others.
     pub fn snapshot(&mut self, now: Time) -> Result<Vec<Action>, NoStart> {
         let upto = self.keeper.durable();

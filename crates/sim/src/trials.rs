@@ -35,7 +35,7 @@ impl World {
     /// Everything that is tried when all is settled.
     pub(crate) fn trials(&mut self) -> Verdict {
         self.dismiss_readers()?;
-        // What was lent to those who never heard of it is on loan until its lease is over.
+        // What was lent to askers that never heard of it is on loan until its lease is over.
         self.pass(LEASES_OVER_MS)?;
         for (name, _) in TOPICS {
             let Some(topic) = self.topics.get(name).map(|topic| topic.id) else { continue };
@@ -176,7 +176,7 @@ impl World {
             }
             self.hand(Input::Release { receipts })?;
         }
-        // Those who still wait for an answer would take what is meant for the trial.
+        // Askers that still wait for an answer would take what is meant for the trial.
         for ticket in self.waiting_leases() {
             self.forget_ticket(ticket);
             self.hand(Input::Forsake { ticket })?;
@@ -184,7 +184,7 @@ impl World {
         self.flush()
     }
 
-    /// Stores a plain message and gives its number.
+    /// Stores a plain message and returns its number.
     pub(crate) fn store(&mut self, topic: TopicId, priority: u8) -> Result<u64, String> {
         self.messages += 1;
         let id = self.messages;
@@ -248,7 +248,7 @@ impl World {
             self.store(topic, u8::try_from(number % 3).expect("small"))?;
         }
         self.flush()?;
-        // Nobody had to wait for what was skipped or is uncertain: some of it may come along.
+        // The calm did not wait for what was skipped or is uncertain: some of it may come along.
         let all = self.lease_now(topic, group, 100)?;
         let leased: Vec<Delivery> = all.iter().filter(|loan| loan.receipt.partition == 0).cloned().collect();
         if leased.len() != window as usize {

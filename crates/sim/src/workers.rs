@@ -13,7 +13,7 @@ use crate::world::World;
 /// Old tokens that are kept to be tried again at the wrong time.
 const KEEPSAKES_MAX: usize = 40;
 
-/// A delivery in the hands of somebody who knows its token.
+/// A delivery in the hands of a holder that knows its token.
 #[derive(Clone, Debug)]
 pub(crate) struct Loan {
     pub(crate) receipt: Receipt,
@@ -45,7 +45,7 @@ impl LeaseCall {
 }
 
 impl World {
-    /// Somebody asks for messages.
+    /// An asker asks for messages.
     pub(crate) fn ask_lease(&mut self) -> Verdict {
         let (name, _) = *self.rng.pick(&TOPICS);
         let Some(topic) = self.topics.get(name).map(|topic| topic.id) else { return Ok(()) };
@@ -61,7 +61,7 @@ impl World {
         self.hand_lease(call)
     }
 
-    /// Somebody whose answer was lost asks again.
+    /// An asker whose answer was lost asks again.
     pub(crate) fn repeat_lease(&mut self) -> Verdict {
         match self.rng.take(&mut self.lost_calls) {
             Some(call) => self.hand_lease(call),
@@ -87,7 +87,7 @@ impl World {
         self.hand(Input::Lease { ticket, request })
     }
 
-    /// Somebody does not wait any longer.
+    /// An asker no longer waits.
     pub(crate) fn forsake(&mut self) -> Verdict {
         let waiting: Vec<Ticket> = self.waiting_leases();
         if waiting.is_empty() {
@@ -145,7 +145,7 @@ impl World {
             if self.rng.chance(1, 3) && !self.calm {
                 self.keepsakes.push(loan.clone());
             }
-            // Who holds a token has a name as well.
+            // A holder of a token has a name as well.
             if self.rng.chance(1, 8) && word == Word::Ack {
                 let Loan { receipt, group, owner } = loan;
                 let (topic, partition, offset) = (receipt.topic, receipt.partition, receipt.offset);
@@ -162,7 +162,7 @@ impl World {
         }
     }
 
-    /// Somebody tries a token that it had long ago.
+    /// A holder tries a token that it had long ago.
     pub(crate) fn settle_stale(&mut self) {
         let Some(loan) = self.rng.take(&mut self.keepsakes) else { return };
         if self.rng.chance(2, 3) {

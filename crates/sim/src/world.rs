@@ -32,16 +32,16 @@ pub struct World {
     pub(crate) asked: BTreeMap<Ticket, Asked>,
     /// Tickets whose refusal is decided and known, and not told yet.
     pub(crate) foreseen: BTreeSet<Ticket>,
-    /// Tickets of those who do not wait any longer, and for which group they asked.
+    /// Tickets of askers that no longer wait, and for which group they asked.
     pub(crate) forsaken: BTreeMap<Ticket, LeaseCall>,
-    /// Deliveries that are decided and known, and not handed out yet; and whether they reach anybody.
+    /// Deliveries that are decided and known, and not handed out yet; and whether they reach a reader.
     pub(crate) foretold: BTreeMap<Token, bool>,
     pub(crate) tickets: u64,
     pub(crate) consumers: u64,
     pub(crate) readers: BTreeMap<ConsumerId, Reader>,
     pub(crate) work: Vec<Work>,
     pub(crate) burials: Vec<Burial>,
-    /// Deliveries in the hands of those who know their tokens.
+    /// Deliveries in the hands of holders that know their tokens.
     pub(crate) loans: Vec<Loan>,
     /// Tokens kept to be used at the wrong time.
     pub(crate) keepsakes: Vec<Loan>,
@@ -51,11 +51,11 @@ pub struct World {
     pub(crate) leases: Vec<Lease>,
     /// Leases of workers that were thought dead.
     pub(crate) old_leases: Vec<Lease>,
-    /// Wishes to run an effect whose answer was lost.
+    /// Requests to run an effect whose answer was lost.
     pub(crate) lost_asks: Vec<Ask>,
     /// Numbers that tell calls and results apart.
     pub(crate) calls: u64,
-    /// Dead letters that somebody has read.
+    /// Dead letters that a reader has read.
     pub(crate) letters: Vec<Letter>,
     /// Topics by name, as far as they are published.
     pub(crate) topics: BTreeMap<String, TopicInfo>,
@@ -245,7 +245,8 @@ impl World {
             return Ok(());
         }
         if let Some(call) = self.forsaken.remove(&ticket) {
-            // Nobody heard it, but whoever asks again under its name may have been answered the same meanwhile.
+            // No client heard it, but an asker that asks again under its name may have been answered the same
+            // meanwhile.
             if let (Some(asker), Answer::Leased(deliveries)) = (call.asker(), answer) {
                 self.oracle.note_request(asker, deliveries);
             }
@@ -261,7 +262,7 @@ impl World {
             (Asked::Lease(call), _) => self.lease_answered(call, answer),
             (Asked::Ack { topic, group, offset, since }, Answer::Settled) => {
                 self.counts.acked += 1;
-                // A group that was moved or deleted meanwhile begins anew.
+                // A group that was moved or deleted meanwhile starts over.
                 if self.oracle.since(*topic, group) == *since {
                     self.oracle.ack_answered((*topic, group, *offset));
                 }
@@ -317,7 +318,7 @@ impl World {
         Ok(())
     }
 
-    /// A reader, as one who gets messages.
+    /// A reader, as a receiver of messages.
     fn receiver(&self, consumer: ConsumerId) -> Option<Receiver> {
         let reader = self.readers.get(&consumer)?;
         let way = match reader.style {
@@ -327,7 +328,7 @@ impl World {
         Some(Receiver { group: reader.group.clone(), owner: reader.owner.clone(), way })
     }
 
-    /// Somebody got a message. False if the power went off before anybody saw it.
+    /// A receiver got a message. False if the power went off before it saw it.
     pub(crate) fn receive(&mut self, to: &Receiver, delivery: &Delivery) -> Result<bool, String> {
         self.counts.delivered += 1;
         let Some(server) = &self.server else { return Ok(false) };
@@ -337,7 +338,7 @@ impl World {
             Found::Gone => {
                 return Err(format!("payload: {:?} lies in a segment that is gone", delivery.receipt));
             }
-            // The power is gone: nobody gets to see this delivery, and the server ends here.
+            // The power is gone: no client gets to see this delivery, and the server ends here.
             Found::Failed => {
                 self.server = None;
                 return Ok(false);

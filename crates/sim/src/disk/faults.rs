@@ -43,7 +43,7 @@ pub(super) enum Outcome {
     Whole,
     Short,
     Garbled,
-    /// It reaches the cache, perhaps the disk, but nobody hears of it.
+    /// It reaches the cache, perhaps the disk, but the caller does not hear of it.
     PowerOff,
 }
 

@@ -1,4 +1,4 @@
-//! Topics and groups as those see them who order things: settings, pauses, deletions, moves.
+//! Topics and groups as operators see them: settings, pauses, deletions, moves.
 
 use std::collections::BTreeMap;
 
@@ -68,7 +68,7 @@ impl Room {
 }
 
 impl Oracle {
-    /// A topic exists and nobody has asked for its end.
+    /// A topic exists and no operator has asked for its end.
     pub(crate) fn is_alive(&self, topic: TopicId) -> bool {
         self.topics.get(&topic).is_some_and(|view| view.gone == Gone::No)
     }
@@ -137,7 +137,7 @@ impl Oracle {
         })
     }
 
-    /// A stop or a start is handed over; gives the number under which its answer is known.
+    /// A stop or a start is handed over; returns the number under which its answer is known.
     pub(crate) fn pausing(&mut self, topic: TopicId, group: Option<&str>) -> u64 {
         let order = self.event();
         if let Some(view) = self.topics.get_mut(&topic) {
@@ -222,7 +222,7 @@ impl Oracle {
         }
     }
 
-    /// Who may have led its message to its dead letter may say so again, wherever its group is by then.
+    /// A holder that may have led its message to its dead letter may say so again, wherever its group is by then.
     fn note_buried(&mut self, topic: TopicId, group: &str) {
         let Some(view) = self.groups.get(&(topic, group.into())) else { return };
         let dead = |offset: &u64| {

@@ -13,7 +13,7 @@ use crate::effects::{Ask, End};
 #[derive(Debug, Default)]
 pub(crate) struct Lost<'a> {
     pub(crate) begins: Vec<(&'a Ask, Time)>,
-    /// Endings, by the lease that said so; none if somebody found out.
+    /// Endings, by the lease that said so; none if a resolver did.
     pub(crate) endings: Vec<(Option<EffectReceipt>, &'a End, Time)>,
     pub(crate) renewals: Vec<(EffectReceipt, Time)>,
 }
@@ -118,7 +118,7 @@ fn check_same(known: &Known, view: &EffectView, lost: &Lost<'_>) -> Verdict {
     Ok(())
 }
 
-/// What is known from now on; `None` if nobody ever said so.
+/// What is known from now on; `None` if no client ever said so.
 fn adopt(same: Option<&Known>, view: &EffectView, lost: &Lost<'_>) -> Option<Known> {
     let ended = !matches!(view.status, Status::InProgress | Status::Unknown);
     let told =
@@ -140,10 +140,10 @@ fn adopt(same: Option<&Known>, view: &EffectView, lost: &Lost<'_>) -> Option<Kno
     let newest = same.filter(|known| known.epoch == view.epoch);
     let mut fitting = lost.begins.iter().filter(|(ask, at)| {
         let shown = at.after_ms(ask.lease_ms) == view.until || ask.tie.is_some();
-        // One who waits may have got it at once, or any time later.
+        // A waiter may have got it at once, or any time later.
         *at <= view.begun && shown && ask.on_lapse == view.on_lapse && (*at == view.begun || ask.wait_ms > 0)
     });
-    // If it may have been one or the other, nobody outside knows which.
+    // If it may have been one or the other, no client knows which.
     let born = match (fitting.next(), fitting.next()) {
         (Some(only), None) if only.0.wait_ms == 0 => Some(only),
         _ => None,
@@ -151,7 +151,7 @@ fn adopt(same: Option<&Known>, view: &EffectView, lost: &Lost<'_>) -> Option<Kno
     let tie = match (newest, born) {
         (Some(known), _) => known.tie.clone(),
         (None, Some((ask, _))) => ask.tie.clone(),
-        // One who waited got it, and nobody outside knows which.
+        // A waiter got it, and no client knows which.
         (None, None) => lost.begins.iter().any(|(ask, _)| ask.tie.is_some()).then(Tied::unknown),
     };
     let until = match (newest, born) {

@@ -1,4 +1,4 @@
-//! Versions of entities go up by one for each who was let through, and never back.
+//! Versions of entities go up by one for each client that was let through, and never back.
 
 use std::collections::BTreeSet;
 
@@ -14,11 +14,11 @@ const RECENT: usize = 8;
 /// What is known of entities.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Entities {
-    /// The highest version that anybody was told.
+    /// The highest version that any client was told.
     told: [u64; ENTITIES],
-    /// How often anybody was let through, told or not, kept or lost: no version is higher.
+    /// How often any client was let through, told or not, kept or lost: no version is higher.
     decided: [u64; ENTITIES],
-    /// Who found an entity at a version, as far as they know.
+    /// Which entities were found at which versions, as far as clients know.
     won: BTreeSet<(usize, u64)>,
     recent: Vec<Attempt>,
 }
@@ -34,7 +34,7 @@ impl Entities {
         self.recent.iter().rev().nth(back).copied()
     }
 
-    /// Somebody was let through; whether it is kept is not known yet.
+    /// A client was let through; whether it is kept is not known yet.
     pub(crate) const fn decided(&mut self, entity: usize) {
         self.decided[entity] += 1;
     }
@@ -47,7 +47,7 @@ impl Entities {
         self.recent.drain(..excess);
     }
 
-    /// Somebody was told a version.
+    /// A client was told a version.
     pub(crate) fn seen(&mut self, entity: usize, version: u64) -> Verdict {
         let (told, decided) = (self.told[entity], self.decided[entity]);
         ensure(version >= told, || format!("entities: e{entity} is at {version}, and was at {told}"))?;
@@ -58,7 +58,7 @@ impl Entities {
         Ok(())
     }
 
-    /// Somebody was let through, and knows it.
+    /// A client was let through, and knows it.
     pub(crate) fn let_through(&mut self, attempt: &Attempt) -> Verdict {
         let Attempt { entity, version, .. } = *attempt;
         ensure(self.won.insert((entity, version)), || {
@@ -68,7 +68,7 @@ impl Entities {
         self.seen(entity, version + 1)
     }
 
-    /// Somebody was turned away, and told the version that is there.
+    /// A client was turned away, and told the version that is there.
     pub(crate) fn turned_away(
         &mut self,
         attempt: &Attempt,

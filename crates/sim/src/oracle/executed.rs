@@ -1,4 +1,4 @@
-//! No effect is run twice, unless its policy allows it and whoever ran it has lost it.
+//! No effect is run twice, unless its policy allows it and the holder that ran it has lost it.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::effects::{Ask, End};
 pub(crate) struct Outside {
     /// The last execution of each identity.
     last: BTreeMap<u64, Execution>,
-    /// When somebody said how an effect ended, and whether it may run again then.
+    /// When a holder or a resolver said how an effect ended, and whether it may run again then.
     endings: BTreeMap<u64, Vec<(Time, bool)>>,
     pub(crate) count: u64,
 }
@@ -35,7 +35,7 @@ struct Execution {
 }
 
 impl Outside {
-    /// Somebody runs an effect.
+    /// A worker runs an effect.
     pub(crate) fn execute(&mut self, ask: &Ask, lease: &EffectLease, since: Time, now: Time) -> Verdict {
         let next = Execution {
             receipt: lease.receipt,
@@ -67,7 +67,7 @@ impl Outside {
         Ok(())
     }
 
-    /// Somebody says how an effect ended; it may count.
+    /// A holder or a resolver says how an effect ended; it may count.
     pub(crate) fn ending(&mut self, key: u64, end: &End, now: Time) {
         self.endings.entry(key).or_default().push((now, end.status == Status::FailedRetryable));
     }
@@ -81,7 +81,7 @@ impl Outside {
 }
 
 impl Oracle {
-    /// Somebody was told to run an effect.
+    /// A worker was told to run an effect.
     pub(crate) fn executes(&mut self, ask: &Ask, lease: &EffectLease, span: Span, now: Time) -> Verdict {
         let told = self.ledger.numbers.entry(ask.key).or_default();
         let newest = std::mem::replace(told, lease.receipt.number.max(*told));

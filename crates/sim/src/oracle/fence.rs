@@ -19,7 +19,7 @@ pub(crate) enum Word {
 pub(super) enum Worth {
     /// It is the newest, and the message is not settled: its word counts.
     Everything,
-    /// Nobody outside can know.
+    /// No client can know.
     Unknown,
     /// A newer one was handed out, or the message is settled without it.
     Nothing,

@@ -12,11 +12,11 @@ use super::{Oracle, Sent, Verdict};
 pub(super) struct Gates {
     /// When a message of a key was last stored for certain.
     stored: BTreeMap<(TopicId, u64), Time>,
-    /// Identities that somebody keeps for a message that is being routed, and until when for certain.
+    /// Identities that a producer keeps for a message that is being routed, and until when for certain.
     reserved: BTreeMap<(TopicId, u64), Time>,
 }
 
-/// How long a reservation lasts that nobody gives back.
+/// How long a reservation lasts that the producer does not give back.
 const RESERVATION_MS: u64 = 60_000;
 
 impl Gates {
@@ -89,7 +89,7 @@ impl Oracle {
         ensure(sent.key.is_some() && known, || {
             format!("gate: {id} was called a duplicate of {first:?}, which is another one")
         })?;
-        // With itself it always agrees: it must have been handed over before, or somebody else.
+        // With itself it always agrees: it must have been handed over before, or another message with its key was.
         let others = self.sent.iter().any(|(other, twin)| *other != id && fits(twin));
         ensure(others || sent.repeated, || {
             format!("gate: {id} was called a duplicate, and is the first with its key")

@@ -13,14 +13,14 @@ use super::view::ensure;
 use super::{Oracle, Verdict};
 use crate::effects::{Ask, End};
 
-/// An effect as far as anybody was told.
+/// An effect as far as clients were told.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     pub(crate) number: u64,
     pub(crate) epoch: u32,
     pub(crate) attempts: u32,
     pub(crate) cap: Option<u32>,
-    /// The least cap that anybody brought along: where it is reached, the record may say that nobody knows.
+    /// The least cap that any asker brought along: where it is reached, the record may say that it is not known.
     pub(super) strictest: Option<u32>,
     pub(crate) status: Status,
     pub(crate) on_lapse: OnLapse,
@@ -28,7 +28,7 @@ pub(crate) struct Known {
     pub(crate) until: Time,
     /// Until when it counts, if it is over.
     pub(crate) expires: Time,
-    /// How long it is remembered; not known of a lease that nobody heard of.
+    /// How long it is remembered; not known of a lease that no client heard of.
     pub(crate) ttl_ms: Option<u64>,
     /// What was asked for; not known if the first asker never got an answer.
     pub(crate) request: Option<RequestHash>,
@@ -37,7 +37,7 @@ pub(crate) struct Known {
     pub(crate) tie: Option<Tied>,
     /// The bytes of its ending.
     pub(crate) ending: Option<Vec<u8>>,
-    /// Its time is over, and nobody knows what was said before.
+    /// Its time is over, and no client knows what was said before.
     pub(super) faded: bool,
     /// It was begun for a message: it may count for as long as that may come again.
     pub(super) of_message: bool,
@@ -50,13 +50,13 @@ pub(crate) struct Span {
     pub(crate) to: Time,
 }
 
-/// All effects that anybody has heard of.
+/// All effects that any client has heard of.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     pub(super) known: BTreeMap<u64, Known>,
     /// The greatest number that was told: newer records have greater ones.
     pub(super) numbers: BTreeMap<u64, u64>,
-    /// The least cap that anybody ever brought along.
+    /// The least cap that any asker ever brought along.
     pub(super) caps: BTreeMap<u64, u32>,
 }
 
@@ -106,7 +106,7 @@ impl Known {
         self.status == end.status && self.ending.as_ref() == Some(&end.bytes)
     }
 
-    /// Until when the record counts if nobody touches it; the least that it can be.
+    /// Until when the record counts if no client touches it; the least that it can be.
     fn least_expiry(&self) -> Time {
         match self.status {
             Status::Unknown => Time::NEVER,
@@ -135,7 +135,7 @@ impl Known {
         self.expires == at || self.ttl_ms.is_none()
     }
 
-    /// Whether its lapse leaves behind something that nobody may repeat, whoever asks.
+    /// Whether its lapse leaves behind something that no asker may repeat.
     pub(super) fn is_held(&self) -> bool {
         let refused = self.strictest.is_some_and(|cap| self.attempts >= cap);
         self.on_lapse == OnLapse::Hold || self.is_used_up() || refused
@@ -166,7 +166,7 @@ fn least(one: Option<u32>, other: Option<u32>) -> Option<u32> {
 }
 
 impl Oracle {
-    /// Somebody wants to run an effect.
+    /// An asker wants to run an effect.
     pub(crate) fn effect_asked(&mut self, ask: &Ask) {
         let strictest = least(self.ledger.caps.get(&ask.key).copied(), ask.cap);
         self.ledger.caps.extend(strictest.map(|cap| (ask.key, cap)));
@@ -179,7 +179,7 @@ impl Oracle {
         self.ledger.known.get(&key)
     }
 
-    /// Somebody looked at an effect.
+    /// A reader looked at an effect.
     pub(crate) fn effect_seen(&mut self, key: u64, view: Option<&EffectView>, at: Time) -> Verdict {
         let known = self.ledger.known.get_mut(&key);
         let fits = match (known.as_deref(), view) {
@@ -212,7 +212,7 @@ impl Oracle {
 
     /// Whether it can be live.
     pub(super) fn may_be_live(&self, known: &Known, at: Time) -> bool {
-        // How its delivery stood when that was decided nobody can say any more.
+        // No client can say any more how its delivery stood when that was decided.
         known.status == Status::InProgress && (known.tie.is_some() || known.until > at)
     }
 }

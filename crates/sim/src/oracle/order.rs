@@ -28,7 +28,7 @@ impl Oracle {
         }
         let offset = delivery.receipt.offset;
         // A crash may have taken its delivery back: then one that joined late has overtaken nothing yet, and a group
-        // that was created for it begins anew, perhaps without it.
+        // that was created for it starts over, perhaps without it.
         let forgotten = |other: &u64| {
             let id = self.stored.get(&(sent.topic, *other));
             let owed = |id: &u64| view.present && *id >= view.owed_from;
@@ -65,7 +65,7 @@ impl Oracle {
         })
     }
 
-    /// Whether a group may be done with a message, as far as anybody outside can know.
+    /// Whether a group may be done with a message, as far as any client can know.
     fn may_be_over(&self, topic: TopicId, view: &Group, offset: u64) -> bool {
         view.is_finished(offset)
             || view.dying.contains(&offset)

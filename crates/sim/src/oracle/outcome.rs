@@ -19,7 +19,7 @@ pub(crate) struct Finishing {
     pub(crate) fenced: bool,
 }
 
-/// Somebody has found out how an effect ended.
+/// A resolver has found out how an effect ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Resolving {
     pub(crate) key: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Told {
 }
 
 impl Oracle {
-    /// Somebody was told how an effect ended.
+    /// An asker was told how an effect ended.
     pub(crate) fn replayed(&self, ask: &Ask, view: &EffectView, span: Span) -> Verdict {
         let known = self.effect(ask.key);
         let name = || format!("effect {}: {view:?} for {ask:?}, but it is {known:?}", ask.key);
@@ -49,7 +49,7 @@ impl Oracle {
         ensure(known.may_count(span.from), || format!("outcome: its time is over: {}", name()))
     }
 
-    /// Somebody was told that an effect failed and may be tried again.
+    /// An asker was told that an effect failed and may be tried again.
     pub(crate) fn retryable(&self, ask: &Ask, view: &EffectView, left: Option<u32>, span: Span) -> Verdict {
         let known = self.effect(ask.key);
         let name = || format!("effect {}: {view:?}, {left:?} left, for {ask:?}: {known:?}", ask.key);
@@ -85,7 +85,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// What somebody found out was written down, or was before.
+    /// What a resolver found out was written down, or was before.
     pub(crate) fn resolved(&mut self, resolving: &Resolving, told: Told, now: Time) -> Verdict {
         let Resolving { key, seen, end, at } = resolving;
         let Some(known) = self.ledger.known.get(key) else {

@@ -23,13 +23,12 @@ pub(crate) struct Cell {
     pointers: Vec<Pointer>,
 }
 
-/// A dataset.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Dataset {
     current: Option<String>,
     history: Vec<Option<String>>,
     rolled_back: Option<String>,
-    /// Versions in which nothing moves any more.
+    /// Versions whose pointers no longer move.
     sealed: BTreeSet<String>,
     versions: BTreeMap<String, BTreeMap<String, Cell>>,
 }
@@ -38,7 +37,7 @@ pub(crate) struct Dataset {
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Outputs(BTreeMap<String, Dataset>);
 
-/// What somebody orders about a dataset.
+/// What an operator orders about a dataset.
 #[derive(Clone, Debug)]
 pub(crate) enum OutputOrder {
     CutOver { dataset: String, version: String, expect: Option<String> },
@@ -55,7 +54,7 @@ pub(crate) enum Ordered {
     Dropped(u64),
 }
 
-/// What somebody reads: a dataset's version (or `current`), and how many outputs at the most.
+/// What a reader reads: a dataset's version (or `current`), and how many outputs at most.
 #[derive(Clone, Debug)]
 pub(crate) struct Reading {
     pub(crate) dataset: String,
@@ -71,7 +70,7 @@ impl Outputs {
         cell.is_some_and(|cell| cell.append == output.dedupe_key.is_empty())
     }
 
-    /// Whether it would move in a version in which nothing does any more.
+    /// Whether it would move a pointer in a version that is sealed.
     pub(crate) fn is_sealed(&self, output: &NewOutput) -> bool {
         self.0.get(&output.dataset).is_some_and(|dataset| dataset.sealed.contains(&output.version))
     }
@@ -126,7 +125,7 @@ impl Outputs {
                 if is_current {
                     let before = dataset.history.pop().flatten();
                     dataset.rolled_back = std::mem::replace(&mut dataset.current, before);
-                    // Nobody can tell that from none: the same version was current before.
+                    // No client can tell that from none: the same version was current before.
                     let current = dataset.current.clone();
                     dataset.rolled_back.take_if(|version| current.as_ref() == Some(version));
                 }

@@ -14,7 +14,7 @@ pub(crate) struct Redrive {
     pub(super) topic: TopicId,
     group: String,
     pub(super) key: Option<u64>,
-    /// Where it lies now, once anybody knows.
+    /// Where it lies now, once a client knows.
     pub(super) offset: Option<u64>,
     /// Whether that was answered.
     answered: bool,
@@ -26,12 +26,12 @@ pub(crate) struct Redrive {
 }
 
 impl Oracle {
-    /// A redrive is taken; gives the number under which its answer is known.
+    /// A redrive is taken; returns the number under which its answer is known.
     pub(crate) fn redriving(&mut self, id: u64, topic: TopicId, group: &str) -> usize {
         let since = self.event();
         let sent = Sent { topic, ..self.sent[&id].clone() };
         if let (Some(view), Some(key)) = (self.groups.get_mut(&(sent.topic, group.into())), sent.key) {
-            // A person has decided: the gate lets it through once more.
+            // An operator has decided: the gate lets it through once more.
             view.done.remove(&key);
         }
         let key = sent.key;
@@ -104,15 +104,15 @@ impl Oracle {
         self.redrives.iter().any(|copy| copy.topic == topic && copy.offset == Some(offset))
     }
 
-    /// Only the group that gave it up gets it again, also if that group was forgotten since.
+    /// Only the group that gave it up gets it again, even if that group was forgotten since.
     pub(super) fn check_copy(&self, topic: TopicId, group: &str, offset: u64) -> Verdict {
         let copy = self.redrives.iter().find(|copy| copy.topic == topic && copy.offset == Some(offset));
         let Some(copy) = copy.filter(|copy| copy.group != group) else { return Ok(()) };
-        // Whoever came or was moved later gets whatever is kept.
+        // A group that came or was moved later gets whatever is kept.
         let view = self.groups.get(&(topic, group.into()));
         let later = view.is_none_or(|view| !view.present || view.since > copy.since);
-        // The same message may have been sent back twice, and the answer of one of the two lost with the power: then
-        // nobody knows which of them lies here.
+        // The same message may have been sent back twice, and the answer of one of the two lost with the power: then no
+        // client knows which of them lies here.
         let twin = |other: &&Redrive| other.id == copy.id && other.group == group && !other.refused;
         let unsure =
             self.redrives.iter().filter(twin).any(|other| !other.answered || other.offset == Some(offset));

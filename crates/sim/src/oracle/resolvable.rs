@@ -1,4 +1,4 @@
-//! Nobody waits for ever, and what nobody runs any more can be brought to an end.
+//! No asker waits for ever, and what no holder runs any more can be brought to an end.
 
 use driftq_core::ledger::Status;
 use driftq_core::{EffectView, Time};
@@ -9,7 +9,7 @@ use super::{Oracle, Verdict};
 use crate::effects::Ask;
 
 impl Oracle {
-    /// Somebody was told at once that somebody else runs the effect.
+    /// An asker was told at once that another holder runs the effect.
     pub(crate) fn runs(&self, ask: &Ask, (epoch, attempt): (u32, u32), span: Span, now: Time) -> Verdict {
         let known = self.effect(ask.key);
         let name = || format!("{ask:?} is told at {now:?} that lease {epoch} runs: {known:?}");
@@ -18,7 +18,8 @@ impl Oracle {
         ensure(newest && self.may_be_live(known, span.from), || format!("running: {}", name()))
     }
 
-    /// Somebody has waited for whoever runs the effect, and it does so still. `exact` if nothing about it is under way.
+    /// An asker has waited for the holder that runs the effect, and it still does. `exact` if nothing about it is under
+    /// way.
     pub(crate) fn waited(&self, ask: &Ask, span: Span, exact: bool, now: Time) -> Verdict {
         let until = span.from.after_ms(ask.wait_ms);
         let name = || format!("{ask:?} from {:?} until {now:?}: {:?}", span.from, self.effect(ask.key));
@@ -27,13 +28,13 @@ impl Oracle {
         let over = match known.status {
             Status::Succeeded | Status::FailedFinal => !known.may_be_over(now),
             Status::FailedRetryable | Status::Unknown => exact && !known.may_be_over(now),
-            // Whoever waits is told when the lease lapses.
+            // A waiter is told when the lease lapses.
             Status::InProgress => exact && known.tie.is_none() && known.until < until,
         };
         ensure(!over, || format!("waiting: nobody runs it, and nobody said so: {}", name()))
     }
 
-    /// Somebody was told that it is not known whether an effect happened.
+    /// An asker was told that it is not known whether an effect happened.
     pub(crate) fn unknown(&mut self, ask: &Ask, view: &EffectView, span: Span, now: Time) -> Verdict {
         let known = self.effect(ask.key);
         let name = || format!("{ask:?} is told {view:?} at {now:?}: {known:?}");

@@ -27,7 +27,7 @@ impl Oracle {
         ensure(first == (dlq, at), || format!("letters: {name} has two, {first:?} and {:?}", (dlq, at)))
     }
 
-    /// How whoever goes by the name of `owner` stands.
+    /// How the worker that goes by the name of `owner` stands.
     fn standing(&self, at: (TopicId, &str, u64), owner: &str, now: Time) -> Option<Standing> {
         let view = self.groups.get(&(at.0, at.1.into()))?;
         let skipped = view.holds.get(&at.2).is_some_and(|hold| hold.may_be_skipped(now));
@@ -37,7 +37,7 @@ impl Oracle {
         Some(if hidden { Standing::Unknown } else { view.standing(at.2, owner, self.life) })
     }
 
-    /// An ack by `owner` was handed over at `now` and answered, or will be if `answer` is `None`.
+    /// An ack by `owner` was handed over at `now`, and taken if `refusal` is `None`.
     pub fn acked(
         &mut self,
         at: (TopicId, &str, u64),
@@ -50,7 +50,7 @@ impl Oracle {
         let Some(view) = self.groups.get_mut(&(at.0, at.1.into())) else { return Ok(()) };
         let (offset, name) = (at.2, format!("ack of {} of {:?} for {} by {owner}", at.2, at.0, at.1));
         if view.dying.contains(&offset) || view.letters.contains_key(&offset) {
-            // It races with the burial: whoever is first settles it, and only the answer will tell that it is.
+            // It races with the burial: the first of the two settles it, and only the answer will tell which it was.
             if refusal.is_none() {
                 view.uncertain.insert(offset);
             }
@@ -123,7 +123,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// Whoever holds the message says that the attempt failed; `delay_ms` instead of what the policy says.
+    /// The holder of the message says that the attempt failed; `delay_ms` instead of what the policy says.
     pub(super) fn failed(&mut self, at: (TopicId, &str, u64), delay_ms: Option<u64>, now: Time) {
         let policy = self.stored.get(&(at.0, at.2)).and_then(|id| self.sent[id].policy);
         let Some(view) = self.groups.get_mut(&(at.0, at.1.into())) else { return };

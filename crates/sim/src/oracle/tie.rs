@@ -34,7 +34,7 @@ pub(crate) enum Tie {
     OnLoan,
     /// A newer attempt has begun: the effect's holder has no say any more.
     Fenced,
-    /// Nobody outside can know.
+    /// No client can know.
     Unsure,
 }
 

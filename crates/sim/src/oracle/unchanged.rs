@@ -1,4 +1,4 @@
-//! Whoever is refused has changed nothing, and nobody is refused who has a say.
+//! A client that is refused has changed nothing, and no holder that has a say is refused.
 
 use driftq_core::ledger::Status;
 use driftq_core::{Reject, Time, Urge};
@@ -20,7 +20,7 @@ pub(crate) struct Refused {
     pub(crate) exact: bool,
 }
 
-/// Whether somebody was told that its lease has no say.
+/// Whether a holder was told that its lease has no say.
 const fn is_stale(reject: Reject) -> bool {
     matches!(reject, Reject::EffectStale(_) | Reject::EffectFenced | Reject::EffectDiffers)
 }
@@ -58,7 +58,7 @@ impl Oracle {
             Reject::AttemptsExhausted => {
                 let spent =
                     self.effect(ask.key).is_some_and(|known| known.faded || known.left(ask) == Some(0));
-                // Also one who only begins, if it is its own cap that is used up and the effect may run again.
+                // Also an asker that only begins, if it is its own cap that is used up and the effect may run again.
                 let own = |known: &Known| known.status == Status::InProgress && known.cap < ask.cap;
                 let wants = ask.urge == Urge::Reacquire || self.effect(ask.key).is_some_and(own);
                 (wants && spent) || !refused.exact

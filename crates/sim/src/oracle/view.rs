@@ -30,8 +30,8 @@ pub(crate) struct Hold {
     pub(crate) seen: bool,
     /// Extensions without an answer.
     pub(crate) extending: u32,
-    /// A crash came, and nobody outside can know whether it is on loan: it may be lost, or superseded by one that was
-    /// never seen.
+    /// A crash came, and no client can know whether it is on loan: it may be lost, or superseded by one that was never
+    /// seen.
     pub(crate) crashed: bool,
     /// That it failed was said and answered: its holder has no other say.
     pub(crate) nacked: bool,
@@ -67,7 +67,7 @@ pub(crate) struct Hold {
 pub(crate) struct Group {
     /// Whether it exists for certain.
     pub(crate) present: bool,
-    /// It was moved or deleted at least once: what nobody holds may stand in any way.
+    /// It was moved or deleted at least once: what no worker holds may stand in any way.
     pub(crate) shaken: bool,
     /// Messages with a lower number are not owed for certain.
     pub(crate) owed_from: u64,
@@ -78,7 +78,7 @@ pub(crate) struct Group {
     pub(crate) holds: BTreeMap<u64, Hold>,
     /// Acks that were decided in this life; a crash makes those without an answer uncertain.
     pub(crate) acked: BTreeMap<u64, Acked>,
-    /// Nobody outside can know whether these are acked.
+    /// No client can know whether these are acked.
     pub(crate) uncertain: BTreeSet<u64>,
     /// Used up, dead or about to be.
     pub(crate) dying: BTreeSet<u64>,
@@ -113,18 +113,18 @@ pub(crate) fn ensure(holds: bool, broken: impl FnOnce() -> String) -> Verdict {
 pub(crate) enum Standing {
     /// Acked before.
     Done,
-    /// The one who asks had it last.
+    /// The worker that asks had it last.
     Holder,
-    /// Somebody else had it last.
+    /// Another owner had it last.
     Other,
-    /// Nobody has had it in this life of the server.
+    /// No worker has had it in this life of the server.
     Nobody,
     /// A crash has hidden it.
     Unknown,
 }
 
 impl Group {
-    /// A group that nobody knows anything about any more: it was deleted, and may be created again.
+    /// A group of which no client knows anything any more: it was deleted, and may be created again.
     pub(crate) fn forgotten(self, event: u64) -> Self {
         let mut settled = self.settled;
         settled.extend(self.acked.keys().chain(self.letters.keys()));
@@ -133,7 +133,7 @@ impl Group {
         Self { shaken: true, moving, settled, owed_from: u64::MAX, since: event, ..Self::default() }
     }
 
-    /// The group was moved: what it held it holds no more, and what it was done with may come `again`.
+    /// The group was moved: what it held it no longer holds, and what it was done with may come `again`.
     pub(crate) fn moved(&mut self, only: Option<u32>, event: u64, again: &[u64]) {
         self.shaken = true;
         self.moving += 1;
@@ -161,7 +161,7 @@ impl Group {
         self.dying.remove(&offset);
     }
 
-    /// Somebody said something about a message, and nobody outside can know yet whether it counted.
+    /// A worker said something about a message, and no client can know yet whether it counted.
     pub(crate) fn doubt(&mut self, offset: u64) {
         if !self.acked.contains_key(&offset) {
             self.uncertain.insert(offset);
@@ -177,7 +177,7 @@ impl Group {
         live.filter(|(offset, _)| !self.is_finished(**offset))
     }
 
-    /// Whether the group owes nothing more for an offset, or nobody outside can know.
+    /// Whether the group owes nothing more for an offset, or no client can know.
     pub(crate) fn is_finished(&self, offset: u64) -> bool {
         self.acked.contains_key(&offset)
             || self.letters.contains_key(&offset)

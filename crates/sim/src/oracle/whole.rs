@@ -9,7 +9,7 @@ use super::{Oracle, Said, Verdict};
 use crate::effects::{End, Lease};
 use crate::workers::Loan;
 
-/// What somebody wants to happen together.
+/// What a worker wants to happen together.
 #[derive(Clone, Debug)]
 pub(crate) struct Deed {
     /// Under which it can be asked for again.
@@ -20,7 +20,7 @@ pub(crate) struct Deed {
     /// Messages, by number.
     pub(crate) messages: Vec<u64>,
     pub(crate) outputs: Vec<NewOutput>,
-    /// No later than this is it asked for again.
+    /// It is not asked for again after this.
     pub(crate) repeat_until: Time,
     /// It was handed over and not refused.
     pub(crate) taken: bool,
