@@ -3,8 +3,8 @@
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::chance::hex;
 use crate::error::Error;
+use crate::random::hex;
 
 /// The canonical form of a document: JSON without blanks, members in the order of their names' bytes, numbers as
 /// ECMAScript writes them.

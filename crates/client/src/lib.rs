@@ -11,7 +11,6 @@
 #![doc = include_str!("../README.md")]
 
 mod canonical;
-mod chance;
 mod client;
 mod context;
 mod effect;
@@ -19,6 +18,7 @@ mod error;
 mod message;
 mod outcome;
 mod producer;
+mod random;
 mod signal;
 #[cfg(feature = "testkit")]
 pub mod testkit;

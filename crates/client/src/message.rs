@@ -7,9 +7,9 @@ use driftq_api::Moment;
 use driftq_api::v2::{Due, Envelope, Labels, Message, RetryPolicy};
 use serde::Serialize;
 
-use crate::chance;
 use crate::client::whole_ms;
 use crate::error::Error;
+use crate::random;
 
 /// What the idempotency keys begin with that this SDK gives.
 const KEY_PREFIX: &str = "sdk-";
@@ -173,7 +173,7 @@ impl Outgoing {
     /// As the wire takes it, with an idempotency key in any case: a call whose answer got lost is made again.
     pub(crate) fn safe_to_repeat(mut self) -> Result<Message<'static>, Error> {
         if self.envelope().idempotency_key.is_empty() {
-            let key = format!("{KEY_PREFIX}{}", chance::name(16)?);
+            let key = format!("{KEY_PREFIX}{}", random::name(16)?);
             self.envelope().idempotency_key = Cow::Owned(key);
         }
         self.into_message()

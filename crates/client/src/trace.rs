@@ -1,7 +1,7 @@
 //! Trace contexts, as W3C's `traceparent` writes them.
 
-use crate::chance;
 use crate::error::Error;
+use crate::random;
 
 /// The label that carries it.
 pub(crate) const LABEL: &str = "traceparent";
@@ -22,7 +22,7 @@ pub struct Trace {
 impl Trace {
     /// Goes on with the trace of a message, or begins one.
     pub(crate) fn of(traceparent: Option<&str>) -> Result<Self, Error> {
-        let span_id = chance::name(8)?;
+        let span_id = random::name(8)?;
         Ok(match traceparent.and_then(parse) {
             Some((trace_id, parent, flags)) => Self {
                 trace_id: trace_id.to_owned(),
@@ -31,7 +31,7 @@ impl Trace {
                 flags: flags.to_owned(),
             },
             None => {
-                Self { trace_id: chance::name(16)?, parent_span_id: None, span_id, flags: "01".to_owned() }
+                Self { trace_id: random::name(16)?, parent_span_id: None, span_id, flags: "01".to_owned() }
             }
         })
     }

@@ -11,8 +11,8 @@ use driftq_http::Method;
 use serde::Serialize;
 
 use super::{Client, Patience, escape, render};
-use crate::chance;
 use crate::error::Error;
+use crate::random;
 
 impl Client {
     /// Borrows messages, and waits for them if there are none. A request without a `request_id` gets one.
@@ -26,7 +26,7 @@ impl Client {
         mut request: LeaseRequest<'_>,
     ) -> Result<Vec<Item<'static>>, Error> {
         if request.request_id.is_none() {
-            request.request_id = Some(chance::name(16)?.into());
+            request.request_id = Some(random::name(16)?.into());
         }
         let wait = Duration::from_millis(request.wait_ms);
         let leased: Leased<'static> =
@@ -104,8 +104,8 @@ impl Client {
         self.settle("/v2/leases/extend", &Extend { leases }, self.usual_patience()).await
     }
 
-    pub(crate) fn chance(&self) -> &chance::Chance {
-        &self.shared.chance
+    pub(crate) fn jitter(&self) -> &random::Jitter {
+        &self.shared.jitter
     }
 
     pub(crate) fn usual_patience(&self) -> Patience {

@@ -25,9 +25,9 @@ pub(crate) use leases::{reckoned, whole_ms};
 pub use transport::ANSWER_BYTES_MAX;
 pub(crate) use transport::Transport;
 
-use crate::chance::Chance;
 use crate::effect::{Effect, Run};
 use crate::error::Error;
+use crate::random::Jitter;
 
 /// An answer that takes longer than this, and what the server was asked to wait, will not come.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -56,7 +56,7 @@ struct Shared {
     begins: Arc<Collector<EffectDecision<'static>>>,
     commits: Arc<Collector<Committed<'static>>>,
     patience: Duration,
-    chance: Chance,
+    jitter: Jitter,
     /// Whether the last call found nobody; told once when it begins and once when it is over.
     is_away: AtomicBool,
 }
@@ -144,7 +144,7 @@ impl ClientBuilder {
             begins: Arc::default(),
             commits: Arc::default(),
             patience: self.patience,
-            chance: Chance::default(),
+            jitter: Jitter::default(),
             is_away: AtomicBool::new(false),
         };
         Ok(Client { shared: Arc::new(shared) })
@@ -292,7 +292,7 @@ impl Client {
                 Err(error) => error,
             };
             // Many workers lose the same server at the same moment: they must not all come back at once.
-            let share = self.shared.chance.between(0.5, 1.0);
+            let share = self.shared.jitter.between(0.5, 1.0);
             let may_pass = error.is_transient() && !patience.heeds(error.code());
             let wait = patience.wait(error.retry_after(), Instant::now(), share).filter(|_| may_pass);
             let Some(wait) = wait else {

@@ -24,10 +24,10 @@ pub use reconcile::Found;
 use reconcile::Reconciler;
 
 use crate::canonical::{canonical, sha256_hex};
-use crate::chance;
 use crate::client::{Client, reckoned, whole_ms};
 use crate::error::{EffectName, Error};
 use crate::outcome::Failure;
+use crate::random;
 
 /// How long an effect is its holder's own, unless it is renewed.
 pub const EFFECT_LEASE: Duration = Duration::from_secs(60);
@@ -252,7 +252,7 @@ impl Effect {
             lease_token: self.home.lease_token.as_deref().map(Into::into),
             run_id: run.map(|(run_id, _)| run_id.into()),
             step_id: run.and_then(|(_, step_id)| (!step_id.is_empty()).then(|| step_id.into())),
-            request_id: Some(chance::name(16)?.into()),
+            request_id: Some(random::name(16)?.into()),
             owner: (&*self.home.owner).into(),
             expect: self.expect.clone(),
         })

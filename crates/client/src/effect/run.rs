@@ -87,7 +87,7 @@ async fn begin(effect: &Effect, name: &EffectName) -> Result<EffectDecision<'sta
         // A server that does not wait is not asked again without a pause.
         if let Ok(EffectDecision::InProgress { retry_after_ms, .. }) = answer {
             let hint = Duration::from_millis(retry_after_ms).clamp(PAUSE_MIN, PAUSE_MAX);
-            let pause = hint.mul_f64(client.chance().between(0.5, 1.0));
+            let pause = hint.mul_f64(client.jitter().between(0.5, 1.0));
             sleep(pause.saturating_sub(asked_at.elapsed()).min(left)).await;
         }
     }

@@ -6,7 +6,7 @@ mod book;
 #[cfg(test)]
 mod book_tests;
 mod call;
-mod curfew;
+mod drain_deadline;
 mod handler;
 mod shell;
 mod stop;
@@ -28,11 +28,11 @@ pub use handler::Delivery;
 use handler::{Batched, Handler, Raw, Typed};
 pub use stop::Stopper;
 
-use crate::chance;
 use crate::client::{Client, reckoned};
 use crate::context::Context;
 use crate::error::Error;
 use crate::outcome::Failure;
+use crate::random;
 
 /// Most messages that one call borrows.
 pub(crate) const LEASE_MAX: usize = driftq_api::v2::LEASE_MESSAGES_MAX as usize;
@@ -253,7 +253,7 @@ impl Worker {
         }
         let owner = match self.owner.take() {
             Some(owner) => owner,
-            None => format!("worker-{}-{}", std::process::id(), chance::name(4)?),
+            None => format!("worker-{}-{}", std::process::id(), random::name(4)?),
         };
         shell::Shell::new(self, owner).run().await
     }

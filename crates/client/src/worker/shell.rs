@@ -10,14 +10,14 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
 use super::book::{Book, Id, Start};
 use super::call::{self, Lane};
-use super::curfew::{Curfew, Passed};
+use super::drain_deadline::{DrainDeadline, Passed};
 use super::stop::{Stopper, Urgency, forward_signals};
 use super::verdict::{KINDS, Kind, Verdict};
 use super::{Worker, wire};
-use crate::chance;
 use crate::client::whole_ms;
 use crate::context::Context;
 use crate::error::Error;
+use crate::random;
 use crate::signal::Reason;
 
 /// How long the server may wait for messages before it answers that there are none.
@@ -85,7 +85,7 @@ impl Shell {
         let every = (self.worker.lease / HEARTBEATS_PER_LEASE).max(Duration::from_millis(1));
         let mut heartbeats = interval_at(Instant::now() + every, every);
         heartbeats.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut curfew = Curfew::default();
+        let mut deadline = DrainDeadline::default();
         // From then on nobody waits for handlers.
         let mut hurried: Option<Instant> = None;
         loop {
@@ -99,10 +99,10 @@ impl Shell {
             }
             if self.is_draining {
                 let is_running = self.book.running().any(|context| !context.has_ended());
-                curfew.look(Instant::now(), is_running, self.worker.drain_timeout);
+                deadline.look(Instant::now(), is_running, self.worker.drain_timeout);
             }
             let grace = hurried.filter(|grace| Instant::now() < *grace);
-            let limit = grace.or_else(|| curfew.at());
+            let limit = grace.or_else(|| deadline.at());
             tokio::select! {
                 Some(joined) = self.tasks.join_next(), if !self.tasks.is_empty() => {
                     if let Ok(event) = joined {
@@ -118,18 +118,19 @@ impl Shell {
                     self.drain();
                     if now == Urgency::AtOnce {
                         hurried = Some(Instant::now() + HURRY_GRACE);
-                        curfew.hurry(Instant::now());
+                        deadline.hurry(Instant::now());
                     }
                 }
                 () = sleep_until(limit.unwrap_or_else(Instant::now)), if grace.is_some() => {}
-                () = sleep_until(limit.unwrap_or_else(Instant::now)), if limit.is_some() && grace.is_none() => match curfew.pass() {
-                    Passed::Cancel => {
-                        for context in self.book.running() {
-                            context.signal().fire(Reason::Stopped);
+                () = sleep_until(limit.unwrap_or_else(Instant::now)), if limit.is_some() && grace.is_none() =>
+                    match deadline.pass() {
+                        Passed::Cancel => {
+                            for context in self.book.running() {
+                                context.signal().fire(Reason::Stopped);
+                            }
                         }
-                    }
-                    Passed::Leave => break,
-                },
+                        Passed::Leave => break,
+                    },
             }
         }
         self.leave();
@@ -221,7 +222,7 @@ impl Shell {
             max: u32::try_from(ask.count).unwrap_or(u32::MAX),
             wait_ms: if ask.waits { whole_ms(POLL) } else { 0 },
             lease_ms: Some(whole_ms(self.worker.lease)),
-            request_id: Some(chance::name(16)?.into()),
+            request_id: Some(random::name(16)?.into()),
         };
         let (client, group) = (self.worker.client.clone(), self.worker.group.clone());
         let (topic, asked) = (self.worker.lanes[lane].topic.clone(), request.clone());

@@ -9,7 +9,7 @@ use super::CANCEL_GRACE;
 /// First what runs may end; then it is told to stop; then what has ended is settled, which a server that is away must
 /// not hold up for ever.
 #[derive(Debug, Default)]
-pub(super) struct Curfew {
+pub(super) struct DrainDeadline {
     at: Option<Instant>,
     stage: Stage,
 }
@@ -34,7 +34,7 @@ pub(super) enum Passed {
     Leave,
 }
 
-impl Curfew {
+impl DrainDeadline {
     /// The worker is draining; whether something runs decides what it waits for.
     pub(super) fn look(&mut self, now: Instant, is_running: bool, drain_timeout: Duration) {
         if !is_running && self.stage != Stage::Settling {
@@ -76,30 +76,30 @@ mod tests {
 
     #[test]
     fn what_runs_is_waited_for_told_and_left() {
-        let (mut curfew, now) = (Curfew::default(), Instant::now());
-        assert_eq!(curfew.at(), None);
-        curfew.look(now, true, DRAIN);
-        curfew.look(now + DRAIN / 2, true, DRAIN);
-        assert_eq!(curfew.at(), Some(now + DRAIN), "looking again moves nothing");
-        assert_eq!(curfew.pass(), Passed::Cancel);
-        curfew.look(now + DRAIN, true, DRAIN);
-        assert_eq!(curfew.at(), Some(now + DRAIN + 2 * CANCEL_GRACE));
-        assert_eq!(curfew.pass(), Passed::Leave);
+        let (mut deadline, now) = (DrainDeadline::default(), Instant::now());
+        assert_eq!(deadline.at(), None);
+        deadline.look(now, true, DRAIN);
+        deadline.look(now + DRAIN / 2, true, DRAIN);
+        assert_eq!(deadline.at(), Some(now + DRAIN), "looking again moves nothing");
+        assert_eq!(deadline.pass(), Passed::Cancel);
+        deadline.look(now + DRAIN, true, DRAIN);
+        assert_eq!(deadline.at(), Some(now + DRAIN + 2 * CANCEL_GRACE));
+        assert_eq!(deadline.pass(), Passed::Leave);
     }
 
     #[test]
     fn a_server_that_does_not_hear_is_given_a_grace_and_no_more() {
         for is_cancelled in [false, true] {
-            let (mut curfew, now) = (Curfew::default(), Instant::now());
-            curfew.look(now, true, DRAIN);
+            let (mut deadline, now) = (DrainDeadline::default(), Instant::now());
+            deadline.look(now, true, DRAIN);
             if is_cancelled {
-                assert_eq!(curfew.pass(), Passed::Cancel);
+                assert_eq!(deadline.pass(), Passed::Cancel);
             }
             let ended = now + Duration::from_secs(2);
-            curfew.look(ended, false, DRAIN);
-            curfew.look(ended + Duration::from_secs(1), false, DRAIN);
-            assert_eq!(curfew.at(), Some(ended + CANCEL_GRACE));
-            assert_eq!(curfew.pass(), Passed::Leave);
+            deadline.look(ended, false, DRAIN);
+            deadline.look(ended + Duration::from_secs(1), false, DRAIN);
+            assert_eq!(deadline.at(), Some(ended + CANCEL_GRACE));
+            assert_eq!(deadline.pass(), Passed::Leave);
         }
     }
 }

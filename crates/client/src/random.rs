@@ -4,16 +4,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Where numbers come from that need not be secret, and from which nothing follows.
 #[derive(Debug)]
-pub(crate) struct Chance(AtomicU64);
+pub(crate) struct Jitter(AtomicU64);
 
-impl Default for Chance {
+impl Default for Jitter {
     fn default() -> Self {
         // Without randomness from the system the waits are the same everywhere, and nothing else.
         Self(AtomicU64::new(getrandom::u64().unwrap_or(0x9e37_79b9_7f4a_7c15)))
     }
 }
 
-impl Chance {
+impl Jitter {
     /// A number in the range.
     pub(crate) fn between(&self, low: f64, high: f64) -> f64 {
         // A step of splitmix64.
@@ -55,9 +55,9 @@ mod tests {
 
     #[test]
     fn numbers_keep_to_their_range_and_names_differ() {
-        let chance = Chance::default();
+        let jitter = Jitter::default();
         for _ in 0..1000 {
-            let number = chance.between(0.5, 1.0);
+            let number = jitter.between(0.5, 1.0);
             assert!((0.5..1.0).contains(&number), "{number}");
         }
         let (one, other) = (name(16).unwrap(), name(16).unwrap());
