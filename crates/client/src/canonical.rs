@@ -16,7 +16,7 @@ use crate::random::hex;
 /// ```
 ///
 /// # Errors
-/// If it has no JSON form, or holds a number that is none.
+/// If it has no JSON form, or holds a number that JSON cannot express, such as NaN.
 pub fn canonical(document: &(impl Serialize + ?Sized)) -> Result<String, Error> {
     driftq_api::canonical::of_value(document)
         .map_err(|flaw| Error::Invalid(format!("what was given has no canonical form: {flaw}")))

@@ -41,7 +41,7 @@ struct Shared {
     trace: Trace,
     signal: Signal,
     collected: Mutex<Collected>,
-    /// What its effects came to and the server does not know yet.
+    /// The outcomes of its effects that the server does not know yet.
     endings: Mutex<Endings>,
 }
 
@@ -53,7 +53,7 @@ struct Collected {
     reads: Vec<DatasetVersion<'static>>,
     expect: Vec<Expected<'static>>,
     is_committed: bool,
-    /// Whether the handler has ended, and only the server has to hear of it.
+    /// Whether the handler has ended, so that only the server still has to hear of it.
     has_ended: bool,
     /// The outcome of this message of a batch, if the handler set one.
     verdict: Option<Failure>,
@@ -121,8 +121,8 @@ impl Context {
         self.shared.item.offset
     }
 
-    /// Where the message was born: what it is known by, also after it died and was sent back. Of a server that does not
-    /// say, where it lies.
+    /// Where the message was born: what it is known by, also after it died and was sent back. If the server does not
+    /// say, the place where it lies now.
     #[must_use]
     pub fn origin(&self) -> ItemOrigin<'_> {
         let Item { topic, partition, offset, origin, .. } = &self.shared.item;
@@ -198,7 +198,7 @@ impl Context {
         pairs.iter().map(|(name, value)| (&**name, &**value))
     }
 
-    /// No use after this.
+    /// After this moment the message is of no use.
     #[must_use]
     pub fn deadline(&self) -> Option<Moment> {
         self.envelope().and_then(|envelope| envelope.deadline)
@@ -241,8 +241,8 @@ impl Context {
         }
     }
 
-    /// Sends a message when the handler returns, together with the ack: both or none. What is not given it has from this
-    /// message: run, tenant, trace, and this step as the one that caused it.
+    /// Sends a message when the handler returns, together with the ack: both or none. What is not given is taken from
+    /// this message: run, tenant, trace, and this step as the one that caused it.
     ///
     /// # Errors
     /// If it cannot be sent, or too much was collected.
@@ -295,8 +295,8 @@ impl Context {
         Ok(())
     }
 
-    /// The handler's commit is done only if the entity, of the message's tenant, has this version: otherwise nothing of it
-    /// happens, and it is refused with `PreconditionFailed`. It is raised by one together with the ack.
+    /// The handler's commit is done only if the entity, of the message's tenant, has this version: otherwise nothing of
+    /// it happens, and it is refused with `PreconditionFailed`. It is raised by one together with the ack.
     ///
     /// # Errors
     /// If too much was collected, or the entity is there already.
@@ -318,7 +318,7 @@ impl Context {
     /// Acks the message now, with all that was collected: all or none. The handler's return then settles nothing more.
     ///
     /// # Errors
-    /// `LeaseLost` if somebody else has the message: nothing of it happened. As every call.
+    /// `LeaseLost` if the message is no longer this worker's: nothing of it happened. As every call.
     pub async fn commit(&self) -> Result<Committed<'static>, Error> {
         self.commit_within(self.shared.client.usual_patience()).await
     }
@@ -334,7 +334,7 @@ impl Context {
         .await
     }
 
-    /// The commit at the handler's end: together with those of others, for as long as it takes.
+    /// The commit at the handler's end: together with those of other handlers, for as long as it takes.
     pub(crate) async fn commit_at_end(&self) -> Result<Committed<'static>, Error> {
         self.committed(|commit| {
             let client = self.shared.client.clone();
@@ -346,7 +346,7 @@ impl Context {
         .await
     }
 
-    /// Acks with all that was collected, and with how its effects ended, unless that was sent by itself.
+    /// Acks with all that was collected, and with the endings of its effects that were not sent separately.
     async fn committed<F, Fut>(&self, send: F) -> Result<Committed<'static>, Error>
     where
         F: Fn(Commit<'static>) -> Fut,
@@ -396,7 +396,7 @@ impl Context {
         }
     }
 
-    /// Waits until the server knows what was sent by itself.
+    /// Waits until the server has answered the endings that were sent separately.
     async fn heard(&self) -> Result<(), Error> {
         let sent = self.endings().take_sent();
         let mut heard = Ok(());
@@ -407,7 +407,7 @@ impl Context {
         heard
     }
 
-    /// Writes down how its effects ended, without the ack: before the message is anybody else's.
+    /// Writes down how its effects ended, without the ack: before another worker can get the message.
     pub(crate) async fn send_endings(&self) {
         let waiting = self.endings().take_waiting();
         let told = send_endings(&self.shared.client, waiting).await;
@@ -417,11 +417,12 @@ impl Context {
     }
 
     pub(crate) fn endings(&self) -> MutexGuard<'_, Endings> {
-        // The lists are whole at every point, so a panic elsewhere says nothing about them.
+        // The lists are consistent at every point, so a panic elsewhere does not invalidate them.
         self.shared.endings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The outcome of this message alone, for a handler of batches: whatever the handler returns, this one failed so.
+    /// The outcome of this message alone, for a handler of batches: whatever the handler returns, this one failed in
+    /// this way.
     pub fn fail(&self, failure: impl Into<Failure>) {
         self.collected().verdict = Some(failure.into());
     }
@@ -443,7 +444,7 @@ impl Context {
         self.collected().is_committed
     }
 
-    /// Whether something waits for the commit.
+    /// Whether anything was collected for the commit.
     pub(crate) fn has_collected(&self) -> bool {
         let collected = self.collected();
         let waits = collected.messages.len() + collected.outputs.len() + collected.reads.len();
@@ -451,7 +452,7 @@ impl Context {
     }
 
     fn collected(&self) -> MutexGuard<'_, Collected> {
-        // The lists are whole at every point, so a panic elsewhere says nothing about them.
+        // The lists are consistent at every point, so a panic elsewhere does not invalidate them.
         self.shared.collected.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use driftq_api::Code;
 pub use driftq_http::Refusal;
 
-/// So much of an answer that is no problem document is passed on.
+/// How much of an answer that is no problem document is passed on.
 const COMPLAINT_BYTES_MAX: usize = 200;
 
 /// Why something did not work.
@@ -17,7 +17,7 @@ pub enum Error {
     /// The server said no. [`Refusal::code`] is the reason, from the catalogue.
     #[error(transparent)]
     Refused(Box<Refusal>),
-    /// Nobody listens there.
+    /// Nothing listens at that address.
     #[error(
         "no server answers at {url} ({why}); start one with `driftq serve`, or name another by its URL or in DRIFTQ_SERVER"
     )]
@@ -54,7 +54,7 @@ pub enum Error {
         /// What is wrong with it, and what to do.
         why: String,
     },
-    /// Somebody else is at this effect.
+    /// Another holder is carrying out this effect.
     #[error(
         "somebody else is carrying out effect {effect}; try again in {} ms, or wait longer for it",
         retry_after.as_millis()
@@ -65,7 +65,7 @@ pub enum Error {
         /// When the server expects it to be over at the latest.
         retry_after: Duration,
     },
-    /// The effect may have happened, and nobody knows.
+    /// The effect may have happened; its outcome is unknown.
     #[error(
         "effect {effect} may have happened; find out, then `driftq effect resolve`, or give it a reconciler{}",
         because(why)
@@ -114,10 +114,10 @@ pub enum Error {
     /// The message is no longer this worker's: it was delivered again, or is settled.
     #[error("the lease is lost: somebody else has the message; stop, and leave it to them")]
     LeaseLost,
-    /// Somebody cancelled the message.
+    /// A client or an operator cancelled the message.
     #[error("the message was cancelled; stop")]
     Cancelled,
-    /// The message is of no use any more.
+    /// The message's deadline has passed: it is of no use any more.
     #[error("the message's deadline has passed; stop")]
     DeadlinePassed,
     /// The handler outran its own time-out.

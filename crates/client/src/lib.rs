@@ -1,6 +1,6 @@
 //! The Rust SDK of DriftQ.
 //!
-//! - [`Client`] is the way to a server: topics, messages, effects, commits, runs.
+//! - [`Client`] is the connection to a server: topics, messages, effects, commits, runs.
 //! - [`Worker`] borrows messages, runs handlers, keeps leases alive, and settles.
 //! - [`Context`] is what a handler knows: its message, its effects, what it sends with the ack.
 //! - [`Producer`] sends many messages without waiting for each.

@@ -11,7 +11,7 @@ use crate::client::whole_ms;
 use crate::error::Error;
 use crate::random;
 
-/// What the idempotency keys begin with that this SDK gives.
+/// What the idempotency keys that this SDK makes up begin with.
 const KEY_PREFIX: &str = "sdk-";
 
 /// A message to send.
@@ -126,7 +126,7 @@ impl Outgoing {
         self
     }
 
-    /// No use after this.
+    /// After this moment the message is of no use.
     pub fn deadline(mut self, deadline: Moment) -> Self {
         self.envelope().deadline = Some(deadline);
         self
@@ -170,7 +170,7 @@ impl Outgoing {
         Ok(self.message)
     }
 
-    /// As the wire takes it, with an idempotency key in any case: a call whose answer got lost is made again.
+    /// As the wire takes it, and always with an idempotency key: a call whose answer got lost is made again.
     pub(crate) fn safe_to_repeat(mut self) -> Result<Message<'static>, Error> {
         if self.envelope().idempotency_key.is_empty() {
             let key = format!("{KEY_PREFIX}{}", random::name(16)?);

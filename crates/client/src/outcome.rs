@@ -11,7 +11,7 @@ use crate::error::Error;
 
 /// What went wrong in a handler: any error, or one of [`Retry`], [`Dead`], [`Snooze`].
 ///
-/// Every error turns into it by `?`. It is no error itself, as with every type that does that.
+/// Every error turns into it by `?`. It does not implement `Error` itself, as no type that does that can.
 ///
 /// ```
 /// use driftq_client::{Dead, Failure};
@@ -45,7 +45,7 @@ impl Failure {
         None
     }
 
-    /// What DriftQ said, if that is why.
+    /// The SDK's own error, if that is the cause.
     #[must_use]
     pub fn error(&self) -> Option<&Error> {
         self.find()
@@ -159,8 +159,8 @@ impl NotDone {
     }
 }
 
-/// From the function of an effect: it failed before anything was sent. The effect is given up, the attempt does not count,
-/// and whoever asks next carries it out at once. The handler fails with it as with any error.
+/// From the function of an effect: it failed before anything was sent. The effect is given up, the attempt does not
+/// count, and the next caller carries it out at once. The handler fails with it as with any error.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct NotSent {
     /// Why.

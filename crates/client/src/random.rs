@@ -1,20 +1,20 @@
-//! Randomness: names that nobody else has, and waits that differ.
+//! Randomness: unique names, and waits that differ between processes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Where numbers come from that need not be secret, and from which nothing follows.
+/// A source of numbers for the lengths of waits. They need not be secret, and no decision depends on them.
 #[derive(Debug)]
 pub(crate) struct Jitter(AtomicU64);
 
 impl Default for Jitter {
     fn default() -> Self {
-        // Without randomness from the system the waits are the same everywhere, and nothing else.
+        // Without randomness from the system the waits are the same in every process, which is the only harm.
         Self(AtomicU64::new(getrandom::u64().unwrap_or(0x9e37_79b9_7f4a_7c15)))
     }
 }
 
 impl Jitter {
-    /// A number in the range.
+    /// A number from `low` up to, but not including, `high`.
     pub(crate) fn between(&self, low: f64, high: f64) -> f64 {
         // A step of splitmix64.
         let mut number = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
@@ -27,8 +27,8 @@ impl Jitter {
 
 /// `bytes` random bytes in hex.
 ///
-/// A name that is not unique would make one operation pass for another, so that the system's randomness is waited for
-/// and a system without any is an error.
+/// A name that is not unique would make one operation pass for another, so this waits for the system's randomness, and
+/// fails if the system has none.
 pub(crate) fn name(bytes: usize) -> Result<String, crate::Error> {
     let mut random = vec![0; bytes];
     getrandom::fill(&mut random).map_err(|error| {

@@ -10,11 +10,11 @@ use crate::error::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// Somebody else has the message, or will have it.
+    /// Another worker has the message, or will have it.
     LeaseLost,
-    /// Somebody cancelled the message.
+    /// A client or an operator cancelled the message.
     Cancelled,
-    /// The message is of no use any more.
+    /// The message's deadline has passed: it is of no use any more.
     DeadlinePassed,
     /// The handler outran its own time-out.
     TimedOut,
@@ -82,7 +82,7 @@ impl Signal {
                 return reason;
             }
             if watch.changed().await.is_err() {
-                // The sender is in this very signal, so that this never comes.
+                // This signal holds the sender itself, so this is never reached.
                 std::future::pending::<()>().await;
             }
         }

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::message::Outgoing;
 
 impl Client {
-    /// Creates the topic, or confirms that it is exactly so.
+    /// Creates the topic, or confirms that it exists with exactly these settings.
     ///
     /// # Errors
     /// `SettingsDiffer` if it exists with other settings; as every call.
@@ -37,7 +37,7 @@ impl Client {
         self.repeat(&Call::new(Method::GET, path), limit, Patience::lasting(limit)).await
     }
 
-    /// How far a group is.
+    /// How far a group has got.
     ///
     /// # Errors
     /// `TopicUnknown`, `GroupUnknown`; as every call.
@@ -75,7 +75,7 @@ impl Client {
         Ok(outcomes.into_iter().map(stored).collect())
     }
 
-    /// Asks to carry out an effect. [`Effect`](crate::Effect) does the whole of it.
+    /// Asks to carry out an effect. [`Effect`](crate::Effect) does all the steps of it.
     ///
     /// # Errors
     /// As every call.
@@ -87,29 +87,29 @@ impl Client {
     /// Says how an effect ended.
     ///
     /// # Errors
-    /// `StaleLease` if somebody else has it now; as every call.
+    /// `StaleLease` if another holder has it now; as every call.
     pub async fn finish_effect(&self, finish: &EffectFinish<'_>) -> Result<EffectFinished, Error> {
         self.post("/v2/effects/finish", finish).await
     }
 
-    /// Goes on with an effect.
+    /// Renews the lease of an effect, so that its holder can go on.
     ///
     /// # Errors
-    /// `StaleLease` if somebody else has it now; as every call.
+    /// `StaleLease` if another holder has it now; as every call.
     pub async fn renew_effect(&self, renew: &EffectRenew<'_>) -> Result<EffectRenewed, Error> {
         self.post("/v2/effects/renew", renew).await
     }
 
-    /// Gives the lease of an effect up: nothing was sent, and whoever waits for it has it at once. With `uncertain`, it
-    /// may have happened, and others are told so at once.
+    /// Gives up the lease of an effect: nothing was sent, and a caller that waits for it gets it at once. With
+    /// `uncertain`, it may have happened, and other callers are told so at once.
     ///
     /// # Errors
-    /// `StaleLease` if somebody else has it now; as every call.
+    /// `StaleLease` if another holder has it now; as every call.
     pub async fn release_effect(&self, release: &EffectRelease<'_>) -> Result<EffectReleased, Error> {
         self.post("/v2/effects/release", release).await
     }
 
-    /// Says what came of an effect that nobody knew about.
+    /// Records what came of an effect whose outcome was unknown.
     ///
     /// # Errors
     /// `EffectRunning`, `EffectFinished`, `StaleLease`; as every call.

@@ -1,4 +1,4 @@
-//! Calls that many make at once: what is asked while one is under way goes out together, in the next.
+//! Calls that many tasks make at once: what is asked while one is under way goes out together, in the next.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,7 +25,7 @@ pub(crate) trait Collected: Sized + Send + 'static {
     const PATH: &'static str;
     /// The name of the list of many.
     const LIST: &'static str;
-    /// How many at the most.
+    /// Most questions in one call.
     const MAX: usize;
     /// The answer to one.
     type One: DeserializeOwned + Send;
@@ -119,11 +119,11 @@ impl<A> Default for Collector<A> {
 
 impl<A: Collected> Collector<A> {
     fn queue(&self) -> MutexGuard<'_, Queue<A>> {
-        // It is whole at every point, so a panic elsewhere says nothing about it.
+        // The queue is consistent at every point, so a panic elsewhere does not invalidate it.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks, together with whoever else asks meanwhile.
+    /// Asks, together with the other callers that ask meanwhile.
     pub(crate) async fn ask(self: &Arc<Self>, client: &Client, body: Bytes) -> Result<A, Error> {
         let (answer, told) = oneshot::channel();
         let begins = {
@@ -140,7 +140,7 @@ impl<A: Collected> Collector<A> {
         told.await.map_err(interrupted)?
     }
 
-    /// What goes into the next call; none if nobody waits, and then none is under way any more.
+    /// What goes into the next call; `None` if no caller waits, and then no call is under way any more.
     fn next(&self) -> Option<Vec<Question<A>>> {
         let mut queue = self.queue();
         let mut bytes = 0;
@@ -158,7 +158,7 @@ impl<A: Collected> Collector<A> {
     }
 }
 
-/// Makes calls for as long as somebody waits.
+/// Makes calls for as long as a caller waits.
 struct Driver<A: Collected> {
     collector: Arc<Collector<A>>,
 }
@@ -168,7 +168,7 @@ impl<A: Collected> Driver<A> {
         while let Some(questions) = self.collector.next() {
             let answers = ask_all::<A>(&client, &questions).await;
             for (question, answer) in questions.into_iter().zip(answers) {
-                // Whoever has stopped waiting needs no answer.
+                // A caller that has stopped waiting needs no answer.
                 let _ = question.answer.send(answer);
             }
         }
@@ -177,7 +177,7 @@ impl<A: Collected> Driver<A> {
 
 impl<A: Collected> Drop for Driver<A> {
     fn drop(&mut self) {
-        // Ended in the middle, with its runtime: whoever asks next begins anew.
+        // It may have ended in the middle, with its runtime: the next caller starts a new driver.
         self.collector.queue().is_under_way = false;
     }
 }

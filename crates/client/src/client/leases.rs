@@ -1,4 +1,4 @@
-//! Borrowing and settling, call by call. A [`Worker`](crate::Worker) does the whole of it.
+//! Borrowing and settling, call by call. A [`Worker`](crate::Worker) does all of it.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ impl Client {
         Ok(leased.messages)
     }
 
-    /// The work is done. The same again is fine.
+    /// The work is done. Acking the same lease again does no harm.
     ///
     /// # Errors
     /// `LeaseLost`; as every call.
@@ -121,7 +121,7 @@ impl Client {
         results(self.post_with(path, body, Duration::ZERO, patience).await)
     }
 
-    /// One extend for everything, sent once: the next heartbeat is the repeat.
+    /// One extend for everything, sent once and not repeated: the next heartbeat does that.
     pub(crate) async fn heartbeat(
         &self,
         leases: Vec<ExtendLease<'_>>,
@@ -169,10 +169,10 @@ fn one(results: &[Settled]) -> Result<(), Error> {
     }
 }
 
-/// No time that is reckoned with is longer: what is meant to last for ever must not overflow a clock.
+/// Longer durations are cut to this: one that is meant to last for ever must not overflow a clock.
 const RECKONED_MAX: Duration = Duration::from_millis(driftq_api::v2::DURATION_MS_MAX);
 
-/// A time that can be added to now.
+/// The duration, cut so that it can be added to the present.
 pub(crate) fn reckoned(duration: Duration) -> Duration {
     duration.min(RECKONED_MAX)
 }

@@ -57,7 +57,7 @@ struct Shared {
     commits: Arc<Collector<Committed<'static>>>,
     patience: Duration,
     jitter: Jitter,
-    /// Whether the last call found nobody; told once when it begins and once when it is over.
+    /// Whether the last call found no server; logged once when that begins and once when it is over.
     is_away: AtomicBool,
 }
 
@@ -73,7 +73,7 @@ impl Shared {
         }
     }
 
-    /// Nobody waits any more: whoever asks next is told anew.
+    /// The caller has given up waiting: if the next one finds no server either, that is logged again.
     fn note_left(&self) {
         self.is_away.store(false, Ordering::Relaxed);
     }
@@ -124,8 +124,8 @@ impl ClientBuilder {
         self
     }
 
-    /// A file of authorities, in PEM, whose certificates are trusted beside those that the system trusts; for a server
-    /// at an `https://` URL that no public authority has signed.
+    /// A file of authorities, in PEM, whose certificates are trusted in addition to those that the system trusts; for a
+    /// server at an `https://` URL that no public authority has signed.
     #[must_use]
     pub fn ca_file(mut self, file: impl Into<PathBuf>) -> Self {
         self.ca_file = Some(file.into());
@@ -203,7 +203,8 @@ impl Client {
         Run::new(self.clone(), run_id.into(), step_id.into())
     }
 
-    /// Asks to carry out an effect, together with whoever else asks meanwhile. It is not waited for another holder.
+    /// Asks to carry out an effect, together with the other callers that ask meanwhile. It does not wait for another
+    /// holder.
     pub(crate) async fn begin_collected(
         &self,
         begin: &EffectBegin<'_>,
@@ -211,12 +212,12 @@ impl Client {
         self.shared.begins.ask(self, render(begin)?).await
     }
 
-    /// Commits, together with whoever else does meanwhile; for as long as it takes.
+    /// Commits, together with the other callers that do so meanwhile; tries for as long as it takes.
     pub(crate) async fn commit_collected(&self, commit: &Commit<'_>) -> Result<Committed<'static>, Error> {
         self.shared.commits.ask(self, render(commit)?).await
     }
 
-    /// Any `GET` of the API, for what this SDK has no word for.
+    /// Any `GET` of the API, for what this SDK has no method for.
     ///
     /// # Errors
     /// As every call.
@@ -224,7 +225,7 @@ impl Client {
         self.ask(Method::GET, path, Bytes::new(), Duration::ZERO).await
     }
 
-    /// Any `POST` of the API, for what this SDK has no word for. It is repeated if it may succeed later, so that it must
+    /// Any `POST` of the API, for what this SDK has no method for. It is repeated if it may succeed later, so it must
     /// be safe to repeat.
     ///
     /// # Errors
@@ -309,7 +310,7 @@ impl Client {
     }
 
     fn parse<T: DeserializeOwned>(&self, answer: &[u8]) -> Result<T, Error> {
-        // What has no content is nothing, which is the only thing that can be read from it.
+        // An empty answer is read as `null`, the only value that it can stand for.
         let text: &[u8] = if answer.is_empty() { b"null" } else { answer };
         serde_json::from_slice(text).map_err(|error| {
             self.shared.transport.foreign(&format!("an answer that does not parse: {error}"))

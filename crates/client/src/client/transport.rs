@@ -9,11 +9,11 @@ use driftq_http::{Address, AddressError, Answer, Call, Failure, Options, Refusal
 
 use crate::error::{Error, excerpt};
 
-/// Largest answer that is read: one full of payloads and the largest message on top, every byte of it as six in JSON.
+/// Largest answer that is read: one full of payloads plus the largest message, with every byte written as six in JSON.
 pub const ANSWER_BYTES_MAX: usize = 6 * (48 << 20) + (1 << 20);
-/// Named when nothing else is.
+/// The server if neither the caller nor the environment names one.
 const ADDRESS_DEFAULT: &str = "http://127.0.0.1:8080";
-/// The environment's word on where the server is.
+/// The environment variable that says where the server is.
 const ADDRESS_VARIABLE: &str = "DRIFTQ_SERVER";
 
 /// The URL that was given, else the environment's, else this machine's.
@@ -57,7 +57,7 @@ impl Transport {
         self.http.address().url().to_owned()
     }
 
-    /// How long an answer may take if the server is asked to wait for so long.
+    /// How long an answer may take if the server is asked to wait for `wait`.
     pub(crate) const fn limit(&self, wait: Duration) -> Duration {
         self.answer_timeout.saturating_add(wait)
     }

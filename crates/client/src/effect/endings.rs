@@ -1,5 +1,5 @@
-//! Endings of effects that are on their way: with the ack of their message if its handler ends promptly, else by
-//! themselves.
+//! Endings of effects that are on their way: with the ack of their message if its handler ends promptly, otherwise
+//! separately.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -15,15 +15,15 @@ use crate::error::Error;
 
 /// How long an ending waits for the handler to end.
 pub(crate) const LINGER: Duration = Duration::from_millis(5);
-/// A larger result is written down by itself, and before it is handed to the handler.
+/// A larger result is written down separately, and before it is handed to the handler.
 pub(crate) const WAITING_BYTES_MAX: usize = 64 << 10;
 
-/// What a handler's effects came to.
+/// The outcomes of a handler's effects.
 #[derive(Default)]
 pub(crate) struct Endings {
-    /// Those that wait.
+    /// Those that wait for the ack.
     waiting: Vec<EffectFinish<'static>>,
-    /// Those that were sent by themselves.
+    /// Those that were sent separately.
     sent: Vec<JoinHandle<Result<(), Error>>>,
 }
 
@@ -45,11 +45,11 @@ impl Endings {
         std::mem::take(&mut self.sent)
     }
 
-    /// Adds one; it goes out by itself unless it is taken before.
+    /// Adds one; it goes out separately unless it is taken before.
     pub(crate) fn add(&mut self, finish: EffectFinish<'static>, context: &Context) {
         self.waiting.push(finish);
         if self.waiting.len() > 1 {
-            // The first one takes all along.
+            // The task of the first one sends all of them.
             return;
         }
         let context = context.clone();
@@ -61,7 +61,7 @@ impl Endings {
     }
 }
 
-/// Writes endings down by themselves.
+/// Writes endings down without an ack.
 pub(crate) async fn send(client: &Client, endings: Vec<EffectFinish<'static>>) -> Result<(), Error> {
     if endings.is_empty() {
         return Ok(());

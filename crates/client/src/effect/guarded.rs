@@ -44,7 +44,7 @@ pub struct Guarded<A, F> {
 }
 
 impl<A: Serialize, F> Guarded<A, F> {
-    /// It may safely happen twice, so that it is simply carried out again.
+    /// It may safely happen twice, so it is simply carried out again.
     #[must_use]
     pub fn retry(mut self) -> Self {
         self.terms.on_lapse = driftq_api::v2::OnLapse::Retry;
@@ -82,8 +82,8 @@ impl<A: Serialize, F> Guarded<A, F> {
     /// Carries it out with these arguments, or gives back what came of it before.
     ///
     /// # Errors
-    /// As [`Effect::run`](crate::Effect::run); and outside of a handler and of a run, because an unguarded call is what
-    /// it is there to prevent.
+    /// As [`Effect::run`](crate::Effect::run); and if it is called outside of a handler and of a run, because unguarded
+    /// calls are what it exists to prevent.
     pub async fn call<T, Fut>(&self, args: A) -> Result<T, Failure>
     where
         T: Serialize + DeserializeOwned,

@@ -1,4 +1,4 @@
-//! In what an effect is carried out: a delivery, a run, or nothing.
+//! Where an effect belongs: to a delivery, to a run, or to neither.
 
 use std::future::Future;
 
@@ -7,7 +7,7 @@ use crate::client::Client;
 use crate::context::{CURRENT, Context};
 use crate::effect::Effect;
 
-/// In what an effect is carried out.
+/// Where an effect belongs.
 #[derive(Clone, Debug)]
 pub(crate) struct Home {
     pub(crate) client: Client,
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(keyed, Some(Anchor::Keyed { topic, incarnation, key: "k".to_owned() }));
         let run = anchor(&json!({"origin": origin, "envelope": {"run_id": "r", "idempotency_key": "k"}}));
         assert_eq!(run, Some(Anchor::Run { run_id: "r".to_owned(), step_id: String::new() }));
-        // A server that does not say.
+        // A server that does not say where the message was born.
         let old = Anchor::Place { topic: "orders".to_owned(), incarnation: 0, partition: 1, offset: 40 };
         assert_eq!(anchor(&json!({})), Some(old));
     }

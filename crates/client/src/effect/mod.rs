@@ -31,7 +31,7 @@ use crate::random;
 
 /// How long an effect is its holder's own, unless it is renewed.
 pub const EFFECT_LEASE: Duration = Duration::from_secs(60);
-/// How long somebody else's effect is waited for.
+/// How long a caller waits for an effect that another holder is carrying out.
 pub const EFFECT_WAIT: Duration = Duration::from_secs(30);
 
 /// An effect that is about to be carried out, or replayed.
@@ -123,13 +123,14 @@ impl Effect {
         self
     }
 
-    /// What may have happened is never repeated blindly: somebody must find out. So it is unless said otherwise.
+    /// What may have happened is never repeated blindly: an operator or the reconciler must find out. This is the
+    /// default.
     pub fn hold(mut self) -> Self {
         self.terms.on_lapse = OnLapse::Hold;
         self
     }
 
-    /// It may safely happen twice, so that it is simply carried out again.
+    /// It may safely happen twice, so it is simply carried out again.
     pub fn retry(mut self) -> Self {
         self.terms.on_lapse = OnLapse::Retry;
         self
@@ -153,7 +154,8 @@ impl Effect {
         self
     }
 
-    /// How long to wait while somebody else is at it; 30 s if not given, 60 s at the most.
+    /// How long to wait while another holder is carrying it out; 30 s if not given. The server is asked to wait for at
+    /// most 60 s at a time.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.terms.wait = wait;
         self
@@ -168,7 +170,7 @@ impl Effect {
         self
     }
 
-    /// Finds out whether it happened, when nobody knows: it is asked with the effect's record.
+    /// Finds out whether it happened, when the server does not know: it is called with the effect's record.
     pub fn reconcile<F, Fut>(mut self, reconciler: F) -> Self
     where
         F: Fn(driftq_api::v2::Effect<'static>) -> Fut + Send + Sync + 'static,
@@ -180,10 +182,10 @@ impl Effect {
 
     /// Carries it out, or gives back what came of it before.
     ///
-    /// The function says by its error what is known: [`NotSent`](crate::NotSent) that nothing was sent,
-    /// [`NotDone`](crate::NotDone), [`Retry`](crate::Retry) or [`Snooze`](crate::Snooze) that it did not happen, [`Final`](crate::Final) or [`Dead`](crate::Dead) that it never
-    /// will. Anything else leaves it open under [`hold`](Self::hold), and means another try under
-    /// [`retry`](Self::retry).
+    /// By its error, the function says what is known: [`NotSent`](crate::NotSent) that nothing was sent,
+    /// [`NotDone`](crate::NotDone), [`Retry`](crate::Retry) or [`Snooze`](crate::Snooze) that it did not happen,
+    /// [`Final`](crate::Final) or [`Dead`](crate::Dead) that it never will. Anything else leaves it open under
+    /// [`hold`](Self::hold), and means another try under [`retry`](Self::retry).
     ///
     /// # Errors
     /// The function's own, the errors of effects, and as every call. [`Failure::error`] tells them apart.
@@ -197,8 +199,8 @@ impl Effect {
         run::run(&self, &name, function).await
     }
 
-    /// The same for a function that wants to know what its effect is called: its key is what a provider takes that
-    /// keeps idempotency keys itself.
+    /// The same for a function that wants to know what its effect is called: its key is what to pass to a provider that
+    /// takes idempotency keys itself.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -234,7 +236,7 @@ impl Effect {
         }
     }
 
-    /// The question to the server. It has a name of its own, so that a repeat gets the same answer.
+    /// The question to the server. It has its own request id, so that a repeat gets the same answer.
     fn begin<'a>(&'a self, name: &'a EffectName) -> Result<EffectBegin<'a>, Error> {
         let hash = self.asked_for()?.map(|args| format!("sha256:{}", sha256_hex(args)).into());
         let run = self.home.run();
@@ -264,14 +266,14 @@ tokio::task_local! {
     static RUNNING: EffectName;
 }
 
-/// What the effect is called whose function this is called in: for a [`guarded`] function, and for whatever it calls. Its
-/// key is what a provider takes that keeps idempotency keys itself.
+/// What the effect is called whose function this is called in: for a [`guarded`] function, and for whatever it calls.
+/// Its key is what to pass to a provider that takes idempotency keys itself.
 #[must_use]
 pub fn current_effect() -> Option<EffectName> {
     RUNNING.try_with(Clone::clone).ok()
 }
 
-/// A result that says only this, for a reason.
+/// A result without a payload: this status, for this reason.
 fn failed(status: driftq_api::v2::EffectStatus, reason: &str) -> EffectResult<'_> {
     EffectResult { error: crate::text::cut(reason).into(), ..EffectResult::new(status) }
 }

@@ -1,4 +1,4 @@
-//! Finding out what nobody knows.
+//! Finding out what came of an effect whose outcome is unknown.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,7 +21,7 @@ pub enum Found {
     Failed(String),
     /// It did not happen: it is carried out now.
     NotDone,
-    /// Nobody knows.
+    /// The reconciler cannot tell either.
     Unknown,
 }
 

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::{EffectName, Error};
 
-/// The code of what was stored by an SDK.
+/// The code of a result that an SDK stored.
 const CODE: i32 = 200;
 const CONTENT_TYPE: (&str, &str) = ("content-type", "application/json");
 /// Says that the result was too large to be kept.
@@ -45,7 +45,7 @@ pub(super) fn replay<T: DeserializeOwned>(
         return Err(Error::EffectFailed { effect: name.clone(), reason: outcome.error.clone().into_owned() });
     }
     let is_omitted = outcome.headers.pairs().iter().any(|(name, value)| (&**name, &**value) == OMITTED);
-    // Somebody who resolved it by hand may not have known what it returned. What needs nothing gets nothing.
+    // An operator who resolved it by hand may not have known what it returned. A caller that needs no value gets none.
     let nothing =
         || serde_json::from_slice(b"null").map_err(|_| Error::ResultNotKept { effect: name.clone() });
     match outcome.bytes() {

@@ -20,7 +20,7 @@ use crate::client::{Patience, reckoned, whole_ms};
 use crate::error::{EffectName, Error};
 use crate::outcome::{Dead, Failure, Final, NotDone, NotSent, Retry, Snooze};
 
-/// So often what nobody knows is reconciled before it is left to people.
+/// How often an unknown outcome is reconciled before it is left to people.
 const RECONCILE_ROUNDS_MAX: u32 = 3;
 /// The least and the longest pause before the next question to a server that does not wait.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
@@ -80,7 +80,7 @@ async fn begin(effect: &Effect, name: &EffectName) -> Result<EffectDecision<'sta
         }
         begin.wait_ms = whole_ms(left).min(WAIT_MS_MAX);
         answer = match client.begin_effect(&begin).await {
-            // Too many wait at the server already: as if waiting were not possible.
+            // Too many callers wait at the server already: go on as if it could not wait.
             Err(error) if error.code() == Some(Code::LimitReached) => answer,
             waited => waited,
         };
@@ -110,7 +110,7 @@ async fn reconcile(effect: &Effect, name: &EffectName, epoch: u64, attempt: u32)
     let record = client.effect_record(&get).await?;
     let found = reconciler(record).await?;
     let Some(result) = found.result() else { return Err(uncertain(found.why()).into()) };
-    // That it did not happen leads to another run, but not to more of them than are allowed: that is for people.
+    // That it did not happen leads to another attempt, but not to more than are allowed: then people decide.
     if found == Found::NotDone && effect.terms.max_attempts.is_some_and(|most| attempt >= most) {
         let reason = found.why().to_owned();
         return Err(Error::EffectExhausted { effect: name.clone(), reason }.into());
@@ -124,13 +124,13 @@ async fn reconcile(effect: &Effect, name: &EffectName, epoch: u64, attempt: u32)
         why: found.why().into(),
         epoch: Some(epoch),
     };
-    // That somebody else runs it now is an answer, and not to be waited for here.
+    // That another holder runs it now is an answer, and not to be waited for here.
     let patience = client.usual_patience().heeding(Code::EffectRunning);
     let answer =
         client.post_with::<EffectFinished>("/v2/effects/resolve", &resolve, Duration::ZERO, patience).await;
     match answer {
         Ok(_) => Ok(()),
-        // Somebody else was quicker: their word counts.
+        // Another caller was quicker: its word counts.
         Err(error)
             if matches!(
                 error.code(),
@@ -149,7 +149,7 @@ struct Held<'a> {
     name: &'a EffectName,
     lease: EffectLease<'static>,
     begun: Instant,
-    /// By then it is over for certain, seen from here.
+    /// Until when the lease is sure to last, by this process's clock: it is counted from before the server was asked.
     until: Mutex<Instant>,
 }
 
@@ -189,7 +189,7 @@ impl Held<'_> {
                     tracing::debug!(effect = %self.name, %error, "not renewed; the next renewal is the repeat");
                 }
                 Err(error) => {
-                    // What is running cannot be called back. Its finish will be told the same.
+                    // The function that runs cannot be called back. Its finish will be refused likewise.
                     tracing::warn!(effect = %self.name, %error, "the effect is no longer this worker's");
                     std::future::pending::<()>().await;
                 }
@@ -214,7 +214,7 @@ impl Held<'_> {
             }
         };
         Ok(result.map(drop).map_err(|error| match error {
-            // Nobody knows whether the server has heard of it.
+            // It is not known whether the server has heard of it.
             error if error.is_transient() => {
                 Error::EffectUncertain { effect: self.name.clone(), why: error.to_string() }
             }
@@ -222,7 +222,7 @@ impl Held<'_> {
         })?)
     }
 
-    /// A finish that comes too late: the delivery is lost with it. Where there is none, nobody knows what is so.
+    /// A finish that comes too late: the delivery is lost with it. Without a delivery, the outcome counts as unknown.
     fn overtaken(&self, error: Error) -> Error {
         match error.of_delivery() {
             Error::LeaseLost if self.effect.home.lease_token.is_none() => {
@@ -250,7 +250,7 @@ impl Held<'_> {
     /// Records what the function's error says about the effect, and passes the error on.
     async fn failed(&self, failure: Failure) -> Failure {
         let (status, reason, passed_on) = if failure.find::<NotSent>().is_some() {
-            // Nothing was sent: whoever asks next carries it out at once, and the attempt does not count.
+            // Nothing was sent: the next caller carries it out at once, and the attempt does not count.
             self.give_up(false).await;
             return failure;
         } else if let Some(last) = failure.find::<Final>() {
@@ -266,7 +266,7 @@ impl Held<'_> {
         {
             (EffectStatus::FailedRetryable, failure.to_string(), failure)
         } else {
-            // It may have happened: whoever asks next is told so, and not only when the lease has lapsed.
+            // It may have happened: the next caller is told so at once, and not only when the lease has lapsed.
             self.give_up(true).await;
             return failure;
         };

@@ -11,7 +11,7 @@ use super::{BATCH_BYTES_MAX, BATCH_MESSAGES_MAX};
 use crate::client::{Client, escape};
 use crate::error::{Error, Refusal};
 
-/// When the server does not say how long to wait.
+/// The pause if the server does not say how long to wait.
 const WAIT_DEFAULT: Duration = Duration::from_millis(100);
 
 /// One message on its way.
@@ -22,7 +22,7 @@ pub(super) struct Entry {
     pub(super) answer: oneshot::Sender<Result<Produced<'static>, Error>>,
     /// Its place in the buffer, free when it is answered.
     pub(super) room: OwnedSemaphorePermit,
-    /// Since when it is refused for now.
+    /// Since when the server has been refusing it for now.
     pub(super) refused_since: Option<Instant>,
 }
 
@@ -31,7 +31,7 @@ impl Entry {
         if let Err(error) = &answer {
             tracing::debug!(topic = self.topic, %error, "a message was not stored");
         }
-        // Nobody may be waiting for it.
+        // The caller may have dropped the receipt.
         drop(self.answer.send(answer));
         drop(self.room);
     }
@@ -78,7 +78,7 @@ fn next_batch(waiting: &mut VecDeque<Entry>) -> Vec<Entry> {
     batch
 }
 
-/// Sends one batch. What is refused for now waits again, and the answer is for how long.
+/// Sends one batch. What is refused for now waits again; returns for how long.
 async fn send(client: &Client, batch: Vec<Entry>, waiting: &mut VecDeque<Entry>) -> Option<Duration> {
     let mut parts = vec![batch];
     let mut again = Vec::new();
@@ -89,7 +89,7 @@ async fn send(client: &Client, batch: Vec<Entry>, waiting: &mut VecDeque<Entry>)
         let messages: Vec<&Message<'static>> = part.iter().map(|entry| &entry.message).collect();
         match client.post::<Vec<Outcome<'static>>>(&path, &messages).await {
             Ok(outcomes) => settle(client, part, outcomes, &mut again, &mut wait),
-            // One message may be the reason: it is found, and the others are not refused with it.
+            // A single message may be the reason: find it, so that the others are not refused with it.
             Err(error) if part.len() > 1 && matches!(error, Error::Refused(_)) && !error.is_transient() => {
                 let second = part.split_off(part.len() / 2);
                 parts.extend([second, part]);

@@ -14,7 +14,7 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::outcome::Failure;
 
-/// The environment's word on where the program is.
+/// The environment variable that says where the program is.
 const BINARY_VARIABLE: &str = "DRIFTQ_BIN";
 /// What the server prints before its address.
 const LISTENING: &str = "listening on http://";

@@ -1,4 +1,4 @@
-//! What a worker holds and what it does next. No clock, no network: all of it is told from outside.
+//! What a worker holds and what it does next. No clock, no network: it is told everything from outside.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -32,12 +32,12 @@ struct Held<T> {
     lane: usize,
     token: String,
     cargo: T,
-    /// The lease is over by then unless it is extended, seen from here.
+    /// When the lease is over unless it is extended, by this worker's clock.
     expires: Instant,
     phase: Phase,
-    /// The server was told that it is not begun with.
+    /// The server was told that no handler has begun with it.
     is_told_waiting: bool,
-    /// Set when it is somebody else's, or nobody's any more.
+    /// Set when another worker has it or will get it, or when it was cancelled and no worker will.
     gone: Option<Reason>,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct Beat {
 pub(crate) struct Ask {
     /// How many messages at the most; 0: it does not ask.
     pub(crate) count: usize,
-    /// Whether the server may wait for them. While it does, their room is nobody else's.
+    /// Whether the server may wait for them. While it does, no other lane may use their room.
     pub(crate) waits: bool,
 }
 
@@ -107,7 +107,7 @@ pub(crate) struct Book<T> {
     /// The lane whose turn it is.
     turn: usize,
     queues: [Queue; 3],
-    /// Begun with since the server was told that they were not.
+    /// Begun since the server was told that they were not.
     begun: Vec<Id>,
     next_id: Id,
     settled: u64,
@@ -154,7 +154,7 @@ impl<T: Clone> Book<T> {
         share.saturating_sub(self.held.values().filter(|held| held.lane == lane).count())
     }
 
-    /// What the lane asked for is here, so many of them; or will not come.
+    /// What the lane asked for is here, `count` messages of it, or will not come.
     pub(crate) fn answered(&mut self, lane: usize, count: usize) {
         self.asked[lane] = 0;
         self.are_idle[lane] = count == 0;
@@ -207,9 +207,9 @@ impl<T: Clone> Book<T> {
         let verdict = match (held.gone, verdict) {
             // It is settled already.
             (_, Verdict::Done) => return self.forget(id),
-            // Somebody else has it: what the handler says is dropped.
+            // Another worker has it or will get it: what the handler says is dropped.
             (Some(Reason::LeaseLost), _) => return self.forget(id),
-            // Nobody will get it any more: it only has to leave this worker's hands.
+            // No worker will get it any more: this one only has to let go of it.
             (Some(Reason::Cancelled), _) => Verdict::Release { delay: None },
             (_, verdict) => verdict,
         };
@@ -240,7 +240,7 @@ impl<T: Clone> Book<T> {
         Some(Batch { kind, leases })
     }
 
-    /// A settling call is over, whatever came of it: these are no longer ours.
+    /// A settling call is over, whatever came of it: these are no longer held.
     pub(crate) fn settled(&mut self, kind: Kind, ids: impl IntoIterator<Item = Id>) {
         self.queues[kind as usize].is_under_way = false;
         for id in ids {
@@ -264,8 +264,8 @@ impl<T: Clone> Book<T> {
         beats.collect()
     }
 
-    /// What the server takes for not begun, and is: told between two heartbeats, so that a message that takes its worker
-    /// down is counted.
+    /// What the server believes is not begun, but is: told between two heartbeats, so that a message that takes its
+    /// worker down is counted.
     pub(crate) fn begun(&mut self) -> Vec<Beat> {
         let begun = std::mem::take(&mut self.begun).into_iter();
         let running = begun.filter_map(|id| {
@@ -276,7 +276,7 @@ impl<T: Clone> Book<T> {
         running.collect()
     }
 
-    /// What the heartbeat learned. Gives those whose handlers are to be told.
+    /// What the heartbeat learned. Returns the deliveries whose handlers are to be told.
     pub(crate) fn extended(
         &mut self,
         results: impl IntoIterator<Item = (Id, Settled)>,
@@ -297,7 +297,8 @@ impl<T: Clone> Book<T> {
         told
     }
 
-    /// No heartbeat came through: leases that are over by now are lost. Gives those whose handlers are to be told.
+    /// No heartbeat came through: leases that are over by now are lost. Returns the deliveries whose handlers are to be
+    /// told.
     pub(crate) fn lapsed(&mut self, now: Instant) -> Vec<(T, Reason)> {
         let is_over =
             |held: &Held<T>| held.expires <= now && !held.phase.is_settling() && held.gone.is_none();
@@ -305,7 +306,7 @@ impl<T: Clone> Book<T> {
         over.into_iter().filter_map(|id| self.lose(id, Reason::LeaseLost)).collect()
     }
 
-    /// It is not ours any more. What waits is dropped; what runs is to be told.
+    /// It is not this worker's any more. What waits is not begun; the handler of what runs is to be told.
     fn lose(&mut self, id: Id, reason: Reason) -> Option<(T, Reason)> {
         let held = self.held.get_mut(&id)?;
         match held.phase {
@@ -334,12 +335,12 @@ impl<T: Clone> Book<T> {
         }
     }
 
-    /// What runs.
+    /// The deliveries whose handlers run.
     pub(crate) fn running(&self) -> impl Iterator<Item = &T> {
         self.held.values().filter(|held| held.phase == Phase::Running).map(|held| &held.cargo)
     }
 
-    /// How many have ended, well or not, without the server knowing. What is only given back is none of them.
+    /// How many have ended, well or not, without the server knowing. What is only given back does not count.
     pub(crate) fn unheard(&self) -> usize {
         let is_unheard = |held: &&Held<T>| matches!(held.phase, Phase::Settling(Kind::Ack | Kind::Nack));
         self.held.values().filter(is_unheard).count()

@@ -58,7 +58,7 @@ pub(super) async fn run(lane: Lane, deliveries: Vec<Context>) -> Vec<Verdict> {
             (Some(verdict), _) => verdict,
             (None, Some(end)) => {
                 let verdict = conclude(context, end).await;
-                // Before the message is anybody else's: from then on its effects are, too.
+                // Before another worker can get the message: from then on its effects are that worker's, too.
                 if !context.endings().is_empty() {
                     context.send_endings().await;
                 }
@@ -72,13 +72,13 @@ pub(super) async fn run(lane: Lane, deliveries: Vec<Context>) -> Vec<Verdict> {
 
 /// How a call ended.
 struct End {
-    /// What the handler returned; `None` if it was ended.
+    /// What the handler returned; `None` if it was aborted.
     returned: Option<Result<(), Failure>>,
-    /// Why all of it was told to stop, if it was.
+    /// Why the whole call was told to stop, if it was.
     overran: Option<Reason>,
 }
 
-/// Lets the handler work, tells it when it overruns, and ends it if it does not listen.
+/// Lets the handler work, tells it when it overruns, and aborts it if it does not stop.
 async fn oversee(lane: &Lane, called: &[Context], work: Work) -> End {
     // A task of its own, so that a panic in it is an error like any other.
     let job = match called {
@@ -101,7 +101,7 @@ async fn oversee(lane: &Lane, called: &[Context], work: Work) -> End {
     End { returned, overran: Some(reason) }
 }
 
-/// A handler's task, which ends with this.
+/// A handler's task, aborted when this is dropped.
 struct Job(JoinHandle<Result<(), Failure>>);
 
 impl Drop for Job {
@@ -176,7 +176,7 @@ async fn conclude(context: &Context, end: &End) -> Verdict {
         return Verdict::Done;
     }
     match (context.signal().reason(), end.overran, &end.returned) {
-        // Whatever it says counts no more; the book knows.
+        // Whatever the handler says no longer counts; the book knows what to do.
         (Some(Reason::LeaseLost | Reason::Cancelled), ..) => return Verdict::Release { delay: None },
         (Some(Reason::DeadlinePassed), ..) => {
             return Verdict::dead("DeadlinePassed: while the handler was at work");

@@ -1,4 +1,4 @@
-//! By when a worker that drains must be through.
+//! By when a draining worker must be done.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use tokio::time::Instant;
 
 use super::CANCEL_GRACE;
 
-/// First what runs may end; then it is told to stop; then what has ended is settled, which a server that is away must
-/// not hold up for ever.
+/// First, running handlers may end; then they are told to stop; then what has ended is settled, which a server that is
+/// away must not hold up for ever.
 #[derive(Debug, Default)]
 pub(super) struct DrainDeadline {
     at: Option<Instant>,
@@ -16,26 +16,26 @@ pub(super) struct DrainDeadline {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
-    /// What runs may end.
+    /// Running handlers may end.
     #[default]
     Ending,
-    /// It was told to stop.
+    /// They were told to stop.
     Cancelled,
-    /// Nothing runs any more.
+    /// No handler runs, or the worker no longer waits for those that do.
     Settling,
 }
 
-/// What it means that the time is up.
+/// What to do when the time is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Passed {
-    /// What runs is told to stop.
+    /// Running handlers are told to stop.
     Cancel,
     /// The worker goes, whatever is left.
     Leave,
 }
 
 impl DrainDeadline {
-    /// The worker is draining; whether something runs decides what it waits for.
+    /// The worker is draining; whether a handler runs decides what it waits for.
     pub(super) fn look(&mut self, now: Instant, is_running: bool, drain_timeout: Duration) {
         if !is_running && self.stage != Stage::Settling {
             self.stage = Stage::Settling;
@@ -44,7 +44,7 @@ impl DrainDeadline {
         self.at.get_or_insert(now + drain_timeout);
     }
 
-    /// Nobody waits for what runs any more: only what has ended is settled.
+    /// The worker no longer waits for running handlers: only what has ended is settled.
     pub(super) fn hurry(&mut self, now: Instant) {
         if self.stage != Stage::Settling {
             self.stage = Stage::Settling;
@@ -62,7 +62,7 @@ impl DrainDeadline {
             return Passed::Leave;
         }
         self.stage = Stage::Cancelled;
-        // A handler that does not listen is ended after one grace; what became of it is settled within another.
+        // A handler that does not stop is aborted after one grace period; its outcome is settled within another.
         self.at = self.at.map(|at| at + 2 * CANCEL_GRACE);
         Passed::Cancel
     }

@@ -216,24 +216,24 @@ impl Worker {
         self
     }
 
-    /// Who borrows, for people who look; a name of its own if not given.
+    /// The name under which it borrows, for people who look; a unique one if not given.
     pub fn owner(mut self, owner: impl Into<String>) -> Self {
         self.owner = Some(owner.into());
         self
     }
 
-    /// What stops this worker from elsewhere.
+    /// A handle that stops this worker from elsewhere.
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
     }
 
-    /// How many deliveries the worker is through with, as it goes.
+    /// How many deliveries the worker is done with, updated as it goes.
     pub fn progress(&self) -> watch::Receiver<u64> {
         self.progress.subscribe()
     }
 
-    /// How many deliveries have ended without the server hearing of it, as far as that is certain: it was away until the
-    /// worker went, or would not hear of it. They come again when their leases are over.
+    /// How many deliveries have ended without the server hearing of it, as far as that is certain: the server was away
+    /// until the worker ended, or refused to hear of it. They come again when their leases are over.
     pub fn unheard(&self) -> watch::Receiver<u64> {
         self.unheard.subscribe()
     }
@@ -241,8 +241,9 @@ impl Worker {
     /// Works until it is told to stop, and has drained.
     ///
     /// # Errors
-    /// If a setting cannot work, the server cannot be reached at the start, or a topic does not exist. From then on a server that goes away is
-    /// waited for; only what cannot get better, such as a topic that was deleted, ends the worker.
+    /// If a setting cannot work, the server cannot be reached at the start, or a topic does not exist. After the start,
+    /// a server that goes away is waited for; only what cannot get better, such as a topic that was deleted, ends the
+    /// worker.
     pub async fn run(mut self) -> Result<(), Error> {
         if let Some(mistake) = self.mistake() {
             return Err(Error::Invalid(mistake.to_owned()));
@@ -258,7 +259,7 @@ impl Worker {
         shell::Shell::new(self, owner).run().await
     }
 
-    /// What cannot work.
+    /// Which setting cannot work, if one cannot.
     fn mistake(&self) -> Option<&'static str> {
         let is_least = |length: Duration| length >= Duration::from_millis(1);
         [

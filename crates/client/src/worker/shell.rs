@@ -25,7 +25,7 @@ const POLL: Duration = Duration::from_secs(20);
 /// Heartbeats per lease: two may get lost.
 const HEARTBEATS_PER_LEASE: u32 = 3;
 
-/// How long a worker that waits for no handler lets those end that are about to.
+/// How long a worker that no longer waits for handlers still lets those end that are about to.
 const HURRY_GRACE: Duration = Duration::from_millis(100);
 
 /// What a task of the worker came back with.
@@ -51,7 +51,7 @@ pub(super) struct Shell {
     tasks: JoinSet<Event>,
     polls: Vec<Option<Poll>>,
     is_beating_now: bool,
-    /// A call tells the server what was begun with.
+    /// A call that tells the server what was begun is under way.
     is_telling_begun: bool,
     is_draining: bool,
     /// Why the worker ends, if it was not told to.
@@ -86,7 +86,7 @@ impl Shell {
         let mut heartbeats = interval_at(Instant::now() + every, every);
         heartbeats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut deadline = DrainDeadline::default();
-        // From then on nobody waits for handlers.
+        // Set once the worker no longer waits for handlers: how long those that are about to end still have.
         let mut hurried: Option<Instant> = None;
         loop {
             self.act()?;
@@ -137,8 +137,8 @@ impl Shell {
         self.fatal.take().map_or(Ok(()), Err)
     }
 
-    /// Whether a worker that waits for no handler may go: what has ended is settled, and what is about to has had its
-    /// grace.
+    /// Whether a worker that no longer waits for handlers may go: what has ended is settled, and what is about to has
+    /// had its grace.
     fn may_leave(&self, grace: Instant) -> bool {
         let mut running = self.book.running().peekable();
         let is_quiet = running.peek().is_none() || Instant::now() >= grace;
@@ -349,7 +349,7 @@ impl Shell {
             let Some(Poll { task, mut request }) = self.polls[lane].take() else { continue };
             task.abort();
             self.book.answered(lane, 0);
-            // What it had borrowed before the connection was cut is found again by its name, and given back.
+            // What it had borrowed before the connection was cut is found again by its request id, and given back.
             request.wait_ms = 0;
             let (client, group) = (self.worker.client.clone(), self.worker.group.clone());
             let topic = self.worker.lanes[lane].topic.clone();

@@ -13,7 +13,7 @@ pub(super) enum Urgency {
     GoOn,
     /// What was begun may end.
     Drain,
-    /// Nobody waits for handlers.
+    /// The worker does not wait for handlers.
     AtOnce,
 }
 
@@ -22,8 +22,8 @@ impl Stopper {
         Self(watch::Sender::new(Urgency::GoOn))
     }
 
-    /// No more is borrowed, what was not begun is given back, what runs may end. After a second call nobody waits for
-    /// handlers, but what they have done is settled.
+    /// No more is borrowed, what was not begun is given back, what runs may end. After a second call the worker no
+    /// longer waits for handlers, but what they have done is settled.
     pub fn stop(&self) {
         self.0.send_modify(|urgency| {
             *urgency = if *urgency == Urgency::GoOn { Urgency::Drain } else { Urgency::AtOnce };

@@ -8,7 +8,7 @@ use crate::error::{EffectName, Error};
 use crate::outcome::{Dead, Failure, Retry, Snooze};
 use crate::text::cut;
 
-/// When an effect of unknown outcome is looked at again, if nobody has resolved it by then.
+/// When an effect of unknown outcome is looked at again, if it has not been resolved by then.
 const UNCERTAIN_AFTER: Duration = Duration::from_secs(5 * 60);
 /// When an effect is looked at again that another holder runs, if the server does not say how long that may take.
 const BUSY_AFTER: Duration = Duration::from_secs(30);

@@ -30,12 +30,12 @@ pub(super) async fn borrow(
     let asked_at = Instant::now();
     let mut answer = client.lease_with(topic, group, request, Patience::endless()).await;
     if matches!(&answer, Err(error) if error.code() == Some(Code::LimitReached)) {
-        // As many wait at the server as may, so that this one asks without waiting.
+        // As many callers wait at the server as may, so this one asks without waiting.
         let request = LeaseRequest { wait_ms: 0, ..request.clone() };
         answer = client.lease_with(topic, group, &request, Patience::endless()).await;
     }
     if matches!(&answer, Err(error) if error.code() == Some(Code::GroupUnknown)) {
-        // Somebody deleted it while this call waited: the next one begins it anew.
+        // The group was deleted while this call waited: the next call begins it anew.
         answer = Ok(Vec::new());
     }
     let is_empty = matches!(&answer, Ok(items) if items.is_empty());
@@ -45,7 +45,7 @@ pub(super) async fn borrow(
     answer
 }
 
-/// Gives back what a call has borrowed that was cut off: it is found by the call's name.
+/// Gives back what a call borrowed that was cut off: it is found by the call's request id.
 pub(super) async fn give_back(
     client: &Client,
     topic: &str,
