@@ -16,7 +16,7 @@ export interface TopicSettings {
   partitionBytesMax?: number;
 }
 
-/** How a group stands. */
+/** How far a group has got. */
 export interface Group {
   readonly name: string;
   readonly topic: string;
@@ -46,7 +46,7 @@ export interface Resolution {
 export class Admin {
   constructor(private readonly transport: Transport) {}
 
-  /** Creates the topic, or confirms that it is exactly so. */
+  /** Creates the topic, or confirms that it exists with exactly these settings. */
   async createTopic(topic: string, settings: TopicSettings = {}): Promise<void> {
     await this.transport.call("PUT", path`/v2/topics/${topic}`, { body: toSnake(settings) });
   }
@@ -66,7 +66,7 @@ export class Admin {
     for await (const page of this.#pages<{ messages: WireItem[] }>(target, filter)) yield* page.messages.map(decodeMessage);
   }
 
-  /** No further attempt by any group; whoever has it learns of it by the next heartbeat. */
+  /** No further attempt by any group; a worker that has it learns of it from its next heartbeat. */
   async cancelMessage(topic: string, partition: number, offset: number): Promise<void> {
     await this.transport.call("DELETE", path`/v2/topics/${topic}/messages/${partition}/${offset}`);
   }
@@ -88,7 +88,7 @@ export class Admin {
     return toCamel(await this.transport.call("POST", "/v2/effects/get", { body: { scope, key, tenant_id: tenantId } }));
   }
 
-  /** Says what came of an effect that nobody finished. */
+  /** Records what came of an effect that its holder did not finish. */
   async resolve(resolution: Resolution): Promise<void> {
     const { result, ...rest } = resolution;
     const json = { body: JSON.stringify(result), headers: { "content-type": "application/json" } };

@@ -13,7 +13,7 @@ interface Surroundings {
   readonly effect: EffectLease | undefined;
 }
 
-/** One storage for both: Node hands what is in each of them on to every promise that is made. */
+/** One storage for both: Node passes the content of every storage on to each promise that is made. */
 const current = new AsyncLocalStorage<Surroundings>();
 
 /** Runs a function in which guarded functions belong to this handler or run. */
@@ -32,7 +32,7 @@ export function currentEffect(): EffectLease | undefined {
 
 const WITHOUT_SIGNAL = Symbol("without a signal");
 
-/** A function of an effect that takes neither signal nor lease. `currentEffect` gives it both. */
+/** Marks the function of an effect that takes neither signal nor lease. `currentEffect` gives it both. */
 function withoutSignal<T>(run: EffectFunction<T> & { [WITHOUT_SIGNAL]?: true }): EffectFunction<T> {
   run[WITHOUT_SIGNAL] = true;
   return run;
@@ -50,8 +50,8 @@ export interface GuardedOptions<A extends unknown[], T> extends Omit<EffectOptio
 }
 
 /**
- * Turns a function into an effect that is keyed by its arguments, within the handler or the run that it is called
- * in. Called outside of both, it is an error, not an unguarded call. Within it, `currentEffect` tells its key.
+ * Turns a function into an effect that is keyed by its arguments, within the handler or the run that it is called in.
+ * Calling it outside of both is an error, not an unguarded call. Within it, `currentEffect` tells its key.
  */
 export function guarded<A extends unknown[], T>(
   scope: string,
@@ -60,7 +60,7 @@ export function guarded<A extends unknown[], T>(
 ): (...args: A) => Promise<T> {
   const { key, ...terms } = options;
   checkEffectOptions(terms);
-  // No async function of its own: each costs something in every call.
+  // Not an async function: each of them costs something in every call.
   return (...args: A) => {
     const surrounding = currentScope();
     if (!surrounding) {

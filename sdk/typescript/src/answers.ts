@@ -3,7 +3,7 @@ import type { DriftQError, Problem } from "./errors.js";
 import type { Answer } from "./exchange.js";
 import { refusal } from "./refusals.js";
 
-/** The codes of errors if no connection came about. */
+/** The codes of errors that mean that no connection was made. */
 const UNREACHED = new Set([
   "ECONNREFUSED",
   "ENOTFOUND",
@@ -23,7 +23,7 @@ const CERTIFICATE_NEXT = new Map([
   ["ERR_TLS_CERT_ALTNAME_INVALID", "It is for other names: reach the server by one of those, or give it a certificate for this one"],
 ]);
 
-/** Nobody here knows who signed it. */
+/** The codes for a certificate whose signer is not trusted here. */
 const CERTIFICATE_UNKNOWN = new Set([
   "DEPTH_ZERO_SELF_SIGNED_CERT",
   "SELF_SIGNED_CERT_IN_CHAIN",
@@ -39,7 +39,7 @@ const CERTIFICATE_UNKNOWN = new Set([
 ]);
 const SIGNED_NEXT = "Have it signed by an authority that is trusted here, or name the authority's certificate (a file) in NODE_EXTRA_CA_CERTS";
 
-/** What a gateway says whose server is away. */
+/** The statuses of a gateway whose server is away. */
 const GATEWAY = new Set([429, 502, 503, 504]);
 
 /** The document of an answer; a refusal is thrown. */
@@ -77,7 +77,7 @@ function isProblem(value: unknown): value is Problem {
   return typeof problem.code === "string" && typeof problem.status === "number" && typeof problem.retryable === "boolean";
 }
 
-/** The error for a call that got no answer. `timeout` says that we gave it up ourselves. */
+/** The error for a call that got no answer. `timeout` is given if this client gave it up itself. */
 export function readFailure(url: string, error: unknown, timeout: string | undefined): DriftQError {
   if (timeout) return new ConnectionLost(url, timeout, { cause: error });
   // fetch says it in the cause of its error.

@@ -5,9 +5,12 @@ import { settleOnce, SETTLE_MAX } from "./settler.js";
 import { monotonicMs, sleep } from "./time.js";
 import type { Transport } from "./transport.js";
 
-/** The heartbeats of a worker: one call extends everything that it holds, and says what no handler has begun with. */
+/**
+ * The heartbeats of a worker: one call extends everything that it holds, and says with which messages no handler has
+ * begun.
+ */
 export class Beats {
-  /** Begun with since the server was told that they were not. */
+  /** Begun since the server was told that they were not. */
   #begun: Delivery[] = [];
   #telling = false;
   #beating = false;
@@ -25,7 +28,7 @@ export class Beats {
       try {
         await sleep(failed ? everyMs / 4 : everyMs, this.signal);
         this.#beating = true;
-        // What has begun is said by this one.
+        // This heartbeat says what has begun.
         this.#begun = [];
         await Promise.all(chunks(held(), SETTLE_MAX).map((part) => this.#extend(part)));
         failed = false;
@@ -40,9 +43,9 @@ export class Beats {
   }
 
   /**
-   * A handler begins with a message that the server takes for one that waits: a worker that died with it would lose no
-   * attempt of it. Only what waited through a heartbeat comes here, and what comes while a call is under way goes
-   * together in the next one: a worker that keeps up makes no such call.
+   * A handler begins with a message that the server believes is waiting: if the worker died with it, no attempt would
+   * be counted. Only what waited through a heartbeat comes here, and what comes while a call is under way goes together
+   * in the next one: a worker that keeps up makes no such call.
    */
   begun(delivery: Delivery): void {
     delivery.toldWaiting = false;
@@ -51,11 +54,11 @@ export class Beats {
   }
 
   async #tell(): Promise<void> {
-    // A heartbeat that is under way might be heard after it.
+    // The server might hear a heartbeat that is under way after this call.
     if (this.#telling || this.#beating) return;
     this.#telling = true;
     try {
-      // Handlers that begin in the same turn are told of together, the first one included.
+      // Handlers that begin in the same turn are reported together, the first one included.
       await new Promise((resolve) => setImmediate(resolve));
       while (this.#begun.length > 0 && !this.#beating) {
         await this.#extend(this.#begun.splice(0, SETTLE_MAX).filter((delivery) => delivery.held));

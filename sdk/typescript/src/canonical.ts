@@ -1,9 +1,9 @@
-/** Documents nested deeper than this are refused: nothing that a person calls arguments is. */
+/** Documents nested deeper than this are refused: no real arguments are. */
 const DEPTH_MAX = 128;
 
 /**
  * The canonical form of a JSON document: the same text for the same document, in every SDK. Values are read as
- * JSON.stringify reads them: members that are undefined are left out, and toJSON is asked.
+ * JSON.stringify reads them: members that are undefined are left out, and toJSON is called.
  */
 export function canonical(document: unknown): string {
   const text = write(document, 0);

@@ -22,7 +22,7 @@ export interface ClientOptions {
   connectTimeoutMs?: number;
   /** How long to wait for an answer, besides what the server was asked to wait. */
   answerTimeoutMs?: number;
-  /** Who this is, for people who look; made up if not given. */
+  /** The name of this client, for people who look; made up if not given. */
   owner?: string;
   /** Another fetch, for tests or for a runtime that has its own. */
   fetch?: typeof fetch;
@@ -107,7 +107,7 @@ export class Client implements EffectScope {
   }
 
   /**
-   * Runs the function once, and gives what it returned to everybody who asks for the same effect. Without a message
+   * Runs the function once, and gives what it returned to every caller that asks for the same effect. Without a message
    * it needs a key, unless it is called within `run`.
    */
   effect<T>(scope: string, options: EffectOptions<T>, run: EffectFunction<T>): Promise<T>;

@@ -7,32 +7,32 @@ import { monotonicMs, sleep } from "./time.js";
 import { hintOf, mayPass, type Transport } from "./transport.js";
 
 export interface PushOptions {
-  /** Until when what may pass is waited out, by our own clock; it is tried once at the least. */
+  /** Until when a failure that may pass is waited out, by this process's clock; it is tried at least once. */
   until: number;
   /** Ends the wait for the answer. */
   ends?: Ends | undefined;
   /** Called once, if the server refuses it for now. */
   putOff?: () => void;
-  /** How it is put if it goes alone, if that differs. */
+  /** The call to make if it goes alone, if that differs. */
   alone?: { path: string; body: object };
 }
 
 /** Something that was asked, and its answer. */
 export interface Question<R> {
   readonly answer: Promise<R>;
-  /** Takes it back; whether that was in time. Then there is no answer. */
+  /** Takes it back; true if that was in time, and then there is no answer. */
   withdraw(): boolean;
 }
 
 type Answer<R> = R | { problem: Problem };
 
-/** One call that is under way, and how many still want to hear its answer. */
+/** One call that is under way, and how many callers still want its answer. */
 interface Call {
   left: number;
   readonly cut: AbortController;
 }
 
-/** The answer that a server owes if it lists fewer than were asked. */
+/** The result of a question that the server's answer leaves out. */
 const NOT_SAID: Problem = { code: "INTERNAL", status: 500, detail: "the server did not say what became of it", retryable: true };
 
 class Entry<R> implements Question<R>, Listener {
@@ -62,7 +62,7 @@ class Entry<R> implements Question<R>, Listener {
     else ends?.listen(this);
   }
 
-  /** As many as these at the least, and rarely more: enough to keep a call far from the most that the server takes. */
+  /** A lower bound that is rarely exceeded: good enough to keep a call well below the most that the server takes. */
   get bytes(): number {
     return this.text.length;
   }
@@ -115,7 +115,7 @@ export class Collector<R extends object> {
     private readonly path: string,
     /** The member of the body that lists many. */
     private readonly member: string,
-    /** Told an answer that nobody waits for any more. */
+    /** Told an answer whose caller no longer waits for it. */
     private readonly unheeded: (result: R) => void = () => undefined,
   ) {}
 
@@ -159,7 +159,7 @@ export class Collector<R extends object> {
     } catch (error) {
       const left = batch.filter(({ state }) => state !== "gone");
       if (left.length === 0) return;
-      // Of one that was alone it is no less its own than in a list.
+      // Alone in its call, a question that is refused is treated as one that is refused in a list.
       if (error instanceof Refused && batch.length === 1) return this.#refused(batch[0]!, error);
       if (mayPass(error)) return this.#putOff(left, error);
       if (left.length === 1 || !(error instanceof Refused)) {
@@ -213,7 +213,7 @@ export class Collector<R extends object> {
     this.#enqueue(entry);
   }
 
-  /** The server is away: all wait, and those whose time is over do not. */
+  /** The server is away: all wait, except those whose time is over. */
   async #putOff(batch: Entry<R>[], error: unknown): Promise<void> {
     const wait = repeatWait(this.#failures, hintOf(error), Math.random());
     this.#failures += 1;
@@ -227,7 +227,7 @@ export class Collector<R extends object> {
         if (error instanceof Refused) entry.refusedForNow();
       }
     }
-    // They go first again.
+    // They go to the front again.
     this.#queue.unshift(...patient);
     if (patient.length > 0) await sleep(wait);
   }

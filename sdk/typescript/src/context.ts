@@ -28,7 +28,7 @@ export interface Output {
 }
 
 export interface Committed {
-  /** Whether this very commit had been there before. */
+  /** Whether this very commit had been made before. */
   readonly result: "committed" | "already_committed";
   readonly produced: readonly Produced[];
   readonly outputs: readonly { readonly result: "replaced" | "appended" | "duplicate"; readonly location: string }[];
@@ -177,7 +177,7 @@ export class Context implements EffectScope {
     try {
       if (finishes && riding.length < finishes.count) await finishes.heard(riding, ends);
       const body = this.#body(riding.map(({ finish }) => ({ token: finish.token, ...finish.ending })));
-      // What has no room for now is the follow-ups. The ends of effects need none, and do not wait for it.
+      // It is the follow-ups that have no room for now. The ends of effects need none, and do not wait for them.
       const committed = await this.#ledger.commit(body, until, ends, () => finishes?.send(riding));
       this.#committed();
       finishes?.rode(riding);
@@ -232,7 +232,7 @@ export class Context implements EffectScope {
     return this.#finishes !== undefined && this.#finishes.count > 0;
   }
 
-  /** Ends when the server has heard how the effects ended; rejects if it will not of one. */
+  /** Ends when the server has heard how the effects ended; rejects if it refuses to hear of one. */
   async heard(ends: Ends): Promise<void> {
     await this.#finishes?.heard([], ends);
   }
@@ -242,7 +242,9 @@ export class Context implements EffectScope {
     this.#finishes?.close();
   }
 
-  /** Runs a function in which guarded functions belong to this message. Handlers of single messages are run so. */
+  /**
+   * Runs a function in which guarded functions belong to this message. Handlers of single messages are run this way.
+   */
   run<R>(run: () => R): R {
     return within(this, run);
   }
@@ -259,7 +261,7 @@ function collected<T>(list: T[] | undefined, item: T): T[] {
   return list;
 }
 
-/** Whether a commit was refused on account of the effects in it. */
+/** Whether a commit was refused because of the effects in it. */
 function isOfEffects(error: unknown): boolean {
   return error instanceof BodyTooLarge || (error instanceof Refused && error.part?.startsWith("effects") === true);
 }

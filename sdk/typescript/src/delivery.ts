@@ -11,7 +11,7 @@ export class Delivery implements Ends {
   readonly message: Message;
   readonly token: string;
   readonly attempt: number;
-  /** When the lease is over, by our own clock. */
+  /** When the lease is over, by this process's clock. */
   until: number;
   /** Whether a handler has begun with it. */
   begun = false;
@@ -21,7 +21,7 @@ export class Delivery implements Ends {
   settled = false;
   /** What ended it before its handler did. */
   ended: DeliveryEnded | undefined;
-  /** Called when the handler was given its time after the signal. */
+  /** Called when the time that the handler has after the signal is over. */
   onLeftBehind: (() => void) | undefined;
   #controller: AbortController | undefined;
   readonly #listeners = new Listeners();
@@ -75,18 +75,18 @@ export class Delivery implements Ends {
     if (this.message.deadline) this.#untilDeadline(this.message.deadline);
   }
 
-  /** A deadline that is further away than a timer reaches is looked at again. */
+  /** A deadline that is further away than a timer reaches is checked again when the timer fires. */
   #untilDeadline(deadline: Date): void {
     const left = deadline.getTime() - Date.now();
     if (left <= 0) this.end(new DeadlinePassed(`the deadline ${deadline.toISOString()} has passed`));
     else this.#after(left, () => this.#untilDeadline(deadline));
   }
 
-  /** The first reason stays; only a lost lease goes before all others, for then there is nothing left to say. */
+  /** The first reason stays; only a lost lease replaces it, because then there is nothing left to say. */
   end(reason: DeliveryEnded): void {
     if (this.settled) return;
     if (this.ended && !(reason instanceof LeaseLost)) return;
-    // The grace runs from the first reason on, and once.
+    // The grace period begins once, with the first reason.
     if (!this.ended) this.#after(this.cancelGraceMs, () => this.onLeftBehind?.());
     this.ended = reason;
     this.#controller?.abort(reason);

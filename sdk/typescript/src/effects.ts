@@ -14,9 +14,9 @@ import { clipped, reasonText } from "./texts.js";
 import { monotonicMs, sleep } from "./time.js";
 import { toCamel, type WireBegin, type WireDecision, type WireOutcome } from "./wire.js";
 
-/** How often what nobody knows is reconciled in one call before it is left to people. */
+/** How often an unknown outcome is reconciled in one call before it is left to people. */
 const RECONCILE_ROUNDS_MAX = 3;
-/** The longest pause before an effect that another holder is at is asked for again. */
+/** The longest pause before asking again for an effect that another holder is carrying out. */
 const PAUSE_MS_MAX = 1_000;
 /** The shortest one, whatever the server says. */
 const PAUSE_MS_MIN = 20;
@@ -98,13 +98,16 @@ function question(terms: Terms, behalf: Behalf): WireBegin {
   };
 }
 
-/** What a refusal to begin is to the caller. */
+/** The error that the caller gets for a refusal to begin. */
 function refusedBegin(error: unknown, terms: Terms, behalf: Behalf): unknown {
   if (error instanceof AttemptsExhausted) return new EffectExhausted(terms.scope, terms.key, error.detail, { ...terms, cause: error });
   return behalf.leaseToken === undefined ? error : asLeaseLost(error);
 }
 
-/** Waits, at the server, for the one who is at it. An answer that comes too early is not asked for again at once. */
+/**
+ * Waits, at the server, for the holder that is carrying it out. After an answer that comes too early it pauses before
+ * it asks again.
+ */
 async function waited(
   ledger: Ledger,
   terms: Terms,
@@ -121,7 +124,7 @@ async function waited(
         ? await ledger.attach(question(terms, behalf), leftMs, ends)
         : await ledger.begin(question(terms, behalf), monotonicMs(), ends);
     } catch (error) {
-      // Too many wait there already: this one waits here.
+      // Too many callers wait there already: this one waits here.
       if (!attaches || !(error instanceof LimitReached)) throw error;
       attaches = false;
     }
@@ -218,7 +221,7 @@ function isThenable<T>(value: T | Promise<T>): value is Promise<T> {
 /** Records what an error of the function says about the effect, and throws what the caller is to get. */
 async function failed(ledger: Ledger, terms: Terms, token: string, renewal: Renewal, error: unknown): Promise<never> {
   const end = ending(error, terms);
-  // What nobody knows of is as much as given up when its lease is over.
+  // If the lease is over or nearly so, there is no need to give it up: its lapse says the same.
   if (end.release === "uncertain" && !renewal.isSecure(monotonicMs())) throw end.raise;
   try {
     if (end.release) await ledger.release(token, end.release === "uncertain");
@@ -237,7 +240,7 @@ function replayed<T>(terms: Terms, outcome: WireOutcome): T {
   try {
     return JSON.parse(outcome.body) as T;
   } catch {
-    // It was finished or resolved by other means, with a text of their own.
+    // It was finished or resolved by other means than an SDK, with a text that is not JSON.
     return outcome.body as T;
   }
 }
@@ -261,13 +264,14 @@ async function reconciled<T>(
     const body = { ...name, epoch: record.epoch, by: behalf.owner, why: "found out by the reconcile function", ...resolution(finding) };
     await transport.call("POST", "/v2/effects/resolve", { body });
   } catch (error) {
-    // It was resolved by others, its holder came back, or its time is over: what they said counts, and begin tells it.
+    // Another caller resolved it, its holder came back, or its time is over: what was said there counts, and begin
+    // tells it.
     const quicker = error instanceof StaleLease || error instanceof EffectFinished || error instanceof EffectRunning || error instanceof EffectUnknown;
     if (!quicker) throw error;
   }
 }
 
-/** The server would grant one attempt more to what is resolved so: that is for people to say. */
+/** If it were resolved this way, the server would grant one more attempt: that is for people to decide. */
 function mayRunAgain(terms: Terms, { attempt, maxAttempts }: EffectRecord): void {
   const cap = Math.max(terms.maxAttempts ?? 0, maxAttempts ?? 0);
   if (cap > 0 && attempt >= cap) throw new EffectExhausted(terms.scope, terms.key, "it was not heard of again, and did not happen", terms);

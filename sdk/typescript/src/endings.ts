@@ -3,7 +3,7 @@ import { Dead, Final, NotDone, NotSent, Retry, Snooze } from "./outcomes.js";
 import type { Terms } from "./terms.js";
 import { clipped, describe, isA, reasonText } from "./texts.js";
 
-/** What finish and resolve are told. */
+/** What finish and resolve are called with. */
 export interface Ending {
   status: "succeeded" | "failed_final" | "failed_retryable";
   code?: number;
@@ -16,17 +16,17 @@ export interface Ending {
 export const OMITTED: Ending = { status: "succeeded", code: 200, headers: { "x-driftq-result": "omitted" } };
 
 /**
- * A result as it is stored, and as it is given back. Whoever ran the effect gets what a replay gets: a date has
- * become a text the first time already, and not only in the rare case.
+ * A result as it is stored, and as it is given back. The caller that ran the effect gets what a replay gets: a date
+ * becomes a text the first time already, and not only in a replay.
  */
 export function happened<T>(result: T): { finish: Ending; value: T } {
-  // JSON has no word for it, so that it is kept as a success without a body.
+  // JSON cannot express it, so it is kept as a success without a body.
   if (result === undefined) return { finish: { status: "succeeded", code: 200 }, value: result };
   let body: string | undefined;
   try {
     body = JSON.stringify(result);
   } catch {
-    // Like a function or a symbol, it cannot be stored, and has happened all the same.
+    // Like a function or a symbol, it cannot be stored; the effect has happened all the same.
   }
   if (body === undefined) return { finish: OMITTED, value: result };
   const finish: Ending = { status: "succeeded", code: 200, headers: { "content-type": "application/json" }, body };
@@ -47,6 +47,6 @@ export function ending(
   if (isA(error, Retry) || isA(error, Snooze) || isA(error, NotDone) || terms.onLapse === "retry") {
     return { finish: { status: "failed_retryable", error: clipped(describe(error)) }, raise: error };
   }
-  // It may have happened: those who ask next are told so, and not only when the lease is over.
+  // It may have happened: the next callers are told so at once, and not only when the lease is over.
   return { release: "uncertain", raise: error };
 }

@@ -1,4 +1,6 @@
-/** Is told, once, that something has ended. An object, because a function for each of very many costs more. */
+/**
+ * Is told, once, that something has ended. An object, because a function for each of very many listeners costs more.
+ */
 export interface Listener {
   onEnd(): void;
 }
@@ -11,7 +13,7 @@ export interface Ends {
   ignore(listener: Listener): void;
 }
 
-/** Those that listen. Most of the time that is one. */
+/** The listeners. Most of the time there is one. */
 export class Listeners {
   #one: Listener | undefined;
   #more: Set<Listener> | undefined;
@@ -35,7 +37,7 @@ export class Listeners {
   }
 }
 
-/** A signal of the caller's own. It may live long, so that nothing is left on it. */
+/** A signal of the caller's own. It may live long, so no listener is left on it. */
 class OfSignal implements Ends {
   readonly #listeners = new Map<Listener, () => void>();
 

@@ -54,7 +54,7 @@ export class Refused extends DriftQError {
   }
 }
 
-/** Nobody listens there. */
+/** Nothing listens at that address. */
 export class Unreachable extends DriftQError {
   static {
     this.prototype.name = "Unreachable";
@@ -104,7 +104,7 @@ export class NotDriftQ extends DriftQError {
   }
 }
 
-/** Who answers there has no certificate that is trusted here. */
+/** The server that answers there has no certificate that is trusted here. */
 export class Untrusted extends DriftQError {
   static {
     this.prototype.name = "Untrusted";
@@ -151,7 +151,7 @@ export class EffectError extends DriftQError implements EffectName {
   }
 }
 
-/** Somebody else is at it. */
+/** Another holder is carrying it out. */
 export class EffectBusy extends EffectError {
   static {
     this.prototype.name = "EffectBusy";
@@ -240,14 +240,14 @@ export class DeliveryEnded extends DriftQError {
   }
 }
 
-/** The lease is lost: somebody else has the message, or will have it. */
+/** The lease is lost: another worker has the message, or will have it. */
 export class LeaseLost extends DeliveryEnded {
   static {
     this.prototype.name = "LeaseLost";
   }
 }
 
-/** Somebody cancelled the message, or the worker stops and its patience is over. */
+/** A client or an operator cancelled the message, or the worker stops and its time to drain is over. */
 export class Cancelled extends DeliveryEnded {
   static {
     this.prototype.name = "Cancelled";
@@ -268,7 +268,7 @@ export class TimedOut extends DeliveryEnded {
   }
 }
 
-/** So many handlers went on after their signal had fired that the worker would be nothing but them. */
+/** So many handlers went on after their signal had fired that the worker gave up. */
 export class HandlersStuck extends DriftQError {
   static {
     this.prototype.name = "HandlersStuck";

@@ -1,7 +1,7 @@
 import type { Message } from "./message.js";
 import { describe } from "./texts.js";
 
-/** What a worker tells besides doing its work. */
+/** What a worker reports besides doing its work. */
 export type WorkerEvent =
   | { readonly kind: "handler_failed"; readonly message: Message; readonly attempt: number; readonly error: unknown; readonly then: string }
   | { readonly kind: "dead_lettered"; readonly message: Message; readonly attempt: number; readonly error: unknown }
@@ -14,7 +14,7 @@ export type WorkerEvent =
 
 export type WorkerEventListener = (event: WorkerEvent) => void;
 
-/** A line on standard error for each: a worker that fails in silence helps nobody. */
+/** A line on standard error for each: an operator must be able to see that a worker fails. */
 export function printEvent(event: WorkerEvent): void {
   console.error(`driftq: ${eventLine(event)}`);
 }

@@ -35,8 +35,8 @@ export function byFetch(fetcher: typeof fetch): Send {
 async function answerOf(fetcher: typeof fetch, url: string, init: RequestInit): Promise<Answer> {
   const response = await fetcher(url, init);
   const text = await response.text();
-  // Node's fetch lets go of a connection in the turn after the answer. Whoever made the next call before that would get
-  // another one: twice as many connections, and calls that take more of the processor.
+  // Node's fetch lets go of a connection in the turn after the answer. A caller that made the next call before that
+  // would get another one: twice as many connections, and calls that take more processor time.
   await new Promise((resolve) => setImmediate(resolve));
   return { status: response.status, text, header: (name) => response.headers.get(name) ?? undefined };
 }

@@ -8,7 +8,7 @@ import { BodyTooLarge, LeaseUnknown, ResultTooLarge, StaleLease } from "./refusa
 import { abortable } from "./time.js";
 import { isStrange, mayPass } from "./transport.js";
 
-/** The longest result that may ride in a commit: those of other messages are not to wait for its way. */
+/** The longest result that may ride in a commit: those of other messages must not wait while it is sent. */
 const RIDING_CHARS_MAX = 65_536;
 
 /** How an effect ended that is this caller's. */
@@ -16,7 +16,7 @@ export interface Finish {
   readonly effect: EffectName;
   readonly token: string;
   readonly ending: Ending;
-  /** When the effect's lease is over, by our own clock. */
+  /** When the effect's lease is over, by this process's clock. */
   readonly until: number;
 }
 
@@ -35,7 +35,10 @@ async function told(ledger: Ledger, finish: Finish, question: Question<object>, 
   }
 }
 
-/** Nobody but a person or a reconcile function resolves what was overtaken: who overtook it may be at it. */
+/**
+ * Only an operator or a reconcile function may resolve what was overtaken: the holder that overtook it may be carrying
+ * it out.
+ */
 function unheard(error: unknown, effect: EffectName, inMessage: boolean): unknown {
   const overtaken = error instanceof StaleLease || error instanceof LeaseUnknown;
   if (!overtaken && !mayPass(error) && !isStrange(error)) return error;
@@ -44,7 +47,7 @@ function unheard(error: unknown, effect: EffectName, inMessage: boolean): unknow
   return new EffectUncertain(effect.scope, effect.key, why, { tenantId: effect.tenantId, cause: error });
 }
 
-/** The server's word for it in the word of a delivery. */
+/** The server's refusal as the error of a delivery. */
 export function asLeaseLost(error: unknown): unknown {
   if (!(error instanceof StaleLease || error instanceof LeaseUnknown)) return error;
   return new LeaseLost(`the lease is lost: ${error.detail}. Give this attempt up`, { cause: error });
@@ -68,7 +71,7 @@ class Unheard {
     ledger.linger(this, now);
   }
 
-  /** Goes out now, if it has not yet and does not ride. */
+  /** Sends it now, if it has not been sent and does not ride. */
   go(): void {
     if (this.#waits) this.send();
   }
@@ -85,7 +88,7 @@ class Unheard {
     return this.#heard;
   }
 
-  /** Whether it was not sent yet; then it is not. */
+  /** Takes it back; true if it had not been sent, and then it will not be. */
   withdraw(): boolean {
     if (this.#question && !this.#question.withdraw()) return false;
     this.#waits = false;
@@ -128,7 +131,7 @@ export class Finishes {
     this.#closed = true;
   }
 
-  /** Takes an ending on its way; whether it does. What may be overtaken or too large is better waited for. */
+  /** Takes over an ending, if it returns true. One that may be overtaken, or is too large, is better waited for. */
   take(finish: Finish, now: number): boolean {
     if (this.#closed || !this.delivery.isSecure(now)) return false;
     if ((finish.ending.body?.length ?? 0) > RIDING_CHARS_MAX) return false;
@@ -159,7 +162,7 @@ export class Finishes {
     for (const unheard of withdrawn) unheard.send();
   }
 
-  /** Ends when the server has heard of all that is on its way besides those; rejects if it will not of one. */
+  /** Ends when the server has heard of all that is on its way besides those; rejects if it refuses to hear of one. */
   async heard(besides: readonly Unheard[], stopped: Ends | undefined): Promise<void> {
     const waited = this.#unheard.filter((unheard) => !besides.includes(unheard));
     if (waited.length === 0) return;

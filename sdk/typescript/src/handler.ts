@@ -9,7 +9,7 @@ export interface HandlerOptions<P> {
   encoding?: Encoding;
   /** A payload that does not parse is a dead letter, unless it is to be retried. */
   badPayload?: "dead" | "retry";
-  /** Handlers of this topic that run at once, within the concurrency of the worker, which it is if not given. */
+  /** Handlers of this topic that run at once, within the concurrency of the worker, which is also the default. */
   concurrency?: number;
   /** The longest that a handler may take. */
   timeoutMs?: number;
@@ -29,7 +29,7 @@ export type Handler<P> = (payload: P, context: Context) => unknown;
 export interface BatchItem<P> {
   readonly payload: P;
   readonly context: Context;
-  /** Sets an outcome for this message alone: it is settled as if its own handler had thrown that. */
+  /** Sets an outcome for this message alone: it is settled as if a handler of its own had thrown this error. */
   fail(error: unknown): void;
 }
 

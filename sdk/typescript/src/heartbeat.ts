@@ -5,7 +5,7 @@ export function beatMs(leaseMs: number): number {
   return leaseMs / BEATS_PER_LEASE;
 }
 
-/** A lease on loan to us, and when it is over by our own clock. */
+/** A lease that this worker holds, and when it is over by this process's clock. */
 export interface Held {
   readonly until: number;
 }
@@ -14,11 +14,12 @@ export interface Held {
 export function beatPatienceMs(now: number, held: readonly Held[], leaseMs: number): number {
   let earliest = now + leaseMs;
   for (const lease of held) earliest = Math.min(earliest, lease.until);
-  // A lease that is over already is tried once more, for as long as a beat: nobody else may have taken the message.
+  // A lease that is over already is tried once more, for as long as a beat: perhaps no other worker has taken the
+  // message.
   return earliest > now ? earliest - now : beatMs(leaseMs);
 }
 
-/** What is over. */
+/** The leases that are over. */
 export function lapsed<T extends Held>(now: number, held: readonly T[]): T[] {
   return held.filter((lease) => lease.until <= now);
 }

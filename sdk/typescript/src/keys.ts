@@ -2,7 +2,7 @@ import { canonical } from "./canonical.js";
 import type { Origin } from "./message.js";
 import { sha256Hex } from "./platform.js";
 
-/** What a derived key hangs on: the place of a call in the work as a whole. */
+/** What a derived key depends on: the place of a call in the work as a whole. */
 export type Anchor =
   | readonly ["run", string, string]
   | readonly ["message", string, number, string]

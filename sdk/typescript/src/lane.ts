@@ -32,7 +32,7 @@ export interface Common {
   readonly room: Room;
   /** Messages came or went, or a handler ended: something may be able to go on. */
   changed(): void;
-  /** A handler begins with a message of which the server was told that none has. */
+  /** A handler begins with a message after the server was told that none has. */
   begun(delivery: Delivery): void;
   /** The worker cannot go on. */
   fail(error: unknown): void;
@@ -82,7 +82,7 @@ export class Lane {
     this.common.changed();
   }
 
-  /** Goes on to borrow if it waits for room, and there is some. */
+  /** Resumes borrowing if it waits for room, and there is some. */
   wake(): void {
     if (!this.#wake || this.common.room.free(this.index) === 0) return;
     this.#wake();
@@ -136,8 +136,8 @@ export class Lane {
   }
 
   /**
-   * The worker stopped while it was asking. What the answer may have lent is asked for once more under the same
-   * request_id, to be given back at once: otherwise it would wait for its lease to end, and count as an attempt.
+   * The worker stopped while it was asking. What the lost answer may have lent is asked for once more under the same
+   * request_id, and given back at once: otherwise it would wait for its lease to end, and count as an attempt.
    */
   async #reclaim(target: string, body: object): Promise<WireItem[]> {
     try {
@@ -181,7 +181,8 @@ export class Lane {
     const run = this.route.handleBatch
       ? runBatch(this.options.runner, this.route, deliveries, progress)
       : runOne(this.options.runner, this.route, deliveries[0]!, progress);
-    // Nothing that a handler throws comes here. Were this package to fail, the worker ends with that, and not in silence.
+    // Nothing that a handler throws comes here. Should this package itself fail, the worker ends with that error, and
+    // not in silence.
     void run.catch((error: unknown) => this.common.fail(error)).then(() => {
       ended();
       concluded();
@@ -194,7 +195,7 @@ class Tally {
   #count = 0;
   #waiting: (() => void)[] = [];
 
-  /** What it returns is called at the end, more than once if need be. */
+  /** The function that it returns marks the end; it may be called more than once. */
   begin(atEnd?: () => void): () => void {
     this.#count += 1;
     let ended = false;

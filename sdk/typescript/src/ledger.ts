@@ -5,16 +5,19 @@ import { monotonicMs, timerMs } from "./time.js";
 import type { Transport } from "./transport.js";
 import type { WireBegin, WireCommit, WireCommitted, WireDecision } from "./wire.js";
 
-/** A handler that ends within this time after an effect has its ending in the commit; later the ending goes alone. */
+/**
+ * A handler that ends within this time after an effect sends its ending with the commit; after that the ending goes
+ * alone.
+ */
 const LINGER_MS = 5;
-/** How long a lease that nobody wants any more is tried to be given up. */
+/** How long to keep trying to give up a lease that its caller no longer wants. */
 const GIVE_UP_MS = 5_000;
 
 export interface Lingering {
   go(): void;
 }
 
-/** The server's ledger of effects. What many ask for at once goes to it in one call. */
+/** The server's ledger of effects. What many callers ask for at once goes to it in one call. */
 export class Ledger {
   readonly #begins: Collector<WireDecision>;
   readonly #commits: Collector<WireCommitted>;
@@ -36,7 +39,7 @@ export class Ledger {
     return this.#begins.push(body, { until: askedAt + this.transport.patienceMs, ends }).answer;
   }
 
-  /** Asks for an effect that another holder is at, and waits there for so long. */
+  /** Asks for an effect that another holder is carrying out, and waits at the server for up to `waitMs`. */
   attach(body: WireBegin, waitMs: number, ends: Ends | undefined): Promise<WireDecision> {
     const waiting = { ...body, wait_ms: waitMs };
     return signalled(ends, (signal) => this.transport.call<WireDecision>("POST", "/v2/effects/begin", { body: waiting, waitMs, signal }));
@@ -48,7 +51,10 @@ export class Ledger {
     return this.#commits.push({ effects: [body] }, { until, alone: { path: "/v2/effects/finish", body } });
   }
 
-  /** Gives the lease of an effect up: nothing was sent, or nobody knows. A server that does not hear of it sees it lapse. */
+  /**
+   * Gives up the lease of an effect: nothing was sent, or it is not known whether something was. A server that does not
+   * hear of it sees it lapse.
+   */
   async release(token: string, uncertain: boolean): Promise<void> {
     const body = uncertain ? { token, uncertain } : { token };
     await this.transport.call("POST", "/v2/effects/release", { body, patienceMs: GIVE_UP_MS, timeoutMs: GIVE_UP_MS });
@@ -59,7 +65,7 @@ export class Ledger {
     return this.#commits.push(body, { until, ends, putOff }).answer;
   }
 
-  /** Lets it go in a moment, unless it is no longer there then. */
+  /** Sends it in a moment, unless it has been taken back by then. */
   linger(item: Lingering, now: number): void {
     this.#lingering.push({ item, until: now + LINGER_MS });
     this.#timer ??= setTimeout(this.#go, LINGER_MS);

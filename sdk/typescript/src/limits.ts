@@ -22,7 +22,7 @@ export function whole(value: unknown, name: string, least: number, most: number)
   throw new RangeError(`${name} is a whole number from ${least} to ${most}, not ${number}`);
 }
 
-/** A delay that the server takes, or an error. One beyond its longest is that. */
+/** A delay that the server takes, or an error. A longer one is cut to the longest that it takes. */
 export function delayMs(value: unknown, name: string): number {
   const number = numeric(value, name);
   if (!Number.isFinite(number) || number < 0) throw new RangeError(`${name} is a number of milliseconds from 0 on, not ${number}`);
@@ -34,7 +34,7 @@ function numeric(value: unknown, name: string): number {
   throw new TypeError(`${name} is a number, not ${value === null ? "null" : `a ${typeof value}`}`);
 }
 
-/** Throws for an option that nobody would look at: a name that is misspelt must not be silence. */
+/** Throws for an option that no code reads: a misspelt name must not be ignored in silence. */
 export function known(given: object, names: ReadonlySet<string>, what: string): void {
   for (const name in given) {
     if (!names.has(name)) throw new TypeError(`${what} has no option ${name}; it has ${[...names].join(", ")}`);
@@ -47,7 +47,7 @@ export function callable(given: unknown, what: string, parameters: readonly stri
   if (given.length > parameters.length) throw new TypeError(`${what} is called with ${parameters.join(" and ")}, and has ${given.length} parameters`);
 }
 
-/** The names of all options of a type, which the compiler checks to be all of them. */
+/** The names of all options of a type; the compiler checks that none is missing. */
 export function names<T>(all: Readonly<Record<keyof Required<T>, true>>): ReadonlySet<string> {
   return new Set(Object.keys(all));
 }

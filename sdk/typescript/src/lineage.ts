@@ -11,13 +11,13 @@ export interface Trace {
   /** The handler's own span. */
   readonly spanId: string;
   readonly flags: string;
-  /** What goes to whoever is called from here. */
+  /** The header to send to a service that is called from here. */
   readonly traceparent: string;
 }
 
 const TRACEPARENT = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?$/;
 
-/** Goes on with the trace that the message brought, or begins one. */
+/** Continues the trace that the message brought, or begins one. */
 export function traceOf(traceparent: string | undefined, random: (bytes: number) => string = randomHex): Trace {
   const parts = traceparent === undefined ? null : TRACEPARENT.exec(traceparent);
   const spanId = random(8);
@@ -29,7 +29,7 @@ export function traceOf(traceparent: string | undefined, random: (bytes: number)
   return { traceId, parentSpanId, spanId, flags, traceparent: `00-${traceId}-${spanId}-${flags}` };
 }
 
-/** What a follow-up of a message says of its descent, unless it was given its own. */
+/** What a follow-up inherits from the message that caused it, unless it was given its own. */
 export function followUpOptions(cause: Message, trace: Trace, topic: string, given: SendOptions): SendOptions {
   const options: SendOptions = { ...given };
   options.runId ??= cause.runId;

@@ -28,7 +28,7 @@ export interface SendOptions {
   idempotencyKey?: string;
   /** What is asked for, in a few bytes: the same key with another hash is `KeyReused`. Made of the payload if not given. */
   requestHash?: string;
-  /** After this moment nobody has to handle it any more. */
+  /** After this moment no worker has to handle it any more. */
   deadline?: Date | string;
   retryPolicy?: RetryPolicy;
 }
@@ -102,7 +102,7 @@ export class Raw {
   }
 }
 
-/** A text to be sent as it is, without the quotes of JSON. Whoever reads it says `encoding: "text"`. */
+/** A text to be sent as it is, without the quotes of JSON. A handler that reads it sets `encoding: "text"`. */
 export function raw(text: string): Raw {
   return new Raw(text);
 }
@@ -117,7 +117,7 @@ export function encodeMessage(payload: unknown, options: SendOptions = {}): Wire
   if (options.delayMs !== undefined) message.delay_ms = options.delayMs;
   if (options.deliverAt !== undefined) message.deliver_at = moment(options.deliverAt);
   const envelope = encodeEnvelope(options);
-  // A key that the caller chose stands for one payload: with another one it is an error, and no duplicate.
+  // A key that the caller chose stands for one payload: with another payload it is an error, not a duplicate.
   if (envelope?.idempotency_key) envelope.request_hash ??= payloadHash(payload, message);
   if (envelope) message.envelope = envelope;
   return message;
@@ -187,7 +187,7 @@ export function decodeMessage(item: WireItem): Message {
   };
 }
 
-/** A server that does not tell is one that never moves a message. */
+/** A server that does not say where a message was born never moves one. */
 function originOf(item: WireItem): Origin {
   const origin = item.origin ?? { topic: item.topic, incarnation: 0, partition: item.partition, offset: item.offset };
   exact(origin.incarnation, "incarnation");

@@ -5,10 +5,10 @@ import { urlToHttpOptions } from "node:url";
 import { JSON_TYPE, type Answer, type Exchange } from "./exchange.js";
 import type { Method } from "./transport.js";
 
-/** Connections that were idle for so long are closed, before the other side does so in the middle of the next call. */
+/** Connections that were idle for this long are closed, before the server does so in the middle of the next call. */
 const IDLE_MS = 4_000;
 
-/** As many connections to one server are kept open between calls. */
+/** How many connections to one server are kept open between calls. */
 const IDLE_CONNECTIONS_MAX = 256;
 
 const connections: http.AgentOptions = {
@@ -23,7 +23,7 @@ const secure = { request: https.request, agent: new https.Agent(connections) };
 export function byNodeHttp(method: Method, url: string, text: string | undefined): Exchange {
   const target = urlToHttpOptions(new URL(url));
   const { request, agent } = target.protocol === "https:" ? secure : plain;
-  // Bytes: Node takes twice as long to write a long text.
+  // As bytes: Node takes twice as long to write a long text.
   const bytes = text === undefined ? undefined : Buffer.from(text, "utf8");
   const headers = bytes === undefined ? {} : { "content-type": JSON_TYPE, "content-length": bytes.length };
   const call = request({ ...target, method, agent, headers });
@@ -45,7 +45,7 @@ function answerTo(call: http.ClientRequest): Promise<Answer> {
       });
     });
     call.on("error", reject);
-    // Comes last of all, and also when nothing else does.
+    // This event comes last, and also when no other does.
     call.on("close", () => {
       if (!ended) reject(new Error("the connection was closed before the answer had come"));
     });

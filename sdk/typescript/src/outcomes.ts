@@ -3,7 +3,7 @@ import { delayMs } from "./limits.js";
 import { reasonText } from "./texts.js";
 
 // What a handler or the function of an effect throws to say how it ended. What they are made of is checked here, within
-// the handler: a time that is none is the handler's error, and never the server's.
+// the handler: an invalid time is the handler's error, and never the server's.
 
 /** A reason may be an error, which is then the cause as well. */
 export type Reason = string | Error;
@@ -71,7 +71,7 @@ export class NotDone extends DriftQError {
 
 /**
  * Thrown by the function of an effect: it failed before anything was sent. The effect's lease is given up, the attempt
- * does not count, and whoever waits for the effect gets it at once.
+ * does not count, and a caller that waits for the effect gets it at once.
  */
 export class NotSent extends DriftQError {
   static {
@@ -112,6 +112,6 @@ export const found = {
   failed: (reason: string): Finding<never> => ({ found: "failed", reason }),
   /** It did not happen, and may run now. */
   notDone: (): Finding<never> => ({ found: "not_done" }),
-  /** Nobody can tell yet. */
+  /** The reconcile function cannot tell yet. */
   unknown: (): Finding<never> => ({ found: "unknown" }),
 } as const;

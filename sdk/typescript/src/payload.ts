@@ -2,7 +2,10 @@ import { DriftQError } from "./errors.js";
 import type { Message } from "./message.js";
 import { isA, reasonText } from "./texts.js";
 
-/** Turns what was in a message into what the handler takes, or throws. Anything with `parse` will do, a zod schema too. */
+/**
+ * Turns the content of a message into what the handler takes, or throws. Anything with `parse` will do, such as a zod
+ * schema.
+ */
 export type Schema<P> = { parse(input: unknown): P | Promise<P> } | ((input: unknown) => P | Promise<P>);
 
 /** What the payload is before the schema sees it. */

@@ -1,4 +1,4 @@
-// With node-http.ts, which nobody imports who does not ask for it, the only file that names what is Node's own.
+// With node-http.ts, which only applications that ask for it import, the only file that uses Node's own modules.
 import { AsyncLocalStorage } from "node:async_hooks";
 import * as nodeCrypto from "node:crypto";
 import { hostname } from "node:os";
@@ -15,7 +15,7 @@ export function sha256Hex(data: string | Uint8Array): string {
 const pool = new Uint8Array(4_096);
 let drawn = pool.length;
 
-/** So many random bytes in hex. */
+/** `bytes` random bytes in hex. */
 export function randomHex(bytes: number): string {
   if (drawn + bytes > pool.length) {
     crypto.getRandomValues(pool);
@@ -26,7 +26,7 @@ export function randomHex(bytes: number): string {
   return Buffer.from(pool.buffer, start, bytes).toString("hex");
 }
 
-/** Names what this process asks for, each time another way. */
+/** A name for something that this process asks for, different each time. */
 export function uniqueId(): string {
   named += 1;
   return processId + named.toString(36);
@@ -57,7 +57,7 @@ export function environment(name: string): string | undefined {
 
 export type StopSignal = "SIGTERM" | "SIGINT";
 
-/** Calls back for SIGTERM and SIGINT; what it returns takes the listeners away again. */
+/** Calls back for SIGTERM and SIGINT; the function that it returns removes the listeners again. */
 export function onStopSignal(callback: (signal: StopSignal) => void): () => void {
   const listeners = (["SIGTERM", "SIGINT"] as const).map((signal) => [signal, () => callback(signal)] as const);
   for (const [signal, listener] of listeners) process.on(signal, listener);
@@ -66,7 +66,7 @@ export function onStopSignal(callback: (signal: StopSignal) => void): () => void
   };
 }
 
-/** Ends this process as the signal does to one that does not listen. */
+/** Ends this process as the signal ends one that does not listen for it. */
 export function endBySignal(signal: StopSignal): void {
   process.kill(process.pid, signal);
 }

@@ -61,7 +61,7 @@ export class Producer {
     while (this.#waiting >= this.#buffer && !this.#closed) await new Promise<void>((resolve) => this.#room.push(resolve));
     if (this.#closed) throw new DriftQError("the producer is closed");
     const stored = new Promise<Produced>((resolve, reject) => this.#enqueue(topic, text, resolve, reject));
-    // Whoever does not look at it learns of a failure from flush, and not from the end of the process.
+    // A caller that ignores it learns of a failure from flush, and an unhandled rejection must not end the process.
     stored.catch(() => undefined);
     return { stored };
   }

@@ -146,7 +146,7 @@ export function refusal(problem: Problem, requestId?: string): Refused {
   return new type(problem, requestId);
 }
 
-/** A topic that does not exist by its name, for one who asked for several; any other error as it is. */
+/** Names the topic that does not exist, for a caller that asked for several; any other error stays as it is. */
 export function namingTopic(error: unknown, topic: string): unknown {
   if (!(error instanceof TopicUnknown)) return error;
   const { code, status, help, retryable, requestId } = error;

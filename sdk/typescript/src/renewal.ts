@@ -3,7 +3,7 @@ import { LeaseLost, Refused } from "./errors.js";
 import { mayPass, type Transport } from "./transport.js";
 import { monotonicMs, timerMs } from "./time.js";
 
-/** Keeps the lease of an effect while its function runs, and fires its signal when that is over. */
+/** Keeps the lease of an effect while its function runs, and fires the function's signal when the lease is lost. */
 export class Renewal implements Listener {
   #controller: AbortController | undefined;
   #lost: unknown;
@@ -31,7 +31,7 @@ export class Renewal implements Listener {
     this.#later();
   }
 
-  /** Of the function. Made when it is asked for. */
+  /** The function's signal. Made when it is first asked for. */
   get signal(): AbortSignal {
     if (!this.#controller) {
       this.#controller = new AbortController();
@@ -49,12 +49,12 @@ export class Renewal implements Listener {
     this.#controller?.abort(reason);
   }
 
-  /** When the lease is over, by our own clock. */
+  /** Until when the lease is sure to last, by this process's clock. */
   get until(): number {
     return this.#until;
   }
 
-  /** Whether it is certain to go on for a while: a renewal in time leaves more of it than that. */
+  /** Whether it is sure to last for another third of its time: a renewal in time leaves more of it than that. */
   isSecure(now: number): boolean {
     return now < this.#until - this.leaseMs / 3;
   }

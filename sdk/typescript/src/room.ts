@@ -1,6 +1,6 @@
 import { LEASE_MAX } from "./limits.js";
 
-// What a worker borrows and starts next. No clock, no network: all of it is told from outside.
+// What a worker borrows and starts next. No clock, no network: it is told everything from outside.
 
 /** Lanes without work keep this part of the prefetch free, taken together: a quarter. */
 const IDLE_PART = 4;
@@ -11,9 +11,9 @@ const FEW_PART = 4;
 export interface Bounds {
   /** Handlers that may run at once, over all lanes. */
   readonly concurrency: number;
-  /** Messages that so many handlers may have. */
+  /** Messages that these handlers may have in total. */
   readonly handled: number;
-  /** Messages that may wait besides, over all lanes. */
+  /** Messages that may wait in addition, over all lanes. */
   readonly prefetch: number;
   readonly lanes: readonly {
     /** Messages that one handler takes. */
@@ -31,7 +31,7 @@ export interface Ask {
   readonly waits: boolean;
 }
 
-/** A call of a handler that is to begin: so many of the messages that wait in that lane. */
+/** A call of a handler that is to begin, with `count` of the messages that wait in that lane. */
 export interface Start {
   readonly lane: number;
   readonly count: number;
@@ -102,8 +102,8 @@ export class Room {
   }
 
   /**
-   * What the lane is to ask for; it counts as taken until it is answered. So what the server may wait with is little,
-   * if there are others: a long wait for much would keep the room from those who have work.
+   * What the lane is to ask for; it counts as taken until it is answered. So a lane that shares the room asks for
+   * little while the server may wait: a long wait for much would keep the room from lanes that have work.
    */
   ask(index: number): Ask {
     const lane = this.#lanes[index]!;
@@ -114,7 +114,7 @@ export class Room {
     return { max, waits: alone || !lane.keen };
   }
 
-  /** So many came of what the lane had asked for. */
+  /** `count` messages came of what the lane had asked for. */
   answered(index: number, count: number): void {
     const lane = this.#lanes[index]!;
     this.#change(lane, () => {
@@ -147,7 +147,7 @@ export class Room {
     return count;
   }
 
-  /** The handler of so many messages has ended, or was left behind; they are to be settled. */
+  /** The handler of `count` messages has ended, or was left behind; they are to be settled. */
   handled(index: number, count: number): void {
     this.#lanes[index]!.settling += count;
   }
@@ -158,7 +158,7 @@ export class Room {
     this.#calls -= 1;
   }
 
-  /** One message is no longer ours. */
+  /** One message is no longer held. */
   settled(index: number): void {
     const lane = this.#lanes[index]!;
     this.#change(lane, () => {

@@ -19,11 +19,11 @@ export interface Runner {
   readonly settler: Settler;
   readonly emit: WorkerEventListener;
   stopping(): boolean;
-  /** Told of a handler whose place goes to others although it has not ended. */
+  /** Told of a handler whose place is given away although it has not ended. */
   leaveBehind(handler: Promise<void>): void;
 }
 
-/** Who is told how far the run of a handler is. */
+/** Is told how far the run of a handler has got. */
 export interface Progress {
   /** The handler has ended, or was left behind. */
   ended(): void;
@@ -56,7 +56,7 @@ class Item implements BatchItem<unknown> {
     readonly delivery: Delivery,
   ) {}
 
-  /** A function of its own, so that it can be taken out of the item. */
+  /** A bound function, so that it can be taken out of the item. */
   readonly fail = (error: unknown): void => {
     this.end = { returned: false, error };
   };
@@ -127,13 +127,13 @@ async function conclude(runner: Runner, route: Route, delivery: Delivery, contex
   const waits = context.collected;
   if (waits && end.returned && !delivery.settled && !delivery.ended) {
     try {
-      // Said until it is heard, as settlements are.
+      // Repeated until the server has heard it, as settlements are.
       await context.conclude(Number.POSITIVE_INFINITY, stopped);
     } catch (error) {
       end = { returned: false, error };
     }
   }
-  // How the effects ended is heard before the message can come again, and before it is acked.
+  // The server must hear how the effects ended before the message can come again, and before it is acked.
   if (context.unheard) end = await heard(context, stopped, end);
   if (delivery.settled) {
     if (!end.returned) emitFailure(runner, delivery, end.error, "after it was committed");
@@ -156,7 +156,7 @@ async function conclude(runner: Runner, route: Route, delivery: Delivery, contex
     const { message, attempt, ended } = delivery;
     if (!fate.heard && !(ended instanceof LeaseLost)) emitLost(runner, delivery, fate.error);
     else if (fate.heard && fate.refused) runner.emit({ kind: "settlement_refused", message, attempt, error: fate.refused });
-    // What was meant to be one was said before.
+    // A dead letter that the handler asked for was reported before.
     if (fate.heard && fate.dead && settlement.kind === "nack" && !settlement.dead) {
       runner.emit({ kind: "dead_lettered", message, attempt, error: end.returned ? ended : end.error });
     }

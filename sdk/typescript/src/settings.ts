@@ -18,7 +18,7 @@ export interface WorkerOptions {
   cancelGraceMs?: number;
   /** How long to wait for the server at the start. */
   startTimeoutMs?: number;
-  /** Told what goes wrong on the way; prints to standard error unless given. */
+  /** Told what goes wrong; prints to standard error unless given. */
   onEvent?: WorkerEventListener;
 }
 
@@ -49,7 +49,7 @@ const CANCEL_GRACE_MS = 5_000;
 const DRAIN_TIMEOUT_MS = 30_000;
 const START_TIMEOUT_MS = 10_000;
 
-/** Throws at once what could not work later. */
+/** Throws at once for what could not work later. */
 export function settingsOf(options: WorkerOptions): Settings {
   known(options, OPTIONS, "a worker");
   return {

@@ -7,7 +7,7 @@ import { clipped, describe, isA, reasonText } from "./texts.js";
 
 /** When a message whose effect is busy comes again, if the server named no time and the effect does not end before. */
 export const BUSY_MS = 30_000;
-/** When a message whose effect is uncertain comes again, if nobody resolves the effect before. */
+/** When a message whose effect is uncertain comes again, if the effect is not resolved before. */
 export const UNCERTAIN_MS = 300_000;
 
 /** What the server is told about a delivery when its handler has ended. */
@@ -27,12 +27,12 @@ export function settlementOf(end: HandlerEnd, ended: DeliveryEnded | undefined, 
   if (ended instanceof TimedOut) return { kind: "nack", error: describe(ended) };
   if (ended instanceof Cancelled && !stopping) return { kind: "ack" };
   if (end.returned) return { kind: "ack" };
-  // The worker stops: what the handler threw on that account is not the message's fault.
+  // The worker stops: what the handler threw because of that is not the message's fault.
   if (ended instanceof Cancelled) return { kind: "release" };
   return settlementOfError(end.error);
 }
 
-/** Says something about whatever was thrown: an outcome that somebody changed afterwards is still one. */
+/** Finds a settlement for whatever was thrown: an outcome that the application changed afterwards is still one. */
 function settlementOfError(error: unknown): Settlement {
   if (isA(error, Snooze)) return { kind: "release", delayMs: wholeMs(error.forMs) ?? 0 };
   if (isA(error, Retry)) return { kind: "nack", error: clipped(reasonText(error.reason)), delayMs: wholeMs(error.afterMs) };
@@ -49,7 +49,7 @@ function waiting({ scope, key, tenantId }: EffectError, delayMs: number): Settle
   return { kind: "release", delayMs, effect: { tenantId: typeof tenantId === "string" ? tenantId : undefined, scope, key } };
 }
 
-/** A delay as the server takes it: whole milliseconds, up to its longest; none if it is no time. */
+/** A delay as the server takes it: whole milliseconds, up to its longest; undefined if it is not a time. */
 function wholeMs(ms: unknown): number | undefined {
   if (typeof ms !== "number" || Number.isNaN(ms)) return undefined;
   return Math.max(0, Math.min(DURATION_MS_MAX, Math.ceil(ms)));

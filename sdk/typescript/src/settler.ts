@@ -11,7 +11,7 @@ import { toSnake, type WireSettled } from "./wire.js";
 
 /** The most leases of one settling call. */
 export const SETTLE_MAX = 1_000;
-/** The wait after an answer that was no server's. */
+/** The wait after an answer that did not come from a DriftQ server. */
 const STRANGE_ANSWER_WAIT_MS = 1_000;
 
 type Kind = "ack" | "nack" | "release";
@@ -34,7 +34,7 @@ export class Settler implements Ends {
 
   constructor(private readonly transport: Transport) {}
 
-  /** Why nothing more will be said. Every commit that is under way listens. */
+  /** Why nothing more will be sent. Every commit that is under way listens for it. */
   get endedBy(): unknown {
     return this.#stopped.signal.reason;
   }
@@ -93,7 +93,7 @@ export class Settler implements Ends {
     }
   }
 
-  /** What the server does not take as it was put is a nack without more: better than to wait for the lease to end. */
+  /** A settlement that the server does not take becomes a plain nack: better than to wait for the lease to end. */
   async #plainNack({ delivery, settlement }: Entry, refused: Refused): Promise<Fate> {
     if (settlement.kind === "ack") return { heard: false, error: refused };
     const dead = settlement.kind === "nack" ? settlement.dead : undefined;
@@ -119,7 +119,7 @@ function leaseOf({ delivery, settlement }: Entry): Record<string, unknown> {
   }
 }
 
-/** Says it until it is heard: settling is safe to repeat, and a server that is away comes back. */
+/** Repeats it until the server has heard it: settling is safe to repeat, and a server that is away comes back. */
 async function settleCall(
   transport: Transport,
   kind: Kind | "extend",
@@ -136,7 +136,9 @@ async function settleCall(
   }
 }
 
-/** One settling call. What goes wrong with one lease of many is its result; with a single one it is put the same way. */
+/**
+ * One settling call. What goes wrong with one lease of many is its result; a single one is reported in the same way.
+ */
 export async function settleOnce(
   transport: Transport,
   kind: Kind | "extend",

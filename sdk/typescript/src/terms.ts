@@ -6,7 +6,7 @@ import { ATTEMPTS_MAX, DURATION_MS_MAX, known, LEASE_MS_MAX, names, whole } from
 
 /** How long one attempt has an effect to itself, unless it is renewed. */
 export const EFFECT_LEASE_MS = 60_000;
-/** How long to wait for somebody else who is at it. */
+/** How long to wait for another holder that is carrying it out. */
 export const EFFECT_WAIT_MS = 30_000;
 /** The longest wait that the server takes in one call. */
 export const WAIT_MS_MAX = 60_000;
@@ -53,20 +53,20 @@ export interface EffectOptions<T = unknown> {
   key?: string;
   /** What is asked for. The same key with other arguments is `KeyReused`. */
   args?: unknown;
-  /** May the next one run it if this one is not heard of again? `hold` unless said otherwise. */
+  /** Whether the next caller may run it if this one is not heard of again. `hold` unless said otherwise. */
   onLapse?: "hold" | "retry";
   leaseMs?: number;
   /** How long the outcome is remembered. */
   ttlMs?: number;
   maxAttempts?: number;
-  /** How long to wait for somebody else who is at it. */
+  /** How long to wait for another holder that is carrying it out. */
   waitMs?: number;
   tenantId?: string;
-  /** Versions of entities, by name: it is begun only if they have them, which are raised by one then. */
+  /** Versions of entities, by name: it is begun only if the entities have them, and they are then raised by one. */
   expect?: Readonly<Record<string, number>>;
   /** In a handler: return only when the result is stored, and do not leave that to the commit that acks the message. */
   durable?: boolean;
-  /** Asked when nobody knows whether it happened. Answers with one of `found`. */
+  /** Called when the server does not know whether it happened. Answers with one of `found`. */
   reconcile?: (record: EffectRecord) => Finding<T> | Promise<Finding<T>>;
   /** Ends the wait, and fires the signal of the function. */
   signal?: AbortSignal;
@@ -95,7 +95,7 @@ export function checkEffectOptions(options: object): void {
 /** What the function of an effect may want to pass on. */
 export interface EffectLease {
   readonly scope: string;
-  /** Pass it on to whoever takes an idempotency key. */
+  /** Pass it on to a provider that takes an idempotency key. */
   readonly key: string;
   readonly epoch: number;
   readonly attempt: number;
@@ -131,7 +131,7 @@ export function expected(entity: string, version: number): Expected {
   return { entity, version: whole(version, `expect.${entity}`, 0, Number.MAX_SAFE_INTEGER) };
 }
 
-/** Settles key and hash of an effect, from what was given and where it is asked for. */
+/** Determines key and hash of an effect, from what was given and where it is asked for. */
 export function termsOf(scope: string, options: EffectOptions<never>, place: Place & { tenantId?: string | undefined }): Terms {
   checkEffectOptions(options);
   return {

@@ -1,9 +1,9 @@
-// What is said of errors. Whatever was thrown can be asked here: a getter that throws, an object without a prototype
+// The texts of errors. Anything that was thrown can be passed here: a getter that throws, an object without a prototype
 // or a proxy gives no text, and does no harm.
 
 /** The longest error text that the server keeps, in bytes. */
 const ERROR_BYTES_MAX = 4_096;
-/** Said of what cannot be asked. */
+/** The text of an error that has none, or throws when it is asked. */
 const WITHOUT_A_TEXT = "an error without a text";
 
 /** `instanceof` that never throws. */

@@ -29,7 +29,7 @@ export function timerMs(ms: number): number {
   return Math.max(0, Math.min(TIMER_MS_MAX, Math.ceil(ms)));
 }
 
-/** The promise, unless the signal fires first; what the promise does then is nobody's business any more. */
+/** The promise, unless the signal fires first; what the promise does after that is ignored. */
 export function abortable<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (!signal) return promise;
   return new Promise((resolve, reject) => {

@@ -10,7 +10,7 @@ export type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
 export interface CallOptions {
   /** Written as JSON. */
   body?: unknown;
-  /** A body that is JSON already; goes before `body`. */
+  /** A body that is JSON already; takes precedence over `body`. */
   text?: string;
   /** What the server was asked to wait; comes on top of the time for an answer. */
   waitMs?: number;
@@ -18,7 +18,7 @@ export interface CallOptions {
   patienceMs?: number;
   /** The longest that one try may take; the client's own time-out if not given. */
   timeoutMs?: number;
-  /** Whether somebody else says that nobody answers. */
+  /** Whether the caller itself reports that no server answers. */
   quiet?: boolean;
   /** Ends the call, and rejects it with the signal's reason. */
   signal?: AbortSignal | undefined;
@@ -30,11 +30,11 @@ export interface TransportOptions {
   answerTimeoutMs: number;
   patienceMs: number;
   send: Send;
-  /** Told in words when nobody answers and the call is repeated. */
+  /** Told in words when no server answers and the call is repeated. */
   onAway: (words: string) => void;
 }
 
-/** The question whether a server is there, and how many wait for its answer. */
+/** The question whether a server is there, and how many calls wait for its answer. */
 interface Greeting {
   readonly answer: Promise<void>;
   readonly cut: AbortController;
@@ -46,7 +46,7 @@ export class Transport {
   readonly url: string;
   readonly #options: TransportOptions;
   #greeted = false;
-  /** Whether it was said that nobody answers. */
+  /** Whether it was reported that no server answers. */
   #away = false;
   #greeting: Greeting | undefined;
 
@@ -76,7 +76,7 @@ export class Transport {
         if (!mayPass(error)) throw error;
         const wait = repeatWait(repeats, hintOf(error), Math.random());
         if (monotonicMs() + wait > until) {
-          // Nobody waits here any more: whoever asks next is told anew.
+          // This call has given up waiting: if the next one finds no server either, that is reported again.
           if (repeats > 0) this.#away = false;
           throw error;
         }
@@ -86,7 +86,7 @@ export class Transport {
     }
   }
 
-  /** At once, and not only when patience is over: whoever waits for nothing should know it. */
+  /** At once, and not only when patience is over: an operator whose program waits in vain should know it. */
   #tellAway(error: unknown, patienceMs: number): void {
     if (this.#away) return;
     this.#away = true;
@@ -99,8 +99,9 @@ export class Transport {
   }
 
   /**
-   * Asks whether a DriftQ server is there, once for all who wait for it. A try has no time-out for the connection
-   * alone, so the first call after a failure is one that is answered at once, and may take as long as a connection.
+   * Asks whether a DriftQ server is there, once for all calls that wait for it. A try has no time-out for the
+   * connection alone, so the first call after a failure is one that is answered at once, and may take as long as a
+   * connection.
    */
   async #greet(signal: AbortSignal | undefined): Promise<void> {
     const greeting = (this.#greeting ??= this.#hello());
@@ -109,7 +110,7 @@ export class Transport {
       await abortable(greeting.answer, signal);
     } finally {
       greeting.waiting -= 1;
-      // When the last one has gone, nobody is to find it, and it keeps no process from ending.
+      // When the last call has gone, no later one is to find it, and it must not keep the process from ending.
       if (greeting.waiting === 0) {
         if (this.#greeting === greeting) this.#greeting = undefined;
         greeting.cut.abort();
@@ -164,8 +165,8 @@ export function mayPass(error: unknown): boolean {
 }
 
 /**
- * Whether what answers is not the server. Nobody repeats a call for that; a worker that runs waits all the same: it
- * may be a gateway, or a certificate, that somebody is about to put right.
+ * Whether what answers is not the server. A call is not repeated for that; a running worker waits all the same: it may
+ * be a gateway, or a certificate, that an operator is about to put right.
  */
 export function isStrange(error: unknown): boolean {
   return error instanceof NotDriftQ || error instanceof Untrusted;

@@ -1,4 +1,4 @@
-// The words of /v2 as they are on the wire, as far as this SDK reads or writes them.
+// The documents of /v2 as they are on the wire, as far as this SDK reads or writes them.
 
 export interface WireLease {
   token: string;
@@ -129,7 +129,7 @@ export function toCamel<T>(value: unknown): T {
   return rename(value, (name) => name.replace(/_([a-z0-9])/g, (_all, letter: string) => letter.toUpperCase())) as T;
 }
 
-/** A document of ours in the names of the wire. */
+/** A document of this SDK in the names of the wire. */
 export function toSnake<T>(value: unknown): T {
   return rename(value, (name) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)) as T;
 }

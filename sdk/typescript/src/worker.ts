@@ -15,7 +15,7 @@ import { path } from "./wire.js";
 
 /** How long a worker whose handlers have ended tries to tell the server so. */
 const SETTLE_TIMEOUT_MS = 5_000;
-/** What comes on top of the grace: a busy process may be late to see that it is over. */
+/** Added to the grace period: a busy process may be late to see that it is over. */
 const CANCEL_SLACK_MS = 1_000;
 /** The most handlers that may go on after they were left behind. */
 export const LEFT_BEHIND_MAX = 100;
@@ -145,7 +145,7 @@ export class Worker {
     this.#borrowing = this.#lanes.borrow(fail);
   }
 
-  /** Asks for all topics; whether there is still something to be started then. */
+  /** Asks for all topics; returns whether there is still something to start afterwards. */
   async #topicsExist(): Promise<boolean> {
     const signal = this.#starting.signal;
     const options = { patienceMs: this.#settings.startTimeoutMs, signal };
@@ -155,13 +155,13 @@ export class Worker {
     try {
       await Promise.all(this.topics.map(exists));
     } catch (error) {
-      // A worker that is stopped before it has started has nothing to complain of.
+      // For a worker that is stopped before it has started, this is not an error.
       if (!signal.aborted) throw error;
     }
     return !signal.aborted;
   }
 
-  /** A handler that does not heed its signal keeps what it has; so many of them are no worker any more. */
+  /** A handler that does not heed its signal keeps what it holds; with too many of them the worker gives up. */
   #leaveBehind(handler: Promise<void>): void {
     this.#leftBehind += 1;
     const ended = () => (this.#leftBehind -= 1);
@@ -193,11 +193,11 @@ export class Worker {
       this.#lanes?.cancel();
       await within(idle, this.#settings.cancelGraceMs + CANCEL_SLACK_MS);
     }
-    // A commit that fails leaves something to the settler, so that it is asked afterwards.
+    // A commit that fails leaves something to the settler, so the settler is waited for afterwards.
     const settled = () => Promise.resolve(this.#lanes?.concluded()).then(() => this.#settler.idle());
     await within(Promise.all([this.#borrowing, settled()]), SETTLE_TIMEOUT_MS);
     this.#settler.stop(`the server did not hear of it within ${SETTLE_TIMEOUT_MS} ms, and the worker has stopped`);
-    // What was given up is told before the worker has stopped.
+    // What was given up is reported before the worker has stopped.
     await within(settled(), SETTLE_TIMEOUT_MS);
     this.#beating.abort();
     this.#state = "stopped";

@@ -46,12 +46,12 @@ async function lag(worker: Worker): Promise<number> {
 
 export interface EffectsExpected {
   scope: string;
-  /** So many effects, each of which happened once. */
+  /** How many effects the scope must have. */
   count: number;
   tenantId?: string;
 }
 
-/** Checks the ledger: so many effects of the scope, and each of them succeeded. Returns them. */
+/** Checks the ledger: the scope has `count` effects, and each of them succeeded. Returns them. */
 export async function assertEffects(server: TestServer, expected: EffectsExpected): Promise<EffectRecord[]> {
   const { scope, count, tenantId } = expected;
   const effects: EffectRecord[] = [];

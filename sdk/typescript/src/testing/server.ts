@@ -20,7 +20,7 @@ const START_TIMEOUT_MS = 20_000;
 /** The newest lines that the server wrote, for the error if it does not start. */
 const LINES_KEPT = 50;
 
-/** Those that are to end with this process. */
+/** The servers that are to end with this process. */
 const running = new Set<ChildProcess>();
 process.once("exit", () => running.forEach((child) => child.kill("SIGKILL")));
 
