@@ -36,7 +36,7 @@ class Record:
 
     def end(self, result: Produced | errors.DriftQError) -> None:
         if self.sink.done():
-            return  # Whoever waited has given up.
+            return  # The caller that waited has given up.
         if isinstance(result, Produced):
             self.sink.set_result(result)
         else:
@@ -110,7 +110,7 @@ class Batches:
             topic.not_before = now + hint_s
 
     def refused(self, batch: list[Record], error: errors.DriftQError) -> None:
-        """The whole batch was refused. If one message spoils it, the halves tell which."""
+        """The whole batch was refused. If a single message is at fault, the halves tell which."""
         spoilt = (errors.InvalidArgument, errors.InvalidJson, errors.BodyTooLarge, errors.DeadlineExceeded)
         if len(batch) > 1 and isinstance(error, spoilt):
             middle = len(batch) // 2

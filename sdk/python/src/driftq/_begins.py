@@ -16,7 +16,7 @@ log = logging.getLogger("driftq")
 BEGINS_MAX = 1_000
 BEGIN_BYTES_MAX = 1_048_576
 
-# The answer to one who asked together with others: a decision, an error, or that it must ask alone.
+# The answer to a caller that asked together with others: a decision, an error, or None if it must ask alone.
 Answer = dict[str, Any] | Exception | None
 
 
@@ -30,7 +30,7 @@ def _begin_together(batch: list[bytes]) -> Call:
 
 
 def _answers(answer: dict[str, Any], count: int) -> list[Answer]:
-    """One for each. What was refused for now is asked for again, by each for itself: it has its own patience."""
+    """One answer each. What was refused for now is asked for again by each caller alone: each has its own patience."""
     results: list[dict[str, Any]] = answer["results"]
     if len(results) != count:
         return [errors.NotDriftQ("the answer to begins that went together has not one result for each")] * count
@@ -45,7 +45,7 @@ def _answers(answer: dict[str, Any], count: int) -> list[Answer]:
 
 
 def _fitting(sizes: Iterable[int]) -> int:
-    """How many of those that wait go into one call: one at the least."""
+    """How many of those that wait go into one call: at least one."""
     count = size = 0
     for one in sizes:
         size += one + 1
@@ -64,25 +64,26 @@ class _Asked:
         self.written = written
         self.answer: Answer = None
         self.is_answered = False
-        # Who goes on after this one.
+        # The thread that goes on after this one.
         self.next: _Asked | None = None
-        # Held until it is answered, or is to ask for all who wait.
+        # Held until it is answered, or is to ask for all threads that wait.
         self.turn = threading.Lock()
         self.turn.acquire()
 
 
 class Begins:
-    """With threads: whoever finds nobody at it asks, and then one of those who came meanwhile, for all of them.
+    """With threads: a thread that finds no call under way asks, and then one of those that came meanwhile asks for all
+    of them.
 
-    Those who are answered wake each other one by one: woken all at once, they would fight for the interpreter. The last
-    of them wakes the one who asks next: until then most are back with another effect, and go together again.
+    Threads that are answered wake each other one by one: woken all at once, they would fight for the interpreter. The
+    last of them wakes the one that asks next: by then most are back with another effect, and go together again.
     """
 
     def __init__(self, call: Callable[[Call], Any]) -> None:
         self._call = call
         self._lock = threading.Lock()
         self._waiting: deque[_Asked] = deque()
-        # A call is under way, or those whom it answered are being woken.
+        # A call is under way, or the threads that it answered are being woken.
         self._is_under_way = False
 
     def begin(self, written: bytes) -> dict[str, Any]:
@@ -95,7 +96,7 @@ class Begins:
             try:
                 asked.turn.acquire()
             except BaseException:
-                # Ctrl-C. Others wait for this one's turn, and are not to do so for ever.
+                # Ctrl-C. Other threads wait for this one's turn, and must not do so for ever.
                 threading.Thread(target=self._stand_in, args=(asked,), daemon=True).start()
                 raise
         self._take_turn(asked)
@@ -127,7 +128,7 @@ class Begins:
             following.turn.release()
 
     def _ask_for_all(self) -> None:
-        """The caller is the first of those who wait."""
+        """The caller is the first of the threads that wait."""
         with self._lock:
             count = _fitting(len(asked.written) for asked in self._waiting)
             batch = [self._waiting.popleft() for _ in range(count)]
@@ -138,7 +139,7 @@ class Begins:
             else:
                 answers = _answers(self._call(_begin_together([asked.written for asked in batch])), len(batch))
         except errors.Refused as refused:
-            # One of them spoils the call: each for itself.
+            # One of them is at fault: each asks alone.
             answers = [refused] if len(batch) == 1 else answers
         except errors.DriftQError as error:
             answers = [error] * len(batch)
@@ -202,7 +203,7 @@ class AsyncBegins:
         try:
             answers = _answers(await self._call(_begin_together([written for written, _ in batch])), len(batch))
         except errors.Refused:
-            pass  # One of them spoils the call: each for itself.
+            pass  # One of them is at fault: each asks alone.
         except errors.DriftQError as error:
             answers = [error] * len(batch)
         finally:
@@ -224,7 +225,8 @@ class AsyncBegins:
             future.set_result(answer)
 
     async def _give_up(self, token: str) -> None:
-        """Whoever asked was cancelled meanwhile: nothing was carried out, and nobody is to wait for it."""
+        """The task that asked was cancelled meanwhile: nothing was carried out, and no other caller is to wait for
+        it."""
         try:
             await self._call(Call("POST", "/v2/effects/release", {"token": token}, patience_s=0.0))
         except errors.DriftQError as error:

@@ -24,7 +24,8 @@ ANSWER_TIMEOUT_S = 30.0
 PATIENCE_S = 30.0
 BACKOFF_FIRST_S = 0.1
 BACKOFF_MAX_S = 5.0
-# A worker that runs waits also for these to be put right: somebody else answers, or with a certificate that nobody trusts.
+# A running worker also waits for these to be put right: what answers is no DriftQ server, or its certificate is not
+# trusted.
 WAITED_FOR = (errors.NotDriftQ, errors.Untrusted)
 CONNECTIONS_MAX = 1_000
 CONNECTIONS_KEPT = 100
@@ -33,7 +34,7 @@ CONNECTION_IDLE_S = 15.0
 USER_AGENT = b"driftq-python"
 URLS_KEPT = 64
 
-# A gateway in front of the server answers so while the server is away.
+# What a gateway in front of the server answers while the server is away.
 _GATEWAY_STATUSES = (429, 502, 503, 504)
 
 
@@ -49,11 +50,11 @@ class Call:
     wait_ms: int = 0
     patience_s: float | None = None
     answer_timeout_s: float = ANSWER_TIMEOUT_S
-    # Tells from the bytes of an answer what it says, if that is clear without reading all of it.
+    # Reads from the bytes of an answer what it says, if that is clear without parsing all of it.
     glance: Callable[[bytes], Any] | None = None
 
     def answer_s(self) -> float:
-        """For so long nothing may come before the server is given up."""
+        """How long nothing may come before the call is given up."""
         return self.answer_timeout_s + self.wait_ms / 1000
 
     def content(self) -> bytes | None:
@@ -103,7 +104,8 @@ class Address:
         self.headers = [(b"host", self._base.netloc), (b"accept", b"*/*"), (b"user-agent", USER_AGENT)]
 
     def url(self, path: str) -> httpx2.URL:
-        """Few paths are asked for again and again, and taking a URL apart is slow."""
+        """The URL of a path. Kept, because the same few paths are asked for again and again, and parsing a URL is
+        slow."""
         url = self._urls.get(path)
         if url is None:
             url = self._base.copy_with(raw_path=self._root + path.encode())
@@ -134,14 +136,14 @@ def segment(name: str) -> str:
     return quote(name, safe="")
 
 
-# The system's own numbers cost a call of the system each. A process that is forked off must not repeat ours.
+# The system's own random numbers cost a system call each. A forked process must not repeat this one's.
 _RANDOM = random.Random()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_RANDOM.seed)
 
 
 def random_hex(size: int) -> str:
-    """So many random bytes in hex: for names, not for secrets."""
+    """`size` random bytes in hex: for names, not for secrets."""
     return _RANDOM.getrandbits(8 * size).to_bytes(size, "big").hex()
 
 
@@ -151,7 +153,7 @@ def random_id(prefix: str) -> str:
 
 
 def failure(error: httpx2.HTTPError | httpx2.InvalidURL, url: str) -> errors.DriftQError:
-    """What it means that no answer came."""
+    """The error for a call that got no answer."""
     if (flaw := _certificate_flaw(error)) is not None:
         return errors.Untrusted(
             f"the certificate of {url} is not trusted ({flaw}); nothing was sent. Name the authority that signed it in a "
@@ -217,7 +219,7 @@ class Repeats:
         self._patience_s = patience_s
         self._until = (time.monotonic() if started is None else started) + patience_s
         self._wait_s = BACKOFF_FIRST_S
-        # Who says at once that nobody answers, where the caller would see nothing until patience is over.
+        # Logs at once that no server answers, where the caller would see nothing until patience is over.
         self._outage = outage
         self._has_waited = False
 
@@ -230,7 +232,7 @@ class Repeats:
             delay_s = self._wait_s * random.uniform(0.5, 1.0)
             self._wait_s = min(self._wait_s * 2, BACKOFF_MAX_S)
         else:
-            # Everybody got the same hint: without a little extra they would all come back at once.
+            # All callers got the same hint: without a little extra they would all come back at once.
             delay_s = hint_ms / 1000 * random.uniform(1.0, 1.1)
         if time.monotonic() + delay_s > self._until:
             if self._outage is not None and self._has_waited:

@@ -25,10 +25,11 @@ COMMIT_BYTES_MAX = 1_048_576
 # How long a commit waits for others while handlers are at work, unless enough come sooner.
 COMMIT_LINGER_S = 0.01
 COMMITS_ENOUGH = 64
-# A handler that ends within this time after an effect has its ending in the commit; later the ending goes alone.
+# A handler that ends within this time after an effect sends its ending with the commit; after that the ending goes
+# alone.
 ENDING_LINGER_S = 0.005
 
-# What came of it: nothing if it was done, else why not.
+# Called with what came of it: None if it was done, else why not.
 Ended = Callable[[Exception | None], None]
 
 
@@ -41,7 +42,7 @@ class Entry:
         self, write: Callable[[], bytes], endings: list[Ending], ended: Ended, context: Delivery | None = None
     ) -> None:
         self.write = write
-        # Of which message, if it is more than an ending.
+        # The message that it acks, if it is more than an ending.
         self.context = context
         # Those that go with it.
         self.endings = endings
@@ -100,7 +101,7 @@ class Commits:
         self._is_enough.set()
 
     def is_open(self) -> bool:
-        """Whether there is more to say. Nothing waits for a handler any more."""
+        """Whether there is more to send. Sends what still waits for a handler, too."""
         self._send_expected(float("inf"))
         return self._task is not None or bool(self._later)
 
@@ -141,11 +142,11 @@ class Commits:
                 self.finish(context, ending)
 
     def finish(self, context: Delivery, ending: Ending, ended: Callable[[], None] = lambda: None) -> None:
-        """Says an ending alone."""
+        """Sends an ending alone."""
 
         def end(error: Exception | None) -> None:
             if isinstance(error, (errors.StaleLease, errors.LeaseUnknown)):
-                ending.is_heard = True  # Somebody else has the say: it is of no use to say it again.
+                ending.is_heard = True  # Another holder has the effect: it is of no use to say it again.
                 self._overtaken(context)
             elif error is not None:
                 log.warning("%s/%s: how the effect ended was not heard: %s", *ending.name[1:], error)
@@ -204,7 +205,7 @@ class Commits:
                 results = _results(await self._patiently(call), len(batch))
         except Exception as error:
             if len(batch) > 1:
-                # One of them spoils the call: each on its own.
+                # One of them is at fault: send each on its own.
                 for entry in batch:
                     await self._send([entry], commit_call(entry.write()))
                 return
@@ -216,7 +217,7 @@ class Commits:
                 self._refused(entry, result)
 
     async def _send_alone(self, call: Call) -> None:
-        """A server that is away is waited for by all; one that has no room for this commit, by this one alone."""
+        """If the server is away, all commits wait for it; if it has no room for this commit, this one waits alone."""
         call.patience_s = 0.0
         repeats = Repeats(FOREVER)
         while True:
@@ -241,7 +242,7 @@ class Commits:
         entry.end(error)
 
     def _finish_meanwhile(self, entry: Entry) -> None:
-        """There is no room for what goes with the endings. They need none, and do not wait for it."""
+        """The server has no room for what goes with the endings. They need none, and do not wait for it."""
         if entry.context is not None:
             for ending in entry.endings:
                 self.finish(entry.context, ending)
@@ -260,7 +261,7 @@ _DONE = b'{"result":"committed"'
 
 
 def _all_done(raw: bytes, count: int) -> dict[str, Any] | None:
-    """The answer if nothing was refused, as it nearly always is: what was produced where interests nobody here, and
+    """The answer if nothing was refused, as it nearly always is: where each message was stored is not needed here, and
     need not be read."""
     return {"results": None} if raw.count(_DONE) == count else None
 

@@ -12,8 +12,8 @@ from ._calls import Answer
 from ._talk import Request, Talk, is_readable
 
 class Connection(asyncio.Protocol):
-    """Whoever asks gets the answer, or an error of httpx2's that says why there is none. Only when the answer is
-    complete is the connection free again: one that is not must be closed, or the next one who asks gets what is left.
+    """The caller gets the answer, or an error of httpx2's that says why there is none. Only when the answer is complete
+    is the connection free again: one that is not must be closed, or the next caller gets what is left.
 
     While it is open, it is among `all_open`.
     """
@@ -32,7 +32,7 @@ class Connection(asyncio.Protocol):
         self.free_since = 0.0
 
     async def ask(self, request: Request, quiet_s: float) -> Answer:
-        """Sends a request. `quiet_s`: for so long nothing may move, in either direction."""
+        """Sends a request. `quiet_s`: how long nothing may move, in either direction, before it is given up."""
         transport = self._transport
         if transport is None:
             raise httpx2.ReadError("the server closed the connection")
@@ -49,7 +49,7 @@ class Connection(asyncio.Protocol):
             self._answer = None
 
     def is_usable(self) -> bool:
-        """Whether it is open, as far as can be known. A server that closed it may have said so just now."""
+        """Whether it is open, as far as can be known. The server may have closed it just now."""
         transport = self._transport
         if transport is None or transport.is_closing() or not self.is_free:
             return False
@@ -64,7 +64,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._all_open.add(self)
-        # So that we are told when a request is out, and not before.
+        # So that this is told when a request is out, and not before.
         self._transport.set_write_buffer_limits(high=0)
 
     def pause_writing(self) -> None:
@@ -106,7 +106,7 @@ class Connection(asyncio.Protocol):
             self._answer.set_result(answer)
 
     def _look_at_clock(self, quiet_s: float) -> None:
-        """Looks again later if something has moved meanwhile."""
+        """Checks again later if something has moved meanwhile."""
         left_s = self._moved_at + quiet_s - self._loop.time()
         if left_s > 0:
             self._timer = self._loop.call_later(left_s, self._look_at_clock, quiet_s)

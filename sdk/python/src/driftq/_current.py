@@ -21,8 +21,8 @@ effect_variable: ContextVar["EffectFlow | None"] = ContextVar("driftq_current_ef
 
 @dataclass(slots=True)
 class CurrentEffect:
-    """The effect that is being carried out. Hand its `key` on to whom the effect reaches, where there is a field for
-    it: then both ends know a repeat. `attempt` counts the times that it was begun."""
+    """The effect that is being carried out. Pass its `key` on to the service that the effect calls, where there is a
+    field for it: then both ends recognise a repeat. `attempt` counts the times that it was begun."""
 
     scope: str
     key: str

@@ -111,6 +111,6 @@ class AsyncDrive:
                 cancelled = raised
         if cancelled is not None:
             if not ending.cancelled():
-                ending.exception()  # Looked at, so that nobody is told that it was not.
+                ending.exception()  # Retrieved, so that asyncio does not log that it never was.
             raise cancelled
         ending.result()

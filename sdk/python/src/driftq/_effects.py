@@ -30,16 +30,16 @@ log = logging.getLogger("driftq")
 OnLapse = Literal["hold", "retry"]
 EFFECT_LEASE_MS = 60_000
 WAIT_S = 30.0
-# A wait at the server is cut into pieces, so that a handler that is told to stop does not wait on.
+# A wait at the server is cut into pieces, so that a handler that is told to stop does not go on waiting.
 WAIT_PIECE_MS = 5_000
 # A server that does not wait as long as it was asked to is asked again after this, or sooner if it says so.
 PAUSE_MAX_MS = 1_000
 PAUSE_MIN_MS = 10
 # A server that does not hear by then that a lease is given up sees it lapse.
 GIVEN_UP_WITHIN_S = 5.0
-# A reconciler's answer can race with others; so often it is asked in one call.
+# A reconciler's answer can race with other callers: how often it is asked in one call.
 RECONCILE_ROUNDS_MAX = 3
-# Whoever is told so is not the newest holder.
+# The server's answers to a caller that is not the newest holder.
 STALE = (errors.StaleLease, errors.LeaseUnknown)
 _MISSING: Any = object()
 
@@ -61,7 +61,7 @@ class Pause:
     seconds: float
 
 
-# Bytes are the question who carries the effect out. The driver asks it together with others that are asked now.
+# Bytes are the question who carries the effect out. The driver sends it together with others that are asked now.
 Step = Call | bytes | Reconcile | Pause | Word
 
 
@@ -69,21 +69,21 @@ Step = Call | bytes | Reconcile | Pause | Word
 class Anchor:
     """Where an effect runs: for a delivery, in a run, or on its own."""
 
-    # What derived keys hang on; asked for only where a key is derived.
+    # What derived keys depend on; called only where a key is derived.
     anchor: Callable[[], list[Any]] | None = None
     lease_token: str | None = None
     run_id: str | None = None
     step_id: str | None = None
     tenant_id: str | None = None
     owner: str = ""
-    # Raises if whoever runs the effect is to stop.
+    # Raises if the handler that runs the effect is to stop.
     check: Callable[[], None] = lambda: None
-    # Where endings go that need not be said at once.
+    # Where endings go that need not be sent at once.
     endings: Endings | None = None
 
 
 class Terms:
-    """What was asked for. What most effects never say is not set for each of them."""
+    """What was asked for. What most effects never set is not stored for each of them."""
 
     key: str | None = None
     arguments: Any = _MISSING
@@ -110,7 +110,7 @@ class Lease:
     epoch: int
     attempt: int
     lease_ms: int
-    # The lease is over then, by this machine's monotonic clock.
+    # Until when the lease is sure to last, by this machine's monotonic clock.
     ends_at: float
     begun_at: float
 
@@ -146,7 +146,7 @@ class EffectFlow:
         return derived_key(self.anchor.anchor(), arguments)
 
     def steps(self) -> Generator[Step, Any, Any]:
-        """Begins, runs or replays, and answers the result."""
+        """Begins, runs or replays, and returns the result."""
         wait_until = time.monotonic() + self.terms.wait
         endings = self.anchor.endings
         unheard = None if endings is None else endings._unheard_ending(self._name)
@@ -158,7 +158,7 @@ class EffectFlow:
             self.anchor.check()
             asked_at = time.monotonic()
             try:
-                # Those who ask without waiting go together: nobody is to wait for somebody else's effect.
+                # Only questions that do not wait go together: no caller is to wait for another caller's effect.
                 begun = yield self._question() if wait_ms == 0 else self._begin_waiting(wait_ms)
             except STALE as stale:
                 raise self._lost("somebody else has the message: the effect was not begun") from stale
@@ -252,7 +252,7 @@ class EffectFlow:
         if endings is None or not self._may_ride(ending) or not endings._take_ending(ending):
             yield from self._say(ending)
         if "body" not in fields or (self.terms.read_result is json.loads and type(value) in SCALARS):
-            return value  # Read again it would be the same.
+            return value  # Reading it back would give the same.
         return self._read(fields)
 
     def _may_ride(self, ending: Ending) -> bool:
@@ -271,18 +271,18 @@ class EffectFlow:
         elif isinstance(error, (Retry, Snooze, NotDone)) or (self.terms.on_lapse == "retry" and isinstance(error, Exception)):
             yield from self._say_failure({"status": "failed_retryable", "error": text})
         elif isinstance(error, Exception):
-            # It may have happened: whoever asks next is told so, and not only when the lease is over.
+            # It may have happened: the next caller is told so at once, and not only when the lease is over.
             yield from self._give_up({"uncertain": True})
 
     def _say_failure(self, fields: dict[str, Any]) -> Generator[Step, Any, None]:
-        """What cannot be recorded is found out by whoever is next; what the function said matters more."""
+        """What cannot be recorded is found out by the next caller; what the function said matters more."""
         try:
             yield self._ending(fields).finish_call()
         except errors.DriftQError as unheard:
             log.warning("%s/%s: how it failed could not be written down: %s", self.terms.scope, self.key, unheard)
 
     def _give_up(self, fields: dict[str, Any]) -> Generator[Step, Any, None]:
-        """Whoever is next need not wait for the end of the lease."""
+        """Gives up the lease, so that the next caller need not wait for its end."""
         body = {"token": self._held().token, **fields}
         try:
             yield Call("POST", "/v2/effects/release", body, patience_s=0.0, answer_timeout_s=GIVEN_UP_WITHIN_S)
@@ -294,7 +294,8 @@ class EffectFlow:
         return Ending(self._name, lease.token, fields, lease.ends_at)
 
     def _say(self, ending: Ending) -> Generator[Step, Any, None]:
-        """Repeated until it is heard, or the effect's lease is over: then nobody here knows whether it was."""
+        """Repeated until the server has heard it, or the effect's lease is over: then it is not known here whether it
+        has."""
         try:
             try:
                 yield ending.finish_call()
@@ -320,7 +321,7 @@ class EffectFlow:
         """Asks the callback, and writes its answer down."""
         record = yield Call("POST", "/v2/effects/get", self._identity(), expects=("epoch",))
         if record["epoch"] != begun["epoch"] or record["state"] not in ("unknown", "in_progress"):
-            return  # Somebody was quicker: begin tells.
+            return  # Another caller was quicker: the next begin says what came of it.
         found = yield Reconcile(record)
         if isinstance(found, Succeeded):
             refuse_awaitable(found.value)
@@ -341,7 +342,7 @@ class EffectFlow:
         try:
             yield Call("POST", "/v2/effects/resolve", self._identity() | ending | said)
         except (errors.StaleLease, errors.EffectRunning, errors.EffectFinished, errors.EffectUnknown):
-            return  # Somebody was quicker: begin tells.
+            return  # Another caller was quicker: the next begin says what came of it.
 
     def _check_attempts(self, record: dict[str, Any]) -> None:
         """Written down, "it did not happen" would grant one more attempt beyond the cap. That is for people to grant."""

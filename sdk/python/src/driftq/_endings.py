@@ -13,11 +13,11 @@ from .canonical import to_json
 log = logging.getLogger("driftq")
 OMITTED = "x-driftq-result"
 _JSON_HEADERS = {"content-type": "application/json"}
-# A larger result is written down at once: the commits of other messages are not to wait for its way.
+# A larger result is written down at once: the commits of other messages must not wait while it is sent.
 RIDES_BYTES_MAX = 64 * 1024
 # So is that of a function that took longer: there it costs little, and more would be lost.
 PROMPT_S = 1.0
-# A finish that comes in the last moment of its lease still has so long for its answer.
+# A finish that comes in the last moment of its lease still has this long for its answer.
 ANSWER_MIN_S = 1.0
 
 # Tenant, scope and key.
@@ -38,7 +38,8 @@ def success(value: Any) -> dict[str, Any]:
 
 
 class Ending:
-    """One ending, until the server has heard it. It may be said more often: the same ending again changes nothing."""
+    """One ending, until the server has heard it. It may be sent more than once: the same ending again changes
+    nothing."""
 
     __slots__ = ("_fields", "_lease_ends_at", "_token", "is_heard", "is_riding", "name")
 
@@ -70,7 +71,7 @@ class Ending:
         ).encode()
 
     def size(self) -> int:
-        """Of its result, about."""
+        """About how large its result is."""
         return len(self._fields.get("body", ""))
 
     def finish_call(self) -> Call:

@@ -31,12 +31,12 @@ LEASE_WAIT_MS = 20_000
 CANCEL_GRACE_S = 5.0
 # How long a stop waits for a server that is to hear the last settlements.
 SETTLE_GRACE_S = 5.0
-# How long tasks may take to end when nobody waits for handlers any more.
+# How long tasks may take to end when the worker no longer waits for handlers.
 KILL_GRACE_S = 0.1
-# How long one that ended in a thread waits for others, unless enough come sooner.
+# How long a job that ended in a thread waits for others, unless enough come sooner.
 ENDED_LINGER_S = 0.002
 ENDED_ENOUGH = 64
-# So many handlers may be left behind, or as many as run at once if that is more.
+# How many handlers may be left behind, or as many as run at once if that is more.
 LEFT_BEHIND_MAX = 8
 
 
@@ -157,7 +157,7 @@ class Engine:
                 answer = await self._client.call(call)
                 break
             except errors.GroupUnknown:
-                return  # It was deleted while we waited: asking again begins it anew, or says that the topic is gone.
+                return  # It was deleted while this waited: asking again begins it anew, or says that the topic is gone.
             except errors.DriftQError as error:
                 delay_s = BACKOFF_MAX_S if isinstance(error, WAITED_FOR) else repeats.next(error)
                 self._outage.began(error)
@@ -169,8 +169,8 @@ class Engine:
         self._submit(lane, answer["messages"])
 
     async def _fetch_lost_answer(self, lane: Lane) -> None:
-        """A call that was cut off may have been answered: the messages would be lent to nobody until their leases end.
-        The same call again gives the same messages, and they go back with the others."""
+        """A call that was cut off may have been answered: the messages would be lent to this worker without its knowing
+        until their leases end. The same call again gives the same messages, and they go back with the others."""
         call = lane.asking
         if call is None:
             return
@@ -187,8 +187,8 @@ class Engine:
     def _submit(self, lane: Lane, items: list[dict[str, Any]]) -> None:
         """A handler of batches gets those that came together.
 
-        Leases are counted from the answer on. That is late by its way here, which harms nobody: the server decides who
-        holds a message, this clock only says when to stop hoping.
+        Leases are counted from the answer on. That is late by the time that it took to get here, which does no harm:
+        the server decides who holds a message, this clock only says when to stop hoping.
         """
         route, settings, held = lane.route, self.settings, self._held
         ends_at = time.monotonic() + settings.lease_ms / 1000
@@ -222,7 +222,7 @@ class Engine:
     def _begins(self, job: Job) -> None:
         """Only for jobs with a limit, and for those of which the server was told that they are not begun."""
         if job not in self._jobs:
-            return  # It was quicker.
+            return  # It has ended already.
         if job.is_told_waiting:
             self._heartbeats.begun(job)
         if job.has_limit:
@@ -272,7 +272,7 @@ class Engine:
             job.timers = [*(job.timers or ()), timer]
 
     def _leave(self, job: Job) -> None:
-        """The handler does not end. Somebody else gets its place, unless too many were left already."""
+        """The handler does not end. Another job gets its place, unless too many were left already."""
         if job not in self._jobs or job.has_ended or self._is_closed:
             return
         name = job.route.name
@@ -297,7 +297,7 @@ class Engine:
         ended = len(self._ended)
         is_enough = ended >= ENDED_ENOUGH or ended >= len(self._jobs)
         if self._is_collecting and not (is_enough and self._is_lingering):
-            return  # It will look, and find this one, too.
+            return  # The loop will look, and find this one, too.
         self._is_collecting = True
         self._is_lingering = not is_enough
         with suppress(RuntimeError):  # The loop is closed: the worker has given this handler up.
@@ -323,7 +323,7 @@ class Engine:
                 self._end(job.route, held, error)
             except Exception as mistake:
                 self._end_plainly(held, error, mistake)
-        # The two know each other: let go here, they are not left for the garbage collector to find.
+        # Job and deliveries refer to each other: let go here, they are not left for the garbage collector to find.
         job.held, job.endings = [], []
         self._set_idle()
 
@@ -369,7 +369,7 @@ class Engine:
         self._settler.add(held, settlement)
 
     def _settled(self, held: Held) -> None:
-        """The server knows, or does not care any more: there is room for another one."""
+        """The server knows, or does not need to know any more: there is room for another message."""
         if self._held.pop(held.token, None) is None:
             return
         lane = held.job.lane

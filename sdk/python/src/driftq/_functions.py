@@ -27,7 +27,7 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 def is_awaitable(value: Any) -> bool:
-    # Asking for the ways to be awaitable takes a while, and most results are plain data.
+    # Checking all the ways to be awaitable takes a while, and most results are plain data.
     return type(value) not in _NEVER_AWAITABLE and inspect.isawaitable(value)
 
 
@@ -36,7 +36,7 @@ def refuse_awaitable(value: Any) -> None:
     if not is_awaitable(value):
         return
     if inspect.iscoroutine(value):
-        value.close()  # Nobody awaits it, and nobody needs to be told so.
+        value.close()  # No code awaits it, and Python is not to warn of that.
     raise TypeError(
         f"an effect answered a {type(value).__name__} that nobody awaits, so that nobody knows whether it happened: "
         "use an AsyncClient, or an `async def` handler, and await the effect"
@@ -44,7 +44,7 @@ def refuse_awaitable(value: Any) -> None:
 
 
 def check_takes(function: Callable[..., Any], what: str, *parameters: str) -> None:
-    """Raises if the function cannot be called with so many arguments: here, and not with the first message."""
+    """Raises if the function cannot be called with these arguments: here, and not with the first message."""
     if not callable(function):
         raise TypeError(f"{what} is a function, not {function!r}")
     try:
@@ -81,7 +81,7 @@ def without_self(arguments: Any, function: Callable[..., Any]) -> Any:
 
 def result_reader(function: Callable[..., Any] | None) -> Callable[[Raw], Any]:
     """How a stored result becomes what the function is annotated to return; plain JSON where it says nothing."""
-    # Most are lambdas and say nothing.
+    # Most functions are lambdas and say nothing.
     is_mute = type(function) is types.FunctionType and not function.__annotations__ and not function.__dict__
     kind = None if function is None or is_mute else _return_type(function)
     if kind is None:

@@ -34,7 +34,7 @@ def _flow(
 
 
 def _leave(mark: Token[EffectFlow | None]) -> None:
-    """Up to here the effect's own code ran."""
+    """The effect's own code has ended."""
     try:
         effect_variable.reset(mark)
     except ValueError:
@@ -100,8 +100,8 @@ class Effects:
         raise NotImplementedError
 
     def effect(self, scope: str, function: Callable[..., T], *args: Any, **options: Unpack[EffectOptions]) -> T:
-        """Runs the function once, or answers what it gave when it ran. The result is read from what is stored, also the
-        first time: as `result=` says, else as the function is annotated, else as plain JSON."""
+        """Runs the function once, or returns what it returned when it ran. The result is read from what is stored, also
+        the first time: as `result=` says, else as the function is annotated, else as plain JSON."""
         if is_async(function):
             raise TypeError(
                 "an effect that is not awaited cannot run a coroutine function: nothing was begun. Use an AsyncClient, "
@@ -208,8 +208,8 @@ class AsyncEffects:
     async def effect(
         self, scope: str, function: Callable[..., Any], *args: Any, **options: Unpack[EffectOptions]
     ) -> Any:
-        """Runs the function once, or answers what it gave when it ran. A plain function runs in the event loop, and is
-        awaited if it answers an awaitable. The result is read from what is stored, also the first time: as `result=`
+        """Runs the function once, or returns what it returned when it ran. A plain function runs in the event loop, and
+        is awaited if it returns an awaitable. The result is read from what is stored, also the first time: as `result=`
         says, else as the function is annotated, else as plain JSON."""
         client = self._effect_client()
         flow = _flow(self._effect_anchor(), scope, options, function, args)

@@ -43,7 +43,7 @@ class Heartbeats:
         self._has_begun = asyncio.Event()
 
     def begun(self, job: Job) -> None:
-        """The server takes it for one that waits: a worker that died with it would lose no attempt of it.
+        """The server believes that it waits: if the worker died with it, no attempt would be counted.
 
         Only what waited here through a heartbeat comes here, and what comes while a call is under way goes together in
         the next one: a worker that keeps up makes no such call.
@@ -94,7 +94,7 @@ class Heartbeats:
 
     def _said(self, held: Held) -> dict[str, Any]:
         job = held.job
-        # First this, then the look: a thread that begins in between sees it, and says so.
+        # Set before looking: a thread that begins in between sees it, and says so.
         job.is_told_waiting = True
         if job.has_begun:
             job.is_told_waiting = False

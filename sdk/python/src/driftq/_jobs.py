@@ -1,4 +1,4 @@
-"""A job: one run of a handler, with the deliveries that it was called for; and who runs it."""
+"""A job: one run of a handler, with the deliveries that it was called for; and the threads and tasks that run it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ._settings import Route
 from ._wire import seconds_until
 from .context import AsyncContext, Context
 
-# A runner that never had to wait lets others have their turn after so long.
+# A runner that never had to wait lets others have their turn after this time.
 TURN_S = 0.005
 
 
@@ -56,14 +56,14 @@ class Held:
         self.job = job
         self.token = token
         context._ends_at = ends_at
-        # Settled, being settled, or not ours any more: whatever its handler still says is dropped.
+        # Settled, being settled, or not this worker's any more: whatever its handler still says is dropped.
         self.is_over = False
         # How it is being settled.
         self.verb = ""
 
     @property
     def ends_at(self) -> float:
-        """Its lease is over then, by this machine's monotonic clock."""
+        """When its lease is over, by this machine's monotonic clock."""
         return self.context._ends_at
 
     @ends_at.setter
@@ -71,7 +71,8 @@ class Held:
         self.context._ends_at = ends_at
 
     def is_meant_by(self, error: BaseException) -> bool:
-        """Whether an error of a batch is about this message. One was interrupted; the others only failed with it."""
+        """Whether an error of a batch is about this message. One message was interrupted; the others only failed with
+        it."""
         if not isinstance(error, errors.Interruption) or error is self.context.outcome:
             return True
         return error.lease_token == self.token
@@ -101,7 +102,7 @@ class Job:
         # The server was told that it is not begun.
         self.is_told_waiting = False
         self.has_ended = False
-        # It does not end, and somebody else has its place.
+        # It does not end, and another job has its place.
         self.is_left = False
         self.endings: Endings = []
 
@@ -191,10 +192,10 @@ class Job:
             self.endings.append((held, error if own is None or not self.route.batch else own))
 
     def stop_if_all_are_over(self, reason: errors.Interruption, watch: Callable[[Job], None]) -> None:
-        """A task that works for nobody any more is cancelled. From then on it is watched, as a thread is.
+        """A task all of whose messages are over is cancelled. From then on it is watched, as a thread is.
 
-        If only the lease is lost, an effect that is being carried out may end first: cut off in the middle, nobody
-        would know whether it happened, while its own lease lives and its outcome can still be written down.
+        If only the lease is lost, an effect that is being carried out may end first: if it were cut off in the middle,
+        it would not be known whether it happened, while its own lease lives and its outcome can still be written down.
         """
         if not all(held.is_over for held in self.held):
             return
@@ -213,8 +214,9 @@ class Job:
 class Threads:
     """Threads for handlers. They are daemons: one that never ends must not keep the process from ending.
 
-    Whoever takes a job wakes one more thread if there are more jobs, which wakes the next in its turn. So quick handlers
-    are run by few threads one after the other, without a switch between threads for each, and slow ones by all of them.
+    A thread that takes a job wakes one more thread if there are more jobs, which wakes the next in its turn. So quick
+    handlers are run by few threads one after the other, without a switch between threads for each, and slow ones by all
+    of them.
     """
 
     def __init__(self, size: int, begins: Callable[[Job], None], ended: Callable[[Job], None]) -> None:
@@ -222,7 +224,7 @@ class Threads:
         self._begins = begins
         self._ended = ended
         self._jobs: deque[Job] = deque()
-        # One mark per thread that waits; whoever takes a mark owes a word.
+        # One mark per thread that waits; a thread that takes a mark must put a word for it.
         self._idle: deque[bool] = deque()
         self._words: queue.SimpleQueue[bool] = queue.SimpleQueue()
         # A thread was woken or begun, and has not looked for a job yet.
@@ -296,7 +298,7 @@ class Threads:
                 if not self._run(job):
                     return
             self._idle.append(True)
-            # A job that came before the mark was seen by nobody: then there is no need to wait.
+            # A job that came before the mark has woken no thread: then there is no need to wait.
             if self._jobs and self._takes_mark():
                 continue
             if not self._words.get():
@@ -329,7 +331,7 @@ class Tasks:
         self._runners: set[asyncio.Task[None]] = set()
         # Those that have a job, or are about to look for one. Counted by the runners themselves.
         self._running = 0
-        # What the others wait for; the one that waits last goes on first.
+        # What the others wait for; the one that began to wait last goes on first.
         self._idle: list[asyncio.Future[None]] = []
         self._loop = asyncio.get_running_loop()
         # Those whose handler does not end although it was cancelled. Each ends with it.
@@ -401,7 +403,7 @@ class Tasks:
             await woken
         except asyncio.CancelledError:
             if woken.cancelled():
-                self._running += 1  # Nobody else has counted it again.
+                self._running += 1  # No other code has counted it again.
             raise
 
     async def _run_all(self, own: asyncio.Task[None]) -> None:

@@ -75,12 +75,12 @@ def plain_follow_up(envelope: Mapping[str, Any], trace: Trace, topic: str, paylo
 
 
 def anchor(item: Mapping[str, Any]) -> list[Any]:
-    """Where a derived key of an effect is at home. A message is what it was born as: redriven or rerouted it has another
-    place, and a topic that was made anew has the places of the old one again."""
+    """What a derived key of an effect depends on. A message is known by where it was born: redriven or rerouted it has
+    another place, and a topic that was made anew has the places of the old one again."""
     envelope = item.get("envelope") or {}
     if envelope.get("run_id"):
         return run_anchor(envelope["run_id"], envelope.get("step_id"))
-    # A server that does not tell is too old to know where a message was born.
+    # A server that does not say is too old to know where a message was born.
     origin = item.get("origin") or {**item, "incarnation": 0}
     home = ["message", origin["topic"], origin["incarnation"]]
     if envelope.get("idempotency_key"):

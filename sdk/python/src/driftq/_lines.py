@@ -1,7 +1,7 @@
 """The way to the server, for threads: connections that are kept, and made as they are needed.
 
 A worker's effects are two calls each, and a call by the transport of httpx2 for threads takes half as much processor
-time again. Threads of Python share one processor, so that this is what a worker is slow by.
+time again. Threads of Python share one processor, so this is what slows a worker down.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ READ_BYTES = 1 << 16
 
 
 class Line:
-    """One connection. Only when an answer is complete is it free again: one that is not must be closed, or the next one
-    who asks gets what is left."""
+    """One connection. Only when an answer is complete is it free again: one that is not must be closed, or the next
+    caller gets what is left."""
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
@@ -40,7 +40,7 @@ class Line:
         self.free_since = 0.0
 
     def ask(self, request: Request, quiet_s: float) -> Answer:
-        """Sends a request. `quiet_s`: for so long nothing may move, in either direction."""
+        """Sends a request. `quiet_s`: how long nothing may move, in either direction, before it is given up."""
         self.is_free = False
         self._socket.settimeout(quiet_s)
         is_sent = self._write(self._talk.sent(request), quiet_s)
@@ -52,7 +52,7 @@ class Line:
         return answer
 
     def is_usable(self) -> bool:
-        """Whether it is open, as far as can be known. A server that closed it may have said so just now."""
+        """Whether it is open, as far as can be known. The server may have closed it just now."""
         return self.is_free and not is_readable(self._socket.fileno())
 
     def hang_up(self) -> None:
@@ -65,7 +65,7 @@ class Line:
             self._socket.close()
 
     def _write(self, data: bytes, quiet_s: float) -> bool:
-        """Whether all of it was taken. A server that took only a part may have said why."""
+        """Whether the server took all of it. If it took only a part, it may have said why."""
         left = memoryview(data)
         try:
             while left:

@@ -16,9 +16,9 @@ Reconciler = Callable[[dict[str, Any]], Reconciled | Awaitable[Reconciled]]
 
 class GuardOptions(TypedDict, total=False):
     """`arguments`: what is asked for, where it is not what the function is called with. `on_lapse`: `hold` or `retry`.
-    `reconcile`: asked when nobody knows whether it happened. `result`: the type of the result, if it is not what the
-    function is annotated to return. `wait`: seconds to wait for another holder who is at it.
-    `expect`: versions of entities, by name; it is begun only if they have them, which are raised by one then.
+    `reconcile`: called when the server does not know whether it happened. `result`: the type of the result, if it is
+    not what the function is annotated to return. `wait`: seconds to wait for another holder that is carrying it out.
+    `expect`: versions of entities, by name; it is begun only if the entities have them, and each is then raised by one.
     `durable`: in a handler, returns only when the outcome is stored, and does not leave that to the commit."""
 
     arguments: Any

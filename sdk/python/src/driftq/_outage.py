@@ -9,12 +9,12 @@ from .errors import Refused
 
 log = logging.getLogger("driftq")
 FOREVER = float("inf")
-# A server that refuses now and then is not told of each time.
+# A server that refuses now and then is not logged each time.
 REFUSALS_QUIET_S = 10.0
 
 
 class Outage:
-    """Shared by everybody who asks this server through one client."""
+    """Whether the server is away. Shared by all callers that use one client."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -22,7 +22,7 @@ class Outage:
         self._refused_at = -REFUSALS_QUIET_S
 
     def began(self, error: BaseException, patience_s: float = FOREVER) -> None:
-        """A call failed, and is repeated for so long."""
+        """A call failed, and is repeated for `patience_s`."""
         if self.is_on:
             return
         now = time.monotonic()
@@ -42,5 +42,5 @@ class Outage:
             log.info("the server at %s is back", self._url)
 
     def left(self) -> None:
-        """Nobody waits any more: who asks next is told anew."""
+        """The caller has given up waiting: if the next one fails too, that is logged again."""
         self.is_on = False

@@ -1,4 +1,4 @@
-"""From the bytes of a message, or a stored result, to the type that somebody asked for."""
+"""From the bytes of a message, or a stored result, to the type that the handler or the caller asked for."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Renewals:
         self._numbers = itertools.count()
         self._thread: threading.Thread | None = None
         self._closed = False
-        # What is due before that wakes the thread, which else wakes up by itself.
+        # A lease that is due before that wakes the thread, which otherwise wakes up by itself.
         self._wakes_at = float("inf")
 
     def keep(self, lease: Lease) -> int:
@@ -70,7 +70,7 @@ class Renewals:
                 if kept.at <= now and number in self._kept:
                     self._renew(number, kept)
             with self._changed:
-                # First this, then the look: what is kept in between sees it, and wakes this thread once it waits.
+                # Set before looking: a lease that is kept in between sees it, and wakes this thread once it waits.
                 self._wakes_at = float("inf")
                 wakes_at = min((kept.at for kept in self._kept.copy().values()), default=float("inf"))
                 self._wakes_at = wakes_at

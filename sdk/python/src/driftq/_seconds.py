@@ -10,7 +10,7 @@ Seconds = float | timedelta
 
 
 def in_seconds(value: Seconds, name: str, *, may_be_endless: bool = False) -> float:
-    """The value in seconds; says which one it is if it is none."""
+    """The value in seconds; raises an error that names it if it is not a length of time."""
     if isinstance(value, timedelta):
         return value.total_seconds()
     if not isinstance(value, numbers.Real) or isinstance(value, bool):

@@ -16,8 +16,9 @@ CONCURRENCY_MAX = 1_000
 
 
 class WorkerOptions(TypedDict, total=False):
-    """`concurrency`: handlers at once, one if not given. `prefetch`: messages that wait here besides; as many again if not given.
-    `lease_ms`: how long a message is ours without a heartbeat. `heartbeat`: off only in tests. Times in seconds, or timedeltas."""
+    """`concurrency`: handlers at once, one if not given. `prefetch`: messages that wait here in addition; as many again
+    if not given. `lease_ms`: how long a message is this worker's without a heartbeat. `heartbeat`: off only in tests.
+    Times in seconds, or timedeltas."""
 
     concurrency: int
     prefetch: int | None
@@ -59,7 +60,7 @@ class Settings:
                 raise ValueError(f"{name} is {value}: it cannot be negative")
 
     def capacity(self) -> int:
-        """How many messages the worker holds at the most."""
+        """The most messages that the worker holds."""
         ahead = self.concurrency if self.prefetch is None else self.prefetch
         return self.concurrency + min(ahead, LEASES_MAX)
 

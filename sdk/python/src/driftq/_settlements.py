@@ -12,14 +12,14 @@ from ._wire import clipped, described, milliseconds, text_of
 from .outcomes import Dead, Outcome, Retry, Snooze
 
 Verb = Literal["ack", "nack", "release", "commit", "drop"]
-# A message that waits for an effect comes when the effect has ended or is free; and after so long in any case.
+# A message that waits for an effect comes when the effect has ended or is free; and after this time in any case.
 BUSY_DELAY_MS = 30_000
 UNCERTAIN_DELAY_MS = 300_000
 
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """A verb, and what it says beside the token. `drop` says nothing: the message is not ours any more."""
+    """A verb, and what it says beside the token. `drop` says nothing: the message is not this worker's any more."""
 
     verb: Verb
     fields: dict[str, Any]
@@ -51,7 +51,7 @@ def wait_for(error: errors.EffectError, delay_ms: int) -> Settlement:
 
 
 def settlement_of(error: BaseException, *, retry_bad_payload: bool = False, is_own: bool = True) -> Settlement:
-    """What an error of a handler means for its message. In a batch it may be an `is_own=False`, about another one."""
+    """What an error of a handler means for its message. In a batch it may be about another message: `is_own=False`."""
     if not is_own:
         return nack(described(error))
     match error:
@@ -72,7 +72,8 @@ def settlement_of(error: BaseException, *, retry_bad_payload: bool = False, is_o
         case errors.LeaseLost():
             return DROP
         case errors.Cancelled():
-            # Nobody will get it again; giving it back ends the loan at once.
+            # Cancelled, it comes to no worker again; if the worker stops, it does. Either way giving it back ends the
+            # loan at once.
             return RELEASE
         case errors.DeadlinePassed():
             return dead(described(error))
@@ -81,6 +82,6 @@ def settlement_of(error: BaseException, *, retry_bad_payload: bool = False, is_o
 
 
 def level_of(error: BaseException, settlement: Settlement) -> int:
-    """Loud is what somebody should look at: a dead letter, and an error that the handler did not mean."""
+    """A warning is what an operator should look at: a dead letter, and an error that the handler did not mean."""
     is_meant = isinstance(error, (Outcome, errors.LeaseLost, errors.Cancelled, errors.EffectBusy))
     return logging.INFO if is_meant and not settlement.fields.get("dead") else logging.WARNING

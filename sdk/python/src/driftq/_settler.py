@@ -26,9 +26,9 @@ log = logging.getLogger("driftq")
 # fraction of one each.
 ACK_LINGER_S = 0.01
 ACKS_ENOUGH = 64
-# How often a stop looks whether everything is said.
+# How often a stop checks whether everything is sent.
 DRAIN_LOOK_S = 0.005
-# So many messages are named whose settlement the server did not hear.
+# How many messages are named whose settlement the server did not hear.
 UNHEARD_NAMED_MAX = 20
 
 
@@ -73,7 +73,7 @@ class Settler:
         self.commits.hurry()
 
     async def drained(self, timeout_s: float) -> None:
-        """Waits until everything is said, or gives up."""
+        """Waits until everything is sent, or gives up."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while self.commits.is_open() or self._tasks:
@@ -112,7 +112,7 @@ class Settler:
             lost = {index for index, result in enumerate(results) if result["status"] != "ok"}
         except Exception as error:
             if len(batch) > 1 and not is_stale(error):
-                # One of them spoils the call: each on its own.
+                # One of them is at fault: send each on its own.
                 for one in batch:
                     await self._send(verb, [one])
                 return
@@ -155,7 +155,8 @@ class Settler:
         self.add(held, settlement)
 
     def _finish_first(self, held: Held, settlement: Settlement, unheard: list[Ending]) -> None:
-        """A message that is given back takes the say from its effects: how they ended must have been heard before."""
+        """Once a message is given back, its effects can no longer be finished: the server must have heard before how
+        they ended."""
         context = held.context
         left = len(unheard)
 

@@ -8,7 +8,7 @@ from .errors import Interruption
 
 
 class Signal:
-    """Fires once, with a reason. Handlers in threads look at it; tasks are cancelled besides."""
+    """Fires once, with a reason. Handlers in threads look at it; tasks are cancelled as well."""
 
     __slots__ = ("_event", "_reason")
     _lock = threading.Lock()
@@ -30,7 +30,8 @@ class Signal:
         return self._reason is not None
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits until it fires, or so many seconds; answers whether it has fired. Use it instead of `time.sleep`."""
+        """Waits until it fires, or for `timeout` seconds; returns whether it has fired. Use it instead of
+        `time.sleep`."""
         with self._lock:
             if self._reason is not None:
                 return True

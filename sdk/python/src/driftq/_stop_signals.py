@@ -9,18 +9,19 @@ from collections.abc import Callable
 from typing import Any
 
 _NUMBERS = (signal.SIGTERM, signal.SIGINT)
-# So many turns of the event loop it may take until a main task that waits for a worker, or for a task that does, goes on.
+# How many turns of the event loop it may take until a main task that waits for a worker, or for a task that waits for
+# one, goes on.
 _TURNS = 5
 
 
 class _Ears:
     """The workers of one event loop that listen, together.
 
-    - A listener of the application's hears every signal at once, as before; what the second one means is its matter.
+    - A listener of the application's hears every signal at once, as before; what the second one means is up to it.
     - Without one, the second signal ends the process. That is not left to the event loop, which a handler may block, nor
       to tasks, which may refuse to end.
     - Without one, in a program of `asyncio.run` whose main task waits for something else than workers, the signal is
-      passed on when they have drained: the program would otherwise go on as if nobody had asked it to end.
+      passed on when they have drained: the program would otherwise go on as if no signal had come.
     """
 
     def __init__(self) -> None:
@@ -29,7 +30,7 @@ class _Ears:
         self._main_task = _main_task(self._before[signal.SIGINT])
         self._heard: list[int] = []
         self._stops: dict[object, Callable[[], None]] = {}
-        # Those that workers run in, of this moment and before.
+        # The tasks that workers run in, now and before.
         self._tasks: set[asyncio.Task[Any] | None] = set()
         # Whether the main task waited for workers, and for nothing else, when they were told to stop.
         self._is_awaited = False
@@ -37,7 +38,7 @@ class _Ears:
             signal.signal(number, self._heed)
 
     def join(self, stop: Callable[[], None]) -> Callable[[], None]:
-        """What it returns ends that."""
+        """Adds a worker; the function that it returns takes it out again."""
         key = object()
         self._stops[key] = stop
         self._tasks.add(asyncio.current_task())
@@ -46,7 +47,7 @@ class _Ears:
     def _heed(self, number: int, frame: Any) -> None:
         listener = _listener(self._before[number])
         if listener is None:
-            # The next one of this kind needs no code of ours, which may have no turn any more.
+            # The next signal of this kind needs no code of this package, which may not get a turn any more.
             signal.signal(number, signal.SIG_DFL)
             if self._heard:
                 signal.raise_signal(number)
@@ -57,7 +58,7 @@ class _Ears:
 
     def _stop_all(self) -> None:
         waits_for = getattr(self._main_task, "_fut_waiter", None)
-        # What `asyncio.gather` makes has several.
+        # What `asyncio.gather` returns waits for several.
         parts = getattr(waits_for, "_children", None) or [waits_for]
         self._is_awaited = self._is_awaited or all(part in self._tasks for part in parts)
         for stop in list(self._stops.values()):
@@ -95,7 +96,8 @@ _ears: _Ears | None = None
 
 
 def listen(stop: Callable[[], None]) -> Callable[[], None] | None:
-    """Stops a worker at a signal, where signals can be had: in the main thread. What it returns ends that."""
+    """Stops a worker at a signal, where signals can be had: in the main thread. The function that it returns ends
+    that."""
     global _ears
     if threading.current_thread() is not threading.main_thread():
         return None

@@ -12,7 +12,7 @@ from ._calls import Address, Answer, Call
 
 # The largest head of an answer that is read.
 HEAD_BYTES_MAX = 100 * 1024
-# The largest answer: what a worker with the default settings borrows at once may be so large.
+# The largest answer: what a worker with the default settings borrows at once may be this large.
 ANSWER_BYTES_MAX = 1 << 30
 REQUEST_ID = b"x-request-id"
 
@@ -31,7 +31,7 @@ def request_of(address: Address, call: Call) -> Request:
 
 
 class Talk:
-    """Raises errors of httpx2 for answers that are none, and NotDriftQ for one that is too large."""
+    """Raises errors of httpx2 for invalid answers, and NotDriftQ for one that is too large."""
 
     def __init__(self) -> None:
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES_MAX)

@@ -26,7 +26,7 @@ def clipped(text: str, bytes_max: int = ERROR_BYTES_MAX) -> str:
 
 
 def text_of(error: object) -> str:
-    """The error's text. Whatever its own code raises, the error is still to be told."""
+    """The error's text. Whatever its own code raises, the error must still be reported."""
     try:
         return str(error)
     except BaseException:
@@ -74,7 +74,7 @@ class RawText:
         self.text = text
 
 
-# What goes as it is.
+# Payloads that go as they are.
 NOT_JSON = (RawText, bytes, bytearray, memoryview)
 
 

@@ -94,11 +94,11 @@ class AsyncClient(AsyncEffects):
         return await self.call(Call(method, path, body))
 
     async def status(self) -> dict[str, Any]:
-        """The server about itself."""
+        """What the server says about itself."""
         return dict(await self.call(Call("GET", "/v2/status", expects=("version", "epoch"))))
 
     async def create_topic(self, topic: str, **settings: Any) -> dict[str, Any]:
-        """Creates a topic, or confirms that it is exactly so."""
+        """Creates a topic, or confirms that it exists with exactly these settings."""
         return dict(await self.call(_api.create_topic(topic, settings)))
 
     async def delete_topic(self, topic: str) -> None:
@@ -106,11 +106,11 @@ class AsyncClient(AsyncEffects):
         await self.call(_api.delete_topic(topic))
 
     async def group(self, topic: str, group: str) -> dict[str, Any]:
-        """How far a group is."""
+        """How far a group has got."""
         return dict(await self.call(_api.group(topic, group)))
 
     async def cancel(self, topic: str, partition: int, offset: int) -> None:
-        """No further attempt of this message begins; whoever is at it is told."""
+        """No further attempt of this message begins; a worker that is handling it is told."""
         await self.call(_api.cancel(topic, partition, offset))
 
     async def send(self, topic: str, payload: Any, **options: Unpack[MessageOptions]) -> Produced:

@@ -27,7 +27,7 @@ from ._wire import OWNER_BYTES_MAX, MessageOptions, Produced, clipped
 
 
 def own_name() -> str:
-    """Who we are, for people who look: host and process."""
+    """The name of this client, for people who look: host and process."""
     return clipped(f"{socket.gethostname()}-{os.getpid()}", OWNER_BYTES_MAX)
 
 
@@ -100,11 +100,11 @@ class Client(Effects):
         return self.call(Call(method, path, body))
 
     def status(self) -> dict[str, Any]:
-        """The server about itself."""
+        """What the server says about itself."""
         return dict(self.call(Call("GET", "/v2/status", expects=("version", "epoch"))))
 
     def create_topic(self, topic: str, **settings: Any) -> dict[str, Any]:
-        """Creates a topic, or confirms that it is exactly so."""
+        """Creates a topic, or confirms that it exists with exactly these settings."""
         return dict(self.call(_api.create_topic(topic, settings)))
 
     def delete_topic(self, topic: str) -> None:
@@ -112,11 +112,11 @@ class Client(Effects):
         self.call(_api.delete_topic(topic))
 
     def group(self, topic: str, group: str) -> dict[str, Any]:
-        """How far a group is."""
+        """How far a group has got."""
         return dict(self.call(_api.group(topic, group)))
 
     def cancel(self, topic: str, partition: int, offset: int) -> None:
-        """No further attempt of this message begins; whoever is at it is told."""
+        """No further attempt of this message begins; a worker that is handling it is told."""
         self.call(_api.cancel(topic, partition, offset))
 
     def send(self, topic: str, payload: Any, **options: Unpack[MessageOptions]) -> Produced:

@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     from .async_client import AsyncClient
     from .client import Client
 
-# The server takes so many per commit.
+# How many the server takes per commit.
 COLLECTED_MAX = 1_000
 _NO_ENVELOPE: Mapping[str, Any] = {}
 
 
 class Delivery:
-    """One delivery of a message: who it is, where it belongs, and what is to go out with its ack."""
+    """One delivery of a message: what it is, where it belongs, and what is to go out with its ack."""
 
     # A handler may have effects in several threads at once. One lock for all: it is held for a moment only.
     _effects_lock = threading.Lock()
-    # What most deliveries never have is not set for each of them.
+    # What most deliveries never have is not stored for each of them.
     payload: Any = None
     # In a batch: how this message ended, if not like the others.
     outcome: Outcome | errors.DriftQError | None = None
@@ -48,14 +48,15 @@ class Delivery:
     _effects_running = 0
     _after_effects: Callable[[], None] | None = None
     _trace: Trace | None = None
-    # What was collected, written at once: a mistake in it is the handler's, and not found when nobody can be told.
+    # What was collected, written at once: a mistake in it is the handler's, and must be found while the handler can
+    # still be told.
     _produce: list[bytes] | None = None
     _outputs: list[bytes] | None = None
     _reads: list[bytes] | None = None
     _expect: dict[str, int] | None = None
-    # How effects ended that the server has not heard of yet: it does so in the commit.
+    # How effects ended that the server has not heard of yet: the commit tells it.
     _endings: list[Ending] | None = None
-    # The lease is over then, by this machine's monotonic clock.
+    # When the lease is over, by this machine's monotonic clock.
     _ends_at = 0.0
 
     def __init__(self, item: dict[str, Any], group: str, owner: str, desk: Commits | None = None) -> None:
@@ -248,8 +249,8 @@ class Delivery:
     # How its effects ended, see `Endings`.
 
     def _take_ending(self, ending: Ending) -> bool:
-        """Only while the commit can come, and the message is ours as far as is known here: a commit that is refused
-        would say it later than need be."""
+        """Only while the commit can come, and the message is this worker's as far as is known here: if the commit is
+        refused, the server hears of it later than need be."""
         desk = self._desk
         if desk is None or self._is_committing or self._is_committed or self.cancelled:
             return False
@@ -273,7 +274,7 @@ class Delivery:
         return [ending for ending in self._endings if not ending.is_heard]
 
     def _expect_endings(self) -> None:
-        """They were to go with a commit that came to nothing."""
+        """Puts the endings back that were to go with a commit that failed."""
         for ending in self._unheard():
             ending.is_riding = False
             if self._desk is not None:
@@ -307,7 +308,7 @@ class Delivery:
 
 
 def is_stale(error: BaseException) -> bool:
-    """Whether a refusal means that the delivery is not ours any more."""
+    """Whether a refusal means that the delivery is not this worker's any more."""
     return isinstance(error, (errors.StaleLease, errors.LeaseUnknown))
 
 

@@ -23,7 +23,7 @@ class InvalidUrl(DriftQError, ValueError):
 
 
 class Unreachable(DriftQError):
-    """Nobody listens there."""
+    """Nothing listens at that address."""
 
     @property
     def retryable(self) -> bool:
@@ -31,7 +31,8 @@ class Unreachable(DriftQError):
 
 
 class Untrusted(DriftQError):
-    """Who answers there has no certificate that is trusted here. Nothing was sent, and nothing is repeated."""
+    """The server that answers there has no certificate that is trusted here. Nothing was sent, and nothing is
+    repeated."""
 
 
 class ConnectionLost(DriftQError):
@@ -56,7 +57,7 @@ class NotDriftQ(DriftQError):
 
 
 class Refused(DriftQError):
-    """The server said no. Codes that this version does not know are plainly this class."""
+    """The server said no. Codes that this version does not know are of this class itself."""
 
     CODE: ClassVar[str] = ""
 
@@ -256,8 +257,8 @@ class VersionSealed(Refused):
 
 
 class PreconditionFailed(Refused):
-    """An entity has another version than was expected: `entity` says which, `version` the one that it has. Somebody was
-    there before: read again what it stands for, and decide anew."""
+    """An entity has another version than was expected: `entity` says which, `version` the one that it has. Another
+    caller changed it before: read again what it stands for, and decide anew."""
 
     CODE = "PRECONDITION_FAILED"
 
@@ -332,7 +333,7 @@ BY_CODE: dict[str, type[Refused]] = {kind.CODE: kind for kind in Refused.__subcl
 
 
 def refusal(problem: dict[str, Any], status: int = 0, request_id: str | None = None) -> Refused:
-    """The error of its code."""
+    """The error for a problem, of the class of its code."""
     return BY_CODE.get(str(problem.get("code")), Refused)(problem, status, request_id)
 
 
@@ -351,7 +352,7 @@ class EffectError(DriftQError):
 
 
 class EffectBusy(EffectError):
-    """Somebody else is at it."""
+    """Another holder is carrying it out."""
 
     def __init__(
         self, scope: str, key: str, text: str, record: dict[str, Any] | None = None, tenant_id: str | None = None
@@ -365,7 +366,7 @@ class EffectBusy(EffectError):
 
 
 class EffectUncertain(EffectError):
-    """It may have happened, and nobody knows. Find out, then resolve it; or give a `reconcile` callback."""
+    """It may have happened; its outcome is unknown. Find out, then resolve it; or give a `reconcile` callback."""
 
 
 class EffectFailed(EffectError):
@@ -391,7 +392,7 @@ class Interruption(DriftQError):
 
 
 class LeaseLost(Interruption):
-    """The message is not ours any more: somebody else has it, or will get it."""
+    """The message is not this worker's any more: another worker has it, or will get it."""
 
 
 class Cancelled(Interruption):
@@ -399,7 +400,7 @@ class Cancelled(Interruption):
 
 
 class DeadlinePassed(Interruption):
-    """The message is of no use any more."""
+    """The message's deadline has passed: it is of no use any more."""
 
 
 class TimedOut(Interruption):

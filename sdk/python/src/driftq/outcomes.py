@@ -10,7 +10,7 @@ class Outcome(Exception):
 
 
 class Retry(Outcome):
-    """Try again, after so many seconds (or a timedelta), or when the retry policy says so.
+    """Try again, after this many seconds (or a timedelta), or when the retry policy says so.
 
     Raised inside an effect's function it also says that the effect did not happen.
     """
@@ -30,7 +30,7 @@ class Dead(Outcome):
 
 
 class Snooze(Outcome):
-    """Put the message off for so many seconds (or a timedelta). The attempt does not count."""
+    """Put the message off for this many seconds (or a timedelta). The attempt does not count."""
 
     def __init__(self, seconds: Seconds) -> None:
         self.seconds = in_seconds(seconds, "seconds")
@@ -42,7 +42,7 @@ class NotDone(Outcome):
 
 
 class NotSent(NotDone):
-    """Nothing was sent: the effect's lease is given up, and whoever is next carries it out at once. This attempt of the
+    """Nothing was sent: the effect's lease is given up, and the next caller carries it out at once. This attempt of the
     effect does not count."""
 
 

@@ -168,7 +168,7 @@ class AsyncProducer:
 
 
 def _look(future: asyncio.Future[Produced]) -> None:
-    """A failure that nobody asks for is in the log, and not a complaint of the event loop's."""
+    """Logs every failure, so that the event loop does not complain of one that the caller never asks for."""
     if not future.cancelled() and future.exception() is not None:
         log.error("a message was not stored: %s", future.exception())
 

@@ -88,9 +88,9 @@ class AsyncWorker(_Handlers):
     async def run(self, *, signals: bool = True) -> None:
         """Works until `stop()`, SIGTERM or SIGINT; then drains. Raises what no repeat mends.
 
-        Whoever listened to these signals before goes on to hear them. Where the worker is one task among others, a
-        signal that nobody else listens to does after the drain what it would have done without a worker: SIGINT cancels
-        the main task. With `signals=False` they are the application's alone.
+        Code that listened to these signals before goes on hearing them. Where the worker is one task among others, a
+        signal that no other code listens to does after the drain what it would have done without a worker: SIGINT
+        cancels the main task. With `signals=False` they are the application's alone.
         """
         owner = self.settings.owner or self.client.owner
         engine = Engine(self.settings, self._checked_routes(), self.client, self._threads_client, owner)
@@ -109,8 +109,9 @@ class AsyncWorker(_Handlers):
                 self._sync_client = None
 
     def stop(self) -> None:
-        """Drains: borrows no more, gives back what was not begun, waits for what runs. The second time nobody
-        waits for handlers, but what they have done is settled. A worker that was stopped before it ran ends as soon as it runs."""
+        """Drains: borrows no more, gives back what was not begun, waits for what runs. The second time it no longer
+        waits for handlers, but what they have done is settled. A worker that was stopped before it ran ends as soon as
+        it runs."""
         self._stops += 1
         if self._engine is not None:
             self._engine.stop()
@@ -134,13 +135,13 @@ class Worker(_Handlers):
 
     def run(self, *, signals: bool = True) -> None:
         """Works until `stop()`, or SIGTERM or SIGINT if this is the main thread; then drains. Raises what no repeat
-        mends. Whoever listened to these signals before goes on to hear them."""
+        mends. Code that listened to these signals before goes on hearing them."""
         asyncio.run(self._run(signals))
 
     def stop(self) -> None:
-        """From any thread. Drains: borrows no more, gives back what was not begun, waits for what runs. The second
-        time nobody waits for handlers, but what they have done is settled. A worker that was stopped before it ran ends
-        as soon as it runs."""
+        """From any thread. Drains: borrows no more, gives back what was not begun, waits for what runs. The second time
+        it no longer waits for handlers, but what they have done is settled. A worker that was stopped before it ran
+        ends as soon as it runs."""
         with self._lock:
             self._stops += 1
             if self._engine is not None and self._loop is not None:

@@ -67,8 +67,8 @@ async def run_until_idle_async(worker: AsyncWorker, *, timeout: float = IDLE_TIM
 def assert_effects(
     server: Server | Client, *, scope: str, count: int | None = None, state: str = "succeeded", attempts: int | None = 1
 ) -> list[dict[str, Any]]:
-    """The effects of a scope are so many, all in this state, and each was carried out once (or `attempts` times; None:
-    as often as it liked). Answers them."""
+    """Asserts that the scope has `count` effects, all in this state, and that each was begun once (or `attempts` times;
+    None: any number of times). Returns them."""
     client = server.client() if isinstance(server, Server) else server
     found = list(client.effects(scope=scope))
     if isinstance(server, Server):

@@ -60,7 +60,7 @@ class Server:
         """Starts it, and waits until it listens."""
         place = ["--data", os.path.join(self._folder.name, "data")] if self._on_disk else ["--ephemeral"]
         command = [self._binary, "serve", "--listen", self._address, "--log-level", "warn", *place, *self._flags]
-        # A setting for the server of somebody's shell is not one for this server.
+        # A setting in the developer's shell is not meant for this server.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("DRIFTQ_")}
         try:
             process = subprocess.Popen(
