@@ -1,10 +1,10 @@
-//! Somebody who wants to run an effect, by either way of asking.
+//! A caller that wants to run an effect, by either way of asking.
 
 use driftq_core::ledger::Asked;
 
 use crate::{Begin, Identity, Reacquire, RequestHash, Terms};
 
-/// Somebody who wants to run an effect, by either way of asking.
+/// A caller that wants to run an effect, by either way of asking.
 pub(crate) struct Asker<'a> {
     pub(crate) identity: &'a Identity,
     /// A retry worker may have nothing to compare.
@@ -15,7 +15,7 @@ pub(crate) struct Asker<'a> {
     pub(crate) owner: Option<&'a str>,
 }
 
-/// What a record says that an asker is compared with.
+/// What an asker is compared with in a record.
 pub(crate) struct Compared<'a> {
     pub(crate) hash_version: u16,
     pub(crate) hash: &'a str,
@@ -50,7 +50,7 @@ impl<'a> From<&'a Reacquire> for Asker<'a> {
 }
 
 impl Asker<'_> {
-    /// What a record makes of it, in the words of the rules.
+    /// How it compares with the record, in the terms of the rules.
     pub(crate) fn asked(&self, known: Option<&Compared<'_>>) -> Asked {
         Asked {
             same_request: known.is_none_or(|known| {

@@ -1,4 +1,4 @@
-//! What is asked is looked at before a store sees it, so that every store may trust it.
+//! What is asked is checked before a store sees it, so that every store may trust it.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn terms(terms: &Terms) -> Checked {
     })
 }
 
-/// A lease lasts a millisecond at least: a server counts in those.
+/// A lease lasts at least a millisecond: a server counts in milliseconds.
 pub(crate) fn lease_time(lasts: Duration) -> Checked {
     unless((Duration::from_millis(1)..=LEASE_MAX).contains(&lasts), || {
         format!("a lease lasts between 1 ms and {} days, not {lasts:?}", LEASE_MAX.as_secs() / 86_400)

@@ -1,10 +1,10 @@
-//! What somebody who wants to run an effect is told.
+//! What a caller that wants to run an effect is told.
 
 use std::time::Duration;
 
 use crate::{Lease, Moment, Outcome};
 
-/// What somebody who wants to run an effect is told.
+/// What a caller that wants to run an effect is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "only `Execute` allows the effect to be run"]
 pub enum Decision {
@@ -12,7 +12,7 @@ pub enum Decision {
     Execute(Lease),
     /// It is over; this is how it ended.
     Replay(Outcome),
-    /// Somebody else runs it.
+    /// Another holder runs it.
     InProgress {
         /// When it is worth asking again.
         retry_after: Duration,
@@ -21,20 +21,20 @@ pub enum Decision {
         /// The attempt under way.
         attempt: u32,
     },
-    /// It failed and may be tried again by whoever reacquires it.
+    /// It failed and may be tried again by a caller that reacquires it.
     Retryable {
         /// How it failed.
         outcome: Outcome,
         /// How many attempts are left, if there is a cap.
         attempts_left: Option<u32>,
     },
-    /// A lease lapsed, and whether it happened is not known: somebody has to find out and resolve it.
+    /// A lease lapsed, and whether it happened is not known: an operator has to find out and resolve it.
     Unknown {
         /// The lease under which it may have happened.
         epoch: u32,
         /// The attempt in which it may have happened.
         attempt: u32,
-        /// Since when nobody knows.
+        /// Since when the outcome is unknown.
         since: Moment,
     },
 }
@@ -53,13 +53,13 @@ impl Decision {
     }
 }
 
-/// What somebody who says how an effect ended is told. A stale lease is an error instead, so that `?` undoes what must
+/// What a holder that says how an effect ended is told. A stale lease is an error instead, so that `?` undoes what must
 /// not stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finished {
     /// It is written down.
     Committed,
-    /// It was written down before, exactly so.
+    /// Exactly this was written down before.
     AlreadyCommitted,
 }
 

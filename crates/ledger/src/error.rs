@@ -32,10 +32,10 @@ pub enum LedgerError {
         /// How many there were.
         attempts: u32,
     },
-    /// Somebody runs it right now, so that it cannot be resolved.
+    /// A holder runs it right now, so it cannot be resolved.
     #[error("somebody runs it right now; resolve it when the lease has lapsed")]
     Running,
-    /// It is over and stays what it is, so that it cannot be resolved.
+    /// It is over and stays what it is, so it cannot be resolved.
     #[error("it has ended, and stays what it is")]
     Final,
     /// The result is larger than the ledger keeps.
@@ -47,14 +47,14 @@ pub enum LedgerError {
         limit: usize,
     },
     /// The store cannot be reached, or went away in the middle. The call may or may not have happened; it is safe to
-    /// repeat with the same words.
+    /// repeat with the same arguments.
     #[error("the store is not available: {0}; the call is safe to repeat")]
     Unavailable(String),
     /// No answer within the time that a call may take. As [`Unavailable`](Self::Unavailable).
     #[error("no answer within {0:?}; the call is safe to repeat")]
     TimedOut(Duration),
-    /// Others changed the record at the same time, again and again. Or, within a transaction of the caller's: the
-    /// database asks for the whole transaction to be run again.
+    /// Other callers changed the record at the same time, again and again. Or, within a transaction of the caller's:
+    /// the database asks for the whole transaction to be run again.
     #[error("too much happened at the same time: {0}; try again")]
     Busy(String),
     /// The store has no room for more.
@@ -66,7 +66,7 @@ pub enum LedgerError {
     /// The database takes no writes.
     #[error("the database takes no writes: {0}; connect to the primary")]
     ReadOnly(String),
-    /// The store does not let us.
+    /// The store refuses access.
     #[error("the store refuses: {0}")]
     Denied(String),
     /// What the store holds or says makes no sense. The record is left as it is.

@@ -8,8 +8,8 @@ use driftq_api::canonical::{self, Flaw};
 
 use crate::LedgerError;
 
-/// What was asked for, as a hash with the version of the recipe it was made by. Two requests are the same if a hash of
-/// one version is.
+/// What was asked for, as a hash with the version of the recipe it was made by. Two requests are the same if their
+/// hashes of one version are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestHash {
     version: u16,
@@ -84,7 +84,7 @@ impl RequestHash {
         Self::made(VERSION_JSON, &[b"driftq request json 2\0", form.as_bytes()])
     }
 
-    /// Of parts one after the other; whoever makes them sees to it that no two requests come to the same bytes.
+    /// Of parts one after the other; the caller that makes them sees to it that no two requests come to the same bytes.
     pub(crate) fn made(version: u16, parts: &[&[u8]]) -> Self {
         let mut hasher = blake3::Hasher::new();
         for part in parts {
@@ -172,7 +172,7 @@ mod tests {
             "3:a0d5f2a3f1ac011f65e312fbd3a79560fbf4d000de9d841879be043a8b86f6af",
         ];
         assert_eq!(hashes.clone().map(|hash| hash.to_string()), expected);
-        // And this is how anybody else would make one.
+        // And this is how another implementation would make one.
         let form = "driftq request json 2\0{\"amount\":9007199254740993,\"currency\":\"EUR\",\
                     \"note\":\"café\\u000a\",\"tags\":[1,1,{}]}";
         assert_eq!(hashes[2].digest(), blake3::hash(form.as_bytes()).to_hex().as_str());

@@ -1,4 +1,4 @@
-//! Who an effect is: whose, of what kind, which one.
+//! What names an effect: whose it is, of what kind, which one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ pub struct Identity {
 
 impl Identity {
     /// Blanks around each part are dropped. What is left has 1 to 255 bytes and no control characters, and the
-    /// principal is somebody.
+    /// principal is not `unknown`.
     pub fn new(principal: &str, method: &str, key: &str) -> Result<Self, IdentityError> {
         let principal = checked(Part::Principal, principal)?;
-        // The word that a missing user is logged as: everybody without a name would share one set of keys.
+        // The word that a missing user is logged as: all callers without a name would share one set of keys.
         if principal.eq_ignore_ascii_case("unknown") {
             return Err(IdentityError::Nobody);
         }

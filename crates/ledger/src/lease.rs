@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::{Identity, Moment};
 
-/// The right to run an effect, until a newer one is given out. Whoever holds it says how the effect ended.
+/// The right to run an effect, until a newer one is given out. Its holder says how the effect ended.
 ///
-/// What fences is the number of the record and the epoch, not a time: a lapse only permits somebody else to take over.
+/// What fences is the number of the record and the epoch, not a time: a lapse only permits another caller to take over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// Which effect.
@@ -17,15 +17,15 @@ pub struct Lease {
     pub attempt: u32,
     /// When it lapses unless it is renewed, by the store's clock.
     pub expires_at: Moment,
-    /// How long it lasted when it was given: what a caller, whose clock may be wrong, can count with.
+    /// How long it lasted when it was given: what a caller, whose clock may be wrong, can reckon with.
     pub lasts: Duration,
     /// How long the outcome is to be remembered.
     pub ttl: Duration,
-    /// What the store that gave it knows it by.
+    /// What the store that gave it recognises it by.
     pub proof: Proof,
 }
 
-/// What a store knows a lease by.
+/// What a store recognises a lease by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Proof {
     /// The number of the record: one that is begun anew, after its time was over, has another.

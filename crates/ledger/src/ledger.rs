@@ -1,5 +1,5 @@
-//! The ledger as a service uses it: what is asked is checked, a store that stumbles is asked again, and whoever counts
-//! is told.
+//! The ledger as a service uses it: what is asked is checked, a store that fails for a moment is asked again, and the
+//! observer is told.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::{
 pub struct Settings {
     /// Most bytes of a payload.
     pub payload_bytes_max: usize,
-    /// How long a call may take, retries included; time spent waiting for somebody else comes on top.
+    /// How long a call may take, retries included; time spent waiting for another holder comes on top.
     pub call_timeout: Duration,
     /// How often a store is asked again after a transient failure.
     pub retries_max: u32,
@@ -37,13 +37,13 @@ impl Default for Settings {
     }
 }
 
-/// First pause before a store is asked again, and while waiting for somebody else; it doubles.
+/// First pause before a store is asked again, and while waiting for another holder; it doubles.
 const PAUSE_FIRST: Duration = Duration::from_millis(5);
 /// The longest such pause.
 const PAUSE_MAX: Duration = Duration::from_millis(250);
 
-/// Longer than any lease lasts without being renewed: whoever waits for longer waits for this long, and no sum of times
-/// overflows.
+/// As long as the longest lease lasts without being renewed: a caller that asks to wait for longer waits for this long,
+/// and no sum of times overflows.
 const WAIT_MAX: Duration = LEASE_MAX;
 
 /// Runs side effects once. Cheap to clone; every clone is the same ledger.
@@ -70,7 +70,7 @@ impl Ledger {
         Self::with(store, Settings::default(), Silent)
     }
 
-    /// With bounds of one's own, and somebody who counts.
+    /// With bounds of the service's own, and an observer that is told of every call.
     pub fn with(store: impl Store, settings: Settings, observer: impl Observer) -> Self {
         let inner = Inner { store: Box::new(store), settings, observer: Box::new(observer) };
         Self { inner: Arc::new(inner) }
@@ -82,13 +82,13 @@ impl Ledger {
         &self.inner.settings
     }
 
-    /// The store's word for itself.
+    /// The store's name, for logs and counters.
     #[must_use]
     pub fn store_name(&self) -> &'static str {
         self.inner.store.name()
     }
 
-    /// Asks to run an effect. If somebody else runs it and `asked.wait` is not over, waits for the outcome.
+    /// Asks to run an effect. If another holder runs it and `asked.wait` is not over, waits for the outcome.
     pub async fn begin(&self, mut asked: Begin) -> Result<Decision, LedgerError> {
         let started = Instant::now();
         let checked = check::begin(&asked);
@@ -110,7 +110,7 @@ impl Ledger {
                     if left.is_zero() {
                         break Ok(Decision::InProgress { retry_after, epoch, attempt });
                     }
-                    // The lease may end before the pause does, and then somebody may take over.
+                    // The lease may end before the pause does, and then a caller may take over.
                     sleep(pause.next().min(retry_after.max(PAUSE_FIRST)).min(left)).await;
                     asked.wait = until.saturating_duration_since(Instant::now());
                 }
@@ -135,13 +135,13 @@ impl Ledger {
             .await
     }
 
-    /// Goes on for so long from now; never shortens a lease. Answers when it lapses, by the store's clock.
+    /// Extends a lease to last for `lasts` from now; never shortens it. Returns when it lapses, by the store's clock.
     pub async fn renew(&self, lease: &Lease, lasts: Duration) -> Result<Moment, LedgerError> {
         let checked = check::lease_time(lasts);
         self.call("renew", checked, |_| "renewed", || self.inner.store.renew(lease, lasts)).await
     }
 
-    /// Says how an effect ended that nobody knew of.
+    /// Says how an effect ended whose outcome was unknown.
     pub async fn resolve(&self, found: &Resolve) -> Result<Finished, LedgerError> {
         let checked = check::resolve(found, &self.inner.settings);
         self.call("resolve", checked, |done: &Finished| done.word(), || self.inner.store.resolve(found)).await
@@ -189,8 +189,8 @@ impl Ledger {
         self.call("sweep", checked, |_| "swept", || self.inner.store.sweep(sweep)).await
     }
 
-    /// Sweeps for ever, a round every so often, and more at once while there is more to do. Spawn it once per service;
-    /// several at the same time do no harm. A failure is logged and tried again at the next round.
+    /// Sweeps for ever, a round after each `every`, and at once again while there is more to do. Spawn it once per
+    /// service; several at the same time do no harm. A failure is logged and tried again at the next round.
     pub async fn keep_swept(&self, every: Duration) {
         let mut rounds = tokio::time::interval(every.max(PAUSE_MAX));
         rounds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -269,8 +269,8 @@ impl Ledger {
 /// A name for a call that no other call has.
 pub(crate) fn new_call() -> String {
     let mut bytes = [0; 16];
-    // Without randomness there is no name that is surely new. Of what the system does not give, the clock of this
-    // process is the next best: calls of one process stay apart.
+    // Without randomness no name is sure to be new. If the system has none to give, the system's time is the next best:
+    // calls at different times stay apart.
     if getrandom::fill(&mut bytes).is_err() {
         let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         bytes = nanos.map_or(0, |time| time.as_nanos()).to_le_bytes();
@@ -278,7 +278,7 @@ pub(crate) fn new_call() -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Pauses that double, each up to a quarter shorter, so that those who wait for the same thing come apart.
+/// Pauses that double, each up to a quarter shorter, so that callers that wait for the same thing spread out.
 struct Pause {
     next: Duration,
     seed: u64,

@@ -4,8 +4,8 @@
 //! are the broker's own (`driftq_core::ledger`); the records are in PostgreSQL, in memory or on a DriftQ server.
 //!
 //! What holds for every store:
-//! - Of all leases of a record one counts, the newest; whoever holds an older one cannot write.
-//! - What succeeded or failed for good never changes while its record is kept, and everybody who asks gets it.
+//! - Of all leases of a record one counts, the newest; the holder of an older one cannot write.
+//! - What succeeded or failed for good never changes while its record is kept, and every caller that asks gets it.
 //! - What may have happened is not run again unless its terms say that a lapsed lease may be (`OnLapse::Retry`).
 //! - No clock but the store's decides anything, and no clock decides who owns a record.
 
@@ -62,7 +62,7 @@ pub use run::{Class, Failed, Failure, Ran, RunError};
 pub use store::{Kept, Pending, Store};
 pub use terms::{ATTEMPTS_MAX, Begin, LEASE_MAX, NOTE_BYTES_MAX, Reacquire, TTL_MAX, Terms};
 
-/// What the page says in Rust compiles.
+/// The Rust examples of the page compile.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/ledger.md")]
 mod page {}

@@ -27,7 +27,7 @@ impl Moment {
         Self(millis.saturating_mul(1000))
     }
 
-    /// So much later; the end of time if that is too much.
+    /// Later by this much; the end of time if that is too much.
     #[must_use]
     pub fn after(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(micros(duration)))

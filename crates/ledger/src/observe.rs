@@ -1,4 +1,4 @@
-//! What the ledger tells whoever counts.
+//! What the ledger tells an observer, such as one that counts.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -35,7 +35,7 @@ impl Observer for Silent {
 }
 
 /// Counts calls by operation and result, and writes the counts in the text format of Prometheus. The set of words is
-/// fixed, so that the counters are few.
+/// fixed, so the counters are few.
 #[derive(Debug, Default)]
 pub struct Counters {
     counts: Mutex<BTreeMap<(&'static str, &'static str, &'static str), Count>>,
@@ -59,7 +59,7 @@ impl Observer for Counters {
 }
 
 impl Counters {
-    /// How often an operation ended so, on any store.
+    /// How often an operation had this result, on any store.
     #[must_use]
     pub fn calls(&self, operation: &str, result: &str) -> u64 {
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);

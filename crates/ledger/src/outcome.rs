@@ -18,12 +18,12 @@ pub const ERROR_BYTES_MAX: usize = 4096;
 /// The header that stands for a payload that was too large to keep; its value is the number of bytes.
 pub const OMITTED: &str = "driftq-omitted-bytes";
 
-/// What came of an effect, for whoever asked for it. The ledger keeps it and gives it back as it was.
+/// What came of an effect, for the caller that asked for it. The ledger keeps it and gives it back as it was.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Response {
     /// A number of the caller's own: an HTTP status, a gRPC code.
     pub code: Option<i32>,
-    /// Small facts beside the payload.
+    /// Small facts in addition to the payload.
     pub headers: BTreeMap<String, String>,
     /// The answer itself.
     pub payload: Bytes,
@@ -65,7 +65,7 @@ impl Response {
     }
 }
 
-/// What somebody who ran an effect says about it.
+/// What a holder that ran an effect says about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ending {
     /// How it ended.
@@ -98,7 +98,7 @@ impl From<End> for Status {
 }
 
 impl End {
-    /// The same as a status of a record; `None` if that is no end.
+    /// The end that a record's status stands for; `None` if it stands for none.
     #[must_use]
     pub const fn of(status: Status) -> Option<Self> {
         match status {
@@ -191,7 +191,7 @@ pub struct Resolver {
     pub why: String,
 }
 
-/// Somebody has found out how an effect ended.
+/// What an operator has found out about how an effect ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolve {
     /// Which.

@@ -9,8 +9,8 @@ use crate::{Identity, Moment, OnLapse, Outcome, Status};
 pub struct Record {
     /// Which effect.
     pub identity: Identity,
-    /// How it stands now: a lease that lapsed and may not be taken over counts as unknown, whether or not somebody
-    /// has written that down.
+    /// How it stands now: a lease that lapsed and may not be taken over counts as unknown, whether or not that has been
+    /// written down.
     pub status: Status,
     /// The newest lease or resolution.
     pub epoch: u32,
@@ -41,7 +41,7 @@ pub struct Record {
 /// Which records to list.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Filter {
-    /// Only those that stand so now.
+    /// Only those that have this status now.
     pub status: Option<Status>,
     /// Only those of this principal.
     pub principal: Option<String>,
@@ -85,7 +85,7 @@ impl Default for Sweep {
 pub struct Swept {
     /// Records whose time was over, removed.
     pub removed: u64,
-    /// Records whose lease lapsed and that nobody may take over: unknown from now on.
+    /// Records whose lease lapsed and that no caller may take over: unknown from now on.
     pub held: u64,
     /// Whether there is more to do.
     pub more: bool,

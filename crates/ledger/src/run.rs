@@ -14,12 +14,12 @@ use crate::{
     Outcome, RequestHash, Response,
 };
 
-/// A lease is renewed this often while it lasts once.
+/// How often a lease is renewed within its time.
 const RENEWALS_PER_LEASE: u32 = 3;
 /// Between two tries to get an outcome written down.
 const FINISH_PAUSE: Duration = Duration::from_millis(100);
 
-/// What a failure means for whoever comes next.
+/// What a failure means for the next caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// It did not happen and may be tried again.
@@ -30,7 +30,7 @@ pub enum Class {
     Unclear,
 }
 
-/// An error that knows what it means for whoever comes next.
+/// An error that knows what it means for the next caller.
 pub trait Failure: fmt::Display {
     /// What it means.
     fn class(&self) -> Class;
@@ -41,7 +41,7 @@ pub trait Failure: fmt::Display {
     }
 }
 
-/// A failure in words, for whoever has no error type of its own.
+/// A failure in words, for services that have no error type of their own.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{message}")]
 pub struct Failed {
@@ -152,27 +152,27 @@ pub enum RunError<E> {
     /// It failed before, and is not to be tried again.
     #[error("it failed before, for good: {}", .0.error)]
     FailedBefore(Box<Outcome>),
-    /// It failed before, and may be tried again by whoever reacquires it, which this call did not ask for.
+    /// It failed before, and may be tried again by a caller that reacquires it, which this call did not ask for.
     #[error("it failed before, and may be tried again: {}", .0.error)]
     Retryable(Box<Outcome>),
     /// It failed before, and no attempt is left.
     #[error("it failed before, and no attempt is left: {}", .0.error)]
     Exhausted(Box<Outcome>),
-    /// Somebody else runs it.
+    /// Another holder runs it.
     #[error("somebody else runs it; ask again in {retry_after:?}")]
     InProgress {
         /// When it is worth asking again.
         retry_after: Duration,
     },
-    /// It may have happened, and nobody knows.
+    /// It may have happened; its outcome is unknown.
     #[error("it may have happened, nobody knows since {since}; it waits to be resolved")]
     Unknown {
         /// The lease under which it may have happened.
         epoch: u32,
-        /// Since when nobody knows.
+        /// Since when the outcome is unknown.
         since: Moment,
     },
-    /// Somebody took over while it ran. It was stopped where it stood, and counts no more.
+    /// Another caller took over while it ran. It was stopped where it stood, and no longer counts.
     #[error("somebody took over while it ran")]
     Overtaken,
     /// It happened, and that could not be written down: here is what came of it. The lease lapses, and its terms
@@ -194,7 +194,7 @@ impl Ledger {
     /// that may be tried again is tried again by the next caller.
     ///
     /// If `effect` panics, or the returned future is dropped, nothing is written down: whether the effect happened is
-    /// not known, the lease lapses, and its terms say whether it may be repeated or somebody has to find out.
+    /// not known, the lease lapses, and its terms say whether it may be repeated or an operator has to find out.
     pub async fn run<F, Fut, R, E>(
         &self,
         identity: Identity,
@@ -210,8 +210,8 @@ impl Ledger {
         self.run_with(Begin::new(identity, hash).reacquire(), |_| effect()).await
     }
 
-    /// As [`run`](Self::run), on terms of one's own; `effect` is told its lease. The lease is renewed while it runs, on
-    /// the same task: an effect that blocks its thread keeps its own renewal from happening.
+    /// As [`run`](Self::run), on terms of the caller's own; `effect` is told its lease. The lease is renewed while it
+    /// runs, on the same task: an effect that blocks its thread keeps its own renewal from happening.
     pub async fn run_with<F, Fut, R, E>(&self, asked: Begin, effect: F) -> Result<Ran, RunError<E>>
     where
         F: FnOnce(Lease) -> Fut,
@@ -260,7 +260,7 @@ impl Ledger {
             match self.renew(lease, lease.lasts).await {
                 Ok(_) => {}
                 Err(LedgerError::Stale(_) | LedgerError::NotFound) => return,
-                // A lease that lapsed is still the newest until somebody takes over, so it is worth going on.
+                // A lease that lapsed is still the newest until another caller takes over, so it is worth going on.
                 Err(error) => {
                     tracing::warn!(%error, identity = %lease.identity, "a lease could not be renewed")
                 }
@@ -314,7 +314,7 @@ impl Ledger {
         self.finish_patiently(lease, &less).await
     }
 
-    /// Tries for longer than a single call would: what came of an effect is worth more than a moment.
+    /// Tries for longer than a single call would: the outcome of an effect is worth the wait.
     async fn finish_patiently(&self, lease: &Lease, ending: &Ending) -> Result<(), LedgerError> {
         let until = Instant::now() + self.settings().finish_patience;
         loop {
@@ -327,7 +327,7 @@ impl Ledger {
     }
 }
 
-/// What a decision other than to run it means for whoever wanted an answer.
+/// What a decision other than to run it means for the caller that wanted an answer.
 fn already<E>(decision: Decision) -> Result<Ran, RunError<E>> {
     match decision {
         Decision::Replay(outcome) if outcome.end == End::Succeeded => {

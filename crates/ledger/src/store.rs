@@ -26,12 +26,13 @@ pub struct Kept {
 /// Where records are kept. A store tells the rules (`driftq_core::ledger`) how a record stands now, by its own clock,
 /// and does what they answer; it decides nothing itself. The suite in `conformance` says what that amounts to.
 ///
-/// Every call is safe to repeat with the same words. What is handed over was checked by the [`Ledger`](crate::Ledger).
+/// Every call is safe to repeat with the same arguments. What is handed over was checked by the
+/// [`Ledger`](crate::Ledger).
 pub trait Store: Send + Sync + 'static {
     /// A word for logs and counters.
     fn name(&self) -> &'static str;
 
-    /// Somebody wants to run an effect. A store that can wait for somebody else who runs it may do so, for
+    /// A caller wants to run an effect. A store that can wait for another holder that runs it may do so, for
     /// `asked.wait` at the most; one that cannot answers at once.
     fn begin<'a>(&'a self, asked: &'a Begin) -> Pending<'a, Decision>;
 
@@ -48,10 +49,10 @@ pub trait Store: Send + Sync + 'static {
     /// The holder of a lease says how it ended.
     fn finish<'a>(&'a self, lease: &'a Lease, ending: &'a Ending) -> Pending<'a, Finished>;
 
-    /// The holder of a lease goes on for so long from now; never shortens it. Answers when it lapses.
+    /// The holder of a lease goes on for `lasts` from now; never shortens it. Returns when it lapses.
     fn renew<'a>(&'a self, lease: &'a Lease, lasts: Duration) -> Pending<'a, Moment>;
 
-    /// Somebody has found out how it ended.
+    /// An operator has found out how it ended.
     fn resolve<'a>(&'a self, found: &'a Resolve) -> Pending<'a, Finished>;
 
     /// One record, if there is one that counts.

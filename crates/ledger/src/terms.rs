@@ -1,4 +1,4 @@
-//! On what terms somebody runs an effect.
+//! On what terms a caller runs an effect.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ pub const ATTEMPTS_MAX: u32 = 1_000_000;
 /// Most bytes of an owner's name or of the name of a call.
 pub const NOTE_BYTES_MAX: usize = 255;
 
-/// On what terms somebody runs an effect.
+/// On what terms a caller runs an effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terms {
     /// How long one attempt has the effect to itself, unless it renews.
     pub lease: Duration,
     /// How long the outcome is remembered, from the moment it is finished.
     pub ttl: Duration,
-    /// What a lapsed lease means for whoever comes next.
+    /// What a lapsed lease means for the next caller.
     pub on_lapse: OnLapse,
     /// The most leases there may be; no cap if `None`.
     pub attempts_max: Option<u32>,
@@ -68,7 +68,7 @@ impl Terms {
     }
 }
 
-/// Somebody wants to run an effect.
+/// A caller wants to run an effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Begin {
     /// Which.
@@ -79,7 +79,7 @@ pub struct Begin {
     pub terms: Terms,
     /// Whether to take it on if it failed and may be tried again.
     pub reacquire: bool,
-    /// How long to wait for somebody else who runs it.
+    /// How long to wait for another holder that runs it.
     pub wait: Duration,
     /// Names this call: the same name again gets the same lease again, so that a lost answer loses nothing. The
     /// ledger makes one up if there is none, and uses it for its own retries.
@@ -117,7 +117,7 @@ impl Begin {
         self
     }
 
-    /// Waits for somebody else who runs it.
+    /// Waits for another holder that runs it.
     #[must_use]
     pub const fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
@@ -139,7 +139,7 @@ impl Begin {
     }
 }
 
-/// Somebody, a retry worker mostly, wants to run again what failed and may be tried again.
+/// A caller, mostly a retry worker, wants to run again what failed and may be tried again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reacquire {
     /// Which.

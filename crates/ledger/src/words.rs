@@ -2,7 +2,7 @@
 
 use crate::{End, OnLapse, Status};
 
-/// How a table has it.
+/// As it is written in a table.
 #[must_use]
 pub const fn of_status(status: Status) -> &'static str {
     match status {
@@ -14,7 +14,7 @@ pub const fn of_status(status: Status) -> &'static str {
     }
 }
 
-/// How a table has it.
+/// As it is written in a table.
 #[must_use]
 pub const fn of_end(end: End) -> &'static str {
     match end {
@@ -30,7 +30,7 @@ pub fn status(word: &str) -> Option<Status> {
     Status::ALL.into_iter().find(|status| of_status(*status) == word)
 }
 
-/// How a table has it.
+/// As it is written in a table.
 #[must_use]
 pub const fn of_on_lapse(on_lapse: OnLapse) -> &'static str {
     match on_lapse {

@@ -17,7 +17,7 @@ use crate::{
 pub struct Bounds {
     /// The longest that a copy lives. A record that is removed by hand is forgotten within this time.
     pub lives_max: Duration,
-    /// How much earlier than its record a copy ends: how far the clocks of this machine and of the store may run
+    /// How much earlier than its record a copy ends: how far the clocks of this machine and of the store may drift
     /// apart, or be set, within a copy's life.
     pub margin: Duration,
     /// How long a call of the cache may take.
@@ -58,7 +58,7 @@ impl<S: Store> Cached<S> {
         Self::with(store, Arc::new(cache), Bounds::default())
     }
 
-    /// With bounds of one's own, and a cache that others have, too.
+    /// With bounds of the caller's own, and a cache that may be shared.
     pub fn with(store: S, cache: Arc<dyn Cache>, bounds: Bounds) -> Self {
         Self {
             store,
@@ -101,7 +101,7 @@ impl<S: Store> Cached<S> {
         Ok((decision, kept))
     }
 
-    /// What a copy answers, if there is one that does.
+    /// The answer from a copy, if there is one that answers the question.
     async fn recall(&self, asked: &Begin) -> Option<(Outcome, Kept)> {
         let found = self.ask_cache(|| self.cache.get(&asked.identity)).await?;
         let answer = found.and_then(|entry| {

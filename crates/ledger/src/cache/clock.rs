@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::Moment;
 
 /// What the clocks of this machine say. The steady one is never set back, but stands still while the machine sleeps;
-/// the one on the wall goes on, but can be set. A time is over when either says so.
+/// the wall clock goes on, but can be set. A time is over when either of them says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
     /// By the clock that is never set back.
@@ -25,7 +25,7 @@ impl Reading {
         Self { steady: Instant::now(), wall: Moment::from(SystemTime::now()) }
     }
 
-    /// So much later; `None` if that is beyond what a clock can say.
+    /// This reading, later by `duration`; `None` if that is beyond what a clock can say.
     #[must_use]
     pub fn after(self, duration: Duration) -> Option<Self> {
         Some(Self { steady: self.steady.checked_add(duration)?, wall: self.wall.after(duration) })

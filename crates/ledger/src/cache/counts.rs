@@ -24,7 +24,7 @@ impl Counts {
         self.hits.load(Ordering::Relaxed)
     }
 
-    /// Questions for which there was no copy that counts.
+    /// Questions for which there was no valid copy.
     #[must_use]
     pub fn misses(&self) -> u64 {
         self.misses.load(Ordering::Relaxed)

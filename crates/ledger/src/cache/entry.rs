@@ -14,7 +14,7 @@ use crate::{Begin, Identity, Kept, Moment, OnLapse, Outcome, Resolver, Response,
 const VERSION: u8 = 1;
 /// How many bytes of a checksum follow the version.
 const CHECKSUM_BYTES: usize = 16;
-/// What a copy takes in memory beside its texts and its payload.
+/// What a copy takes in memory in addition to its texts and its payload.
 const OVERHEAD_BYTES: usize = 512;
 
 /// A copy of a final outcome.
@@ -28,7 +28,7 @@ pub struct Entry {
     pub hash: String,
     /// How it ended.
     pub outcome: Outcome,
-    /// When this copy counts no more. That is before its record does.
+    /// When this copy stops counting. That is before its record does.
     pub until: Reading,
 }
 
@@ -77,7 +77,7 @@ impl Entry {
             + resolved
     }
 
-    /// As bytes, for a cache that is elsewhere. They say by the clock on the wall when the copy ends.
+    /// As bytes, for a cache that is elsewhere. They say by the wall clock when the copy ends.
     #[must_use]
     pub fn to_bytes(&self, now: Reading) -> Option<Vec<u8>> {
         let Outcome { end, response, error, finished_at, epoch, attempt, resolved } = &self.outcome;
@@ -109,7 +109,7 @@ impl Entry {
         Some(bytes)
     }
 
-    /// From bytes that somebody wrote, perhaps on another machine; `None` if they are not a copy that counts now.
+    /// From bytes that a process wrote, perhaps on another machine; `None` if they are not a copy that is valid now.
     #[must_use]
     pub fn from_bytes(bytes: &[u8], now: Reading) -> Option<Self> {
         let (version, rest) = bytes.split_first()?;
@@ -165,7 +165,7 @@ struct Head {
     epoch: u32,
     attempt: u32,
     resolved: Option<(String, String)>,
-    /// When the copy ends: microseconds since 1970, by the writer's clock on the wall.
+    /// When the copy ends: microseconds since 1970, by the writer's wall clock.
     until: i64,
     /// How many microseconds that was away when it was written.
     left: i64,

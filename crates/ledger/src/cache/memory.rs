@@ -41,8 +41,8 @@ impl Default for MemoryCache {
 }
 
 impl MemoryCache {
-    /// With room for so many copies, and for so many bytes of them. A copy that takes more than half of the bytes is
-    /// not kept.
+    /// With room for this many copies, and for this many bytes of them. A copy that takes more than half of the bytes
+    /// is not kept.
     #[must_use]
     pub fn new(entries_max: usize, bytes_max: usize) -> Self {
         Self { entries_max, bytes_max, generations: Mutex::default() }
@@ -92,7 +92,7 @@ impl MemoryCache {
             drop(generations.old.take(&entry.identity));
             self.insert(generations, entry)
         });
-        // Freeing many copies takes a while, and nobody waits for it.
+        // Freeing many copies takes a while, and is done outside the lock, where no other caller waits for it.
         drop(dropped);
     }
 

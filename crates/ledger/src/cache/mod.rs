@@ -11,7 +11,7 @@
 //! - A copy ends before its record does: its time is counted from before the store was asked, with a margin, by two
 //!   clocks of this machine of which the stricter one counts. A record that is removed by hand is forgotten by every
 //!   cache within [`Bounds::lives_max`].
-//! - A copy that cannot be read, or is about something else, is none.
+//! - A copy that cannot be read, or is about something else, does not count.
 
 mod cached;
 mod clock;

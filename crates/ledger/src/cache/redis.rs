@@ -10,20 +10,20 @@ use crate::Identity;
 
 /// Most bytes that are read of a copy; what is longer was not written by this library.
 pub const COPY_BYTES_MAX: usize = 4 << 20;
-/// Within this time there is a connection, or there is none.
+/// A connection that takes longer than this to make is given up.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// Within this time Redis answers a command, or the connection is not waited for any longer.
+/// A command that Redis does not answer within this time is given up.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 /// The longest pause between two tries to connect.
 const RECONNECT_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Most commands that wait for one connection.
 const COMMANDS_MAX: usize = 1024;
 
-/// Copies in Redis. It connects when it is first asked, and again after a connection broke; whoever asks meanwhile is
-/// told so at once or within the patience of [`Cached`](super::Cached).
+/// Copies in Redis. It connects when it is first asked, and again after a connection broke; a caller that asks
+/// meanwhile is told so at once or within the patience of [`Cached`](super::Cached).
 ///
-/// A copy ends in Redis by its expiry, and for a reader by the clock on the wall as well, so that a command that lay
-/// around before it was run keeps nothing for longer. Whoever can write to this Redis can make up answers: let only
+/// A copy ends in Redis by its expiry, and for a reader by the wall clock as well, so that a command that was delayed
+/// before it was run keeps nothing for longer. A process that can write to this Redis can make up answers: let only
 /// your services reach it.
 pub struct RedisCache {
     connection: ConnectionManager,

@@ -1,4 +1,4 @@
-//! Somebody wants to run an effect: the rows of the decision table that need no time to pass.
+//! A caller wants to run an effect: the rows of the decision table that need no time to pass.
 
 use super::Harness;
 use super::kit::{
@@ -38,7 +38,7 @@ pub async fn a_live_lease_keeps_everybody_else_off(harness: &dyn Harness) {
     case.commit(&lease, &success("done")).await;
 }
 
-/// Whoever is kept off learns when it is worth asking again.
+/// A caller that is kept off learns when it is worth asking again.
 pub async fn others_are_told_when_to_come_again(harness: &dyn Harness) {
     let case = Case::new(harness);
     case.first("k").await;
@@ -50,7 +50,7 @@ pub async fn others_are_told_when_to_come_again(harness: &dyn Harness) {
     }
 }
 
-/// The call that got the lease, once more, gets it once more: its answer may have been lost.
+/// The call that got the lease gets it again if it is repeated: its answer may have been lost.
 pub async fn the_same_call_gets_the_same_lease_again(harness: &dyn Harness) {
     let case = Case::new(harness);
     let mine = || case.asking("k").call("call-1").owner("worker-1");
@@ -78,7 +78,7 @@ pub async fn the_same_call_gets_its_takeover_again(harness: &dyn Harness) {
     assert_eq!(executes(case.ledger().reacquire(worker).await.expect("it decides"), 3, 3), third);
 }
 
-/// Succeeded: replay, to everybody who asks for the same.
+/// Succeeded: replay, to every caller that asks for the same.
 pub async fn a_success_is_replayed(harness: &dyn Harness) {
     let case = Case::new(harness);
     let lease = case.ended("k", &success("done")).await;
@@ -101,7 +101,7 @@ pub async fn a_final_failure_is_replayed(harness: &dyn Harness) {
     assert_eq!(replays(case.ledger().reacquire(case.retrying("k")).await.expect("it decides")), outcome);
 }
 
-/// Failed and may be tried again: whoever does not take it on is told how it failed.
+/// Failed and may be tried again: a caller that does not take it on is told how it failed.
 pub async fn a_failure_that_may_be_tried_again_is_told(harness: &dyn Harness) {
     let case = Case::new(harness);
     let ending =

@@ -10,7 +10,7 @@ use crate::{
     Response, Status, Sweep, TTL_MAX,
 };
 
-/// Terms that cannot be kept, and names of calls and owners that are none.
+/// Terms that cannot be kept, and invalid names of calls and owners.
 pub async fn a_begin_that_cannot_be_meant_is_refused(harness: &dyn Harness) {
     let case = Case::new(harness);
     let tiny = Duration::from_nanos(1);
@@ -35,7 +35,7 @@ pub async fn a_begin_that_cannot_be_meant_is_refused(harness: &dyn Harness) {
     case.is_forgotten("k").await;
 }
 
-/// The longest and the shortest that is allowed is allowed.
+/// Terms exactly at their bounds are allowed.
 pub async fn terms_at_their_bounds_are_kept(harness: &dyn Harness) {
     let case = Case::new(harness);
     let longest = case.long().lease(LEASE_MAX).ttl(TTL_MAX).attempts_max(ATTEMPTS_MAX);

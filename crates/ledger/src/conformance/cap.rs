@@ -10,7 +10,7 @@ fn capped(case: &Case<'_>) -> Terms {
     case.long().on_lapse(OnLapse::Retry).attempts_max(CAP)
 }
 
-/// What somebody who repeats the cap is told: it failed, and so many attempts are left.
+/// What a caller that repeats the cap is told: it failed, and how many attempts are left.
 async fn attempts_left(case: &Case<'_>) -> Option<u32> {
     let (outcome, left) = may_be_tried(case.told(case.asking("k").terms(capped(case))).await);
     assert_eq!(outcome.end, crate::End::FailedRetryable);
@@ -40,13 +40,13 @@ async fn use_up(case: &Case<'_>) {
 pub async fn failures_use_the_attempts_up(harness: &dyn Harness) {
     let case = Case::new(harness);
     use_up(&case).await;
-    // Nor does whoever does not say the cap get around it.
+    // Nor does a caller that does not state the cap get around it.
     assert_eq!(may_be_tried(case.told(case.asking("k").reacquire()).await).1, Some(0));
     let worker = case.ledger().reacquire(case.retrying("k")).await;
     assert_eq!(worker, Err(LedgerError::Exhausted { attempts: CAP }));
 }
 
-/// A person who says that it did not happen grants one more attempt, also to those who repeat the old cap.
+/// A person who says that it did not happen grants one more attempt, also to callers that repeat the old cap.
 pub async fn a_person_grants_one_more_attempt(harness: &dyn Harness) {
     let case = Case::new(harness);
     use_up(&case).await;
@@ -102,7 +102,7 @@ pub async fn the_larger_cap_counts_and_is_kept(harness: &dyn Harness) {
     assert_eq!(case.record("k").await.attempts_max, Some(3));
     let smaller = case.asking("k").terms(case.long().attempts_max(1));
     assert_eq!(may_be_tried(case.told(smaller.clone()).await).1, Some(1));
-    // Whoever takes it on with a smaller cap, or with none, does not lower it.
+    // A caller that takes it on with a smaller cap, or with none, does not lower it.
     let third = executes(case.told(smaller.reacquire()).await, 3, 3);
     assert_eq!(case.record("k").await.attempts_max, Some(3));
     case.commit(&third, &Ending::failed_retryable("three")).await;
@@ -134,7 +134,7 @@ pub async fn without_a_cap_there_is_always_another_attempt(harness: &dyn Harness
     assert_eq!(case.replayed("k").await.attempt, 6);
 }
 
-/// Whoever takes a failure on without a cap of its own keeps the record's.
+/// A caller that takes a failure on without a cap of its own keeps the record's.
 pub async fn a_cap_is_kept_by_whoever_does_not_say_it(harness: &dyn Harness) {
     let case = Case::new(harness);
     let first = case.first_on("k", capped(&case)).await;

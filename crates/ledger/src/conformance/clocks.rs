@@ -52,8 +52,8 @@ pub async fn the_newest_lease_counts_whatever_its_holders_clock_says(harness: &d
     }
 }
 
-/// Weakness of the seed's contract: a clock that is behind blocked a retry. A failure can be taken on at once, by
-/// whoever comes, and so can a lapse.
+/// Weakness of the seed's contract: a clock that is behind blocked a retry. A failure can be taken on at once, by any
+/// caller, and so can a lapse.
 pub async fn no_clock_blocks_a_retry(harness: &dyn Harness) {
     let case = Case::new(harness);
     let mut lease = case.first("failed").await;
@@ -98,7 +98,7 @@ pub async fn times_are_told_as_they_are_kept(harness: &dyn Harness) {
     }
 }
 
-/// A lease whose length is no whole number of anything lapses like any other.
+/// A lease whose length is not a whole number of any unit lapses like any other.
 pub async fn a_lease_of_odd_length_lapses_and_is_taken_over(harness: &dyn Harness) {
     let case = Case::new(harness);
     let odd = harness.brief() - Duration::from_nanos(1);

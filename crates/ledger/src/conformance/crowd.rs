@@ -1,4 +1,4 @@
-//! Many at once.
+//! Many callers at once.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use super::Harness;
 use super::kit::{Case, LONG, executes, is_what_was_said, keeps_off, success};
 use crate::{Decision, Ending, Finished, Lease, LedgerError, OnLapse, Outcome, Status};
 
-/// As many as ask at the same time.
+/// How many callers ask at the same time.
 const CROWD: usize = 32;
 
-/// What came of as many calls, begun together.
+/// The results of `count` calls, begun together.
 pub(super) async fn at_once<T, Fut>(count: usize, call: impl Fn(usize) -> Fut) -> Vec<T>
 where
     T: Send + 'static,
@@ -31,7 +31,7 @@ where
     calls.join_all().await
 }
 
-/// The one lease among what a crowd was told; everybody else must have been kept off by it.
+/// The one lease among what a crowd was told; every other caller must have been kept off by it.
 fn the_one_lease(told: Vec<Result<Decision, LedgerError>>) -> Lease {
     let (mut leases, mut others) = (Vec::new(), Vec::new());
     for decision in told {
@@ -48,7 +48,7 @@ fn the_one_lease(told: Vec<Result<Decision, LedgerError>>) -> Lease {
     lease
 }
 
-/// Of many who begin at the same time one may run it.
+/// Of many callers that begin at the same time, one may run it.
 pub async fn of_many_who_begin_one_runs_it(harness: &dyn Harness) {
     let case = Case::new(harness);
     for key in ["a", "b", "c", "d"] {
@@ -81,7 +81,7 @@ pub async fn many_effects_do_not_get_in_each_others_way(harness: &dyn Harness) {
     assert_eq!(case.keys(Some(Status::Succeeded)).await.len(), CROWD);
 }
 
-/// After a lapse, of many who come one takes over.
+/// After a lapse, one of many callers takes over.
 pub async fn after_a_lapse_one_of_many_takes_over(harness: &dyn Harness) {
     let case = Case::new(harness);
     let old = case.lapsed("k", OnLapse::Retry).await;
@@ -95,7 +95,7 @@ pub async fn after_a_lapse_one_of_many_takes_over(harness: &dyn Harness) {
     case.commit(&new, &success("done")).await;
 }
 
-/// When what was held is asked for by many, all are told the same.
+/// When many callers ask for what was held, all are told the same.
 pub async fn all_are_told_that_it_is_unknown(harness: &dyn Harness) {
     let case = Case::new(harness);
     let old = case.lapsed("k", OnLapse::Hold).await;
@@ -121,7 +121,7 @@ pub async fn of_many_retry_workers_one_takes_it_on(harness: &dyn Harness) {
     case.is_shut_out(&old).await;
 }
 
-/// After its time, of many who begin anew one runs it.
+/// After its time, of many callers that begin anew, one runs it.
 pub async fn after_its_time_one_of_many_begins_anew(harness: &dyn Harness) {
     let case = Case::new(harness);
     let old = case.first_on("k", case.long().ttl(harness.brief())).await;
@@ -150,7 +150,7 @@ pub async fn the_same_finish_many_times_is_written_down_once(harness: &dyn Harne
     is_what_was_said(&case.replayed("k").await, &lease, &success("done"));
 }
 
-/// Of many different endings one is written down, and everybody else is told that it is not theirs.
+/// Of many different endings one is written down, and every other caller is told that it is not its own.
 pub async fn of_many_different_finishes_one_stays(harness: &dyn Harness) {
     let case = Case::new(harness);
     let lease = case.first("k").await;
@@ -171,7 +171,7 @@ pub async fn of_many_different_finishes_one_stays(harness: &dyn Harness) {
     is_what_was_said(&case.replayed("k").await, &lease, &winner.expect("one stays"));
 }
 
-/// A renewal and a takeover at the same time: one of the two has the effect then, and the other knows.
+/// A renewal and a takeover at the same time: one of the two has the effect afterwards, and the other knows.
 pub async fn a_renewal_and_a_takeover_do_not_both_win(harness: &dyn Harness) {
     let case = Case::new(harness);
     for round in 0..8 {

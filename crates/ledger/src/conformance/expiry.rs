@@ -24,8 +24,8 @@ pub async fn an_outcome_is_not_replayed_after_its_time(harness: &dyn Harness) {
     }
 }
 
-/// Weakness of the seed's contract: FAILED_RETRYABLE past its time was a dead end. Whoever begins runs it anew, with or
-/// without `reacquire`; for a retry worker there is nothing left to reacquire.
+/// Weakness of the seed's contract: FAILED_RETRYABLE past its time was a dead end. A caller that begins runs it anew,
+/// with or without `reacquire`; for a retry worker there is nothing left to reacquire.
 pub async fn a_failure_past_its_time_is_no_dead_end(harness: &dyn Harness) {
     let case = Case::new(harness);
     for key in ["begin", "reacquire"] {
@@ -46,7 +46,8 @@ pub async fn a_failure_past_its_time_is_no_dead_end(harness: &dyn Harness) {
     assert_eq!(left, Ok(Vec::new()));
 }
 
-/// A record that was begun anew is another record: its caps, its request and its terms are those of whoever began it.
+/// A record that was begun anew is another record: its caps, its request and its terms are those of the caller that
+/// began it.
 pub async fn a_record_begun_anew_owes_nothing_to_the_old_one(harness: &dyn Harness) {
     let case = Case::new(harness);
     let terms = case.long().ttl(harness.brief()).attempts_max(1).on_lapse(OnLapse::Retry);
@@ -75,7 +76,7 @@ pub async fn the_same_call_after_its_time_begins_anew(harness: &dyn Harness) {
     case.commit(&new, &success("new")).await;
 }
 
-/// What somebody runs counts, however short its outcome is to be remembered.
+/// An effect that a holder runs counts, however short its outcome is to be remembered.
 pub async fn what_somebody_runs_is_never_over(harness: &dyn Harness) {
     let case = Case::new(harness);
     let lease = case.first_on("runs", case.long().ttl(harness.brief())).await;
@@ -86,7 +87,7 @@ pub async fn what_somebody_runs_is_never_over(harness: &dyn Harness) {
     assert_eq!(case.keys(None).await, ["runs"]);
 }
 
-/// What may have happened counts until somebody resolves it.
+/// What may have happened counts until an operator resolves it.
 pub async fn what_may_have_happened_is_never_over(harness: &dyn Harness) {
     let case = Case::new(harness);
     let brief = case.lapsing(OnLapse::Hold).ttl(harness.brief());

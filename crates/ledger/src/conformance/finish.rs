@@ -6,7 +6,7 @@ use super::Harness;
 use super::kit::{Case, LONG, endings, is_stale, is_what_was_said, may_be_tried, replays, success};
 use crate::{End, Ending, Finished, HEADERS_MAX, Proof, Response, Status};
 
-/// Code, headers and payload come back as they were, whoever asks.
+/// Code, headers and payload come back as they were, to every caller.
 pub async fn a_response_comes_back_as_it_was(harness: &dyn Harness) {
     let case = Case::new(harness);
     let text = "line\r\n\t\"quoted\" ü 漢 \u{1f680} \0 end";
@@ -78,7 +78,7 @@ pub async fn a_second_identical_finish_is_not_stale(harness: &dyn Harness) {
     }
 }
 
-/// Whoever said how it ended does not say otherwise later.
+/// A holder that said how it ended cannot say otherwise later.
 pub async fn a_second_finish_that_differs_is_stale(harness: &dyn Harness) {
     let case = Case::new(harness);
     let base = Ending::succeeded(Response::new("x").code(7).header("a", "b"));
@@ -103,7 +103,7 @@ pub async fn a_second_finish_that_differs_is_stale(harness: &dyn Harness) {
     assert_eq!(case.record("k").await, before, "what has ended does not go on");
 }
 
-/// A failure that somebody took on again is over for whoever had it before, also if it says the same once more.
+/// A failure that another caller took on again is over for the holder before, even if that one says the same once more.
 pub async fn a_failure_that_was_taken_on_is_over(harness: &dyn Harness) {
     let case = Case::new(harness);
     let failure = Ending::failed_retryable("for now");
@@ -117,7 +117,7 @@ pub async fn a_failure_that_was_taken_on_is_over(harness: &dyn Harness) {
     is_what_was_said(&outcome, &new, &failure);
 }
 
-/// A lease says nothing about effects other than its own, and one that nobody gave out says nothing at all.
+/// A lease says nothing about effects other than its own, and one that no store gave out says nothing at all.
 pub async fn a_lease_of_something_else_is_worth_nothing(harness: &dyn Harness) {
     let case = Case::new(harness);
     let mine = case.first("mine").await;
@@ -134,7 +134,7 @@ pub async fn a_lease_of_something_else_is_worth_nothing(harness: &dyn Harness) {
             forged.proof = Proof::Token("nobody's".to_owned());
             assert!(case.ledger().finish(&forged, &success("forged")).await.is_err());
         }
-        // A sealed text says itself what it is about, so that only its own effect can have ended.
+        // A sealed text itself says what it is about, so only its own effect can have ended.
         Proof::Token(token) => {
             let mut forged = other.clone();
             forged.proof = Proof::Token(format!("{token}x"));

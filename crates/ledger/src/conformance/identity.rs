@@ -111,7 +111,7 @@ pub async fn blanks_around_a_name_do_not_count(harness: &dyn Harness) {
     is_what_was_said(&replays(case.told(asked).await), &lease, &success("done"));
 }
 
-/// What names nobody or nothing never gets to the store.
+/// An identity that lacks a part, or has one that is not valid, never gets to the store.
 pub async fn nobody_and_nothing_have_no_effects(harness: &dyn Harness) {
     let case = Case::new(harness);
     let long = "x".repeat(IDENTITY_BYTES_MAX + 1);

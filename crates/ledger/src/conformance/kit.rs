@@ -55,7 +55,7 @@ impl<'a> Case<'a> {
         self.long().lease(self.harness.brief()).on_lapse(on_lapse)
     }
 
-    /// Somebody who asks for the usual request, on long terms.
+    /// A caller that asks for the usual request, on long terms.
     #[must_use]
     pub fn asking(&self, key: &str) -> Begin {
         Begin::new(self.identity(key), hash("the request")).terms(self.long())
@@ -67,22 +67,22 @@ impl<'a> Case<'a> {
         Reacquire::new(self.identity(key)).terms(self.long())
     }
 
-    /// What somebody who asks on long terms is told.
+    /// What a caller that asks on long terms is told.
     pub async fn begin(&self, key: &str) -> Decision {
         self.told(self.asking(key)).await
     }
 
-    /// What somebody who asks is told; it must be a decision.
+    /// What a caller that asks is told; it must be a decision.
     pub async fn told(&self, asked: Begin) -> Decision {
         self.ledger().begin(asked).await.expect("begin decides")
     }
 
-    /// The lease of the first who asks.
+    /// The lease of the first caller.
     pub async fn first(&self, key: &str) -> Lease {
         self.first_on(key, self.long()).await
     }
 
-    /// The lease of the first who asks, on these terms.
+    /// The lease of the first caller, on these terms.
     pub async fn first_on(&self, key: &str, terms: Terms) -> Lease {
         executes(self.told(self.asking(key).terms(terms)).await, 1, 1)
     }
@@ -99,14 +99,14 @@ impl<'a> Case<'a> {
         lease
     }
 
-    /// A lease under which an effect may have happened, and everybody knows that nobody knows.
+    /// A lease under which an effect may have happened, and a caller was told that its outcome is unknown.
     pub async fn unknown(&self, key: &str) -> Lease {
         let lease = self.lapsed(key, OnLapse::Hold).await;
         is_unknown(&self.begin(key).await, &lease);
         lease
     }
 
-    /// A lease under which an effect ended so.
+    /// A lease under which an effect ended in this way.
     pub async fn ended(&self, key: &str, ending: &Ending) -> Lease {
         let lease = self.first(key).await;
         self.commit(&lease, ending).await;
@@ -129,7 +129,7 @@ impl<'a> Case<'a> {
         assert_eq!(before, after, "whoever was overtaken changes nothing");
     }
 
-    /// Somebody found out how an effect ended.
+    /// What an operator found out about how an effect ended.
     #[must_use]
     pub fn found(&self, key: &str, ending: Ending) -> Resolve {
         let resolver = Resolver { by: "ann".to_owned(), why: "looked it up: ü".to_owned() };
@@ -158,7 +158,7 @@ impl<'a> Case<'a> {
         replays(self.begin(key).await)
     }
 
-    /// All records of this case that stand so, page by page, each once.
+    /// All records of this case that have this status, page by page, each once.
     pub async fn listed(&self, status: Option<Status>, limit: u32) -> Vec<Record> {
         let principal = Some(self.principal.clone());
         let mut filter = Filter { status, principal, limit, ..Filter::default() };
@@ -178,7 +178,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// The keys of all records of this case that stand so, in alphabetical order.
+    /// The keys of all records of this case that have this status, in alphabetical order.
     pub async fn keys(&self, status: Option<Status>) -> Vec<String> {
         let records = self.listed(status, 100).await;
         let mut keys: Vec<String> = records.iter().map(|one| one.identity.key().to_owned()).collect();
@@ -236,7 +236,7 @@ pub fn may_be_tried(decision: Decision) -> (Outcome, Option<u32>) {
     }
 }
 
-/// A begin that must keep off whoever asked, because this lease is live.
+/// A begin that must keep the caller off, because this lease is live.
 pub fn keeps_off(decision: &Decision, lease: &Lease) {
     match decision {
         Decision::InProgress { retry_after, epoch, attempt } => {
@@ -263,12 +263,12 @@ pub fn is_stale<T: std::fmt::Debug>(result: &Result<T, LedgerError>) {
     assert!(matches!(result, Err(LedgerError::Stale(_))), "the lease is stale, not {result:?}");
 }
 
-/// What somebody is told who uses a key for another request.
+/// What a caller is told that uses a key for another request.
 pub fn is_conflict<T: std::fmt::Debug>(result: &Result<T, LedgerError>) {
     assert!(matches!(result, Err(LedgerError::Conflict(_))), "the key was used before, not {result:?}");
 }
 
-/// What somebody is told who asks for what cannot be.
+/// What a caller is told that asks for what cannot be.
 pub fn is_invalid<T: std::fmt::Debug>(result: &Result<T, LedgerError>) {
     assert!(matches!(result, Err(LedgerError::Invalid(_))), "that cannot be, not {result:?}");
 }

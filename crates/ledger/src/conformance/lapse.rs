@@ -40,7 +40,7 @@ pub async fn after_a_crash_what_may_have_happened_is_held_and_resolved(harness: 
     case.is_shut_out(&crashed).await;
 }
 
-/// What is held is unknown for whoever looks, also if nobody has asked for it since.
+/// What is held is unknown for every reader, even if no caller has asked for it since.
 pub async fn what_is_held_is_unknown_for_everybody_who_looks(harness: &dyn Harness) {
     let case = Case::new(harness);
     case.lapsed("k", OnLapse::Hold).await;
@@ -54,7 +54,7 @@ pub async fn what_is_held_is_unknown_for_everybody_who_looks(harness: &dyn Harne
     assert_eq!(page.expect("list answers").records.len(), 1);
 }
 
-/// What may be repeated is in progress until somebody takes over, and its lease is not live.
+/// What may be repeated is in progress until another caller takes over, and its lease is not live.
 pub async fn what_may_be_repeated_is_in_progress_until_somebody_takes_over(harness: &dyn Harness) {
     let case = Case::new(harness);
     case.lapsed("k", OnLapse::Retry).await;
@@ -63,7 +63,7 @@ pub async fn what_may_be_repeated_is_in_progress_until_somebody_takes_over(harne
     assert!(!case.record("k").await.lease_live);
 }
 
-/// A lapse alone takes nothing away: whoever holds the newest lease knows best how it went.
+/// A lapse alone takes nothing away: the holder of the newest lease knows best how it went.
 pub async fn a_late_finish_counts_until_somebody_took_over(harness: &dyn Harness) {
     let case = Case::new(harness);
     let lapsed = case.lapsed("retry", OnLapse::Retry).await;
@@ -80,7 +80,7 @@ pub async fn a_late_finish_counts_until_somebody_took_over(harness: &dyn Harness
     assert_eq!(again, Ok(Finished::AlreadyCommitted));
 }
 
-/// The terms of the newest lease count, not those of whoever asks nor those of the lease before.
+/// The terms of the newest lease count, not those of the caller that asks nor those of the lease before.
 pub async fn the_newest_lease_says_what_its_lapse_means(harness: &dyn Harness) {
     let case = Case::new(harness);
     case.lapsed("k", OnLapse::Retry).await;

@@ -26,7 +26,7 @@ async fn one_of_each(case: &Case<'_>) -> BTreeMap<&'static str, Status> {
     ])
 }
 
-/// A list by status has what stands so now, and nothing else.
+/// A list by status has the records that have it now, and nothing else.
 pub async fn a_list_by_status_has_what_stands_so(harness: &dyn Harness) {
     let case = Case::new(harness);
     let made = one_of_each(&case).await;

@@ -7,9 +7,9 @@
 //! driftq_ledger::conformance_suite!(harness);
 //! ```
 //!
-//! That makes one `#[tokio::test]` of each case, every one with a harness of its own. The cases take names of their
-//! own for what they begin, so that they may share a store. A store whose time can only be waited for is as welcome as
-//! one whose clock can be set: nothing here says that a lease of [`Harness::brief`] is still live.
+//! That makes one `#[tokio::test]` of each case, every one with a harness of its own. The cases take names of their own
+//! for what they begin, so they may share a store. A store whose time can only be waited for is as welcome as one whose
+//! clock can be set: nothing here says that a lease of [`Harness::brief`] is still live.
 
 pub mod begin;
 pub mod bounds;
@@ -37,10 +37,10 @@ use std::time::Duration;
 
 use crate::{Identity, Ledger};
 
-/// Something that passes.
+/// Time that passes.
 pub type Passing<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
-/// A store to be looked at, and its time.
+/// A store to be tested, and its time.
 pub trait Harness: Send + Sync {
     /// A ledger on the store.
     fn ledger(&self) -> &Ledger;
@@ -55,7 +55,7 @@ pub trait Harness: Send + Sync {
     /// its lease was for `brief`, too.
     fn expire<'a>(&'a self, identity: &'a Identity) -> Passing<'a>;
 
-    /// Whether nobody but the case writes to the store, so that counts can be compared to the last one.
+    /// Whether nothing but the case writes to the store, so that counts can be compared exactly.
     fn is_alone(&self) -> bool {
         false
     }

@@ -4,7 +4,7 @@ use super::Harness;
 use super::kit::{Case, LONG, executes, is_stale, is_unknown, is_what_was_said, keeps_off, success};
 use crate::{OnLapse, Status};
 
-/// The end of a lease moves, and everybody can see that.
+/// The end of a lease moves, and every reader can see that.
 pub async fn a_renewed_lease_lasts_longer(harness: &dyn Harness) {
     let case = Case::new(harness);
     let lease = case.first("k").await;
@@ -16,7 +16,7 @@ pub async fn a_renewed_lease_lasts_longer(harness: &dyn Harness) {
     case.commit(&lease, &success("done")).await;
 }
 
-/// Whoever asks for less than it has keeps what it has.
+/// A holder that asks for less than it has keeps what it has.
 pub async fn a_renewal_never_shortens_a_lease(harness: &dyn Harness) {
     let case = Case::new(harness);
     let lease = case.first("k").await;
@@ -25,8 +25,8 @@ pub async fn a_renewal_never_shortens_a_lease(harness: &dyn Harness) {
     assert_eq!(case.record("k").await.lease_expires_at, Some(until));
 }
 
-/// A lease that lapsed comes back as long as nobody took over: that its holder is still at it is the best that can be
-/// known.
+/// A lease that lapsed comes back as long as no other caller took over: that its holder is still at work is the best
+/// that can be known.
 pub async fn a_lapsed_lease_comes_back(harness: &dyn Harness) {
     let case = Case::new(harness);
     for on_lapse in [OnLapse::Retry, OnLapse::Hold] {
@@ -41,7 +41,7 @@ pub async fn a_lapsed_lease_comes_back(harness: &dyn Harness) {
     }
 }
 
-/// Also one of which everybody was told that nobody knows.
+/// Also one of which callers were told that its outcome is unknown.
 pub async fn unknown_turns_back_into_running(harness: &dyn Harness) {
     let case = Case::new(harness);
     let lease = case.unknown("k").await;
@@ -53,7 +53,7 @@ pub async fn unknown_turns_back_into_running(harness: &dyn Harness) {
     is_what_was_said(&case.replayed("k").await, &lease, &success("late"));
 }
 
-/// A renewed lease that lapses again lapses again.
+/// A renewed lease can lapse again.
 pub async fn a_renewed_lease_lapses_like_any_other(harness: &dyn Harness) {
     let case = Case::new(harness);
     let mut lease = case.unknown("k").await;
@@ -62,7 +62,7 @@ pub async fn a_renewed_lease_lapses_like_any_other(harness: &dyn Harness) {
     is_unknown(&case.begin("k").await, &lease);
 }
 
-/// Whoever was overtaken does not go on.
+/// A holder that was overtaken does not go on.
 pub async fn whoever_was_overtaken_does_not_go_on(harness: &dyn Harness) {
     let case = Case::new(harness);
     let old = case.lapsed("k", OnLapse::Retry).await;
@@ -73,7 +73,7 @@ pub async fn whoever_was_overtaken_does_not_go_on(harness: &dyn Harness) {
     case.ledger().renew(&new, 2 * LONG).await.expect("the newest lease goes on");
 }
 
-/// Nor does anybody after a person has decided how it ended.
+/// Nor does a holder after an operator has decided how it ended.
 pub async fn what_was_resolved_does_not_go_on(harness: &dyn Harness) {
     let case = Case::new(harness);
     for ending in super::kit::endings() {

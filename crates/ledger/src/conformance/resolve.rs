@@ -1,10 +1,11 @@
-//! Somebody has found out how an effect ended.
+//! An operator has found out how an effect ended.
 
 use super::Harness;
 use super::kit::{Case, LONG, ends_otherwise, executes, may_be_tried, replays, success};
 use crate::{End, Ending, Finished, LedgerError, OnLapse, Response, Status};
 
-/// What is unknown is settled by somebody who knows, and everybody is told so from then on, with who said so and why.
+/// What is unknown is settled by an operator who knows, and every caller is told so from then on, with who said so and
+/// why.
 pub async fn unknown_is_settled_by_somebody_who_knows(harness: &dyn Harness) {
     let case = Case::new(harness);
     for end in [End::Succeeded, End::FailedFinal] {
@@ -40,7 +41,7 @@ pub async fn what_did_not_happen_may_run_again(harness: &dyn Harness) {
     assert_eq!(case.replayed("k").await.resolved, None, "a worker ended it, not a person");
 }
 
-/// A lapsed lease can be resolved before anybody has asked for it, whatever its lapse means.
+/// A lapsed lease can be resolved before a caller has asked for it, whatever its lapse means.
 pub async fn a_lapsed_lease_is_resolved(harness: &dyn Harness) {
     let case = Case::new(harness);
     for on_lapse in [OnLapse::Retry, OnLapse::Hold] {
@@ -73,7 +74,7 @@ pub async fn what_runs_is_not_resolved(harness: &dyn Harness) {
     case.commit(&lease, &success("mine")).await;
 }
 
-/// What ended stays what it is, whoever ended it.
+/// What ended stays what it is, whether a holder or an operator ended it.
 pub async fn what_ended_is_left_alone(harness: &dyn Harness) {
     let case = Case::new(harness);
     case.ended("done", &success("mine")).await;
@@ -90,7 +91,7 @@ pub async fn what_ended_is_left_alone(harness: &dyn Harness) {
     }
 }
 
-/// There is nothing to find out about what nobody began.
+/// There is nothing to find out about what no caller began.
 pub async fn nothing_is_resolved_where_nothing_is(harness: &dyn Harness) {
     let case = Case::new(harness);
     let found = case.ledger().resolve(&case.found("k", success("found"))).await;
@@ -98,7 +99,7 @@ pub async fn nothing_is_resolved_where_nothing_is(harness: &dyn Harness) {
     case.is_forgotten("k").await;
 }
 
-/// Whoever looked at an older lease than the newest decides nothing.
+/// An operator who looked at an older lease than the newest decides nothing.
 pub async fn a_resolution_of_an_older_lease_is_stale(harness: &dyn Harness) {
     let case = Case::new(harness);
     case.lapsed("k", OnLapse::Retry).await;

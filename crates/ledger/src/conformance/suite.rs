@@ -1,7 +1,7 @@
 //! The list of all cases, and the macro that makes tests of them.
 
-/// Makes a `#[tokio::test]` of every case, in a module for each theme. `$harness` is an async function in scope, without
-/// arguments, that answers a [`Harness`](crate::conformance::Harness).
+/// Makes a `#[tokio::test]` of every case, in a module for each theme. `$harness` is an async function in scope,
+/// without arguments, that returns a [`Harness`](crate::conformance::Harness).
 #[macro_export]
 macro_rules! conformance_suite {
     ($harness:ident) => {

@@ -7,7 +7,7 @@ use crate::{Ending, OnLapse, Status, Sweep, Swept};
 /// More rounds than a suite can make work for.
 const ROUNDS_MAX: usize = 1_000;
 
-/// Sweeps until there is nothing more to do; answers what was done altogether.
+/// Sweeps until there is nothing more to do; returns what was done altogether.
 async fn sweep_all(case: &Case<'_>, limit: u32) -> Swept {
     let mut done = Swept::default();
     for _ in 0..ROUNDS_MAX {
@@ -30,7 +30,7 @@ async fn over(case: &Case<'_>, key: &str) -> crate::Lease {
     lease
 }
 
-/// Sweeping removes no record that counts: none that somebody runs, none that may have happened, none whose time is not
+/// Sweeping removes no record that counts: none that a holder runs, none that may have happened, none whose time is not
 /// over.
 pub async fn sweeping_leaves_what_counts(harness: &dyn Harness) {
     let case = Case::new(harness);
@@ -73,7 +73,7 @@ pub async fn a_swept_record_begun_anew_refuses_the_old_lease(harness: &dyn Harne
     harness.expire(&abandoned.identity).await;
     sweep_all(&case, 100).await;
     for lease in [&old, &abandoned] {
-        // Nobody has begun it anew yet: the lease is of a record that is gone.
+        // No caller has begun it anew yet: the lease is of a record that is gone.
         assert_eq!(case.ledger().get(&lease.identity).await, Ok(None));
         let new = case.first(lease.identity.key()).await;
         assert_ne!(new.proof, lease.proof);
@@ -122,7 +122,7 @@ pub async fn small_rounds_sweep_everything(harness: &dyn Harness) {
     }
 }
 
-/// What a sweep has found to be unknown can be renewed, finished and resolved as if somebody had asked.
+/// What a sweep has found to be unknown can be renewed, finished and resolved as if a caller had asked.
 pub async fn what_a_sweep_holds_is_unknown_like_any_other(harness: &dyn Harness) {
     let case = Case::new(harness);
     let mut leases = Vec::new();

@@ -1,4 +1,4 @@
-//! Somebody waits for whoever runs the effect.
+//! Callers wait for the holder that runs the effect.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{Begin, Decision, Ending, OnLapse};
 
 const WAITERS: usize = 8;
 
-/// Some who wait for the same effect.
+/// Some callers that wait for the same effect.
 fn waiters(case: &Case<'_>, asked: &Begin) -> JoinSet<Decision> {
     let mut waiters = JoinSet::new();
     for _ in 0..WAITERS {
@@ -28,7 +28,7 @@ async fn next(waiters: &mut JoinSet<Decision>) -> Decision {
     next.expect("there is another waiter").expect("no waiter panics")
 }
 
-/// When it has ended, those who wait are told how.
+/// When it has ended, the waiters are told how.
 pub async fn those_who_wait_are_told_how_it_ended(harness: &dyn Harness) {
     let case = Case::new(harness);
     let lease = case.first("k").await;
@@ -39,7 +39,7 @@ pub async fn those_who_wait_are_told_how_it_ended(harness: &dyn Harness) {
     }
 }
 
-/// Also if it failed and may be tried again; whoever takes failures on is a different story.
+/// Also if it failed and may be tried again; waiters that take failures on have a case of their own.
 pub async fn those_who_wait_are_told_that_it_may_be_tried(harness: &dyn Harness) {
     let case = Case::new(harness);
     let lease = case.first("k").await;
@@ -51,7 +51,7 @@ pub async fn those_who_wait_are_told_that_it_may_be_tried(harness: &dyn Harness)
     }
 }
 
-/// After a failure one of those who take failures on runs it, and the others wait on for that one.
+/// After a failure one of the waiters that take failures on runs it, and the others go on waiting for that one.
 pub async fn after_a_failure_one_waiter_takes_it_on(harness: &dyn Harness) {
     let case = Case::new(harness);
     let lease = case.first("k").await;
@@ -60,7 +60,7 @@ pub async fn after_a_failure_one_waiter_takes_it_on(harness: &dyn Harness) {
     one_runs_it_and_the_others_wait_on(&case, &mut waiting).await;
 }
 
-/// After a lapse one of those who wait takes over, and the others wait on for that one.
+/// After a lapse one of the waiters takes over, and the others go on waiting for that one.
 pub async fn after_a_lapse_one_waiter_takes_over(harness: &dyn Harness) {
     let case = Case::new(harness);
     let lease = case.first_on("k", case.lapsing(OnLapse::Retry)).await;
@@ -78,7 +78,7 @@ async fn one_runs_it_and_the_others_wait_on(case: &Case<'_>, waiting: &mut JoinS
     }
 }
 
-/// When nobody may repeat it, those who wait learn that as soon as the lease lapses.
+/// When no caller may repeat it, the waiters learn that as soon as the lease lapses.
 pub async fn those_who_wait_learn_that_it_is_unknown(harness: &dyn Harness) {
     let case = Case::new(harness);
     let lease = case.first_on("k", case.lapsing(OnLapse::Hold)).await;
@@ -99,7 +99,7 @@ pub async fn waiting_ends_in_time(harness: &dyn Harness) {
     assert!(took >= wait && took < PATIENCE, "it took {took:?}");
 }
 
-/// Whoever need not wait does not.
+/// A caller that need not wait does not.
 pub async fn whoever_need_not_wait_does_not(harness: &dyn Harness) {
     let case = Case::new(harness);
     let patient = |key: &str| case.asking(key).wait(PATIENCE * 100);
@@ -112,7 +112,7 @@ pub async fn whoever_need_not_wait_does_not(harness: &dyn Harness) {
     assert!(started.elapsed() < PATIENCE);
 }
 
-/// A wait without an end is one, and not an error.
+/// A wait without an end is allowed, and not an error.
 pub async fn a_wait_without_an_end_is_fine(harness: &dyn Harness) {
     let case = Case::new(harness);
     let asked = || case.asking("k").wait(Duration::MAX);

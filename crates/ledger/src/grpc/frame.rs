@@ -37,7 +37,7 @@ pub(crate) fn framed(body: &Bytes) -> Framed {
     }
 }
 
-/// A message that is not compressed, with its head; `None` if it has more bytes than a head can tell.
+/// A message that is not compressed, with its head; `None` if it has more bytes than a head can express.
 pub(crate) fn frame(message: &Bytes) -> Option<Bytes> {
     let length = u32::try_from(message.len()).ok()?;
     let mut body = BytesMut::with_capacity(HEAD_BYTES + message.len());

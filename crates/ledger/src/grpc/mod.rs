@@ -15,8 +15,8 @@
 //! of its message ([`RequestHash::of_protobuf`](crate::RequestHash::of_protobuf)); of a compressed message, the
 //! compressed ones and the name of the compression. Metadata does not count.
 //!
-//! The key is any visible ASCII text of 1 to 255 bytes. One that begins with a quote is read as the quoted string of the
-//! HTTP header, so that a gateway may copy the header.
+//! The key is any visible ASCII text of 1 to 255 bytes. One that begins with a quote is read as the quoted string of
+//! the HTTP header, so a gateway may copy the header.
 //!
 //! # Unary calls only
 //!
@@ -24,8 +24,8 @@
 //! [`request_bytes_max`](IdempotencyLayer::request_bytes_max) is `INVALID_ARGUMENT`, and the handler has not run: a
 //! stream has no end that could be waited for. Streaming methods are left out by
 //! [`methods`](IdempotencyLayer::methods), and then go through untouched, as do calls without a key where none is
-//! required. The handler's answers through this layer are not compressed, because whoever gets the replay may not be
-//! able to read what the first caller was.
+//! required. The handler's answers through this layer are not compressed, because a caller that gets the replay may not
+//! be able to read the compression that the first caller could.
 //!
 //! # What a client is told
 //!
@@ -36,15 +36,15 @@
 //! | no key and one is required | `key-missing` | `INVALID_ARGUMENT` | it is wrong whatever the state of the service |
 //! | several keys, or one that cannot be read | `key-invalid` | `INVALID_ARGUMENT` | the same |
 //! | more than one message, or too large | `not-unary` | `INVALID_ARGUMENT` | the same |
-//! | nobody asks | `no-principal` | `UNAUTHENTICATED` | |
+//! | the call has no principal | `no-principal` | `UNAUTHENTICATED` | |
 //! | the same call is being handled | `in-progress` | `ABORTED`, with `retry-after-ms` | the code for calls that meet; unlike `UNAVAILABLE`, no client library repeats it at once by itself |
-//! | another message under a used key | `key-reused` | `INVALID_ARGUMENT` | a mistake of the caller's that nobody else can put right; `FAILED_PRECONDITION` is for what somebody can |
-//! | it may have happened | `unknown` | `FAILED_PRECONDITION` | not to be repeated until somebody has resolved it |
+//! | another message under a used key | `key-reused` | `INVALID_ARGUMENT` | a mistake that only the caller can put right; `FAILED_PRECONDITION` is for what an operator can |
+//! | it may have happened | `unknown` | `FAILED_PRECONDITION` | not to be repeated until an operator has resolved it |
 //! | the handler has run, and a newer attempt took over | `overtaken` | `ABORTED`, with `retry-after-ms` | ask again for what came of that one |
 //! | the answer was too large to keep | `answer-not-kept` | `FAILED_PRECONDITION`, with `idempotent-replayed` and `answer-code` | no repetition brings it back |
-//! | it failed before, and whoever resolved it said no more | `failed` | `FAILED_PRECONDITION`, with `idempotent-replayed` | |
+//! | it failed before, and the operator who resolved it gave no answer | `failed` | `FAILED_PRECONDITION`, with `idempotent-replayed` | |
 //! | the ledger cannot be asked; the handler has not run | `unavailable` | `UNAVAILABLE`, with `retry-after-ms` | to be repeated as it is |
-//! | the handler has run, and that could not be written down | `unrecorded` | `INTERNAL` | one of the codes after which nobody knows whether it happened, which is so |
+//! | the handler has run, and that could not be written down | `unrecorded` | `INTERNAL` | one of the codes after which it is unknown whether it happened, which is the case |
 //! | the layer is set up with terms or a scope that no ledger takes | `misconfigured` | `INTERNAL` | |
 //!
 //! A replay has the message, the metadata and the trailers (status, text and details included) of the stored answer, and
@@ -63,9 +63,9 @@
 //! client to take a new key for something that did happen; to repeat them would be worse. So nothing is written down,
 //! and when the lease lapses its terms decide.
 //!
-//! The call runs in a task of its own, as in `http`: a client that cancels or runs out of time finds the outcome when it
-//! comes back. A message of an answer that is larger than what is kept, or the messages of a stream that was guarded by
-//! mistake, go through whole, after it is written down *that* the call ended so.
+//! The call runs in a task of its own, as in `http`: a client that cancels or runs out of time finds the outcome when
+//! it comes back. A message of an answer that is larger than what is kept, or the messages of a stream that was guarded
+//! by mistake, go through whole, after it is written down *that* the call ended in this way.
 
 mod frame;
 mod refusal;
@@ -117,7 +117,7 @@ impl IdempotencyLayer {
         Self { settings: Settings { guard, methods: Arc::new(|_| true) } }
     }
 
-    /// Whether a call without a key is refused. If not, which is so unless told otherwise, it goes through.
+    /// Whether a call without a key is refused. If not, which is the default, it goes through.
     #[must_use]
     pub const fn required(mut self, required: bool) -> Self {
         self.settings.guard.required = required;

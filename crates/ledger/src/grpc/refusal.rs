@@ -9,7 +9,7 @@ use tonic::{Code, Status};
 
 use super::{ANSWER_CODE_METADATA, PROBLEM_METADATA, REPLAYED_METADATA, RETRY_AFTER_METADATA};
 
-/// When it is worth asking again if nobody knows better.
+/// When it is worth asking again if the ledger does not say.
 const RETRY_SOON: Duration = Duration::from_secs(1);
 
 /// Why the handler's answer is not given.

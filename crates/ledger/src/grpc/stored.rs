@@ -45,7 +45,7 @@ fn code(parts: &Parts, trailers: Option<&HeaderMap>) -> Code {
     let status = status.or_else(|| parts.headers.get(GRPC_STATUS));
     match status {
         Some(status) if parts.status == StatusCode::OK => Code::from_bytes(status.as_bytes()),
-        // Not an answer that gRPC has: nobody knows.
+        // Not an answer that gRPC has: the outcome is unknown.
         _ => Code::Unknown,
     }
 }
@@ -56,7 +56,7 @@ pub(crate) fn ending(parts: &Parts, body: &Taken, server_errors: ServerErrors) -
     let is_kept = body.is_whole() && !matches!(&framed, Framed::One(message) if message.compressed);
     let code = match (body.is_whole(), parts.status) {
         (true, _) => code(parts, body.trailers.as_ref()),
-        // What is too large for us is not read to its trailers. A handler that has a message to give has succeeded;
+        // What is too large to keep is not read to its trailers. A handler that has a message to give has succeeded;
         // only one that gives several can still fail, and such are not for this layer.
         (false, StatusCode::OK) if !body.is_broken() => Code::Ok,
         (false, _) => Code::Unknown,
@@ -82,7 +82,7 @@ pub(crate) fn ending(parts: &Parts, body: &Taken, server_errors: ServerErrors) -
 /// A stored answer, once more.
 pub(crate) fn replay(outcome: &Outcome) -> Response<Body> {
     let stored = &outcome.response;
-    // Whoever resolved it by hand need not know what the handler would have said.
+    // An operator who resolved it by hand need not know what the handler would have said.
     let code = match (stored.code, outcome.end) {
         (Some(code), _) => code,
         (None, End::Succeeded) => Code::Ok as i32,

@@ -21,14 +21,14 @@
 //! |---|---|
 //! | another method than those selected, or no key and none required | the handler's, untouched |
 //! | no key and one is required; several, or one that cannot be read | 400 |
-//! | nobody asks (see [`IdempotencyLayer::new`]) | 401 |
+//! | no principal (see [`IdempotencyLayer::new`]) | 401 |
 //! | a body larger than [`request_bytes_max`](IdempotencyLayer::request_bytes_max) | 413 |
 //! | the first with its key | the handler's, and it is written down before the first byte of it is sent |
 //! | the same again | the stored one, with `Idempotent-Replayed: true` |
 //! | the same again, and the stored one says 408, 425, 429 or 503 | the handler runs again while attempts are left |
 //! | the same again while the first is handled | 409 with `Retry-After` |
 //! | another request with a used key | 422 |
-//! | the first was not heard of again, and may have happened | 409 `urn:driftq:idempotency:unknown`; no `Retry-After`, because somebody has to resolve it |
+//! | the first was not heard of again, and may have happened | 409 `urn:driftq:idempotency:unknown`; no `Retry-After`, because an operator has to resolve it |
 //! | the ledger cannot be asked | 503 with `Retry-After`; the handler has not run |
 //! | the handler has run, and a newer attempt took over meanwhile | 409 `urn:driftq:idempotency:overtaken` |
 //! | the handler has run, and that could not be written down | 503 `urn:driftq:idempotency:unrecorded`; no `Retry-After` |
@@ -59,16 +59,17 @@
 //! `payload_bytes_max`), and the headers, without those of the connection, `Date`, `Set-Cookie` and what is not text;
 //! `Content-Length` is computed anew. A body is read to its end before the client sees the first byte. One that is
 //! larger, that breaks off, or that is `text/event-stream` (which is never read ahead) is not kept: it is written down
-//! *that* the handler ended so, and then the body goes through whole. Trailers are not kept.
+//! *that* the handler ended in this way, and then the body goes through whole. Trailers are not kept.
 //!
 //! # Who runs it
 //!
 //! From the question to the ledger on, everything runs in a task of its own: if the client hangs up, the handler runs
 //! to its end, its outcome is written down, and the client finds it when it comes back. So there may be more handlers
 //! at work than connections; a limit on them belongs inside this layer. The lease is renewed while the handler runs; if
-//! somebody has taken over all the same, the handler is stopped where it stands. A handler that panics is not known to
-//! have done nothing: the lease lapses and its terms decide, and the panic goes on to whatever is outside. A ledger that
-//! does not take the outcome is asked again for as long as its setting `finish_patience` says, and the client waits.
+//! another caller has taken over all the same, the handler is stopped where it stands. A handler that panics is not
+//! known to have done nothing: the lease lapses and its terms decide, and the panic goes on to whatever is outside. A
+//! ledger that does not take the outcome is asked again for as long as its setting `finish_patience` says, and the
+//! client waits.
 
 mod fingerprint;
 mod problem;
@@ -118,7 +119,7 @@ impl IdempotencyLayer {
         Self { settings: Settings { guard, methods, scope: Arc::new(by_path), strict_key: false } }
     }
 
-    /// Whether a request without a key is refused. If not, which is so unless told otherwise, it goes through.
+    /// Whether a request without a key is refused. If not, which is the default, it goes through.
     #[must_use]
     pub const fn required(mut self, required: bool) -> Self {
         self.settings.guard.required = required;
@@ -133,7 +134,7 @@ impl IdempotencyLayer {
     }
 
     /// What a key belongs to; the method and the path without its query unless told otherwise. A path that is longer
-    /// than a ledger takes is cut and hashed; a scope of one's own has 1 to 255 bytes.
+    /// than a ledger takes is cut and hashed; a scope that the service gives has 1 to 255 bytes.
     #[must_use]
     pub fn scope(mut self, scope: impl Fn(&Parts) -> String + Send + Sync + 'static) -> Self {
         self.settings.scope = Arc::new(scope);
@@ -176,8 +177,8 @@ impl IdempotencyLayer {
         self
     }
 
-    /// Whether a key must be a string in quotes, as the draft has it. If not, which is so unless told otherwise, a bare
-    /// token such as a UUID is taken, too.
+    /// Whether a key must be a string in quotes, as the draft has it. If not, which is the default, a bare token such
+    /// as a UUID is taken, too.
     #[must_use]
     pub const fn strict_key(mut self, strict: bool) -> Self {
         self.settings.strict_key = strict;

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::layers::{Body, REPLAYED, whole_seconds};
 
-/// When it is worth asking again if nobody knows better.
+/// When it is worth asking again if the ledger does not say.
 const RETRY_SOON: Duration = Duration::from_secs(1);
 
 /// Why the handler's answer is not given.
@@ -113,7 +113,7 @@ impl Problem {
         Self { answer_status, replayed: true, ..problem }
     }
 
-    /// Somebody who resolved a record said that it failed, and not what to answer.
+    /// An operator who resolved a record said that it failed, and not what to answer.
     pub(crate) fn failed() -> Self {
         let detail = "This request failed before and is not handled again; a new attempt needs a new key.";
         let problem = Self::new("failed", StatusCode::CONFLICT, "It failed before", detail);
@@ -138,7 +138,7 @@ impl Problem {
             detail: &self.detail,
             answer_status: self.answer_status,
         };
-        // Texts and numbers always have a JSON form; if that were not so, the status alone would say enough.
+        // Texts and numbers always have a JSON form; if they had not, the status alone would say enough.
         let body = serde_json::to_vec(&text).unwrap_or_default();
         let length = HeaderValue::from(body.len());
         let mut response = Response::new(Body::whole(Bytes::from(body), None));

@@ -22,7 +22,7 @@ pub(crate) fn end(status: StatusCode, server_errors: ServerErrors) -> Option<End
     }
 }
 
-/// Whether a body is read before it is given on. Events come as they happen, for as long as they happen; and what
+/// Whether a body is read before it is passed on. Events come as they happen, for as long as they happen; and what
 /// follows a change of protocol is no body.
 pub(crate) fn is_collected(parts: &Parts) -> bool {
     let content_type = parts.headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
@@ -57,7 +57,7 @@ pub(crate) fn replay(outcome: Outcome) -> Response<Body> {
     }
     let status = match (status.filter(|status| !status.is_informational()), outcome.end) {
         (Some(status), _) => status,
-        // Whoever resolved it by hand need not know what the handler would have said.
+        // An operator who resolved it by hand need not know what the handler would have said.
         (None, End::Succeeded) => StatusCode::OK,
         (None, End::FailedFinal | End::FailedRetryable) => return Problem::failed().into_response(),
     };

@@ -1,4 +1,4 @@
-//! A body that has been read, or begun to be, and can be given on.
+//! A body that has been read, in part or whole, and can be passed on.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -120,7 +120,7 @@ impl Taken {
         matches!(self.rest, Rest::Failed(_))
     }
 
-    /// How many bytes it has, as far as that is known: at least so many.
+    /// How many bytes it has at least, as far as that is known.
     pub(crate) fn bytes_at_least(&self) -> u64 {
         let rest = match &self.rest {
             Rest::Through(body) => http_body::Body::size_hint(body).lower(),
@@ -170,7 +170,7 @@ mod tests {
 
     use super::*;
 
-    /// Frames one after the other, of a length that nobody knows.
+    /// Frames one after the other, of a length that is not known in advance.
     struct Pieces(VecDeque<Result<Frame<Bytes>, BoxError>>);
 
     impl http_body::Body for Pieces {

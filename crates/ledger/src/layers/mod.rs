@@ -43,15 +43,15 @@ pub enum ServerErrors {
     Replay,
     /// The next request with the key runs again. For handlers that undo what they did before they fail.
     Retry,
-    /// Nothing is written down: the lease lapses, and its terms decide. Under `OnLapse::Hold` somebody has to find out
-    /// what happened.
+    /// Nothing is written down: the lease lapses, and its terms decide. Under `OnLapse::Hold` an operator has to find
+    /// out what happened.
     Hold,
 }
 
 /// Tells on whose behalf a request comes.
 pub(crate) type Principal = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
 
-/// What both layers are told by whoever sets them up.
+/// What both layers are told by the service that sets them up.
 #[derive(Clone)]
 pub(crate) struct Guard {
     pub(crate) ledger: Ledger,
@@ -64,9 +64,9 @@ pub(crate) struct Guard {
     pub(crate) server_errors: ServerErrors,
 }
 
-/// What a request is to a layer; `R` is how the protocol says no.
+/// How a layer treats a request; `R` is how the protocol says no.
 pub(crate) enum Looked<B, R> {
-    /// None of its business.
+    /// A request that the layer leaves alone.
     Through(Box<Request<B>>),
     /// Not one that can be handled.
     Refused(R),
@@ -95,11 +95,11 @@ pub(crate) struct Guarded<B> {
 /// Why a request has no identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Nameless {
-    /// Nobody, or nobody who can be told from others, asks.
+    /// The caller has no principal, or one that cannot be told from others.
     NoPrincipal,
-    /// The key is none.
+    /// The key is not valid.
     Key(IdentityError),
-    /// The scope is none, which is not the caller's fault.
+    /// The scope is not valid, which is not the caller's fault.
     Scope(IdentityError),
 }
 
@@ -119,19 +119,19 @@ pub(crate) enum Passed<A, E> {
     Broke(E),
     /// It ran before, and this came of it.
     Replay(Outcome),
-    /// Somebody else runs it.
+    /// Another holder runs it.
     InProgress {
         /// When it is worth asking again.
         retry_after: Duration,
     },
-    /// It may have happened, and nobody knows.
+    /// It may have happened; its outcome is unknown.
     Unknown {
-        /// Since when nobody knows.
+        /// Since when the outcome is unknown.
         since: Moment,
     },
     /// The key was used for another request.
     Conflict,
-    /// The inner service has run, but somebody took over meanwhile, and what it said does not count.
+    /// The inner service has run, but another caller took over meanwhile, and what it said does not count.
     Overtaken,
     /// The inner service has run, and what came of it could not be written down.
     Unrecorded,
@@ -155,7 +155,7 @@ impl Guard {
         }
     }
 
-    /// Who the effect of a request is.
+    /// The identity of the effect of a request.
     pub(crate) fn identity(&self, parts: &Parts, scope: &str, key: &str) -> Result<Identity, Nameless> {
         let principal = (self.principal)(parts).ok_or(Nameless::NoPrincipal)?;
         Identity::new(&principal, scope, key).map_err(|error| match error {
@@ -176,7 +176,7 @@ impl Guard {
     }
 
     /// Asks the ledger, runs `work` if it says so, and writes down what came of it, all in a task of its own: a caller
-    /// who goes away and drops the returned future leaves nothing half done. If `work` panics, so does this.
+    /// that goes away and drops the returned future leaves nothing half done. If `work` panics, so does this.
     pub(crate) async fn pass<A, E, F, W>(
         &self,
         identity: Identity,
@@ -195,7 +195,7 @@ impl Guard {
         match task.await {
             Ok(passed) => passed,
             Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
-            // The runtime is shutting down and has dropped the task; nobody knows how far it came.
+            // The runtime is shutting down and has dropped the task; how far it came is unknown.
             Err(_) => Passed::Unrecorded,
         }
     }
@@ -210,7 +210,7 @@ where
     let lease = match ledger.begin(asked).await {
         Ok(Decision::Execute(lease)) => lease,
         Ok(Decision::Replay(outcome)) => return Passed::Replay(outcome),
-        // It was asked for with `reacquire`, so that no attempt is left.
+        // It was asked for with `reacquire`, so this means that no attempt is left.
         Ok(Decision::Retryable { outcome, .. }) => return Passed::Replay(outcome),
         Ok(Decision::InProgress { retry_after, .. }) => return Passed::InProgress { retry_after },
         Ok(Decision::Unknown { since, .. }) => return Passed::Unknown { since },

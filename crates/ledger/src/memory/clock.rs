@@ -15,13 +15,13 @@ pub trait Clock: Send + Sync + 'static {
     /// What time it is.
     fn now(&self) -> Moment;
 
-    /// Returns when it is so late, and not before: whoever waits looks again at once.
+    /// Returns when that time has come, and not before: the caller that waits looks again at once.
     fn reached(&self, at: Moment) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(tokio::time::sleep(at.since(self.now())))
     }
 }
 
-/// The system's time at the start of the process's store, and from there on a clock that nobody sets.
+/// The system's time at the start of the process's store, and from there on a clock that cannot be set.
 pub(crate) struct SystemClock {
     origin: Moment,
     started: Instant,
@@ -39,7 +39,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until somebody moves it: tests let time pass without waiting for it.
+/// A clock that stands still until it is moved: tests let time pass without waiting for it.
 #[derive(Debug)]
 pub struct ManualClock {
     micros: AtomicI64,
@@ -47,7 +47,7 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
-    /// It is so late.
+    /// A clock that shows this time.
     #[must_use]
     pub fn new(now: Moment) -> Self {
         Self { micros: AtomicI64::new(now.micros()), moved: watch::Sender::new(()) }
@@ -58,7 +58,7 @@ impl ManualClock {
         self.set(self.now().after(duration));
     }
 
-    /// It is so late from now on, which may be earlier than it was: clocks that are set do that.
+    /// Sets the time, which may be earlier than it was: clocks that are set do that.
     pub fn set(&self, now: Moment) {
         self.micros.store(now.micros(), Ordering::SeqCst);
         self.moved.send_replace(());
@@ -80,7 +80,7 @@ impl Clock for ManualClock {
     fn reached(&self, at: Moment) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         let mut moved = self.moved.subscribe();
         Box::pin(async move {
-            // The sender lives as long as the clock, so that waiting does not fail.
+            // The sender lives as long as the clock, so waiting does not fail.
             let _ = moved.wait_for(|()| self.now() >= at).await;
         })
     }

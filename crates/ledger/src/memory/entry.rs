@@ -13,7 +13,7 @@ use crate::{
 
 /// What is kept of an effect.
 pub(super) struct Entry {
-    /// Told apart by this from an earlier record of the same effect.
+    /// Tells it apart from an earlier record of the same effect.
     pub(super) number: i64,
     pub(super) identity: Identity,
     pub(super) hash_version: u16,
@@ -32,12 +32,12 @@ pub(super) struct Entry {
     /// How long the newest lease lasted when it was given.
     pub(super) lasts: Duration,
     pub(super) ttl: Duration,
-    /// Since when nobody knows, if that is written down.
+    /// Since when the outcome is unknown, if that is written down.
     pub(super) unknown_since: Option<Moment>,
     pub(super) outcome: Option<Outcome>,
     /// Of the ending, to recognise it.
     pub(super) digest: Option<[u8; 16]>,
-    /// Those who wait for a change listen to this; dropping it wakes them.
+    /// Waiters for a change listen to this; dropping it wakes them.
     pub(super) changed: Option<watch::Sender<()>>,
 }
 
@@ -99,7 +99,7 @@ impl Entry {
         self.status = Status::InProgress;
         self.epoch = lent.epoch;
         self.attempts = lent.attempt;
-        // A person may have allowed more than the asker knows of.
+        // An operator may have allowed more than the asker knows of.
         self.attempts_max = self.attempts_max.max(lent.terms.attempts_max);
         self.on_lapse = lent.terms.on_lapse;
         self.call = lent.call.map(str::to_owned);
@@ -112,7 +112,7 @@ impl Entry {
         self.digest = None;
     }
 
-    /// It is to go on for so long from now, and at least for as long as it would have.
+    /// It is to last for `lasts` from now, and at least for as long as it would have.
     pub(super) fn renew(&mut self, lasts: Duration, now: Moment) {
         self.status = Status::InProgress;
         self.unknown_since = None;
@@ -137,7 +137,7 @@ impl Entry {
         });
     }
 
-    /// Its lease lapsed, and nobody may repeat it.
+    /// Its lease lapsed, and no caller may repeat it.
     pub(super) fn hold(&mut self, now: Moment) {
         self.status = Status::Unknown;
         self.unknown_since = Some(now);
@@ -145,7 +145,7 @@ impl Entry {
     }
 
     /// Whether the record holds exactly this ending, said by a worker or by this resolver. Who says it belongs to it:
-    /// that a person repeats what a worker said is news, and may grant an attempt.
+    /// if an operator repeats what a worker said, that is news, and may grant an attempt.
     pub(super) fn holds(&self, ending: &Ending, resolver: Option<&Resolver>) -> bool {
         let said_by = self.outcome.as_ref().map(|outcome| outcome.resolved.as_ref());
         self.digest == Some(ending.digest()) && said_by == Some(resolver)
@@ -194,7 +194,7 @@ impl Entry {
         }
     }
 
-    /// Since when nobody knows whether it happened.
+    /// Since when it is unknown whether it happened.
     pub(super) fn unknown_since(&self) -> Moment {
         self.unknown_since.unwrap_or(self.lease_expires_at)
     }

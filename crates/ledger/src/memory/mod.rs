@@ -1,5 +1,5 @@
 //! Records in the memory of this process: for tests, and for a service that is one process and may forget everything
-//! when it restarts. It is the reference of what the other stores do.
+//! when it restarts. It is the reference for what the other stores do.
 
 mod clock;
 mod entry;
@@ -26,7 +26,7 @@ use crate::{
 /// Most records kept, unless [`MemoryStore::records_max`] says otherwise.
 pub const RECORDS_MAX: usize = 100_000;
 
-/// Whoever is told that an effect runs is told to come again no sooner than this.
+/// A caller that is told that an effect runs is told to come again no sooner than this.
 const RETRY_AFTER_MIN: Duration = Duration::from_millis(1);
 
 /// Records in memory. Cheap to clone; every clone is the same store.
@@ -47,7 +47,7 @@ impl Default for MemoryStore {
 enum Turn {
     /// The answer, and what a cache has to know if it is a replay.
     Told(Decision, Option<Kept>),
-    /// Somebody runs it, until then at the most unless the record changes.
+    /// A holder runs it: wait until then at the most, unless the record changes before.
     Waits { until: Moment, changed: watch::Receiver<()> },
 }
 
@@ -64,7 +64,7 @@ impl MemoryStore {
         Self { clock, table: Arc::new(Mutex::new(Table::new(RECORDS_MAX))) }
     }
 
-    /// Keeps so many records at the most; of those that are over, some make room for a new one.
+    /// Keeps at most this many records; of those that are over, some make room for a new one.
     #[must_use]
     pub fn records_max(self, records_max: usize) -> Self {
         self.open().0.records_max = records_max;
@@ -74,7 +74,7 @@ impl MemoryStore {
     /// The records, and what time it is.
     fn open(&self) -> (MutexGuard<'_, Table>, Moment) {
         let clock = self.clock.now();
-        // No code that can panic leaves a record half written: what a panicking thread has left is whole.
+        // No code that can panic leaves a record half written: what a panicking thread has left is consistent.
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         let now = table.time(clock);
         (table, now)
@@ -176,7 +176,7 @@ impl MemoryStore {
                 table.change(&found.identity, |entry| {
                     entry.epoch = epoch;
                     entry.ttl = found.ttl;
-                    // A person has decided that it may run once more.
+                    // An operator has decided that it may run once more.
                     if found.ending.end == crate::End::FailedRetryable {
                         let granted = entry.attempts.saturating_add(1);
                         entry.attempts_max = entry.attempts_max.map(|most| most.max(granted));
@@ -230,7 +230,7 @@ fn tell(table: &mut Table, asker: &Asker<'_>, begun: Begun, now: Moment) -> Opti
         }
         Begun::Exhausted | Begun::Conflict => return None,
         Begun::Unknown => {
-            // Whoever is told so may rely on it: it holds for everybody from now on.
+            // A caller that is told so may rely on it: it holds for every caller from now on.
             if table.get(identity)?.status == Status::InProgress {
                 table.change(identity, |entry| entry.hold(now));
             }

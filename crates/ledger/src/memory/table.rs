@@ -12,8 +12,8 @@ const SCAN_MAX: usize = 2_000;
 /// Records removed at the most to make room for a new one.
 const ROOM_MAX: u32 = 64;
 
-/// All records. What is decided about an effect goes by `records` alone; the two indexes only say where to look, so
-/// that one that is wrong hides a record from a list or a sweep and never from whoever begins.
+/// All records. What is decided about an effect depends on `records` alone; the two indexes only say where to look, so
+/// a wrong one hides a record from a list or a sweep and never from a caller that begins.
 pub(super) struct Table {
     records: HashMap<Identity, Entry>,
     /// By how they are written down, oldest first.
@@ -69,7 +69,7 @@ impl Table {
         Ok(self.records.entry(identity.clone()).insert_entry(entry).into_mut())
     }
 
-    /// Changes a record, if there is one, and wakes those who wait for that.
+    /// Changes a record, if there is one, and wakes its waiters.
     pub(super) fn change(&mut self, identity: &Identity, change: impl FnOnce(&mut Entry)) -> Option<&Entry> {
         let mut entry = self.records.remove(identity)?;
         self.unlist(&entry);
@@ -79,7 +79,7 @@ impl Table {
         Some(self.records.entry(identity.clone()).insert_entry(entry).into_mut())
     }
 
-    /// What says that a record has changed: it closes then.
+    /// A receiver that closes when the record changes.
     pub(super) fn watch(&mut self, identity: &Identity) -> Option<watch::Receiver<()>> {
         let entry = self.records.get_mut(identity)?;
         Some(entry.changed.get_or_insert_with(|| watch::Sender::new(())).subscribe())
@@ -130,7 +130,7 @@ impl Table {
         let mut page = Page::default();
         let mut last = after;
         for (scanned, (number, identity)) in looked_at.into_iter().enumerate() {
-            // The page is full only when another one is there: else its end would be a page of its own.
+            // The page ends only when there is another record: otherwise an empty page would follow it.
             if scanned == SCAN_MAX || page.records.len() == filter.limit as usize {
                 page.cursor = Some(last.to_string());
                 break;

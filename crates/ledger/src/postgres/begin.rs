@@ -1,4 +1,4 @@
-//! Somebody wants to run an effect.
+//! A caller wants to run an effect.
 
 use driftq_core::ledger::{self as rules, Begun, Status};
 use tokio_postgres::types::Type;
@@ -48,7 +48,7 @@ pub(super) fn begin_anew() -> String {
     )
 }
 
-/// A lease lapsed, and nobody knows whether it happened.
+/// A lease lapsed, and it is unknown whether the effect happened.
 pub(super) fn give_up() -> String {
     format!("UPDATE {{table}} SET status = 'UNKNOWN', updated_at = {{now}} {UNCHANGED} {RETURNED}")
 }
@@ -71,7 +71,7 @@ impl PostgresStore {
         let call = asked.call.as_deref().or(made_up.as_deref());
         let asker = Asker { call, ..Asker::from(asked) };
         for _ in 0..ROUNDS_MAX {
-            // Nothing: somebody's record was there and is gone. It cannot be told from one that was never there.
+            // Nothing: another caller's record was there and is gone. It cannot be told from one that was never there.
             let Some(held) = self.open(link, &asked.hash, &asker).await? else { continue };
             let kept = held.kept();
             if let Turn::Told(decision) = self.answer(link, held, &asker).await? {
@@ -219,7 +219,7 @@ impl PostgresStore {
         row.as_ref().map_or(Ok(None), Held::read)
     }
 
-    /// Writes down that nobody knows whether it happened.
+    /// Writes down that it is unknown whether it happened.
     pub(super) async fn give_up(
         &self,
         link: &mut Link<'_>,
@@ -256,7 +256,7 @@ pub(super) fn integer(number: u32) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
 
-/// The record changed under the hands of a call, again and again.
+/// The record changed while the call was at work, again and again.
 pub(super) fn busy() -> LedgerError {
     LedgerError::Busy(format!("the record changed {ROUNDS_MAX} times under this call"))
 }

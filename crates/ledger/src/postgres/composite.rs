@@ -14,7 +14,7 @@ pub(super) struct Composite {
     fields: Vec<Option<Bytes>>,
 }
 
-/// More fields than any function of ours has.
+/// More fields than any function of this store has.
 const FIELDS_MAX: usize = 64;
 
 impl<'a> FromSql<'a> for Composite {
@@ -53,7 +53,7 @@ fn number(raw: &[u8]) -> Option<(i32, &[u8])> {
 }
 
 impl Composite {
-    /// A field as what it is, by the types that our own functions declare.
+    /// A field as what it is, by the types that this store's functions declare.
     pub(super) fn get<'a, T: FromSql<'a>>(&'a self, at: usize, kind: &Type) -> Result<T, LedgerError> {
         let strange =
             || LedgerError::NotMigrated(format!("field {at} of an answer is not what it should be"));

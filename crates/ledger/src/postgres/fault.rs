@@ -1,4 +1,4 @@
-//! What PostgreSQL and the way to it can do wrong, in the ledger's words.
+//! What can go wrong with PostgreSQL and the way to it, as the ledger's errors.
 
 use deadpool_postgres::PoolError;
 use tokio_postgres::Error;

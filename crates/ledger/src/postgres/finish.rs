@@ -51,7 +51,7 @@ impl PostgresStore {
     ) -> Result<Finished, LedgerError> {
         let record = record_of(lease)?;
         let digest = ending.digest();
-        // What is nearly always so: the record is in progress under this lease. The write says if it is not.
+        // Nearly always the record is in progress under this lease. The write says if it is not.
         let mut expected = Status::InProgress;
         for _ in 0..ROUNDS_MAX {
             let Some(there) = self.write_ending(link, lease, (record, expected), ending, &digest).await?
@@ -157,7 +157,7 @@ impl PostgresStore {
         let digest = found.ending.digest();
         for _ in 0..ROUNDS_MAX {
             let held = self.read(link, &found.identity).await?;
-            // What a worker said in the same words is not what somebody has found out.
+            // What a worker said in the same words is not what an operator has found out.
             let same = held.as_ref().is_some_and(|held| {
                 held.status == found.ending.end.into()
                     && held.digest.as_deref() == Some(&digest[..])
@@ -194,7 +194,7 @@ impl PostgresStore {
     ) -> Result<bool, LedgerError> {
         let ending = &found.ending;
         let headers = headers_of(ending)?;
-        // A person has decided that it may run once more.
+        // An operator has decided that it may run once more.
         let most = held.attempts_max.map(|most| match Status::from(ending.end) {
             Status::FailedRetryable => most.max(held.attempts.saturating_add(1)),
             _ => most,

@@ -25,8 +25,8 @@ impl Link<'_> {
         Ok(Self::Pooled(Borrowed { object: Some(object), is_busy: false }, statements))
     }
 
-    /// Runs a statement. Unless told otherwise it is not prepared, which would leave something behind in a session
-    /// that a pooler may give to somebody else; it costs one round trip all the same.
+    /// Runs a statement. Unless told otherwise it is not prepared, which would leave something behind in a session that
+    /// a pooler may give to another client; it costs one round trip all the same.
     pub(super) async fn query(
         &mut self,
         statement: &str,
@@ -68,8 +68,8 @@ async fn prepared(
     object.query(&statement, &values).await
 }
 
-/// A connection of the pool. If it is dropped in the middle of a statement, because somebody had no time to wait for
-/// the answer, it does not go back: the next one would wait behind that statement.
+/// A connection of the pool. If it is dropped in the middle of a statement, because the caller had no time to wait for
+/// the answer, it does not go back: the next caller would wait behind that statement.
 pub(super) struct Borrowed {
     /// There until it is dropped.
     object: Option<Object>,

@@ -32,7 +32,8 @@ fn strange_cursor() -> LedgerError {
     LedgerError::Invalid("this cursor was not given by this list".to_owned())
 }
 
-/// What a record that stands so may be written as in its row: a lapse that nobody noticed is still in progress there.
+/// What a record of this status may be written as in its row: a lapse that no call has noticed is still in progress
+/// there.
 const fn written_as(status: Status) -> &'static [&'static str] {
     match status {
         Status::InProgress => &["IN_PROGRESS"],

@@ -74,14 +74,14 @@ impl PostgresStore {
         match take_steps(&transaction, &self.inner.names).await {
             Ok(steps) => transaction.commit().await.map_err(failed).map(|()| steps),
             Err(error) => {
-                // Done by now and not later: others may wait for the lock.
+                // Done now and not later: other programs may wait for the lock.
                 drop(transaction.rollback().await);
                 Err(error)
             }
         }
     }
 
-    /// The statements of all steps, for whoever applies them by other means.
+    /// The statements of all steps, for operators who apply them by other means.
     #[must_use]
     pub fn migrations_sql(&self) -> String {
         let names = &self.inner.names;
@@ -104,7 +104,7 @@ impl PostgresStore {
 /// Within a transaction, so that it is all or nothing.
 async fn take_steps(transaction: &Transaction<'_>, names: &Names) -> Result<Vec<Migration>, LedgerError> {
     let failed = |error: tokio_postgres::Error| of_statement(&error);
-    // Ends with the transaction, so that nothing stays behind in a session that a pooler gives to somebody else.
+    // Ends with the transaction, so that nothing stays behind in a session that a pooler gives to another client.
     let lock = format!("SELECT pg_advisory_xact_lock(hashtextextended('{}', 0))", names.migrations);
     transaction.batch_execute(&lock).await.map_err(failed)?;
     transaction.batch_execute(&names.fill(JOURNAL)).await.map_err(failed)?;

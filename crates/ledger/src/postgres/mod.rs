@@ -1,9 +1,9 @@
 //! Records in PostgreSQL.
 //!
-//! The table is the truth, and the database's clock decides. Nothing is kept in a session, so that any pooler may
-//! stand in between. A call reads how the record stands, asks the rules, and writes under the condition that the
-//! record is still what was read (number, epoch, status, and that its lease is still over if that was the reason); if
-//! it is not, the call begins again, a bounded number of times.
+//! The table is the truth, and the database's clock decides. Nothing is kept in a session, so any pooler may stand in
+//! between. A call reads how the record stands, asks the rules, and writes under the condition that the record is still
+//! what was read (number, epoch, status, and that its lease is still over if that was the reason); if it is not, the
+//! call begins again, a bounded number of times.
 
 mod begin;
 mod composite;
@@ -38,7 +38,7 @@ pub use self::names::TABLE_DEFAULT;
 pub const CONNECTIONS_MAX: usize = 16;
 /// How long the store waits for a connection of the pool, or for a new one.
 const CONNECTION_PATIENCE: Duration = Duration::from_secs(5);
-/// How often a call begins again because the record changed under its hands.
+/// How often a call begins again because the record changed while it was at work.
 const ROUNDS_MAX: u32 = 8;
 
 /// How statements are sent.

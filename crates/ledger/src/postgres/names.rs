@@ -61,7 +61,7 @@ impl Names {
     }
 }
 
-/// Only names that need no quotes: nothing can be smuggled into a statement, and nobody has to remember quotes in psql.
+/// Only names that need no quotes: nothing can be smuggled into a statement, and operators need no quotes in psql.
 fn checked(name: &str) -> Result<&str, LedgerError> {
     let mut bytes = name.bytes();
     let starts_well = bytes.next().is_some_and(|byte| byte.is_ascii_lowercase() || byte == b'_');

@@ -185,7 +185,7 @@ impl Held {
         self.lease_expires_at.unwrap_or(self.asked_at)
     }
 
-    /// The newest lease, which was given for so long.
+    /// The newest lease, which was given for `lasts`.
     pub(super) fn lease(&self, lasts: Duration) -> Lease {
         Lease {
             identity: self.identity.clone(),
@@ -250,7 +250,7 @@ impl Held {
     }
 }
 
-/// A column's value; the table is not ours if there is none of that name and type.
+/// A column's value; the table is not the ledger's if there is none of that name and type.
 pub(super) fn get<'a, T: FromSql<'a>>(row: &'a Row, column: &str) -> Result<T, LedgerError> {
     row.try_get(column).map_err(|error| LedgerError::NotMigrated(super::fault::spelled(&error)))
 }

@@ -1,4 +1,4 @@
-//! Removing what is over, and writing down what nobody knows.
+//! Removing what is over, and writing down what has become unknown.
 
 use tokio_postgres::types::Type;
 
@@ -23,7 +23,7 @@ impl PostgresStore {
             swept.held += u64::from(self.give_up(link, &held).await?.is_some());
         }
         swept.removed = self.remove(link, &over).await?;
-        // What was taken by another sweep at the same time comes back in nobody's next round.
+        // If another sweep took all of it at the same time, that sweep goes on, and there is nothing more to do here.
         swept.more = more && swept.removed + swept.held > 0;
         Ok(swept)
     }

@@ -10,8 +10,9 @@ impl PostgresStore {
     /// Says how an effect ended, in the caller's transaction. Whatever else that transaction writes is there exactly
     /// if the outcome is: exactly once, for effects that are writes in this database.
     ///
-    /// On any error roll back; [`LedgerError::Stale`] means that somebody took over, and [`LedgerError::Busy`] that the
-    /// database wants the whole transaction run again. Nothing is retried here: a failed statement ends a transaction.
+    /// On any error roll back; [`LedgerError::Stale`] means that another caller took over, and [`LedgerError::Busy`]
+    /// that the database wants the whole transaction run again. Nothing is retried here: a failed statement ends a
+    /// transaction.
     pub async fn finish_tx(
         &self,
         transaction: &Transaction<'_>,
@@ -24,7 +25,7 @@ impl PostgresStore {
 
     /// Asks to run an effect, in the caller's transaction: if that is rolled back, the record was never there.
     ///
-    /// Until it commits, everybody else who begins the same effect waits for it inside the database. For short
+    /// Until it commits, every other caller that begins the same effect waits for it inside the database. For short
     /// transactions that do nothing outside the database; everything else begins on its own and joins with
     /// [`finish_tx`](Self::finish_tx).
     pub async fn begin_tx(

@@ -1,11 +1,11 @@
 //! The store on a DriftQ server: the ledger that the broker keeps, asked over its public API.
 //!
 //! The principal is the server's tenant, the method its scope, the key its key. What differs from the other stores:
-//! - The server sweeps by itself, and holds what nobody may repeat as soon as its lease lapses.
-//! - It waits for somebody else's outcome, so that nobody has to ask again and again.
+//! - The server sweeps by itself, and holds what no caller may repeat as soon as its lease lapses.
+//! - It waits for another holder's outcome, so that a caller need not ask again and again.
 //! - What came of a resolution is remembered for as long as the newest lease asked for; `Resolve::ttl` is not passed on.
-//! - Effects that others have begun there under names that no [`Identity`] can have, such as an empty tenant, are not
-//!   of this ledger and are not listed.
+//! - Effects that other clients have begun there under names that no [`Identity`] can have, such as an empty tenant,
+//!   are not of this ledger and are not listed.
 //! - It does not say how large a result may be, only that one is too large.
 //!
 //! With the feature `tls` it also asks servers at `https://` URLs, whose certificates are checked against the
@@ -40,7 +40,7 @@ use words::whole_ms;
 /// The store on a DriftQ server.
 ///
 /// Any number of tasks may ask it at the same time: up to [`CALLS_MAX`] calls are under way at once and the others
-/// queue, up to [`WAITING_MAX`] more wait for somebody else's outcome, and up to [`KEPT_MAX`] connections are kept
+/// queue, up to [`WAITING_MAX`] more wait for another holder's outcome, and up to [`KEPT_MAX`] connections are kept
 /// open for the next call.
 #[derive(Debug)]
 pub struct RemoteStore {
@@ -54,7 +54,7 @@ impl RemoteStore {
     }
 
     async fn begin(&self, asked: &Begin) -> Result<Decision, LedgerError> {
-        // Whoever waits keeps a connection busy. When enough do, the others are told at once how it stands.
+        // A call that waits keeps a connection busy. When enough do, the others are told at once how it stands.
         let mut place = if asked.wait.is_zero() { None } else { self.server.place_to_wait() };
         let (identity, terms) = (&asked.identity, &asked.terms);
         let mut request = EffectBegin {
@@ -81,7 +81,7 @@ impl RemoteStore {
                     Some(hash) => request.request_hash = Some(hash),
                     None => return Err(trouble.into()),
                 },
-                // Too many wait already, in other processes: as if waiting were not possible.
+                // Too many calls wait already, in other processes: go on as if the server could not wait.
                 Err(trouble) if request.wait_ms > 0 && trouble.is(Code::LimitReached) => {
                     (request.wait_ms, place) = (0, None);
                 }
@@ -129,7 +129,7 @@ impl RemoteStore {
     async fn exhausted(&self, identity: &Identity, terms: &Terms) -> LedgerError {
         match self.get(identity).await {
             Ok(Some(record)) => LedgerError::Exhausted { attempts: record.attempts },
-            // It went away in between. That all of those were used up that the asker knows of is certain.
+            // It went away in between. It is certain that all those that the asker knows of were used up.
             Ok(None) | Err(_) => LedgerError::Exhausted { attempts: terms.attempts_max.unwrap_or(1) },
         }
     }
@@ -193,8 +193,8 @@ impl RemoteStore {
         Ok(page)
     }
 
-    /// Counts what it lists, since the server's own counters do not tell what succeeded from what failed for good.
-    /// That is one call per thousand records: whoever wants a gauge takes `driftq_effects` of the server's metrics.
+    /// Counts what it lists, since the server's own counters do not tell what succeeded from what failed for good. That
+    /// is one call per thousand records: for a gauge, take `driftq_effects` of the server's metrics.
     async fn stats(&self) -> Result<Stats, LedgerError> {
         let mut by_status: BTreeMap<_, _> =
             Status::ALL.iter().map(|status| (crate::words::of_status(*status), 0)).collect();
@@ -270,7 +270,7 @@ fn call_name(given: Option<&str>) -> Cow<'_, str> {
     given.map_or_else(|| Cow::Owned(new_call()), Cow::Borrowed)
 }
 
-/// What the server knows a lease by.
+/// What the server recognises a lease by.
 fn token(lease: &Lease) -> Result<&str, LedgerError> {
     match &lease.proof {
         Proof::Token(token) => Ok(token),

@@ -1,11 +1,11 @@
-//! What a server's refusals are called here.
+//! A server's refusals as the ledger's errors.
 
 use driftq_api::Code;
 use driftq_http::{Answer, Refusal};
 
 use crate::LedgerError;
 
-/// So much of an answer that is no problem document is passed on.
+/// How much of an answer that is no problem document is passed on.
 const COMPLAINT_BYTES_MAX: usize = 200;
 
 /// Why there is no good answer.
@@ -147,7 +147,7 @@ mod tests {
     fn what_the_catalogue_calls_retryable_is_transient() {
         for code in Code::ALL {
             let is_transient = problem(code, "why").is_transient();
-            // A limit may be lifted, and somebody who runs an effect is not the store's trouble.
+            // A limit may be lifted, and that a holder runs an effect is not a failure of the store.
             let differs = matches!(code, Code::LimitReached | Code::EffectRunning);
             assert_eq!(is_transient, code.entry().retryable != differs, "{code:?}");
         }

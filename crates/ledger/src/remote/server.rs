@@ -16,10 +16,10 @@ use crate::LedgerError;
 pub const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// Most calls that are under way at once; the others queue, in order.
 pub const CALLS_MAX: usize = 64;
-/// Most calls that wait for somebody else's outcome at once. They do not count among the others: whoever is waited for
-/// must get through.
+/// Most calls that wait for another holder's outcome at once. They do not count among the others: the call that they
+/// wait for must get through.
 pub const WAITING_MAX: usize = 64;
-/// An answer that takes longer than this will not come; time spent waiting for somebody else comes on top.
+/// An answer that takes longer than this will not come; time spent waiting for another holder comes on top.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A server, as the ledger calls it.
@@ -30,7 +30,7 @@ pub(super) struct Server {
     waiting: Semaphore,
 }
 
-/// One of the places for calls that wait for somebody else.
+/// One of the places for calls that wait for another holder.
 pub(super) struct PlaceToWait<'a>(
     #[expect(dead_code, reason = "it is given back when dropped")] SemaphorePermit<'a>,
 );
@@ -57,7 +57,7 @@ impl Server {
         self.waiting.try_acquire().ok().map(PlaceToWait)
     }
 
-    /// Sends a body; with a place to wait it may take as long as the server lets anybody wait.
+    /// Sends a body; with a place to wait it may take as long as the server lets a caller wait.
     pub(super) async fn post<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -86,7 +86,7 @@ impl Server {
         let answer = timeout(limit, async {
             let _turn = match place {
                 Some(_) => None,
-                // It is never closed.
+                // The semaphore is never closed.
                 None => self.calls.acquire().await.ok(),
             };
             self.http.call(&call, None).await.map_err(|failure| self.failed(failure))

@@ -1,4 +1,4 @@
-//! The words of the ledger in the words of the server's API, and back.
+//! The ledger's types in the terms of the server's API, and back.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -60,7 +60,7 @@ pub(super) const fn finished(result: CommitResult) -> Finished {
     }
 }
 
-/// An epoch, which the wire leaves more room for than any record can have.
+/// An epoch, for which the wire leaves more room than any record needs.
 fn epoch(epoch: u64) -> Result<u32, LedgerError> {
     u32::try_from(epoch).map_err(|_| LedgerError::Corrupt(format!("the server speaks of epoch {epoch}")))
 }
@@ -83,7 +83,7 @@ pub(super) fn result(ending: &Ending) -> Result<EffectResult<'_>, LedgerError> {
     })
 }
 
-/// A decision for whoever asked on these terms.
+/// A decision for a caller that asked on these terms.
 pub(super) fn decision(
     decision: EffectDecision<'static>,
     identity: &Identity,
@@ -166,7 +166,7 @@ pub(super) fn record(effect: &Effect<'_>, identity: Identity) -> Result<Record, 
     let updated_at = changes.chain(outcome.as_ref().map(|outcome| outcome.finished_at)).max();
     Ok(Record {
         identity,
-        // The server writes down a little after the lapse what nobody may repeat.
+        // The server writes down a little after the lapse what no caller may repeat.
         status: if standing.becomes_unknown() { Status::Unknown } else { standing.status },
         epoch: standing.epoch,
         attempts: standing.attempts,
