@@ -15,7 +15,6 @@ const SETTLEMENT_BYTES_MAX: usize = 1 << 20;
 /// The name of a delivery within this worker.
 pub(crate) type Id = u64;
 
-/// The bounds of a worker.
 #[derive(Clone, Debug)]
 pub(crate) struct Bounds {
     /// Most calls of handlers at a time.
@@ -346,7 +345,6 @@ impl<T: Clone> Book<T> {
         self.held.values().filter(is_unheard).count()
     }
 
-    /// How many are held.
     pub(crate) fn len(&self) -> usize {
         self.held.len()
     }

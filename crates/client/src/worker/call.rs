@@ -70,7 +70,6 @@ pub(super) async fn run(lane: Lane, deliveries: Vec<Context>) -> Vec<Verdict> {
     settled
 }
 
-/// How a call ended.
 struct End {
     /// What the handler returned; `None` if it was aborted.
     returned: Option<Result<(), Failure>>,

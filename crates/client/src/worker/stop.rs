@@ -6,7 +6,6 @@ use tokio::sync::watch;
 #[derive(Clone, Debug)]
 pub struct Stopper(watch::Sender<Urgency>);
 
-/// How urgent the end is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Urgency {
     /// Not at all.
