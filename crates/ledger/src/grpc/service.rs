@@ -146,7 +146,6 @@ fn hash(parts: &Parts, message: &Message) -> RequestHash {
     RequestHash::of_bytes(&[b"grpc compressed ", encoding, b"\0", &message.bytes].concat())
 }
 
-/// The key of a call, if it has one.
 fn key(headers: &HeaderMap) -> Result<Option<String>, &'static str> {
     only(headers, KEY_METADATA)?.map(|value| any_text(value.as_bytes())).transpose()
 }

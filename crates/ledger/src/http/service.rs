@@ -148,7 +148,6 @@ impl Settings {
     }
 }
 
-/// The key of a request, if it has one.
 fn key(headers: &HeaderMap, strict: bool) -> Result<Option<String>, &'static str> {
     only(headers, KEY_HEADER)?.map(|value| quoted_string(value.as_bytes(), strict)).transpose()
 }

@@ -120,7 +120,6 @@ impl Entry {
         self.updated_at = now;
     }
 
-    /// It ended.
     pub(super) fn end(&mut self, ending: &Ending, resolved: Option<Resolver>, now: Moment) {
         self.status = ending.end.into();
         self.unknown_since = None;
@@ -151,7 +150,6 @@ impl Entry {
         self.digest == Some(ending.digest()) && said_by == Some(resolver)
     }
 
-    /// How it stands.
     pub(super) fn standing(&self, now: Moment) -> Standing {
         Standing {
             status: self.status,
