@@ -17,7 +17,6 @@ export type Settlement =
   | { readonly kind: "release"; readonly delayMs?: number; readonly effect?: EffectName }
   | { readonly kind: "drop"; readonly why: string };
 
-/** How a handler ended. */
 export type HandlerEnd = { readonly returned: true } | { readonly returned: false; readonly error: unknown };
 
 /** The settlement of a delivery: how its handler ended, and what ended the delivery before that, if anything did. */
