@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::counters::Counters;
 use crate::failure::Failure;
-use crate::inbox::{Attach, Request};
+use crate::inbox::{Attach, Reply, Request};
 use crate::locks::{lock, read};
 use crate::request::{AckRequest, BorrowRequest, ConsumeRequest, Draft, Produced, TopicReady};
 use crate::shared::Shared;
@@ -265,14 +265,22 @@ impl Broker {
             return Err(failure);
         }
         shared.meters.requests.one();
-        match answer.await {
-            Ok(Ok(Answer::Rejected(reject))) => {
-                shared.meters.rejected.one();
-                Err(Failure::Reject(reject))
-            }
-            Ok(reply) => reply,
-            Err(_) => Err(Failure::Unavailable(INTERRUPTED.into())),
+        heard(shared, answer.await)
+    }
+}
+
+/// What the decide thread said, with refusals as failures; it may have gone without a word.
+pub(crate) fn heard(
+    shared: &Shared,
+    reply: Result<Reply, oneshot::error::RecvError>,
+) -> Result<Answer, Failure> {
+    match reply {
+        Ok(Ok(Answer::Rejected(reject))) => {
+            shared.meters.rejected.one();
+            Err(Failure::Reject(reject))
         }
+        Ok(reply) => reply,
+        Err(_) => Err(Failure::Unavailable(INTERRUPTED.into())),
     }
 }
 

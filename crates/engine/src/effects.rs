@@ -10,7 +10,7 @@ use driftq_core::{
 };
 use tokio::sync::oneshot;
 
-use crate::broker::{Broker, INTERRUPTED, STOPPING, unexpected};
+use crate::broker::{Broker, INTERRUPTED, STOPPING, heard, unexpected};
 use crate::effect_request::{
     Begun, EffectCall, EffectEnd, EffectEnded, EffectFilter, EffectSight, SeenEffect,
 };
@@ -375,15 +375,9 @@ impl Asked<'_> {
         let Some(answer) = &mut self.answer else { return Err(Failure::Unavailable(INTERRUPTED.into())) };
         let answer = answer.await;
         self.answer = None;
-        match answer {
-            Ok(Ok(Answer::Effect(answer))) => Ok(answer),
-            Ok(Ok(Answer::Rejected(reject))) => {
-                self.shared.meters.rejected.one();
-                Err(Failure::Reject(reject))
-            }
-            Ok(Ok(other)) => Err(unexpected(&other)),
-            Ok(Err(failure)) => Err(failure),
-            Err(_) => Err(Failure::Unavailable(INTERRUPTED.into())),
+        match heard(self.shared, answer)? {
+            Answer::Effect(answer) => Ok(answer),
+            other => Err(unexpected(&other)),
         }
     }
 }

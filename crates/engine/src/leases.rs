@@ -6,7 +6,7 @@ use std::sync::Arc;
 use driftq_core::{Answer, Delivery, Identity, Input, LeaseRequest, Outcome, Receipt, Settlement, Ticket};
 use tokio::sync::oneshot;
 
-use crate::broker::{Broker, INTERRUPTED, STOPPING, unexpected};
+use crate::broker::{Broker, STOPPING, heard, unexpected};
 use crate::failure::Failure;
 use crate::inbox::{Reply, Request};
 use crate::payload_store::{Lost, Place};
@@ -188,15 +188,9 @@ impl Asked<'_> {
         let Some(answer) = &mut self.answer else { return Ok(Vec::new()) };
         let answer = answer.await;
         self.answer = None;
-        match answer {
-            Ok(Ok(Answer::Leased(deliveries))) => Ok(deliveries),
-            Ok(Ok(Answer::Rejected(reject))) => {
-                self.shared.meters.rejected.one();
-                Err(Failure::Reject(reject))
-            }
-            Ok(Ok(other)) => Err(unexpected(&other)),
-            Ok(Err(failure)) => Err(failure),
-            Err(_) => Err(Failure::Unavailable(INTERRUPTED.into())),
+        match heard(self.shared, answer)? {
+            Answer::Leased(deliveries) => Ok(deliveries),
+            other => Err(unexpected(&other)),
         }
     }
 }

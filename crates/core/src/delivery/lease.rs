@@ -57,7 +57,7 @@ impl Deliveries {
         });
         self.waiting.insert(ticket, group);
         self.touch(group);
-        self.asking.push((group, ticket));
+        self.asking.push((group, ticket, until));
     }
 
     /// The group, or `None` if it has to be created first.
@@ -96,20 +96,21 @@ impl Deliveries {
 
     /// Askers that did not get anything go on waiting, or have waited long enough.
     pub(crate) fn settle_askers(&mut self, turn: &mut Turn, out: &mut Output) {
-        for (group, ticket) in core::mem::take(&mut self.asking) {
-            let crew = self.crews.get(&group).filter(|_| self.waiting.contains_key(&ticket));
-            let waiter = crew.and_then(|crew| crew.waiters.iter().find(|waiter| waiter.ticket == ticket));
-            match waiter.map(|waiter| waiter.until) {
-                Some(until) if until > turn.now => turn.timers.set(until, Due::Waited(group, ticket)),
-                Some(_) => self.on_waited(turn, group, ticket, out),
-                None => {}
+        for (group, ticket, until) in core::mem::take(&mut self.asking) {
+            if !self.waiting.contains_key(&ticket) {
+                continue;
+            }
+            if until > turn.now {
+                turn.timers.set(until, Due::Waited(group, ticket));
+            } else {
+                self.on_waited(turn, group, ticket, out);
             }
         }
     }
 
     /// The time of a waiter is up. It is told at the end of the input: perhaps there is something for it by then.
-    pub(crate) fn on_patience_end(&mut self, group: GroupId, ticket: Ticket) {
-        self.asking.push((group, ticket));
+    pub(crate) fn on_patience_end(&mut self, turn: &Turn, group: GroupId, ticket: Ticket) {
+        self.asking.push((group, ticket, turn.now));
     }
 
     /// An asker has waited long enough: the answer is that there is nothing.

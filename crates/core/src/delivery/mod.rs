@@ -71,7 +71,7 @@ pub(crate) struct Deliveries {
     /// Groups that may have something to deliver since this input; see [`Deliveries::touch`].
     touched: BTreeSet<GroupId>,
     /// Askers that asked with this input, or whose time is up with it.
-    asking: Vec<(GroupId, Ticket)>,
+    asking: Vec<(GroupId, Ticket, Time)>,
     /// Effects whose delivery this input has gone on without; see [`Deliveries::take_overtaken`].
     overtaken: Vec<u64>,
 }

@@ -49,7 +49,7 @@ impl Shard {
                 Due::Trim(topic, partition) => deliveries.on_trim(turn, topic, partition, out),
                 Due::Deadline(topic, partition) => deliveries.on_deadline(turn, topic, partition, out),
                 Due::Begin(topic, partition) => deliveries.on_begin(turn, topic, partition),
-                Due::Waited(group, ticket) => deliveries.on_patience_end(group, ticket),
+                Due::Waited(group, ticket) => deliveries.on_patience_end(turn, group, ticket),
                 // It keeps its place, or those in front of it would be the only ones that ever go on.
                 Due::GoOn(..) if deliveries.is_turn_over(out) => turn.timers.set(at, due),
                 Due::GoOn(_, group) => deliveries.go_on(turn, group, out),
