@@ -21,9 +21,9 @@ MARKS = {
     "save as": re.compile(r"^save as ([\w.-]+)$"),
     "needs": re.compile(r"^needs (python|typescript|nothing)$"),
 }
-# The binary writes these pages itself, and a test compares them.
+# Made from tables in the code; a test compares them.
 GENERATED = "docs/reference/"
-GENERATED_BY = ("checked by", "crates/driftq/tests/cli/reference.rs")
+GENERATED_BY = ("checked by", "crates/pages/src/main.rs")
 GENERATED_MARKS = {"text": GENERATED_BY, "json": GENERATED_BY, "sh": ("parsed", "examples of the commands' own help")}
 PROGRAMS = {"python": ".py", "js": ".mjs", "ts": ".ts"}
 SDK_OF = {"python": "python", "js": "typescript", "ts": "typescript"}

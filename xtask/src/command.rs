@@ -120,6 +120,13 @@ pub(crate) fn build_for_sdks(root: &Path) -> Command {
     cargo_with(root, &["build", "--package", "driftq", "--package", "driftq-client", "--bins", "--examples"])
 }
 
+/// Writes the pages that are made from tables. Arguments are passed on; a folder is meant from where the caller is.
+pub(crate) fn docs(root: &Path, arguments: &[String]) -> Command {
+    let mut command = cargo_with(root, &["run", "--quiet", "--package", "driftq-pages", "--", "--root"]);
+    command.arg(root).args(arguments);
+    command
+}
+
 /// Builds what starts servers for tests.
 pub(crate) fn build_testbed(root: &Path) -> Command {
     cargo_with(root, &["build", "--quiet", "--package", "driftq-testbed"])

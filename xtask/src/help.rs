@@ -10,6 +10,7 @@ Usage: cargo xtask <chore> [options]      (cargo xtask <chore> --help tells more
   sdk       The SDKs alone: packages, their suites, workers under kill -9, the pages' programs
   mutants   Break the product on purpose, one line at a time; the simulator must notice each time
   tidy      House rules: arrows between crates, sizes, headers, leftovers, links
+  docs      Write the reference, the OpenAPI document and man pages from the tables in the code
   setup     Install what the tests need besides a Rust toolchain
   postgres  Run a command with a PostgreSQL server of its own, for the tests that need one
   deny      Licences, banned crates and sources, by the lists in deny.toml
@@ -104,6 +105,16 @@ Usage: cargo xtask tidy
   dead-file      a source file that no `mod` line reaches
 ";
 
+const DOCS: &str = "\
+Writes docs/reference, docs/errors.json and docs/openapi.json from the tables that the server and the command line
+work with. The tests fail while a page is not what the tables say.
+
+Usage: cargo xtask docs [--check] [--man DIR]
+
+  --check      Write nothing; fail if a page is out of date
+  --man DIR    Instead write man pages, one for each command, into DIR
+";
+
 const SETUP: &str = "\
 Says which programs of other people the tests need and whether they are there, and installs those that are missing.
 
@@ -146,6 +157,7 @@ pub(crate) fn of(chore: &str) -> Option<&'static str> {
         "sdk" => Some(SDK),
         "mutants" => Some(MUTANTS),
         "tidy" => Some(TIDY),
+        "docs" => Some(DOCS),
         "setup" => Some(SETUP),
         "postgres" => Some(POSTGRES),
         "deny" => Some(DENY),

@@ -71,6 +71,7 @@ fn dispatch(words: &[String]) -> Result<()> {
             Args::new(rest).finish()?;
             host::provide()
         }
+        "docs" => command::expect_success(&mut command::docs(&root, rest)),
         "postgres" => postgres::run(&root, rest),
         "bench" => command::expect_success(&mut command::bench(&root, rest)),
         other => bail!("there is no chore `{other}`; `cargo xtask --help` lists them"),

@@ -12,6 +12,7 @@ mod ndjson;
 mod object;
 mod query;
 mod text;
+pub mod units;
 pub mod v1;
 pub mod v2;
 

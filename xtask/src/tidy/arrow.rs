@@ -25,7 +25,7 @@ struct Row {
     because: &'static str,
 }
 
-const ROWS: [Row; 11] = [
+const ROWS: [Row; 15] = [
     Row {
         package: "driftq-core",
         workspace: &[],
@@ -85,12 +85,44 @@ const ROWS: [Row; 11] = [
         because: "a service with PostgreSQL and no broker uses it alone",
     },
     Row {
-        package: "driftq",
-        workspace: &["driftq-api", "driftq-client", "driftq-engine", "driftq-http", "driftq-ledger"],
-        workspace_in_tests: &["driftq-testbed", "driftq-wal"],
+        package: "driftq-server",
+        workspace: &["driftq-api", "driftq-engine", "driftq-http"],
+        workspace_in_tests: &[],
         outside_only: None,
         outside_never: &["tokio-postgres", "async-nats"],
-        because: "the binary knows HTTP, flags and exit codes; storage is reached through the engine",
+        because: "the server knows HTTP and its configuration; storage is reached through the engine",
+    },
+    Row {
+        package: "driftq-cli",
+        workspace: &["driftq-api", "driftq-client", "driftq-engine", "driftq-http", "driftq-ledger"],
+        workspace_in_tests: &[],
+        outside_only: None,
+        outside_never: &["tokio-postgres", "async-nats"],
+        because: "commands speak the public API, like any other client; the engine is for `wal` alone",
+    },
+    Row {
+        package: "driftq-bench",
+        workspace: &["driftq-api", "driftq-cli", "driftq-client", "driftq-engine", "driftq-ledger"],
+        workspace_in_tests: &[],
+        outside_only: None,
+        outside_never: &["tokio-postgres", "async-nats"],
+        because: "it measures a server from outside",
+    },
+    Row {
+        package: "driftq",
+        workspace: &["driftq-api", "driftq-bench", "driftq-cli", "driftq-engine", "driftq-server"],
+        workspace_in_tests: &["driftq-ledger", "driftq-testbed", "driftq-wal"],
+        outside_only: None,
+        outside_never: &["tokio-postgres", "async-nats"],
+        because: "the binary joins the server, the commands and the benchmark",
+    },
+    Row {
+        package: "driftq-pages",
+        workspace: &["driftq", "driftq-api", "driftq-cli"],
+        workspace_in_tests: &[],
+        outside_only: None,
+        outside_never: &[],
+        because: "pages are made from the tables of the binary and nothing else",
     },
     Row {
         package: "driftq-sim",
@@ -232,6 +264,8 @@ mod tests {
             ("driftq-engine", "axum"),
             ("driftq-engine", "hyper"),
             ("driftq", "driftq-wal"),
+            ("driftq-server", "driftq-cli"),
+            ("driftq-cli", "driftq-server"),
             ("driftq", "tokio-postgres"),
             ("driftq", "async-nats"),
             ("driftq-client", "driftq-core"),

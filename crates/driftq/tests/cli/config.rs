@@ -74,7 +74,7 @@ fn unknown_and_wrong_values_are_refused_before_anything_starts() {
     }
     refuses(run(&["config", "check", "--message-bytes-max", "41MiB"]), &["--message-bytes-max", "40MiB"]);
     refuses(run(&["config", "check", "--log-level", "inof"]), &["--log-level", "inof"]);
-    for level in ["debug", "OFF", "warn,driftq_engine=debug", "driftq::http=trace"] {
+    for level in ["debug", "OFF", "warn,driftq_engine=debug", "driftq_server::http=trace"] {
         run(&["config", "check", "--log-level", level]).ok();
     }
 }

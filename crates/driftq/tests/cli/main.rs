@@ -16,7 +16,6 @@ mod native;
 mod native_dlq;
 mod native_lease;
 mod papercuts;
-mod reference;
 mod report;
 mod round_trip;
 mod scenarios;

@@ -60,7 +60,6 @@ fn names_that_were_meant_are_named() {
     says(run(&["topc", "list"]), 2, "topic");
     says(run(&["topic", "lst"]), 2, "list");
     says(run(&["topic", "create", "x", "--partitons", "3"]), 2, "--partitions");
-    says(run(&["man", "topic", "craete"]), 2, "did you mean `driftq topic create`?");
 }
 
 #[test]
@@ -155,39 +154,6 @@ fn colour_is_for_terminals() {
 }
 
 #[test]
-fn every_command_has_a_man_page_that_renders() {
-    let directory = tempfile::tempdir().unwrap();
-    let pages = directory.path().join("man1");
-    let written = run(&["man", "--dir", pages.to_str().unwrap(), "-o", "json"]).ok().json();
-    let names: Vec<_> =
-        written["pages"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
-    let commands = run(&["reference", "cli", "-o", "json"]).ok().json();
-    let commands = commands.as_array().unwrap();
-    assert_eq!(names.len(), commands.len());
-    assert!(names.len() > 60, "{}", names.len());
-    for command in commands {
-        let name = format!("{}.1", command["name"].as_str().unwrap().replace(' ', "-"));
-        assert!(names.contains(&&*name), "{name}");
-        let text = std::fs::read_to_string(pages.join(&name)).unwrap();
-        assert!(text.contains(".SH NAME") && text.contains(".SH SYNOPSIS"), "{name}");
-    }
-    let one = run(&["man", "topic", "create"]).ok().stdout;
-    assert!(one.contains("driftq\\-topic\\-create") || one.contains("driftq-topic-create"), "{one}");
-    renders(&pages);
-}
-
-fn renders(pages: &Path) {
-    let files: Vec<_> = std::fs::read_dir(pages).unwrap().map(|entry| entry.unwrap().path()).collect();
-    let Ok(output) = Command::new("groff").args(["-man", "-Tutf8", "-ww"]).args(&files).output() else {
-        eprintln!("skipped: there is no groff to render with");
-        return;
-    };
-    let complaints = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && complaints.is_empty(), "{complaints}");
-    assert!(String::from_utf8_lossy(&output.stdout).contains("driftq topic create orders"));
-}
-
-#[test]
 fn a_stranger_is_told_from_a_server() {
     const PAGE: &str = "<!DOCTYPE html>\n<html><body>no such page</body></html>\n";
     let text = "is no DriftQ server";
@@ -271,8 +237,6 @@ fn options_that_would_not_be_heard_are_refused() {
         &["config", "check", "--server", "http://127.0.0.1:1"],
         &["completions", "bash", "-o", "json"],
         &["completions", "bash", "--server", "http://127.0.0.1:1"],
-        &["man", "-o", "json"],
-        &["reference", "cli", "--server", "http://127.0.0.1:1"],
         &["context", "list", "--server", "http://127.0.0.1:1"],
         &["context", "use", "a", "--context", "b"],
         &["context", "show", "a", "--server", "http://127.0.0.1:1"],

@@ -16,7 +16,7 @@ mod compat_v2_read;
 mod edge_budget;
 mod full_disk;
 mod log_lost;
-#[path = "../router_brain/mod.rs"]
+#[path = "../../../server/tests/router_brain/mod.rs"]
 mod router_brain;
 mod router_load;
 mod router_rules;

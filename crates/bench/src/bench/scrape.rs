@@ -1,0 +1,49 @@
+//! Numbers from the server's own `/metrics`.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context, Result};
+
+use driftq_cli::client::Client;
+
+/// Syncs of the log since the server started.
+pub(super) async fn syncs(address: SocketAddr) -> Result<f64> {
+    let text = Client::new(&format!("http://{address}"))?.session().get_text("/metrics").await?;
+    find_syncs(&text).context("no count of syncs in /metrics")
+}
+
+/// Effects that the ledger remembers.
+pub(super) async fn effects(address: SocketAddr) -> Result<f64> {
+    let text = Client::new(&format!("http://{address}"))?.session().get_text("/metrics").await?;
+    Ok(sum_effects(&text))
+}
+
+fn sum_effects(text: &str) -> f64 {
+    let lines = text.lines().filter(|line| line.starts_with("driftq_effects{"));
+    lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+}
+
+fn find_syncs(text: &str) -> Option<f64> {
+    let is_count =
+        |name: &str| name.starts_with("driftq_") && name.contains("sync") && name.ends_with("_total");
+    let line = text.lines().find(|line| is_count(line.split([' ', '{']).next().unwrap_or_default()))?;
+    line.rsplit(' ').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn effects_are_counted_over_their_states() {
+        let text = "driftq_effects{state=\"over\"} 40\ndriftq_effects_waiting 7\ndriftq_effects{state=\"unknown\"} 2\n";
+        assert_eq!(sum_effects(text), 42.0);
+    }
+
+    #[test]
+    fn the_count_of_syncs_is_found() {
+        let text = "# TYPE driftq_log_syncs counter\ndriftq_produced_total 5\ndriftq_log_syncs_total 42\n";
+        assert_eq!(find_syncs(text), Some(42.0));
+        assert_eq!(find_syncs("inflight_messages{topic=\"sync\"} 1\n"), None);
+    }
+}

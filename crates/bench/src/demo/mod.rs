@@ -1,0 +1,162 @@
+//! `driftq demo`: workers that are killed in the worst moments, and what comes of it.
+//!
+//! Everything is real: a server on disk, worker processes, SIGKILL. Two crews work on the same orders. One charges and
+//! acks; the other asks the ledger first. The payment provider is this process, which neither of them can reach except
+//! by a call, and which does what real ones do: it charges whoever asks, as often as they ask.
+
+mod crew;
+mod plan;
+mod provider;
+mod report;
+mod server;
+mod show;
+mod worker;
+
+use std::{
+    io,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::{Context, Result, bail};
+use driftq_client::{Client, Outgoing, json, wire::TopicSpec};
+
+use crew::Stage;
+use driftq_cli::{
+    Common,
+    exit::{Exit, Fault},
+    output::{self, Format},
+    paint::Paint,
+    signal::Signals,
+    temporary_directory::TemporaryDirectory,
+    work::fault,
+    wrap,
+};
+use plan::{KILLS_PER_ORDER_MAX, Plan};
+use provider::{Order, Provider};
+use report::Report;
+use show::Show;
+
+pub use server::{COMMAND as SERVER_COMMAND, die_with};
+pub use worker::{Args as WorkerArgs, COMMAND as WORKER_COMMAND, run as run_worker};
+
+/// More orders or kills than these are a load test, not a demonstration.
+const MESSAGES_MAX: u32 = 10_000;
+const KILLS_MAX: u32 = 1_000;
+const KILLS_DEFAULT: u32 = 20;
+const MESSAGES_DEFAULT: u32 = 30;
+const WORKERS_DEFAULT: u16 = 3;
+/// A run that takes longer hangs.
+const RUN_TIMEOUT: Duration = Duration::from_secs(300);
+/// Between two looks at the groups, once everything was worked on.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+#[derive(clap::Args)]
+#[command(
+    after_help = "A server on a directory of its own, real worker processes, real SIGKILL: before the charge, right after \
+it, or before the ack, as the seed says. Two crews work on copies of the same orders. The naive one charges and acks. \
+The other one runs the charge as an effect: `hold`, and a reconciler that asks the provider by the order's name. The \
+payment provider is outside of both and counts. At the end nothing is left behind, unless you --keep it.
+
+The exit code is 0 only if all kills took place and DriftQ charged every order exactly once; else 1.
+
+Examples:
+  driftq demo
+  driftq demo --kills 100 --messages 60
+  driftq demo --seed 7 -o json | jq .driftq
+  driftq demo --keep                       # and look at the log afterwards"
+)]
+pub struct Args {
+    /// How many worker processes of each crew are killed
+    #[arg(long, default_value_t = KILLS_DEFAULT, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(KILLS_MAX)))]
+    kills: u32,
+    /// How many orders there are
+    #[arg(long, default_value_t = MESSAGES_DEFAULT, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MESSAGES_MAX)))]
+    messages: u32,
+    /// Worker processes of each crew at a time
+    #[arg(long, default_value_t = WORKERS_DEFAULT, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=32))]
+    workers: u16,
+    /// Which orders are hit, and where: the same seed, the same choice; another one every time if not given
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Keep the server's directory and the provider's books
+    #[arg(long)]
+    keep: bool,
+}
+
+pub async fn run(common: &Common, args: &Args) -> Result<Exit> {
+    if args.kills > args.messages * KILLS_PER_ORDER_MAX {
+        let text = format!("--kills {}: an order is hit {KILLS_PER_ORDER_MAX} times at the most", args.kills);
+        return Err(Fault::new(Exit::Usage, text).help("give more --messages").into());
+    }
+    let mut signals = Signals::new()?;
+    let directory = TemporaryDirectory::new("driftq-demo-").context("a directory")?;
+    let place = directory.path().to_owned();
+    let outcome = {
+        let playing = play(common, args, place.clone());
+        tokio::select! {
+            outcome = playing => outcome,
+            // Whatever was started ends with the future that is dropped here.
+            signal = signals.next() => Err(Fault::new(Exit::Failure, format!("ended by {}", signal.name())).into()),
+        }
+    };
+    if args.keep {
+        let kept = directory.keep().context("keeping the demo's directory")?;
+        eprintln!("kept: {}", kept.display());
+        eprintln!("  driftq serve --data {}/data     # the server's data", kept.display());
+    } else {
+        directory.close().context("removing the demo's directory")?;
+    }
+    outcome
+}
+
+async fn play(common: &Common, args: &Args, place: PathBuf) -> Result<Exit> {
+    let is_for_programs = matches!(common.output, Some(Format::Json | Format::Ndjson));
+    let seed = args.seed.unwrap_or_else(fresh_seed);
+    let plan = Plan::new(seed, args.messages, args.kills);
+    let begun = Instant::now();
+    let server = server::Server::start(&place).await?;
+    let client = Client::new(&server.url()).map_err(fault)?;
+    for crew in provider::CREWS {
+        fill(&client, crew.topic(), args.messages).await?;
+    }
+    let show = Show::new(is_for_programs, args, seed);
+    let provider = Provider::new(&plan, place.join("charges.ndjson"))?;
+    let stage = Arc::new(Stage::new(provider, show, server.url(), place));
+    let finished = tokio::time::timeout(RUN_TIMEOUT, stage.run(args.workers, || all_settled(&client))).await;
+    let Ok(finished) = finished else { bail!("the demo did not end within {} s", RUN_TIMEOUT.as_secs()) };
+    finished?;
+    server.end().await?;
+    let report = Report::new(&stage.books(), args, seed, begun.elapsed());
+    stage.show().done();
+    let paint = Paint::of(&io::stdout());
+    output::print_one(common.output, &report, || report.text(paint, wrap::width_of_stdout()))?;
+    Ok(if report.passed { Exit::Success } else { Exit::Failure })
+}
+
+/// The topic of a crew, with all orders.
+async fn fill(client: &Client, topic: &str, messages: u32) -> Result<()> {
+    client.create_topic(topic, &TopicSpec::default()).await.map_err(fault)?;
+    let orders: Vec<Outgoing> = (0..messages).map(|number| json(&Order::new(number))).collect();
+    for stored in client.produce_all(topic, orders).await.map_err(fault)? {
+        stored.map_err(fault)?;
+    }
+    Ok(())
+}
+
+/// Waits until neither group has anything left.
+async fn all_settled(client: &Client) -> Result<()> {
+    for crew in provider::CREWS {
+        while client.group(crew.topic(), worker::GROUP).await.map_err(fault)?.lag > 0 {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+    Ok(())
+}
+
+fn fresh_seed() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    // Short, so that it can be told to somebody.
+    now.as_millis() as u64 % 1_000_000
+}

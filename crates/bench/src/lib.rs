@@ -1,0 +1,4 @@
+//! What DriftQ does on this machine: the benchmark, and a demo that kills workers.
+
+pub mod bench;
+pub mod demo;

@@ -1,0 +1,190 @@
+//! How a call can fail, and what that means for the user.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use driftq_http::{Patience, Refusal};
+use tokio::time::Instant;
+
+use super::refusal;
+use crate::exit::{Exit, Fault, Origin};
+
+/// What programs are told where no server of ours answers.
+const NOT_DRIFTQ: &str = "NOT_DRIFTQ";
+/// What programs are told where nobody knows who signed for the server.
+const UNTRUSTED: &str = "UNTRUSTED";
+
+/// Why there is no good answer.
+#[derive(Debug)]
+pub enum CallError {
+    /// Nobody listens there; the request never left.
+    Unreachable { url: String, why: String, context: Option<Arc<str>> },
+    /// The connection broke before the answer was complete: the server may or may not have done it.
+    Broken { url: String, why: String },
+    /// The server answered no.
+    Refused(Box<Refusal>),
+    /// Somebody else answers there.
+    NotDriftQ { url: String, why: String, context: Option<Arc<str>> },
+    /// The certificate of what answers there is not trusted here; the request never left.
+    Untrusted { url: String, why: String, context: Option<Arc<str>> },
+    /// An answer of the server, or a request of ours, that makes no sense.
+    Strange(String),
+}
+
+impl CallError {
+    /// True if the same call may succeed later: overload, a fault of the server, or no server.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::Broken { .. } => true,
+            Self::Refused(refusal) => refusal.retryable || refusal.status == 429 || refusal.status >= 500,
+            Self::NotDriftQ { .. } | Self::Untrusted { .. } | Self::Strange(_) => false,
+        }
+    }
+
+    /// How long to wait before the next try; none if the error is final or the time is up.
+    pub fn wait(&self, patience: &mut Patience) -> Option<Duration> {
+        let told_ms = if let Self::Refused(refusal) = self { refusal.retry_after_ms } else { None };
+        let wait = patience.wait(told_ms.map(Duration::from_millis), Instant::now(), 1.0);
+        wait.filter(|_| self.is_transient())
+    }
+
+    /// The part of a commit that was refused, if the server names it.
+    pub fn part(&self) -> Option<&str> {
+        match self {
+            Self::Refused(refusal) => refusal.part.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// True if `/v1` says that there is no such topic; it has no code for that.
+    pub fn is_topic_unknown_in_v1(&self) -> bool {
+        matches!(self, Self::Refused(refusal) if refusal.detail.contains("topic does not exist"))
+    }
+
+    /// The code of the server's refusal; empty if it is something else.
+    pub fn code(&self) -> &str {
+        match self {
+            Self::Refused(refusal) => &refusal.word,
+            _ => "",
+        }
+    }
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreachable { url, why, context } => {
+                write!(f, "no server answers at {url} ({why}){}", named(context.as_deref()))
+            }
+            Self::NotDriftQ { url, why, context } => {
+                let named = named(context.as_deref());
+                write!(f, "what answers at {url} is no DriftQ server ({why}){named}")
+            }
+            Self::Untrusted { url, why, context } => {
+                write!(f, "the certificate of {url} is not trusted ({why}){}", named(context.as_deref()))
+            }
+            Self::Broken { url, why } => {
+                write!(f, "the connection to {url} broke ({why})")
+            }
+            Self::Refused(refusal) => {
+                write!(f, "{} (HTTP {} {})", refusal.message(), refusal.status, refusal.word)
+            }
+            Self::Strange(what) => write!(f, "the answer was not understood: {what}"),
+        }
+    }
+}
+
+/// The context that named the server, if it was one.
+fn named(context: Option<&str>) -> String {
+    context.map_or_else(String::new, |context| format!("; that is {context}"))
+}
+
+impl std::error::Error for CallError {}
+
+impl From<CallError> for Fault {
+    fn from(error: CallError) -> Self {
+        let message = error.to_string();
+        match &error {
+            CallError::Unreachable { url, context: None, .. } => {
+                let authority = url.split("//").last().unwrap_or_default();
+                Self::new(Exit::Unreachable, message).help(format!(
+                    "start one with `driftq serve --listen {authority}`, or name another with --server or DRIFTQ_SERVER"
+                ))
+            }
+            CallError::Unreachable { context: Some(_), .. } => Self::new(Exit::Unreachable, message)
+                .help("start a server there, or choose another context: `driftq context list`, then `driftq context use NAME`"),
+            CallError::Broken { .. } => {
+                Self::new(Exit::Unreachable, message).help("the server may be restarting; try again")
+            }
+            CallError::Refused(refusal) => {
+                let fault = Self::new(refusal::exit(refusal), message).with_origin(refusal::origin(refusal));
+                match refusal::help(refusal) {
+                    Some(help) => fault.help(help),
+                    None => fault,
+                }
+            }
+            CallError::NotDriftQ { .. } => {
+                let origin = Origin { code: NOT_DRIFTQ.to_owned(), ..Origin::default() };
+                Self::new(Exit::Failure, message).with_origin(origin).help(
+                    "check --server and any proxy on the way; `driftq context show` says which server is meant, and why",
+                )
+            }
+            CallError::Untrusted { .. } => {
+                let origin = Origin { code: UNTRUSTED.to_owned(), ..Origin::default() };
+                Self::new(Exit::Failure, message).with_origin(origin)
+            }
+            CallError::Strange(_) => Self::new(Exit::Failure, message).help("is --server a DriftQ server?"),
+        }
+    }
+}
+
+impl CallError {
+    /// As an error of the command.
+    pub fn into_error(self) -> anyhow::Error {
+        anyhow::Error::new(Fault::from(self))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(status: u16, retry_after_ms: Option<u64>) -> CallError {
+        let body = serde_json::json!({"error": "X", "message": "m", "retry_after_ms": retry_after_ms});
+        CallError::Refused(Refusal::read_v1(status, body.to_string().as_bytes(), None).unwrap().into())
+    }
+
+    #[test]
+    fn what_may_pass_is_tried_again_and_the_server_s_word_comes_first() {
+        let mut patience = Patience::lasting(Duration::from_secs(60));
+        assert_eq!(refused(429, Some(1000)).wait(&mut patience), Some(Duration::from_secs(1)));
+        assert_eq!(refused(503, None).wait(&mut patience), Some(Duration::from_millis(200)));
+        for status in [400, 409] {
+            assert_eq!(refused(status, None).wait(&mut patience), None);
+        }
+    }
+
+    #[test]
+    fn every_status_has_its_exit_code() {
+        for (status, exit) in [
+            (400, Exit::Invalid),
+            (404, Exit::Invalid),
+            (409, Exit::Conflict),
+            (429, Exit::Overloaded),
+            (500, Exit::ServerFault),
+            (503, Exit::ServerFault),
+        ] {
+            let fault = Fault::from(refused(status, None));
+            assert_eq!(fault.exit, exit, "{status}");
+        }
+        let down = |context: Option<Arc<str>>| {
+            let (url, why) = ("127.0.0.1:1".to_owned(), "refused".to_owned());
+            Fault::from(CallError::Unreachable { url, why, context })
+        };
+        let fault = down(None);
+        assert_eq!(fault.exit, Exit::Unreachable);
+        assert!(fault.help.unwrap().contains("driftq serve --listen 127.0.0.1:1`"));
+        let fault = down(Some("context `staging`".into()));
+        assert!(fault.message.contains("that is context `staging`"), "{fault}");
+        assert!(fault.help.unwrap().contains("driftq context"));
+    }
+}

@@ -1,0 +1,159 @@
+//! Calls of the command line: JSON there, JSON back.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use driftq_http::{Answer, Call, Method, Patience};
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{CallError, Client, Stream, answer};
+
+/// An answer that takes longer than this will not come; streams are exempt.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Sends calls one after the other.
+pub struct Session {
+    client: Client,
+    answer_timeout: Duration,
+}
+
+impl Session {
+    pub const fn new(client: Client) -> Self {
+        Self { client, answer_timeout: ANSWER_TIMEOUT }
+    }
+
+    /// For calls that the server answers only after a wait: it comes on top of the usual patience.
+    #[must_use]
+    pub fn waiting(mut self, wait: Duration) -> Self {
+        self.answer_timeout = ANSWER_TIMEOUT + wait;
+        self
+    }
+
+    pub async fn get<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, CallError> {
+        let body = self.call(Method::GET, path, Bytes::new()).await?;
+        self.parse(&body)
+    }
+
+    /// The body of the answer as text.
+    pub async fn get_text(&mut self, path: &str) -> Result<String, CallError> {
+        let answer = self.exchange(&Call::new(Method::GET, path)).await?;
+        String::from_utf8(answer.body.into()).map_err(|_| self.client.not_ours("not UTF-8".to_owned()))
+    }
+
+    pub async fn post<T: DeserializeOwned>(
+        &mut self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, CallError> {
+        self.send_json(Method::POST, path, body).await
+    }
+
+    pub async fn put<T: DeserializeOwned>(
+        &mut self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, CallError> {
+        self.send_json(Method::PUT, path, body).await
+    }
+
+    pub async fn patch<T: DeserializeOwned>(
+        &mut self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, CallError> {
+        self.send_json(Method::PATCH, path, body).await
+    }
+
+    /// A call whose path says it all.
+    pub async fn post_bare<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, CallError> {
+        let body = self.call(Method::POST, path, Bytes::new()).await?;
+        self.parse(&body)
+    }
+
+    pub async fn delete<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, CallError> {
+        let body = self.call(Method::DELETE, path, Bytes::new()).await?;
+        self.parse(&body)
+    }
+
+    /// A deletion whose answer has no content.
+    pub async fn delete_empty(&mut self, path: &str) -> Result<(), CallError> {
+        self.call(Method::DELETE, path, Bytes::new()).await.map(drop)
+    }
+
+    /// Lines of JSON there, lines of JSON back: one result per line, in order.
+    pub async fn post_lines<T: DeserializeOwned>(
+        &mut self,
+        path: &str,
+        lines: Bytes,
+    ) -> Result<Vec<T>, CallError> {
+        let answer = self.exchange(&Call::new(Method::POST, path).lines(lines)).await?;
+        let answer = answer::ours(answer, &self.client)?;
+        let results = answer.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
+        results.map(|line| self.parse(line)).collect()
+    }
+
+    async fn send_json<T: DeserializeOwned>(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, CallError> {
+        let body = self.call(method, path, render(body)?).await?;
+        self.parse(&body)
+    }
+
+    /// A call whose answer has no content.
+    pub async fn post_empty(&mut self, path: &str, body: &impl Serialize) -> Result<(), CallError> {
+        self.call(Method::POST, path, render(body)?).await.map(drop)
+    }
+
+    /// The same call again and again until it is answered for good or patience ends. The session stays usable.
+    pub async fn post_retrying<T: DeserializeOwned>(
+        &mut self,
+        path: &str,
+        body: &impl Serialize,
+        mut patience: Patience,
+    ) -> (Result<T, CallError>, u32) {
+        let mut retries = 0;
+        loop {
+            match self.post(path, body).await {
+                Ok(answer) => return (Ok(answer), retries),
+                Err(error) => match error.wait(&mut patience) {
+                    None => return (Err(error), retries),
+                    Some(wait) => tokio::time::sleep(wait).await,
+                },
+            }
+            retries += 1;
+        }
+    }
+
+    /// Opens a stream. It takes its connection with it.
+    pub async fn stream(self, path: &str) -> Result<Stream, CallError> {
+        let opened = self.client.http.open(&Call::new(Method::GET, path)).await;
+        match opened.map_err(|failure| self.client.failed(failure))? {
+            Ok(body) => Ok(Stream::new(self.client, body)),
+            Err(answer) => Err(answer::refused(&answer, &self.client)),
+        }
+    }
+
+    async fn call(&mut self, method: Method, path: &str, body: Bytes) -> Result<Bytes, CallError> {
+        let answer = self.exchange(&Call::new(method, path).json(body)).await?;
+        answer::ours(answer, &self.client)
+    }
+
+    /// A good answer, whatever it says.
+    async fn exchange(&mut self, call: &Call) -> Result<Answer, CallError> {
+        let answer = self.client.http.call(call, Some(self.answer_timeout)).await;
+        let answer = answer.map_err(|failure| self.client.failed(failure))?;
+        if answer.status.is_success() { Ok(answer) } else { Err(answer::refused(&answer, &self.client)) }
+    }
+
+    fn parse<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, CallError> {
+        serde_json::from_slice(body).map_err(|error| self.client.not_ours(error.to_string()))
+    }
+}
+
+fn render(body: &impl Serialize) -> Result<Bytes, CallError> {
+    let text = serde_json::to_vec(body).map_err(|error| CallError::Strange(format!("request: {error}")))?;
+    Ok(text.into())
+}

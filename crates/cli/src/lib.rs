@@ -1,0 +1,208 @@
+//! The commands that talk to a server: one file per command, all of them speaking the public API like any other client.
+//! Only `wal` and `context` work without a server. What every command of the binary shares is here too: the options,
+//! the exit codes, the output as tables or JSON.
+
+mod ack;
+mod call;
+pub mod check;
+mod child;
+pub mod client;
+pub mod colour;
+mod commit;
+mod confirm;
+mod consume;
+mod context;
+mod dlq;
+mod effect;
+mod entity;
+pub mod exit;
+mod file;
+mod group;
+mod items;
+mod job;
+pub mod lease;
+mod ledger;
+mod message;
+mod nack;
+pub mod output;
+mod outputs;
+pub mod paint;
+pub mod parse;
+mod produce;
+mod progress;
+mod report;
+mod router;
+mod rows;
+mod runs;
+mod shell;
+pub mod signal;
+mod suggest;
+mod survey;
+pub mod temporary_directory;
+mod tenant;
+mod topic;
+mod wal;
+pub mod when;
+pub mod work;
+pub mod wrap;
+
+use anyhow::{Context, Result};
+use clap::{ArgMatches, FromArgMatches, Subcommand, parser::ValueSource};
+
+use client::Client;
+use exit::Exit;
+use output::Format;
+
+/// Options of every command.
+#[derive(Default, clap::Args)]
+pub struct Common {
+    /// The server to talk to; without it, the one of a context, else http://127.0.0.1:8080
+    #[arg(long, global = true, env = "DRIFTQ_SERVER", hide_env_values = true, value_name = "URL")]
+    server: Option<String>,
+    /// The server of this context; see `driftq context`
+    #[arg(long, global = true, env = "DRIFTQ_CONTEXT", hide_env_values = true, value_name = "NAME")]
+    context: Option<String>,
+    /// Shape of the output; streams print NDJSON into pipes when nothing is said
+    #[arg(short, long, global = true, value_enum, value_name = "FORMAT")]
+    pub output: Option<Format>,
+    /// Which of these were written into the command line.
+    #[arg(skip)]
+    typed: context::Typed,
+}
+
+impl Common {
+    /// What was typed into the command line, which wins over what is only set in the environment.
+    pub fn note_typed(&mut self, matches: &ArgMatches) {
+        let is_typed = |name: &str| matches.value_source(name) == Some(ValueSource::CommandLine);
+        self.typed = context::Typed { server: is_typed("server"), context: is_typed("context") };
+    }
+
+    fn client(&self) -> Result<Client> {
+        let chosen = context::choose(self)?;
+        Ok(Client::new(&chosen.server)?.named_by(chosen.note()))
+    }
+}
+
+/// The commands, as a part of a larger command line.
+pub struct Commands(Command);
+
+impl FromArgMatches for Commands {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Command::from_arg_matches(matches).map(Self)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.0.update_from_arg_matches(matches)
+    }
+}
+
+impl Subcommand for Commands {
+    fn augment_subcommands(command: clap::Command) -> clap::Command {
+        Command::augment_subcommands(command)
+    }
+
+    fn augment_subcommands_for_update(command: clap::Command) -> clap::Command {
+        Command::augment_subcommands_for_update(command)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        Command::has_subcommand(name)
+    }
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Create, describe, change, pause and delete topics
+    #[command(subcommand)]
+    Topic(topic::Command),
+    /// Send messages: one from the command line, or one per line of stdin
+    Produce(produce::Args),
+    /// Receive messages, or run a command for each
+    Consume(consume::Args),
+    /// Run a command for each message, with heartbeats, retries and dead letters
+    Work(work::Args),
+    /// Say that a message is done
+    Ack(ack::Args),
+    /// Say that a message failed, so that it is tried again
+    Nack(nack::Args),
+    /// Look at messages, see why they wait, cancel them
+    #[command(subcommand)]
+    Message(message::Command),
+    /// Borrow messages by token: take, ack, nack, extend, release
+    #[command(subcommand)]
+    Lease(lease::Command),
+    /// List, describe, move, pause and delete consumer groups
+    #[command(subcommand)]
+    Group(group::Command),
+    /// Look at dead letters, send them back, throw them away
+    #[command(subcommand)]
+    Dlq(dlq::Command),
+    /// Carry out side effects once: begin, finish, resolve, look
+    #[command(subcommand)]
+    Effect(effect::Command),
+    /// Look after the idempotency records of a service, in PostgreSQL or on a server
+    Ledger(ledger::Args),
+    /// Ack, finish, produce and register outputs, all together or not at all
+    Commit(commit::Args),
+    /// See where results lie, and choose the version that readers see
+    #[command(subcommand)]
+    Output(outputs::Command),
+    /// See the versions of entities, and forget them
+    #[command(subcommand)]
+    Entity(entity::Command),
+    /// See what happened in a run, across topics
+    #[command(subcommand)]
+    Run(runs::Command),
+    /// Watch and stop work that goes on in the server
+    #[command(subcommand)]
+    Job(job::Command),
+    /// See how the router does, and ask it about a message
+    #[command(subcommand)]
+    Router(router::Command),
+    /// Look into the log on disk and repair it, without a server
+    #[command(subcommand)]
+    Wal(wal::Command),
+    /// See how the server does, and what to do about it
+    Report(report::Args),
+    /// Tell a monitor how the server does, in one line and one number
+    Check(check::Args),
+    /// Remember servers by name, and choose between them
+    #[command(subcommand)]
+    Context(context::Command),
+}
+
+/// Carries a command out.
+pub fn run(common: &Common, Commands(command): Commands) -> Result<Exit> {
+    let done = match command {
+        Command::Effect(command) => return block_on(effect::run(common, &command)),
+        Command::Report(args) => return block_on(report::run(common, &args)),
+        Command::Check(args) => return block_on(check::run(common, &args)),
+        Command::Topic(command) => block_on(topic::run(common, &command)),
+        Command::Produce(args) => block_on(produce::run(common, args)),
+        Command::Consume(args) => block_on(consume::run(common, args)),
+        Command::Work(args) => block_on(work::run(common, args)),
+        Command::Ack(args) => block_on(ack::run(common, &args)),
+        Command::Nack(args) => block_on(nack::run(common, &args)),
+        Command::Message(command) => block_on(message::run(common, &command)),
+        Command::Lease(command) => block_on(lease::run(common, &command)),
+        Command::Group(command) => block_on(group::run(common, &command)),
+        Command::Dlq(command) => block_on(dlq::run(common, &command)),
+        Command::Ledger(args) => block_on(ledger::run(common, &args)),
+        Command::Commit(args) => block_on(commit::run(common, &args)),
+        Command::Output(command) => block_on(outputs::run(common, &command)),
+        Command::Entity(command) => block_on(entity::run(common, &command)),
+        Command::Run(command) => block_on(runs::run(common, &command)),
+        Command::Job(command) => block_on(job::run(common, &command)),
+        Command::Router(command) => block_on(router::run(common, &command)),
+        Command::Wal(command) => wal::run(common, &command),
+        Command::Context(command) => context::run(common, &command),
+    };
+    done.map(|()| Exit::Success)
+}
+
+/// A client needs one thread: it waits for a server most of the time.
+pub fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting a runtime")?;
+    runtime.block_on(Box::pin(future))
+}

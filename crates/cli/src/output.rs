@@ -1,0 +1,197 @@
+//! What commands print, as a table for people or as JSON for programs.
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal, Write};
+
+use anyhow::Result;
+use clap::ValueEnum;
+use comfy_table::{Table, presets};
+use serde::Serialize;
+
+use super::colour::{self, Tone};
+
+/// `-o`: the shape of the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Columns for people.
+    Table,
+    /// One JSON document.
+    Json,
+    /// One JSON object per line.
+    Ndjson,
+}
+
+impl Format {
+    /// What streams print when the user did not say: columns on a terminal, lines of JSON into a pipe.
+    pub fn for_stream(chosen: Option<Self>) -> Self {
+        chosen.unwrap_or_else(|| if io::stdout().is_terminal() { Self::Table } else { Self::Ndjson })
+    }
+}
+
+/// What `-o` says in a command line that was not understood otherwise.
+pub fn asked(arguments: &[OsString]) -> Option<Format> {
+    let mut words =
+        arguments.iter().skip(1).filter_map(|word| word.to_str()).take_while(|word| *word != "--");
+    let mut chosen = None;
+    while let Some(word) = words.next() {
+        let value = match word {
+            "-o" | "--output" => words.next(),
+            _ => {
+                let short = word.strip_prefix("-o").map(|rest| rest.trim_start_matches('='));
+                word.strip_prefix("--output=").or(short)
+            }
+        };
+        chosen = value.and_then(|value| Format::from_str(value, false).ok()).or(chosen);
+    }
+    chosen
+}
+
+/// Rows under headings, printed in the chosen shape.
+pub struct Listing {
+    table: Table,
+}
+
+impl Listing {
+    pub fn new(headings: &[&str]) -> Self {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        table.set_header(headings.iter().copied());
+        Self { table }
+    }
+
+    pub fn row<I: IntoIterator<Item = T>, T: ToString>(&mut self, cells: I) {
+        self.table.add_row(cells.into_iter().map(|cell| cell.to_string()));
+    }
+
+    pub fn text(&self) -> String {
+        // Columns are padded on both sides; outer padding would only widen what people paste.
+        let trim = |line: String| {
+            let line = line.trim_end();
+            format!("{}\n", line.strip_prefix(' ').unwrap_or(line))
+        };
+        let mut lines = self.table.lines().map(trim);
+        let headings = lines.next().unwrap_or_default();
+        let headings = colour::on_stdout(Tone::Heading, headings.trim_end()) + "\n";
+        std::iter::once(headings).chain(lines).collect()
+    }
+}
+
+/// Prints one thing: a table, or the thing itself as JSON.
+pub fn print_one<T: Serialize>(
+    format: Option<Format>,
+    item: &T,
+    text: impl FnOnce() -> String,
+) -> Result<()> {
+    let rendered = match format.unwrap_or(Format::Table) {
+        Format::Table => text(),
+        Format::Json => serde_json::to_string_pretty(item)? + "\n",
+        Format::Ndjson => serde_json::to_string(item)? + "\n",
+    };
+    write(&rendered)
+}
+
+/// Prints many things: a table, one JSON array, or one line of JSON each.
+pub fn print_many<T: Serialize>(
+    format: Option<Format>,
+    items: &[T],
+    text: impl FnOnce() -> String,
+) -> Result<()> {
+    let rendered = match format.unwrap_or(Format::Table) {
+        Format::Table => text(),
+        Format::Json => serde_json::to_string_pretty(items)? + "\n",
+        Format::Ndjson => {
+            let mut lines = String::new();
+            for item in items {
+                lines.push_str(&serde_json::to_string(item)?);
+                lines.push('\n');
+            }
+            lines
+        }
+    };
+    write(&rendered)
+}
+
+/// Writes to stdout and flushes, so that a reader of a pipe sees it now.
+pub fn write(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+/// True if the failure says that the reader of our output went away, as `| head` does. That is no error of ours.
+pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// A count with thin groups, for people: `1_234_567` → `1,234,567`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Escapes control characters as JSON does, so that a message's bytes cannot drive the terminal and can still be read.
+pub fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' => shown.push_str("\\n"),
+            '\r' => shown.push_str("\\r"),
+            '\t' => shown.push_str("\\t"),
+            c if c.is_control() => shown.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => shown.push(c),
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped() {
+        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(grouped(number), text);
+        }
+    }
+
+    #[test]
+    fn the_shape_is_heard_even_where_the_rest_is_not() {
+        for (line, expected) in [
+            ("driftq topc list -o json", Some(Format::Json)),
+            ("driftq topc -ondjson", Some(Format::Ndjson)),
+            ("driftq topc --output=json", Some(Format::Json)),
+            ("driftq --output table -o json x", Some(Format::Json)),
+            ("driftq effect run -- curl -o json", None),
+            ("driftq topc -o yaml", None),
+            ("driftq topc", None),
+        ] {
+            let words: Vec<OsString> = line.split(' ').map(Into::into).collect();
+            assert_eq!(asked(&words), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn listings_have_no_stray_space() {
+        let mut listing = Listing::new(&["TOPIC", "PARTITIONS"]);
+        listing.row(["orders", "3"]);
+        assert_eq!(listing.text(), "TOPIC   PARTITIONS\norders  3\n");
+    }
+
+    #[test]
+    fn control_characters_do_not_reach_the_terminal() {
+        assert_eq!(printable("a\u{1b}[2Jb\u{85}\n\u{0}"), r"a\u001b[2Jb\u0085\n\u0000");
+        assert_eq!(printable("plain, \u{fffd} and ü"), "plain, \u{fffd} and ü");
+    }
+}

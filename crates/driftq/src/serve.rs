@@ -1,0 +1,155 @@
+//! `driftq serve`: the broker and its HTTP edge in this process.
+
+use std::{io::Write as _, net::SocketAddr, process};
+
+use anyhow::{Context, Result};
+use driftq_bench::demo;
+use driftq_cli::{
+    colour,
+    exit::{Exit, Fault},
+    signal::{Signal, Signals},
+};
+use driftq_engine::{Broker, Counters, Recovery, Started};
+use tokio::{net::TcpListener, sync::oneshot};
+
+use super::{config_check::refuse, startup};
+use driftq_server::{
+    config::{Config, KnobArgs, Resolved, resolve},
+    http, log,
+};
+
+#[derive(clap::Args)]
+#[command(
+    after_help = "Every option can also be set in the environment (DRIFTQ_LISTEN for --listen) and in a TOML file \
+(in_flight_max = 8 for --in-flight-max). Order: default < profile < file < env < flag; `driftq config check` \
+shows what came from where. Sizes read 64MiB, durations 500ms, 30s, 24h.
+
+Ctrl-C or SIGTERM stops gracefully: streams end, unread messages go back without using up an attempt, a snapshot \
+is written. A second signal ends the process at once; nothing acknowledged is lost, the next start replays.
+
+Examples:
+  driftq serve
+  driftq serve --listen 0.0.0.0:8080 --data /var/lib/driftq
+  driftq serve --ephemeral --profile v1-dev --log-level debug
+  driftq serve --config /etc/driftq.toml --log-format json"
+)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    knobs: KnobArgs,
+}
+
+/// What differs between the commands that run the broker; everything else they share.
+pub(super) trait Manner {
+    /// Takes the address to listen on.
+    async fn bind(&self, config: &Config) -> Result<TcpListener>;
+    /// Says that connections are answered from now on.
+    fn announce(&self, config: &Config, recovery: &Recovery, address: SocketAddr) -> Result<()>;
+    /// Says what was done, after a graceful stop.
+    fn part(&self, config: &Config, counters: &Counters) -> Result<()>;
+}
+
+/// For machines and the people who run them: the address that was asked for or none, and few words.
+struct Plain;
+
+impl Manner for Plain {
+    async fn bind(&self, config: &Config) -> Result<TcpListener> {
+        TcpListener::bind(&config.listen).await.map_err(|error| refuse_address(config, &error).into())
+    }
+
+    fn announce(&self, config: &Config, recovery: &Recovery, address: SocketAddr) -> Result<()> {
+        startup::announce(config, recovery, address)
+    }
+
+    fn part(&self, _: &Config, _: &Counters) -> Result<()> {
+        Ok(())
+    }
+}
+
+pub(super) fn refuse_address(config: &Config, error: &std::io::Error) -> Fault {
+    Fault::new(Exit::Listen, format!("cannot listen on {}: {error}", config.listen))
+        .help("choose another address with --listen, or port 0 for any free one")
+}
+
+/// The server of `driftq demo`, which does not outlive it.
+#[derive(clap::Args)]
+pub(crate) struct DemoArgs {
+    /// Ends when this process does
+    #[arg(long)]
+    parent: u32,
+    #[command(flatten)]
+    serve: Args,
+}
+
+pub(super) fn run_for_demo(args: &DemoArgs) -> Result<()> {
+    demo::die_with(args.parent)?;
+    run(&args.serve)
+}
+
+pub(super) fn run(args: &Args) -> Result<()> {
+    host(resolve(&args.knobs), &Plain)
+}
+
+/// Runs the broker until a signal ends it.
+pub(super) fn host(resolved: Resolved, manner: &impl Manner) -> Result<()> {
+    let problems: Vec<String> = resolved.problems.iter().map(ToString::to_string).collect();
+    refuse(&problems)?;
+    for warning in &resolved.warnings {
+        // A warning that nobody can read stops nothing.
+        let _ = writeln!(std::io::stderr(), "warning: {warning}");
+    }
+    let config = resolved.config;
+    // Logs go to stderr, so that stdout holds only what the start announces.
+    log::start(&config.log_level, config.log_format, colour::is_on(&std::io::stderr()))?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting a runtime")?;
+    let outcome = runtime.block_on(serve(config, manner));
+    // Whatever still runs belongs to connections that did not end in time.
+    runtime.shutdown_background();
+    log::flush();
+    outcome
+}
+
+async fn serve(config: Config, manner: &impl Manner) -> Result<()> {
+    let mut signals = Signals::new()?;
+    // Bound before the data is touched: an address in use is noticed at once. Connections wait in the backlog.
+    let listener = manner.bind(&config).await?;
+    let address = listener.local_addr().context("the listen address")?;
+    let engine = config.engine();
+    let starting = tokio::task::spawn_blocking(move || Broker::start(engine));
+    let started = tokio::select! {
+        started = starting => started.context("the start ended")?,
+        // Nothing is served yet and a log being replayed is not changed: there is nothing to end gracefully.
+        signal = signals.next() => process::exit(signal.exit_code()),
+    };
+    let Started { broker, recovery } = started.map_err(|error| startup::explain(&error, &config))?;
+    if let Err(error) = manner.announce(&config, &recovery, address) {
+        tracing::warn!(error = format!("{error:#}"), %address, "stdout does not take what is announced there");
+    }
+    let (stop, stopped) = oneshot::channel::<()>();
+    // A sender that is gone means stop, too.
+    let shutdown = async move { drop(stopped.await) };
+    let edge = tokio::spawn(http::serve(listener, broker.clone(), config.http.clone(), shutdown));
+    let signal = signals.next().await;
+    tracing::info!(signal = signal.name(), "stopping; a second signal ends the process at once");
+    drop(stop);
+    let graceful = async {
+        edge.await.context("the HTTP edge ended")??;
+        let counters = broker.counters();
+        broker.stop().await;
+        manner.part(&config, &counters)
+    };
+    tokio::select! {
+        outcome = graceful => {
+            tracing::info!("stopped");
+            outcome
+        }
+        signal = signals.next() => leave(signal),
+    }
+}
+
+/// What is acknowledged is on disk: leaving now costs the next start a replay and nothing else.
+fn leave(signal: Signal) -> ! {
+    tracing::warn!(signal = signal.name(), "ending at once");
+    log::flush();
+    process::exit(signal.exit_code())
+}

@@ -1,0 +1,95 @@
+//! The server's configuration: raw texts from file, environment and flags, then one resolved value each.
+//!
+//! Order: default < profile < file < environment < flag. Every knob has one name, spelled `name` in the file,
+//! `DRIFTQ_NAME` in the environment and `--name` on the command line (see [`knob::KNOBS`]). The values that hold
+//! when nobody says anything come from the `Default` of the part that uses them, and from nowhere else. In the file,
+//! the knobs of the router may also stand in a table: `url` under `[router]` is `router_url`.
+
+mod args;
+mod file;
+mod knob;
+mod resolve;
+#[macro_use]
+mod shapes;
+mod table;
+
+use std::path::PathBuf;
+
+use driftq_engine::{Config as EngineConfig, Storage};
+
+pub use args::KnobArgs;
+pub use knob::KNOBS;
+pub use resolve::{Origin, Resolved, resolve};
+
+use crate::http;
+use crate::router::RouterConfig;
+
+/// What `driftq serve` runs with.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where to listen, as `host:port`; port 0 lets the system choose.
+    pub listen: String,
+    /// The data directory.
+    pub data: PathBuf,
+    /// Memory only: nothing survives a stop.
+    pub ephemeral: bool,
+    /// Which set of defaults the rest starts from.
+    pub profile: Profile,
+    /// The shape of log lines.
+    pub log_format: LogFormat,
+    /// Which log lines are written: a level, or a filter such as `info,driftq_server::http=debug`.
+    pub log_level: String,
+    /// The broker.
+    pub engine: EngineConfig,
+    /// The HTTP edge.
+    pub http: http::Options,
+    /// What the engine's router is built from.
+    pub router: RouterConfig,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: "127.0.0.1:8080".to_owned(),
+            data: PathBuf::from("./driftq-data"),
+            ephemeral: false,
+            profile: Profile::Default,
+            log_format: LogFormat::Text,
+            log_level: "info".to_owned(),
+            engine: EngineConfig::default(),
+            http: http::Options::default(),
+            router: RouterConfig::default(),
+        }
+    }
+}
+
+impl Config {
+    /// The values that a profile starts from.
+    pub fn of_profile(profile: Profile) -> Self {
+        let mut config = Self { profile, ..Self::default() };
+        if profile == Profile::V1Dev {
+            config.engine.settings = driftq_engine::core::Settings::v1_dev();
+        }
+        config
+    }
+
+    /// What the engine is started with: the storage follows from two knobs here.
+    pub fn engine(&self) -> EngineConfig {
+        let storage = if self.ephemeral { Storage::Ephemeral } else { Storage::Directory(self.data.clone()) };
+        EngineConfig { storage, ..self.engine.clone() }
+    }
+}
+
+/// A named set of defaults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Profile {
+    Default,
+    V1Dev,
+}
+
+/// The shape of log lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    Text,
+    Json,
+}

@@ -1,0 +1,38 @@
+//! The HTTP edge: sockets, limits, and the words of `/v1` and `/v2` around the broker.
+//!
+//! Absent on purpose: decisions. A handler reads a request, calls the broker and puts its answer into words.
+
+mod answer;
+mod app;
+mod body;
+mod budget;
+mod crowd;
+mod descriptors;
+mod endpoint;
+mod failure;
+mod item;
+mod lines;
+mod loan;
+mod options;
+mod overlong;
+mod pulse;
+mod request;
+mod request_id;
+mod server;
+mod v1;
+mod v2;
+mod wire;
+
+pub(crate) use endpoint::Endpoint;
+pub(crate) use failure::PRODUCE_REJECTIONS;
+pub use options::Options;
+pub use server::serve;
+
+/// The release.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The source that this binary was built from, if the build said so.
+pub(crate) const COMMIT: &str = match option_env!("DRIFTQ_COMMIT") {
+    Some(commit) => commit,
+    None => "unknown",
+};

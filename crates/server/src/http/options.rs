@@ -1,0 +1,55 @@
+//! The knobs of the HTTP edge, with every default in one place.
+
+use std::time::Duration;
+
+/// Limits and times of the HTTP edge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Open connections. Beyond it, new ones wait in the system's backlog until one closes.
+    pub(crate) connections_max: usize,
+    /// Bytes of a request line with all its headers; beyond it the connection gets a bare 431 and ends, or a 414 if the
+    /// URL alone is that long.
+    pub(crate) head_bytes_max: usize,
+    /// Bytes of a URL; beyond it 414. Clients put whole payloads into the query, so it is generous.
+    pub(crate) url_bytes_max: usize,
+    /// Bytes of a request body; beyond it 413.
+    pub(crate) body_bytes_max: usize,
+    /// Bytes held for all peers together: bodies that are read or being handled, answers and lines that are not written
+    /// yet. Beyond it, whoever needs more waits a moment and then gets 503.
+    pub(crate) edge_bytes_max: usize,
+    /// From the first byte of a request to the end of its headers; afterwards the connection is closed.
+    pub(crate) head_timeout: Duration,
+    /// From the end of the headers to the end of the body; afterwards 408.
+    pub(crate) body_timeout: Duration,
+    /// A connection that takes nothing of its answer for this long is closed.
+    pub(crate) answer_timeout: Duration,
+    /// A connection without a request is closed after this long, and so is one that takes nothing of its stream.
+    pub(crate) idle_timeout: Duration,
+    /// An idle stream carries a bare newline this often.
+    pub(crate) heartbeat: Duration,
+    /// How long a graceful stop waits for connections to finish what they began.
+    pub(crate) drain_timeout: Duration,
+}
+
+impl Options {
+    pub(crate) const CONNECTIONS_MAX_DEFAULT: usize = 8_192;
+    pub(crate) const EDGE_BYTES_MAX_DEFAULT: usize = 256 << 20;
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            connections_max: Self::CONNECTIONS_MAX_DEFAULT,
+            head_bytes_max: 128 << 10,
+            url_bytes_max: 60 << 10,
+            body_bytes_max: 4 << 20,
+            edge_bytes_max: Self::EDGE_BYTES_MAX_DEFAULT,
+            head_timeout: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(30),
+            answer_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(120),
+            heartbeat: Duration::from_secs(15),
+            drain_timeout: Duration::from_secs(5),
+        }
+    }
+}

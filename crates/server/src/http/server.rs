@@ -1,0 +1,186 @@
+//! Accepting connections, and letting go of them.
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use driftq_engine::Broker;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+use super::app::App;
+use super::descriptors;
+use super::options::Options;
+use super::pulse::Pulse;
+use super::wire::Wire;
+
+/// Pause after an accept that failed for want of something (file descriptors, memory), so that the loop does not spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A crowd at the door is told of this often: a line for everybody in it would be a second flood.
+const CROWD_SILENCE: Duration = Duration::from_secs(10);
+
+/// How often a full house is asked for somebody who may leave.
+const CROWD_PAUSE: Duration = Duration::from_millis(100);
+
+/// Most permits that the connection limit can have.
+const CONNECTIONS_CEILING: usize = u32::MAX as usize >> 4;
+
+/// What the system takes for a connection beyond what its peer has room for.
+#[cfg(target_os = "linux")]
+const UNSENT_BYTES_MAX: u32 = 64 << 10;
+
+/// The HTTP library panics below this.
+const HEAD_BYTES_LEAST: usize = 8 << 10;
+
+/// How far the end has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Serving,
+    /// Finish what was begun, begin nothing.
+    Draining,
+    /// Let go.
+    Closing,
+}
+
+/// Serves until `shutdown` resolves. Then: no new connections, streams end, requests under way are finished, and
+/// what is not finished in time is cut off.
+pub async fn serve(
+    listener: TcpListener,
+    broker: Broker,
+    options: Options,
+    shutdown: impl Future<Output = ()>,
+) -> io::Result<()> {
+    let limit = descriptors::connections_max(options.connections_max).clamp(1, CONNECTIONS_CEILING);
+    let permits = Arc::new(Semaphore::new(limit));
+    let drain_timeout = options.drain_timeout;
+    let (stage, watched) = watch::channel(Stage::Serving);
+    let app = Arc::new(App::new(broker, options));
+    tokio::select! {
+        () = accept(&listener, &app, &permits, &watched) => {}
+        () = shutdown => {}
+    }
+    // Waiting peers see a refused connection instead of a silent one.
+    drop(listener);
+    app.broker.begin_stop();
+    stage.send_replace(Stage::Draining);
+    // All permits are back when the last connection is gone.
+    let all = u32::try_from(limit).unwrap_or(u32::MAX);
+    if tokio::time::timeout(drain_timeout, permits.acquire_many(all)).await.is_err() {
+        let connections = app.metrics.connections();
+        tracing::warn!(connections, "cutting off connections that did not finish in time");
+        stage.send_replace(Stage::Closing);
+        // They only have to notice: this takes no longer than one turn of each task.
+        let _ = tokio::time::timeout(drain_timeout, permits.acquire_many(all)).await;
+    }
+    Ok(())
+}
+
+/// Accepts for ever.
+async fn accept(
+    listener: &TcpListener,
+    app: &Arc<App>,
+    permits: &Arc<Semaphore>,
+    stage: &watch::Receiver<Stage>,
+) {
+    let mut told: Option<Instant> = None;
+    loop {
+        match listener.accept().await {
+            Ok((socket, _)) => {
+                if permits.available_permits() == 0 && told.is_none_or(|told| told.elapsed() >= CROWD_SILENCE)
+                {
+                    tracing::warn!("all connections that may be open are; the idlest make room, others wait");
+                    told = Some(Instant::now());
+                }
+                let Some(permit) = admit(app, permits).await else { return };
+                tokio::spawn(connection(socket, Arc::clone(app), permit, stage.clone()));
+            }
+            Err(error) if is_about_one_connection(&error) => {}
+            Err(error) => {
+                tracing::error!(%error, "cannot accept connections; trying again");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// A place for one more connection, as soon as there is one. `None` when nobody is let in any more.
+async fn admit(app: &App, permits: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+    let mut place = std::pin::pin!(Arc::clone(permits).acquire_owned());
+    if permits.available_permits() > 0 {
+        return place.await.ok();
+    }
+    loop {
+        app.crowd.dismiss_idlest(Instant::now());
+        tokio::select! {
+            permit = place.as_mut() => return permit.ok(),
+            () = tokio::time::sleep(CROWD_PAUSE) => {}
+        }
+    }
+}
+
+/// The peer was gone before we got to it.
+fn is_about_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
+/// Without it the system takes megabytes for a peer that reads nothing, and a stream would take that for reading.
+#[cfg(target_os = "linux")]
+fn bound_unsent(socket: &TcpStream) -> io::Result<()> {
+    socket2::SockRef::from(socket).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)
+}
+
+/// Other systems keep what they keep.
+#[cfg(not(target_os = "linux"))]
+fn bound_unsent(_: &TcpStream) -> io::Result<()> {
+    Ok(())
+}
+
+async fn connection(
+    socket: TcpStream,
+    app: Arc<App>,
+    _permit: OwnedSemaphorePermit,
+    mut stage: watch::Receiver<Stage>,
+) {
+    let _open = app.metrics.open_connection();
+    // Answers are written whole; waiting for more to send would only delay them.
+    if let Err(error) = socket.set_nodelay(true).and_then(|()| bound_unsent(&socket)) {
+        tracing::debug!(%error, "a connection was gone at once");
+        return;
+    }
+    let options = &app.options;
+    let pulse = Pulse::new(Instant::now(), options.head_timeout, options.idle_timeout);
+    let pulse = Arc::new(pulse.with_answer_timeout(options.answer_timeout));
+    let wire = TokioIo::new(Wire::new(socket, Arc::clone(&pulse), Arc::clone(&app.ids)));
+    let _member = app.crowd.join(Arc::clone(&pulse));
+    let mut builder = http1::Builder::new();
+    // The library's own timer also ends idle connections, and is set anew for every request; the wire has a better one.
+    builder.header_read_timeout(None).max_buf_size(options.head_bytes_max.max(HEAD_BYTES_LEAST));
+    let service = service_fn(|request| Arc::clone(&app).handle(Arc::clone(&pulse), request));
+    let mut serving = std::pin::pin!(builder.serve_connection(wire, service));
+    loop {
+        tokio::select! {
+            result = serving.as_mut() => {
+                if let Err(error) = result {
+                    // Peers come and go as they like: nothing here is worth more than a debug line.
+                    tracing::debug!(%error, "a connection ended early");
+                }
+                return;
+            }
+            () = pulse.dismissal() => serving.as_mut().graceful_shutdown(),
+            changed = stage.changed() => {
+                let now = if changed.is_ok() { *stage.borrow_and_update() } else { Stage::Closing };
+                match now {
+                    Stage::Serving => {}
+                    Stage::Draining => serving.as_mut().graceful_shutdown(),
+                    Stage::Closing => return,
+                }
+            }
+        }
+    }
+}
