@@ -4,12 +4,6 @@
 //! the log, which is whole or never happened.
 
 pub(crate) mod check;
-pub(crate) mod fact;
-pub(crate) mod record;
-pub(crate) mod words;
-
-pub use fact::CommitFact;
-pub use words::{COMMIT_PARTS_PER_CALL_MAX, COMMITS_PER_CALL_MAX, Commit, CommitPart, Committed};
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
@@ -17,15 +11,17 @@ use alloc::vec::Vec;
 
 use crate::delivery::Deliveries;
 use crate::effect::desk::EffectDesk;
+use crate::log::commit::CommitFact;
 use crate::log::fact::Fact;
-use crate::output::fact::OutputFact;
-use crate::output::words::{NewOutput, OutputAuthor, OutputDone};
+use crate::log::output::OutputFact;
 use crate::turn::Turn;
 use crate::turn::journal::{Haste, lifetime};
 use crate::turn::timer::{Due, FORGET_SLACK_MS};
 use crate::words::action::{Action, Answer, Output};
+use crate::words::commit::{COMMIT_PARTS_PER_CALL_MAX, COMMITS_PER_CALL_MAX, Commit, CommitPart, Committed};
 use crate::words::draft::NewMessage;
 use crate::words::id::{GroupId, Identity, RequestHash, Ticket, Time};
+use crate::words::output::{NewOutput, OutputAuthor, OutputDone};
 use crate::words::receipt::Stored;
 use crate::words::reject::Reject;
 

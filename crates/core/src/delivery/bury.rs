@@ -10,7 +10,6 @@ use alloc::vec::Vec;
 use crate::delivery::Deliveries;
 use crate::delivery::settle::place_of;
 use crate::log::fact::Fact;
-use crate::run::words::How;
 use crate::state::partition::{DEAD_LETTER_PREFIX, Topic};
 use crate::turn::Turn;
 use crate::turn::journal::Haste;
@@ -19,6 +18,7 @@ use crate::words::action::{Action, Burial, Output};
 use crate::words::draft::{NewMessage, Payload, Start};
 use crate::words::id::{KeyHash, RequestHash, Spotted, TopicId};
 use crate::words::receipt::Receipt;
+use crate::words::run::How;
 use crate::words::topic::TopicSettings;
 
 /// Why messages are given up, as metrics and dead letters say it: their attempts are used up…

@@ -8,12 +8,12 @@ use alloc::vec::Vec;
 use crate::delivery::bury::DEADLINE_PASSED;
 use crate::delivery::{Deliveries, Schedule};
 use crate::log::fact::{Fact, Place};
-use crate::run::words::How;
 use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::turn::timer::{Due, Spot};
 use crate::words::action::Output;
 use crate::words::id::{GroupId, Time, TopicId};
+use crate::words::run::How;
 
 /// Messages given up in one go, counted once per group; then other inputs get their turn.
 const OVERDUE_PER_TICK_MAX: usize = 256;

@@ -9,7 +9,6 @@ use crate::delivery::Deliveries;
 use crate::delivery::crew::Taker;
 use crate::delivery::lane::View;
 use crate::log::fact::{Fact, Place};
-use crate::run::words::How;
 use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::turn::timer::{Due, Spot};
@@ -17,6 +16,7 @@ use crate::words::action::{Action, Delivery, Output};
 use crate::words::id::{GroupId, Time, TopicId};
 use crate::words::input::{LEASE_BYTES_MAX, Style};
 use crate::words::receipt::Receipt;
+use crate::words::run::How;
 
 /// Nothing more is lent while the batch holds this many bytes of facts: many groups that get many messages each would
 /// fill more than a frame of the log. The rest goes on with the next batch.

@@ -7,7 +7,6 @@ use crate::delivery::Deliveries;
 use crate::delivery::bury::{ATTEMPTS_REACHED, DEADLINE_PASSED, NACKED_DEAD};
 use crate::delivery::retry::{DELAY_MS_MAX, Ending, scramble, wait_ms};
 use crate::log::fact::{Fact, Place};
-use crate::run::words::How;
 use crate::state::group::Pending;
 use crate::state::slot::Found;
 use crate::turn::Turn;
@@ -18,6 +17,7 @@ use crate::words::id::{Ticket, Time, Token};
 use crate::words::input::Address;
 use crate::words::receipt::Receipt;
 use crate::words::reject::Reject;
+use crate::words::run::How;
 
 /// Longest failure text kept, in bytes; the rest is cut off.
 pub(crate) const ERROR_BYTES_MAX: usize = 4096;

@@ -1,14 +1,14 @@
 //! Facts: the lines of history.
 
-use crate::commit::fact::CommitFact;
-use crate::effect::fact::EffectFact;
-use crate::entity::fact::EntityFact;
-use crate::output::fact::OutputFact;
-use crate::run::fact::RunFact;
-use crate::run::words::Lineage;
+use crate::log::commit::CommitFact;
+use crate::log::effect::EffectFact;
+use crate::log::entity::EntityFact;
+use crate::log::output::OutputFact;
+use crate::log::run::RunFact;
 use crate::words::id::{GroupId, Identity, KeyHash, RequestHash, Spotted, Time, Token, TopicId};
 use crate::words::input::Style;
 use crate::words::policy::RetryPolicy;
+use crate::words::run::Lineage;
 use crate::words::topic::TopicSettings;
 
 /// A message as it was stored.

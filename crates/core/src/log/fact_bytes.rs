@@ -5,18 +5,18 @@
 
 use alloc::vec::Vec;
 
-use crate::commit::fact as commit_fact;
-use crate::commit::fact::CommitFact;
-use crate::effect::fact as effect_fact;
-use crate::effect::fact::EffectFact;
-use crate::entity::fact as entity_fact;
-use crate::entity::fact::EntityFact;
+use crate::log::commit as commit_fact;
+use crate::log::commit::CommitFact;
+use crate::log::effect as effect_fact;
+use crate::log::effect::EffectFact;
+use crate::log::entity as entity_fact;
+use crate::log::entity::EntityFact;
 use crate::log::fact::{Fact, MessageFact, Place};
 use crate::log::message_bytes::{APPENDED, APPENDED_IN_RUN, APPENDED_MORE};
-use crate::output::fact as output_fact;
-use crate::output::fact::OutputFact;
-use crate::run::fact as run_fact;
-use crate::run::fact::RunFact;
+use crate::log::output as output_fact;
+use crate::log::output::OutputFact;
+use crate::log::run as run_fact;
+use crate::log::run::RunFact;
 use crate::words::codec::{Malformed, Put, Take};
 use crate::words::id::{GroupId, Position, Time, Token, TopicId};
 use crate::words::input::Style;

@@ -1,5 +1,10 @@
 //! Bytes: facts, messages and dead letters as the log keeps them.
 
+pub(crate) mod commit;
+pub(crate) mod effect;
+pub(crate) mod entity;
 pub(crate) mod fact;
 pub(crate) mod fact_bytes;
 pub(crate) mod message_bytes;
+pub(crate) mod output;
+pub(crate) mod run;

@@ -2,11 +2,11 @@
 
 use crate::delivery::Deliveries;
 use crate::log::fact::Fact;
-use crate::run::words::How;
 use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::words::action::{Answer, Output};
 use crate::words::id::{Spotted, Ticket};
+use crate::words::run::How;
 use alloc::vec::Vec;
 
 impl Deliveries {

@@ -3,8 +3,8 @@
 use alloc::sync::Arc;
 
 use crate::log::fact::Fact;
-use crate::output::fact::OutputFact;
-use crate::output::record::Dataset;
+use crate::log::output::OutputFact;
+use crate::state::output::record::Dataset;
 use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::words::action::{Answer, Output};

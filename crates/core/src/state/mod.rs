@@ -1,14 +1,19 @@
 //! Everything that facts make, and the one function that makes it.
 
 pub(crate) mod beside;
+pub(crate) mod commit;
 pub(crate) mod descent;
+pub(crate) mod effect;
+pub(crate) mod entity;
 pub(crate) mod fold;
 pub(crate) mod gate;
 pub(crate) mod group;
+pub(crate) mod output;
 pub(crate) mod partition;
 pub(crate) mod policies;
 pub(crate) mod ranges;
 pub(crate) mod rewind;
+pub(crate) mod run;
 pub(crate) mod slot;
 pub(crate) mod snapshot;
 pub(crate) mod sorted;
@@ -19,17 +24,17 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::commit::record::Commits;
-use crate::effect::record::Effects;
-use crate::entity::record::Entities;
 use crate::log::fact::Fact;
-use crate::output::record::Outputs;
-use crate::run::record::Runs;
+use crate::state::commit::Commits;
 use crate::state::descent::Descent;
+use crate::state::effect::record::Effects;
+use crate::state::entity::record::Entities;
 use crate::state::gate::Gate;
 use crate::state::group::{Failure, Loan};
+use crate::state::output::record::Outputs;
 use crate::state::partition::{Partition, Topic};
 use crate::state::policies::Policies;
+use crate::state::run::record::Runs;
 use crate::state::spent::Spent;
 use crate::words::codec::{CONTRADICTION, Malformed};
 use crate::words::id::{Position, RequestHash, Time, TopicId};

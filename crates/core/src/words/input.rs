@@ -4,11 +4,11 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::commit::words::Commit;
-use crate::effect::blob::NewBlob;
-use crate::effect::words::{BeginEffect, EffectPart, EffectReceipt, FinishEffect, ResolveEffect};
+use crate::words::blob::NewBlob;
+use crate::words::commit::Commit;
 use crate::words::description::Query;
 use crate::words::draft::{NewMessage, Payload};
+use crate::words::effect::{BeginEffect, EffectPart, EffectReceipt, FinishEffect, ResolveEffect};
 use crate::words::id::{ConsumerId, Identity, Position, RequestHash, Spotted, Ticket, Time, TopicId};
 use crate::words::receipt::Receipt;
 use crate::words::scoped::Named;

@@ -1,10 +1,10 @@
 //! Requests and answers about commits.
 
-use crate::effect::words::FinishEffect;
-use crate::entity::words::Expected;
-use crate::output::words::{NewOutput, OutputDone, Read};
 use crate::words::draft::NewMessage;
+use crate::words::effect::FinishEffect;
+use crate::words::entity::Expected;
 use crate::words::id::{Identity, RequestHash};
+use crate::words::output::{NewOutput, OutputDone, Read};
 use crate::words::receipt::{Receipt, Stored};
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -75,7 +75,7 @@ pub struct Committed {
 
 impl Commit {
     /// How many things it asks for.
-    pub(super) fn parts(&self) -> usize {
+    pub(crate) fn parts(&self) -> usize {
         let Self { acks, fences, finishes, messages, outputs, reads, expect, .. } = self;
         let fenced = acks.len() + fences.len() + finishes.len();
         fenced + messages.len() + outputs.len() + reads.len() + expect.len()

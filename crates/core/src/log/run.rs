@@ -3,9 +3,9 @@
 use alloc::vec::Vec;
 
 use crate::log::fact::Place;
-use crate::run::words::{How, Lineage};
 use crate::words::codec::{Malformed, Put, Take};
 use crate::words::id::{Time, TopicId};
+use crate::words::run::{How, Lineage};
 
 /// Kinds of facts about runs: the first, and the last.
 pub(crate) const FIRST_KIND: u8 = STEP_ENDED;

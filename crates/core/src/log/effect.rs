@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 
-use crate::effect::rules::{OnLapse, Status};
-use crate::effect::words::EffectPart;
+use crate::ledger::{OnLapse, Status};
 use crate::words::codec::{Malformed, Put, Take};
+use crate::words::effect::EffectPart;
 use crate::words::id::{GroupId, Identity, RequestHash, Time, Token, TopicId};
 use crate::words::receipt::Receipt;
 

@@ -3,11 +3,11 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::effect::blob::{Blob, NewBlob};
-use crate::effect::rules::{OnLapse, Status};
+use crate::ledger::{OnLapse, Status};
+use crate::words::blob::{Blob, NewBlob};
 use alloc::sync::Arc;
 
-use crate::entity::words::Expected;
+use crate::words::entity::Expected;
 use crate::words::id::{Identity, RequestHash, Time};
 use crate::words::receipt::Receipt;
 

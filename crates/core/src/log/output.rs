@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 
-use crate::output::words::OutputAuthor;
 use crate::words::codec::{Malformed, Put, Take};
 use crate::words::id::{Time, TopicId};
+use crate::words::output::OutputAuthor;
 
 /// Kinds of facts about outputs: the first, and the last.
 pub(crate) const FIRST_KIND: u8 = MOVED;
