@@ -34,9 +34,11 @@ pub use delivery::bury::PAYLOAD_DAMAGED;
 pub use delivery::produce::PRIORITY_MAX;
 pub use effect::begin::EFFECTS_PER_CALL_MAX;
 pub use log::commit::CommitFact;
+pub use log::delivery::{DeliveryFact, Place};
 pub use log::effect::{BegunFact, EffectFact, EndedFact, Lent};
 pub use log::entity::EntityFact;
-pub use log::fact::{Fact, MessageFact, Place};
+pub use log::fact::{Fact, MessageFact};
+pub use log::order::OrderFact;
 pub use log::output::OutputFact;
 pub use log::run::RunFact;
 pub use shard::Shard;
@@ -46,7 +48,9 @@ pub use view::survey::{Pinned, PinnedEffect};
 pub use words::action::{Action, Answer, Burial, Delivery, Outcome, Output, TopicInfo};
 pub use words::blob::{About, Blob, Ending, NewBlob};
 pub use words::codec::Malformed;
-pub use words::commit::{COMMIT_PARTS_PER_CALL_MAX, COMMITS_PER_CALL_MAX, Commit, CommitPart, Committed};
+pub use words::commit::{
+    COMMIT_PARTS_PER_CALL_MAX, COMMITS_PER_CALL_MAX, Commit, CommitInput, CommitPart, Committed,
+};
 pub use words::description::{
     Browse, Description, Found, GroupDescription, GroupPartition, GroupTally, LaneTally, Member,
     MessageDescription, PartitionDescription, Query, SlowestGroup, Stage, Standing, Stretch, Tally,
@@ -54,8 +58,8 @@ pub use words::description::{
 };
 pub use words::draft::{NewLineage, NewMessage, Payload, Start};
 pub use words::effect::{
-    BeginEffect, EffectAnswer, EffectLease, EffectList, EffectPage, EffectPart, EffectReceipt, EffectTally,
-    EffectView, FinishEffect, ResolveEffect, Urge,
+    BeginEffect, EffectAnswer, EffectInput, EffectLease, EffectList, EffectPage, EffectPart, EffectReceipt,
+    EffectTally, EffectView, FinishEffect, ResolveEffect, Urge,
 };
 pub use words::entity::{EXPECTED_MAX, EntityList, EntityView, Expected};
 pub use words::id::{
@@ -63,14 +67,15 @@ pub use words::id::{
 };
 pub use words::input::{
     Address, INPUT_BYTES_MAX, INPUT_ITEMS_MAX, Input, LEASE_BYTES_MAX, LEASE_MESSAGES_MAX, LEASE_WAIT_MS_MAX,
-    LeaseRequest, SeekTo, Settlement, Style, Subscription, Verdict,
+    LeaseRequest, Settlement, Style, Subscription, Verdict,
 };
 pub use words::letter::{Attempt, AttemptDescription, DeadLetter};
 pub use words::message::{Deadline, Envelope, Message, Routing};
+pub use words::order::{OrderInput, SeekTo};
 pub use words::origin::Origin;
 pub use words::output::{
-    DatasetSummary, DatasetView, NewOutput, OUTPUT_LOCATION_BYTES_MAX, OutputAuthor, OutputDone, OutputList,
-    OutputPage, OutputView, Read, VersionSummary, VersionsList,
+    DatasetSummary, DatasetView, NewOutput, OUTPUT_LOCATION_BYTES_MAX, OutputAuthor, OutputDone, OutputInput,
+    OutputList, OutputPage, OutputView, Read, VersionSummary, VersionsList,
 };
 pub use words::policy::{Jitter, RetryPolicy};
 pub use words::receipt::{Receipt, Stored};

@@ -7,7 +7,8 @@ use alloc::vec::Vec;
 
 use crate::delivery::bury::DEADLINE_PASSED;
 use crate::delivery::{Deliveries, Schedule};
-use crate::log::fact::{Fact, Place};
+use crate::log::delivery::{DeliveryFact, Place};
+use crate::log::fact::Fact;
 use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::turn::timer::{Due, Spot};
@@ -122,7 +123,7 @@ impl Deliveries {
         self.retire(turn, spot);
         let place = Place { topic: spot.topic, group: spot.group, partition: spot.partition, offset };
         // Urgent: an ack that comes now is told that all is settled, and that must not be taken back by a crash.
-        turn.journal.emit(Haste::Urgent, out, &Fact::Retired { place, dead: false });
+        turn.journal.emit(Haste::Urgent, out, &Fact::Delivery(place, DeliveryFact::Retired { dead: false }));
     }
 }
 

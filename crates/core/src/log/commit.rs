@@ -1,6 +1,6 @@
 //! Facts of commits.
 
-use crate::words::codec::{Malformed, Put, Take};
+use crate::words::codec::{Malformed, Put, Take, UNKNOWN_KIND};
 use crate::words::commit::Committed;
 use crate::words::id::{Identity, NO_TOPIC, RequestHash, Time, TopicId};
 use crate::words::output::OutputDone;
@@ -66,7 +66,7 @@ impl<'a> CommitFact<'a> {
                 results: take.bytes()?,
             },
             FORGOTTEN => Self::Forgotten { upto: Time(take.u64()?), most: take.u32()? },
-            _ => return Err(Malformed("fact of an unknown kind")),
+            _ => return Err(UNKNOWN_KIND),
         })
     }
 }

@@ -3,7 +3,8 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::log::fact::{Fact, Place};
+use crate::log::delivery::Place;
+use crate::log::fact::Fact;
 use crate::log::run::RunFact;
 use crate::state::State;
 use crate::state::group::HISTORY_MAX;

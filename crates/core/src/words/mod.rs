@@ -12,6 +12,7 @@ pub(crate) mod id;
 pub(crate) mod input;
 pub(crate) mod letter;
 pub(crate) mod message;
+pub(crate) mod order;
 pub(crate) mod origin;
 pub(crate) mod output;
 pub(crate) mod policy;
