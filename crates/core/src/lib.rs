@@ -19,6 +19,7 @@ mod commit;
 mod delivery;
 mod effect;
 mod entity;
+pub mod ledger;
 mod log;
 mod orders;
 mod output;
@@ -29,51 +30,58 @@ mod turn;
 mod view;
 mod words;
 
-pub use commit::{
-    COMMIT_PARTS_PER_CALL_MAX, COMMITS_PER_CALL_MAX, Commit, CommitFact, CommitPart, Committed,
-};
 pub use delivery::bury::PAYLOAD_DAMAGED;
 pub use delivery::produce::PRIORITY_MAX;
-pub use effect::{
-    About, BeginEffect, BegunFact, Blob, EFFECTS_PER_CALL_MAX, EffectAnswer, EffectFact, EffectLease,
-    EffectList, EffectPage, EffectPart, EffectReceipt, EffectTally, EffectView, EndedFact, Ending,
-    FinishEffect, Lent, NewBlob, ResolveEffect, Urge, rules as ledger,
-};
-pub use entity::{EXPECTED_MAX, EntityFact, EntityList, EntityView, Expected};
-pub use log::fact::{Fact, MessageFact, Place};
-pub use output::{
-    DatasetSummary, DatasetView, NewOutput, OUTPUT_LOCATION_BYTES_MAX, OutputAuthor, OutputDone, OutputFact,
-    OutputList, OutputPage, OutputView, Read, VersionSummary, VersionsList,
-};
-pub use run::{
-    How, Lineage, RunEntry, RunFact, RunGroup, RunList, RunMessage, RunPage, RunState, RunSummary,
-};
+pub use effect::begin::EFFECTS_PER_CALL_MAX;
+pub use log::commit::CommitFact;
+pub use log::delivery::{DeliveryFact, Place};
+pub use log::effect::{BegunFact, EffectFact, EndedFact, Lent};
+pub use log::entity::EntityFact;
+pub use log::fact::{Fact, MessageFact};
+pub use log::order::OrderFact;
+pub use log::output::OutputFact;
+pub use log::run::RunFact;
 pub use shard::Shard;
 pub use shard::bounds::INPUT_FACTS_BYTES_MAX;
 pub use state::State;
 pub use view::survey::{Pinned, PinnedEffect};
 pub use words::action::{Action, Answer, Burial, Delivery, Outcome, Output, TopicInfo};
+pub use words::blob::{About, Blob, Ending, NewBlob};
 pub use words::codec::Malformed;
+pub use words::commit::{
+    COMMIT_PARTS_PER_CALL_MAX, COMMITS_PER_CALL_MAX, Commit, CommitInput, CommitPart, Committed,
+};
 pub use words::description::{
     Browse, Description, Found, GroupDescription, GroupPartition, GroupTally, LaneTally, Member,
     MessageDescription, PartitionDescription, Query, SlowestGroup, Stage, Standing, Stretch, Tally,
     TopicDescription, Wait,
 };
 pub use words::draft::{NewLineage, NewMessage, Payload, Start};
+pub use words::effect::{
+    BeginEffect, EffectAnswer, EffectInput, EffectLease, EffectList, EffectPage, EffectPart, EffectReceipt,
+    EffectTally, EffectView, FinishEffect, ResolveEffect, Urge,
+};
+pub use words::entity::{EXPECTED_MAX, EntityList, EntityView, Expected};
 pub use words::id::{
     ConsumerId, GroupId, Identity, KeyHash, Position, RequestHash, Spotted, Ticket, Time, Token, TopicId,
 };
 pub use words::input::{
     Address, INPUT_BYTES_MAX, INPUT_ITEMS_MAX, Input, LEASE_BYTES_MAX, LEASE_MESSAGES_MAX, LEASE_WAIT_MS_MAX,
-    LeaseRequest, SeekTo, Settlement, Style, Subscription, Verdict,
+    LeaseRequest, Settlement, Style, Subscription, Verdict,
 };
 pub use words::letter::{Attempt, AttemptDescription, DeadLetter};
 pub use words::message::{Deadline, Envelope, Message, Routing};
+pub use words::order::{OrderInput, SeekTo};
 pub use words::origin::Origin;
+pub use words::output::{
+    DatasetSummary, DatasetView, NewOutput, OUTPUT_LOCATION_BYTES_MAX, OutputAuthor, OutputDone, OutputInput,
+    OutputList, OutputPage, OutputView, Read, VersionSummary, VersionsList,
+};
 pub use words::policy::{Jitter, RetryPolicy};
 pub use words::receipt::{Receipt, Stored};
 pub use words::reject::{Overload, Reject};
 pub use words::route::{Catalog, Keyless, NAME_BYTES_MAX, partition_of_key, route, validate};
+pub use words::run::{How, Lineage, RunEntry, RunGroup, RunList, RunMessage, RunPage, RunState, RunSummary};
 pub use words::scoped::Named;
 pub use words::settings::Settings;
 pub use words::topic::{Order, TopicPatch, TopicSettings};

@@ -3,8 +3,8 @@
 
 use driftq_core::ledger::Status;
 use driftq_core::{
-    About, Action, Answer, BeginEffect, EffectAnswer, Ending, FinishEffect, Identity, Input, NewBlob, Output,
-    Position, Settings, Shard, State, Ticket, Time,
+    About, Action, Answer, BeginEffect, EffectAnswer, EffectInput, Ending, FinishEffect, Identity, Input,
+    NewBlob, Output, Position, Settings, Shard, State, Ticket, Time,
 };
 
 const EFFECTS: u64 = 200_000;
@@ -30,7 +30,7 @@ fn run_effect(shard: &mut Shard, out: &mut Output, at: (Time, &mut Position), n:
         owner: "worker-7f3a".into(),
         ..BeginEffect::default()
     };
-    shard.handle(now, Input::BeginEffect { ticket: Ticket(1), ask: Box::new(ask) }, out);
+    shard.handle(now, Input::Effect(EffectInput::Begin { ticket: Ticket(1), ask: Box::new(ask) }), out);
     let receipt = match sync(shard, out, now, base) {
         Some(Answer::Effect(EffectAnswer::Execute(lease))) => lease.receipt,
         other => panic!("{other:?}"),
@@ -38,7 +38,7 @@ fn run_effect(shard: &mut Shard, out: &mut Output, at: (Time, &mut Position), n:
     let ending = Ending { body: Some(b"{\"charged\": true}".into()), ..Ending::default() }.encode();
     let digest = Ending::digest(&ending) ^ n;
     let finish = FinishEffect { receipt, status: Status::Succeeded, ending: blob(ending), digest };
-    shard.handle(now, Input::FinishEffect { ticket: Ticket(2), finish }, out);
+    shard.handle(now, Input::Effect(EffectInput::Finish { ticket: Ticket(2), finish }), out);
     assert!(matches!(sync(shard, out, now, base), Some(Answer::EffectEnded { .. })));
 }
 

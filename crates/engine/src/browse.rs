@@ -1,8 +1,8 @@
 //! Single messages: looked at, found, cancelled.
 
 use driftq_core::{
-    Answer, Browse, Description, Found, Identity, Input, MessageDescription, Query, Reject, Spotted, Stretch,
-    TopicId,
+    Answer, Browse, Description, Found, Identity, Input, MessageDescription, OrderInput, Query, Reject,
+    Spotted, Stretch, TopicId,
 };
 
 use crate::broker::{Broker, unexpected};
@@ -15,7 +15,7 @@ impl Broker {
     /// No further attempt of a message; names the groups that work on it right now.
     pub async fn cancel(&self, topic: &str, partition: u32, offset: u64) -> Result<Vec<String>, Failure> {
         let message = Spotted { topic: self.topic(topic)?, partition, offset };
-        match self.ask(0, true, |ticket| Input::Cancel { ticket, message }).await? {
+        match self.ask(0, true, |ticket| Input::Order(OrderInput::Cancel { ticket, message })).await? {
             Answer::Cancelled { running } => Ok(running.iter().map(ToString::to_string).collect()),
             other => Err(unexpected(&other)),
         }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use driftq_core::{
-    Answer, Commit, CommitPart, DatasetSummary, DatasetView, Description, Expected, Identity, Input, Named,
-    NewOutput, OutputDone, OutputList, OutputPage, Query, Read, Receipt, Reject, RunEntry, RunList,
-    RunMessage, RunSummary, VersionsList,
+    Answer, Commit, CommitInput, CommitPart, DatasetSummary, DatasetView, Description, Expected, Identity,
+    Input, Named, NewOutput, OutputDone, OutputInput, OutputList, OutputPage, Query, Read, Receipt, Reject,
+    RunEntry, RunList, RunMessage, RunSummary, VersionsList,
 };
 
 use crate::broker::{Broker, INTERRUPTED, unexpected};
@@ -119,8 +119,9 @@ impl Broker {
         let mut held = Held::new();
         let commit = self.prepare_commit(&mut call, &mut held).await?;
         let (bytes, tally) = (weight(&commit), CommitTally::of(&call, &commit));
-        let answer =
-            self.ask(bytes, true, |ticket| Input::Commit { ticket, commit: Box::new(commit) }).await?;
+        let answer = self
+            .ask(bytes, true, |ticket| Input::Commit(CommitInput::One { ticket, commit: Box::new(commit) }))
+            .await?;
         drop(held);
         match answer {
             Answer::Committed(done) => self.committed(tally, Ok(done)),
@@ -148,7 +149,8 @@ impl Broker {
         }
         let mut results = Vec::new();
         if !commits.is_empty() {
-            match self.ask(bytes, true, |ticket| Input::Commits { ticket, commits }).await? {
+            match self.ask(bytes, true, |ticket| Input::Commit(CommitInput::Many { ticket, commits })).await?
+            {
                 Answer::CommittedMany(done) => results = done,
                 other => return Err(unexpected(&other)),
             }
@@ -260,13 +262,14 @@ impl Broker {
         expect: Option<&str>,
     ) -> Result<CutOver, Failure> {
         let (version, expect) = (version.to_owned(), expect.map(str::to_owned));
-        self.moved_over(|ticket| Input::CutOver { ticket, dataset, version, expect }).await
+        self.moved_over(|ticket| Input::Output(OutputInput::CutOver { ticket, dataset, version, expect }))
+            .await
     }
 
     /// Shows readers of a dataset what they saw before the last cut-over.
     pub async fn roll_back(&self, dataset: Named, from: &str) -> Result<CutOver, Failure> {
         let from = from.to_owned();
-        self.moved_over(|ticket| Input::RollBack { ticket, dataset, from }).await
+        self.moved_over(|ticket| Input::Output(OutputInput::RollBack { ticket, dataset, from })).await
     }
 
     async fn moved_over(&self, input: impl FnOnce(driftq_core::Ticket) -> Input) -> Result<CutOver, Failure> {
@@ -279,7 +282,10 @@ impl Broker {
     /// Seals a version, whose pointers then no longer move; says whether that is new, and how many pointers it has.
     pub async fn seal_version(&self, dataset: Named, version: &str) -> Result<(bool, u64), Failure> {
         let version = version.to_owned();
-        match self.ask(0, true, |ticket| Input::SealVersion { ticket, dataset, version }).await? {
+        match self
+            .ask(0, true, |ticket| Input::Output(OutputInput::Seal { ticket, dataset, version }))
+            .await?
+        {
             Answer::Sealed { changed, pointers } => Ok((changed, pointers)),
             other => Err(unexpected(&other)),
         }
@@ -288,7 +294,10 @@ impl Broker {
     /// Drops a version that readers do not see; says how many pointers it had.
     pub async fn drop_version(&self, dataset: Named, version: &str) -> Result<u64, Failure> {
         let version = version.to_owned();
-        match self.ask(0, true, |ticket| Input::DropVersion { ticket, dataset, version }).await? {
+        match self
+            .ask(0, true, |ticket| Input::Output(OutputInput::Drop { ticket, dataset, version }))
+            .await?
+        {
             Answer::Removed(pointers) => Ok(pointers),
             other => Err(unexpected(&other)),
         }

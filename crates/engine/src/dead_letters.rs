@@ -1,8 +1,8 @@
 //! Dead letters: which of them a job is for, and how one becomes a message again.
 
 use driftq_core::{
-    Answer, Browse, DeadLetter, Identity, Input, KeyHash, Keyless, Message, NewMessage, PAYLOAD_DAMAGED,
-    Reject, Spotted, partition_of_key,
+    Answer, Browse, DeadLetter, Identity, Input, KeyHash, Keyless, Message, NewMessage, OrderInput,
+    PAYLOAD_DAMAGED, Reject, Spotted, partition_of_key,
 };
 
 use crate::broker::{Broker, unexpected};
@@ -84,7 +84,7 @@ impl Broker {
     pub(crate) async fn purge(&self, letters: &str, seen: &Seen) -> Fate {
         let Ok(topic) = self.topic(letters) else { return Fate::Skipped };
         let messages = vec![Spotted { topic, partition: seen.found.partition, offset: seen.found.offset }];
-        match self.ask(0, true, |ticket| Input::Remove { ticket, messages }).await {
+        match self.ask(0, true, |ticket| Input::Order(OrderInput::Remove { ticket, messages })).await {
             Ok(Answer::Removed(0)) => Fate::Skipped,
             Ok(Answer::Removed(_)) => Fate::Done,
             Ok(other) => Fate::Failed(unexpected(&other)),
@@ -105,7 +105,10 @@ impl Broker {
         };
         let bytes = message.payload.bytes.len();
         let given_up_by = group.clone().unwrap_or_default();
-        match self.ask(bytes, true, |ticket| Input::Redrive { ticket, letter, message, group }).await {
+        match self
+            .ask(bytes, true, |ticket| Input::Order(OrderInput::Redrive { ticket, letter, message, group }))
+            .await
+        {
             Ok(Answer::Produced(_)) => Fate::Done,
             Ok(other) => Fate::Failed(unexpected(&other)),
             Err(Failure::Reject(Reject::MessageUnknown)) => Fate::Skipped,

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use driftq_core::{
-    Action, Answer, Burial, ConsumerId, Delivery, INPUT_FACTS_BYTES_MAX, Input, Output, Position, Query,
-    Shard, Ticket, Time, TopicInfo,
+    Action, Answer, Burial, ConsumerId, Delivery, EffectInput, INPUT_FACTS_BYTES_MAX, Input, Output,
+    Position, Query, Shard, Ticket, Time, TopicInfo,
 };
 use driftq_wal::{Cursor, Disk, FRAME_BODY_BYTES_MAX};
 use tokio::sync::{mpsc, oneshot};
@@ -254,7 +254,9 @@ impl<D: Disk> Decide<'_, D> {
         }
         let lends = matches!(
             request.input,
-            Input::Lease { .. } | Input::BeginEffect { .. } | Input::BeginEffects { .. }
+            Input::Lease { .. }
+                | Input::Effect(EffectInput::Begin { .. })
+                | Input::Effect(EffectInput::BeginMany { .. })
         );
         // An asker that is gone by now would only keep others from what it was lent.
         if lends && request.reply.is_closed() {

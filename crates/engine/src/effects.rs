@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use driftq_core::{
-    About, Answer, BeginEffect, Blob, Description, EffectAnswer, EffectLease, EffectList, EffectReceipt,
-    EffectView, Ending, FinishEffect, Identity, Input, Message, NewBlob, Query, Receipt, Reject, RequestHash,
-    ResolveEffect, Spotted, Ticket,
+    About, Answer, BeginEffect, Blob, Description, EffectAnswer, EffectInput, EffectLease, EffectList,
+    EffectReceipt, EffectView, Ending, FinishEffect, Identity, Input, Message, NewBlob, Query, Receipt,
+    Reject, RequestHash, ResolveEffect, Spotted, Ticket,
 };
 use tokio::sync::oneshot;
 
@@ -59,7 +59,10 @@ impl Broker {
     ) -> Result<Vec<Result<Begun, Failure>>, Failure> {
         let asks: Vec<BeginEffect> = calls.iter().map(taken).collect();
         let bytes = asks.iter().map(|ask| ask.about.bytes.len() + size_of::<BeginEffect>()).sum();
-        let answers = match self.ask(bytes, true, |ticket| Input::BeginEffects { ticket, asks }).await? {
+        let answers = match self
+            .ask(bytes, true, |ticket| Input::Effect(EffectInput::BeginMany { ticket, asks }))
+            .await?
+        {
             Answer::Effects(answers) => answers,
             other => return Err(unexpected(&other)),
         };
@@ -113,7 +116,7 @@ impl Broker {
         let (reply, answer) = oneshot::channel();
         let ask = Box::new(taken(call));
         let bytes = ask.about.bytes.len();
-        let input = Input::BeginEffect { ticket, ask };
+        let input = Input::Effect(EffectInput::Begin { ticket, ask });
         let request = Request { ticket, input, reply, bytes, writes: true, stream: None };
         if let Err(failure) = shared.inbox.ask(request) {
             if failure == Failure::Busy {
@@ -142,7 +145,8 @@ impl Broker {
     ) -> Result<EffectEnded, Failure> {
         let finish = finishing(receipt, end);
         let bytes = finish.ending.bytes.len();
-        let answer = self.ask(bytes, true, |ticket| Input::FinishEffect { ticket, finish }).await;
+        let answer =
+            self.ask(bytes, true, |ticket| Input::Effect(EffectInput::Finish { ticket, finish })).await;
         let stale = |reject: &Reject| {
             matches!(reject, Reject::EffectStale(_) | Reject::EffectFenced | Reject::EffectDiffers)
         };
@@ -162,7 +166,10 @@ impl Broker {
         receipt: EffectReceipt,
         lease_ms: Option<u64>,
     ) -> Result<EffectLease, Failure> {
-        match self.ask(0, true, |ticket| Input::RenewEffect { ticket, receipt, lease_ms }).await? {
+        match self
+            .ask(0, true, |ticket| Input::Effect(EffectInput::Renew { ticket, receipt, lease_ms }))
+            .await?
+        {
             Answer::EffectRenewed { attempt, expires, .. } => Ok(EffectLease { receipt, attempt, expires }),
             other => Err(unexpected(&other)),
         }
@@ -171,7 +178,10 @@ impl Broker {
     /// The holder of a lease gives it up, because nothing was sent or because that is not known; says whether it had
     /// before.
     pub async fn release_effect(&self, receipt: EffectReceipt, uncertain: bool) -> Result<bool, Failure> {
-        match self.ask(0, true, |ticket| Input::ReleaseEffect { ticket, receipt, uncertain }).await? {
+        match self
+            .ask(0, true, |ticket| Input::Effect(EffectInput::Release { ticket, receipt, uncertain }))
+            .await?
+        {
             Answer::EffectReleased { already } => Ok(already),
             other => Err(unexpected(&other)),
         }
@@ -231,7 +241,9 @@ impl Broker {
             ending: NewBlob { check: check_of(&bytes), bytes },
         };
         let length = resolve.ending.bytes.len();
-        ended(&self.ask(length, true, |ticket| Input::ResolveEffect { ticket, resolve }).await?)
+        ended(
+            &self.ask(length, true, |ticket| Input::Effect(EffectInput::Resolve { ticket, resolve })).await?,
+        )
     }
 
     /// One effect.

@@ -1,6 +1,6 @@
 //! Entities and their versions.
 
-use driftq_core::{Answer, Description, EntityList, EntityView, Input, Named, Query};
+use driftq_core::{Answer, Description, EntityList, EntityView, Input, Named, OrderInput, Query};
 
 use crate::broker::{Broker, unexpected};
 use crate::failure::Failure;
@@ -24,7 +24,7 @@ impl Broker {
 
     /// Forgets an entity; says which version it had.
     pub async fn forget_entity(&self, entity: Named) -> Result<u64, Failure> {
-        match self.ask(0, true, |ticket| Input::ForgetEntity { ticket, entity }).await? {
+        match self.ask(0, true, |ticket| Input::Order(OrderInput::ForgetEntity { ticket, entity })).await? {
             Answer::EntityForgotten { version } => Ok(version),
             other => Err(unexpected(&other)),
         }

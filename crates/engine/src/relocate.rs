@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use driftq_core::{Input, NewBlob, Payload, Pinned, PinnedEffect};
+use driftq_core::{EffectInput, Input, NewBlob, Payload, Pinned, PinnedEffect};
 
 use crate::inbox::Notice;
 use crate::keeper_signal::KeeperSignal;
@@ -37,7 +37,7 @@ impl Kept {
             }
             Self::Effect(PinnedEffect { number, part, blob }) => {
                 let copy = NewBlob { bytes, check: blob.check };
-                Input::RelocateEffect { number, part, from: blob.position, copy }
+                Input::Effect(EffectInput::Relocate { number, part, from: blob.position, copy })
             }
         }
     }

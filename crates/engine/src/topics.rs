@@ -1,6 +1,8 @@
 //! Topics and groups as operators order them: made, set, paused, moved, deleted.
 
-use driftq_core::{Answer, GroupPartition, Input, SeekTo, Settings, Ticket, Time, TopicPatch, TopicSettings};
+use driftq_core::{
+    Answer, GroupPartition, Input, OrderInput, SeekTo, Settings, Ticket, Time, TopicPatch, TopicSettings,
+};
 
 use crate::broker::{Broker, unexpected};
 use crate::failure::Failure;
@@ -16,7 +18,8 @@ impl Broker {
         exact: bool,
     ) -> Result<TopicReady, Failure> {
         let name = name.to_owned();
-        let input = |ticket| Input::CreateTopic { ticket, name, partitions, settings, exact };
+        let input =
+            |ticket| Input::Order(OrderInput::CreateTopic { ticket, name, partitions, settings, exact });
         match self.ask(0, true, input).await? {
             Answer::TopicReady { partitions, created } => Ok(TopicReady { partitions, created }),
             other => Err(unexpected(&other)),
@@ -30,7 +33,10 @@ impl Broker {
         patch: TopicPatch,
     ) -> Result<(TopicSettings, TopicSettings), Failure> {
         let topic = self.topic(topic)?;
-        match self.ask(0, true, |ticket| Input::ConfigureTopic { ticket, topic, patch }).await? {
+        match self
+            .ask(0, true, |ticket| Input::Order(OrderInput::ConfigureTopic { ticket, topic, patch }))
+            .await?
+        {
             Answer::Configured { before, after } => Ok((before, after)),
             other => Err(unexpected(&other)),
         }
@@ -39,13 +45,13 @@ impl Broker {
     /// Deletes a topic with everything in it.
     pub async fn delete_topic(&self, topic: &str) -> Result<(), Failure> {
         let topic = self.topic(topic)?;
-        self.deleted(|ticket| Input::DeleteTopic { ticket, topic }).await
+        self.deleted(|ticket| Input::Order(OrderInput::DeleteTopic { ticket, topic })).await
     }
 
     /// Forgets a group.
     pub async fn delete_group(&self, topic: &str, group: &str) -> Result<(), Failure> {
         let (topic, group) = (self.topic(topic)?, group.to_owned());
-        self.deleted(|ticket| Input::DeleteGroup { ticket, topic, group }).await
+        self.deleted(|ticket| Input::Order(OrderInput::DeleteGroup { ticket, topic, group })).await
     }
 
     /// Stops or starts deliveries of a topic, or of one group of it; says since when they have been stopped.
@@ -56,7 +62,10 @@ impl Broker {
         paused: bool,
     ) -> Result<Option<Time>, Failure> {
         let (topic, group) = (self.topic(topic)?, group.map(str::to_owned));
-        match self.ask(0, true, |ticket| Input::Pause { ticket, topic, group, paused }).await? {
+        match self
+            .ask(0, true, |ticket| Input::Order(OrderInput::Pause { ticket, topic, group, paused }))
+            .await?
+        {
             Answer::Paused(since) => Ok(since),
             other => Err(unexpected(&other)),
         }
@@ -71,7 +80,10 @@ impl Broker {
         to: SeekTo,
     ) -> Result<Vec<GroupPartition>, Failure> {
         let (topic, group) = (self.topic(topic)?, group.to_owned());
-        match self.ask(0, true, |ticket| Input::Seek { ticket, topic, group, partition, to }).await? {
+        match self
+            .ask(0, true, |ticket| Input::Order(OrderInput::Seek { ticket, topic, group, partition, to }))
+            .await?
+        {
             Answer::Sought(partitions) => Ok(partitions),
             other => Err(unexpected(&other)),
         }

@@ -1,8 +1,8 @@
 //! Facts in words, for operators who look into a log.
 
 use driftq_core::{
-    About, CommitFact, EffectFact, EntityFact, Fact, GroupId, Lent, MessageFact, OutputFact, Place, RunFact,
-    TopicId,
+    About, CommitFact, DeliveryFact, EffectFact, EntityFact, Fact, GroupId, Lent, MessageFact, OrderFact,
+    OutputFact, Place, RunFact, TopicId,
 };
 
 /// What a fact says, on one line. Payloads are left out.
@@ -19,31 +19,8 @@ pub(crate) fn words(fact: &Fact<'_>) -> String {
         Fact::GroupCreated { topic, group, at, name } => {
             format!("group {} of topic {} created at {} ms: {name:?}", group.0, topic.0, at.0)
         }
-        Fact::Leased { .. }
-        | Fact::Acked { .. }
-        | Fact::Failed { .. }
-        | Fact::Released { .. }
-        | Fact::Snoozed { .. }
-        | Fact::SnoozedFor { .. }
-        | Fact::Retired { .. }
-        | Fact::Extended { .. } => delivery(fact),
-        Fact::Cancelled { topic, partition, offset } => {
-            format!("message {offset} of topic {} partition {partition} cancelled", topic.0)
-        }
-        Fact::Removed { topic, partition, offset } => {
-            format!("message {offset} of topic {} partition {partition} dropped", topic.0)
-        }
-        Fact::Sought { topic, group, partition, from } => {
-            let (topic, group) = (topic.0, group.0);
-            format!("group {group} of topic {topic} partition {partition} moved to offset {from}")
-        }
-        Fact::Configured { topic, settings } => format!("topic {} configured: {settings:?}", topic.0),
-        Fact::TopicDeleted { topic } => format!("topic {} deleted", topic.0),
-        Fact::Paused { topic, group, since } => {
-            let whose = group.map_or_else(String::new, |group| format!("group {} of ", group.0));
-            let what = since.map_or("resumed", |_| "paused");
-            format!("{whose}topic {} {what}", topic.0)
-        }
+        Fact::Delivery(place, fact) => delivery(*place, fact),
+        Fact::Order(fact) => order(fact),
         // The secret stays in the log.
         Fact::Keyed { .. } => "the shard got the secret that seals its tokens".to_owned(),
         Fact::GroupExpired { topic, group } => format!("group {} of topic {} forgotten", group.0, topic.0),
@@ -73,37 +50,57 @@ pub(crate) fn words(fact: &Fact<'_>) -> String {
 }
 
 /// What became of a message for a group.
-fn delivery(fact: &Fact<'_>) -> String {
+fn delivery(place: Place, fact: &DeliveryFact<'_>) -> String {
+    let message = whole(place);
     match fact {
-        Fact::Leased { place, token, attempt, expires, owner, .. } => {
-            let (place, token) = (whole(*place), format!("{}.{}", token.epoch, token.n));
-            format!("{place} leased to {owner:?}, attempt {attempt}, token {token}, until {} ms", expires.0)
+        DeliveryFact::Leased { token, attempt, expires, owner, .. } => {
+            let token = format!("{}.{}", token.epoch, token.n);
+            format!("{message} leased to {owner:?}, attempt {attempt}, token {token}, until {} ms", expires.0)
         }
-        Fact::Acked { place, remembered, .. } if remembered.0 == 0 => format!("{} acked", whole(*place)),
-        Fact::Acked { place, remembered, .. } => {
-            format!("{} acked, its identity remembered until {} ms", whole(*place), remembered.0)
+        DeliveryFact::Acked { remembered, .. } if remembered.0 == 0 => format!("{message} acked"),
+        DeliveryFact::Acked { remembered, .. } => {
+            format!("{message} acked, its identity remembered until {} ms", remembered.0)
         }
-        Fact::Failed { place, retry_at, error, .. } => {
-            format!("{} failed: {error:?}, next attempt at {} ms", whole(*place), retry_at.0)
+        DeliveryFact::Failed { retry_at, error, .. } => {
+            format!("{message} failed: {error:?}, next attempt at {} ms", retry_at.0)
         }
-        Fact::Released { place } => format!("{} given back unused", whole(*place)),
-        Fact::Snoozed { place, until, .. } => {
-            format!("{} given back to wait, next attempt at {} ms", whole(*place), until.0)
+        DeliveryFact::Released => format!("{message} given back unused"),
+        DeliveryFact::Snoozed { until, .. } => {
+            format!("{message} given back to wait, next attempt at {} ms", until.0)
         }
-        Fact::SnoozedFor { place, until, effect, .. } => {
+        DeliveryFact::SnoozedFor { until, effect, .. } => {
+            let until = until.0;
             format!(
-                "{} given back to wait for effect {effect}, next attempt at {} ms at the latest",
-                whole(*place),
-                until.0
+                "{message} given back to wait for effect {effect}, next attempt at {until} ms at the latest"
             )
         }
-        Fact::Retired { place, dead: true } => format!("{} given up, dead letter stored", whole(*place)),
-        Fact::Retired { place, dead: false } => {
-            format!("{} given up: its identity was committed, or it was cancelled", whole(*place))
+        DeliveryFact::Retired { dead: true } => format!("{message} given up, dead letter stored"),
+        DeliveryFact::Retired { dead: false } => {
+            format!("{message} given up: its identity was committed, or it was cancelled")
         }
-        Fact::Extended { place, expires } => format!("{} extended until {} ms", whole(*place), expires.0),
-        // No other fact is handed over.
-        _ => String::new(),
+        DeliveryFact::Extended { expires } => format!("{message} extended until {} ms", expires.0),
+    }
+}
+
+fn order(fact: &OrderFact) -> String {
+    match fact {
+        OrderFact::Cancelled { topic, partition, offset } => {
+            format!("message {offset} of topic {} partition {partition} cancelled", topic.0)
+        }
+        OrderFact::Removed { topic, partition, offset } => {
+            format!("message {offset} of topic {} partition {partition} dropped", topic.0)
+        }
+        OrderFact::Sought { topic, group, partition, from } => {
+            let (topic, group) = (topic.0, group.0);
+            format!("group {group} of topic {topic} partition {partition} moved to offset {from}")
+        }
+        OrderFact::Configured { topic, settings } => format!("topic {} configured: {settings:?}", topic.0),
+        OrderFact::TopicDeleted { topic } => format!("topic {} deleted", topic.0),
+        OrderFact::Paused { topic, group, since } => {
+            let whose = group.map_or_else(String::new, |group| format!("group {} of ", group.0));
+            let what = since.map_or("resumed", |_| "paused");
+            format!("{whose}topic {} {what}", topic.0)
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! Workers that end several things at once, and readers of what comes out of it.
 
 use driftq_core::{
-    Answer, Commit, Committed, Description, EffectView, Identity, Input, NewOutput, Outcome, OutputList,
-    Query, RequestHash, Time,
+    Answer, Commit, CommitInput, Committed, Description, EffectView, Identity, Input, NewOutput, Outcome,
+    OutputInput, OutputList, Query, RequestHash, Time,
 };
 
 use crate::asked::Asked;
@@ -152,7 +152,7 @@ impl World {
         let finishing = deed.finishes.iter().map(|(lease, end)| self.finishing(lease, end)).collect();
         let stale_fence = deed.fences.iter().any(|loan| self.oracle.is_stale(loan, self.now));
         let ticket = self.ticket(Asked::Nothing);
-        let input = Input::Commit { ticket, commit: Box::new(commit) };
+        let input = Input::Commit(CommitInput::One { ticket, commit: Box::new(commit) });
         let (actions, written) = self.hand_over(input);
         let refused = self.decided(&actions, ticket).find_map(|answer| match answer {
             Answer::CommitRefused(part, reject) => Some((*part, *reject)),
@@ -251,16 +251,16 @@ impl World {
         let ticket = self.ticket(Asked::Order(order.clone()));
         let input = match order.clone() {
             OutputOrder::CutOver { dataset, version, expect } => {
-                Input::CutOver { ticket, dataset: dataset.into(), version, expect }
+                Input::Output(OutputInput::CutOver { ticket, dataset: dataset.into(), version, expect })
             }
             OutputOrder::Seal { dataset, version } => {
-                Input::SealVersion { ticket, dataset: dataset.into(), version }
+                Input::Output(OutputInput::Seal { ticket, dataset: dataset.into(), version })
             }
             OutputOrder::RollBack { dataset, from } => {
-                Input::RollBack { ticket, dataset: dataset.into(), from }
+                Input::Output(OutputInput::RollBack { ticket, dataset: dataset.into(), from })
             }
             OutputOrder::Drop { dataset, version } => {
-                Input::DropVersion { ticket, dataset: dataset.into(), version }
+                Input::Output(OutputInput::Drop { ticket, dataset: dataset.into(), version })
             }
         };
         let (actions, refused) = self.try_hand(ticket, input);

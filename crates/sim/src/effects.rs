@@ -2,8 +2,8 @@
 
 use driftq_core::ledger::{OnLapse, Status};
 use driftq_core::{
-    About, Answer, BeginEffect, EffectAnswer, EffectReceipt, Ending, FinishEffect, Identity, Input, NewBlob,
-    RequestHash, ResolveEffect, Time, Urge,
+    About, Answer, BeginEffect, EffectAnswer, EffectInput, EffectReceipt, Ending, FinishEffect, Identity,
+    Input, NewBlob, RequestHash, ResolveEffect, Time, Urge,
 };
 
 use crate::asked::Asked;
@@ -225,7 +225,8 @@ impl World {
         self.oracle.effect_asked(ask);
         let exact = self.is_exact(ask.key);
         let ticket = self.ticket(Asked::Begin { ask: ask.clone(), at: self.now });
-        let (actions, refused) = self.try_hand(ticket, Input::BeginEffect { ticket, ask: Box::new(input) });
+        let (actions, refused) =
+            self.try_hand(ticket, Input::Effect(EffectInput::Begin { ticket, ask: Box::new(input) }));
         if let Some((reject, written)) = refused {
             return self.oracle.begin_refused(ask, Refused { reject, written, exact }, self.now);
         }
@@ -287,7 +288,7 @@ impl World {
         let exact = self.is_exact(lease.key);
         let ticket = self.ticket(Asked::Finish(finishing.clone(), lease.clone()));
         let finish = end.finish(lease.receipt);
-        let (actions, refused) = self.try_hand(ticket, Input::FinishEffect { ticket, finish });
+        let (actions, refused) = self.try_hand(ticket, Input::Effect(EffectInput::Finish { ticket, finish }));
         if let Some((reject, written)) = refused {
             let refused = Refused { reject, written, exact };
             return self.oracle.finish_refused(&finishing, lease, refused, self.now);
@@ -301,7 +302,7 @@ impl World {
         let fenced = self.oracle.tie(lease.tie.as_ref(), self.now) == Tie::Fenced;
         let exact = self.is_exact(lease.key);
         let ticket = self.ticket(Asked::Renew { lease: lease.clone(), until, fenced });
-        let input = Input::RenewEffect { ticket, receipt, lease_ms: Some(lease_ms) };
+        let input = Input::Effect(EffectInput::Renew { ticket, receipt, lease_ms: Some(lease_ms) });
         let (actions, refused) = self.try_hand(ticket, input);
         if let Some((reject, written)) = refused {
             return self.oracle.renew_refused(lease, Refused { reject, written, exact }, self.now);
@@ -316,7 +317,8 @@ impl World {
         let ticket = self.ticket(Asked::Resolve(resolving.clone()));
         let FinishEffect { status, ending, digest, .. } = end.finish(EffectReceipt::default());
         let resolve = ResolveEffect { identity: effect_identity(key), seen, status, ending, digest };
-        let (actions, refused) = self.try_hand(ticket, Input::ResolveEffect { ticket, resolve });
+        let (actions, refused) =
+            self.try_hand(ticket, Input::Effect(EffectInput::Resolve { ticket, resolve }));
         if let Some((reject, written)) = refused {
             return self.oracle.resolve_refused(&resolving, Refused { reject, written, exact }, self.now);
         }

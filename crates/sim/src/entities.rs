@@ -2,8 +2,8 @@
 
 use driftq_core::ledger::OnLapse;
 use driftq_core::{
-    Answer, BeginEffect, Commit, Description, EffectAnswer, Expected, Identity, Input, Named, Query, Reject,
-    RequestHash, Time,
+    Answer, BeginEffect, Commit, CommitInput, Description, EffectAnswer, EffectInput, Expected, Identity,
+    Input, Named, Query, Reject, RequestHash, Time,
 };
 
 use crate::asked::Asked;
@@ -100,12 +100,12 @@ impl World {
                 expect,
                 ..BeginEffect::default()
             };
-            Input::BeginEffect { ticket, ask: Box::new(ask) }
+            Input::Effect(EffectInput::Begin { ticket, ask: Box::new(ask) })
         } else {
             let request = RequestHash(attempt.number);
             let (name, tenant) = (Some(attempt.identity()), named(attempt.entity).tenant);
             let commit = Commit { name, request, tenant, expect, ..Commit::default() };
-            Input::Commit { ticket, commit: Box::new(commit) }
+            Input::Commit(CommitInput::One { ticket, commit: Box::new(commit) })
         };
         let (actions, _) = self.hand_over(input);
         let raises = self.decided(&actions, ticket).any(is_let_through);

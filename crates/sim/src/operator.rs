@@ -1,7 +1,8 @@
 //! An operator that orders things: settings, pauses, moves, cancellations, deletions, redrives.
 
 use driftq_core::{
-    Answer, Input, Message, Order, SeekTo, Spotted, Ticket, TopicId, TopicInfo, TopicPatch, TopicSettings,
+    Answer, Input, Message, Order, OrderInput, SeekTo, Spotted, Ticket, TopicId, TopicInfo, TopicPatch,
+    TopicSettings,
 };
 
 use crate::asked::Asked;
@@ -49,7 +50,7 @@ impl World {
         self.creating.insert(name.into(), settings);
         let ticket = self.ticket(Asked::Nothing);
         let name = name.into();
-        self.hand(Input::CreateTopic { ticket, name, partitions, settings, exact: false })
+        self.hand(Input::Order(OrderInput::CreateTopic { ticket, name, partitions, settings, exact: false }))
     }
 
     /// The catalogue has a topic.
@@ -95,7 +96,7 @@ impl World {
         let (topic, partition, offset) = *self.rng.pick(&known);
         let message = Spotted { topic, partition, offset };
         let ticket = self.ticket(Asked::Cancel { topic, offset });
-        self.order(ticket, Input::Cancel { ticket, message }, |world| {
+        self.order(ticket, Input::Order(OrderInput::Cancel { ticket, message }), |world| {
             world.oracle.cancelling(topic, offset, false);
         })
     }
@@ -109,7 +110,7 @@ impl World {
     fn hand_pause(&mut self, topic: TopicId, group: Option<String>, paused: bool) -> Verdict {
         let order = self.oracle.pausing(topic, group.as_deref());
         let ticket = self.ticket(Asked::Pause { topic, group: group.clone(), order });
-        self.hand(Input::Pause { ticket, topic, group, paused })
+        self.hand(Input::Order(OrderInput::Pause { ticket, topic, group, paused }))
     }
 
     /// Everything is resumed.
@@ -135,7 +136,7 @@ impl World {
         };
         let partition = self.rng.chance(1, 3).then_some(0);
         let ticket = self.ticket(Asked::Move { topic, group: group.clone() });
-        let input = Input::Seek { ticket, topic, group: group.clone(), partition, to };
+        let input = Input::Order(OrderInput::Seek { ticket, topic, group: group.clone(), partition, to });
         self.order(ticket, input, |world| {
             world.oracle.seeking(topic, &group, partition, to, world.messages);
         })
@@ -152,7 +153,7 @@ impl World {
         }
         let (order, window) = (patch.order, patch.in_flight_max);
         let ticket = self.ticket(Asked::Configure { topic });
-        self.order(ticket, Input::ConfigureTopic { ticket, topic, patch }, |world| {
+        self.order(ticket, Input::Order(OrderInput::ConfigureTopic { ticket, topic, patch }), |world| {
             world.oracle.configuring(topic, order, window);
         })
     }
@@ -161,14 +162,14 @@ impl World {
         let Some(topic) = self.some_topic() else { return Ok(()) };
         let group = (*self.rng.pick(&GROUPS)).to_string();
         let ticket = self.ticket(Asked::Move { topic, group: group.clone() });
-        let input = Input::DeleteGroup { ticket, topic, group: group.clone() };
+        let input = Input::Order(OrderInput::DeleteGroup { ticket, topic, group: group.clone() });
         self.order(ticket, input, |world| world.oracle.deleting_group(topic, &group))
     }
 
     fn delete_topic(&mut self) -> Verdict {
         let Some(topic) = self.some_topic() else { return Ok(()) };
         let ticket = self.ticket(Asked::Delete { topic });
-        self.order(ticket, Input::DeleteTopic { ticket, topic }, |world| {
+        self.order(ticket, Input::Order(OrderInput::DeleteTopic { ticket, topic }), |world| {
             world.oracle.deleting(topic, Gone::Asked);
         })
     }
@@ -192,7 +193,12 @@ impl World {
         let number = self.oracle.redriving(letter.id, topic, &letter.group);
         let place = letter.place;
         let ticket = self.ticket(Asked::Redrive { number, place });
-        let input = Input::Redrive { ticket, letter: place, message, group: Some(letter.group.clone()) };
+        let input = Input::Order(OrderInput::Redrive {
+            ticket,
+            letter: place,
+            message,
+            group: Some(letter.group.clone()),
+        });
         self.hand(input)
     }
 
@@ -212,7 +218,7 @@ impl World {
     fn purge(&mut self) -> Verdict {
         let Some(letter) = self.rng.take(&mut self.letters) else { return Ok(()) };
         let ticket = self.ticket(Asked::Remove { place: letter.place });
-        self.hand(Input::Remove { ticket, messages: vec![letter.place] })
+        self.hand(Input::Order(OrderInput::Remove { ticket, messages: vec![letter.place] }))
     }
 
     /// The answer to an order came.

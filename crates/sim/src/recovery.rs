@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use driftq_core::{
-    Answer, Commit, Committed, Description, EffectView, Input, Outcome, OutputList, Query, Receipt,
-    Settlement, Ticket, TopicId, Verdict as Saying, VersionsList,
+    Answer, Commit, CommitInput, Committed, Description, EffectView, Input, Outcome, OutputInput, OutputList,
+    Query, Receipt, Settlement, Ticket, TopicId, Verdict as Saying, VersionsList,
 };
 
 use crate::asked::Asked;
@@ -229,7 +229,7 @@ impl Probe {
         if let Some(known) = self.commits.get(&name) {
             return known.clone();
         }
-        let committed = match self.ask(|ticket| Input::Commit { ticket, commit }) {
+        let committed = match self.ask(|ticket| Input::Commit(CommitInput::One { ticket, commit })) {
             Some(Answer::Committed(committed)) => committed,
             _ => Committed::default(),
         };
@@ -254,7 +254,7 @@ impl Probe {
     /// Whether readers of a dataset saw this version before the last roll-back: the same roll-back again is taken.
     fn is_rolled_back(&mut self, dataset: &str, version: &str) -> bool {
         let (dataset, from) = (dataset.into(), version.to_string());
-        let answer = self.ask(|ticket| Input::RollBack { ticket, dataset, from });
+        let answer = self.ask(|ticket| Input::Output(OutputInput::RollBack { ticket, dataset, from }));
         matches!(answer, Some(Answer::CutOver { changed: false, .. }))
     }
 

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use driftq_core::{
-    Action, Answer, Burial, Committed, Identity, Input, Message, NewBlob, Output, Payload, Position,
-    Settings, Shard, State, Ticket, Time,
+    Action, Answer, Burial, Committed, EffectInput, Identity, Input, Message, NewBlob, Output, Payload,
+    Position, Settings, Shard, State, Ticket, Time,
 };
 use driftq_wal::{Cursor, Keeper, Lsn, OpenError, Options, Reader, Room, WriteError, Writer};
 
@@ -302,7 +302,9 @@ impl Server {
                 let (number, part, from) = (pinned.number, pinned.part, pinned.blob.position);
                 let Ok(bytes) = self.reader.read_at(Lsn(from.0), pinned.blob.length) else { continue };
                 let copy = NewBlob { bytes, check: pinned.blob.check };
-                actions.extend(self.handle(now, Input::RelocateEffect { number, part, from, copy }));
+                actions.extend(
+                    self.handle(now, Input::Effect(EffectInput::Relocate { number, part, from, copy })),
+                );
             }
         }
         Ok(actions)

@@ -3,7 +3,9 @@
 
 use std::cmp::Reverse;
 
-use driftq_core::{Answer, Delivery, Input, LeaseRequest, Message, Order, Start, TopicId, TopicSettings};
+use driftq_core::{
+    Answer, Delivery, Input, LeaseRequest, Message, Order, OrderInput, Start, TopicId, TopicSettings,
+};
 
 use crate::asked::Asked;
 use crate::clients::{GROUPS, TOPICS, UNDERTAKER};
@@ -58,7 +60,13 @@ impl World {
     ) -> Result<TopicId, String> {
         self.creating.insert(name.into(), settings);
         let ticket = self.ticket(Asked::Nothing);
-        self.hand(Input::CreateTopic { ticket, name: name.into(), partitions: 1, settings, exact: true })?;
+        self.hand(Input::Order(OrderInput::CreateTopic {
+            ticket,
+            name: name.into(),
+            partitions: 1,
+            settings,
+            exact: true,
+        }))?;
         self.flush()?;
         let Some(topic) = self.topics.get(name).map(|topic| topic.id) else {
             return Err("trial: the topic was not published".into());

@@ -6,36 +6,19 @@ use super::{finding::Finding, source::Source};
 
 const CORE: &str = "crates/core/src";
 
-/// From the bottom to the top.
-const ROOMS: [&str; 13] = [
-    "words", "log", "state", "turn", "entity", "output", "run", "delivery", "effect", "commit", "view",
-    "orders", "shard",
+/// From the bottom to the top. The folder alone says how high a file lies.
+const ROOMS: [&str; 14] = [
+    "ledger", "words", "log", "state", "turn", "entity", "output", "run", "delivery", "effect", "commit",
+    "view", "orders", "shard",
 ];
 
-/// Files of a capability's room that lie lower than the room itself: what is said of it, what it writes, what it keeps.
-const LOWER: [(&str, &str); 8] = [
-    ("words", "words"),
-    ("rules", "words"),
-    ("blob", "words"),
-    ("fact", "log"),
-    ("record", "state"),
-    ("packed", "state"),
-    ("fold", "state"),
-    ("snapshot", "state"),
-];
-const CAPABILITIES: [&str; 5] = ["entity", "output", "run", "effect", "commit"];
-
-/// How high a module lies, by the first two parts of its path.
-fn height(room: &str, file: Option<&str>) -> Option<usize> {
-    let lower = LOWER.iter().find(|(name, _)| CAPABILITIES.contains(&room) && Some(*name) == file);
-    let room = lower.map_or(room, |(_, room)| room);
+fn height(room: &str) -> Option<usize> {
     ROOMS.iter().position(|known| *known == room)
 }
 
 fn height_of_file(path: &Path) -> Option<usize> {
     let inside = path.strip_prefix(CORE).ok()?.with_extension("");
-    let mut parts = inside.iter().filter_map(|part| part.to_str());
-    height(parts.next()?, parts.next())
+    height(inside.iter().next()?.to_str()?)
 }
 
 pub(crate) fn check(source: &Source) -> Vec<Finding> {
@@ -43,14 +26,16 @@ pub(crate) fn check(source: &Source) -> Vec<Finding> {
     let mut findings = Vec::new();
     for offset in source.words("crate::").filter(|offset| !source.in_test(*offset)) {
         let path = &source.code[offset + "crate::".len()..];
-        let end =
-            path.find(|c: char| !(c.is_ascii_lowercase() || c == '_' || c == ':')).unwrap_or(path.len());
-        let mut parts = path[..end].split("::").filter(|part| !part.is_empty());
-        let Some(room) = parts.next() else { continue };
-        if height(room, parts.next()).is_some_and(|above| above > own) {
-            let message = format!("`{room}` lies above this file: move what is needed down, or this file up");
-            findings.push(Finding::error(&source.path, source.line(offset), "room", message));
-        }
+        let end = path.find(|c: char| !(c.is_ascii_lowercase() || c == '_')).unwrap_or(path.len());
+        let room = &path[..end];
+        let message = match height(room) {
+            Some(above) if above > own => {
+                format!("`{room}` lies above this file: move what is needed down, or this file up")
+            }
+            Some(_) => continue,
+            None => "name the room after `crate::`, so that it can be seen how high it lies".to_owned(),
+        };
+        findings.push(Finding::error(&source.path, source.line(offset), "room", message));
     }
     findings
 }
@@ -72,11 +57,24 @@ mod tests {
     }
 
     #[test]
-    fn the_words_of_a_capability_are_words() {
-        assert_eq!(errors("words/input.rs", "use crate::effect::words::BeginEffect;\n"), 0);
-        assert_eq!(errors("words/input.rs", "use crate::effect::begin::Tie;\n"), 1);
-        assert_eq!(errors("log/fact.rs", "use crate::commit::fact::CommitFact;\n"), 0);
-        assert_eq!(errors("effect/fact.rs", "use crate::effect::record::Effect;\n"), 1);
+    fn words_know_nothing_of_the_state() {
+        assert_eq!(errors("words/effect.rs", "use crate::state::effect::record::Effect;\n"), 1);
+        assert_eq!(errors("state/effect/record.rs", "use crate::words::effect::EffectReceipt;\n"), 0);
+    }
+
+    #[test]
+    fn the_folder_alone_says_how_high_a_file_lies() {
+        assert_eq!(errors("words/input.rs", "use crate::effect::words::BeginEffect;\n"), 1);
+        assert_eq!(errors("effect/fact.rs", "use crate::effect::record::Effect;\n"), 0);
+        assert_eq!(errors("log/effect.rs", "use crate::state::effect::record::Effect;\n"), 1);
+        assert_eq!(errors("ledger/mod.rs", "use crate::words::id::Time;\n"), 1);
+    }
+
+    #[test]
+    fn the_root_is_no_way_around() {
+        assert_eq!(errors("words/effect.rs", "use crate::State;\n"), 1);
+        assert_eq!(errors("words/effect.rs", "use crate::{state::State, words::id::Time};\n"), 1);
+        assert_eq!(errors("words/effect.rs", "/// See [`crate::State`].\n"), 0);
     }
 
     #[test]

@@ -4,17 +4,17 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use crate::commit::Committing;
-use crate::commit::words::{Commit, CommitPart};
 use crate::delivery::Deliveries;
 use crate::delivery::verdict::Authority;
-use crate::effect::rules::Finished;
-use crate::effect::words::FinishEffect;
-use crate::output::record::{Cell, pointer_bytes};
-use crate::output::words::{NewOutput, OutputAuthor, Read};
+use crate::ledger::Finished;
+use crate::state::output::record::{Cell, pointer_bytes};
 use crate::turn::Turn;
 use crate::turn::timer::Spot;
+use crate::words::commit::{Commit, CommitPart};
 use crate::words::draft::NewMessage;
+use crate::words::effect::FinishEffect;
 use crate::words::id::{Identity, RequestHash, TopicId};
+use crate::words::output::{NewOutput, OUTPUT_LOCATION_BYTES_MAX, OutputAuthor, Read};
 use crate::words::policy::RetryPolicy;
 use crate::words::receipt::Receipt;
 use crate::words::reject::{Overload, Reject};
@@ -234,7 +234,7 @@ fn check_names(output: &NewOutput) -> Result<(), Reject> {
     if !dedupe_key.is_empty() {
         validate_name(dedupe_key, "dedupe keys have 1 to 255 bytes")?;
     }
-    if location.is_empty() || location.len() > crate::output::OUTPUT_LOCATION_BYTES_MAX {
+    if location.is_empty() || location.len() > OUTPUT_LOCATION_BYTES_MAX {
         return Err(Reject::Invalid("locations have 1 to 2048 bytes"));
     }
     if version == "current" {

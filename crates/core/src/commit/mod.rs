@@ -4,12 +4,6 @@
 //! the log, which is whole or never happened.
 
 pub(crate) mod check;
-pub(crate) mod fact;
-pub(crate) mod record;
-pub(crate) mod words;
-
-pub use fact::CommitFact;
-pub use words::{COMMIT_PARTS_PER_CALL_MAX, COMMITS_PER_CALL_MAX, Commit, CommitPart, Committed};
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
@@ -17,15 +11,19 @@ use alloc::vec::Vec;
 
 use crate::delivery::Deliveries;
 use crate::effect::desk::EffectDesk;
+use crate::log::commit::CommitFact;
 use crate::log::fact::Fact;
-use crate::output::fact::OutputFact;
-use crate::output::words::{NewOutput, OutputAuthor, OutputDone};
+use crate::log::output::OutputFact;
 use crate::turn::Turn;
 use crate::turn::journal::{Haste, lifetime};
 use crate::turn::timer::{Due, FORGET_SLACK_MS};
 use crate::words::action::{Action, Answer, Output};
+use crate::words::commit::{
+    COMMIT_PARTS_PER_CALL_MAX, COMMITS_PER_CALL_MAX, Commit, CommitInput, CommitPart, Committed,
+};
 use crate::words::draft::NewMessage;
 use crate::words::id::{GroupId, Identity, RequestHash, Ticket, Time};
+use crate::words::output::{NewOutput, OutputAuthor, OutputDone};
 use crate::words::receipt::Stored;
 use crate::words::reject::Reject;
 
@@ -49,7 +47,14 @@ struct Aftermath {
 }
 
 impl Committing<'_> {
-    pub(crate) fn handle_commit(&mut self, ticket: Ticket, commit: &Commit, out: &mut Output) {
+    pub(crate) fn handle(&mut self, input: CommitInput, out: &mut Output) {
+        match input {
+            CommitInput::One { ticket, commit } => self.handle_commit(ticket, &commit, out),
+            CommitInput::Many { ticket, commits } => self.handle_commits(ticket, &commits, out),
+        }
+    }
+
+    fn handle_commit(&mut self, ticket: Ticket, commit: &Commit, out: &mut Output) {
         let mut after = Aftermath::default();
         match self.commit(commit, &mut after, out) {
             Ok(done) => self.turn.journal.reply(out, ticket, Answer::Committed(done)),
@@ -60,7 +65,7 @@ impl Committing<'_> {
 
     /// Does commits one after the other, each whole or not at all. They are answered together, when all of them are
     /// durable.
-    pub(crate) fn handle_commits(&mut self, ticket: Ticket, commits: &[Commit], out: &mut Output) {
+    fn handle_commits(&mut self, ticket: Ticket, commits: &[Commit], out: &mut Output) {
         let parts: usize = commits.iter().map(Commit::parts).sum();
         if commits.len() > COMMITS_PER_CALL_MAX || parts > COMMIT_PARTS_PER_CALL_MAX {
             let why = "a call takes at most 1000 commits, with 10000 parts in all";

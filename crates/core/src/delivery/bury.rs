@@ -9,8 +9,8 @@ use alloc::vec::Vec;
 
 use crate::delivery::Deliveries;
 use crate::delivery::settle::place_of;
+use crate::log::delivery::DeliveryFact;
 use crate::log::fact::Fact;
-use crate::run::words::How;
 use crate::state::partition::{DEAD_LETTER_PREFIX, Topic};
 use crate::turn::Turn;
 use crate::turn::journal::Haste;
@@ -19,6 +19,7 @@ use crate::words::action::{Action, Burial, Output};
 use crate::words::draft::{NewMessage, Payload, Start};
 use crate::words::id::{KeyHash, RequestHash, Spotted, TopicId};
 use crate::words::receipt::Receipt;
+use crate::words::run::How;
 use crate::words::topic::TopicSettings;
 
 /// Why messages are given up, as metrics and dead letters say it: their attempts are used up…
@@ -121,7 +122,8 @@ impl Deliveries {
         let (dlq, partition) = turn.grave_of(spot, out);
         let letter = turn.letter_of(&receipt, spot, (dlq, partition), payload);
         self.append(turn, &letter, None, None, out);
-        turn.journal.emit(Haste::Urgent, out, &Fact::Retired { place: place_of(&receipt), dead: true });
+        let fact = Fact::Delivery(place_of(&receipt), DeliveryFact::Retired { dead: true });
+        turn.journal.emit(Haste::Urgent, out, &fact);
         self.overtaken.extend(turn.journal.state.effects.tied_to(
             receipt.topic,
             receipt.offset,

@@ -7,13 +7,14 @@ use alloc::vec::Vec;
 
 use crate::delivery::bury::DEADLINE_PASSED;
 use crate::delivery::{Deliveries, Schedule};
-use crate::log::fact::{Fact, Place};
-use crate::run::words::How;
+use crate::log::delivery::{DeliveryFact, Place};
+use crate::log::fact::Fact;
 use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::turn::timer::{Due, Spot};
 use crate::words::action::Output;
 use crate::words::id::{GroupId, Time, TopicId};
+use crate::words::run::How;
 
 /// Messages given up in one go, counted once per group; then other inputs get their turn.
 const OVERDUE_PER_TICK_MAX: usize = 256;
@@ -122,7 +123,7 @@ impl Deliveries {
         self.retire(turn, spot);
         let place = Place { topic: spot.topic, group: spot.group, partition: spot.partition, offset };
         // Urgent: an ack that comes now is told that all is settled, and that must not be taken back by a crash.
-        turn.journal.emit(Haste::Urgent, out, &Fact::Retired { place, dead: false });
+        turn.journal.emit(Haste::Urgent, out, &Fact::Delivery(place, DeliveryFact::Retired { dead: false }));
     }
 }
 

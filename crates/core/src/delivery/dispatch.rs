@@ -8,8 +8,8 @@ use alloc::sync::Arc;
 use crate::delivery::Deliveries;
 use crate::delivery::crew::Taker;
 use crate::delivery::lane::View;
-use crate::log::fact::{Fact, Place};
-use crate::run::words::How;
+use crate::log::delivery::{DeliveryFact, Place};
+use crate::log::fact::Fact;
 use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::turn::timer::{Due, Spot};
@@ -17,6 +17,7 @@ use crate::words::action::{Action, Delivery, Output};
 use crate::words::id::{GroupId, Time, TopicId};
 use crate::words::input::{LEASE_BYTES_MAX, Style};
 use crate::words::receipt::Receipt;
+use crate::words::run::How;
 
 /// Nothing more is lent while the batch holds this many bytes of facts: many groups that get many messages each would
 /// fill more than a frame of the log. The rest goes on with the next batch.
@@ -187,7 +188,8 @@ impl Deliveries {
         let expires = turn.now.after_ms(lease_ms);
         let Some(slot) = topic.partitions[partition as usize].slots.get(sequence) else { return };
         let place = Place { topic: spot.topic, group, partition, offset: slot.offset };
-        let fact = Fact::Leased { place, token, attempt, at: turn.now, expires, owner, style };
+        let leased = DeliveryFact::Leased { token, attempt, at: turn.now, expires, owner, style };
+        let fact = Fact::Delivery(place, leased);
         turn.journal.emit(if supersedes { Haste::Urgent } else { Haste::Lazy }, out, &fact);
         turn.timers.set(expires, Due::Lapse(spot));
         self.overtaken.extend(turn.journal.state.effects.tied_to(place.topic, place.offset, group));
@@ -237,7 +239,7 @@ impl Deliveries {
         self.retire(turn, spot);
         let place = Place { topic, group, partition, offset };
         // Urgent: an ack that comes now is told that all is settled, and that must not be taken back by a crash.
-        turn.journal.emit(Haste::Urgent, out, &Fact::Retired { place, dead: false });
+        turn.journal.emit(Haste::Urgent, out, &Fact::Delivery(place, DeliveryFact::Retired { dead: false }));
     }
 }
 

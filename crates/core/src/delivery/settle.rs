@@ -6,8 +6,8 @@ use alloc::sync::Arc;
 use crate::delivery::Deliveries;
 use crate::delivery::bury::{ATTEMPTS_REACHED, DEADLINE_PASSED, NACKED_DEAD};
 use crate::delivery::retry::{DELAY_MS_MAX, Ending, scramble, wait_ms};
-use crate::log::fact::{Fact, Place};
-use crate::run::words::How;
+use crate::log::delivery::{DeliveryFact, Place};
+use crate::log::fact::Fact;
 use crate::state::group::Pending;
 use crate::state::slot::Found;
 use crate::turn::Turn;
@@ -18,6 +18,7 @@ use crate::words::id::{Ticket, Time, Token};
 use crate::words::input::Address;
 use crate::words::receipt::Receipt;
 use crate::words::reject::Reject;
+use crate::words::run::How;
 
 /// Longest failure text kept, in bytes; the rest is cut off.
 pub(crate) const ERROR_BYTES_MAX: usize = 4096;
@@ -116,7 +117,7 @@ impl Deliveries {
         }
         self.unschedule(turn, spot);
         // Urgent: from now on its holder is told that it has no say, and that must not be taken back by a crash.
-        turn.journal.emit(Haste::Urgent, out, &Fact::Released { place: place_of(receipt) });
+        turn.journal.emit(Haste::Urgent, out, &Fact::Delivery(place_of(receipt), DeliveryFact::Released));
         let Some(rank) = turn.rank_of(spot) else { return };
         if let Some(crew) = self.crews.get_mut(&spot.group) {
             crew.given_back.insert((spot.partition, spot.sequence));
@@ -142,8 +143,8 @@ impl Deliveries {
         let (place, at) = (place_of(receipt), turn.now);
         let until = at.after_ms(delay_ms.min(DELAY_MS_MAX));
         let fact = match effect {
-            0 => Fact::Snoozed { place, at, until },
-            effect => Fact::SnoozedFor { place, at, until, effect },
+            0 => Fact::Delivery(place, DeliveryFact::Snoozed { at, until }),
+            effect => Fact::Delivery(place, DeliveryFact::SnoozedFor { at, until, effect }),
         };
         turn.journal.emit(Haste::Urgent, out, &fact);
         turn.timers.set(until, Due::Retry(spot));
@@ -177,7 +178,7 @@ impl Deliveries {
         turn.note_ending(spot, How::Cancelled, out);
         self.retire(turn, spot);
         let place = Place { topic: spot.topic, group: spot.group, partition: spot.partition, offset };
-        turn.journal.emit(Haste::Urgent, out, &Fact::Retired { place, dead: false });
+        turn.journal.emit(Haste::Urgent, out, &Fact::Delivery(place, DeliveryFact::Retired { dead: false }));
         true
     }
 
@@ -236,8 +237,9 @@ impl Deliveries {
         let haste = if nacked { Haste::Urgent } else { Haste::Lazy };
         let dead = failing.dead && mortal;
         let error_bytes_max = if turn.roomy { ERROR_BYTES_MAX } else { FULL_DISK_ERROR_BYTES_MAX };
-        let fact =
-            Fact::Failed { place, at: turn.now, retry_at, nacked, dead, error: cut(error, error_bytes_max) };
+        let error = cut(error, error_bytes_max);
+        let failed = DeliveryFact::Failed { at: turn.now, retry_at, nacked, dead, error };
+        let fact = Fact::Delivery(place, failed);
         turn.journal.emit(haste, out, &fact);
         if let Some(crew) = self.crews.get_mut(&spot.group) {
             // Its place in the window is free.
@@ -260,7 +262,8 @@ impl Deliveries {
             if identified { lifetime(turn.now, turn.settings.idempotency_ttl_ms) } else { Time(0) };
         let next = turn.members(spot).and_then(|group| group.done.next_expiry());
         let first_to_go = identified && next.is_none_or(|next| remembered < next);
-        turn.journal.emit(Haste::Urgent, out, &Fact::Acked { place, remembered, token });
+        let fact = Fact::Delivery(place, DeliveryFact::Acked { remembered, token });
+        turn.journal.emit(Haste::Urgent, out, &fact);
         if first_to_go {
             let due = Due::Forget(Some((spot.topic, spot.group)));
             turn.timers.set(remembered.after_ms(FORGET_SLACK_MS), due);

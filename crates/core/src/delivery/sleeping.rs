@@ -1,6 +1,7 @@
 //! Messages that wait for an effect: put off by a worker that found it busy or uncertain, and due as soon as it is not.
 //!
-//! Which effect a message waits for is remembered with it ([`crate::Fact::SnoozedFor`]); this list is made from that.
+//! Which effect a message waits for is remembered with it ([`crate::DeliveryFact::SnoozedFor`]); this list is made from
+//! that.
 
 use alloc::vec::Vec;
 

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use crate::delivery::Deliveries;
 use crate::delivery::retry::Ending;
 use crate::delivery::settle::{Failing, place_of};
+use crate::log::delivery::DeliveryFact;
 use crate::log::fact::Fact;
 use crate::state::slot::Found;
 use crate::turn::Turn;
@@ -131,8 +132,9 @@ impl Deliveries {
                 self.take_back(turn, spot);
             }
         }
+        let fact = Fact::Delivery(place_of(receipt), DeliveryFact::Extended { expires });
         // Urgent: leases outlive the broker, so that what was promised to the holder must outlive it, too.
-        turn.journal.emit(Haste::Urgent, out, &Fact::Extended { place: place_of(receipt), expires });
+        turn.journal.emit(Haste::Urgent, out, &fact);
         turn.timers.set(expires, Due::Lapse(spot));
         self.note_begun(spot, receipt.token, begun);
         if let Some(crew) = self.crews.get_mut(&spot.group) {

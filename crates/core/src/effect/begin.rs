@@ -5,16 +5,16 @@ use alloc::vec::Vec;
 use crate::delivery::Deliveries;
 use crate::delivery::verdict::Authority;
 use crate::effect::desk::EffectDesk;
-use crate::effect::fact::{BegunFact, EffectFact, Lent};
-use crate::effect::record::Effect;
-use crate::effect::rules;
-use crate::effect::rules::{Asked, Begun, Standing, Status};
-use crate::effect::words::{BeginEffect, EffectAnswer, EffectLease, EffectReceipt, Urge};
+use crate::ledger;
+use crate::ledger::{Asked, Begun, Standing, Status};
+use crate::log::effect::{BegunFact, EffectFact, Lent};
 use crate::log::fact::Fact;
+use crate::state::effect::record::Effect;
 use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::turn::timer::Due;
 use crate::words::action::{Answer, Output};
+use crate::words::effect::{BeginEffect, EffectAnswer, EffectLease, EffectReceipt, Urge};
 use crate::words::id::{Ticket, Time};
 use crate::words::input::{INPUT_ITEMS_MAX, LEASE_WAIT_MS_MAX};
 use crate::words::receipt::Receipt;
@@ -120,7 +120,7 @@ impl EffectDesk {
             return Err(Reject::EffectUnknown);
         }
         let asked = known.map_or_else(|| asked_of(None, ask), |(_, effect)| asked_of(Some(effect), ask));
-        let decided = rules::begin(standing.as_ref(), asked);
+        let decided = ledger::begin(standing.as_ref(), asked);
         let number = known.map_or(0, |(number, _)| number);
         match decided {
             Begun::Conflict => return Err(Reject::KeyReused),

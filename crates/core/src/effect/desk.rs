@@ -1,6 +1,6 @@
 //! What is under way with effects and not remembered.
 
-use crate::effect::words::BeginEffect;
+use crate::words::effect::BeginEffect;
 use crate::words::id::{Ticket, Time};
 use alloc::collections::BTreeMap;
 use alloc::collections::VecDeque;

@@ -2,17 +2,17 @@
 
 use crate::delivery::Deliveries;
 use crate::effect::begin::Tie;
-use crate::effect::blob::NewBlob;
 use crate::effect::desk::EffectDesk;
-use crate::effect::fact::{EffectFact, EndedFact};
-use crate::effect::rules;
-use crate::effect::rules::{Finished, Released, Resolved, Standing, Status};
-use crate::effect::words::{EffectPart, EffectReceipt, FinishEffect, ResolveEffect};
+use crate::ledger;
+use crate::ledger::{Finished, Released, Resolved, Standing, Status};
+use crate::log::effect::{EffectFact, EndedFact};
 use crate::log::fact::Fact;
 use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::turn::timer::Due;
 use crate::words::action::{Answer, Output};
+use crate::words::blob::NewBlob;
+use crate::words::effect::{EffectPart, EffectReceipt, FinishEffect, ResolveEffect};
 use crate::words::id::{Position, Ticket};
 use crate::words::reject::Reject;
 
@@ -95,7 +95,7 @@ impl EffectDesk {
         let effect = turn.journal.state.effects.get(number);
         let standing = effect.as_ref().map(|effect| turn.effect_standing(effect));
         let fenced = effect.as_ref().is_some_and(|effect| matches!(turn.tie_of(effect), Tie::Fenced));
-        let already = match rules::release(standing.as_ref(), receipt.epoch, fenced) {
+        let already = match ledger::release(standing.as_ref(), receipt.epoch, fenced) {
             Released::Commit { epoch } => {
                 let lapsed = standing.map(|standing| Standing { live: false, ..standing });
                 let is_unknown =
@@ -143,7 +143,7 @@ impl EffectDesk {
         let Some((number, effect)) = known else {
             return turn.journal.refuse(out, ticket, Reject::EffectUnknown);
         };
-        let already = match rules::resolve(standing.as_ref(), resolve.seen, same) {
+        let already = match ledger::resolve(standing.as_ref(), resolve.seen, same) {
             Resolved::Commit { epoch } => {
                 // An operator has decided that it may run once more.
                 let cap = effect.attempts_max.map(|most| match resolve.status {
@@ -177,7 +177,7 @@ impl Turn {
         let fenced = effect.is_some_and(|effect| matches!(self.tie_of(effect), Tie::Fenced));
         let same =
             effect.is_some_and(|effect| (effect.status, effect.digest) == (finish.status, finish.digest));
-        Ok(rules::finish(standing.as_ref(), finish.receipt.epoch, fenced, same))
+        Ok(ledger::finish(standing.as_ref(), finish.receipt.epoch, fenced, same))
     }
 
     fn may_end(&self, status: Status, ending: &NewBlob) -> Result<(), Reject> {
@@ -209,7 +209,7 @@ impl Turn {
         let effect = effect.as_ref();
         let standing = effect.map(|effect| self.effect_standing(effect));
         let fenced = effect.is_some_and(|effect| matches!(self.tie_of(effect), Tie::Fenced));
-        let Some(effect) = effect.filter(|_| rules::renew(standing.as_ref(), receipt.epoch, fenced)) else {
+        let Some(effect) = effect.filter(|_| ledger::renew(standing.as_ref(), receipt.epoch, fenced)) else {
             return self.journal.refuse(out, ticket, self.stale_effect(receipt));
         };
         let (before, attempt) = (effect.until, effect.attempts);

@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 
 use crate::delivery::Deliveries;
 use crate::effect::desk::{EffectDesk, Sweep};
-use crate::effect::fact::EffectFact;
-use crate::effect::rules::Status;
+use crate::ledger::Status;
+use crate::log::effect::EffectFact;
 use crate::log::fact::Fact;
 use crate::turn::Turn;
 use crate::turn::journal::Haste;

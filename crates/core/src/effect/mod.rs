@@ -1,27 +1,51 @@
 //! Effects: what happens outside is run once, its outcome is kept and replayed, and a holder that is too late is shut
 //! out.
 //!
-//! [`rules`] decides and knows no store; the rest of this folder is the store that a shard is.
+//! [`crate::ledger`] has the rules and knows no store; this folder asks them for the store that a shard is.
 
 pub(crate) mod begin;
-pub(crate) mod blob;
 pub(crate) mod desk;
-pub(crate) mod fact;
 pub(crate) mod finish;
-pub(crate) mod fold;
 pub(crate) mod lapse;
-pub(crate) mod packed;
-pub(crate) mod record;
-pub mod rules;
-pub(crate) mod snapshot;
 pub(crate) mod view;
 pub(crate) mod waiting;
-pub(crate) mod words;
 
-pub use begin::EFFECTS_PER_CALL_MAX;
-pub use blob::{About, Blob, Ending, NewBlob};
-pub use fact::{BegunFact, EffectFact, EndedFact, Lent};
-pub use words::{
-    BeginEffect, EffectAnswer, EffectLease, EffectList, EffectPage, EffectPart, EffectReceipt, EffectTally,
-    EffectView, FinishEffect, ResolveEffect, Urge,
-};
+use crate::delivery::Deliveries;
+use crate::effect::desk::EffectDesk;
+use crate::turn::Turn;
+use crate::words::action::Output;
+use crate::words::effect::EffectInput;
+
+impl EffectDesk {
+    pub(crate) fn handle(
+        &mut self,
+        turn: &mut Turn,
+        deliveries: &mut Deliveries,
+        input: EffectInput,
+        out: &mut Output,
+    ) {
+        match input {
+            EffectInput::Begin { ticket, ask } => {
+                self.handle_begin_effect(turn, deliveries, ticket, *ask, out)
+            }
+            EffectInput::BeginMany { ticket, asks } => {
+                self.handle_begin_effects(turn, deliveries, ticket, asks, out)
+            }
+            EffectInput::Finish { ticket, finish } => {
+                self.handle_finish_effect(turn, deliveries, ticket, &finish, out)
+            }
+            EffectInput::Renew { ticket, receipt, lease_ms } => {
+                turn.handle_renew_effect(ticket, receipt, lease_ms, out);
+            }
+            EffectInput::Release { ticket, receipt, uncertain } => {
+                self.handle_release_effect(turn, deliveries, ticket, receipt, uncertain, out);
+            }
+            EffectInput::Resolve { ticket, resolve } => {
+                self.handle_resolve_effect(turn, deliveries, ticket, &resolve, out)
+            }
+            EffectInput::Relocate { number, part, from, copy } => {
+                turn.handle_relocate_effect(number, part, from, &copy, out);
+            }
+        }
+    }
+}

@@ -3,10 +3,10 @@
 use alloc::sync::Arc;
 
 use crate::effect::desk::EffectDesk;
-use crate::effect::record::Effect;
-use crate::effect::rules::Status;
-use crate::effect::words::{EffectList, EffectPage, EffectTally, EffectView};
+use crate::ledger::Status;
+use crate::state::effect::record::Effect;
 use crate::turn::Turn;
+use crate::words::effect::{EffectList, EffectPage, EffectTally, EffectView};
 use crate::words::id::{Identity, Time};
 
 /// Records that one list looks at: what it costs at most.

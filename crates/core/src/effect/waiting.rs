@@ -3,12 +3,12 @@
 use crate::delivery::Deliveries;
 use crate::effect::begin::asked_of;
 use crate::effect::desk::{EffectDesk, Waiter};
-use crate::effect::rules;
-use crate::effect::rules::{Begun, Standing};
-use crate::effect::words::BeginEffect;
+use crate::ledger;
+use crate::ledger::{Begun, Standing};
 use crate::turn::Turn;
 use crate::turn::timer::Due;
 use crate::words::action::{Action, Answer, Output};
+use crate::words::effect::BeginEffect;
 use crate::words::id::Ticket;
 use crate::words::reject::Reject;
 
@@ -70,7 +70,7 @@ impl EffectDesk {
             // A waiter wants it, so the record counts, even if heartbeats kept it for longer than its time: a waiter
             // takes it over, and none gets the lease that the holder before had.
             let standing = Standing { expired: false, ..turn.effect_standing(effect) };
-            let decided = rules::begin(Some(&standing), asked_of(Some(effect), &waiter.ask));
+            let decided = ledger::begin(Some(&standing), asked_of(Some(effect), &waiter.ask));
             if decided == Begun::Running {
                 break;
             }

@@ -3,12 +3,12 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use crate::entity::fact::{EntityFact, put_raised};
-use crate::entity::words::{EXPECTED_MAX, Expected};
+use crate::log::entity::{EntityFact, put_raised};
 use crate::log::fact::Fact;
 use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::words::action::Output;
+use crate::words::entity::{EXPECTED_MAX, Expected};
 use crate::words::reject::Reject;
 use crate::words::route::validate_name;
 

@@ -1,6 +1,6 @@
 //! What operators order about entities.
 
-use crate::entity::fact::EntityFact;
+use crate::log::entity::EntityFact;
 use crate::log::fact::Fact;
 use crate::turn::Turn;
 use crate::turn::journal::Haste;

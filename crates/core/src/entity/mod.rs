@@ -9,12 +9,5 @@
 //! memory (an effect that is over or under way, a commit that was done before) compares and raises nothing.
 
 pub(crate) mod check;
-pub(crate) mod fact;
 pub(crate) mod manage;
-pub(crate) mod record;
-pub(crate) mod snapshot;
 pub(crate) mod view;
-pub(crate) mod words;
-
-pub use fact::EntityFact;
-pub use words::{EXPECTED_MAX, EntityList, EntityView, Expected};

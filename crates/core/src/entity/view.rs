@@ -3,9 +3,9 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::entity::record::Entity;
-use crate::entity::words::{EntityList, EntityView};
+use crate::state::entity::record::Entity;
 use crate::turn::Turn;
+use crate::words::entity::{EntityList, EntityView};
 use crate::words::scoped::Named;
 
 impl Turn {

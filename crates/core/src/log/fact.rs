@@ -1,15 +1,15 @@
 //! Facts: the lines of history.
 
-use crate::commit::fact::CommitFact;
-use crate::effect::fact::EffectFact;
-use crate::entity::fact::EntityFact;
-use crate::output::fact::OutputFact;
-use crate::run::fact::RunFact;
-use crate::run::words::Lineage;
-use crate::words::id::{GroupId, Identity, KeyHash, RequestHash, Spotted, Time, Token, TopicId};
-use crate::words::input::Style;
+use crate::log::commit::CommitFact;
+use crate::log::delivery::{DeliveryFact, Place};
+use crate::log::effect::EffectFact;
+use crate::log::entity::EntityFact;
+use crate::log::order::OrderFact;
+use crate::log::output::OutputFact;
+use crate::log::run::RunFact;
+use crate::words::id::{GroupId, Identity, KeyHash, RequestHash, Spotted, Time, TopicId};
 use crate::words::policy::RetryPolicy;
-use crate::words::topic::TopicSettings;
+use crate::words::run::Lineage;
 
 /// A message as it was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -50,19 +50,6 @@ pub struct MessageFact<'a> {
     pub bytes: &'a [u8],
 }
 
-/// A message as one group sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The topic.
-    pub topic: TopicId,
-    /// The group.
-    pub group: GroupId,
-    /// The partition.
-    pub partition: u32,
-    /// The message's offset.
-    pub offset: u64,
-}
-
 /// Something that happened and is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fact<'a> {
@@ -90,27 +77,6 @@ pub enum Fact<'a> {
         /// Whether its number is part of the identities of its messages.
         scoped: bool,
     },
-    /// Settings of a topic were changed.
-    Configured {
-        /// Which.
-        topic: TopicId,
-        /// All its settings.
-        settings: TopicSettings,
-    },
-    /// A topic is gone, with everything in it.
-    TopicDeleted {
-        /// Which.
-        topic: TopicId,
-    },
-    /// Deliveries were stopped or started again.
-    Paused {
-        /// The topic.
-        topic: TopicId,
-        /// One group only.
-        group: Option<GroupId>,
-        /// Since when they have been stopped; `None` if they are not.
-        since: Option<Time>,
-    },
     /// The shard got its secret: tokens that leave it are sealed with it.
     Keyed {
         /// The secret.
@@ -129,115 +95,10 @@ pub enum Fact<'a> {
         /// Its name.
         name: &'a str,
     },
-    /// A message was handed to a reader.
-    Leased {
-        /// Which.
-        place: Place,
-        /// The fencing token.
-        token: Token,
-        /// 1-based count of deliveries.
-        attempt: u32,
-        /// When.
-        at: Time,
-        /// When the lease lapses.
-        expires: Time,
-        /// Who holds it.
-        owner: &'a str,
-        /// How it was handed over. Facts from before this was recorded say [`Style::Borrowed`].
-        style: Style,
-    },
-    /// A group is done with a message.
-    Acked {
-        /// Which.
-        place: Place,
-        /// Until when its identity stays committed for the group; [`Time`] 0 if it has none.
-        remembered: Time,
-        /// The token by which it was settled; zero if by name.
-        token: Token,
-    },
-    /// An attempt failed, by word or by lapse.
-    Failed {
-        /// Which.
-        place: Place,
-        /// When.
-        at: Time,
-        /// When the next attempt is due.
-        retry_at: Time,
-        /// By word of its holder, whose token is spent with it.
-        nacked: bool,
-        /// Its holder said that there is no use in trying again.
-        dead: bool,
-        /// Why.
-        error: &'a str,
-    },
-    /// A lease ends at another time.
-    Extended {
-        /// Which.
-        place: Place,
-        /// When it ends now.
-        expires: Time,
-    },
-    /// No further attempt of a message will be made. Groups that have it on loan may still ack it.
-    Cancelled {
-        /// The topic.
-        topic: TopicId,
-        /// The partition.
-        partition: u32,
-        /// The message's offset.
-        offset: u64,
-    },
-    /// A message was dropped for every group.
-    Removed {
-        /// The topic.
-        topic: TopicId,
-        /// The partition.
-        partition: u32,
-        /// The message's offset.
-        offset: u64,
-    },
-    /// A group was moved: everything below an offset is settled, everything kept from there on is not.
-    Sought {
-        /// The topic.
-        topic: TopicId,
-        /// The group.
-        group: GroupId,
-        /// The partition.
-        partition: u32,
-        /// The first offset that it owes.
-        from: u64,
-    },
-    /// A delivery came back unused; the attempt does not count.
-    Released {
-        /// Which.
-        place: Place,
-    },
-    /// A delivery came back to wait; the attempt does not count.
-    Snoozed {
-        /// Which.
-        place: Place,
-        /// When it came back.
-        at: Time,
-        /// When the next attempt is due.
-        until: Time,
-    },
-    /// A delivery came back to wait for an effect; the attempt does not count.
-    SnoozedFor {
-        /// Which.
-        place: Place,
-        /// When it came back.
-        at: Time,
-        /// When the next attempt is due, whatever becomes of the effect.
-        until: Time,
-        /// The number of the effect's record.
-        effect: u64,
-    },
-    /// A group gives a message up: it was dead-lettered, or its identity was committed before.
-    Retired {
-        /// Which.
-        place: Place,
-        /// True if a dead letter was stored in the same batch; false if it was skipped.
-        dead: bool,
-    },
+    /// Something became of a message for one group.
+    Delivery(Place, DeliveryFact<'a>),
+    /// Operators or their programs ordered something.
+    Order(OrderFact),
     /// A group was forgotten.
     GroupExpired {
         /// The topic.
@@ -300,17 +161,22 @@ impl Fact<'_> {
     /// it is compared with this.
     pub(crate) const fn told_at(&self) -> Option<Time> {
         match self {
-            Self::TopicCreated { at, .. }
-            | Self::GroupCreated { at, .. }
-            | Self::Leased { at, .. }
-            | Self::Failed { at, .. }
-            | Self::Snoozed { at, .. }
-            | Self::SnoozedFor { at, .. } => Some(*at),
+            Self::TopicCreated { at, .. } | Self::GroupCreated { at, .. } => Some(*at),
             Self::Appended(message) => Some(message.at),
-            Self::Paused { since, .. } => *since,
+            Self::Delivery(_, fact) => fact.told_at(),
+            Self::Order(fact) => fact.told_at(),
             Self::Effect(fact) => fact.told_at(),
             Self::Entity(fact) => fact.told_at(),
-            _ => None,
+            Self::Opened { .. }
+            | Self::Keyed { .. }
+            | Self::GroupExpired { .. }
+            | Self::Expired { .. }
+            | Self::Trimmed { .. }
+            | Self::Forgotten { .. }
+            | Self::Moved { .. }
+            | Self::Run(_)
+            | Self::Output(_)
+            | Self::Commit(_) => None,
         }
     }
 }

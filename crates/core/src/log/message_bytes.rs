@@ -3,11 +3,11 @@
 use alloc::vec::Vec;
 
 use crate::log::fact::MessageFact;
-use crate::run::words::Lineage;
 use crate::words::codec::{Malformed, Put, Take};
 use crate::words::id::{GroupId, KeyHash, RequestHash, Time, TopicId};
 use crate::words::origin::{put_place, take_place};
 use crate::words::policy::RetryPolicy;
+use crate::words::run::Lineage;
 
 pub(crate) const APPENDED: u8 = 3;
 // A message of a run: the run goes before it.

@@ -2,11 +2,12 @@
 
 use crate::delivery::Deliveries;
 use crate::log::fact::Fact;
-use crate::run::words::How;
+use crate::log::order::OrderFact;
 use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::words::action::{Answer, Output};
 use crate::words::id::{Spotted, Ticket};
+use crate::words::run::How;
 use alloc::vec::Vec;
 
 impl Deliveries {
@@ -34,7 +35,8 @@ impl Deliveries {
         self.unschedule_start(turn, topic, partition, sequence);
         let slots = turn.journal.state.lane(topic, partition).map(|lane| &lane.slots);
         if slots.is_some_and(|slots| !slots.is_cancelled(sequence)) {
-            turn.journal.emit(Haste::Urgent, out, &Fact::Cancelled { topic, partition, offset });
+            let fact = Fact::Order(OrderFact::Cancelled { topic, partition, offset });
+            turn.journal.emit(Haste::Urgent, out, &fact);
         }
         turn.journal.reply(out, ticket, Answer::Cancelled { running });
         self.touch_topic(turn, topic);
@@ -62,7 +64,7 @@ impl Deliveries {
         }
         let Spotted { topic, partition, offset } = message;
         self.unschedule_start(turn, topic, partition, sequence);
-        turn.journal.emit(Haste::Urgent, out, &Fact::Removed { topic, partition, offset });
+        turn.journal.emit(Haste::Urgent, out, &Fact::Order(OrderFact::Removed { topic, partition, offset }));
         self.touch_topic(turn, topic);
         true
     }

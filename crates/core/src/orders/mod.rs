@@ -5,3 +5,37 @@ pub(crate) mod cancel;
 pub(crate) mod redrive;
 pub(crate) mod seek;
 pub(crate) mod topics;
+
+use crate::delivery::Deliveries;
+use crate::turn::Turn;
+use crate::words::action::Output;
+use crate::words::order::OrderInput;
+
+impl Deliveries {
+    pub(crate) fn handle_order(&mut self, turn: &mut Turn, order: OrderInput, out: &mut Output) {
+        match order {
+            OrderInput::CreateTopic { ticket, name, partitions, settings, exact } => {
+                turn.handle_create_topic(ticket, &name, partitions, (&settings, exact), out);
+            }
+            OrderInput::ConfigureTopic { ticket, topic, patch } => {
+                self.handle_configure(turn, ticket, topic, &patch, out)
+            }
+            OrderInput::DeleteTopic { ticket, topic } => self.handle_delete_topic(turn, ticket, topic, out),
+            OrderInput::Pause { ticket, topic, group, paused } => {
+                self.handle_pause(turn, ticket, topic, group.as_deref(), paused, out);
+            }
+            OrderInput::Cancel { ticket, message } => self.handle_cancel(turn, ticket, message, out),
+            OrderInput::Seek { ticket, topic, group, partition, to } => {
+                self.handle_seek(turn, ticket, (topic, &group), (partition, to), out);
+            }
+            OrderInput::DeleteGroup { ticket, topic, group } => {
+                self.handle_delete_group(turn, ticket, topic, &group, out)
+            }
+            OrderInput::Redrive { ticket, letter, message, group } => {
+                self.handle_redrive(turn, ticket, letter, message, group.as_deref(), out);
+            }
+            OrderInput::Remove { ticket, messages } => self.handle_remove(turn, ticket, &messages, out),
+            OrderInput::ForgetEntity { ticket, entity } => turn.handle_forget_entity(ticket, &entity, out),
+        }
+    }
+}

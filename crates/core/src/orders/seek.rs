@@ -2,12 +2,13 @@
 
 use crate::delivery::Deliveries;
 use crate::log::fact::Fact;
+use crate::log::order::OrderFact;
 use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::turn::timer::Spot;
 use crate::words::action::{Answer, Output};
 use crate::words::id::{GroupId, Ticket, TopicId};
-use crate::words::input::SeekTo;
+use crate::words::order::SeekTo;
 use crate::words::reject::Reject;
 use alloc::vec::Vec;
 
@@ -53,7 +54,8 @@ impl Deliveries {
             self.retire(turn, spot);
         }
         for (partition, from) in targets {
-            turn.journal.emit(Haste::Urgent, out, &Fact::Sought { topic: id, group, partition, from });
+            let fact = Fact::Order(OrderFact::Sought { topic: id, group, partition, from });
+            turn.journal.emit(Haste::Urgent, out, &fact);
         }
         self.prune_schedule(turn, id);
         self.reset_group(turn, id, group);

@@ -2,6 +2,7 @@
 
 use crate::delivery::Deliveries;
 use crate::log::fact::Fact;
+use crate::log::order::OrderFact;
 use crate::state::PARTITIONS_MAX;
 use crate::turn::Turn;
 use crate::turn::journal::Haste;
@@ -76,7 +77,8 @@ impl Deliveries {
         }
         let partitions = topic.info().partitions;
         if after != before {
-            turn.journal.emit(Haste::Urgent, out, &Fact::Configured { topic: id, settings: after });
+            let fact = Fact::Order(OrderFact::Configured { topic: id, settings: after });
+            turn.journal.emit(Haste::Urgent, out, &fact);
             for partition in 0..partitions {
                 self.reschedule_retention(turn, id, partition);
                 self.review_history(turn, id, partition);
@@ -105,7 +107,7 @@ impl Deliveries {
         let info = topic.info();
         let groups: Vec<GroupId> = topic.groups.keys().copied().collect();
         self.forget_topic(id);
-        turn.journal.emit(Haste::Urgent, out, &Fact::TopicDeleted { topic: id });
+        turn.journal.emit(Haste::Urgent, out, &Fact::Order(OrderFact::TopicDeleted { topic: id }));
         // Behind the fact: waiters are told when it is durable.
         for group in groups {
             self.dismiss(turn, group, Reject::TopicUnknown, out);
@@ -157,7 +159,8 @@ impl Deliveries {
         });
         let since = paused.then(|| before.unwrap_or(turn.now));
         if since != before {
-            turn.journal.emit(Haste::Urgent, out, &Fact::Paused { topic: id, group, since });
+            let fact = Fact::Order(OrderFact::Paused { topic: id, group, since });
+            turn.journal.emit(Haste::Urgent, out, &fact);
         }
         turn.journal.reply(out, ticket, Answer::Paused(since));
         match group {

@@ -3,22 +3,40 @@
 use alloc::sync::Arc;
 
 use crate::log::fact::Fact;
-use crate::output::fact::OutputFact;
-use crate::output::record::Dataset;
+use crate::log::output::OutputFact;
+use crate::state::output::record::Dataset;
 use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::words::action::{Answer, Output};
 use crate::words::id::Ticket;
+use crate::words::output::OutputInput;
 use crate::words::reject::Reject;
 use crate::words::scoped::Named;
 
 impl Turn {
+    pub(crate) fn handle_output(&mut self, input: OutputInput, out: &mut Output) {
+        match input {
+            OutputInput::CutOver { ticket, dataset, version, expect } => {
+                self.handle_cut_over(ticket, (&dataset, &version), expect.as_deref(), out);
+            }
+            OutputInput::RollBack { ticket, dataset, from } => {
+                self.handle_roll_back(ticket, &dataset, &from, out)
+            }
+            OutputInput::Seal { ticket, dataset, version } => {
+                self.handle_seal_version(ticket, (&dataset, &version), out);
+            }
+            OutputInput::Drop { ticket, dataset, version } => {
+                self.handle_drop_version(ticket, (&dataset, &version), out);
+            }
+        }
+    }
+
     fn dataset(&self, dataset: &Named) -> Option<&Dataset> {
         self.journal.state.outputs.datasets.get(&dataset.tenant, &dataset.name)
     }
 
     /// Shows readers another version, if the current one is what the caller expects. It is sealed from then on.
-    pub(crate) fn handle_cut_over(
+    fn handle_cut_over(
         &mut self,
         ticket: Ticket,
         (name, version): (&Named, &str),
@@ -43,7 +61,7 @@ impl Turn {
     }
 
     /// Shows readers what they saw before the last cut-over.
-    pub(crate) fn handle_roll_back(&mut self, ticket: Ticket, name: &Named, from: &str, out: &mut Output) {
+    fn handle_roll_back(&mut self, ticket: Ticket, name: &Named, from: &str, out: &mut Output) {
         let Some(dataset) = self.dataset(name) else {
             return self.journal.refuse(out, ticket, Reject::OutputUnknown);
         };
@@ -67,12 +85,7 @@ impl Turn {
     }
 
     /// Seals a version: its pointers no longer move.
-    pub(crate) fn handle_seal_version(
-        &mut self,
-        ticket: Ticket,
-        (name, version): (&Named, &str),
-        out: &mut Output,
-    ) {
+    fn handle_seal_version(&mut self, ticket: Ticket, (name, version): (&Named, &str), out: &mut Output) {
         let known = self.dataset(name).and_then(|dataset| dataset.versions.get(version));
         let Some((sealed, pointers)) = known.map(|known| (known.sealed, known.pointers)) else {
             return self.journal.refuse(out, ticket, Reject::OutputUnknown);
@@ -86,12 +99,7 @@ impl Turn {
     }
 
     /// Drops a version that readers do not see.
-    pub(crate) fn handle_drop_version(
-        &mut self,
-        ticket: Ticket,
-        (name, version): (&Named, &str),
-        out: &mut Output,
-    ) {
+    fn handle_drop_version(&mut self, ticket: Ticket, (name, version): (&Named, &str), out: &mut Output) {
         let known = self.dataset(name).and_then(|dataset| Some((dataset, dataset.versions.get(version)?)));
         let Some((dataset, kept)) = known else {
             return self.journal.refuse(out, ticket, Reject::OutputUnknown);

@@ -4,12 +4,12 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Bound;
 
-use crate::output::record::{Cell, Dataset, Pointer};
-use crate::output::words::{
-    DatasetSummary, DatasetView, OutputList, OutputPage, OutputView, VersionSummary, VersionsList,
-};
+use crate::state::output::record::{Cell, Dataset, Pointer};
 use crate::turn::Turn;
 use crate::words::id::Time;
+use crate::words::output::{
+    DatasetSummary, DatasetView, OutputList, OutputPage, OutputView, VersionSummary, VersionsList,
+};
 use crate::words::scoped::Named;
 
 /// The word that stands for whatever version is current.

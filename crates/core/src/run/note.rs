@@ -3,13 +3,12 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::log::fact::{Fact, Place};
-use crate::output::words::Read;
-use crate::run::fact::RunFact;
-use crate::run::record::Ended;
-use crate::run::words::How;
+use crate::log::delivery::Place;
+use crate::log::fact::Fact;
+use crate::log::run::RunFact;
 use crate::state::State;
 use crate::state::group::HISTORY_MAX;
+use crate::state::run::record::Ended;
 use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::turn::timer::{Due, Spot};
@@ -17,6 +16,8 @@ use crate::words::action::Output;
 use crate::words::codec::{CONTRADICTION, Malformed, Put, Take};
 use crate::words::id::TopicId;
 use crate::words::letter::{AttemptDescription, put_attempts, take_attempts};
+use crate::words::output::Read;
+use crate::words::run::How;
 
 /// Endings noted in one batch have their histories up to this many bytes of facts: a call may end thousands of messages
 /// with sixteen long errors each, and all of it has to fit into one frame of the log.

@@ -4,12 +4,12 @@ use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::run::record::{Ended, Entry, Run, Step};
-use crate::run::words::{RunEntry, RunGroup, RunList, RunMessage, RunPage, RunState, RunSummary};
 use crate::state::group::Pending;
+use crate::state::run::record::{Ended, Entry, Run, Step};
 use crate::state::slot::Found;
 use crate::turn::Turn;
 use crate::words::id::{Time, TopicId};
+use crate::words::run::{RunEntry, RunGroup, RunList, RunMessage, RunPage, RunState, RunSummary};
 use crate::words::scoped::Named;
 
 impl Turn {

@@ -90,16 +90,7 @@ impl Shard {
         self.begin_turn(now);
         let Self { turn, deliveries, effects } = self;
         match input {
-            Input::CreateTopic { .. }
-            | Input::ConfigureTopic { .. }
-            | Input::DeleteTopic { .. }
-            | Input::Pause { .. }
-            | Input::Cancel { .. }
-            | Input::Seek { .. }
-            | Input::DeleteGroup { .. }
-            | Input::Redrive { .. }
-            | Input::Remove { .. }
-            | Input::ForgetEntity { .. } => self.handle_order(input, out),
+            Input::Order(order) => deliveries.handle_order(turn, order, out),
             Input::Produce { ticket, message } => deliveries.handle_produce(turn, ticket, &message, out),
             Input::ProduceMany { ticket, messages } => {
                 deliveries.handle_produce_many(turn, ticket, &messages, out)
@@ -132,19 +123,9 @@ impl Shard {
             Input::Relocate { topic, partition, offset, from, payload } => {
                 turn.handle_relocate((topic, partition, offset), from, &payload, out);
             }
-            Input::BeginEffect { .. }
-            | Input::BeginEffects { .. }
-            | Input::FinishEffect { .. }
-            | Input::RenewEffect { .. }
-            | Input::ReleaseEffect { .. }
-            | Input::ResolveEffect { .. }
-            | Input::RelocateEffect { .. } => self.handle_effect(input, out),
-            Input::Commit { .. }
-            | Input::Commits { .. }
-            | Input::CutOver { .. }
-            | Input::RollBack { .. }
-            | Input::SealVersion { .. }
-            | Input::DropVersion { .. } => self.handle_commit_or_output(input, out),
+            Input::Effect(input) => effects.handle(turn, deliveries, input, out),
+            Input::Commit(input) => Committing { turn, deliveries, effects }.handle(input, out),
+            Input::Output(input) => turn.handle_output(input, out),
             Input::Durable { upto } => deliveries.handle_durable(turn, upto, out),
             Input::Space { roomy } => turn.roomy = roomy,
             Input::Tick => self.handle_tick(out),
@@ -161,92 +142,6 @@ impl Shard {
         deliveries.end_turn(turn, out);
         for effect in deliveries.take_overtaken() {
             effects.on_effect_lapse(turn, deliveries, effect, out);
-        }
-    }
-
-    /// What operators and their programs order.
-    fn handle_order(&mut self, input: Input, out: &mut Output) {
-        let Self { turn, deliveries, .. } = self;
-        match input {
-            Input::CreateTopic { ticket, name, partitions, settings, exact } => {
-                turn.handle_create_topic(ticket, &name, partitions, (&settings, exact), out);
-            }
-            Input::ConfigureTopic { ticket, topic, patch } => {
-                deliveries.handle_configure(turn, ticket, topic, &patch, out)
-            }
-            Input::DeleteTopic { ticket, topic } => deliveries.handle_delete_topic(turn, ticket, topic, out),
-            Input::Pause { ticket, topic, group, paused } => {
-                deliveries.handle_pause(turn, ticket, topic, group.as_deref(), paused, out);
-            }
-            Input::Cancel { ticket, message } => deliveries.handle_cancel(turn, ticket, message, out),
-            Input::Seek { ticket, topic, group, partition, to } => {
-                deliveries.handle_seek(turn, ticket, (topic, &group), (partition, to), out);
-            }
-            Input::DeleteGroup { ticket, topic, group } => {
-                deliveries.handle_delete_group(turn, ticket, topic, &group, out)
-            }
-            Input::Redrive { ticket, letter, message, group } => {
-                deliveries.handle_redrive(turn, ticket, letter, message, group.as_deref(), out);
-            }
-            Input::Remove { ticket, messages } => deliveries.handle_remove(turn, ticket, &messages, out),
-            Input::ForgetEntity { ticket, entity } => turn.handle_forget_entity(ticket, &entity, out),
-            // No other input is handed over.
-            _ => {}
-        }
-    }
-
-    /// What happens to effects.
-    fn handle_effect(&mut self, input: Input, out: &mut Output) {
-        let Self { turn, deliveries, effects } = self;
-        match input {
-            Input::BeginEffect { ticket, ask } => {
-                effects.handle_begin_effect(turn, deliveries, ticket, *ask, out)
-            }
-            Input::BeginEffects { ticket, asks } => {
-                effects.handle_begin_effects(turn, deliveries, ticket, asks, out)
-            }
-            Input::FinishEffect { ticket, finish } => {
-                effects.handle_finish_effect(turn, deliveries, ticket, &finish, out)
-            }
-            Input::RenewEffect { ticket, receipt, lease_ms } => {
-                turn.handle_renew_effect(ticket, receipt, lease_ms, out);
-            }
-            Input::ReleaseEffect { ticket, receipt, uncertain } => {
-                effects.handle_release_effect(turn, deliveries, ticket, receipt, uncertain, out);
-            }
-            Input::ResolveEffect { ticket, resolve } => {
-                effects.handle_resolve_effect(turn, deliveries, ticket, &resolve, out)
-            }
-            Input::RelocateEffect { number, part, from, copy } => {
-                turn.handle_relocate_effect(number, part, from, &copy, out);
-            }
-            // No other input is handed over.
-            _ => {}
-        }
-    }
-
-    /// What happens together, and to outputs.
-    fn handle_commit_or_output(&mut self, input: Input, out: &mut Output) {
-        let Self { turn, deliveries, effects } = self;
-        match input {
-            Input::Commit { ticket, commit } => {
-                Committing { turn, deliveries, effects }.handle_commit(ticket, &commit, out);
-            }
-            Input::Commits { ticket, commits } => {
-                Committing { turn, deliveries, effects }.handle_commits(ticket, &commits, out);
-            }
-            Input::CutOver { ticket, dataset, version, expect } => {
-                turn.handle_cut_over(ticket, (&dataset, &version), expect.as_deref(), out);
-            }
-            Input::RollBack { ticket, dataset, from } => turn.handle_roll_back(ticket, &dataset, &from, out),
-            Input::SealVersion { ticket, dataset, version } => {
-                turn.handle_seal_version(ticket, (&dataset, &version), out);
-            }
-            Input::DropVersion { ticket, dataset, version } => {
-                turn.handle_drop_version(ticket, (&dataset, &version), out);
-            }
-            // No other input is handed over.
-            _ => {}
         }
     }
 }

@@ -5,7 +5,8 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::log::fact::{MessageFact, Place};
+use crate::log::delivery::Place;
+use crate::log::fact::MessageFact;
 use crate::state::gate::Gate;
 use crate::state::group::{Group, Progress};
 use crate::state::partition::{Partition, Topic};

@@ -1,14 +1,19 @@
 //! Everything that facts make, and the one function that makes it.
 
 pub(crate) mod beside;
+pub(crate) mod commit;
 pub(crate) mod descent;
+pub(crate) mod effect;
+pub(crate) mod entity;
 pub(crate) mod fold;
 pub(crate) mod gate;
 pub(crate) mod group;
+pub(crate) mod output;
 pub(crate) mod partition;
 pub(crate) mod policies;
 pub(crate) mod ranges;
 pub(crate) mod rewind;
+pub(crate) mod run;
 pub(crate) mod slot;
 pub(crate) mod snapshot;
 pub(crate) mod sorted;
@@ -19,17 +24,19 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::commit::record::Commits;
-use crate::effect::record::Effects;
-use crate::entity::record::Entities;
+use crate::log::delivery::{DeliveryFact, Place};
 use crate::log::fact::Fact;
-use crate::output::record::Outputs;
-use crate::run::record::Runs;
+use crate::log::order::OrderFact;
+use crate::state::commit::Commits;
 use crate::state::descent::Descent;
+use crate::state::effect::record::Effects;
+use crate::state::entity::record::Entities;
 use crate::state::gate::Gate;
 use crate::state::group::{Failure, Loan};
+use crate::state::output::record::Outputs;
 use crate::state::partition::{Partition, Topic};
 use crate::state::policies::Policies;
+use crate::state::run::record::Runs;
 use crate::state::spent::Spent;
 use crate::words::codec::{CONTRADICTION, Malformed};
 use crate::words::id::{Position, RequestHash, Time, TopicId};
@@ -141,49 +148,10 @@ impl State {
             Fact::TopicCreated { topic, partitions, at, name, scoped } => {
                 self.on_topic_created((topic, partitions, scoped), at, name)
             }
-            Fact::Configured { topic, settings } => {
-                self.topic_mut(topic)?.settings = settings;
-                Ok(())
-            }
-            Fact::TopicDeleted { topic } => self.on_topic_deleted(topic),
-            Fact::Paused { topic, group, since } => self.on_paused(topic, group, since),
             Fact::Appended(message) => self.on_appended(end, &message),
             Fact::GroupCreated { topic, group, at, name } => self.on_group_created(topic, group, at, name),
-            Fact::Leased { place, token, attempt, at, expires, owner, style } => {
-                let (progress, sequence) = self.unsettled(place)?;
-                progress.lease(sequence, Loan { token, attempt, at, expires, owner, style });
-                Ok(())
-            }
-            Fact::Extended { place, expires } => {
-                let (progress, sequence) = self.unsettled(place)?;
-                if progress.extend(sequence, expires) { Ok(()) } else { Err(CONTRADICTION) }
-            }
-            Fact::Failed { place, at, retry_at, nacked, dead, error } => {
-                let (progress, sequence) = self.unsettled(place)?;
-                let failure = Failure { at, retry_at, nacked, dead, error };
-                if progress.fail(sequence, failure) { Ok(()) } else { Err(CONTRADICTION) }
-            }
-            Fact::Released { place } => {
-                let (progress, sequence) = self.unsettled(place)?;
-                progress.release(sequence);
-                Ok(())
-            }
-            Fact::Snoozed { place, at, until } => {
-                let (progress, sequence) = self.unsettled(place)?;
-                if progress.snooze(sequence, at, until, 0) { Ok(()) } else { Err(CONTRADICTION) }
-            }
-            Fact::SnoozedFor { place, at, until, effect } => {
-                let (progress, sequence) = self.unsettled(place)?;
-                if progress.snooze(sequence, at, until, effect) { Ok(()) } else { Err(CONTRADICTION) }
-            }
-            Fact::Acked { place, remembered, token } => {
-                self.acked.insert(token);
-                self.on_settled(place, remembered)
-            }
-            Fact::Retired { place, dead } => self.on_retired(place, dead),
-            Fact::Cancelled { topic, partition, offset } => self.on_cancelled(topic, partition, offset),
-            Fact::Removed { topic, partition, offset } => self.on_removed(topic, partition, offset),
-            Fact::Sought { topic, group, partition, from } => self.on_sought(topic, group, partition, from),
+            Fact::Delivery(place, ref fact) => self.on_delivery(place, fact),
+            Fact::Order(ref fact) => self.on_order(fact),
             Fact::GroupExpired { topic, group } => self.on_group_expired(topic, group),
             Fact::Expired { topic, partition, below } => self.on_expired(topic, partition, below),
             Fact::Trimmed { topic, partition, below } => self.on_trimmed(topic, partition, below),
@@ -196,6 +164,59 @@ impl State {
             Fact::Output(ref fact) => self.outputs.apply(fact),
             Fact::Commit(ref fact) => self.commits.apply(fact),
             Fact::Entity(ref fact) => self.on_entity(fact),
+        }
+    }
+
+    fn on_delivery(&mut self, place: Place, fact: &DeliveryFact<'_>) -> Result<(), Malformed> {
+        match *fact {
+            DeliveryFact::Leased { token, attempt, at, expires, owner, style } => {
+                let (progress, sequence) = self.unsettled(place)?;
+                progress.lease(sequence, Loan { token, attempt, at, expires, owner, style });
+                Ok(())
+            }
+            DeliveryFact::Extended { expires } => {
+                let (progress, sequence) = self.unsettled(place)?;
+                if progress.extend(sequence, expires) { Ok(()) } else { Err(CONTRADICTION) }
+            }
+            DeliveryFact::Failed { at, retry_at, nacked, dead, error } => {
+                let (progress, sequence) = self.unsettled(place)?;
+                let failure = Failure { at, retry_at, nacked, dead, error };
+                if progress.fail(sequence, failure) { Ok(()) } else { Err(CONTRADICTION) }
+            }
+            DeliveryFact::Released => {
+                let (progress, sequence) = self.unsettled(place)?;
+                progress.release(sequence);
+                Ok(())
+            }
+            DeliveryFact::Snoozed { at, until } => {
+                let (progress, sequence) = self.unsettled(place)?;
+                if progress.snooze(sequence, at, until, 0) { Ok(()) } else { Err(CONTRADICTION) }
+            }
+            DeliveryFact::SnoozedFor { at, until, effect } => {
+                let (progress, sequence) = self.unsettled(place)?;
+                if progress.snooze(sequence, at, until, effect) { Ok(()) } else { Err(CONTRADICTION) }
+            }
+            DeliveryFact::Acked { remembered, token } => {
+                self.acked.insert(token);
+                self.on_settled(place, remembered)
+            }
+            DeliveryFact::Retired { dead } => self.on_retired(place, dead),
+        }
+    }
+
+    fn on_order(&mut self, fact: &OrderFact) -> Result<(), Malformed> {
+        match *fact {
+            OrderFact::Configured { topic, settings } => {
+                self.topic_mut(topic)?.settings = settings;
+                Ok(())
+            }
+            OrderFact::TopicDeleted { topic } => self.on_topic_deleted(topic),
+            OrderFact::Paused { topic, group, since } => self.on_paused(topic, group, since),
+            OrderFact::Cancelled { topic, partition, offset } => self.on_cancelled(topic, partition, offset),
+            OrderFact::Removed { topic, partition, offset } => self.on_removed(topic, partition, offset),
+            OrderFact::Sought { topic, group, partition, from } => {
+                self.on_sought(topic, group, partition, from)
+            }
         }
     }
 

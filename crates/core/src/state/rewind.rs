@@ -7,12 +7,12 @@
 
 use alloc::vec::Vec;
 
-use crate::commit::record::Commits;
-use crate::effect::record::Effects;
-use crate::run::record::Runs;
 use crate::state::State;
+use crate::state::commit::Commits;
+use crate::state::effect::record::Effects;
 use crate::state::gate::Gate;
 use crate::state::group::{Group, Pending};
+use crate::state::run::record::Runs;
 use crate::state::slot::Slots;
 use crate::words::id::Time;
 

@@ -1,6 +1,7 @@
 //! How topics are created.
 
 use crate::log::fact::Fact;
+use crate::log::order::OrderFact;
 use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::words::action::{Action, Output, TopicInfo};
@@ -21,7 +22,11 @@ impl Turn {
         let fact = Fact::TopicCreated { topic, partitions, at: self.now, name, scoped: true };
         self.journal.emit(Haste::Urgent, out, &fact);
         if *settings != TopicSettings::default() {
-            self.journal.emit(Haste::Urgent, out, &Fact::Configured { topic, settings: *settings });
+            self.journal.emit(
+                Haste::Urgent,
+                out,
+                &Fact::Order(OrderFact::Configured { topic, settings: *settings }),
+            );
         }
         let info = TopicInfo { id: topic, name: name.into(), partitions, scoped: true };
         self.journal.after_durable(out, Action::Publish(info.clone()));

@@ -3,11 +3,11 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use crate::effect::blob::Blob;
-use crate::effect::words::EffectPart;
 use crate::state::State;
 use crate::state::partition::Topic;
 use crate::words::action::TopicInfo;
+use crate::words::blob::Blob;
+use crate::words::effect::EffectPart;
 use crate::words::id::{Position, TopicId};
 
 /// A message whose payload lies in a segment that is to be given back.

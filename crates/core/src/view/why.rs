@@ -4,11 +4,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::delivery::Deliveries;
-use crate::effect::blob::Blob;
 use crate::state::group::Group;
 use crate::state::partition::Topic;
 use crate::turn::Turn;
 use crate::turn::timer::Spot;
+use crate::words::blob::Blob;
 use crate::words::description::{Browse, Found, MessageDescription, Stage, Standing, Stretch, Wait};
 use crate::words::id::{KeyHash, Spotted, Time};
 use crate::words::topic::Order;

@@ -3,9 +3,9 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::commit::words::{CommitPart, Committed};
-use crate::effect::words::EffectAnswer;
+use crate::words::commit::{CommitPart, Committed};
 use crate::words::description::{Description, GroupPartition};
+use crate::words::effect::EffectAnswer;
 use crate::words::id::{ConsumerId, Position, Ticket, Time, TopicId};
 use crate::words::letter::{AttemptDescription, DeadLetter};
 use crate::words::receipt::{Receipt, Stored};

@@ -12,6 +12,8 @@ pub struct Malformed(pub &'static str);
 
 /// The history contradicts itself; it cannot have been written by a shard.
 pub(crate) const CONTRADICTION: Malformed = Malformed("fact that contradicts the state");
+/// A newer version wrote it, or none did.
+pub(crate) const UNKNOWN_KIND: Malformed = Malformed("fact of an unknown kind");
 
 /// Appends numbers and texts to a buffer.
 pub(crate) trait Put {

@@ -4,15 +4,15 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::commit::words::Committed;
-use crate::effect::blob::Blob;
-use crate::effect::words::{EffectList, EffectPage, EffectTally, EffectView};
-use crate::entity::words::{EntityList, EntityView};
-use crate::output::words::{DatasetSummary, DatasetView, OutputList, OutputPage, VersionsList};
-use crate::run::words::{RunList, RunPage, RunSummary};
+use crate::words::blob::Blob;
+use crate::words::commit::Committed;
+use crate::words::effect::{EffectList, EffectPage, EffectTally, EffectView};
+use crate::words::entity::{EntityList, EntityView};
 use crate::words::id::{Identity, KeyHash, Position, Spotted, Time, TopicId};
 use crate::words::letter::AttemptDescription;
+use crate::words::output::{DatasetSummary, DatasetView, OutputList, OutputPage, VersionsList};
 use crate::words::policy::RetryPolicy;
+use crate::words::run::{RunList, RunPage, RunSummary};
 use crate::words::scoped::Named;
 use crate::words::topic::TopicSettings;
 

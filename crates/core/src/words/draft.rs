@@ -4,9 +4,9 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::run::words::Lineage;
 use crate::words::id::{Identity, KeyHash, RequestHash, Spotted, Time, TopicId};
 use crate::words::policy::RetryPolicy;
+use crate::words::run::Lineage;
 
 /// Encoded bytes of a message and what the shard must know about them without looking inside.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]

@@ -1,18 +1,16 @@
 //! What can happen to a shard.
 
-use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::commit::words::Commit;
-use crate::effect::blob::NewBlob;
-use crate::effect::words::{BeginEffect, EffectPart, EffectReceipt, FinishEffect, ResolveEffect};
+use crate::words::commit::CommitInput;
 use crate::words::description::Query;
 use crate::words::draft::{NewMessage, Payload};
-use crate::words::id::{ConsumerId, Identity, Position, RequestHash, Spotted, Ticket, Time, TopicId};
+use crate::words::effect::EffectInput;
+use crate::words::id::{ConsumerId, Identity, Position, RequestHash, Ticket, TopicId};
+use crate::words::order::OrderInput;
+use crate::words::output::OutputInput;
 use crate::words::receipt::Receipt;
-use crate::words::scoped::Named;
-use crate::words::topic::{TopicPatch, TopicSettings};
 
 /// Messages that one request may ask for.
 pub const LEASE_MESSAGES_MAX: u32 = 1_000;
@@ -118,19 +116,6 @@ pub enum Verdict {
     },
 }
 
-/// Where a group goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SeekTo {
-    /// At the oldest message kept.
-    Earliest,
-    /// After the newest.
-    Latest,
-    /// At this offset.
-    Offset(u64),
-    /// At the first message stored at or after this.
-    Time(Time),
-}
-
 /// One message as one group sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
@@ -147,46 +132,6 @@ pub struct Address {
 /// Anything that happens to a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// Create a topic, or confirm that it exists.
-    CreateTopic {
-        /// Who asks.
-        ticket: Ticket,
-        /// Its name.
-        name: String,
-        /// Partitions, at least one. An existing topic keeps its own count.
-        partitions: u32,
-        /// What else is to hold for it. An existing topic keeps its own.
-        settings: TopicSettings,
-        /// Whether an existing topic must be exactly as asked for.
-        exact: bool,
-    },
-    /// Change settings of a topic.
-    ConfigureTopic {
-        /// Who asks.
-        ticket: Ticket,
-        /// Which.
-        topic: TopicId,
-        /// What changes.
-        patch: TopicPatch,
-    },
-    /// Delete a topic with all its messages and groups.
-    DeleteTopic {
-        /// Who asks.
-        ticket: Ticket,
-        /// Which.
-        topic: TopicId,
-    },
-    /// Stop or start deliveries of a topic, or of one group of it.
-    Pause {
-        /// Who asks.
-        ticket: Ticket,
-        /// The topic.
-        topic: TopicId,
-        /// One group only.
-        group: Option<String>,
-        /// Stop, or start.
-        paused: bool,
-    },
     /// Store a message.
     Produce {
         /// Who asks.
@@ -233,54 +178,6 @@ pub enum Input {
         ticket: Ticket,
         /// What is said.
         items: Vec<Settlement>,
-    },
-    /// No further attempt of a message, by any group.
-    Cancel {
-        /// Who asks.
-        ticket: Ticket,
-        /// Which.
-        message: Spotted,
-    },
-    /// Move a group.
-    Seek {
-        /// Who asks.
-        ticket: Ticket,
-        /// The topic.
-        topic: TopicId,
-        /// The group.
-        group: String,
-        /// One partition only.
-        partition: Option<u32>,
-        /// Where it goes on.
-        to: SeekTo,
-    },
-    /// Forget a group.
-    DeleteGroup {
-        /// Who asks.
-        ticket: Ticket,
-        /// The topic.
-        topic: TopicId,
-        /// The group.
-        group: String,
-    },
-    /// Store the message of a dead letter again, and drop the letter.
-    Redrive {
-        /// Who asks.
-        ticket: Ticket,
-        /// The letter.
-        letter: Spotted,
-        /// The message that it was.
-        message: NewMessage,
-        /// The group that gave it up: only it gets the message again, and without it no group does. `None` if the
-        /// message goes to a topic where that means nothing: all groups get it.
-        group: Option<String>,
-    },
-    /// Drop messages, read or not.
-    Remove {
-        /// Who asks.
-        ticket: Ticket,
-        /// Which.
-        messages: Vec<Spotted>,
     },
     /// Start delivering to a reader.
     Subscribe {
@@ -358,122 +255,14 @@ pub enum Input {
         /// The payload.
         payload: Payload,
     },
-    /// Run an effect, or learn how it went.
-    BeginEffect {
-        /// Who asks.
-        ticket: Ticket,
-        /// For what.
-        ask: Box<BeginEffect>,
-    },
-    /// Run several effects, or learn how each went; no asker waits, and each has its own answer.
-    BeginEffects {
-        /// Who asks.
-        ticket: Ticket,
-        /// For what, in this order.
-        asks: Vec<BeginEffect>,
-    },
-    /// An effect ended.
-    FinishEffect {
-        /// Who asks.
-        ticket: Ticket,
-        /// Which, and how.
-        finish: FinishEffect,
-    },
-    /// An effect goes on for longer.
-    RenewEffect {
-        /// Who asks.
-        ticket: Ticket,
-        /// The lease.
-        receipt: EffectReceipt,
-        /// For how long from now; `None`: as the shard says.
-        lease_ms: Option<u64>,
-    },
-    /// The holder of an effect's lease gives it up.
-    ReleaseEffect {
-        /// Who asks.
-        ticket: Ticket,
-        /// The lease.
-        receipt: EffectReceipt,
-        /// Whether it may have happened: then it is as if the lease had lapsed. If not, nothing was sent.
-        uncertain: bool,
-    },
-    /// A resolver has found out how an effect ended.
-    ResolveEffect {
-        /// Who asks.
-        ticket: Ticket,
-        /// Which, and how.
-        resolve: ResolveEffect,
-    },
-    /// Do many things, or none of them.
-    Commit {
-        /// Who asks.
-        ticket: Ticket,
-        /// What.
-        commit: Box<Commit>,
-    },
-    /// Do several commits, one after the other; each is done whole or refused, and has its own answer.
-    Commits {
-        /// Who asks.
-        ticket: Ticket,
-        /// What, in this order.
-        commits: Vec<Commit>,
-    },
-    /// Show readers of a dataset another version.
-    CutOver {
-        /// Who asks.
-        ticket: Ticket,
-        /// The dataset.
-        dataset: Named,
-        /// The version.
-        version: String,
-        /// Only if this one is current.
-        expect: Option<String>,
-    },
-    /// Show readers of a dataset what they saw before the last cut-over.
-    RollBack {
-        /// Who asks.
-        ticket: Ticket,
-        /// The dataset.
-        dataset: Named,
-        /// The version that is current.
-        from: String,
-    },
-    /// Seal a version of a dataset: its pointers no longer move.
-    SealVersion {
-        /// Who asks.
-        ticket: Ticket,
-        /// The dataset.
-        dataset: Named,
-        /// The version.
-        version: String,
-    },
-    /// Drop a version of a dataset.
-    DropVersion {
-        /// Who asks.
-        ticket: Ticket,
-        /// The dataset.
-        dataset: Named,
-        /// The version.
-        version: String,
-    },
-    /// Forget an entity.
-    ForgetEntity {
-        /// Who asks.
-        ticket: Ticket,
-        /// Which.
-        entity: Named,
-    },
-    /// The same bytes of an effect, read from a segment that a few of them pin, to be stored again.
-    RelocateEffect {
-        /// Which.
-        number: u64,
-        /// Which bytes.
-        part: EffectPart,
-        /// Where they were read; if they lie elsewhere by now, nothing happens.
-        from: Position,
-        /// The bytes.
-        copy: NewBlob,
-    },
+    /// Operators or their programs order something.
+    Order(OrderInput),
+    /// Something happens to an effect.
+    Effect(EffectInput),
+    /// Many things are to happen together.
+    Commit(CommitInput),
+    /// Something happens to a dataset.
+    Output(OutputInput),
     /// Everything below `upto` is on disk.
     Durable {
         /// End of the newest synced batch.

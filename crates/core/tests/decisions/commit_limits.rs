@@ -3,8 +3,8 @@
 use crate::support::ledger::{appended, output};
 use crate::support::{Draft, Rig};
 use driftq_core::{
-    Answer, Commit, CommitPart, Input, NewMessage, Overload, Receipt, Reject, RequestHash, Settings, Stored,
-    TopicId, TopicSettings,
+    Answer, Commit, CommitPart, Input, NewMessage, OutputInput, Overload, Receipt, Reject, RequestHash,
+    Settings, Stored, TopicId, TopicSettings,
 };
 
 fn rig_with(settings: Settings) -> (Rig, TopicId) {
@@ -191,7 +191,9 @@ fn pointers_are_limited_and_moving_one_takes_no_more_room() {
     let same = vec![output("v", "p", "elsewhere"), appended("v", "q", "1", "b"), output("v", "p", "again")];
     assert_eq!(rig.commit(moving(same)).outputs.len(), 3);
     assert_eq!(rig.tally().outputs, 3);
-    rig.ask_durably(|ticket| Input::DropVersion { ticket, dataset: "d".into(), version: "v".into() });
+    rig.ask_durably(|ticket| {
+        Input::Output(OutputInput::Drop { ticket, dataset: "d".into(), version: "v".into() })
+    });
     rig.commit(moving(cells(3)));
 }
 

@@ -5,9 +5,9 @@ use crate::support::orders::{nack, patient};
 use crate::support::{Draft, LEASE_MS, Rig};
 use driftq_core::ledger::Status;
 use driftq_core::{
-    Answer, Commit, CommitFact, CommitPart, Committed, Delivery, EffectAnswer, EffectFact, EffectLease, Fact,
-    Input, NewOutput, Outcome, OutputDone, OutputFact, Receipt, Reject, RequestHash, Settings, Stored, Time,
-    TopicId, Verdict,
+    Answer, Commit, CommitFact, CommitPart, Committed, Delivery, DeliveryFact, EffectAnswer, EffectFact,
+    EffectLease, Fact, Input, NewOutput, Outcome, OutputDone, OutputFact, Receipt, Reject, RequestHash,
+    Settings, Stored, Time, TopicId, Verdict,
 };
 
 const COMMIT_TTL_MS: u64 = 50_000;
@@ -60,7 +60,7 @@ fn stored(topic: TopicId, partition: u32, offset: u64, duplicate: bool) -> Store
 
 fn kinds(facts: &[Fact<'_>]) -> Vec<&'static str> {
     let kind = |fact: &Fact<'_>| match fact {
-        Fact::Acked { .. } => "acked",
+        Fact::Delivery(_, DeliveryFact::Acked { .. }) => "acked",
         Fact::Effect(EffectFact::Ended(_)) => "ended",
         Fact::Appended(_) => "appended",
         Fact::Output(OutputFact::Moved { .. }) => "output",

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use crate::support::{Draft, START};
 use driftq_core::{
-    Action, Answer, Input, KeyHash, LeaseRequest, NewMessage, Order, Output, Position, Receipt, Settings,
-    Settlement, Shard, Start, State, Ticket, Time, TopicId, TopicSettings, Verdict,
+    Action, Answer, Input, KeyHash, LeaseRequest, NewMessage, Order, OrderInput, Output, Position, Receipt,
+    Settings, Settlement, Shard, Start, State, Ticket, Time, TopicId, TopicSettings, Verdict,
 };
 
 const MILLION: usize = 1_000_000;
@@ -34,7 +34,7 @@ impl Bench {
         bench.shard.open(bench.now, bench.base, [1; 32], &mut bench.out);
         bench.sync();
         let (ticket, name, exact) = (Ticket(0), "t".into(), false);
-        bench.tell(Input::CreateTopic { ticket, name, partitions: 1, settings, exact });
+        bench.tell(Input::Order(OrderInput::CreateTopic { ticket, name, partitions: 1, settings, exact }));
         bench.sync();
         bench.lease(TopicId(0), 1);
         (bench, TopicId(0))

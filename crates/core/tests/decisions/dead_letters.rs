@@ -2,7 +2,7 @@
 
 use crate::support::deeds::{at, at_partition};
 use crate::support::{Draft, LEASE_MS, Rig};
-use driftq_core::{Answer, Burial, Fact, Input, Message, Settings, TopicId};
+use driftq_core::{Answer, Burial, DeliveryFact, Fact, Input, Message, Settings, TopicId};
 
 /// A topic with one message that may be tried `attempts` times, and a reader for each group.
 fn doomed(attempts: u32, groups: &[&str], settings: Settings) -> (Rig, TopicId) {
@@ -82,7 +82,7 @@ fn the_letter_and_the_retirement_are_one_batch() {
         [
             Fact::TopicCreated { name: "dlq.t", partitions: 3, .. },
             Fact::Appended(letter),
-            Fact::Retired { place, dead: true },
+            Fact::Delivery(place, DeliveryFact::Retired { dead: true }),
         ] => {
             assert_eq!((letter.partition, letter.retry, letter.identity), (1, None, None));
             assert_eq!((place.topic, place.partition, place.offset), (topic, 1, 0));

@@ -4,8 +4,8 @@
 use crate::support::orders::{nack_dead, request, spotted};
 use crate::support::{Draft, Rig};
 use driftq_core::{
-    Answer, Browse, Description, Input, KeyHash, Query, Reject, RequestHash, Settings, Settlement, Ticket,
-    TopicId, Verdict,
+    Answer, Browse, Description, Input, KeyHash, OrderInput, Query, Reject, RequestHash, Settings,
+    Settlement, Ticket, TopicId, Verdict,
 };
 
 fn browse(topic: TopicId) -> Query {
@@ -70,7 +70,7 @@ fn a_message_is_described_as_it_stays() {
     let mut rig = Rig::new(Settings::default());
     let topic = rig.topic("t", 1);
     rig.produce(&Draft::to(topic));
-    rig.ask(|ticket| Input::Cancel { ticket, message: spotted(topic, 0) });
+    rig.ask(|ticket| Input::Order(OrderInput::Cancel { ticket, message: spotted(topic, 0) }));
     let query = Query::Message(spotted(topic, 0));
     let ticket = rig.ask(|ticket| Input::Describe { ticket, query });
     told_late(&mut rig, ticket);

@@ -6,8 +6,8 @@ use crate::support::ledger::{
 use crate::support::{LEASE_MS, Rig};
 use driftq_core::ledger::{OnLapse, Status};
 use driftq_core::{
-    Answer, BeginEffect, EffectAnswer, EffectFact, EffectLease, EffectReceipt, Input, Overload, Reject,
-    Settings, Time, Urge,
+    Answer, BeginEffect, EffectAnswer, EffectFact, EffectInput, EffectLease, EffectReceipt, Input, Overload,
+    Reject, Settings, Time, Urge,
 };
 
 fn rig() -> Rig {
@@ -36,18 +36,19 @@ fn held(rig: &mut Rig, input: impl Fn(driftq_core::Ticket) -> Input) -> Answer {
 #[test]
 fn every_answer_that_rests_on_a_fact_waits_for_the_disk() {
     let mut rig = rig();
-    let begin = |ticket| Input::BeginEffect { ticket, ask: Box::new(wish("k")) };
+    let begin = |ticket| Input::Effect(EffectInput::Begin { ticket, ask: Box::new(wish("k")) });
     let expires = rig.now.after_ms(LEASE_MS);
     let first = lease(1, 1, 1, expires);
     assert_eq!(held(&mut rig, begin), Answer::Effect(EffectAnswer::Execute(first)));
     let receipt = first.receipt;
-    let renewed =
-        held(&mut rig, |ticket| Input::RenewEffect { ticket, receipt, lease_ms: Some(LEASE_MS + 9) });
+    let renewed = held(&mut rig, |ticket| {
+        Input::Effect(EffectInput::Renew { ticket, receipt, lease_ms: Some(LEASE_MS + 9) })
+    });
     let expires = rig.now.after_ms(LEASE_MS + 9);
     assert_eq!(renewed, Answer::EffectRenewed { epoch: 1, attempt: 1, expires });
     // The replay must not overtake the ending that it tells.
     let finish = finishing(receipt, Status::Succeeded, "done");
-    let finisher = rig.ask(|ticket| Input::FinishEffect { ticket, finish });
+    let finisher = rig.ask(|ticket| Input::Effect(EffectInput::Finish { ticket, finish }));
     let replayer = rig.ask(begin);
     rig.write();
     assert_eq!((rig.answer(finisher), rig.answer(replayer)), (None, None));
@@ -59,7 +60,8 @@ fn every_answer_that_rests_on_a_fact_waits_for_the_disk() {
     rig.executes(wish("u"));
     rig.advance(LEASE_MS);
     let resolve = resolving("u", Status::FailedFinal, "no");
-    let resolved = held(&mut rig, |ticket| Input::ResolveEffect { ticket, resolve: resolve.clone() });
+    let resolved =
+        held(&mut rig, |ticket| Input::Effect(EffectInput::Resolve { ticket, resolve: resolve.clone() }));
     assert_eq!(resolved, ended(false, 2, 1, rig.now.after_ms(TTL_MS)));
 }
 
@@ -79,7 +81,7 @@ fn what_was_not_durable_never_happened_and_what_was_is_kept() {
             "a restart voids no lease of an effect"
         );
         let finish = finishing(kept.receipt, Status::Succeeded, "x");
-        rig.ask(|ticket| Input::FinishEffect { ticket, finish: finish.clone() });
+        rig.ask(|ticket| Input::Effect(EffectInput::Finish { ticket, finish: finish.clone() }));
         rig.crash();
         assert_eq!(rig.status("kept"), Status::InProgress, "an ending that was lost is not one");
         assert_eq!(rig.try_finish(finish.clone()), ended(false, 1, 1, rig.now.after_ms(TTL_MS)));

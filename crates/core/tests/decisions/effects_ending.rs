@@ -6,8 +6,8 @@ use crate::support::ledger::{
 use crate::support::{LEASE_MS, Rig};
 use driftq_core::ledger::Status;
 use driftq_core::{
-    Answer, BeginEffect, EffectAnswer, EffectFact, EffectList, EffectPart, Input, NewBlob, Reject, Settings,
-    Time, Urge,
+    Answer, BeginEffect, EffectAnswer, EffectFact, EffectInput, EffectList, EffectPart, Input, NewBlob,
+    Reject, Settings, Time, Urge,
 };
 
 /// Records are swept this much after their time.
@@ -217,7 +217,7 @@ fn records_are_swept_in_bounded_steps_until_no_byte_is_left() {
         for ticket in leases {
             let Some(Answer::Effect(EffectAnswer::Execute(lease))) = rig.answer(ticket) else { panic!() };
             let finish = finishing(lease.receipt, Status::Succeeded, "x");
-            rig.ask(|ticket| Input::FinishEffect { ticket, finish });
+            rig.ask(|ticket| Input::Effect(EffectInput::Finish { ticket, finish }));
         }
         rig.sync();
         rig.executes(wish("unknown"));
@@ -302,7 +302,7 @@ fn bytes_of_an_effect_move_if_they_lie_where_they_were_read() {
         let copy = NewBlob { bytes, check: piece.blob.check };
         let relocate = |rig: &mut Rig, number, from, copy: &NewBlob| {
             let mark = rig.write();
-            rig.tell(Input::RelocateEffect { number, part, from, copy: copy.clone() });
+            rig.tell(Input::Effect(EffectInput::Relocate { number, part, from, copy: copy.clone() }));
             rig.effect_facts_since(mark).len()
         };
         assert_eq!(relocate(&mut rig, 9, from, &copy), 0, "no such effect");

@@ -5,7 +5,8 @@ use crate::support::orders::nack;
 use crate::support::{LEASE_MS, Rig};
 use driftq_core::ledger::{OnLapse, Status};
 use driftq_core::{
-    Answer, BeginEffect, EffectAnswer, EffectFact, EffectLease, EffectReceipt, Input, Reject, Settings, Urge,
+    Answer, BeginEffect, EffectAnswer, EffectFact, EffectInput, EffectLease, EffectReceipt, Input, Reject,
+    Settings, Urge,
 };
 
 fn rig() -> Rig {
@@ -13,7 +14,7 @@ fn rig() -> Rig {
 }
 
 fn release(rig: &mut Rig, receipt: EffectReceipt, uncertain: bool) -> Answer {
-    rig.ask_durably(|ticket| Input::ReleaseEffect { ticket, receipt, uncertain })
+    rig.ask_durably(|ticket| Input::Effect(EffectInput::Release { ticket, receipt, uncertain }))
 }
 
 const RELEASED: Answer = Answer::EffectReleased { already: false };

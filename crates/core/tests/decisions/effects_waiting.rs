@@ -7,8 +7,8 @@ use crate::support::orders::EXTEND;
 use crate::support::{Draft, LEASE_MS, Rig};
 use driftq_core::ledger::Status;
 use driftq_core::{
-    Answer, BeginEffect, Commit, Delivery, EffectAnswer, EffectFact, EffectLease, Input, Reject, Settings,
-    Ticket, Verdict,
+    Answer, BeginEffect, Commit, Delivery, EffectAnswer, EffectFact, EffectInput, EffectLease, Input, Reject,
+    Settings, Ticket, Verdict,
 };
 
 const WAIT_MS: u64 = 30_000;
@@ -47,7 +47,7 @@ fn everybody_who_waits_hears_the_outcome_once_it_is_durable() {
     let ends: [(&str, End); 2] = [
         ("finish", |rig, lease| {
             let finish = finishing(lease.receipt, Status::Succeeded, "done");
-            rig.ask(|ticket| Input::FinishEffect { ticket, finish });
+            rig.ask(|ticket| Input::Effect(EffectInput::Finish { ticket, finish }));
         }),
         ("commit", |rig, lease| {
             let finishes = vec![finishing(lease.receipt, Status::Succeeded, "done")];

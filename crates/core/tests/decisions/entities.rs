@@ -5,8 +5,8 @@ use crate::support::ledger::{eager, finishing, named, rejected, repeatable, tied
 use crate::support::{Draft, LEASE_MS};
 use driftq_core::ledger::Status;
 use driftq_core::{
-    Answer, BeginEffect, Commit, CommitPart, Description, EffectAnswer, EntityFact, EntityList, EntityView,
-    Expected, Fact, Input, Named, Query, Reject, RequestHash, Settings,
+    Answer, BeginEffect, Commit, CommitPart, Description, EffectAnswer, EffectInput, EntityFact, EntityList,
+    EntityView, Expected, Fact, Input, Named, OrderInput, Query, Reject, RequestHash, Settings,
 };
 
 fn rig() -> Rig {
@@ -42,7 +42,7 @@ impl Rig {
 
     fn forget(&mut self, tenant: &str, entity: &str) -> Answer {
         let entity = Named::of(tenant, entity);
-        self.ask_durably(|ticket| Input::ForgetEntity { ticket, entity })
+        self.ask_durably(|ticket| Input::Order(OrderInput::ForgetEntity { ticket, entity }))
     }
 
     /// A begin that must change nothing, and why it did not.
@@ -85,7 +85,9 @@ fn a_begin_goes_through_once_for_each_version() {
 fn several_begins_in_one_call_meet_one_another() {
     let mut rig = rig();
     let asks = ["a", "b", "c"].map(|key| on(&[("e", u64::from(key == "c"))], wish(key))).to_vec();
-    let Answer::Effects(answers) = rig.ask_durably(|ticket| Input::BeginEffects { ticket, asks }) else {
+    let Answer::Effects(answers) =
+        rig.ask_durably(|ticket| Input::Effect(EffectInput::BeginMany { ticket, asks }))
+    else {
         panic!("no answers")
     };
     assert!(matches!(answers[0], Ok(EffectAnswer::Execute(_))), "{answers:?}");
@@ -129,7 +131,7 @@ fn a_record_that_has_raised_does_not_compare_again() {
         let third = rig.executes(eager(lapses.clone()));
         assert_eq!((third.attempt, rig.version("e")), (3, 2));
         let receipt = third.receipt;
-        rig.ask_durably(|ticket| Input::ReleaseEffect { ticket, receipt, uncertain: false });
+        rig.ask_durably(|ticket| Input::Effect(EffectInput::Release { ticket, receipt, uncertain: false }));
         let fourth = rig.executes(lapses);
         assert_eq!((fourth.attempt, rig.version("e")), (3, 2), "what was given up is taken on like a lapse");
     }

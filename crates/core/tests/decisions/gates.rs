@@ -2,7 +2,7 @@
 
 use crate::support::deeds::{at, at_partition};
 use crate::support::{Draft, LEASE_MS, Rig};
-use driftq_core::{Answer, Fact, Input, Overload, Reject, Settings, TopicId};
+use driftq_core::{Answer, DeliveryFact, Fact, Input, Overload, Reject, Settings, TopicId};
 
 const TTL_MS: u64 = 100_000;
 
@@ -26,7 +26,16 @@ fn while_one_is_worked_on_the_other_waits_and_then_it_is_skipped() {
     assert_eq!(rig.ack(&at(topic, 0), "o"), Answer::Settled);
     assert_eq!(rig.delivered(), []);
     let facts = rig.facts_since(mark);
-    assert!(matches!(facts[..], [Fact::Acked { .. }, Fact::Retired { dead: false, .. }]), "{facts:?}");
+    assert!(
+        matches!(
+            facts[..],
+            [
+                Fact::Delivery(_, DeliveryFact::Acked { .. }),
+                Fact::Delivery(_, DeliveryFact::Retired { dead: false, .. })
+            ]
+        ),
+        "{facts:?}"
+    );
     let described = rig.group_described(topic, "g").unwrap();
     assert_eq!(described.partitions[1].acked_below, Some(2), "the floor moves over it");
     assert_eq!(rig.ack(&at_partition(topic, 1, 1), "o"), Answer::Settled);

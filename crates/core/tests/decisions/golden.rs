@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use driftq_core::{
-    Attempt, DeadLetter, Deadline, Envelope, Fact, GroupId, Identity, Jitter, KeyHash, Message, MessageFact,
-    Order, Origin, Place, Position, RequestHash, RetryPolicy, Routing, Spotted, State, Style, Time, Token,
-    TopicId, TopicSettings,
+    Attempt, DeadLetter, Deadline, DeliveryFact, Envelope, Fact, GroupId, Identity, Jitter, KeyHash, Message,
+    MessageFact, Order, OrderFact, Origin, Place, Position, RequestHash, RetryPolicy, Routing, Spotted,
+    State, Style, Time, Token, TopicId, TopicSettings,
 };
 
 use crate::support::ledger_facts;
@@ -36,7 +36,7 @@ const SETTINGS: TopicSettings = TopicSettings {
 
 /// An attempt that lapsed.
 const fn failed<'a>(place: Place, at: Time, retry_at: Time, error: &'a str) -> Fact<'a> {
-    Fact::Failed { place, at, retry_at, nacked: false, dead: false, error }
+    Fact::Delivery(place, DeliveryFact::Failed { at, retry_at, nacked: false, dead: false, error })
 }
 
 /// The same, and what is done stays.
@@ -57,8 +57,14 @@ fn old_facts() -> Vec<(&'static str, Fact<'static>)> {
                 scoped: false,
             },
         ),
-        ("leased", Fact::Leased { place: PLACE, token, attempt: 2, at, expires, owner: "worker", style }),
-        ("acked", Fact::Acked { place: PLACE, remembered, token: Token::default() }),
+        (
+            "leased",
+            Fact::Delivery(
+                PLACE,
+                DeliveryFact::Leased { token, attempt: 2, at, expires, owner: "worker", style },
+            ),
+        ),
+        ("acked", Fact::Delivery(PLACE, DeliveryFact::Acked { remembered, token: Token::default() })),
         ("failed", failed(PLACE, at, expires, "ack_timeout")),
     ]
 }
@@ -69,13 +75,17 @@ fn name(fact: &Fact<'_>) -> &'static str {
         Fact::Opened { keeps_leases: true, .. } => "opened-keeping",
         Fact::Opened { .. } => "opened",
         Fact::TopicCreated { .. } => "topic-created-scoped",
-        Fact::Configured { settings, .. } if *settings == TopicSettings::default() => "configured-plain",
-        Fact::Configured { settings: TopicSettings { keep_ms: Some(_), .. }, .. } => "configured-keeping",
-        Fact::Configured { .. } => "configured",
-        Fact::TopicDeleted { .. } => "topic-deleted",
-        Fact::Paused { since: None, .. } => "resumed",
-        Fact::Paused { group: None, .. } => "paused",
-        Fact::Paused { .. } => "paused-group",
+        Fact::Order(OrderFact::Configured { settings, .. }) if *settings == TopicSettings::default() => {
+            "configured-plain"
+        }
+        Fact::Order(OrderFact::Configured { settings: TopicSettings { keep_ms: Some(_), .. }, .. }) => {
+            "configured-keeping"
+        }
+        Fact::Order(OrderFact::Configured { .. }) => "configured",
+        Fact::Order(OrderFact::TopicDeleted { .. }) => "topic-deleted",
+        Fact::Order(OrderFact::Paused { since: None, .. }) => "resumed",
+        Fact::Order(OrderFact::Paused { group: None, .. }) => "paused",
+        Fact::Order(OrderFact::Paused { .. }) => "paused-group",
         Fact::Keyed { .. } => "keyed",
         Fact::Appended(MessageFact { lineage: Some(lineage), .. }) if !lineage.tenant.is_empty() => {
             "appended-of-tenant"
@@ -89,20 +99,20 @@ fn name(fact: &Fact<'_>) -> &'static str {
         Fact::Appended(MessageFact { identity: None, .. }) => "appended-plain",
         Fact::Appended(_) => "appended",
         Fact::GroupCreated { .. } => "group-created",
-        Fact::Leased { style: Style::Pushed, .. } => "leased-pushed",
-        Fact::Leased { .. } => "leased-at",
-        Fact::Acked { token: Token { epoch: 0, n: 0 }, .. } => "acked",
-        Fact::Acked { .. } => "acked-by",
-        Fact::Failed { nacked: true, .. } => "failed-by-word",
-        Fact::Failed { .. } => "failed-at",
-        Fact::Extended { .. } => "extended",
-        Fact::Released { .. } => "released",
-        Fact::Snoozed { .. } => "snoozed",
-        Fact::SnoozedFor { .. } => "snoozed-for",
-        Fact::Retired { .. } => "retired",
-        Fact::Cancelled { .. } => "cancelled",
-        Fact::Removed { .. } => "removed",
-        Fact::Sought { .. } => "sought",
+        Fact::Delivery(_, DeliveryFact::Leased { style: Style::Pushed, .. }) => "leased-pushed",
+        Fact::Delivery(_, DeliveryFact::Leased { .. }) => "leased-at",
+        Fact::Delivery(_, DeliveryFact::Acked { token: Token { epoch: 0, n: 0 }, .. }) => "acked",
+        Fact::Delivery(_, DeliveryFact::Acked { .. }) => "acked-by",
+        Fact::Delivery(_, DeliveryFact::Failed { nacked: true, .. }) => "failed-by-word",
+        Fact::Delivery(_, DeliveryFact::Failed { .. }) => "failed-at",
+        Fact::Delivery(_, DeliveryFact::Extended { .. }) => "extended",
+        Fact::Delivery(_, DeliveryFact::Released) => "released",
+        Fact::Delivery(_, DeliveryFact::Snoozed { .. }) => "snoozed",
+        Fact::Delivery(_, DeliveryFact::SnoozedFor { .. }) => "snoozed-for",
+        Fact::Delivery(_, DeliveryFact::Retired { .. }) => "retired",
+        Fact::Order(OrderFact::Cancelled { .. }) => "cancelled",
+        Fact::Order(OrderFact::Removed { .. }) => "removed",
+        Fact::Order(OrderFact::Sought { .. }) => "sought",
         Fact::GroupExpired { .. } => "group-expired",
         Fact::Expired { .. } => "expired",
         Fact::Trimmed { .. } => "trimmed",
@@ -168,18 +178,18 @@ fn topic_facts() -> Vec<Fact<'static>> {
         Fact::Opened { epoch: 3, at, keeps_leases: true },
         Fact::Keyed { secret: [0x5a; 32] },
         Fact::TopicCreated { topic, partitions: 7, at, name: "orders", scoped: true },
-        Fact::Configured { topic, settings: SETTINGS },
-        Fact::Configured { topic, settings: TopicSettings::default() },
-        Fact::Configured { topic, settings: KEEPING },
-        Fact::TopicDeleted { topic },
-        Fact::Paused { topic, group: None, since: Some(at) },
-        Fact::Paused { topic, group: Some(group), since: Some(at) },
-        Fact::Paused { topic, group: None, since: None },
+        Fact::Order(OrderFact::Configured { topic, settings: SETTINGS }),
+        Fact::Order(OrderFact::Configured { topic, settings: TopicSettings::default() }),
+        Fact::Order(OrderFact::Configured { topic, settings: KEEPING }),
+        Fact::Order(OrderFact::TopicDeleted { topic }),
+        Fact::Order(OrderFact::Paused { topic, group: None, since: Some(at) }),
+        Fact::Order(OrderFact::Paused { topic, group: Some(group), since: Some(at) }),
+        Fact::Order(OrderFact::Paused { topic, group: None, since: None }),
         Fact::GroupCreated { topic, group, at, name: "billing" },
         Fact::GroupExpired { topic, group },
-        Fact::Sought { topic, group, partition: 6, from: 0x0708 },
-        Fact::Cancelled { topic, partition: 6, offset: 0x0708 },
-        Fact::Removed { topic, partition: 6, offset: 0x0708 },
+        Fact::Order(OrderFact::Sought { topic, group, partition: 6, from: 0x0708 }),
+        Fact::Order(OrderFact::Cancelled { topic, partition: 6, offset: 0x0708 }),
+        Fact::Order(OrderFact::Removed { topic, partition: 6, offset: 0x0708 }),
         Fact::Expired { topic, partition: 6, below: 0x0708 },
         Fact::Trimmed { topic, partition: 6, below: 0x0708 },
         Fact::Forgotten { group: None, upto: Time(0x1617), most: 1024 },
@@ -191,17 +201,26 @@ fn facts() -> Vec<Fact<'static>> {
     let (place, token, at) = (PLACE, Token { epoch: 3, n: 4 }, Time(0x0910));
     let expires = Time(0x1819);
     let deliveries = vec![
-        Fact::Leased { place, token, attempt: 2, at, expires, owner: "worker", style: Style::Borrowed },
-        Fact::Leased { place, token, attempt: 2, at, expires, owner: "worker", style: Style::Pushed },
-        Fact::Extended { place, expires },
-        Fact::Acked { place, remembered: Time(0x1617), token: Token::default() },
-        Fact::Acked { place, remembered: Time(0x1617), token },
+        Fact::Delivery(
+            place,
+            DeliveryFact::Leased { token, attempt: 2, at, expires, owner: "worker", style: Style::Borrowed },
+        ),
+        Fact::Delivery(
+            place,
+            DeliveryFact::Leased { token, attempt: 2, at, expires, owner: "worker", style: Style::Pushed },
+        ),
+        Fact::Delivery(place, DeliveryFact::Extended { expires }),
+        Fact::Delivery(place, DeliveryFact::Acked { remembered: Time(0x1617), token: Token::default() }),
+        Fact::Delivery(place, DeliveryFact::Acked { remembered: Time(0x1617), token }),
         failed(place, at, expires, "ack_timeout"),
-        Fact::Failed { place, at, retry_at: expires, nacked: true, dead: true, error: "no such card" },
-        Fact::Released { place },
-        Fact::Snoozed { place, at, until: expires },
-        Fact::SnoozedFor { place, at, until: expires, effect: 0x2021 },
-        Fact::Retired { place, dead: true },
+        Fact::Delivery(
+            place,
+            DeliveryFact::Failed { at, retry_at: expires, nacked: true, dead: true, error: "no such card" },
+        ),
+        Fact::Delivery(place, DeliveryFact::Released),
+        Fact::Delivery(place, DeliveryFact::Snoozed { at, until: expires }),
+        Fact::Delivery(place, DeliveryFact::SnoozedFor { at, until: expires, effect: 0x2021 }),
+        Fact::Delivery(place, DeliveryFact::Retired { dead: true }),
     ];
     [deliveries, message_facts(), topic_facts(), ledger_facts::facts()].concat()
 }
@@ -376,16 +395,22 @@ const fn place_of(offset: u64) -> Place {
 fn history() -> Vec<Fact<'static>> {
     let (topic, group) = (TopicId(0), GroupId(0));
     let message = |offset, identity| Fact::Appended(message_of(offset, identity));
-    let lease = |offset, n| Fact::Leased {
-        place: place_of(offset),
-        token: Token { epoch: 1, n },
-        attempt: 1,
-        at: Time(2000),
-        expires: Time(5000),
-        owner: "worker",
-        style: Style::Borrowed,
+    let lease = |offset, n| {
+        Fact::Delivery(
+            place_of(offset),
+            DeliveryFact::Leased {
+                token: Token { epoch: 1, n },
+                attempt: 1,
+                at: Time(2000),
+                expires: Time(5000),
+                owner: "worker",
+                style: Style::Borrowed,
+            },
+        )
     };
-    let acked = |place, remembered| Fact::Acked { place, remembered, token: Token::default() };
+    let acked = |place, remembered| {
+        Fact::Delivery(place, DeliveryFact::Acked { remembered, token: Token::default() })
+    };
     let mut facts = vec![
         Fact::Opened { epoch: 1, at: Time(1000), keeps_leases: false },
         Fact::TopicCreated { topic, partitions: 2, at: Time(1000), name: "orders", scoped: false },
@@ -407,7 +432,7 @@ fn history() -> Vec<Fact<'static>> {
         lease(2, 3),
         acked(place_of(1), Time(8000)),
         failed(place_of(2), Time(3000), Time(4000), "broken"),
-        Fact::Retired { place: place_of(4), dead: false },
+        Fact::Delivery(place_of(4), DeliveryFact::Retired { dead: false }),
         Fact::GroupCreated { topic, group: GroupId(1), at: Time(1003), name: "audit" },
         acked(Place { group: GroupId(1), ..place_of(3) }, Time(8001)),
     ];
@@ -425,14 +450,18 @@ fn history() -> Vec<Fact<'static>> {
 fn newer_history() -> Vec<Fact<'static>> {
     let topic = TopicId(0);
     let due = |offset, due| Fact::Appended(MessageFact { due: Some(Time(due)), ..message_of(offset, None) });
-    let lease = |offset, n| Fact::Leased {
-        place: place_of(offset),
-        token: Token { epoch: 1, n },
-        attempt: 1,
-        at: Time(2100),
-        expires: Time(5100),
-        owner: "worker",
-        style: Style::Borrowed,
+    let lease = |offset, n| {
+        Fact::Delivery(
+            place_of(offset),
+            DeliveryFact::Leased {
+                token: Token { epoch: 1, n },
+                attempt: 1,
+                at: Time(2100),
+                expires: Time(5100),
+                owner: "worker",
+                style: Style::Borrowed,
+            },
+        )
     };
     let keyed = |offset| Fact::Appended(MessageFact { key: KeyHash(offset), ..message_of(offset, None) });
     let special = MessageFact {
@@ -445,11 +474,11 @@ fn newer_history() -> Vec<Fact<'static>> {
     vec![
         Fact::Keyed { secret: [0x5a; 32] },
         Fact::TopicCreated { topic: TopicId(2), partitions: 1, at: Time(1004), name: "brief", scoped: true },
-        Fact::TopicDeleted { topic: TopicId(2) },
+        Fact::Order(OrderFact::TopicDeleted { topic: TopicId(2) }),
         Fact::TopicCreated { topic: TopicId(3), partitions: 1, at: Time(1005), name: "brief", scoped: true },
-        Fact::Configured { topic, settings: SETTINGS },
-        Fact::Paused { topic: TopicId(3), group: None, since: Some(Time(1006)) },
-        Fact::Paused { topic, group: Some(GroupId(1)), since: Some(Time(1007)) },
+        Fact::Order(OrderFact::Configured { topic, settings: SETTINGS }),
+        Fact::Order(OrderFact::Paused { topic: TopicId(3), group: None, since: Some(Time(1006)) }),
+        Fact::Order(OrderFact::Paused { topic, group: Some(GroupId(1)), since: Some(Time(1007)) }),
         Fact::Appended(special),
         due(601, 7000),
         due(602, 7001),
@@ -457,13 +486,16 @@ fn newer_history() -> Vec<Fact<'static>> {
         keyed(604),
         lease(603, 4),
         lease(604, 5),
-        Fact::Acked { place: place_of(603), remembered: Time(0), token: Token { epoch: 1, n: 4 } },
-        Fact::Cancelled { topic, partition: 0, offset: 604 },
-        Fact::Cancelled { topic, partition: 0, offset: 602 },
-        Fact::Extended { place: place_of(0), expires: Time(6000) },
+        Fact::Delivery(
+            place_of(603),
+            DeliveryFact::Acked { remembered: Time(0), token: Token { epoch: 1, n: 4 } },
+        ),
+        Fact::Order(OrderFact::Cancelled { topic, partition: 0, offset: 604 }),
+        Fact::Order(OrderFact::Cancelled { topic, partition: 0, offset: 602 }),
+        Fact::Delivery(place_of(0), DeliveryFact::Extended { expires: Time(6000) }),
         lease(600, 6),
         failed(place_of(600), Time(3000), Time(3000), "poison"),
-        Fact::Retired { place: place_of(600), dead: true },
+        Fact::Delivery(place_of(600), DeliveryFact::Retired { dead: true }),
     ]
 }
 
@@ -493,7 +525,7 @@ fn present_history() -> Vec<Fact<'static>> {
 fn latest_history() -> Vec<Fact<'static>> {
     let (token, attempt, at) = (Token { epoch: 1, n: 90 }, 2, Time(4000));
     let (expires, owner, style) = (Time(5200), "reader", Style::Pushed);
-    vec![Fact::Leased { place: place_of(2), token, attempt, at, expires, owner, style }]
+    vec![Fact::Delivery(place_of(2), DeliveryFact::Leased { token, attempt, at, expires, owner, style })]
 }
 
 /// What came last: messages that stay when they are done, and messages with a deadline.
@@ -502,15 +534,14 @@ fn last_history() -> Vec<Fact<'static>> {
     let message = |offset| MessageFact { topic, ..message_of(offset, None) };
     vec![
         Fact::TopicCreated { topic, partitions: 1, at: Time(1008), name: "lasting", scoped: true },
-        Fact::Configured { topic, settings: KEEPING },
+        Fact::Order(OrderFact::Configured { topic, settings: KEEPING }),
         Fact::GroupCreated { topic, group, at: Time(1009), name: "late" },
         Fact::Appended(message(0)),
         Fact::Appended(MessageFact { deadline: Some(Time(7002)), ..message(1) }),
-        Fact::Acked {
-            place: Place { topic, group, ..place_of(0) },
-            remembered: Time(0),
-            token: Token::default(),
-        },
+        Fact::Delivery(
+            Place { topic, group, ..place_of(0) },
+            DeliveryFact::Acked { remembered: Time(0), token: Token::default() },
+        ),
     ]
 }
 

@@ -4,9 +4,9 @@ use crate::support::Draft;
 use crate::support::log::Batch;
 use crate::support::world::{World, cases, settings, steps};
 use driftq_core::{
-    Attempt, ConsumerId, DeadLetter, Deadline, Envelope, Fact, GroupId, Input, Jitter, Message, MessageFact,
-    Origin, Output, Place, Position, Query, RetryPolicy, Routing, Shard, State, Style, Subscription, Ticket,
-    Time, Token, TopicId,
+    Attempt, ConsumerId, DeadLetter, Deadline, DeliveryFact, Envelope, Fact, GroupId, Input, Jitter, Message,
+    MessageFact, OrderInput, Origin, Output, Place, Position, Query, RetryPolicy, Routing, Shard, State,
+    Style, Subscription, Ticket, Time, Token, TopicId,
 };
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -114,7 +114,11 @@ fn run(state: State) {
     // Everything leaves: no count may go below nothing on the way.
     let topics: Vec<TopicId> = shard.state().topics().map(|topic| topic.id).collect();
     for topic in topics {
-        shard.handle(now.after_ms(9500), Input::DeleteTopic { ticket: Ticket(1), topic }, &mut out);
+        shard.handle(
+            now.after_ms(9500),
+            Input::Order(OrderInput::DeleteTopic { ticket: Ticket(1), topic }),
+            &mut out,
+        );
     }
     for later in 1..9 {
         shard.handle(now.after_ms(later * 1_000_000), Input::Tick, &mut out);
@@ -224,14 +228,11 @@ fn a_token_at_the_end_of_all_numbers_is_survived() {
         let token = Token { epoch, n: u64::MAX };
         let message = |offset| MessageFact { topic, offset, bytes: b"x", ..MessageFact::default() };
         let style = Style::Borrowed;
-        let lease = |offset| Fact::Leased {
-            place: place(offset),
-            token,
-            attempt: 1,
-            at,
-            expires: at,
-            owner: "o",
-            style,
+        let lease = |offset| {
+            Fact::Delivery(
+                place(offset),
+                DeliveryFact::Leased { token, attempt: 1, at, expires: at, owner: "o", style },
+            )
         };
         let facts = [
             Fact::TopicCreated { topic, partitions: 1, at, name: "t", scoped: true },
@@ -240,8 +241,8 @@ fn a_token_at_the_end_of_all_numbers_is_survived() {
             Fact::Appended(message(1)),
             lease(0),
             lease(1),
-            Fact::Acked { place: place(0), remembered: Time(0), token },
-            Fact::Retired { place: place(1), dead: true },
+            Fact::Delivery(place(0), DeliveryFact::Acked { remembered: Time(0), token }),
+            Fact::Delivery(place(1), DeliveryFact::Retired { dead: true }),
         ];
         let mut bytes = Vec::new();
         facts.iter().for_each(|fact| fact.encode(&mut bytes));

@@ -5,8 +5,8 @@ use crate::support::world::settings;
 use driftq_core::ledger::{OnLapse, Status};
 use driftq_core::{
     About, BegunFact, CommitFact, EffectFact, EffectPart, EndedFact, Ending, Fact, GroupId, How, Identity,
-    Input, Lent, Lineage, MessageFact, Output, OutputFact, Place, Position, Receipt, RequestHash, RunFact,
-    Shard, State, Ticket, Time, Token, TopicId,
+    Input, Lent, Lineage, MessageFact, OrderInput, Output, OutputFact, Place, Position, Receipt, RequestHash,
+    RunFact, Shard, State, Ticket, Time, Token, TopicId,
 };
 
 const NUMBERS: [u64; 9] = [0, 1, 2, 1 << 31, u32::MAX as u64, 1 << 62, 1 << 63, u64::MAX - 1, u64::MAX];
@@ -50,7 +50,7 @@ fn run(state: State) -> Option<State> {
     shard.handle(now, Input::Durable { upto: base.plus(out.facts.len()) }, &mut out);
     crate::support::hostile::touch(&mut shard, now, &mut out);
     for topic in topics {
-        shard.handle(now, Input::DeleteTopic { ticket: Ticket(1), topic }, &mut out);
+        shard.handle(now, Input::Order(OrderInput::DeleteTopic { ticket: Ticket(1), topic }), &mut out);
     }
     for later in 1..9 {
         shard.handle(now.after_ms(later * 1_000_000), Input::Tick, &mut out);

@@ -4,8 +4,9 @@ use crate::support::deeds::at;
 use crate::support::orders::{offsets, request, spotted};
 use crate::support::{Draft, Rig, START};
 use driftq_core::{
-    Answer, Browse, Description, Fact, Input, KeyHash, LeaseRequest, Overload, PartitionDescription, Query,
-    Reject, SeekTo, Settings, Stage, Time, TopicId, TopicPatch, TopicSettings, Wait,
+    Answer, Browse, Description, Fact, Input, KeyHash, LeaseRequest, OrderInput, Overload,
+    PartitionDescription, Query, Reject, SeekTo, Settings, Stage, Time, TopicId, TopicPatch, TopicSettings,
+    Wait,
 };
 
 const KEEP_MS: u64 = 60_000;
@@ -301,7 +302,7 @@ fn one_timer_watches_the_history_of_a_partition() {
     assert_eq!(next(&rig), Some(Time(START.0 + KEEP_MS)));
     rig.advance(KEEP_MS);
     assert_eq!(counts(&mut rig, topic), (0, 0));
-    let ticket = rig.ask(|ticket| Input::DeleteTopic { ticket, topic });
+    let ticket = rig.ask(|ticket| Input::Order(OrderInput::DeleteTopic { ticket, topic }));
     rig.sync();
     assert_eq!(rig.answer(ticket), Some(Answer::Deleted));
 }

@@ -8,7 +8,7 @@ use crate::support::ledger::resolving;
 use crate::support::works::KEYS;
 use crate::support::world::{World, cases, settings, steps};
 use driftq_core::ledger::Status;
-use driftq_core::{Action, Answer, ConsumerId, Input, Settlement, TopicId, Verdict};
+use driftq_core::{Action, Answer, ConsumerId, EffectInput, Input, OrderInput, Settlement, TopicId, Verdict};
 use proptest::prelude::*;
 
 /// Lets every group work until nothing is left, without waking it by a new reader where it has one.
@@ -19,12 +19,14 @@ fn work(world: &mut World) {
     let mut fetches = std::mem::take(&mut world.fetches);
     let mut held = Vec::new();
     for (topic, group) in staff(world) {
-        world.rig.ask(|ticket| Input::Pause { ticket, topic, group: None, paused: false });
+        world.rig.ask(|ticket| Input::Order(OrderInput::Pause { ticket, topic, group: None, paused: false }));
         let described = world.rig.group_described(topic, &group).expect("the group exists");
         if described.consumers == 0 {
             world.rig.subscribe(topic, &group, "late", 0);
         }
-        world.rig.ask(|ticket| Input::Pause { ticket, topic, group: Some(group), paused: false });
+        world.rig.ask(|ticket| {
+            Input::Order(OrderInput::Pause { ticket, topic, group: Some(group), paused: false })
+        });
     }
     for consumer in 0..=u64::from(u16::MAX >> 4) {
         world.rig.tell(Input::Credit { consumer: ConsumerId(consumer), count: 100_000 });
@@ -54,7 +56,7 @@ fn work(world: &mut World) {
         // What waits for an effect that nobody knows the end of waits for a person: here is one.
         for key in KEYS {
             let resolve = resolving(key, Status::FailedFinal, "somebody");
-            world.rig.ask(|ticket| Input::ResolveEffect { ticket, resolve });
+            world.rig.ask(|ticket| Input::Effect(EffectInput::Resolve { ticket, resolve }));
         }
         world.rig.sync();
         let is_busy = world.rig.actions.iter().any(is_work);

@@ -4,8 +4,8 @@ use crate::support::deeds::at;
 use crate::support::orders::{nack_after, offsets, patient, request, spotted};
 use crate::support::{Draft, LEASE_MS, Rig, START};
 use driftq_core::{
-    Action, Answer, Delivery, GroupPartition, Identity, Input, LeaseRequest, Outcome, Reject, SeekTo,
-    Settings, Spotted, Time, TopicId, TopicPatch, TopicSettings, Wait,
+    Action, Answer, Delivery, GroupPartition, Identity, Input, LeaseRequest, OrderInput, Outcome, Reject,
+    SeekTo, Settings, Spotted, Time, TopicId, TopicPatch, TopicSettings, Wait,
 };
 
 const UNKNOWN: Answer = Answer::Rejected(Reject::TopicUnknown);
@@ -233,7 +233,7 @@ fn a_deleted_topic_leaves_nothing_but_its_name_free() {
     let ticket = rig.ask_lease(LeaseRequest { group: "h".into(), lease_ms: None, ..patient(topic, 9, 500) });
     rig.leased(ticket).expect("it got something");
     let ticket = rig.ask_lease(LeaseRequest { group: "h".into(), ..patient(topic, 9, 500) });
-    let deletion = rig.ask(|ticket| Input::DeleteTopic { ticket, topic });
+    let deletion = rig.ask(|ticket| Input::Order(OrderInput::DeleteTopic { ticket, topic }));
     assert_eq!(rig.answer(ticket), None, "not before it is durable");
     assert!(rig.actions.iter().any(|action| matches!(action, Action::Close { .. })), "streams end");
     assert!(rig.answer(deletion).is_none() && !rig.actions.iter().any(|a| matches!(a, Action::Unpublish(_))));
@@ -326,12 +326,14 @@ fn settings_that_make_no_sense_are_refused() {
     for patch in cases {
         let settings = TopicSettings::default().patched(&patch);
         assert!(matches!(rig.configure(topic, patch), Answer::Rejected(Reject::Invalid(_))), "{settings:?}");
-        let answer = rig.ask_durably(|ticket| Input::CreateTopic {
-            ticket,
-            name: "u".into(),
-            partitions: 1,
-            settings,
-            exact: false,
+        let answer = rig.ask_durably(|ticket| {
+            Input::Order(OrderInput::CreateTopic {
+                ticket,
+                name: "u".into(),
+                partitions: 1,
+                settings,
+                exact: false,
+            })
         });
         assert!(matches!(answer, Answer::Rejected(Reject::Invalid(_))), "{settings:?}");
     }
@@ -371,8 +373,9 @@ fn a_topic_that_exists_otherwise_is_named_by_what_differs() {
     for (partitions, settings, difference) in cases {
         for exact in [true, false] {
             let name = "t".to_owned();
-            let answer =
-                rig.ask_durably(|ticket| Input::CreateTopic { ticket, name, partitions, settings, exact });
+            let answer = rig.ask_durably(|ticket| {
+                Input::Order(OrderInput::CreateTopic { ticket, name, partitions, settings, exact })
+            });
             let expected = match difference.filter(|_| exact) {
                 Some(name) => Answer::Rejected(Reject::SettingsDiffer(name)),
                 None => Answer::TopicReady { partitions: 2, created: false },

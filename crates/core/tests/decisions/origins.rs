@@ -5,7 +5,7 @@ use crate::support::orders::{nack_dead, request};
 use crate::support::{Draft, Rig, payload};
 use driftq_core::ledger::Status;
 use driftq_core::{
-    Answer, Delivery, EffectAnswer, Input, LeaseRequest, Message, NewLineage, NewMessage, Origin,
+    Answer, Delivery, EffectAnswer, Input, LeaseRequest, Message, NewLineage, NewMessage, OrderInput, Origin,
     RequestHash, Settings, Spotted, TopicId,
 };
 
@@ -48,7 +48,7 @@ fn redrive(rig: &mut Rig, topic: TopicId, letter: Spotted, message: NewMessage) 
     let (alive, _) = stored(rig, letter).from_dead_letter().expect("it is a letter");
     let message = NewMessage { topic, payload: payload(&alive), ..message };
     let group = Some("g".to_owned());
-    match rig.ask_durably(|ticket| Input::Redrive { ticket, letter, message, group }) {
+    match rig.ask_durably(|ticket| Input::Order(OrderInput::Redrive { ticket, letter, message, group })) {
         Answer::Produced(stored) => stored.offset,
         other => panic!("not redriven: {other:?}"),
     }
@@ -204,7 +204,7 @@ fn records_go_when_the_last_letter_is_gone() {
     assert_eq!(rig.tally().effects.records, 3);
     let letter = place(grave(&rig), 0);
     assert_eq!(
-        rig.ask_durably(|ticket| Input::Remove { ticket, messages: vec![letter] }),
+        rig.ask_durably(|ticket| Input::Order(OrderInput::Remove { ticket, messages: vec![letter] })),
         Answer::Removed(1)
     );
     assert!(rig.effect("charge").is_none() && rig.effect("index").is_none());

@@ -3,8 +3,8 @@
 use crate::support::ledger::{appended, output, rejected};
 use crate::support::{Draft, Rig};
 use driftq_core::{
-    Answer, Commit, CommitPart, DatasetView, Description, Input, NewOutput, OutputDone, OutputList, Query,
-    Receipt, Reject, Settings, Time, VersionsList,
+    Answer, Commit, CommitPart, DatasetView, Description, Input, NewOutput, OutputDone, OutputInput,
+    OutputList, Query, Receipt, Reject, Settings, Time, VersionsList,
 };
 
 /// A worker with a delivery that it never settles, and by whose authority it moves pointers.
@@ -46,17 +46,21 @@ impl Desk {
 
     fn cut_over(&mut self, version: &str, expect: Option<&str>) -> Answer {
         let (version, expect) = (version.to_owned(), expect.map(str::to_owned));
-        self.rig.ask_durably(|ticket| Input::CutOver { ticket, dataset: "d".into(), version, expect })
+        self.rig.ask_durably(|ticket| {
+            Input::Output(OutputInput::CutOver { ticket, dataset: "d".into(), version, expect })
+        })
     }
 
     fn roll_back(&mut self, from: &str) -> Answer {
         let from = from.to_owned();
-        self.rig.ask_durably(|ticket| Input::RollBack { ticket, dataset: "d".into(), from })
+        self.rig
+            .ask_durably(|ticket| Input::Output(OutputInput::RollBack { ticket, dataset: "d".into(), from }))
     }
 
     fn drop_version(&mut self, version: &str) -> Answer {
         let version = version.to_owned();
-        self.rig.ask_durably(|ticket| Input::DropVersion { ticket, dataset: "d".into(), version })
+        self.rig
+            .ask_durably(|ticket| Input::Output(OutputInput::Drop { ticket, dataset: "d".into(), version }))
     }
 
     fn dataset(&mut self, after: Option<&str>, limit: u32) -> Option<DatasetView> {
@@ -174,9 +178,16 @@ fn the_answer_to_a_cut_over_waits_for_the_disk() {
     let mut desk = desk();
     desk.put(vec![output("v1", "p", "one")]);
     let asks: [fn(driftq_core::Ticket) -> Input; 3] = [
-        |ticket| Input::CutOver { ticket, dataset: "d".into(), version: "v1".into(), expect: None },
-        |ticket| Input::RollBack { ticket, dataset: "d".into(), from: "v1".into() },
-        |ticket| Input::DropVersion { ticket, dataset: "d".into(), version: "v1".into() },
+        |ticket| {
+            Input::Output(OutputInput::CutOver {
+                ticket,
+                dataset: "d".into(),
+                version: "v1".into(),
+                expect: None,
+            })
+        },
+        |ticket| Input::Output(OutputInput::RollBack { ticket, dataset: "d".into(), from: "v1".into() }),
+        |ticket| Input::Output(OutputInput::Drop { ticket, dataset: "d".into(), version: "v1".into() }),
     ];
     for ask in asks {
         let ticket = desk.rig.ask(ask);

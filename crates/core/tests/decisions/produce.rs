@@ -3,8 +3,8 @@
 use crate::support::deeds::at;
 use crate::support::{Draft, Rig, START};
 use driftq_core::{
-    Answer, Description, Fact, Input, NewMessage, Overload, Query, Reject, RetryPolicy, Settings, Stored,
-    Ticket, Time, TopicId, TopicSettings,
+    Answer, Description, Fact, Input, NewMessage, OrderInput, Overload, Query, Reject, RetryPolicy, Settings,
+    Stored, Ticket, Time, TopicId, TopicSettings,
 };
 
 fn ask(rig: &mut Rig, message: NewMessage) -> Ticket {
@@ -179,12 +179,14 @@ fn a_full_disk_refuses_messages_and_topics_but_not_acks() {
     assert_eq!(rig.try_produce(&Draft::to(topic)), full);
     let create = |name: &str| {
         let name = name.to_owned();
-        |ticket| Input::CreateTopic {
-            ticket,
-            name,
-            partitions: 1,
-            settings: TopicSettings::default(),
-            exact: false,
+        |ticket| {
+            Input::Order(OrderInput::CreateTopic {
+                ticket,
+                name,
+                partitions: 1,
+                settings: TopicSettings::default(),
+                exact: false,
+            })
         }
     };
     assert_eq!(rig.ask_durably(create("u")), full);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::support::world::{Step, World, cases, settings, steps};
-use driftq_core::{Fact, State};
+use driftq_core::{DeliveryFact, Fact, State};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
@@ -24,11 +24,15 @@ fn the_histories_have_everything_in_them() {
         let steps = steps(250).new_tree(&mut runner).unwrap().current();
         let world = played(&steps, round % 2 == 0);
         kinds.extend(world.rig.facts_since(0).iter().map(|fact| match fact {
-            Fact::Retired { dead: true, .. } => "Retired as dead".to_owned(),
+            Fact::Delivery(_, DeliveryFact::Retired { dead: true }) => "Retired as dead".to_owned(),
             Fact::Forgotten { group: None, .. } => "Forgotten by the produce gate".to_owned(),
-            Fact::Effect(_) | Fact::Run(_) | Fact::Output(_) | Fact::Commit(_) | Fact::Entity(_) => {
-                format!("{fact:?}").split([' ', '(']).take(2).collect::<Vec<_>>().join(" ")
-            }
+            Fact::Delivery(_, fact) => format!("{fact:?}").split(' ').next().unwrap_or_default().to_owned(),
+            Fact::Order(_)
+            | Fact::Effect(_)
+            | Fact::Run(_)
+            | Fact::Output(_)
+            | Fact::Commit(_)
+            | Fact::Entity(_) => format!("{fact:?}").split([' ', '(']).take(2).collect::<Vec<_>>().join(" "),
             fact => format!("{fact:?}").split([' ', '(']).next().unwrap_or_default().to_owned(),
         }));
     }

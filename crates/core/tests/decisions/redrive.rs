@@ -3,8 +3,8 @@
 use crate::support::orders::{nack_dead, offsets, request};
 use crate::support::{Draft, Rig, payload};
 use driftq_core::{
-    Answer, Delivery, Input, LeaseRequest, Message, NewMessage, Overload, Reject, RetryPolicy, Settings,
-    Spotted, Stored, TopicId, TopicPatch,
+    Answer, Delivery, Input, LeaseRequest, Message, NewMessage, OrderInput, Overload, Reject, RetryPolicy,
+    Settings, Spotted, Stored, TopicId, TopicPatch,
 };
 
 const POLICY: RetryPolicy =
@@ -35,7 +35,7 @@ fn given_up() -> (Rig, TopicId, Draft, Spotted) {
 
 fn redrive(rig: &mut Rig, letter: Spotted, message: NewMessage, group: &str) -> Answer {
     let group = Some(group.to_owned());
-    rig.ask_durably(|ticket| Input::Redrive { ticket, letter, message, group })
+    rig.ask_durably(|ticket| Input::Order(OrderInput::Redrive { ticket, letter, message, group }))
 }
 
 #[test]
@@ -98,7 +98,8 @@ fn sent_to_a_topic_that_a_person_names_it_is_for_all_its_groups() {
     rig.lease(elsewhere, 1);
     lease_for(&mut rig, elsewhere, "h");
     let message = NewMessage { topic: elsewhere, identity: None, ..draft.message() };
-    let sent = rig.ask_durably(|ticket| Input::Redrive { ticket, letter, message, group: None });
+    let sent =
+        rig.ask_durably(|ticket| Input::Order(OrderInput::Redrive { ticket, letter, message, group: None }));
     assert!(matches!(sent, Answer::Produced(_)));
     assert_eq!((rig.lag(elsewhere, "g"), rig.lag(elsewhere, "h")), (1, 1));
 }

@@ -5,8 +5,8 @@ use crate::support::orders::{nack, nack_dead, request, spotted};
 use crate::support::{Draft, Rig};
 use driftq_core::ledger::Status;
 use driftq_core::{
-    BeginEffect, Delivery, Fact, How, Input, NewLineage, RunEntry, RunFact, RunGroup, RunMessage, RunState,
-    SeekTo, Settings, TopicId, Verdict,
+    BeginEffect, Delivery, DeliveryFact, Fact, How, Input, NewLineage, RunEntry, RunFact, RunGroup,
+    RunMessage, RunState, SeekTo, Settings, TopicId, Verdict,
 };
 
 /// One message of run `run` on loan to group `g`.
@@ -248,7 +248,10 @@ fn the_notes_of_a_run_are_written_with_what_they_are_about() {
     let facts = rig.facts_since(mark);
     let both = matches!(
         facts[..],
-        [Fact::Run(RunFact::StepEnded { how: How::Done, attempts: 1, .. }), Fact::Acked { .. }]
+        [
+            Fact::Run(RunFact::StepEnded { how: How::Done, attempts: 1, .. }),
+            Fact::Delivery(_, DeliveryFact::Acked { .. })
+        ]
     );
     assert!(both, "{facts:?}");
     // Messages without a run leave no notes, also beside one that has one.
@@ -257,7 +260,7 @@ fn the_notes_of_a_run_are_written_with_what_they_are_about() {
     let plain = rig.lease(topic, 1).remove(0);
     let mark = rig.write();
     rig.ack_token(&plain);
-    assert!(matches!(rig.facts_since(mark)[..], [Fact::Acked { .. }]));
+    assert!(matches!(rig.facts_since(mark)[..], [Fact::Delivery(_, DeliveryFact::Acked { .. })]));
 }
 
 #[test]

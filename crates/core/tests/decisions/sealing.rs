@@ -3,7 +3,8 @@
 use crate::support::ledger::{appended, output, rejected};
 use crate::support::{Draft, Rig};
 use driftq_core::{
-    Answer, Commit, CommitPart, Input, NewOutput, OutputDone, Read, Receipt, Reject, RunEntry, Settings,
+    Answer, Commit, CommitPart, Input, NewOutput, OutputDone, OutputInput, Read, Receipt, Reject, RunEntry,
+    Settings,
 };
 
 struct Desk {
@@ -38,17 +39,21 @@ impl Desk {
 
     fn seal(&mut self, version: &str) -> Answer {
         let version = version.to_owned();
-        self.rig.ask_durably(|ticket| Input::SealVersion { ticket, dataset: "d".into(), version })
+        self.rig
+            .ask_durably(|ticket| Input::Output(OutputInput::Seal { ticket, dataset: "d".into(), version }))
     }
 
     fn cut_over(&mut self, version: &str) -> Answer {
         let (version, expect) = (version.to_owned(), None);
-        self.rig.ask_durably(|ticket| Input::CutOver { ticket, dataset: "d".into(), version, expect })
+        self.rig.ask_durably(|ticket| {
+            Input::Output(OutputInput::CutOver { ticket, dataset: "d".into(), version, expect })
+        })
     }
 
     fn roll_back(&mut self, from: &str) -> Answer {
         let from = from.to_owned();
-        self.rig.ask_durably(|ticket| Input::RollBack { ticket, dataset: "d".into(), from })
+        self.rig
+            .ask_durably(|ticket| Input::Output(OutputInput::RollBack { ticket, dataset: "d".into(), from }))
     }
 }
 
@@ -91,7 +96,7 @@ fn a_cut_over_seals_and_going_back_still_works() {
     assert_eq!(desk.is_refused(vec![output("v2", "p", "x")]), sealed);
     // A version that is gone and comes anew is another one.
     let version = "v2".to_owned();
-    desk.rig.ask_durably(|ticket| Input::DropVersion { ticket, dataset: "d".into(), version });
+    desk.rig.ask_durably(|ticket| Input::Output(OutputInput::Drop { ticket, dataset: "d".into(), version }));
     assert_eq!(desk.put(vec![output("v2", "p", "anew")]), [OutputDone::Replaced]);
 }
 
@@ -101,8 +106,9 @@ fn a_seal_is_answered_when_it_is_durable() {
     desk.put(vec![output("v1", "p", "one")]);
     desk.rig.sync();
     let version = "v1".to_owned();
-    let ticket =
-        desk.rig.ask(|ticket| Input::SealVersion { ticket, dataset: "d".into(), version: version.clone() });
+    let ticket = desk.rig.ask(|ticket| {
+        Input::Output(OutputInput::Seal { ticket, dataset: "d".into(), version: version.clone() })
+    });
     let commit = desk.moving(vec![output("v1", "p", "x")]);
     let refused = desk.rig.ask_commit(commit);
     desk.rig.write();

@@ -2,7 +2,7 @@
 
 use crate::support::deeds::at;
 use crate::support::{Draft, LEASE_MS, Rig};
-use driftq_core::{Answer, Delivery, Fact, Input, Reject, RetryPolicy, Settings, TopicId};
+use driftq_core::{Answer, Delivery, DeliveryFact, Fact, Input, Reject, RetryPolicy, Settings, TopicId};
 
 const NOT_OWNER: Answer = Answer::Rejected(Reject::NotOwner);
 const NOT_IN_FLIGHT: Answer = Answer::Rejected(Reject::NotInFlight);
@@ -254,7 +254,9 @@ fn what_is_released_was_never_delivered() {
     assert_eq!(rig.delivered(), [], "the log may still show who had them: not before it does not");
     rig.sync();
     assert_eq!(rig.delivered(), [(0, 0, 1), (0, 1, 1)]);
-    assert!(rig.facts_since(mark).iter().any(|fact| matches!(fact, Fact::Released { .. })));
+    assert!(
+        rig.facts_since(mark).iter().any(|fact| matches!(fact, Fact::Delivery(_, DeliveryFact::Released)))
+    );
     assert_eq!(rig.ack(&at(topic, 0), "o"), Answer::Settled);
     // The second attempt released is the second attempt again, with its error.
     rig.nack(&at(topic, 1), "o", "why");

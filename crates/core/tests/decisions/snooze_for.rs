@@ -5,7 +5,8 @@ use crate::support::orders::nack;
 use crate::support::{LEASE_MS, Rig};
 use driftq_core::ledger::Status;
 use driftq_core::{
-    Delivery, EffectLease, Fact, Input, Outcome, RetryPolicy, Settings, TopicId, TopicSettings, Verdict, Wait,
+    Delivery, DeliveryFact, EffectInput, EffectLease, Fact, Input, OrderInput, Outcome, RetryPolicy,
+    Settings, TopicId, TopicSettings, Verdict, Wait,
 };
 
 const DELAY_MS: u64 = 300_000;
@@ -29,7 +30,7 @@ fn taken(rig: &mut Rig, topic: TopicId) -> Delivery {
 
 fn release(rig: &mut Rig, lease: EffectLease, uncertain: bool) {
     let receipt = lease.receipt;
-    rig.ask_durably(|ticket| Input::ReleaseEffect { ticket, receipt, uncertain });
+    rig.ask_durably(|ticket| Input::Effect(EffectInput::Release { ticket, receipt, uncertain }));
 }
 
 #[test]
@@ -182,7 +183,10 @@ fn whoever_put_it_off_has_no_say_any_more_and_the_fact_says_for_what() {
     let mark = rig.write();
     rig.settle(&held, awaiting("k"));
     let facts = rig.facts_since(mark);
-    assert!(matches!(facts[..], [Fact::SnoozedFor { effect: 1, .. }]), "{facts:?}");
+    assert!(
+        matches!(facts[..], [Fact::Delivery(_, DeliveryFact::SnoozedFor { effect: 1, .. })]),
+        "{facts:?}"
+    );
     for verdict in [Verdict::Ack, nack("no"), awaiting("k")] {
         assert_eq!(rig.settle(&held, verdict), Outcome::Stale { attempt: Some(0) });
     }
@@ -194,7 +198,7 @@ fn a_group_that_is_gone_waits_for_nothing() {
     let lease = rig.executes(BeginLong::wish("k"));
     let held = taken(&mut rig, topic);
     rig.settle(&held, awaiting("k"));
-    rig.ask_durably(|ticket| Input::DeleteGroup { ticket, topic, group: "g".into() });
+    rig.ask_durably(|ticket| Input::Order(OrderInput::DeleteGroup { ticket, topic, group: "g".into() }));
     rig.finish(lease, Status::Succeeded, "x");
     rig.advance(1);
     let again = rig.lease(topic, 1);

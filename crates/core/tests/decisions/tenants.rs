@@ -4,7 +4,7 @@ use crate::support::ledger::{named, output, wish};
 use crate::support::{Draft, Rig};
 use driftq_core::{
     Answer, BeginEffect, Commit, CommitPart, Committed, Description, Identity, Input, Named, NewLineage,
-    NewMessage, OutputDone, OutputList, Query, Reject, RunList, RunPage, Settings,
+    NewMessage, OutputDone, OutputInput, OutputList, Query, Reject, RunList, RunPage, Settings,
 };
 
 const TENANTS: [&str; 3] = ["", "t", "u"];
@@ -43,7 +43,7 @@ fn datasets_of_two_tenants_do_not_meet() {
             assert_eq!(rig.commit(commit).outputs, [OutputDone::Replaced]);
         }
         let (dataset, version, expect) = (Named::of("t", "d"), "v1".to_owned(), None);
-        rig.ask_durably(|ticket| Input::CutOver { ticket, dataset, version, expect });
+        rig.ask_durably(|ticket| Input::Output(OutputInput::CutOver { ticket, dataset, version, expect }));
         rig.crash();
         for tenant in TENANTS {
             assert_eq!(locations(&mut rig, tenant, "v1"), [format!("of {tenant}")]);
@@ -58,7 +58,7 @@ fn datasets_of_two_tenants_do_not_meet() {
         assert_eq!((datasets.len(), datasets[0].outputs), (1, 1));
         // What one tenant sealed and dropped is as it was for the others.
         let (dataset, version) = (Named::of("", "d"), "v1".to_owned());
-        rig.ask_durably(|ticket| Input::DropVersion { ticket, dataset, version });
+        rig.ask_durably(|ticket| Input::Output(OutputInput::Drop { ticket, dataset, version }));
         assert!(locations(&mut rig, "", "v1").is_empty());
         assert_eq!(locations(&mut rig, "u", "v1"), ["of u"]);
         let moving = |tenant: &str| Commit {

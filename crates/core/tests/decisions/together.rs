@@ -4,8 +4,8 @@ use crate::support::ledger::{finishing, named, repeatable, requesting, tied, wai
 use crate::support::{Draft, Rig};
 use driftq_core::ledger::Status;
 use driftq_core::{
-    Answer, BeginEffect, COMMIT_PARTS_PER_CALL_MAX, COMMITS_PER_CALL_MAX, Commit, CommitPart, Committed,
-    EFFECTS_PER_CALL_MAX, EffectAnswer, Input, Reject, Settings,
+    Answer, BeginEffect, COMMIT_PARTS_PER_CALL_MAX, COMMITS_PER_CALL_MAX, Commit, CommitInput, CommitPart,
+    Committed, EFFECTS_PER_CALL_MAX, EffectAnswer, EffectInput, Input, Reject, Settings,
 };
 
 fn rig() -> Rig {
@@ -13,14 +13,14 @@ fn rig() -> Rig {
 }
 
 fn begin_all(rig: &mut Rig, asks: Vec<BeginEffect>) -> Vec<Result<EffectAnswer, Reject>> {
-    match rig.ask_durably(|ticket| Input::BeginEffects { ticket, asks }) {
+    match rig.ask_durably(|ticket| Input::Effect(EffectInput::BeginMany { ticket, asks })) {
         Answer::Effects(answers) => answers,
         other => panic!("not effects: {other:?}"),
     }
 }
 
 fn commit_all(rig: &mut Rig, commits: Vec<Commit>) -> Vec<Result<Committed, (CommitPart, Reject)>> {
-    match rig.ask_durably(|ticket| Input::Commits { ticket, commits }) {
+    match rig.ask_durably(|ticket| Input::Commit(CommitInput::Many { ticket, commits })) {
         Answer::CommittedMany(results) => results,
         other => panic!("not commits: {other:?}"),
     }
@@ -32,7 +32,7 @@ fn effects_are_begun_in_one_batch_and_answered_together() {
     rig.sync();
     let mark = rig.write();
     let asks = (0..50).map(|number| wish(&format!("k{number}"))).collect();
-    let ticket = rig.ask(|ticket| Input::BeginEffects { ticket, asks });
+    let ticket = rig.ask(|ticket| Input::Effect(EffectInput::BeginMany { ticket, asks }));
     assert!(rig.is_urgent());
     assert_eq!((rig.write(), rig.answer(ticket)), (mark + 1, None), "one batch, and nothing before its sync");
     rig.sync();
@@ -90,7 +90,7 @@ fn commits_are_done_each_for_itself_and_answered_together() {
     rig.sync();
     let mark = rig.write();
     let commits = vec![one(0), Commit { acks: vec![held[0].receipt], ..Commit::default() }, one(1)];
-    let ticket = rig.ask(|ticket| Input::Commits { ticket, commits: commits.clone() });
+    let ticket = rig.ask(|ticket| Input::Commit(CommitInput::Many { ticket, commits: commits.clone() }));
     assert_eq!((rig.write(), rig.answer(ticket)), (mark + 1, None), "one batch, and nothing before its sync");
     rig.sync();
     let Some(Answer::CommittedMany(results)) = rig.answer(ticket) else { panic!("no answer") };
@@ -109,17 +109,17 @@ fn commits_are_done_each_for_itself_and_answered_together() {
 fn a_call_has_a_bound() {
     let mut rig = rig();
     let asks = vec![wish("k"); EFFECTS_PER_CALL_MAX + 1];
-    let answer = rig.ask_durably(|ticket| Input::BeginEffects { ticket, asks });
+    let answer = rig.ask_durably(|ticket| Input::Effect(EffectInput::BeginMany { ticket, asks }));
     assert!(matches!(answer, Answer::Rejected(Reject::Invalid(_))), "{answer:?}");
     assert_eq!(rig.effect("k"), None);
     let commits = vec![Commit::default(); COMMITS_PER_CALL_MAX + 1];
-    let answer = rig.ask_durably(|ticket| Input::Commits { ticket, commits });
+    let answer = rig.ask_durably(|ticket| Input::Commit(CommitInput::Many { ticket, commits }));
     assert!(matches!(answer, Answer::Rejected(Reject::Invalid(_))), "{answer:?}");
     let topic = rig.topic("t", 1);
     let many =
         Commit { messages: vec![Draft::to(topic).message(); COMMIT_PARTS_PER_CALL_MAX], ..Commit::default() };
     let commits = vec![many, Commit { messages: vec![Draft::to(topic).message()], ..Commit::default() }];
-    let answer = rig.ask_durably(|ticket| Input::Commits { ticket, commits });
+    let answer = rig.ask_durably(|ticket| Input::Commit(CommitInput::Many { ticket, commits }));
     assert!(matches!(answer, Answer::Rejected(Reject::Invalid(_))), "{answer:?}");
     assert_eq!(rig.shard.state().messages(), 0);
 }

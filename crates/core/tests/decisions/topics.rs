@@ -1,16 +1,18 @@
 //! Topics: made once, kept for ever, numbered offsets.
 
 use crate::support::{Draft, Rig};
-use driftq_core::{Action, Answer, Input, Reject, Settings, Ticket, TopicSettings};
+use driftq_core::{Action, Answer, Input, OrderInput, Reject, Settings, Ticket, TopicSettings};
 
 fn create(rig: &mut Rig, name: &str, partitions: u32) -> Ticket {
     let name = name.to_owned();
-    rig.ask(|ticket| Input::CreateTopic {
-        ticket,
-        name,
-        partitions,
-        settings: TopicSettings::default(),
-        exact: false,
+    rig.ask(|ticket| {
+        Input::Order(OrderInput::CreateTopic {
+            ticket,
+            name,
+            partitions,
+            settings: TopicSettings::default(),
+            exact: false,
+        })
     })
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::support::{Draft, Rig};
-use driftq_core::{GroupId, Input, Settings, Style, TopicId};
+use driftq_core::{GroupId, Input, OrderInput, Settings, Style, TopicId};
 
 const STEPS: usize = 10;
 const MESSAGES: usize = 40;
@@ -78,11 +78,11 @@ fn among_many_groups_each_gets_its_turn() {
     let topic = rig.topic("t", 1);
     rig.produce_to(topic, &[0; MESSAGES]);
     // Away first, so that none gets a turn of its own.
-    rig.ask(|ticket| Input::Pause { ticket, topic, group: None, paused: true });
+    rig.ask(|ticket| Input::Order(OrderInput::Pause { ticket, topic, group: None, paused: true }));
     for group in 0..GROUPS {
         join(&mut rig, topic, &group.to_string());
     }
-    rig.ask(|ticket| Input::Pause { ticket, topic, group: None, paused: false });
+    rig.ask(|ticket| Input::Order(OrderInput::Pause { ticket, topic, group: None, paused: false }));
     rig.sync();
     let mut served: BTreeSet<GroupId> = takers(&mut rig).into_iter().collect();
     for _ in 0..GROUPS {

@@ -1,20 +1,23 @@
 //! What tests do most.
 
 use driftq_core::{
-    Address, Answer, Burial, ConsumerId, DeadLetter, Description, GroupDescription, Input, Message, Payload,
-    Query, Receipt, Reject, Stored, Style, Subscription, Tally, TopicDescription, TopicId, TopicSettings,
+    Address, Answer, Burial, ConsumerId, DeadLetter, Description, GroupDescription, Input, Message,
+    OrderInput, Payload, Query, Receipt, Reject, Stored, Style, Subscription, Tally, TopicDescription,
+    TopicId, TopicSettings,
 };
 
 use super::{Draft, LEASE_MS, Rig, check, payload};
 
 impl Rig {
     pub(crate) fn topic(&mut self, name: &str, partitions: u32) -> TopicId {
-        let answer = self.ask_durably(|ticket| Input::CreateTopic {
-            ticket,
-            name: name.into(),
-            partitions,
-            settings: TopicSettings::default(),
-            exact: false,
+        let answer = self.ask_durably(|ticket| {
+            Input::Order(OrderInput::CreateTopic {
+                ticket,
+                name: name.into(),
+                partitions,
+                settings: TopicSettings::default(),
+                exact: false,
+            })
         });
         assert!(matches!(answer, Answer::TopicReady { .. }), "{answer:?}");
         self.published();

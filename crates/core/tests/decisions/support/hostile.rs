@@ -3,8 +3,8 @@
 
 use driftq_core::ledger::Status;
 use driftq_core::{
-    Commit, EffectList, EffectReceipt, FinishEffect, Input, NewOutput, Output, OutputList, Query, RunList,
-    Shard, Ticket, Time, VersionsList,
+    Commit, CommitInput, EffectInput, EffectList, EffectReceipt, FinishEffect, Input, NewOutput, Output,
+    OutputInput, OutputList, Query, RunList, Shard, Ticket, Time, VersionsList,
 };
 
 use super::ledger::{eager, effect_identity, output, repeatable, resolving};
@@ -19,16 +19,24 @@ pub(crate) fn touch(shard: &mut Shard, now: Time, out: &mut Output) {
     for number in 0..12 {
         for epoch in [0, 1, 2, u32::MAX] {
             let receipt = EffectReceipt { number, epoch };
-            shard.handle(now, Input::RenewEffect { ticket: TICKET, receipt, lease_ms: Some(5) }, out);
+            shard.handle(
+                now,
+                Input::Effect(EffectInput::Renew { ticket: TICKET, receipt, lease_ms: Some(5) }),
+                out,
+            );
             let uncertain = epoch == 1;
-            shard.handle(now, Input::ReleaseEffect { ticket: TICKET, receipt, uncertain }, out);
+            shard.handle(
+                now,
+                Input::Effect(EffectInput::Release { ticket: TICKET, receipt, uncertain }),
+                out,
+            );
         }
     }
     for key in ["k", "l", "m", "n"] {
         let ask = Box::new(eager(repeatable(key)));
-        shard.handle(now, Input::BeginEffect { ticket: TICKET, ask }, out);
+        shard.handle(now, Input::Effect(EffectInput::Begin { ticket: TICKET, ask }), out);
         let resolve = resolving(key, Status::FailedRetryable, "x");
-        shard.handle(now, Input::ResolveEffect { ticket: TICKET, resolve }, out);
+        shard.handle(now, Input::Effect(EffectInput::Resolve { ticket: TICKET, resolve }), out);
     }
     for number in 0..12 {
         let finish = |epoch| {
@@ -39,16 +47,41 @@ pub(crate) fn touch(shard: &mut Shard, now: Time, out: &mut Output) {
         for epoch in [1, 2] {
             let outputs = vec![output("v1", "p", "x"), output("v9", "p", "x")];
             let commit = Commit { finishes: vec![finish(epoch)], outputs, ..Commit::default() };
-            shard.handle(now, Input::Commit { ticket: TICKET, commit: Box::new(commit) }, out);
+            shard.handle(
+                now,
+                Input::Commit(CommitInput::One { ticket: TICKET, commit: Box::new(commit) }),
+                out,
+            );
         }
     }
     let d = || "d".to_owned();
     for version in ["v1", "v2", "v3", "v9"].map(str::to_owned) {
         let from = version.clone();
-        shard.handle(now, Input::RollBack { ticket: TICKET, dataset: d().into(), from: from.clone() }, out);
-        shard.handle(now, Input::CutOver { ticket: TICKET, dataset: d().into(), version, expect: None }, out);
-        shard.handle(now, Input::RollBack { ticket: TICKET, dataset: d().into(), from: from.clone() }, out);
-        shard.handle(now, Input::DropVersion { ticket: TICKET, dataset: d().into(), version: from }, out);
+        shard.handle(
+            now,
+            Input::Output(OutputInput::RollBack { ticket: TICKET, dataset: d().into(), from: from.clone() }),
+            out,
+        );
+        shard.handle(
+            now,
+            Input::Output(OutputInput::CutOver {
+                ticket: TICKET,
+                dataset: d().into(),
+                version,
+                expect: None,
+            }),
+            out,
+        );
+        shard.handle(
+            now,
+            Input::Output(OutputInput::RollBack { ticket: TICKET, dataset: d().into(), from: from.clone() }),
+            out,
+        );
+        shard.handle(
+            now,
+            Input::Output(OutputInput::Drop { ticket: TICKET, dataset: d().into(), version: from }),
+            out,
+        );
     }
 }
 

@@ -2,10 +2,10 @@
 
 use driftq_core::ledger::{OnLapse, Status};
 use driftq_core::{
-    About, Answer, BeginEffect, Commit, CommitPart, Committed, Delivery, Description, EffectAnswer,
-    EffectFact, EffectLease, EffectList, EffectPage, EffectReceipt, EffectView, Ending, Fact, FinishEffect,
-    Identity, Input, NewBlob, NewLineage, NewMessage, NewOutput, OutputList, OutputPage, Query, Reject,
-    RequestHash, ResolveEffect, RunPage, Ticket, Urge,
+    About, Answer, BeginEffect, Commit, CommitInput, CommitPart, Committed, Delivery, Description,
+    EffectAnswer, EffectFact, EffectInput, EffectLease, EffectList, EffectPage, EffectReceipt, EffectView,
+    Ending, Fact, FinishEffect, Identity, Input, NewBlob, NewLineage, NewMessage, NewOutput, OutputList,
+    OutputPage, Query, Reject, RequestHash, ResolveEffect, RunPage, Ticket, Urge,
 };
 
 use super::{Draft, LEASE_MS, Rig, check};
@@ -105,12 +105,12 @@ pub(crate) fn rejected(reject: Reject) -> Answer {
 
 impl Rig {
     pub(crate) fn ask_begin(&mut self, ask: BeginEffect) -> Ticket {
-        self.ask(|ticket| Input::BeginEffect { ticket, ask: Box::new(ask) })
+        self.ask(|ticket| Input::Effect(EffectInput::Begin { ticket, ask: Box::new(ask) }))
     }
 
     /// Asks and syncs.
     pub(crate) fn try_begin(&mut self, ask: BeginEffect) -> Answer {
-        self.ask_durably(|ticket| Input::BeginEffect { ticket, ask: Box::new(ask) })
+        self.ask_durably(|ticket| Input::Effect(EffectInput::Begin { ticket, ask: Box::new(ask) }))
     }
 
     pub(crate) fn begin(&mut self, ask: BeginEffect) -> EffectAnswer {
@@ -130,7 +130,7 @@ impl Rig {
 
     /// Finishes and syncs.
     pub(crate) fn try_finish(&mut self, finish: FinishEffect) -> Answer {
-        self.ask_durably(|ticket| Input::FinishEffect { ticket, finish })
+        self.ask_durably(|ticket| Input::Effect(EffectInput::Finish { ticket, finish }))
     }
 
     pub(crate) fn finish(&mut self, lease: EffectLease, status: Status, text: &str) -> Answer {
@@ -138,11 +138,11 @@ impl Rig {
     }
 
     pub(crate) fn renew(&mut self, receipt: EffectReceipt, lease_ms: Option<u64>) -> Answer {
-        self.ask_durably(|ticket| Input::RenewEffect { ticket, receipt, lease_ms })
+        self.ask_durably(|ticket| Input::Effect(EffectInput::Renew { ticket, receipt, lease_ms }))
     }
 
     pub(crate) fn resolve(&mut self, resolve: ResolveEffect) -> Answer {
-        self.ask_durably(|ticket| Input::ResolveEffect { ticket, resolve })
+        self.ask_durably(|ticket| Input::Effect(EffectInput::Resolve { ticket, resolve }))
     }
 
     /// What the ledger says about a key, once it is durable.
@@ -176,12 +176,12 @@ impl Rig {
     }
 
     pub(crate) fn ask_commit(&mut self, commit: Commit) -> Ticket {
-        self.ask(|ticket| Input::Commit { ticket, commit: Box::new(commit) })
+        self.ask(|ticket| Input::Commit(CommitInput::One { ticket, commit: Box::new(commit) }))
     }
 
     /// Commits and syncs.
     pub(crate) fn try_commit(&mut self, commit: Commit) -> Answer {
-        self.ask_durably(|ticket| Input::Commit { ticket, commit: Box::new(commit) })
+        self.ask_durably(|ticket| Input::Commit(CommitInput::One { ticket, commit: Box::new(commit) }))
     }
 
     pub(crate) fn commit(&mut self, commit: Commit) -> Committed {

@@ -3,9 +3,9 @@
 
 use driftq_core::ledger::{OnLapse, Status};
 use driftq_core::{
-    BegunFact, CommitFact, EffectFact, EffectPart, EndedFact, EntityFact, Fact, GroupId, How, Identity, Lent,
-    Lineage, MessageFact, OutputAuthor, OutputFact, Place, Receipt, RequestHash, RunFact, Style, Time, Token,
-    TopicId,
+    BegunFact, CommitFact, DeliveryFact, EffectFact, EffectPart, EndedFact, EntityFact, Fact, GroupId, How,
+    Identity, Lent, Lineage, MessageFact, OutputAuthor, OutputFact, Place, Receipt, RequestHash, RunFact,
+    Style, Time, Token, TopicId,
 };
 
 const LENT: Lent<'static> = Lent {
@@ -240,15 +240,17 @@ pub(crate) fn history(message: impl Fn(u64) -> MessageFact<'static>) -> Vec<Fact
     };
     let tie = Receipt { topic, group, partition: 0, offset: 700, token: Token { epoch: 1, n: 70 } };
     let first = Lent { epoch: 1, attempt: 1, tie: None, ..LENT };
-    let leased = Fact::Leased {
-        place: place(700),
-        token: tie.token,
-        attempt: 1,
-        at: Time(2000),
-        expires: Time(5000),
-        owner: "worker",
-        style: Style::Borrowed,
-    };
+    let leased = Fact::Delivery(
+        place(700),
+        DeliveryFact::Leased {
+            token: tie.token,
+            attempt: 1,
+            at: Time(2000),
+            expires: Time(5000),
+            owner: "worker",
+            style: Style::Borrowed,
+        },
+    );
     let output = |version, partition_key, dedupe_key, by| {
         let (dataset, location, digest, at) = ("dataset", "s3://there", "sha256:00", Time(3000));
         let moved = OutputFact::Moved {
@@ -301,7 +303,7 @@ pub(crate) fn history(message: impl Fn(u64) -> MessageFact<'static>) -> Vec<Fact
         effects.map(Fact::Effect).to_vec(),
         vec![
             step(701, How::Done),
-            Fact::Acked { place: place(701), remembered: Time(0), token: Token::default() },
+            Fact::Delivery(place(701), DeliveryFact::Acked { remembered: Time(0), token: Token::default() }),
             Fact::Run(RunFact::Forgotten { run: 2, most: 256 }),
             output("v1", "p", "", Some(AUTHOR)),
             output("v1", "p", "", None),

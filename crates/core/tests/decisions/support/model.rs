@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use driftq_core::{Fact, GroupId, Place, Position, Tally, Time, TopicId};
+use driftq_core::{DeliveryFact, Fact, GroupId, OrderFact, Place, Position, Tally, Time, TopicId};
 
 use super::Rig;
 use super::books::Books;
@@ -93,7 +93,7 @@ impl Model {
             Fact::TopicCreated { name, partitions, .. } => {
                 self.topics.push(Some(Topic { name: name.into(), partitions, ..Topic::default() }));
             }
-            Fact::TopicDeleted { topic } => self.topics[topic.0 as usize] = None,
+            Fact::Order(OrderFact::TopicDeleted { topic }) => self.topics[topic.0 as usize] = None,
             Fact::Appended(message) => {
                 let spot = (message.partition, message.offset);
                 let topic = self.topic(message.topic);
@@ -113,21 +113,24 @@ impl Model {
                 topic.groups.insert(group, Group { name: name.into(), owed, ..Group::default() });
                 topic.clean();
             }
-            Fact::Leased { place, .. } => {
+            Fact::Delivery(place, DeliveryFact::Leased { .. }) => {
                 assert!(self.owed(place), "leased and not owed: {place:?}");
                 self.group(place).leased.insert((place.partition, place.offset));
             }
-            Fact::Extended { place, .. } => {
+            Fact::Delivery(place, DeliveryFact::Extended { .. }) => {
                 assert!(self.owed(place), "extended and not owed: {place:?}");
                 self.group(place).leased.insert((place.partition, place.offset));
             }
-            Fact::Failed { place, .. }
-            | Fact::Released { place }
-            | Fact::Snoozed { place, .. }
-            | Fact::SnoozedFor { place, .. } => {
+            Fact::Delivery(
+                place,
+                DeliveryFact::Failed { .. }
+                | DeliveryFact::Released
+                | DeliveryFact::Snoozed { .. }
+                | DeliveryFact::SnoozedFor { .. },
+            ) => {
                 self.group(place).leased.remove(&(place.partition, place.offset));
             }
-            Fact::Acked { place, .. } | Fact::Retired { place, .. } => {
+            Fact::Delivery(place, DeliveryFact::Acked { .. } | DeliveryFact::Retired { .. }) => {
                 assert!(self.owed(place), "settled twice: {place:?}");
                 let spot = (place.partition, place.offset);
                 self.group(place).leased.remove(&spot);
@@ -151,14 +154,20 @@ impl Model {
                 let goes = |spot: &Spot, kept: &Kept| spot.0 == partition && spot.1 < below && kept.idle;
                 self.topic(topic).kept.retain(|spot, kept| !goes(spot, kept));
             }
-            Fact::Configured { topic, settings } => {
+            Fact::Order(OrderFact::Configured { topic, settings }) => {
                 self.topic(topic).keeps = settings.keep_ms.is_some() || settings.keep_bytes.is_some();
             }
-            Fact::Cancelled { topic, partition, offset } => self.topic(topic).cancel((partition, offset)),
-            Fact::Removed { topic, partition, offset } => self.topic(topic).remove((partition, offset)),
-            Fact::Sought { topic, group, partition, from } => self.topic(topic).seek(group, partition, from),
+            Fact::Order(OrderFact::Cancelled { topic, partition, offset }) => {
+                self.topic(topic).cancel((partition, offset))
+            }
+            Fact::Order(OrderFact::Removed { topic, partition, offset }) => {
+                self.topic(topic).remove((partition, offset))
+            }
+            Fact::Order(OrderFact::Sought { topic, group, partition, from }) => {
+                self.topic(topic).seek(group, partition, from)
+            }
             Fact::Forgotten { .. }
-            | Fact::Paused { .. }
+            | Fact::Order(OrderFact::Paused { .. })
             | Fact::Keyed { .. }
             | Fact::Effect(_)
             | Fact::Run(_)

@@ -1,8 +1,9 @@
 //! What holders of tokens and people who look after topics do most.
 
 use driftq_core::{
-    Answer, ConsumerId, Delivery, Description, Input, LeaseRequest, MessageDescription, Outcome, Query,
-    SeekTo, Settlement, Spotted, Standing, Style, Ticket, Time, TopicId, TopicPatch, TopicSettings, Verdict,
+    Answer, ConsumerId, Delivery, Description, Input, LeaseRequest, MessageDescription, OrderInput, Outcome,
+    Query, SeekTo, Settlement, Spotted, Standing, Style, Ticket, Time, TopicId, TopicPatch, TopicSettings,
+    Verdict,
 };
 
 use super::{LEASE_MS, Rig};
@@ -51,12 +52,14 @@ pub(crate) fn offsets(deliveries: &[Delivery]) -> Vec<u64> {
 impl Rig {
     pub(crate) fn topic_with(&mut self, name: &str, partitions: u32, settings: TopicSettings) -> TopicId {
         let name_owned = name.to_owned();
-        let answer = self.ask_durably(|ticket| Input::CreateTopic {
-            ticket,
-            name: name_owned,
-            partitions,
-            settings,
-            exact: true,
+        let answer = self.ask_durably(|ticket| {
+            Input::Order(OrderInput::CreateTopic {
+                ticket,
+                name: name_owned,
+                partitions,
+                settings,
+                exact: true,
+            })
         });
         assert!(matches!(answer, Answer::TopicReady { .. }), "{answer:?}");
         self.published();
@@ -124,11 +127,11 @@ impl Rig {
     }
 
     pub(crate) fn cancel(&mut self, message: Spotted) -> Answer {
-        self.ask_durably(|ticket| Input::Cancel { ticket, message })
+        self.ask_durably(|ticket| Input::Order(OrderInput::Cancel { ticket, message }))
     }
 
     pub(crate) fn remove(&mut self, messages: Vec<Spotted>) -> u64 {
-        match self.ask_durably(|ticket| Input::Remove { ticket, messages }) {
+        match self.ask_durably(|ticket| Input::Order(OrderInput::Remove { ticket, messages })) {
             Answer::Removed(count) => count,
             other => panic!("not removed: {other:?}"),
         }
@@ -136,25 +139,25 @@ impl Rig {
 
     pub(crate) fn seek(&mut self, topic: TopicId, group: &str, partition: Option<u32>, to: SeekTo) -> Answer {
         let group = group.to_owned();
-        self.ask_durably(|ticket| Input::Seek { ticket, topic, group, partition, to })
+        self.ask_durably(|ticket| Input::Order(OrderInput::Seek { ticket, topic, group, partition, to }))
     }
 
     pub(crate) fn pause(&mut self, topic: TopicId, group: Option<&str>, paused: bool) -> Answer {
         let group = group.map(str::to_owned);
-        self.ask_durably(|ticket| Input::Pause { ticket, topic, group, paused })
+        self.ask_durably(|ticket| Input::Order(OrderInput::Pause { ticket, topic, group, paused }))
     }
 
     pub(crate) fn configure(&mut self, topic: TopicId, patch: TopicPatch) -> Answer {
-        self.ask_durably(|ticket| Input::ConfigureTopic { ticket, topic, patch })
+        self.ask_durably(|ticket| Input::Order(OrderInput::ConfigureTopic { ticket, topic, patch }))
     }
 
     pub(crate) fn delete_topic(&mut self, topic: TopicId) -> Answer {
-        self.ask_durably(|ticket| Input::DeleteTopic { ticket, topic })
+        self.ask_durably(|ticket| Input::Order(OrderInput::DeleteTopic { ticket, topic }))
     }
 
     pub(crate) fn delete_group(&mut self, topic: TopicId, group: &str) -> Answer {
         let group = group.to_owned();
-        self.ask_durably(|ticket| Input::DeleteGroup { ticket, topic, group })
+        self.ask_durably(|ticket| Input::Order(OrderInput::DeleteGroup { ticket, topic, group }))
     }
 
     pub(crate) fn message_described(&mut self, message: Spotted) -> Option<MessageDescription> {

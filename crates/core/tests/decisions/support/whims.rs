@@ -1,8 +1,8 @@
 //! What holders of tokens and people who look after topics may do at any time.
 
 use driftq_core::{
-    Identity, Input, LeaseRequest, Message, Order, Query, RequestHash, SeekTo, Settlement, Spotted, Time,
-    TopicPatch, Verdict,
+    Identity, Input, LeaseRequest, Message, Order, OrderInput, Query, RequestHash, SeekTo, Settlement,
+    Spotted, Time, TopicPatch, Verdict,
 };
 
 use super::ledger::effect_identity;
@@ -89,13 +89,13 @@ impl World {
 
     fn cancel(&mut self, a: u8, b: u8) {
         let Some(message) = self.a_message(a, b) else { return };
-        self.rig.ask(|ticket| Input::Cancel { ticket, message });
+        self.rig.ask(|ticket| Input::Order(OrderInput::Cancel { ticket, message }));
         self.rig.ask(|ticket| Input::Describe { ticket, query: Query::Message(message) });
     }
 
     fn remove(&mut self, a: u8, b: u8) {
         let messages: Vec<Spotted> = self.a_message(a, b).into_iter().chain(self.a_message(b, a)).collect();
-        self.rig.ask(|ticket| Input::Remove { ticket, messages });
+        self.rig.ask(|ticket| Input::Order(OrderInput::Remove { ticket, messages }));
     }
 
     fn seek(&mut self, a: u8, b: u8, c: u8) {
@@ -122,13 +122,15 @@ impl World {
                 acked.clear();
             }
         });
-        self.rig.ask(|ticket| Input::Seek { ticket, topic, group, partition, to });
+        self.rig.ask(|ticket| Input::Order(OrderInput::Seek { ticket, topic, group, partition, to }));
     }
 
     fn pause(&mut self, a: u8, b: u8, c: u8) {
         let Some(topic) = self.a_topic(a) else { return };
         let group = (b >= 128).then(|| GROUPS[usize::from(b) % 3].to_owned());
-        self.rig.ask(|ticket| Input::Pause { ticket, topic, group, paused: c.is_multiple_of(3) });
+        self.rig.ask(|ticket| {
+            Input::Order(OrderInput::Pause { ticket, topic, group, paused: c.is_multiple_of(3) })
+        });
     }
 
     fn configure(&mut self, a: u8, b: u8, c: u8) {
@@ -141,16 +143,16 @@ impl World {
             keep_bytes: (b % 5 == 1).then_some((c % 4 < 3).then_some(u64::from(c) + 1)),
             ..TopicPatch::default()
         };
-        self.rig.ask(|ticket| Input::ConfigureTopic { ticket, topic, patch });
+        self.rig.ask(|ticket| Input::Order(OrderInput::ConfigureTopic { ticket, topic, patch }));
     }
 
     fn delete(&mut self, a: u8, b: u8) {
         let Some(topic) = self.a_topic(a) else { return };
         match b {
-            0..20 => drop(self.rig.ask(|ticket| Input::DeleteTopic { ticket, topic })),
+            0..20 => drop(self.rig.ask(|ticket| Input::Order(OrderInput::DeleteTopic { ticket, topic }))),
             20..80 => {
                 let group = GROUPS[usize::from(b) % 3].to_owned();
-                self.rig.ask(|ticket| Input::DeleteGroup { ticket, topic, group });
+                self.rig.ask(|ticket| Input::Order(OrderInput::DeleteGroup { ticket, topic, group }));
             }
             _ => {
                 let (identity, request) =
@@ -183,7 +185,7 @@ impl World {
         let letter = Spotted { topic: dlq, partition: pinned.partition, offset: pinned.offset };
         let group = GROUPS[usize::from(a) % 3].to_owned();
         let group = Some(group).filter(|_| !a.is_multiple_of(5));
-        self.rig.ask(|ticket| Input::Redrive { ticket, letter, message: again, group });
+        self.rig.ask(|ticket| Input::Order(OrderInput::Redrive { ticket, letter, message: again, group }));
     }
 
     fn produce_many(&mut self, a: u8, b: u8, c: u8) {

@@ -2,9 +2,9 @@
 
 use driftq_core::ledger::{OnLapse, Status};
 use driftq_core::{
-    Answer, BeginEffect, Commit, EffectAnswer, EffectList, EffectPart, EffectReceipt, EntityList, Expected,
-    Fact, FinishEffect, Input, Named, NewBlob, NewLineage, OutputList, Query, Read, Receipt, RequestHash,
-    RunList, Ticket, Urge, VersionsList,
+    Answer, BeginEffect, Commit, EffectAnswer, EffectInput, EffectList, EffectPart, EffectReceipt,
+    EntityList, Expected, Fact, FinishEffect, Input, Named, NewBlob, NewLineage, OrderInput, OutputInput,
+    OutputList, Query, Read, Receipt, RequestHash, RunList, Ticket, Urge, VersionsList,
 };
 
 use super::Draft;
@@ -40,28 +40,26 @@ impl World {
             53 | 54 => self.finish(a, b, c),
             55 if b >= 200 => {
                 let Some(receipt) = self.a_lease(a, c) else { return };
-                self.rig.ask(|ticket| Input::ReleaseEffect {
-                    ticket,
-                    receipt,
-                    uncertain: b.is_multiple_of(2),
+                self.rig.ask(|ticket| {
+                    Input::Effect(EffectInput::Release { ticket, receipt, uncertain: b.is_multiple_of(2) })
                 });
             }
             55 => {
                 let Some(receipt) = self.a_lease(a, c) else { return };
                 let lease_ms = [None, Some(1), Some(900)][usize::from(b % 3)];
-                self.rig.ask(|ticket| Input::RenewEffect { ticket, receipt, lease_ms });
+                self.rig.ask(|ticket| Input::Effect(EffectInput::Renew { ticket, receipt, lease_ms }));
             }
             56 => {
                 let status = Status::ALL[usize::from(b % 5)];
                 let mut resolve = resolving(KEYS[usize::from(a % 4)], status, ["x", "y"][usize::from(c % 2)]);
                 resolve.seen = (c >= 128).then_some(u32::from(c % 4));
-                let ticket = self.rig.ask(|ticket| Input::ResolveEffect { ticket, resolve });
+                let ticket = self.rig.ask(|ticket| Input::Effect(EffectInput::Resolve { ticket, resolve }));
                 self.asked.insert(ticket, Asked::Nothing);
             }
             57..=59 => self.commit(a, b, c),
             60 if c < 8 => {
                 let entity = Named::of(a_tenant(a), ["e", "f"][usize::from(b % 2)]);
-                self.rig.ask(|ticket| Input::ForgetEntity { ticket, entity });
+                self.rig.ask(|ticket| Input::Order(OrderInput::ForgetEntity { ticket, entity }));
             }
             60 | 61 => self.manage_outputs(a, b, c),
             _ => {
@@ -125,7 +123,7 @@ impl World {
     fn finish(&mut self, a: u8, b: u8, c: u8) {
         let Some(finish) = self.an_ending(a, b, c) else { return };
         let receipt = finish.receipt;
-        let ticket = self.rig.ask(|ticket| Input::FinishEffect { ticket, finish });
+        let ticket = self.rig.ask(|ticket| Input::Effect(EffectInput::Finish { ticket, finish }));
         self.asked.insert(ticket, Asked::Finish(receipt));
     }
 
@@ -181,14 +179,15 @@ impl World {
         let version = VERSIONS[usize::from(b % 3)].to_owned();
         let expect = (c >= 200).then(|| VERSIONS[usize::from(c % 3)].to_owned());
         self.rig.ask(|ticket| match a % 6 {
-            0 if c < 60 => Input::SealVersion { ticket, dataset, version },
-            0 => Input::DropVersion { ticket, dataset, version },
-            1 => Input::RollBack { ticket, dataset, from: version },
-            _ => Input::CutOver { ticket, dataset, version, expect },
+            0 if c < 60 => Input::Output(OutputInput::Seal { ticket, dataset, version }),
+            0 => Input::Output(OutputInput::Drop { ticket, dataset, version }),
+            1 => Input::Output(OutputInput::RollBack { ticket, dataset, from: version }),
+            _ => Input::Output(OutputInput::CutOver { ticket, dataset, version, expect }),
         });
         if a % 6 == 2 {
             for from in VERSIONS.map(str::to_owned) {
-                self.rig.ask(|ticket| Input::RollBack { ticket, dataset: "d".into(), from });
+                self.rig
+                    .ask(|ticket| Input::Output(OutputInput::RollBack { ticket, dataset: "d".into(), from }));
             }
         }
     }
@@ -200,11 +199,16 @@ impl World {
             let Some(bytes) = self.rig.log.read(piece.blob.position, piece.blob.length) else { continue };
             let copy = NewBlob { bytes: bytes.to_vec(), check: piece.blob.check };
             let (number, part, from) = (piece.number, piece.part, piece.blob.position);
-            self.rig.tell(Input::RelocateEffect { number, part, from, copy });
+            self.rig.tell(Input::Effect(EffectInput::Relocate { number, part, from, copy }));
         }
         let copy = NewBlob::default();
         let from = driftq_core::Position(0);
-        self.rig.tell(Input::RelocateEffect { number: u64::from(a), part: EffectPart::Ending, from, copy });
+        self.rig.tell(Input::Effect(EffectInput::Relocate {
+            number: u64::from(a),
+            part: EffectPart::Ending,
+            from,
+            copy,
+        }));
     }
 
     /// Every question must have an answer.

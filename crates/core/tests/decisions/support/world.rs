@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use driftq_core::{
     Action, Address, Answer, Burial, ConsumerId, Delivery, EffectReceipt, Fact, GroupId, Identity, Input,
-    KeyHash, NewMessage, Payload, RetryPolicy, Settings, Start, Stored, Style, Ticket, Time, Token, TopicId,
-    TopicSettings,
+    KeyHash, NewMessage, OrderInput, Payload, RetryPolicy, Settings, Start, Stored, Style, Ticket, Time,
+    Token, TopicId, TopicSettings,
 };
 use proptest::prelude::{ProptestConfig, Strategy, any};
 
@@ -167,12 +167,8 @@ impl World {
             0 => {
                 let name = TOPICS[usize::from(a) % TOPICS.len()].to_owned();
                 let (partitions, settings) = (u32::from(b % 3) + 1, topic_settings(c));
-                self.rig.ask(|ticket| Input::CreateTopic {
-                    ticket,
-                    name,
-                    partitions,
-                    settings,
-                    exact: false,
+                self.rig.ask(|ticket| {
+                    Input::Order(OrderInput::CreateTopic { ticket, name, partitions, settings, exact: false })
                 });
             }
             1..=7 => self.produce(a, b, c),

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::entity::record::{Entities, Entity};
+use crate::state::entity::record::{Entities, Entity};
 use crate::words::codec::{Malformed, Put, Take};
 use crate::words::id::Time;
 

@@ -8,10 +8,10 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::effect::blob::Blob;
-use crate::effect::fact::{put_receipt, status_byte, status_of, take_receipt};
-use crate::effect::record::Effect;
-use crate::effect::rules::OnLapse;
+use crate::ledger::OnLapse;
+use crate::log::effect::{put_receipt, status_byte, status_of, take_receipt};
+use crate::state::effect::record::Effect;
+use crate::words::blob::Blob;
 use crate::words::codec::{Malformed, Put, Take};
 use crate::words::id::{Identity, Position, RequestHash, Spotted, Time, TopicId};
 
@@ -400,7 +400,7 @@ fn take_short(take: &mut Take<'_>) -> Result<u32, Malformed> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::effect::rules::Status;
+    use crate::ledger::Status;
     use crate::words::id::{GroupId, Token};
     use crate::words::receipt::Receipt;
 

@@ -3,10 +3,10 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::effect::blob::Blob;
-use crate::effect::fact::{put_receipt, status_byte, take_receipt, take_status};
-use crate::effect::record::{Effect, Effects};
-use crate::effect::rules::OnLapse;
+use crate::ledger::OnLapse;
+use crate::log::effect::{put_receipt, status_byte, take_receipt, take_status};
+use crate::state::effect::record::{Effect, Effects};
+use crate::words::blob::Blob;
 use crate::words::codec::{Malformed, Put, Take};
 use crate::words::id::{Position, RequestHash, Spotted, Time, TopicId};
 

@@ -1,9 +1,9 @@
 //! Facts of commits.
 
-use crate::commit::words::Committed;
-use crate::output::words::OutputDone;
-use crate::words::codec::{Malformed, Put, Take};
+use crate::words::codec::{Malformed, Put, Take, UNKNOWN_KIND};
+use crate::words::commit::Committed;
 use crate::words::id::{Identity, NO_TOPIC, RequestHash, Time, TopicId};
+use crate::words::output::OutputDone;
 use crate::words::receipt::Stored;
 use alloc::vec::Vec;
 
@@ -66,7 +66,7 @@ impl<'a> CommitFact<'a> {
                 results: take.bytes()?,
             },
             FORGOTTEN => Self::Forgotten { upto: Time(take.u64()?), most: take.u32()? },
-            _ => return Err(Malformed("fact of an unknown kind")),
+            _ => return Err(UNKNOWN_KIND),
         })
     }
 }
@@ -92,7 +92,7 @@ impl Committed {
         out
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut take = Take::new(bytes, "results of a commit");
         let mut done = Self::default();
         for _ in 0..take.count(17)? {

@@ -4,10 +4,10 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::output::fact::OutputFact;
-use crate::output::words::OutputAuthor;
+use crate::log::output::OutputFact;
 use crate::words::codec::{CONTRADICTION, Malformed};
 use crate::words::id::Time;
+use crate::words::output::OutputAuthor;
 use crate::words::scoped::Scoped;
 
 /// Cut-overs of a dataset that can be taken back.

@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 
-use crate::effect::rules::{OnLapse, Status};
-use crate::effect::words::EffectPart;
-use crate::words::codec::{Malformed, Put, Take};
+use crate::ledger::{OnLapse, Status};
+use crate::words::codec::{Malformed, Put, Take, UNKNOWN_KIND};
+use crate::words::effect::EffectPart;
 use crate::words::id::{GroupId, Identity, RequestHash, Time, Token, TopicId};
 use crate::words::receipt::Receipt;
 
@@ -303,7 +303,7 @@ impl<'a> EffectFact<'a> {
                 let part = if take.u8()? == 0 { EffectPart::About } else { EffectPart::Ending };
                 Self::Moved { number, part, bytes: take.bytes()? }
             }
-            _ => return Err(Malformed("fact of an unknown kind")),
+            _ => return Err(UNKNOWN_KIND),
         })
     }
 }

@@ -1,14 +1,14 @@
 //! What is asked about effects, and what is answered.
 
+use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::effect::blob::{Blob, NewBlob};
-use crate::effect::rules::{OnLapse, Status};
-use alloc::sync::Arc;
-
-use crate::entity::words::Expected;
-use crate::words::id::{Identity, RequestHash, Time};
+use crate::ledger::{OnLapse, Status};
+use crate::words::blob::{Blob, NewBlob};
+use crate::words::entity::Expected;
+use crate::words::id::{Identity, Position, RequestHash, Ticket, Time};
 use crate::words::receipt::Receipt;
 
 /// How much an asker wants an effect.
@@ -230,4 +230,66 @@ pub enum EffectPart {
     About,
     /// How it ended.
     Ending,
+}
+
+/// What can happen to effects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EffectInput {
+    /// Run an effect, or learn how it went.
+    Begin {
+        /// Who asks.
+        ticket: Ticket,
+        /// For what.
+        ask: Box<BeginEffect>,
+    },
+    /// Run several effects, or learn how each went; no asker waits, and each has its own answer.
+    BeginMany {
+        /// Who asks.
+        ticket: Ticket,
+        /// For what, in this order.
+        asks: Vec<BeginEffect>,
+    },
+    /// An effect ended.
+    Finish {
+        /// Who asks.
+        ticket: Ticket,
+        /// Which, and how.
+        finish: FinishEffect,
+    },
+    /// An effect goes on for longer.
+    Renew {
+        /// Who asks.
+        ticket: Ticket,
+        /// The lease.
+        receipt: EffectReceipt,
+        /// For how long from now; `None`: as the shard says.
+        lease_ms: Option<u64>,
+    },
+    /// The holder of an effect's lease gives it up.
+    Release {
+        /// Who asks.
+        ticket: Ticket,
+        /// The lease.
+        receipt: EffectReceipt,
+        /// Whether it may have happened: then it is as if the lease had lapsed. If not, nothing was sent.
+        uncertain: bool,
+    },
+    /// A resolver has found out how an effect ended.
+    Resolve {
+        /// Who asks.
+        ticket: Ticket,
+        /// Which, and how.
+        resolve: ResolveEffect,
+    },
+    /// The same bytes of an effect, read from a segment that a few of them pin, to be stored again.
+    Relocate {
+        /// Which.
+        number: u64,
+        /// Which bytes.
+        part: EffectPart,
+        /// Where they were read; if they lie elsewhere by now, nothing happens.
+        from: Position,
+        /// The bytes.
+        copy: NewBlob,
+    },
 }

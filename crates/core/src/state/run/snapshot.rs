@@ -4,12 +4,12 @@ use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::run::record::{Ended, Entry, RUN_ENTRIES_MAX, Run, Runs, STEP_READS_MAX, Step};
-use crate::run::words::How;
 use crate::state::group::HISTORY_MAX;
+use crate::state::run::record::{Ended, Entry, RUN_ENTRIES_MAX, Run, Runs, STEP_READS_MAX, Step};
 use crate::words::codec::{Malformed, Put, Take};
 use crate::words::id::{Time, TopicId};
 use crate::words::letter::{AttemptDescription, put_attempts, take_attempts};
+use crate::words::run::How;
 
 impl Runs {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {

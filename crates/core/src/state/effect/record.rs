@@ -5,12 +5,12 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::effect::blob::Blob;
-use crate::effect::fact::Lent;
-use crate::effect::packed::Packed;
-use crate::effect::rules::{OnLapse, Status};
-use crate::effect::words::EffectPart;
+use crate::ledger::{OnLapse, Status};
+use crate::log::effect::Lent;
+use crate::state::effect::packed::Packed;
 use crate::state::sorted::Sorted;
+use crate::words::blob::Blob;
+use crate::words::effect::EffectPart;
 use crate::words::id::{GroupId, Identity, RequestHash, Spotted, Time, TopicId};
 use crate::words::receipt::Receipt;
 

@@ -1,6 +1,6 @@
 //! Requests and answers about runs.
 
-use crate::effect::words::EffectView;
+use crate::words::effect::EffectView;
 use crate::words::id::Time;
 use crate::words::letter::AttemptDescription;
 use alloc::string::String;

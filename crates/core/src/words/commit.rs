@@ -1,11 +1,12 @@
 //! Requests and answers about commits.
 
-use crate::effect::words::FinishEffect;
-use crate::entity::words::Expected;
-use crate::output::words::{NewOutput, OutputDone, Read};
 use crate::words::draft::NewMessage;
-use crate::words::id::{Identity, RequestHash};
+use crate::words::effect::FinishEffect;
+use crate::words::entity::Expected;
+use crate::words::id::{Identity, RequestHash, Ticket};
+use crate::words::output::{NewOutput, OutputDone, Read};
 use crate::words::receipt::{Receipt, Stored};
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -75,7 +76,7 @@ pub struct Committed {
 
 impl Commit {
     /// How many things it asks for.
-    pub(super) fn parts(&self) -> usize {
+    pub(crate) fn parts(&self) -> usize {
         let Self { acks, fences, finishes, messages, outputs, reads, expect, .. } = self;
         let fenced = acks.len() + fences.len() + finishes.len();
         fenced + messages.len() + outputs.len() + reads.len() + expect.len()
@@ -85,4 +86,23 @@ impl Commit {
     pub(crate) fn is_more_than_endings(&self) -> bool {
         !(self.messages.is_empty() && self.outputs.is_empty() && self.expect.is_empty())
     }
+}
+
+/// What is to happen together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommitInput {
+    /// Do many things, or none of them.
+    One {
+        /// Who asks.
+        ticket: Ticket,
+        /// What.
+        commit: Box<Commit>,
+    },
+    /// Do several commits, one after the other; each is done whole or refused, and has its own answer.
+    Many {
+        /// Who asks.
+        ticket: Ticket,
+        /// What, in this order.
+        commits: Vec<Commit>,
+    },
 }

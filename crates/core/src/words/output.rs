@@ -1,6 +1,6 @@
 //! Requests and answers about outputs.
 
-use crate::words::id::{Time, TopicId};
+use crate::words::id::{Ticket, Time, TopicId};
 use crate::words::scoped::Named;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -154,4 +154,47 @@ pub struct OutputAuthor {
     pub offset: u64,
     /// Which attempt.
     pub attempt: u32,
+}
+
+/// What can happen to outputs other than by a commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OutputInput {
+    /// Show readers of a dataset another version.
+    CutOver {
+        /// Who asks.
+        ticket: Ticket,
+        /// The dataset.
+        dataset: Named,
+        /// The version.
+        version: String,
+        /// Only if this one is current.
+        expect: Option<String>,
+    },
+    /// Show readers of a dataset what they saw before the last cut-over.
+    RollBack {
+        /// Who asks.
+        ticket: Ticket,
+        /// The dataset.
+        dataset: Named,
+        /// The version that is current.
+        from: String,
+    },
+    /// Seal a version of a dataset: its pointers no longer move.
+    Seal {
+        /// Who asks.
+        ticket: Ticket,
+        /// The dataset.
+        dataset: Named,
+        /// The version.
+        version: String,
+    },
+    /// Drop a version of a dataset.
+    Drop {
+        /// Who asks.
+        ticket: Ticket,
+        /// The dataset.
+        dataset: Named,
+        /// The version.
+        version: String,
+    },
 }

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::words::codec::{Malformed, Put, Take};
+use crate::words::codec::{Malformed, Put, Take, UNKNOWN_KIND};
 use crate::words::id::Time;
 
 /// Kinds of facts about entities: the first, and the last.
@@ -81,7 +81,7 @@ impl<'a> EntityFact<'a> {
                 Self::Raised { tenant, at: Time(take.u64()?), effect: take.u64()?, raised: take.bytes()? }
             }
             FORGOTTEN => Self::Forgotten { tenant, entity: take.text()? },
-            _ => return Err(Malformed("fact of an unknown kind")),
+            _ => return Err(UNKNOWN_KIND),
         })
     }
 }

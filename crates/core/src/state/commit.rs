@@ -3,9 +3,9 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use crate::commit::fact::CommitFact;
-use crate::commit::words::Committed;
+use crate::log::commit::CommitFact;
 use crate::words::codec::{Malformed, Put, Take};
+use crate::words::commit::Committed;
 use crate::words::id::{Identity, RequestHash, Time};
 
 #[derive(Clone, Debug, PartialEq, Eq)]

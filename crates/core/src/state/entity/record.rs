@@ -1,6 +1,6 @@
 //! What is remembered of entities.
 
-use crate::entity::fact::{EntityFact, each_raised};
+use crate::log::entity::{EntityFact, each_raised};
 use crate::state::State;
 use crate::words::codec::{CONTRADICTION, Malformed};
 use crate::words::id::Time;

@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 
-use crate::output::words::OutputAuthor;
-use crate::words::codec::{Malformed, Put, Take};
+use crate::words::codec::{Malformed, Put, Take, UNKNOWN_KIND};
 use crate::words::id::{Time, TopicId};
+use crate::words::output::OutputAuthor;
 
 /// Kinds of facts about outputs: the first, and the last.
 pub(crate) const FIRST_KIND: u8 = MOVED;
@@ -145,7 +145,7 @@ impl<'a> OutputFact<'a> {
             ROLLED_BACK => Self::RolledBack { tenant, dataset, at: Time(take.u64()?) },
             SEALED => Self::Sealed { tenant, dataset, version: take.text()?, at: Time(take.u64()?) },
             DROPPED => Self::Dropped { tenant, dataset, version: take.text()? },
-            _ => return Err(Malformed("fact of an unknown kind")),
+            _ => return Err(UNKNOWN_KIND),
         })
     }
 }

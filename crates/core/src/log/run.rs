@@ -2,10 +2,10 @@
 
 use alloc::vec::Vec;
 
-use crate::log::fact::Place;
-use crate::run::words::{How, Lineage};
-use crate::words::codec::{Malformed, Put, Take};
+use crate::log::delivery::Place;
+use crate::words::codec::{Malformed, Put, Take, UNKNOWN_KIND};
 use crate::words::id::{Time, TopicId};
+use crate::words::run::{How, Lineage};
 
 /// Kinds of facts about runs: the first, and the last.
 pub(crate) const FIRST_KIND: u8 = STEP_ENDED;
@@ -128,7 +128,7 @@ impl<'a> RunFact<'a> {
                 reads: take.bytes()?,
             },
             FORGOTTEN => Self::Forgotten { run: take.u64()?, most: take.u32()? },
-            _ => return Err(Malformed("fact of an unknown kind")),
+            _ => return Err(UNKNOWN_KIND),
         })
     }
 }

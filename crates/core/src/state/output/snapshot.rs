@@ -3,8 +3,8 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::output::fact::{put_author, take_author};
-use crate::output::record::{Dataset, HISTORY_MAX, Outputs, Pointer};
+use crate::log::output::{put_author, take_author};
+use crate::state::output::record::{Dataset, HISTORY_MAX, Outputs, Pointer};
 use crate::words::codec::{Malformed, Put, Take};
 use crate::words::id::Time;
 

@@ -5,9 +5,9 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::run::words::{How, Lineage};
 use crate::words::id::{Spotted, Time, TopicId};
 use crate::words::letter::AttemptDescription;
+use crate::words::run::{How, Lineage};
 use crate::words::scoped::Scoped;
 
 /// Messages and effects that are listed for one run; the rest is only counted.

@@ -1,13 +1,13 @@
 //! What each fact about an effect does to the state.
 
-use crate::effect::blob::Blob;
-use crate::effect::fact::{BegunFact, EffectFact, EndedFact};
-use crate::effect::record::Effect;
-use crate::effect::rules::Status;
-use crate::effect::words::EffectPart;
+use crate::ledger::Status;
+use crate::log::effect::{BegunFact, EffectFact, EndedFact};
 use crate::state::State;
+use crate::state::effect::record::Effect;
 use crate::state::slot::Found;
+use crate::words::blob::Blob;
 use crate::words::codec::{CONTRADICTION, Malformed};
+use crate::words::effect::EffectPart;
 use crate::words::id::{Position, Spotted, Time};
 use crate::words::receipt::Receipt;
 

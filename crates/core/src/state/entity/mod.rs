@@ -1,0 +1,4 @@
+//! Entities and their versions, as they are kept.
+
+pub(crate) mod record;
+pub(crate) mod snapshot;

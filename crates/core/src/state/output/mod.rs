@@ -1,0 +1,4 @@
+//! Datasets, versions and their pointers, as they are kept.
+
+pub(crate) mod record;
+pub(crate) mod snapshot;

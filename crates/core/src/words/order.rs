@@ -1,0 +1,122 @@
+//! What operators and their programs order.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::words::draft::NewMessage;
+use crate::words::id::{Spotted, Ticket, Time, TopicId};
+use crate::words::scoped::Named;
+use crate::words::topic::{TopicPatch, TopicSettings};
+
+/// Where a group goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeekTo {
+    /// At the oldest message kept.
+    Earliest,
+    /// After the newest.
+    Latest,
+    /// At this offset.
+    Offset(u64),
+    /// At the first message stored at or after this.
+    Time(Time),
+}
+
+/// What operators and their programs order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OrderInput {
+    /// Create a topic, or confirm that it exists.
+    CreateTopic {
+        /// Who asks.
+        ticket: Ticket,
+        /// Its name.
+        name: String,
+        /// Partitions, at least one. An existing topic keeps its own count.
+        partitions: u32,
+        /// What else is to hold for it. An existing topic keeps its own.
+        settings: TopicSettings,
+        /// Whether an existing topic must be exactly as asked for.
+        exact: bool,
+    },
+    /// Change settings of a topic.
+    ConfigureTopic {
+        /// Who asks.
+        ticket: Ticket,
+        /// Which.
+        topic: TopicId,
+        /// What changes.
+        patch: TopicPatch,
+    },
+    /// Delete a topic with all its messages and groups.
+    DeleteTopic {
+        /// Who asks.
+        ticket: Ticket,
+        /// Which.
+        topic: TopicId,
+    },
+    /// Stop or start deliveries of a topic, or of one group of it.
+    Pause {
+        /// Who asks.
+        ticket: Ticket,
+        /// The topic.
+        topic: TopicId,
+        /// One group only.
+        group: Option<String>,
+        /// Stop, or start.
+        paused: bool,
+    },
+    /// No further attempt of a message, by any group.
+    Cancel {
+        /// Who asks.
+        ticket: Ticket,
+        /// Which.
+        message: Spotted,
+    },
+    /// Move a group.
+    Seek {
+        /// Who asks.
+        ticket: Ticket,
+        /// The topic.
+        topic: TopicId,
+        /// The group.
+        group: String,
+        /// One partition only.
+        partition: Option<u32>,
+        /// Where it goes on.
+        to: SeekTo,
+    },
+    /// Forget a group.
+    DeleteGroup {
+        /// Who asks.
+        ticket: Ticket,
+        /// The topic.
+        topic: TopicId,
+        /// The group.
+        group: String,
+    },
+    /// Store the message of a dead letter again, and drop the letter.
+    Redrive {
+        /// Who asks.
+        ticket: Ticket,
+        /// The letter.
+        letter: Spotted,
+        /// The message that it was.
+        message: NewMessage,
+        /// The group that gave it up: only it gets the message again, and without it no group does. `None` if the
+        /// message goes to a topic where that means nothing: all groups get it.
+        group: Option<String>,
+    },
+    /// Drop messages, read or not.
+    Remove {
+        /// Who asks.
+        ticket: Ticket,
+        /// Which.
+        messages: Vec<Spotted>,
+    },
+    /// Forget an entity.
+    ForgetEntity {
+        /// Who asks.
+        ticket: Ticket,
+        /// Which.
+        entity: Named,
+    },
+}
