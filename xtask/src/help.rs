@@ -79,6 +79,7 @@ A mutant is one entry of the list:
   replace = \"\"
   breaks  = \"An acked message is never delivered again.\"
   short   = true                             # one of the short list; left out otherwise
+  seed    = 71                               # tried first, if few seeds notice it; a hint that may age
 
 The short list has a mutant of every file of the list. A full run fails if a check of the simulator spoke up for
 mutants outside the short list only.

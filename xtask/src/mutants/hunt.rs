@@ -35,13 +35,22 @@ pub(crate) struct Hunter {
 }
 
 impl Hunter {
-    /// Builds the tree as it is now and runs `seeds` seeds.
-    pub(crate) fn judge(&self, seeds: u64) -> Result<Verdict> {
+    /// Builds the tree as it is now and runs `seeds` seeds; before them `first`, if there is one.
+    pub(crate) fn judge(&self, seeds: u64, first: Option<u64>) -> Result<Verdict> {
         if let Err(error) = self.build() {
             return Ok(Verdict::Broken { why: format!("{error:#}") });
         }
+        if let Some(seed) = first
+            && let Verdict::Caught { by, .. } = self.simulate(seed, 1)?
+        {
+            return Ok(Verdict::Caught { by, seeds: Some(1) });
+        }
+        self.simulate(FIRST_SEED, seeds)
+    }
+
+    fn simulate(&self, from: u64, seeds: u64) -> Result<Verdict> {
         let simulator = self.target.join("debug/driftq-sim");
-        let mut run = command::simulate(&simulator, FIRST_SEED, seeds);
+        let mut run = command::simulate(&simulator, from, seeds);
         let log = self.target.join("run.log");
         let code = run_into(&mut run, &log, Duration::from_secs(RUN_SECONDS + seeds / SEEDS_PER_SECOND))?;
         let output = fs::read(&log).with_context(|| format!("reading {}", log.display()))?;

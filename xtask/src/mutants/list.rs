@@ -19,6 +19,8 @@ pub(crate) struct Mutant {
     pub(crate) breaks: String,
     /// Whether it belongs to the short list, which `test` runs.
     pub(crate) is_short: bool,
+    /// A seed that noticed it when the entry was written, for mutants that few seeds notice. It is tried first.
+    pub(crate) seed: Option<u64>,
 }
 
 impl Mutant {
@@ -83,8 +85,16 @@ fn parse_one(entry: &Value) -> Result<Mutant> {
             value.as_bool().with_context(|| format!("mutant `{name}`: `short` is true or false"))?
         }
     };
+    let seed = match entry.get("seed") {
+        None => None,
+        Some(value) => {
+            let number = value.as_integer().and_then(|number| u64::try_from(number).ok());
+            Some(number.with_context(|| format!("mutant `{name}`: `seed` is a number"))?)
+        }
+    };
     let mutant = Mutant {
         is_short,
+        seed,
         name: field("name")?,
         file: field("file")?,
         find: field("find")?,
@@ -112,6 +122,7 @@ mod tests {
             replace: word("-"),
             breaks: word("all"),
             is_short: true,
+            seed: None,
         }
     }
 
@@ -142,6 +153,9 @@ mod tests {
         assert!(!parse(&good).expect("it is complete")[0].is_short);
         assert!(parse(&entry("a", "replace = \"\"\nshort = true")).expect("it is complete")[0].is_short);
         assert!(parse(&entry("a", "replace = \"\"\nshort = 1")).is_err());
+        let seeded = parse(&entry("a", "replace = \"\"\nseed = 7")).expect("it is complete");
+        assert_eq!(seeded[0].seed, Some(7));
+        assert!(parse(&entry("a", "replace = \"\"\nseed = -7")).is_err());
         assert!(parse(&entry("a", "")).is_err());
         assert!(parse(&entry("a", "replace = \"x\"")).is_err());
         assert!(parse(&format!("{good}{good}")).is_err());

@@ -110,7 +110,7 @@ fn run_in(root: &Path, work: &Path, settings: &Settings) -> Result<()> {
 /// On the unbroken tree the simulator must be silent, or every mutant would look caught.
 fn unbroken(hunter: &Hunter, seeds: u64) -> Result<()> {
     let started = Instant::now();
-    match hunter.judge(seeds)? {
+    match hunter.judge(seeds, None)? {
         Verdict::Survived => {
             let took = started.elapsed().as_secs_f64();
             println!("the unbroken tree is clean on {seeds} seeds ({took:.1} s with its build)");
@@ -133,7 +133,7 @@ fn hunt_all(tree: &Tree, hunter: &Hunter, mutants: &[Mutant], settings: &Setting
         }
         let begun = Instant::now();
         let verdict = tree
-            .with_mutant(mutant, || hunter.judge(settings.seeds))?
+            .with_mutant(mutant, || hunter.judge(settings.seeds, mutant.seed))?
             .context("running the simulator on a mutant")?;
         let (seeds, text) = match &verdict {
             Verdict::Caught { by, seeds } => {
