@@ -4,7 +4,6 @@
 
 mod ack;
 mod call;
-pub mod check;
 mod child;
 pub mod client;
 pub mod colour;
@@ -18,6 +17,7 @@ mod entity;
 pub mod exit;
 mod file;
 mod group;
+mod health;
 mod items;
 mod job;
 pub mod lease;
@@ -30,14 +30,12 @@ pub mod paint;
 pub mod parse;
 mod produce;
 mod progress;
-mod report;
 mod router;
 mod rows;
 mod runs;
 mod shell;
 pub mod signal;
 mod suggest;
-mod survey;
 pub mod temporary_directory;
 mod tenant;
 mod topic;
@@ -50,6 +48,9 @@ use anyhow::{Context, Result};
 use clap::{ArgMatches, FromArgMatches, Subcommand, parser::ValueSource};
 
 use client::Client;
+pub use health::check;
+use health::report;
+
 use exit::Exit;
 use output::Format;
 

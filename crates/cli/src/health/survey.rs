@@ -1,16 +1,16 @@
 //! A look at everything that the server has: what `driftq report` and `driftq check` judge.
 
 use driftq_api::v2::{
-    Browsed, DeadTopic, DeadTopics, DeliveryState, Effects, Group, Groups, MessageState, RouterStatus,
-    Status, Topic, Topics,
+    Breaker, Browsed, DeadTopic, DeadTopics, DeliveryState, Effects, Group, Groups, MessageState, OnError,
+    RouterKind, RouterStatus, Status, Topic, Topics,
 };
 use indicatif::ProgressBar;
 
-use super::{
+use crate::{
+    client::{CallError, Path, Session},
     rows::{Amount, Pages},
     when::Now,
 };
-use crate::client::{CallError, Path, Session};
 
 /// Most looks at the front of a partition: each is a call.
 const FRONTS_MAX: usize = 1_000;
@@ -40,6 +40,20 @@ pub(super) struct Survey {
     pub(super) dead: Vec<DeadTopic>,
     pub(super) unknown: Unknown,
     pub(super) failing: Vec<Failing>,
+}
+
+impl Survey {
+    /// Why new messages are refused; none if they are taken. The server may not say why.
+    pub(super) fn refusal(&self) -> Option<Option<&str>> {
+        let takes_messages = self.status.ready && self.status.writable;
+        (!takes_messages).then_some(self.status.why.as_deref())
+    }
+
+    /// What becomes of messages while the router fails; none if there is no router, or if it is asked.
+    pub(super) fn router_failure(&self) -> Option<OnError> {
+        let fails = self.router.kind != RouterKind::None && self.router.breaker == Breaker::Open;
+        fails.then_some(self.router.on_error)
+    }
 }
 
 /// A group, and how long its oldest message has waited.

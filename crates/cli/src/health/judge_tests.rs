@@ -4,37 +4,26 @@ use serde_json::json;
 
 use super::{
     judge::{Figure, Judgement, Limits, State, judge},
+    sample::{group, healthy, seen},
+    survey::{Survey, Unknown},
     threshold::{self, Levels},
 };
-use crate::survey::{Seen, Survey, Unknown};
 use driftq_api::units::{count, millis};
 
+/// Two groups that are behind, dead letters, and an effect that nobody knows the outcome of.
 fn survey() -> Survey {
-    let status = json!({
-        "version": "1", "commit": "c", "ready": true, "writable": true, "durability": "d", "durable": true,
-        "epoch": 1, "uptime_ms": 5000, "topics": 1, "streams": 0, "connections": 1, "segments": 1,
-        "recovery": {"duration_ms": 1},
-    });
-    let router = json!({
-        "kind": "none", "breaker": "closed", "asked": 0, "answered": 0, "failed": 0, "timed_out": 0, "refused": 0,
-        "cached": 0, "on_error": "pass", "topics": [],
-    });
-    let group = |name: &str, lag: u64| {
-        let group = json!({
-            "topic": "orders", "name": name, "consumers": 0, "seen_at": "2030-01-01T00:00:00Z", "lag": lag,
-            "in_flight": 0, "retrying": 0, "partitions": [],
-        });
-        Seen { group: serde_json::from_value(group).unwrap(), oldest_ms: Some(lag * 1_000) }
+    let behind = |name: &str, lag: u64| {
+        let mut seen = seen(group(lag), Some(lag * 1_000));
+        name.clone_into(&mut seen.group.name);
+        seen
     };
     Survey {
-        status: serde_json::from_value(status).unwrap(),
-        router: serde_json::from_value(router).unwrap(),
         topic_names: vec!["orders".to_owned(), "dlq.orders".to_owned()],
         topics: Vec::new(),
-        groups: vec![group("billing", 10), group("mail", 3)],
+        groups: vec![behind("billing", 10), behind("mail", 3)],
         dead: vec![serde_json::from_value(json!({"name": "orders", "letters": 2})).unwrap()],
         unknown: Unknown { count: 1, more: false, oldest_ms: None },
-        failing: Vec::new(),
+        ..healthy()
     }
 }
 

@@ -1,22 +1,20 @@
 //! `driftq report`: how the server does, and what to do about it.
 
-mod rules;
-#[cfg(test)]
-mod rules_tests;
-
 use anyhow::Result;
 use serde::Serialize;
 
 use super::{
+    rules::{Finding, Urgency, findings},
+    survey::{self, Depth},
+};
+use crate::{
     Common,
     colour::{self, Tone},
     context,
     exit::Exit,
     output, progress,
-    survey::{self, Depth},
     when::Now,
 };
-use rules::{Finding, Verdict, findings};
 
 #[derive(clap::Args)]
 #[command(
@@ -44,7 +42,7 @@ pub(crate) struct Args {}
 #[derive(Serialize)]
 struct Report {
     server: String,
-    verdict: Verdict,
+    verdict: Urgency,
     act: usize,
     look: usize,
     findings: Vec<Finding>,
@@ -52,14 +50,14 @@ struct Report {
 
 impl Report {
     fn new(server: String, findings: Vec<Finding>) -> Self {
-        let count = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
-        let (act, look) = (count(Verdict::Act), count(Verdict::Look));
-        let verdict = findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Ok);
+        let count = |urgency| findings.iter().filter(|finding| finding.urgency == urgency).count();
+        let (act, look) = (count(Urgency::Act), count(Urgency::Look));
+        let verdict = findings.iter().map(|finding| finding.urgency).max().unwrap_or(Urgency::Ok);
         Self { server, verdict, act, look, findings }
     }
 }
 
-pub(super) async fn run(common: &Common, _args: &Args) -> Result<Exit> {
+pub(crate) async fn run(common: &Common, _args: &Args) -> Result<Exit> {
     let chosen = context::choose(common)?;
     let mut session = common.client()?.session();
     let bar = progress::bar("{spinner} {bar:30} {pos}/{len} topics ({elapsed})");
@@ -81,7 +79,7 @@ pub(super) async fn run(common: &Common, _args: &Args) -> Result<Exit> {
 fn text(report: &Report) -> String {
     let mut text = String::new();
     for finding in &report.findings {
-        text.push_str(&format!("{} {}\n", painted(finding.verdict), finding.what));
+        text.push_str(&format!("{} {}\n", painted(finding.urgency), finding.what));
         if !finding.cause.is_empty() {
             text.push_str(&format!("      {}\n", finding.cause));
         }
@@ -99,11 +97,11 @@ fn text(report: &Report) -> String {
     text + &format!("\n{} {verdict}\n", painted(report.verdict))
 }
 
-fn painted(verdict: Verdict) -> String {
+fn painted(verdict: Urgency) -> String {
     let tone = match verdict {
-        Verdict::Ok => Tone::Good,
-        Verdict::Look => Tone::Caution,
-        Verdict::Act => Tone::Bad,
+        Urgency::Ok => Tone::Good,
+        Urgency::Look => Tone::Caution,
+        Urgency::Act => Tone::Bad,
     };
     colour::on_stdout(tone, &format!("{:<5}", verdict.name()))
 }

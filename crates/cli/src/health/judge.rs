@@ -1,13 +1,15 @@
 //! What was seen against the thresholds: a state, the problems, and figures for graphs.
 
-use driftq_api::v2::{Breaker, OnError, RouterKind};
+use driftq_api::v2::OnError;
 use serde::Serialize;
 
-use super::threshold::Levels;
+use super::{
+    survey::{Seen, Survey},
+    threshold::Levels,
+};
 use crate::{
     output::{grouped, printable},
     suggest,
-    survey::{Seen, Survey},
     when::length,
 };
 
@@ -95,35 +97,35 @@ fn performance(figure: &Figure) -> String {
 
 /// Compares. A figure is too high if it is *more* than the threshold.
 pub(super) fn judge(survey: &Survey, limits: &Limits) -> Judgement {
-    let mut bench = Bench { problems: server(survey), figures: Vec::new() };
+    let mut findings = Comparison { problems: server(survey), figures: Vec::new() };
     let group_names: Vec<(String, &Seen)> = survey
         .groups
         .iter()
         .map(|seen| (format!("{}/{}", seen.group.topic, seen.group.name), seen))
         .collect();
     let lags = group_names.iter().map(|(name, seen)| (&**name, &*seen.group.topic, seen.group.lag));
-    bench.compare("lag", "", &limits.lag, lags, |most| format!("lag {}", grouped(most)));
+    findings.compare("lag", "", &limits.lag, lags, |most| format!("lag {}", grouped(most)));
     if !limits.oldest.is_empty() {
         let ages =
             group_names.iter().map(|(name, seen)| (&**name, &*seen.group.topic, seen.oldest_ms.unwrap_or(0)));
-        bench.compare("oldest", "ms", &limits.oldest, ages, |most| {
+        findings.compare("oldest", "ms", &limits.oldest, ages, |most| {
             format!("oldest waits {}", length(most.into()))
         });
     }
     let dead = survey.dead.iter().map(|dead| (&*dead.name, &*dead.name, dead.letters));
-    bench.compare("dead", "", &limits.dead, dead, |most| format!("{} dead letter(s)", grouped(most)));
+    findings.compare("dead", "", &limits.dead, dead, |most| format!("{} dead letter(s)", grouped(most)));
     let unknown = [("effects", "effects", survey.unknown.count)];
-    bench.compare("unknown", "", &limits.unknown, unknown.into_iter(), |most| {
+    findings.compare("unknown", "", &limits.unknown, unknown.into_iter(), |most| {
         format!("{} unknown", grouped(most))
     });
-    bench.strangers("lag and oldest", limits.lag.scopes().chain(limits.oldest.scopes()), |scope| {
+    findings.strangers("lag and oldest", limits.lag.scopes().chain(limits.oldest.scopes()), |scope| {
         let topics = survey.topic_names.iter().map(String::as_str);
         known(scope, group_names.iter().map(|(name, _)| &**name).chain(topics))
     });
-    bench.strangers("dead", limits.dead.scopes(), |scope| {
+    findings.strangers("dead", limits.dead.scopes(), |scope| {
         known(scope, survey.topic_names.iter().map(String::as_str))
     });
-    bench.verdict(survey)
+    findings.verdict(survey)
 }
 
 /// Nothing if the name is known; else a name that may have been meant, or an empty text.
@@ -140,17 +142,16 @@ fn known<'a>(scope: &str, mut names: impl Iterator<Item = &'a str> + Clone) -> O
 fn server(survey: &Survey) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut problem = |state, text: String| problems.push(Problem { state, text });
-    if !survey.status.ready || !survey.status.writable {
-        let why =
-            survey.status.why.as_deref().map_or_else(String::new, |why| format!(" ({})", printable(why)));
+    if let Some(why) = survey.refusal() {
+        let why = why.map_or_else(String::new, |why| format!(" ({})", printable(why)));
         problem(State::Critical, format!("the server takes no new messages{why}"));
     }
-    match (survey.router.kind, survey.router.breaker, survey.router.on_error) {
-        (RouterKind::None, ..) | (_, Breaker::Closed | Breaker::HalfOpen, _) => {}
-        (_, Breaker::Open, OnError::Pass) => {
+    match survey.router_failure() {
+        None => {}
+        Some(OnError::Pass) => {
             problem(State::Warning, "the router fails, and messages go on without it".to_owned());
         }
-        (_, Breaker::Open, OnError::Reject) => {
+        Some(OnError::Reject) => {
             problem(State::Critical, "the router fails, and messages are refused".to_owned());
         }
     }
@@ -158,12 +159,12 @@ fn server(survey: &Survey) -> Vec<Problem> {
 }
 
 /// Where problems and figures are laid down.
-struct Bench {
+struct Comparison {
     problems: Vec<Problem>,
     figures: Vec<Figure>,
 }
 
-impl Bench {
+impl Comparison {
     /// Compares each value, as (name, topic, value), and keeps the highest for graphs, and those that have a
     /// threshold of their own.
     fn compare<'a>(

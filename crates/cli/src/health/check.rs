@@ -1,10 +1,5 @@
 //! `driftq check`: one line and one number for a monitor.
 
-mod judge;
-#[cfg(test)]
-mod judge_tests;
-mod threshold;
-
 use std::{ffi::OsString, time::Duration};
 
 use anyhow::Result;
@@ -12,15 +7,17 @@ use indicatif::ProgressBar;
 use tokio::time::timeout;
 
 use super::{
+    judge::{Judgement, Limits, State, judge},
+    survey::{self, Depth, Survey},
+    threshold::{self, Levels, Threshold},
+};
+use crate::{
     Common,
     exit::{Exit, Fault},
     output,
     parse::span,
-    survey::{self, Depth, Survey},
 };
 use driftq_api::units::{count, duration};
-use judge::{Judgement, Limits, State, judge};
-use threshold::{Levels, Threshold};
 
 /// The name of the command, which has exit codes of its own.
 const NAME: &str = "check";
@@ -100,7 +97,7 @@ impl Args {
     }
 }
 
-pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit> {
+pub(crate) async fn run(common: &Common, args: &Args) -> Result<Exit> {
     let limits = args.limits();
     let judgement = match look(common, args, &limits).await {
         Ok(survey) => judge(&survey, &limits),

@@ -3,11 +3,11 @@
 use driftq_api::v2::{Breaker, DeliveryState, OnError, RouterKind, Topic};
 use serde::Serialize;
 
+use super::survey::{Failing, Seen, Survey};
 use crate::{
     items::cut,
     output::{grouped, printable},
     shell::word,
-    survey::{Failing, Seen, Survey},
     when::{Now, length},
 };
 use driftq_api::units::about_bytes;
@@ -29,7 +29,7 @@ const LIMIT_ACT_PERCENT: u64 = 95;
 /// What a finding asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Verdict {
+pub(super) enum Urgency {
     Ok,
     /// Somebody should look when there is time.
     Look,
@@ -37,7 +37,7 @@ pub(super) enum Verdict {
     Act,
 }
 
-impl Verdict {
+impl Urgency {
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -50,7 +50,8 @@ impl Verdict {
 /// One thing that was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
-    pub(super) verdict: Verdict,
+    #[serde(rename = "verdict")]
+    pub(super) urgency: Urgency,
     /// What it is.
     pub(super) what: String,
     /// Why it is so, or why it matters.
@@ -62,16 +63,16 @@ pub(super) struct Finding {
 
 impl Finding {
     fn new(
-        verdict: Verdict,
+        urgency: Urgency,
         what: impl Into<String>,
         cause: impl Into<String>,
         next: impl Into<String>,
     ) -> Self {
-        Self { verdict, what: what.into(), cause: cause.into(), next: Some(next.into()) }
+        Self { urgency, what: what.into(), cause: cause.into(), next: Some(next.into()) }
     }
 
     fn ok(what: impl Into<String>) -> Self {
-        Self { verdict: Verdict::Ok, what: what.into(), cause: String::new(), next: None }
+        Self { urgency: Urgency::Ok, what: what.into(), cause: String::new(), next: None }
     }
 }
 
@@ -86,24 +87,24 @@ pub(super) fn findings(survey: &Survey, now: Now) -> Vec<Finding> {
     findings.extend(history(survey));
     findings.extend(groups(survey, now));
     findings.extend(survey.failing.iter().filter_map(poison));
-    // Stable: within a verdict the order of the areas stays.
-    findings.sort_by_key(|finding| std::cmp::Reverse(finding.verdict));
+    // Stable: within a urgency the order of the areas stays.
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.urgency));
     findings
 }
 
 fn server(survey: &Survey) -> Finding {
     let status = &survey.status;
-    if status.ready && status.writable {
+    let Some(why) = survey.refusal() else {
         let uptime = length(u128::from(status.uptime_ms));
         return Finding::ok(format!("server {} takes messages, up for {uptime}", printable(&status.version)));
-    }
-    let why = status.why.as_deref().map_or_else(|| "it does not say why".to_owned(), printable);
+    };
+    let why = why.map_or_else(|| "it does not say why".to_owned(), printable);
     let next = status
         .data
         .as_ref()
         .map_or_else(|| "driftq serve --help".to_owned(), |data| format!("df -h {}", word(data)));
     let what = if status.ready { "the server takes no new messages" } else { "the server is not ready" };
-    Finding::new(Verdict::Act, what, why, next)
+    Finding::new(Urgency::Act, what, why, next)
 }
 
 fn durability(survey: &Survey) -> Option<Finding> {
@@ -111,29 +112,24 @@ fn durability(survey: &Survey) -> Option<Finding> {
         return None;
     }
     let cause = "everything is in memory, and gone when the process ends; fine for tests";
-    Some(Finding::new(Verdict::Look, "nothing is on disk", cause, "driftq serve --data ./driftq-data"))
+    Some(Finding::new(Urgency::Look, "nothing is on disk", cause, "driftq serve --data ./driftq-data"))
 }
 
 fn router(survey: &Survey) -> Finding {
-    let router = &survey.router;
     let status = "driftq router status";
-    match (router.kind, router.breaker, router.on_error) {
-        (RouterKind::None, ..) => Finding::ok("no router is configured"),
-        (_, Breaker::Closed, _) => Finding::ok("the router is asked"),
-        (_, Breaker::HalfOpen, _) => Finding::new(
-            Verdict::Look,
-            "the router is being tried again",
-            "it failed too often a moment ago",
-            status,
-        ),
-        (_, Breaker::Open, OnError::Pass) => {
-            let cause = "it failed too often; messages go on without routing";
-            Finding::new(Verdict::Act, "the router is left alone", cause, status)
+    let left_alone = |then: &str| {
+        let cause = format!("it failed too often; {then}");
+        Finding::new(Urgency::Act, "the router is left alone", cause, status)
+    };
+    match (survey.router_failure(), survey.router.kind, survey.router.breaker) {
+        (Some(OnError::Pass), ..) => left_alone("messages go on without routing"),
+        (Some(OnError::Reject), ..) => left_alone("messages that need it are refused"),
+        (None, RouterKind::None, _) => Finding::ok("no router is configured"),
+        (None, _, Breaker::HalfOpen) => {
+            let cause = "it failed too often a moment ago";
+            Finding::new(Urgency::Look, "the router is being tried again", cause, status)
         }
-        (_, Breaker::Open, OnError::Reject) => {
-            let cause = "it failed too often; messages that need it are refused";
-            Finding::new(Verdict::Act, "the router is left alone", cause, status)
-        }
+        (None, ..) => Finding::ok("the router is asked"),
     }
 }
 
@@ -148,7 +144,7 @@ fn dead_letters(survey: &Survey, now: Now) -> Vec<Finding> {
             "their attempts are used up, their time was over, or a worker gave them up{oldest}. Nobody gets them until they are sent back"
         );
         let what = format!("{} dead letter(s) of {}", grouped(dead.letters), printable(&dead.name));
-        Finding::new(Verdict::Act, what, cause, format!("driftq dlq list {}", word(&dead.name)))
+        Finding::new(Urgency::Act, what, cause, format!("driftq dlq list {}", word(&dead.name)))
     };
     survey.dead.iter().map(finding).collect()
 }
@@ -166,7 +162,7 @@ fn effects(survey: &Survey) -> Finding {
         "their workers were not heard of again, so they may have happened{oldest}. They wait until somebody has found out"
     );
     let what = format!("{}{more} effect(s) whose outcome nobody knows", grouped(unknown.count));
-    Finding::new(Verdict::Act, what, cause, "driftq effect list --state unknown")
+    Finding::new(Urgency::Act, what, cause, "driftq effect list --state unknown")
 }
 
 /// What topics keep after every group is done with it: it costs memory and disk, and is asked for.
@@ -186,7 +182,7 @@ fn topic_findings(survey: &Survey, topic: &Topic, now: Now) -> Vec<Finding> {
         let what = format!("topic {name} is paused, and {} message(s) wait", grouped(waiting));
         let cause = format!("somebody paused it {}", now.tell(at));
         findings.push(Finding::new(
-            Verdict::Look,
+            Urgency::Look,
             what,
             cause,
             format!("driftq topic resume {}", word(&topic.name)),
@@ -197,7 +193,7 @@ fn topic_findings(survey: &Survey, topic: &Topic, now: Now) -> Vec<Finding> {
         let what = format!("no group reads {name}, and {} message(s) are kept", grouped(kept));
         let cause = "a group begins with its first reader, and then gets all of them";
         let next = format!("driftq message list {}", word(&topic.name));
-        findings.push(Finding::new(Verdict::Look, what, cause, next));
+        findings.push(Finding::new(Urgency::Look, what, cause, next));
     }
     for partition in &topic.partitions {
         let limits = [
@@ -226,9 +222,9 @@ fn limit(
 ) -> Option<Finding> {
     let most = most.filter(|most| *most > 0)?;
     let percent = u64::try_from(u128::from(kept) * 100 / u128::from(most)).unwrap_or(u64::MAX);
-    let verdict = match percent {
-        LIMIT_ACT_PERCENT.. => Verdict::Act,
-        LIMIT_LOOK_PERCENT.. => Verdict::Look,
+    let urgency = match percent {
+        LIMIT_ACT_PERCENT.. => Urgency::Act,
+        LIMIT_LOOK_PERCENT.. => Urgency::Look,
         _ => return None,
     };
     let kept = format!("{} of {} {what}", show(kept), show(most));
@@ -236,7 +232,7 @@ fn limit(
     let next =
         format!("driftq topic set {} partition_{what}_max={}", word(&topic.name), most.saturating_mul(2));
     let full = format!("partition {partition} of {} is {percent} % full: {kept}", printable(&topic.name));
-    Some(Finding::new(verdict, full, cause, next))
+    Some(Finding::new(urgency, full, cause, next))
 }
 
 fn of_topic<'a>(survey: &'a Survey, topic: &'a Topic) -> impl Iterator<Item = &'a Seen> {
@@ -275,7 +271,7 @@ fn group(seen: &Seen, topic_is_paused: bool, now: Now) -> Option<Finding> {
         let what = format!("group {name} is paused, and {waiting} message(s) wait");
         let cause = format!("somebody paused it {}", now.tell(at));
         return Some(Finding::new(
-            Verdict::Look,
+            Urgency::Look,
             what,
             cause,
             format!("driftq group resume {topic} {group_word}"),
@@ -284,19 +280,19 @@ fn group(seen: &Seen, topic_is_paused: bool, now: Now) -> Option<Finding> {
     if group.consumers == 0 && group.members.is_empty() {
         // Who reads call by call is not there between two calls.
         let is_gone = now.age_ms(group.seen_at) >= READERS_GONE_MS;
-        let verdict = if is_gone { Verdict::Act } else { Verdict::Look };
+        let urgency = if is_gone { Urgency::Act } else { Urgency::Look };
         let what = format!("nobody reads for group {name}, and {waiting} message(s) wait");
         let cause = format!(
             "it was last seen {}; start its workers, or forget it with `driftq group delete {topic} {group_word}`",
             now.tell(group.seen_at)
         );
-        return Some(Finding::new(verdict, what, cause, describe));
+        return Some(Finding::new(urgency, what, cause, describe));
     }
     if let Some(oldest) = seen.oldest_ms.filter(|oldest| *oldest >= OLDEST_LOOK_MS) {
-        let verdict = if oldest >= OLDEST_ACT_MS { Verdict::Act } else { Verdict::Look };
+        let urgency = if oldest >= OLDEST_ACT_MS { Urgency::Act } else { Urgency::Look };
         let what =
             format!("group {name} is behind: {waiting} message(s), the oldest for {}", length(oldest.into()));
-        return Some(Finding::new(verdict, what, behind(seen), describe));
+        return Some(Finding::new(urgency, what, behind(seen), describe));
     }
     None
 }
@@ -329,14 +325,14 @@ fn poison(failing: &Failing) -> Option<Finding> {
         printable(topic),
         printable(group)
     );
-    let (verdict, end) = if max_attempts.is_none() {
+    let (urgency, end) = if max_attempts.is_none() {
         (
-            Verdict::Act,
+            Urgency::Act,
             "it has no limit of attempts, so it may go on for ever; `driftq topic set` has retry_max_attempts for new ones",
         )
     } else {
-        (Verdict::Look, "it becomes a dead letter when its attempts are used up")
+        (Urgency::Look, "it becomes a dead letter when its attempts are used up")
     };
     let next = format!("driftq message get {} {partition} {offset}", word(topic));
-    Some(Finding::new(verdict, what, format!("last error: {error}. {end}"), next))
+    Some(Finding::new(urgency, what, format!("last error: {error}. {end}"), next))
 }
