@@ -6,7 +6,7 @@ import zlib
 import schemathesis
 from schemathesis.core.failures import Failure
 
-from _fuzz_own import CANARY, KNOWN, SEMANTIC, SEMANTIC_DETAILS, SPARE, SPARED, capped
+from _fuzz_rules import CANARY, KNOWN, SEMANTIC, SEMANTIC_DETAILS, SPARE, SPARED, capped
 
 
 def part(case, name):
