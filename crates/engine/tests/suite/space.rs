@@ -1,0 +1,95 @@
+//! The log gives back what nobody needs.
+#![allow(clippy::unwrap_used, reason = "an error here is a failed test")]
+
+use crate::common::{ack_of, at, config, next, reader, restart_killed, soon, start, text, until, value};
+use driftq_core::Message;
+use driftq_engine::{Broker, Config, Stream};
+
+const SEGMENT_BYTES: u32 = 64 << 10;
+
+fn small(config: Config) -> Config {
+    Config { segment_bytes: SEGMENT_BYTES, snapshot_every_bytes: 3 * u64::from(SEGMENT_BYTES), ..config }
+}
+
+/// Stores, reads and acks `count` messages of about eight kilobytes.
+async fn work(broker: &Broker, stream: &mut Stream, count: u64) {
+    for n in 0..count {
+        let message = Message { value: format!("{n:08000}").into_bytes().into(), ..Message::default() };
+        soon(broker.produce("t", message)).await.unwrap();
+        let delivered = next(stream).await;
+        soon(broker.ack(ack_of("t", "g", &delivered))).await.unwrap();
+    }
+}
+
+async fn bounded(config: Config) {
+    let broker = start(small(config));
+    broker.create_topic("t", 1).await.unwrap();
+    let mut stream = broker.consume(reader("t", "g")).await.unwrap();
+    let mut most = 0;
+    for _ in 0..10 {
+        work(&broker, &mut stream, 50).await;
+        most = most.max(broker.counters().segments);
+    }
+    let counters = broker.counters();
+    assert!(counters.written_bytes > 30 * u64::from(SEGMENT_BYTES));
+    assert!(counters.snapshots > 3 && counters.segments_dropped > 20, "{counters:?}");
+    assert!(most < 20, "{most} segments");
+    drop(stream);
+    soon(broker.stop()).await;
+}
+
+#[tokio::test]
+async fn endless_work_takes_bounded_space_on_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    bounded(at(dir.path())).await;
+}
+
+#[tokio::test]
+async fn endless_work_takes_bounded_space_in_memory() {
+    bounded(config()).await;
+}
+
+#[tokio::test]
+async fn one_old_message_does_not_keep_its_segment() {
+    let dir = tempfile::tempdir().unwrap();
+    let broker = start(small(at(dir.path())));
+    broker.create_topic("t", 1).await.unwrap();
+    broker.create_topic("old", 1).await.unwrap();
+    broker.produce("old", text("precious")).await.unwrap();
+    let mut stream = broker.consume(reader("t", "g")).await.unwrap();
+    let first_segment = dir.path().join("seg-00000001.log");
+    assert!(first_segment.exists());
+    until("the segment is gone although its message lives", async || {
+        work(&broker, &mut stream, 10).await;
+        !first_segment.exists()
+    })
+    .await;
+    assert!(broker.counters().relocated >= 1);
+    let mut old = broker.consume(reader("old", "g")).await.unwrap();
+    assert_eq!(value(&next(&mut old).await), "precious");
+
+    let (_image, restarted) = restart_killed(dir.path()).await;
+    assert!(restarted.recovery.snapshot_at.is_some());
+    let mut old = restarted.broker.consume(reader("old", "other")).await.unwrap();
+    assert_eq!(value(&next(&mut old).await), "precious");
+}
+
+#[tokio::test]
+async fn a_snapshot_made_while_running_shortens_the_replay() {
+    let dir = tempfile::tempdir().unwrap();
+    let broker = start(small(at(dir.path())));
+    broker.create_topic("t", 1).await.unwrap();
+    let mut sent = 0_u64;
+    until("a snapshot is made", async || {
+        for _ in 0..50 {
+            soon(broker.produce("t", text(&"x".repeat(500)))).await.unwrap();
+            sent += 1;
+        }
+        broker.counters().snapshots > 0
+    })
+    .await;
+    let replay = broker.counters().written_bytes;
+    let (_image, restarted) = restart_killed(dir.path()).await;
+    assert_eq!(restarted.recovery.messages, sent);
+    assert!(restarted.recovery.replayed_bytes < replay, "{:?}", restarted.recovery);
+}

@@ -1,0 +1,13 @@
+//! The `Idempotency-Key` layer over real sockets: axum, hyper, and a ledger in memory whose clock the tests move.
+
+#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
+
+mod bed;
+mod bodies;
+mod failures;
+mod keys;
+pub(crate) mod moody;
+mod plain;
+mod progress;
+mod replays;
+pub(crate) mod signals;

@@ -1,0 +1,21 @@
+//! The ledger on every store, behind every layer: one program, because each would link all of them again.
+
+mod cache;
+mod cache_conformance;
+mod cache_postgres;
+mod cache_redis;
+mod cache_twin;
+mod duplicates;
+mod example;
+mod grpc;
+mod guide;
+mod http;
+mod memory;
+mod memory_model;
+mod memory_store;
+mod postgres;
+mod postgres_faults;
+mod postgres_migrations;
+mod postgres_transactions;
+mod run;
+mod support;
