@@ -180,7 +180,7 @@ pub(super) const NOT_OWNER: Entry = Entry {
     v1_code: "FAILED_PRECONDITION",
     v1_status: 409,
     retryable: false,
-    title: "Somebody else holds the message",
+    title: "Another owner holds the message",
     help: "The lease lapsed and a newer attempt has started, or the owner differs from the one that consumed it; \
            give this attempt up.",
 };
@@ -295,7 +295,7 @@ pub(super) const VERSION_SEALED: Entry = Entry {
     v1_status: 409,
     retryable: false,
     title: "The version is sealed",
-    help: "Readers have seen the version, or somebody sealed it: nothing moves in it any more; write a new version.",
+    help: "Readers have seen the version, or a caller sealed it: nothing moves in it any more; write a new version.",
 };
 
 pub(super) const PRECONDITION_FAILED: Entry = Entry {
@@ -305,8 +305,8 @@ pub(super) const PRECONDITION_FAILED: Entry = Entry {
     v1_status: 409,
     retryable: false,
     title: "An entity has another version than was expected",
-    help: "Somebody was there before: read again what the entity stands for, decide anew, and expect the version that \
-           the problem names.",
+    help: "Another caller was there before: read again what the entity stands for, decide anew, and expect the version \
+           that the problem names.",
 };
 
 pub(super) const LIMIT_REACHED: Entry = Entry {

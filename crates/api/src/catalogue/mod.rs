@@ -39,11 +39,11 @@ pub enum Code {
     MethodNotAllowed,
     /// The body did not arrive in time.
     RequestTimeout,
-    /// Somebody else holds the message, or a newer attempt has started.
+    /// Another owner holds the message, or a newer attempt has started.
     NotOwner,
     /// The message was never delivered to this group.
     NotInFlight,
-    /// The lease has lapsed and somebody else has the message, or it is settled.
+    /// The lease has lapsed and another worker has the message, or it is settled.
     StaleLease,
     /// The topic exists with other settings.
     SettingsDiffer,
@@ -224,7 +224,7 @@ mod tests {
     fn what_v1_clients_retry_is_retryable_and_the_other_way_round() {
         for entry in Code::ALL.map(Code::entry) {
             let retried_by_clients = matches!(entry.v1_status, 429 | 500 | 502 | 503 | 504);
-            // A body that came too slowly, and what somebody else is at work on, may be sent again, but not blindly.
+            // A body that came too slowly, and what another caller is working on, may be sent again, but not blindly.
             let by_hand =
                 matches!(entry.v1_status, 408) || matches!(entry.code, "KEY_IN_FLIGHT" | "EFFECT_RUNNING");
             assert_eq!(entry.retryable, retried_by_clients || by_hand, "{entry:?}");

@@ -91,7 +91,7 @@ pub struct Commit<'a> {
     )]
     #[schema(value_type = Option<Vec<Expected>>, max_items = 100)]
     pub expect: Vec<Expected<'a>>,
-    /// Whose datasets and entities they are, and whose `idempotency_key`; nobody's in particular if not given.
+    /// The tenant that the datasets, the entities and the `idempotency_key` belong to; no tenant if not given.
     #[serde(
         borrow,
         default,
@@ -272,7 +272,7 @@ pub struct Committed<'a> {
     pub outputs: Vec<CommittedOutput<'a>>,
 }
 
-/// To `GET /v2/commits/{key}`: what a commit did, for whoever did not hear the answer.
+/// To `GET /v2/commits/{key}`: what a commit did, for a caller that did not hear the answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CommitFound<'a> {
     /// It was done.

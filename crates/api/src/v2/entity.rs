@@ -1,4 +1,4 @@
-//! Entities: names with a version, so that something is done only if nobody was there before.
+//! Entities: names with a version, so that something is done only if no other caller was there before.
 
 use std::borrow::Cow;
 
@@ -41,7 +41,7 @@ pub(super) fn check(expected: &[Expected<'_>]) -> Result<(), Fault> {
 /// To `GET /v2/entities/{entity}`, and one of a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Entity<'a> {
-    /// Whose it is; empty for nobody's in particular.
+    /// The tenant that it belongs to; empty for no tenant.
     pub tenant_id: Cow<'a, str>,
     /// Its name.
     pub entity: Cow<'a, str>,

@@ -27,7 +27,7 @@ pub enum JobState {
     Done,
     /// Stopped by an error.
     Failed,
-    /// Stopped by somebody; what was done stays done.
+    /// Stopped by a caller; what was done stays done.
     Cancelled,
 }
 
@@ -53,9 +53,9 @@ pub struct Job<'a> {
     pub matched: u64,
     /// Letters dealt with.
     pub done: u64,
-    /// Letters that were gone, or dealt with by somebody else.
+    /// Letters that were gone, or dealt with by another caller.
     pub skipped: u64,
-    /// Letters that stay because the group that gave them up is gone: nobody else is to get them.
+    /// Letters that stay because the group that gave them up is gone: no other group is to get them.
     #[serde(default)]
     #[schema(required = true)]
     pub refused: u64,

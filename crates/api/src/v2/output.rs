@@ -212,7 +212,7 @@ pub struct CutOver<'a> {
     )]
     #[schema(min_length = 1, max_length = 255)]
     pub expect: Option<Cow<'a, str>>,
-    /// Whose the dataset is; nobody's in particular if not given.
+    /// The tenant that the dataset belongs to; no tenant if not given.
     #[serde(
         borrow,
         default,
@@ -245,7 +245,7 @@ pub struct Seal<'a> {
     #[serde(borrow, deserialize_with = "version::required")]
     #[schema(min_length = 1, max_length = 255)]
     pub version: Cow<'a, str>,
-    /// Whose the dataset is; nobody's in particular if not given.
+    /// The tenant that the dataset belongs to; no tenant if not given.
     #[serde(
         borrow,
         default,
@@ -289,7 +289,7 @@ pub struct RollBack<'a> {
     #[serde(borrow, deserialize_with = "version::required")]
     #[schema(min_length = 1, max_length = 255)]
     pub from: Cow<'a, str>,
-    /// Whose the dataset is; nobody's in particular if not given.
+    /// The tenant that the dataset belongs to; no tenant if not given.
     #[serde(
         borrow,
         default,

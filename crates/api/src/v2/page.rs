@@ -23,7 +23,7 @@ pub struct Page {
 
 impl Page {
     /// From `limit` and `cursor` of a query. Names sort bytewise, and so do pages: what is created or deleted
-    /// while somebody turns pages never makes another item appear twice or not at all.
+    /// while a reader turns pages never makes another item appear twice or not at all.
     pub fn from_query(query: &Query<'_>) -> Result<Self, Fault> {
         let mut parameters = Parameters::new(query.clone());
         let Section { limit, after } = Section::take(&mut parameters, CURSOR_BYTES_MAX)?;

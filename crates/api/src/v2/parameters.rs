@@ -93,7 +93,7 @@ impl<'a> Parameters<'a> {
         Labels::new(pairs).map_err(|refusal| Fault::invalid(format!("label: {refusal}")))
     }
 
-    /// Refuses what nobody asked for: a misspelt filter must not answer with everything.
+    /// Refuses parameters that the call does not know: a misspelt filter must not answer with everything.
     pub(super) fn finish(self) -> Result<(), Fault> {
         let Some((name, _)) = self.left.first() else { return Ok(()) };
         if self.known.is_empty() {

@@ -22,7 +22,7 @@ pub struct Runs<'a> {
 /// A run in a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RunSummary<'a> {
-    /// Whose it is; not there for nobody's in particular.
+    /// The tenant that it belongs to; left out for no tenant.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     #[schema(required = false)]
     pub tenant_id: Cow<'a, str>,
@@ -130,7 +130,7 @@ pub struct StepGroup<'a> {
 pub enum StepState {
     /// No attempt has begun.
     Waiting,
-    /// Somebody holds it.
+    /// A worker holds it.
     Running,
     /// An attempt failed, and another one will come.
     Retrying,
@@ -138,9 +138,9 @@ pub enum StepState {
     Done,
     /// It was given up and is a dead letter.
     DeadLettered,
-    /// The group never had to do with it: it was moved past it, or the same was done before.
+    /// The group never dealt with it: the group was moved past it, or the same was done before.
     Skipped,
-    /// Somebody cancelled it.
+    /// A client or an operator cancelled it.
     Cancelled,
     /// It was dropped before the group was through with it: by retention, or with its topic.
     Removed,

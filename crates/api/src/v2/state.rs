@@ -17,11 +17,11 @@ pub enum DeliveryState {
     Ready,
     /// Its time has not come.
     Scheduled,
-    /// Somebody holds it.
+    /// A worker holds it.
     InFlight,
     /// It failed and waits for its next attempt.
     Backoff,
-    /// It waits for an effect that somebody runs, or of which it is not known whether it happened.
+    /// It waits for an effect that a holder runs, or whose outcome is unknown.
     Effect,
     /// An earlier message of its key is not done.
     KeyBusy,

@@ -19,7 +19,7 @@ use crate::v2::read::{self, number, structure, text};
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EffectBegin<'a> {
-    /// Whose it is; nobody's in particular if not given.
+    /// The tenant that it belongs to; if not given, that of the message with `lease_token`, else no tenant.
     #[serde(
         borrow,
         default,
@@ -78,7 +78,7 @@ pub struct EffectBegin<'a> {
     #[serde(default, deserialize_with = "structure::flag", skip_serializing_if = "is_false")]
     #[schema(value_type = Option<bool>)]
     pub reacquire: bool,
-    /// How long to wait for the outcome while somebody else carries it out; 0 if not given.
+    /// How long to wait for the outcome while another holder carries it out; 0 if not given.
     #[serde(default, deserialize_with = "number::or::<_, _, 0, WAIT_MS_MAX, 0>")]
     #[schema(value_type = Option<u64>, minimum = 0, maximum = 60_000)]
     pub wait_ms: u64,

@@ -1,4 +1,4 @@
-//! The answer to who wants to carry out an effect.
+//! The answer to a caller that wants to carry out an effect.
 
 use std::borrow::Cow;
 
@@ -21,12 +21,12 @@ pub enum EffectDecision<'a> {
         /// The right to carry it out.
         lease: EffectLease<'a>,
     },
-    /// It has ended: this is what came of it.
+    /// It has ended: this is its outcome.
     Replay {
-        /// What came of it.
+        /// Its outcome.
         outcome: EffectOutcome<'a>,
     },
-    /// Somebody else carries it out.
+    /// Another holder carries it out.
     InProgress {
         /// When to ask again.
         retry_after_ms: u64,
@@ -35,7 +35,7 @@ pub enum EffectDecision<'a> {
         /// The attempt that is under way.
         attempt: u32,
     },
-    /// It failed and may be tried again, by whoever asks for that.
+    /// It failed and may be tried again, by a caller that asks for that.
     Retryable {
         /// How it failed.
         outcome: EffectOutcome<'a>,
@@ -47,13 +47,13 @@ pub enum EffectDecision<'a> {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         attempts_left: Option<u32>,
     },
-    /// It may have happened: it is not carried out again until somebody has resolved it.
+    /// It may have happened: it is not carried out again until an operator or a reconciler has resolved it.
     Unknown {
         /// The lease under which it may have happened.
         epoch: u64,
         /// The attempt in which it may have happened.
         attempt: u32,
-        /// Since when nobody knows.
+        /// Since when its outcome is unknown.
         since: Moment,
     },
 }

@@ -21,7 +21,7 @@ use crate::v2::shape;
 pub struct EffectFinish<'a> {
     /// The token that came with the lease of the effect.
     pub token: Cow<'a, str>,
-    /// What came of it.
+    /// Its outcome.
     pub result: EffectResult<'a>,
 }
 
@@ -207,8 +207,8 @@ pub struct EffectRenewed {
     pub attempt: u32,
 }
 
-/// `POST /v2/effects/release`: the lease is given up, because nothing was sent. The attempt does not count, and whoever
-/// waits for the effect has it at once.
+/// `POST /v2/effects/release`: the lease is given up, because nothing was sent. The attempt does not count, and a
+/// caller that waits for the effect gets it at once.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EffectRelease<'a> {
@@ -242,7 +242,7 @@ pub struct EffectReleased {
 pub enum ReleaseResult {
     /// It was given up now.
     Released,
-    /// It had been given up before, and nobody has taken the effect on since.
+    /// It had been given up before, and no caller has taken over the effect since.
     AlreadyReleased,
 }
 

@@ -15,7 +15,7 @@ use crate::v2::problem::Problem;
 use crate::v2::read::{self, structure};
 use crate::v2::shape;
 
-/// `POST /v2/effects/begin` with several effects: each is decided as if it came alone, and nobody waits.
+/// `POST /v2/effects/begin` with several effects: each is decided as if it came alone, and none waits.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EffectBegins<'a> {

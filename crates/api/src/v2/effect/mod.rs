@@ -1,7 +1,7 @@
 //! Effects: what a worker does to the world outside, remembered under a key so that it is not done twice.
 //!
 //! A worker begins an effect and learns in one word whether to carry it out, to take the outcome that is already
-//! there, to wait, or to leave it to people. Whoever carries it out holds a token, and finishes with it.
+//! there, to wait, or to leave it to people. The worker that carries it out holds a token, and finishes with it.
 
 mod begin;
 mod decision;
@@ -39,7 +39,8 @@ use super::read::text;
 pub enum OnLapse {
     /// The next begin carries it out again: for what may safely happen twice.
     Retry,
-    /// It is held as unknown until somebody resolves it: what may have happened is never repeated blindly.
+    /// It is held as unknown until an operator or a reconciler resolves it: what may have happened is never repeated
+    /// blindly.
     #[default]
     Hold,
 }
@@ -82,7 +83,7 @@ impl<'de> Deserialize<'de> for EffectStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EffectState {
-    /// Somebody carries it out, or has let the lease lapse and nobody took over yet.
+    /// A holder carries it out, or has let the lease lapse and no other caller has taken over yet.
     InProgress,
     /// It happened.
     Succeeded,
@@ -90,7 +91,7 @@ pub enum EffectState {
     FailedFinal,
     /// It did not happen, and may be tried again.
     FailedRetryable,
-    /// It may have happened: somebody must find out and resolve it.
+    /// It may have happened: an operator or a reconciler must find out and resolve it.
     Unknown,
 }
 

@@ -28,7 +28,7 @@ pub struct EffectOutcome<'a> {
     /// The result in base64, if there is one and it is not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body_b64: Option<Cow<'a, str>>,
-    /// Why it failed, if somebody said.
+    /// Why it failed, if its holder or an operator said so.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     #[schema(value_type = Option<String>)]
     pub error: Cow<'a, str>,

@@ -19,7 +19,7 @@ use crate::v2::read::{self, number, text};
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EffectReacquire<'a> {
-    /// Whose it is; nobody's in particular if not given.
+    /// The tenant that it belongs to; if not given, that of the message with `lease_token`, else no tenant.
     #[serde(
         borrow,
         default,
@@ -128,7 +128,7 @@ impl<'a> EffectReacquire<'a> {
             step_id: None,
             request_id: self.request_id,
             owner: self.owner,
-            // Whoever takes an effect on again goes on with what was begun: nothing is compared anew.
+            // A caller that takes over an effect goes on with what was begun: nothing is compared anew.
             expect: Vec::new(),
         }
     }

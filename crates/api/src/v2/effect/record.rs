@@ -20,7 +20,7 @@ use crate::v2::read::{self, text};
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EffectGet<'a> {
-    /// Whose it is; nobody's in particular if not given.
+    /// The tenant that it belongs to; no tenant if not given.
     #[serde(
         borrow,
         default,
@@ -89,7 +89,7 @@ pub struct Effect<'a> {
     /// Whether the lease is live, if it is in progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_live: Option<bool>,
-    /// Whether its holder gave the lease up because nothing was sent, and nobody has taken it on since.
+    /// Whether its holder gave up the lease because nothing was sent, and no caller has taken over since.
     #[serde(default, skip_serializing_if = "super::is_false")]
     #[schema(value_type = Option<bool>)]
     pub released: bool,
@@ -102,7 +102,7 @@ pub struct Effect<'a> {
     /// The message whose delivery it is tied to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<MessagePlace<'a>>,
-    /// What came of it, if it has ended.
+    /// Its outcome, if it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<EffectOutcome<'a>>,
 }

@@ -18,16 +18,16 @@ use crate::v2::limits::{
 use crate::v2::read::{self, bytes, number, text};
 use crate::v2::shape;
 
-/// `POST /v2/effects/resolve`: somebody found out what happened, and says so.
+/// `POST /v2/effects/resolve`: an operator or a reconciler found out what happened, and reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EffectResolve<'a> {
-    /// Whose the effect is; may be empty.
+    /// The tenant that the effect belongs to; empty for no tenant.
     pub tenant_id: Cow<'a, str>,
     /// What kind of effect it is.
     pub scope: Cow<'a, str>,
     /// Which one it is.
     pub key: Cow<'a, str>,
-    /// What came of it. `failed_retryable` says that it did not happen and may run again, once more than the cap
+    /// Its outcome. `failed_retryable` says that it did not happen and may run again, once more than the cap
     /// allows if the cap was reached.
     pub result: EffectResult<'a>,
     /// Who says so.
@@ -42,7 +42,7 @@ pub struct EffectResolve<'a> {
 #[derive(Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct Fields<'a> {
-    /// Whose it is; nobody's in particular if not given.
+    /// The tenant that it belongs to; no tenant if not given.
     #[serde(
         borrow,
         default,

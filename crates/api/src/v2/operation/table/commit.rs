@@ -58,9 +58,9 @@ const FOUND: Description = Description {
     id: "get_commit",
     tag: "commit",
     summary: "Was this commit done?",
-    detail: "For whoever did not hear the answer and cannot send the same commit again: what the commit under this \
-             `idempotency_key` did, for as long as commits are remembered. Without it nothing was done by then; a commit \
-             that is still on its way may be done later, so that sending it again with the same key is the surer way.",
+    detail: "For a caller that did not hear the answer and cannot send the same commit again: what the commit under \
+             this `idempotency_key` did, for as long as commits are remembered. If none is found, nothing was done so \
+             far; a commit that is still on its way may be done later, so sending it again with the same key is safer.",
     query: &[TENANT],
     is_keyed: false,
     body: None,

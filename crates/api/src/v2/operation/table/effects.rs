@@ -108,9 +108,9 @@ pub(super) static LINES: [Description; 8] = [
         "finish_effect",
         [
             "This is the outcome",
-            "Who holds the newest lease of an effect says what came of it, also after the lease has lapsed as long as \
-             nobody took over. The same outcome again is `already_committed`; another one is refused and changes \
-             nothing.",
+            "The holder of the newest lease of an effect reports its outcome, even after the lease has lapsed, as long \
+             as no other caller has taken over. The same outcome again is `already_committed`; another one is refused \
+             and changes nothing.",
         ],
         Words::request::<EffectFinish<'_>>(
             |body| told(EffectFinish::from_json(body)),
@@ -140,10 +140,10 @@ pub(super) static LINES: [Description; 8] = [
         "/v2/effects/release",
         "release_effect",
         [
-            "Nothing was sent: somebody else may have it",
-            "Gives the lease of an effect up. The attempt does not count, a begin that waits gets the effect at once, \
-             and so does the next one, with or without `reacquire`. The same again is `already_released` until \
-             somebody has taken the effect on. With `uncertain` it may have happened: what was begun with `hold` is \
+            "Nothing was sent: another caller may have it",
+            "Gives up the lease of an effect. The attempt does not count, a begin that waits gets the effect at once, \
+             and so does the next one, with or without `reacquire`. The same again is `already_released` until a \
+             caller has taken over the effect. With `uncertain` it may have happened: what was begun with `hold` is \
              `unknown` from now on, and not only when the lease lapses.",
         ],
         Words::request::<EffectRelease<'_>>(
@@ -184,7 +184,7 @@ pub(super) static LINES: [Description; 8] = [
         "/v2/effects/resolve",
         "resolve_effect",
         [
-            "Say what came of an effect that nobody finished",
+            "Report the outcome of an effect that its holder did not finish",
             "For an effect that is unknown, whose lease has lapsed, or that failed and may be tried again. \
              `failed_retryable` says that it did not happen and may run again, and grants one more attempt if the cap \
              was reached. With `epoch` only if no newer lease was given since. The same resolution again is \
@@ -227,7 +227,7 @@ pub(super) static LINES: [Description; 8] = [
         id: "list_effects",
         tag: TAG,
         summary: "Effects that are remembered",
-        detail: "The oldest first. All conditions must hold. `state=unknown` lists what waits for somebody to resolve it.",
+        detail: "The oldest first. All conditions must hold. `state=unknown` lists what waits to be resolved.",
         query: &[
             Parameter {
                 name: "state",

@@ -71,8 +71,8 @@ pub(super) static LINES: [Description; 3] = [
         "remove_entity",
         [
             "Forget an entity",
-            "Its version is 0 again, so that whoever expects that is let through once more. It cannot be undone, and \
-             asks for the name once more.",
+            "Its version is 0 again, so that a caller that expects 0 is let through once more. This cannot be undone; \
+             the name must be repeated in `confirm`.",
         ],
         &[TENANT, CONFIRM],
         &[Answer::json(200, "The entity is forgotten.", Words::answer::<EntityRemoved>(r#"{"version":3}"#))],

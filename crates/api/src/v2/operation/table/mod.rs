@@ -68,7 +68,7 @@ const CURSOR_AFTER_PLACE: Parameter = Parameter {
 const TENANT: Parameter = Parameter {
     name: "tenant_id",
     is_required: false,
-    description: "Whose; nobody's in particular if not given.",
+    description: "The tenant; no tenant if not given.",
     schema: || shape::text(0, IDENTITY_BYTES_MAX),
 };
 

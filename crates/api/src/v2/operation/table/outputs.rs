@@ -155,8 +155,8 @@ pub(super) static LINES: [Description; 8] = [
         "seal_version",
         [
             "Let nothing move in a version any more",
-            "Commits that would move or add an output in it are refused with `VERSION_SEALED`, whoever they are of. It can \
-             still be cut over to, rolled back to, and deleted. Safe to repeat.",
+            "Commits that would move or add an output in it are refused with `VERSION_SEALED`, whichever caller sends \
+             them. It can still be cut over to, rolled back to, and deleted. Safe to repeat.",
         ],
         Words::request::<Seal<'_>>(|body| told(Seal::from_json(body)), r#"{"version":"2025-12-21"}"#),
         &[Answer::json(
