@@ -1,5 +1,5 @@
-//! The server's log on stderr. A thread of its own writes it: nobody who logs waits for a reader that stalls, or fails
-//! because the reader is gone or its disk is full. Lines that could not be written are dropped and counted.
+//! The server's log on stderr. A thread of its own writes it: no thread that logs waits for a reader that stalls, or
+//! fails because the reader is gone or its disk is full. Lines that could not be written are dropped and counted.
 
 use std::io::{self, Write as _};
 use std::sync::OnceLock;
@@ -26,11 +26,11 @@ static QUEUE: OnceLock<SyncSender<Entry>> = OnceLock::new();
 
 enum Entry {
     Line(Vec<u8>),
-    /// Everything before it is written: somebody waits to hear that.
+    /// Everything before it is written: the sender waits to hear that.
     Flush(SyncSender<()>),
 }
 
-/// Lines that nobody can read.
+/// Lines that could not be written.
 pub(crate) fn dropped() -> u64 {
     DROPPED.load(Relaxed)
 }
@@ -87,7 +87,7 @@ fn write_all(entries: &Receiver<Entry>) {
                     tracing::warn!(lost, "stderr takes lines again; some were lost since the start");
                 }
             }
-            // Whoever waited may have given up.
+            // The thread that waited may have given up.
             Entry::Flush(done) => drop(done.try_send(())),
         }
     }

@@ -1,7 +1,7 @@
 //! Numbers for Prometheus.
 //!
-//! What happens often is counted in plain atomics; families and label sets are put together only when somebody
-//! scrapes. The four names without a prefix are those of the first broker, and frozen.
+//! What happens often is counted in plain atomics; families and label sets are put together only for a
+//! scrape. The four names without a prefix are those of the first broker, and frozen.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

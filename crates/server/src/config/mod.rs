@@ -2,7 +2,7 @@
 //!
 //! Order: default < profile < file < environment < flag. Every knob has one name, spelled `name` in the file,
 //! `DRIFTQ_NAME` in the environment and `--name` on the command line (see [`knob::KNOBS`]). The values that hold
-//! when nobody says anything come from the `Default` of the part that uses them, and from nowhere else. In the file,
+//! when none is given come from the `Default` of the part that uses them, and from nowhere else. In the file,
 //! the knobs of the router may also stand in a table: `url` under `[router]` is `router_url`.
 
 mod args;

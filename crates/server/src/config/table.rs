@@ -21,7 +21,7 @@ const SEGMENT_BYTES_MOST: u64 = 1 << 30;
 const SEGMENT_BYTES_STEP: u32 = 64;
 /// The engine takes no larger messages: they have to fit into one batch with others.
 const MESSAGE_BYTES_MOST: u64 = 40 << 20;
-/// Whoever has more to keep keeps a pointer to it.
+/// A worker with a larger result stores a pointer to it instead.
 const RESULT_BYTES_MOST: u64 = 4 << 20;
 /// What one request writes has to fit into one batch of the log.
 const BODY_BYTES_MOST: u64 = driftq_engine::core::INPUT_BYTES_MAX as u64;

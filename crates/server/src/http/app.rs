@@ -81,8 +81,8 @@ impl App {
         Ok(answer)
     }
 
-    /// Charges the edge's budget with an answer until it is written. If there is no room for it, whoever only asked may
-    /// ask again later; whoever has changed something is told in any case, and so is whoever looks after the server.
+    /// Charges the edge's budget with an answer until it is written. If there is no room for it, a client that only
+    /// read may ask again later; a client that has changed something is answered in any case, and so is an operator.
     async fn charged(&self, endpoint: Endpoint, method: &Method, answer: Answer) -> Result<Answer, Fault> {
         let AnswerBody::Whole(body) = answer.body() else { return Ok(answer) };
         // It has counted its own.

@@ -24,7 +24,7 @@ const _: () = assert!(
     "what is free of charge must be the smaller part"
 );
 
-/// How long somebody waits for others to give bytes back.
+/// How long a request waits for others to give bytes back.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// When a client should come back that found nothing left.
@@ -55,7 +55,7 @@ impl Budget {
     }
 }
 
-/// Bytes that somebody holds; they are given back when it is dropped.
+/// Bytes that a request or an answer holds; they are given back when it is dropped.
 pub(crate) struct Charge {
     budget: Arc<Budget>,
     permit: Option<OwnedSemaphorePermit>,
@@ -137,7 +137,7 @@ impl Charge {
 }
 
 impl Budget {
-    /// Said to whoever found nothing left.
+    /// What a client is told when nothing is left for it.
     pub(crate) fn refusal(&self) -> Fault {
         self.metrics.on_edge_refused();
         Fault {
@@ -200,7 +200,7 @@ mod tests {
         let carried = other.carried_by(Bytes::from(vec![1; 40 * KIB]));
         let rest = carried.slice(5..9);
         drop((carried, charge));
-        assert_eq!(used(&budget), 40 * KIB, "somebody still holds a part, and with it all");
+        assert_eq!(used(&budget), 40 * KIB, "a slice is still held, and with it all");
         drop(rest);
         assert_eq!(used(&budget), 0);
     }

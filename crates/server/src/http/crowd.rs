@@ -1,5 +1,5 @@
-//! Who is connected. When as many are as may be, the connection that has been without a request for longest makes room
-//! for whoever wants in: thousands that do nothing must not lock out one that wants to work.
+//! The open connections. When the limit is reached, the connection that has been without a request for longest makes
+//! room for a new one: thousands of idle clients must not lock out one that wants to work.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -82,7 +82,7 @@ impl Endpoint {
     }
 
     /// Its path, as metrics name it, with the method where one path has several calls of `/v2`. Never the path of a
-    /// request: anybody can make up as many of those as they like.
+    /// request: a client can make up as many of those as it likes.
     pub(crate) fn route(self) -> String {
         let route = match self {
             Self::Healthz => "/v1/healthz",

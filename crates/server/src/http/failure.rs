@@ -64,7 +64,7 @@ fn rejected(reject: Reject, call: Call) -> Fault {
         ),
         Reject::EffectUnknown => Fault::new(Code::EffectUnknown, "the ledger has no such effect"),
         Reject::EffectRunning => {
-            Fault::new(Code::EffectRunning, "somebody runs the effect: its lease is live")
+            Fault::new(Code::EffectRunning, "a holder runs the effect: its lease is live")
         }
         Reject::EffectFinished => {
             Fault::new(Code::EffectFinished, "the effect is over, and its outcome stays what it is")

@@ -207,7 +207,7 @@ async fn pull(mut stream: Stream, budget: Arc<Budget>) -> Pulled {
 
 impl Drop for Lines {
     fn drop(&mut self) {
-        // The peer may have taken the last line and left before anybody asked for another one. It has the message,
+        // The peer may have taken the last line and left before the next one was polled for. It has the message,
         // and keeps the lease.
         self.is_flushed();
         self.pulse.idle(std::time::Instant::now());

@@ -24,7 +24,7 @@ impl Loan {
         self.receipts.push(receipt);
     }
 
-    /// The socket has taken the whole answer: whoever asked has the messages, as far as anybody here can know.
+    /// The socket has taken the whole answer: the client has the messages, as far as the server can know.
     pub(crate) fn arrived(mut self) {
         self.receipts.clear();
     }

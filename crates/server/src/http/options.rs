@@ -15,7 +15,7 @@ pub struct Options {
     /// Bytes of a request body; beyond it 413.
     pub(crate) body_bytes_max: usize,
     /// Bytes held for all peers together: bodies that are read or being handled, answers and lines that are not written
-    /// yet. Beyond it, whoever needs more waits a moment and then gets 503.
+    /// yet. Beyond it, a request that needs more waits a moment and then gets 503.
     pub(crate) edge_bytes_max: usize,
     /// From the first byte of a request to the end of its headers; afterwards the connection is closed.
     pub(crate) head_timeout: Duration,

@@ -39,7 +39,7 @@ pub(crate) struct Pulse {
     /// Answers on their way lend something: looked at before the lock is.
     lends: AtomicBool,
     lent: Mutex<Vec<Loan>>,
-    /// Somebody else needs the place of this connection.
+    /// Another connection needs the place of this one.
     dismissed: AtomicBool,
     dismissal: Notify,
 }
@@ -65,7 +65,7 @@ impl Pulse {
         pulse
     }
 
-    /// Whoever takes nothing of an answer for this long is given up, and not only after the time for idle ones.
+    /// A peer that takes nothing of an answer for this long is given up, without waiting for the time for idle ones.
     pub(crate) fn with_answer_timeout(mut self, answer_timeout: Duration) -> Self {
         self.answer_timeout = answer_timeout;
         self

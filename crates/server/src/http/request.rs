@@ -103,7 +103,7 @@ async fn next(body: &mut Incoming) -> Result<Option<Bytes>, Fault> {
     Ok(None)
 }
 
-/// Reads a body that nobody wants, so that the connection can go on.
+/// Reads a body that is not needed, so that the connection can go on.
 pub(crate) async fn discard_body(body: Incoming) {
     if !body.is_end_stream() {
         discard(body).await;

@@ -21,10 +21,10 @@ use super::wire::Wire;
 /// Pause after an accept that failed for want of something (file descriptors, memory), so that the loop does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A crowd at the door is told of this often: a line for everybody in it would be a second flood.
+/// How often the log mentions connections that wait for a place: a line for each would be a second flood.
 const CROWD_SILENCE: Duration = Duration::from_secs(10);
 
-/// How often a full house is asked for somebody who may leave.
+/// How often a full server looks for a connection that may be closed.
 const CROWD_PAUSE: Duration = Duration::from_millis(100);
 
 /// Most permits that the connection limit can have.
@@ -108,7 +108,7 @@ async fn accept(
     }
 }
 
-/// A place for one more connection, as soon as there is one. `None` when nobody is let in any more.
+/// A place for one more connection, as soon as there is one. `None` when no connection is admitted any more.
 async fn admit(app: &App, permits: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
     let mut place = std::pin::pin!(Arc::clone(permits).acquire_owned());
     if permits.available_permits() > 0 {

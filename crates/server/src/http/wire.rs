@@ -110,7 +110,7 @@ impl<S: AsyncWrite + Unpin> Wire<S> {
 }
 
 impl<S: AsyncRead + Unpin> Wire<S> {
-    /// Reads what nobody wants, until the peer has sent it, or enough of it, or has had its time.
+    /// Reads and discards what the peer sends, until it has sent all of it, or enough of it, or its time is up.
     fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut space = [0; 8 << 10];
         while self.discarded < DISCARD_BYTES_MAX {
@@ -166,8 +166,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
         if self.pulse.on_flush() {
             cx.waker().wake_by_ref();
         }
-        // An answer has just left. Nobody reads again before the peer sends something, so this is the moment to
-        // have the timer wait for it.
+        // An answer has just left. The connection is not read again before the peer sends something, so this is the
+        // moment to have the timer wait for it.
         match self.poll_patience(cx) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Ready(Ok(())) | Poll::Pending => Poll::Ready(Ok(())),

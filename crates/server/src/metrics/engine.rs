@@ -33,7 +33,7 @@ pub(super) fn encode(out: &mut DescriptorEncoder<'_>, counters: &Counters) -> Re
         ),
         ("driftq_released", "Deliveries that never reached their reader", counters.released),
         ("driftq_dead_letters", "Dead letters written", counters.buried),
-        ("driftq_effects_executed", "Effects that somebody was told to run", counters.effects_executed),
+        ("driftq_effects_executed", "Effects that a caller was told to run", counters.effects_executed),
         ("driftq_effects_replayed", "Effects answered with an earlier outcome", counters.effects_replayed),
         ("driftq_effects_finished", "Outcomes of effects written down", counters.effects_finished),
         (

@@ -78,7 +78,7 @@ fn taken<'a>(
         }
         (own, name) => own.map(Cow::into_owned).or(name),
     };
-    // As it was understood: whoever builds the body anew may order it otherwise.
+    // As it was understood: a client that builds the body anew may order it differently.
     let said = serde_json::to_vec(&asked).expect("texts and numbers always have a JSON form");
     let broker = &request.app.broker;
     let is_fenced = !(asked.ack.is_empty() && asked.fence.is_empty() && asked.effects.is_empty());
@@ -111,7 +111,7 @@ fn named(tenant: &str, key: &str) -> Identity {
     Identity::of_parts(&[b"commit by key of tenant", tenant.as_bytes(), key.as_bytes()])
 }
 
-/// Whether a commit was done, for whoever did not hear the answer.
+/// Whether a commit was done, for a caller that did not hear the answer.
 pub(super) async fn get(request: &Request<'_>) -> Handled {
     let (key, tenant) = (request.name(0, "key")?, v2::tenant(request.query()?)?);
     let found = request.app.broker.committed_as(named(&tenant, &key)).await;

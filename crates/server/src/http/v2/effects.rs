@@ -236,7 +236,7 @@ pub(super) async fn list(request: &Request<'_>) -> Handled {
     Ok(json(StatusCode::OK, &Effects { effects: effects?, cursor, scanned: sight.scanned }))
 }
 
-/// The number in a cursor. One that nobody gave out is some place all the same.
+/// The number in a cursor. A cursor that the server never gave out still stands for some place.
 pub(super) fn number_of(place: &[u8]) -> u64 {
     let mut number = [0; 8];
     for (byte, given) in number.iter_mut().zip(place) {

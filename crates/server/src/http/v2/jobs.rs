@@ -29,7 +29,7 @@ pub(super) fn cancel(request: &Request<'_>) -> Handled {
     Ok(json(StatusCode::OK, &shown(&job.map_err(|failure| fault(&failure))?)))
 }
 
-/// The number of a job. What cannot be one is one that nobody knows.
+/// The number of a job. A name that is not a number is that of an unknown job.
 fn id(request: &Request<'_>) -> Result<u64, Fault> {
     let name = request.name(0, "id")?;
     name.parse().map_err(|_| Fault::new(Code::JobUnknown, "there is no job of that number"))

@@ -17,12 +17,11 @@ use crate::http::v1::Handled;
 
 pub(super) fn status(request: &Request<'_>) -> Handled {
     request.no_query()?;
-    let status = request.app.broker.router().map_or_else(nobody, |hook| shown(hook));
+    let status = request.app.broker.router().map_or_else(no_router, |hook| shown(hook));
     Ok(json(StatusCode::OK, &status))
 }
 
-/// There is no router.
-const fn nobody() -> RouterStatus {
+const fn no_router() -> RouterStatus {
     RouterStatus {
         kind: RouterKind::None,
         breaker: Breaker::Closed,

@@ -99,7 +99,7 @@ fn message(found: &RunMessage) -> StepMessage<'_> {
         partition: found.partition,
         offset: found.offset,
         stored_at: moment(found.at),
-        // Nobody reads the topic: there is no group to speak of.
+        // An unnamed group means that no group reads the topic.
         groups: found.groups.iter().filter(|group| !group.group.is_empty()).map(group).collect(),
         reads: found.reads.iter().map(read).collect(),
     }
