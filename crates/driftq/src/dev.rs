@@ -27,7 +27,7 @@ use driftq_server::config::{Config, KNOBS, KnobArgs, Origin, Resolved, resolve};
 
 /// What is looked at when the port that was meant is taken, before the system chooses.
 const NEXT_PORTS: u16 = 20;
-/// Where commands look for a server when nobody says anything.
+/// Where commands look for a server when no address is given.
 const USUAL: &str = "127.0.0.1:8080";
 /// The flags that a first start may need. All others of `driftq serve` are taken as well.
 const SHOWN: [&str; 4] = ["listen", "data", "ephemeral", "log_level"];
@@ -87,7 +87,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
     host(resolved, &desk)
 }
 
-/// Whether nobody has said anything about this knob.
+/// Whether nothing has set this knob, so that its default holds.
 fn is_default(resolved: &Resolved, name: &str) -> bool {
     KNOBS.iter().zip(&resolved.origins).any(|(knob, origin)| knob.name == name && *origin == Origin::Default)
 }

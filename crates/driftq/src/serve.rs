@@ -94,7 +94,7 @@ pub(super) fn host(resolved: Resolved, manner: &impl Manner) -> Result<()> {
     let problems: Vec<String> = resolved.problems.iter().map(ToString::to_string).collect();
     refuse(&problems)?;
     for warning in &resolved.warnings {
-        // A warning that nobody can read stops nothing.
+        // A warning that cannot be written stops nothing.
         let _ = writeln!(std::io::stderr(), "warning: {warning}");
     }
     let config = resolved.config;

@@ -268,7 +268,7 @@ async fn work(address: SocketAddr, left: Rc<Cell<u64>>) -> Result<u64> {
     let mut connection = Connection::open(address).await?;
     let mut done = 0;
     while left.get() > 0 {
-        // Taken before the answer is there, so that nobody waits for messages that somebody else will get.
+        // Taken before the answer is there, so that no worker waits for messages that another one will get.
         left.set(left.get().saturating_sub(BATCH as u64));
         let got = lease_and_ack(address, &mut connection).await?;
         ensure!(got > 0, "nothing was left to lease, with {} messages to go", left.get());

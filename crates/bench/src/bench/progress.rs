@@ -1,4 +1,4 @@
-//! Where the run is, for whoever watches it on a terminal.
+//! Where the run is, for a user who watches it on a terminal.
 
 use std::{
     io::{self, IsTerminal},

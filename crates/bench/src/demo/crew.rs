@@ -1,4 +1,4 @@
-//! Keeps both crews at work: whoever dies is replaced.
+//! Keeps both crews at work: a worker that dies is replaced.
 
 use std::{
     fs::File,

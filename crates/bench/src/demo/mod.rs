@@ -2,7 +2,7 @@
 //!
 //! Everything is real: a server on disk, worker processes, SIGKILL. Two crews work on the same orders. One charges and
 //! acks; the other asks the ledger first. The payment provider is this process, which neither of them can reach except
-//! by a call, and which does what real ones do: it charges whoever asks, as often as they ask.
+//! by a call, and which does what real ones do: it charges for every call, as often as workers call.
 
 mod crew;
 mod plan;
@@ -157,6 +157,6 @@ async fn all_settled(client: &Client) -> Result<()> {
 
 fn fresh_seed() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    // Short, so that it can be told to somebody.
+    // Short, so that one user can tell it to another.
     now.as_millis() as u64 % 1_000_000
 }

@@ -123,13 +123,13 @@ impl Book {
         self.charges.iter().filter(|charges| charges.is_empty()).count() as u64
     }
 
-    /// Orders that somebody was let go to ack.
+    /// Orders that a worker was let go to ack.
     pub(super) fn worked_on(&self) -> u64 {
         self.let_go.iter().filter(|done| **done).count() as u64
     }
 
-    /// Takes the kill that is due here, if one is. Whoever gets as far as the ack has passed all other points, or had
-    /// no reason to go there.
+    /// Takes the kill that is due here, if one is. A worker that gets as far as the ack has passed all other
+    /// points, or had no reason to go there.
     fn kill_at(&mut self, order: usize, here: Point) -> Option<Point> {
         let kills = self.kills.get_mut(order)?;
         match kills.front() {
@@ -139,7 +139,7 @@ impl Book {
     }
 }
 
-/// Charges whoever asks, as often as they ask.
+/// Charges for every call, as often as workers call.
 pub(super) struct Provider {
     books: [Book; 2],
     charges: u64,
@@ -171,7 +171,7 @@ impl Provider {
         | Call::Find { number }
         | Call::Acking { number }) = *call;
         let order = number as usize;
-        let charges = book.charges.get(order).context("an order that nobody placed")?;
+        let charges = book.charges.get(order).context("an order that was never placed")?;
         let said = Said { charge: charges.first().cloned() };
         match *call {
             Call::Attempt { .. } => book.attempts += 1,

@@ -175,8 +175,8 @@ impl Report {
         let how = vec![
             "The charge is an effect under `hold`, named after the order.".to_owned(),
             format!(
-                "Died in the middle of it: {} ({before_charge} before the charge, {after_charge} after it). Nobody can \
-                 know which, so the next attempt was told `unknown`, and its reconciler asked the provider for the \
+                "Died in the middle of it: {} ({before_charge} before the charge, {after_charge} after it). No worker \
+                 can know which, so the next attempt was told `unknown`, and its reconciler asked the provider for the \
                  order ({}x): if it was charged, that is the result; if not, the charge ran.",
                 before_charge + after_charge,
                 self.driftq.looked_up

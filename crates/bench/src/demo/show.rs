@@ -67,7 +67,7 @@ impl Show {
 
     fn say(&self, line: &str) {
         match &self.screen {
-            // It fails if the terminal is gone, and then nobody misses it.
+            // It fails if the terminal is gone, and then there is no reader to miss it.
             Screen::Bars { all, .. } => drop(all.println(line)),
             Screen::Lines => eprintln!("{line}"),
             Screen::Nothing => {}
