@@ -33,7 +33,7 @@ pub enum LedgerError {
         attempts: u32,
     },
     /// A holder runs it right now, so it cannot be resolved.
-    #[error("somebody runs it right now; resolve it when the lease has lapsed")]
+    #[error("a holder runs it right now; resolve it when the lease has lapsed")]
     Running,
     /// It is over and stays what it is, so it cannot be resolved.
     #[error("it has ended, and stays what it is")]

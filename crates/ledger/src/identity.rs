@@ -81,7 +81,7 @@ impl fmt::Display for Part {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum IdentityError {
     /// Nothing but blanks.
-    #[error("the {0} is empty; an effect belongs to somebody and has a name")]
+    #[error("the {0} is empty; an effect has a principal, a method and a key")]
     Empty(Part),
     /// More than [`IDENTITY_BYTES_MAX`].
     #[error("the {part} has {bytes} bytes, more than {IDENTITY_BYTES_MAX}; hash what is longer")]
@@ -143,6 +143,6 @@ mod tests {
             assert_eq!(Identity::new(principal, method, key), Err(error));
         }
         assert!(Identity::new(&"x".repeat(255), "m", &format!(" {} ", "ä".repeat(127))).is_ok());
-        assert!(Identity::new("unknown-7", "unknown", "unknown").is_ok(), "only a principal can be nobody");
+        assert!(Identity::new("unknown-7", "unknown", "unknown").is_ok(), "only a principal can be missing");
     }
 }

@@ -159,13 +159,13 @@ pub enum RunError<E> {
     #[error("it failed before, and no attempt is left: {}", .0.error)]
     Exhausted(Box<Outcome>),
     /// Another holder runs it.
-    #[error("somebody else runs it; ask again in {retry_after:?}")]
+    #[error("another holder runs it; ask again in {retry_after:?}")]
     InProgress {
         /// When it is worth asking again.
         retry_after: Duration,
     },
     /// It may have happened; its outcome is unknown.
-    #[error("it may have happened, nobody knows since {since}; it waits to be resolved")]
+    #[error("it may have happened; its outcome is unknown since {since} and waits to be resolved")]
     Unknown {
         /// The lease under which it may have happened.
         epoch: u32,
@@ -173,7 +173,7 @@ pub enum RunError<E> {
         since: Moment,
     },
     /// Another caller took over while it ran. It was stopped where it stood, and no longer counts.
-    #[error("somebody took over while it ran")]
+    #[error("another caller took over while it ran")]
     Overtaken,
     /// It happened, and that could not be written down: here is what came of it. The lease lapses, and its terms
     /// decide.

@@ -132,7 +132,7 @@ async fn a_person_resolves_what_nobody_knows() {
     says(
         resolve("runs", &["--status", "succeeded"]),
         5,
-        &["somebody runs it right now", "when its lease ends"],
+        &["a holder runs it right now", "when its lease ends"],
     );
     says(resolve("done", &["--status", "failed-final"]), 5, &["stays what it is", "driftq ledger show"]);
     says(resolve("no", &["--status", "succeeded"]), 4, &["no record", "driftq ledger list"]);
@@ -293,7 +293,7 @@ async fn the_ledger_of_a_server_is_looked_after_in_the_same_way() {
     shows(&resolve("unclear").ok().stdout, &["ann pay unclear is succeeded\n"]);
     shows(&resolve("unclear").ok().stdout, &["as was said before"]);
     assert_eq!(run(&["show", "ann", "pay", "unclear", "--body"]).ok().stdout, "ch_1");
-    says(resolve("runs"), 5, &["somebody runs it right now"]);
+    says(resolve("runs"), 5, &["a holder runs it right now"]);
     says(resolve("never"), 5, &["stays what it is"]);
     says(resolve("no such key"), 4, &["driftq ledger list"]);
 

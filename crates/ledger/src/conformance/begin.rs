@@ -46,7 +46,7 @@ pub async fn others_are_told_when_to_come_again(harness: &dyn Harness) {
         crate::Decision::InProgress { retry_after, .. } => {
             assert!(retry_after <= LONG && retry_after > LONG / 2, "in {retry_after:?}");
         }
-        other => panic!("somebody runs it, and begin says {other:?}"),
+        other => panic!("a holder runs it, and begin says {other:?}"),
     }
 }
 

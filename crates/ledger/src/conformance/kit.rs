@@ -126,7 +126,7 @@ impl<'a> Case<'a> {
         }
         is_stale(&self.ledger().renew(lease, LONG).await);
         let after = self.ledger().get(&lease.identity).await;
-        assert_eq!(before, after, "whoever was overtaken changes nothing");
+        assert_eq!(before, after, "a holder that was overtaken changes nothing");
     }
 
     /// What an operator found out about how an effect ended.
@@ -243,7 +243,7 @@ pub fn keeps_off(decision: &Decision, lease: &Lease) {
             assert_eq!((*epoch, *attempt), (lease.epoch, lease.attempt));
             assert!(!retry_after.is_zero(), "asking at once is of no use");
         }
-        other => panic!("somebody runs it, and begin says {other:?}"),
+        other => panic!("a holder runs it, and begin says {other:?}"),
     }
 }
 
@@ -252,7 +252,7 @@ pub fn is_unknown(decision: &Decision, lease: &Lease) {
     match decision {
         Decision::Unknown { epoch, attempt, since } => {
             assert_eq!((*epoch, *attempt), (lease.epoch, lease.attempt));
-            assert!(*since >= lease.expires_at, "nobody knows since {since}, {lease:?}");
+            assert!(*since >= lease.expires_at, "unknown since {since}, {lease:?}");
         }
         other => panic!("it may have happened, and begin says {other:?}"),
     }

@@ -37,7 +37,7 @@ impl Refusal {
     }
 
     pub(crate) fn no_principal() -> Self {
-        let text = "a key belongs to somebody, and nobody was recognised behind this call";
+        let text = "a key belongs to a principal, and this call has none";
         Self::new("no-principal", Code::Unauthenticated, text)
     }
 
@@ -54,7 +54,7 @@ impl Refusal {
     pub(crate) fn unknown(since: &str) -> Self {
         let text = format!(
             "this call was handled before and not heard of again since {since}; it may have happened, so it is not \
-             repeated until somebody has found out and resolved it"
+             repeated until an operator or a reconciler has resolved it"
         );
         Self::new("unknown", Code::FailedPrecondition, text)
     }

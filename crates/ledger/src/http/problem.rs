@@ -52,8 +52,8 @@ impl Problem {
     }
 
     pub(crate) fn no_principal() -> Self {
-        let detail = "A key belongs to somebody, and nobody was recognised behind this request.";
-        Self::new("no-principal", StatusCode::UNAUTHORIZED, "Nobody is asking", detail)
+        let detail = "A key belongs to a principal, and this request has none.";
+        Self::new("no-principal", StatusCode::UNAUTHORIZED, "No principal", detail)
     }
 
     pub(crate) fn body_too_large(limit: usize) -> Self {
@@ -80,9 +80,9 @@ impl Problem {
     pub(crate) fn unknown(since: &str) -> Self {
         let detail = format!(
             "This request was handled before and not heard of again since {since}. It may have happened, so it is \
-             not repeated: somebody has to find out and resolve it. Asking again does not help until then."
+             not repeated until an operator or a reconciler has resolved it. Asking again does not help until then."
         );
-        Self::new("unknown", StatusCode::CONFLICT, "Nobody knows whether it happened", detail)
+        Self::new("unknown", StatusCode::CONFLICT, "It is unknown whether it happened", detail)
     }
 
     pub(crate) fn unavailable() -> Self {
