@@ -56,7 +56,7 @@ pub enum Error {
     },
     /// Another holder is carrying out this effect.
     #[error(
-        "somebody else is carrying out effect {effect}; try again in {} ms, or wait longer for it",
+        "another holder is carrying out effect {effect}; try again in {} ms, or wait longer for it",
         retry_after.as_millis()
     )]
     EffectBusy {
@@ -112,7 +112,7 @@ pub enum Error {
         why: String,
     },
     /// The message is no longer this worker's: it was delivered again, or is settled.
-    #[error("the lease is lost: somebody else has the message; stop, and leave it to them")]
+    #[error("the lease is lost: another worker has the message; stop, and leave it to that worker")]
     LeaseLost,
     /// A client or an operator cancelled the message.
     #[error("the message was cancelled; stop")]

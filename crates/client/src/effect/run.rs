@@ -226,7 +226,7 @@ impl Held<'_> {
     fn overtaken(&self, error: Error) -> Error {
         match error.of_delivery() {
             Error::LeaseLost if self.effect.home.lease_token.is_none() => {
-                let why = "somebody else had it before its outcome could be written down".to_owned();
+                let why = "another holder took it over before its outcome could be written down".to_owned();
                 Error::EffectUncertain { effect: self.name.clone(), why }
             }
             error => error,

@@ -106,7 +106,7 @@ fn a_batch_is_what_is_there_at_once() {
     assert_eq!(started(&mut book), ["a", "b", "c"]);
     assert!(book.start().is_none());
     book.ended(ids[..3].iter().map(|id| (*id, Verdict::Ack)).collect());
-    assert_eq!(started(&mut book), ["d"], "nobody waits for a full batch");
+    assert_eq!(started(&mut book), ["d"], "no message waits for a full batch");
 }
 
 #[test]

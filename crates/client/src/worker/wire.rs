@@ -111,7 +111,7 @@ pub(super) async fn settle(client: &Client, batch: Batch) -> (Vec<Id>, bool) {
                 tracing::info!(
                     ?kind,
                     refused,
-                    "somebody else has these messages: what was said of them is dropped"
+                    "another worker has these messages: this worker's outcomes for them are dropped"
                 );
             }
         }
