@@ -73,7 +73,7 @@ impl World {
             let ask = self.plain_ask(key);
             self.begin_now(&ask)?;
             let Some(known) = self.oracle.effect(key).cloned() else {
-                return Err(format!("resolvable: nobody was told anything about effect {key}"));
+                return Err(format!("resolvable: no asker was told anything about effect {key}"));
             };
             match known.status {
                 Status::Succeeded | Status::FailedFinal => return Ok(()),
@@ -130,7 +130,7 @@ impl World {
         self.flush()?;
         let known = self.oracle.effect(ALONE);
         if known.is_none_or(|known| known.status != Status::Unknown) {
-            return Err(format!("unknown: nobody noticed that {known:?} has lapsed"));
+            return Err(format!("unknown: it went unnoticed that {known:?} has lapsed"));
         }
         self.bring_to_an_end(ALONE)
     }
@@ -223,7 +223,7 @@ impl World {
     fn end_now(&mut self, key: u64, status: Status) -> Verdict {
         let end = self.end_as(status);
         let Some(receipt) = self.oracle.effect(key).map(crate::oracle::Known::receipt) else {
-            return Err(format!("waiting: nobody has the lease of effect {key}"));
+            return Err(format!("waiting: no holder has the lease of effect {key}"));
         };
         self.hand_finish(&Lease { key, receipt, tie: None }, &end)?;
         self.flush()

@@ -262,7 +262,7 @@ impl Probe {
         let Some(Description::Datasets(datasets, false)) =
             self.describe(Query::Datasets(String::new(), None, 100))
         else {
-            return Err("answers: nobody knows the datasets".into());
+            return Err("answers: the server does not list the datasets".into());
         };
         let mut outputs = Outputs::default();
         for summary in datasets {

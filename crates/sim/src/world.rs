@@ -348,7 +348,7 @@ impl World {
         let text = std::str::from_utf8(&message.value).unwrap_or_default();
         let id = text.strip_prefix("message ").and_then(|id| id.parse().ok());
         let Some(id) = id.filter(|id| self.oracle.sent.contains_key(id)) else {
-            return Err(format!("payload: nobody sent {text:?}, or it was refused"));
+            return Err(format!("payload: no producer sent {text:?}, or it was refused"));
         };
         let Receipt { topic, partition, offset, .. } = delivery.receipt;
         let own = Origin { incarnation: topic, partition, offset, ..Origin::default() };

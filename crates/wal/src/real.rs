@@ -147,7 +147,7 @@ mod tests {
         let expected = ["a/b", "a", ""].map(|name| root.path().join(name));
         assert_eq!(made(&dir), expected);
         assert!(dir.is_dir());
-        assert_eq!(made(&dir), [root.path().join("a/b")], "also if somebody else has made it");
+        assert_eq!(made(&dir), [root.path().join("a/b")], "also if another process has made it");
     }
 
     #[test]

@@ -30,7 +30,7 @@ impl Oracle {
     /// A message is handed over: whether its identity is kept for another one, so that it must not be stored, and
     /// whether it may be.
     pub(crate) fn offering(&mut self, id: u64, reserved: bool, now: Time) -> (bool, bool) {
-        let sent = self.sent.get_mut(&id).expect("whoever offers it has sent it");
+        let sent = self.sent.get_mut(&id).expect("a producer that offers it has sent it");
         sent.repeated |= sent.handed;
         sent.handed = true;
         let due = match sent.start {

@@ -31,7 +31,7 @@ impl Oracle {
             // A waiter is told when the lease lapses.
             Status::InProgress => exact && known.tie.is_none() && known.until < until,
         };
-        ensure(!over, || format!("waiting: nobody runs it, and nobody said so: {}", name()))
+        ensure(!over, || format!("waiting: no holder runs it, and no waiter was told: {}", name()))
     }
 
     /// An asker was told that it is not known whether an effect happened.
