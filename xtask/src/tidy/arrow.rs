@@ -64,7 +64,7 @@ const ROWS: [Row; 15] = [
         workspace_in_tests: &["driftq-http"],
         outside_only: None,
         outside_never: &["axum", "openssl", "reqwest"],
-        because: "it is the one way to a server, for whoever has no broker, and says nothing of its own",
+        because: "it is the one way to a server for programs without a broker, and adds nothing of its own",
     },
     Row {
         package: "driftq-client",
