@@ -78,7 +78,7 @@ pub use limits::{
 };
 pub use message::{Due, Message};
 pub use openapi::{openapi, openapi_json};
-pub use operation::{Allow, Found, Method, Operation, PATH_NAMES_MAX};
+pub use operation::{Allow, Lookup, Method, Operation, PATH_NAMES_MAX};
 pub use output::{
     CurrentVersion, CutOver, Dataset, DatasetSummary, DatasetVersion, Datasets, Output, OutputMessage,
     OutputMode, PartitionOutputs, PastVersion, RollBack, Seal, VERSION_CURRENT, VersionDeleted,

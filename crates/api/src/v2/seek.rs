@@ -54,7 +54,7 @@ impl Seek {
 /// The places that are written as objects.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Place {
+struct SeekObject {
     #[serde(default, deserialize_with = "number::optional::<_, _, 0, OFFSET_MAX>")]
     offset: Option<u64>,
     #[serde(default)]
@@ -87,7 +87,7 @@ impl<'de> Visitor<'de> for SeekToVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<SeekTo, A::Error> {
-        let place = Place::deserialize(MapAccessDeserializer::new(map))?;
+        let place = SeekObject::deserialize(MapAccessDeserializer::new(map))?;
         match (place.offset, place.time) {
             (Some(offset), None) => Ok(SeekTo::Offset(offset)),
             (None, Some(time)) => Ok(SeekTo::Time(time)),

@@ -1,6 +1,6 @@
 //! Which call a request makes.
 
-use driftq_api::v2::{Allow, Found, Operation, PATH_NAMES_MAX};
+use driftq_api::v2::{Allow, Lookup, Operation, PATH_NAMES_MAX};
 use hyper::Method;
 
 /// One call of the API, as metrics and logs name it.
@@ -146,11 +146,11 @@ impl<'a> Target<'a> {
     fn find_v2(method: &Method, path: &'a str) -> Self {
         let none = Self { endpoint: Endpoint::UnknownV2, names: [""; PATH_NAMES_MAX], allowed: None };
         match Operation::find(method.as_str(), path) {
-            Found::Operation { operation, names } => {
+            Lookup::Operation { operation, names } => {
                 Self { endpoint: Endpoint::V2(operation), names, ..none }
             }
-            Found::MethodNotAllowed(allow) => Self { allowed: Some(Allowed::V2(allow)), ..none },
-            Found::Unknown => none,
+            Lookup::MethodNotAllowed(allow) => Self { allowed: Some(Allowed::V2(allow)), ..none },
+            Lookup::Unknown => none,
         }
     }
 }

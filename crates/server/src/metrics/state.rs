@@ -49,7 +49,12 @@ fn ledger(out: &mut DescriptorEncoder<'_>, tally: &Tally) -> Result<(), Error> {
     ] {
         ConstGauge::new(level(count)).encode(states.encode_family(&[("state", state)])?)?;
     }
-    gauge(out, "driftq_effects_waiting", "Callers that wait for an effect that another caller runs", effects.waiting)?;
+    gauge(
+        out,
+        "driftq_effects_waiting",
+        "Callers that wait for an effect that another caller runs",
+        effects.waiting,
+    )?;
     gauge(out, "driftq_outputs", "Output pointers kept", tally.outputs)?;
     gauge(out, "driftq_entities", "Entities whose versions are remembered", tally.entities)?;
     gauge(out, "driftq_runs", "Runs remembered", tally.runs)

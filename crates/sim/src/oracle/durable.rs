@@ -85,7 +85,8 @@ impl Oracle {
                 })?;
             }
         }
-        let known = adopt(same, view, lost).ok_or_else(|| format!("durable: no answer said so: {}", name()))?;
+        let known =
+            adopt(same, view, lost).ok_or_else(|| format!("durable: no answer said so: {}", name()))?;
         let strictest = self.ledger.caps.get(&key).copied();
         self.ledger.known.insert(key, Known { strictest, ..known });
         let newest = self.ledger.numbers.entry(key).or_default();

@@ -151,7 +151,7 @@ pub const PATH_NAMES_MAX: usize = 3;
 
 /// What is at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found<'a> {
+pub enum Lookup<'a> {
     /// A call, with the names in its path as they came, still percent-encoded; empty where the path has fewer.
     Operation {
         /// The call.
@@ -205,16 +205,16 @@ impl Operation {
     /// No path fits two templates of one method, so the first that fits with the method is the one; the busiest calls
     /// stand first.
     #[must_use]
-    pub fn find<'a>(method: &str, path: &'a str) -> Found<'a> {
+    pub fn find<'a>(method: &str, path: &'a str) -> Lookup<'a> {
         let mut allow = Allow::default();
         for description in table::all() {
             let Some(names) = fit(description.path, path) else { continue };
             if description.method.name() == method {
-                return Found::Operation { operation: description.operation, names };
+                return Lookup::Operation { operation: description.operation, names };
             }
             allow.0 |= 1 << description.method as u8;
         }
-        if allow == Allow::default() { Found::Unknown } else { Found::MethodNotAllowed(allow) }
+        if allow == Allow::default() { Lookup::Unknown } else { Lookup::MethodNotAllowed(allow) }
     }
 
     /// Every call, in the order of the table.
@@ -289,7 +289,7 @@ mod tests {
         let mut seen = BTreeSet::new();
         for description in descriptions() {
             let path = filled(description.path);
-            let Found::Operation { operation, names } = Operation::find(description.method.name(), &path)
+            let Lookup::Operation { operation, names } = Operation::find(description.method.name(), &path)
             else {
                 panic!("{path} is not found");
             };
@@ -334,16 +334,19 @@ mod tests {
             ("PUT", "/v2/outputs/d/cutover", Some("GET, POST, DELETE")),
         ] {
             let found = match Operation::find(method, path) {
-                Found::Operation { operation, .. } => panic!("{method} {path} is {operation:?}"),
-                Found::MethodNotAllowed(allow) => Some(allow.to_string()),
-                Found::Unknown => None,
+                Lookup::Operation { operation, .. } => panic!("{method} {path} is {operation:?}"),
+                Lookup::MethodNotAllowed(allow) => Some(allow.to_string()),
+                Lookup::Unknown => None,
             };
             assert_eq!(found.as_deref(), expected, "{method} {path}");
         }
         let found = Operation::find("GET", "/v2/topics/a%2Fb/groups/g+h");
-        assert_eq!(found, Found::Operation { operation: Operation::GetGroup, names: ["a%2Fb", "g+h", ""] });
+        assert_eq!(found, Lookup::Operation { operation: Operation::GetGroup, names: ["a%2Fb", "g+h", ""] });
         // A word in the path is a version where only versions are.
         let found = Operation::find("GET", "/v2/outputs/d/cutover");
-        assert_eq!(found, Found::Operation { operation: Operation::GetVersion, names: ["d", "cutover", ""] });
+        assert_eq!(
+            found,
+            Lookup::Operation { operation: Operation::GetVersion, names: ["d", "cutover", ""] }
+        );
     }
 }
