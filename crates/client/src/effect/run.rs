@@ -44,7 +44,7 @@ where
         match begin(effect, name).await? {
             EffectDecision::Execute { lease } => {
                 let until = Mutex::new(asked_at + effect.terms.lease);
-                let held = Held { effect, name, lease, begun: Instant::now(), until };
+                let held = HeldEffect { effect, name, lease, begun: Instant::now(), until };
                 return held.execute(function).await;
             }
             EffectDecision::Replay { outcome } => return Ok(replay(&outcome, name)?),
@@ -144,7 +144,7 @@ async fn reconcile(effect: &Effect, name: &EffectName, epoch: u64, attempt: u32)
 }
 
 /// An effect that is ours to carry out.
-struct Held<'a> {
+struct HeldEffect<'a> {
     effect: &'a Effect,
     name: &'a EffectName,
     lease: EffectLease<'static>,
@@ -153,7 +153,7 @@ struct Held<'a> {
     until: Mutex<Instant>,
 }
 
-impl Held<'_> {
+impl HeldEffect<'_> {
     async fn execute<T, F, Fut>(&self, function: F) -> Result<T, Failure>
     where
         T: Serialize,

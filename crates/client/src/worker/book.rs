@@ -27,7 +27,7 @@ pub(crate) struct Bounds {
 
 /// One delivery that is held. `T` is what the shell needs to work on it.
 #[derive(Clone, Debug)]
-struct Held<T> {
+struct HeldDelivery<T> {
     lane: usize,
     token: String,
     cargo: T,
@@ -96,7 +96,7 @@ struct Queue {
 #[derive(Debug)]
 pub(crate) struct Book<T> {
     bounds: Bounds,
-    held: BTreeMap<Id, Held<T>>,
+    held: BTreeMap<Id, HeldDelivery<T>>,
     waiting: Vec<VecDeque<Id>>,
     /// How many each lane has asked for and not got yet.
     asked: Vec<usize>,
@@ -163,7 +163,7 @@ impl<T: Clone> Book<T> {
         let id = self.next_id;
         self.next_id += 1;
         let (phase, gone, is_told_waiting) = (Phase::Waiting, None, false);
-        self.held.insert(id, Held { lane, token, cargo, expires, phase, is_told_waiting, gone });
+        self.held.insert(id, HeldDelivery { lane, token, cargo, expires, phase, is_told_waiting, gone });
         self.waiting[lane].push_back(id);
         id
     }
@@ -300,7 +300,7 @@ impl<T: Clone> Book<T> {
     /// told.
     pub(crate) fn lapsed(&mut self, now: Instant) -> Vec<(T, Reason)> {
         let is_over =
-            |held: &Held<T>| held.expires <= now && !held.phase.is_settling() && held.gone.is_none();
+            |held: &HeldDelivery<T>| held.expires <= now && !held.phase.is_settling() && held.gone.is_none();
         let over: Vec<Id> = self.held.iter().filter(|(_, held)| is_over(held)).map(|(id, _)| *id).collect();
         over.into_iter().filter_map(|id| self.lose(id, Reason::LeaseLost)).collect()
     }
@@ -341,7 +341,8 @@ impl<T: Clone> Book<T> {
 
     /// How many have ended, well or not, without the server knowing. What is only given back does not count.
     pub(crate) fn unheard(&self) -> usize {
-        let is_unheard = |held: &&Held<T>| matches!(held.phase, Phase::Settling(Kind::Ack | Kind::Nack));
+        let is_unheard =
+            |held: &&HeldDelivery<T>| matches!(held.phase, Phase::Settling(Kind::Ack | Kind::Nack));
         self.held.values().filter(is_unheard).count()
     }
 
