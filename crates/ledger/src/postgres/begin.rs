@@ -4,7 +4,7 @@ use driftq_core::ledger::{self as rules, Begun, Status};
 use tokio_postgres::types::Type;
 
 use super::link::Link;
-use super::row::Held;
+use super::row::StoredRow;
 use super::{PostgresStore, ROUNDS_MAX};
 use crate::asker::Asker;
 use crate::moment::micros;
@@ -108,11 +108,11 @@ impl PostgresStore {
         &self,
         link: &mut Link<'_>,
         identity: &Identity,
-    ) -> Result<Option<Held>, LedgerError> {
+    ) -> Result<Option<StoredRow>, LedgerError> {
         let (principal, method, key) = (identity.principal(), identity.method(), identity.key());
         let named = [(&principal as _, Type::TEXT), (&method as _, Type::TEXT), (&key as _, Type::TEXT)];
         let row = link.query_opt(&self.inner.sql.read, &named).await?;
-        row.as_ref().map_or(Ok(None), Held::read)
+        row.as_ref().map_or(Ok(None), StoredRow::read)
     }
 
     async fn open(
@@ -120,7 +120,7 @@ impl PostgresStore {
         link: &mut Link<'_>,
         hash: &RequestHash,
         asker: &Asker<'_>,
-    ) -> Result<Option<Held>, LedgerError> {
+    ) -> Result<Option<StoredRow>, LedgerError> {
         let Asker { identity, terms, call, owner, .. } = asker;
         let parameters = [
             (&identity.principal() as _, Type::TEXT),
@@ -136,11 +136,16 @@ impl PostgresStore {
             (call as _, Type::TEXT),
         ];
         let row = link.query_opt(&self.inner.sql.begin, &parameters).await?;
-        row.as_ref().map_or(Ok(None), |row| Held::read_begun(identity, row))
+        row.as_ref().map_or(Ok(None), |row| StoredRow::read_begun(identity, row))
     }
 
     /// Asks the rules about a record that was read, and does what they say.
-    async fn answer(&self, link: &mut Link<'_>, held: Held, asker: &Asker<'_>) -> Result<Turn, LedgerError> {
+    async fn answer(
+        &self,
+        link: &mut Link<'_>,
+        held: StoredRow,
+        asker: &Asker<'_>,
+    ) -> Result<Turn, LedgerError> {
         let asked = asker.asked(Some(&held.compared()));
         let decision = match rules::begin(Some(&held.standing()), asked) {
             Begun::Conflict => return Err(LedgerError::Conflict(asker.other_recipe(&held.compared()))),
@@ -181,10 +186,10 @@ impl PostgresStore {
     async fn lend(
         &self,
         link: &mut Link<'_>,
-        held: &Held,
+        held: &StoredRow,
         asker: &Asker<'_>,
         newer: Option<(u32, u32)>,
-    ) -> Result<Option<Held>, LedgerError> {
+    ) -> Result<Option<StoredRow>, LedgerError> {
         let Asker { terms, call, owner, .. } = asker;
         // A retry worker that brings no hash along asks for what was asked for before.
         let digest = asker.hash.map_or(held.request_hash.as_str(), RequestHash::digest);
@@ -216,15 +221,15 @@ impl PostgresStore {
         let sql = &self.inner.sql;
         let statement = if newer.is_some() { &sql.take_over } else { &sql.begin_anew };
         let row = link.query_opt(statement, &parameters).await?;
-        row.as_ref().map_or(Ok(None), Held::read)
+        row.as_ref().map_or(Ok(None), StoredRow::read)
     }
 
     /// Writes down that it is unknown whether it happened.
     pub(super) async fn give_up(
         &self,
         link: &mut Link<'_>,
-        held: &Held,
-    ) -> Result<Option<Held>, LedgerError> {
+        held: &StoredRow,
+    ) -> Result<Option<StoredRow>, LedgerError> {
         let parameters = [
             (&held.identity.principal() as _, Type::TEXT),
             (&held.identity.method() as _, Type::TEXT),
@@ -235,11 +240,11 @@ impl PostgresStore {
             (&true as _, Type::BOOL),
         ];
         let row = link.query_opt(&self.inner.sql.give_up, &parameters).await?;
-        row.as_ref().map_or(Ok(None), Held::read)
+        row.as_ref().map_or(Ok(None), StoredRow::read)
     }
 }
 
-fn unknown(held: &Held) -> Decision {
+fn unknown(held: &StoredRow) -> Decision {
     Decision::Unknown { epoch: held.epoch, attempt: held.attempts, since: held.updated_at }
 }
 

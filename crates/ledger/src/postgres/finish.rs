@@ -8,7 +8,7 @@ use tokio_postgres::types::Type;
 use super::begin::{busy, integer};
 use super::composite::Composite;
 use super::link::Link;
-use super::row::{Held, at, status_of};
+use super::row::{StoredRow, at, status_of};
 use super::{PostgresStore, ROUNDS_MAX};
 use crate::moment::micros;
 use crate::{Ending, Finished, Lease, LedgerError, Moment, Proof, Resolve, words};
@@ -130,11 +130,11 @@ impl PostgresStore {
                 (&micros(lasts) as _, Type::INT8),
             ];
             if let Some(row) = link.query_opt(&self.inner.sql.renew, &parameters).await? {
-                let held = Held::read(&row)?.ok_or(LedgerError::NotFound)?;
+                let held = StoredRow::read(&row)?.ok_or(LedgerError::NotFound)?;
                 return Ok(held.lease_end());
             }
             let held = self.read(link, &lease.identity).await?.filter(|held| held.record == record);
-            let standing = held.as_ref().map(Held::standing);
+            let standing = held.as_ref().map(StoredRow::standing);
             if !rules::renew(standing.as_ref(), lease.epoch, false) {
                 let there = held.map(|held| There {
                     record,
@@ -163,7 +163,7 @@ impl PostgresStore {
                     && held.digest.as_deref() == Some(&digest[..])
                     && held.resolved.as_ref() == Some(&found.resolver)
             });
-            let standing = held.as_ref().map(Held::standing);
+            let standing = held.as_ref().map(StoredRow::standing);
             let epoch = match rules::resolve(standing.as_ref(), found.epoch, same) {
                 Resolved::Commit { epoch } => epoch,
                 Resolved::Already => return Ok(Finished::AlreadyCommitted),
@@ -187,7 +187,7 @@ impl PostgresStore {
     async fn write_resolution(
         &self,
         link: &mut Link<'_>,
-        held: &Held,
+        held: &StoredRow,
         found: &Resolve,
         epoch: u32,
         digest: &[u8; 16],

@@ -6,7 +6,7 @@ use tokio_postgres::types::Type;
 
 use super::PostgresStore;
 use super::link::Link;
-use super::row::{Held, Stamp, get};
+use super::row::{Stamp, StoredRow, get};
 use crate::{Filter, LedgerError, Moment, Page, Record, Stats, words};
 
 /// Where a list goes on.
@@ -61,7 +61,7 @@ impl PostgresStore {
             }
         };
         let wanted = |record: &Record| filter.status.is_none_or(|status| record.status == status);
-        let records = rows.into_iter().filter_map(Held::view).filter(wanted).collect();
+        let records = rows.into_iter().filter_map(StoredRow::view).filter(wanted).collect();
         Ok(Page { records, cursor: cursor.map(|cursor| cursor.write()).transpose()? })
     }
 
@@ -70,7 +70,7 @@ impl PostgresStore {
         link: &mut Link<'_>,
         filter: &Filter,
         status: Status,
-    ) -> Result<Vec<Held>, LedgerError> {
+    ) -> Result<Vec<StoredRow>, LedgerError> {
         let (after, record) = match filter.cursor.as_deref().map(Cursor::read).transpose()? {
             Some(Cursor::Ending(after, record)) => (after, record),
             Some(Cursor::Named(..)) => return Err(strange_cursor()),
@@ -91,10 +91,14 @@ impl PostgresStore {
             (&i64::from(filter.limit) as _, Type::INT8),
         ];
         let rows = link.query(&statement, &parameters).await?;
-        rows.iter().filter_map(|row| Held::read(row).transpose()).collect()
+        rows.iter().filter_map(|row| StoredRow::read(row).transpose()).collect()
     }
 
-    async fn list_by_name(&self, link: &mut Link<'_>, filter: &Filter) -> Result<Vec<Held>, LedgerError> {
+    async fn list_by_name(
+        &self,
+        link: &mut Link<'_>,
+        filter: &Filter,
+    ) -> Result<Vec<StoredRow>, LedgerError> {
         let (principal, method, key) = match filter.cursor.as_deref().map(Cursor::read).transpose()? {
             Some(Cursor::Named(principal, method, key)) => (principal, method, key),
             Some(Cursor::Ending(..)) => return Err(strange_cursor()),
@@ -115,7 +119,7 @@ impl PostgresStore {
             (&i64::from(filter.limit) as _, Type::INT8),
         ];
         let rows = link.query(&statement, &parameters).await?;
-        rows.iter().filter_map(|row| Held::read(row).transpose()).collect()
+        rows.iter().filter_map(|row| StoredRow::read(row).transpose()).collect()
     }
 
     /// Counts everything there is: one pass over the table.

@@ -198,7 +198,7 @@ impl Store for PostgresStore {
     fn get<'a>(&'a self, identity: &'a Identity) -> Pending<'a, Option<Record>> {
         Box::pin(async move {
             let held = self.read(&mut self.link().await?, identity).await?;
-            Ok(held.and_then(row::Held::view))
+            Ok(held.and_then(row::StoredRow::view))
         })
     }
 

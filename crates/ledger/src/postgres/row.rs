@@ -46,7 +46,7 @@ impl ToSql for Stamp {
 }
 
 /// A row, understood.
-pub(super) struct Held {
+pub(super) struct StoredRow {
     pub(super) identity: Identity,
     pub(super) record: i64,
     pub(super) status: Status,
@@ -77,7 +77,7 @@ pub(super) const COLUMNS_SMALL: &str = "principal, grpc_method, idempotency_key,
      created_at, updated_at, expires_at, response_code, error, resolved_by, resolved_why, \
      {now} AS asked_at";
 
-impl Held {
+impl StoredRow {
     /// `None` if the row is empty: that is what a function answers that found nothing.
     pub(super) fn read(row: &Row) -> Result<Option<Self>, LedgerError> {
         let Some(principal) = get::<Option<&str>>(row, "principal")? else { return Ok(None) };

@@ -5,14 +5,14 @@ use tokio_postgres::types::Type;
 use super::PostgresStore;
 use super::begin::integer;
 use super::link::Link;
-use super::row::Held;
+use super::row::StoredRow;
 use crate::{LedgerError, Sweep, Swept, words};
 
 impl PostgresStore {
     pub(super) async fn sweep_on(&self, link: &mut Link<'_>, sweep: Sweep) -> Result<Swept, LedgerError> {
         let candidates = self.candidates(link, sweep.limit).await?;
         let more = candidates.len() == sweep.limit as usize;
-        let (over, rest): (Vec<Held>, Vec<Held>) =
+        let (over, rest): (Vec<StoredRow>, Vec<StoredRow>) =
             candidates.into_iter().partition(|held| held.standing().is_over());
         let stranded = rest.into_iter().filter(|held| held.standing().becomes_unknown());
         let mut swept = Swept { more, ..Swept::default() };
@@ -29,7 +29,7 @@ impl PostgresStore {
     }
 
     /// What is worth a look. The rules decide about each.
-    async fn candidates(&self, link: &mut Link<'_>, limit: u32) -> Result<Vec<Held>, LedgerError> {
+    async fn candidates(&self, link: &mut Link<'_>, limit: u32) -> Result<Vec<StoredRow>, LedgerError> {
         let statement = self.inner.names.fill(
             "(SELECT {columns} FROM {table} \
               WHERE status = 'IN_PROGRESS' AND lease_expires_at <= {now} \
@@ -41,11 +41,11 @@ impl PostgresStore {
              LIMIT $1",
         );
         let rows = link.query(&statement, &[(&i64::from(limit), Type::INT8)]).await?;
-        rows.iter().filter_map(|row| Held::read(row).transpose()).collect()
+        rows.iter().filter_map(|row| StoredRow::read(row).transpose()).collect()
     }
 
     /// Removes records that are still what was read. Two sweeps at the same time do not wait for each other.
-    async fn remove(&self, link: &mut Link<'_>, over: &[Held]) -> Result<u64, LedgerError> {
+    async fn remove(&self, link: &mut Link<'_>, over: &[StoredRow]) -> Result<u64, LedgerError> {
         if over.is_empty() {
             return Ok(0);
         }
@@ -60,7 +60,7 @@ impl PostgresStore {
                  FOR UPDATE OF there SKIP LOCKED)) \
              RETURNING record",
         );
-        let texts = |part: fn(&Held) -> &str| over.iter().map(part).collect::<Vec<&str>>();
+        let texts = |part: fn(&StoredRow) -> &str| over.iter().map(part).collect::<Vec<&str>>();
         let records: Vec<i64> = over.iter().map(|held| held.record).collect();
         let epochs: Vec<i32> = over.iter().map(|held| integer(held.epoch)).collect();
         let parameters = [

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::history::{Answer, Entry, Fact, Verdict};
+use super::history::{Answer, Entry, Fact, FinishResult};
 
 /// How a key stands when everything is over: what a last `begin` replayed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,7 +145,7 @@ impl<'a> Story<'a> {
         let ended = renewed.fold(one.expires, i64::max);
         let has_lapsed = one.may_repeat && other.granted >= ended;
         let was_refused = self.facts.iter().any(
-            |fact| matches!(fact, Fact::Told { epoch, verdict: Verdict::Stale, .. } if *epoch == one.epoch),
+            |fact| matches!(fact, Fact::Told { epoch, verdict: FinishResult::Stale, .. } if *epoch == one.epoch),
         );
         let has_failed = !was_refused
             && self.facts.iter().any(|fact| {
@@ -165,7 +165,7 @@ impl<'a> Story<'a> {
         };
         for fact in &self.facts {
             let (epoch, answer) = match fact {
-                Fact::Told { epoch, answer, verdict: Verdict::Committed, .. }
+                Fact::Told { epoch, answer, verdict: FinishResult::Committed, .. }
                 | Fact::Replayed { epoch, answer } => (*epoch, answer),
                 // A resolution has an epoch of its own.
                 Fact::Resolved { epoch, answer } => (*epoch + 1, answer),
@@ -197,7 +197,7 @@ impl<'a> Story<'a> {
     /// Whoever speaks up after somebody else has taken over is not heard.
     fn late(&self, broken: &mut Vec<String>) {
         for fact in &self.facts {
-            let Fact::Told { epoch, asked, verdict: Verdict::Committed, .. } = fact else { continue };
+            let Fact::Told { epoch, asked, verdict: FinishResult::Committed, .. } = fact else { continue };
             if let Some(newer) = self.lent.iter().find(|lent| lent.epoch > *epoch && lent.granted < *asked) {
                 broken.push(format!("stale: epoch {epoch} was heard although {} was lent", newer.epoch));
             }
@@ -211,7 +211,7 @@ mod tests {
 
     use driftq_ledger::End;
 
-    use super::{Answer, Entry, Fact, Last, Verdict, check};
+    use super::{Answer, Entry, Fact, FinishResult, Last, check};
 
     fn lent(epoch: u32, granted: i64, may_repeat: bool) -> Fact {
         Fact::Lent {
@@ -233,7 +233,7 @@ mod tests {
         Answer::new(End::FailedRetryable, "gateway is down")
     }
 
-    fn said(epoch: u32, answer: &Answer, asked: i64, verdict: Verdict) -> [Fact; 2] {
+    fn said(epoch: u32, answer: &Answer, asked: i64, verdict: FinishResult) -> [Fact; 2] {
         let answer = answer.clone();
         [Fact::Saying { epoch, answer: answer.clone() }, Fact::Told { epoch, answer, asked, verdict }]
     }
@@ -242,8 +242,8 @@ mod tests {
     fn good() -> Vec<Fact> {
         let mut facts = vec![lent(1, 0, true), Fact::Ran { epoch: 1 }];
         facts.extend([lent(2, 100, true), Fact::Ran { epoch: 2 }]);
-        facts.extend(said(1, &done("one"), 150, Verdict::Stale));
-        facts.extend(said(2, &done("two"), 160, Verdict::Committed));
+        facts.extend(said(1, &done("one"), 150, FinishResult::Stale));
+        facts.extend(said(2, &done("two"), 160, FinishResult::Committed));
         facts.push(Fact::Replayed { epoch: 2, answer: done("two") });
         facts
     }
@@ -259,9 +259,9 @@ mod tests {
         assert_eq!(broken(good(), Some((2, "two"))), "");
         // A failure that may be tried again, under hold.
         let mut facts = vec![lent(1, 0, false), Fact::Ran { epoch: 1 }];
-        facts.extend(said(1, &failed(), 10, Verdict::Committed));
+        facts.extend(said(1, &failed(), 10, FinishResult::Committed));
         facts.extend([lent(2, 20, false), Fact::Ran { epoch: 2 }]);
-        facts.extend(said(2, &done("two"), 30, Verdict::Committed));
+        facts.extend(said(2, &done("two"), 30, FinishResult::Committed));
         assert_eq!(broken(facts, Some((2, "two"))), "");
         // Unknown, resolved, run again, above its cap.
         let mut facts = vec![lent(2, 0, false), Fact::Ran { epoch: 2 }];
@@ -303,12 +303,12 @@ mod tests {
         });
         let heard = changed(&|fact| {
             if let Fact::Told { epoch: 1, verdict, answer, .. } = fact {
-                (*verdict, *answer) = (Verdict::Committed, failed());
+                (*verdict, *answer) = (FinishResult::Committed, failed());
             }
         });
         let refused_retry = {
             let mut facts = hold.clone();
-            facts.extend(said(1, &failed(), 150, Verdict::Stale));
+            facts.extend(said(1, &failed(), 150, FinishResult::Stale));
             facts
         };
         let replay = Fact::Replayed { epoch: 2, answer: done("other") };

@@ -34,9 +34,9 @@ impl Answer {
     }
 }
 
-/// What somebody who said how an effect ended was told.
+/// What a worker that reported how an effect ended was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Verdict {
+pub(crate) enum FinishResult {
     Committed,
     Stale,
 }
@@ -62,7 +62,7 @@ pub(crate) enum Fact {
     /// A worker is about to say how it ended.
     Saying { epoch: u32, answer: Answer },
     /// It said so, from this moment on, and was told this.
-    Told { epoch: u32, answer: Answer, asked: i64, verdict: Verdict },
+    Told { epoch: u32, answer: Answer, asked: i64, verdict: FinishResult },
     /// Somebody who saw this epoch is about to resolve it.
     Resolving { epoch: u32, answer: Answer },
     /// It did so.

@@ -20,7 +20,7 @@ use std::{
 use checker::{Last, check};
 use driftq_ledger::{Decision, Filter, Ledger, PAGE_MAX, postgres::PostgresStore};
 use driftq_testbed::{Postgres, pause, resume};
-use history::{Answer, Entry, Fact, Journal, Verdict, now};
+use history::{Answer, Entry, Fact, FinishResult, Journal, now};
 use plan::{Dice, Plan};
 use worker::Worker;
 
@@ -238,7 +238,7 @@ fn summary(history: &[Entry], ends: &BTreeMap<String, Last>) -> String {
     let count = |wanted: &dyn Fn(&Fact) -> bool| history.iter().filter(|entry| wanted(&entry.fact)).count();
     let runs = count(&|fact| matches!(fact, Fact::Ran { .. }));
     let again = count(&|fact| matches!(fact, Fact::Lent { attempt, .. } if *attempt > 1));
-    let stale = count(&|fact| matches!(fact, Fact::Told { verdict: Verdict::Stale, .. }));
+    let stale = count(&|fact| matches!(fact, Fact::Told { verdict: FinishResult::Stale, .. }));
     let replays = count(&|fact| matches!(fact, Fact::Replayed { .. }));
     let resolved = count(&|fact| matches!(fact, Fact::Resolved { .. }));
     assert!(runs > 0 && replays > 0 && again > 0, "{runs} runs, {replays} replays, {again} more attempts");

@@ -18,7 +18,7 @@ use driftq_ledger::{
 use tokio::time::{Instant, sleep};
 
 use super::{
-    history::{Answer, Fact, Journal, Verdict, now},
+    history::{Answer, Fact, FinishResult, Journal, now},
     plan::{Dice, Plan, ending},
 };
 
@@ -188,8 +188,8 @@ impl Worker {
             self.journal.write(&plan.key, Fact::Told { epoch, answer, asked, verdict });
         };
         match self.ledger.finish(lease, &ending(answer)).await {
-            Ok(Finished::Committed | Finished::AlreadyCommitted) => told(Verdict::Committed),
-            Err(LedgerError::Stale(_)) => told(Verdict::Stale),
+            Ok(Finished::Committed | Finished::AlreadyCommitted) => told(FinishResult::Committed),
+            Err(LedgerError::Stale(_)) => told(FinishResult::Stale),
             Err(error) => self.stumble(plan, &error).await,
         }
     }
@@ -227,9 +227,9 @@ impl Worker {
             }
         };
         let verdict = match self.ledger.run_with(plan.begin(&self.name), effect).await {
-            Ok(ran) => (!ran.replayed).then_some(Verdict::Committed),
-            Err(RunError::Failed { recorded, .. }) => recorded.then_some(Verdict::Committed),
-            Err(RunError::Overtaken) => Some(Verdict::Stale),
+            Ok(ran) => (!ran.replayed).then_some(FinishResult::Committed),
+            Err(RunError::Failed { recorded, .. }) => recorded.then_some(FinishResult::Committed),
+            Err(RunError::Overtaken) => Some(FinishResult::Stale),
             Err(RunError::InProgress { retry_after }) => {
                 sleep(retry_after.min(PAUSE)).await;
                 None
