@@ -4,7 +4,7 @@ use driftq_core::{Address, ConsumerId, Delivery, Input, Receipt, Style, Subscrip
 
 use crate::asked::Asked;
 use crate::effects::{Ask, End, Lease};
-use crate::oracle::{OutputOrder, Verdict, Word};
+use crate::oracle::{CheckResult, OutputOrder, Word};
 use crate::workers::Loan;
 use crate::world::World;
 
@@ -74,11 +74,11 @@ pub(crate) enum Request {
 }
 
 impl World {
-    pub(crate) fn create_topics(&mut self) -> Verdict {
+    pub(crate) fn create_topics(&mut self) -> CheckResult {
         (0..TOPICS.len()).try_for_each(|number| self.create_topic(number))
     }
 
-    pub(crate) fn create_groups(&mut self) -> Verdict {
+    pub(crate) fn create_groups(&mut self) -> CheckResult {
         for (name, _) in TOPICS {
             for group in GROUPS {
                 self.subscribe(name, group, 1000)?;
@@ -88,7 +88,7 @@ impl World {
     }
 
     /// A reader comes.
-    fn subscribe(&mut self, topic: &str, group: &str, lease_ms: u64) -> Verdict {
+    fn subscribe(&mut self, topic: &str, group: &str, lease_ms: u64) -> CheckResult {
         let Some(topic) = self.topics.get(topic).map(|topic| topic.id) else { return Ok(()) };
         self.consumers += 1;
         let consumer = ConsumerId(self.consumers);
@@ -139,7 +139,7 @@ impl World {
     }
 
     /// A reader comes to read something.
-    pub(crate) fn arrive(&mut self) -> Verdict {
+    pub(crate) fn arrive(&mut self) -> CheckResult {
         // The operator may have deleted every topic.
         if self.readers.len() >= 12 || self.topics.is_empty() {
             return Ok(());
@@ -152,7 +152,7 @@ impl World {
     }
 
     /// A reader goes; what it had not looked at goes back.
-    pub(crate) fn leave(&mut self) -> Verdict {
+    pub(crate) fn leave(&mut self) -> CheckResult {
         let present: Vec<ConsumerId> = self.readers.keys().copied().collect();
         if present.is_empty() {
             return Ok(());
@@ -168,7 +168,7 @@ impl World {
     }
 
     /// One request arrives, any one; some arrive twice.
-    pub(crate) fn arrive_request(&mut self) -> Verdict {
+    pub(crate) fn arrive_request(&mut self) -> CheckResult {
         let Some(request) = self.rng.take(&mut self.network) else { return Ok(()) };
         let repeatable = match &request {
             Request::Produce { ids, reserved } => !reserved && self.may_repeat(ids),
@@ -204,7 +204,7 @@ impl World {
         Address { topic: work.topic, group, partition: work.partition, offset: work.offset }
     }
 
-    fn hand_ack(&mut self, work: &Work) -> Verdict {
+    fn hand_ack(&mut self, work: &Work) -> CheckResult {
         let since = self.oracle.since(work.topic, &work.group);
         let asked = Asked::Ack { topic: work.topic, group: work.group.clone(), offset: work.offset, since };
         let ticket = self.ticket(asked);
@@ -217,7 +217,7 @@ impl World {
         self.execute(actions)
     }
 
-    fn hand_nack(&mut self, work: &Work) -> Verdict {
+    fn hand_nack(&mut self, work: &Work) -> CheckResult {
         let ticket = self.ticket(Asked::Nothing);
         let (address, owner) = (Self::address(work), work.owner.clone());
         let input = Input::Nack { ticket, address, owner, reason: "no luck".into() };
@@ -230,7 +230,7 @@ impl World {
     }
 
     /// A reader looks at something it received.
-    pub(crate) fn look(&mut self) -> Verdict {
+    pub(crate) fn look(&mut self) -> CheckResult {
         let busy: Vec<ConsumerId> =
             self.readers.iter().filter(|(_, reader)| !reader.inbox.is_empty()).map(|(id, _)| *id).collect();
         if busy.is_empty() {
@@ -254,7 +254,7 @@ impl World {
     }
 
     /// A reader gives credit back; one that borrows asks for more.
-    pub(crate) fn pay(&mut self) -> Verdict {
+    pub(crate) fn pay(&mut self) -> CheckResult {
         if self.rng.chance(1, 40) {
             return self.raise_credit();
         }
@@ -268,7 +268,7 @@ impl World {
     }
 
     /// A reader says what it has written out.
-    pub(crate) fn tell_written(&mut self, consumer: ConsumerId) -> Verdict {
+    pub(crate) fn tell_written(&mut self, consumer: ConsumerId) -> CheckResult {
         let Some(reader) = self.readers.get_mut(&consumer) else { return Ok(()) };
         let count = std::mem::take(&mut reader.owed_credit);
         let input = match reader.style {
@@ -279,7 +279,7 @@ impl World {
     }
 
     /// A borrowed stream may have more unsettled from now on.
-    fn raise_credit(&mut self) -> Verdict {
+    fn raise_credit(&mut self) -> CheckResult {
         let borrowed = self.readers.iter_mut().find(|(_, reader)| reader.style == Style::Borrowed);
         let Some((&consumer, reader)) = borrowed.filter(|(_, reader)| reader.credit < 6) else {
             return Ok(());
@@ -310,7 +310,7 @@ impl World {
     }
 
     /// The dead-letter writer comes back with a dead letter.
-    pub(crate) fn undertake(&mut self) -> Verdict {
+    pub(crate) fn undertake(&mut self) -> CheckResult {
         let Some(burial) = self.rng.take(&mut self.burials) else { return Ok(()) };
         let Some(server) = &self.server else { return Ok(()) };
         let input = if self.rng.chance(1, 10) {
@@ -322,7 +322,7 @@ impl World {
     }
 
     /// Readers for every topic and group, with long leases.
-    pub(crate) fn staff(&mut self) -> Verdict {
+    pub(crate) fn staff(&mut self) -> CheckResult {
         let names: Vec<String> = self.topics.keys().cloned().collect();
         for name in names {
             let topic = self.topics[&name].id;

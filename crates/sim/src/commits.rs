@@ -8,8 +8,8 @@ use driftq_core::{
 use crate::asked::Asked;
 use crate::clients::Request;
 use crate::effects::{End, Lease, effect_identity};
-use crate::oracle::{Committing, Deed, Ordered, OutputOrder, Reading, Refused, Verdict, Word};
-use crate::server::Found;
+use crate::oracle::{CheckResult, Committing, Deed, Ordered, OutputOrder, Reading, Refused, Word};
+use crate::server::PayloadRead;
 use crate::workers::Loan;
 use crate::world::World;
 
@@ -22,7 +22,7 @@ const COMMIT_KEYS: u64 = 1_000_000;
 
 impl World {
     /// Something happens to commits and outputs.
-    pub(crate) fn run_commits(&mut self) -> Verdict {
+    pub(crate) fn run_commits(&mut self) -> CheckResult {
         match self.rng.below(16) {
             0..7 => self.compose_commit(),
             7 => {
@@ -130,7 +130,7 @@ impl World {
     }
 
     /// A commit arrives, perhaps not for the first time.
-    pub(crate) fn hand_commit(&mut self, number: usize) -> Verdict {
+    pub(crate) fn hand_commit(&mut self, number: usize) -> CheckResult {
         let deed = self.oracle.deeds[number].clone();
         let once = deed.taken && deed.name.is_none();
         let known = deed.messages.iter().all(|id| self.oracle.sent.contains_key(id));
@@ -191,7 +191,7 @@ impl World {
         }
     }
 
-    pub(crate) fn commit_answered(&mut self, committing: &Committing, answer: &Answer) -> Verdict {
+    pub(crate) fn commit_answered(&mut self, committing: &Committing, answer: &Answer) -> CheckResult {
         let Answer::Committed(committed) = answer else {
             return Err(format!("answers: {committing:?} was answered with {answer:?}"));
         };
@@ -205,7 +205,7 @@ impl World {
     }
 
     /// What a commit has stored is stored like anything else.
-    fn commit_stored(&mut self, number: usize, committed: &Committed) -> Verdict {
+    fn commit_stored(&mut self, number: usize, committed: &Committed) -> CheckResult {
         let deed = &self.oracle.deeds[number];
         let (messages, at) = (deed.messages.clone(), deed.done.as_ref().map_or(self.now, |done| done.at));
         for (id, stored) in messages.iter().zip(&committed.stored) {
@@ -217,7 +217,7 @@ impl World {
         Ok(())
     }
 
-    fn read_outputs(&mut self) -> Verdict {
+    fn read_outputs(&mut self) -> CheckResult {
         let version = if self.rng.chance(1, 3) { "current" } else { *self.rng.pick(&VERSIONS) };
         let reading = Reading {
             dataset: (*self.rng.pick(&DATASETS)).into(),
@@ -236,17 +236,17 @@ impl World {
     }
 
     /// A reader looks at an effect.
-    fn read_effects(&mut self) -> Verdict {
+    fn read_effects(&mut self) -> CheckResult {
         let key = self.rng.below(crate::effects::KEYS);
         self.look_at_effect(key, LOOKS)
     }
 
-    pub(crate) fn look_at_effect(&mut self, key: u64, looks: u32) -> Verdict {
+    pub(crate) fn look_at_effect(&mut self, key: u64, looks: u32) -> CheckResult {
         let ticket = self.ticket(Asked::Effect { key, at: self.now, looks });
         self.hand(Input::Describe { ticket, query: Query::Effect(effect_identity(key)) })
     }
 
-    pub(crate) fn hand_order(&mut self, order: &OutputOrder) -> Verdict {
+    pub(crate) fn hand_order(&mut self, order: &OutputOrder) -> CheckResult {
         let exact = self.is_quiet();
         let ticket = self.ticket(Asked::Order(order.clone()));
         let input = match order.clone() {
@@ -272,7 +272,7 @@ impl World {
     }
 
     /// The answer to a reader, or to an operator that ordered something about outputs.
-    pub(crate) fn outputs_answered(&mut self, asked: &Asked, answer: &Answer) -> Verdict {
+    pub(crate) fn outputs_answered(&mut self, asked: &Asked, answer: &Answer) -> CheckResult {
         let text = |name: &Option<std::sync::Arc<str>>| name.as_ref().map(ToString::to_string);
         match (asked, answer) {
             (Asked::Outputs(reading), Answer::Described(Description::Outputs(page))) => {
@@ -298,7 +298,7 @@ impl World {
     }
 
     /// What the log keeps of an effect is what was said.
-    pub(crate) fn read_effect(&mut self, key: u64, view: &EffectView, looks: u32) -> Verdict {
+    pub(crate) fn read_effect(&mut self, key: u64, view: &EffectView, looks: u32) -> CheckResult {
         let Some(server) = &self.server else { return Ok(()) };
         let told = self.oracle.effect(key).and_then(|known| known.ending.clone());
         let about = driftq_core::About {
@@ -310,12 +310,14 @@ impl World {
         for (blob, expected) in pieces {
             let Some(blob) = blob else { continue };
             match server.read(blob.position, blob.length, blob.check)? {
-                Found::Payload(bytes) if Some(&bytes) == expected.as_ref() => {}
-                Found::Payload(_) => return Err(format!("outcome: {blob:?} of effect {key} is another one")),
+                PayloadRead::Payload(bytes) if Some(&bytes) == expected.as_ref() => {}
+                PayloadRead::Payload(_) => {
+                    return Err(format!("outcome: {blob:?} of effect {key} is another one"));
+                }
                 // While the answer waited for the disk, the bytes were moved: a reader that looks again finds them.
-                Found::Gone if looks > 0 => return self.look_at_effect(key, looks - 1),
-                Found::Gone => return Err(format!("outcome: {blob:?} of effect {key} is gone")),
-                Found::Failed => {
+                PayloadRead::Gone if looks > 0 => return self.look_at_effect(key, looks - 1),
+                PayloadRead::Gone => return Err(format!("outcome: {blob:?} of effect {key} is gone")),
+                PayloadRead::Failed => {
                     self.server = None;
                     return Ok(());
                 }

@@ -7,7 +7,7 @@ use driftq_core::{Delivery, Input, RequestHash, TopicId, TopicSettings, Urge};
 use crate::clients::{GROUPS, UNDERTAKER};
 use crate::commits::LOOKS;
 use crate::effects::{Ask, End, KEYS, Lease};
-use crate::oracle::{Receiver, Verdict, Way, Word};
+use crate::oracle::{CheckResult, Receiver, Way, Word};
 use crate::workers::{Loan, loan};
 use crate::world::World;
 
@@ -23,7 +23,7 @@ const REDRIVEN: u64 = KEYS + 6;
 const DEAD_MS: u64 = 60_000;
 
 impl World {
-    pub(crate) fn try_effects(&mut self) -> Verdict {
+    pub(crate) fn try_effects(&mut self) -> CheckResult {
         for key in 0..KEYS {
             self.bring_to_an_end(key)?;
         }
@@ -54,13 +54,13 @@ impl World {
         End { status, ..self.compose_end() }
     }
 
-    fn begin_now(&mut self, ask: &Ask) -> Verdict {
+    fn begin_now(&mut self, ask: &Ask) -> CheckResult {
         self.hand_begin(ask)?;
         self.flush()
     }
 
     /// Time passes, and the server notices.
-    pub(crate) fn pass(&mut self, ms: u64) -> Verdict {
+    pub(crate) fn pass(&mut self, ms: u64) -> CheckResult {
         self.now = self.now.after_ms(ms);
         self.oracle.elapsed(self.now);
         self.hand(Input::Tick)?;
@@ -68,7 +68,7 @@ impl World {
     }
 
     /// Whatever became of an effect, it can be brought to an end.
-    fn bring_to_an_end(&mut self, key: u64) -> Verdict {
+    fn bring_to_an_end(&mut self, key: u64) -> CheckResult {
         for _ in 0..ROUNDS {
             let ask = self.plain_ask(key);
             self.begin_now(&ask)?;
@@ -94,7 +94,7 @@ impl World {
     }
 
     /// Of the waiters, one gets the lease when it lapses, and the others learn how it went.
-    fn try_waiting(&mut self) -> Verdict {
+    fn try_waiting(&mut self) -> CheckResult {
         let first = self.plain_ask(WAITED_FOR);
         self.begin_now(&first)?;
         let waiters: Vec<Ask> =
@@ -112,7 +112,7 @@ impl World {
     }
 
     /// What may have happened is not repeated: the waiters learn that it is not known.
-    fn try_holding(&mut self) -> Verdict {
+    fn try_holding(&mut self) -> CheckResult {
         let first = Ask { on_lapse: OnLapse::Hold, ..self.plain_ask(HELD) };
         self.begin_now(&first)?;
         for _ in 0..2 {
@@ -136,7 +136,7 @@ impl World {
     }
 
     /// An effect is on loan while its delivery is; when a newer attempt has begun its holder has no say.
-    fn try_tied(&mut self) -> Verdict {
+    fn try_tied(&mut self) -> CheckResult {
         let group = GROUPS[0];
         let topic = self.found("tied", group, TopicSettings::default())?;
         self.store(topic, 0)?;
@@ -175,7 +175,7 @@ impl World {
     }
 
     /// A message that was dead for longer than its effect's record is kept for its own sake finds it all the same.
-    fn try_redriven(&mut self) -> Verdict {
+    fn try_redriven(&mut self) -> CheckResult {
         let group = GROUPS[0];
         let topic = self.found("again", group, TopicSettings::default())?;
         self.store(topic, 0)?;
@@ -220,7 +220,7 @@ impl World {
     }
 
     /// The holder of the lease says how it ended.
-    fn end_now(&mut self, key: u64, status: Status) -> Verdict {
+    fn end_now(&mut self, key: u64, status: Status) -> CheckResult {
         let end = self.end_as(status);
         let Some(receipt) = self.oracle.effect(key).map(crate::oracle::Known::receipt) else {
             return Err(format!("waiting: no holder has the lease of effect {key}"));
@@ -229,7 +229,7 @@ impl World {
         self.flush()
     }
 
-    fn expect_waiting(&self, count: usize) -> Verdict {
+    fn expect_waiting(&self, count: usize) -> CheckResult {
         let waiting = self.waiting_begins().len();
         if waiting == count {
             return Ok(());

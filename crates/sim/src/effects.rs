@@ -9,7 +9,7 @@ use driftq_core::{
 use crate::asked::Asked;
 use crate::clients::Request;
 use crate::commits::LOOKS;
-use crate::oracle::{Finishing, Oracle, Refused, Resolving, Span, Tie, Tied, Told, Verdict};
+use crate::oracle::{CheckResult, Finishing, Oracle, Refused, Resolving, Span, Tie, Tied, Told};
 use crate::server::check;
 use crate::world::World;
 
@@ -67,7 +67,7 @@ impl End {
 
 impl World {
     /// Something happens to effects.
-    pub(crate) fn run_effects(&mut self) -> Verdict {
+    pub(crate) fn run_effects(&mut self) -> CheckResult {
         match self.rng.below(20) {
             0..7 => {
                 let ask = self.compose_ask();
@@ -180,7 +180,7 @@ impl World {
     }
 
     /// An asker no longer waits for the holder that runs the effect.
-    fn forsake_begin(&mut self) -> Verdict {
+    fn forsake_begin(&mut self) -> CheckResult {
         let waiting = self.waiting_begins();
         // No client can know which asker waits for an answer that is on its way already.
         if waiting.is_empty() || !self.is_quiet() {
@@ -192,7 +192,7 @@ impl World {
     }
 
     /// An asker that wants to wait for another holder waits no longer than that.
-    pub(crate) fn check_waiting(&self) -> Verdict {
+    pub(crate) fn check_waiting(&self) -> CheckResult {
         let late = self.waiting_begins().into_iter().find(|(_, until)| *until <= self.now);
         match late.filter(|_| self.is_quiet()) {
             Some((ticket, until)) => Err(format!("waiting: {ticket:?} waits since {until:?}")),
@@ -205,7 +205,7 @@ impl World {
         self.is_quiet() || !self.is_asked_about(key)
     }
 
-    pub(crate) fn hand_begin(&mut self, ask: &Ask) -> Verdict {
+    pub(crate) fn hand_begin(&mut self, ask: &Ask) -> CheckResult {
         let about = About { scope: "effects".into(), key: ask.key.to_string().into(), ..About::default() };
         let input = BeginEffect {
             identity: effect_identity(ask.key),
@@ -233,7 +233,7 @@ impl World {
         self.execute(actions)
     }
 
-    pub(crate) fn begin_answered(&mut self, ask: &Ask, at: Time, answer: &Answer) -> Verdict {
+    pub(crate) fn begin_answered(&mut self, ask: &Ask, at: Time, answer: &Answer) -> CheckResult {
         let span = Span { from: at, to: if ask.wait_ms > 0 { self.now } else { at } };
         let answer = match answer {
             Answer::Effect(answer) => answer,
@@ -283,7 +283,7 @@ impl World {
         Finishing { key: lease.key, receipt: lease.receipt, end: end.clone(), at: self.now, fenced }
     }
 
-    pub(crate) fn hand_finish(&mut self, lease: &Lease, end: &End) -> Verdict {
+    pub(crate) fn hand_finish(&mut self, lease: &Lease, end: &End) -> CheckResult {
         let finishing = self.finishing(lease, end);
         let exact = self.is_exact(lease.key);
         let ticket = self.ticket(Asked::Finish(finishing.clone(), lease.clone()));
@@ -297,7 +297,7 @@ impl World {
         self.execute(actions)
     }
 
-    pub(crate) fn hand_renew(&mut self, lease: &Lease, lease_ms: u64) -> Verdict {
+    pub(crate) fn hand_renew(&mut self, lease: &Lease, lease_ms: u64) -> CheckResult {
         let (until, receipt) = (self.now.after_ms(lease_ms), lease.receipt);
         let fenced = self.oracle.tie(lease.tie.as_ref(), self.now) == Tie::Fenced;
         let exact = self.is_exact(lease.key);
@@ -311,7 +311,7 @@ impl World {
         self.execute(actions)
     }
 
-    pub(crate) fn hand_resolve(&mut self, key: u64, seen: Option<u32>, end: &End) -> Verdict {
+    pub(crate) fn hand_resolve(&mut self, key: u64, seen: Option<u32>, end: &End) -> CheckResult {
         let resolving = Resolving { key, seen, end: end.clone(), at: self.now };
         let exact = self.is_exact(key);
         let ticket = self.ticket(Asked::Resolve(resolving.clone()));
@@ -327,7 +327,7 @@ impl World {
     }
 
     /// The answer to something that is said about an effect.
-    pub(crate) fn effect_answered(&mut self, asked: &Asked, answer: &Answer) -> Verdict {
+    pub(crate) fn effect_answered(&mut self, asked: &Asked, answer: &Answer) -> CheckResult {
         match (asked, answer) {
             (Asked::Begin { ask, at }, _) => self.begin_answered(ask, *at, answer),
             (Asked::Finish(finishing, _), Answer::EffectEnded { .. }) => {

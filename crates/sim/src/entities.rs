@@ -7,7 +7,7 @@ use driftq_core::{
 };
 
 use crate::asked::Asked;
-use crate::oracle::Verdict;
+use crate::oracle::CheckResult;
 use crate::world::World;
 
 /// How many entities there are: two names for each of the tenants.
@@ -59,7 +59,7 @@ impl Attempt {
 
 impl World {
     /// Something happens to entities.
-    pub(crate) fn run_entities(&mut self) -> Verdict {
+    pub(crate) fn run_entities(&mut self) -> CheckResult {
         let entity = usize::try_from(self.rng.below(ENTITIES as u64)).expect("small");
         match self.rng.below(8) {
             0..5 => {
@@ -86,7 +86,7 @@ impl World {
         }
     }
 
-    fn attempt(&mut self, attempt: Attempt) -> Verdict {
+    fn attempt(&mut self, attempt: Attempt) -> CheckResult {
         let attempt = Attempt { at: self.now, ..attempt };
         let ticket = self.ticket(Asked::Entity(AboutEntity::Attempt(attempt)));
         let expect = attempt.expect();
@@ -115,7 +115,7 @@ impl World {
         self.execute(actions)
     }
 
-    pub(crate) fn entity_answered(&mut self, about: &AboutEntity, answer: &Answer) -> Verdict {
+    pub(crate) fn entity_answered(&mut self, about: &AboutEntity, answer: &Answer) -> CheckResult {
         let now = self.now;
         match (about, answer) {
             (AboutEntity::Look(entity), Answer::Described(Description::Entity(view))) => {

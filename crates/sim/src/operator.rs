@@ -7,7 +7,7 @@ use driftq_core::{
 
 use crate::asked::Asked;
 use crate::clients::{GROUPS, TOPICS};
-use crate::oracle::{Gone, TopicView, Verdict};
+use crate::oracle::{CheckResult, Gone, TopicView};
 use crate::server::payload;
 use crate::world::World;
 
@@ -25,7 +25,7 @@ const ORDERS: [Order; 3] = [Order::Fifo, Order::Priority, Order::Key];
 
 impl World {
     /// An order is given and, unless it is refused at once, noted before its consequences are seen.
-    fn order(&mut self, ticket: Ticket, input: Input, taken: impl FnOnce(&mut Self)) -> Verdict {
+    fn order(&mut self, ticket: Ticket, input: Input, taken: impl FnOnce(&mut Self)) -> CheckResult {
         let Some(server) = &mut self.server else { return Ok(()) };
         self.trace.note("input", &(self.now.0, &input));
         let actions = server.handle(self.now, input);
@@ -36,7 +36,7 @@ impl World {
     }
 
     /// Creates what is missing among the topics, one by one.
-    pub(crate) fn create_topic(&mut self, number: usize) -> Verdict {
+    pub(crate) fn create_topic(&mut self, number: usize) -> CheckResult {
         let (name, partitions) = TOPICS[number];
         if self.topics.contains_key(name) || self.creating.contains_key(name) {
             return Ok(());
@@ -68,7 +68,7 @@ impl World {
     }
 
     /// The operator orders something.
-    pub(crate) fn operate(&mut self) -> Verdict {
+    pub(crate) fn operate(&mut self) -> CheckResult {
         if self.rng.chance(1, 3) {
             let number = usize::try_from(self.rng.below(3)).expect("small");
             self.create_topic(number)?;
@@ -86,7 +86,7 @@ impl World {
         }
     }
 
-    fn cancel(&mut self) -> Verdict {
+    fn cancel(&mut self) -> CheckResult {
         let known = self.oracle.sent.values().rev().take(12);
         let known: Vec<(TopicId, u32, u64)> =
             known.filter_map(|sent| Some((sent.topic, sent.partition, sent.answered?))).collect();
@@ -101,20 +101,20 @@ impl World {
         })
     }
 
-    fn pause(&mut self) -> Verdict {
+    fn pause(&mut self) -> CheckResult {
         let Some(topic) = self.some_topic() else { return Ok(()) };
         let group = self.rng.chance(1, 2).then(|| (*self.rng.pick(&GROUPS)).to_string());
         self.hand_pause(topic, group, true)
     }
 
-    fn hand_pause(&mut self, topic: TopicId, group: Option<String>, paused: bool) -> Verdict {
+    fn hand_pause(&mut self, topic: TopicId, group: Option<String>, paused: bool) -> CheckResult {
         let order = self.oracle.pausing(topic, group.as_deref());
         let ticket = self.ticket(Asked::Pause { topic, group: group.clone(), order });
         self.hand(Input::Order(OrderInput::Pause { ticket, topic, group, paused }))
     }
 
     /// Everything is resumed.
-    pub(crate) fn resume_all(&mut self) -> Verdict {
+    pub(crate) fn resume_all(&mut self) -> CheckResult {
         let topics: Vec<TopicId> = self.topics.values().map(|topic| topic.id).collect();
         for topic in topics {
             self.hand_pause(topic, None, false)?;
@@ -125,7 +125,7 @@ impl World {
         Ok(())
     }
 
-    fn seek(&mut self) -> Verdict {
+    fn seek(&mut self) -> CheckResult {
         let Some(topic) = self.some_topic() else { return Ok(()) };
         let group = (*self.rng.pick(&GROUPS)).to_string();
         let to = match self.rng.below(6) {
@@ -142,7 +142,7 @@ impl World {
         })
     }
 
-    fn configure(&mut self) -> Verdict {
+    fn configure(&mut self) -> CheckResult {
         let Some(topic) = self.some_topic() else { return Ok(()) };
         let mut patch = TopicPatch::default();
         match self.rng.below(4) {
@@ -158,7 +158,7 @@ impl World {
         })
     }
 
-    fn delete_group(&mut self) -> Verdict {
+    fn delete_group(&mut self) -> CheckResult {
         let Some(topic) = self.some_topic() else { return Ok(()) };
         let group = (*self.rng.pick(&GROUPS)).to_string();
         let ticket = self.ticket(Asked::Move { topic, group: group.clone() });
@@ -166,7 +166,7 @@ impl World {
         self.order(ticket, input, |world| world.oracle.deleting_group(topic, &group))
     }
 
-    fn delete_topic(&mut self) -> Verdict {
+    fn delete_topic(&mut self) -> CheckResult {
         let Some(topic) = self.some_topic() else { return Ok(()) };
         let ticket = self.ticket(Asked::Delete { topic });
         self.order(ticket, Input::Order(OrderInput::DeleteTopic { ticket, topic }), |world| {
@@ -175,7 +175,7 @@ impl World {
     }
 
     /// A dead letter is tried again.
-    pub(crate) fn redrive(&mut self) -> Verdict {
+    pub(crate) fn redrive(&mut self) -> CheckResult {
         let Some(letter) = self.rng.take(&mut self.letters) else { return Ok(()) };
         let Some(topic) = self.home_of(letter.id) else { return Ok(()) };
         if self.rng.chance(1, 4) {
@@ -215,14 +215,14 @@ impl World {
     }
 
     /// Dead letters are thrown away.
-    fn purge(&mut self) -> Verdict {
+    fn purge(&mut self) -> CheckResult {
         let Some(letter) = self.rng.take(&mut self.letters) else { return Ok(()) };
         let ticket = self.ticket(Asked::Remove { place: letter.place });
         self.hand(Input::Order(OrderInput::Remove { ticket, messages: vec![letter.place] }))
     }
 
     /// The answer to an order came.
-    pub(crate) fn order_answered(&mut self, asked: &Asked, answer: &Answer) -> Verdict {
+    pub(crate) fn order_answered(&mut self, asked: &Asked, answer: &Answer) -> CheckResult {
         match (asked, answer) {
             (Asked::Cancel { topic, offset }, Answer::Cancelled { .. }) => {
                 self.oracle.cancelling(*topic, *offset, true);

@@ -41,7 +41,7 @@ use view::{Group, Hold, Released, ensure};
 pub(crate) use whole::{Committing, Deed, Done};
 
 /// Whether a promise was kept; if not, which one was broken.
-pub type Verdict = Result<(), String>;
+pub type CheckResult = Result<(), String>;
 
 /// A message as its producer knows it.
 #[derive(Clone, Debug, Default)]
@@ -231,7 +231,7 @@ impl Oracle {
     }
 
     /// An offset always means the same message once a client has seen it.
-    fn witness(&mut self, topic: TopicId, offset: u64, id: u64) -> Verdict {
+    fn witness(&mut self, topic: TopicId, offset: u64, id: u64) -> CheckResult {
         let before = *self.stored.entry((topic, offset)).or_insert(id);
         ensure(before == id, || {
             format!("stability: offset {offset} of {topic:?} was message {before}, now {id}")
@@ -243,7 +243,13 @@ impl Oracle {
     }
 
     /// A reader got message `id`.
-    pub(crate) fn delivered(&mut self, to: &Receiver, delivery: &Delivery, id: u64, now: Time) -> Verdict {
+    pub(crate) fn delivered(
+        &mut self,
+        to: &Receiver,
+        delivery: &Delivery,
+        id: u64,
+        now: Time,
+    ) -> CheckResult {
         let receipt = delivery.receipt;
         let (topic, offset) = (receipt.topic, receipt.offset);
         ensure(self.tokens.insert(receipt.token), || {
@@ -297,7 +303,7 @@ impl Oracle {
     }
 
     /// No message goes out before it is due.
-    fn check_due(&self, topic: TopicId, offset: u64, sent: &Sent, now: Time) -> Verdict {
+    fn check_due(&self, topic: TopicId, offset: u64, sent: &Sent, now: Time) -> CheckResult {
         let early = sent.due.is_some_and(|due| due > now) && !self.is_redriven(topic, offset);
         ensure(!early, || format!("schedule: {offset} of {topic:?} came at {now:?}, due at {:?}", sent.due))
     }

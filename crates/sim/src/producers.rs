@@ -7,7 +7,7 @@ use driftq_core::{
 
 use crate::asked::Asked;
 use crate::clients::{Request, TOPICS};
-use crate::oracle::{Sent, Verdict};
+use crate::oracle::{CheckResult, Sent};
 use crate::server::payload;
 use crate::world::World;
 
@@ -138,7 +138,7 @@ impl World {
     }
 
     /// Messages arrive at the server.
-    pub(crate) fn hand_produce(&mut self, ids: &[u64], reserved: bool) -> Verdict {
+    pub(crate) fn hand_produce(&mut self, ids: &[u64], reserved: bool) -> CheckResult {
         // A producer whose time is up does not try again: the gate may have forgotten it.
         let fresh = |id: &u64| {
             self.oracle.sent.get(id).is_some_and(|sent| sent.key.is_none() || sent.retry_until > self.now)
@@ -171,7 +171,7 @@ impl World {
     }
 
     /// A producer wants an identity kept while its message is being routed.
-    pub(crate) fn hand_reserve(&mut self, id: u64) -> Verdict {
+    pub(crate) fn hand_reserve(&mut self, id: u64) -> CheckResult {
         let Some(sent) = self.oracle.sent.get_mut(&id).filter(|sent| sent.retry_until > self.now) else {
             return Ok(());
         };
@@ -183,14 +183,14 @@ impl World {
         self.hand(Input::Reserve { ticket, identity, request })
     }
 
-    fn hand_unreserve(&mut self, id: u64) -> Verdict {
+    fn hand_unreserve(&mut self, id: u64) -> CheckResult {
         let Some(identity) = self.identity(&self.oracle.sent[&id]) else { return Ok(()) };
         self.oracle.unreserved(id);
         self.hand(Input::Unreserve { identity })
     }
 
     /// The answer to a reservation.
-    pub(crate) fn reserve_answered(&mut self, id: u64, decided: Time, answer: &Answer) -> Verdict {
+    pub(crate) fn reserve_answered(&mut self, id: u64, decided: Time, answer: &Answer) -> CheckResult {
         match answer {
             Answer::Reserved => {
                 self.network.push(Request::Produce { ids: vec![id], reserved: true });
@@ -205,7 +205,12 @@ impl World {
     }
 
     /// The answer to a produce.
-    pub(crate) fn produce_answered(&mut self, offers: &[Offer], decided: Time, answer: &Answer) -> Verdict {
+    pub(crate) fn produce_answered(
+        &mut self,
+        offers: &[Offer],
+        decided: Time,
+        answer: &Answer,
+    ) -> CheckResult {
         match (answer, offers) {
             (Answer::Produced(stored), [offer]) => self.stored(*offer, *stored, decided),
             (Answer::Rejected(reject), [offer]) => self.refused(*offer, *reject),
@@ -222,12 +227,12 @@ impl World {
         }
     }
 
-    fn stored(&mut self, offer: Offer, stored: Stored, decided: Time) -> Verdict {
+    fn stored(&mut self, offer: Offer, stored: Stored, decided: Time) -> CheckResult {
         self.counts.produced += u64::from(!stored.duplicate);
         self.oracle.produced(offer.id, stored.offset, stored.duplicate, decided, offer.blocked)
     }
 
-    fn refused(&mut self, Offer { id, kept, .. }: Offer, reject: Reject) -> Verdict {
+    fn refused(&mut self, Offer { id, kept, .. }: Offer, reject: Reject) -> CheckResult {
         self.oracle.refused(id, reject, kept)?;
         // Refused and without a key: it was never stored and never will be.
         if self.oracle.sent[&id].key.is_none() {

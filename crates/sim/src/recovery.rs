@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use driftq_core::{
     Answer, Commit, CommitInput, Committed, Description, EffectView, Input, Outcome, OutputInput, OutputList,
-    Query, Receipt, Settlement, Ticket, TopicId, Verdict as Saying, VersionsList,
+    Query, Receipt, Settlement, Ticket, TopicId, Verdict, VersionsList,
 };
 
 use crate::asked::Asked;
 use crate::clients::Request;
 use crate::commits::VERSIONS;
 use crate::effects::{KEYS, effect_identity};
-use crate::oracle::{Committing, Done, Lost, Outputs, Verdict};
+use crate::oracle::{CheckResult, Committing, Done, Lost, Outputs};
 use crate::server::Probe;
 use crate::world::World;
 
@@ -20,7 +20,7 @@ const OLD_DEEDS: usize = 6;
 
 impl World {
     /// Compares what is left with what was told, and with what was `lost`: under way when the server ended.
-    pub(crate) fn recover(&mut self, probe: &mut Probe, lost: &BTreeMap<Ticket, Asked>) -> Verdict {
+    pub(crate) fn recover(&mut self, probe: &mut Probe, lost: &BTreeMap<Ticket, Asked>) -> CheckResult {
         let mut views = BTreeMap::new();
         for key in 0..KEYS {
             let view = probe.effect(key)?;
@@ -39,7 +39,7 @@ impl World {
         lost: &BTreeMap<Ticket, Asked>,
         views: &BTreeMap<u64, Option<EffectView>>,
         seen: &Outputs,
-    ) -> Verdict {
+    ) -> CheckResult {
         let mut model = self.oracle.outputs.clone();
         let mut fits = vec![model == *seen];
         let mut models = vec![model.clone()];
@@ -137,7 +137,7 @@ impl World {
     }
 
     /// What was answered is there for ever, as long as a client may ask.
-    fn check_old_deeds(&self, probe: &mut Probe) -> Verdict {
+    fn check_old_deeds(&self, probe: &mut Probe) -> CheckResult {
         let old = self.oracle.deeds.iter().enumerate().rev().filter(|(_, deed)| deed.done.is_some());
         for (number, deed) in old.take(OLD_DEEDS) {
             let (Some(name), Some(done)) = (deed.name, &deed.done) else { continue };
@@ -247,8 +247,8 @@ impl Probe {
             let Some(Answer::Settlements(outcomes)) = answer else { return None };
             outcomes.first().copied().filter(|_| self.written() == written)
         };
-        matches!(say(Saying::Extend { lease_ms: None, begun: true }), Some(Outcome::Stale { .. }))
-            && say(Saying::Ack) == Some(Outcome::Ok)
+        matches!(say(Verdict::Extend { lease_ms: None, begun: true }), Some(Outcome::Stale { .. }))
+            && say(Verdict::Ack) == Some(Outcome::Ok)
     }
 
     /// Whether readers of a dataset saw this version before the last roll-back: the same roll-back again is taken.

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use driftq_core::Input;
 
 use crate::disk::{Fault, Op};
-use crate::oracle::Verdict;
+use crate::oracle::CheckResult;
 use crate::server::{Broken, NoStart};
 use crate::world::World;
 
@@ -113,7 +113,7 @@ fn tell(seed: u64, steps: u64, verbose: bool) -> Story {
 }
 
 impl World {
-    fn live(&mut self, steps: u64) -> Verdict {
+    fn live(&mut self, steps: u64) -> CheckResult {
         self.start()?;
         self.create_topics()?;
         self.flush()?;
@@ -126,7 +126,7 @@ impl World {
     }
 
     /// Brings everything decided to disk and lets the server know.
-    pub(crate) fn flush(&mut self) -> Verdict {
+    pub(crate) fn flush(&mut self) -> CheckResult {
         for _ in 0..100 {
             if self.server.as_ref().is_none_or(crate::server::Server::is_quiet) {
                 return Ok(());
@@ -139,7 +139,7 @@ impl World {
         Err("liveness: the log does not come to rest".into())
     }
 
-    fn step(&mut self) -> Verdict {
+    fn step(&mut self) -> CheckResult {
         if self.server.is_none() {
             return self.crash(true);
         }
@@ -192,20 +192,20 @@ impl World {
         }
     }
 
-    fn write(&mut self) -> Verdict {
+    fn write(&mut self) -> CheckResult {
         match self.server.as_mut().map_or(Ok(()), crate::server::Server::write) {
             Ok(()) => Ok(()),
             Err(Broken) => self.crash(false),
         }
     }
 
-    fn confirm(&mut self) -> Verdict {
+    fn confirm(&mut self) -> CheckResult {
         let now = self.now;
         let actions = self.server.as_mut().map(|server| server.confirm(now)).unwrap_or_default();
         self.execute(actions)
     }
 
-    fn tick(&mut self) -> Verdict {
+    fn tick(&mut self) -> CheckResult {
         let due = self.server.as_ref().and_then(crate::server::Server::next_deadline);
         if due.is_none_or(|due| due > self.now) {
             return Ok(());
@@ -214,7 +214,7 @@ impl World {
         self.check_waiting()
     }
 
-    fn keep(&mut self) -> Verdict {
+    fn keep(&mut self) -> CheckResult {
         let now = self.now;
         match self.server.as_mut().map(|server| server.keep(now)) {
             Some(Ok(actions)) => self.execute(actions),
@@ -223,7 +223,7 @@ impl World {
         }
     }
 
-    fn snapshot(&mut self) -> Verdict {
+    fn snapshot(&mut self) -> CheckResult {
         let now = self.now;
         match self.server.as_mut().map(|server| server.snapshot(now)) {
             Some(Ok(actions)) => {
@@ -254,7 +254,7 @@ impl World {
     }
 
     /// The server is told to stop, as for a new version, and starts again.
-    fn stop(&mut self) -> Verdict {
+    fn stop(&mut self) -> CheckResult {
         let crashes = self.counts.crashes;
         for _ in 0..100 {
             if self.server.as_ref().is_none_or(crate::server::Server::is_quiet) {
@@ -274,7 +274,7 @@ impl World {
     }
 
     /// The machine loses power, or just the process dies.
-    pub(crate) fn crash(&mut self, power: bool) -> Verdict {
+    pub(crate) fn crash(&mut self, power: bool) -> CheckResult {
         self.trace.note("crash", &power);
         self.counts.crashes += 1;
         self.server = None;
@@ -289,7 +289,7 @@ impl World {
     }
 
     /// What is on disk, folded, is what the server believes.
-    fn compare(&mut self) -> Verdict {
+    fn compare(&mut self) -> CheckResult {
         let Some(server) = self.server.as_ref().filter(|server| server.is_quiet()) else { return Ok(()) };
         match server.fold_differs() {
             Ok(false) | Err(NoStart(_)) => Ok(()),
@@ -298,7 +298,7 @@ impl World {
     }
 
     /// Nothing goes wrong any more: everything stored must reach every group it is owed to.
-    fn calm(&mut self) -> Verdict {
+    fn calm(&mut self) -> CheckResult {
         self.crash(true)?;
         self.calm = true;
         self.resume_all()?;
@@ -335,7 +335,7 @@ impl World {
     }
 
     /// When all is done, the state agrees with the disk and the log has given its space back.
-    fn rest(&mut self) -> Verdict {
+    fn rest(&mut self) -> CheckResult {
         for _ in 0..4 {
             self.snapshot()?;
             self.flush()?;

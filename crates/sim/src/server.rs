@@ -44,7 +44,7 @@ pub struct Broken;
 
 /// What lies where a payload should be.
 #[derive(Debug)]
-pub enum Found {
+pub enum PayloadRead {
     /// The payload.
     Payload(Vec<u8>),
     /// Its segment was dropped.
@@ -337,12 +337,12 @@ impl Server {
     }
 
     /// The payload that lies there; an error if it is not the one that was stored.
-    pub fn read(&self, position: Position, length: u32, sum: u32) -> Result<Found, String> {
+    pub fn read(&self, position: Position, length: u32, sum: u32) -> Result<PayloadRead, String> {
         match self.reader.read_at(Lsn(position.0), length) {
-            Ok(bytes) if check(&bytes) == sum => Ok(Found::Payload(bytes)),
+            Ok(bytes) if check(&bytes) == sum => Ok(PayloadRead::Payload(bytes)),
             Ok(_) => Err(format!("payload at {position:?} is not what was stored")),
-            Err(driftq_wal::ReadError::Gone) => Ok(Found::Gone),
-            Err(driftq_wal::ReadError::Io(_)) => Ok(Found::Failed),
+            Err(driftq_wal::ReadError::Gone) => Ok(PayloadRead::Gone),
+            Err(driftq_wal::ReadError::Io(_)) => Ok(PayloadRead::Failed),
             Err(error) => Err(format!("payload at {position:?}: {error}")),
         }
     }
@@ -355,7 +355,7 @@ impl Server {
         if self.reader.read_at(Lsn(position.0), length).is_err() {
             return Ok(Input::FetchFailed { receipt });
         }
-        let Found::Payload(bytes) = self.read(position, length, burial.check)? else {
+        let PayloadRead::Payload(bytes) = self.read(position, length, burial.check)? else {
             return Ok(Input::FetchFailed { receipt });
         };
         let message = Message::decode(&bytes).map_err(|error| format!("stored message: {error:?}"))?;

@@ -9,8 +9,8 @@ use driftq_core::{
 
 use crate::asked::Asked;
 use crate::clients::{GROUPS, TOPICS, UNDERTAKER};
-use crate::oracle::{Receiver, Sent, Verdict, Way, Word};
-use crate::server::{Found, payload};
+use crate::oracle::{CheckResult, Receiver, Sent, Way, Word};
+use crate::server::{PayloadRead, payload};
 use crate::workers::loan;
 use crate::world::World;
 
@@ -35,7 +35,7 @@ const CONTESTS: usize = 40;
 
 impl World {
     /// Everything that is tried when all is settled.
-    pub(crate) fn trials(&mut self) -> Verdict {
+    pub(crate) fn trials(&mut self) -> CheckResult {
         self.dismiss_readers()?;
         // What was lent to askers that never heard of it is on loan until its lease is over.
         self.pass(LEASES_OVER_MS)?;
@@ -79,7 +79,7 @@ impl World {
     }
 
     /// Fresh messages go by priority, then by offset; and a stream whose credit came back gets the next one.
-    fn try_ranks(&mut self) -> Verdict {
+    fn try_ranks(&mut self) -> CheckResult {
         let group = GROUPS[0];
         let settings = TopicSettings { order: Order::Priority, ..TopicSettings::default() };
         let topic = self.found(RANKS, group, settings)?;
@@ -101,7 +101,7 @@ impl World {
     }
 
     /// A message that came back is moved within the log: until its copy is durable, those behind it wait with it.
-    fn try_move(&mut self) -> Verdict {
+    fn try_move(&mut self) -> CheckResult {
         let group = GROUPS[0];
         let settings = TopicSettings { order: Order::Fifo, ..TopicSettings::default() };
         let topic = self.found(STEADY, group, settings)?;
@@ -114,7 +114,7 @@ impl World {
         };
         self.settle_now(group, first, Word::Release { delay_ms: 0 })?;
         let Some(server) = &self.server else { return Err("trial: the server is gone".into()) };
-        let Found::Payload(bytes) = server.read(first.position, first.length, first.check)? else {
+        let PayloadRead::Payload(bytes) = server.read(first.position, first.length, first.check)? else {
             return Err("trial: the payload is gone".into());
         };
         let message = Message::decode(&bytes).map_err(|error| format!("payload: {error:?}"))?;
@@ -135,7 +135,7 @@ impl World {
     }
 
     /// A holder that was told of its longer lease has it over a power cut.
-    fn try_promise(&mut self) -> Verdict {
+    fn try_promise(&mut self) -> CheckResult {
         let group = GROUPS[0];
         let topic = self.found(PROMISES, group, TopicSettings::default())?;
         self.store(topic, 0)?;
@@ -154,7 +154,7 @@ impl World {
     }
 
     /// A stream that may have one delivery at a time gets one after the other.
-    fn try_credit(&mut self, topic: TopicId, group: &str) -> Verdict {
+    fn try_credit(&mut self, topic: TopicId, group: &str) -> CheckResult {
         for priority in PRIORITIES {
             self.store(topic, priority)?;
         }
@@ -172,7 +172,7 @@ impl World {
         self.hand(Input::Unsubscribe { consumer })
     }
 
-    fn dismiss_readers(&mut self) -> Verdict {
+    fn dismiss_readers(&mut self) -> CheckResult {
         let readers: Vec<_> = self.readers.keys().copied().collect();
         for consumer in readers {
             let Some(reader) = self.readers.remove(&consumer) else { continue };
@@ -239,14 +239,14 @@ impl World {
         Ok(leased)
     }
 
-    pub(crate) fn settle_now(&mut self, group: &str, delivery: &Delivery, word: Word) -> Verdict {
+    pub(crate) fn settle_now(&mut self, group: &str, delivery: &Delivery, word: Word) -> CheckResult {
         let to = Receiver { group: group.into(), owner: "trial".into(), way: Way::Leased };
         self.hand_settle(&[(loan(&to, delivery), word)])?;
         self.flush()
     }
 
     /// With nothing on loan, the whole window can be lent, and no more; in the order that the topic promises.
-    fn try_window(&mut self, topic: TopicId, group: &str) -> Verdict {
+    fn try_window(&mut self, topic: TopicId, group: &str) -> CheckResult {
         let Some(window) = self.oracle.certain_window(topic, Way::Leased) else { return Ok(()) };
         let room = self.server.as_ref().is_some_and(|server| server.state().messages() < 12);
         if !room || !self.oracle.is_present(topic, group) {
@@ -273,7 +273,7 @@ impl World {
     }
 
     /// Retries and fresh messages stand ready all the time: each kind gets its share, to within one delivery.
-    fn try_storm(&mut self) -> Verdict {
+    fn try_storm(&mut self) -> CheckResult {
         let share = *self.rng.pick(&[1_u8, 10, 20, 50, 90]);
         let settings =
             TopicSettings { retry_share: Some(share), order: Order::Fifo, ..TopicSettings::default() };
@@ -305,7 +305,7 @@ impl World {
     }
 
     /// A message dies, another one with its identity is done, and then the first is tried again: it comes.
-    fn try_redrive(&mut self, topic: TopicId, group: &str) -> Verdict {
+    fn try_redrive(&mut self, topic: TopicId, group: &str) -> CheckResult {
         self.drain(topic, group)?;
         self.store_with_key(topic)?;
         self.flush()?;
@@ -335,7 +335,7 @@ impl World {
         self.oracle.unfinished_copy().map_or(Ok(()), |owed| Err(format!("redrive: {owed}")))
     }
 
-    fn store_with_key(&mut self, topic: TopicId) -> Verdict {
+    fn store_with_key(&mut self, topic: TopicId) -> CheckResult {
         self.messages += 1;
         let id = self.messages;
         let retry_until = self.now.after_ms(1);
@@ -344,7 +344,7 @@ impl World {
     }
 
     /// Everything that is ready is done.
-    fn drain(&mut self, topic: TopicId, group: &str) -> Verdict {
+    fn drain(&mut self, topic: TopicId, group: &str) -> CheckResult {
         for _ in 0..100 {
             self.hand(Input::Tick)?;
             let leased = self.lease_now(topic, group, 10)?;
@@ -356,7 +356,7 @@ impl World {
         Ok(())
     }
 
-    fn fail_next(&mut self, topic: TopicId, group: &str) -> Verdict {
+    fn fail_next(&mut self, topic: TopicId, group: &str) -> CheckResult {
         let leased = self.lease_now(topic, group, 1)?;
         let word = Word::Nack { delay_ms: Some(0), dead: false };
         leased.iter().try_for_each(|delivery| self.settle_now(group, delivery, word))
@@ -365,7 +365,7 @@ impl World {
 
 /// In any stretch of deliveries the retries are as many as their share says, give or take one: neither kind ever
 /// waits for longer than that.
-fn check_share(retries: &[bool], share: u8) -> Verdict {
+fn check_share(retries: &[bool], share: u8) -> CheckResult {
     let share = usize::from(share);
     for from in 0..retries.len() {
         for to in from..retries.len() {

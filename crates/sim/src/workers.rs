@@ -1,13 +1,12 @@
 //! Workers that hold tokens: by long poll or by a stream with credit; in time, late, twice, or never.
 
 use driftq_core::{
-    Answer, Delivery, Identity, Input, LeaseRequest, Outcome, Receipt, Settlement, Ticket, TopicId,
-    Verdict as Saying,
+    Answer, Delivery, Identity, Input, LeaseRequest, Outcome, Receipt, Settlement, Ticket, TopicId, Verdict,
 };
 
 use crate::asked::Asked;
 use crate::clients::{GROUPS, OWNERS, Request, TOPICS, Work};
-use crate::oracle::{Asker, Receiver, Said, Verdict, Way, Word};
+use crate::oracle::{Asker, CheckResult, Receiver, Said, Way, Word};
 use crate::world::World;
 
 /// Old tokens that are kept to be tried again at the wrong time.
@@ -46,7 +45,7 @@ impl LeaseCall {
 
 impl World {
     /// An asker asks for messages.
-    pub(crate) fn ask_lease(&mut self) -> Verdict {
+    pub(crate) fn ask_lease(&mut self) -> CheckResult {
         let (name, _) = *self.rng.pick(&TOPICS);
         let Some(topic) = self.topics.get(name).map(|topic| topic.id) else { return Ok(()) };
         let call = LeaseCall {
@@ -62,14 +61,14 @@ impl World {
     }
 
     /// An asker whose answer was lost asks again.
-    pub(crate) fn repeat_lease(&mut self) -> Verdict {
+    pub(crate) fn repeat_lease(&mut self) -> CheckResult {
         match self.rng.take(&mut self.lost_calls) {
             Some(call) => self.hand_lease(call),
             None => Ok(()),
         }
     }
 
-    pub(crate) fn hand_lease(&mut self, call: LeaseCall) -> Verdict {
+    pub(crate) fn hand_lease(&mut self, call: LeaseCall) -> CheckResult {
         if self.server.is_none() {
             return Ok(());
         }
@@ -88,7 +87,7 @@ impl World {
     }
 
     /// An asker no longer waits.
-    pub(crate) fn forsake(&mut self) -> Verdict {
+    pub(crate) fn forsake(&mut self) -> CheckResult {
         let waiting: Vec<Ticket> = self.waiting_leases();
         if waiting.is_empty() {
             return Ok(());
@@ -101,7 +100,7 @@ impl World {
     }
 
     /// The answer to a request for messages.
-    pub(crate) fn lease_answered(&mut self, call: &LeaseCall, answer: &Answer) -> Verdict {
+    pub(crate) fn lease_answered(&mut self, call: &LeaseCall, answer: &Answer) -> CheckResult {
         let Answer::Leased(deliveries) = answer else { return Ok(()) };
         if deliveries.len() > call.max as usize && call.request.is_none() {
             return Err(format!("lease: {} messages for {call:?}", deliveries.len()));
@@ -184,7 +183,7 @@ impl World {
         }
     }
 
-    pub(crate) fn hand_settle(&mut self, items: &[(Loan, Word)]) -> Verdict {
+    pub(crate) fn hand_settle(&mut self, items: &[(Loan, Word)]) -> CheckResult {
         if self.server.is_none() {
             return Ok(());
         }
@@ -198,7 +197,7 @@ impl World {
         self.hand(Input::Settle { ticket, items })
     }
 
-    pub(crate) fn settle_answered(&mut self, said: &[Said], joined: u64, answer: &Answer) -> Verdict {
+    pub(crate) fn settle_answered(&mut self, said: &[Said], joined: u64, answer: &Answer) -> CheckResult {
         let Answer::Settlements(outcomes) = answer else {
             return Err(format!("answers: {said:?} was answered with {answer:?}"));
         };
@@ -225,10 +224,10 @@ pub(crate) fn loan(to: &Receiver, delivery: &Delivery) -> Loan {
 
 fn settlement(receipt: Receipt, word: Word) -> Settlement {
     let verdict = match word {
-        Word::Ack => Saying::Ack,
-        Word::Nack { delay_ms, dead } => Saying::Nack { delay_ms, dead, error: "no luck".into() },
-        Word::Extend { lease_ms } => Saying::Extend { lease_ms: Some(lease_ms), begun: true },
-        Word::Release { delay_ms } => Saying::Release { delay_ms },
+        Word::Ack => Verdict::Ack,
+        Word::Nack { delay_ms, dead } => Verdict::Nack { delay_ms, dead, error: "no luck".into() },
+        Word::Extend { lease_ms } => Verdict::Extend { lease_ms: Some(lease_ms), begun: true },
+        Word::Release { delay_ms } => Verdict::Release { delay_ms },
     };
     Settlement { receipt, verdict }
 }

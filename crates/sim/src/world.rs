@@ -12,9 +12,9 @@ use crate::clients::{Reader, Request, UNDERTAKER, Work};
 use crate::disk::SimDisk;
 use crate::effects::{Ask, Lease};
 use crate::operator::Letter;
-use crate::oracle::{Gone, Oracle, Receiver, Verdict, Way};
+use crate::oracle::{CheckResult, Gone, Oracle, Receiver, Way};
 use crate::rng::Rng;
-use crate::server::{Found, NoStart, Server};
+use crate::server::{NoStart, PayloadRead, Server};
 use crate::trace::Trace;
 use crate::workers::{LeaseCall, Loan, loan};
 
@@ -126,7 +126,7 @@ impl World {
     }
 
     /// Starts or restarts the server from what is on disk.
-    pub fn start(&mut self) -> Verdict {
+    pub fn start(&mut self) -> CheckResult {
         let lost = std::mem::take(&mut self.asked);
         self.foreseen.clear();
         self.forsaken.clear();
@@ -154,7 +154,7 @@ impl World {
     }
 
     /// Topics that were ever published exist as they were, and those whose end was answered do not.
-    fn read_catalogue(&mut self, server: &Server) -> Verdict {
+    fn read_catalogue(&mut self, server: &Server) -> CheckResult {
         let found: BTreeMap<TopicId, TopicInfo> =
             server.state().topics().map(|topic| (topic.id, topic)).collect();
         for (id, view) in &mut self.oracle.topics {
@@ -175,7 +175,7 @@ impl World {
     }
 
     /// Hands an input to the server and does what it wants done.
-    pub(crate) fn hand(&mut self, input: Input) -> Verdict {
+    pub(crate) fn hand(&mut self, input: Input) -> CheckResult {
         let Some(server) = &mut self.server else { return Ok(()) };
         self.trace.note("input", &(self.now.0, &input));
         let actions = server.handle(self.now, input);
@@ -183,7 +183,7 @@ impl World {
     }
 
     /// An asker left while its answer waited for the disk: what it was lent is given back.
-    fn give_back_unread(&mut self, group: &str, answer: &Answer) -> Verdict {
+    fn give_back_unread(&mut self, group: &str, answer: &Answer) -> CheckResult {
         let Answer::Leased(deliveries) = answer else { return Ok(()) };
         for Delivery { receipt, .. } in deliveries {
             self.oracle.seen(receipt, group);
@@ -193,7 +193,7 @@ impl World {
     }
 
     /// What is decided stays decided: the oracle knows of deliveries when they are, and not when they may be told.
-    fn foretell(&mut self) -> Verdict {
+    fn foretell(&mut self) -> CheckResult {
         let Some(server) = &self.server else { return Ok(()) };
         let mut news = Vec::new();
         for action in server.held() {
@@ -220,7 +220,7 @@ impl World {
     }
 
     /// Does what the server wants done.
-    pub(crate) fn execute(&mut self, actions: Vec<Action>) -> Verdict {
+    pub(crate) fn execute(&mut self, actions: Vec<Action>) -> CheckResult {
         self.foretell()?;
         for action in actions {
             self.trace.note("action", &action);
@@ -240,7 +240,7 @@ impl World {
         Ok(())
     }
 
-    fn answered(&mut self, ticket: Ticket, answer: &Answer) -> Verdict {
+    fn answered(&mut self, ticket: Ticket, answer: &Answer) -> CheckResult {
         if self.foreseen.remove(&ticket) {
             return Ok(());
         }
@@ -291,7 +291,7 @@ impl World {
     }
 
     /// A message arrived at a reader; or at where a reader was.
-    fn received(&mut self, consumer: ConsumerId, delivery: &Delivery) -> Verdict {
+    fn received(&mut self, consumer: ConsumerId, delivery: &Delivery) -> CheckResult {
         let Some(to) = self.receiver(consumer) else { return Ok(()) };
         let way = to.way;
         let reaches = match self.foretold.remove(&delivery.receipt.token) {
@@ -334,12 +334,12 @@ impl World {
         let Some(server) = &self.server else { return Ok(false) };
         let read = server.read(delivery.position, delivery.length, delivery.check);
         let bytes = match read.map_err(|error| format!("payload: {error}"))? {
-            Found::Payload(bytes) => bytes,
-            Found::Gone => {
+            PayloadRead::Payload(bytes) => bytes,
+            PayloadRead::Gone => {
                 return Err(format!("payload: {:?} lies in a segment that is gone", delivery.receipt));
             }
             // The power is gone: no client gets to see this delivery, and the server ends here.
-            Found::Failed => {
+            PayloadRead::Failed => {
                 self.server = None;
                 return Ok(false);
             }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use driftq_core::{Order, SeekTo, TopicId};
 
 use super::view::ensure;
-use super::{Oracle, Verdict, Way};
+use super::{CheckResult, Oracle, Way};
 
 /// A topic as clients know it.
 #[derive(Clone, Debug)]
@@ -124,7 +124,7 @@ impl Oracle {
     }
 
     /// Nothing is handed out of what is deleted, stopped or cancelled.
-    pub(super) fn check_open(&self, topic: TopicId, group: &str, offset: u64) -> Verdict {
+    pub(super) fn check_open(&self, topic: TopicId, group: &str, offset: u64) -> CheckResult {
         let name = format!("{offset} of {topic:?} for {group}");
         ensure(self.cancelled.get(&(topic, offset)) != Some(&true), || {
             format!("cancelled: {name} was handed out after it was cancelled")

@@ -6,7 +6,7 @@ use driftq_core::{EffectReceipt, EffectView, Time};
 use super::ledger::Known;
 use super::tie::Tied;
 use super::view::ensure;
-use super::{Oracle, Verdict};
+use super::{CheckResult, Oracle};
 use crate::effects::{Ask, End};
 
 /// What was under way about one effect when the server ended: any of it may have happened.
@@ -61,7 +61,7 @@ impl Oracle {
         view: Option<&EffectView>,
         lost: &Lost<'_>,
         now: Time,
-    ) -> Verdict {
+    ) -> CheckResult {
         let known = self.ledger.known.get(&key);
         let name = || format!("effect {key} is {view:?} after a crash; told: {known:?}, under way: {lost:?}");
         let Some(view) = view else {
@@ -96,7 +96,7 @@ impl Oracle {
 }
 
 /// Whether a record that was told can have become what it is.
-fn check_same(known: &Known, view: &EffectView, lost: &Lost<'_>) -> Verdict {
+fn check_same(known: &Known, view: &EffectView, lost: &Lost<'_>) -> CheckResult {
     let is_final = matches!(known.status, Status::Succeeded | Status::FailedFinal);
     ensure(view.epoch >= known.epoch, || "durable: an older lease".into())?;
     ensure(view.epoch - known.epoch <= lost.steps(), || "durable: a newer lease".into())?;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use driftq_core::Time;
 
-use super::Verdict;
+use super::CheckResult;
 use super::view::ensure;
 use crate::entities::{Attempt, ENTITIES};
 
@@ -48,7 +48,7 @@ impl Entities {
     }
 
     /// A client was told a version.
-    pub(crate) fn seen(&mut self, entity: usize, version: u64) -> Verdict {
+    pub(crate) fn seen(&mut self, entity: usize, version: u64) -> CheckResult {
         let (told, decided) = (self.told[entity], self.decided[entity]);
         ensure(version >= told, || format!("entities: e{entity} is at {version}, and was at {told}"))?;
         ensure(version <= decided, || {
@@ -59,7 +59,7 @@ impl Entities {
     }
 
     /// A client was let through, and knows it.
-    pub(crate) fn let_through(&mut self, attempt: &Attempt) -> Verdict {
+    pub(crate) fn let_through(&mut self, attempt: &Attempt) -> CheckResult {
         let Attempt { entity, version, .. } = *attempt;
         ensure(self.won.insert((entity, version)), || {
             format!("entities: two were let through at version {version} of e{entity}: {attempt:?}")
@@ -75,7 +75,7 @@ impl Entities {
         version: u64,
         now: Time,
         commit_ttl_ms: u64,
-    ) -> Verdict {
+    ) -> CheckResult {
         ensure(version != attempt.version, || {
             format!("entities: {attempt:?} was turned away from the version that it expects")
         })?;

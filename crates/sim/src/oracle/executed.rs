@@ -8,7 +8,7 @@ use driftq_core::{EffectLease, EffectReceipt, Time, Urge};
 use super::ledger::{Known, Span};
 use super::tie::Tied;
 use super::view::ensure;
-use super::{Oracle, Verdict};
+use super::{CheckResult, Oracle};
 use crate::effects::{Ask, End};
 
 /// What happened outside: every execution of every effect.
@@ -36,7 +36,7 @@ struct Execution {
 
 impl Outside {
     /// A worker runs an effect.
-    pub(crate) fn execute(&mut self, ask: &Ask, lease: &EffectLease, since: Time, now: Time) -> Verdict {
+    pub(crate) fn execute(&mut self, ask: &Ask, lease: &EffectLease, since: Time, now: Time) -> CheckResult {
         let next = Execution {
             receipt: lease.receipt,
             caller: ask.caller,
@@ -82,7 +82,7 @@ impl Outside {
 
 impl Oracle {
     /// A worker was told to run an effect.
-    pub(crate) fn executes(&mut self, ask: &Ask, lease: &EffectLease, span: Span, now: Time) -> Verdict {
+    pub(crate) fn executes(&mut self, ask: &Ask, lease: &EffectLease, span: Span, now: Time) -> CheckResult {
         let told = self.ledger.numbers.entry(ask.key).or_default();
         let newest = std::mem::replace(told, lease.receipt.number.max(*told));
         let known = self.ledger.known.get(&ask.key);
@@ -108,7 +108,7 @@ impl Oracle {
     }
 
     /// The same call once more: the same lease.
-    fn executes_again(&self, known: &Known, ask: &Ask, lease: &EffectLease) -> Verdict {
+    fn executes_again(&self, known: &Known, ask: &Ask, lease: &EffectLease) -> CheckResult {
         let same = ask.caller != 0 && known.caller.is_none_or(|caller| caller == ask.caller);
         let fits = known.status == Status::InProgress && known.attempts == lease.attempt;
         // Of one that a crash hid, the longer of the lease and of an unknown delivery is known.
@@ -125,7 +125,7 @@ impl Oracle {
         lease: &EffectLease,
         span: Span,
         now: Time,
-    ) -> Verdict {
+    ) -> CheckResult {
         let name = || format!("effect {}: {lease:?} for {ask:?}, decided {span:?}, after {known:?}", ask.key);
         let next = (lease.receipt.epoch, lease.attempt) == (known.epoch + 1, known.attempts + 1);
         ensure(next, || format!("executed: not the next lease: {}", name()))?;

@@ -3,7 +3,7 @@
 use driftq_core::{Delivery, Outcome, Receipt, Time, Token};
 
 use super::view::{Acked, Group, Released, ensure};
-use super::{Asker, Oracle, Verdict};
+use super::{Asker, CheckResult, Oracle};
 
 /// What the holder of a token says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,7 +156,7 @@ impl Oracle {
     }
 
     /// The answer to a holder's word came.
-    pub(crate) fn said(&mut self, said: &Said, outcome: Outcome) -> Verdict {
+    pub(crate) fn said(&mut self, said: &Said, outcome: Outcome) -> CheckResult {
         let Said { receipt, word, worth, .. } = said;
         let name = format!("{word:?} by {:?} for {} of {:?}", receipt.token, receipt.offset, receipt.topic);
         let taken = matches!(outcome, Outcome::Ok | Outcome::Buried | Outcome::Extended { .. });
@@ -203,7 +203,7 @@ impl Oracle {
     }
 
     /// An ack is final from the moment at which it was handed over.
-    fn ack_counts(&mut self, said: &Said, name: &str) -> Verdict {
+    fn ack_counts(&mut self, said: &Said, name: &str) -> CheckResult {
         let (topic, offset) = (said.receipt.topic, said.receipt.offset);
         let Some(view) = self.groups.get(&(topic, said.group.clone())) else { return Ok(()) };
         // Perhaps only the ack of long ago is repeated, and the message was made to come again since.
@@ -218,7 +218,7 @@ impl Oracle {
     }
 
     /// A named request was answered with messages: the same as before, as long as any of them are on loan.
-    pub(crate) fn check_request(&self, asker: &Asker, answer: &[Delivery], now: Time) -> Verdict {
+    pub(crate) fn check_request(&self, asker: &Asker, answer: &[Delivery], now: Time) -> CheckResult {
         let Some(before) = self.requests.get(asker) else { return Ok(()) };
         // An answer that waited for the disk may come after a later one.
         let newest = answer.iter().map(|delivery| delivery.receipt.token).max();

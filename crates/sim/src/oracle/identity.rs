@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use driftq_core::{Reject, Time, TopicId};
 
 use super::view::ensure;
-use super::{Oracle, Sent, Verdict};
+use super::{CheckResult, Oracle, Sent};
 
 /// What producers know about identities.
 #[derive(Debug, Default)]
@@ -52,7 +52,7 @@ impl Oracle {
         duplicate: bool,
         decided: Time,
         blocked: bool,
-    ) -> Verdict {
+    ) -> CheckResult {
         let sent = self.sent[&id].clone();
         if duplicate {
             self.check_duplicate(id, &sent, offset)?;
@@ -73,7 +73,7 @@ impl Oracle {
     }
 
     /// A duplicate has a first, with the same key, in the same life of the topic, that asked for the same.
-    fn check_duplicate(&self, id: u64, sent: &Sent, offset: u64) -> Verdict {
+    fn check_duplicate(&self, id: u64, sent: &Sent, offset: u64) -> CheckResult {
         let first = self.stored.get(&(sent.topic, offset)).copied();
         let fits = |other: &Sent| {
             other.handed
@@ -97,7 +97,7 @@ impl Oracle {
     }
 
     /// Whether a refusal of message `id` can be; `kept` if its identity was reserved when it was handed over.
-    pub(crate) fn refused(&self, id: u64, reject: Reject, kept: bool) -> Verdict {
+    pub(crate) fn refused(&self, id: u64, reject: Reject, kept: bool) -> CheckResult {
         use driftq_core::Overload::{PartitionBytes, PartitionMessages};
         let sent = &self.sent[&id];
         let fits = match reject {
@@ -119,7 +119,7 @@ impl Oracle {
     }
 
     /// An identity is kept for message `id`.
-    pub(crate) fn reserved(&mut self, id: u64, now: Time) -> Verdict {
+    pub(crate) fn reserved(&mut self, id: u64, now: Time) -> CheckResult {
         let sent = &self.sent[&id];
         let Some(key) = sent.key else { return Ok(()) };
         let before = self.gates.reserved.insert((sent.topic, key), now.after_ms(RESERVATION_MS));

@@ -10,7 +10,7 @@ use driftq_core::{EffectLease, EffectReceipt, EffectView, RequestHash, Time};
 
 use super::tie::{Tie, Tied};
 use super::view::ensure;
-use super::{Oracle, Verdict};
+use super::{CheckResult, Oracle};
 use crate::effects::{Ask, End};
 
 /// An effect as far as clients were told.
@@ -180,7 +180,7 @@ impl Oracle {
     }
 
     /// A reader looked at an effect.
-    pub(crate) fn effect_seen(&mut self, key: u64, view: Option<&EffectView>, at: Time) -> Verdict {
+    pub(crate) fn effect_seen(&mut self, key: u64, view: Option<&EffectView>, at: Time) -> CheckResult {
         let known = self.ledger.known.get_mut(&key);
         let fits = match (known.as_deref(), view) {
             (known, None) => known.is_none_or(|known| known.may_be_over(at)),

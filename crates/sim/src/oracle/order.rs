@@ -3,7 +3,7 @@
 use driftq_core::{Delivery, Order, TopicId};
 
 use super::view::{Group, ensure};
-use super::{Oracle, Sent, Verdict};
+use super::{CheckResult, Oracle, Sent};
 
 impl Oracle {
     /// Messages that go out in the order of offsets whatever else happens: not scheduled, not ranked, no twins, and
@@ -19,7 +19,7 @@ impl Oracle {
     }
 
     /// One message of a key at a time, in the order of offsets, the next when the one before is settled.
-    pub(super) fn check_key_order(&self, group: &str, delivery: &Delivery, sent: &Sent) -> Verdict {
+    pub(super) fn check_key_order(&self, group: &str, delivery: &Delivery, sent: &Sent) -> CheckResult {
         let Some(topic) = self.topics.get(&sent.topic) else { return Ok(()) };
         let (Some(key), false) = (sent.order_key, topic.reordered) else { return Ok(()) };
         let Some(view) = self.groups.get(&(sent.topic, group.into())) else { return Ok(()) };

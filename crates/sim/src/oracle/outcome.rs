@@ -5,7 +5,7 @@ use driftq_core::{EffectReceipt, EffectView, Time};
 
 use super::ledger::Span;
 use super::view::ensure;
-use super::{Oracle, Verdict};
+use super::{CheckResult, Oracle};
 use crate::effects::{Ask, End};
 
 /// The holder of a lease says how its effect ended.
@@ -39,7 +39,7 @@ pub(crate) struct Told {
 
 impl Oracle {
     /// An asker was told how an effect ended.
-    pub(crate) fn replayed(&self, ask: &Ask, view: &EffectView, span: Span) -> Verdict {
+    pub(crate) fn replayed(&self, ask: &Ask, view: &EffectView, span: Span) -> CheckResult {
         let known = self.effect(ask.key);
         let name = || format!("effect {}: {view:?} for {ask:?}, but it is {known:?}", ask.key);
         let Some(known) = known else { return Err(format!("outcome: {}", name())) };
@@ -50,7 +50,13 @@ impl Oracle {
     }
 
     /// An asker was told that an effect failed and may be tried again.
-    pub(crate) fn retryable(&self, ask: &Ask, view: &EffectView, left: Option<u32>, span: Span) -> Verdict {
+    pub(crate) fn retryable(
+        &self,
+        ask: &Ask,
+        view: &EffectView,
+        left: Option<u32>,
+        span: Span,
+    ) -> CheckResult {
         let known = self.effect(ask.key);
         let name = || format!("effect {}: {view:?}, {left:?} left, for {ask:?}: {known:?}", ask.key);
         let Some(known) = known else { return Err(format!("outcome: {}", name())) };
@@ -61,7 +67,7 @@ impl Oracle {
     }
 
     /// An ending was written down, or was before.
-    pub(crate) fn finished(&mut self, finishing: &Finishing, told: Told) -> Verdict {
+    pub(crate) fn finished(&mut self, finishing: &Finishing, told: Told) -> CheckResult {
         let Finishing { key, receipt, end, at, fenced } = finishing;
         let known = self.ledger.known.get_mut(key);
         let Some(known) = known.filter(|known| known.receipt() == *receipt) else {
@@ -86,7 +92,7 @@ impl Oracle {
     }
 
     /// What a resolver found out was written down, or was before.
-    pub(crate) fn resolved(&mut self, resolving: &Resolving, told: Told, now: Time) -> Verdict {
+    pub(crate) fn resolved(&mut self, resolving: &Resolving, told: Told, now: Time) -> CheckResult {
         let Resolving { key, seen, end, at } = resolving;
         let Some(known) = self.ledger.known.get(key) else {
             return Err(format!("outcome: {resolving:?} was taken, and there is no such effect"));
@@ -117,7 +123,7 @@ impl Oracle {
         until: Time,
         fenced: bool,
         (epoch, expires): (u32, Time),
-    ) -> Verdict {
+    ) -> CheckResult {
         let Some(known) = self.ledger.known.get_mut(&key) else {
             return Err(format!("stale: {receipt:?} was renewed, and there is no such effect"));
         };

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use driftq_core::{DatasetView, NewOutput, OutputDone, OutputPage, OutputView, Reject, Time};
 
 use super::view::ensure;
-use super::{Oracle, Verdict};
+use super::{CheckResult, Oracle};
 
 /// Cut-overs of a dataset that can be taken back.
 const HISTORY_MAX: usize = 16;
@@ -204,7 +204,7 @@ impl Dataset {
 
 impl Oracle {
     /// A reader got this.
-    pub(crate) fn outputs_read(&self, reading: &Reading, page: Option<&OutputPage>) -> Verdict {
+    pub(crate) fn outputs_read(&self, reading: &Reading, page: Option<&OutputPage>) -> CheckResult {
         let seen = page.map(|page| {
             let pointer = |view: &OutputView| Pointer {
                 dedupe_key: view.dedupe_key.to_string(),
@@ -219,7 +219,7 @@ impl Oracle {
     }
 
     /// An order was answered.
-    pub(crate) fn outputs_ordered(&mut self, order: &OutputOrder, answer: &Ordered) -> Verdict {
+    pub(crate) fn outputs_ordered(&mut self, order: &OutputOrder, answer: &Ordered) -> CheckResult {
         let expected = self.outputs.order(order);
         ensure(expected.as_ref() == Ok(answer), || {
             format!("outputs: {order:?} was answered {answer:?}, not {expected:?}")
@@ -227,7 +227,7 @@ impl Oracle {
     }
 
     /// An order was refused; `exact` if nothing about outputs is under way.
-    pub(crate) fn order_refused(&self, order: &OutputOrder, reject: Reject, exact: bool) -> Verdict {
+    pub(crate) fn order_refused(&self, order: &OutputOrder, reject: Reject, exact: bool) -> CheckResult {
         let expected = self.outputs.clone().order(order);
         ensure(!exact || expected == Err(reject), || {
             format!("outputs: {order:?} was refused with {reject:?}, not {expected:?}")

@@ -4,7 +4,7 @@
 use driftq_core::{Reject, Spotted, TopicId};
 
 use super::view::ensure;
-use super::{Oracle, Sent, Verdict};
+use super::{CheckResult, Oracle, Sent};
 
 /// One message that was stored again.
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ impl Oracle {
     }
 
     /// It was refused: it never happened.
-    pub(crate) fn redrive_refused(&mut self, number: usize, reject: Reject) -> Verdict {
+    pub(crate) fn redrive_refused(&mut self, number: usize, reject: Reject) -> CheckResult {
         let copy = &mut self.redrives[number];
         copy.refused = true;
         let (topic, group) = (copy.topic, copy.group.clone());
@@ -63,7 +63,7 @@ impl Oracle {
     }
 
     /// A message was seen, as it is, dead, or tried again, and says where it was born: always the same.
-    pub(crate) fn born(&mut self, id: u64, origin: Spotted) -> Verdict {
+    pub(crate) fn born(&mut self, id: u64, origin: Spotted) -> CheckResult {
         let before = *self.births.entry(id).or_insert(origin);
         ensure(before == origin, || {
             format!("origin: message {id} was born at {before:?}, and says {origin:?} now")
@@ -77,7 +77,7 @@ impl Oracle {
     }
 
     /// The message lies at `offset` now.
-    pub(crate) fn redriven(&mut self, number: usize, offset: u64) -> Verdict {
+    pub(crate) fn redriven(&mut self, number: usize, offset: u64) -> CheckResult {
         let copy = &mut self.redrives[number];
         copy.offset = Some(offset);
         copy.answered = true;
@@ -105,7 +105,7 @@ impl Oracle {
     }
 
     /// Only the group that gave it up gets it again, even if that group was forgotten since.
-    pub(super) fn check_copy(&self, topic: TopicId, group: &str, offset: u64) -> Verdict {
+    pub(super) fn check_copy(&self, topic: TopicId, group: &str, offset: u64) -> CheckResult {
         let copy = self.redrives.iter().find(|copy| copy.topic == topic && copy.offset == Some(offset));
         let Some(copy) = copy.filter(|copy| copy.group != group) else { return Ok(()) };
         // A group that came or was moved later gets whatever is kept.

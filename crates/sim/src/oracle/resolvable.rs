@@ -5,12 +5,12 @@ use driftq_core::{EffectView, Time};
 
 use super::ledger::Span;
 use super::view::ensure;
-use super::{Oracle, Verdict};
+use super::{CheckResult, Oracle};
 use crate::effects::Ask;
 
 impl Oracle {
     /// An asker was told at once that another holder runs the effect.
-    pub(crate) fn runs(&self, ask: &Ask, (epoch, attempt): (u32, u32), span: Span, now: Time) -> Verdict {
+    pub(crate) fn runs(&self, ask: &Ask, (epoch, attempt): (u32, u32), span: Span, now: Time) -> CheckResult {
         let known = self.effect(ask.key);
         let name = || format!("{ask:?} is told at {now:?} that lease {epoch} runs: {known:?}");
         let Some(known) = known else { return Err(format!("running: {}", name())) };
@@ -20,7 +20,7 @@ impl Oracle {
 
     /// An asker has waited for the holder that runs the effect, and it still does. `exact` if nothing about it is under
     /// way.
-    pub(crate) fn waited(&self, ask: &Ask, span: Span, exact: bool, now: Time) -> Verdict {
+    pub(crate) fn waited(&self, ask: &Ask, span: Span, exact: bool, now: Time) -> CheckResult {
         let until = span.from.after_ms(ask.wait_ms);
         let name = || format!("{ask:?} from {:?} until {now:?}: {:?}", span.from, self.effect(ask.key));
         ensure(now >= until, || format!("waiting: not long enough: {}", name()))?;
@@ -35,7 +35,7 @@ impl Oracle {
     }
 
     /// An asker was told that it is not known whether an effect happened.
-    pub(crate) fn unknown(&mut self, ask: &Ask, view: &EffectView, span: Span, now: Time) -> Verdict {
+    pub(crate) fn unknown(&mut self, ask: &Ask, view: &EffectView, span: Span, now: Time) -> CheckResult {
         let known = self.effect(ask.key);
         let name = || format!("{ask:?} is told {view:?} at {now:?}: {known:?}");
         let Some(known) = known else { return Err(format!("unknown: {}", name())) };

@@ -2,12 +2,12 @@
 
 use driftq_core::{Reject, Time, Token, TopicId};
 
-use super::view::{Acked, Released, Standing, ensure};
-use super::{Oracle, Verdict};
+use super::view::{Acked, OwnerStanding, Released, ensure};
+use super::{CheckResult, Oracle};
 
 impl Oracle {
     /// A dead letter about (topic, group, offset) lies in `dlq` at `at`.
-    pub fn letter(&mut self, topic: TopicId, group: &str, offset: u64, dlq: TopicId, at: u64) -> Verdict {
+    pub fn letter(&mut self, topic: TopicId, group: &str, offset: u64, dlq: TopicId, at: u64) -> CheckResult {
         ensure(!self.dropped.contains(&(dlq, at)), || {
             format!("removed: letter {at} of {dlq:?} was delivered after it was dropped")
         })?;
@@ -28,13 +28,13 @@ impl Oracle {
     }
 
     /// How the worker that goes by the name of `owner` stands.
-    fn standing(&self, at: (TopicId, &str, u64), owner: &str, now: Time) -> Option<Standing> {
+    fn standing(&self, at: (TopicId, &str, u64), owner: &str, now: Time) -> Option<OwnerStanding> {
         let view = self.groups.get(&(at.0, at.1.into()))?;
         let skipped = view.holds.get(&at.2).is_some_and(|hold| hold.may_be_skipped(now));
         let settled = view.acked.contains_key(&at.2);
         let hidden =
             !self.is_alive(at.0) || self.cancelled.contains_key(&(at.0, at.2)) || (skipped && !settled);
-        Some(if hidden { Standing::Unknown } else { view.standing(at.2, owner, self.life) })
+        Some(if hidden { OwnerStanding::Unknown } else { view.standing(at.2, owner, self.life) })
     }
 
     /// An ack by `owner` was handed over at `now`, and taken if `refusal` is `None`.
@@ -44,7 +44,7 @@ impl Oracle {
         owner: &str,
         refusal: Option<Reject>,
         now: Time,
-    ) -> Verdict {
+    ) -> CheckResult {
         let key = self.stored.get(&(at.0, at.2)).and_then(|id| self.sent[id].key);
         let Some(expected) = self.standing(at, owner, now) else { return Ok(()) };
         let Some(view) = self.groups.get_mut(&(at.0, at.1.into())) else { return Ok(()) };
@@ -57,18 +57,18 @@ impl Oracle {
             return Ok(());
         }
         let fits = match (expected, refusal) {
-            (Standing::Unknown, _) => true,
-            (Standing::Done | Standing::Holder, refusal) => refusal.is_none(),
-            (Standing::Other, refusal) => refusal == Some(Reject::NotOwner),
-            (Standing::Nobody, refusal) => refusal == Some(Reject::NotInFlight),
+            (OwnerStanding::Unknown, _) => true,
+            (OwnerStanding::Done | OwnerStanding::Holder, refusal) => refusal.is_none(),
+            (OwnerStanding::Other, refusal) => refusal == Some(Reject::NotOwner),
+            (OwnerStanding::NeverHeld, refusal) => refusal == Some(Reject::NotInFlight),
         };
         ensure(fits, || format!("fencing: {name} was answered {refusal:?}, but it stands {expected:?}"))?;
-        if refusal.is_none() && matches!(expected, Standing::Holder) {
+        if refusal.is_none() && matches!(expected, OwnerStanding::Holder) {
             view.acked.insert(offset, Acked { answered: false });
             if let Some(key) = key {
                 view.done.insert(key, (now, offset, false));
             }
-        } else if refusal.is_none() && matches!(expected, Standing::Unknown) {
+        } else if refusal.is_none() && matches!(expected, OwnerStanding::Unknown) {
             view.doubt(offset);
         }
         Ok(())
@@ -98,7 +98,7 @@ impl Oracle {
         owner: &str,
         refusal: Option<Reject>,
         now: Time,
-    ) -> Verdict {
+    ) -> CheckResult {
         let Some(expected) = self.standing(at, owner, now) else { return Ok(()) };
         let Some(view) = self.groups.get_mut(&(at.0, at.1.into())) else { return Ok(()) };
         let offset = at.2;
@@ -106,18 +106,18 @@ impl Oracle {
             return Ok(());
         }
         let fits = match (expected, refusal) {
-            (Standing::Unknown, _) | (Standing::Holder, None) => true,
-            (Standing::Done | Standing::Nobody, refusal) => refusal == Some(Reject::NotInFlight),
-            (Standing::Other, refusal) => refusal == Some(Reject::NotOwner),
-            (Standing::Holder, Some(_)) => false,
+            (OwnerStanding::Unknown, _) | (OwnerStanding::Holder, None) => true,
+            (OwnerStanding::Done | OwnerStanding::NeverHeld, refusal) => refusal == Some(Reject::NotInFlight),
+            (OwnerStanding::Other, refusal) => refusal == Some(Reject::NotOwner),
+            (OwnerStanding::Holder, Some(_)) => false,
         };
         ensure(fits, || {
             format!("fencing: nack of {offset} for {} by {owner}: {refusal:?}, {expected:?}", at.1)
         })?;
-        if expected == Standing::Unknown && refusal.is_none() {
+        if expected == OwnerStanding::Unknown && refusal.is_none() {
             view.doubt(offset);
             self.may_die(at, false);
-        } else if expected == Standing::Holder {
+        } else if expected == OwnerStanding::Holder {
             self.failed(at, None, now);
         }
         Ok(())

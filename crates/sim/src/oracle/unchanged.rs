@@ -7,7 +7,7 @@ use super::ledger::Known;
 use super::outcome::{Finishing, Resolving};
 use super::tie::Tie;
 use super::view::ensure;
-use super::{Oracle, Verdict};
+use super::{CheckResult, Oracle};
 use crate::effects::{Ask, Lease};
 
 /// What a refusal left behind, and what is known at its time.
@@ -26,7 +26,7 @@ const fn is_stale(reject: Reject) -> bool {
 }
 
 impl Refused {
-    pub(crate) fn check(&self, what: &dyn std::fmt::Debug) -> Verdict {
+    pub(crate) fn check(&self, what: &dyn std::fmt::Debug) -> CheckResult {
         ensure(self.written == 0, || {
             format!(
                 "unchanged: {} bytes were written for {what:?}, which was refused: {:?}",
@@ -37,7 +37,7 @@ impl Refused {
 }
 
 impl Oracle {
-    pub(crate) fn begin_refused(&self, ask: &Ask, refused: Refused, now: Time) -> Verdict {
+    pub(crate) fn begin_refused(&self, ask: &Ask, refused: Refused, now: Time) -> CheckResult {
         refused.check(ask)?;
         let known = self.effect(ask.key).filter(|known| !known.may_be_over(now));
         let fits = match refused.reject {
@@ -86,7 +86,7 @@ impl Oracle {
         lease: &Lease,
         refused: Refused,
         now: Time,
-    ) -> Verdict {
+    ) -> CheckResult {
         refused.check(finishing)?;
         let stale = is_stale(refused.reject);
         ensure(stale && !self.has_a_say(finishing, lease, refused, now), || {
@@ -95,7 +95,7 @@ impl Oracle {
         })
     }
 
-    pub(crate) fn renew_refused(&self, lease: &Lease, refused: Refused, now: Time) -> Verdict {
+    pub(crate) fn renew_refused(&self, lease: &Lease, refused: Refused, now: Time) -> CheckResult {
         refused.check(lease)?;
         let known = self.effect(lease.key).filter(|_| refused.exact);
         let live = known
@@ -104,7 +104,7 @@ impl Oracle {
         ensure(stale && !live, || format!("unchanged: {lease:?} runs and was refused: {refused:?}"))
     }
 
-    pub(crate) fn resolve_refused(&self, resolving: &Resolving, refused: Refused, now: Time) -> Verdict {
+    pub(crate) fn resolve_refused(&self, resolving: &Resolving, refused: Refused, now: Time) -> CheckResult {
         refused.check(resolving)?;
         let known = self.effect(resolving.key);
         let fits = match refused.reject {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use driftq_core::{ConsumerId, Delivery, Jitter, Receipt, RetryPolicy, Time, Token, TopicId};
 
-use super::Verdict;
+use super::CheckResult;
 
 /// Whether a delivery went back unused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,13 +104,13 @@ pub(crate) struct Acked {
     pub(crate) answered: bool,
 }
 
-pub(crate) fn ensure(holds: bool, broken: impl FnOnce() -> String) -> Verdict {
+pub(crate) fn ensure(holds: bool, broken: impl FnOnce() -> String) -> CheckResult {
     if holds { Ok(()) } else { Err(broken()) }
 }
 
 /// What an ack or nack can expect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum OwnerStanding {
     /// Acked before.
     Done,
     /// The worker that asks had it last.
@@ -118,7 +118,7 @@ pub(crate) enum Standing {
     /// Another owner had it last.
     Other,
     /// No worker has had it in this life of the server.
-    Nobody,
+    NeverHeld,
     /// A crash has hidden it.
     Unknown,
 }
@@ -185,24 +185,24 @@ impl Group {
             || self.uncertain.contains(&offset)
     }
 
-    pub(crate) fn standing(&self, offset: u64, owner: &str, life: u64) -> Standing {
+    pub(crate) fn standing(&self, offset: u64, owner: &str, life: u64) -> OwnerStanding {
         if self.acked.contains_key(&offset) {
-            return Standing::Done;
+            return OwnerStanding::Done;
         }
         if self.uncertain.contains(&offset) || self.holds.get(&offset).is_some_and(|hold| hold.crashed) {
-            return Standing::Unknown;
+            return OwnerStanding::Unknown;
         }
         match self.holds.get(&offset).filter(|hold| hold.life == life && hold.released != Released::Yes) {
-            Some(hold) if hold.released == Released::Perhaps || hold.unsure => Standing::Unknown,
-            Some(hold) if hold.owner == owner => Standing::Holder,
-            Some(_) => Standing::Other,
-            None if self.shaken => Standing::Unknown,
-            None => Standing::Nobody,
+            Some(hold) if hold.released == Released::Perhaps || hold.unsure => OwnerStanding::Unknown,
+            Some(hold) if hold.owner == owner => OwnerStanding::Holder,
+            Some(_) => OwnerStanding::Other,
+            None if self.shaken => OwnerStanding::Unknown,
+            None => OwnerStanding::NeverHeld,
         }
     }
 
     /// First deliveries of plain messages come in the order of offsets.
-    pub(crate) fn check_order(&mut self, receipt: &Receipt, attempt: u32, life: u64) -> Verdict {
+    pub(crate) fn check_order(&mut self, receipt: &Receipt, attempt: u32, life: u64) -> CheckResult {
         let Receipt { partition, offset, token, .. } = *receipt;
         let seen_now = self.holds.get(&offset).is_some_and(|hold| hold.life == life);
         if attempt > 1 || seen_now || self.undone {
@@ -221,7 +221,14 @@ impl Group {
     }
 
     /// One identity, one piece of work at a time, and none after it is done.
-    pub(crate) fn check_key(&self, key: Option<u64>, offset: u64, life: u64, now: Time, ttl: u64) -> Verdict {
+    pub(crate) fn check_key(
+        &self,
+        key: Option<u64>,
+        offset: u64,
+        life: u64,
+        now: Time,
+        ttl: u64,
+    ) -> CheckResult {
         let Some(key) = key else { return Ok(()) };
         if let Some(&(at, first, _)) = self.done.get(&key) {
             let over = at.after_ms(ttl) <= now || first == offset;
@@ -273,7 +280,7 @@ impl Hold {
         policy: Option<RetryPolicy>,
         life: u64,
         now: Time,
-    ) -> Verdict {
+    ) -> CheckResult {
         if self.unsure {
             return Ok(());
         }

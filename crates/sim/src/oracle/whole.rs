@@ -5,7 +5,7 @@ use driftq_core::{CommitPart, Committed, Identity, NewOutput, OutputDone, Overlo
 use super::outcome::Finishing;
 use super::unchanged::Refused;
 use super::view::ensure;
-use super::{Oracle, Said, Verdict};
+use super::{CheckResult, Oracle, Said};
 use crate::effects::{End, Lease};
 use crate::workers::Loan;
 
@@ -82,7 +82,7 @@ impl Oracle {
     }
 
     /// An effect ended together with other things.
-    fn finished_with(&mut self, finishing: &Finishing) -> Verdict {
+    fn finished_with(&mut self, finishing: &Finishing) -> CheckResult {
         let Finishing { key, receipt, end, at, fenced } = finishing;
         let known = self.ledger.known.get_mut(key).filter(|known| known.receipt() == *receipt);
         let Some(known) = known else { return Err("stale: a lease is not the newest".into()) };
@@ -117,7 +117,7 @@ impl Oracle {
         part: CommitPart,
         refused: Refused,
         now: Time,
-    ) -> Verdict {
+    ) -> CheckResult {
         refused.check(&("commit", number, part))?;
         let deed = &self.deeds[number];
         let fits = match (part, refused.reject) {
