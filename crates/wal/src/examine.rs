@@ -10,7 +10,7 @@ use crate::{FORMAT_VERSION, Lsn};
 
 /// A segment file whose header was read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Found {
+pub(crate) struct FoundSegment {
     pub(crate) header: SegmentHeader,
     /// End of what is readable: of the last frame, or of the file for segments that are not replayed.
     pub(crate) end: u32,
@@ -30,7 +30,7 @@ pub(crate) struct Tail {
 /// A log without damage.
 pub(crate) struct Examined {
     /// Every segment, lowest first; never empty.
-    pub(crate) segments: Vec<Found>,
+    pub(crate) segments: Vec<FoundSegment>,
     /// Where replay starts.
     pub(crate) start: Lsn,
     pub(crate) tail: Tail,
@@ -59,7 +59,7 @@ pub(crate) fn examine<D: Disk>(disk: &D, survey: &Survey, upto: Option<Lsn>) -> 
         // Not kept open: there may be more segments than a process may have files.
         let (header, _) = open_segment(disk, survey, number)?;
         // No frame reaches past 32 bits of offset, so nor does anything that is read back.
-        segments.push(Found { header, end: u32::try_from(bytes).unwrap_or(u32::MAX) });
+        segments.push(FoundSegment { header, end: u32::try_from(bytes).unwrap_or(u32::MAX) });
     }
     let last = segments.len() - 1;
     let (mut frames, mut bytes, mut confirmed, mut torn_end) = (0, 0, start, None);
@@ -143,7 +143,7 @@ pub(crate) fn open_segment<D: Disk>(
 }
 
 /// Walks valid frames from `from`, then, in the last segment, looks at what lies beyond them.
-fn walk<F: DiskFile>(file: &F, found: &Found, from: u32, last: bool) -> std::io::Result<Walk> {
+fn walk<F: DiskFile>(file: &F, found: &FoundSegment, from: u32, last: bool) -> std::io::Result<Walk> {
     let read = |buffer: &mut [u8], at| read_all(file, buffer, at);
     let mut scanner = Scanner::new(found.header, u64::from(found.end), read);
     let mut walk = Walk { end: from, frames: 0, durable: Lsn::ZERO, torn_end: None };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::cursor::{Cursor, first_frame};
 use crate::disk::{Disk, DiskFile, LockError};
 use crate::error::{FileError, OpenError, ReplayError};
-use crate::examine::{Examined, Found, Tail, examine};
+use crate::examine::{Examined, FoundSegment, Tail, examine};
 use crate::fill::zeroed;
 use crate::names::{self, Survey};
 use crate::newest;
@@ -137,7 +137,7 @@ fn begin<D: Disk>(disk: &D, options: &Options) -> Result<Examined, OpenError> {
     zeroed(disk, &names::segment(number), &header.encode(), bytes)?;
     let start = first_frame(number);
     let tail = Tail { end: start, confirmed: start, torn_end: None };
-    let segments = vec![Found { header, end: SEGMENT_HEADER_BYTES }];
+    let segments = vec![FoundSegment { header, end: SEGMENT_HEADER_BYTES }];
     Ok(Examined { segments, start, tail, frames: 0, bytes: 0 })
 }
 
