@@ -18,7 +18,7 @@ const RUN_SECONDS: u64 = 120;
 const SEEDS_PER_SECOND: u64 = 4;
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum HuntResult {
     /// The simulator reported a violation: its first line, and how many seeds it took when the report says.
     Caught { by: String, seeds: Option<u64> },
     /// All seeds came out clean.
@@ -36,25 +36,25 @@ pub(crate) struct Hunter {
 
 impl Hunter {
     /// Builds the tree as it is now and runs `seeds` seeds; before them `first`, if there is one.
-    pub(crate) fn judge(&self, seeds: u64, first: Option<u64>) -> Result<Verdict> {
+    pub(crate) fn judge(&self, seeds: u64, first: Option<u64>) -> Result<HuntResult> {
         if let Err(error) = self.build() {
-            return Ok(Verdict::Broken { why: format!("{error:#}") });
+            return Ok(HuntResult::Broken { why: format!("{error:#}") });
         }
         if let Some(seed) = first
-            && let Verdict::Caught { by, .. } = self.simulate(seed, 1)?
+            && let HuntResult::Caught { by, .. } = self.simulate(seed, 1)?
         {
-            return Ok(Verdict::Caught { by, seeds: Some(1) });
+            return Ok(HuntResult::Caught { by, seeds: Some(1) });
         }
         self.simulate(FIRST_SEED, seeds)
     }
 
-    fn simulate(&self, from: u64, seeds: u64) -> Result<Verdict> {
+    fn simulate(&self, from: u64, seeds: u64) -> Result<HuntResult> {
         let simulator = self.target.join("debug/driftq-sim");
         let mut run = command::simulate(&simulator, from, seeds);
         let log = self.target.join("run.log");
         let code = run_into(&mut run, &log, Duration::from_secs(RUN_SECONDS + seeds / SEEDS_PER_SECOND))?;
         let output = fs::read(&log).with_context(|| format!("reading {}", log.display()))?;
-        Ok(verdict(code, &String::from_utf8_lossy(&output)))
+        Ok(hunt_result(code, &String::from_utf8_lossy(&output)))
     }
 
     fn build(&self) -> Result<()> {
@@ -92,15 +92,19 @@ fn run_into(run: &mut Command, log: &Path, limit: Duration) -> Result<Option<i32
     }
 }
 
-fn verdict(code: Option<i32>, output: &str) -> Verdict {
+fn hunt_result(code: Option<i32>, output: &str) -> HuntResult {
     let report = output.lines().find(|line| line.to_lowercase().contains("violat"));
     match (code, report) {
-        (Some(0), _) => Verdict::Survived,
-        (Some(1), Some(line)) => Verdict::Caught { by: line.trim().to_owned(), seeds: seeds_needed(output) },
+        (Some(0), _) => HuntResult::Survived,
+        (Some(1), Some(line)) => {
+            HuntResult::Caught { by: line.trim().to_owned(), seeds: seeds_needed(output) }
+        }
         // An error that `main` returns also ends with 1: without a report nothing was found.
-        (Some(1), None) => Verdict::Broken { why: "exit code 1 without a report of a violation".to_owned() },
-        (Some(code), _) => Verdict::Broken { why: format!("exit code {code}: {}", last_line(output)) },
-        (None, _) => Verdict::Broken { why: "it hung, or a signal ended it".to_owned() },
+        (Some(1), None) => {
+            HuntResult::Broken { why: "exit code 1 without a report of a violation".to_owned() }
+        }
+        (Some(code), _) => HuntResult::Broken { why: format!("exit code {code}: {}", last_line(output)) },
+        (None, _) => HuntResult::Broken { why: "it hung, or a signal ended it".to_owned() },
     }
 }
 
@@ -123,18 +127,18 @@ fn last_line(output: &str) -> &str {
 mod tests {
     use std::{process::Command, time::Duration};
 
-    use super::{Verdict, run_into, verdict};
+    use super::{HuntResult, hunt_result, run_into};
 
     #[test]
     fn only_a_reported_violation_counts_as_caught() {
         let report = "12 seeds\nseed 13: violation: acked message came back\nsee above\n";
         let by = "seed 13: violation: acked message came back".to_owned();
-        assert_eq!(verdict(Some(1), report), Verdict::Caught { by, seeds: Some(13) });
-        assert_eq!(verdict(Some(0), "200 seeds, no violation"), Verdict::Survived);
+        assert_eq!(hunt_result(Some(1), report), HuntResult::Caught { by, seeds: Some(13) });
+        assert_eq!(hunt_result(Some(0), "200 seeds, no violation"), HuntResult::Survived);
         for (code, output) in
             [(Some(1), "Error: no such file"), (Some(101), report), (Some(2), "usage"), (None, report)]
         {
-            assert!(matches!(verdict(code, output), Verdict::Broken { .. }), "{code:?} {output}");
+            assert!(matches!(hunt_result(code, output), HuntResult::Broken { .. }), "{code:?} {output}");
         }
     }
 

@@ -16,7 +16,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use hunt::{Hunter, Verdict};
+use hunt::{HuntResult, Hunter};
 use list::Mutant;
 use tree::Tree;
 
@@ -111,13 +111,13 @@ fn run_in(root: &Path, work: &Path, settings: &Settings) -> Result<()> {
 fn unbroken(hunter: &Hunter, seeds: u64) -> Result<()> {
     let started = Instant::now();
     match hunter.judge(seeds, None)? {
-        Verdict::Survived => {
+        HuntResult::Survived => {
             let took = started.elapsed().as_secs_f64();
             println!("the unbroken tree is clean on {seeds} seeds ({took:.1} s with its build)");
             Ok(())
         }
-        Verdict::Caught { by, .. } => bail!("the simulator complains about the unbroken tree: {by}"),
-        Verdict::Broken { why } => bail!("the simulator does not run on the unbroken tree: {why}"),
+        HuntResult::Caught { by, .. } => bail!("the simulator complains about the unbroken tree: {by}"),
+        HuntResult::Broken { why } => bail!("the simulator does not run on the unbroken tree: {why}"),
     }
 }
 
@@ -136,17 +136,17 @@ fn hunt_all(tree: &Tree, hunter: &Hunter, mutants: &[Mutant], settings: &Setting
             .with_mutant(mutant, || hunter.judge(settings.seeds, mutant.seed))?
             .context("running the simulator on a mutant")?;
         let (seeds, text) = match &verdict {
-            Verdict::Caught { by, seeds } => {
+            HuntResult::Caught { by, seeds } => {
                 (seeds.map_or("?".to_owned(), |seeds| seeds.to_string()), by.clone())
             }
-            Verdict::Survived => {
+            HuntResult::Survived => {
                 (settings.seeds.to_string(), format!("NOTHING; it breaks: {}", mutant.breaks))
             }
-            Verdict::Broken { why } => ("-".to_owned(), format!("NOTHING: {why}")),
+            HuntResult::Broken { why } => ("-".to_owned(), format!("NOTHING: {why}")),
         };
         println!("{:width$}  {seeds:>5}  {:>7.1}  {text}", mutant.name, begun.elapsed().as_secs_f64());
         match verdict {
-            Verdict::Caught { by, .. } => caught.push((mutant.is_short, check_of(&by).to_owned())),
+            HuntResult::Caught { by, .. } => caught.push((mutant.is_short, check_of(&by).to_owned())),
             _ => alive.push(mutant.name.as_str()),
         }
     }
