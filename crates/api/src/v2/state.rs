@@ -88,7 +88,7 @@ pub struct GroupState<'a> {
     /// Until when, where that is known: the end of a loan, of a backoff, or of a delay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Moment>,
-    /// Who holds it.
+    /// The owner that holds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<Cow<'a, str>>,
     /// Attempts that have begun.

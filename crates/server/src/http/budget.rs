@@ -130,7 +130,7 @@ impl Charge {
         }
     }
 
-    /// Bytes that give the charge back when the last who holds them lets go.
+    /// Bytes that give the charge back when their last holder drops them.
     pub(crate) fn carried_by(self, bytes: Bytes) -> Bytes {
         if self.permit.is_none() { bytes } else { Bytes::from_owner(Carried { bytes, _charge: self }) }
     }

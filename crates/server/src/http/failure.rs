@@ -60,7 +60,7 @@ fn rejected(reject: Reject, call: Call) -> Fault {
         ),
         Reject::EffectDiffers => Fault::new(
             Code::StaleLease,
-            "this lease ended the effect before, otherwise; the first ending stays",
+            "this lease ended the effect before with another outcome; the first one stays",
         ),
         Reject::EffectUnknown => Fault::new(Code::EffectUnknown, "the ledger has no such effect"),
         Reject::EffectRunning => {

@@ -7,7 +7,7 @@ use hyper::header::{ACCEPT, HeaderMap};
 pub(crate) enum Format {
     /// The text format 0.0.4, which every scraper reads.
     Text,
-    /// OpenMetrics 1.0, for those who ask for it.
+    /// OpenMetrics 1.0, for scrapers that ask for it.
     OpenMetrics,
 }
 

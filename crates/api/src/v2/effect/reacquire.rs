@@ -92,7 +92,7 @@ pub struct EffectReacquire<'a> {
     )]
     #[schema(min_length = 1, max_length = 255)]
     pub request_id: Option<Cow<'a, str>>,
-    /// Who carries it out, for people who look.
+    /// The worker that carries it out, for people to read.
     #[serde(
         borrow,
         default,

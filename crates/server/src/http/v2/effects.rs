@@ -351,7 +351,7 @@ const fn state(status: ledger::Status) -> EffectState {
     }
 }
 
-/// How an effect ended, if it did. One that is being tried again has not, whatever came of it before.
+/// How an effect ended, if it did. One that is being tried again has not, however it ended before.
 fn outcome(seen: &SeenEffect) -> Result<Option<EffectOutcome<'_>>, Fault> {
     let view = &seen.view;
     let status = match view.status {
