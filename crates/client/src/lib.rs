@@ -4,7 +4,7 @@
 //! - [`Worker`] borrows messages, runs handlers, keeps leases alive, and settles.
 //! - [`Context`] is what a handler knows: its message, its effects, what it sends with the ack.
 //! - [`Producer`] sends many messages without waiting for each.
-//! - [`Effect`] carries something out once, and gives back what came of it ever after.
+//! - [`Effect`] carries something out once, and returns its result from then on.
 //!
 //! What every SDK of DriftQ does is written down once for all of them, in `docs/sdk.md` of the repository.
 //!

@@ -1,6 +1,6 @@
 //! Side effects that are safe to retry, for a service that has a database and no broker.
 //!
-//! A handler asks the [`Ledger`] before it charges a card: run it, or here is what came of it, or keep off. The rules
+//! A handler asks the [`Ledger`] before it charges a card: run it, or here is its outcome, or keep off. The rules
 //! are the broker's own (`driftq_core::ledger`); the records are in PostgreSQL, in memory or on a DriftQ server.
 //!
 //! What holds for every store:

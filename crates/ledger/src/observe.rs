@@ -12,7 +12,7 @@ pub struct Call {
     pub store: &'static str,
     /// Which call: `begin`, `finish`, …
     pub operation: &'static str,
-    /// What came of it, in one word: a decision, `committed`, or the word of an error.
+    /// How it ended, in one word: a decision, `committed`, or the word of an error.
     pub result: &'static str,
     /// How long it took, retries and waiting included.
     pub took: Duration,

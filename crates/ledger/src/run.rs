@@ -90,7 +90,7 @@ impl Failure for Failed {
 /// An effect that happened, now or before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ran {
-    /// What came of it.
+    /// Its result.
     pub response: Response,
     /// Whether it happened before and this is the stored answer.
     pub replayed: bool,
@@ -175,11 +175,11 @@ pub enum RunError<E> {
     /// Another caller took over while it ran. It was stopped where it stood, and no longer counts.
     #[error("another caller took over while it ran")]
     Overtaken,
-    /// It happened, and that could not be written down: here is what came of it. The lease lapses, and its terms
+    /// It happened, and that could not be written down: here is its result. The lease lapses, and its terms
     /// decide.
     #[error("it happened, but that is not written down: {error}")]
     Unrecorded {
-        /// What came of it.
+        /// Its result.
         response: Box<Response>,
         /// Why it is not written down.
         error: LedgerError,
@@ -190,7 +190,7 @@ pub enum RunError<E> {
 }
 
 impl Ledger {
-    /// Runs `effect` once for this identity, on the usual terms, and replays what came of it from then on. A failure
+    /// Runs `effect` once for this identity, on the usual terms, and replays its result from then on. A failure
     /// that may be tried again is tried again by the next caller.
     ///
     /// If `effect` panics, or the returned future is dropped, nothing is written down: whether the effect happened is
@@ -239,7 +239,7 @@ impl Ledger {
         self.keeping(&lease, ended).await
     }
 
-    /// Renews a lease while what came of it is written down: that may take a while, too, and a lease that lapses
+    /// Renews a lease while the outcome is written down: that may take a while, too, and a lease that lapses
     /// meanwhile could be taken over. A renewal that comes too late says nothing; the ending itself says what became
     /// of it.
     pub(crate) async fn keeping<T>(&self, lease: &Lease, ended: impl Future<Output = T>) -> T {

@@ -84,7 +84,7 @@ pub struct Begin {
     /// Names this call: the same name again gets the same lease again, so that a lost answer loses nothing. The
     /// ledger makes one up if there is none, and uses it for its own retries.
     pub call: Option<String>,
-    /// Who runs it, for people who look.
+    /// The holder that runs it, for people to read.
     pub owner: Option<String>,
 }
 

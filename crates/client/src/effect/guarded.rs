@@ -79,7 +79,7 @@ impl<A: Serialize, F> Guarded<A, F> {
         self
     }
 
-    /// Carries it out with these arguments, or gives back what came of it before.
+    /// Carries it out with these arguments, or returns the result of an earlier call.
     ///
     /// # Errors
     /// As [`Effect::run`](crate::Effect::run); and if it is called outside of a handler and of a run, because unguarded

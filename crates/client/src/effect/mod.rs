@@ -180,7 +180,7 @@ impl Effect {
         self
     }
 
-    /// Carries it out, or gives back what came of it before.
+    /// Carries it out, or returns the result of an earlier call.
     ///
     /// By its error, the function says what is known: [`NotSent`](crate::NotSent) that nothing was sent,
     /// [`NotDone`](crate::NotDone), [`Retry`](crate::Retry) or [`Snooze`](crate::Snooze) that it did not happen,

@@ -13,7 +13,7 @@ const CONTENT_TYPE: (&str, &str) = ("content-type", "application/json");
 /// Says that the result was too large to be kept.
 const OMITTED: (&str, &str) = ("x-driftq-result", "omitted");
 
-/// It happened, and this came of it, as JSON.
+/// It happened, and this is its result, as JSON.
 pub(super) fn kept(body: &[u8]) -> EffectResult<'_> {
     EffectResult {
         code: Some(CODE),
@@ -23,7 +23,7 @@ pub(super) fn kept(body: &[u8]) -> EffectResult<'_> {
     }
 }
 
-/// It happened, and what came of it is not kept.
+/// It happened, and its result is not kept.
 pub(super) fn omitted() -> EffectResult<'static> {
     EffectResult {
         code: Some(CODE),

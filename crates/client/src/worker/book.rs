@@ -239,7 +239,7 @@ impl<T: Clone> Book<T> {
         Some(Batch { kind, leases })
     }
 
-    /// A settling call is over, whatever came of it: these are no longer held.
+    /// A settling call is over, whether it succeeded or not: these are no longer held.
     pub(crate) fn settled(&mut self, kind: Kind, ids: impl IntoIterator<Item = Id>) {
         self.queues[kind as usize].is_under_way = false;
         for id in ids {

@@ -216,7 +216,7 @@ impl Worker {
         self
     }
 
-    /// The name under which it borrows, for people who look; a unique one if not given.
+    /// The name under which it borrows, for people to read; a unique one if not given.
     pub fn owner(mut self, owner: impl Into<String>) -> Self {
         self.owner = Some(owner.into());
         self

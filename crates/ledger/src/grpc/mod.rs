@@ -40,7 +40,7 @@
 //! | the same call is being handled | `in-progress` | `ABORTED`, with `retry-after-ms` | the code for calls that meet; unlike `UNAVAILABLE`, no client library repeats it at once by itself |
 //! | another message under a used key | `key-reused` | `INVALID_ARGUMENT` | a mistake that only the caller can put right; `FAILED_PRECONDITION` is for what an operator can |
 //! | it may have happened | `unknown` | `FAILED_PRECONDITION` | not to be repeated until an operator has resolved it |
-//! | the handler has run, and a newer attempt took over | `overtaken` | `ABORTED`, with `retry-after-ms` | ask again for what came of that one |
+//! | the handler has run, and a newer attempt took over | `overtaken` | `ABORTED`, with `retry-after-ms` | ask again for its answer |
 //! | the answer was too large to keep | `answer-not-kept` | `FAILED_PRECONDITION`, with `idempotent-replayed` and `answer-code` | no repetition brings it back |
 //! | it failed before, and the operator who resolved it gave no answer | `failed` | `FAILED_PRECONDITION`, with `idempotent-replayed` | |
 //! | the ledger cannot be asked; the handler has not run | `unavailable` | `UNAVAILABLE`, with `retry-after-ms` | to be repeated as it is |

@@ -42,7 +42,7 @@ impl Refusal {
     }
 
     pub(crate) fn in_progress(retry_after: Duration) -> Self {
-        let text = "the same call is being handled; ask again for what came of it";
+        let text = "the same call is being handled; ask again for its answer";
         Self::new("in-progress", Code::Aborted, text).retry_after(retry_after)
     }
 
@@ -60,7 +60,8 @@ impl Refusal {
     }
 
     pub(crate) fn overtaken() -> Self {
-        let text = "a newer attempt at this call took over while this one was handled; ask again for what came of that";
+        let text =
+            "a newer attempt at this call took over while this one was handled; ask again for its answer";
         Self::new("overtaken", Code::Aborted, text).retry_after(RETRY_SOON)
     }
 
@@ -70,8 +71,8 @@ impl Refusal {
     }
 
     pub(crate) fn unrecorded() -> Self {
-        let text = "this call was handled, and what came of it could not be written down; it may have happened, so \
-                    that it is safe to ask again with the same key and not with a new one";
+        let text = "this call was handled, and its outcome could not be written down; it may have happened, so it is \
+                    safe to ask again with the same key and not with a new one";
         Self::new("unrecorded", Code::Internal, text)
     }
 

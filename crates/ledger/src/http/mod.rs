@@ -2,7 +2,7 @@
 //!
 //! A client that does not know whether its `POST` arrived sends it again with the same key (IETF draft
 //! `draft-ietf-httpapi-idempotency-key-header`). The layer asks the ledger before the handler runs: run it, or here is
-//! what came of it, or keep off.
+//! its outcome, or keep off.
 //!
 //! ```
 //! # use driftq_ledger::{Ledger, http::IdempotencyLayer, memory::MemoryStore};

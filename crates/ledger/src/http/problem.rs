@@ -67,7 +67,7 @@ impl Problem {
     }
 
     pub(crate) fn in_progress(retry_after: Duration) -> Self {
-        let detail = "The same request is being handled; ask again for what came of it.";
+        let detail = "The same request is being handled; ask again for its answer.";
         let problem = Self::new("in-progress", StatusCode::CONFLICT, "It is being handled", detail);
         problem.retry_after(retry_after)
     }
@@ -94,14 +94,14 @@ impl Problem {
     }
 
     pub(crate) fn unrecorded() -> Self {
-        let detail = "This request was handled, and what came of it could not be written down. It may have happened; \
+        let detail = "This request was handled, and its outcome could not be written down. It may have happened; \
                       with the same key it is safe to ask again, and with a new key it is not.";
         Self::new("unrecorded", StatusCode::SERVICE_UNAVAILABLE, "It is not written down", detail)
     }
 
     pub(crate) fn overtaken() -> Self {
-        let detail = "A newer attempt at this request took over while this one was handled; ask again for what came \
-                      of that one.";
+        let detail = "A newer attempt at this request took over while this one was handled; ask again for its \
+                      answer.";
         let problem = Self::new("overtaken", StatusCode::CONFLICT, "A newer attempt took over", detail);
         problem.retry_after(RETRY_SOON)
     }

@@ -117,7 +117,7 @@ pub(crate) enum Passed<A, E> {
     Answer(A),
     /// The inner service has failed without an answer. Nothing is written down.
     Broke(E),
-    /// It ran before, and this came of it.
+    /// It ran before, and this is its outcome.
     Replay(Outcome),
     /// Another holder runs it.
     InProgress {
@@ -133,7 +133,7 @@ pub(crate) enum Passed<A, E> {
     Conflict,
     /// The inner service has run, but another caller took over meanwhile, and what it said does not count.
     Overtaken,
-    /// The inner service has run, and what came of it could not be written down.
+    /// The inner service has run, and its outcome could not be written down.
     Unrecorded,
     /// The ledger could not be asked. The inner service has not run.
     Unavailable,
@@ -175,7 +175,7 @@ impl Guard {
         self.response_bytes_max.min(self.ledger.settings().payload_bytes_max)
     }
 
-    /// Asks the ledger, runs `work` if it says so, and writes down what came of it, all in a task of its own: a caller
+    /// Asks the ledger, runs `work` if it says so, and writes down the outcome, all in a task of its own: a caller
     /// that goes away and drops the returned future leaves nothing half done. If `work` panics, so does this.
     pub(crate) async fn pass<A, E, F, W>(
         &self,
@@ -237,7 +237,7 @@ where
         Ok(()) => Passed::Answer(answered.answer),
         Err(LedgerError::Stale(_)) => Passed::Overtaken,
         Err(error) => {
-            tracing::error!(%error, %identity, "a request was handled, and what came of it is not written down");
+            tracing::error!(%error, %identity, "a request was handled, and its outcome is not written down");
             Passed::Unrecorded
         }
     }

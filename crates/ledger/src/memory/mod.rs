@@ -252,7 +252,7 @@ fn stale(known: Option<&Entry>, lease: &Lease) -> LedgerError {
         Some(entry) if entry.epoch != lease.epoch => {
             format!("it has epoch {}, the newest is {}", lease.epoch, entry.epoch)
         }
-        Some(_) => "it ended the effect before, otherwise; the first ending stays".to_owned(),
+        Some(_) => "it ended the effect before with another outcome; the first one stays".to_owned(),
     })
 }
 

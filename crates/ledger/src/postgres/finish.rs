@@ -265,7 +265,7 @@ fn stale(there: Option<&There>, lease: &Lease) -> LedgerError {
     LedgerError::Stale(match there {
         None => "its record is gone, or was begun anew".to_owned(),
         Some(there) if there.epoch == lease.epoch => {
-            "it ended the effect before, otherwise; the first ending stays".to_owned()
+            "it ended the effect before with another outcome; the first one stays".to_owned()
         }
         Some(there) => {
             format!("its epoch is {}, the newest is {}", lease.epoch, there.epoch)
