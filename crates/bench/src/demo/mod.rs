@@ -1,4 +1,4 @@
-//! `driftq demo`: workers that are killed in the worst moments, and what comes of it.
+//! `driftq demo`: workers that are killed in the worst moments, and the consequences.
 //!
 //! Everything is real: a server on disk, worker processes, SIGKILL. Two crews work on the same orders. One charges and
 //! acks; the other asks the ledger first. The payment provider is this process, which neither of them can reach except

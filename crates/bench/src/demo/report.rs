@@ -1,4 +1,4 @@
-//! What came of it: measured, compared, and said in a sentence.
+//! The results: measured, compared, and said in a sentence.
 
 use std::time::Duration;
 
