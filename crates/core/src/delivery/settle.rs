@@ -8,7 +8,6 @@ use crate::delivery::bury::{ATTEMPTS_REACHED, DEADLINE_PASSED, NACKED_DEAD};
 use crate::delivery::retry::{DELAY_MS_MAX, Ending, scramble, wait_ms};
 use crate::log::delivery::{DeliveryFact, Place};
 use crate::log::fact::Fact;
-use crate::state::group::Pending;
 use crate::state::slot::Found;
 use crate::turn::Turn;
 use crate::turn::journal::{Haste, lifetime};
@@ -198,12 +197,14 @@ impl Deliveries {
 
     /// The wait of a failed message is over.
     pub(crate) fn on_retry(&mut self, turn: &mut Turn, spot: Spot) {
-        // A timer that was set for an earlier ending says nothing about this one.
-        let is_due = |pending: &&Pending| pending.lease.is_none() && turn.due_at(pending) <= turn.now;
-        let Some(pending) = turn.pending(spot).filter(is_due) else { return };
-        let (due, waited_for) = (turn.due_at(pending), pending.waits_for);
+        let Some(pending) = turn.pending(spot).filter(|pending| pending.lease.is_none()) else { return };
+        let (due, waits_for) = (turn.due_at(pending), pending.waits_for);
+        // The timer was set for an earlier ending, or the effect was begun again since it woke the message.
+        if due > turn.now {
+            return self.put_to_wait(turn, spot, due, waits_for);
+        }
         let Some(rank) = turn.rank_of(spot) else { return };
-        self.sleepers.remove(waited_for, spot);
+        self.sleepers.remove(waits_for, spot);
         if let Some(crew) = self.crews.get_mut(&spot.group)
             && !crew.is_dying(spot)
         {
