@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::Receiver;
 
-use driftq_core::{Burial, DeadLetter, Input, Message, PAYLOAD_DAMAGED, Payload};
+use driftq_core::{Burial, DeadLetter, Input, Message, Payload, Reason};
 
 use crate::payload_store::{Lost, Place, check_of};
 use crate::shared::Shared;
@@ -44,7 +44,7 @@ fn letter(shared: &Shared, burial: &Burial) -> Result<Payload, Lost> {
         Some(message) => (message, burial.letter()),
         None => {
             let last_error = damage.as_str().into();
-            let reason = PAYLOAD_DAMAGED.into();
+            let reason = Reason::PayloadDamaged.name().into();
             (Message::default(), DeadLetter { last_error, reason, ..burial.letter() })
         }
     };

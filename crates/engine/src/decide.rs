@@ -24,7 +24,7 @@ use crate::ticket::TicketHasher;
 
 /// A batch is sealed as soon as it holds this much; while one is under way, nothing is decided that would make the
 /// next one larger.
-const BATCH_BYTES_SOFT_MAX: usize = 1 << 20;
+pub(crate) const BATCH_BYTES_SOFT_MAX: usize = 1 << 20;
 // A batch is below the bound above when its last input is handled, and all of it is one frame.
 const _: () = assert!(BATCH_BYTES_SOFT_MAX + INPUT_FACTS_BYTES_MAX <= FRAME_BODY_BYTES_MAX as usize);
 /// Requests handled before the log and the clock are looked at again.

@@ -4,13 +4,13 @@
 use alloc::vec::Vec;
 
 use crate::delivery::Deliveries;
-use crate::delivery::bury::NACKED_DEAD;
 use crate::delivery::crew::Crew;
 use crate::delivery::schedule::list;
 use crate::turn::Turn;
 use crate::turn::timer::{Due, Spot};
 use crate::words::action::{Action, Output};
 use crate::words::id::{GroupId, Time, TopicId};
+use crate::words::letter::Reason;
 use crate::words::reject::Reject;
 use crate::words::topic::Order;
 
@@ -102,7 +102,7 @@ impl Deliveries {
             if let Some(expires) = lease {
                 self.resume_loan(turn, spot, expires);
             } else if dead {
-                self.bury(turn, spot, NACKED_DEAD, out);
+                self.bury(turn, spot, Reason::NackedDead, out);
             } else if turn.is_exhausted(spot) {
                 self.start_burial(turn, spot, out);
             } else if retry_at > turn.now {

@@ -4,7 +4,6 @@ use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 
 use crate::delivery::Deliveries;
-use crate::delivery::bury::{ATTEMPTS_REACHED, DEADLINE_PASSED, NACKED_DEAD};
 use crate::delivery::retry::{DELAY_MS_MAX, Ending, scramble, wait_ms};
 use crate::log::delivery::{DeliveryFact, Place};
 use crate::log::fact::Fact;
@@ -15,6 +14,7 @@ use crate::turn::timer::{Due, FORGET_SLACK_MS, Spot};
 use crate::words::action::{Answer, Output};
 use crate::words::id::{Ticket, Time, Token};
 use crate::words::input::Address;
+use crate::words::letter::Reason;
 use crate::words::receipt::Receipt;
 use crate::words::reject::Reject;
 use crate::words::run::How;
@@ -22,7 +22,7 @@ use crate::words::run::How;
 /// Longest failure text kept, in bytes; the rest is cut off.
 pub(crate) const ERROR_BYTES_MAX: usize = 4096;
 /// As much of it is kept while the disk is full: what is left there is for acks.
-const FULL_DISK_ERROR_BYTES_MAX: usize = 64;
+pub(crate) const FULL_DISK_ERROR_BYTES_MAX: usize = 64;
 /// What a lapse is called when the attempt left no word of its own.
 const LAPSED: &str = "ack_timeout";
 
@@ -225,9 +225,9 @@ impl Deliveries {
         let dice = scramble(turn.settings.seed ^ self.tokens) ^ offset ^ u64::from(attempts) << 48;
         let mortal = turn.journal.state.topic(spot.topic).is_some_and(|topic| !topic.is_dead_letter_topic());
         let why = match () {
-            () if failing.dead && mortal => Some(NACKED_DEAD),
-            () if turn.is_exhausted(spot) => Some(ATTEMPTS_REACHED),
-            () => turn.is_overdue(spot).then_some(DEADLINE_PASSED),
+            () if failing.dead && mortal => Some(Reason::NackedDead),
+            () if turn.is_exhausted(spot) => Some(Reason::AttemptsReached),
+            () => turn.is_overdue(spot).then_some(Reason::DeadlinePassed),
         };
         let wait = failing
             .delay_ms
