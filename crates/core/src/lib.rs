@@ -51,8 +51,8 @@ pub use words::commit::{
     COMMIT_PARTS_PER_CALL_MAX, COMMITS_PER_CALL_MAX, Commit, CommitInput, CommitPart, Committed,
 };
 pub use words::description::{
-    Browse, Description, Found, GroupDescription, GroupPartition, GroupTally, LaneTally, Member,
-    MessageDescription, PartitionDescription, Query, SlowestGroup, Stage, Standing, Stretch, Tally,
+    Browse, Description, Found, GroupDescription, GroupPartition, GroupStanding, GroupTally, LaneTally,
+    Member, MessageDescription, PartitionDescription, Query, SlowestGroup, Stage, Stretch, Tally,
     TopicDescription, Wait,
 };
 pub use words::draft::{NewLineage, NewMessage, Payload, Start};

@@ -105,7 +105,7 @@ impl Deliveries {
         while let Some(group) = self.touched.pop_first() {
             self.dispatch(turn, group, out);
         }
-        self.settle_askers(turn, out);
+        self.answer_askers(turn, out);
         self.watch_history(turn);
     }
 

@@ -7,7 +7,7 @@ use crate::delivery::Deliveries;
 use crate::delivery::retry::{DELAY_MS_MAX, Ending, scramble, wait_ms};
 use crate::log::delivery::{DeliveryFact, Place};
 use crate::log::fact::Fact;
-use crate::state::slot::Found;
+use crate::state::slot::Lookup;
 use crate::turn::Turn;
 use crate::turn::journal::{Haste, lifetime};
 use crate::turn::timer::{Due, FORGET_SLACK_MS, Spot};
@@ -43,9 +43,9 @@ impl Failing {
 }
 
 /// Where an ack or nack by owner leads.
-enum Standing {
+enum OwnerClaim {
     /// The owner may settle it.
-    Held(Spot),
+    OnLoan(Spot),
     /// The group is done with it.
     Done,
 }
@@ -59,10 +59,10 @@ impl Deliveries {
         owner: &str,
         out: &mut Output,
     ) {
-        match turn.standing(address, owner) {
+        match turn.owner_claim(address, owner) {
             Err(reject) => turn.journal.refuse(out, ticket, reject),
-            Ok(Standing::Done) => turn.journal.reply(out, ticket, Answer::Settled),
-            Ok(Standing::Held(spot)) => {
+            Ok(OwnerClaim::Done) => turn.journal.reply(out, ticket, Answer::Settled),
+            Ok(OwnerClaim::OnLoan(spot)) => {
                 self.ack(turn, spot, address.offset, Token::default(), out);
                 turn.journal.reply(out, ticket, Answer::Settled);
                 self.touch(spot.group);
@@ -79,11 +79,11 @@ impl Deliveries {
         reason: &str,
         out: &mut Output,
     ) {
-        match turn.standing(address, owner) {
+        match turn.owner_claim(address, owner) {
             Err(reject) => turn.journal.refuse(out, ticket, reject),
             // Acked work cannot fail afterwards.
-            Ok(Standing::Done) => turn.journal.refuse(out, ticket, Reject::NotInFlight),
-            Ok(Standing::Held(spot)) => {
+            Ok(OwnerClaim::Done) => turn.journal.refuse(out, ticket, Reject::NotInFlight),
+            Ok(OwnerClaim::OnLoan(spot)) => {
                 self.nack(turn, spot, Failing::by(Ending::Nacked), reason, out);
                 turn.journal.reply(out, ticket, Answer::Settled);
                 self.touch(spot.group);
@@ -319,16 +319,16 @@ impl Deliveries {
 
 impl Turn {
     /// Whether `owner` may settle the message, is too late, or has no say.
-    fn standing(&self, address: &Address, owner: &str) -> Result<Standing, Reject> {
+    fn owner_claim(&self, address: &Address, owner: &str) -> Result<OwnerClaim, Reject> {
         let topic = self.journal.state.topic(address.topic).ok_or(Reject::TopicUnknown)?;
         let lane = topic.partitions.get(address.partition as usize).ok_or(Reject::PartitionOutOfRange)?;
         let group = topic.group_named(&address.group).ok_or(Reject::NotInFlight)?;
         let progress = group.progress.get(address.partition as usize).ok_or(Reject::PartitionOutOfRange)?;
         let sequence = match lane.slots.find(address.offset) {
-            Found::Never => return Err(Reject::NotInFlight),
-            Found::Gone => return Ok(Standing::Done),
-            Found::Here(sequence) if progress.is_settled(sequence) => return Ok(Standing::Done),
-            Found::Here(sequence) => sequence,
+            Lookup::Never => return Err(Reject::NotInFlight),
+            Lookup::Gone => return Ok(OwnerClaim::Done),
+            Lookup::Here(sequence) if progress.is_settled(sequence) => return Ok(OwnerClaim::Done),
+            Lookup::Here(sequence) => sequence,
         };
         let pending = progress.pending.get(&sequence).ok_or(Reject::NotInFlight)?;
         if pending.owner.is_empty() {
@@ -338,7 +338,7 @@ impl Turn {
             return Err(Reject::NotOwner);
         }
         let partition = address.partition;
-        Ok(Standing::Held(Spot { topic: address.topic, group: group.id, partition, sequence }))
+        Ok(OwnerClaim::OnLoan(Spot { topic: address.topic, group: group.id, partition, sequence }))
     }
 
     /// The message that a receipt names, if it is still the group's to settle.
@@ -346,7 +346,7 @@ impl Turn {
         let topic = self.journal.state.topic(receipt.topic)?;
         let progress = topic.progress(receipt.group, receipt.partition)?;
         let lane = topic.partitions.get(receipt.partition as usize)?;
-        let Found::Here(sequence) = lane.slots.find(receipt.offset) else { return None };
+        let Lookup::Here(sequence) = lane.slots.find(receipt.offset) else { return None };
         let spot =
             Spot { topic: receipt.topic, group: receipt.group, partition: receipt.partition, sequence };
         (!progress.is_settled(sequence)).then_some(spot)
