@@ -30,7 +30,6 @@ mod turn;
 mod view;
 mod words;
 
-pub use delivery::bury::PAYLOAD_DAMAGED;
 pub use delivery::produce::PRIORITY_MAX;
 pub use effect::begin::EFFECTS_PER_CALL_MAX;
 pub use log::commit::CommitFact;
@@ -42,7 +41,7 @@ pub use log::order::OrderFact;
 pub use log::output::OutputFact;
 pub use log::run::RunFact;
 pub use shard::Shard;
-pub use shard::bounds::INPUT_FACTS_BYTES_MAX;
+pub use shard::bounds::{ASIDE_FACTS_BYTES_MAX, INPUT_FACTS_BYTES_MAX};
 pub use state::State;
 pub use view::survey::{Pinned, PinnedEffect};
 pub use words::action::{Action, Answer, Burial, Delivery, Outcome, Output, TopicInfo};
@@ -52,8 +51,8 @@ pub use words::commit::{
     COMMIT_PARTS_PER_CALL_MAX, COMMITS_PER_CALL_MAX, Commit, CommitInput, CommitPart, Committed,
 };
 pub use words::description::{
-    Browse, Description, Found, GroupDescription, GroupPartition, GroupTally, LaneTally, Member,
-    MessageDescription, PartitionDescription, Query, SlowestGroup, Stage, Standing, Stretch, Tally,
+    Browse, Description, Found, GroupDescription, GroupPartition, GroupStanding, GroupTally, LaneTally,
+    Member, MessageDescription, PartitionDescription, Query, SlowestGroup, Stage, Stretch, Tally,
     TopicDescription, Wait,
 };
 pub use words::draft::{NewLineage, NewMessage, Payload, Start};
@@ -69,7 +68,7 @@ pub use words::input::{
     Address, INPUT_BYTES_MAX, INPUT_ITEMS_MAX, Input, LEASE_BYTES_MAX, LEASE_MESSAGES_MAX, LEASE_WAIT_MS_MAX,
     LeaseRequest, Settlement, Style, Subscription, Verdict,
 };
-pub use words::letter::{Attempt, AttemptDescription, DeadLetter};
+pub use words::letter::{Attempt, AttemptDescription, DeadLetter, Reason};
 pub use words::message::{Deadline, Envelope, Message, Routing};
 pub use words::order::{OrderInput, SeekTo};
 pub use words::origin::Origin;

@@ -25,6 +25,8 @@ pub(crate) const STOPPING: &str = "the broker is stopping";
 
 /// The most that one stream may have unsettled.
 const BORROW_CREDIT_MAX: u32 = 10_000;
+// A stream that ends gives all of it back in one input.
+const _: () = assert!(BORROW_CREDIT_MAX as usize <= driftq_core::INPUT_ITEMS_MAX);
 
 /// A handle to a running broker. Cheap to clone. When the last one is dropped the broker stops by itself;
 /// [`Broker::stop`] also waits for it.

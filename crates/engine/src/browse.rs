@@ -8,7 +8,7 @@ use driftq_core::{
 use crate::broker::{Broker, unexpected};
 use crate::failure::Failure;
 use crate::locks::read;
-use crate::payload_store::Place;
+use crate::payload_store::Extent;
 use crate::request::{Glance, Seen, Sight};
 
 impl Broker {
@@ -84,7 +84,7 @@ impl Broker {
 
     /// A message of a topic with its payload.
     pub async fn see(&self, topic: TopicId, found: Found) -> Seen {
-        let place = Place { position: found.position, length: found.length, check: found.check };
-        Seen { topic, payload: self.shared().payload_store.fetch(place).await.ok(), found }
+        let extent = Extent { position: found.position, length: found.length, check: found.check };
+        Seen { topic, payload: self.shared().payload_store.fetch(extent).await.ok(), found }
     }
 }

@@ -14,7 +14,7 @@ use crate::effects::finishing;
 use crate::failure::Failure;
 use crate::locks::read;
 use crate::request::{Draft, Produced};
-use crate::routing::{Held, Reservation, Turn};
+use crate::routing::{Reservation, Reserved, Turn};
 
 /// What is to happen together.
 #[derive(Clone, Debug, Default)]
@@ -116,13 +116,13 @@ fn weight(commit: &Commit) -> usize {
 impl Broker {
     /// Does everything that a commit asks for, or none of it.
     pub async fn commit(&self, mut call: CommitCall<'_>) -> Result<Committed, Failure> {
-        let mut held = Held::new();
-        let commit = self.prepare_commit(&mut call, &mut held).await?;
+        let mut reserved = Reserved::new();
+        let commit = self.prepare_commit(&mut call, &mut reserved).await?;
         let (bytes, tally) = (weight(&commit), CommitTally::of(&call, &commit));
         let answer = self
             .ask(bytes, true, |ticket| Input::Commit(CommitInput::One { ticket, commit: Box::new(commit) }))
             .await?;
-        drop(held);
+        drop(reserved);
         match answer {
             Answer::Committed(done) => self.committed(tally, Ok(done)),
             Answer::CommitRefused(part, reject) => self.committed(tally, Err((part, reject))),
@@ -135,10 +135,10 @@ impl Broker {
         &self,
         calls: Vec<CommitCall<'_>>,
     ) -> Result<Vec<Result<Committed, Failure>>, Failure> {
-        let (mut held, mut commits, mut bytes) = (Held::new(), Vec::with_capacity(calls.len()), 0);
+        let (mut reserved, mut commits, mut bytes) = (Reserved::new(), Vec::with_capacity(calls.len()), 0);
         let mut prepared = Vec::with_capacity(calls.len());
         for mut call in calls {
-            match self.prepare_commit(&mut call, &mut held).await {
+            match self.prepare_commit(&mut call, &mut reserved).await {
                 Ok(commit) => {
                     prepared.push(Ok(CommitTally::of(&call, &commit)));
                     bytes += weight(&commit);
@@ -155,7 +155,7 @@ impl Broker {
                 other => return Err(unexpected(&other)),
             }
         }
-        drop(held);
+        drop(reserved);
         let mut results = results.into_iter();
         let answers = prepared.into_iter().map(|prepared| {
             let interrupted = || Failure::Unavailable(INTERRUPTED.into());
@@ -185,14 +185,18 @@ impl Broker {
         Ok(Committed { already: done.already, produced, outputs: done.outputs, kept: done.kept })
     }
 
-    /// Routes and encodes the messages of a commit. What is `held` for them is given back when the call is over.
-    async fn prepare_commit(&self, call: &mut CommitCall<'_>, held: &mut Held) -> Result<Commit, Failure> {
+    /// Routes and encodes the messages of a commit. What is `reserved` for them is given back when the call is over.
+    async fn prepare_commit(
+        &self,
+        call: &mut CommitCall<'_>,
+        reserved: &mut Reserved,
+    ) -> Result<Commit, Failure> {
         let refused = |place, failure| Failure::Commit(CommitPart::Produce(place), Box::new(failure));
         let mut kept: Vec<Option<Arc<Reservation>>> = Vec::with_capacity(call.messages.len());
         for (place, (topic, draft)) in call.messages.iter_mut().enumerate() {
             let mut reservation = None;
             if let Some(router) = self.router_for(topic) {
-                for turn in self.route_all(router, topic, std::slice::from_mut(draft), held).await {
+                for turn in self.route_all(router, topic, std::slice::from_mut(draft), reserved).await {
                     match turn {
                         Turn::Store(reserved) => reservation = reserved,
                         // Stored before: the shard will say so again.

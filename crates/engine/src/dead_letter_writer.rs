@@ -2,9 +2,9 @@
 
 use std::sync::mpsc::Receiver;
 
-use driftq_core::{Burial, DeadLetter, Input, Message, PAYLOAD_DAMAGED, Payload};
+use driftq_core::{Burial, DeadLetter, Input, Message, Payload, Reason};
 
-use crate::payload_store::{Lost, Place, check_of};
+use crate::payload_store::{Extent, Lost, check_of};
 use crate::shared::Shared;
 
 /// Burials that may wait; beyond it the shard is told to ask again later.
@@ -32,19 +32,19 @@ pub(crate) fn bury_all(shared: &Shared, burials: &Receiver<Burial>) {
 /// The dead letter, or why the message cannot be read now. One that is damaged is no longer a message: its letter has
 /// no value and says where its bytes lie, so that no group waits for it and no reader mistakes it for what was stored.
 fn letter(shared: &Shared, burial: &Burial) -> Result<Payload, Lost> {
-    let (place, receipt) = (Place::from(burial), &burial.receipt);
-    let read = shared.payload_store.read(place);
+    let (extent, receipt) = (Extent::from(burial), &burial.receipt);
+    let read = shared.payload_store.read(extent);
     let message = match &read {
         Ok(bytes) => Message::decode(bytes).ok(),
         Err(Lost::Damaged) => None,
         Err(lost) => return Err(*lost),
     };
-    let damage = place.damage();
+    let damage = extent.damage();
     let (message, letter) = match message {
         Some(message) => (message, burial.letter()),
         None => {
             let last_error = damage.as_str().into();
-            let reason = PAYLOAD_DAMAGED.into();
+            let reason = Reason::PayloadDamaged.name().into();
             (Message::default(), DeadLetter { last_error, reason, ..burial.letter() })
         }
     };

@@ -1,8 +1,8 @@
 //! Dead letters: which of them a job is for, and how one becomes a message again.
 
 use driftq_core::{
-    Answer, Browse, DeadLetter, Identity, Input, KeyHash, Keyless, Message, NewMessage, OrderInput,
-    PAYLOAD_DAMAGED, Reject, Spotted, partition_of_key,
+    Answer, Browse, DeadLetter, Identity, Input, KeyHash, Keyless, Message, NewMessage, OrderInput, Reason,
+    Reject, Spotted, partition_of_key,
 };
 
 use crate::broker::{Broker, unexpected};
@@ -130,7 +130,7 @@ impl Broker {
         let revived = message.from_dead_letter();
         let (mut message, letter) =
             revived.ok_or(Failure::Reject(Reject::Invalid("the message is not a dead letter")))?;
-        if letter.reason == PAYLOAD_DAMAGED {
+        if letter.reason == Reason::PayloadDamaged.name() {
             return Err(Failure::Reject(Reject::Invalid(VALUE_LOST)));
         }
         let target = call.target_topic.as_deref().unwrap_or(&letter.topic);

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::broker::STOPPING;
 use crate::failure::Failure;
-use crate::inbox::{Gate, LogEvent, Notice, Reply, Request, Taken, Want};
+use crate::inbox::{Admission, LogEvent, Notice, Reply, Request, Taken, Want};
 use crate::locks::write;
 use crate::log_writer::{Batch, Body, WriteQueue};
 use crate::shared::Shared;
@@ -24,7 +24,7 @@ use crate::ticket::TicketHasher;
 
 /// A batch is sealed as soon as it holds this much; while one is under way, nothing is decided that would make the
 /// next one larger.
-const BATCH_BYTES_SOFT_MAX: usize = 1 << 20;
+pub(crate) const BATCH_BYTES_SOFT_MAX: usize = 1 << 20;
 // A batch is below the bound above when its last input is handled, and all of it is one frame.
 const _: () = assert!(BATCH_BYTES_SOFT_MAX + INPUT_FACTS_BYTES_MAX <= FRAME_BODY_BYTES_MAX as usize);
 /// Requests handled before the log and the clock are looked at again.
@@ -303,7 +303,7 @@ impl<D: Disk> Decide<'_, D> {
                 self.tables.stuck = false;
                 self.shared.status_board.serving(self.shard.state().epoch());
                 if !self.tables.taken.stop {
-                    self.shared.inbox.set_gate(Gate::Open);
+                    self.shared.inbox.set_admission(Admission::Open);
                 }
             }
             LogEvent::Failed { why } => return Err(why),
@@ -319,7 +319,7 @@ impl<D: Disk> Decide<'_, D> {
         if self.tables.taken.stop {
             self.writes.signal.stop();
         } else {
-            self.shared.inbox.set_gate(Gate::ReadOnly(why.into()));
+            self.shared.inbox.set_admission(Admission::ReadOnly(why.into()));
         }
     }
 
@@ -368,7 +368,7 @@ impl<D: Disk> Decide<'_, D> {
             self.writes.signal.stop();
         }
         // Requests that are in are served, and no more come in.
-        self.shared.inbox.set_gate(Gate::Shut(STOPPING.into()));
+        self.shared.inbox.set_admission(Admission::Shut(STOPPING.into()));
         self.drain()?;
         let synced = self.writes.log_writer.sync().map_err(|error| format!("the log failed: {error}"))?;
         self.handle(Input::Durable { upto: synced });

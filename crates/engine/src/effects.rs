@@ -16,7 +16,7 @@ use crate::effect_request::{
 };
 use crate::failure::Failure;
 use crate::inbox::{Reply, Request};
-use crate::payload_store::{Lost, Place, check_of};
+use crate::payload_store::{Extent, Lost, check_of};
 use crate::shared::Shared;
 
 /// How often a record is asked for again whose bytes were moved while they were being read.
@@ -303,7 +303,7 @@ impl Broker {
     }
 
     async fn read_blob(&self, Blob { position, length, check }: Blob) -> Result<Bytes, Lost> {
-        self.shared().payload_store.fetch(Place { position, length, check }).await
+        self.shared().payload_store.fetch(Extent { position, length, check }).await
     }
 }
 

@@ -64,7 +64,7 @@ pub(crate) enum LogEvent {
 }
 
 /// Who may come in.
-pub(crate) enum Gate {
+pub(crate) enum Admission {
     /// Every request.
     Open,
     /// Only what does not wait for the disk.
@@ -110,7 +110,7 @@ struct Lanes {
     notices: VecDeque<Notice>,
     requests: VecDeque<Request>,
     request_bytes: usize,
-    gate: Gate,
+    admission: Admission,
     stop: bool,
     /// False while there is no shard that could use notices.
     housekeeping: bool,
@@ -142,7 +142,7 @@ impl Inbox {
             notices: VecDeque::new(),
             requests: VecDeque::new(),
             request_bytes: 0,
-            gate: Gate::Shut("starting".into()),
+            admission: Admission::Shut("starting".into()),
             stop: false,
             housekeeping: false,
             asleep: None,
@@ -153,10 +153,12 @@ impl Inbox {
     /// Lets a request in, or says why not.
     pub(crate) fn ask(&self, request: Request) -> Result<(), Failure> {
         let mut lanes = lock(&self.lanes);
-        match &lanes.gate {
-            Gate::Open => {}
-            Gate::ReadOnly(_) if !request.writes => {}
-            Gate::ReadOnly(why) | Gate::Shut(why) => return Err(Failure::Unavailable(why.to_string())),
+        match &lanes.admission {
+            Admission::Open => {}
+            Admission::ReadOnly(_) if !request.writes => {}
+            Admission::ReadOnly(why) | Admission::Shut(why) => {
+                return Err(Failure::Unavailable(why.to_string()));
+            }
         }
         // An empty lane takes any single request, so that a small byte limit never refuses for ever.
         let bytes = lanes.request_bytes + request.bytes;
@@ -210,14 +212,14 @@ impl Inbox {
     }
 
     /// Changes who may come in. Requests that are in already stay.
-    pub(crate) fn set_gate(&self, gate: Gate) {
-        lock(&self.lanes).gate = gate;
+    pub(crate) fn set_admission(&self, admission: Admission) {
+        lock(&self.lanes).admission = admission;
     }
 
-    /// Shuts the gate and turns away the requests that wait behind it.
+    /// Lets no request in any more, and turns away those that wait.
     pub(crate) fn turn_away(&self, why: &str) {
         let mut lanes = lock(&self.lanes);
-        lanes.gate = Gate::Shut(why.into());
+        lanes.admission = Admission::Shut(why.into());
         lanes.request_bytes = 0;
         let requests = std::mem::take(&mut lanes.requests);
         drop(lanes);

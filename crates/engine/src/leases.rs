@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use crate::broker::{Broker, STOPPING, heard, unexpected};
 use crate::failure::Failure;
 use crate::inbox::{Reply, Request};
-use crate::payload_store::{Lost, Place};
+use crate::payload_store::{Extent, Lost};
 use crate::request::LeaseCall;
 use crate::shared::Shared;
 use crate::stream::Delivered;
@@ -142,7 +142,7 @@ impl Lent {
     /// The next one, with its payload. Dropping the future loses nothing.
     pub async fn next(&mut self) -> Option<Delivered> {
         loop {
-            let fetched = self.shared.payload_store.fetch(Place::from(self.left.front()?)).await;
+            let fetched = self.shared.payload_store.fetch(Extent::from(self.left.front()?)).await;
             let delivery = self.left.pop_front()?;
             match fetched {
                 Ok(payload) => {

@@ -22,13 +22,13 @@ const READ_AHEAD_SHARE: usize = 8;
 
 /// Where a payload lies and how to know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Extent {
     pub(crate) position: Position,
     pub(crate) length: u32,
     pub(crate) check: u32,
 }
 
-impl Place {
+impl Extent {
     /// What is said of bytes that are not those that were stored.
     pub(crate) fn damage(&self) -> String {
         let (file, byte) = (segment_file(self.position.segment()), self.position.0 & u64::from(u32::MAX));
@@ -37,13 +37,13 @@ impl Place {
     }
 }
 
-impl From<&Delivery> for Place {
+impl From<&Delivery> for Extent {
     fn from(delivery: &Delivery) -> Self {
         Self { position: delivery.position, length: delivery.length, check: delivery.check }
     }
 }
 
-impl From<&Burial> for Place {
+impl From<&Burial> for Extent {
     fn from(burial: &Burial) -> Self {
         Self { position: burial.position, length: burial.length, check: burial.check }
     }
@@ -124,45 +124,45 @@ impl PayloadStore {
     }
 
     /// The payload, from memory; `None` if it is not there.
-    fn cached(&self, place: Place) -> Option<Bytes> {
-        let length = place.length as usize;
-        let found = lock(&self.tail).find_ordered(place.position, length);
-        found.or_else(|| lock(&self.ahead).find_any(place.position, length))
+    fn cached(&self, extent: Extent) -> Option<Bytes> {
+        let length = extent.length as usize;
+        let found = lock(&self.tail).find_ordered(extent.position, length);
+        found.or_else(|| lock(&self.ahead).find_any(extent.position, length))
     }
 
     /// The payload, for a task: never blocks its thread on a disk.
-    pub(crate) async fn fetch(self: &Arc<Self>, place: Place) -> Result<Bytes, Lost> {
-        if let Some(bytes) = self.cached(place) {
+    pub(crate) async fn fetch(self: &Arc<Self>, extent: Extent) -> Result<Bytes, Lost> {
+        if let Some(bytes) = self.cached(extent) {
             self.meters.cache_hits.one();
-            return self.checked(place, bytes);
+            return self.checked(extent, bytes);
         }
         // The semaphore is never closed; a runtime that is shutting down refuses the blocking task.
         let Ok(_permit) = self.stream_reads.acquire().await else { return Err(Lost::Unreadable) };
         let payload_store = Arc::clone(self);
-        tokio::task::spawn_blocking(move || payload_store.read(place)).await.unwrap_or(Err(Lost::Unreadable))
+        tokio::task::spawn_blocking(move || payload_store.read(extent)).await.unwrap_or(Err(Lost::Unreadable))
     }
 
     /// The payload, for a thread that may wait for a disk.
-    pub(crate) fn read(&self, place: Place) -> Result<Bytes, Lost> {
-        if let Some(bytes) = self.cached(place) {
+    pub(crate) fn read(&self, extent: Extent) -> Result<Bytes, Lost> {
+        if let Some(bytes) = self.cached(extent) {
             self.meters.cache_hits.one();
-            return self.checked(place, bytes);
+            return self.checked(extent, bytes);
         }
         self.meters.cache_misses.one();
         let log = read(&self.log).clone().ok_or(Lost::Gone)?;
-        let length = place.length as usize;
-        let stretch = self.stretch(place);
+        let length = extent.length as usize;
+        let stretch = self.stretch(extent);
         if stretch > length {
             // What lies behind the payload is only a guess at what is asked for next: if it cannot be read, the
             // payload alone still may.
-            if let Ok(bytes) = log.read_at(place.position, stretch) {
+            if let Ok(bytes) = log.read_at(extent.position, stretch) {
                 let bytes = Bytes::from(bytes);
-                self.keep_ahead(&log, place.position, bytes.clone());
-                return self.checked(place, Bytes::copy_from_slice(&bytes[..length]));
+                self.keep_ahead(&log, extent.position, bytes.clone());
+                return self.checked(extent, Bytes::copy_from_slice(&bytes[..length]));
             }
         }
-        let bytes = log.read_at(place.position, length)?;
-        self.checked(place, Bytes::from(bytes))
+        let bytes = log.read_at(extent.position, length)?;
+        self.checked(extent, Bytes::from(bytes))
     }
 
     /// Remembers a stretch, unless its log was let go during the read: it would then serve bytes of an earlier run.
@@ -176,25 +176,25 @@ impl PayloadStore {
 
     /// How much to read at once: ahead, but not past what is written, where bytes are still going to change. An older
     /// segment no longer changes, and the log itself refuses to read past its end.
-    fn stretch(&self, place: Place) -> usize {
+    fn stretch(&self, extent: Extent) -> usize {
         let written = Position(self.written.load(Ordering::Acquire));
-        let rest = if written.segment() > place.position.segment() {
+        let rest = if written.segment() > extent.position.segment() {
             READ_AHEAD_BYTES
         } else {
-            usize::try_from(written.0.saturating_sub(place.position.0)).unwrap_or(0)
+            usize::try_from(written.0.saturating_sub(extent.position.0)).unwrap_or(0)
         };
-        rest.min(READ_AHEAD_BYTES).max(place.length as usize)
+        rest.min(READ_AHEAD_BYTES).max(extent.length as usize)
     }
 
-    fn checked(&self, place: Place, bytes: Bytes) -> Result<Bytes, Lost> {
-        if check_of(&bytes) == place.check {
+    fn checked(&self, extent: Extent, bytes: Bytes) -> Result<Bytes, Lost> {
+        if check_of(&bytes) == extent.check {
             return Ok(bytes);
         }
         self.meters.payloads_damaged.one();
         tracing::error!(
-            segment = place.position.segment(),
-            byte = place.position.0 & u64::from(u32::MAX),
-            length = place.length,
+            segment = extent.position.segment(),
+            byte = extent.position.0 & u64::from(u32::MAX),
+            length = extent.length,
             "a stored payload does not match its checksum; it is not delivered"
         );
         Err(Lost::Damaged)
@@ -224,8 +224,8 @@ mod tests {
         let payload_store = Arc::new(PayloadStore::new(1 << 20, Arc::default()));
         let end = Position(100 + TEXT.len() as u64);
         payload_store.attach(Arc::new(Leaving(Arc::downgrade(&payload_store))), end);
-        let place = Place { position: Position(100), length: 5, check: check_of(&TEXT[..5]) };
-        assert_eq!(payload_store.read(place).as_deref(), Ok(&TEXT[..5]));
-        assert_eq!(payload_store.cached(place), None, "the next run may have other bytes there");
+        let extent = Extent { position: Position(100), length: 5, check: check_of(&TEXT[..5]) };
+        assert_eq!(payload_store.read(extent).as_deref(), Ok(&TEXT[..5]));
+        assert_eq!(payload_store.cached(extent), None, "the next run may have other bytes there");
     }
 }

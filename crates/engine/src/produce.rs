@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::locks::read;
 use crate::payload_store::check_of;
 use crate::request::{Draft, Produced};
-use crate::routing::{Held, Reservation, Turn};
+use crate::routing::{Reservation, Reserved, Turn};
 
 /// Messages of one call go to the shard in parts of about this size, so that others get their turn in between and
 /// a batch of the log stays small.
@@ -22,9 +22,9 @@ const PART_BYTES: usize = 1 << 20;
 impl Broker {
     /// Stores a message that may have a priority and a time; answers when it is durable.
     pub async fn produce_draft(&self, topic: &str, mut draft: Draft<'_>) -> Result<Produced, Failure> {
-        let (mut kept, mut held) = (None, Held::new());
+        let (mut kept, mut reserved) = (None, Reserved::new());
         if let Some(router) = self.router_for(topic) {
-            let turns = self.route_all(router, topic, std::slice::from_mut(&mut draft), &mut held).await;
+            let turns = self.route_all(router, topic, std::slice::from_mut(&mut draft), &mut reserved).await;
             for turn in turns {
                 match turn {
                     Turn::Store(reservation) => kept = reservation,
@@ -47,10 +47,10 @@ impl Broker {
         topic: &str,
         mut drafts: Vec<Draft<'_>>,
     ) -> Vec<Result<Produced, Failure>> {
-        let mut held = Held::new();
+        let mut reserved = Reserved::new();
         let turns = match self.router_for(topic) {
             None => Vec::new(),
-            Some(router) => self.route_all(router, topic, &mut drafts, &mut held).await,
+            Some(router) => self.route_all(router, topic, &mut drafts, &mut reserved).await,
         };
         let mut kept = Vec::new();
         let mut results: Results = Vec::with_capacity(drafts.len());

@@ -6,7 +6,7 @@ use driftq_core::{EffectInput, Input, NewBlob, Payload, Pinned, PinnedEffect};
 
 use crate::inbox::Notice;
 use crate::keeper_signal::KeeperSignal;
-use crate::payload_store::{Lost, Place};
+use crate::payload_store::{Extent, Lost};
 use crate::shared::Shared;
 
 /// Something that keeps a segment.
@@ -17,13 +17,13 @@ pub(crate) enum Kept {
 }
 
 impl Kept {
-    const fn place(&self) -> Place {
+    const fn extent(&self) -> Extent {
         match self {
             Self::Message(Pinned { position, length, check, .. }) => {
-                Place { position: *position, length: *length, check: *check }
+                Extent { position: *position, length: *length, check: *check }
             }
             Self::Effect(PinnedEffect { blob, .. }) => {
-                Place { position: blob.position, length: blob.length, check: blob.check }
+                Extent { position: blob.position, length: blob.length, check: blob.check }
             }
         }
     }
@@ -55,7 +55,7 @@ pub(crate) fn copy_window(shared: &Shared, signal: &KeeperSignal, pinned: &mut V
     let (mut messages, mut bytes) = (0, 0);
     while messages < WINDOW_MESSAGES_MAX && bytes < WINDOW_BYTES_MAX {
         let Some(kept) = pinned.pop_front() else { break };
-        let payload = match shared.payload_store.read(kept.place()) {
+        let payload = match shared.payload_store.read(kept.extent()) {
             Ok(payload) => payload,
             // It was moved or dropped since.
             Err(Lost::Gone) => continue,

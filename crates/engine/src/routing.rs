@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::locks::read;
 use crate::produce::identity;
 use crate::request::{Draft, Produced};
-use crate::router::{RouterHook, Verdict};
+use crate::router::{RouterHook, Ruling};
 use crate::shared::Shared;
 
 /// What became of a message before it was stored.
@@ -27,7 +27,7 @@ pub(crate) enum Turn {
 
 /// The identities that one call keeps: a second message under one of them, in the same call, is not in its own way but
 /// a duplicate of the first.
-pub(crate) type Held = BTreeMap<Identity, Arc<Reservation>>;
+pub(crate) type Reserved = BTreeMap<Identity, Arc<Reservation>>;
 
 /// An identity that is kept for the messages of one call; given back when this goes.
 pub(crate) struct Reservation {
@@ -74,26 +74,26 @@ impl Broker {
         router: &RouterHook,
         topic: &str,
         drafts: &mut [Draft<'_>],
-        held: &mut Held,
+        reserved: &mut Reserved,
     ) -> Vec<Turn> {
         let mut turns = Vec::with_capacity(drafts.len());
         for draft in drafts.iter() {
             turns.push(match validate(&draft.message) {
                 Err(reject) => Turn::Answered(Err(Failure::Reject(reject))),
-                Ok(()) => self.reserve(topic, draft, held).await,
+                Ok(()) => self.reserve(topic, draft, reserved).await,
             });
         }
         let asked: Vec<usize> =
             (0..turns.len()).filter(|place| matches!(turns[*place], Turn::Store(_))).collect();
-        let verdicts = {
+        let rulings = {
             let messages: Vec<&Message<'_>> = asked.iter().map(|place| &drafts[*place].message).collect();
             router.route(topic, &messages, &|name| self.partitions_of(name)).await
         };
-        for (place, verdict) in asked.into_iter().zip(verdicts) {
-            match verdict {
-                Verdict::Unrouted => {}
-                Verdict::Routed(decision) => decision.apply(&mut drafts[place].message),
-                Verdict::Refused(why) => {
+        for (place, ruling) in asked.into_iter().zip(rulings) {
+            match ruling {
+                Ruling::Unrouted => {}
+                Ruling::Routed(decision) => decision.apply(&mut drafts[place].message),
+                Ruling::Refused(why) => {
                     turns[place] = Turn::Answered(Err(Failure::Router(format!("the router: {why}"))));
                 }
             }
@@ -101,16 +101,16 @@ impl Broker {
         turns
     }
 
-    async fn reserve(&self, topic: &str, draft: &Draft<'_>, held: &mut Held) -> Turn {
+    async fn reserve(&self, topic: &str, draft: &Draft<'_>, reserved: &mut Reserved) -> Turn {
         let identity = identity(&read(&self.shared().catalog), topic, draft.message.envelope.as_ref());
         let Some(identity) = identity else { return Turn::Store(None) };
-        if let Some(reservation) = held.get(&identity) {
+        if let Some(reservation) = reserved.get(&identity) {
             return Turn::Store(Some(Arc::clone(reservation)));
         }
         match self.ask_to_reserve(identity, draft.request).await {
             Ok(None) => {
                 let reservation = Arc::new(Reservation { shared: Arc::clone(self.shared()), identity });
-                held.insert(identity, Arc::clone(&reservation));
+                reserved.insert(identity, Arc::clone(&reservation));
                 Turn::Store(Some(reservation))
             }
             Ok(Some(first)) => Turn::Answered(Ok(self.counted(topic, first))),

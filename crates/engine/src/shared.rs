@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::counters::Meters;
 use crate::inbox::{Inbox, Limits};
 use crate::jobs::Jobs;
-use crate::payload_store::{PayloadStore, Place};
+use crate::payload_store::{Extent, PayloadStore};
 use crate::scrape::Scraped;
 use crate::seal::Seal;
 use crate::status::StatusBoard;
@@ -42,8 +42,8 @@ pub(crate) struct Shared {
     pub(crate) turns: AtomicU64,
     next_ticket: AtomicU64,
     next_consumer: AtomicU64,
-    /// Counts the runs of the shard that failed: what belongs to an earlier one is void.
-    run: AtomicU64,
+    /// Counts the epochs of the shard that are over: what belongs to an earlier one is void.
+    epochs_over: AtomicU64,
 }
 
 impl Shared {
@@ -68,17 +68,17 @@ impl Shared {
             turns: AtomicU64::new(0),
             next_ticket: AtomicU64::new(0),
             next_consumer: AtomicU64::new(0),
-            run: AtomicU64::new(0),
+            epochs_over: AtomicU64::new(0),
             config,
         }
     }
 
-    pub(crate) fn run(&self) -> u64 {
-        self.run.load(Ordering::Acquire)
+    pub(crate) fn epochs_over(&self) -> u64 {
+        self.epochs_over.load(Ordering::Acquire)
     }
 
-    pub(crate) fn end_run(&self) {
-        self.run.fetch_add(1, Ordering::AcqRel);
+    pub(crate) fn end_epoch(&self) {
+        self.epochs_over.fetch_add(1, Ordering::AcqRel);
     }
 
     pub(crate) fn ticket(&self) -> Ticket {
@@ -92,7 +92,7 @@ impl Shared {
     /// Has a delivery become a dead letter whose bytes are not those that were stored: it can never be handed out, and
     /// would keep what has the same key waiting. No caller waits for the answer.
     pub(crate) fn give_up_damaged(&self, delivery: &Delivery) {
-        let error = Place::from(delivery).damage();
+        let error = Extent::from(delivery).damage();
         let verdict = Verdict::Nack { delay_ms: None, dead: true, error };
         let items = vec![Settlement { receipt: delivery.receipt, verdict }];
         self.inbox.input(Input::Settle { ticket: self.ticket(), items });

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use driftq_wal::{Disk, Options, RealDisk};
+use driftq_core::ASIDE_FACTS_BYTES_MAX;
+use driftq_wal::{Disk, FRAME_BODY_BYTES_MAX, Options, RealDisk};
 
 use crate::broker::Broker;
 use crate::config::{Config, Storage};
+use crate::decide::BATCH_BYTES_SOFT_MAX;
 use crate::failure::StartError;
 use crate::memory::MemoryDisk;
 use crate::request::Recovery;
@@ -13,7 +15,12 @@ use crate::shared::Shared;
 use crate::supervise;
 
 /// A batch holds what is left of its soft limit and one message more, and must fit one frame of the log.
-const MESSAGE_BYTES_MAX: usize = driftq_wal::FRAME_BODY_BYTES_MAX as usize / 2;
+const MESSAGE_BYTES_MAX: usize = FRAME_BODY_BYTES_MAX as usize / 2;
+const _: () = assert!(
+    BATCH_BYTES_SOFT_MAX + MESSAGE_BYTES_MAX + ASIDE_FACTS_BYTES_MAX <= FRAME_BODY_BYTES_MAX as usize
+);
+// The refusal names it.
+const _: () = assert!(MESSAGE_BYTES_MAX == 40 << 20);
 
 /// A broker that serves, and what it found.
 pub struct Started {

@@ -8,7 +8,7 @@ use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, watch};
 
 use crate::inbox::Notice;
-use crate::payload_store::{Lost, Place};
+use crate::payload_store::{Extent, Lost};
 use crate::shared::Shared;
 
 /// One message handed to a reader.
@@ -61,8 +61,8 @@ impl Delivered {
 pub struct Stream {
     shared: Arc<Shared>,
     consumer: ConsumerId,
-    /// The run of the shard that it belongs to.
-    run: u64,
+    /// The epoch of the shard that it belongs to.
+    epochs_over: u64,
     deliveries: mpsc::Receiver<Delivery>,
     stopping: watch::Receiver<bool>,
     /// Taken from the queue, its payload not yet read. Kept here so that a cancelled `next` loses nothing.
@@ -87,11 +87,11 @@ impl Stream {
         style: Style,
     ) -> Self {
         shared.meters.streams.one();
-        let (stopping, run) = (shared.stopping.subscribe(), shared.run());
+        let (stopping, epochs_over) = (shared.stopping.subscribe(), shared.epochs_over());
         Self {
             shared,
             consumer,
-            run,
+            epochs_over,
             deliveries,
             stopping,
             current: None,
@@ -121,7 +121,7 @@ impl Stream {
                 self.current = Some(self.receive().await?);
             }
             // After a failure of the shard its leases are void and its places may hold other bytes.
-            if *self.stopping.borrow() || self.shared.run() != self.run {
+            if *self.stopping.borrow() || self.shared.epochs_over() != self.epochs_over {
                 return None;
             }
             let delivery = self.current.as_ref()?;
@@ -137,10 +137,10 @@ impl Stream {
     /// The message that was looked at with [`Stream::peek`]; `None` if it is gone by now, or cannot be read.
     pub async fn fetch(&mut self) -> Option<Delivered> {
         let delivery = self.current.as_ref()?;
-        if self.shared.clock.now() >= delivery.expires || self.shared.run() != self.run {
+        if self.shared.clock.now() >= delivery.expires || self.shared.epochs_over() != self.epochs_over {
             return None;
         }
-        let fetched = self.shared.payload_store.fetch(Place::from(delivery)).await;
+        let fetched = self.shared.payload_store.fetch(Extent::from(delivery)).await;
         let delivery = self.current.take()?;
         match fetched {
             Ok(payload) => Some(self.hand_out(delivery, payload)),

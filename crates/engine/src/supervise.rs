@@ -13,7 +13,7 @@ use crate::broker::{Broker, STOPPING};
 use crate::dead_letter_writer::{BURIALS_MAX, bury_all};
 use crate::decide::{Decide, Ended, Tables};
 use crate::failure::StartError;
-use crate::inbox::{Gate, LogEvent};
+use crate::inbox::{Admission, LogEvent};
 use crate::keeper::{Housekeeper, drop_empty};
 use crate::keeper_signal::{KeeperSignal, StopOnDrop};
 use crate::locks::write;
@@ -52,14 +52,14 @@ pub(crate) fn start<D: Disk>(
     }
 }
 
-/// The decide thread: one run of the shard after the other.
+/// The decide thread: one epoch of the shard after the other.
 fn supervise<D: Disk>(shared: &Arc<Shared>, disk: &D, options: &Options, ready: Ready) {
     let mut ready = Some(ready);
     let mut wait = REBUILD_WAIT_MIN;
     loop {
         let begun = Instant::now();
         // A panic is a broken assertion: the state in memory is not to be trusted, the one on disk is.
-        let ended = catch_unwind(AssertUnwindSafe(|| run_once(shared, disk, options, &mut ready)));
+        let ended = catch_unwind(AssertUnwindSafe(|| serve_epoch(shared, disk, options, &mut ready)));
         let why = match ended {
             Ok(Ok(Ended::Stopped)) => break,
             Ok(Ok(Ended::Failed(why))) => why,
@@ -80,7 +80,7 @@ fn supervise<D: Disk>(shared: &Arc<Shared>, disk: &D, options: &Options, ready: 
                 BROKEN.into()
             }
         };
-        shared.end_run();
+        shared.end_epoch();
         shared.inbox.turn_away(&why);
         shared.inbox.close_housekeeping();
         shared.status_board.down(&why);
@@ -102,8 +102,8 @@ fn supervise<D: Disk>(shared: &Arc<Shared>, disk: &D, options: &Options, ready: 
     shared.ended.send_replace(true);
 }
 
-/// One run: from opening the log to the end of the shard.
-fn run_once<D: Disk>(
+/// One epoch: from opening the log to the end of the shard.
+fn serve_epoch<D: Disk>(
     shared: &Arc<Shared>,
     disk: &D,
     options: &Options,
@@ -115,8 +115,8 @@ fn run_once<D: Disk>(
     tell(&recovery);
     shared.meters.recovery_ms.set(u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX));
     let Opened { writer, reader, keeper, start, end, .. } = opened;
-    let run = Run { shared, signal: KeeperSignal::default(), start, end };
-    run.serve(writer, reader, &keeper, state, || {
+    let epoch = Epoch { shared, signal: KeeperSignal::default(), start, end };
+    epoch.serve(writer, reader, &keeper, state, || {
         if let Some(ready) = ready.take() {
             // If the starter no longer waits, there is no handle either and the shard will stop.
             let _ = ready.send(Ok(recovery));
@@ -133,15 +133,15 @@ fn tell(recovery: &Recovery) {
     tracing::info!(messages, topics, groups, replayed_bytes, ?duration, epoch, snapshot, "recovered");
 }
 
-/// What all threads of one run share.
-struct Run<'a> {
+/// What all threads of one epoch share.
+struct Epoch<'a> {
     shared: &'a Arc<Shared>,
     signal: KeeperSignal,
     start: Lsn,
     end: Lsn,
 }
 
-impl Run<'_> {
+impl Epoch<'_> {
     fn serve<D: Disk>(
         &self,
         writer: Writer<D>,
@@ -194,7 +194,7 @@ impl Run<'_> {
                 spawn(scope, shared, "driftq-bury", move || bury_all(shared, &burials))?,
             ];
             shared.status_board.serving(decide.shard.state().epoch());
-            shared.inbox.set_gate(Gate::Open);
+            shared.inbox.set_admission(Admission::Open);
             serving();
             let ended = decide.run();
             shared.inbox.close_housekeeping();
@@ -226,7 +226,7 @@ fn spawn<'scope>(
     Ok(thread::Builder::new().name(name.into()).spawn_scoped(scope, watched)?)
 }
 
-/// Fails the run when its thread panics: a shard without its log or its keeper would only hang.
+/// Fails the epoch when its thread panics: a shard without its log or its keeper would only hang.
 struct Alarm<'a>(&'a Shared, &'static str);
 
 impl Drop for Alarm<'_> {
@@ -260,7 +260,7 @@ fn open_epoch<D: Disk>(decide: &mut Decide<'_, D>) -> Result<(), StartError> {
     Ok(())
 }
 
-/// The last thing that a run does: the next start then has nothing to replay, and segments that became empty do not
+/// The last thing that an epoch does: the next start then has nothing to replay, and segments that became empty do not
 /// pile up over many short runs. Also the first, if that is the only way to make room for the log.
 fn write_snapshot<D: Disk>(shared: &Shared, keeper: &Keeper<D>, state: &State) {
     let upto = keeper.durable();

@@ -22,7 +22,7 @@ pub fn segment(number: u32) -> String {
 
 /// The number in a segment's name.
 pub(crate) fn segment_number(name: &str) -> Option<u32> {
-    hex(name, "seg-", ".log").and_then(|number| u32::try_from(number).ok())
+    hex(name, "seg-", 8, ".log").and_then(|number| u32::try_from(number).ok())
 }
 
 /// Name of a segment file waiting to be used.
@@ -73,9 +73,9 @@ impl Survey {
         for Entry { name, bytes } in entries {
             if let Some(number) = segment_number(&name) {
                 survey.segments.insert(number, bytes);
-            } else if let Some(upto) = hex(&name, "snap-", ".snap") {
+            } else if let Some(upto) = hex(&name, "snap-", 16, ".snap") {
                 survey.snapshots.insert(Lsn(upto), bytes);
-            } else if let Some(number) = hex(&name, "spare-", ".seg") {
+            } else if let Some(number) = hex(&name, "spare-", 8, ".seg") {
                 survey.spares.insert(number, bytes);
             } else if name.ends_with(TEMP) && is_ours(&name) {
                 survey.temps.push(name);
@@ -90,11 +90,10 @@ impl Survey {
     }
 }
 
-/// The number between prefix and suffix, if the name is exactly how this crate spells it.
-fn hex(name: &str, prefix: &str, suffix: &str) -> Option<u64> {
+/// The number between prefix and suffix, in at least `width` digits, if the name is exactly how this crate spells it.
+fn hex(name: &str, prefix: &str, width: usize, suffix: &str) -> Option<u64> {
     let digits = name.strip_prefix(prefix)?.strip_suffix(suffix)?;
     let lower = digits.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
-    let width = if prefix == "snap-" { 16 } else { 8 };
     if digits.len() < width || !lower {
         return None;
     }

@@ -2,10 +2,19 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
+use crate::frame::{FRAME_ALIGN, FRAME_BODY_BYTES_MAX, FRAME_HEADER_BYTES};
+
 /// Smallest accepted [`Options::segment_bytes`].
 pub const SEGMENT_BYTES_MIN: u32 = 4096;
 /// Largest accepted [`Options::segment_bytes`]; keeps every offset of an overlong last frame in 32 bits.
 pub const SEGMENT_BYTES_MAX: u32 = 1 << 30;
+
+const _: () =
+    assert!(SEGMENT_BYTES_MIN <= SEGMENT_BYTES_MAX && SEGMENT_BYTES_MIN.is_multiple_of(FRAME_ALIGN));
+const _: () = assert!(
+    SEGMENT_BYTES_MAX as u64 + FRAME_HEADER_BYTES as u64 + FRAME_BODY_BYTES_MAX as u64 + FRAME_ALIGN as u64
+        <= u32::MAX as u64
+);
 
 /// Layout of a log. Each segment remembers its own, so these may differ from one start to the next.
 #[derive(Clone, Debug, PartialEq, Eq)]

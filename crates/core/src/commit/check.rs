@@ -21,7 +21,7 @@ use crate::words::reject::{Overload, Reject};
 use crate::words::route::validate_name;
 
 /// Versions of datasets that one commit may say were read.
-const READS_MAX: usize = 100;
+pub(crate) const READS_MAX: usize = 100;
 
 /// Why a commit cannot be done.
 type Refusal = (CommitPart, Reject);

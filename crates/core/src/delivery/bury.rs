@@ -18,26 +18,21 @@ use crate::turn::timer::{Due, Spot};
 use crate::words::action::{Action, Burial, Output};
 use crate::words::draft::{NewMessage, Payload, Start};
 use crate::words::id::{KeyHash, RequestHash, Spotted, TopicId};
+use crate::words::letter::Reason;
 use crate::words::receipt::Receipt;
 use crate::words::run::How;
 use crate::words::topic::TopicSettings;
 
-/// Why messages are given up, as metrics and dead letters say it: their attempts are used up…
-pub(crate) const ATTEMPTS_REACHED: &str = "max_attempts_reached";
-/// …or a worker said that there is no use in trying again.
-pub(crate) const NACKED_DEAD: &str = "nacked_dead";
-/// …or its deadline has passed.
-pub(crate) const DEADLINE_PASSED: &str = "deadline_passed";
-/// …or its bytes in the log are not those that were stored, so that it can never be delivered.
-pub const PAYLOAD_DAMAGED: &str = "payload_damaged";
 /// A payload that could not be read is asked for again after this.
 const FETCH_AGAIN_MS: u64 = 1000;
 
 /// What a dead letter says if no holder has told why the last attempt failed.
-const fn unsaid(reason: &str) -> &'static str {
-    match reason.as_bytes() {
-        b"nacked_dead" => "given up by its worker, which gave no reason",
-        _ => "the last attempt ended without a word from its worker",
+const fn unsaid(reason: Reason) -> &'static str {
+    match reason {
+        Reason::NackedDead => "given up by its worker, which gave no reason",
+        Reason::AttemptsReached | Reason::DeadlinePassed | Reason::PayloadDamaged => {
+            "the last attempt ended without a word from its worker"
+        }
     }
 }
 
@@ -45,11 +40,11 @@ impl Deliveries {
     /// Asks for the payload of a message whose attempts are used up, or whose time is over.
     pub(crate) fn start_burial(&mut self, turn: &mut Turn, spot: Spot, out: &mut Output) {
         let late = turn.is_overdue(spot) && !turn.is_exhausted(spot);
-        self.bury(turn, spot, if late { DEADLINE_PASSED } else { ATTEMPTS_REACHED }, out);
+        self.bury(turn, spot, if late { Reason::DeadlinePassed } else { Reason::AttemptsReached }, out);
     }
 
     /// Asks for the payload of a message that is to die.
-    pub(crate) fn bury(&mut self, turn: &mut Turn, spot: Spot, reason: &'static str, out: &mut Output) {
+    pub(crate) fn bury(&mut self, turn: &mut Turn, spot: Spot, reason: Reason, out: &mut Output) {
         let token = self.next_token(turn);
         let Some(slot) = turn.slots(spot).and_then(|slots| slots.get(spot.sequence)).copied() else { return };
         let Some(members) = turn.members(spot) else { return };

@@ -5,7 +5,6 @@
 
 use alloc::vec::Vec;
 
-use crate::delivery::bury::DEADLINE_PASSED;
 use crate::delivery::{Deliveries, Schedule};
 use crate::log::delivery::{DeliveryFact, Place};
 use crate::log::fact::Fact;
@@ -14,6 +13,7 @@ use crate::turn::journal::Haste;
 use crate::turn::timer::{Due, Spot};
 use crate::words::action::Output;
 use crate::words::id::{GroupId, Time, TopicId};
+use crate::words::letter::Reason;
 use crate::words::run::How;
 
 /// Messages given up in one go, counted once per group; then other inputs get their turn.
@@ -113,7 +113,7 @@ impl Deliveries {
         if done || past {
             return self.pass_over(turn, spot, out);
         }
-        self.bury(turn, spot, DEADLINE_PASSED, out);
+        self.bury(turn, spot, Reason::DeadlinePassed, out);
     }
 
     /// A group is done with a message that it never got.

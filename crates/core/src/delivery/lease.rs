@@ -95,7 +95,7 @@ impl Deliveries {
     }
 
     /// Askers that did not get anything go on waiting, or have waited long enough.
-    pub(crate) fn settle_askers(&mut self, turn: &mut Turn, out: &mut Output) {
+    pub(crate) fn answer_askers(&mut self, turn: &mut Turn, out: &mut Output) {
         for (group, ticket, until) in core::mem::take(&mut self.asking) {
             if !self.waiting.contains_key(&ticket) {
                 continue;

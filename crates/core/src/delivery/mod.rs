@@ -81,7 +81,7 @@ impl Deliveries {
     pub(crate) fn open(&mut self, turn: &mut Turn, opened: Position, out: &mut Output) {
         self.opened = opened;
         self.rebuild_schedule(turn);
-        self.rebuild_crews(turn, out);
+        self.rebuild_all(turn, out);
     }
 
     /// An input begins: `steps` messages may be looked at for it.
@@ -105,7 +105,7 @@ impl Deliveries {
         while let Some(group) = self.touched.pop_first() {
             self.dispatch(turn, group, out);
         }
-        self.settle_askers(turn, out);
+        self.answer_askers(turn, out);
         self.watch_history(turn);
     }
 

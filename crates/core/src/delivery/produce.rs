@@ -4,7 +4,7 @@ use crate::delivery::Deliveries;
 use crate::log::fact::{Fact, MessageFact};
 use crate::state::First;
 use crate::state::partition::Topic;
-use crate::state::slot::Found;
+use crate::state::slot::Lookup;
 use crate::turn::Turn;
 use crate::turn::journal::{Haste, lifetime};
 use crate::turn::timer::{Due, FORGET_SLACK_MS};
@@ -265,7 +265,7 @@ impl Turn {
         out: &mut Output,
     ) {
         let Some(lane) = self.journal.state.lane(topic, partition) else { return };
-        let Found::Here(sequence) = lane.slots.find(offset) else { return };
+        let Lookup::Here(sequence) = lane.slots.find(offset) else { return };
         let in_place = lane.slots.get(sequence).is_some_and(|slot| {
             slot.position == from
                 && slot.check == payload.check

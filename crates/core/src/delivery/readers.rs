@@ -57,7 +57,7 @@ impl Deliveries {
     ) -> GroupId {
         let group = GroupId(turn.journal.state.next_group);
         turn.journal.emit(Haste::Urgent, out, &Fact::GroupCreated { topic, group, at: turn.now, name });
-        self.add_crew(turn, topic, group);
+        self.add_crew(turn, topic, group, out);
         self.watch_topic_deadlines(turn, topic);
         group
     }

@@ -4,14 +4,12 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use crate::delivery::Deliveries;
-use crate::delivery::bury::NACKED_DEAD;
 use crate::delivery::crew::Crew;
 use crate::state::partition::Topic;
 use crate::turn::Turn;
-use crate::turn::timer::{Due, Spot};
+use crate::turn::timer::Due;
 use crate::words::action::Output;
 use crate::words::id::{GroupId, Time, TopicId};
-use crate::words::topic::Order;
 
 /// Scheduled messages that go out in one go; then other inputs get their turn.
 const BEGUN_PER_TICK_MAX: usize = 256;
@@ -128,100 +126,10 @@ impl Deliveries {
             self.schedule(turn, topic, partition, sequence, due);
         }
     }
-
-    /// Brings every group back to work after recovery: what is on loan stays on loan until its lease ends, what waits
-    /// for its next attempt goes on waiting, what is not to be tried again dies.
-    pub(crate) fn rebuild_crews(&mut self, turn: &mut Turn, out: &mut Output) {
-        let topics: Vec<TopicId> = turn.journal.state.each_topic().map(|topic| topic.id).collect();
-        for topic in topics {
-            let groups = turn.journal.state.topic(topic).map(|topic| topic.groups.keys().copied());
-            let groups: Vec<GroupId> = groups.into_iter().flatten().collect();
-            for group in groups {
-                self.add_crew(turn, topic, group);
-                self.reschedule(turn, topic, group, out);
-            }
-        }
-    }
-
-    /// Sets up the volatile side of a group.
-    pub(crate) fn add_crew(&mut self, turn: &mut Turn, topic: TopicId, group: GroupId) {
-        let mut crew = Crew::new(topic, core::iter::empty(), turn.now);
-        crew.watched = true;
-        self.crews.insert(group, crew);
-        self.reset_lanes(turn, topic, group);
-        turn.timers.set(turn.now.after_ms(turn.settings.group_expiry_ms), Due::Idle(topic, group));
-    }
-
-    /// Builds from the state what a group is to look at, as if it had looked at nothing yet.
-    pub(crate) fn reset_lanes(&mut self, turn: &mut Turn, topic: TopicId, group: GroupId) {
-        let Some(source) = turn.journal.state.topic(topic) else { return };
-        let (Some(members), Some(crew)) = (source.groups.get(&group), self.crews.get_mut(&group)) else {
-            return;
-        };
-        let floors = members.progress.iter().map(|progress| progress.floor);
-        crew.lanes = Crew::new(topic, floors, turn.now).lanes;
-        crew.heat_all();
-        for (partition, lane) in (0_u32..).zip(&source.partitions) {
-            for (sequence, due, _) in lane.slots.special() {
-                if due <= turn.now {
-                    list(source, Some(&mut *crew), group, partition, sequence);
-                }
-            }
-        }
-    }
-
-    /// Lists what a group has delivered and not settled: for its next attempt, or for its end.
-    pub(crate) fn reschedule(&mut self, turn: &mut Turn, topic: TopicId, group: GroupId, out: &mut Output) {
-        let Some(source) = turn.journal.state.topic(topic) else { return };
-        let Some(members) = source.groups.get(&group) else { return };
-        let mut waiting = Vec::new();
-        for ((partition, progress), lane) in (0_u32..).zip(&members.progress).zip(&source.partitions) {
-            for (&sequence, pending) in &progress.pending {
-                let spot = Spot { topic, group, partition, sequence };
-                waiting.push((spot, pending.lease, turn.due_at(pending), pending.dead, pending.waits_for));
-                if source.settings.order == Order::Key
-                    && let Some(crew) = self.crews.get_mut(&group)
-                {
-                    let (key, keys) = (lane.slots.key(sequence), &mut crew.lanes[partition as usize].keys);
-                    if !keys.is_busy(key, sequence) {
-                        keys.set_head(key, sequence);
-                    }
-                }
-            }
-        }
-        for (spot, lease, retry_at, dead, waits_for) in waiting {
-            if let Some(expires) = lease {
-                self.resume_loan(turn, spot, expires);
-            } else if dead {
-                self.bury(turn, spot, NACKED_DEAD, out);
-            } else if turn.is_exhausted(spot) {
-                self.start_burial(turn, spot, out);
-            } else if retry_at > turn.now {
-                turn.timers.set(retry_at, Due::Retry(spot));
-                if waits_for > 0 {
-                    self.sleepers.add(waits_for, spot);
-                }
-            } else if let Some(rank) = turn.rank_of(spot)
-                && let Some(crew) = self.crews.get_mut(&group)
-            {
-                // Not by way of a timer: a reader that comes before the next tick gets the old before the new.
-                crew.make_ready(spot.partition, rank, retry_at);
-            }
-        }
-    }
-
-    /// A delivery of the run before goes on: it lapses when it was to, and its identity is being worked on.
-    fn resume_loan(&mut self, turn: &mut Turn, spot: Spot, expires: Time) {
-        turn.timers.set(expires, Due::Lapse(spot));
-        let identity = turn.slots(spot).and_then(|slots| slots.identity(spot.sequence));
-        if let (Some(identity), Some(crew)) = (identity, self.crews.get_mut(&spot.group)) {
-            crew.running.insert(identity, (spot.partition, spot.sequence));
-        }
-    }
 }
 
 /// Puts a message that the cursor passes over on a group's list, if it is the group's to get for the first time.
-fn list(topic: &Topic, crew: Option<&mut Crew>, group: GroupId, partition: u32, sequence: u64) {
+pub(crate) fn list(topic: &Topic, crew: Option<&mut Crew>, group: GroupId, partition: u32, sequence: u64) {
     let Some(progress) = topic.progress(group, partition) else { return };
     if !progress.is_settled(sequence)
         && !progress.pending.contains_key(&sequence)

@@ -4,18 +4,17 @@ use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 
 use crate::delivery::Deliveries;
-use crate::delivery::bury::{ATTEMPTS_REACHED, DEADLINE_PASSED, NACKED_DEAD};
 use crate::delivery::retry::{DELAY_MS_MAX, Ending, scramble, wait_ms};
 use crate::log::delivery::{DeliveryFact, Place};
 use crate::log::fact::Fact;
-use crate::state::group::Pending;
-use crate::state::slot::Found;
+use crate::state::slot::Lookup;
 use crate::turn::Turn;
 use crate::turn::journal::{Haste, lifetime};
 use crate::turn::timer::{Due, FORGET_SLACK_MS, Spot};
 use crate::words::action::{Answer, Output};
 use crate::words::id::{Ticket, Time, Token};
 use crate::words::input::Address;
+use crate::words::letter::Reason;
 use crate::words::receipt::Receipt;
 use crate::words::reject::Reject;
 use crate::words::run::How;
@@ -23,7 +22,7 @@ use crate::words::run::How;
 /// Longest failure text kept, in bytes; the rest is cut off.
 pub(crate) const ERROR_BYTES_MAX: usize = 4096;
 /// As much of it is kept while the disk is full: what is left there is for acks.
-const FULL_DISK_ERROR_BYTES_MAX: usize = 64;
+pub(crate) const FULL_DISK_ERROR_BYTES_MAX: usize = 64;
 /// What a lapse is called when the attempt left no word of its own.
 const LAPSED: &str = "ack_timeout";
 
@@ -44,9 +43,9 @@ impl Failing {
 }
 
 /// Where an ack or nack by owner leads.
-enum Standing {
+enum OwnerClaim {
     /// The owner may settle it.
-    Held(Spot),
+    OnLoan(Spot),
     /// The group is done with it.
     Done,
 }
@@ -60,10 +59,10 @@ impl Deliveries {
         owner: &str,
         out: &mut Output,
     ) {
-        match turn.standing(address, owner) {
+        match turn.owner_claim(address, owner) {
             Err(reject) => turn.journal.refuse(out, ticket, reject),
-            Ok(Standing::Done) => turn.journal.reply(out, ticket, Answer::Settled),
-            Ok(Standing::Held(spot)) => {
+            Ok(OwnerClaim::Done) => turn.journal.reply(out, ticket, Answer::Settled),
+            Ok(OwnerClaim::OnLoan(spot)) => {
                 self.ack(turn, spot, address.offset, Token::default(), out);
                 turn.journal.reply(out, ticket, Answer::Settled);
                 self.touch(spot.group);
@@ -80,11 +79,11 @@ impl Deliveries {
         reason: &str,
         out: &mut Output,
     ) {
-        match turn.standing(address, owner) {
+        match turn.owner_claim(address, owner) {
             Err(reject) => turn.journal.refuse(out, ticket, reject),
             // Acked work cannot fail afterwards.
-            Ok(Standing::Done) => turn.journal.refuse(out, ticket, Reject::NotInFlight),
-            Ok(Standing::Held(spot)) => {
+            Ok(OwnerClaim::Done) => turn.journal.refuse(out, ticket, Reject::NotInFlight),
+            Ok(OwnerClaim::OnLoan(spot)) => {
                 self.nack(turn, spot, Failing::by(Ending::Nacked), reason, out);
                 turn.journal.reply(out, ticket, Answer::Settled);
                 self.touch(spot.group);
@@ -198,12 +197,14 @@ impl Deliveries {
 
     /// The wait of a failed message is over.
     pub(crate) fn on_retry(&mut self, turn: &mut Turn, spot: Spot) {
-        // A timer that was set for an earlier ending says nothing about this one.
-        let is_due = |pending: &&Pending| pending.lease.is_none() && turn.due_at(pending) <= turn.now;
-        let Some(pending) = turn.pending(spot).filter(is_due) else { return };
-        let (due, waited_for) = (turn.due_at(pending), pending.waits_for);
+        let Some(pending) = turn.pending(spot).filter(|pending| pending.lease.is_none()) else { return };
+        let (due, waits_for) = (turn.due_at(pending), pending.waits_for);
+        // The timer was set for an earlier ending, or the effect was begun again since it woke the message.
+        if due > turn.now {
+            return self.put_to_wait(turn, spot, due, waits_for);
+        }
         let Some(rank) = turn.rank_of(spot) else { return };
-        self.sleepers.remove(waited_for, spot);
+        self.sleepers.remove(waits_for, spot);
         if let Some(crew) = self.crews.get_mut(&spot.group)
             && !crew.is_dying(spot)
         {
@@ -224,9 +225,9 @@ impl Deliveries {
         let dice = scramble(turn.settings.seed ^ self.tokens) ^ offset ^ u64::from(attempts) << 48;
         let mortal = turn.journal.state.topic(spot.topic).is_some_and(|topic| !topic.is_dead_letter_topic());
         let why = match () {
-            () if failing.dead && mortal => Some(NACKED_DEAD),
-            () if turn.is_exhausted(spot) => Some(ATTEMPTS_REACHED),
-            () => turn.is_overdue(spot).then_some(DEADLINE_PASSED),
+            () if failing.dead && mortal => Some(Reason::NackedDead),
+            () if turn.is_exhausted(spot) => Some(Reason::AttemptsReached),
+            () => turn.is_overdue(spot).then_some(Reason::DeadlinePassed),
         };
         let wait = failing
             .delay_ms
@@ -318,16 +319,16 @@ impl Deliveries {
 
 impl Turn {
     /// Whether `owner` may settle the message, is too late, or has no say.
-    fn standing(&self, address: &Address, owner: &str) -> Result<Standing, Reject> {
+    fn owner_claim(&self, address: &Address, owner: &str) -> Result<OwnerClaim, Reject> {
         let topic = self.journal.state.topic(address.topic).ok_or(Reject::TopicUnknown)?;
         let lane = topic.partitions.get(address.partition as usize).ok_or(Reject::PartitionOutOfRange)?;
         let group = topic.group_named(&address.group).ok_or(Reject::NotInFlight)?;
         let progress = group.progress.get(address.partition as usize).ok_or(Reject::PartitionOutOfRange)?;
         let sequence = match lane.slots.find(address.offset) {
-            Found::Never => return Err(Reject::NotInFlight),
-            Found::Gone => return Ok(Standing::Done),
-            Found::Here(sequence) if progress.is_settled(sequence) => return Ok(Standing::Done),
-            Found::Here(sequence) => sequence,
+            Lookup::Never => return Err(Reject::NotInFlight),
+            Lookup::Gone => return Ok(OwnerClaim::Done),
+            Lookup::Here(sequence) if progress.is_settled(sequence) => return Ok(OwnerClaim::Done),
+            Lookup::Here(sequence) => sequence,
         };
         let pending = progress.pending.get(&sequence).ok_or(Reject::NotInFlight)?;
         if pending.owner.is_empty() {
@@ -337,7 +338,7 @@ impl Turn {
             return Err(Reject::NotOwner);
         }
         let partition = address.partition;
-        Ok(Standing::Held(Spot { topic: address.topic, group: group.id, partition, sequence }))
+        Ok(OwnerClaim::OnLoan(Spot { topic: address.topic, group: group.id, partition, sequence }))
     }
 
     /// The message that a receipt names, if it is still the group's to settle.
@@ -345,7 +346,7 @@ impl Turn {
         let topic = self.journal.state.topic(receipt.topic)?;
         let progress = topic.progress(receipt.group, receipt.partition)?;
         let lane = topic.partitions.get(receipt.partition as usize)?;
-        let Found::Here(sequence) = lane.slots.find(receipt.offset) else { return None };
+        let Lookup::Here(sequence) = lane.slots.find(receipt.offset) else { return None };
         let spot =
             Spot { topic: receipt.topic, group: receipt.group, partition: receipt.partition, sequence };
         (!progress.is_settled(sequence)).then_some(spot)

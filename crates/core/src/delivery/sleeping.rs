@@ -50,6 +50,14 @@ impl Deliveries {
         }
     }
 
+    /// A message that is not on loan waits for its time, and for an effect unless that is zero.
+    pub(crate) fn put_to_wait(&mut self, turn: &mut Turn, spot: Spot, due: Time, effect: u64) {
+        turn.timers.set(due, Due::Retry(spot));
+        if effect > 0 {
+            self.sleepers.add(effect, spot);
+        }
+    }
+
     /// An effect ended, or its lease did: what waits for it is due, unless it runs again or it is not known how it
     /// went.
     pub(crate) fn wake_for_effect(&mut self, turn: &mut Turn, number: u64) {

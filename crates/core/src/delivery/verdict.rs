@@ -11,7 +11,7 @@ use crate::delivery::retry::Ending;
 use crate::delivery::settle::{Failing, place_of};
 use crate::log::delivery::DeliveryFact;
 use crate::log::fact::Fact;
-use crate::state::slot::Found;
+use crate::state::slot::Lookup;
 use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::turn::timer::{Due, Spot};
@@ -178,9 +178,9 @@ impl Turn {
         };
         let lane = &topic.partitions[receipt.partition as usize];
         let sequence = match lane.slots.find(receipt.offset) {
-            Found::Never => return Authority::Unknown,
-            Found::Gone => return Authority::Stale(None),
-            Found::Here(sequence) => sequence,
+            Lookup::Never => return Authority::Unknown,
+            Lookup::Gone => return Authority::Stale(None),
+            Lookup::Here(sequence) => sequence,
         };
         match progress.pending.get(&sequence) {
             // Zero is no holder's token: a delivery that was given back or voided has it.

@@ -207,7 +207,8 @@ impl Turn {
             scope: ask.scope,
             lent,
             run: &ask.run,
-            whose: &ask.whose,
+            // Told of a run alone: without one it would not be written, and the fact not be read back as it was.
+            whose: if ask.run.is_empty() { "" } else { &ask.whose },
             check: ask.about.check,
             bytes: &ask.about.bytes,
         });

@@ -14,7 +14,7 @@ use crate::words::action::Output;
 use crate::words::id::Time;
 
 /// Records dropped by one fact: few enough that no other input waits noticeably.
-const SWEPT_PER_FACT_MAX: usize = 256;
+pub(crate) const SWEPT_PER_FACT_MAX: usize = 256;
 /// The next ones wait this long, so that a million records that end together go in the background: fifty thousand in a
 /// second.
 const SWEEP_PAUSE_MS: u64 = 5;

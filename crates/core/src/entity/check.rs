@@ -13,7 +13,7 @@ use crate::words::reject::Reject;
 use crate::words::route::validate_name;
 
 /// The longest tenant, as messages name theirs.
-const TENANT_BYTES_MAX: usize = 4096;
+pub(crate) const TENANT_BYTES_MAX: usize = 4096;
 
 impl Turn {
     /// Whether something may be expected like this at all, whatever the versions are.

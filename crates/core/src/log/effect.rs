@@ -184,7 +184,8 @@ impl<'a> Lent<'a> {
             owner: "",
         };
         if given & 2 != 0 {
-            lent.attempts_max = Some(take.u32()?);
+            // As with an ending, zero says nothing: no asker could ask for it.
+            lent.attempts_max = Some(take.u32()?).filter(|most| *most > 0);
         }
         if given & 4 != 0 {
             lent.tie = Some(take_receipt(take)?);

@@ -47,6 +47,11 @@ impl<'a> Fact<'a> {
         self.encode_fields(out);
         let length = u32::try_from(out.len() - start - 4).expect("inputs are capped far below 4 GiB");
         out[start..start + 4].copy_from_slice(&length.to_le_bytes());
+        debug_assert_eq!(
+            Fact::decode(&out[start + 4..]),
+            Ok(*self),
+            "what is written is read back as it was"
+        );
     }
 
     fn encode_fields(&self, out: &mut Vec<u8>) {

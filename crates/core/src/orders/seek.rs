@@ -58,7 +58,7 @@ impl Deliveries {
             turn.journal.emit(Haste::Urgent, out, &fact);
         }
         self.prune_schedule(turn, id);
-        self.reset_group(turn, id, group);
+        self.rebuild_group(turn, id, group, out);
         self.watch_topic_deadlines(turn, id);
         let partitions = self.described_partitions(turn, id, group);
         turn.journal.reply(out, ticket, Answer::Sought(partitions));

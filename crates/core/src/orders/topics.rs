@@ -86,7 +86,7 @@ impl Deliveries {
         }
         turn.journal.reply(out, ticket, Answer::Configured { before, after });
         if after.order != before.order {
-            self.look_again(turn, id);
+            self.rebuild_topic(turn, id, out);
         }
         if after != before {
             self.widen(turn, id);

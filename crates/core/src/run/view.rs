@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use crate::state::group::Pending;
 use crate::state::run::record::{Ended, Entry, Run, Step};
-use crate::state::slot::Found;
+use crate::state::slot::Lookup;
 use crate::turn::Turn;
 use crate::words::id::{Time, TopicId};
 use crate::words::run::{RunEntry, RunGroup, RunList, RunMessage, RunPage, RunState, RunSummary};
@@ -57,7 +57,7 @@ impl Turn {
         if let Some(topic) = topic.filter(|_| step.open) {
             let lane = topic.partitions.get(step.partition as usize);
             let found = lane.map(|lane| lane.slots.find(offset));
-            if let Some(Found::Here(sequence)) = found {
+            if let Some(Lookup::Here(sequence)) = found {
                 let owing = topic.groups.values().filter(|group| {
                     group
                         .progress

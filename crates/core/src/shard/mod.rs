@@ -53,6 +53,7 @@ impl Shard {
 
     /// Tells where the next batch will lie; the shell has taken the facts of the one before.
     pub const fn begin_batch(&mut self, base: Position) {
+        assert!(base.0 >= self.turn.journal.base.0, "the shell writes one batch behind the other");
         self.turn.journal.base = base;
     }
 

@@ -1,7 +1,7 @@
 //! Which kept messages descend from a place.
 
 use crate::state::State;
-use crate::state::slot::Found;
+use crate::state::slot::Lookup;
 use crate::words::id::Spotted;
 use alloc::collections::BTreeMap;
 
@@ -35,8 +35,8 @@ impl State {
     pub(crate) fn origin_of(&self, place: Spotted) -> Spotted {
         let slots = self.lane(place.topic, place.partition).map(|lane| &lane.slots);
         let origin = slots.and_then(|slots| match slots.find(place.offset) {
-            Found::Here(sequence) => slots.origin(sequence),
-            Found::Gone | Found::Never => None,
+            Lookup::Here(sequence) => slots.origin(sequence),
+            Lookup::Gone | Lookup::Never => None,
         });
         origin.unwrap_or(place)
     }
@@ -45,7 +45,7 @@ impl State {
     /// made of the letter is kept.
     pub(crate) fn may_come_again(&self, origin: Spotted) -> bool {
         let lane = self.lane(origin.topic, origin.partition);
-        lane.is_some_and(|lane| matches!(lane.slots.find(origin.offset), Found::Here(_)))
+        lane.is_some_and(|lane| matches!(lane.slots.find(origin.offset), Lookup::Here(_)))
             || self.descent.kept.contains_key(&origin)
     }
 }

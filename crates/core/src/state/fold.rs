@@ -10,7 +10,7 @@ use crate::log::fact::MessageFact;
 use crate::state::gate::Gate;
 use crate::state::group::{Group, Progress};
 use crate::state::partition::{Partition, Topic};
-use crate::state::slot::{Beside, Found, Slot};
+use crate::state::slot::{Beside, Lookup, Slot};
 use crate::state::{First, GROUPS_PER_TOPIC_MAX, PARTITIONS_MAX, State};
 use crate::words::codec::{CONTRADICTION, Malformed};
 use crate::words::id::{GroupId, Identity, Position, Spotted, Time, TopicId};
@@ -209,7 +209,7 @@ impl State {
     pub(crate) fn unsettled(&mut self, place: Place) -> Result<(&mut Progress, u64), Malformed> {
         let topic = self.topic_mut(place.topic)?;
         let lane = topic.partitions.get(place.partition as usize).ok_or(CONTRADICTION)?;
-        let Found::Here(sequence) = lane.slots.find(place.offset) else { return Err(CONTRADICTION) };
+        let Lookup::Here(sequence) = lane.slots.find(place.offset) else { return Err(CONTRADICTION) };
         let group = topic.groups.get_mut(&place.group).ok_or(CONTRADICTION)?;
         let progress = group.progress.get_mut(place.partition as usize).ok_or(CONTRADICTION)?;
         if progress.is_settled(sequence) {
@@ -247,7 +247,7 @@ impl State {
     pub(crate) fn on_cancelled(&mut self, id: TopicId, partition: u32, offset: u64) -> Result<(), Malformed> {
         let topic = self.topic_mut(id)?;
         let lane = topic.partitions.get_mut(partition as usize).ok_or(CONTRADICTION)?;
-        let Found::Here(sequence) = lane.slots.find(offset) else { return Err(CONTRADICTION) };
+        let Lookup::Here(sequence) = lane.slots.find(offset) else { return Err(CONTRADICTION) };
         lane.slots.cancel(sequence);
         let mut idle = Vec::new();
         for group in topic.groups.values_mut() {
@@ -271,7 +271,7 @@ impl State {
     pub(crate) fn on_removed(&mut self, id: TopicId, partition: u32, offset: u64) -> Result<(), Malformed> {
         let topic = self.topic_mut(id)?;
         let lane = topic.partitions.get(partition as usize).ok_or(CONTRADICTION)?;
-        let Found::Here(sequence) = lane.slots.find(offset) else { return Err(CONTRADICTION) };
+        let Lookup::Here(sequence) = lane.slots.find(offset) else { return Err(CONTRADICTION) };
         for group in topic.groups.values_mut() {
             group.progress.get_mut(partition as usize).ok_or(CONTRADICTION)?.settle(sequence);
         }
@@ -444,7 +444,7 @@ impl State {
         length: usize,
     ) -> Result<(), Malformed> {
         let lane = self.topic_mut(id)?.partitions.get_mut(partition as usize).ok_or(CONTRADICTION)?;
-        let Found::Here(sequence) = lane.slots.find(offset) else { return Err(CONTRADICTION) };
+        let Lookup::Here(sequence) = lane.slots.find(offset) else { return Err(CONTRADICTION) };
         let slot = lane.slots.get_mut(sequence).ok_or(CONTRADICTION)?;
         if slot.length as usize != length {
             return Err(CONTRADICTION);

@@ -109,7 +109,7 @@ impl<T: Copy + PartialEq> Column<T> {
 
 /// Where an offset leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum Lookup {
     /// A message is here, under this sequence number.
     Here(u64),
     /// A message was here, or may have been: it is gone.
@@ -118,7 +118,7 @@ pub(crate) enum Found {
     Never,
 }
 
-/// A run of neighbouring slots, or a gap where they were.
+/// Neighbouring slots, or a gap where they were.
 #[derive(Clone, Debug)]
 pub(crate) struct Chunk {
     /// Sequence number of its first slot; a multiple of [`CHUNK_SLOTS`].
@@ -394,21 +394,21 @@ impl Slots {
     }
 
     /// Where `offset` leads. Offsets rise with sequence numbers but leave gaps: they count over the whole topic.
-    pub(crate) fn find(&self, offset: u64) -> Found {
+    pub(crate) fn find(&self, offset: u64) -> Lookup {
         if offset < self.dropped_below {
-            return Found::Gone;
+            return Lookup::Gone;
         }
         let index = self.chunks.partition_point(|chunk| chunk.last_offset < offset);
         let Some(chunk) = self.chunks.get(index).filter(|chunk| chunk.first_offset <= offset) else {
-            return Found::Never;
+            return Lookup::Never;
         };
         if chunk.is_gap() {
-            return Found::Gone;
+            return Lookup::Gone;
         }
         match chunk.slots.binary_search_by_key(&offset, |slot| slot.offset) {
-            Err(_) => Found::Never,
-            Ok(within) if chunk.slots[within].is_gone() => Found::Gone,
-            Ok(within) => Found::Here(chunk.start + within as u64),
+            Err(_) => Lookup::Never,
+            Ok(within) if chunk.slots[within].is_gone() => Lookup::Gone,
+            Ok(within) => Lookup::Here(chunk.start + within as u64),
         }
     }
 }
@@ -448,20 +448,20 @@ mod tests {
     #[test]
     fn offsets_are_found_here_gone_or_never() {
         let mut slots = filled(1500);
-        assert_eq!(slots.find(2 * 1400), Found::Here(1400));
-        assert_eq!((slots.find(3), slots.find(5000)), (Found::Never, Found::Never));
+        assert_eq!(slots.find(2 * 1400), Lookup::Here(1400));
+        assert_eq!((slots.find(3), slots.find(5000)), (Lookup::Never, Lookup::Never));
         slots.remove(1400);
-        assert_eq!((slots.find(2800), slots.get(1400)), (Found::Gone, None));
+        assert_eq!((slots.find(2800), slots.get(1400)), (Lookup::Gone, None));
         for n in 512..1024 {
             slots.remove(n);
         }
         assert!(slots.chunks[1].is_gap(), "a chunk in the middle gives its memory back");
-        assert_eq!((slots.base, slots.find(2 * 600), slots.next_alive(520)), (0, Found::Gone, Some(1024)));
+        assert_eq!((slots.base, slots.find(2 * 600), slots.next_alive(520)), (0, Lookup::Gone, Some(1024)));
         for n in 0..512 {
             slots.remove(n);
         }
         assert_eq!((slots.base, slots.chunks.len(), slots.next()), (1024, 1, 1500));
-        assert_eq!((slots.find(0), slots.find(2 * 1024)), (Found::Gone, Found::Here(1024)));
+        assert_eq!((slots.find(0), slots.find(2 * 1024)), (Lookup::Gone, Lookup::Here(1024)));
         assert_eq!(slots.iter().count(), 475);
         for n in 1500..1536 {
             slots.push(slot(n * 2), Beside::default());
@@ -469,7 +469,10 @@ mod tests {
         for n in 1024..1536 {
             slots.remove(n);
         }
-        assert_eq!((slots.chunks.len(), slots.find(3000), slots.find(4000)), (0, Found::Gone, Found::Never));
+        assert_eq!(
+            (slots.chunks.len(), slots.find(3000), slots.find(4000)),
+            (0, Lookup::Gone, Lookup::Never)
+        );
     }
 
     /// One message that no group acks must not make the partition grow with everything that comes and goes behind it.
@@ -487,9 +490,9 @@ mod tests {
         assert!(slots.chunks.len() <= 4, "{} chunks for a hundred messages", slots.chunks.len());
         assert_eq!((slots.base, slots.next(), slots.get(0).is_some()), (0, 200_000, true));
         assert_eq!((slots.find(2 * 5_000), slots.get(5_000), slots.next_alive(3)), {
-            (Found::Gone, None, slots.iter().nth(2).map(|(sequence, _)| sequence))
+            (Lookup::Gone, None, slots.iter().nth(2).map(|(sequence, _)| sequence))
         });
-        assert_eq!(slots.find(2 * 199_999), Found::Here(199_999));
+        assert_eq!(slots.find(2 * 199_999), Lookup::Here(199_999));
         assert_eq!(slots.near(2 * 150_000), 512, "a gap begins where its first slot was");
         slots.remove(0);
         slots.push(slot(400_000), Beside::default());

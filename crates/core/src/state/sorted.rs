@@ -1,6 +1,6 @@
 //! A sorted set for millions of small keys.
 //!
-//! Keys lie in arrays of at most [`RUN_MAX`], found by a small tree of their first keys. A plain tree takes twice the
+//! Keys lie in arrays of at most [`BLOCK_MAX`], found by a small tree of their first keys. A plain tree takes twice the
 //! room if keys come in order, as times and numbers do: it leaves every node half empty. No table that doubles either:
 //! no input is held up in the middle of a million.
 
@@ -9,9 +9,9 @@ use alloc::vec::Vec;
 use core::ops::Bound;
 
 /// Keys of one array: few enough that making room in the middle is one short copy.
-const RUN_MAX: usize = 128;
+const BLOCK_MAX: usize = 128;
 /// An array with fewer keys than this is joined with a neighbour, if both fit.
-const RUN_LEAST: usize = RUN_MAX / 4;
+const BLOCK_LEAST: usize = BLOCK_MAX / 4;
 /// An array grows by this many keys at a time, so that little of it is empty.
 const GROWTH: usize = 8;
 
@@ -19,13 +19,13 @@ const GROWTH: usize = 8;
 #[derive(Clone, Debug)]
 pub(crate) struct Sorted<K> {
     /// By a bound that none of the array's keys is below; none is empty, and they do not overlap.
-    runs: BTreeMap<K, Vec<K>>,
+    blocks: BTreeMap<K, Vec<K>>,
     len: usize,
 }
 
 impl<K> Default for Sorted<K> {
     fn default() -> Self {
-        Self { runs: BTreeMap::new(), len: 0 }
+        Self { blocks: BTreeMap::new(), len: 0 }
     }
 }
 
@@ -35,46 +35,46 @@ impl<K: Copy + Ord> Sorted<K> {
     }
 
     pub(crate) fn first(&self) -> Option<K> {
-        self.runs.first_key_value()?.1.first().copied()
+        self.blocks.first_key_value()?.1.first().copied()
     }
 
     /// Where the array begins in which a key lies, or would.
-    fn run_of(&self, key: &K) -> Option<K> {
-        let below = self.runs.range(..=*key).next_back();
-        below.or_else(|| self.runs.first_key_value()).map(|(start, _)| *start)
+    fn block_of(&self, key: &K) -> Option<K> {
+        let below = self.blocks.range(..=*key).next_back();
+        below.or_else(|| self.blocks.first_key_value()).map(|(start, _)| *start)
     }
 
     /// Adds a key; false if it was there.
     pub(crate) fn insert(&mut self, key: K) -> bool {
-        let Some(start) = self.run_of(&key) else {
-            self.runs.insert(key, Vec::from([key]));
+        let Some(start) = self.block_of(&key) else {
+            self.blocks.insert(key, Vec::from([key]));
             self.len = 1;
             return true;
         };
-        let is_last = self.runs.last_key_value().is_some_and(|(last, _)| *last == start);
-        let Some(run) = self.runs.get_mut(&start) else { return false };
-        let Err(place) = run.binary_search(&key) else { return false };
+        let is_last = self.blocks.last_key_value().is_some_and(|(last, _)| *last == start);
+        let Some(block) = self.blocks.get_mut(&start) else { return false };
+        let Err(place) = block.binary_search(&key) else { return false };
         self.len += 1;
-        if run.len() >= RUN_MAX {
+        if block.len() >= BLOCK_MAX {
             // What comes in order fills its arrays; what comes anywhere splits them in the middle.
-            let split = if is_last && place == run.len() { place } else { run.len() / 2 };
-            let mut upper = Vec::with_capacity(run.len() - split + GROWTH);
-            upper.extend(run.drain(split..));
-            run.shrink_to_fit();
-            if place > split || split == RUN_MAX {
+            let split = if is_last && place == block.len() { place } else { block.len() / 2 };
+            let mut upper = Vec::with_capacity(block.len() - split + GROWTH);
+            upper.extend(block.drain(split..));
+            block.shrink_to_fit();
+            if place > split || split == BLOCK_MAX {
                 upper.insert(place - split, key);
             } else {
-                add(run, place, key);
+                add(block, place, key);
             }
-            let lower = run.first().copied();
+            let lower = block.first().copied();
             if let Some(first) = upper.first().copied() {
-                self.runs.insert(first, upper);
+                self.blocks.insert(first, upper);
             }
             self.rename(start, lower);
             return true;
         }
-        add(run, place, key);
-        let first = run.first().copied();
+        add(block, place, key);
+        let first = block.first().copied();
         self.rename(start, first);
         true
     }
@@ -82,25 +82,25 @@ impl<K: Copy + Ord> Sorted<K> {
     /// Files an array under its first key, if a smaller one has come.
     fn rename(&mut self, start: K, first: Option<K>) {
         if let Some(first) = first.filter(|first| *first < start)
-            && let Some(run) = self.runs.remove(&start)
+            && let Some(block) = self.blocks.remove(&start)
         {
-            self.runs.insert(first, run);
+            self.blocks.insert(first, block);
         }
     }
 
     /// Takes a key out; false if it was not there.
     pub(crate) fn remove(&mut self, key: &K) -> bool {
-        let Some(start) = self.run_of(key) else { return false };
-        let Some(run) = self.runs.get_mut(&start) else { return false };
-        let Ok(place) = run.binary_search(key) else { return false };
-        run.remove(place);
+        let Some(start) = self.block_of(key) else { return false };
+        let Some(block) = self.blocks.get_mut(&start) else { return false };
+        let Ok(place) = block.binary_search(key) else { return false };
+        block.remove(place);
         self.len -= 1;
-        if run.is_empty() {
-            self.runs.remove(&start);
-        } else if run.len() < RUN_LEAST {
-            run.shrink_to(run.len() + GROWTH);
+        if block.is_empty() {
+            self.blocks.remove(&start);
+        } else if block.len() < BLOCK_LEAST {
+            block.shrink_to(block.len() + GROWTH);
             self.join_next(start);
-            if let Some(before) = self.runs.range(..start).next_back().map(|(before, _)| *before) {
+            if let Some(before) = self.blocks.range(..start).next_back().map(|(before, _)| *before) {
                 self.join_next(before);
             }
         }
@@ -110,31 +110,31 @@ impl<K: Copy + Ord> Sorted<K> {
     /// Joins a short array with the one behind it, so that a set that has shrunk does not keep many of them.
     fn join_next(&mut self, start: K) {
         let behind = (Bound::Excluded(start), Bound::Unbounded);
-        let Some((&next, other)) = self.runs.range(behind).next() else { return };
-        let length = self.runs.get(&start).map_or(0, Vec::len) + other.len();
-        if length > RUN_MAX / 2 {
+        let Some((&next, other)) = self.blocks.range(behind).next() else { return };
+        let length = self.blocks.get(&start).map_or(0, Vec::len) + other.len();
+        if length > BLOCK_MAX / 2 {
             return;
         }
-        if let Some(other) = self.runs.remove(&next)
-            && let Some(run) = self.runs.get_mut(&start)
+        if let Some(other) = self.blocks.remove(&next)
+            && let Some(block) = self.blocks.get_mut(&start)
         {
-            run.reserve_exact(other.len());
-            run.extend(other);
+            block.reserve_exact(other.len());
+            block.extend(other);
         }
     }
 
     /// Keys at or above one, in their order.
     pub(crate) fn from(&self, least: K) -> impl Iterator<Item = K> {
-        let start = self.run_of(&least).unwrap_or(least);
-        self.runs.range(start..).flat_map(|(_, run)| run).copied().skip_while(move |key| *key < least)
+        let start = self.block_of(&least).unwrap_or(least);
+        self.blocks.range(start..).flat_map(|(_, block)| block).copied().skip_while(move |key| *key < least)
     }
 }
 
-fn add<K>(run: &mut Vec<K>, place: usize, key: K) {
-    if run.len() == run.capacity() {
-        run.reserve_exact(GROWTH);
+fn add<K>(block: &mut Vec<K>, place: usize, key: K) {
+    if block.len() == block.capacity() {
+        block.reserve_exact(GROWTH);
     }
-    run.insert(place, key);
+    block.insert(place, key);
 }
 
 #[cfg(test)]
@@ -164,7 +164,10 @@ mod tests {
                 }
                 assert_eq!((sorted.len(), sorted.first()), (tree.len(), tree.first().copied()));
                 if step % 500 == 0 {
-                    assert!(sorted.runs.values().flatten().copied().eq(tree.iter().copied()), "after {step}");
+                    assert!(
+                        sorted.blocks.values().flatten().copied().eq(tree.iter().copied()),
+                        "after {step}"
+                    );
                     let from = next(&mut seed) % range;
                     assert!(sorted.from(from).eq(tree.range(from..).copied()), "from {from}");
                 }
@@ -172,7 +175,7 @@ mod tests {
             for key in tree {
                 assert!(sorted.remove(&key));
             }
-            assert_eq!((sorted.len(), sorted.runs.len()), (0, 0));
+            assert_eq!((sorted.len(), sorted.blocks.len()), (0, 0));
         }
     }
 
@@ -182,12 +185,12 @@ mod tests {
         for key in 0..100_000_u64 {
             assert!(sorted.insert(key));
         }
-        let room: usize = sorted.runs.values().map(Vec::capacity).sum();
-        assert!(room < 101_000 && sorted.runs.len() < 800, "{room} in {}", sorted.runs.len());
+        let room: usize = sorted.blocks.values().map(Vec::capacity).sum();
+        assert!(room < 101_000 && sorted.blocks.len() < 800, "{room} in {}", sorted.blocks.len());
         // And what is left of many does not keep their arrays.
         for key in (0..100_000).filter(|key| key % 100 != 0) {
             assert!(sorted.remove(&key));
         }
-        assert!(sorted.runs.len() < 60, "{}", sorted.runs.len());
+        assert!(sorted.blocks.len() < 60, "{}", sorted.blocks.len());
     }
 }

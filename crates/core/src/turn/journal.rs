@@ -88,13 +88,13 @@ impl Journal {
     }
 
     /// Whether every urgent fact is durable.
-    pub(crate) fn is_settled(&self) -> bool {
+    pub(crate) fn is_all_durable(&self) -> bool {
         self.urgent_end <= self.durable
     }
 
     /// Tells the outside something that rests on the facts so far.
     pub(crate) fn after_durable(&mut self, out: &mut Output, action: Action) {
-        if self.is_settled() {
+        if self.is_all_durable() {
             out.actions.push(action);
         } else {
             self.held.push(self.urgent_end, action);

@@ -2,7 +2,7 @@
 
 use crate::state::group::{Group, Pending};
 use crate::state::partition::Rank;
-use crate::state::slot::{Found, Slots};
+use crate::state::slot::{Lookup, Slots};
 use crate::turn::Turn;
 use crate::turn::timer::Spot;
 use crate::words::id::{GroupId, Spotted, Time, Token, TopicId};
@@ -64,8 +64,8 @@ impl Turn {
         let topic = self.journal.state.topic(message.topic).ok_or(Reject::TopicUnknown)?;
         let lane = topic.partitions.get(message.partition as usize).ok_or(Reject::PartitionOutOfRange)?;
         match lane.slots.find(message.offset) {
-            Found::Here(sequence) => Ok(sequence),
-            Found::Gone | Found::Never => Err(Reject::MessageUnknown),
+            Lookup::Here(sequence) => Ok(sequence),
+            Lookup::Gone | Lookup::Never => Err(Reject::MessageUnknown),
         }
     }
 

@@ -9,7 +9,7 @@ use crate::state::partition::Topic;
 use crate::turn::Turn;
 use crate::turn::timer::Spot;
 use crate::words::blob::Blob;
-use crate::words::description::{Browse, Found, MessageDescription, Stage, Standing, Stretch, Wait};
+use crate::words::description::{Browse, Found, GroupStanding, MessageDescription, Stage, Stretch, Wait};
 use crate::words::id::{KeyHash, Spotted, Time};
 use crate::words::topic::Order;
 
@@ -35,13 +35,13 @@ impl Deliveries {
         group: &Group,
         message: Spotted,
         sequence: u64,
-    ) -> Standing {
+    ) -> GroupStanding {
         let partition = message.partition;
         let spot = Spot { topic: topic.id, group: group.id, partition, sequence };
         let pending = turn.pending(spot);
         let (wait, since, until) = self.wait_of(turn, topic, group, spot);
         let lease = pending.filter(|pending| pending.lease.is_some());
-        Standing {
+        GroupStanding {
             group: Arc::clone(&group.name),
             wait,
             since,

@@ -7,7 +7,7 @@ use crate::words::commit::{CommitPart, Committed};
 use crate::words::description::{Description, GroupPartition};
 use crate::words::effect::EffectAnswer;
 use crate::words::id::{ConsumerId, Position, Ticket, Time, TopicId};
-use crate::words::letter::{AttemptDescription, DeadLetter};
+use crate::words::letter::{AttemptDescription, DeadLetter, Reason};
 use crate::words::receipt::{Receipt, Stored};
 use crate::words::reject::Reject;
 use crate::words::topic::TopicSettings;
@@ -51,7 +51,7 @@ pub struct Burial {
     /// Why the last attempt failed.
     pub last_error: Arc<str>,
     /// Why it is given up.
-    pub reason: &'static str,
+    pub reason: Reason,
     /// When it was given up.
     pub at: Time,
     /// Its last attempts.
@@ -268,7 +268,7 @@ impl Burial {
             group: (&*self.group).into(),
             attempts: self.attempts,
             last_error: (&*self.last_error).into(),
-            reason: self.reason.into(),
+            reason: self.reason.name().into(),
             at: self.at,
             history: self.history.iter().map(AttemptDescription::borrowed).collect(),
             ..DeadLetter::default()

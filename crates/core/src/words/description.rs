@@ -176,12 +176,12 @@ pub struct MessageDescription {
     /// Where it lies and what is known of it.
     pub found: Found,
     /// Every group of the topic.
-    pub groups: Vec<Standing>,
+    pub groups: Vec<GroupStanding>,
 }
 
 /// How a group stands to a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct GroupStanding {
     /// The group's name.
     pub group: Arc<str>,
     /// Why the message is not being delivered to it right now.

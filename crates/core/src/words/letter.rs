@@ -9,6 +9,32 @@ use crate::words::origin::Origin;
 use crate::words::policy::RetryPolicy;
 use alloc::sync::Arc;
 
+/// Why a message was given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Its attempts are used up.
+    AttemptsReached,
+    /// A worker said that there is no use in trying again.
+    NackedDead,
+    /// Its deadline has passed.
+    DeadlinePassed,
+    /// Its bytes in the log are not those that were stored, so that it can never be delivered.
+    PayloadDamaged,
+}
+
+impl Reason {
+    /// As metrics and dead letters say it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AttemptsReached => "max_attempts_reached",
+            Self::NackedDead => "nacked_dead",
+            Self::DeadlinePassed => "deadline_passed",
+            Self::PayloadDamaged => "payload_damaged",
+        }
+    }
+}
+
 /// Where a dead letter came from and why it is dead.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct DeadLetter<'a> {

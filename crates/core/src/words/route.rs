@@ -11,7 +11,7 @@ use crate::words::reject::Reject;
 /// Longest name of a topic, a group or an owner, in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
 /// Longest idempotency key or tenant, in bytes.
-const IDENTITY_TEXT_BYTES_MAX: usize = 4096;
+pub(crate) const IDENTITY_TEXT_BYTES_MAX: usize = 4096;
 
 /// The topics as the edge sees them; a new copy is published whenever a topic becomes durable.
 #[derive(Clone, Debug, Default)]

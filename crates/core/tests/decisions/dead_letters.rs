@@ -61,7 +61,7 @@ fn a_message_dies_at_its_last_nack_or_lapse() {
             let error = if lapse { "ack_timeout" } else { "broken" };
             assert_eq!((fetches[0].attempts, &*fetches[0].last_error), (attempts, error));
             assert_eq!(
-                (&*fetches[0].topic, &*fetches[0].group, fetches[0].reason),
+                (&*fetches[0].topic, &*fetches[0].group, fetches[0].reason.name()),
                 ("t", "g", "max_attempts_reached")
             );
             rig.advance(LEASE_MS * 100);

@@ -22,7 +22,7 @@ fn buried(rig: &mut Rig) -> Vec<(u64, String, u32, &'static str)> {
     let mut seen = Vec::new();
     for burial in rig.fetches() {
         let group = burial.group.to_string();
-        seen.push((burial.receipt.offset, group, burial.attempts, burial.reason));
+        seen.push((burial.receipt.offset, group, burial.attempts, burial.reason.name()));
         rig.bury(&burial);
     }
     rig.sync();

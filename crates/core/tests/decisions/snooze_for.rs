@@ -110,6 +110,27 @@ fn it_goes_on_waiting_while_nobody_knows_or_somebody_runs_it_again() {
 }
 
 #[test]
+fn whoever_runs_it_again_before_the_wake_up_is_waited_for_too() {
+    for ends in [true, false] {
+        let (mut rig, topic) = rig(1);
+        let lease = rig.executes(BeginLong::wish("k"));
+        let held = taken(&mut rig, topic);
+        rig.settle(&held, awaiting("k"));
+        rig.finish(lease, Status::FailedRetryable, "no");
+        let again = rig.executes(crate::support::ledger::eager(BeginLong::wish("k")));
+        rig.advance(0);
+        assert_eq!(rig.lease_offsets(topic, 1), []);
+        if ends {
+            rig.finish(again, Status::Succeeded, "x");
+            rig.advance(0);
+        } else {
+            rig.advance(DELAY_MS);
+        }
+        assert_eq!(rig.lease_offsets(topic, 1), [0], "the effect ended: {ends}");
+    }
+}
+
+#[test]
 fn a_restart_keeps_what_it_waits_for() {
     for percent in [0, 100] {
         let (mut rig, topic) = rig(1);

@@ -280,7 +280,7 @@ fn a_nack_is_a_nack_after_a_restart_too() {
     rig.crash();
     assert_eq!(rig.lease(topic, 1), []);
     let burial = rig.fetches().remove(0);
-    assert_eq!((&*burial.last_error, burial.reason), ("of no use", "nacked_dead"));
+    assert_eq!((&*burial.last_error, burial.reason.name()), ("of no use", "nacked_dead"));
 }
 
 #[test]
@@ -324,7 +324,7 @@ fn a_nack_may_be_the_last_word() {
     let second = rig.lease(topic, 1).remove(0);
     assert_eq!(rig.settle(&second, nack_dead("poison")), Outcome::Buried);
     let burial = rig.fetches().remove(0);
-    assert_eq!((burial.reason, &*burial.last_error, burial.attempts), ("nacked_dead", "poison", 2));
+    assert_eq!((burial.reason.name(), &*burial.last_error, burial.attempts), ("nacked_dead", "poison", 2));
     let history: Vec<_> =
         burial.history.iter().map(|a| (a.number, a.owner.to_string(), a.error.to_string())).collect();
     assert_eq!(history, [(1, "o".into(), "hm".into()), (2, "o".to_owned(), "poison".to_owned())]);

@@ -69,7 +69,7 @@ impl Default for HookConfig {
 
 /// What to do with a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Ruling {
     /// Send it where its producer said.
     Unrouted,
     /// Apply this to it first.
@@ -168,19 +168,19 @@ impl RouterHook {
         self.config.scope.contains(topic)
     }
 
-    /// What to do with messages that a producer sent to `topic`: one verdict each, in their order. Takes no longer
+    /// What to do with messages that a producer sent to `topic`: one ruling each, in their order. Takes no longer
     /// than the configured time-out.
     pub async fn route(
         &self,
         topic: &str,
         messages: &[&Message<'_>],
         partitions_of: PartitionsOf<'_>,
-    ) -> Vec<Verdict> {
+    ) -> Vec<Ruling> {
         if !self.is_asked_about(topic) {
-            return messages.iter().map(|_| Verdict::Unrouted).collect();
+            return messages.iter().map(|_| Ruling::Unrouted).collect();
         }
         let decisions = self.decide(topic, messages, partitions_of).await;
-        decisions.into_iter().map(|decision| self.verdict(decision)).collect()
+        decisions.into_iter().map(|decision| self.ruling(decision)).collect()
     }
 
     /// The same before the policy: why each message was not decided about, even if that is of no consequence. Calls are
@@ -228,15 +228,15 @@ impl RouterHook {
         }
     }
 
-    fn verdict(&self, decision: Result<Option<Decision>, Refusal>) -> Verdict {
+    fn ruling(&self, decision: Result<Option<Decision>, Refusal>) -> Ruling {
         match decision {
             Ok(None) => {
                 self.meters.no_opinion.one();
-                Verdict::Unrouted
+                Ruling::Unrouted
             }
             Ok(Some(decision)) => {
                 self.meters.on_routed(&decision.label);
-                Verdict::Routed(decision)
+                Ruling::Routed(decision)
             }
             Err(refusal) => {
                 if refusal.is_misdirection() {
@@ -246,11 +246,11 @@ impl RouterHook {
                 match self.config.on_error {
                     OnError::Pass => {
                         self.meters.passed.one();
-                        Verdict::Unrouted
+                        Ruling::Unrouted
                     }
                     OnError::Reject => {
                         self.meters.rejected.one();
-                        Verdict::Refused(refusal)
+                        Ruling::Refused(refusal)
                     }
                 }
             }

@@ -29,7 +29,7 @@ pub use cache::{BASES_MAX, CACHE_BYTES_MAX, CACHE_TTL_MAX, DIGESTED_BYTES_MAX};
 pub use check::{LABEL_BYTES_MAX, META_NAME_BYTES_MAX, META_PAIRS_MAX, META_VALUE_BYTES_MAX};
 pub use counts::{LABELS_COUNTED_MAX, OTHER_LABEL, RouterCounts};
 pub use hook::{
-    CALL_BYTES_MAX, CALL_MESSAGES_MAX, HookConfig, OnError, PartitionsOf, Refusal, RouterHook, Verdict,
+    CALL_BYTES_MAX, CALL_MESSAGES_MAX, HookConfig, OnError, PartitionsOf, Refusal, RouterHook, Ruling,
 };
 pub use opinion::{CacheHint, Decision, Opinion, PARTS_MAX, Part};
 pub use rules::{RULES_MAX, RulesError, RulesRouter, VALUE_BYTES_MAX};

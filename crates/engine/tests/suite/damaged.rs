@@ -115,7 +115,7 @@ async fn a_damaged_message_becomes_a_dead_letter_without_a_value() {
         let message = driftq_core::Message::decode(&letter.payload).unwrap();
         assert!(message.value.is_empty(), "nobody mistakes it for what was stored: {message:?}");
         let (_, letter) = message.from_dead_letter().expect("a dead letter");
-        assert_eq!((&*letter.reason, letter.offset), (driftq_core::PAYLOAD_DAMAGED, 0));
+        assert_eq!((&*letter.reason, letter.offset), (driftq_core::Reason::PayloadDamaged.name(), 0));
         assert!(letter.last_error.contains("seg-00000001.log"), "{}", letter.last_error);
         drop(graves);
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::common::{at, crash_image, soon, start, text, until, value};
-use driftq_core::{Message, PAYLOAD_DAMAGED};
+use driftq_core::{Message, Reason};
 use driftq_engine::{Broker, Config, Delivered, LeaseCall, StartError, Started};
 
 /// Bytes flipped, spread over all files by their length.
@@ -119,7 +119,7 @@ async fn judge(image: &Path, damaged: &Path) -> Fate {
         for lent in lease(&broker, "dlq.t", 1_000).await {
             let message = Message::decode(&lent.payload).unwrap();
             let (_, letter) = message.from_dead_letter().expect("a dead letter");
-            assert_eq!(letter.reason, PAYLOAD_DAMAGED);
+            assert_eq!(letter.reason, Reason::PayloadDamaged.name());
             assert!(letter.last_error.contains(&name), "{name}: {}", letter.last_error);
             assert!(missing.remove(&letter.offset));
         }

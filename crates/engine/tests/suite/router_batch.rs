@@ -10,7 +10,7 @@ use crate::router_brain::{
 use driftq_engine::core::Message;
 use driftq_engine::router::{
     Asked, CALL_BYTES_MAX, CacheHint, Decision, HookConfig, Opinion, Part, Refusal, Router, RouterHook,
-    Scope, Verdict,
+    Ruling, Scope,
 };
 
 #[tokio::test(start_paused = true)]
@@ -42,7 +42,7 @@ async fn a_cached_opinion_survives_the_router_and_is_still_checked() {
     assert_eq!(label(&hook.route("t", &[&sent], &exists).await[0]), "x");
     assert_eq!(label(&hook.route("t", &[&sent], &exists).await[0]), "x");
     let gone = hook.route("t", &[&sent], &|_| None).await.remove(0);
-    assert_eq!(gone, Verdict::Refused(Refusal::TargetUnknown("later".to_owned())));
+    assert_eq!(gone, Ruling::Refused(Refusal::TargetUnknown("later".to_owned())));
     assert_eq!(brain.calls().len(), 1);
 }
 
@@ -52,8 +52,8 @@ async fn other_topics_are_left_alone() {
     let (brain, hook) = hook([Act::Answer(labelled("x"))], HookConfig { scope, ..config() });
     let sent = message("k");
     for (topic, expected) in [("orders", true), ("tasks.a", true), ("t", false), ("orders.x", false)] {
-        let verdict = hook.route(topic, &[&sent], &partitions_of).await.remove(0);
-        assert_eq!(verdict != Verdict::Unrouted, expected, "{topic}");
+        let ruling = hook.route(topic, &[&sent], &partitions_of).await.remove(0);
+        assert_eq!(ruling != Ruling::Unrouted, expected, "{topic}");
         assert_eq!(hook.is_asked_about(topic), expected);
     }
     assert_eq!(brain.calls().len(), 2);
@@ -89,8 +89,8 @@ async fn a_call_carries_a_bounded_number_of_bytes() {
 async fn a_batch_learns_from_its_own_answers() {
     let opinion = cached("x", vec![Part::Key], Duration::from_secs(60));
     let (brain, hook) = hook([Act::Answer(opinion)], HookConfig { concurrency_max: 1, ..config() });
-    let verdicts = route(&hook, &vec![message("same"); 20]).await;
-    assert!(verdicts.iter().all(|verdict| label(verdict) == "x"));
+    let rulings = route(&hook, &vec![message("same"); 20]).await;
+    assert!(rulings.iter().all(|ruling| label(ruling) == "x"));
     assert_eq!((brain.calls().len(), counts(&hook).cache_hits), (1, 19));
 }
 
@@ -115,7 +115,7 @@ async fn messages_keep_their_order() {
     }
     let hook = RouterHook::new(Arc::new(Echo), HookConfig { timeout: Duration::from_secs(60), ..config() });
     let messages: Vec<_> = (0..100).map(|n| message(&n.to_string())).collect();
-    for (n, verdict) in route(&hook, &messages).await.iter().enumerate() {
-        assert_eq!(label(verdict), n.to_string());
+    for (n, ruling) in route(&hook, &messages).await.iter().enumerate() {
+        assert_eq!(label(ruling), n.to_string());
     }
 }

@@ -7,7 +7,7 @@ use crate::router_brain::{Act, TIMEOUT, config, counts, hook, label, labelled, m
 use driftq_engine::core::Message;
 use driftq_engine::router::{
     Asked, BreakerConfig, BreakerState, Decision, HookConfig, OnError, Opinion, Refusal, Router, RouterHook,
-    Verdict,
+    Ruling,
 };
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 async fn a_router_that_hangs_costs_the_time_out_and_no_more() {
     let (_, hook) = hook([Act::Hang], config());
     let began = Instant::now();
-    assert_eq!(route_one(&hook).await, Verdict::Refused(Refusal::TimedOut));
+    assert_eq!(route_one(&hook).await, Ruling::Refused(Refusal::TimedOut));
     assert_eq!(began.elapsed(), TIMEOUT);
     assert_eq!(counts(&hook).timed_out, 1);
     assert_eq!(counts(&hook).in_flight, 0);
@@ -27,10 +27,10 @@ async fn a_batch_waits_no_longer_than_one_message() {
     let (brain, hook) = hook([Act::Hang], HookConfig { concurrency_max: 3, ..config() });
     let messages: Vec<_> = (0..50).map(|n| message(&n.to_string())).collect();
     let began = Instant::now();
-    let verdicts = route(&hook, &messages).await;
+    let rulings = route(&hook, &messages).await;
     assert_eq!(began.elapsed(), TIMEOUT);
-    let timed_out = verdicts.iter().filter(|it| **it == Verdict::Refused(Refusal::TimedOut)).count();
-    let busy = verdicts.iter().filter(|it| **it == Verdict::Refused(Refusal::Busy)).count();
+    let timed_out = rulings.iter().filter(|it| **it == Ruling::Refused(Refusal::TimedOut)).count();
+    let busy = rulings.iter().filter(|it| **it == Ruling::Refused(Refusal::Busy)).count();
     assert_eq!((timed_out, busy), (3, 47));
     assert_eq!(brain.calls().len(), 3, "nobody is asked once the time is over");
     assert_eq!(counts(&hook).refused_by_limit, 47);
@@ -47,13 +47,13 @@ async fn what_goes_wrong_is_passed_or_rejected_as_configured() {
         (Act::Answer(labelled(&"l".repeat(1 << 20))), "label"),
     ] {
         let (_, rejecting) = hook([act.clone()], config());
-        let Verdict::Refused(why) = route_one(&rejecting).await else { panic!("{refusal}") };
+        let Ruling::Refused(why) = route_one(&rejecting).await else { panic!("{refusal}") };
         assert!(why.to_string().contains(refusal), "{why}");
         assert!(why.to_string().len() < 400, "a router's text is cut");
         assert_eq!(counts(&rejecting).rejected, 1);
 
         let (_, passing) = hook([act], HookConfig { on_error: OnError::Pass, ..config() });
-        assert_eq!(route_one(&passing).await, Verdict::Unrouted);
+        assert_eq!(route_one(&passing).await, Ruling::Unrouted);
         assert_eq!(counts(&passing).passed, 1);
         assert_eq!(counts(&passing).answered, 0);
     }
@@ -76,7 +76,7 @@ async fn the_place_must_exist() {
         let (_, hook) = hook([act], HookConfig { breaker: strict, ..config() });
         assert!(matches!(
             route_one(&hook).await,
-            Verdict::Refused(Refusal::TargetUnknown(_) | Refusal::PartitionOutOfRange { .. })
+            Ruling::Refused(Refusal::TargetUnknown(_) | Refusal::PartitionOutOfRange { .. })
         ));
         let counts = counts(&hook);
         assert_eq!((counts.misdirected, counts.routed), (1, vec![]));
@@ -100,11 +100,11 @@ async fn one_bad_opinion_spoils_only_its_own_message() {
     let opinions = vec![labelled("good"), labelled(&"l".repeat(257)), bad, Opinion::default()];
     let hook = RouterHook::new(Arc::new(Mixed(opinions)), config());
     let messages: Vec<_> = (0..4).map(|n| message(&n.to_string())).collect();
-    let verdicts = route(&hook, &messages).await;
-    assert_eq!(label(&verdicts[0]), "good");
-    assert!(matches!(verdicts[1], Verdict::Refused(Refusal::Nonsense(_))));
-    assert!(matches!(verdicts[2], Verdict::Refused(Refusal::TargetUnknown(_))));
-    assert_eq!(verdicts[3], Verdict::Unrouted);
+    let rulings = route(&hook, &messages).await;
+    assert_eq!(label(&rulings[0]), "good");
+    assert!(matches!(rulings[1], Ruling::Refused(Refusal::Nonsense(_))));
+    assert!(matches!(rulings[2], Ruling::Refused(Refusal::TargetUnknown(_))));
+    assert_eq!(rulings[3], Ruling::Unrouted);
     let counts = counts(&hook);
     assert_eq!((counts.nonsense, counts.misdirected, counts.no_opinion), (1, 1, 1));
 }
@@ -116,19 +116,19 @@ async fn the_breaker_opens_probes_and_closes() {
     let script = [Act::Fail, Act::Hang, Act::Nonsense, Act::Fail, Act::Answer(labelled("back"))];
     let (brain, hook) = hook(script, HookConfig { breaker, ..config() });
     for _ in 0..3 {
-        assert_ne!(route_one(&hook).await, Verdict::Refused(Refusal::BreakerOpen));
+        assert_ne!(route_one(&hook).await, Ruling::Refused(Refusal::BreakerOpen));
     }
     assert_eq!(counts(&hook).breaker, BreakerState::Open);
     for _ in 0..10 {
         let began = Instant::now();
-        assert_eq!(route_one(&hook).await, Verdict::Refused(Refusal::BreakerOpen));
+        assert_eq!(route_one(&hook).await, Ruling::Refused(Refusal::BreakerOpen));
         assert_eq!(began.elapsed(), Duration::ZERO);
     }
     assert_eq!((brain.calls().len(), counts(&hook).refused_by_breaker), (3, 10));
 
     tokio::time::advance(Duration::from_secs(5)).await;
-    assert!(matches!(route_one(&hook).await, Verdict::Refused(Refusal::Failed(_))), "one is let through");
-    assert_eq!(route_one(&hook).await, Verdict::Refused(Refusal::BreakerOpen));
+    assert!(matches!(route_one(&hook).await, Ruling::Refused(Refusal::Failed(_))), "one is let through");
+    assert_eq!(route_one(&hook).await, Ruling::Refused(Refusal::BreakerOpen));
     assert_eq!((counts(&hook).breaker, counts(&hook).breaker_opened), (BreakerState::Open, 2));
 
     tokio::time::advance(Duration::from_secs(5)).await;
@@ -172,9 +172,9 @@ async fn nobody_waits_behind_a_probe() {
     });
     brain.asked.notified().await;
     let began = Instant::now();
-    assert_eq!(route_one(&hook).await, Verdict::Refused(Refusal::BreakerOpen));
+    assert_eq!(route_one(&hook).await, Ruling::Refused(Refusal::BreakerOpen));
     assert_eq!(began.elapsed(), Duration::ZERO);
-    assert_eq!(probe.await.unwrap(), Verdict::Refused(Refusal::TimedOut));
+    assert_eq!(probe.await.unwrap(), Ruling::Refused(Refusal::TimedOut));
 }
 
 #[tokio::test(start_paused = true)]
@@ -215,13 +215,13 @@ async fn the_wait_for_a_place_is_part_of_the_time_out() {
     tokio::task::yield_now().await;
     tokio::time::advance(TIMEOUT / 2).await;
     let third = spawn();
-    assert_eq!(first.await.unwrap(), (Verdict::Refused(Refusal::TimedOut), began + TIMEOUT));
+    assert_eq!(first.await.unwrap(), (Ruling::Refused(Refusal::TimedOut), began + TIMEOUT));
     // Its time is over at the very moment at which the place becomes free.
-    let (verdict, ended) = second.await.unwrap();
-    assert_eq!((verdict, ended), (Verdict::Refused(Refusal::Busy), began + TIMEOUT));
+    let (ruling, ended) = second.await.unwrap();
+    assert_eq!((ruling, ended), (Ruling::Refused(Refusal::Busy), began + TIMEOUT));
     // Half of its time is left when it gets the place.
-    let (verdict, ended) = third.await.unwrap();
-    assert_eq!((verdict, ended), (Verdict::Refused(Refusal::TimedOut), began + TIMEOUT * 3 / 2));
+    let (ruling, ended) = third.await.unwrap();
+    assert_eq!((ruling, ended), (Ruling::Refused(Refusal::TimedOut), began + TIMEOUT * 3 / 2));
     assert_eq!((brain.calls().len(), counts(&hook).refused_by_limit), (2, 1));
 }
 
@@ -230,8 +230,8 @@ async fn a_call_without_a_fair_chance_is_not_held_against_the_router() {
     let slow = TIMEOUT * 3 / 5;
     let breaker = BreakerConfig { failures_max: 1, ..BreakerConfig::default() };
     let (_, hook) = hook([Act::Slow(slow)], HookConfig { breaker, concurrency_max: 1, ..config() });
-    let verdicts = route(&hook, &[message("a"), message("b")]).await;
-    assert_eq!(label(&verdicts[0]), "slow");
-    assert_eq!(verdicts[1], Verdict::Refused(Refusal::TimedOut));
+    let rulings = route(&hook, &[message("a"), message("b")]).await;
+    assert_eq!(label(&rulings[0]), "slow");
+    assert_eq!(rulings[1], Ruling::Refused(Refusal::TimedOut));
     assert_eq!(counts(&hook).breaker, BreakerState::Closed);
 }

@@ -4,7 +4,7 @@ use crate::ledger::Status;
 use crate::log::effect::{BegunFact, EffectFact, EndedFact};
 use crate::state::State;
 use crate::state::effect::record::Effect;
-use crate::state::slot::Found;
+use crate::state::slot::Lookup;
 use crate::words::blob::Blob;
 use crate::words::codec::{CONTRADICTION, Malformed};
 use crate::words::effect::EffectPart;
@@ -143,7 +143,7 @@ impl State {
         let count = || {
             let progress = self.topic(receipt.topic)?.progress(receipt.group, receipt.partition)?;
             let lane = self.lane(receipt.topic, receipt.partition)?;
-            let Found::Here(sequence) = lane.slots.find(receipt.offset) else { return None };
+            let Lookup::Here(sequence) = lane.slots.find(receipt.offset) else { return None };
             let pending = progress.pending.get(&sequence)?;
             (pending.token == receipt.token).then_some(pending.attempts)
         };

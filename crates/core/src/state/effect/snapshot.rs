@@ -123,7 +123,7 @@ fn take_effect(take: &mut Take<'_>) -> Result<Effect, Malformed> {
         delivery: 0,
     };
     if given(1) {
-        effect.attempts_max = Some(take.u32()?);
+        effect.attempts_max = Some(take.u32()?).filter(|most| *most > 0);
     }
     if given(2) {
         effect.ending = Some(take_blob(take)?);

@@ -1,9 +1,9 @@
 //! What holders of tokens and people who look after topics do most.
 
 use driftq_core::{
-    Answer, ConsumerId, Delivery, Description, Input, LeaseRequest, MessageDescription, OrderInput, Outcome,
-    Query, SeekTo, Settlement, Spotted, Standing, Style, Ticket, Time, TopicId, TopicPatch, TopicSettings,
-    Verdict,
+    Answer, ConsumerId, Delivery, Description, GroupStanding, Input, LeaseRequest, MessageDescription,
+    OrderInput, Outcome, Query, SeekTo, Settlement, Spotted, Style, Ticket, Time, TopicId, TopicPatch,
+    TopicSettings, Verdict,
 };
 
 use super::{LEASE_MS, Rig};
@@ -168,7 +168,7 @@ impl Rig {
     }
 
     /// How a group stands to message `offset` of partition 0.
-    pub(crate) fn standing(&mut self, topic: TopicId, offset: u64, group: &str) -> Standing {
+    pub(crate) fn standing(&mut self, topic: TopicId, offset: u64, group: &str) -> GroupStanding {
         let described = self.message_described(spotted(topic, offset)).expect("the message is kept");
         described.groups.into_iter().find(|standing| *standing.group == *group).expect("the group exists")
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use driftq_engine::core::Message;
 use driftq_engine::router::{
     AskError, Asked, BreakerConfig, CacheHint, Decision, HookConfig, OnError, Opinion, Part, Router,
-    RouterCounts, RouterHook, Verdict,
+    RouterCounts, RouterHook, Ruling,
 };
 use tokio::sync::Notify;
 
@@ -124,18 +124,18 @@ pub(crate) fn message(key: &str) -> Message<'static> {
     Message { key: key.as_bytes().to_vec().into(), value: b"v"[..].into(), ..Message::default() }
 }
 
-pub(crate) async fn route(hook: &RouterHook, messages: &[Message<'_>]) -> Vec<Verdict> {
+pub(crate) async fn route(hook: &RouterHook, messages: &[Message<'_>]) -> Vec<Ruling> {
     let messages: Vec<&Message<'_>> = messages.iter().collect();
     hook.route("t", &messages, &partitions_of).await
 }
 
-pub(crate) async fn route_one(hook: &RouterHook) -> Verdict {
+pub(crate) async fn route_one(hook: &RouterHook) -> Ruling {
     route(hook, &[message("k")]).await.remove(0)
 }
 
-pub(crate) fn label(verdict: &Verdict) -> &str {
-    match verdict {
-        Verdict::Routed(decision) => &decision.label,
+pub(crate) fn label(ruling: &Ruling) -> &str {
+    match ruling {
+        Ruling::Routed(decision) => &decision.label,
         other => panic!("not routed: {other:?}"),
     }
 }

@@ -8,7 +8,7 @@ use driftq_api::v2::{
 };
 use driftq_api::{Code, Fault};
 use driftq_engine::Seen;
-use driftq_engine::core::{self, Browse, KeyHash, Stage, Standing, TopicId, Wait};
+use driftq_engine::core::{self, Browse, GroupStanding, KeyHash, Stage, TopicId, Wait};
 use hyper::StatusCode;
 
 use super::filled::Filled;
@@ -169,7 +169,7 @@ pub(super) async fn get(request: &Request<'_>) -> Handled {
     Ok(json(StatusCode::OK, &shown))
 }
 
-fn state(standing: &Standing) -> GroupState<'_> {
+fn state(standing: &GroupStanding) -> GroupState<'_> {
     GroupState {
         group: Cow::Borrowed(&standing.group),
         state: match standing.wait {
