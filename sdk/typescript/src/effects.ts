@@ -9,13 +9,14 @@ import { uniqueId } from "./platform.js";
 import { AttemptsExhausted, EffectFinished, EffectRunning, EffectUnknown, LimitReached, StaleLease } from "./refusals.js";
 import { Renewal } from "./renewal.js";
 import type { EffectFunction, EffectLease, EffectOptions, EffectRecord, Terms } from "./terms.js";
-import { WAIT_MS_MAX } from "./terms.js";
 import { clipped, reasonText } from "./texts.js";
 import { monotonicMs, sleep } from "./time.js";
 import { toCamel, type WireBegin, type WireDecision, type WireOutcome } from "./wire.js";
 
 /** How often an unknown outcome is reconciled in one call before it is left to people. */
 const RECONCILE_ROUNDS_MAX = 3;
+/** A wait at the server is cut into pieces, because a lease that it grants is counted from when the piece began. */
+const WAIT_PIECE_MS = 5_000;
 /** The longest pause before asking again for an effect that another holder is carrying out. */
 const PAUSE_MS_MAX = 1_000;
 /** The shortest one, whatever the server says. */
@@ -48,10 +49,10 @@ export async function runEffect<T>(
   if (behalf.finishes && behalf.finishes.count > 0) await behalf.finishes.of(terms);
   for (let round = 0; ; round += 1) {
     let decision: WireDecision;
-    const askedAt = monotonicMs();
+    let askedAt = monotonicMs();
     try {
       decision = await ledger.begin(question(terms, behalf), askedAt, ends);
-      if (decision.decision === "in_progress") decision = await waited(ledger, terms, behalf, decision, askedAt + terms.waitMs, ends);
+      if (decision.decision === "in_progress") ({ decision, askedAt } = await waited(ledger, terms, behalf, decision, askedAt, ends));
     } catch (error) {
       throw refusedBegin(error, terms, behalf);
     }
@@ -104,6 +105,12 @@ function refusedBegin(error: unknown, terms: Terms, behalf: Behalf): unknown {
   return behalf.leaseToken === undefined ? error : asLeaseLost(error);
 }
 
+/** The server's last answer, and when that was asked for: the lease in it cannot have begun before. */
+interface Waited {
+  readonly decision: WireDecision;
+  readonly askedAt: number;
+}
+
 /**
  * Waits, at the server, for the holder that is carrying it out. After an answer that comes too early it pauses before
  * it asks again.
@@ -113,24 +120,31 @@ async function waited(
   terms: Terms,
   behalf: Behalf,
   decision: WireDecision,
-  until: number,
+  askedAt: number,
   ends: Ends | undefined,
-): Promise<WireDecision> {
+): Promise<Waited> {
+  const until = askedAt + terms.waitMs;
+  const longestMs = Math.min(WAIT_PIECE_MS, Math.max(PAUSE_MS_MIN, Math.floor(terms.leaseMs / 3)));
   for (let attaches = true; decision.decision === "in_progress"; ) {
-    const leftMs = Math.min(WAIT_MS_MAX, Math.floor(until - monotonicMs()));
-    if (leftMs < 1) break;
+    const now = monotonicMs();
+    const pieceMs = Math.min(longestMs, Math.floor(until - now));
+    if (pieceMs < 1) break;
+    askedAt = now;
     try {
       decision = attaches
-        ? await ledger.attach(question(terms, behalf), leftMs, ends)
-        : await ledger.begin(question(terms, behalf), monotonicMs(), ends);
+        ? await ledger.attach(question(terms, behalf), pieceMs, ends)
+        : await ledger.begin(question(terms, behalf), askedAt, ends);
     } catch (error) {
       // Too many callers wait there already: this one waits here.
       if (!attaches || !(error instanceof LimitReached)) throw error;
       attaches = false;
     }
-    if (decision.decision === "in_progress") await pause(pauseMs(decision.retry_after_ms, until - monotonicMs()), ends);
+    if (decision.decision !== "in_progress") break;
+    const answeredAt = monotonicMs();
+    const early = !attaches || answeredAt < askedAt + pieceMs;
+    if (early) await pause(pauseMs(decision.retry_after_ms, until - answeredAt), ends);
   }
-  return decision;
+  return { decision, askedAt };
 }
 
 function pause(ms: number, ends: Ends | undefined): Promise<void> {
