@@ -106,7 +106,7 @@ export class Lane {
 
   /** Fires the signal of everything that still runs. */
   cancel(): void {
-    for (const delivery of this.#busy) delivery.end(new Cancelled("the worker stops, and its time to drain is over"));
+    for (const delivery of this.#busy) delivery.endByStop();
   }
 
   /** One borrowing call, repeated with the same request_id until it is answered, so that no answer is lost. */

@@ -2,7 +2,7 @@ import { within } from "./ambient.js";
 import { Context } from "./context.js";
 import type { Delivery } from "./delivery.js";
 import type { Ends } from "./ends.js";
-import { Cancelled, LeaseLost } from "./errors.js";
+import { LeaseLost } from "./errors.js";
 import type { WorkerEventListener } from "./events.js";
 import type { BatchItem, Route } from "./handler.js";
 import type { Ledger } from "./ledger.js";
@@ -18,7 +18,6 @@ export interface Runner {
   readonly owner: string;
   readonly settler: Settler;
   readonly emit: WorkerEventListener;
-  stopping(): boolean;
   /** Told of a handler whose place is given away although it has not ended. */
   leaveBehind(handler: Promise<void>): void;
 }
@@ -145,7 +144,7 @@ async function conclude(runner: Runner, route: Route, delivery: Delivery, contex
     progress.settled(delivery);
     return;
   }
-  const settlement = settlementOf(asOutcome(end, route), delivery.ended, runner.stopping() && delivery.ended instanceof Cancelled);
+  const settlement = settlementOf(asOutcome(end, route), delivery.ended, delivery.stopped);
   tell(runner, delivery, end, settlement);
   delivery.settled = true;
   if (settlement.kind === "drop") {
