@@ -11,7 +11,7 @@ import { Renewal } from "./renewal.js";
 import type { EffectFunction, EffectLease, EffectOptions, EffectRecord, Terms } from "./terms.js";
 import { clipped, reasonText } from "./texts.js";
 import { monotonicMs, sleep } from "./time.js";
-import { toCamel, type WireBegin, type WireDecision, type WireOutcome } from "./wire.js";
+import { toCamel, type WireDecision, type WireOutcome } from "./wire.js";
 
 /** How often an unknown outcome is reconciled in one call before it is left to people. */
 const RECONCILE_ROUNDS_MAX = 3;
@@ -79,24 +79,25 @@ function uncertain(terms: Terms, why: string): EffectUncertain {
   return new EffectUncertain(terms.scope, terms.key, why, terms);
 }
 
-function question(terms: Terms, behalf: Behalf): WireBegin {
-  return {
-    scope: terms.scope,
-    key: terms.key,
-    tenant_id: terms.tenantId,
-    request_hash: terms.requestHash,
-    on_lapse: terms.onLapse,
-    lease_ms: terms.leaseMs,
-    ttl_ms: terms.ttlMs,
-    max_attempts: terms.maxAttempts,
-    expect: terms.expect,
-    reacquire: true,
-    lease_token: behalf.leaseToken,
-    run_id: behalf.leaseToken === undefined ? behalf.runId : undefined,
-    step_id: behalf.leaseToken === undefined ? behalf.stepId : undefined,
-    request_id: uniqueId(),
-    owner: behalf.owner,
-  };
+/**
+ * The question who carries it out, as JSON. Written by hand, because a worker asks it for every message; and joined,
+ * because a text that is added up stays in as many pieces while it waits.
+ */
+function question(terms: Terms, behalf: Behalf): string {
+  const parts = ['{"scope":', JSON.stringify(terms.scope), ',"key":', JSON.stringify(terms.key)];
+  parts.push(terms.onLapse === "hold" ? ',"on_lapse":"hold","lease_ms":' : `,"on_lapse":${JSON.stringify(terms.onLapse)},"lease_ms":`, String(terms.leaseMs));
+  if (terms.tenantId !== undefined) parts.push(',"tenant_id":', JSON.stringify(terms.tenantId));
+  if (terms.requestHash !== undefined) parts.push(',"request_hash":"', terms.requestHash, '"');
+  if (terms.ttlMs !== undefined) parts.push(',"ttl_ms":', String(terms.ttlMs));
+  if (terms.maxAttempts !== undefined) parts.push(',"max_attempts":', String(terms.maxAttempts));
+  if (terms.expect !== undefined) parts.push(',"expect":', JSON.stringify(terms.expect));
+  if (behalf.leaseToken !== undefined) parts.push(',"lease_token":', JSON.stringify(behalf.leaseToken));
+  else {
+    if (behalf.runId !== undefined) parts.push(',"run_id":', JSON.stringify(behalf.runId));
+    if (behalf.stepId !== undefined) parts.push(',"step_id":', JSON.stringify(behalf.stepId));
+  }
+  parts.push(',"reacquire":true,"request_id":"', uniqueId(), '","owner":', JSON.stringify(behalf.owner), "}");
+  return parts.join("");
 }
 
 /** The error that the caller gets for a refusal to begin. */
@@ -239,11 +240,15 @@ async function failed(ledger: Ledger, terms: Terms, token: string, renewal: Rene
   if (end.release === "uncertain" && !renewal.isSecure(monotonicMs())) throw end.raise;
   try {
     if (end.release) await ledger.release(token, end.release === "uncertain");
-    else if (end.finish) await ledger.finish(token, end.finish, renewal.until).answer;
+    else if (end.finish) await finished(ledger, token, end.finish, renewal.until);
   } catch {
     // What cannot be recorded now is found out by the next attempt; what the function said matters more.
   }
   throw end.raise;
+}
+
+function finished(ledger: Ledger, token: string, ending: Ending, until: number): Promise<object> {
+  return new Promise((answered, failed) => void ledger.finish(token, ending, until, { answered, failed }));
 }
 
 function replayed<T>(terms: Terms, outcome: WireOutcome): T {
