@@ -7,11 +7,6 @@ import { refusal } from "./refusals.js";
 import { monotonicMs, sleep } from "./time.js";
 import { hintOf, mayPass, type Transport } from "./transport.js";
 
-/** Calls of one kind that may be under way at once: the server works on one while this process reads the other's answer. */
-const FLIGHTS_MAX = 2;
-/** As many as this have to wait before a second call is made: below that, one larger call later costs less. */
-const FLIGHT_ENOUGH = 32;
-
 /** Is told what came of a question, once, unless it is withdrawn. An object, because a promise costs more. */
 export interface Asker<R> {
   answered(result: R): void;
@@ -117,12 +112,11 @@ export interface CollectorOptions<R> {
   allDone?: (text: string, count: number) => boolean;
 }
 
-/** Asks for many with one call: what comes while calls are under way goes together in the next one. */
+/** Asks for many with one call: what comes while a call is under way goes together in the next one. */
 export class Collector<R extends object> {
   #queue: Entry<R>[] = [];
-  #flights = 0;
-  /** A call is about to be made, with what comes in this turn. */
-  #isGathering = false;
+  /** A call is under way, or about to be made. */
+  #running = false;
   /** Calls in a row that came to nothing. */
   #failures = 0;
   /** What is told to askers must not seem to happen within the handler that asked first. */
@@ -147,36 +141,25 @@ export class Collector<R extends object> {
 
   #enqueue(entry: Entry<R>): void {
     this.#queue.push(entry);
-    if (this.#isGathering || this.#flights === FLIGHTS_MAX) return;
-    const isEnough = this.#queue.length >= FLIGHT_ENOUGH && this.#failures === 0;
-    if (this.#flights > 0 && !isEnough) return;
-    this.#isGathering = true;
+    if (this.#running) return;
+    this.#running = true;
     // Those that come in the same turn go together, the first one included.
-    this.#outside(() => setImmediate(this.#depart));
+    this.#outside(() => setImmediate(this.#drain));
   }
 
-  readonly #depart = (): void => {
-    this.#isGathering = false;
-    // Meanwhile a call that was under way may have ended, and others may have taken its place.
-    if (this.#flights < FLIGHTS_MAX) void this.#fly();
-  };
-
-  async #fly(): Promise<void> {
-    this.#flights += 1;
+  readonly #drain = async (): Promise<void> => {
     for (let batch = this.#take(); batch.length > 0; batch = this.#take()) await this.#send(batch);
     // In the same turn as the last look at the queue, so that nothing is pushed in between and left there.
-    this.#flights -= 1;
-  }
+    this.#running = false;
+  };
 
-  /** As many as go into one call. Many are divided if another call can take the rest. */
+  /** As many as go into one call. */
   #take(): Entry<R>[] {
     const queue = this.#queue;
-    const isDivided = this.#flights === 1 && queue.length >= 2 * FLIGHT_ENOUGH && this.#failures === 0;
-    const most = isDivided ? Math.min(BATCH_ITEMS_MAX, Math.ceil(queue.length / FLIGHTS_MAX)) : BATCH_ITEMS_MAX;
     const batch: Entry<R>[] = [];
     let taken = 0;
     let bytes = 2;
-    for (; taken < queue.length && batch.length < most; taken += 1) {
+    for (; taken < queue.length && batch.length < BATCH_ITEMS_MAX; taken += 1) {
       const entry = queue[taken]!;
       if (entry.state !== "waiting") continue;
       // A lower bound that is rarely exceeded: good enough to keep a call well below the most that the server takes.
@@ -186,7 +169,6 @@ export class Collector<R extends object> {
     }
     if (taken === queue.length) this.#queue = [];
     else queue.splice(0, taken);
-    if (isDivided && this.#queue.length > 0) void this.#fly();
     return batch;
   }
 
