@@ -1,6 +1,5 @@
-// One side of the benchmark: node bench/contender.mjs bare|worker|worker-by-node-http URL BATCH; rounds come from the parent.
+// One side of the benchmark: node bench/contender.mjs bare|worker-by-fetch|worker URL BATCH; rounds come from the parent.
 import { Client, guarded } from "driftq";
-import { byNodeHttp } from "driftq/node";
 
 const [name, url, batch] = [process.argv[2], process.argv[3], Number(process.argv[4])];
 
@@ -36,7 +35,7 @@ async function bareLoop({ topic, count, load }) {
 
 /** The SDK's worker, with as many handlers at once as the bare loop has. */
 async function worker({ topic, receipts, count, load }) {
-  const client = new Client(name === "worker-by-node-http" ? { url, send: byNodeHttp } : url);
+  const client = new Client(name === "worker-by-fetch" ? { url, fetch } : url);
   const one = client.worker("bench", { concurrency: batch });
   let done = 0;
   const charge = load.startsWith("guarded") ? guarded(topic, { key: (order) => order }, (order) => order) : undefined;

@@ -43,10 +43,10 @@ const SIGNED_NEXT = "Have it signed by an authority that is trusted here, or nam
 const GATEWAY = new Set([429, 502, 503, 504]);
 
 /** The document of an answer; a refusal is thrown. */
-export function readAnswer<T>(url: string, answer: Answer): T {
+export function readAnswer<T>(url: string, answer: Answer, glance?: (text: string) => unknown): T {
   const { status, text } = answer;
   if (status === 204) return undefined as T;
-  if (status >= 200 && status < 300) return readJson(url, answer) as T;
+  if (status >= 200 && status < 300) return (glance?.(text) ?? readJson(url, answer)) as T;
   const problem = readProblem(text);
   if (!problem) throw new NotDriftQ(url, `it answered ${status} without a reason`, GATEWAY.has(status));
   const seconds = Number(answer.header("retry-after") ?? Number.NaN);

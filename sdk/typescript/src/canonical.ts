@@ -1,3 +1,5 @@
+/** What is escaped in a text. */
+const ESCAPED = /["\\\u0000-\u001f]/;
 /** Documents nested deeper than this are refused: no real arguments are. */
 const DEPTH_MAX = 128;
 
@@ -36,6 +38,8 @@ function writeNumber(value: number): string {
 
 function writeString(value: string): string {
   if (!value.isWellFormed()) throw new TypeError("a string with half a surrogate pair has no canonical form");
+  // Most have nothing to escape, which is found out more quickly than it is replaced.
+  if (!ESCAPED.test(value)) return `"${value}"`;
   const escaped = value.replace(/["\\\u0000-\u001f]/g, (character) =>
     character < " " ? `\\u00${character.charCodeAt(0).toString(16).padStart(2, "0")}` : `\\${character}`,
   );
@@ -45,8 +49,9 @@ function writeString(value: string): string {
 function writeObject(value: object, depth: number): string | undefined {
   if ("toJSON" in value && typeof value.toJSON === "function") return write(value.toJSON(), depth + 1);
   if (Array.isArray(value)) {
-    const items = Array.from(value, (item) => write(item, depth + 1) ?? "null");
-    return `[${items.join(",")}]`;
+    let items = "";
+    for (let index = 0; index < value.length; index += 1) items += `${index === 0 ? "" : ","}${write(value[index], depth + 1) ?? "null"}`;
+    return `[${items}]`;
   }
   const members: string[] = [];
   for (const name of Object.keys(value).sort(byCodePoint)) {

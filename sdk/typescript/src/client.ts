@@ -3,7 +3,7 @@ import { effectArguments } from "./context.js";
 import { runEffect } from "./effects.js";
 import { Ledger } from "./ledger.js";
 import { known, names } from "./limits.js";
-import { byFetch, type Send } from "./exchange.js";
+import { byDefault, byFetch, type Send } from "./exchange.js";
 import { encodeMessage, exact, withKey, type Produced, type SendOptions } from "./message.js";
 import { defaultOwner, environment } from "./platform.js";
 import { Producer, type ProducerOptions } from "./producer.js";
@@ -24,9 +24,9 @@ export interface ClientOptions {
   answerTimeoutMs?: number;
   /** The name of this client, for people who look; made up if not given. */
   owner?: string;
-  /** Another fetch, for tests or for a runtime that has its own. */
+  /** Goes by this fetch: for tests, behind a proxy, or in a runtime that has its own. */
   fetch?: typeof fetch;
-  /** Another way to reach the server than fetch, such as `byNodeHttp` of `driftq/node`. */
+  /** Another way to reach the server; on Node it is `byNodeHttp` of `driftq/node` unless given, elsewhere fetch. */
   send?: Send;
   /** Told at once when a call finds no server and is repeated; prints to standard error unless given. */
   onAway?: (words: string) => void;
@@ -73,7 +73,7 @@ export class Client implements EffectScope {
       connectTimeoutMs: given.connectTimeoutMs ?? CONNECT_TIMEOUT_MS,
       answerTimeoutMs: given.answerTimeoutMs ?? ANSWER_TIMEOUT_MS,
       patienceMs: given.patienceMs ?? PATIENCE_MS,
-      send: given.send ?? byFetch(given.fetch ?? fetch),
+      send: given.send ?? (given.fetch ? byFetch(given.fetch) : byDefault()),
       onAway: given.onAway ?? ((words) => console.error(`driftq: ${words}`)),
     });
     this.ledger = new Ledger(this.transport);

@@ -1,25 +1,33 @@
 import { repeatWait } from "./backoff.js";
-import { takeBatch } from "./batches.js";
+import { BATCH_BYTES_MAX, BATCH_ITEMS_MAX } from "./batches.js";
 import type { Ends, Listener } from "./ends.js";
 import { Refused, type Problem } from "./errors.js";
+import { surroundings } from "./platform.js";
 import { refusal } from "./refusals.js";
 import { monotonicMs, sleep } from "./time.js";
 import { hintOf, mayPass, type Transport } from "./transport.js";
+
+/** Is told what came of a question, once, unless it is withdrawn. An object, because a promise costs more. */
+export interface Asker<R> {
+  answered(result: R): void;
+  failed(error: unknown): void;
+  /** Called once, if the server refuses it for now. */
+  putOff?(): void;
+}
 
 export interface PushOptions {
   /** Until when a failure that may pass is waited out, by this process's clock; it is tried at least once. */
   until: number;
   /** Ends the wait for the answer. */
   ends?: Ends | undefined;
-  /** Called once, if the server refuses it for now. */
-  putOff?: () => void;
-  /** The call to make if it goes alone, if that differs. */
-  alone?: { path: string; body: object };
+  /** The call to make if it goes alone, if that differs; `text` is JSON. */
+  alone?: { path: string; text: string };
+  /** Whether the caller wants to know only that it was done: then it may be answered with nothing. */
+  unread?: boolean;
 }
 
-/** Something that was asked, and its answer. */
-export interface Question<R> {
-  readonly answer: Promise<R>;
+/** Something that was asked. */
+export interface Question {
   /** Takes it back; true if that was in time, and then there is no answer. */
   withdraw(): boolean;
 }
@@ -35,36 +43,27 @@ interface Call {
 /** The result of a question that the server's answer leaves out. */
 const NOT_SAID: Problem = { code: "INTERNAL", status: 500, detail: "the server did not say what became of it", retryable: true };
 
-class Entry<R> implements Question<R>, Listener {
-  readonly answer: Promise<R>;
-  readonly text: string;
+class Entry<R> implements Question, Listener {
+  state: "waiting" | "sent" | "gone" = "waiting";
+  call: Call | undefined = undefined;
+  refusals = 0;
   readonly until: number;
   readonly alone: PushOptions["alone"];
-  state: "waiting" | "sent" | "gone" = "waiting";
-  call: Call | undefined;
-  refusals = 0;
-  putOff: (() => void) | undefined;
+  readonly unread: boolean;
   readonly #ends: Ends | undefined;
-  #resolve!: (result: R) => void;
-  #reject!: (error: unknown) => void;
 
-  constructor(body: object, { until, ends, alone, putOff }: PushOptions) {
-    this.text = JSON.stringify(body);
+  constructor(
+    readonly text: string,
+    readonly asker: Asker<R>,
+    { until, ends, alone, unread }: PushOptions,
+  ) {
     this.until = until;
     this.alone = alone;
-    this.putOff = putOff;
+    this.unread = unread === true;
     this.#ends = ends;
-    this.answer = new Promise<R>((resolve, reject) => {
-      this.#resolve = resolve;
-      this.#reject = reject;
-    });
-    if (ends?.endedBy !== undefined) this.onEnd();
-    else ends?.listen(this);
-  }
-
-  /** A lower bound that is rarely exceeded: good enough to keep a call well below the most that the server takes. */
-  get bytes(): number {
-    return this.text.length;
+    if (!ends) return;
+    if (ends.endedBy !== undefined) this.onEnd();
+    else ends.listen(this);
   }
 
   withdraw(): boolean {
@@ -75,18 +74,17 @@ class Entry<R> implements Question<R>, Listener {
 
   resolve(result: R): void {
     this.#end();
-    this.#resolve(result);
+    this.asker.answered(result);
   }
 
   reject(error: unknown): void {
     this.#end();
-    this.#reject(error);
+    this.asker.failed(error);
   }
 
   refusedForNow(): void {
     this.refusals += 1;
-    this.putOff?.();
-    this.putOff = undefined;
+    if (this.refusals === 1) this.asker.putOff?.();
   }
 
   onEnd(): void {
@@ -103,46 +101,75 @@ class Entry<R> implements Question<R>, Listener {
   }
 }
 
+/** What a collector asks, and how the answers are read. */
+export interface CollectorOptions<R> {
+  path: string;
+  /** The member of the body that lists many. */
+  member: string;
+  /** Told an answer whose caller no longer waits for it. */
+  unheeded?: (result: R) => void;
+  /** Whether all of so many were done, if that is clear from the text of the answer without reading it. */
+  allDone?: (text: string, count: number) => boolean;
+}
+
 /** Asks for many with one call: what comes while a call is under way goes together in the next one. */
 export class Collector<R extends object> {
   #queue: Entry<R>[] = [];
+  /** A call is under way, or about to be made. */
   #running = false;
   /** Calls in a row that came to nothing. */
   #failures = 0;
+  /** What is told to askers must not seem to happen within the handler that asked first. */
+  readonly #outside = surroundings();
 
   constructor(
     private readonly transport: Transport,
-    private readonly path: string,
-    /** The member of the body that lists many. */
-    private readonly member: string,
-    /** Told an answer whose caller no longer waits for it. */
-    private readonly unheeded: (result: R) => void = () => undefined,
+    private readonly options: CollectorOptions<R>,
   ) {}
 
-  push(body: object, options: PushOptions): Question<R> {
-    const entry = new Entry<R>(body, options);
+  /** `text` is JSON. */
+  push(text: string, asker: Asker<R>, options: PushOptions): Question {
+    const entry = new Entry<R>(text, asker, options);
     if (entry.state === "waiting") this.#enqueue(entry);
     return entry;
+  }
+
+  /** The same for a caller that awaits the answer. */
+  ask(text: string, options: PushOptions): Promise<R> {
+    return new Promise<R>((answered, failed) => void this.push(text, { answered, failed }, options));
   }
 
   #enqueue(entry: Entry<R>): void {
     this.#queue.push(entry);
     if (this.#running) return;
     this.#running = true;
-    void this.#drain();
+    // Those that come in the same turn go together, the first one included.
+    this.#outside(() => setImmediate(this.#drain));
   }
 
-  async #drain(): Promise<void> {
-    // Those that come in the same turn go together, the first one included.
-    await new Promise((resolve) => setImmediate(resolve));
-    for (;;) {
-      this.#queue = this.#queue.filter(({ state }) => state === "waiting");
-      const batch = takeBatch(this.#queue);
-      if (batch.length === 0) break;
-      await this.#send(batch);
-    }
+  readonly #drain = async (): Promise<void> => {
+    for (let batch = this.#take(); batch.length > 0; batch = this.#take()) await this.#send(batch);
     // In the same turn as the last look at the queue, so that nothing is pushed in between and left there.
     this.#running = false;
+  };
+
+  /** As many as go into one call. */
+  #take(): Entry<R>[] {
+    const queue = this.#queue;
+    const batch: Entry<R>[] = [];
+    let taken = 0;
+    let bytes = 2;
+    for (; taken < queue.length && batch.length < BATCH_ITEMS_MAX; taken += 1) {
+      const entry = queue[taken]!;
+      if (entry.state !== "waiting") continue;
+      // A lower bound that is rarely exceeded: good enough to keep a call well below the most that the server takes.
+      bytes += entry.text.length + 1;
+      if (bytes > BATCH_BYTES_MAX && batch.length > 0) break;
+      batch.push(entry);
+    }
+    if (taken === queue.length) this.#queue = [];
+    else queue.splice(0, taken);
+    return batch;
   }
 
   /** One call for all of them. If it is refused, it is halved until the one that is at fault is alone. */
@@ -155,7 +182,7 @@ export class Collector<R extends object> {
     try {
       const answers = await this.#ask(batch, call.cut.signal);
       this.#failures = 0;
-      batch.forEach((entry, index) => this.#answer(entry, answers[index] ?? { problem: NOT_SAID }));
+      for (let index = 0; index < batch.length; index += 1) this.#answer(batch[index]!, answers ? (answers[index] ?? { problem: NOT_SAID }) : undefined);
     } catch (error) {
       const left = batch.filter(({ state }) => state !== "gone");
       if (left.length === 0) return;
@@ -173,26 +200,31 @@ export class Collector<R extends object> {
     }
   }
 
-  async #ask(batch: Entry<R>[], signal: AbortSignal): Promise<readonly Answer<R>[]> {
+  /** An answer for each of them; none if all were done and no caller wants to know more. */
+  async #ask(batch: Entry<R>[], signal: AbortSignal): Promise<readonly Answer<R>[] | undefined> {
+    const { path, member, allDone } = this.options;
     const options = { patienceMs: 0, signal };
-    const [first, ...others] = batch;
-    if (first && others.length === 0) {
-      const { path, body } = first.alone ?? { path: this.path, body: undefined };
-      return [await this.transport.call<R>("POST", path, { text: body ? JSON.stringify(body) : first.text, ...options })];
+    const first = batch[0]!;
+    if (batch.length === 1) {
+      const alone = first.alone ?? { path, text: first.text };
+      return [await this.transport.call<R>("POST", alone.path, { text: alone.text, ...options })];
     }
-    const text = `{"${this.member}":[${batch.map((entry) => entry.text).join(",")}]}`;
-    return (await this.transport.call<{ results: Answer<R>[] }>("POST", this.path, { text, ...options })).results;
+    let text = `{"${member}":[${first.text}`;
+    let isUnread = allDone !== undefined && first.unread;
+    for (let index = 1; index < batch.length; index += 1) {
+      const entry = batch[index]!;
+      text += `,${entry.text}`;
+      isUnread &&= entry.unread;
+    }
+    const glance = isUnread ? (answer: string) => (allDone!(answer, batch.length) ? NOTHING_MORE : undefined) : undefined;
+    return (await this.transport.call<{ results?: Answer<R>[] }>("POST", path, { text: `${text}]}`, glance, ...options })).results;
   }
 
-  #answer(entry: Entry<R>, answer: Answer<R>): void {
-    const problem = "problem" in answer ? answer.problem : undefined;
-    if (!problem) {
-      if (entry.state === "gone") this.unheeded(answer as R);
-      else entry.resolve(answer as R);
-      return;
-    }
-    if (entry.state === "gone") return;
-    this.#refused(entry, refusal(problem));
+  #answer(entry: Entry<R>, answer: Answer<R> | undefined): void {
+    if (answer !== undefined && "problem" in answer) {
+      if (entry.state !== "gone") this.#refused(entry, refusal(answer.problem));
+    } else if (entry.state !== "gone") entry.resolve(answer as R);
+    else this.options.unheeded?.(answer as R);
   }
 
   #refused(entry: Entry<R>, refused: Refused): void {
@@ -232,3 +264,5 @@ export class Collector<R extends object> {
     if (patient.length > 0) await sleep(wait);
   }
 }
+
+const NOTHING_MORE: { results?: undefined } = {};

@@ -1,16 +1,18 @@
 import { within, type EffectScope } from "./ambient.js";
+import type { Asker } from "./collector.js";
 import type { Delivery } from "./delivery.js";
 import { endsOf, type Ends } from "./ends.js";
 import { runEffect } from "./effects.js";
 import { DriftQError, LeaseLost, Refused } from "./errors.js";
-import { asLeaseLost, Finishes } from "./finishes.js";
+import { finishText } from "./endings.js";
+import { asLeaseLost, Finishes, type Unheard } from "./finishes.js";
 import type { Ledger } from "./ledger.js";
-import { followUpOptions, traceOf, TRACE_LABEL, type Trace } from "./lineage.js";
-import { encodeMessage, type Message, type Produced, type SendOptions } from "./message.js";
+import { followUpOptions, plainFollowUp, traceOf, TRACE_LABEL, type Trace } from "./lineage.js";
+import { encodeMessage, isJson, type Message, type Produced, type SendOptions } from "./message.js";
 import { expected, termsOf, type EffectFunction, type EffectOptions, type Expected, type Terms } from "./terms.js";
 import { BodyTooLarge } from "./refusals.js";
 import { monotonicMs } from "./time.js";
-import { toCamel, toSnake, type WireCommit, type WireMessage } from "./wire.js";
+import { toCamel, toSnake } from "./wire.js";
 
 /** The most messages, and the most outputs, of one commit. */
 const COMMIT_ITEMS_MAX = 1_000;
@@ -39,7 +41,8 @@ export class Context implements EffectScope {
   readonly #delivery: Delivery;
   readonly #ledger: Ledger;
   readonly #owner: string;
-  #produce: { topic: string; message: WireMessage }[] | undefined;
+  /** As JSON. */
+  #produce: string[] | undefined;
   #outputs: Output[] | undefined;
   #reads: { dataset: string; version: string }[] | undefined;
   #expect: Expected[] | undefined;
@@ -131,10 +134,13 @@ export class Context implements EffectScope {
   }
 
   /** Collects a follow-up; it is stored with the ack, all or nothing. */
-  send(topic: string, payload: unknown, options: SendOptions = {}): void {
+  send(topic: string, payload: unknown, options?: SendOptions): void {
     this.#mustBeOpen("send");
-    const message = encodeMessage(payload, followUpOptions(this.message, this.trace, topic, options));
-    this.#produce = collected(this.#produce, { topic, message });
+    const message =
+      options === undefined && isJson(payload)
+        ? plainFollowUp(this.message, this.trace, topic, payload)
+        : JSON.stringify(encodeMessage(payload, followUpOptions(this.message, this.trace, topic, options ?? {})));
+    this.#produce = collected(this.#produce, `{"topic":${JSON.stringify(topic)},"message":${message}}`);
   }
 
   /** Collects a pointer to a result; it is stored with the ack, all or nothing. */
@@ -165,57 +171,54 @@ export class Context implements EffectScope {
    */
   async commit(options: { signal?: AbortSignal } = {}): Promise<Committed> {
     this.#mustBeOpen("commit");
-    return toCamel<Committed>(await this.conclude(monotonicMs() + this.#ledger.transport.patienceMs, endsOf(options.signal)));
+    const until = monotonicMs() + this.#ledger.transport.patienceMs;
+    const ends = endsOf(options.signal);
+    return toCamel<Committed>(await new Promise<object>((answered, failed) => this.conclude(until, ends, false, { answered, failed })));
   }
 
-  /** @internal Acks the message with everything that was collected, and with the ends of its effects. */
-  async conclude(until: number, ends: Ends | undefined): Promise<object> {
+  /**
+   * @internal Acks the message with everything that was collected, and with the ends of its effects. `unread`: only that
+   * it was done is of interest.
+   */
+  conclude(until: number, ends: Ends | undefined, unread: boolean, asker: Asker<object>): void {
     const delivery = this.#delivery;
-    if (delivery.ended instanceof LeaseLost) throw delivery.ended;
+    if (delivery.ended instanceof LeaseLost) {
+      asker.failed(delivery.ended);
+      return;
+    }
     const finishes = this.#finishes;
     const riding = finishes?.withdraw() ?? [];
-    try {
-      if (finishes && riding.length < finishes.count) await finishes.heard(riding, ends);
-      const body = this.#body(riding.map(({ finish }) => ({ token: finish.token, ...finish.ending })));
-      // It is the follow-ups that have no room for now. The ends of effects need none, and do not wait for them.
-      const committed = await this.#ledger.commit(body, until, ends, () => finishes?.send(riding));
-      this.#committed();
-      finishes?.rode(riding);
-      return committed;
-    } catch (error) {
-      // Nothing of it happened, but the effects did.
-      finishes?.send(riding);
-      if (riding.length === 0 || !isOfEffects(error)) throw this.#lost(error);
-    }
-    try {
-      await finishes?.heard([], ends);
-      const committed = await this.#ledger.commit(this.#body([]), until, ends, () => undefined);
-      this.#committed();
-      return committed;
-    } catch (error) {
-      throw this.#lost(error);
-    }
+    const commit = new Conclusion(this, finishes, riding, until, ends, unread, asker);
+    if (!finishes || riding.length === finishes.count) commit.go();
+    else finishes.heard(riding, ends).then(() => commit.go(), (error: unknown) => commit.failed(error));
   }
 
-  #body(effects: object[]): WireCommit {
-    const body: WireCommit = { ack: [this.#delivery.token] };
-    if (effects.length > 0) body.effects = effects;
-    if (this.#produce) body.produce = this.#produce;
-    if (this.#outputs) body.outputs = this.#outputs.map((output) => toSnake<object>(output));
-    if (this.#reads) body.reads = this.#reads;
-    if (this.#expect) body.expect = this.#expect;
+  /** @internal */
+  commitWith(riding: readonly Unheard[], until: number, ends: Ends | undefined, unread: boolean, asker: Asker<object>): void {
+    this.#ledger.commit(this.#body(riding), until, ends, unread, asker);
+  }
+
+  #body(riding: readonly Unheard[]): string {
+    let body = `{"ack":[${JSON.stringify(this.#delivery.token)}]`;
+    if (riding.length > 0) body += `,"effects":[${riding.map(({ finish }) => finishText(finish.token, finish.ending)).join()}]`;
+    if (this.#produce) body += `,"produce":[${this.#produce.join()}]`;
+    if (this.#outputs) body += `,"outputs":${JSON.stringify(this.#outputs.map((output) => toSnake<object>(output)))}`;
+    if (this.#reads) body += `,"reads":${JSON.stringify(this.#reads)}`;
+    if (this.#expect) body += `,"expect":${JSON.stringify(this.#expect)}`;
     // Whose entities and datasets these are; for anything else it does not matter.
     const named = this.#expect ?? this.#outputs ?? this.#reads;
-    if (named && this.tenantId !== undefined) body.tenant_id = this.tenantId;
-    return body;
+    if (named && this.tenantId !== undefined) body += `,"tenant_id":${JSON.stringify(this.tenantId)}`;
+    return `${body}}`;
   }
 
-  #committed(): void {
+  /** @internal The message is acked. */
+  committed(): void {
     this.#delivery.settled = true;
     this.#produce = this.#outputs = this.#reads = this.#expect = undefined;
   }
 
-  #lost(error: unknown): unknown {
+  /** @internal The error of the delivery that a refused commit stands for. */
+  lost(error: unknown): unknown {
     const raised = asLeaseLost(error);
     if (raised !== error) this.#delivery.end(raised as LeaseLost);
     return raised;
@@ -223,8 +226,7 @@ export class Context implements EffectScope {
 
   /** Whether the ack has to be a commit, or to wait for one. */
   get collected(): boolean {
-    const lists = [this.#produce, this.#outputs, this.#reads, this.#expect];
-    return lists.some((list) => list !== undefined) || this.unheard;
+    return (this.#produce ?? this.#outputs ?? this.#reads ?? this.#expect) !== undefined || this.unheard;
   }
 
   /** Whether there are effects whose end the server has not heard of. */
@@ -251,6 +253,53 @@ export class Context implements EffectScope {
 
   #mustBeOpen(what: string): void {
     if (this.#delivery.settled) throw new DriftQError(`${what} came too late: the message is settled`);
+  }
+}
+
+/** A commit of a message that is under way. */
+class Conclusion implements Asker<object> {
+  constructor(
+    private readonly context: Context,
+    private readonly finishes: Finishes | undefined,
+    private riding: readonly Unheard[],
+    private readonly until: number,
+    private readonly ends: Ends | undefined,
+    private readonly unread: boolean,
+    private readonly asker: Asker<object>,
+  ) {}
+
+  go(): void {
+    try {
+      this.context.commitWith(this.riding, this.until, this.ends, this.unread, this);
+    } catch (error) {
+      this.failed(error);
+    }
+  }
+
+  answered(committed: object): void {
+    this.context.committed();
+    this.finishes?.rode(this.riding);
+    this.asker.answered(committed);
+  }
+
+  /** It is the follow-ups that have no room for now. The ends of effects need none, and do not wait for them. */
+  putOff(): void {
+    this.finishes?.send(this.riding);
+  }
+
+  failed(error: unknown): void {
+    // Nothing of it happened, but the effects did.
+    const { finishes, riding } = this;
+    finishes?.send(riding);
+    this.riding = [];
+    if (!finishes || riding.length === 0 || !isOfEffects(error)) {
+      this.asker.failed(this.context.lost(error));
+      return;
+    }
+    finishes.heard([], this.ends).then(
+      () => this.go(),
+      (unheard: unknown) => this.asker.failed(this.context.lost(unheard)),
+    );
   }
 }
 

@@ -1,5 +1,5 @@
 import { Listeners, type Ends, type Listener } from "./ends.js";
-import { DeadlinePassed, LeaseLost, TimedOut } from "./errors.js";
+import { Cancelled, DeadlinePassed, LeaseLost, TimedOut } from "./errors.js";
 import type { DeliveryEnded } from "./errors.js";
 import { beatMs } from "./heartbeat.js";
 import { decodeMessage, type Message } from "./message.js";
@@ -21,6 +21,8 @@ export class Delivery implements Ends {
   settled = false;
   /** What ended it before its handler did. */
   ended: DeliveryEnded | undefined;
+  /** Whether it was the stop of the worker that ended it. */
+  stopped = false;
   /** Called when the time that the handler has after the signal is over. */
   onLeftBehind: (() => void) | undefined;
   #controller: AbortController | undefined;
@@ -91,6 +93,13 @@ export class Delivery implements Ends {
     this.ended = reason;
     this.#controller?.abort(reason);
     this.#listeners.tell();
+  }
+
+  /** Ends it because the worker stops, unless something else has. */
+  endByStop(): void {
+    if (this.ended || this.settled) return;
+    this.stopped = true;
+    this.end(new Cancelled("the worker stops, and its time to drain is over"));
   }
 
   /** The handler has ended, or was left behind. */

@@ -9,13 +9,14 @@ import { uniqueId } from "./platform.js";
 import { AttemptsExhausted, EffectFinished, EffectRunning, EffectUnknown, LimitReached, StaleLease } from "./refusals.js";
 import { Renewal } from "./renewal.js";
 import type { EffectFunction, EffectLease, EffectOptions, EffectRecord, Terms } from "./terms.js";
-import { WAIT_MS_MAX } from "./terms.js";
 import { clipped, reasonText } from "./texts.js";
 import { monotonicMs, sleep } from "./time.js";
-import { toCamel, type WireBegin, type WireDecision, type WireOutcome } from "./wire.js";
+import { toCamel, type WireDecision, type WireOutcome } from "./wire.js";
 
 /** How often an unknown outcome is reconciled in one call before it is left to people. */
 const RECONCILE_ROUNDS_MAX = 3;
+/** A wait at the server is cut into pieces, because a lease that it grants is counted from when the piece began. */
+const WAIT_PIECE_MS = 5_000;
 /** The longest pause before asking again for an effect that another holder is carrying out. */
 const PAUSE_MS_MAX = 1_000;
 /** The shortest one, whatever the server says. */
@@ -48,10 +49,10 @@ export async function runEffect<T>(
   if (behalf.finishes && behalf.finishes.count > 0) await behalf.finishes.of(terms);
   for (let round = 0; ; round += 1) {
     let decision: WireDecision;
-    const askedAt = monotonicMs();
+    let askedAt = monotonicMs();
     try {
       decision = await ledger.begin(question(terms, behalf), askedAt, ends);
-      if (decision.decision === "in_progress") decision = await waited(ledger, terms, behalf, decision, askedAt + terms.waitMs, ends);
+      if (decision.decision === "in_progress") ({ decision, askedAt } = await waited(ledger, terms, behalf, decision, askedAt, ends));
     } catch (error) {
       throw refusedBegin(error, terms, behalf);
     }
@@ -78,30 +79,37 @@ function uncertain(terms: Terms, why: string): EffectUncertain {
   return new EffectUncertain(terms.scope, terms.key, why, terms);
 }
 
-function question(terms: Terms, behalf: Behalf): WireBegin {
-  return {
-    scope: terms.scope,
-    key: terms.key,
-    tenant_id: terms.tenantId,
-    request_hash: terms.requestHash,
-    on_lapse: terms.onLapse,
-    lease_ms: terms.leaseMs,
-    ttl_ms: terms.ttlMs,
-    max_attempts: terms.maxAttempts,
-    expect: terms.expect,
-    reacquire: true,
-    lease_token: behalf.leaseToken,
-    run_id: behalf.leaseToken === undefined ? behalf.runId : undefined,
-    step_id: behalf.leaseToken === undefined ? behalf.stepId : undefined,
-    request_id: uniqueId(),
-    owner: behalf.owner,
-  };
+/**
+ * The question who carries it out, as JSON. Written by hand, because a worker asks it for every message; and joined,
+ * because a text that is added up stays in as many pieces while it waits.
+ */
+function question(terms: Terms, behalf: Behalf): string {
+  const parts = ['{"scope":', JSON.stringify(terms.scope), ',"key":', JSON.stringify(terms.key)];
+  parts.push(terms.onLapse === "hold" ? ',"on_lapse":"hold","lease_ms":' : `,"on_lapse":${JSON.stringify(terms.onLapse)},"lease_ms":`, String(terms.leaseMs));
+  if (terms.tenantId !== undefined) parts.push(',"tenant_id":', JSON.stringify(terms.tenantId));
+  if (terms.requestHash !== undefined) parts.push(',"request_hash":"', terms.requestHash, '"');
+  if (terms.ttlMs !== undefined) parts.push(',"ttl_ms":', String(terms.ttlMs));
+  if (terms.maxAttempts !== undefined) parts.push(',"max_attempts":', String(terms.maxAttempts));
+  if (terms.expect !== undefined) parts.push(',"expect":', JSON.stringify(terms.expect));
+  if (behalf.leaseToken !== undefined) parts.push(',"lease_token":', JSON.stringify(behalf.leaseToken));
+  else {
+    if (behalf.runId !== undefined) parts.push(',"run_id":', JSON.stringify(behalf.runId));
+    if (behalf.stepId !== undefined) parts.push(',"step_id":', JSON.stringify(behalf.stepId));
+  }
+  parts.push(',"reacquire":true,"request_id":"', uniqueId(), '","owner":', JSON.stringify(behalf.owner), "}");
+  return parts.join("");
 }
 
 /** The error that the caller gets for a refusal to begin. */
 function refusedBegin(error: unknown, terms: Terms, behalf: Behalf): unknown {
   if (error instanceof AttemptsExhausted) return new EffectExhausted(terms.scope, terms.key, error.detail, { ...terms, cause: error });
   return behalf.leaseToken === undefined ? error : asLeaseLost(error);
+}
+
+/** The server's last answer, and when that was asked for: the lease in it cannot have begun before. */
+interface Waited {
+  readonly decision: WireDecision;
+  readonly askedAt: number;
 }
 
 /**
@@ -113,24 +121,31 @@ async function waited(
   terms: Terms,
   behalf: Behalf,
   decision: WireDecision,
-  until: number,
+  askedAt: number,
   ends: Ends | undefined,
-): Promise<WireDecision> {
+): Promise<Waited> {
+  const until = askedAt + terms.waitMs;
+  const longestMs = Math.min(WAIT_PIECE_MS, Math.max(PAUSE_MS_MIN, Math.floor(terms.leaseMs / 3)));
   for (let attaches = true; decision.decision === "in_progress"; ) {
-    const leftMs = Math.min(WAIT_MS_MAX, Math.floor(until - monotonicMs()));
-    if (leftMs < 1) break;
+    const now = monotonicMs();
+    const pieceMs = Math.min(longestMs, Math.floor(until - now));
+    if (pieceMs < 1) break;
+    askedAt = now;
     try {
       decision = attaches
-        ? await ledger.attach(question(terms, behalf), leftMs, ends)
-        : await ledger.begin(question(terms, behalf), monotonicMs(), ends);
+        ? await ledger.attach(question(terms, behalf), pieceMs, ends)
+        : await ledger.begin(question(terms, behalf), askedAt, ends);
     } catch (error) {
       // Too many callers wait there already: this one waits here.
       if (!attaches || !(error instanceof LimitReached)) throw error;
       attaches = false;
     }
-    if (decision.decision === "in_progress") await pause(pauseMs(decision.retry_after_ms, until - monotonicMs()), ends);
+    if (decision.decision !== "in_progress") break;
+    const answeredAt = monotonicMs();
+    const early = !attaches || answeredAt < askedAt + pieceMs;
+    if (early) await pause(pauseMs(decision.retry_after_ms, until - answeredAt), ends);
   }
-  return decision;
+  return { decision, askedAt };
 }
 
 function pause(ms: number, ends: Ends | undefined): Promise<void> {
@@ -225,11 +240,15 @@ async function failed(ledger: Ledger, terms: Terms, token: string, renewal: Rene
   if (end.release === "uncertain" && !renewal.isSecure(monotonicMs())) throw end.raise;
   try {
     if (end.release) await ledger.release(token, end.release === "uncertain");
-    else if (end.finish) await ledger.finish(token, end.finish, renewal.until).answer;
+    else if (end.finish) await finished(ledger, token, end.finish, renewal.until);
   } catch {
     // What cannot be recorded now is found out by the next attempt; what the function said matters more.
   }
   throw end.raise;
+}
+
+function finished(ledger: Ledger, token: string, ending: Ending, until: number): Promise<object> {
+  return new Promise((answered, failed) => void ledger.finish(token, ending, until, { answered, failed }));
 }
 
 function replayed<T>(terms: Terms, outcome: WireOutcome): T {

@@ -15,6 +15,16 @@ export interface Ending {
 /** It happened, and nothing more is known to the server. */
 export const OMITTED: Ending = { status: "succeeded", code: 200, headers: { "x-driftq-result": "omitted" } };
 
+/** As finish and commit take it. */
+export function finishText(token: string, ending: Ending): string {
+  if (ending.headers !== JSON_HEADERS) return JSON.stringify({ token, ...ending });
+  // Most are so, and a worker writes one or more per message.
+  return `{"token":${JSON.stringify(token)},"status":"succeeded","code":200,"headers":{"content-type":"application/json"},"body":${JSON.stringify(ending.body)}}`;
+}
+
+/** The headers of a result that is JSON. */
+const JSON_HEADERS: Record<string, string> = Object.freeze({ "content-type": "application/json" });
+
 /**
  * A result as it is stored, and as it is given back. The caller that ran the effect gets what a replay gets: a date
  * becomes a text the first time already, and not only in a replay.
@@ -29,8 +39,9 @@ export function happened<T>(result: T): { finish: Ending; value: T } {
     // Like a function or a symbol, it cannot be stored; the effect has happened all the same.
   }
   if (body === undefined) return { finish: OMITTED, value: result };
-  const finish: Ending = { status: "succeeded", code: 200, headers: { "content-type": "application/json" }, body };
-  return { finish, value: JSON.parse(body) as T };
+  const finish: Ending = { status: "succeeded", code: 200, headers: JSON_HEADERS, body };
+  // Reading a text back would give the same.
+  return { finish, value: typeof result === "string" ? result : (JSON.parse(body) as T) };
 }
 
 /** What an error of the function is recorded as, if at all, and what the caller gets. `release`: the lease is given up. */

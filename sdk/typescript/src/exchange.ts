@@ -1,3 +1,4 @@
+import { isNode } from "./platform.js";
 import type { Method } from "./transport.js";
 
 /** What came back. */
@@ -39,4 +40,33 @@ async function answerOf(fetcher: typeof fetch, url: string, init: RequestInit): 
   // would get another one: twice as many connections, and calls that take more processor time.
   await new Promise((resolve) => setImmediate(resolve));
   return { status: response.status, text, header: (name) => response.headers.get(name) ?? undefined };
+}
+
+/**
+ * By Node's own HTTP client where there is one, else by fetch. It is loaded with the first call: a runtime that has no such
+ * module goes by fetch, and need not know it.
+ */
+export function byDefault(): Send {
+  const fetched = byFetch(fetch);
+  if (!isNode()) return fetched;
+  let send: Send | undefined;
+  let loading: Promise<Send> | undefined;
+  const load = async () => (send = await import("./node-http.js").then(({ byNodeHttp }) => byNodeHttp, () => fetched));
+  return (method, url, text) => (send ? send(method, url, text) : later((loading ??= load()), method, url, text));
+}
+
+/** An exchange by a way that is being loaded. */
+function later(loading: Promise<Send>, method: Method, url: string, text: string | undefined): Exchange {
+  let exchange: Exchange | undefined;
+  let isCut = false;
+  const answer = loading.then((send) => {
+    if (isCut) throw new Error("the call was given up before it was sent");
+    exchange = send(method, url, text);
+    return exchange.answer;
+  });
+  const cut = () => {
+    isCut = true;
+    exchange?.cut();
+  };
+  return { answer, cut };
 }

@@ -1,9 +1,9 @@
-import type { Question } from "./collector.js";
+import type { Asker, Question } from "./collector.js";
 import type { Delivery } from "./delivery.js";
 import { signalled, type Ends } from "./ends.js";
 import { OMITTED, type Ending } from "./endings.js";
 import { EffectUncertain, LeaseLost, type EffectName } from "./errors.js";
-import type { Ledger } from "./ledger.js";
+import type { Ledger, Lingering } from "./ledger.js";
 import { BodyTooLarge, LeaseUnknown, ResultTooLarge, StaleLease } from "./refusals.js";
 import { abortable } from "./time.js";
 import { isStrange, mayPass } from "./transport.js";
@@ -21,18 +21,20 @@ export interface Finish {
 }
 
 /** Says how an effect ended, and waits until that is stored. */
-export async function tell(ledger: Ledger, finish: Finish, inMessage: boolean): Promise<void> {
-  await told(ledger, finish, ledger.finish(finish.token, finish.ending, finish.until), inMessage);
+export function tell(ledger: Ledger, finish: Finish, inMessage: boolean): Promise<void> {
+  return new Promise((resolve, reject) => void send(ledger, finish, inMessage, () => resolve(), reject));
 }
 
-async function told(ledger: Ledger, finish: Finish, question: Question<object>, inMessage: boolean): Promise<void> {
-  try {
-    await question.answer;
-  } catch (error) {
-    const tooLarge = error instanceof ResultTooLarge || error instanceof BodyTooLarge;
-    if (tooLarge && finish.ending !== OMITTED) return tell(ledger, { ...finish, ending: OMITTED }, inMessage);
-    throw unheard(error, finish.effect, inMessage);
-  }
+function send(ledger: Ledger, finish: Finish, inMessage: boolean, heard: () => void, failed: (error: unknown) => void): Question {
+  const asker: Asker<object> = {
+    answered: heard,
+    failed: (error) => {
+      const tooLarge = error instanceof ResultTooLarge || error instanceof BodyTooLarge;
+      if (tooLarge && finish.ending !== OMITTED) send(ledger, { ...finish, ending: OMITTED }, inMessage, heard, failed);
+      else failed(unheard(error, finish.effect, inMessage));
+    },
+  };
+  return ledger.finish(finish.token, finish.ending, finish.until, asker);
 }
 
 /**
@@ -54,10 +56,11 @@ export function asLeaseLost(error: unknown): unknown {
 }
 
 /** An ending on its way to the server. */
-class Unheard {
+export class Unheard implements Lingering {
+  goesAt = 0;
   /** It goes out in a moment, unless it is taken back before. */
   #waits = true;
-  #question: Question<object> | undefined;
+  #question: Question | undefined;
   #heard: Promise<void> | undefined;
   #resolve: (() => void) | undefined;
   #reject: ((error: unknown) => void) | undefined;
@@ -96,11 +99,9 @@ class Unheard {
   }
 
   send(): void {
-    const { token, ending, until } = this.finish;
     this.#waits = false;
-    this.#question = this.ledger.finish(token, ending, until);
     void this.heard;
-    told(this.ledger, this.finish, this.#question, true).then(() => this.rode(), this.#reject);
+    this.#question = send(this.ledger, this.finish, true, () => this.rode(), (error) => this.#reject?.(error));
   }
 
   rode(): void {
@@ -149,7 +150,9 @@ export class Finishes {
 
   /** Those that were not sent yet; they are to ride, or to be sent after all. */
   withdraw(): Unheard[] {
-    return this.#unheard.filter((unheard) => unheard.withdraw());
+    const withdrawn: Unheard[] = [];
+    for (const unheard of this.#unheard) if (unheard.withdraw()) withdrawn.push(unheard);
+    return withdrawn;
   }
 
   /** These were stored with the commit. */

@@ -6,7 +6,7 @@ import type { Route } from "./handler.js";
 import { randomHex } from "./platform.js";
 import { GroupUnknown, namingTopic } from "./refusals.js";
 import type { Ask, Room } from "./room.js";
-import { runBatch, runOne, type Runner } from "./runner.js";
+import { runBatch, runOne, type Progress, type Runner } from "./runner.js";
 import { giveBack } from "./settler.js";
 import { sleep } from "./time.js";
 import { isStrange, mayPass, type Transport } from "./transport.js";
@@ -106,7 +106,7 @@ export class Lane {
 
   /** Fires the signal of everything that still runs. */
   cancel(): void {
-    for (const delivery of this.#busy) delivery.end(new Cancelled("the worker stops, and its time to drain is over"));
+    for (const delivery of this.#busy) delivery.endByStop();
   }
 
   /** One borrowing call, repeated with the same request_id until it is answered, so that no answer is lost. */
@@ -158,35 +158,83 @@ export class Lane {
 
   /** Runs a handler for the first messages that wait. */
   start(count: number): void {
-    const { room } = this.common;
     const deliveries = this.#waiting.splice(0, count);
     for (const delivery of deliveries) {
       this.#busy.add(delivery);
       delivery.begun = true;
       if (delivery.toldWaiting) this.common.begun(delivery);
     }
-    // The place is free as soon as the handler has ended: what it left to be settled has room of its own.
-    const ended = this.#handlers.begin(() => {
-      room.handled(this.index, deliveries.length);
-      room.ended(this.index);
-      this.common.changed();
-    });
-    const concluded = this.#runs.begin();
-    const settled = (delivery: Delivery) => {
-      this.#busy.delete(delivery);
-      room.settled(this.index);
-      this.common.changed();
-    };
-    const progress = { ended, settled };
-    const run = this.route.handleBatch
-      ? runBatch(this.options.runner, this.route, deliveries, progress)
-      : runOne(this.options.runner, this.route, deliveries[0]!, progress);
-    // Nothing that a handler throws comes here. Should this package itself fail, the worker ends with that error, and
-    // not in silence.
-    void run.catch((error: unknown) => this.common.fail(error)).then(() => {
-      ended();
-      concluded();
-    });
+    this.#handlers.add(1);
+    this.#runs.add(deliveries.length);
+    const turn = new Turn(this, deliveries.length);
+    const { runner } = this.options;
+    if (this.route.handleBatch) void runBatch(runner, this.route, deliveries, turn).catch((error: unknown) => turn.failed(error));
+    else runOne(runner, this.route, deliveries[0]!, turn);
+  }
+
+  /** @internal The place is free as soon as the handler has ended: what it left to be settled has room of its own. */
+  ended(count: number): void {
+    const { room } = this.common;
+    room.handled(this.index, count);
+    room.ended(this.index);
+    this.common.changed();
+    this.#handlers.end();
+  }
+
+  /** @internal */
+  settled(delivery: Delivery): void {
+    this.#busy.delete(delivery);
+    this.common.room.settled(this.index);
+    this.common.changed();
+  }
+
+  /** @internal What is left of one message is the settler's. */
+  leftToSettler(): void {
+    this.#runs.end();
+  }
+
+  /** @internal */
+  fail(error: unknown): void {
+    this.common.fail(error);
+  }
+}
+
+/** One call of a handler, and how far it has got. */
+class Turn implements Progress {
+  #hasEnded = false;
+  /** Of how many messages more there is something to commit. */
+  #left: number;
+
+  constructor(
+    private readonly lane: Lane,
+    private readonly count: number,
+  ) {
+    this.#left = count;
+  }
+
+  ended(): void {
+    if (this.#hasEnded) return;
+    this.#hasEnded = true;
+    this.lane.ended(this.count);
+  }
+
+  settled(delivery: Delivery): void {
+    this.lane.settled(delivery);
+  }
+
+  concluded(): void {
+    this.#left -= 1;
+    this.lane.leftToSettler();
+  }
+
+  /**
+   * Nothing that a handler throws comes here. Should this package itself fail, the worker ends with that error, and not
+   * in silence.
+   */
+  failed(error: unknown): void {
+    this.lane.fail(error);
+    this.ended();
+    while (this.#left > 0) this.concluded();
   }
 }
 
@@ -195,17 +243,13 @@ class Tally {
   #count = 0;
   #waiting: (() => void)[] = [];
 
-  /** The function that it returns marks the end; it may be called more than once. */
-  begin(atEnd?: () => void): () => void {
-    this.#count += 1;
-    let ended = false;
-    return () => {
-      if (ended) return;
-      ended = true;
-      this.#count -= 1;
-      atEnd?.();
-      if (this.#count === 0) for (const resolve of this.#waiting.splice(0)) resolve();
-    };
+  add(count: number): void {
+    this.#count += count;
+  }
+
+  end(): void {
+    this.#count -= 1;
+    if (this.#count === 0) for (const resolve of this.#waiting.splice(0)) resolve();
   }
 
   none(): Promise<void> {

@@ -8,6 +8,7 @@ export class Lanes {
   readonly #room: Room;
   readonly #lanes: Lane[];
   #stopping = false;
+  #isPumping = false;
 
   constructor(routes: readonly Route[], bounds: Bounds, options: LaneOptions, begun: (delivery: Delivery) => void, fail: (error: unknown) => void) {
     this.#room = new Room(bounds);
@@ -47,11 +48,18 @@ export class Lanes {
 
   /** Starts handlers while there are places and something waits, and lets lanes borrow that have room again. */
   #pump(): void {
-    // Looked at each time: a handler may stop the worker before it first waits for something.
-    while (!this.#stopping) {
-      const next = this.#room.start();
-      if (!next) break;
-      this.#lanes[next.lane]!.start(next.count);
+    // A handler that waits for nothing ends while it is started here: what is next is seen by the loop.
+    if (this.#isPumping) return;
+    this.#isPumping = true;
+    try {
+      // Looked at each time: a handler may stop the worker before it first waits for something.
+      while (!this.#stopping) {
+        const next = this.#room.start();
+        if (!next) break;
+        this.#lanes[next.lane]!.start(next.count);
+      }
+    } finally {
+      this.#isPumping = false;
     }
     for (const lane of this.#lanes) lane.wake();
   }

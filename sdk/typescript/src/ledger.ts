@@ -1,9 +1,9 @@
-import { Collector, type Question } from "./collector.js";
+import { Collector, type Asker, type Question } from "./collector.js";
 import { signalled, type Ends } from "./ends.js";
-import type { Ending } from "./endings.js";
+import { finishText, type Ending } from "./endings.js";
 import { monotonicMs, timerMs } from "./time.js";
 import type { Transport } from "./transport.js";
-import type { WireBegin, WireCommit, WireCommitted, WireDecision } from "./wire.js";
+import type { WireCommitted, WireDecision } from "./wire.js";
 
 /**
  * A handler that ends within this time after an effect sends its ending with the commit; after that the ending goes
@@ -14,15 +14,20 @@ const LINGER_MS = 5;
 const GIVE_UP_MS = 5_000;
 
 export interface Lingering {
+  /** When it goes, by this process's clock. */
+  goesAt: number;
   go(): void;
 }
+
+/** What a result that was committed begins with. In a text of JSON its quotes are escaped, so that it is found nowhere else. */
+const COMMITTED = '{"result":"committed"';
 
 /** The server's ledger of effects. What many callers ask for at once goes to it in one call. */
 export class Ledger {
   readonly #begins: Collector<WireDecision>;
   readonly #commits: Collector<WireCommitted>;
 
-  readonly #lingering: { item: Lingering; until: number }[] = [];
+  #lingering: Lingering[] = [];
   #timer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(readonly transport: Transport) {
@@ -30,25 +35,27 @@ export class Ledger {
     const unheeded = (decision: WireDecision) => {
       if (decision.decision === "execute") void this.release(decision.lease.token, false).catch(() => undefined);
     };
-    this.#begins = new Collector(transport, "/v2/effects/begin", "effects", unheeded);
-    this.#commits = new Collector(transport, "/v2/commit", "commits");
+    this.#begins = new Collector(transport, { path: "/v2/effects/begin", member: "effects", unheeded });
+    // Where each message was stored is rarely asked for, and need not be read.
+    const allDone = (text: string, count: number) => occurrences(text, COMMITTED) === count;
+    this.#commits = new Collector(transport, { path: "/v2/commit", member: "commits", allDone });
   }
 
   /** Asks for an effect, and is answered at once. */
-  begin(body: WireBegin, askedAt: number, ends: Ends | undefined): Promise<WireDecision> {
-    return this.#begins.push(body, { until: askedAt + this.transport.patienceMs, ends }).answer;
+  begin(question: string, askedAt: number, ends: Ends | undefined): Promise<WireDecision> {
+    return this.#begins.ask(question, { until: askedAt + this.transport.patienceMs, ends });
   }
 
   /** Asks for an effect that another holder is carrying out, and waits at the server for up to `waitMs`. */
-  attach(body: WireBegin, waitMs: number, ends: Ends | undefined): Promise<WireDecision> {
-    const waiting = { ...body, wait_ms: waitMs };
-    return signalled(ends, (signal) => this.transport.call<WireDecision>("POST", "/v2/effects/begin", { body: waiting, waitMs, signal }));
+  attach(question: string, waitMs: number, ends: Ends | undefined): Promise<WireDecision> {
+    const text = `${question.slice(0, -1)},"wait_ms":${waitMs}}`;
+    return signalled(ends, (signal) => this.transport.call<WireDecision>("POST", "/v2/effects/begin", { text, waitMs, signal }));
   }
 
   /** Says how an effect ended; repeated until it is heard or the effect's lease is over. */
-  finish(token: string, ending: Ending, until: number): Question<object> {
-    const body = { token, ...ending };
-    return this.#commits.push({ effects: [body] }, { until, alone: { path: "/v2/effects/finish", body } });
+  finish(token: string, ending: Ending, until: number, asker: Asker<object>): Question {
+    const text = finishText(token, ending);
+    return this.#commits.push(`{"effects":[${text}]}`, asker, { until, alone: { path: "/v2/effects/finish", text } });
   }
 
   /**
@@ -60,23 +67,31 @@ export class Ledger {
     await this.transport.call("POST", "/v2/effects/release", { body, patienceMs: GIVE_UP_MS, timeoutMs: GIVE_UP_MS });
   }
 
-  /** A commit of a message. `until` is when it is given up; `putOff` is called if it is refused for now. */
-  commit(body: WireCommit, until: number, ends: Ends | undefined, putOff: () => void): Promise<WireCommitted> {
-    return this.#commits.push(body, { until, ends, putOff }).answer;
+  /** A commit of a message. `until` is when it is given up; `unread`: only that it was done is of interest. */
+  commit(body: string, until: number, ends: Ends | undefined, unread: boolean, asker: Asker<WireCommitted>): void {
+    this.#commits.push(body, asker, { until, ends, unread });
   }
 
   /** Sends it in a moment, unless it has been taken back by then. */
   linger(item: Lingering, now: number): void {
-    this.#lingering.push({ item, until: now + LINGER_MS });
+    item.goesAt = now + LINGER_MS;
+    this.#lingering.push(item);
     this.#timer ??= setTimeout(this.#go, LINGER_MS);
   }
 
   readonly #go = (): void => {
     const now = monotonicMs();
-    const later = this.#lingering.findIndex(({ until }) => until > now);
-    const due = this.#lingering.splice(0, later < 0 ? this.#lingering.length : later);
-    for (const { item } of due) item.go();
+    const items = this.#lingering;
+    let due = 0;
+    while (due < items.length && items[due]!.goesAt <= now) items[due++]!.go();
+    this.#lingering = due === items.length ? [] : items.slice(due);
     const next = this.#lingering[0];
-    this.#timer = next && setTimeout(this.#go, timerMs(next.until - now));
+    this.#timer = next && setTimeout(this.#go, timerMs(next.goesAt - now));
   };
+}
+
+function occurrences(text: string, part: string): number {
+  let count = 0;
+  for (let place = text.indexOf(part); place >= 0; place = text.indexOf(part, place + part.length)) count += 1;
+  return count;
 }

@@ -1,4 +1,4 @@
-import type { Message, SendOptions } from "./message.js";
+import { jsonOf, type Message, type SendOptions } from "./message.js";
 import { randomHex } from "./platform.js";
 
 /** The label that carries the trace, in the words of W3C Trace Context. */
@@ -38,4 +38,14 @@ export function followUpOptions(cause: Message, trace: Trace, topic: string, giv
   options.stepId ??= topic;
   options.labels = { [TRACE_LABEL]: trace.traceparent, ...given.labels };
   return options;
+}
+
+/** The message of a follow-up without options, as JSON: most are so, and a worker writes one or more per message. */
+export function plainFollowUp(cause: Message, trace: Trace, topic: string, payload: unknown): string {
+  let inherited = "";
+  if (cause.runId !== undefined) inherited += `"run_id":${JSON.stringify(cause.runId)},`;
+  if (cause.tenantId !== undefined) inherited += `"tenant_id":${JSON.stringify(cause.tenantId)},`;
+  if (cause.stepId !== undefined) inherited += `"parent_step_id":${JSON.stringify(cause.stepId)},`;
+  const labels = `{"${TRACE_LABEL}":"${trace.traceparent}"}`;
+  return `{"value":${JSON.stringify(jsonOf(payload))},"envelope":{${inherited}"step_id":${JSON.stringify(topic)},"labels":${labels}}}`;
 }

@@ -129,6 +129,11 @@ export function withKey(message: WireMessage): WireMessage {
   return { ...message, envelope: { ...message.envelope, idempotency_key: `sdk-${randomHex(16)}` } };
 }
 
+/** Whether it is sent as JSON. */
+export function isJson(payload: unknown): boolean {
+  return !(payload instanceof Uint8Array || payload instanceof Raw);
+}
+
 function encodePayload(payload: unknown): WireMessage {
   if (payload instanceof Uint8Array) return { value_b64: base64(payload) };
   return { value: payload instanceof Raw ? payload.text : jsonOf(payload) };
@@ -152,7 +157,8 @@ function encodeEnvelope(options: SendOptions): WireEnvelope | undefined {
   return Object.keys(envelope).length > 0 ? envelope : undefined;
 }
 
-function jsonOf(payload: unknown): string {
+/** A payload that goes as JSON. */
+export function jsonOf(payload: unknown): string {
   const text: string | undefined = JSON.stringify(payload);
   if (text === undefined) throw new TypeError(`a payload has to be JSON or bytes, and ${typeof payload} is neither`);
   return text;

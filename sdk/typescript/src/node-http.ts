@@ -21,7 +21,7 @@ const plain = { request: http.request, agent: new http.Agent(connections) };
 const secure = { request: https.request, agent: new https.Agent(connections) };
 
 export function byNodeHttp(method: Method, url: string, text: string | undefined): Exchange {
-  const target = urlToHttpOptions(new URL(url));
+  const target = targetOf(url);
   const { request, agent } = target.protocol === "https:" ? secure : plain;
   // As bytes: Node takes twice as long to write a long text.
   const bytes = text === undefined ? undefined : Buffer.from(text, "utf8");
@@ -30,6 +30,24 @@ export function byNodeHttp(method: Method, url: string, text: string | undefined
   const answer = answerTo(call);
   call.end(bytes);
   return { answer, cut: () => call.destroy() };
+}
+
+/** The URLs that were asked last, as Node takes them apart. */
+const targets = new Map<string, Target>();
+const TARGETS_KEPT = 64;
+
+type Target = Pick<http.RequestOptions, "protocol" | "hostname" | "port" | "path">;
+
+/** Kept, because the same few are asked again and again. */
+function targetOf(url: string): Target {
+  let target = targets.get(url);
+  if (!target) {
+    const { protocol, hostname, port, path } = urlToHttpOptions(new URL(url)) as Target;
+    target = { protocol, hostname, port, path };
+    if (targets.size === TARGETS_KEPT) targets.clear();
+    targets.set(url, target);
+  }
+  return target;
 }
 
 function answerTo(call: http.ClientRequest): Promise<Answer> {

@@ -1,9 +1,15 @@
-// With node-http.ts, which only applications that ask for it import, the only file that uses Node's own modules.
-import { AsyncLocalStorage } from "node:async_hooks";
+// With node-http.ts, which is loaded only where it is of use, the only file that uses Node's own modules.
+import { AsyncLocalStorage, AsyncResource } from "node:async_hooks";
 import * as nodeCrypto from "node:crypto";
 import { hostname } from "node:os";
 
 export { AsyncLocalStorage };
+
+/** Runs functions as if they were called from here: with what every async storage holds now. */
+export function surroundings(): (run: () => void) => void {
+  const here = new AsyncResource("driftq");
+  return (run) => here.runInAsyncScope(run);
+}
 
 /** Of the bytes, or of a text in UTF-8. */
 export function sha256Hex(data: string | Uint8Array): string {
@@ -12,18 +18,21 @@ export function sha256Hex(data: string | Uint8Array): string {
 }
 
 /** Drawn in advance: asking the system for a few bytes at a time costs more than everything else in a call. */
-const pool = new Uint8Array(4_096);
-let drawn = pool.length;
+const drawing = new Uint8Array(4_096);
+/** The same in hex. */
+let pool = "";
+let drawn = 0;
 
 /** `bytes` random bytes in hex. */
 export function randomHex(bytes: number): string {
-  if (drawn + bytes > pool.length) {
-    crypto.getRandomValues(pool);
+  if (drawn + 2 * bytes > pool.length) {
+    crypto.getRandomValues(drawing);
+    pool = Buffer.from(drawing.buffer).toString("hex");
     drawn = 0;
   }
   const start = drawn;
-  drawn += bytes;
-  return Buffer.from(pool.buffer, start, bytes).toString("hex");
+  drawn += 2 * bytes;
+  return pool.slice(start, drawn);
 }
 
 /** A name for something that this process asks for, different each time. */
@@ -53,6 +62,11 @@ export function defaultOwner(): string {
 
 export function environment(name: string): string | undefined {
   return process.env[name] || undefined;
+}
+
+/** Whether this is Node itself, and not a runtime that has some of its modules. */
+export function isNode(): boolean {
+  return process.versions.node !== undefined && !("Bun" in globalThis) && !("Deno" in globalThis);
 }
 
 export type StopSignal = "SIGTERM" | "SIGINT";

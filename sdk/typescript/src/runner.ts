@@ -1,8 +1,9 @@
 import { within } from "./ambient.js";
+import type { Asker } from "./collector.js";
 import { Context } from "./context.js";
 import type { Delivery } from "./delivery.js";
 import type { Ends } from "./ends.js";
-import { Cancelled, LeaseLost } from "./errors.js";
+import { LeaseLost } from "./errors.js";
 import type { WorkerEventListener } from "./events.js";
 import type { BatchItem, Route } from "./handler.js";
 import type { Ledger } from "./ledger.js";
@@ -10,7 +11,7 @@ import { Dead, Retry } from "./outcomes.js";
 import { BadPayload, readPayload } from "./payload.js";
 import { settlementOf, type HandlerEnd, type Settlement } from "./settle.js";
 import type { Settler } from "./settler.js";
-import { isA } from "./texts.js";
+import { isA, isThenable } from "./texts.js";
 
 /** What running a handler takes. */
 export interface Runner {
@@ -18,9 +19,8 @@ export interface Runner {
   readonly owner: string;
   readonly settler: Settler;
   readonly emit: WorkerEventListener;
-  stopping(): boolean;
   /** Told of a handler whose place is given away although it has not ended. */
-  leaveBehind(handler: Promise<void>): void;
+  leaveBehind(handler: Promise<unknown>): void;
 }
 
 /** Is told how far the run of a handler has got. */
@@ -29,22 +29,85 @@ export interface Progress {
   ended(): void;
   /** Nothing more is to be said about that message. */
   settled(delivery: Delivery): void;
+  /** What is left of that message is the settler's. */
+  concluded(): void;
+  /** This package itself has failed. */
+  failed(error: unknown): void;
 }
 
 const LEFT_BEHIND = Symbol("left behind");
 
-/** Runs the handler of one message, and hands its settlement on. Ends when the handler's place is free. */
-export async function runOne(runner: Runner, route: Route, delivery: Delivery, progress: Progress): Promise<void> {
-  const context = new Context(delivery, runner.ledger, runner.owner);
+/** Runs the handler of one message, and hands its settlement on. */
+export function runOne(runner: Runner, route: Route, delivery: Delivery, progress: Progress): void {
   delivery.start(route.options.timeoutMs);
-  const end = await outcomeOf(runner, [delivery], async () => {
-    const read = readPayload(delivery.message, route.options.encoding ?? "json", route.options.schema);
-    const payload = read instanceof Promise ? await read : read;
-    await within(context, () => route.handle!(payload, context));
-  });
-  progress.ended();
-  await conclude(runner, route, delivery, context, end, progress);
+  new One(runner, route, delivery, progress).go();
 }
+
+/**
+ * One message and its handler. An object instead of async functions: a message that waits for something keeps all of this
+ * alive, and a promise takes several times as much.
+ */
+class One {
+  readonly #context: Context;
+  #ended = false;
+
+  constructor(
+    private readonly runner: Runner,
+    private readonly route: Route,
+    private readonly delivery: Delivery,
+    private readonly progress: Progress,
+  ) {
+    this.#context = new Context(delivery, runner.ledger, runner.owner);
+  }
+
+  go(): void {
+    const { delivery } = this;
+    if (delivery.ended) return this.#end({ returned: false, error: delivery.ended });
+    let returned: unknown;
+    try {
+      const { encoding = "json", schema } = this.route.options;
+      const payload = readPayload(delivery.message, encoding, schema);
+      returned = payload instanceof Promise ? payload.then((read) => this.#handle(read)) : this.#handle(payload);
+    } catch (error) {
+      return this.#end({ returned: false, error });
+    }
+    if (!isThenable(returned)) return this.#end(RETURNED);
+    const handler = Promise.resolve(returned);
+    delivery.onLeftBehind = () => this.#leave(handler);
+    void handler.then(
+      () => this.#end(RETURNED),
+      (error: unknown) => this.#end({ returned: false, error }),
+    );
+  }
+
+  #handle(payload: unknown): unknown {
+    return within(this.#context, () => this.route.handle!(payload, this.#context));
+  }
+
+  #leave(handler: Promise<unknown>): void {
+    const { runner, delivery } = this;
+    if (this.#ended) return;
+    runner.leaveBehind(handler);
+    const { message, attempt, ended } = delivery;
+    runner.emit({ kind: "handler_left_behind", message, attempt, error: ended });
+    this.#end({ returned: false, error: ended });
+  }
+
+  /** How the handler ended; after it was left behind, that is of no interest any more. */
+  #end(end: HandlerEnd): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    const { runner, route, delivery, progress } = this;
+    try {
+      progress.ended();
+      conclude(runner, route, delivery, this.#context, end, progress);
+    } catch (error) {
+      progress.failed(error);
+    }
+  }
+}
+
+const RETURNED: HandlerEnd = { returned: true };
 
 /** One message of a batch, and what was said about it alone. */
 class Item implements BatchItem<unknown> {
@@ -65,7 +128,6 @@ class Item implements BatchItem<unknown> {
 /** Runs the handler of a batch, and hands the settlements on. */
 export async function runBatch(runner: Runner, route: Route, deliveries: Delivery[], progress: Progress): Promise<void> {
   const items: Item[] = [];
-  const rest: Promise<void>[] = [];
   for (const delivery of deliveries) {
     const context = new Context(delivery, runner.ledger, runner.owner);
     delivery.start(route.options.timeoutMs);
@@ -73,13 +135,12 @@ export async function runBatch(runner: Runner, route: Route, deliveries: Deliver
       const payload = await readPayload(delivery.message, route.options.encoding ?? "json", route.options.schema);
       items.push(new Item(payload, context, delivery));
     } catch (error) {
-      rest.push(conclude(runner, route, delivery, context, { returned: false, error }, progress));
+      conclude(runner, route, delivery, context, { returned: false, error }, progress);
     }
   }
   const end = await batchOutcome(runner, route, items);
   progress.ended();
-  for (const item of items) rest.push(conclude(runner, route, item.delivery, item.context, item.end ?? end, progress));
-  await Promise.all(rest);
+  for (const item of items) conclude(runner, route, item.delivery, item.context, item.end ?? end, progress);
 }
 
 /** The handler gets what has not ended before; with nothing left it is not called. */
@@ -94,7 +155,6 @@ async function batchOutcome(runner: Runner, route: Route, items: readonly Item[]
 
 /** How the handler ended; one that does not heed its signal is left behind after a while. */
 async function outcomeOf(runner: Runner, deliveries: readonly Delivery[], run: () => Promise<void>): Promise<HandlerEnd> {
-  if (deliveries.length === 1 && deliveries[0]!.ended) return { returned: false, error: deliveries[0]!.ended };
   let handler: Promise<void>;
   try {
     const end = await new Promise<unknown>((resolve, reject) => {
@@ -120,38 +180,76 @@ async function outcomeOf(runner: Runner, deliveries: readonly Delivery[], run: (
 }
 
 /** Settles a delivery whose handler has ended: with what it collected, by one commit. */
-async function conclude(runner: Runner, route: Route, delivery: Delivery, context: Context, end: HandlerEnd, progress: Progress): Promise<void> {
+function conclude(runner: Runner, route: Route, delivery: Delivery, context: Context, end: HandlerEnd, progress: Progress): void {
   delivery.stop();
   context.close();
-  const stopped = runner.settler;
-  const waits = context.collected;
-  if (waits && end.returned && !delivery.settled && !delivery.ended) {
+  if (!context.collected) settle(runner, route, delivery, end, progress, false);
+  else new Conclusion(runner, route, delivery, context, end, progress).go();
+}
+
+/** A message that has more to it than an ack, until it is committed or has become the settler's. */
+class Conclusion implements Asker<unknown> {
+  constructor(
+    private readonly runner: Runner,
+    private readonly route: Route,
+    private readonly delivery: Delivery,
+    private readonly context: Context,
+    private end: HandlerEnd,
+    private readonly progress: Progress,
+  ) {}
+
+  go(): void {
+    const { delivery } = this;
+    // Repeated until the server has heard it, as settlements are.
+    if (this.end.returned && !delivery.settled && !delivery.ended) this.context.conclude(Number.POSITIVE_INFINITY, this.runner.settler, true, this);
+    else this.#settle();
+  }
+
+  answered(): void {
+    this.#settle();
+  }
+
+  failed(error: unknown): void {
+    this.end = { returned: false, error };
+    this.#settle();
+  }
+
+  /** The server must hear how the effects ended before the message can come again, and before it is acked. */
+  #settle(): void {
     try {
-      // Repeated until the server has heard it, as settlements are.
-      await context.conclude(Number.POSITIVE_INFINITY, stopped);
+      if (!this.context.unheard) settle(this.runner, this.route, this.delivery, this.end, this.progress, true);
+      else this.#hear().catch(this.progress.failed);
     } catch (error) {
-      end = { returned: false, error };
+      this.progress.failed(error);
     }
   }
-  // The server must hear how the effects ended before the message can come again, and before it is acked.
-  if (context.unheard) end = await heard(context, stopped, end);
+
+  async #hear(): Promise<void> {
+    const end = await heard(this.context, this.runner.settler, this.end);
+    settle(this.runner, this.route, this.delivery, end, this.progress, true);
+  }
+}
+
+/** `waited`: for a commit, or for effects to be heard of, which a stop may have cut short. */
+function settle(runner: Runner, route: Route, delivery: Delivery, end: HandlerEnd, progress: Progress, waited: boolean): void {
+  const stopped: Ends = runner.settler;
   if (delivery.settled) {
     if (!end.returned) emitFailure(runner, delivery, end.error, "after it was committed");
     progress.settled(delivery);
-    return;
-  }
-  if (waits && stopped.endedBy !== undefined) {
+  } else if (waited && stopped.endedBy !== undefined) {
     emitLost(runner, delivery, end.returned ? stopped.endedBy : end.error);
     progress.settled(delivery);
-    return;
+  } else {
+    const settlement = settlementOf(asOutcome(end, route), delivery.ended, delivery.stopped);
+    tell(runner, delivery, end, settlement);
+    delivery.settled = true;
+    if (settlement.kind === "drop") progress.settled(delivery);
+    else push(runner, delivery, end, settlement, progress);
   }
-  const settlement = settlementOf(asOutcome(end, route), delivery.ended, runner.stopping() && delivery.ended instanceof Cancelled);
-  tell(runner, delivery, end, settlement);
-  delivery.settled = true;
-  if (settlement.kind === "drop") {
-    progress.settled(delivery);
-    return;
-  }
+  progress.concluded();
+}
+
+function push(runner: Runner, delivery: Delivery, end: HandlerEnd, settlement: Exclude<Settlement, { kind: "drop" }>, progress: Progress): void {
   runner.settler.push(delivery, settlement, (fate) => {
     const { message, attempt, ended } = delivery;
     if (!fate.heard && !(ended instanceof LeaseLost)) emitLost(runner, delivery, fate.error);

@@ -19,12 +19,13 @@ export type Settlement =
 
 export type HandlerEnd = { readonly returned: true } | { readonly returned: false; readonly error: unknown };
 
-/** The settlement of a delivery: how its handler ended, and what ended the delivery before that, if anything did. */
-export function settlementOf(end: HandlerEnd, ended: DeliveryEnded | undefined, stopping = false): Settlement {
+/** The settlement of a delivery: how its handler ended, and what ended the delivery before that, if anything did: `stopped` if the worker's own stop. */
+export function settlementOf(end: HandlerEnd, ended: DeliveryEnded | undefined, stopped = false): Settlement {
   if (ended instanceof LeaseLost) return { kind: "drop", why: ended.message };
   if (ended instanceof DeadlinePassed) return { kind: "nack", dead: true, error: describe(ended) };
   if (ended instanceof TimedOut) return { kind: "nack", error: describe(ended) };
-  if (ended instanceof Cancelled && !stopping) return { kind: "ack" };
+  // No worker gets it again: giving it back ends it, and its run says that it was cancelled.
+  if (ended instanceof Cancelled && !stopped) return { kind: "release" };
   if (end.returned) return { kind: "ack" };
   // The worker stops: what the handler threw because of that is not the message's fault.
   if (ended instanceof Cancelled) return { kind: "release" };

@@ -8,8 +8,6 @@ import { ATTEMPTS_MAX, DURATION_MS_MAX, known, LEASE_MS_MAX, names, whole } from
 export const EFFECT_LEASE_MS = 60_000;
 /** How long to wait for another holder that is carrying it out. */
 export const EFFECT_WAIT_MS = 30_000;
-/** The longest wait that the server takes in one call. */
-export const WAIT_MS_MAX = 60_000;
 
 /** What the ledger keeps of an effect. */
 export interface EffectRecord {

@@ -15,6 +15,10 @@ export function isA<T>(value: unknown, type: abstract new (...args: never[]) => 
   }
 }
 
+export function isThenable(value: unknown): value is PromiseLike<unknown> {
+  return typeof (value as { then?: unknown } | null | undefined)?.then === "function";
+}
+
 /** An error's name and text. */
 export function describe(error: unknown): string {
   try {

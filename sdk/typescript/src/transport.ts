@@ -12,6 +12,8 @@ export interface CallOptions {
   body?: unknown;
   /** A body that is JSON already; takes precedence over `body`. */
   text?: string;
+  /** Reads a success from its text, if that is clear without parsing all of it. */
+  glance?: ((text: string) => unknown) | undefined;
   /** What the server was asked to wait; comes on top of the time for an answer. */
   waitMs?: number;
   /** How long the call is repeated; the client's own patience if not given, 0 for one try. */
@@ -68,7 +70,7 @@ export class Transport {
       try {
         if (!this.#greeted) await this.#greet(options.signal);
         const timeoutMs = options.timeoutMs ?? this.#options.answerTimeoutMs + (options.waitMs ?? 0);
-        const answer = await this.#exchange<T>(method, path, text, timeoutMs, options.signal);
+        const answer = await this.#exchange<T>(method, path, text, timeoutMs, options.signal, options.glance);
         this.#away = false;
         return answer;
       } catch (error) {
@@ -135,6 +137,7 @@ export class Transport {
     text: string | undefined,
     timeoutMs: number,
     signal: AbortSignal | undefined,
+    glance?: CallOptions["glance"],
   ): Promise<T> {
     const exchange = this.#options.send(method, this.url + path, text);
     let late = false;
@@ -144,7 +147,7 @@ export class Transport {
     }, timerMs(timeoutMs));
     signal?.addEventListener("abort", exchange.cut, { once: true });
     try {
-      return readAnswer<T>(this.url, await exchange.answer);
+      return readAnswer<T>(this.url, await exchange.answer, glance);
     } catch (error) {
       if (error instanceof Refused || error instanceof NotDriftQ) throw error;
       // A call that the caller ended says nothing about the server.

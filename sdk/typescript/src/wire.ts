@@ -87,34 +87,6 @@ export type WireDecision =
   | { decision: "retryable"; outcome: WireOutcome; epoch: number; attempt: number; attempts_left?: number | null }
   | { decision: "unknown"; epoch: number; attempt: number; since: string };
 
-export interface WireBegin {
-  scope: string;
-  key: string;
-  tenant_id?: string | undefined;
-  request_hash?: string | undefined;
-  on_lapse: "hold" | "retry";
-  lease_ms: number;
-  ttl_ms?: number | undefined;
-  max_attempts?: number | undefined;
-  reacquire: boolean;
-  lease_token?: string | undefined;
-  run_id?: string | undefined;
-  step_id?: string | undefined;
-  request_id: string;
-  owner: string;
-  expect?: readonly object[] | undefined;
-}
-
-export interface WireCommit {
-  ack: string[];
-  effects?: object[] | undefined;
-  produce?: object[] | undefined;
-  outputs?: object[] | undefined;
-  reads?: readonly object[] | undefined;
-  expect?: readonly object[] | undefined;
-  tenant_id?: string | undefined;
-}
-
 export interface WireCommitted {
   result: "committed" | "already_committed";
   produced: object[];

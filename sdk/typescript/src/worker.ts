@@ -132,9 +132,8 @@ export class Worker {
     this.#state = "running";
     const { transport, owner } = this.client;
     const { leaseMs, cancelGraceMs, heartbeat } = this.#settings;
-    const stopping = () => this.#state !== "running";
-    const leaveBehind = (handler: Promise<void>) => this.#leaveBehind(handler);
-    const runner = { ledger: this.client.ledger, owner, settler: this.#settler, emit: this.#emit, stopping, leaveBehind };
+    const leaveBehind = (handler: Promise<unknown>) => this.#leaveBehind(handler);
+    const runner = { ledger: this.client.ledger, owner, settler: this.#settler, emit: this.#emit, leaveBehind };
     const options = { transport, owner, group: this.group, leaseMs, cancelGraceMs, runner, emit: this.#emit };
     const routes = [...this.#routes.values()];
     const fail = (error: unknown) => this.#fail(error);
@@ -162,7 +161,7 @@ export class Worker {
   }
 
   /** A handler that does not heed its signal keeps what it holds; with too many of them the worker gives up. */
-  #leaveBehind(handler: Promise<void>): void {
+  #leaveBehind(handler: Promise<unknown>): void {
     this.#leftBehind += 1;
     const ended = () => (this.#leftBehind -= 1);
     handler.then(ended, ended);

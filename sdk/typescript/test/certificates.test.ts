@@ -3,16 +3,15 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { describe, expect, test } from "vitest";
 import { Client, type ClientOptions, DriftQError, Untrusted, type WorkerEvent } from "../src/index.js";
-import { byNodeHttp } from "../src/node-http.js";
 import { runUntilIdle, TestServer } from "../src/testing/index.js";
 import { certificateFile, SecureProxy, type Certificate } from "./support/secure.js";
 import { gate } from "./support/signals.js";
 
 const run = promisify(execFile);
 const PACKAGE = fileURLToPath(new URL("..", import.meta.url));
-const ways: ["fetch" | "node-http", Pick<ClientOptions, "send">][] = [
-  ["fetch", {}],
-  ["node-http", { send: byNodeHttp }],
+const ways: ["fetch" | "node-http", Pick<ClientOptions, "fetch">][] = [
+  ["fetch", { fetch }],
+  ["node-http", {}],
 ];
 
 describe.concurrent.each(ways)("by %s,", (name, way) => {
@@ -31,8 +30,7 @@ describe.concurrent.each(ways)("by %s,", (name, way) => {
   async function called(url: string, certificate: Certificate): Promise<string> {
     const program = `
       import { Client } from "driftq";
-      import { byNodeHttp } from "driftq/node";
-      const client = new Client(${name === "fetch"} ? { url: process.argv[1] } : { url: process.argv[1], send: byNodeHttp });
+      const client = new Client(${name === "fetch"} ? { url: process.argv[1], fetch } : process.argv[1]);
       console.log(await client.call("GET", "/v2/healthz").then(({ status }) => status, String));
       process.exit();
     `;

@@ -1,5 +1,6 @@
+import { AsyncLocalStorage } from "node:async_hooks";
 import { describe, expect, test } from "vitest";
-import { Collector } from "../src/collector.js";
+import { Collector, type Question } from "../src/collector.js";
 import { endsOf } from "../src/ends.js";
 import { ConnectionLost, Refused, type Answer, type Send } from "../src/index.js";
 import { monotonicMs } from "../src/time.js";
@@ -25,7 +26,7 @@ class Desk {
 
   readonly collector = (unheeded?: (said: Said) => void) => {
     const transport = new Transport({ url: "http://desk", connectTimeoutMs: 1_000, answerTimeoutMs: 1_000, patienceMs: 0, send: this.send, onAway: () => undefined });
-    return new Collector<Said>(transport, "/many", "questions", unheeded);
+    return new Collector<Said>(transport, { path: "/many", member: "questions", ...(unheeded && { unheeded }) });
   };
 
   results(numbers: number[]): object {
@@ -55,16 +56,25 @@ const problem = (code: string, status: number, retryable = false) => ({ code, st
 const later = () => monotonicMs() + 10_000;
 const errorOf = (promise: Promise<unknown>) => promise.then(() => undefined, (error: unknown) => error);
 
+/** A question that may be withdrawn, and its answer. */
+function asked(collector: Collector<Said>, n: number): { question: Question; answer: Promise<Said> } {
+  let question!: Question;
+  const answer = new Promise<Said>((answered, failed) => {
+    question = collector.push(JSON.stringify({ n }), { answered, failed }, { until: later() });
+  });
+  return { question, answer };
+}
+
 describe("what is asked for at once", () => {
   test("goes in one call, and what comes meanwhile in the next one", async () => {
     const desk = new Desk();
     const collector = desk.collector();
     let more: Promise<Said>[] = [];
     desk.say = (numbers, call) => {
-      if (call === 1) more = [3, 4].map((n) => collector.push({ n }, { until: later() }).answer);
+      if (call === 1) more = [3, 4].map((n) => collector.ask(JSON.stringify({ n }), { until: later() }));
       return desk.results(numbers);
     };
-    const first = [1, 2].map((n) => collector.push({ n }, { until: later() }).answer);
+    const first = [1, 2].map((n) => collector.ask(JSON.stringify({ n }), { until: later() }));
     expect(await Promise.all(first)).toEqual([{ n: 10 }, { n: 20 }]);
     expect(await Promise.all(more)).toEqual([{ n: 30 }, { n: 40 }]);
     expect(desk.numbers).toEqual([[1, 2], [3, 4]]);
@@ -73,9 +83,9 @@ describe("what is asked for at once", () => {
   test("is not listed if it is one, and may go elsewhere then", async () => {
     const desk = new Desk();
     const collector = desk.collector();
-    expect(await collector.push({ n: 1 }, { until: later() }).answer).toEqual({ n: 10 });
-    const alone = { path: "/one", body: { n: 2 } };
-    expect(await collector.push({ n: 7 }, { until: later(), alone }).answer).toEqual({ n: 20 });
+    expect(await collector.ask(JSON.stringify({ n: 1 }), { until: later() })).toEqual({ n: 10 });
+    const alone = { path: "/one", text: JSON.stringify({ n: 2 }) };
+    expect(await collector.ask(JSON.stringify({ n: 7 }), { until: later(), alone })).toEqual({ n: 20 });
     expect(desk.asked).toEqual([
       { path: "/many", numbers: [1], alone: true },
       { path: "/one", numbers: [2], alone: true },
@@ -86,9 +96,19 @@ describe("what is asked for at once", () => {
     const desk = new Desk();
     const collector = desk.collector();
     const numbers = Array.from({ length: 1_001 }, (_, n) => n);
-    await Promise.all(numbers.map((n) => collector.push({ n }, { until: later() }).answer));
+    await Promise.all(numbers.map((n) => collector.ask(JSON.stringify({ n }), { until: later() })));
     expect(desk.numbers.map((list) => list.length)).toEqual([1_000, 1]);
   });
+});
+
+test("what came of it is not told within the async storage of the one that asked first", async () => {
+  const collector = new Desk().collector();
+  const storage = new AsyncLocalStorage<string>();
+  const told = new Promise<unknown>((resolve) => {
+    storage.run("first", () => void collector.push('{"n":1}', { answered: () => undefined, failed: resolve }, { until: later() }));
+    collector.push('{"n":2}', { answered: () => resolve(storage.getStore() ?? "nothing"), failed: resolve }, { until: later() });
+  });
+  expect(await told).toBe("nothing");
 });
 
 describe("a refusal", () => {
@@ -101,7 +121,7 @@ describe("a refusal", () => {
         return n === 3 && call === 1 ? { problem: problem("OVERLOADED", 429, true) } : { n: n * 10 };
       }),
     });
-    const [one, two, three] = [1, 2, 3].map((n) => collector.push({ n }, { until: later() }).answer);
+    const [one, two, three] = [1, 2, 3].map((n) => collector.ask(JSON.stringify({ n }), { until: later() }));
     expect(await errorOf(two!)).toMatchObject({ code: "STALE_LEASE" });
     expect([await one, await three]).toEqual([{ n: 10 }, { n: 30 }]);
     expect(desk.numbers).toEqual([[1, 2, 3], [3]]);
@@ -111,7 +131,7 @@ describe("a refusal", () => {
     const desk = new Desk();
     const collector = desk.collector();
     desk.say = (numbers) => (numbers.includes(3) ? problem("INVALID_ARGUMENT", 400) : desk.results(numbers));
-    const answers = [1, 2, 3, 4].map((n) => collector.push({ n }, { until: later() }).answer);
+    const answers = [1, 2, 3, 4].map((n) => collector.ask(JSON.stringify({ n }), { until: later() }));
     expect(await errorOf(answers[2]!)).toBeInstanceOf(Refused);
     expect(await Promise.all([0, 1, 3].map((place) => answers[place]))).toEqual([{ n: 10 }, { n: 20 }, { n: 40 }]);
   });
@@ -120,7 +140,7 @@ describe("a refusal", () => {
     const desk = new Desk();
     const collector = desk.collector();
     desk.say = (numbers) => ({ results: numbers.slice(1).map((n) => ({ n })) });
-    const answers = [1, 2].map((n) => collector.push({ n }, { until: monotonicMs() }).answer);
+    const answers = [1, 2].map((n) => collector.ask(JSON.stringify({ n }), { until: monotonicMs() }));
     const last = errorOf(answers[1]!);
     expect(await answers[0]).toEqual({ n: 2 });
     expect(await last).toMatchObject({ code: "INTERNAL" });
@@ -132,8 +152,8 @@ describe("a server that is away", () => {
     const desk = new Desk();
     const collector = desk.collector();
     desk.say = (numbers, call) => (call < 3 ? undefined : desk.results(numbers));
-    const impatient = errorOf(collector.push({ n: 1 }, { until: monotonicMs() }).answer);
-    const patient = collector.push({ n: 2 }, { until: later() }).answer;
+    const impatient = errorOf(collector.ask(JSON.stringify({ n: 1 }), { until: monotonicMs() }));
+    const patient = collector.ask(JSON.stringify({ n: 2 }), { until: later() });
     expect(await impatient).toBeInstanceOf(ConnectionLost);
     expect(await patient).toEqual({ n: 20 });
     expect(desk.numbers).toEqual([[1, 2], [2], [2]]);
@@ -145,15 +165,15 @@ describe("a caller that goes away", () => {
     const desk = new Desk();
     const collector = desk.collector();
     const caller = new AbortController();
-    const gone = errorOf(collector.push({ n: 1 }, { until: later(), ends: endsOf(caller.signal) }).answer);
-    const withdrawn = collector.push({ n: 2 }, { until: later() });
-    const stays = collector.push({ n: 3 }, { until: later() });
+    const gone = errorOf(collector.ask(JSON.stringify({ n: 1 }), { until: later(), ends: endsOf(caller.signal) }));
+    const withdrawn = asked(collector, 2);
+    const stays = asked(collector, 3);
     const reason = new Error("enough");
     caller.abort(reason);
-    expect(withdrawn.withdraw()).toBe(true);
+    expect(withdrawn.question.withdraw()).toBe(true);
     expect(await gone).toBe(reason);
     expect(await stays.answer).toEqual({ n: 30 });
-    expect(stays.withdraw()).toBe(false);
+    expect(stays.question.withdraw()).toBe(false);
     expect(desk.numbers).toEqual([[3]]);
   });
 
@@ -168,13 +188,13 @@ describe("a caller that goes away", () => {
       queueMicrotask(() => callers[1]!.abort(new Error("enough")));
       return new Promise(() => undefined);
     };
-    const gone = errorOf(collector.push({ n: 1 }, { until: later(), ends: endsOf(callers[0]!.signal) }).answer);
-    const stays = collector.push({ n: 2 }, { until: later() }).answer;
+    const gone = errorOf(collector.ask(JSON.stringify({ n: 1 }), { until: later(), ends: endsOf(callers[0]!.signal) }));
+    const stays = collector.ask(JSON.stringify({ n: 2 }), { until: later() });
     expect(await stays).toEqual({ n: 20 });
     expect(await gone).toMatchObject({ message: "enough" });
     expect(unheeded).toEqual([{ n: 10 }]);
-    expect(await errorOf(collector.push({ n: 3 }, { until: later(), ends: endsOf(callers[1]!.signal) }).answer)).toMatchObject({ message: "enough" });
+    expect(await errorOf(collector.ask(JSON.stringify({ n: 3 }), { until: later(), ends: endsOf(callers[1]!.signal) }))).toMatchObject({ message: "enough" });
     expect(desk.cuts).toBe(1);
-    expect(await collector.push({ n: 4 }, { until: later() }).answer).toEqual({ n: 40 });
+    expect(await collector.ask(JSON.stringify({ n: 4 }), { until: later() })).toEqual({ n: 40 });
   });
 });

@@ -1,14 +1,13 @@
 import { describe, expect, test } from "vitest";
 import { Client, type ClientOptions, ConnectionLost, NotDriftQ, Overloaded, TopicUnknown, Unreachable, type Produced } from "../src/index.js";
-import { byNodeHttp } from "../src/node-http.js";
 import { runUntilIdle, TestServer } from "../src/testing/index.js";
 import { closedUrl, Proxy, Stranger } from "./support/proxy.js";
 
 const impatient = { patienceMs: 300, connectTimeoutMs: 500, answerTimeoutMs: 1_000 };
 /** Both ways to reach a server fail alike. */
-const ways: [string, Pick<ClientOptions, "send">][] = [
-  ["by fetch", {}],
-  ["by Node's HTTP client", { send: byNodeHttp }],
+const ways: [string, Pick<ClientOptions, "fetch">][] = [
+  ["by fetch", { fetch }],
+  ["by Node's HTTP client", {}],
 ];
 const overloaded = JSON.stringify({ code: "OVERLOADED", status: 429, detail: "too much", help: "wait", retryable: true, retry_after_ms: 20 });
 

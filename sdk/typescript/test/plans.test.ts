@@ -53,8 +53,11 @@ describe("settlement", () => {
     expect(settlementOf({ returned: true }, new TimedOut("late"))).toMatchObject({ kind: "nack" });
     expect(settlementOf({ returned: true }, new DeadlinePassed("late"))).toMatchObject({ kind: "nack", dead: true });
   });
-  test("of a message that was cancelled ends it; of a worker that stops gives it back", () => {
-    expect(raised(new Error("aborted"), new Cancelled("by somebody")).kind).toBe("ack");
+  test("of a message that was cancelled is to give it back, whatever the handler says", () => {
+    expect(raised(new Error("aborted"), new Cancelled("by somebody")).kind).toBe("release");
+    expect(settlementOf({ returned: true }, new Cancelled("by somebody")).kind).toBe("release");
+  });
+  test("of a worker that stops gives back what did not end", () => {
     expect(raised(new Error("aborted"), new Cancelled("stopping"), true).kind).toBe("release");
     expect(settlementOf({ returned: true }, new Cancelled("stopping"), true).kind).toBe("ack");
   });

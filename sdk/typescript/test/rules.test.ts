@@ -126,6 +126,20 @@ describe.concurrent("an effect that another holder is at", () => {
     expect(await new Client(proxy.url).effect("crowded", { key: "k" }, () => "done")).toBe("done");
   });
 
+  test("and is granted after a long wait has a lease that counts from then on", async () => {
+    await using proxy = await Proxy.before(server.url);
+    const leaseMs = 1_500;
+    const inProgress = { decision: "in_progress", retry_after_ms: 50, epoch: 1, attempt: 1 };
+    const began = performance.now();
+    proxy.deed = ({ path }) => {
+      if (/begin/.test(path)) return performance.now() - began > leaseMs ? "pass" : answer(inProgress);
+      // Repeated while the lease lives: a lease that counts from the first question would be over.
+      return /finish/.test(path) && proxy.count(/finish/) === 1 ? "lose_request" : "pass";
+    };
+    expect(await new Client(proxy.url).effect("granted-late", { key: "k", leaseMs }, () => "done")).toBe("done");
+    expect(proxy.count(/finish/)).toBe(2);
+  });
+
   test("sends its message away without counting the attempt, until the effect is free", async ({ expect }) => {
     await client.admin.createTopic("waiting");
     await client.send("waiting", {}, { tenantId: "acme" });
