@@ -107,8 +107,15 @@ mod tests {
 
         let word = |text: &str| text.to_owned();
         let (name, file, breaks) = (word("m"), word("crates/x/same.rs"), word("all"));
-        let mutant =
-            Mutant { name, file, find: word("same"), replace: word("other"), breaks, is_short: true };
+        let mutant = Mutant {
+            name,
+            file,
+            find: word("same"),
+            replace: word("other"),
+            breaks,
+            is_short: true,
+            seed: None,
+        };
         let read = || fs::read_to_string(copy.join("crates/x/same.rs")).expect("it is there");
         assert_eq!(tree.with_mutant(&mutant, read).expect("it applies"), "other");
         assert_eq!(read(), "same");
