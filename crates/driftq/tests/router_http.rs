@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use driftq_engine::core::Message;
-use driftq_engine::router::{BreakerConfig, BreakerState, OnError, Refusal, RouterHook, Verdict};
+use driftq_engine::router::{BreakerConfig, BreakerState, OnError, Refusal, RouterHook, Ruling};
 use router::http::{ANSWER_BYTES_MAX, BATCH_HEADER, HttpRouter};
 use router::question::VALUE_BYTES_MAX;
 use router::{RouterConfig, build, check_url, parse_on_error, parse_topics, show_on_error, show_topics};
@@ -38,19 +38,19 @@ fn message(key: &str) -> Message<'static> {
     Message { key: key.as_bytes().to_vec().into(), value: b"v"[..].into(), ..Message::default() }
 }
 
-async fn route(hook: &RouterHook, keys: impl IntoIterator<Item = &str>) -> Vec<Verdict> {
+async fn route(hook: &RouterHook, keys: impl IntoIterator<Item = &str>) -> Vec<Ruling> {
     let messages: Vec<_> = keys.into_iter().map(message).collect();
     let messages: Vec<_> = messages.iter().collect();
     hook.route("t", &messages, &|topic| (topic == "t").then_some(4)).await
 }
 
-async fn route_one(hook: &RouterHook) -> Verdict {
+async fn route_one(hook: &RouterHook) -> Ruling {
     route(hook, ["k"]).await.remove(0)
 }
 
-fn label(verdict: &Verdict) -> &str {
-    match verdict {
-        Verdict::Routed(decision) => &decision.label,
+fn label(ruling: &Ruling) -> &str {
+    match ruling {
+        Ruling::Routed(decision) => &decision.label,
         other => panic!("not routed: {other:?}"),
     }
 }
@@ -66,7 +66,7 @@ async fn a_decision_comes_back_and_the_connection_is_used_again() {
     let server = Server::start(answer(body)).await;
     let hook = hook(&config(&server, PATIENT));
     for _ in 0..20 {
-        let Verdict::Routed(decision) = route_one(&hook).await else { panic!("not routed") };
+        let Ruling::Routed(decision) = route_one(&hook).await else { panic!("not routed") };
         assert_eq!((&*decision.label, decision.partition_override), ("x", Some(3)));
         assert_eq!(decision.target_topic.as_deref(), Some("t"));
         assert_eq!(decision.meta, [("a".into(), "1".into()), ("b".into(), "2".into())]);
@@ -81,7 +81,7 @@ async fn no_opinion_is_not_a_failure() {
     for act in [Act::Answer(204, "", String::new()), answer("null"), answer("{}")] {
         let server = Server::start(act).await;
         let hook = hook(&config(&server, PATIENT));
-        assert_eq!(route_one(&hook).await, Verdict::Unrouted);
+        assert_eq!(route_one(&hook).await, Ruling::Unrouted);
         assert_eq!((hook.counts().no_opinion, hook.counts().answered), (1, 1));
     }
 }
@@ -92,7 +92,7 @@ async fn a_brain_that_never_answers_costs_the_time_out() {
         let server = Server::start(act.clone()).await;
         let hook = hook(&config(&server, SHORT));
         let began = Instant::now();
-        assert_eq!(route_one(&hook).await, Verdict::Refused(Refusal::TimedOut), "{act:?}");
+        assert_eq!(route_one(&hook).await, Ruling::Refused(Refusal::TimedOut), "{act:?}");
         assert!(began.elapsed() >= SHORT);
         assert!(began.elapsed() < PATIENT);
         // The connection is not left behind: the brain sees its end.
@@ -105,8 +105,8 @@ async fn a_brain_that_breaks_off_has_failed() {
     for act in [Act::Close, Act::Half, Act::Garbage, Act::FloodHead] {
         let server = Server::start(act.clone()).await;
         let hook = hook(&config(&server, PATIENT));
-        let verdict = route_one(&hook).await;
-        assert!(matches!(verdict, Verdict::Refused(Refusal::Failed(_))), "{act:?}: {verdict:?}");
+        let ruling = route_one(&hook).await;
+        assert!(matches!(ruling, Ruling::Refused(Refusal::Failed(_))), "{act:?}: {ruling:?}");
         assert_eq!(hook.counts().failed, 1);
         server.connections_ended().await;
     }
@@ -117,7 +117,7 @@ async fn a_brain_that_floods_is_cut_off() {
     for act in [Act::FloodBody, Act::Announce, answer(" ".repeat(ANSWER_BYTES_MAX + 1))] {
         let server = Server::start(act).await;
         let hook = hook(&config(&server, PATIENT));
-        let Verdict::Refused(Refusal::Nonsense(why)) = route_one(&hook).await else { panic!("not cut off") };
+        let Ruling::Refused(Refusal::Nonsense(why)) = route_one(&hook).await else { panic!("not cut off") };
         assert!(why.contains("longer than"), "{why}");
         server.connections_ended().await;
     }
@@ -138,11 +138,11 @@ async fn a_brain_that_lies_is_not_believed() {
         (r#"{"label": "x", "partition_override": 4}"#.to_owned(), "partition 4"),
     ] {
         let server = Server::start(answer(&*body)).await;
-        let verdict = route_one(&hook(&config(&server, PATIENT))).await;
-        let Verdict::Refused(why) = verdict else { panic!("{body} was believed") };
+        let ruling = route_one(&hook(&config(&server, PATIENT))).await;
+        let Ruling::Refused(why) = ruling else { panic!("{body} was believed") };
         assert!(why.to_string().contains(expected), "{body}: {why}");
         let passing = RouterConfig { on_error: OnError::Pass, ..config(&server, PATIENT) };
-        assert_eq!(route_one(&hook(&passing)).await, Verdict::Unrouted);
+        assert_eq!(route_one(&hook(&passing)).await, Ruling::Unrouted);
     }
 }
 
@@ -152,7 +152,7 @@ async fn a_status_is_a_failure_with_its_text_and_keeps_the_connection() {
         let server = Server::start(Act::Answer(status, "", "the model is loading".to_owned())).await;
         let hook = hook(&config(&server, PATIENT));
         for _ in 0..3 {
-            let Verdict::Refused(Refusal::Failed(why)) = route_one(&hook).await else { panic!("{status}") };
+            let Ruling::Refused(Refusal::Failed(why)) = route_one(&hook).await else { panic!("{status}") };
             assert!(why.contains(&status.to_string()) && why.contains("the model is loading"), "{why}");
         }
         assert_eq!(server.connections(), 1);
@@ -169,13 +169,13 @@ async fn a_brain_dies_the_breaker_opens_it_comes_back_the_breaker_closes() {
 
     let address = server.die().await;
     for _ in 0..2 {
-        assert!(matches!(route_one(&hook).await, Verdict::Refused(Refusal::Failed(_))));
+        assert!(matches!(route_one(&hook).await, Ruling::Refused(Refusal::Failed(_))));
     }
     assert_eq!((hook.counts().breaker, hook.counts().breaker_opened), (BreakerState::Open, 1));
 
     let server = Server::start_at(address, Act::Label(1)).await;
     let began = Instant::now();
-    while route_one(&hook).await == Verdict::Refused(Refusal::BreakerOpen) {
+    while route_one(&hook).await == Ruling::Refused(Refusal::BreakerOpen) {
         assert!(began.elapsed() < PATIENT, "the breaker never lets a call through");
         tokio::task::yield_now().await;
     }
@@ -199,9 +199,9 @@ async fn a_batch_goes_out_in_one_call_once_the_brain_says_it_can() {
     let server = Server::start(Act::Label(8)).await;
     let hook = hook(&RouterConfig { concurrency_max: 1, batch_max: 5, ..config(&server, PATIENT) });
     let keys: Vec<String> = (0..12).map(|n| n.to_string()).collect();
-    let verdicts = route(&hook, keys.iter().map(|key| &**key)).await;
-    for (key, verdict) in keys.iter().zip(&verdicts) {
-        assert_eq!(label(verdict), key);
+    let rulings = route(&hook, keys.iter().map(|key| &**key)).await;
+    for (key, ruling) in keys.iter().zip(&rulings) {
+        assert_eq!(label(ruling), key);
     }
     let sizes = |server: &Server| -> Vec<usize> {
         let size = |request: &serde_json::Value| request["messages"].as_array().map_or(1, Vec::len);
@@ -212,10 +212,10 @@ async fn a_batch_goes_out_in_one_call_once_the_brain_says_it_can() {
 
     // It comes back in a version that takes one at a time: one batch fails, the rest goes out singly.
     server.act(Act::Answer(400, "", "no batches here".to_owned()));
-    assert!(matches!(route(&hook, ["a", "b"]).await[..], [Verdict::Refused(_), Verdict::Refused(_)]));
+    assert!(matches!(route(&hook, ["a", "b"]).await[..], [Ruling::Refused(_), Ruling::Refused(_)]));
     server.act(Act::Label(1));
-    let verdicts = route(&hook, ["a", "b"]).await;
-    assert_eq!((label(&verdicts[0]), label(&verdicts[1])), ("a", "b"));
+    let rulings = route(&hook, ["a", "b"]).await;
+    assert_eq!((label(&rulings[0]), label(&rulings[1])), ("a", "b"));
     assert_eq!(sizes(&server), [1, 5, 5, 1, 2, 1, 1]);
     assert_eq!(BATCH_HEADER, "driftq-batch-max");
 }
@@ -225,8 +225,8 @@ async fn a_promise_saves_questions() {
     let body = r#"{"label": "x", "cache": {"on": "value", "ttl_ms": 600000}}"#;
     let server = Server::start(answer(body)).await;
     let hook = hook(&RouterConfig { concurrency_max: 1, ..config(&server, PATIENT) });
-    let verdicts = route(&hook, ["a", "b", "c"]).await;
-    assert!(verdicts.iter().all(|verdict| label(verdict) == "x"));
+    let rulings = route(&hook, ["a", "b", "c"]).await;
+    assert!(rulings.iter().all(|ruling| label(ruling) == "x"));
     assert_eq!((server.requests().len(), hook.counts().cache_hits), (1, 2));
 }
 
@@ -256,9 +256,9 @@ async fn load_with_a_brain_that_changes_its_mind_loses_nothing() {
             for round in 0..ROUNDS {
                 let (began, key) = (Instant::now(), format!("{producer}-{round}"));
                 match route(&hook, [&*key]).await.remove(0) {
-                    Verdict::Unrouted => {}
-                    Verdict::Routed(decision) => assert_eq!(decision.label, key, "somebody else's answer"),
-                    Verdict::Refused(why) => panic!("the policy is to pass: {why}"),
+                    Ruling::Unrouted => {}
+                    Ruling::Routed(decision) => assert_eq!(decision.label, key, "somebody else's answer"),
+                    Ruling::Refused(why) => panic!("the policy is to pass: {why}"),
                 }
                 // Machines can be slow; a brain without end would be slower.
                 assert!(began.elapsed() < PATIENT);

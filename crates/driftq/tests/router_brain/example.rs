@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::process::Stdio;
 
 use driftq_engine::core::{Envelope, Message};
-use driftq_engine::router::{OnError, Verdict};
+use driftq_engine::router::{OnError, Ruling};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 
@@ -53,13 +53,13 @@ async fn the_brain_of_rules_routes_messages() {
         Message { key: vec![0xff].into(), value: vec![0xfe].into(), ..Message::default() },
     ];
     let asked: Vec<_> = messages.iter().collect();
-    let verdicts = hook.route("orders", &asked, &|_| Some(1)).await;
-    let labels: Vec<_> = verdicts
+    let rulings = hook.route("orders", &asked, &|_| Some(1)).await;
+    let labels: Vec<_> = rulings
         .iter()
-        .map(|verdict| match verdict {
-            Verdict::Routed(decision) => Some((&*decision.label, decision.target_topic.as_deref())),
-            Verdict::Unrouted => None,
-            Verdict::Refused(why) => panic!("{why}"),
+        .map(|ruling| match ruling {
+            Ruling::Routed(decision) => Some((&*decision.label, decision.target_topic.as_deref())),
+            Ruling::Unrouted => None,
+            Ruling::Refused(why) => panic!("{why}"),
         })
         .collect();
     let expected = [
@@ -75,6 +75,6 @@ async fn the_brain_of_rules_routes_messages() {
     assert_eq!((counts.asked, counts.answered), (2, 2), "one question, and then all the rest in one");
     // Now that the cache knows about keys, a third message of the same customer needs no question.
     let third = message("vip:1", "d");
-    assert!(matches!(&hook.route("orders", &[&third], &|_| Some(1)).await[..], [Verdict::Routed(_)]));
+    assert!(matches!(&hook.route("orders", &[&third], &|_| Some(1)).await[..], [Ruling::Routed(_)]));
     assert_eq!((hook.counts().asked, hook.counts().cache_hits), (2, 1));
 }
