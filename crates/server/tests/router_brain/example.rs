@@ -53,8 +53,8 @@ async fn the_brain_of_rules_routes_messages() {
         Message { key: vec![0xff].into(), value: vec![0xfe].into(), ..Message::default() },
     ];
     let asked: Vec<_> = messages.iter().collect();
-    let verdicts = hook.route("orders", &asked, &|_| Some(1)).await;
-    let labels: Vec<_> = verdicts
+    let rulings = hook.route("orders", &asked, &|_| Some(1)).await;
+    let labels: Vec<_> = rulings
         .iter()
         .map(|ruling| match ruling {
             Ruling::Routed(decision) => Some((&*decision.label, decision.target_topic.as_deref())),
