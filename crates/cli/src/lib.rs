@@ -3,7 +3,8 @@
 //! the exit codes, the output as tables or JSON.
 
 mod ack;
-mod call;
+mod args;
+mod caller;
 pub mod check;
 mod child;
 pub mod client;
@@ -18,12 +19,10 @@ mod entity;
 pub mod exit;
 mod file;
 mod group;
-mod items;
 mod job;
 pub mod lease;
 mod ledger;
 mod message;
-mod nack;
 pub mod output;
 mod outputs;
 pub mod paint;
@@ -39,7 +38,6 @@ pub mod signal;
 mod suggest;
 mod survey;
 pub mod temporary_directory;
-mod tenant;
 mod topic;
 mod wal;
 pub mod when;
@@ -51,6 +49,7 @@ use clap::{ArgMatches, FromArgMatches, Subcommand, parser::ValueSource};
 
 use client::Client;
 use exit::Exit;
+use message::tables as items;
 use output::Format;
 
 /// Options of every command.
@@ -122,9 +121,9 @@ enum Command {
     /// Run a command for each message, with heartbeats, retries and dead letters
     Work(work::Args),
     /// Say that a message is done
-    Ack(ack::Args),
+    Ack(ack::AckArgs),
     /// Say that a message failed, so that it is tried again
-    Nack(nack::Args),
+    Nack(ack::NackArgs),
     /// Look at messages, see why they wait, cancel them
     #[command(subcommand)]
     Message(message::Command),
@@ -181,8 +180,8 @@ pub fn run(common: &Common, Commands(command): Commands) -> Result<Exit> {
         Command::Produce(args) => block_on(produce::run(common, args)),
         Command::Consume(args) => block_on(consume::run(common, args)),
         Command::Work(args) => block_on(work::run(common, args)),
-        Command::Ack(args) => block_on(ack::run(common, &args)),
-        Command::Nack(args) => block_on(nack::run(common, &args)),
+        Command::Ack(args) => block_on(ack::ack(common, &args)),
+        Command::Nack(args) => block_on(ack::nack(common, &args)),
         Command::Message(command) => block_on(message::run(common, &command)),
         Command::Lease(command) => block_on(lease::run(common, &command)),
         Command::Group(command) => block_on(group::run(common, &command)),

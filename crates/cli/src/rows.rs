@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use super::{
     Common,
-    output::{Format, Listing, write},
+    output::{Columns, Format, Listing, cells, write},
+    when::Now,
 };
 use crate::client::Path;
 
@@ -74,16 +75,18 @@ impl Pages {
 
 const MORE: &str = "there may be more: raise --limit, or give --all";
 
-/// Prints things as they come.
-pub(super) struct Rows {
+/// Prints things as they come, over many pages: a table, a JSON array, or a line of JSON each.
+pub(super) struct Rows<T: 'static> {
     format: Format,
     printed: u64,
+    now: Now,
+    columns: Columns<T>,
     listing: Listing,
 }
 
-impl Rows {
-    pub(super) fn new(format: Format, headings: &[&str]) -> Self {
-        Self { format, printed: 0, listing: Listing::new(headings) }
+impl<T> Rows<T> {
+    pub(super) fn new(format: Format, columns: Columns<T>) -> Self {
+        Self { format, printed: 0, now: Now::read(), columns, listing: Listing::of(columns) }
     }
 
     /// How many so far.
@@ -91,18 +94,19 @@ impl Rows {
         self.printed
     }
 
-    pub(super) fn row(&mut self, item: &impl Serialize, cells: impl FnOnce() -> Vec<String>) -> Result<()> {
+    /// Prints one of them, which programs see as `json`.
+    pub(super) fn row(&mut self, json: &impl Serialize, row: &T) -> Result<()> {
         let is_first = self.printed == 0;
         self.printed += 1;
         match self.format {
-            Format::Ndjson => write(&format!("{}\n", serde_json::to_string(item)?)),
+            Format::Ndjson => write(&format!("{}\n", serde_json::to_string(json)?)),
             // One document over many pages: an array that is opened now and closed at the end.
             Format::Json => {
                 let mark = if is_first { "[\n" } else { ",\n" };
-                write(&format!("{mark}{}", serde_json::to_string(item)?))
+                write(&format!("{mark}{}", serde_json::to_string(json)?))
             }
             Format::Table => {
-                self.listing.row(cells());
+                self.listing.row(cells(self.columns, row, self.now));
                 Ok(())
             }
         }

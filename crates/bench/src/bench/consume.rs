@@ -59,7 +59,7 @@ pub(super) async fn measure(plan: &Plan, progress: &Progress, report: &mut Repor
 async fn fill(plan: &Plan, address: SocketAddr) -> Result<()> {
     let mut session = Client::new(&format!("http://{address}"))?.session();
     let create = CreateTopic { name: TOPIC, partitions: PARTITIONS };
-    session.post_empty("/v1/topics", &create).await.map_err(|error| error.into_error())?;
+    session.post::<serde::de::IgnoredAny>("/v1/topics", &create).await.map_err(|error| error.into_error())?;
     let value = "x".repeat(plan.payload);
     let templates = (0..PARTITIONS).map(|number| {
         // A key's hash would leave some lanes empty.

@@ -8,13 +8,17 @@ mod session;
 mod stream;
 pub mod words;
 
-use std::sync::Arc;
+use std::{
+    process,
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use driftq_http::{Address, AddressError, Failure, Options};
 
 pub use error::CallError;
 pub use path::Path;
-pub use session::Session;
+pub use session::{PATIENCE, Session};
 pub use stream::Stream;
 
 use crate::exit::{Exit, Fault};
@@ -91,6 +95,12 @@ impl Client {
     pub fn url(&self) -> &str {
         self.http.address().url()
     }
+}
+
+/// A name for a call that no other call has: the process and the moment are enough on one machine.
+pub(crate) fn fresh_id() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    format!("cli-{}-{now:x}", process::id())
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
 //! Paths of calls, put together so that no name can break out of its place.
 
-use std::fmt;
-
 use driftq_api::{Moment, v2::Labels};
 use driftq_http::escape;
 
@@ -89,9 +87,9 @@ impl Path {
     }
 }
 
-impl fmt::Display for Path {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+impl AsRef<str> for Path {
+    fn as_ref(&self) -> &str {
+        &self.text
     }
 }
 

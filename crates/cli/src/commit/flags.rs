@@ -2,19 +2,18 @@
 
 use std::borrow::Cow;
 
-use clap::ValueEnum;
 use driftq_api::v2::{
-    Commit, CommitMessage, CommitOutput, DatasetVersion, EffectFinish, EffectResult, Expected, Message,
-    OutputMode,
+    Commit, CommitMessage, CommitOutput, DatasetVersion, EffectFinish, EffectResult, EffectStatus, Expected,
+    Message, OutputMode,
 };
 
-use crate::{effect::Status, entity, parse, tenant::Tenant};
+use crate::{args::Tenant, effect::STATUSES, entity, parse};
 
 /// An effect that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Finish {
     token: String,
-    status: Status,
+    status: EffectStatus,
     /// The result of a success, or why it failed.
     text: Option<String>,
 }
@@ -25,10 +24,10 @@ impl Finish {
     }
 
     fn result(&self) -> EffectResult<'_> {
-        let plain = EffectResult::new(self.status.into());
+        let plain = EffectResult::new(self.status);
         match (&self.text, self.status) {
             (None, _) => plain,
-            (Some(body), Status::Succeeded) => {
+            (Some(body), EffectStatus::Succeeded) => {
                 EffectResult { body: Some(Cow::Borrowed(body.as_bytes())), ..plain }
             }
             (Some(error), _) => EffectResult { error: Cow::Borrowed(error), ..plain },
@@ -136,8 +135,9 @@ fn finish(text: &str) -> Result<Finish, String> {
     let parts = names.rsplit_once(':').filter(|(token, _)| !token.is_empty());
     let (token, status) =
         parts.ok_or_else(|| format!("`{text}` is not TOKEN:STATUS or TOKEN:STATUS=TEXT"))?;
-    let status = Status::from_str(status, false)
-        .map_err(|_| format!("`{status}` is not one of succeeded, failed-final and failed-retryable"))?;
+    let status = parse::Choice(STATUSES)
+        .find(status, false)
+        .ok_or_else(|| format!("`{status}` is not one of succeeded, failed-final and failed-retryable"))?;
     Ok(Finish { token: token.to_owned(), status, text: result.map(str::to_owned) })
 }
 
@@ -184,9 +184,9 @@ mod tests {
     #[test]
     fn effects_are_named_by_token_and_status() {
         let finish = |text| finish(text).map(|finish| (finish.token, finish.status));
-        assert_eq!(finish("-a_b:succeeded"), Ok(("-a_b".to_owned(), Status::Succeeded)));
-        assert_eq!(finish("t:failed_final"), Ok(("t".to_owned(), Status::FailedFinal)));
-        assert_eq!(finish("t:succeeded={\"a\":\"b=c\"}"), Ok(("t".to_owned(), Status::Succeeded)));
+        assert_eq!(finish("-a_b:succeeded"), Ok(("-a_b".to_owned(), EffectStatus::Succeeded)));
+        assert_eq!(finish("t:failed_final"), Ok(("t".to_owned(), EffectStatus::FailedFinal)));
+        assert_eq!(finish("t:succeeded={\"a\":\"b=c\"}"), Ok(("t".to_owned(), EffectStatus::Succeeded)));
         assert!(finish("t").unwrap_err().contains("TOKEN:STATUS"));
         assert!(finish(":succeeded").is_err());
         assert!(finish("t:fine").unwrap_err().contains("failed-retryable"));

@@ -9,9 +9,9 @@ use serde_json::{Value, value::RawValue};
 
 use super::{
     Common,
-    call::patiently,
     exit::{Exit, Fault},
-    file, output, suggest,
+    file, output,
+    suggest::{self, Subject},
 };
 use crate::client::{CallError, Session};
 use flags::Parts;
@@ -45,7 +45,7 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<()> {
     let body = body(args)?;
     let asked: Value = serde_json::from_str(body.get()).context("reading the commit again")?;
     let mut session = common.client()?.session();
-    let answer = patiently(&mut session, "/v2/commit", &body, 0).await;
+    let answer = session.patiently("/v2/commit", &body, 0).await;
     let committed: Committed<'static> = match answer {
         Ok(committed) => committed,
         Err(error) => return Err(refused(&mut session, &asked, error).await.into()),
@@ -76,7 +76,7 @@ async fn refused(session: &mut Session, asked: &Value, error: CallError) -> Faul
     };
     let topic = words::item(asked, &part).and_then(|item| item["topic"].as_str());
     let mut fault = match topic {
-        Some(topic) => suggest::explained(session, topic, error).await,
+        Some(topic) => suggest::explained(session, Subject::Topic(topic), error).await,
         None => error.into(),
     };
     fault.message = format!("nothing was committed: {}", fault.message);

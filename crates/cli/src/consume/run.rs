@@ -20,7 +20,7 @@ use crate::{
     client::{CallError, Client, Path, Session},
     output::Format,
     signal::Signals,
-    suggest,
+    suggest::{self, Subject},
 };
 
 /// Most messages of one call, where they are only printed.
@@ -187,7 +187,8 @@ impl Consumer {
             }
             Err(error) => {
                 let mut session = self.client.session();
-                suggest::or_explain(&mut session, &self.args.topic, Err(error)).await
+                let subject = Subject::Topic(&self.args.topic);
+                Err(suggest::explained(&mut session, subject, error).await.into())
             }
         }
     }

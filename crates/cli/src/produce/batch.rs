@@ -8,7 +8,7 @@ use driftq_http::{Patience, Refusal};
 
 use crate::{
     client::{CallError, Path, Session},
-    suggest,
+    suggest::{self, Subject},
 };
 
 /// Key and value bytes of a call, so that no server with usual limits finds it too large.
@@ -126,7 +126,7 @@ fn refusal(word: Word<'_>) -> CallError {
 /// The error with the number of its line. One bad message refuses the whole call, and the server counts from the
 /// beginning of the call: the line is found by reading the messages as the server does.
 async fn explained(session: &mut Session, topic: &str, call: &[Ready], error: CallError) -> Error {
-    let fault = suggest::explained(session, topic, error).await;
+    let fault = suggest::explained(session, Subject::Topic(topic), error).await;
     let is_bad = |one: &&Ready| Message::from_json(&one.json).is_err();
     let lines = match (call, call.iter().find(is_bad)) {
         (_, Some(bad)) => format!("line {}", bad.number),

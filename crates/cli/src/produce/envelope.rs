@@ -9,8 +9,8 @@ use driftq_api::{
 
 use crate::{
     exit::{Exit, Fault},
-    parse,
-    topic::settings::JitterArg,
+    parse::{self, Choice},
+    topic::settings::JITTERS,
 };
 
 #[derive(clap::Args)]
@@ -57,8 +57,8 @@ pub(super) struct EnvelopeArgs {
     #[arg(long, value_name = "MS")]
     max_backoff_ms: Option<u64>,
     /// Which part of a wait is left to chance, so that failures do not come back all at once
-    #[arg(long, value_enum, default_value = "half", value_name = "PART")]
-    jitter: JitterArg,
+    #[arg(long, value_parser = Choice(JITTERS), default_value = "half", value_name = "PART")]
+    jitter: Jitter,
 }
 
 impl EnvelopeArgs {
@@ -69,7 +69,7 @@ impl EnvelopeArgs {
                 max_attempts: Some(max_attempts),
                 backoff_ms: self.backoff_ms,
                 max_backoff_ms: self.max_backoff_ms,
-                jitter: Jitter::from(self.jitter),
+                jitter: self.jitter,
             }),
             (None, None) => None,
             (None, Some(_)) => {

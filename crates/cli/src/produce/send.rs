@@ -25,7 +25,8 @@ use super::{
 };
 use crate::{
     client::{Client, Path},
-    progress, suggest,
+    progress,
+    suggest::{self, Subject},
 };
 
 /// Lines read ahead of the workers.
@@ -57,7 +58,12 @@ pub(super) async fn one(client: &Client, plan: &Plan, line: &Line) -> Result<Sum
     let retry = Patience::lasting(plan.patience);
     let (answer, retries) =
         session.post_retrying::<Produced<'static>>(plan.path().as_str(), &message, retry).await;
-    let stored = suggest::or_explain(&mut session, &plan.topic, answer).await?;
+    let stored = match answer {
+        Ok(stored) => stored,
+        Err(error) => {
+            return Err(suggest::explained(&mut session, Subject::Topic(&plan.topic), error).await.into());
+        }
+    };
     Ok(Summary {
         produced: 1,
         duplicates: stored.duplicate.into(),

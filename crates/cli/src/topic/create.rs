@@ -4,17 +4,13 @@ use anyhow::{Error, Result};
 use driftq_api::v2::{Topic, TopicPut, TopicSettings, TopicSpec};
 use serde::Serialize;
 
-use super::{
-    super::{
-        Common,
-        output::{self, printable},
-        parse,
-    },
-    settings::{self, SettingArgs},
-};
+use super::settings::{self, SettingArgs};
 use crate::{
+    Common,
     client::{CallError, Path, Session},
     exit::Fault,
+    output::printable,
+    parse,
 };
 
 /// Partitions of a topic that is not asked to have more.
@@ -79,7 +75,7 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<()> {
             return Err(Error::from(fault).context(format!("creating topic {}", args.name)));
         }
     };
-    output::print_one(common.output, &created, || {
+    common.show(&created, |created| {
         let so = match (created.status, args.partitions) {
             ("created", _) => "is created, with",
             (_, Some(_)) => "exists already, as asked for, with",
@@ -99,10 +95,10 @@ async fn create(
 ) -> Result<Created, CallError> {
     let path = Path::topic(name);
     let is_plain = *spec == TopicSpec { partitions: spec.partitions, ..TopicSpec::default() };
-    match session.put::<TopicPut>(path.as_str(), spec).await {
+    match session.put::<TopicPut>(&path, spec).await {
         Ok(put) => Ok(Created::new(put.topic, put.created, is_plain)),
         Err(error) if is_plain && error.code() == "SETTINGS_DIFFER" => {
-            let topic: Topic = session.get(path.as_str()).await?;
+            let topic: Topic = session.get(&path).await?;
             let is_as_asked = spec.partitions.is_some_and(|count| topic.partitions.len() == count as usize);
             if wants_partitions && !is_as_asked {
                 return Err(error);
@@ -125,7 +121,7 @@ async fn explained(session: &mut Session, name: &str, spec: &TopicSpec, error: C
     };
     let mut fault = Fault::from(error);
     let Some(setting) = differs else { return fault };
-    let Ok(topic) = session.get::<Topic>(Path::topic(name).as_str()).await else { return fault };
+    let Ok(topic) = session.get::<Topic>(Path::topic(name)).await else { return fault };
     let is_partitions = setting == "partitions";
     let there = if is_partitions {
         Some(topic.partitions.len().to_string())

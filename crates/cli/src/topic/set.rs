@@ -1,20 +1,20 @@
 //! `driftq topic set`.
 
 use anyhow::Result;
-use clap::ValueEnum;
-use driftq_api::v2::{Jitter, Ordering, RetryPolicy, Topic, TopicChanged, TopicPatch};
-
-use super::{
-    super::{
-        Common,
-        exit::{Exit, Fault},
-        output::{self, Listing, printable},
-        parse, suggest,
-    },
-    settings::{JitterArg, OrderingArg, change_words},
+use driftq_api::{
+    units::{bytes, count, duration, millis},
+    v2::{Jitter, RetryPolicy, Topic, TopicChanged, TopicPatch},
 };
-use crate::client::{Path, Session};
-use driftq_api::units::{bytes, count, duration, millis};
+
+use super::settings::{JITTERS, ORDERINGS, change_words};
+use crate::{
+    Common,
+    args::TopicName,
+    exit::{Exit, Fault},
+    output::{Listing, printable},
+    parse::{self, Choice, Choices},
+    suggest,
+};
 
 #[derive(clap::Args)]
 #[command(after_help = "Settings:
@@ -42,8 +42,8 @@ Examples:
   driftq topic set orders retry_max_attempts=5 retry_backoff=1s
   driftq topic set orders retention=default")]
 pub(crate) struct Args {
-    /// The topic
-    topic: String,
+    #[command(flatten)]
+    name: TopicName,
     /// What to change, as SETTING=VALUE
     #[arg(required = true, value_name = "SETTING=VALUE", value_parser = parse::pair)]
     settings: Vec<(String, String)>,
@@ -90,20 +90,12 @@ impl PolicyChange {
 
 pub(super) async fn run(common: &Common, args: &Args) -> Result<()> {
     let (mut patch, policy) = changes(&args.settings)?;
-    let mut session = common.client()?.session();
-    let path = Path::topic(&args.topic);
+    let mut caller = common.about(args.name.subject())?;
     if policy != PolicyChange::default() {
-        patch.retry_policy = Some(Some(policy.apply(current(&mut session, &args.topic).await?)));
+        let topic: Topic = caller.get(args.name.path()).await?;
+        patch.retry_policy = Some(Some(policy.apply(topic.settings.retry_policy)));
     }
-    let answer = session.patch(path.as_str(), &patch).await;
-    let changed: TopicChanged = suggest::or_explain(&mut session, &args.topic, answer).await?;
-    output::print_one(common.output, &changed, || text(&changed))
-}
-
-async fn current(session: &mut Session, topic: &str) -> Result<RetryPolicy> {
-    let answer = session.get(Path::topic(topic).as_str()).await;
-    let described: Topic = suggest::or_explain(session, topic, answer).await?;
-    Ok(described.settings.retry_policy)
+    common.show(&caller.patch(args.name.path(), &patch).await?, text)
 }
 
 fn text(changed: &TopicChanged) -> String {
@@ -149,7 +141,7 @@ fn change(patch: &mut TopicPatch, policy: &mut PolicyChange, name: &str, value: 
         "lease" => patch.lease_ms = Some(or_default(value, duration)?),
         "lease_ms" => patch.lease_ms = Some(or_default(value, millis)?),
         "max_in_flight" => patch.max_in_flight = Some(or_default(value, number)?),
-        "ordering" => patch.ordering = Some(or_default(value, one_of::<OrderingArg>)?.map(Ordering::from)),
+        "ordering" => patch.ordering = Some(or_default(value, |text| one_of(ORDERINGS, text))?),
         "retry_share" | "retry_share_percent" => patch.retry_share_percent = Some(or_default(value, number)?),
         "keep" => patch.keep_ms = Some(or_default(value, duration)?),
         "keep_ms" => patch.keep_ms = Some(or_default(value, millis)?),
@@ -165,7 +157,7 @@ fn change(patch: &mut TopicPatch, policy: &mut PolicyChange, name: &str, value: 
         "retry_backoff_ms" => policy.backoff_ms = Some(millis(value)?),
         "retry_max_backoff" => policy.max_backoff_ms = Some(duration(value)?),
         "retry_max_backoff_ms" => policy.max_backoff_ms = Some(millis(value)?),
-        "retry_jitter" => policy.jitter = Some(one_of::<JitterArg>(value)?.into()),
+        "retry_jitter" => policy.jitter = Some(one_of(JITTERS, value)?),
         "partitions" => return Err("the number of partitions cannot be changed".to_owned()),
         _ => {
             let near = suggest::nearest(name, SETTINGS).map(|near| format!("; did you mean `{near}`?"));
@@ -183,16 +175,17 @@ fn number<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
     count(text)?.try_into().map_err(|_| format!("`{text}` is too large"))
 }
 
-fn one_of<T: ValueEnum>(text: &str) -> Result<T, String> {
-    T::from_str(text, true).map_err(|_| {
-        let names = T::value_variants().iter().filter_map(ValueEnum::to_possible_value);
-        let names: Vec<String> = names.map(|value| value.get_name().to_owned()).collect();
+fn one_of<T: Copy>(choices: Choices<T>, text: &str) -> Result<T, String> {
+    Choice(choices).find(text, true).ok_or_else(|| {
+        let names: Vec<&str> = choices.iter().map(|(name, ..)| *name).collect();
         format!("`{text}` is none of {}", names.join(", "))
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use driftq_api::v2::Ordering;
+
     use super::*;
 
     fn read(settings: &[&str]) -> Result<(TopicPatch, PolicyChange), String> {

@@ -187,7 +187,7 @@ pub(super) async fn run(common: &Common, args: Args) -> Result<()> {
         },
         Err(error) if error.code() == Some(Code::TopicUnknown) => {
             let mut session = common.client()?.session();
-            Err(suggest::named(&mut session, &shop.args.topic, as_fault(error)).await.into())
+            Err(suggest::unknown_topic(&mut session, &shop.args.topic, as_fault(error)).await.into())
         }
         Err(error) => Err(fault(error)),
     }

@@ -18,9 +18,8 @@ use super::{
     stored::{self, Kept},
 };
 use crate::{
-    call::PATIENCE,
     child::{self, GRACE, LastLine, PIPE_GRACE, pass_on, tell},
-    client::CallError,
+    client::{CallError, PATIENCE},
     signal::{Signal, Signals},
 };
 

@@ -14,15 +14,14 @@ use std::{
 };
 
 use anyhow::Result;
-use driftq_api::v2::{EffectBegin, EffectDecision, EffectGet, Expected, WAIT_MS_MAX};
+use driftq_api::v2::{EffectBegin, EffectDecision, Expected, OnLapse, WAIT_MS_MAX};
 
 use key::{Asked, Home};
 use reconcile::Found;
 
 use super::{
-    Identity,
-    begin::ask,
-    terms::{OnLapse, Terms},
+    Identity, ask,
+    flags::{ON_LAPSE, Terms},
 };
 use crate::{
     Common,
@@ -31,7 +30,7 @@ use crate::{
     client::{CallError, Session},
     entity,
     exit::{self, Exit, Fault},
-    parse::span,
+    parse::{Choice, span},
     signal::Signals,
     work::AWAITS,
 };
@@ -106,7 +105,7 @@ pub(crate) struct Args {
     )]
     tenant: String,
     /// What becomes of it if this process dies, or CMD fails without saying how
-    #[arg(long, value_enum, default_value_t = OnLapse::Hold, value_name = "WHAT")]
+    #[arg(long, value_parser = Choice(ON_LAPSE), default_value = "hold", value_name = "WHAT")]
     on_lapse: OnLapse,
     /// How long it is yours between two renewals
     #[arg(long, default_value = "60s", value_name = "DURATION", value_parser = span)]
@@ -274,12 +273,7 @@ impl Effect<'_> {
     /// time alone.
     fn tell_worker(&self) {
         let Some(file) = std::env::var_os(AWAITS.0) else { return };
-        let effect = EffectGet {
-            tenant_id: self.identity.tenant.as_str().into(),
-            scope: self.identity.scope.as_str().into(),
-            key: self.identity.key.as_str().into(),
-        };
-        drop(serde_json::to_vec(&effect).map(|text| std::fs::write(file, text)));
+        drop(serde_json::to_vec(&self.identity.wire()).map(|text| std::fs::write(file, text)));
     }
 
     async fn begin(&mut self) -> Result<Begun> {

@@ -3,11 +3,10 @@
 use std::{borrow::Cow, process::Stdio};
 
 use anyhow::{Context, Result};
-use driftq_api::v2::{EffectFinished, EffectResolve, EffectStatus};
+use driftq_api::v2::{EffectFinished, EffectGet, EffectResolve, EffectResult, EffectStatus, OnLapse};
 use tokio::process::Command;
 
 use super::{
-    super::terms::OnLapse,
     Effect, note,
     stored::{self, Kept},
 };
@@ -57,22 +56,18 @@ impl Effect<'_> {
         Ok(Found::Told)
     }
 
-    async fn resolve(
-        &mut self,
-        epoch: u64,
-        status: EffectStatus,
-        result: driftq_api::v2::EffectResult<'_>,
-    ) -> Result<()> {
+    async fn resolve(&mut self, epoch: u64, status: EffectStatus, result: EffectResult<'_>) -> Result<()> {
         let why = match status {
             EffectStatus::Succeeded => "the command of --reconcile found that it happened",
             EffectStatus::FailedFinal => "the command of --reconcile found that it failed for good",
             EffectStatus::FailedRetryable => "the command of --reconcile found that it did not happen",
         };
         note(&format!("{}: {why}", self.identity.words()));
+        let EffectGet { tenant_id, scope, key } = self.identity.wire();
         let mut request = EffectResolve {
-            tenant_id: Cow::Borrowed(&self.identity.tenant),
-            scope: Cow::Borrowed(&self.identity.scope),
-            key: Cow::Borrowed(&self.identity.key),
+            tenant_id,
+            scope,
+            key,
             result,
             by: Cow::Borrowed(&self.args.owner),
             why: Cow::Borrowed(why),

@@ -7,9 +7,9 @@ use std::{
 };
 
 use anyhow::Result;
-use driftq_api::v2::{EffectOutcome, EffectResult, EffectStatus, Headers};
+use driftq_api::v2::{EffectOutcome, EffectResult, EffectStatus, Headers, OnLapse};
 
-use super::{super::terms::OnLapse, note};
+use super::note;
 use crate::{
     child::{self, EXIT_DEAD, EXIT_RETRY},
     exit::{Exit, Fault},
