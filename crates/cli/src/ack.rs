@@ -3,8 +3,7 @@
 use anyhow::{Context, Result};
 use serde::{Serialize, de::IgnoredAny};
 
-use super::Common;
-use crate::client::CallError;
+use crate::{CallError, Common};
 
 /// The owner that `consume`, `ack` and `nack` use when none is named, so that a session by hand needs no names.
 pub(super) const OWNER: &str = "cli";

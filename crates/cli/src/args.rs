@@ -1,6 +1,6 @@
 //! Names that many commands take: of topics, groups, messages and tenants.
 
-use crate::{client::Path, suggest::Subject};
+use crate::{Path, Subject};
 
 /// Names a topic.
 #[derive(clap::Args)]

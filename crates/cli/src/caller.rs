@@ -4,11 +4,7 @@ use anyhow::Result;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    Common,
-    client::{CallError, Path, Session},
-    output::{self, Columns, Format},
-    rows::{Amount, Pages, Rows},
-    suggest::{self, Subject},
+    Amount, CallError, Columns, Common, Format, Pages, Path, Rows, Session, Subject, output, suggest,
 };
 
 /// Makes calls about one thing. A refusal because it is not there names what may have been meant.

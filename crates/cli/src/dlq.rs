@@ -1,27 +1,17 @@
 //! `driftq dlq …`: dead letters.
 
 use anyhow::{Context, Result};
-use driftq_api::{
-    Moment,
-    v2::{
-        DeadLetter, DeadTopic, DeadTopics, Item, LetterFilter, LetterPlace, Letters, Purge, Redrive,
-        Selection, Topic,
-    },
+use driftq_api::Moment;
+use driftq_api::v2::{
+    DeadLetter, DeadTopic, DeadTopics, Item, LetterFilter, LetterPlace, Letters, Purge, Redrive, Selection,
+    Topic,
 };
 
+use crate::message::{ATTEMPTS, facts, tables};
+use crate::parse::{self, owned};
 use crate::{
-    Common,
-    args::MessageAddress,
-    client::Path,
-    confirm,
-    exit::{Exit, Fault},
-    job,
-    message::{ATTEMPTS, facts, tables},
-    output::{Columns, Format, aligned, grouped, or_dash, printable, section},
-    parse::{self, owned},
-    rows::{Amount, Pages, Rows},
-    suggest::Subject,
-    when::Now,
+    Amount, Columns, Common, Exit, Fault, Format, Now, Pages, Path, Rows, Subject, aligned,
+    args::MessageAddress, confirm, grouped, job, or_dash, printable, section,
 };
 
 #[derive(clap::Subcommand)]

@@ -3,15 +3,7 @@
 use anyhow::Result;
 use driftq_api::v2::{COUNT_MAX, Entities, Entity, EntityRemoved, Expected};
 
-use crate::{
-    Common,
-    args::Tenant,
-    client::Path,
-    confirm,
-    output::{Columns, grouped, or_dash, printable},
-    rows::Amount,
-    when::Now,
-};
+use crate::{Amount, Columns, Common, Now, Path, args::Tenant, confirm, grouped, or_dash, printable};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {

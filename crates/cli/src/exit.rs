@@ -4,10 +4,8 @@ use std::{borrow::Cow, fmt, io::Write as _, process::ExitCode};
 
 use serde::Serialize;
 
-use super::{
-    colour::{self, Tone},
-    output::Format,
-};
+use crate::Format;
+use crate::colour::{self, Tone};
 
 /// How a command ends. Scripts may rely on these numbers; `--help` lists them from [`Exit::ALL`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

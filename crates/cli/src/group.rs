@@ -1,21 +1,15 @@
 //! `driftq group …`.
 
 use anyhow::Result;
-use driftq_api::{
-    Moment,
-    v1::Topics,
-    v2::{Group, GroupPartition, Groups, Member, MemberKind, Paused, Seek, SeekTo, Sought, SoughtPartition},
+use driftq_api::v2::{
+    Group, GroupPartition, Groups, Member, MemberKind, Paused, Seek, SeekTo, Sought, SoughtPartition,
 };
+use driftq_api::{Moment, v1::Topics};
 use serde::{Serialize, de::IgnoredAny};
 
 use crate::{
-    Common,
-    args::GroupName,
-    caller::Caller,
-    client::Path,
-    confirm,
-    output::{Columns, description, grouped, or_dash, printable, section, table, yes_or},
-    suggest::Subject,
+    Columns, Common, Path, Subject, args::GroupName, caller::Caller, confirm, description, grouped, or_dash,
+    printable, section, table, yes_or,
 };
 
 #[derive(clap::Subcommand)]

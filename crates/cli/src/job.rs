@@ -6,13 +6,7 @@ use anyhow::Result;
 use driftq_api::v2::{Job, JobKind, JobState, Jobs};
 
 use crate::{
-    Common,
-    caller::Caller,
-    client::Path,
-    exit::{Exit, Fault},
-    output::{Columns, description, grouped, printable},
-    progress,
-    signal::Signals,
+    Columns, Common, Exit, Fault, Path, Signals, caller::Caller, description, grouped, printable, progress,
 };
 
 /// Between two looks: first and longest. A short job is told at once, a long one does not keep the server busy.

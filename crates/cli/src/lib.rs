@@ -47,10 +47,17 @@ pub mod wrap;
 use anyhow::{Context, Result};
 use clap::{ArgMatches, FromArgMatches, Subcommand, parser::ValueSource};
 
-use client::Client;
-use exit::Exit;
+// What most commands name has a short path here.
+use client::{CallError, Client, Path, Session};
+use exit::{Exit, Fault};
 use message::tables as items;
-use output::Format;
+use output::{Columns, Facts, Format, Listing, aligned, cut, description, grouped, or_dash};
+use output::{printable, section, table, yes_or};
+use parse::{Choice, Choices};
+use rows::{Amount, Pages, Rows};
+use signal::Signals;
+use suggest::Subject;
+use when::Now;
 
 /// Options of every command.
 #[derive(Default, clap::Args)]

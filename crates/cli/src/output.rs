@@ -9,10 +9,8 @@ use comfy_table::{Table, presets};
 use driftq_api::v2::Labels;
 use serde::Serialize;
 
-use super::{
-    colour::{self, Tone},
-    when::Now,
-};
+use crate::Now;
+use crate::colour::{self, Tone};
 
 /// `-o`: the shape of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

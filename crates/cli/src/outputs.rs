@@ -10,14 +10,8 @@ use driftq_api::v2::{
 use serde::Serialize;
 
 use crate::{
-    Common,
-    args::Tenant,
-    client::Path,
-    confirm,
-    exit::{Exit, Fault},
-    output::{Columns, Format, description, grouped, or_dash, printable, section, table, yes_or},
-    rows::{Amount, Pages, Rows},
-    suggest::Subject,
+    Amount, Columns, Common, Exit, Fault, Format, Pages, Path, Rows, Subject, args::Tenant, confirm,
+    description, grouped, or_dash, printable, section, table, yes_or,
 };
 
 #[derive(clap::Subcommand)]

@@ -2,7 +2,7 @@
 
 use anstream::stream::RawStream;
 
-use super::colour;
+use crate::colour;
 
 /// Paints text for one stream; leaves it as it is where there is to be no colour.
 #[derive(Clone, Copy, Debug)]

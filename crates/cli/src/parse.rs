@@ -2,17 +2,13 @@
 
 use std::{borrow::Cow, ffi::OsStr};
 
-use clap::{
-    Arg, Command, Error,
-    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
-};
-use driftq_api::{
-    Moment,
-    v2::{Labels, LetterPlace},
-};
-
-use super::exit::{Exit, Fault};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Arg, Command, Error};
+use driftq_api::Moment;
 use driftq_api::units::{duration, millis};
+use driftq_api::v2::{Labels, LetterPlace};
+
+use crate::{Exit, Fault};
 
 /// Values that must say something: a name that is empty is a variable that is not set.
 const NAMES: [&str; 5] = ["topic", "group", "scope", "dataset", "entity"];

@@ -7,12 +7,7 @@ use driftq_api::v2::{
     Breaker, Envelope, Message, OnError, RouterKind, RouterOutcome, RouterStatus, RouterTest, RouterTested,
 };
 
-use crate::{
-    Common,
-    output::{Columns, aligned, description, grouped, pairs, printable},
-    parse,
-    suggest::Subject,
-};
+use crate::{Columns, Common, Subject, aligned, description, grouped, output::pairs, parse, printable};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {

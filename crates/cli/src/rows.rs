@@ -4,12 +4,8 @@ use anyhow::Result;
 use driftq_api::v2::LIMIT_MAX;
 use serde::Serialize;
 
-use super::{
-    Common,
-    output::{Columns, Format, Listing, cells, write},
-    when::Now,
-};
-use crate::client::Path;
+use crate::output::{cells, write};
+use crate::{Columns, Common, Format, Listing, Now, Path};
 
 /// How many of them.
 #[derive(clap::Args)]

@@ -1,6 +1,6 @@
 //! Names as words of a shell, for commands that are to be pasted.
 
-use super::output::printable;
+use crate::printable;
 
 /// The text as one word, quoted if it must be.
 pub(super) fn word(text: &str) -> String {

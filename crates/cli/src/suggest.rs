@@ -1,15 +1,9 @@
 //! Did you mean …? For names that do not exist.
 
-use driftq_api::{
-    v1::Topics,
-    v2::{Dataset, Datasets, DeadTopics, Groups, LIMIT_MAX, Topic},
-};
+use driftq_api::v1::Topics;
+use driftq_api::v2::{Dataset, Datasets, DeadTopics, Groups, LIMIT_MAX, Topic};
 
-use super::{
-    exit::{Exit, Fault},
-    output::printable,
-};
-use crate::client::{CallError, Path, Session};
+use crate::{CallError, Exit, Fault, Path, Session, printable};
 
 /// What a call is about, by the names that the user gave: each of them may be the wrong one.
 #[derive(Clone, Copy, Debug)]

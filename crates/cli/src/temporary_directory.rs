@@ -1,12 +1,8 @@
 //! A directory for the time of a command. Whoever is killed cannot tidy up; whoever starts next does it.
 
-use std::{
-    env,
-    fs::{self, File, TryLockError},
-    io,
-    os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
-};
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::{env, io, os::unix::fs::MetadataExt};
 
 use rustix::process::geteuid;
 use tempfile::TempDir;

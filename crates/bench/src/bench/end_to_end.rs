@@ -102,7 +102,10 @@ async fn acknowledge(address: SocketAddr, mut acks: mpsc::Receiver<(u32, u64)>) 
     let mut session = Client::new(&format!("http://{address}"))?.session();
     while let Some((partition, offset)) = acks.recv().await {
         let settle = Settle { topic: TOPIC, group: GROUP, partition, offset, owner: "bench", reason: None };
-        session.post::<serde::de::IgnoredAny>("/v1/ack", &settle).await.map_err(|error| error.into_error())?;
+        session
+            .post::<serde::de::IgnoredAny>("/v1/ack", &settle)
+            .await
+            .map_err(|error| error.into_error())?;
     }
     Ok(())
 }

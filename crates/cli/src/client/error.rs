@@ -6,7 +6,7 @@ use driftq_http::{Patience, Refusal};
 use tokio::time::Instant;
 
 use super::refusal;
-use crate::exit::{Exit, Fault, Origin};
+use crate::{Exit, Fault, exit::Origin};
 
 /// What programs are told where no server of ours answers.
 const NOT_DRIFTQ: &str = "NOT_DRIFTQ";

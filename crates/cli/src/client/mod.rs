@@ -8,20 +8,16 @@ mod session;
 mod stream;
 pub mod words;
 
-use std::{
-    process,
-    sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::time::{SystemTime, UNIX_EPOCH};
+use std::{process, sync::Arc};
 
 use driftq_http::{Address, AddressError, Failure, Options};
 
+use crate::{Exit, Fault};
 pub use error::CallError;
 pub use path::Path;
 pub use session::{PATIENCE, Session};
 pub use stream::Stream;
-
-use crate::exit::{Exit, Fault};
 
 /// Largest answer that is read. The server has none near it; whoever else answers must not fill the memory.
 const ANSWER_BYTES_MAX: usize = 256 << 20;

@@ -2,7 +2,7 @@
 
 use driftq_http::Refusal;
 
-use crate::exit::{Exit, Origin};
+use crate::{Exit, exit::Origin};
 
 /// For programs.
 pub(super) fn origin(refusal: &Refusal) -> Origin {

@@ -7,13 +7,7 @@ use anyhow::{Context, Result};
 use driftq_api::v2::Committed;
 use serde_json::{Value, value::RawValue};
 
-use super::{
-    Common,
-    exit::{Exit, Fault},
-    file, output,
-    suggest::{self, Subject},
-};
-use crate::client::{CallError, Session};
+use crate::{CallError, Common, Exit, Fault, Session, Subject, file, output, suggest};
 use flags::Parts;
 
 #[derive(clap::Args)]

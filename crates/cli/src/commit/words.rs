@@ -3,7 +3,7 @@
 use driftq_api::v2::{CommitResult, Committed, OutputResult};
 use serde_json::Value;
 
-use crate::output::{Listing, grouped, printable};
+use crate::{Listing, grouped, printable};
 
 /// The item of the commit that a part such as `produce[1]` names.
 pub(super) fn item<'a>(asked: &'a Value, part: &str) -> Option<&'a Value> {

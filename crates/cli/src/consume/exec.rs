@@ -1,15 +1,11 @@
 //! Runs the user's command for one message and reads its verdict.
 
-use std::{
-    os::unix::process::ExitStatusExt,
-    process::{ExitStatus, Stdio},
-};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitStatus, Stdio};
 
 use anyhow::{Context, Result};
-use tokio::{
-    io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader},
-    process::Command,
-};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader};
+use tokio::process::Command;
 
 use super::{Args, delivery::Delivery, settle::Outcome};
 

@@ -8,10 +8,10 @@ mod run;
 mod settle;
 mod window;
 
-pub(super) use run::run;
-
-use super::{ack::OWNER, parse::span_ms};
 use driftq_api::units;
+
+use crate::{ack::OWNER, parse::span_ms};
+pub(super) use run::run;
 
 /// More commands at once than this would first run out of processes.
 const CONCURRENCY_MAX: u16 = 1024;

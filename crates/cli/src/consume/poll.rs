@@ -6,7 +6,7 @@ use driftq_api::v2::{Item, LeaseRequest, Leased, Release, ReleaseLease, Settleme
 use tokio::time::{Instant, sleep};
 
 use super::Args;
-use crate::client::{CallError, Client, Path, Session, fresh_id};
+use crate::{CallError, Client, Path, Session, client::fresh_id};
 
 /// How long the server may wait for messages before it answers that there are none.
 const WAIT: Duration = Duration::from_secs(20);

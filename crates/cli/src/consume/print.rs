@@ -1,10 +1,9 @@
 //! Messages as text.
 
 use anyhow::Result;
-
 use driftq_api::v1::Item;
 
-use crate::output::{Format, printable, write};
+use crate::{Format, output::write, printable};
 
 /// Prints messages one by one in the chosen shape.
 pub(super) struct Printer {

@@ -6,22 +6,10 @@ use anyhow::{Context, Result};
 use driftq_api::v2::{Group, Item};
 use tokio::{task::JoinSet, time::Instant};
 
-use super::{
-    Args,
-    delivery::Delivery,
-    exec,
-    poll::{Poll, Polled, Poller, release},
-    print::Printer,
-    settle::{Outcome, Settler, Tally, ack, settle},
-    window::Window,
-};
-use crate::{
-    Common,
-    client::{CallError, Client, Path, Session},
-    output::Format,
-    signal::Signals,
-    suggest::{self, Subject},
-};
+use super::poll::{Poll, Polled, Poller, release};
+use super::settle::{Outcome, Settler, Tally, ack, settle};
+use super::{Args, delivery::Delivery, exec, print::Printer, window::Window};
+use crate::{CallError, Client, Common, Format, Path, Session, Signals, Subject, suggest};
 
 /// Most messages of one call, where they are only printed.
 const BATCH_MAX: usize = 100;

@@ -8,7 +8,7 @@ use driftq_http::Patience;
 use serde::Serialize;
 
 use super::{Args, delivery::Delivery};
-use crate::client::{CallError, Client, Session};
+use crate::{CallError, Client, Session};
 
 /// What became of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,10 +5,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::file;
-use crate::{
-    Common,
-    exit::{Exit, Fault},
-};
+use crate::{Common, Exit, Fault};
 
 /// Where a server listens that was started without options.
 pub(crate) const SERVER_DEFAULT: &str = "http://127.0.0.1:8080";

@@ -1,20 +1,13 @@
 //! The file that remembers servers by name.
 
-use std::{
-    collections::BTreeMap,
-    env,
-    fs::{self, DirBuilder, File},
-    io::{self, Read, Write},
-    os::unix::fs::DirBuilderExt,
-    path::{Path, PathBuf},
-};
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::{collections::BTreeMap, env, os::unix::fs::DirBuilderExt};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    exit::{Exit, Fault},
-    suggest,
-};
+use crate::{Exit, Fault, suggest};
 
 /// Names the file.
 pub(super) const PATH_VARIABLE: &str = "DRIFTQ_CONTEXTS";

@@ -6,12 +6,7 @@ mod file;
 use anyhow::Result;
 use serde::Serialize;
 
-use super::{
-    Common,
-    exit::{Exit, Fault},
-    output::{self, Listing, printable},
-};
-use crate::client::Client;
+use crate::{Client, Common, Exit, Fault, Listing, output, printable};
 pub(super) use chosen::{SERVER_DEFAULT, Typed, choose};
 use file::{Context, Contexts};
 

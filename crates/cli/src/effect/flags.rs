@@ -5,13 +5,8 @@ use std::borrow::Cow;
 use anyhow::Result;
 use driftq_api::v2::{EffectGet, EffectReacquire, EffectResult, EffectStatus, Headers, OnLapse};
 
-use crate::{
-    ack::OWNER,
-    client::fresh_id,
-    exit::{Exit, Fault},
-    file,
-    parse::{self, Choice, Choices, span},
-};
+use crate::parse::{self, span};
+use crate::{Choice, Choices, Exit, Fault, ack::OWNER, client::fresh_id, file};
 
 /// What becomes of an effect whose lease lapses without an outcome.
 pub(super) const ON_LAPSE: Choices<OnLapse> = &[

@@ -7,24 +7,15 @@ pub(super) mod words;
 use std::{borrow::Cow, time::Duration};
 
 use anyhow::Result;
-use driftq_api::{
-    units::duration,
-    v2::{
-        CommitResult, EffectBegin, EffectDecision, EffectFinish, EffectFinished, EffectGet, EffectRelease,
-        EffectReleased, EffectRenew, EffectRenewed, EffectResolve, EffectState, Effects, Expected,
-        ReleaseResult, WAIT_MS_MAX,
-    },
+use driftq_api::units::duration;
+use driftq_api::v2::{
+    CommitResult, EffectBegin, EffectDecision, EffectFinish, EffectFinished, EffectGet, EffectRelease,
+    EffectReleased, EffectRenew, EffectRenewed, EffectResolve, EffectState, Effects, Expected, ReleaseResult,
+    WAIT_MS_MAX,
 };
 
-use super::{
-    Common,
-    client::{CallError, Path, Session},
-    entity,
-    exit::Exit,
-    output::aligned,
-    parse::{Choice, Choices, span},
-    rows::Amount,
-    when::Now,
+use crate::{
+    Amount, CallError, Choice, Choices, Common, Exit, Now, Path, Session, aligned, entity, parse::span,
 };
 use flags::Terms;
 pub(super) use flags::{Ending, STATUSES};

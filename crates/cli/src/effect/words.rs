@@ -1,16 +1,11 @@
 //! An effect in words: where it stands, and what came of it.
 
-use driftq_api::{
-    Moment,
-    v2::{Effect, EffectDecision, EffectOutcome, EffectState, EffectStatus, OnLapse},
-};
+use driftq_api::Moment;
+use driftq_api::v2::{Effect, EffectDecision, EffectOutcome, EffectState, EffectStatus, OnLapse};
 
 use super::Identity;
-use crate::{
-    exit::Exit,
-    output::{Columns, Facts, aligned, cut, facts as facts_of, printable},
-    when::{Now, between, length},
-};
+use crate::when::{between, length};
+use crate::{Columns, Exit, Facts, Now, aligned, cut, output::facts as facts_of, printable};
 
 /// `scope/key`, and whose it is.
 pub(super) fn name(tenant: &str, scope: &str, key: &str) -> String {

@@ -5,25 +5,16 @@ mod tokens;
 use std::{borrow::Cow, time::Duration};
 
 use anyhow::Result;
-use driftq_api::{
-    units::duration,
-    v2::{
-        ExtendLease, Item, LEASE_MESSAGES_MAX, LeaseRequest, Leased, NackLease, ReleaseLease,
-        SETTLEMENTS_MAX, Settled, SettledStatus, Settlements, Token, WAIT_MS_MAX,
-    },
+use driftq_api::units::duration;
+use driftq_api::v2::{
+    ExtendLease, Item, LEASE_MESSAGES_MAX, LeaseRequest, Leased, NackLease, ReleaseLease, SETTLEMENTS_MAX,
+    Settled, SettledStatus, Settlements, Token, WAIT_MS_MAX,
 };
 use serde::Serialize;
 
 use crate::{
-    Common,
-    ack::OWNER,
-    client::{CallError, Path, Session, fresh_id},
-    exit::{Exit, Fault},
-    message::tables,
-    output::{Columns, Format, printable},
-    parse::span,
-    rows::Rows,
-    suggest::{self, Subject},
+    CallError, Columns, Common, Exit, Fault, Format, Path, Rows, Session, Subject, ack::OWNER,
+    client::fresh_id, message::tables, parse::span, printable, suggest,
 };
 use tokens::Tokens;
 pub use tokens::with_tokens_last;

@@ -1,14 +1,12 @@
 //! Tokens from the command line and from stdin.
 
-use std::{
-    ffi::OsString,
-    io::{BufRead, stdin},
-};
+use std::ffi::OsString;
+use std::io::{BufRead, stdin};
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use crate::exit::{Exit, Fault};
+use crate::{Exit, Fault};
 
 /// Shorter words that begin with a hyphen are flags, and no flag is this long.
 const TOKEN_CHARS_LEAST: usize = 24;

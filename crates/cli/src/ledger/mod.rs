@@ -4,30 +4,19 @@ mod record;
 mod store;
 mod upkeep;
 
-use std::{
-    io::{self, Write as _},
-    time::Duration,
-};
+use std::io::{self, Write as _};
+use std::time::Duration;
 
 use anyhow::Result;
-use driftq_api::{
-    units::duration,
-    v2::{EffectResult, EffectState, EffectStatus},
-};
+use driftq_api::units::duration;
+use driftq_api::v2::{EffectResult, EffectState, EffectStatus};
 use driftq_ledger::{
     End, Ending, Filter, Finished, Identity, LedgerError, PAGE_MAX, Record, Resolve, Resolver, Response,
     Status,
 };
 use serde::Serialize;
 
-use super::{
-    Common, effect,
-    exit::{Exit, Fault},
-    output::{Format, aligned, printable},
-    parse::Choice,
-    rows::{Amount, Rows},
-    when::Now,
-};
+use crate::{Amount, Choice, Common, Exit, Fault, Format, Now, Rows, aligned, effect, printable};
 use record::{RECORDS, Shown};
 use store::{StoreArgs, fault};
 

@@ -2,17 +2,14 @@
 
 use std::borrow::Cow;
 
-use driftq_api::{
-    Moment,
-    v2::{EffectOutcome, EffectState, EffectStatus, Headers},
-};
+use driftq_api::Moment;
+use driftq_api::v2::{EffectOutcome, EffectState, EffectStatus, Headers};
 use driftq_ledger::{End, OnLapse, Outcome, Record, Status};
 use serde::Serialize;
 
 use crate::{
-    effect::words::outcome as outcome_facts,
-    output::{Columns, Facts, cut, facts as facts_of, or_dash, printable},
-    when::Now,
+    Columns, Facts, Now, cut, effect::words::outcome as outcome_facts, or_dash, output::facts as facts_of,
+    printable,
 };
 
 /// The word for it, the same as a server's.

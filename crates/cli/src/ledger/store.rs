@@ -3,18 +3,10 @@
 use std::time::Duration;
 
 use driftq_api::v2::Status;
-use driftq_ledger::{
-    Ledger, LedgerError, Settings, Silent,
-    postgres::{PostgresStore, TABLE_DEFAULT},
-    remote::RemoteStore,
-};
+use driftq_ledger::postgres::{PostgresStore, TABLE_DEFAULT};
+use driftq_ledger::{Ledger, LedgerError, Settings, Silent, remote::RemoteStore};
 
-use crate::{
-    Common,
-    client::{CallError, Client},
-    context,
-    exit::{Exit, Fault},
-};
+use crate::{CallError, Client, Common, Exit, Fault, context};
 
 /// A call about many records may take this long; whoever has less time ends it with Ctrl-C.
 const CALL_TIMEOUT_LONG: Duration = Duration::from_secs(600);

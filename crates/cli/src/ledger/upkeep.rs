@@ -3,23 +3,14 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use driftq_ledger::{
-    Ledger, PAGE_MAX, Stats, Status, Sweep, Swept,
-    postgres::{Migration, PostgresStore},
-};
+use driftq_ledger::postgres::{Migration, PostgresStore};
+use driftq_ledger::{Ledger, PAGE_MAX, Stats, Status, Sweep, Swept};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use super::{
-    record::status as word,
-    store::{Store, StoreArgs, fault},
-};
-use crate::{
-    Common,
-    output::{self, Columns, Listing, grouped, table},
-    progress,
-    signal::Signals,
-};
+use super::record::status as word;
+use super::store::{Store, StoreArgs, fault};
+use crate::{Columns, Common, Listing, Signals, grouped, output, progress, table};
 
 #[derive(clap::Args)]
 #[command(

@@ -7,15 +7,8 @@ use clap::builder::PossibleValuesParser;
 use driftq_api::v2::{Attempt, Browsed, Cancelled, DeliveryState, GroupState, Item, Labels, MessageState};
 
 use crate::{
-    Common,
-    args::MessageAddress,
-    client::Path,
-    output::{Columns, Facts, aligned, pairs, printable, table},
-    parse,
-    rows::Amount,
-    suggest::Subject,
-    topic::settings::policy_words,
-    when::Now,
+    Amount, Columns, Common, Facts, Now, Path, Subject, aligned, args::MessageAddress, output::pairs, parse,
+    printable, table, topic::settings::policy_words,
 };
 
 #[derive(clap::Subcommand)]

@@ -3,7 +3,7 @@
 use driftq_api::v2::{DeadLetter, Item, Lease};
 
 pub(crate) use crate::output::cut;
-use crate::output::{Columns, or_dash, printable};
+use crate::{Columns, or_dash, printable};
 
 /// What they are.
 pub(crate) const PLAIN: Columns<Item<'static>> = &[

@@ -6,10 +6,7 @@ use anyhow::{Error, Result};
 use driftq_api::v2::{Message, Outcome, Refusal as Word};
 use driftq_http::{Patience, Refusal};
 
-use crate::{
-    client::{CallError, Path, Session},
-    suggest::{self, Subject},
-};
+use crate::{CallError, Path, Session, Subject, suggest};
 
 /// Key and value bytes of a call, so that no server with usual limits finds it too large.
 const BATCH_BYTES_MAX: usize = 1 << 20;

@@ -2,16 +2,10 @@
 
 use std::borrow::Cow;
 
-use driftq_api::{
-    Moment,
-    v2::{Envelope, Jitter, RetryPolicy},
-};
+use driftq_api::Moment;
+use driftq_api::v2::{Envelope, Jitter, RetryPolicy};
 
-use crate::{
-    exit::{Exit, Fault},
-    parse::{self, Choice},
-    topic::settings::JITTERS,
-};
+use crate::{Choice, Exit, Fault, parse, topic::settings::JITTERS};
 
 #[derive(clap::Args)]
 #[command(next_help_heading = "Envelope")]

@@ -6,26 +6,16 @@ mod lines;
 mod send;
 mod template;
 
-use std::{
-    io::{IsTerminal, stdin},
-    path::PathBuf,
-    time::{Duration, Instant},
-};
+use std::io::{IsTerminal, stdin};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use driftq_api::{
-    Moment,
-    v2::{DURATION_MS_MAX, Due, PRIORITY_MAX, Produced},
-};
+use driftq_api::v2::{DURATION_MS_MAX, Due, PRIORITY_MAX, Produced};
+use driftq_api::{Moment, units};
 use serde::Serialize;
 
-use super::{
-    Common,
-    exit::{Exit, Fault},
-    output::{self, grouped, printable},
-    parse,
-};
-use driftq_api::units;
+use crate::{Common, Exit, Fault, grouped, output, parse, printable};
 use envelope::EnvelopeArgs;
 use lines::{Line, Source};
 use template::{Template, ValueForm};

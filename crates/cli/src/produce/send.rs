@@ -1,33 +1,20 @@
 //! Sends messages, several batches at once if asked.
 
-use std::{
-    io::{self, IsTerminal},
-    sync::Arc,
-    time::Duration,
-};
+use std::io::{self, IsTerminal};
+use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
 use driftq_api::v2::Produced;
 use driftq_http::Patience;
 use indicatif::ProgressBar;
 use serde_json::value::RawValue;
-use tokio::{
-    io::AsyncBufRead,
-    sync::{Mutex, mpsc},
-    task::JoinSet,
-};
+use tokio::sync::{Mutex, mpsc};
+use tokio::{io::AsyncBufRead, task::JoinSet};
 
-use super::{
-    Summary,
-    batch::{self, Ready, Tally},
-    lines::{Line, Lines},
-    template::Template,
-};
-use crate::{
-    client::{Client, Path},
-    progress,
-    suggest::{self, Subject},
-};
+use super::batch::{self, Ready, Tally};
+use super::lines::{Line, Lines};
+use super::{Summary, template::Template};
+use crate::{Client, Path, Subject, progress, suggest};
 
 /// Lines read ahead of the workers.
 const LINES_AHEAD_MAX: usize = 4096;

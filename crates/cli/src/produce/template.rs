@@ -6,7 +6,7 @@ use driftq_api::v2::{Due, Envelope, Message};
 use serde::Serialize;
 
 use super::lines::Line;
-use crate::exit::{Exit, Fault};
+use crate::{Exit, Fault};
 
 /// What the value of a line is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,18 +3,11 @@
 mod tree;
 
 use anyhow::Result;
-use driftq_api::{
-    Moment,
-    v2::{Attempt, Run, RunStep, RunSummary, Runs, StepGroup, StepMessage, StepState},
-};
+use driftq_api::Moment;
+use driftq_api::v2::{Attempt, Run, RunStep, RunSummary, Runs, StepGroup, StepMessage, StepState};
 
 use crate::{
-    Common,
-    args::Tenant,
-    client::Path,
-    effect::words::line,
-    output::{Columns, description, grouped, printable},
-    rows::{Amount, Pages},
+    Amount, Columns, Common, Pages, Path, args::Tenant, description, effect::words::line, grouped, printable,
     when::between,
 };
 

@@ -5,13 +5,7 @@ use driftq_api::v2::{Topic, TopicPut, TopicSettings, TopicSpec};
 use serde::Serialize;
 
 use super::settings::{self, SettingArgs};
-use crate::{
-    Common,
-    client::{CallError, Path, Session},
-    exit::Fault,
-    output::printable,
-    parse,
-};
+use crate::{CallError, Common, Fault, Path, Session, parse, printable};
 
 /// Partitions of a topic that is not asked to have more.
 const PARTITIONS_DEFAULT: u32 = 1;

@@ -5,18 +5,13 @@ mod set;
 pub(super) mod settings;
 
 use anyhow::Result;
-use driftq_api::{
-    units::show_bytes,
-    v1::Topics,
-    v2::{Partition, Paused, Topic},
-};
+use driftq_api::v2::{Partition, Paused, Topic};
+use driftq_api::{units::show_bytes, v1::Topics};
 use serde::{Serialize, de::IgnoredAny};
 
 use crate::{
-    Common,
-    args::TopicName,
-    confirm,
-    output::{self, Columns, Listing, description, grouped, or_dash, printable, table},
+    Columns, Common, Listing, args::TopicName, confirm, description, grouped, or_dash, output, printable,
+    table,
 };
 
 #[derive(clap::Subcommand)]

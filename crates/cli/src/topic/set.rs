@@ -1,20 +1,11 @@
 //! `driftq topic set`.
 
 use anyhow::Result;
-use driftq_api::{
-    units::{bytes, count, duration, millis},
-    v2::{Jitter, RetryPolicy, Topic, TopicChanged, TopicPatch},
-};
+use driftq_api::units::{bytes, count, duration, millis};
+use driftq_api::v2::{Jitter, RetryPolicy, Topic, TopicChanged, TopicPatch};
 
 use super::settings::{JITTERS, ORDERINGS, change_words};
-use crate::{
-    Common,
-    args::TopicName,
-    exit::{Exit, Fault},
-    output::{Listing, printable},
-    parse::{self, Choice, Choices},
-    suggest,
-};
+use crate::{Choice, Choices, Common, Exit, Fault, Listing, args::TopicName, parse, printable, suggest};
 
 #[derive(clap::Args)]
 #[command(after_help = "Settings:

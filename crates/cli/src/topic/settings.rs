@@ -1,12 +1,10 @@
 //! The settings of a topic: as flags, and in words.
 
-use driftq_api::{
-    units::{bytes, duration, show_bytes, show_millis},
-    v2::{Jitter, Ordering, RetryPolicy, TopicSettings, TopicSpec},
-};
+use driftq_api::units::{bytes, duration, show_bytes, show_millis};
+use driftq_api::v2::{Jitter, Ordering, RetryPolicy, TopicSettings, TopicSpec};
 use serde_json::Value;
 
-use crate::parse::{Choice, Choices, span};
+use crate::{Choice, Choices, parse::span};
 
 pub(super) const ORDERINGS: Choices<Ordering> = &[
     ("fifo", "By offset, whatever the priority", Ordering::Fifo),

@@ -1,18 +1,13 @@
 //! `driftq wal inspect`: what lies in the data directory.
 
 use anyhow::Result;
+use driftq_api::units::about_bytes;
 use driftq_engine::tools::{self, Inspection, Line, Outlook};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
 use super::{Directory, explain};
-use crate::{
-    Common,
-    exit::{Exit, Fault},
-    output::{self, Format, Listing, grouped, printable},
-    progress,
-};
-use driftq_api::units::about_bytes;
+use crate::{Common, Exit, Fault, Format, Listing, grouped, output, printable, progress};
 
 #[derive(clap::Args)]
 #[command(

@@ -1,17 +1,12 @@
 //! `driftq wal repair`: makes a damaged log open again, at a price that is told first.
 
 use anyhow::Result;
+use driftq_api::units::about_bytes;
 use driftq_engine::tools::{self, Repair};
 use serde::Serialize;
 
 use super::{Directory, explain};
-use crate::{
-    Common,
-    exit::{Exit, Fault},
-    output::{self, Listing, grouped},
-    progress,
-};
-use driftq_api::units::about_bytes;
+use crate::{Common, Exit, Fault, Listing, grouped, output, progress};
 
 #[derive(clap::Args)]
 #[command(

@@ -1,20 +1,15 @@
 //! Runs the command for one message and heeds its lease.
 
-use std::{process::ExitStatus, process::Stdio, time::Duration, time::Instant};
+use std::process::{ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use driftq_client::{Context, Error, Failure, Reason, Snooze};
 use rustix::process::Signal as Kill;
-use tokio::{
-    io::AsyncWriteExt,
-    process::{Child, Command},
-    time::timeout,
-};
+use tokio::process::{Child, Command};
+use tokio::{io::AsyncWriteExt, time::timeout};
 
-use super::{
-    Shop, Trial,
-    message_files::MessageFiles,
-    verdict::{self, Verdict},
-};
+use super::verdict::{self, Verdict};
+use super::{Shop, Trial, message_files::MessageFiles};
 use crate::child::{self, LastLine, PIPE_GRACE, pass_on, tell_group};
 
 /// How long a command that was told to end may take. The SDK gives its handlers five seconds.

@@ -2,16 +2,11 @@
 
 use std::fmt::{self, Write};
 
-use tracing::{
-    Event, Level, Subscriber,
-    field::{Field, Visit},
-};
-use tracing_subscriber::{
-    Layer,
-    filter::{LevelFilter, Targets},
-    layer::{Context, SubscriberExt},
-    util::SubscriberInitExt,
-};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::{Context, SubscriberExt};
+use tracing_subscriber::{Layer, util::SubscriberInitExt};
 
 /// From here on warnings are told on stderr, and that a server that was away is back.
 pub(super) fn start() {

@@ -6,32 +6,20 @@ mod message_files;
 mod report;
 mod verdict;
 
-use std::{
-    collections::BTreeSet,
-    pin::pin,
-    process::{self, Stdio},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::process::{self, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{collections::BTreeSet, pin::pin, time::Duration};
 
 use anyhow::{Context as _, Result};
+use driftq_api::units::duration;
 use driftq_client::{Client, Code, Error, Failure, Stopper, Worker};
 use rustix::process::Signal;
 use tokio::sync::watch;
 
-use super::{
-    Common,
-    child::tell_group,
-    context,
-    exit::{Exit, Fault},
-    output::Format,
-    parse::span,
-    signal::Signals,
-    suggest,
+use crate::{
+    CallError, Common, Exit, Fault, Format, Signals, child::tell_group, context, parse::span, suggest,
     temporary_directory::TemporaryDirectory,
 };
-use crate::client::CallError;
-use driftq_api::units::duration;
 pub(super) use message_files::AWAITS;
 use report::Report;
 

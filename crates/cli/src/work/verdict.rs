@@ -4,10 +4,8 @@ use std::{process::ExitStatus, time::Duration};
 
 use driftq_client::{Dead, EffectName, Error, Failure, Retry, Snooze};
 
-use crate::{
-    child::{self, EXIT_DEAD, EXIT_RETRY},
-    exit::Exit,
-};
+use crate::Exit;
+use crate::child::{self, EXIT_DEAD, EXIT_RETRY};
 
 /// Exit code that puts the message off. It is the first that the usual list of codes leaves free.
 const EXIT_SNOOZE: i32 = 79;

@@ -1,6 +1,7 @@
 //! Runs the command while the lease is kept, and tells the server how it ended.
 
-use std::{borrow::Cow, io, io::IsTerminal, process::ExitStatus, process::Stdio, time::Duration};
+use std::process::{ExitStatus, Stdio};
+use std::{borrow::Cow, io, io::IsTerminal, time::Duration};
 
 use anyhow::{Context, Result};
 use driftq_api::v2::{
@@ -8,20 +9,13 @@ use driftq_api::v2::{
 };
 use driftq_http::Patience;
 use rustix::process::Signal as Kill;
-use tokio::{
-    process::{Child, Command},
-    time::{Instant, sleep_until, timeout},
-};
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, sleep_until, timeout};
 
-use super::{
-    Effect, hold,
-    stored::{self, Kept},
-};
-use crate::{
-    child::{self, GRACE, LastLine, PIPE_GRACE, pass_on, tell},
-    client::{CallError, PATIENCE},
-    signal::{Signal, Signals},
-};
+use super::stored::{self, Kept};
+use super::{Effect, hold};
+use crate::child::{self, GRACE, LastLine, PIPE_GRACE, pass_on, tell};
+use crate::{CallError, Signals, client::PATIENCE, signal::Signal};
 
 /// What a shell says when a command cannot be run.
 const EXIT_CANNOT_RUN: i32 = 127;

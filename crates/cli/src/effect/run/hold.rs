@@ -5,7 +5,7 @@ use std::{borrow::Cow, time::Duration};
 use driftq_api::v2::{EffectRenew, EffectRenewed};
 use driftq_http::Patience;
 
-use crate::client::{CallError, Session};
+use crate::{CallError, Session};
 
 /// Renewals per lease: two may get lost.
 const RENEWALS: u32 = 3;

@@ -6,35 +6,21 @@ mod key;
 mod reconcile;
 mod stored;
 
-use std::{
-    io::{self, IsTerminal, Write},
-    path::Path,
-    process,
-    time::Duration,
-};
+use std::io::{self, IsTerminal, Write};
+use std::{path::Path, process, time::Duration};
 
 use anyhow::Result;
+use driftq_api::units::duration;
 use driftq_api::v2::{EffectBegin, EffectDecision, Expected, OnLapse, WAIT_MS_MAX};
 
+use super::flags::{ON_LAPSE, Terms};
+use super::{Identity, ask};
+use crate::{
+    CallError, Choice, Common, Exit, Fault, Session, Signals, ack::OWNER, child::EXIT_DEAD, entity, exit,
+    parse::span, work::AWAITS,
+};
 use key::{Asked, Home};
 use reconcile::Found;
-
-use super::{
-    Identity, ask,
-    flags::{ON_LAPSE, Terms},
-};
-use crate::{
-    Common,
-    ack::OWNER,
-    child::EXIT_DEAD,
-    client::{CallError, Session},
-    entity,
-    exit::{self, Exit, Fault},
-    parse::{Choice, span},
-    signal::Signals,
-    work::AWAITS,
-};
-use driftq_api::units::duration;
 
 /// What `driftq work` tells its commands.
 const LEASE_TOKEN: &str = "DRIFTQ_LEASE_TOKEN";

@@ -6,10 +6,8 @@ use anyhow::{Context, Result};
 use driftq_api::v2::{EffectFinished, EffectGet, EffectResolve, EffectResult, EffectStatus, OnLapse};
 use tokio::process::Command;
 
-use super::{
-    Effect, note,
-    stored::{self, Kept},
-};
+use super::stored::{self, Kept};
+use super::{Effect, note};
 use crate::child::{LastLine, pass_on};
 
 /// What asking has led to.
