@@ -3,10 +3,7 @@
 mod answer;
 mod error;
 mod path;
-mod refusal;
 mod session;
-mod stream;
-pub mod words;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 use std::{process, sync::Arc};
@@ -17,7 +14,6 @@ use crate::{Exit, Fault};
 pub use error::CallError;
 pub use path::Path;
 pub use session::{PATIENCE, Session};
-pub use stream::Stream;
 
 /// Largest answer that is read. The server has none near it; whoever else answers must not fill the memory.
 const ANSWER_BYTES_MAX: usize = 256 << 20;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use driftq_http::{Answer, Call, Method, Patience};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{CallError, Client, Stream, answer};
+use super::{CallError, Client, answer};
 
 /// An answer that takes longer than this will not come; streams are exempt.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -33,12 +33,6 @@ impl Session {
 
     pub async fn get<T: DeserializeOwned>(&mut self, path: impl AsRef<str>) -> Result<T, CallError> {
         self.call(Call::new(Method::GET, path.as_ref()).json(Bytes::new())).await
-    }
-
-    /// The body of the answer as text.
-    pub async fn get_text(&mut self, path: &str) -> Result<String, CallError> {
-        let answer = self.exchange(&Call::new(Method::GET, path)).await?;
-        String::from_utf8(answer.body.into()).map_err(|_| self.client.not_ours("not UTF-8".to_owned()))
     }
 
     pub async fn post<T: DeserializeOwned>(
@@ -115,15 +109,6 @@ impl Session {
                 },
             }
             retries += 1;
-        }
-    }
-
-    /// Opens a stream. It takes its connection with it.
-    pub async fn stream(self, path: &str) -> Result<Stream, CallError> {
-        let opened = self.client.http.open(&Call::new(Method::GET, path)).await;
-        match opened.map_err(|failure| self.client.failed(failure))? {
-            Ok(body) => Ok(Stream::new(self.client, body)),
-            Err(answer) => Err(answer::refused(&answer, &self.client)),
         }
     }
 

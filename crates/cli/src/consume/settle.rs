@@ -8,7 +8,7 @@ use driftq_http::Patience;
 use serde::Serialize;
 
 use super::{Args, delivery::Delivery};
-use crate::{CallError, Client, Session};
+use crate::{Client, Session, lease::refused};
 
 /// What became of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,16 +90,8 @@ async fn call(
     let retry = Patience::lasting(Duration::from_millis(args.lease_ms));
     match session.post_retrying::<Settlements>(path, request, retry).await.0 {
         Ok(settled) => Ok(settled.results),
+        // A single lease that is not accepted is an error of the call.
         Err(error) => Ok(vec![refused(error)?]),
-    }
-}
-
-/// A single lease that is not accepted is an error of the call.
-fn refused(error: CallError) -> Result<Settled> {
-    match error.code() {
-        "STALE_LEASE" => Ok(Settled::new(SettledStatus::Stale)),
-        "LEASE_UNKNOWN" => Ok(Settled::new(SettledStatus::Unknown)),
-        _ => Err(error.into_error()),
     }
 }
 

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, io, time::Duration};
 use driftq_client::Context;
 use serde::Serialize;
 
-use crate::{grouped, output, paint::Paint, printable, when::length};
+use crate::{colour::Paint, grouped, output, printable, when::length};
 
 /// Tells of every message, on stderr for people or on stdout for programs, and counts.
 pub(super) struct Report {
