@@ -19,8 +19,8 @@ pub(crate) struct AckArgs {
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "The message comes back after its backoff. If it has a retry policy and its attempts are used up, \
-it goes to the topic dlq.TOPIC instead.
+    after_help = "The message comes back after its backoff. If it has a retry policy and its attempts \
+are used up, it goes to the topic dlq.TOPIC instead.
 
 Examples:
   driftq nack orders 0 12 --group billing --reason 'card service timed out'"

@@ -62,15 +62,6 @@ impl Caller<'_> {
         self.explain(answer).await
     }
 
-    pub(crate) async fn patch<T: DeserializeOwned>(
-        &mut self,
-        path: impl AsRef<str>,
-        body: &impl Serialize,
-    ) -> Result<T> {
-        let answer = self.session.patch(path, body).await;
-        self.explain(answer).await
-    }
-
     pub(crate) async fn delete<T: DeserializeOwned>(&mut self, path: impl AsRef<str>) -> Result<T> {
         let answer = self.session.delete(path).await;
         self.explain(answer).await

@@ -17,15 +17,14 @@ use crate::{
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
     /// List topics that have dead letters, or the dead letters of a topic
-    #[command(
-        after_help = "PARTITION and OFFSET name the letter in `dlq get`, `dlq redrive --letter` and `dlq purge --letter`.
+    #[command(after_help = "PARTITION and OFFSET name the letter in `dlq get`, `dlq redrive --letter` and \
+`dlq purge --letter`.
 
 Examples:
   driftq dlq list                       # topics that have dead letters
   driftq dlq list orders --limit 20
   driftq dlq list orders --group billing --after 2030-01-31T12:00:00Z
-  driftq dlq list orders --all -o ndjson | jq -r .envelope.dead_letter.last_error | sort | uniq -c"
-    )]
+  driftq dlq list orders --all -o ndjson | jq -r .envelope.dead_letter.last_error | sort | uniq -c")]
     List {
         /// The topic that the letters come from; without it, all topics that have some are listed
         topic: Option<String>,
@@ -48,17 +47,15 @@ Examples:
 }
 
 #[derive(clap::Args)]
-#[command(
-    after_help = "The server does the work as a job. This command waits for it and shows how far it is; Ctrl-C ends only the \
-waiting. A letter that goes back keeps its identity and starts with no attempts used up.
+#[command(after_help = "The server does the work as a job. This command waits for it and shows how far it \
+is; Ctrl-C ends only the waiting. A letter that goes back keeps its identity and starts with no attempts used up.
 
 Examples:
   driftq dlq redrive orders --all --dry-run             # how many there are
   driftq dlq redrive orders --all --rate 100            # a hundred per second
   driftq dlq redrive orders --letter 0:12 --letter 0:15
   driftq dlq redrive orders --group billing --before 2030-01-31T12:00:00Z --no-wait
-  driftq dlq redrive orders --label team=risk --target orders-repaired"
-)]
+  driftq dlq redrive orders --label team=risk --target orders-repaired")]
 pub(crate) struct RedriveArgs {
     /// The topic that the letters come from
     topic: String,
@@ -78,14 +75,13 @@ pub(crate) struct RedriveArgs {
 }
 
 #[derive(clap::Args)]
-#[command(
-    after_help = "What is purged is gone. The server does the work as a job, and this command waits for it.
+#[command(after_help = "What is purged is gone. The server does the work as a job, and this command waits \
+for it.
 
 Examples:
   driftq dlq purge orders --all --dry-run                            # how many there are
   driftq dlq purge orders --before 2030-01-31T12:00:00Z              # asks for the name
-  driftq dlq purge orders --letter 0:12 --yes                        # for scripts"
-)]
+  driftq dlq purge orders --letter 0:12 --yes                        # for scripts")]
 pub(crate) struct PurgeArgs {
     /// The topic that the letters come from
     topic: String,
@@ -266,8 +262,8 @@ fn with_filter(path: Path, filter: &LetterFilter<'_>) -> Path {
         .with_some("tenant_id", filter.tenant_id.as_deref())
         .with_labels(&filter.labels)
         .with_some("reason", filter.reason.as_deref())
-        .with_moment("before", filter.before)
-        .with_moment("after", filter.after)
+        .with_some("before", filter.before.map(|at| at.to_string()).as_deref())
+        .with_some("after", filter.after.map(|at| at.to_string()).as_deref())
 }
 
 /// What a job works on.

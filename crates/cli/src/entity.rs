@@ -8,14 +8,12 @@ use crate::{Amount, Columns, Common, Now, Path, args::Tenant, confirm, grouped, 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
     /// List entities and their versions
-    #[command(
-        after_help = "Those of one tenant; of nobody's in particular if --tenant is not given. An entity that was never raised has \
-version 0 and is not listed.
+    #[command(after_help = "Those of one tenant; of nobody's in particular if --tenant is not given. An \
+entity that was never raised has version 0 and is not listed.
 
 Examples:
   driftq entity list --limit 20
-  driftq entity list --tenant acme --all -o ndjson | jq -r 'select(.version > 9) | .entity'"
-    )]
+  driftq entity list --tenant acme --all -o ndjson | jq -r 'select(.version > 9) | .entity'")]
     List {
         #[command(flatten)]
         tenant: Tenant,
@@ -31,13 +29,12 @@ Examples:
   driftq effect begin ship order-7 --expect order-7=3")]
     Show(Name),
     /// Forget an entity: its version is 0 again
-    #[command(
-        after_help = "Its version is 0 again: whoever expects that is let through once more. Remove what nobody asks for any more.
+    #[command(after_help = "Its version is 0 again: whoever expects that is let through once more. Remove \
+what nobody asks for any more.
 
 Examples:
   driftq entity remove order-7          # asks for the name
-  driftq entity remove order-7 --yes    # for scripts"
-    )]
+  driftq entity remove order-7 --yes    # for scripts")]
     Remove {
         #[command(flatten)]
         name: Name,

@@ -81,7 +81,7 @@ impl Exit {
         format!("  {:>3}  {}\n", self as u8, self.meaning())
     }
 
-    /// The codes that answer whoever wants to carry out an effect.
+    /// The codes that answer a caller that wants to carry out an effect.
     pub fn decisions() -> String {
         let codes = [Self::Replay, Self::InProgress, Self::Retryable, Self::Unknown];
         let own = "Exit codes:\n    0  the effect is yours: carry it out, and finish it with the token\n";

@@ -23,25 +23,22 @@ pub(crate) enum Command {
         topic: Option<String>,
     },
     /// Show where a group stands in each partition, who reads, and what waits for what
-    #[command(
-        after_help = "LAG counts messages that are kept and not yet acked by the group. STATE says what the waiting ones wait \
-for; `driftq message get` says it of a single message.
+    #[command(after_help = "LAG counts messages that are kept and not yet acked by the group. STATE says \
+what the waiting ones wait for; `driftq message get` says it of a single message.
 
 Examples:
-  driftq group describe orders billing"
-    )]
+  driftq group describe orders billing")]
     Describe(GroupName),
     /// Let a group read on from another place
-    #[command(
-        after_help = "What was done already is delivered again after a step back; what is skipped by a step forward is not \
-delivered to this group. Loans of the group end: their holders cannot settle them any more.
+    #[command(after_help = "What was done already is delivered again after a step back; what is skipped by \
+a step forward is not delivered to this group. Loans of the group end: their holders cannot settle them any \
+more.
 
 Examples:
   driftq group seek orders billing earliest
   driftq group seek orders billing latest
   driftq group seek orders billing 1200 --partition 3
-  driftq group seek orders billing 2030-01-31T12:00:00Z"
-    )]
+  driftq group seek orders billing 2030-01-31T12:00:00Z")]
     Seek {
         #[command(flatten)]
         name: GroupName,
@@ -59,13 +56,12 @@ Examples:
     #[command(after_help = ABOUT_PAUSES)]
     Resume(GroupName),
     /// Forget a group and its position
-    #[command(
-        after_help = "Messages stay. A reader that comes back under this name starts at the oldest message kept.
+    #[command(after_help = "Messages stay. A reader that comes back under this name starts at the oldest \
+message kept.
 
 Examples:
   driftq group delete orders billing          # asks for the name
-  driftq group delete orders billing --yes    # for scripts"
-    )]
+  driftq group delete orders billing --yes    # for scripts")]
     Delete {
         #[command(flatten)]
         name: GroupName,

@@ -26,12 +26,11 @@ pub(crate) enum Command {
   driftq job get 1 -o json | jq .state")]
     Get(Name),
     /// Stop a job; what was done stays done
-    #[command(
-        after_help = "What the job has done stays done; the rest stays where it is. A job that has ended stays as it ended.
+    #[command(after_help = "What the job has done stays done; the rest stays where it is. A job that has \
+ended stays as it ended.
 
 Examples:
-  driftq job cancel 1"
-    )]
+  driftq job cancel 1")]
     Cancel(Name),
     /// Wait until a job ends, and show how far it is
     #[command(after_help = "Ends with code 1 if the job failed or was cancelled.

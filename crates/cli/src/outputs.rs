@@ -19,14 +19,12 @@ pub(crate) enum Command {
     /// List datasets, the versions of one, or the outputs of a version
     List(ListArgs),
     /// Let readers of a dataset see a version from now on
-    #[command(
-        after_help = "Readers of `current` see the old version whole or the new one whole, never a mixture. From then on \
-nothing moves in it any more: it is sealed. The version that is current already is no error.
+    #[command(after_help = "Readers of `current` see the old version whole or the new one whole, never a \
+mixture. From then on nothing moves in it any more: it is sealed. The version that is current already is no error.
 
 Examples:
   driftq output cutover sales v2
-  driftq output cutover sales v2 --expect v1      # only if nobody else cut over"
-    )]
+  driftq output cutover sales v2 --expect v1      # only if nobody else cut over")]
     Cutover {
         /// The dataset
         dataset: String,
@@ -39,14 +37,12 @@ Examples:
         tenant: Tenant,
     },
     /// Let readers of a dataset see the version before again
-    #[command(
-        after_help = "Goes back by one cut-over. --from makes it safe to repeat: the same call again goes back once. Without \
-it, the version that is current is read first.
+    #[command(after_help = "Goes back by one cut-over. --from makes it safe to repeat: the same call again \
+goes back once. Without it, the version that is current is read first.
 
 Examples:
   driftq output rollback sales --from v2
-  driftq output rollback sales"
-    )]
+  driftq output rollback sales")]
     Rollback {
         /// The dataset
         dataset: String,
@@ -57,23 +53,19 @@ Examples:
         tenant: Tenant,
     },
     /// Let nothing move in a version any more
-    #[command(
-        after_help = "Nothing moves in the version any more: a commit that tries is refused. It can still be cut over to, rolled \
-back to, and deleted. A cut-over seals by itself.
+    #[command(after_help = "Nothing moves in the version any more: a commit that tries is refused. It can \
+still be cut over to, rolled back to, and deleted. A cut-over seals by itself.
 
 Examples:
-  driftq output seal sales v2"
-    )]
+  driftq output seal sales v2")]
     Seal(VersionName),
     /// Forget a version of a dataset
-    #[command(
-        after_help = "The broker forgets where the outputs lie; what lies there is not touched. The version that is current \
-cannot be deleted.
+    #[command(after_help = "The broker forgets where the outputs lie; what lies there is not touched. The \
+version that is current cannot be deleted.
 
 Examples:
   driftq output delete sales v1          # asks for the name
-  driftq output delete sales v1 --yes    # for scripts"
-    )]
+  driftq output delete sales v1 --yes    # for scripts")]
     Delete {
         #[command(flatten)]
         name: VersionName,
@@ -84,17 +76,16 @@ Examples:
 }
 
 #[derive(clap::Args)]
-#[command(
-    after_help = "The more is named, the closer the look. VERSION may be `current`: the one that readers see, which is pinned \
-for the whole list even if somebody cuts over meanwhile. PARTITION_KEY names a part of a version as the commit did.
+#[command(after_help = "The more is named, the closer the look. VERSION may be `current`: the one that \
+readers see, which is pinned for the whole list even if somebody cuts over meanwhile. PARTITION_KEY names a part of a \
+version as the commit did.
 
 Examples:
   driftq output list                              # datasets, and what is current
   driftq output list sales                        # its versions and cut-overs
   driftq output list sales v2 --limit 20
   driftq output list sales current -o ndjson --all | jq -r .location
-  driftq output list sales v2 2030-01             # one part"
-)]
+  driftq output list sales v2 2030-01             # one part")]
 pub(crate) struct ListArgs {
     /// The dataset
     dataset: Option<String>,

@@ -10,13 +10,13 @@ use crate::{Exit, Fault, exit::Origin};
 /// Why there is no good answer.
 #[derive(Debug)]
 pub enum CallError {
-    /// Nobody listens there; the request never left.
+    /// No process listens there; the request never left.
     Unreachable { url: String, why: String, context: Option<Arc<str>> },
     /// The connection broke before the answer was complete: the server may or may not have done it.
     Broken { url: String, why: String },
     /// The server answered no.
     Refused(Box<Refusal>),
-    /// Somebody else answers there.
+    /// Another program answers there.
     NotDriftQ { url: String, why: String, context: Option<Arc<str>> },
     /// The certificate of what answers there is not trusted here; the request never left.
     Untrusted { url: String, why: String, context: Option<Arc<str>> },

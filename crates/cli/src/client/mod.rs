@@ -15,7 +15,7 @@ pub use error::CallError;
 pub use path::Path;
 pub use session::{PATIENCE, Session};
 
-/// Largest answer that is read. The server has none near it; whoever else answers must not fill the memory.
+/// Largest answer that is read. The server has none near it; another program that answers must not fill the memory.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
 
 /// Where the server is. Cheap to clone; every clone may open sessions.

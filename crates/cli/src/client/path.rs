@@ -1,6 +1,6 @@
 //! Paths of calls, put together so that no name can break out of its place.
 
-use driftq_api::{Moment, v2::Labels};
+use driftq_api::v2::Labels;
 use driftq_http::escape;
 
 /// The path of a call, and its query.
@@ -67,12 +67,6 @@ impl Path {
     /// One more parameter, if there is a number for it.
     #[must_use]
     pub fn with_number(self, name: &str, value: Option<u64>) -> Self {
-        self.with_some(name, value.map(|value| value.to_string()).as_deref())
-    }
-
-    /// One more parameter, if there is a time for it.
-    #[must_use]
-    pub fn with_moment(self, name: &str, value: Option<Moment>) -> Self {
         self.with_some(name, value.map(|value| value.to_string()).as_deref())
     }
 

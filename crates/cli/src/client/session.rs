@@ -43,20 +43,14 @@ impl Session {
         self.call(Call::new(Method::POST, path.as_ref()).json(render(body)?)).await
     }
 
-    pub async fn put<T: DeserializeOwned>(
+    /// A call that changes something, by `PUT` or `PATCH`.
+    pub async fn send<T: DeserializeOwned>(
         &mut self,
+        method: Method,
         path: impl AsRef<str>,
         body: &impl Serialize,
     ) -> Result<T, CallError> {
-        self.call(Call::new(Method::PUT, path.as_ref()).json(render(body)?)).await
-    }
-
-    pub async fn patch<T: DeserializeOwned>(
-        &mut self,
-        path: impl AsRef<str>,
-        body: &impl Serialize,
-    ) -> Result<T, CallError> {
-        self.call(Call::new(Method::PATCH, path.as_ref()).json(render(body)?)).await
+        self.call(Call::new(method, path.as_ref()).json(render(body)?)).await
     }
 
     /// A post whose path says it all.

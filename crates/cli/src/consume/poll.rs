@@ -101,7 +101,7 @@ impl Poller {
                 self.pause = Duration::ZERO;
                 Ok(Vec::new())
             }
-            // Somebody deleted it while this call waited: the next one begins it anew.
+            // An operator deleted the group while this call waited: the next one begins it anew.
             Err(error) if error.code() == "GROUP_UNKNOWN" => Ok(Vec::new()),
             Err(error) => {
                 self.pause = (self.pause * 2).clamp(AWAY_FIRST, AWAY_MAX);
@@ -124,7 +124,7 @@ impl Poller {
     }
 }
 
-/// Gives messages back that nobody has begun: their attempt does not count.
+/// Gives messages back that were not begun: their attempt does not count.
 pub(super) async fn release(session: &mut Session, tokens: Vec<String>) {
     if tokens.is_empty() {
         return;

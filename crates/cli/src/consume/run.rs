@@ -13,7 +13,7 @@ use crate::{CallError, Client, Common, Format, Path, Session, Signals, Subject, 
 
 /// Most messages of one call, where they are only printed.
 const BATCH_MAX: usize = 100;
-/// How often the group is looked at while as many messages are on loan as may be: somebody may ack them.
+/// How often the group is looked at while as many messages are on loan as may be: `driftq ack` may settle them.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// How long a server may take to hear at the end that what it has just sent is not wanted.
@@ -113,7 +113,7 @@ impl Consumer {
         if let Some(poll) = poll
             && !self.is_away
         {
-            // Somebody waits for the end of this.
+            // The user waits for the end of this command.
             drop(tokio::time::timeout(GIVE_UP_TIMEOUT, self.poller.give_up(poll)).await);
         }
         Ok(())
@@ -224,7 +224,7 @@ impl Consumer {
         failure
     }
 
-    /// Finds out whether somebody has acked what is on loan here. If it cannot be found out now, the leases end.
+    /// Finds out whether what is on loan here has been acked. If it cannot be found out now, the leases end.
     async fn look(&mut self) {
         let mut session = self.settler.session();
         let path = Path::group(&self.args.topic, &self.args.group);

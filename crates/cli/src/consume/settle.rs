@@ -23,7 +23,7 @@ pub(super) enum Outcome {
 pub(super) struct Tally {
     pub(super) acked: u64,
     pub(super) nacked: u64,
-    /// The server no longer took our word: the lease had lapsed and somebody else has the message.
+    /// The server no longer took our word: the lease had lapsed, and another reader may have the message.
     pub(super) lost: u64,
 }
 

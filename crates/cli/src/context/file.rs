@@ -104,7 +104,7 @@ pub(super) fn change<T>(
     Ok((done, contexts))
 }
 
-/// Only its owner can read it: a server's address may be nobody else's business.
+/// Only its owner can read it: a server's address may be a secret.
 fn write(path: &Path, directory: &Path, contexts: &Contexts) -> io::Result<()> {
     let text = toml::to_string(contexts).map_err(io::Error::other)?;
     // Made with the mode 0600, and gone again if it does not get its name.

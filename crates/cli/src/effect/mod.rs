@@ -1,8 +1,8 @@
 //! `driftq effect …`: what work does to the world outside, remembered so that it is not done twice.
 
+pub(super) mod describe;
 mod flags;
 mod run;
-pub(super) mod words;
 
 use std::{borrow::Cow, time::Duration};
 
@@ -40,8 +40,8 @@ pub(crate) struct Identity {
 
 impl Identity {
     /// For people.
-    fn words(&self) -> String {
-        words::name(&self.tenant, &self.scope, &self.key)
+    fn display(&self) -> String {
+        describe::name(&self.tenant, &self.scope, &self.key)
     }
 
     fn wire(&self) -> EffectGet<'_> {
@@ -74,16 +74,15 @@ pub(crate) enum Command {
     /// Run a command once: its output and end are stored, and replayed from then on
     Run(run::Args),
     /// Say what came of an effect
-    #[command(
-        after_help = "The outcome is kept and replayed to whoever begins the effect again. The same outcome again is no error; \
-another one is refused with code 5, and so is a token that somebody else's lease has fenced off.
+    #[command(after_help = "The outcome is kept and replayed to whoever begins the effect again. The same \
+outcome again is no error; another one is refused with code 5, and so is a token that somebody else's lease has fenced \
+off.
 
 Examples:
   driftq effect finish --status succeeded --code 200 --body '{\"id\": \"ch_1\"}' \"$token\"
   ./charge.sh | driftq effect finish --status succeeded --body-file - \"$token\"
   driftq effect finish --status failed-retryable --error 'timed out' \"$token\"
-  driftq effect finish --status failed-final --code 402 --error 'card declined' \"$token\""
-    )]
+  driftq effect finish --status failed-final --code 402 --error 'card declined' \"$token\"")]
     Finish {
         #[command(flatten)]
         holder: Holder,
@@ -91,14 +90,12 @@ Examples:
         ending: Ending,
     },
     /// Say that the work on an effect goes on
-    #[command(
-        after_help = "A heartbeat: call it well before the lease ends. A refusal (code 5) says that the effect is no longer \
-yours: stop the work.
+    #[command(after_help = "A heartbeat: call it well before the lease ends. A refusal (code 5) says that \
+the effect is no longer yours: stop the work.
 
 Examples:
   driftq effect renew \"$token\"
-  driftq effect renew --lease 5m \"$token\""
-    )]
+  driftq effect renew --lease 5m \"$token\"")]
     Renew {
         #[command(flatten)]
         holder: Holder,
@@ -107,14 +104,12 @@ Examples:
         lease: Option<u64>,
     },
     /// Give an effect's lease up: nothing was sent
-    #[command(
-        after_help = "For work that failed before anything was sent: the attempt does not count, and whoever waits for the \
-effect has it at once. A refusal (code 5) says that the effect is no longer yours.
+    #[command(after_help = "For work that failed before anything was sent: the attempt does not count, and \
+whoever waits for the effect has it at once. A refusal (code 5) says that the effect is no longer yours.
 
 Examples:
   driftq effect release \"$token\"
-  driftq effect release --uncertain \"$token\""
-    )]
+  driftq effect release --uncertain \"$token\"")]
     Release {
         #[command(flatten)]
         holder: Holder,
@@ -138,14 +133,13 @@ Examples:
   driftq effect get charge order-7 --tenant acme -o json | jq -r .outcome.body")]
     Get(Identity),
     /// List effects, for example those that nobody knows the outcome of
-    #[command(
-        after_help = "The oldest first. Bodies and headers of outcomes are shown by `driftq effect get`.
+    #[command(after_help = "The oldest first. Bodies and headers of outcomes are shown by `driftq effect \
+get`.
 
 Examples:
   driftq effect list --state unknown           # what somebody must look into
   driftq effect list --scope charge --tenant acme --limit 20
-  driftq effect list --all -o ndjson | jq -r .state | sort | uniq -c"
-    )]
+  driftq effect list --all -o ndjson | jq -r .state | sort | uniq -c")]
     List {
         /// Only in this state
         #[arg(long, value_parser = Choice(STATES))]
@@ -221,16 +215,15 @@ Examples:
   driftq effect reacquire charge order-7 --lease 1m -o json | jq -r .lease.token";
 
 #[derive(clap::Args)]
-#[command(
-    after_help = "For an effect that is unknown, whose lease has lapsed, or that failed and may be tried again. Find out \
-first, at the other side, whether it happened. What succeeded or failed-final is final; failed-retryable says that it \
-did not happen, and grants one more attempt if the cap was reached. Who decided and why is kept with the outcome.
+#[command(after_help = "For an effect that is unknown, whose lease has lapsed, or that failed and may be \
+tried again. Find out first, at the other side, whether it happened. What succeeded or failed-final is final; \
+failed-retryable says that it did not happen, and grants one more attempt if the cap was reached. Who decided and why \
+is kept with the outcome.
 
 Examples:
   driftq effect list --state unknown
   driftq effect resolve charge order-7 --status succeeded --why 'ch_1 is in the ledger of the bank'
-  driftq effect resolve charge order-7 --status failed-retryable --by ann --why 'not there'"
-)]
+  driftq effect resolve charge order-7 --status failed-retryable --by ann --why 'not there'")]
 pub(crate) struct ResolveArgs {
     #[command(flatten)]
     identity: Identity,
@@ -260,7 +253,7 @@ pub(super) async fn run(common: &Common, command: &Command) -> Result<Exit> {
             let request = EffectFinish { token: holder.token(), result: ending.read()? };
             let finished = common.caller()?.patiently("/v2/effects/finish", &request).await?;
             common.show(&finished, |finished| {
-                format!("the effect is {}{}", words::status(request.result.status), remembered(finished))
+                format!("the effect is {}{}", describe::status(request.result.status), remembered(finished))
             })
         }
         Command::Renew { holder, lease } => {
@@ -278,7 +271,7 @@ pub(super) async fn run(common: &Common, command: &Command) -> Result<Exit> {
         Command::Resolve(args) => resolve(common, args).await,
         Command::Get(identity) => {
             let effect = common.caller()?.post("/v2/effects/get", &identity.wire()).await?;
-            common.show(&effect, |effect| aligned(&words::facts(effect, Now::read())))
+            common.show(&effect, |effect| aligned(&describe::facts(effect, Now::read())))
         }
         Command::List { state, scope, tenant, amount } => {
             let first = Path::of("/v2/effects")
@@ -286,7 +279,7 @@ pub(super) async fn run(common: &Common, command: &Command) -> Result<Exit> {
                 .with_some("scope", scope.as_deref())
                 .with_some("tenant_id", tenant.as_deref());
             let part = |page: Effects<'static>| (page.effects, page.cursor);
-            common.caller()?.list(common, (first, amount), (words::EFFECTS, "no effect fits"), part).await
+            common.caller()?.list(common, (first, amount), (describe::EFFECTS, "no effect fits"), part).await
         }
     };
     done.map(|()| Exit::Success)
@@ -324,8 +317,8 @@ pub(super) async fn ask(
 
 /// Prints it, and says how the command ends.
 fn show_decision(common: &Common, identity: &Identity, decision: &EffectDecision<'static>) -> Result<Exit> {
-    common.show(decision, |decision| words::decision(identity, decision))?;
-    Ok(words::exit(decision))
+    common.show(decision, |decision| describe::decision(identity, decision))?;
+    Ok(describe::exit(decision))
 }
 
 async fn release(common: &Common, holder: &Holder, uncertain: bool) -> Result<()> {
@@ -354,8 +347,8 @@ async fn resolve(common: &Common, args: &ResolveArgs) -> Result<()> {
     };
     let finished = common.caller()?.post("/v2/effects/resolve", &request).await?;
     common.show(&finished, |finished| {
-        let status = words::status(request.result.status);
-        format!("{} is {status}{}", args.identity.words(), remembered(finished))
+        let status = describe::status(request.result.status);
+        format!("{} is {status}{}", args.identity.display(), remembered(finished))
     })
 }
 

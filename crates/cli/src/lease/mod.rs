@@ -31,14 +31,13 @@ Examples:
   driftq lease take orders billing --max 100 | tee work.ndjson | driftq lease ack -")]
     Ack(Tokens),
     /// Say that the work failed
-    #[command(
-        after_help = "The message comes back after its backoff, or becomes a dead letter if its attempts are used up.
+    #[command(after_help = "The message comes back after its backoff, or becomes a dead letter if its \
+attempts are used up.
 
 Examples:
   driftq lease nack \"$token\" --error 'card service timed out'
   driftq lease nack \"$token\" --delay 10m --error 'rate limit'
-  driftq lease nack \"$token\" --dead --error 'no such account'"
-    )]
+  driftq lease nack \"$token\" --dead --error 'no such account'")]
     Nack {
         #[command(flatten)]
         tokens: Tokens,
@@ -53,14 +52,12 @@ Examples:
         error: String,
     },
     /// Say that the work goes on, and learn whether it still should
-    #[command(
-        after_help = "A heartbeat: call it well before the loan ends. The answer says when it ends now, whether the \
-message was cancelled, and whether the server is about to stop.
+    #[command(after_help = "A heartbeat: call it well before the loan ends. The answer says when it ends \
+now, whether the message was cancelled, and whether the server is about to stop.
 
 Examples:
   driftq lease extend \"$token\" --lease 5m
-  driftq lease extend \"$token\" -o json | jq '.[0].cancelled'"
-    )]
+  driftq lease extend \"$token\" -o json | jq '.[0].cancelled'")]
     Extend {
         #[command(flatten)]
         tokens: Tokens,
@@ -69,14 +66,13 @@ Examples:
         lease: Option<u64>,
     },
     /// Give messages back that were not begun; no attempt is used up
-    #[command(
-        after_help = "The next reader gets the messages, at once or when --delay is over, and the attempt does not count.
+    #[command(after_help = "The next reader gets the messages, at once or when --delay is over, and the \
+attempt does not count.
 
 Examples:
   driftq lease release \"$token\"
   driftq lease release \"$token\" --delay 10m                  # not now, and nobody's failure
-  driftq lease release - < unfinished.ndjson"
-    )]
+  driftq lease release - < unfinished.ndjson")]
     Release {
         #[command(flatten)]
         tokens: Tokens,
@@ -87,19 +83,17 @@ Examples:
 }
 
 #[derive(clap::Args)]
-#[command(
-    after_help = "Each message comes with a lease: a token, which names this delivery and is the authority to settle it, and \
-the time at which the loan ends. Settle it before with `driftq lease ack`, `nack` or `release`, or keep it longer with \
-`extend`. The same --request-id again prints the same messages, so that a lost answer loses nothing; without one, the \
-command makes up its own and asks again by itself when the connection breaks.
+#[command(after_help = "Each message comes with a lease: a token, which names this delivery and is the \
+authority to settle it, and the time at which the loan ends. Settle it before with `driftq lease ack`, `nack` or \
+`release`, or keep it longer with `extend`. The same --request-id again prints the same messages, so that a lost \
+answer loses nothing; without one, the command makes up its own and asks again by itself when the connection breaks.
 
 Nothing to borrow is no error: the output is empty.
 
 Examples:
   driftq lease take orders billing --max 10 --wait 30s --lease 1m
   driftq lease take orders billing --max 10 | driftq lease ack -
-  token=$(driftq lease take orders billing -o ndjson | jq -r .lease.token)"
-)]
+  token=$(driftq lease take orders billing -o ndjson | jq -r .lease.token)")]
 pub(crate) struct TakeArgs {
     /// The topic
     topic: String,

@@ -22,9 +22,9 @@ use store::{StoreArgs, fault};
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "A service that uses the crate `driftq-ledger` keeps its records in PostgreSQL or on a DriftQ server. Both are \
-looked after here. A password on the command line is seen by everybody who lists processes: put the URL into \
-DRIFTQ_LEDGER_STORE instead.
+    after_help = "A service that uses the crate `driftq-ledger` keeps its records in PostgreSQL or on \
+a DriftQ server. Both are looked after here. A password on the command line is seen by everybody who lists \
+processes: put the URL into DRIFTQ_LEDGER_STORE instead.
 
 Examples:
   export DRIFTQ_LEDGER_STORE=postgres://pay@db.internal/pay
@@ -79,15 +79,13 @@ enum Command {
 }
 
 #[derive(clap::Args)]
-#[command(
-    after_help = "Bodies and headers of outcomes are shown by `driftq ledger show`. Effects of a server that nobody in \
-particular has begun are not listed: see `driftq effect list --tenant ''`.
+#[command(after_help = "Bodies and headers of outcomes are shown by `driftq ledger show`. Effects of a \
+server that nobody in particular has begun are not listed: see `driftq effect list --tenant ''`.
 
 Examples:
   driftq ledger list --status unknown                  # what somebody must look into
   driftq ledger list --status failed-retryable --method 'POST /pay'
-  driftq ledger list --all -o ndjson | jq -r .status | sort | uniq -c"
-)]
+  driftq ledger list --all -o ndjson | jq -r .status | sort | uniq -c")]
 struct ListArgs {
     /// Only those that stand so now
     #[arg(long, value_parser = Choice(effect::STATES), ignore_case = true)]
@@ -116,18 +114,17 @@ struct ShowArgs {
 }
 
 #[derive(clap::Args)]
-#[command(
-    after_help = "For an effect that is unknown, whose lease has lapsed, or that failed and may be tried again. Find out \
-first, at the other side, whether it happened. What succeeded or failed-final is final; failed-retryable says that it \
-did not happen, and grants one more attempt if the cap was reached. Who decided and why is kept with the outcome.
+#[command(after_help = "For an effect that is unknown, whose lease has lapsed, or that failed and may be \
+tried again. Find out first, at the other side, whether it happened. What succeeded or failed-final is final; \
+failed-retryable says that it did not happen, and grants one more attempt if the cap was reached. Who decided and why \
+is kept with the outcome.
 
 Examples:
   driftq ledger list --status unknown
   driftq ledger show ann 'POST /pay' order-7           # its epoch, for --epoch
   driftq ledger resolve ann 'POST /pay' order-7 --status succeeded --code 201 \\
       --body-file answer.json --epoch 1 --why 'ch_1 is in the books of the bank'
-  driftq ledger resolve ann 'POST /pay' order-8 --status failed-retryable --why 'not there'"
-)]
+  driftq ledger resolve ann 'POST /pay' order-8 --status failed-retryable --why 'not there'")]
 struct ResolveArgs {
     #[command(flatten)]
     name: Name,

@@ -8,7 +8,7 @@ use driftq_ledger::{End, OnLapse, Outcome, Record, Status};
 use serde::Serialize;
 
 use crate::{
-    Columns, Facts, Now, cut, effect::words::outcome as outcome_facts, or_dash, output::facts as facts_of,
+    Columns, Facts, Now, cut, effect::describe::outcome as outcome_facts, or_dash, output::facts as facts_of,
     printable,
 };
 
@@ -146,7 +146,7 @@ pub(super) fn facts(record: &Record, now: Now) -> Facts {
     facts
 }
 
-/// What its status means for whoever comes next.
+/// What its status means for the next caller.
 const fn meaning(record: &Record) -> &'static str {
     match record.status {
         Status::InProgress if record.lease_live => "somebody runs it",

@@ -8,7 +8,7 @@ use driftq_ledger::{Ledger, LedgerError, Settings, Silent, remote::RemoteStore};
 
 use crate::{CallError, Client, Common, Exit, Fault, context};
 
-/// A call about many records may take this long; whoever has less time ends it with Ctrl-C.
+/// A call about many records may take this long; an operator who has less time ends it with Ctrl-C.
 const CALL_TIMEOUT_LONG: Duration = Duration::from_secs(600);
 
 #[derive(clap::Args)]

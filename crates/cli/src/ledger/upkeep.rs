@@ -14,8 +14,9 @@ use crate::{Columns, Common, Listing, Signals, grouped, output, progress, table}
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "All steps that the database lacks are taken in one transaction, or none is. Several programs may migrate at the \
-same time. A table in the original form of the contract is taken over with its rows; their service may run meanwhile.
+    after_help = "All steps that the database lacks are taken in one transaction, or none is. Several \
+programs may migrate at the same time. A table in the original form of the contract is taken over with its \
+rows; their service may run meanwhile.
 
 Examples:
   driftq ledger migrate --store postgres://pay@db.internal/pay
@@ -109,17 +110,15 @@ fn migrated_text(migrated: &Migrated<'_>) -> String {
 }
 
 #[derive(clap::Args)]
-#[command(
-    after_help = "Records whose time is over count no more; they only take up room. A lease that lapsed and that nobody may take \
-over makes its effect unknown, for every reader at once; the sweep writes that down. A service that calls \
-`Ledger::keep_swept` needs no sweep by hand, and a server sweeps by itself. Sweeping while the service runs is safe, \
-and so is Ctrl-C: what was swept stays swept.
+#[command(after_help = "Records whose time is over count no more; they only take up room. A lease that \
+lapsed and that nobody may take over makes its effect unknown, for every reader at once; the sweep writes that down. A \
+service that calls `Ledger::keep_swept` needs no sweep by hand, and a server sweeps by itself. Sweeping while the \
+service runs is safe, and so is Ctrl-C: what was swept stays swept.
 
 Examples:
   driftq ledger sweep --dry-run                        # what there is to do; changes nothing
   driftq ledger sweep                                  # until nothing is left
-  driftq ledger sweep --limit 10000                    # some of it"
-)]
+  driftq ledger sweep --limit 10000                    # some of it")]
 pub(super) struct SweepArgs {
     /// Only count, and change nothing
     #[arg(long)]

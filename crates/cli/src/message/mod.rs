@@ -21,27 +21,23 @@ pub(crate) enum Command {
     /// Look through the messages of a topic without a group
     List(ListArgs),
     /// Let no further attempt of a message begin
-    #[command(
-        after_help = "Holds for all groups. Whoever works on the message learns it at the next `driftq lease extend`. \
-Cancelling again changes nothing.
+    #[command(after_help = "Holds for all groups. Whoever works on the message learns it at the next \
+`driftq lease extend`. Cancelling again changes nothing.
 
 Examples:
-  driftq message cancel orders 0 12"
-    )]
+  driftq message cancel orders 0 12")]
     Cancel(MessageAddress),
 }
 
 #[derive(clap::Args)]
-#[command(
-    after_help = "Conditions add up: only messages that fit all of them are listed. Looking changes nothing and needs no \
-group.
+#[command(after_help = "Conditions add up: only messages that fit all of them are listed. Looking changes \
+nothing and needs no group.
 
 Examples:
   driftq message list orders --limit 10
   driftq message list orders --key user:1 --state backoff
   driftq message list orders --label team=risk --all -o ndjson | jq -r .value
-  driftq message list orders --partition 3 --from 1200"
-)]
+  driftq message list orders --partition 3 --from 1200")]
 pub(crate) struct ListArgs {
     /// The topic
     topic: String,

@@ -26,7 +26,7 @@ pub(super) struct Line {
 /// Where lines come from.
 pub(super) enum Source {
     Stdin(Stdin),
-    /// Read where it is needed: a file does not keep anybody waiting as a pipe would.
+    /// Read where it is needed: a file does not keep the other tasks waiting as a pipe would.
     File(File),
 }
 

@@ -145,7 +145,7 @@ fn rendered(template: &Template, lines: &[Line]) -> (Vec<Ready>, Result<()>) {
     (ready, Ok(()))
 }
 
-/// Somebody who types messages sees what is done.
+/// Users who type their messages see what is done.
 fn progress_bar() -> ProgressBar {
     if io::stdin().is_terminal() {
         return ProgressBar::hidden();

@@ -7,16 +7,16 @@ use driftq_api::Moment;
 use driftq_api::v2::{Attempt, Run, RunStep, RunSummary, Runs, StepGroup, StepMessage, StepState};
 
 use crate::{
-    Amount, Columns, Common, Pages, Path, args::Tenant, description, effect::words::line, grouped, printable,
-    when::between,
+    Amount, Columns, Common, Pages, Path, args::Tenant, description, effect::describe::line, grouped,
+    printable, when::between,
 };
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
     /// List runs, the newest first
     #[command(
-        after_help = "A run is everything that carries the same --run-id: messages that were produced with it, and effects. OPEN \
-counts messages that some group is not through with.
+        after_help = "A run is everything that carries the same --run-id: messages that were produced \
+with it, and effects. OPEN counts messages that some group is not through with.
 
 Examples:
   driftq run list --limit 20
@@ -30,14 +30,13 @@ Examples:
         amount: Amount,
     },
     /// Tell what happened in a run: its steps, messages, attempts and effects
-    #[command(
-        after_help = "Steps are indented under the step that caused them. Times with a plus count from the start of the run.
+    #[command(after_help = "Steps are indented under the step that caused them. Times with a plus count \
+from the start of the run.
 
 Examples:
   driftq produce orders 'plan' --run-id r-7 --step-id plan
   driftq run show r-7
-  driftq run show r-7 -o json | jq '.steps[] | {step_id, children}'"
-    )]
+  driftq run show r-7 -o json | jq '.steps[] | {step_id, children}'")]
     Show {
         /// The run, as messages and effects name it
         run_id: String,

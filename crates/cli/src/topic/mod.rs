@@ -25,7 +25,8 @@ pub(crate) enum Command {
     List,
     /// Show settings, partitions, counts and groups of a topic
     #[command(
-        after_help = "Settings marked with * were asked for; the others are the server's defaults and change with them.
+        after_help = "Settings marked with * were asked for; the others are the server's defaults and \
+change with them.
 
 Examples:
   driftq topic describe orders
@@ -42,8 +43,8 @@ Examples:
     Resume(TopicName),
     /// Delete a topic and all its messages
     #[command(
-        after_help = "Its messages, its groups and their positions go with it. Its dead letters are a topic of their \
-own, dlq.NAME, and stay.
+        after_help = "Its messages, its groups and their positions go with it. Its dead letters are a \
+topic of their own, dlq.NAME, and stay.
 
 Examples:
   driftq topic delete orders          # asks for the name

@@ -1,4 +1,4 @@
-//! What the SDK's worker has to say, for whoever watches stderr.
+//! What the SDK's worker has to say, for the operator who watches stderr.
 
 use std::fmt::{self, Write};
 
@@ -13,7 +13,7 @@ pub(super) fn start() {
     let heard = Targets::new()
         .with_target("driftq_client", LevelFilter::WARN)
         .with_target("driftq_client::client", LevelFilter::INFO);
-    // Somebody else's subscriber would be one of a test; then nothing is told, and nothing is wrong.
+    // A subscriber that is there already is one of a test; then nothing is told, and nothing is wrong.
     drop(tracing_subscriber::registry().with(Told.with_filter(heard)).try_init());
 }
 

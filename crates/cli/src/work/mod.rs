@@ -204,7 +204,7 @@ fn not_run(why: &str) -> anyhow::Error {
         .into()
 }
 
-/// Nobody may take these messages for done.
+/// Operators must not take these messages for done.
 fn not_heard(count: u64) -> anyhow::Error {
     let message = format!(
         "the server could not be told what became of {count} message(s): they come again when their leases are over, \

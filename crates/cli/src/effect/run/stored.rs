@@ -35,7 +35,7 @@ impl Kept {
     }
 }
 
-/// What this end means for the effect; none if nobody can know.
+/// What this end means for the effect; none if that cannot be known.
 pub(super) fn status(status: ExitStatus, on_lapse: OnLapse) -> Option<EffectStatus> {
     match (status.code(), on_lapse) {
         (Some(0), _) => Some(EffectStatus::Succeeded),

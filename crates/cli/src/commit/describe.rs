@@ -1,9 +1,9 @@
 //! What a commit did, in words.
 
-use driftq_api::v2::{CommitResult, Committed, OutputResult};
+use driftq_api::v2::{CommitResult, Committed, OutputResult, Produced};
 use serde_json::Value;
 
-use crate::{Listing, grouped, printable};
+use crate::{Columns, Listing, grouped, printable, section};
 
 /// The item of the commit that a part such as `produce[1]` names.
 pub(super) fn item<'a>(asked: &'a Value, part: &str) -> Option<&'a Value> {
@@ -12,7 +12,7 @@ pub(super) fn item<'a>(asked: &'a Value, part: &str) -> Option<&'a Value> {
     asked.get(list)?.get(index.parse::<usize>().ok()?)
 }
 
-pub(super) fn text(asked: &Value, committed: &Committed<'_>) -> String {
+pub(super) fn text(asked: &Value, committed: &Committed<'static>) -> String {
     let count = |list: &str| asked[list].as_array().map_or(0, Vec::len) as u64;
     let parts: Vec<String> = [
         ("ack", "acked"),
@@ -32,21 +32,21 @@ pub(super) fn text(asked: &Value, committed: &Committed<'_>) -> String {
             format!("committed before, exactly so, and nothing was changed: {}\n", parts.join(", "))
         }
     };
-    if !committed.produced.is_empty() {
-        let mut listing = Listing::new(&["TOPIC", "PARTITION", "OFFSET", "RESULT"]);
-        for stored in &committed.produced {
-            let result = if stored.duplicate { "known already, not stored again" } else { "stored" };
-            let place = [stored.partition.to_string(), stored.offset.to_string()];
-            let [partition, offset] = place;
-            listing.row([printable(&stored.topic), partition, offset, result.to_owned()]);
-        }
-        text.push_str(&format!("\n{}", listing.text()));
-    }
+    text.push_str(&section(PRODUCED, &committed.produced));
     if !committed.outputs.is_empty() {
         text.push_str(&format!("\n{}", outputs(asked, committed)));
     }
     text
 }
+
+const PRODUCED: Columns<Produced<'static>> = &[
+    ("TOPIC", |stored, _| printable(&stored.topic)),
+    ("PARTITION", |stored, _| stored.partition.to_string()),
+    ("OFFSET", |stored, _| stored.offset.to_string()),
+    ("RESULT", |stored, _| {
+        if stored.duplicate { "known already, not stored again" } else { "stored" }.to_owned()
+    }),
+];
 
 fn outputs(asked: &Value, committed: &Committed<'_>) -> String {
     let mut listing = Listing::new(&["DATASET", "VERSION", "PARTITION KEY", "RESULT", "LOCATION"]);

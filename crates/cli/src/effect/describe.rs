@@ -89,7 +89,7 @@ pub(super) fn facts(effect: &Effect<'static>, now: Now) -> Facts {
     facts_of(FACTS, effect, now).into_iter().chain(ended).collect()
 }
 
-/// What its state means for whoever comes next.
+/// What its state means for the next caller.
 const fn meaning(effect: &Effect<'_>) -> &'static str {
     match (effect.state, effect.lease_live) {
         (EffectState::InProgress, Some(false)) => "its lease has lapsed, and nobody took over yet",
@@ -156,7 +156,7 @@ pub(super) const fn exit(decision: &EffectDecision<'_>) -> Exit {
 /// What the server decides about an effect, and what to do then.
 pub(super) fn decision(identity: &Identity, decision: &EffectDecision<'_>) -> String {
     let now = Now::read();
-    let mut facts = vec![("effect", identity.words())];
+    let mut facts = vec![("effect", identity.display())];
     let mut say = |word: &str, advice: &str| facts.push(("decision", format!("{word}: {advice}")));
     match decision {
         EffectDecision::Execute { lease } => {
