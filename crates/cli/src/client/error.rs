@@ -184,7 +184,7 @@ fn help(refusal: &Refusal) -> Option<&str> {
     let own = HELP.iter().find(|(code, _)| *code == refusal.word).map(|(_, help)| *help);
     // `/v1` has no code for it.
     let own = own.or_else(|| refusal.detail.contains("topic does not exist").then_some(TOPIC_HELP));
-    own.or(Some(&*refusal.help).filter(|help| !help.is_empty())).or_else(|| status_help(refusal))
+    own.or_else(|| Some(&*refusal.help).filter(|help| !help.is_empty())).or_else(|| status_help(refusal))
 }
 
 /// For `/v1`, whose errors bring no advice.

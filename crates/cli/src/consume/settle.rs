@@ -8,7 +8,7 @@ use driftq_http::Patience;
 use serde::Serialize;
 
 use super::{Args, delivery::Delivery};
-use crate::{Client, Session, lease::refused};
+use crate::{Session, lease::refused};
 
 /// What became of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,26 +25,6 @@ pub(super) struct Tally {
     pub(super) nacked: u64,
     /// The server no longer took our word: the lease had lapsed, and another reader may have the message.
     pub(super) lost: u64,
-}
-
-/// Sessions that wait for their next use, so that every ack does not open a connection.
-pub(super) struct Settler {
-    client: Client,
-    idle: Vec<Session>,
-}
-
-impl Settler {
-    pub(super) const fn new(client: Client) -> Self {
-        Self { client, idle: Vec::new() }
-    }
-
-    pub(super) fn session(&mut self) -> Session {
-        self.idle.pop().unwrap_or_else(|| self.client.session())
-    }
-
-    pub(super) fn give_back(&mut self, session: Session) {
-        self.idle.push(session);
-    }
 }
 
 /// Acks what was printed. Says how many were accepted.

@@ -72,7 +72,7 @@ impl StoreArgs {
             Err(other) => return other,
         };
         let chosen = if self.store.is_none() { context::choose(common).ok() } else { None };
-        let url = self.store.as_ref().or(chosen.as_ref().map(|chosen| &chosen.server));
+        let url = self.store.as_ref().or_else(|| chosen.as_ref().map(|chosen| &chosen.server));
         // What the server itself refuses says by that whose answer it is.
         let may_be_foreign = matches!(fault.exit, Exit::ServerFault | Exit::Unreachable | Exit::Failure);
         if may_be_foreign && let Some(client) = url.and_then(|url| Client::new(url).ok()) {

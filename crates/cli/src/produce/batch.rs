@@ -58,7 +58,7 @@ pub(super) async fn deliver(
         let mut retry = retry.again();
         loop {
             let body: Vec<u8> = call.iter().flat_map(|one| one.json.iter().copied().chain([b'\n'])).collect();
-            let error = match session.post_lines::<Outcome<'static>>(path.as_str(), body.into()).await {
+            let error = match session.post_lines::<Outcome<'static>>(&path, body.into()).await {
                 Ok(outcomes) => match settle(&mut call, outcomes, tally)? {
                     None => break,
                     Some(error) => error,

@@ -28,12 +28,6 @@ pub(super) struct Plan {
     pub(super) patience: Duration,
 }
 
-impl Plan {
-    fn path(&self) -> Path {
-        Path::topic(&self.topic).word("messages")
-    }
-}
-
 /// Sends one message of the command line.
 pub(super) async fn one(client: &Client, plan: &Plan, line: &Line) -> Result<Summary> {
     let mut session = client.session();
@@ -43,8 +37,9 @@ pub(super) async fn one(client: &Client, plan: &Plan, line: &Line) -> Result<Sum
     })?;
     let message: Box<RawValue> = serde_json::from_slice(&json).context("writing the message")?;
     let retry = Patience::lasting(plan.patience);
-    let (answer, retries) =
-        session.post_retrying::<Produced<'static>>(plan.path().as_str(), &message, retry).await;
+    let (answer, retries) = session
+        .post_retrying::<Produced<'static>>(Path::topic(&plan.topic).word("messages"), &message, retry)
+        .await;
     let stored = match answer {
         Ok(stored) => stored,
         Err(error) => {
