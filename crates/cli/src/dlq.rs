@@ -203,7 +203,7 @@ async fn redrive(common: &Common, args: &RedriveArgs) -> Result<()> {
 async fn purge(common: &Common, args: &PurgeArgs) -> Result<()> {
     let request = Purge { selection: args.selection.selection()?, dry_run: args.dry_run };
     let mut caller = common.about(Subject::Letters(&args.topic))?;
-    let what = format!("throw away {} of {}", args.selection.words(), args.topic);
+    let what = format!("throw away {} of {}", args.selection.display(), args.topic);
     confirm::by_name(args.yes || args.dry_run, &what, &args.topic)?;
     let job = caller.post(letters_of(&args.topic).word("purge"), &request).await?;
     job::follow(common, &mut caller, job, &args.waiting).await
@@ -296,7 +296,7 @@ impl SelectionArgs {
     }
 
     /// In words, for a question.
-    fn words(&self) -> &'static str {
+    fn display(&self) -> &'static str {
         match (self.all, self.letter.is_empty()) {
             (true, _) => "all dead letters",
             (false, false) => "the named dead letters",

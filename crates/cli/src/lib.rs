@@ -1,6 +1,9 @@
-//! The commands that talk to a server: one file per command, all of them speaking the public API like any other client.
+//! The commands that talk to a server: one file per resource, all of them speaking the public API like any other client.
 //! Only `wal` and `context` work without a server. What every command of the binary shares is here too: the options,
 //! the exit codes, the output as tables or JSON.
+//!
+//! Most commands are their arguments, a path, and what is told about the answer: `caller` makes the call and explains
+//! a refusal, `output::Columns` says what is told, as rows or as facts.
 
 mod ack;
 mod args;

@@ -24,7 +24,7 @@ pub(crate) enum Origin {
 
 impl Origin {
     /// In words.
-    pub(super) const fn words(self) -> &'static str {
+    pub(super) const fn display(self) -> &'static str {
         match self {
             Self::ServerFlag => "--server",
             Self::ContextFlag => "--context",

@@ -195,7 +195,7 @@ fn show_in_force(common: &Common) -> Result<()> {
         format!(
             "server    {}\nbecause   {}\ncontext   {}\nfile      {}\n",
             printable(in_force.server),
-            in_force.origin.words(),
+            in_force.origin.display(),
             in_force.context.unwrap_or("none"),
             in_force.file.as_deref().unwrap_or("none: HOME is not set"),
         )
