@@ -28,12 +28,52 @@ impl Tone {
 
 /// The text for stdout.
 pub fn on_stdout(tone: Tone, text: &str) -> String {
-    paint(is_on(&io::stdout()), tone, text)
+    Paint::of(&io::stdout()).styled(tone.style(), text)
 }
 
 /// The text for stderr.
 pub fn on_stderr(tone: Tone, text: &str) -> String {
-    paint(is_on(&io::stderr()), tone, text)
+    Paint::of(&io::stderr()).styled(tone.style(), text)
+}
+
+/// Paints text for one stream; leaves it as it is where there is to be no colour.
+#[derive(Clone, Copy, Debug)]
+pub struct Paint {
+    is_on: bool,
+}
+
+impl Paint {
+    pub fn of(stream: &impl RawStream) -> Self {
+        Self { is_on: is_on(stream) }
+    }
+
+    pub fn bold(self, text: &str) -> String {
+        self.styled(Style::new().bold(), text)
+    }
+
+    pub fn dim(self, text: &str) -> String {
+        self.styled(Style::new().dimmed(), text)
+    }
+
+    pub fn red(self, text: &str) -> String {
+        self.styled(AnsiColor::Red.on_default(), text)
+    }
+
+    pub fn green(self, text: &str) -> String {
+        self.styled(AnsiColor::Green.on_default(), text)
+    }
+
+    pub fn yellow(self, text: &str) -> String {
+        self.styled(AnsiColor::Yellow.on_default(), text)
+    }
+
+    pub fn cyan(self, text: &str) -> String {
+        self.styled(AnsiColor::Cyan.on_default(), text)
+    }
+
+    fn styled(self, style: Style, text: &str) -> String {
+        if self.is_on { format!("{style}{text}{style:#}") } else { text.to_owned() }
+    }
 }
 
 /// Whether what is written there may have colour. Unit tests compare texts, and may run in a terminal: there it is off.
@@ -47,18 +87,10 @@ pub fn of_help() -> clap::ColorChoice {
 }
 
 /// A terminal that says that it knows no colour has none, whatever else is known about it; that of a build service, for
-/// example, is taken for one that has. Whoever asks for colour gets it.
+/// example, is taken for one that has. `CLICOLOR_FORCE` comes first.
 fn is_plain() -> bool {
     let is_forced = env::var_os("CLICOLOR_FORCE").is_some_and(|value| value != "0");
     !is_forced && env::var_os("TERM").is_some_and(|term| term == "dumb")
-}
-
-fn paint(is_coloured: bool, tone: Tone, text: &str) -> String {
-    if !is_coloured {
-        return text.to_owned();
-    }
-    let style = tone.style();
-    format!("{style}{text}{style:#}")
 }
 
 #[cfg(test)]
@@ -67,8 +99,7 @@ mod tests {
 
     #[test]
     fn codes_surround_the_text_or_are_not_there() {
-        assert_eq!(paint(false, Tone::Bad, "x"), "x");
-        let painted = paint(true, Tone::Bad, "x");
-        assert!(painted.starts_with('\u{1b}') && painted.ends_with("\u{1b}[0m"), "{painted:?}");
+        assert_eq!(Paint { is_on: false }.red("no"), "no");
+        assert_eq!(Paint { is_on: true }.red("no"), "\u{1b}[31mno\u{1b}[0m");
     }
 }

@@ -4,9 +4,9 @@ use std::io::{self, BufRead, IsTerminal, Write};
 
 use anyhow::{Context, Result};
 
-use super::exit::{Exit, Fault};
+use crate::{Exit, Fault};
 
-/// Returns if `yes` was given, or if somebody at the terminal types the name. `what` says what will happen.
+/// Returns if `yes` was given, or if the user at the terminal types the name. `what` says what will happen.
 pub(super) fn by_name(yes: bool, what: &str, name: &str) -> Result<()> {
     if yes {
         return Ok(());

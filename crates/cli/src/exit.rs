@@ -4,10 +4,8 @@ use std::{borrow::Cow, fmt, io::Write as _, process::ExitCode};
 
 use serde::Serialize;
 
-use super::{
-    colour::{self, Tone},
-    output::Format,
-};
+use crate::Format;
+use crate::colour::{self, Tone};
 
 /// How a command ends. Scripts may rely on these numbers; `--help` lists them from [`Exit::ALL`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,48 +29,40 @@ pub enum Exit {
     Unknown = 15,
 }
 
+/// Every code and what it means, in order.
+const MEANINGS: [(Exit, &str); 16] = [
+    (Exit::Success, "done"),
+    (Exit::Failure, "failed for another reason; the message says which"),
+    (Exit::Usage, "the command line was not understood"),
+    (Exit::Unreachable, "no server answers at --server, or no store at --store"),
+    (Exit::Invalid, "the server refused the request: not found, or an argument it does not accept"),
+    (Exit::Conflict, "a conflict: a stale lease, another's message, other settings, or what is final"),
+    (Exit::Overloaded, "the server is overloaded (429) and stayed so through all retries"),
+    (Exit::Damaged, "the log on disk is damaged"),
+    (Exit::Locked, "another process uses the data directory"),
+    (Exit::Config, "the configuration is not valid"),
+    (Exit::ServerFault, "the server answered with a fault of its own (5xx)"),
+    (Exit::Listen, "the listen address cannot be used"),
+    (Exit::Replay, "the effect has ended before: take the outcome that was printed"),
+    (Exit::InProgress, "the effect is being carried out by somebody else: ask again later"),
+    (Exit::Retryable, "the effect failed and may be tried again: reacquire it"),
+    (Exit::Unknown, "the effect may have happened: find out, and resolve it"),
+];
+
 impl Exit {
-    pub const ALL: [Self; 16] = [
-        Self::Success,
-        Self::Failure,
-        Self::Usage,
-        Self::Unreachable,
-        Self::Invalid,
-        Self::Conflict,
-        Self::Overloaded,
-        Self::Damaged,
-        Self::Locked,
-        Self::Config,
-        Self::ServerFault,
-        Self::Listen,
-        Self::Replay,
-        Self::InProgress,
-        Self::Retryable,
-        Self::Unknown,
-    ];
+    pub const ALL: [Self; MEANINGS.len()] = {
+        let mut all = [Self::Success; MEANINGS.len()];
+        let mut number = 0;
+        while number < all.len() {
+            all[number] = MEANINGS[number].0;
+            number += 1;
+        }
+        all
+    };
 
     /// One line for the help text.
     pub const fn meaning(self) -> &'static str {
-        match self {
-            Self::Success => "done",
-            Self::Failure => "failed for another reason; the message says which",
-            Self::Usage => "the command line was not understood",
-            Self::Unreachable => "no server answers at --server, or no store at --store",
-            Self::Invalid => "the server refused the request: not found, or an argument it does not accept",
-            Self::Conflict => {
-                "a conflict: a stale lease, another's message, other settings, or what is final"
-            }
-            Self::Overloaded => "the server is overloaded (429) and stayed so through all retries",
-            Self::Damaged => "the log on disk is damaged",
-            Self::Locked => "another process uses the data directory",
-            Self::Config => "the configuration is not valid",
-            Self::ServerFault => "the server answered with a fault of its own (5xx)",
-            Self::Listen => "the listen address cannot be used",
-            Self::Replay => "the effect has ended before: take the outcome that was printed",
-            Self::InProgress => "the effect is being carried out by somebody else: ask again later",
-            Self::Retryable => "the effect failed and may be tried again: reacquire it",
-            Self::Unknown => "the effect may have happened: find out, and resolve it",
-        }
+        MEANINGS[self as usize].1
     }
 
     /// Its name for programs, such as `SERVER_FAULT`.
@@ -91,7 +81,7 @@ impl Exit {
         format!("  {:>3}  {}\n", self as u8, self.meaning())
     }
 
-    /// The codes that answer whoever wants to carry out an effect.
+    /// The codes that answer a caller that wants to carry out an effect.
     pub fn decisions() -> String {
         let codes = [Self::Replay, Self::InProgress, Self::Retryable, Self::Unknown];
         let own = "Exit codes:\n    0  the effect is yours: carry it out, and finish it with the token\n";
@@ -132,6 +122,13 @@ pub struct Origin {
     pub status: Option<u16>,
     /// The server's name for the request.
     pub request_id: Option<String>,
+}
+
+impl Origin {
+    /// Something that only has a name for programs.
+    pub fn new(code: &str) -> Self {
+        Self { code: code.to_owned(), ..Self::default() }
+    }
 }
 
 impl Fault {

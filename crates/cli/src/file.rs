@@ -1,11 +1,9 @@
 //! Whole files that flags name.
 
-use std::{
-    fs::File,
-    io::{self, Read},
-};
+use std::fs::File;
+use std::io::{self, Read};
 
-use super::exit::{Exit, Fault};
+use crate::{Exit, Fault};
 
 /// No server takes a request of this size.
 const FILE_BYTES_MAX: u64 = 64 << 20;

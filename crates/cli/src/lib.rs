@@ -1,9 +1,13 @@
-//! The commands that talk to a server: one file per command, all of them speaking the public API like any other client.
+//! The commands that talk to a server: one file per resource, all of them speaking the public API like any other client.
 //! Only `wal` and `context` work without a server. What every command of the binary shares is here too: the options,
 //! the exit codes, the output as tables or JSON.
+//!
+//! Most commands are their arguments, a path, and what is told about the answer: `caller` makes the call and explains
+//! a refusal, `output::Columns` says what is told, as rows or as facts.
 
 mod ack;
-mod call;
+mod args;
+mod caller;
 mod child;
 pub mod client;
 pub mod colour;
@@ -18,26 +22,22 @@ pub mod exit;
 mod file;
 mod group;
 mod health;
-mod items;
 mod job;
 pub mod lease;
 mod ledger;
 mod message;
-mod nack;
 pub mod output;
 mod outputs;
-pub mod paint;
 pub mod parse;
 mod produce;
 mod progress;
 mod router;
 mod rows;
 mod runs;
-mod shell;
+pub mod shell;
 pub mod signal;
 mod suggest;
 pub mod temporary_directory;
-mod tenant;
 mod topic;
 mod wal;
 pub mod when;
@@ -47,12 +47,20 @@ pub mod wrap;
 use anyhow::{Context, Result};
 use clap::{ArgMatches, FromArgMatches, Subcommand, parser::ValueSource};
 
-use client::Client;
+// What most commands name has a short path here.
+use client::{CallError, Client, Path, Session};
+use exit::{Exit, Fault};
+use message::tables as items;
+use output::{Columns, Facts, Format, Listing, aligned, cut, description, grouped, or_dash};
+use output::{printable, section, table, yes_or};
+use parse::{Choice, Choices};
+use rows::{Amount, Pages, Rows};
+use signal::Signals;
+use suggest::Subject;
+use when::Now;
+
 pub use health::check;
 use health::report;
-
-use exit::Exit;
-use output::Format;
 
 /// Options of every command.
 #[derive(Default, clap::Args)]
@@ -123,9 +131,9 @@ enum Command {
     /// Run a command for each message, with heartbeats, retries and dead letters
     Work(work::Args),
     /// Say that a message is done
-    Ack(ack::Args),
+    Ack(ack::AckArgs),
     /// Say that a message failed, so that it is tried again
-    Nack(nack::Args),
+    Nack(ack::NackArgs),
     /// Look at messages, see why they wait, cancel them
     #[command(subcommand)]
     Message(message::Command),
@@ -182,8 +190,8 @@ pub fn run(common: &Common, Commands(command): Commands) -> Result<Exit> {
         Command::Produce(args) => block_on(produce::run(common, args)),
         Command::Consume(args) => block_on(consume::run(common, args)),
         Command::Work(args) => block_on(work::run(common, args)),
-        Command::Ack(args) => block_on(ack::run(common, &args)),
-        Command::Nack(args) => block_on(nack::run(common, &args)),
+        Command::Ack(args) => block_on(ack::ack(common, &args)),
+        Command::Nack(args) => block_on(ack::nack(common, &args)),
         Command::Message(command) => block_on(message::run(common, &command)),
         Command::Lease(command) => block_on(lease::run(common, &command)),
         Command::Group(command) => block_on(group::run(common, &command)),

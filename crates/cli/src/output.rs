@@ -6,9 +6,11 @@ use std::io::{self, IsTerminal, Write};
 use anyhow::Result;
 use clap::ValueEnum;
 use comfy_table::{Table, presets};
+use driftq_api::v2::Labels;
 use serde::Serialize;
 
-use super::colour::{self, Tone};
+use crate::Now;
+use crate::colour::{self, Tone};
 
 /// `-o`: the shape of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -59,6 +61,10 @@ impl Listing {
         Self { table }
     }
 
+    pub(crate) fn of<T>(columns: Columns<T>) -> Self {
+        Self::new(&columns.iter().map(|(heading, _)| *heading).collect::<Vec<_>>())
+    }
+
     pub fn row<I: IntoIterator<Item = T>, T: ToString>(&mut self, cells: I) {
         self.table.add_row(cells.into_iter().map(|cell| cell.to_string()));
     }
@@ -74,6 +80,63 @@ impl Listing {
         let headings = colour::on_stdout(Tone::Heading, headings.trim_end()) + "\n";
         std::iter::once(headings).chain(lines).collect()
     }
+}
+
+/// What is told about a thing, each with its name: columns of a table, or lines of a description.
+pub type Columns<T> = &'static [(&'static str, fn(&T, Now) -> String)];
+
+/// The things as a table, a row each.
+pub fn table<T>(columns: Columns<T>, rows: &[T]) -> String {
+    let now = Now::read();
+    let mut listing = Listing::of(columns);
+    for row in rows {
+        listing.row(cells(columns, row, now));
+    }
+    listing.text()
+}
+
+/// A table below something else; nothing if it has no rows.
+pub fn section<T>(columns: Columns<T>, rows: &[T]) -> String {
+    if rows.is_empty() { String::new() } else { format!("\n{}", table(columns, rows)) }
+}
+
+pub(crate) fn cells<T>(columns: Columns<T>, row: &T, now: Now) -> impl Iterator<Item = String> {
+    columns.iter().map(move |(_, cell)| cell(row, now))
+}
+
+/// Names and what they stand for.
+pub type Facts = Vec<(&'static str, String)>;
+
+/// What is told about one thing; what is empty is not told.
+pub fn facts<T>(columns: Columns<T>, item: &T, now: Now) -> Facts {
+    let facts = columns.iter().map(|(name, cell)| (*name, cell(item, now)));
+    facts.filter(|(_, value)| !value.is_empty()).collect()
+}
+
+/// One thing, a fact per line.
+pub fn description<T>(columns: Columns<T>, item: &T) -> String {
+    aligned(&facts(columns, item, Now::read()))
+}
+
+/// Facts as aligned lines.
+pub fn aligned(facts: &[(&'static str, String)]) -> String {
+    let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    facts.iter().map(|(name, value)| format!("{name:<width$}  {value}\n")).collect()
+}
+
+/// The value, or a dash if there is none.
+pub fn or_dash(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+/// Labels on one line.
+pub(crate) fn pairs(labels: &Labels<'_>) -> String {
+    let pairs = labels.pairs().iter().map(|(name, value)| format!("{name}={value}"));
+    printable(&pairs.collect::<Vec<_>>().join(", "))
+}
+
+pub const fn yes_or(is_so: bool, no: &'static str) -> &'static str {
+    if is_so { "yes" } else { no }
 }
 
 /// Prints one thing: a table, or the thing itself as JSON.
@@ -138,6 +201,17 @@ pub fn grouped(number: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+/// A text in a table is cut here: JSON has all of it.
+const CELL_CHARS_MAX: usize = 60;
+
+/// The beginning of a long text.
+pub(crate) fn cut(text: &str) -> String {
+    match text.char_indices().nth(CELL_CHARS_MAX) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
 }
 
 /// Escapes control characters as JSON does, so that a message's bytes cannot drive the terminal and can still be read.

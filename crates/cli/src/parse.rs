@@ -1,15 +1,14 @@
 //! Values of flags that several commands share.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, ffi::OsStr};
 
-use clap::Command;
-use driftq_api::{
-    Moment,
-    v2::{Labels, LetterPlace},
-};
-
-use super::exit::{Exit, Fault};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Arg, Command, Error};
+use driftq_api::Moment;
 use driftq_api::units::{duration, millis};
+use driftq_api::v2::{Labels, LetterPlace};
+
+use crate::{Exit, Fault};
 
 /// Values that must say something: a name that is empty is a variable that is not set.
 const NAMES: [&str; 5] = ["topic", "group", "scope", "dataset", "entity"];
@@ -77,6 +76,48 @@ pub(super) fn place(text: &str) -> Result<LetterPlace, String> {
         Some(LetterPlace { partition: partition.parse().ok()?, offset: offset.parse().ok()? })
     });
     place.ok_or_else(|| format!("`{text}` is not PARTITION:OFFSET; write for example 0:12"))
+}
+
+/// The values of a flag that takes one of several: its word, what that means, and what it stands for on the wire.
+pub(super) type Choices<T> = &'static [(&'static str, &'static str, T)];
+
+/// Reads one of several words. Where a word has a hyphen, an underscore will do too: so it is written on the wire.
+#[derive(Clone, Copy)]
+pub(super) struct Choice<T: 'static>(pub(super) Choices<T>);
+
+impl<T: Copy> Choice<T> {
+    pub(super) fn find(self, text: &str, ignore_case: bool) -> Option<T> {
+        let word = text.replace('_', "-");
+        let is_it = |known: &str| if ignore_case { known.eq_ignore_ascii_case(&word) } else { known == word };
+        self.0.iter().find(|(known, ..)| is_it(known)).map(|(.., value)| *value)
+    }
+
+    fn possible(self) -> impl Iterator<Item = PossibleValue> {
+        self.0.iter().map(|(word, help, _)| match *help {
+            "" => PossibleValue::new(*word),
+            help => PossibleValue::new(*word).help(help),
+        })
+    }
+}
+
+impl<T: Copy + Send + Sync> TypedValueParser for Choice<T> {
+    type Value = T;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, text: &OsStr) -> Result<T, Error> {
+        let ignore_case = arg.is_some_and(Arg::is_ignore_case_set);
+        let found = text.to_str().and_then(|text| self.find(text, ignore_case));
+        match found {
+            Some(value) => Ok(value),
+            // It refuses the text, and says what would be taken.
+            None => PossibleValuesParser::new(self.possible())
+                .try_map(|_| Err("not one of them"))
+                .parse_ref(command, arg, text),
+        }
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.possible()))
+    }
 }
 
 /// Labels out of pairs; says which one the server would not take.

@@ -1,9 +1,7 @@
 //! Signs of life of long work: on stderr, and only if that is a terminal.
 
-use std::{
-    io::{self, IsTerminal},
-    time::Duration,
-};
+use std::io::{self, IsTerminal};
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 

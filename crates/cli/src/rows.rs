@@ -4,11 +4,8 @@ use anyhow::Result;
 use driftq_api::v2::LIMIT_MAX;
 use serde::Serialize;
 
-use super::{
-    Common,
-    output::{Format, Listing, write},
-};
-use crate::client::Path;
+use crate::output::{cells, write};
+use crate::{Columns, Common, Format, Listing, Now, Path};
 
 /// How many of them.
 #[derive(clap::Args)]
@@ -74,55 +71,80 @@ impl Pages {
 
 const MORE: &str = "there may be more: raise --limit, or give --all";
 
-/// Prints things as they come.
-pub(super) struct Rows {
-    format: Format,
-    printed: u64,
-    listing: Listing,
+/// Prints things as JSON while they come: one document over all of them, or a line each.
+pub(super) struct JsonList {
+    pub(super) format: Format,
+    pub(super) printed: u64,
 }
 
-impl Rows {
-    pub(super) fn new(format: Format, headings: &[&str]) -> Self {
-        Self { format, printed: 0, listing: Listing::new(headings) }
+impl JsonList {
+    pub(super) const fn new(format: Format) -> Self {
+        Self { format, printed: 0 }
     }
 
-    /// How many so far.
-    pub(super) const fn printed(&self) -> u64 {
-        self.printed
-    }
-
-    pub(super) fn row(&mut self, item: &impl Serialize, cells: impl FnOnce() -> Vec<String>) -> Result<()> {
+    /// One more of them; where columns were asked for, it is only counted.
+    pub(super) fn print(&mut self, item: &impl Serialize) -> Result<()> {
         let is_first = self.printed == 0;
         self.printed += 1;
         match self.format {
             Format::Ndjson => write(&format!("{}\n", serde_json::to_string(item)?)),
-            // One document over many pages: an array that is opened now and closed at the end.
+            // An array that is opened now and closed at the end.
             Format::Json => {
                 let mark = if is_first { "[\n" } else { ",\n" };
                 write(&format!("{mark}{}", serde_json::to_string(item)?))
             }
-            Format::Table => {
-                self.listing.row(cells());
-                Ok(())
-            }
+            Format::Table => Ok(()),
         }
+    }
+
+    pub(super) fn end(&self) -> Result<()> {
+        match (self.format, self.printed) {
+            (Format::Json, 0) => write("[]\n"),
+            (Format::Json, _) => write("\n]\n"),
+            (Format::Table | Format::Ndjson, _) => Ok(()),
+        }
+    }
+}
+
+/// Prints things as they come, over many pages: a table, a JSON array, or a line of JSON each.
+pub(super) struct Rows<T: 'static> {
+    json: JsonList,
+    now: Now,
+    columns: Columns<T>,
+    listing: Listing,
+}
+
+impl<T> Rows<T> {
+    pub(super) fn new(format: Format, columns: Columns<T>) -> Self {
+        Self { json: JsonList::new(format), now: Now::read(), columns, listing: Listing::of(columns) }
+    }
+
+    /// How many so far.
+    pub(super) const fn printed(&self) -> u64 {
+        self.json.printed
+    }
+
+    /// Prints one of them, which programs see as `json`.
+    pub(super) fn row(&mut self, json: &impl Serialize, row: &T) -> Result<()> {
+        if self.json.format == Format::Table {
+            self.listing.row(cells(self.columns, row, self.now));
+        }
+        self.json.print(json)
     }
 
     /// Tells people that there is more than they asked for.
     pub(super) fn hint(&self) {
-        if self.format == Format::Table {
+        if self.json.format == Format::Table {
             eprintln!("{MORE}");
         }
     }
 
     /// Ends the listing; a table without rows is the sentence instead.
     pub(super) fn end(&self, nothing: &str) -> Result<()> {
-        match (self.format, self.printed) {
-            (Format::Json, 0) => write("[]\n"),
-            (Format::Json, _) => write("\n]\n"),
+        match (self.json.format, self.printed()) {
             (Format::Table, 0) => write(&format!("{nothing}\n")),
             (Format::Table, _) => write(&self.listing.text()),
-            (Format::Ndjson, _) => Ok(()),
+            (Format::Json | Format::Ndjson, _) => self.json.end(),
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Names as words of a shell, for commands that are to be pasted.
 
-use super::output::printable;
+use crate::printable;
 
 /// The text as one word, quoted if it must be.
-pub(super) fn word(text: &str) -> String {
+pub fn word(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-/:@%+=".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) && !text.starts_with('-') {
         return text.to_owned();

@@ -1,118 +1,94 @@
 //! Did you mean …? For names that do not exist.
 
-use driftq_api::{
-    v1::Topics,
-    v2::{Dataset, Datasets, Groups, LIMIT_MAX},
-};
+use driftq_api::v1::Topics;
+use driftq_api::v2::{Dataset, Datasets, DeadTopics, Groups, LIMIT_MAX, Topic};
 
-use super::{exit::Fault, output::printable};
-use crate::client::{CallError, Path, Session};
+use crate::{CallError, Exit, Fault, Path, Session, printable};
 
-/// The answer, or an error of the command. If the topic is not there and another has almost its name, that one is
-/// named.
-pub(super) async fn or_explain<T>(
-    session: &mut Session,
-    topic: &str,
-    answer: Result<T, CallError>,
-) -> anyhow::Result<T> {
-    match answer {
-        Ok(answer) => Ok(answer),
-        Err(error) => Err(explained(session, topic, error).await.into()),
-    }
+/// What a call is about, by the names that the user gave: each of them may be the wrong one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Subject<'a> {
+    /// Nothing whose name could be guessed.
+    Unnamed,
+    Topic(&'a str),
+    /// A group of a topic: topic and group.
+    Group(&'a str, &'a str),
+    /// A dataset, or one of its versions.
+    Output(&'a str, Option<&'a str>),
+    /// The dead letters of a topic.
+    Letters(&'a str),
 }
 
-/// The same for a call about a group of a topic: either name may be the wrong one.
-pub(super) async fn or_explain_group<T>(
-    session: &mut Session,
-    topic: &str,
-    group: &str,
-    answer: Result<T, CallError>,
-) -> anyhow::Result<T> {
-    match answer {
-        Err(error) if error.code() == "GROUP_UNKNOWN" => {
-            let names = groups(session, topic).await.unwrap_or_default();
-            let near = nearest(group, names.iter().map(String::as_str)).map(str::to_owned);
-            let fault = Fault::from(error);
-            Err(match near {
-                Some(name) => fault
-                    .help(format!("did you mean `{name}`? All names: `driftq group list {topic}`"))
-                    .into(),
-                None => fault.into(),
-            })
-        }
-        other => or_explain(session, topic, other).await,
-    }
-}
-
-/// The same for a call about a dataset, or about one of its versions.
-pub(super) async fn or_explain_output<T>(
-    session: &mut Session,
-    dataset: &str,
-    version: Option<&str>,
-    answer: Result<T, CallError>,
-) -> anyhow::Result<T> {
-    let error = match answer {
-        Ok(answer) => return Ok(answer),
-        Err(error) => error,
-    };
-    let is_unknown = error.code() == "OUTPUT_UNKNOWN";
+/// The error of a call about this. If it is not there and something else has almost its name, that one is named. Help
+/// for one error is not worth a second one: if the names cannot be read, there is no suggestion.
+pub(crate) async fn explained(session: &mut Session, subject: Subject<'_>, error: CallError) -> Fault {
+    let is_topic = error.code() == "TOPIC_UNKNOWN" || error.is_topic_unknown_in_v1();
+    let (is_group, is_output) = (error.code() == "GROUP_UNKNOWN", error.code() == "OUTPUT_UNKNOWN");
     let fault = Fault::from(error);
-    if !is_unknown {
-        return Err(fault.into());
-    }
-    let limit = Some(LIMIT_MAX as u64);
-    let whole: Option<Dataset<'static>> =
-        session.get(Path::of("/v2/outputs").part(dataset).with_number("limit", limit).as_str()).await.ok();
-    let near = match (&whole, version) {
-        (Some(known), Some(version)) => {
-            let near = nearest(version, known.versions.iter().map(|known| &*known.version));
-            near.map(|near| {
-                format!("did you mean version `{near}`? All of them: `driftq output list {dataset}`")
-            })
+    let guess = match subject {
+        Subject::Topic(topic) | Subject::Group(topic, _) if is_topic => {
+            return unknown_topic(session, topic, fault).await;
         }
-        (Some(_), None) => None,
-        (None, _) => {
-            let path = Path::of("/v2/outputs").with_number("limit", limit);
-            let page: Option<Datasets<'static>> = session.get(path.as_str()).await.ok();
-            let names = page.iter().flat_map(|page| &page.datasets).map(|known| &*known.dataset);
-            nearest(dataset, names)
-                .map(|near| format!("did you mean `{near}`? All names: `driftq output list`"))
-        }
+        Subject::Letters(topic) if is_topic => return no_letters(session, topic).await,
+        Subject::Group(topic, group) if is_group => near_group(session, topic, group).await,
+        Subject::Output(dataset, version) if is_output => near_output(session, dataset, version).await,
+        _ => None,
     };
-    Err(match near {
-        Some(near) => fault.help(near).into(),
-        None => fault.into(),
-    })
-}
-
-/// The error of a call about this topic.
-pub(super) async fn explained(session: &mut Session, topic: &str, error: CallError) -> Fault {
-    let is_unknown = error.code() == "TOPIC_UNKNOWN" || error.is_topic_unknown_in_v1();
-    let fault = Fault::from(error);
-    if is_unknown { named(session, topic, fault).await } else { fault }
+    match guess {
+        Some(guess) => fault.help(guess),
+        None => fault,
+    }
 }
 
 /// The error of a topic that is not there, with its name, and with the one that was meant.
-pub(super) async fn named(session: &mut Session, topic: &str, mut fault: Fault) -> Fault {
+pub(crate) async fn unknown_topic(session: &mut Session, topic: &str, mut fault: Fault) -> Fault {
     let name = format!("topic `{}` does not exist", printable(topic));
     fault.message = fault.message.replacen("topic does not exist", &name, 1);
-    match closest(session, topic).await {
+    let topics = session.get::<Topics>("/v1/topics").await.map(|all| all.topics).unwrap_or_default();
+    match nearest(topic, topics.iter().map(String::as_str)) {
         Some(near) => fault.help(format!("did you mean `{near}`? All names: `driftq topic list`")),
         None => fault,
     }
 }
 
-/// Help for one error is not worth a second one: if the names cannot be read, there is no suggestion.
-async fn closest(session: &mut Session, topic: &str) -> Option<String> {
-    let topics: Topics = session.get("/v1/topics").await.ok()?;
-    nearest(topic, topics.topics.iter().map(String::as_str)).map(str::to_owned)
+async fn near_group(session: &mut Session, topic: &str, group: &str) -> Option<String> {
+    let page: Groups = session.get(first_page(Path::topic(topic).word("groups"))).await.ok()?;
+    let near = nearest(group, page.groups.iter().map(|group| &*group.name))?;
+    Some(format!("did you mean `{near}`? All names: `driftq group list {topic}`"))
 }
 
-/// The names of the groups on the first page, which is more than enough for a guess.
-async fn groups(session: &mut Session, topic: &str) -> Option<Vec<String>> {
-    let path = Path::topic(topic).word("groups").with_number("limit", Some(LIMIT_MAX as u64));
-    let page: Groups = session.get(path.as_str()).await.ok()?;
-    Some(page.groups.into_iter().map(|group| group.name).collect())
+async fn near_output(session: &mut Session, dataset: &str, version: Option<&str>) -> Option<String> {
+    let all = Path::of("/v2/outputs");
+    if let Ok(known) = session.get::<Dataset<'static>>(first_page(all.clone().part(dataset))).await {
+        let near = nearest(version?, known.versions.iter().map(|known| &*known.version))?;
+        return Some(format!("did you mean version `{near}`? All of them: `driftq output list {dataset}`"));
+    }
+    let page: Datasets<'static> = session.get(first_page(all)).await.ok()?;
+    let near = nearest(dataset, page.datasets.iter().map(|known| &*known.dataset))?;
+    Some(format!("did you mean `{near}`? All names: `driftq output list`"))
+}
+
+/// The first page is more than enough for a guess.
+fn first_page(path: Path) -> Path {
+    path.with_number("limit", Some(LIMIT_MAX as u64))
+}
+
+/// The server knows no dead letters of the topic: it is not there, or it never had any.
+async fn no_letters(session: &mut Session, topic: &str) -> Fault {
+    if let Err(error) = session.get::<Topic>(Path::topic(topic)).await {
+        let is_unknown = error.code() == "TOPIC_UNKNOWN";
+        let fault = Fault::from(error);
+        return if is_unknown { unknown_topic(session, topic, fault).await } else { fault };
+    }
+    let fault = Fault::new(Exit::Invalid, format!("topic {topic} has no dead letters"));
+    let all = "`driftq dlq list` shows the topics that have some";
+    let page: Option<DeadTopics> = session.get("/v2/dlq").await.ok();
+    let names = page.iter().flat_map(|page| &page.topics).map(|topic| &*topic.name);
+    let near = match topic.strip_prefix("dlq.") {
+        Some(source) => names.clone().find(|name| *name == source).or_else(|| nearest(source, names)),
+        None => nearest(topic, names),
+    };
+    fault.help(near.map_or_else(|| all.to_owned(), |near| format!("did you mean `{near}`? {all}")))
 }
 
 /// The name that was meant, if one is near enough: a third of the letters may be wrong; more than that is another name.

@@ -1,17 +1,13 @@
-//! A directory for the time of a command. Whoever is killed cannot tidy up; whoever starts next does it.
+//! A directory for the time of a command. A process that is killed cannot tidy up; the next one to start does it.
 
-use std::{
-    env,
-    fs::{self, File, TryLockError},
-    io,
-    os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
-};
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::{env, io, os::unix::fs::MetadataExt};
 
 use rustix::process::geteuid;
 use tempfile::TempDir;
 
-/// Held for as long as somebody lives there. A directory without this file is none of ours.
+/// Held for as long as its process lives. A directory without this file is none of ours.
 const LOCK: &str = "lock";
 /// Most entries of the directory for temporary files that are looked at, and most that are removed at one start.
 const LOOKED_AT_MAX: usize = 10_000;
@@ -37,7 +33,7 @@ impl TemporaryDirectory {
             match lock.try_lock() {
                 Ok(()) => return Ok(Self { directory, _lock: lock }),
                 Err(TryLockError::WouldBlock) => {}
-                // Not every file system has locks. Without the file nobody takes the directory for a dead one's.
+                // Not every file system has locks. Without the file no process takes the directory for a dead one's.
                 Err(TryLockError::Error(_)) => {
                     fs::remove_file(&path)?;
                     return Ok(Self { directory, _lock: lock });
@@ -51,7 +47,7 @@ impl TemporaryDirectory {
         self.directory.path()
     }
 
-    /// Leaves it to the user: nobody removes it any more.
+    /// Leaves it to the user: no process removes it any more.
     pub fn keep(self) -> io::Result<PathBuf> {
         match fs::remove_file(self.path().join(LOCK)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -65,7 +61,7 @@ impl TemporaryDirectory {
     }
 }
 
-/// Removes what dead processes of this user left. What cannot be removed, or looked at, stays: nobody waits for it.
+/// Removes what dead processes of this user left. What cannot be removed, or looked at, stays: no command depends on it.
 fn tidy(place: &Path, prefix: &str) {
     let Ok(entries) = fs::read_dir(place) else { return };
     let ours = entries.take(LOOKED_AT_MAX).flatten().filter(|entry| {

@@ -59,7 +59,7 @@ fn epoch_ms(moment: Moment) -> i128 {
     i128::from(seconds) * 1_000 + i128::from(nanos / 1_000_000)
 }
 
-/// The two largest units, which is as much as anybody wants to know.
+/// The two largest units, which is as much as readers want to know.
 fn span(millis: u128) -> String {
     let mut rest = u64::try_from(millis / 1_000).unwrap_or(u64::MAX);
     let mut parts = Vec::new();

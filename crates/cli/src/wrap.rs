@@ -4,7 +4,7 @@ use std::{io, os::fd::AsFd};
 
 use rustix::termios::tcgetwinsize;
 
-/// What is written where nobody has a width.
+/// Where there is no terminal that has a width.
 const WIDTH_DEFAULT: usize = 80;
 /// Lines that are shorter are no sentences any more, and longer ones are hard to read.
 const WIDTH_MIN: usize = 40;

@@ -19,8 +19,9 @@ use super::{
     startup,
 };
 use driftq_cli::{
+    colour::Paint,
     output::{self, grouped},
-    paint::Paint,
+    shell::word,
     when::length,
 };
 use driftq_server::config::{Config, KNOBS, KnobArgs, Origin, Resolved, resolve};
@@ -144,7 +145,7 @@ impl Manner for Desk {
         } else {
             format!("Data stays in {}.", config.data.display())
         };
-        output::write(&format!("\n  stopped after {took}: {}\n  {stays}\n", tale(counters)))
+        output::write(&format!("\n  stopped after {took}: {}\n  {stays}\n", summary(counters)))
     }
 }
 
@@ -210,17 +211,11 @@ fn next_steps(address: SocketAddr) -> Vec<String> {
 /// This program as it was called: a path stays a path, because then it may not be found by its name.
 fn program() -> String {
     let called = env::args().next().filter(|name| name.contains('/'));
-    called.map_or_else(|| "driftq".to_owned(), |path| quoted(&path))
-}
-
-/// For a shell.
-fn quoted(text: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
-    if text.chars().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+    called.map_or_else(|| "driftq".to_owned(), |path| word(&path))
 }
 
 /// What happened, in a sentence.
-fn tale(counters: &Counters) -> String {
+fn summary(counters: &Counters) -> String {
     let mut parts = vec![
         format!("{} stored", count(counters.produced, "message")),
         format!("{} ({} again)", count(counters.delivered, "delivery"), grouped(counters.redelivered)),
@@ -267,7 +262,6 @@ mod tests {
     fn the_end_tells_what_happened() {
         let counters =
             Counters { produced: 1, delivered: 2, redelivered: 1, acked: 1, ..Counters::default() };
-        assert_eq!(tale(&counters), "1 message stored, 2 deliveries (1 again), 1 acked");
-        assert_eq!(quoted("/a b/driftq"), "'/a b/driftq'");
+        assert_eq!(summary(&counters), "1 message stored, 2 deliveries (1 again), 1 acked");
     }
 }

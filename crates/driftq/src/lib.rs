@@ -107,7 +107,7 @@ fn refuse(error: &clap::Error, arguments: &[OsString]) -> Exit {
 
 fn parse(arguments: &[OsString]) -> Result<Cli, clap::Error> {
     let mut command = command();
-    let matches = command.try_get_matches_from_mut(lease::sheltered(arguments.to_vec()))?;
+    let matches = command.try_get_matches_from_mut(lease::with_tokens_last(arguments.to_vec()))?;
     global_options::refuse_unheard(&matches)
         .map_err(|why| command.error(ErrorKind::ArgumentConflict, why))?;
     let mut cli = Cli::from_arg_matches(&matches)?;

@@ -3,6 +3,8 @@
 use std::{net::SocketAddr, sync::Arc, time::Instant};
 
 use anyhow::{Context, Result};
+use driftq_api::v1::Item;
+use serde_json::json;
 use tokio::{
     sync::{Mutex, mpsc},
     task::JoinSet,
@@ -12,14 +14,11 @@ use super::{
     Plan,
     child::Server,
     figure::{Figure, Report, Unit},
+    http::Stream,
     load::{self, Connection, Load},
     progress::Progress,
-    setup::data_directory,
+    setup::{create_topic, data_directory},
     template::{Template, produce_body},
-};
-use driftq_cli::client::{
-    Client,
-    words::{CreateTopic, Envelope, Item, Settle},
 };
 
 const TOPIC: &str = "consume";
@@ -57,13 +56,11 @@ pub(super) async fn measure(plan: &Plan, progress: &Progress, report: &mut Repor
 }
 
 async fn fill(plan: &Plan, address: SocketAddr) -> Result<()> {
-    let mut session = Client::new(&format!("http://{address}"))?.session();
-    let create = CreateTopic { name: TOPIC, partitions: PARTITIONS };
-    session.post_empty("/v1/topics", &create).await.map_err(|error| error.into_error())?;
+    create_topic(address, TOPIC, PARTITIONS).await?;
     let value = "x".repeat(plan.payload);
     let templates = (0..PARTITIONS).map(|number| {
         // A key's hash would leave some lanes empty.
-        let envelope = Envelope { partition_override: Some(number), ..Envelope::default() };
+        let envelope = json!({"partition_override": number});
         Template::post(address, "/v1/produce", &produce_body(TOPIC, &value, Some(envelope)))
     });
     let templates = templates.collect();
@@ -72,25 +69,25 @@ async fn fill(plan: &Plan, address: SocketAddr) -> Result<()> {
 }
 
 async fn bare_rate(plan: &Plan, address: SocketAddr) -> Result<f64> {
-    let templates = vec![Template::post(address, "/v1/ack", &ack_body(0, 0)?)];
+    let templates = vec![Template::post(address, "/v1/ack", &ack_body(0, 0))];
     let load = Load { address, connections: ACK_CONNECTIONS, pipeline: 1, templates, length: plan.length };
     Ok(load::run(load).await?.rate())
 }
 
-fn ack_body(partition: u32, offset: u64) -> Result<String> {
-    let settle = Settle { topic: TOPIC, group: GROUP, partition, offset, owner: "bench", reason: None };
-    Ok(serde_json::to_string(&settle)?)
+fn ack_body(partition: u32, offset: u64) -> String {
+    format!(
+        r#"{{"topic":"{TOPIC}","group":"{GROUP}","partition":{partition},"offset":{offset},"owner":"bench"}}"#
+    )
 }
 
 /// Reads and acks everything; messages per second.
 async fn drain(address: SocketAddr, messages: u64) -> Result<f64> {
-    let client = Client::new(&format!("http://{address}"))?;
     let (queue_in, queue_out) = mpsc::channel::<(u32, u64)>(QUEUE_MAX);
     let queue_out = Arc::new(Mutex::new(queue_out));
     let started = Instant::now();
     let mut readers = JoinSet::new();
     for _ in 0..STREAMS {
-        readers.spawn(read(client.clone(), queue_in.clone()));
+        readers.spawn(read(address, queue_in.clone()));
     }
     drop(queue_in);
     let (done_in, mut done_out) = mpsc::channel::<()>(QUEUE_MAX);
@@ -109,11 +106,11 @@ async fn drain(address: SocketAddr, messages: u64) -> Result<f64> {
     Ok(messages as f64 / started.elapsed().as_secs_f64())
 }
 
-async fn read(client: Client, queue: mpsc::Sender<(u32, u64)>) -> Result<()> {
+async fn read(address: SocketAddr, queue: mpsc::Sender<(u32, u64)>) -> Result<()> {
     let path = format!("/v1/consume?topic={TOPIC}&group={GROUP}&owner=bench&lease_ms=60000");
-    let mut stream = client.session().stream(&path).await.map_err(|error| error.into_error())?;
-    while let Some(line) = stream.next_line().await.map_err(|error| error.into_error())? {
-        let item: Item = serde_json::from_slice(&line)?;
+    let mut stream = Stream::open(address, &path).await?;
+    while let Some(line) = stream.next_line().await? {
+        let item: Item<'_> = serde_json::from_slice(&line)?;
         if queue.send((item.partition, item.offset)).await.is_err() {
             break;
         }
@@ -131,7 +128,7 @@ async fn acknowledge(
     loop {
         let Some((partition, offset)) = queue.lock().await.recv().await else { return Ok(()) };
         bytes.clear();
-        Template::post(address, "/v1/ack", &ack_body(partition, offset)?).render(&mut bytes);
+        Template::post(address, "/v1/ack", &ack_body(partition, offset)).render(&mut bytes);
         connection.send(&bytes).await?;
         let status = connection.answer().await?.status;
         anyhow::ensure!(status == 204, "an ack was answered with {status}");

@@ -6,22 +6,22 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use serde_json::json;
 use tokio::{sync::mpsc, time::timeout};
 
 use super::{
     Plan,
     child::Server,
     figure::{Figure, Must, Report, Unit},
+    http::Stream,
     load::Connection,
     progress::Progress,
     setup::{create_topic, data_directory},
     statistics::percentile,
     template::{Template, produce_body},
 };
-use driftq_cli::client::{
-    Client, Stream,
-    words::{Item, Settle},
-};
+use driftq_api::v1::Item;
+use driftq_cli::client::Client;
 
 const TOPIC: &str = "latency";
 const GROUP: &str = "bench";
@@ -50,9 +50,8 @@ pub(super) async fn measure(plan: &Plan, progress: &Progress, report: &mut Repor
 /// Milliseconds from the first byte of each produce to its line on the stream.
 async fn latencies(plan: &Plan, address: SocketAddr) -> Result<Vec<f64>> {
     create_topic(address, TOPIC, 1).await?;
-    let client = Client::new(&format!("http://{address}"))?;
     let path = format!("/v1/consume?topic={TOPIC}&group={GROUP}&owner=bench&lease_ms=30000");
-    let stream = client.session().stream(&path).await.map_err(|error| error.into_error())?;
+    let stream = Stream::open(address, &path).await?;
     let count = usize::try_from(plan.latency_messages).context("too many messages")?;
     let (acks_in, acks_out) = mpsc::channel(ACKS_MAX);
     let (sent, received, ()) = tokio::try_join!(
@@ -88,7 +87,7 @@ async fn receive(mut stream: Stream, count: usize, acks: mpsc::Sender<(u32, u64)
         let line = timeout(PATIENCE, stream.next_line()).await.context("a message did not arrive")??;
         let at = Instant::now();
         let line = line.context("the server ended the stream")?;
-        let item: Item = serde_json::from_slice(&line)?;
+        let item: Item<'_> = serde_json::from_slice(&line)?;
         if item.value.parse::<usize>().ok() != Some(received.len()) {
             bail!("message {} arrived in place of {}", item.value, received.len());
         }
@@ -101,8 +100,11 @@ async fn receive(mut stream: Stream, count: usize, acks: mpsc::Sender<(u32, u64)
 async fn acknowledge(address: SocketAddr, mut acks: mpsc::Receiver<(u32, u64)>) -> Result<()> {
     let mut session = Client::new(&format!("http://{address}"))?.session();
     while let Some((partition, offset)) = acks.recv().await {
-        let settle = Settle { topic: TOPIC, group: GROUP, partition, offset, owner: "bench", reason: None };
-        session.post_empty("/v1/ack", &settle).await.map_err(|error| error.into_error())?;
+        let settle = json!({"topic": TOPIC, "group": GROUP, "partition": partition, "offset": offset, "owner": "bench"});
+        session
+            .post::<serde::de::IgnoredAny>("/v1/ack", &settle)
+            .await
+            .map_err(|error| error.into_error())?;
     }
     Ok(())
 }

@@ -10,13 +10,14 @@ use super::{
     Plan,
     child::Server,
     figure::{Figure, Must, Report, Unit},
+    http::Stream,
     load::{self, Load},
     progress::Progress,
     setup::{TOPIC, create_topic, data_directory, fill},
     statistics::{median, ratio},
     template::Template,
 };
-use driftq_cli::{client::Client, output::grouped};
+use driftq_cli::output::grouped;
 
 const CONNECTIONS: usize = 64;
 const MESSAGES_FEW: u64 = 1_000;
@@ -50,16 +51,10 @@ impl Side {
 
     /// A group exists from its first stream on.
     async fn make_groups(&self, count: usize) -> Result<()> {
-        let client = Client::new(&format!("http://{}", self.server.address))?;
         for number in 0..count {
             let path =
                 format!("/v1/consume?topic={}&group=g{number}&owner=bench&lease_ms=1000", self.topics[0]);
-            client
-                .session()
-                .stream(&path)
-                .await
-                .map_err(|error| error.into_error())
-                .context("making a group")?;
+            Stream::open(self.server.address, &path).await.context("making a group")?;
         }
         Ok(())
     }

@@ -12,6 +12,7 @@ mod effects;
 mod end_to_end;
 mod figure;
 mod flat;
+mod http;
 mod ledger;
 mod load;
 mod native;

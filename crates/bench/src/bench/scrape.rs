@@ -4,17 +4,17 @@ use std::net::SocketAddr;
 
 use anyhow::{Context, Result};
 
-use driftq_cli::client::Client;
+use super::http;
 
 /// Syncs of the log since the server started.
 pub(super) async fn syncs(address: SocketAddr) -> Result<f64> {
-    let text = Client::new(&format!("http://{address}"))?.session().get_text("/metrics").await?;
+    let text = http::text(address, "/metrics").await?;
     find_syncs(&text).context("no count of syncs in /metrics")
 }
 
 /// Effects that the ledger remembers.
 pub(super) async fn effects(address: SocketAddr) -> Result<f64> {
-    let text = Client::new(&format!("http://{address}"))?.session().get_text("/metrics").await?;
+    let text = http::text(address, "/metrics").await?;
     Ok(sum_effects(&text))
 }
 

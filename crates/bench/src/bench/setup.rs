@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Context, Result};
 use driftq_api::v1::Created;
+use serde_json::json;
 use tempfile::TempDir;
 
 use super::{
@@ -11,7 +12,7 @@ use super::{
     load::{self, Length, Load},
     template::Template,
 };
-use driftq_cli::client::{Client, words::CreateTopic};
+use driftq_cli::client::Client;
 
 /// The topic of most rounds.
 pub(super) const TOPIC: &str = "bench";
@@ -31,7 +32,7 @@ pub(super) fn data_directory(plan: &Plan) -> Result<TempDir> {
 pub(super) async fn create_topic(address: SocketAddr, name: &str, partitions: u32) -> Result<()> {
     let mut session = Client::new(&format!("http://{address}"))?.session();
     let _: Created<'static> = session
-        .post("/v1/topics", &CreateTopic { name, partitions })
+        .post("/v1/topics", &json!({"name": name, "partitions": partitions}))
         .await
         .map_err(|error| error.into_error())
         .with_context(|| format!("creating topic {name}"))?;

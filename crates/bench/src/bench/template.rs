@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use driftq_cli::client::words::{Envelope, Produce};
+use serde_json::{Value, json};
 
 /// Width of a number in a request, so that writing another one moves nothing.
 const NUMBER_DIGITS: usize = 16;
@@ -30,7 +30,7 @@ impl Template {
 
     /// A message with an idempotency key of its own.
     pub(super) fn produce_keyed(address: SocketAddr, topic: &str, payload: usize) -> Self {
-        let envelope = Envelope { idempotency_key: Some(NUMBER_HOLE.to_owned()), ..Envelope::default() };
+        let envelope = json!({"idempotency_key": NUMBER_HOLE});
         Self::post(address, "/v1/produce", &produce_body(topic, &"x".repeat(payload), Some(envelope)))
     }
 
@@ -68,9 +68,12 @@ impl Template {
 }
 
 /// The JSON of a produce.
-pub(super) fn produce_body(topic: &str, value: &str, envelope: Option<Envelope>) -> String {
-    let request = Produce { topic, key: "", value, envelope };
-    serde_json::to_string(&request).expect("texts and numbers always render")
+pub(super) fn produce_body(topic: &str, value: &str, envelope: Option<Value>) -> String {
+    let mut request = json!({"topic": topic, "value": value});
+    if let Some(envelope) = envelope {
+        request["envelope"] = envelope;
+    }
+    request.to_string()
 }
 
 #[cfg(test)]

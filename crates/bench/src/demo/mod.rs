@@ -25,9 +25,9 @@ use driftq_client::{Client, Outgoing, json, wire::TopicSpec};
 use crew::Stage;
 use driftq_cli::{
     Common,
+    colour::Paint,
     exit::{Exit, Fault},
     output::{self, Format},
-    paint::Paint,
     signal::Signals,
     temporary_directory::TemporaryDirectory,
     work::fault,

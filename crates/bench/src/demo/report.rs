@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::{Args, KILLS_DEFAULT, MESSAGES_DEFAULT, WORKERS_DEFAULT, provider::Book, worker::LEASE};
-use driftq_cli::{paint::Paint, wrap};
+use driftq_cli::{colour::Paint, wrap};
 
 /// How one crew did.
 #[derive(Clone, Debug, Serialize)]

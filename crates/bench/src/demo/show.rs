@@ -12,7 +12,7 @@ use super::{
     plan::Point,
     provider::{Book, CREWS, Crew, Order},
 };
-use driftq_cli::{paint::Paint, wrap};
+use driftq_cli::{colour::Paint, wrap};
 
 /// Everything is indented by this much.
 const INDENT: usize = 2;

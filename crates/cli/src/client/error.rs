@@ -5,24 +5,18 @@ use std::{fmt, sync::Arc, time::Duration};
 use driftq_http::{Patience, Refusal};
 use tokio::time::Instant;
 
-use super::refusal;
-use crate::exit::{Exit, Fault, Origin};
-
-/// What programs are told where no server of ours answers.
-const NOT_DRIFTQ: &str = "NOT_DRIFTQ";
-/// What programs are told where nobody knows who signed for the server.
-const UNTRUSTED: &str = "UNTRUSTED";
+use crate::{Exit, Fault, exit::Origin};
 
 /// Why there is no good answer.
 #[derive(Debug)]
 pub enum CallError {
-    /// Nobody listens there; the request never left.
+    /// No process listens there; the request never left.
     Unreachable { url: String, why: String, context: Option<Arc<str>> },
     /// The connection broke before the answer was complete: the server may or may not have done it.
     Broken { url: String, why: String },
     /// The server answered no.
     Refused(Box<Refusal>),
-    /// Somebody else answers there.
+    /// Another program answers there.
     NotDriftQ { url: String, why: String, context: Option<Arc<str>> },
     /// The certificate of what answers there is not trusted here; the request never left.
     Untrusted { url: String, why: String, context: Option<Arc<str>> },
@@ -116,22 +110,27 @@ impl From<CallError> for Fault {
                 Self::new(Exit::Unreachable, message).help("the server may be restarting; try again")
             }
             CallError::Refused(refusal) => {
-                let fault = Self::new(refusal::exit(refusal), message).with_origin(refusal::origin(refusal));
-                match refusal::help(refusal) {
+                let exit = match refusal.status {
+                    409 => Exit::Conflict,
+                    429 => Exit::Overloaded,
+                    400..=499 => Exit::Invalid,
+                    _ => Exit::ServerFault,
+                };
+                let origin = Origin {
+                    code: refusal.word.clone(),
+                    status: Some(refusal.status),
+                    request_id: refusal.request_id.clone(),
+                };
+                let fault = Self::new(exit, message).with_origin(origin);
+                match help(refusal) {
                     Some(help) => fault.help(help),
                     None => fault,
                 }
             }
-            CallError::NotDriftQ { .. } => {
-                let origin = Origin { code: NOT_DRIFTQ.to_owned(), ..Origin::default() };
-                Self::new(Exit::Failure, message).with_origin(origin).help(
-                    "check --server and any proxy on the way; `driftq context show` says which server is meant, and why",
-                )
-            }
-            CallError::Untrusted { .. } => {
-                let origin = Origin { code: UNTRUSTED.to_owned(), ..Origin::default() };
-                Self::new(Exit::Failure, message).with_origin(origin)
-            }
+            CallError::NotDriftQ { .. } => Self::new(Exit::Failure, message).with_origin(Origin::new("NOT_DRIFTQ")).help(
+                "check --server and any proxy on the way; `driftq context show` says which server is meant, and why",
+            ),
+            CallError::Untrusted { .. } => Self::new(Exit::Failure, message).with_origin(Origin::new("UNTRUSTED")),
             CallError::Strange(_) => Self::new(Exit::Failure, message).help("is --server a DriftQ server?"),
         }
     }
@@ -141,6 +140,64 @@ impl CallError {
     /// As an error of the command.
     pub fn into_error(self) -> anyhow::Error {
         anyhow::Error::new(Fault::from(self))
+    }
+}
+
+/// What the user can do next about these codes. The server's own advice speaks of requests.
+const HELP: [(&str, &str); 16] = [
+    ("TOPIC_UNKNOWN", TOPIC_HELP),
+    ("GROUP_UNKNOWN", "a group begins with its first `driftq consume`; see `driftq group list TOPIC`"),
+    ("MESSAGE_UNKNOWN", "see what is kept with `driftq message list TOPIC`"),
+    ("JOB_UNKNOWN", "see `driftq job list`; jobs are forgotten when the server restarts"),
+    ("SETTINGS_DIFFER", "change settings with `driftq topic set NAME setting=value`"),
+    (
+        "EFFECT_UNKNOWN",
+        "see `driftq effect list`, and name the --tenant if it has one; what has ended is forgotten after its --ttl",
+    ),
+    (
+        "EFFECT_RUNNING",
+        "`driftq effect get` shows when its lease ends; wait until it is finished or has lapsed",
+    ),
+    ("EFFECT_FINISHED", "that is final; see it with `driftq effect get`"),
+    (
+        "ATTEMPTS_EXHAUSTED",
+        "find out what happened; `driftq effect resolve --status failed-retryable` grants one more attempt",
+    ),
+    ("OUTPUT_UNKNOWN", "see `driftq output list` for datasets, and name one to see its versions"),
+    ("VERSION_DIFFERS", "see what is current, and what it can go back to, with `driftq output list DATASET`"),
+    ("VERSION_SEALED", "put it into a new version; `driftq output list DATASET` shows those there are"),
+    (
+        "VERSION_IN_USE",
+        "first let readers see another one with `driftq output cutover` or `driftq output rollback`",
+    ),
+    ("ENTITY_UNKNOWN", "see `driftq entity list`, and name the --tenant if it has one"),
+    (
+        "COMMIT_UNKNOWN",
+        "nothing was committed under this key, or it was forgotten since: send the commit again",
+    ),
+    ("RUN_UNKNOWN", "see `driftq run list`; a run is known while one of its messages or effects is kept"),
+];
+const TOPIC_HELP: &str = "create it with `driftq topic create NAME`, or see `driftq topic list`";
+
+/// What the user can do next, in the words of this command line where it has some.
+fn help(refusal: &Refusal) -> Option<&str> {
+    let own = HELP.iter().find(|(code, _)| *code == refusal.word).map(|(_, help)| *help);
+    // `/v1` has no code for it.
+    let own = own.or_else(|| refusal.detail.contains("topic does not exist").then_some(TOPIC_HELP));
+    own.or_else(|| Some(&*refusal.help).filter(|help| !help.is_empty())).or_else(|| status_help(refusal))
+}
+
+/// For `/v1`, whose errors bring no advice.
+fn status_help(refusal: &Refusal) -> Option<&'static str> {
+    match refusal.status {
+        409 if refusal.detail.contains("not owner") => Some(
+            "name the --owner that received the message; if its lease lapsed, another reader may have it now",
+        ),
+        409 => Some("the message is not on loan to this group: consume it first"),
+        429 => {
+            Some("consumers are behind: wait, add consumers, or raise partition_messages_max on the server")
+        }
+        _ => None,
     }
 }
 
@@ -186,5 +243,35 @@ mod tests {
         let fault = down(Some("context `staging`".into()));
         assert!(fault.message.contains("that is context `staging`"), "{fault}");
         assert!(fault.help.unwrap().contains("driftq context"));
+    }
+
+    fn helped(status: u16, code: &str, detail: &str, own: &str) -> String {
+        let body = serde_json::json!({"code": code, "status": status, "title": "t", "detail": detail,
+            "retryable": false, "help": own});
+        let refusal = Refusal::read(body.to_string().as_bytes(), None).unwrap();
+        help(&refusal).map(str::to_owned).unwrap_or_default()
+    }
+
+    #[test]
+    fn every_code_of_effects_outputs_and_runs_has_a_next_step() {
+        for code in driftq_api::Code::ALL.iter().map(|code| code.entry().code) {
+            let help = helped(409, code, "d", "");
+            if ["EFFECT_", "ATTEMPTS_EX", "OUTPUT_UN", "VERSION_", "RUN_", "ENTITY_"]
+                .iter()
+                .any(|s| code.starts_with(s))
+            {
+                assert!(help.contains("driftq "), "{code}: {help}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_help_is_about_what_is_missing() {
+        let topic = helped(404, "TOPIC_UNKNOWN", "topic does not exist", "");
+        assert!(topic.contains("driftq topic create"), "{topic}");
+        let group = helped(404, "GROUP_UNKNOWN", "the topic has no group of that name", "");
+        assert!(group.contains("driftq group list") && !group.contains("topic create"), "{group}");
+        let other = helped(404, "SOMETHING_NEW", "d", "ask again tomorrow");
+        assert_eq!(other, "ask again tomorrow", "the server knows its own codes best");
     }
 }

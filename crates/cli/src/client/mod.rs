@@ -3,23 +3,19 @@
 mod answer;
 mod error;
 mod path;
-mod refusal;
 mod session;
-mod stream;
-pub mod words;
 
-use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+use std::{process, sync::Arc};
 
 use driftq_http::{Address, AddressError, Failure, Options};
 
+use crate::{Exit, Fault};
 pub use error::CallError;
 pub use path::Path;
-pub use session::Session;
-pub use stream::Stream;
+pub use session::{PATIENCE, Session};
 
-use crate::exit::{Exit, Fault};
-
-/// Largest answer that is read. The server has none near it; whoever else answers must not fill the memory.
+/// Largest answer that is read. The server has none near it; another program that answers must not fill the memory.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
 
 /// Where the server is. Cheap to clone; every clone may open sessions.
@@ -91,6 +87,12 @@ impl Client {
     pub fn url(&self) -> &str {
         self.http.address().url()
     }
+}
+
+/// A name for a call that no other call has: the process and the moment are enough on one machine.
+pub(crate) fn fresh_id() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    format!("cli-{}-{now:x}", process::id())
 }
 
 #[cfg(test)]

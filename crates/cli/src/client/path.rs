@@ -1,8 +1,6 @@
 //! Paths of calls, put together so that no name can break out of its place.
 
-use std::fmt;
-
-use driftq_api::{Moment, v2::Labels};
+use driftq_api::v2::Labels;
 use driftq_http::escape;
 
 /// The path of a call, and its query.
@@ -72,12 +70,6 @@ impl Path {
         self.with_some(name, value.map(|value| value.to_string()).as_deref())
     }
 
-    /// One more parameter, if there is a time for it.
-    #[must_use]
-    pub fn with_moment(self, name: &str, value: Option<Moment>) -> Self {
-        self.with_some(name, value.map(|value| value.to_string()).as_deref())
-    }
-
     /// One parameter per label.
     #[must_use]
     pub fn with_labels(self, labels: &Labels<'_>) -> Self {
@@ -89,9 +81,9 @@ impl Path {
     }
 }
 
-impl fmt::Display for Path {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+impl AsRef<str> for Path {
+    fn as_ref(&self) -> &str {
+        &self.text
     }
 }
 

@@ -6,10 +6,12 @@ use bytes::Bytes;
 use driftq_http::{Answer, Call, Method, Patience};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{CallError, Client, Stream, answer};
+use super::{CallError, Client, answer};
 
 /// An answer that takes longer than this will not come; streams are exempt.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+/// A lost answer to a call that is safe to repeat is asked for again for this long.
+pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Sends calls one after the other.
 pub struct Session {
@@ -29,94 +31,71 @@ impl Session {
         self
     }
 
-    pub async fn get<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, CallError> {
-        let body = self.call(Method::GET, path, Bytes::new()).await?;
-        self.parse(&body)
-    }
-
-    /// The body of the answer as text.
-    pub async fn get_text(&mut self, path: &str) -> Result<String, CallError> {
-        let answer = self.exchange(&Call::new(Method::GET, path)).await?;
-        String::from_utf8(answer.body.into()).map_err(|_| self.client.not_ours("not UTF-8".to_owned()))
+    pub async fn get<T: DeserializeOwned>(&mut self, path: impl AsRef<str>) -> Result<T, CallError> {
+        self.call(Call::new(Method::GET, path.as_ref()).json(Bytes::new())).await
     }
 
     pub async fn post<T: DeserializeOwned>(
         &mut self,
-        path: &str,
+        path: impl AsRef<str>,
         body: &impl Serialize,
     ) -> Result<T, CallError> {
-        self.send_json(Method::POST, path, body).await
+        self.call(Call::new(Method::POST, path.as_ref()).json(render(body)?)).await
     }
 
-    pub async fn put<T: DeserializeOwned>(
+    /// A call that changes something, by `PUT` or `PATCH`.
+    pub async fn send<T: DeserializeOwned>(
         &mut self,
-        path: &str,
+        method: Method,
+        path: impl AsRef<str>,
         body: &impl Serialize,
     ) -> Result<T, CallError> {
-        self.send_json(Method::PUT, path, body).await
+        self.call(Call::new(method, path.as_ref()).json(render(body)?)).await
     }
 
-    pub async fn patch<T: DeserializeOwned>(
-        &mut self,
-        path: &str,
-        body: &impl Serialize,
-    ) -> Result<T, CallError> {
-        self.send_json(Method::PATCH, path, body).await
+    /// A post whose path says it all.
+    pub async fn order<T: DeserializeOwned>(&mut self, path: impl AsRef<str>) -> Result<T, CallError> {
+        self.call(Call::new(Method::POST, path.as_ref()).json(Bytes::new())).await
     }
 
-    /// A call whose path says it all.
-    pub async fn post_bare<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, CallError> {
-        let body = self.call(Method::POST, path, Bytes::new()).await?;
-        self.parse(&body)
-    }
-
-    pub async fn delete<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, CallError> {
-        let body = self.call(Method::DELETE, path, Bytes::new()).await?;
-        self.parse(&body)
-    }
-
-    /// A deletion whose answer has no content.
-    pub async fn delete_empty(&mut self, path: &str) -> Result<(), CallError> {
-        self.call(Method::DELETE, path, Bytes::new()).await.map(drop)
+    pub async fn delete<T: DeserializeOwned>(&mut self, path: impl AsRef<str>) -> Result<T, CallError> {
+        self.call(Call::new(Method::DELETE, path.as_ref()).json(Bytes::new())).await
     }
 
     /// Lines of JSON there, lines of JSON back: one result per line, in order.
     pub async fn post_lines<T: DeserializeOwned>(
         &mut self,
-        path: &str,
+        path: impl AsRef<str>,
         lines: Bytes,
     ) -> Result<Vec<T>, CallError> {
-        let answer = self.exchange(&Call::new(Method::POST, path).lines(lines)).await?;
+        let answer = self.exchange(&Call::new(Method::POST, path.as_ref()).lines(lines)).await?;
         let answer = answer::ours(answer, &self.client)?;
         let results = answer.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
         results.map(|line| self.parse(line)).collect()
     }
 
-    async fn send_json<T: DeserializeOwned>(
+    /// Makes a call that is safe to repeat, again and again while the server is away or overloaded; the server may
+    /// take `wait_ms` for each answer.
+    pub async fn patiently<T: DeserializeOwned>(
         &mut self,
-        method: Method,
-        path: &str,
+        path: impl AsRef<str>,
         body: &impl Serialize,
+        wait_ms: u64,
     ) -> Result<T, CallError> {
-        let body = self.call(method, path, render(body)?).await?;
-        self.parse(&body)
-    }
-
-    /// A call whose answer has no content.
-    pub async fn post_empty(&mut self, path: &str, body: &impl Serialize) -> Result<(), CallError> {
-        self.call(Method::POST, path, render(body)?).await.map(drop)
+        let patience = Patience::lasting(PATIENCE + Duration::from_millis(wait_ms));
+        self.post_retrying(path, body, patience).await.0
     }
 
     /// The same call again and again until it is answered for good or patience ends. The session stays usable.
     pub async fn post_retrying<T: DeserializeOwned>(
         &mut self,
-        path: &str,
+        path: impl AsRef<str>,
         body: &impl Serialize,
         mut patience: Patience,
     ) -> (Result<T, CallError>, u32) {
         let mut retries = 0;
         loop {
-            match self.post(path, body).await {
+            match self.post(&path, body).await {
                 Ok(answer) => return (Ok(answer), retries),
                 Err(error) => match error.wait(&mut patience) {
                     None => return (Err(error), retries),
@@ -127,18 +106,11 @@ impl Session {
         }
     }
 
-    /// Opens a stream. It takes its connection with it.
-    pub async fn stream(self, path: &str) -> Result<Stream, CallError> {
-        let opened = self.client.http.open(&Call::new(Method::GET, path)).await;
-        match opened.map_err(|failure| self.client.failed(failure))? {
-            Ok(body) => Ok(Stream::new(self.client, body)),
-            Err(answer) => Err(answer::refused(&answer, &self.client)),
-        }
-    }
-
-    async fn call(&mut self, method: Method, path: &str, body: Bytes) -> Result<Bytes, CallError> {
-        let answer = self.exchange(&Call::new(method, path).json(body)).await?;
-        answer::ours(answer, &self.client)
+    async fn call<T: DeserializeOwned>(&mut self, call: Call) -> Result<T, CallError> {
+        let answer = self.exchange(&call).await?;
+        let body = answer::ours(answer, &self.client)?;
+        // An answer that has no content says as much as `null`.
+        self.parse(if body.is_empty() { b"null" } else { &body })
     }
 
     /// A good answer, whatever it says.

@@ -2,51 +2,12 @@
 
 use std::borrow::Cow;
 
-use clap::ValueEnum;
 use driftq_api::v2::{
-    Commit, CommitMessage, CommitOutput, DatasetVersion, EffectFinish, EffectResult, Expected, Message,
-    OutputMode,
+    Commit, CommitMessage, CommitOutput, DatasetVersion, EffectFinish, EffectResult, EffectStatus, Expected,
+    Message, OutputMode,
 };
 
-use crate::{effect::Status, entity, parse, tenant::Tenant};
-
-/// An effect that has ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Finish {
-    token: String,
-    status: Status,
-    /// The result of a success, or why it failed.
-    text: Option<String>,
-}
-
-impl Finish {
-    fn effect(&self) -> EffectFinish<'_> {
-        EffectFinish { token: Cow::Borrowed(&self.token), result: self.result() }
-    }
-
-    fn result(&self) -> EffectResult<'_> {
-        let plain = EffectResult::new(self.status.into());
-        match (&self.text, self.status) {
-            (None, _) => plain,
-            (Some(body), Status::Succeeded) => {
-                EffectResult { body: Some(Cow::Borrowed(body.as_bytes())), ..plain }
-            }
-            (Some(error), _) => EffectResult { error: Cow::Borrowed(error), ..plain },
-        }
-    }
-}
-
-/// Where the result of work lies.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Registered {
-    dataset: String,
-    version: String,
-    partition_key: String,
-    location: String,
-    digest: String,
-    /// Only of what is appended.
-    dedupe_key: Option<String>,
-}
+use crate::{Choice, args::Tenant, effect::STATUSES, entity, parse};
 
 #[derive(clap::Args)]
 pub(super) struct Parts {
@@ -59,16 +20,16 @@ pub(super) struct Parts {
     /// An effect that has ended, by its token: succeeded, failed-final or failed-retryable; TEXT is the result, or why
     /// it failed
     #[arg(long, value_name = "TOKEN:STATUS[=TEXT]", value_parser = finish, allow_hyphen_values = true)]
-    finish: Vec<Finish>,
+    finish: Vec<EffectFinish<'static>>,
     /// A message to store
     #[arg(long, value_name = "TOPIC=VALUE", value_parser = parse::pair)]
     produce: Vec<(String, String)>,
     /// Where a result lies; it takes the place of the one before
     #[arg(long, value_name = "DATASET/VERSION/PARTITION=LOCATION@DIGEST", value_parser = replaced)]
-    replace_output: Vec<Registered>,
+    replace_output: Vec<CommitOutput<'static>>,
     /// Where a result lies; it stands beside the others, once under its dedupe key
     #[arg(long, value_name = "DATASET/VERSION/PARTITION=LOCATION@DIGEST#DEDUPE", value_parser = appended)]
-    append_output: Vec<Registered>,
+    append_output: Vec<CommitOutput<'static>>,
     /// A version of a dataset that the work has read
     #[arg(long, value_name = "DATASET/VERSION", value_parser = read)]
     read: Vec<DatasetVersion<'static>>,
@@ -101,13 +62,12 @@ impl Parts {
             topic: Cow::Owned(topic.clone()),
             message: Message { value: Cow::Owned(value.clone().into_bytes()), ..Message::default() },
         };
-        let outputs = self.replace_output.iter().chain(&self.append_output);
         Commit {
             ack: tokens(&self.ack),
             fence: tokens(&self.fence),
-            effects: self.finish.iter().map(Finish::effect).collect(),
+            effects: self.finish.clone(),
             produce: self.produce.iter().map(message).collect(),
-            outputs: outputs.map(Registered::output).collect(),
+            outputs: self.replace_output.iter().chain(&self.append_output).cloned().collect(),
             reads: self.read.clone(),
             expect: self.expect.clone(),
             tenant_id: Cow::Borrowed(&self.tenant.tenant),
@@ -116,29 +76,23 @@ impl Parts {
     }
 }
 
-impl Registered {
-    fn output(&self) -> CommitOutput<'_> {
-        CommitOutput {
-            dataset: Cow::Borrowed(&self.dataset),
-            version: Cow::Borrowed(&self.version),
-            partition_key: Cow::Borrowed(&self.partition_key),
-            mode: if self.dedupe_key.is_some() { OutputMode::Append } else { OutputMode::Replace },
-            dedupe_key: self.dedupe_key.as_deref().map(Cow::Borrowed),
-            location: Cow::Borrowed(&self.location),
-            digest: Cow::Borrowed(&self.digest),
-        }
-    }
-}
-
-fn finish(text: &str) -> Result<Finish, String> {
+/// `TOKEN:STATUS` or `TOKEN:STATUS=TEXT`; the text is the result of a success, or why it failed.
+fn finish(text: &str) -> Result<EffectFinish<'static>, String> {
     // Tokens and statuses hold no `=`; the text may hold anything.
-    let (names, result) = text.split_once('=').map_or((text, None), |(names, result)| (names, Some(result)));
+    let (names, said) = text.split_once('=').map_or((text, None), |(names, said)| (names, Some(said)));
     let parts = names.rsplit_once(':').filter(|(token, _)| !token.is_empty());
     let (token, status) =
         parts.ok_or_else(|| format!("`{text}` is not TOKEN:STATUS or TOKEN:STATUS=TEXT"))?;
-    let status = Status::from_str(status, false)
-        .map_err(|_| format!("`{status}` is not one of succeeded, failed-final and failed-retryable"))?;
-    Ok(Finish { token: token.to_owned(), status, text: result.map(str::to_owned) })
+    let status = Choice(STATUSES)
+        .find(status, false)
+        .ok_or_else(|| format!("`{status}` is not one of succeeded, failed-final and failed-retryable"))?;
+    let mut result = EffectResult::new(status);
+    match (said, status) {
+        (Some(body), EffectStatus::Succeeded) => result.body = Some(body.to_owned().into_bytes().into()),
+        (Some(error), _) => result.error = error.to_owned().into(),
+        (None, _) => {}
+    }
+    Ok(EffectFinish { token: token.to_owned().into(), result })
 }
 
 fn read(text: &str) -> Result<DatasetVersion<'static>, String> {
@@ -147,33 +101,33 @@ fn read(text: &str) -> Result<DatasetVersion<'static>, String> {
     Ok(DatasetVersion { dataset: dataset.to_owned().into(), version: version.to_owned().into() })
 }
 
-fn replaced(text: &str) -> Result<Registered, String> {
+fn replaced(text: &str) -> Result<CommitOutput<'static>, String> {
     let refused = || format!("`{text}` is not DATASET/VERSION/PARTITION=LOCATION@DIGEST");
-    registered(text, None).ok_or_else(refused)
+    output(text, None).ok_or_else(refused)
 }
 
-fn appended(text: &str) -> Result<Registered, String> {
-    let parsed = text.rsplit_once('#').and_then(|(rest, key)| registered(rest, Some(key)));
+fn appended(text: &str) -> Result<CommitOutput<'static>, String> {
+    let parsed = text.rsplit_once('#').and_then(|(rest, key)| output(rest, Some(key)));
     parsed.ok_or_else(|| format!("`{text}` is not DATASET/VERSION/PARTITION=LOCATION@DIGEST#DEDUPE"))
 }
 
 /// The names end at the first `=`, the digest begins after the last `@`: a location may hold both.
-fn registered(text: &str, dedupe_key: Option<&str>) -> Option<Registered> {
+fn output(text: &str, dedupe_key: Option<&str>) -> Option<CommitOutput<'static>> {
     let (names, rest) = text.split_once('=')?;
     let (location, digest) = rest.rsplit_once('@')?;
     let mut names = names.splitn(3, '/');
-    let (dataset, version, partition_key) = (names.next()?, names.next()?, names.next()?);
-    let all = [dataset, version, partition_key, location, digest].into_iter().chain(dedupe_key);
-    if all.into_iter().any(str::is_empty) {
-        return None;
-    }
-    Some(Registered {
-        dataset: dataset.to_owned(),
-        version: version.to_owned(),
-        partition_key: partition_key.to_owned(),
-        location: location.to_owned(),
-        digest: digest.to_owned(),
-        dedupe_key: dedupe_key.map(str::to_owned),
+    let own = |text: &str| (!text.is_empty()).then(|| text.to_owned().into());
+    Some(CommitOutput {
+        dataset: own(names.next()?)?,
+        version: own(names.next()?)?,
+        partition_key: own(names.next()?)?,
+        mode: if dedupe_key.is_some() { OutputMode::Append } else { OutputMode::Replace },
+        dedupe_key: match dedupe_key {
+            Some(key) => Some(own(key)?),
+            None => None,
+        },
+        location: own(location)?,
+        digest: own(digest)?,
     })
 }
 
@@ -183,10 +137,9 @@ mod tests {
 
     #[test]
     fn effects_are_named_by_token_and_status() {
-        let finish = |text| finish(text).map(|finish| (finish.token, finish.status));
-        assert_eq!(finish("-a_b:succeeded"), Ok(("-a_b".to_owned(), Status::Succeeded)));
-        assert_eq!(finish("t:failed_final"), Ok(("t".to_owned(), Status::FailedFinal)));
-        assert_eq!(finish("t:succeeded={\"a\":\"b=c\"}"), Ok(("t".to_owned(), Status::Succeeded)));
+        let finish = |text| finish(text).map(|finish| (finish.token.into_owned(), finish.result.status));
+        assert_eq!(finish("-a_b:succeeded"), Ok(("-a_b".to_owned(), EffectStatus::Succeeded)));
+        assert_eq!(finish("t:failed_final"), Ok(("t".to_owned(), EffectStatus::FailedFinal)));
         assert!(finish("t").unwrap_err().contains("TOKEN:STATUS"));
         assert!(finish(":succeeded").is_err());
         assert!(finish("t:fine").unwrap_err().contains("failed-retryable"));
@@ -194,14 +147,13 @@ mod tests {
 
     #[test]
     fn a_text_is_the_result_or_the_reason() {
-        let of = |text: &str| finish(text).unwrap();
+        let of = |text: &str| finish(text).unwrap().result;
         let done = of("t:succeeded={\"a\": \"b=c\"}");
-        assert_eq!(done.result().body.as_deref(), Some(&b"{\"a\": \"b=c\"}"[..]));
-        assert_eq!(done.result().error, "");
+        assert_eq!((done.body.as_deref(), &*done.error), (Some(&b"{\"a\": \"b=c\"}"[..]), ""));
         let failed = of("t:failed-final=no: account");
-        assert_eq!((failed.result().body, &*failed.result().error), (None, "no: account"));
-        assert_eq!(of("t:succeeded=").result().body.as_deref(), Some(&b""[..]), "given and empty");
-        assert_eq!(of("t:succeeded").result().body, None);
+        assert_eq!((failed.body, &*failed.error), (None, "no: account"));
+        assert_eq!(of("t:succeeded=").body.as_deref(), Some(&b""[..]), "given and empty");
+        assert_eq!(of("t:succeeded").body, None);
     }
 
     #[test]
@@ -209,10 +161,10 @@ mod tests {
         let output = replaced("sales/v2/2030/01=s3://me@lake/a=b@sha256:9f").unwrap();
         assert_eq!((&*output.dataset, &*output.version, &*output.partition_key), ("sales", "v2", "2030/01"));
         assert_eq!((&*output.location, &*output.digest), ("s3://me@lake/a=b", "sha256:9f"));
-        assert_eq!(output.output().mode, OutputMode::Replace);
+        assert_eq!(output.mode, OutputMode::Replace);
         let output = appended("sales/v2/log=file:///a#b@md5:1#batch-7").unwrap();
         assert_eq!((&*output.location, output.dedupe_key.as_deref()), ("file:///a#b", Some("batch-7")));
-        assert_eq!(output.output().mode, OutputMode::Append);
+        assert_eq!(output.mode, OutputMode::Append);
         for text in ["sales/v2=x@y", "sales/v2/p=x", "sales/v2/p=@y", "/v2/p=x@y", "x"] {
             assert!(replaced(text).unwrap_err().contains("LOCATION@DIGEST"), "{text}");
         }

@@ -1,26 +1,19 @@
 //! `driftq commit`: several changes that happen together or not at all.
 
+mod describe;
 mod flags;
-mod words;
 
 use anyhow::{Context, Result};
 use driftq_api::v2::Committed;
 use serde_json::{Value, value::RawValue};
 
-use super::{
-    Common,
-    call::patiently,
-    exit::{Exit, Fault},
-    file, output, suggest,
-};
-use crate::client::{CallError, Session};
+use crate::{CallError, Common, Exit, Fault, Session, Subject, file, suggest};
 use flags::Parts;
 
 #[derive(clap::Args)]
-#[command(
-    after_help = "All of it happens, or nothing does: if one token is stale, nothing is acked, finished, stored or \
-registered, and the error names the part. The same commit again within an hour changes nothing and prints the same \
-answer. Outputs need at least one token in --ack, --fence or --finish.
+#[command(after_help = "All of it happens, or nothing does: if one token is stale, nothing is acked, \
+finished, stored or registered, and the error names the part. The same commit again within an hour changes nothing and \
+prints the same answer. Outputs need at least one token in --ack, --fence or --finish.
 
 Names that hold the marks / = @ # and anything beyond these flags go into a file: the JSON body of POST /v2/commit.
 
@@ -31,8 +24,7 @@ Examples:
   driftq commit --fence \"$message\" --append-output sales/v2/log=s3://lake/b@sha256:2c26#batch-7
   driftq commit --ack \"$message\" --expect order-7=3    # only if order-7 is at version 3
   driftq commit --file commit.json
-  jq -n --arg t \"$message\" '{ack: [$t]}' | driftq commit --file - -o json"
-)]
+  jq -n --arg t \"$message\" '{ack: [$t]}' | driftq commit --file - -o json")]
 pub(crate) struct Args {
     #[command(flatten)]
     parts: Parts,
@@ -45,12 +37,10 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<()> {
     let body = body(args)?;
     let asked: Value = serde_json::from_str(body.get()).context("reading the commit again")?;
     let mut session = common.client()?.session();
-    let answer = patiently(&mut session, "/v2/commit", &body, 0).await;
-    let committed: Committed<'static> = match answer {
-        Ok(committed) => committed,
-        Err(error) => return Err(refused(&mut session, &asked, error).await.into()),
-    };
-    output::print_one(common.output, &committed, || words::text(&asked, &committed))
+    match session.patiently::<Committed<'static>>("/v2/commit", &body, 0).await {
+        Ok(committed) => common.show(&committed, |committed| describe::text(&asked, committed)),
+        Err(error) => Err(refused(&mut session, &asked, error).await.into()),
+    }
 }
 
 /// The commit as it is sent.
@@ -74,9 +64,9 @@ async fn refused(session: &mut Session, asked: &Value, error: CallError) -> Faul
     let Some(part) = error.part().map(str::to_owned) else {
         return error.into();
     };
-    let topic = words::item(asked, &part).and_then(|item| item["topic"].as_str());
+    let topic = describe::item(asked, &part).and_then(|item| item["topic"].as_str());
     let mut fault = match topic {
-        Some(topic) => suggest::explained(session, topic, error).await,
+        Some(topic) => suggest::explained(session, Subject::Topic(topic), error).await,
         None => error.into(),
     };
     fault.message = format!("nothing was committed: {}", fault.message);

@@ -2,10 +2,8 @@
 
 use std::borrow::Cow;
 
-use driftq_api::{
-    v1::{DeadLetter, Item, ItemEnvelope, Pairs, RetryPolicy, Routing},
-    v2::{self, Labels},
-};
+use driftq_api::v1::{DeadLetter, Item, ItemEnvelope, Pairs, RetryPolicy, Routing};
+use driftq_api::v2::{self, Labels};
 
 /// One message on loan.
 pub(super) struct Delivery {

@@ -1,24 +1,13 @@
-//! Runs the user's command for one message and reads its verdict.
+//! Runs the user's command for one message and says what became of it.
 
-use std::{
-    os::unix::process::ExitStatusExt,
-    process::{ExitStatus, Stdio},
-};
+use std::process::{ExitStatus, Stdio};
 
 use anyhow::{Context, Result};
-use tokio::{
-    io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader},
-    process::Command,
-};
+use rustix::process::Signal;
+use tokio::{io::AsyncWriteExt, process::Command};
 
 use super::{Args, delivery::Delivery, settle::Outcome};
-
-/// Exit code that asks for another try (EX_TEMPFAIL).
-const EXIT_RETRY: i32 = 75;
-/// Exit code that says that no try will ever help (EX_DATAERR).
-const EXIT_DEAD: i32 = 65;
-/// The part of a stderr line that goes into the reason.
-const REASON_CHARS_MAX: usize = 500;
+use crate::child::{self, EXIT_DEAD, EXIT_RETRY, LastLine, pass_on, tell_group};
 
 /// Runs the command to its end.
 pub(super) async fn run(command: &str, server: &str, args: &Args, one: &Delivery) -> Result<Outcome> {
@@ -41,9 +30,11 @@ pub(super) async fn run(command: &str, server: &str, args: &Args, one: &Delivery
         drop(stdin.write_all(value).await);
         drop(stdin);
     };
-    let ((), last_line, status) = tokio::join!(feed, forward(stderr), child.wait());
+    let mut last_line = LastLine::default();
+    let hear = pass_on(stderr, tokio::io::stderr(), |bytes| last_line.see(bytes));
+    let ((), (), status) = tokio::join!(feed, hear, child.wait());
     group.0 = None;
-    Ok(verdict(status.context("waiting for the command")?, &last_line))
+    Ok(outcome(status.context("waiting for the command")?, &last_line.text()))
 }
 
 /// The processes of a command; all of them end with it.
@@ -51,11 +42,7 @@ struct Group(Option<u32>);
 
 impl Drop for Group {
     fn drop(&mut self) {
-        if let Some(leader) = self.0 {
-            // There is no safe call for this in the standard library, but every shell has one. If it fails, the
-            // command goes on by itself, and there is nobody left to tell.
-            drop(std::process::Command::new("sh").args(["-c", &format!("kill -KILL -{leader}")]).status());
-        }
+        tell_group(self.0, Signal::KILL);
     }
 }
 
@@ -87,39 +74,26 @@ fn variables(server: &str, args: &Args, one: &Delivery) -> Vec<(&'static str, St
     all.into_iter().map(|(name, value)| (name, value.replace('\0', "\u{fffd}"))).collect()
 }
 
-/// Passes the command's stderr on and remembers its last line that says something.
-async fn forward(stderr: impl AsyncRead + Unpin) -> String {
-    let mut lines = BufReader::new(stderr).split(b'\n');
-    let mut last = String::new();
-    while let Ok(Some(line)) = lines.next_segment().await {
-        let text = String::from_utf8_lossy(&line);
-        eprintln!("{text}");
-        if !text.trim().is_empty() {
-            last = text.trim().chars().take(REASON_CHARS_MAX).collect();
-        }
-    }
-    last
-}
-
-fn verdict(status: ExitStatus, last_line: &str) -> Outcome {
-    let with_line = |what: String| {
-        Outcome::Failed(if last_line.is_empty() { what } else { format!("{what}: {last_line}") })
+/// What its end says about the message.
+fn outcome(status: ExitStatus, last_line: &str) -> Outcome {
+    let asked = match status.code() {
+        Some(0) => return Outcome::Done,
+        Some(EXIT_RETRY) => "retry requested (exit 75)",
+        Some(EXIT_DEAD) => "dead letter requested (exit 65)",
+        _ => return Outcome::Failed(child::reason(status, last_line)),
     };
-    match (status.code(), status.signal()) {
-        (Some(0), _) => Outcome::Done,
-        (Some(EXIT_RETRY), _) => with_line("retry requested (exit 75)".to_owned()),
-        (Some(EXIT_DEAD), _) => with_line("dead letter requested (exit 65)".to_owned()),
-        (Some(code), _) => with_line(format!("exit {code}")),
-        (None, signal) => with_line(format!("ended by signal {}", signal.unwrap_or_default())),
-    }
+    let line = if last_line.is_empty() { String::new() } else { format!(": {last_line}") };
+    Outcome::Failed(format!("{asked}{line}"))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
     use super::*;
 
     #[test]
-    fn every_exit_has_its_verdict() {
+    fn every_exit_has_its_outcome() {
         let failed = |text: &str| Outcome::Failed(text.to_owned());
         for (code, line, expected) in [
             (0, "noise", Outcome::Done),
@@ -128,16 +102,8 @@ mod tests {
             (65, "bad record", failed("dead letter requested (exit 65): bad record")),
             (3, "boom", failed("exit 3: boom")),
         ] {
-            assert_eq!(verdict(ExitStatus::from_raw(code << 8), line), expected, "exit {code}");
+            assert_eq!(outcome(ExitStatus::from_raw(code << 8), line), expected, "exit {code}");
         }
-        assert_eq!(verdict(ExitStatus::from_raw(9), ""), failed("ended by signal 9"));
-    }
-
-    #[tokio::test]
-    async fn the_last_line_that_says_something_is_kept() {
-        assert_eq!(forward(&b"first\nreal cause\n\n  \n"[..]).await, "real cause");
-        assert_eq!(forward(&b""[..]).await, "");
-        let long = "x".repeat(2 * REASON_CHARS_MAX);
-        assert_eq!(forward(long.as_bytes()).await.len(), REASON_CHARS_MAX);
+        assert_eq!(outcome(ExitStatus::from_raw(9), ""), failed("ended by signal 9"));
     }
 }

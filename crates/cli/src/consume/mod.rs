@@ -8,19 +8,18 @@ mod run;
 mod settle;
 mod window;
 
-pub(super) use run::run;
-
-use super::{ack::OWNER, parse::span_ms};
 use driftq_api::units;
+
+use crate::{ack::OWNER, parse::span_ms};
+pub(super) use run::run;
 
 /// More commands at once than this would first run out of processes.
 const CONCURRENCY_MAX: u16 = 1024;
 
 #[derive(clap::Args)]
-#[command(
-    after_help = "Without --ack or --exec the messages are only on loan: ack them with `driftq ack` before the lease ends, \
-or they come back. Without --max, such a reader has at most 100 messages on loan at a time, and then waits until some \
-are acked or come back.
+#[command(after_help = "Without --ack or --exec the messages are only on loan: ack them with `driftq ack` \
+before the lease ends, or they come back. Without --max, such a reader has at most 100 messages on loan at a time, and \
+then waits until some are acked or come back.
 
 --exec runs CMD with `sh -c` for each message: the value on stdin, the rest in DRIFTQ_TOPIC, DRIFTQ_GROUP, \
 DRIFTQ_PARTITION, DRIFTQ_OFFSET, DRIFTQ_ORIGIN_TOPIC, DRIFTQ_ORIGIN_INCARNATION, DRIFTQ_ORIGIN_PARTITION, \
@@ -42,8 +41,7 @@ Examples:
   driftq consume orders --group billing --ack
   driftq consume orders --group billing --max 1 -o json
   driftq consume orders --group mail --exec 'xargs -0 ./send-mail' --lease-ms 60s
-  driftq consume dlq.orders --group look --timeout 1s | jq .envelope.dlq"
-)]
+  driftq consume dlq.orders --group look --timeout 1s | jq .envelope.dlq")]
 pub(crate) struct Args {
     /// The topic
     topic: String,

@@ -6,10 +6,7 @@ use driftq_api::v2::{Item, LeaseRequest, Leased, Release, ReleaseLease, Settleme
 use tokio::time::{Instant, sleep};
 
 use super::Args;
-use crate::{
-    call::fresh_id,
-    client::{CallError, Client, Path, Session},
-};
+use crate::{CallError, Client, Path, Session, client::fresh_id};
 
 /// How long the server may wait for messages before it answers that there are none.
 const WAIT: Duration = Duration::from_secs(20);
@@ -28,7 +25,6 @@ pub(super) struct Poller {
     client: Client,
     path: Path,
     request: LeaseRequest<'static>,
-    session: Option<Session>,
     /// The pause before the next call.
     pause: Duration,
     /// As many wait at the server as may: this one asks without waiting.
@@ -43,7 +39,6 @@ pub(super) struct Poll {
 
 /// What it came back with.
 pub(super) struct Polled {
-    session: Session,
     took: Duration,
     wait_ms: u64,
     answer: Answer,
@@ -62,7 +57,6 @@ impl Poller {
             client: client.clone(),
             path: Path::group(&args.topic, &args.group).word("lease"),
             request,
-            session: None,
             pause: Duration::ZERO,
             is_crowded: false,
         }
@@ -75,22 +69,21 @@ impl Poller {
         let wait_ms = u64::try_from(wait.as_millis()).unwrap_or_default();
         let request =
             LeaseRequest { max, wait_ms, request_id: Some(fresh_id().into()), ..self.request.clone() };
-        let mut session = self.session.take().unwrap_or_else(|| self.client.session().waiting(WAIT));
+        let mut session = self.client.session().waiting(WAIT);
         let (path, asked, pause) = (self.path.clone(), request.clone(), self.pause);
         let call = Box::pin(async move {
             sleep(pause).await;
             let asked_at = Instant::now();
-            let answer = session.post::<Leased<'static>>(path.as_str(), &asked).await;
+            let answer = session.post::<Leased<'static>>(path, &asked).await;
             let answer = answer.map(|leased| leased.messages);
-            Polled { session, took: asked_at.elapsed(), wait_ms, answer }
+            Polled { took: asked_at.elapsed(), wait_ms, answer }
         });
         Poll { request, call }
     }
 
     /// What came, and when to ask next.
     pub(super) fn answered(&mut self, polled: Polled) -> Answer {
-        let Polled { session, took, wait_ms, answer } = polled;
-        self.session = Some(session);
+        let Polled { took, wait_ms, answer } = polled;
         match answer {
             Ok(items) => {
                 let is_idle = items.is_empty() && took < EMPTY_AFTER.min(Duration::from_millis(wait_ms));
@@ -104,7 +97,7 @@ impl Poller {
                 self.pause = Duration::ZERO;
                 Ok(Vec::new())
             }
-            // Somebody deleted it while this call waited: the next one begins it anew.
+            // An operator deleted the group while this call waited: the next one begins it anew.
             Err(error) if error.code() == "GROUP_UNKNOWN" => Ok(Vec::new()),
             Err(error) => {
                 self.pause = (self.pause * 2).clamp(AWAY_FIRST, AWAY_MAX);
@@ -120,14 +113,14 @@ impl Poller {
         drop(call);
         let mut session = self.client.session();
         let request = LeaseRequest { wait_ms: 0, ..request };
-        if let Ok(leased) = session.post::<Leased<'static>>(self.path.as_str(), &request).await {
+        if let Ok(leased) = session.post::<Leased<'static>>(&self.path, &request).await {
             let tokens = leased.messages.into_iter().filter_map(|item| item.lease).map(|lease| lease.token);
             release(&mut session, tokens.map(|token| token.into_owned()).collect()).await;
         }
     }
 }
 
-/// Gives messages back that nobody has begun: their attempt does not count.
+/// Gives messages back that were not begun: their attempt does not count.
 pub(super) async fn release(session: &mut Session, tokens: Vec<String>) {
     if tokens.is_empty() {
         return;

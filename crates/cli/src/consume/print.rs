@@ -1,53 +1,34 @@
-//! Messages as text.
+//! Messages as text, one by one while they come.
 
 use anyhow::Result;
-
 use driftq_api::v1::Item;
 
-use crate::output::{Format, printable, write};
+use crate::{Format, output::write, printable, rows::JsonList};
 
-/// Prints messages one by one in the chosen shape.
+/// Prints messages in the chosen shape.
 pub(super) struct Printer {
-    format: Format,
-    printed: u64,
+    json: JsonList,
 }
 
 impl Printer {
     pub(super) const fn new(format: Format) -> Self {
-        Self { format, printed: 0 }
+        Self { json: JsonList::new(format) }
     }
 
     pub(super) fn item(&mut self, item: &Item<'_>) -> Result<()> {
-        let first = self.printed == 0;
-        self.printed += 1;
-        match self.format {
-            Format::Ndjson => write(&format!("{}\n", serde_json::to_string(item)?)),
-            // One document over a whole stream: an array that is opened now and closed at the end.
-            Format::Json => {
-                let begin = if first { "[\n" } else { ",\n" };
-                write(&format!("{begin}{}", serde_json::to_string(item)?))
+        if self.json.format == Format::Table {
+            if self.json.printed == 0 {
+                write(&row(["PARTITION", "OFFSET", "ATTEMPT", "KEY"], "VALUE"))?;
             }
-            Format::Table => {
-                let heading = if first {
-                    row(["PARTITION", "OFFSET", "ATTEMPT", "KEY"], "VALUE")
-                } else {
-                    String::new()
-                };
-                let numbers =
-                    [item.partition.to_string(), item.offset.to_string(), item.attempts.to_string()];
-                let [partition, offset, attempt] = &numbers;
-                let line = row([partition, offset, attempt, &printable(&item.key)], &printable(&item.value));
-                write(&(heading + &line))
-            }
+            let numbers = [item.partition.to_string(), item.offset.to_string(), item.attempts.to_string()];
+            let [partition, offset, attempt] = &numbers;
+            write(&row([partition, offset, attempt, &printable(&item.key)], &printable(&item.value)))?;
         }
+        self.json.print(item)
     }
 
     pub(super) fn end(&self) -> Result<()> {
-        match (self.format, self.printed) {
-            (Format::Json, 0) => write("[]\n"),
-            (Format::Json, _) => write("\n]\n"),
-            _ => Ok(()),
-        }
+        self.json.end()
     }
 }
 

@@ -6,26 +6,14 @@ use anyhow::{Context, Result};
 use driftq_api::v2::{Group, Item};
 use tokio::{task::JoinSet, time::Instant};
 
-use super::{
-    Args,
-    delivery::Delivery,
-    exec,
-    poll::{Poll, Polled, Poller, release},
-    print::Printer,
-    settle::{Outcome, Settler, Tally, ack, settle},
-    window::Window,
-};
-use crate::{
-    Common,
-    client::{CallError, Client, Path, Session},
-    output::Format,
-    signal::Signals,
-    suggest,
-};
+use super::poll::{Poll, Polled, Poller, release};
+use super::settle::{Outcome, Tally, ack, settle};
+use super::{Args, delivery::Delivery, exec, print::Printer, window::Window};
+use crate::{CallError, Client, Common, Format, Path, Signals, Subject, suggest};
 
 /// Most messages of one call, where they are only printed.
 const BATCH_MAX: usize = 100;
-/// How often the group is looked at while as many messages are on loan as may be: somebody may ack them.
+/// How often the group is looked at while as many messages are on loan as may be: `driftq ack` may settle them.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// How long a server may take to hear at the end that what it has just sent is not wanted.
@@ -42,7 +30,6 @@ enum Event {
 }
 
 struct Settled {
-    session: Session,
     outcome: Outcome,
     accepted: bool,
 }
@@ -53,7 +40,6 @@ struct Consumer {
     client: Client,
     server: Arc<str>,
     poller: Poller,
-    settler: Settler,
     printer: Printer,
     tally: Tally,
     window: Window,
@@ -73,7 +59,6 @@ pub(crate) async fn run(common: &Common, args: Args) -> Result<()> {
     let mut consumer = Consumer {
         poller: Poller::new(&client, &args),
         args: Arc::new(args),
-        settler: Settler::new(client.clone()),
         server: client.url().into(),
         client,
         printer: Printer::new(Format::for_stream(common.output)),
@@ -113,8 +98,8 @@ impl Consumer {
                     let items = self.understood(answer).await?;
                     self.take(items).await?;
                 }
-                Event::Settled(settled) => self.on_settled(settled?),
-                Event::Look => self.look().await,
+                Event::Settled(settled) => self.on_settled(&settled?),
+                Event::Look => self.look_at_group().await,
                 Event::Idle => break,
                 Event::Stop => {
                     self.stopping = true;
@@ -125,7 +110,7 @@ impl Consumer {
         if let Some(poll) = poll
             && !self.is_away
         {
-            // Somebody waits for the end of this.
+            // The user waits for the end of this command.
             drop(tokio::time::timeout(GIVE_UP_TIMEOUT, self.poller.give_up(poll)).await);
         }
         Ok(())
@@ -187,7 +172,8 @@ impl Consumer {
             }
             Err(error) => {
                 let mut session = self.client.session();
-                suggest::or_explain(&mut session, &self.args.topic, Err(error)).await
+                let subject = Subject::Topic(&self.args.topic);
+                Err(suggest::explained(&mut session, subject, error).await.into())
             }
         }
     }
@@ -222,7 +208,7 @@ impl Consumer {
         }
         self.received += printed as u64;
         let (seen, unseen) = deliveries.split_at(printed);
-        let mut session = self.settler.session();
+        let mut session = self.client.session();
         let unseen: Vec<String> = unseen.iter().map(|one| one.token.clone()).collect();
         release(&mut session, unseen).await;
         if self.args.ack && !seen.is_empty() {
@@ -231,34 +217,30 @@ impl Consumer {
             self.tally.lost += printed as u64 - accepted;
             self.last_message = Instant::now();
         }
-        self.settler.give_back(session);
         failure
     }
 
-    /// Finds out whether somebody has acked what is on loan here. If it cannot be found out now, the leases end.
-    async fn look(&mut self) {
-        let mut session = self.settler.session();
+    /// Finds out whether what is on loan here has been acked. If it cannot be found out now, the leases end.
+    async fn look_at_group(&mut self) {
         let path = Path::group(&self.args.topic, &self.args.group);
-        if let Ok(group) = session.get::<Group>(path.as_str()).await {
+        if let Ok(group) = self.client.session().get::<Group>(path).await {
             self.window.seen(group.in_flight);
         }
-        self.settler.give_back(session);
     }
 
     fn start(&mut self, command: String, one: Delivery) {
         let args = self.args.clone();
         let server = self.server.clone();
-        let mut session = self.settler.session();
+        let mut session = self.client.session();
         self.running.spawn(async move {
             let outcome = exec::run(&command, &server, &args, &one).await?;
             let accepted = settle(&mut session, &args, &one, &outcome).await?;
-            Ok(Settled { session, outcome, accepted })
+            Ok(Settled { outcome, accepted })
         });
     }
 
-    fn on_settled(&mut self, settled: Settled) {
+    fn on_settled(&mut self, settled: &Settled) {
         self.tally.count(&settled.outcome, settled.accepted);
-        self.settler.give_back(settled.session);
         self.last_message = Instant::now();
     }
 
@@ -266,7 +248,7 @@ impl Consumer {
         loop {
             tokio::select! {
                 joined = self.running.join_next() => match joined {
-                    Some(joined) => self.on_settled(flatten(joined)?),
+                    Some(joined) => self.on_settled(&flatten(joined)?),
                     None => return Ok(()),
                 },
                 signal = self.signals.next() => {

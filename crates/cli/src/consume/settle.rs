@@ -8,7 +8,7 @@ use driftq_http::Patience;
 use serde::Serialize;
 
 use super::{Args, delivery::Delivery};
-use crate::client::{CallError, Client, Session};
+use crate::{Session, lease::refused};
 
 /// What became of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,28 +23,8 @@ pub(super) enum Outcome {
 pub(super) struct Tally {
     pub(super) acked: u64,
     pub(super) nacked: u64,
-    /// The server no longer took our word: the lease had lapsed and somebody else has the message.
+    /// The server no longer took our word: the lease had lapsed, and another reader may have the message.
     pub(super) lost: u64,
-}
-
-/// Sessions that wait for their next use, so that every ack does not open a connection.
-pub(super) struct Settler {
-    client: Client,
-    idle: Vec<Session>,
-}
-
-impl Settler {
-    pub(super) const fn new(client: Client) -> Self {
-        Self { client, idle: Vec::new() }
-    }
-
-    pub(super) fn session(&mut self) -> Session {
-        self.idle.pop().unwrap_or_else(|| self.client.session())
-    }
-
-    pub(super) fn give_back(&mut self, session: Session) {
-        self.idle.push(session);
-    }
 }
 
 /// Acks what was printed. Says how many were accepted.
@@ -90,16 +70,8 @@ async fn call(
     let retry = Patience::lasting(Duration::from_millis(args.lease_ms));
     match session.post_retrying::<Settlements>(path, request, retry).await.0 {
         Ok(settled) => Ok(settled.results),
+        // A single lease that is not accepted is an error of the call.
         Err(error) => Ok(vec![refused(error)?]),
-    }
-}
-
-/// A single lease that is not accepted is an error of the call.
-fn refused(error: CallError) -> Result<Settled> {
-    match error.code() {
-        "STALE_LEASE" => Ok(Settled::new(SettledStatus::Stale)),
-        "LEASE_UNKNOWN" => Ok(Settled::new(SettledStatus::Unknown)),
-        _ => Err(error.into_error()),
     }
 }
 

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use tokio::time::Instant;
 
-/// Most of them. Whoever only looks must not use up an attempt of everything that a topic has.
+/// Most of them. A reader that only looks must not use up an attempt of everything that a topic has.
 pub(super) const LOANS_MAX: usize = 100;
 
 /// The loans that still run, the oldest first.
@@ -26,7 +26,7 @@ impl Window {
         LOANS_MAX.saturating_sub(self.ends.len())
     }
 
-    /// The group has only so many on loan: somebody has settled the others.
+    /// The group has only so many on loan: their readers have settled the others.
     pub(super) fn seen(&mut self, in_flight: u64) {
         let in_flight = usize::try_from(in_flight).unwrap_or(usize::MAX);
         self.ends.drain(..self.ends.len().saturating_sub(in_flight));

@@ -5,10 +5,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::file;
-use crate::{
-    Common,
-    exit::{Exit, Fault},
-};
+use crate::{Common, Exit, Fault};
 
 /// Where a server listens that was started without options.
 pub(crate) const SERVER_DEFAULT: &str = "http://127.0.0.1:8080";
@@ -27,7 +24,7 @@ pub(crate) enum Origin {
 
 impl Origin {
     /// In words.
-    pub(super) const fn words(self) -> &'static str {
+    pub(super) const fn display(self) -> &'static str {
         match self {
             Self::ServerFlag => "--server",
             Self::ContextFlag => "--context",
@@ -56,7 +53,7 @@ pub(crate) struct Typed {
 }
 
 /// What is typed comes before what is set in the environment, a server before a context, and the file is only read
-/// if it is needed: a broken one is in nobody's way who names a server.
+/// if it is needed: a broken one is not in the way of a user who names a server.
 pub(crate) fn choose(common: &Common) -> Result<Chosen, Fault> {
     let Typed { server: server_typed, context: context_typed } = common.typed;
     if server_typed && context_typed {
@@ -73,7 +70,7 @@ pub(crate) fn choose(common: &Common) -> Result<Chosen, Fault> {
         (None, None) => {
             let current = match file::path() {
                 Ok(path) => file::read(&path)?.current,
-                // Without a home there is no current context, and nobody asked for one.
+                // Without a home there is no current context, and the user asked for none.
                 Err(_) => None,
             };
             match current {

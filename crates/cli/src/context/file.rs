@@ -1,20 +1,13 @@
 //! The file that remembers servers by name.
 
-use std::{
-    collections::BTreeMap,
-    env,
-    fs::{self, DirBuilder, File},
-    io::{self, Read, Write},
-    os::unix::fs::DirBuilderExt,
-    path::{Path, PathBuf},
-};
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::{collections::BTreeMap, env, os::unix::fs::DirBuilderExt};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    exit::{Exit, Fault},
-    suggest,
-};
+use crate::{Exit, Fault, suggest};
 
 /// Names the file.
 pub(super) const PATH_VARIABLE: &str = "DRIFTQ_CONTEXTS";
@@ -111,7 +104,7 @@ pub(super) fn change<T>(
     Ok((done, contexts))
 }
 
-/// Only its owner can read it: a server's address may be nobody else's business.
+/// Only its owner can read it: a server's address may be a secret.
 fn write(path: &Path, directory: &Path, contexts: &Contexts) -> io::Result<()> {
     let text = toml::to_string(contexts).map_err(io::Error::other)?;
     // Made with the mode 0600, and gone again if it does not get its name.

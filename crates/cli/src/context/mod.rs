@@ -6,12 +6,7 @@ mod file;
 use anyhow::Result;
 use serde::Serialize;
 
-use super::{
-    Common,
-    exit::{Exit, Fault},
-    output::{self, Listing, printable},
-};
-use crate::client::Client;
+use crate::{Client, Columns, Common, Exit, Fault, description, printable, yes_or};
 pub(super) use chosen::{SERVER_DEFAULT, Typed, choose};
 use file::{Context, Contexts};
 
@@ -24,67 +19,53 @@ Examples:
   driftq context add staging --server http://10.0.0.5:8080
   driftq context add local --server http://127.0.0.1:8080 --use
   driftq context add staging --server http://10.0.0.6:8080 --replace")]
-    Add(Add),
+    Add {
+        /// Its name
+        #[arg(value_parser = file::name)]
+        name: String,
+        /// Use it from now on
+        #[arg(long = "use")]
+        is_used: bool,
+        /// Give the name to this server if another has it
+        #[arg(long)]
+        replace: bool,
+    },
     /// Choose the context that commands use when nothing else is said
     #[command(after_help = "Examples:
   driftq context use staging
   driftq context use --none    # back to the default server")]
-    Use(Use),
+    Use {
+        /// Its name
+        #[arg(required_unless_present = "none")]
+        name: Option<String>,
+        /// Use none
+        #[arg(long, conflicts_with = "name")]
+        none: bool,
+    },
     /// List contexts
     #[command(after_help = "Examples:
   driftq context list
   driftq context list -o json")]
     List,
     /// Show a context, or which server a command would talk to now, and why
-    #[command(
-        after_help = "The first of these that names a server is heard: --server, --context, DRIFTQ_SERVER, \
-DRIFTQ_CONTEXT, the current context, the default.
+    #[command(after_help = "The first of these that names a server is heard: --server, --context, \
+DRIFTQ_SERVER, DRIFTQ_CONTEXT, the current context, the default.
 
 Examples:
   driftq context show
   driftq context show staging
-  driftq --context staging context show -o json"
-    )]
-    Show(Show),
+  driftq --context staging context show -o json")]
+    Show {
+        /// Its name; without it, what is in force
+        name: Option<String>,
+    },
     /// Forget a context
     #[command(after_help = "Examples:
   driftq context remove staging")]
-    Remove(Named),
-}
-
-#[derive(clap::Args)]
-pub(crate) struct Add {
-    /// Its name
-    #[arg(value_parser = file::name)]
-    name: String,
-    /// Use it from now on
-    #[arg(long = "use")]
-    is_used: bool,
-    /// Give the name to this server if another has it
-    #[arg(long)]
-    replace: bool,
-}
-
-#[derive(clap::Args)]
-pub(crate) struct Use {
-    /// Its name
-    #[arg(required_unless_present = "none")]
-    name: Option<String>,
-    /// Use none
-    #[arg(long, conflicts_with = "name")]
-    none: bool,
-}
-
-#[derive(clap::Args)]
-pub(crate) struct Show {
-    /// Its name; without it, what is in force
-    name: Option<String>,
-}
-
-#[derive(clap::Args)]
-pub(crate) struct Named {
-    /// Its name
-    name: String,
+    Remove {
+        /// Its name
+        name: String,
+    },
 }
 
 /// A context as it is printed.
@@ -97,72 +78,92 @@ struct Row {
 
 impl Row {
     fn new(contexts: &Contexts, name: &str, context: &Context) -> Self {
-        Self {
-            name: name.to_owned(),
-            server: context.server.clone(),
-            current: contexts.current.as_deref() == Some(name),
-        }
+        let current = contexts.current.as_deref() == Some(name);
+        Self { name: name.to_owned(), server: context.server.clone(), current }
     }
 }
+
+const ROWS: Columns<Row> = &[
+    ("NAME", |row, _| row.name.clone()),
+    ("SERVER", |row, _| printable(&row.server)),
+    ("CURRENT", |row, _| yes_or(row.current, "").to_owned()),
+];
+
+const CONTEXT: Columns<Row> = &[
+    ("context", |row, _| row.name.clone()),
+    ("server", |row, _| printable(&row.server)),
+    ("current", |row, _| yes_or(row.current, "no").to_owned()),
+];
 
 pub(super) fn run(common: &Common, command: &Command) -> Result<()> {
     match command {
-        Command::Add(args) => add(common, args),
-        Command::Use(args) => switch(common, args),
-        Command::List => list(common),
-        Command::Show(args) => show(common, args.name.as_deref()),
-        Command::Remove(args) => remove(common, &args.name),
+        Command::Add { name, is_used, replace } => add(common, name, *is_used, *replace),
+        Command::Use { name, .. } => switch(common, name.as_deref()),
+        Command::List => {
+            let path = file::path()?;
+            let contexts = file::read(&path)?;
+            let rows = contexts.contexts.iter().map(|(name, context)| Row::new(&contexts, name, context));
+            let add = "add one with `driftq context add NAME --server URL`";
+            let nothing = format!("no contexts in {}; {add}", path.display());
+            common.show_all(&rows.collect::<Vec<_>>(), ROWS, &nothing)
+        }
+        Command::Show { name: Some(name) } => {
+            let path = file::path()?;
+            let contexts = file::read(&path)?;
+            let row = Row::new(&contexts, name, contexts.get(&path, name)?);
+            common.show(&row, |row| format!("{}file     {}\n", description(CONTEXT, row), path.display()))
+        }
+        Command::Show { name: None } => show_in_force(common),
+        Command::Remove { name } => remove(common, name),
     }
 }
 
-fn add(common: &Common, args: &Add) -> Result<()> {
+fn add(common: &Common, name: &str, is_used: bool, replace: bool) -> Result<()> {
     let Some(server) = &common.server else {
         let fault = Fault::new(Exit::Usage, "which server?");
         return Err(fault
-            .help(format!("for example `driftq context add {} --server {SERVER_DEFAULT}`", args.name))
+            .help(format!("for example `driftq context add {name} --server {SERVER_DEFAULT}`"))
             .into());
     };
     Client::new(server)?;
     let path = file::path()?;
     let (row, _) = file::change(&path, |contexts| {
-        if let Some(known) = contexts.contexts.get(&args.name)
+        if let Some(known) = contexts.contexts.get(name)
             && known.server != *server
-            && !args.replace
+            && !replace
         {
-            let message =
-                format!("context `{}` is {} already, in {}", args.name, known.server, path.display());
+            let message = format!("context `{name}` is {} already, in {}", known.server, path.display());
             return Err(Fault::new(Exit::Conflict, message).help("choose another name, or give --replace"));
         }
         let context = Context { server: server.clone() };
-        if args.is_used {
-            contexts.current = Some(args.name.clone());
+        if is_used {
+            contexts.current = Some(name.to_owned());
         }
-        contexts.contexts.insert(args.name.clone(), context.clone());
-        Ok(Row::new(contexts, &args.name, &context))
+        contexts.contexts.insert(name.to_owned(), context.clone());
+        Ok(Row::new(contexts, name, &context))
     })?;
-    output::print_one(common.output, &row, || {
+    common.show(&row, |row| {
         let next = if row.current {
             "commands use it from now on".to_owned()
         } else {
-            format!("use it with `driftq context use {0}`, or once with --context {0}", row.name)
+            format!("use it with `driftq context use {name}`, or once with --context {name}")
         };
-        format!("context {} is {}; {next}\n", row.name, printable(&row.server))
+        format!("context {name} is {}; {next}\n", printable(&row.server))
     })
 }
 
-fn switch(common: &Common, args: &Use) -> Result<()> {
+fn switch(common: &Common, name: Option<&str>) -> Result<()> {
     #[derive(Serialize)]
-    struct Switched {
-        current: Option<String>,
+    struct Switched<'a> {
+        current: Option<&'a str>,
     }
     let path = file::path()?;
-    let (server, contexts) = file::change(&path, |contexts| {
-        let server = args.name.as_deref().map(|name| contexts.get(&path, name).cloned()).transpose()?;
-        contexts.current.clone_from(&args.name);
+    let (server, _) = file::change(&path, |contexts| {
+        let server = name.map(|name| contexts.get(&path, name).cloned()).transpose()?;
+        contexts.current = name.map(str::to_owned);
         Ok(server.map(|context| context.server))
     })?;
-    let switched = Switched { current: contexts.current };
-    output::print_one(common.output, &switched, || match (&switched.current, server) {
+    common.show(&Switched { current: name }, |_| match (name, server) {
         (Some(name), Some(server)) => {
             format!("commands use context {name} ({}) from now on\n", printable(&server))
         }
@@ -174,27 +175,7 @@ fn switch(common: &Common, args: &Use) -> Result<()> {
     Ok(())
 }
 
-fn list(common: &Common) -> Result<()> {
-    let path = file::path()?;
-    let contexts = file::read(&path)?;
-    let rows: Vec<Row> =
-        contexts.contexts.iter().map(|(name, context)| Row::new(&contexts, name, context)).collect();
-    output::print_many(common.output, &rows, || {
-        if rows.is_empty() {
-            return format!(
-                "no contexts in {}; add one with `driftq context add NAME --server URL`\n",
-                path.display()
-            );
-        }
-        let mut listing = Listing::new(&["NAME", "SERVER", "CURRENT"]);
-        for row in &rows {
-            listing.row([&*row.name, &printable(&row.server), if row.current { "yes" } else { "" }]);
-        }
-        listing.text()
-    })
-}
-
-fn show(common: &Common, name: Option<&str>) -> Result<()> {
+fn show_in_force(common: &Common) -> Result<()> {
     #[derive(Serialize)]
     struct InForce<'a> {
         server: &'a str,
@@ -203,20 +184,6 @@ fn show(common: &Common, name: Option<&str>) -> Result<()> {
         file: Option<String>,
     }
     let path = file::path();
-    if let Some(name) = name {
-        let path = path?;
-        let contexts = file::read(&path)?;
-        let row = Row::new(&contexts, name, contexts.get(&path, name)?);
-        return output::print_one(common.output, &row, || {
-            let current = if row.current { "yes" } else { "no" };
-            format!(
-                "context  {}\nserver   {}\ncurrent  {current}\nfile     {}\n",
-                row.name,
-                printable(&row.server),
-                path.display()
-            )
-        });
-    }
     let chosen = choose(common)?;
     let in_force = InForce {
         server: &chosen.server,
@@ -224,11 +191,11 @@ fn show(common: &Common, name: Option<&str>) -> Result<()> {
         context: chosen.context.as_ref().map(|(name, _)| &**name),
         file: path.ok().map(|path| path.display().to_string()),
     };
-    output::print_one(common.output, &in_force, || {
+    common.show(&in_force, |in_force| {
         format!(
             "server    {}\nbecause   {}\ncontext   {}\nfile      {}\n",
             printable(in_force.server),
-            in_force.origin.words(),
+            in_force.origin.display(),
             in_force.context.unwrap_or("none"),
             in_force.file.as_deref().unwrap_or("none: HOME is not set"),
         )
@@ -246,12 +213,9 @@ fn remove(common: &Common, name: &str) -> Result<()> {
     let (was_current, _) = file::change(&path, |contexts| {
         contexts.get(&path, name)?;
         contexts.contexts.remove(name);
-        let was_current = contexts.current.as_deref() == Some(name);
-        contexts.current.take_if(|current| current == name);
-        Ok(was_current)
+        Ok(contexts.current.take_if(|current| current == name).is_some())
     })?;
-    let removed = Removed { name, removed: true, was_current };
-    output::print_one(common.output, &removed, || {
+    common.show(&Removed { name, removed: true, was_current }, |_| {
         let note = if was_current { "; it was the current one, and none is now" } else { "" };
         format!("context {name} is forgotten{note}\n")
     })

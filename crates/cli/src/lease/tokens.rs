@@ -1,14 +1,12 @@
 //! Tokens from the command line and from stdin.
 
-use std::{
-    ffi::OsString,
-    io::{BufRead, stdin},
-};
+use std::ffi::OsString;
+use std::io::{BufRead, stdin};
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use crate::exit::{Exit, Fault};
+use crate::{Exit, Fault};
 
 /// Shorter words that begin with a hyphen are flags, and no flag is this long.
 const TOKEN_CHARS_LEAST: usize = 24;
@@ -17,7 +15,7 @@ const COMMANDS: [&str; 4] = ["ack", "nack", "extend", "release"];
 
 /// The command line with the tokens of `driftq lease ack` and its like behind a `--` if they begin with a hyphen, as
 /// words in base64 for URLs may. clap could be told to take such words, and would then take misspelt flags for tokens.
-pub fn sheltered(arguments: Vec<OsString>) -> Vec<OsString> {
+pub fn with_tokens_last(arguments: Vec<OsString>) -> Vec<OsString> {
     let words: Vec<&str> = arguments.iter().map(|word| word.to_str().unwrap_or_default()).collect();
     let lease = words.iter().position(|word| *word == "lease");
     let is_ours = lease.and_then(|at| words.get(at + 1)).is_some_and(|word| COMMANDS.contains(word));
@@ -38,7 +36,7 @@ fn is_hidden_token(word: &str) -> bool {
 
 /// Names leases.
 #[derive(clap::Args)]
-pub(super) struct Tokens {
+pub(crate) struct Tokens {
     /// Tokens as they came with the messages; `-` reads them from stdin, one per line, bare or as `lease take` printed
     /// them
     #[arg(required = true, value_name = "TOKEN")]
@@ -96,13 +94,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_tokens_are_sheltered() {
+    fn only_tokens_are_moved() {
         let token = "-AAAAAAAAAAAAAAAAAAAAAAAAAAA_";
-        let shelter = |line: &str| {
+        let moved = |line: &str| {
             let words = line.replace("TOKEN", token);
-            let sheltered = sheltered(words.split(' ').map(OsString::from).collect());
+            let line = with_tokens_last(words.split(' ').map(OsString::from).collect());
             let words: Vec<_> =
-                sheltered.iter().map(|word| word.to_str().unwrap().replace(token, "TOKEN")).collect();
+                line.iter().map(|word| word.to_str().unwrap().replace(token, "TOKEN")).collect();
             words.join(" ")
         };
         for (line, expected) in [
@@ -113,7 +111,7 @@ mod tests {
             ("driftq lease take TOKEN", "driftq lease take TOKEN"),
             ("driftq produce lease TOKEN", "driftq produce lease TOKEN"),
         ] {
-            assert_eq!(shelter(line), expected);
+            assert_eq!(moved(line), expected);
         }
     }
 

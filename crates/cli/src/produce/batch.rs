@@ -6,10 +6,7 @@ use anyhow::{Error, Result};
 use driftq_api::v2::{Message, Outcome, Refusal as Word};
 use driftq_http::{Patience, Refusal};
 
-use crate::{
-    client::{CallError, Path, Session},
-    suggest,
-};
+use crate::{CallError, Path, Session, Subject, suggest};
 
 /// Key and value bytes of a call, so that no server with usual limits finds it too large.
 const BATCH_BYTES_MAX: usize = 1 << 20;
@@ -61,7 +58,7 @@ pub(super) async fn deliver(
         let mut retry = retry.again();
         loop {
             let body: Vec<u8> = call.iter().flat_map(|one| one.json.iter().copied().chain([b'\n'])).collect();
-            let error = match session.post_lines::<Outcome<'static>>(path.as_str(), body.into()).await {
+            let error = match session.post_lines::<Outcome<'static>>(&path, body.into()).await {
                 Ok(outcomes) => match settle(&mut call, outcomes, tally)? {
                     None => break,
                     Some(error) => error,
@@ -126,7 +123,7 @@ fn refusal(word: Word<'_>) -> CallError {
 /// The error with the number of its line. One bad message refuses the whole call, and the server counts from the
 /// beginning of the call: the line is found by reading the messages as the server does.
 async fn explained(session: &mut Session, topic: &str, call: &[Ready], error: CallError) -> Error {
-    let fault = suggest::explained(session, topic, error).await;
+    let fault = suggest::explained(session, Subject::Topic(topic), error).await;
     let is_bad = |one: &&Ready| Message::from_json(&one.json).is_err();
     let lines = match (call, call.iter().find(is_bad)) {
         (_, Some(bad)) => format!("line {}", bad.number),

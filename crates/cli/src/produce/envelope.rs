@@ -2,16 +2,10 @@
 
 use std::borrow::Cow;
 
-use driftq_api::{
-    Moment,
-    v2::{Envelope, Jitter, RetryPolicy},
-};
+use driftq_api::Moment;
+use driftq_api::v2::{Envelope, Jitter, RetryPolicy};
 
-use crate::{
-    exit::{Exit, Fault},
-    parse,
-    topic::settings::JitterArg,
-};
+use crate::{Choice, Exit, Fault, parse, topic::settings::JITTERS};
 
 #[derive(clap::Args)]
 #[command(next_help_heading = "Envelope")]
@@ -57,8 +51,8 @@ pub(super) struct EnvelopeArgs {
     #[arg(long, value_name = "MS")]
     max_backoff_ms: Option<u64>,
     /// Which part of a wait is left to chance, so that failures do not come back all at once
-    #[arg(long, value_enum, default_value = "half", value_name = "PART")]
-    jitter: JitterArg,
+    #[arg(long, value_parser = Choice(JITTERS), default_value = "half", value_name = "PART")]
+    jitter: Jitter,
 }
 
 impl EnvelopeArgs {
@@ -69,7 +63,7 @@ impl EnvelopeArgs {
                 max_attempts: Some(max_attempts),
                 backoff_ms: self.backoff_ms,
                 max_backoff_ms: self.max_backoff_ms,
-                jitter: Jitter::from(self.jitter),
+                jitter: self.jitter,
             }),
             (None, None) => None,
             (None, Some(_)) => {

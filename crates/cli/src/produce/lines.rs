@@ -1,17 +1,13 @@
 //! Lines of stdin or a file as messages.
 
-use std::{
-    fs::File,
-    io::{self, Read},
-    path::Path,
-    pin::Pin,
-    task::{Context as Waker, Poll},
-};
+use std::io::{self, Read};
+use std::task::{Context as Waker, Poll};
+use std::{fs::File, path::Path, pin::Pin};
 
 use anyhow::{Context, Result};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader, ReadBuf, Stdin};
 
-use crate::exit::{Exit, Fault};
+use crate::{Exit, Fault};
 
 /// A longer line is no message: the server would refuse it, and without a bound a file without line ends would fill
 /// the memory.
@@ -30,7 +26,7 @@ pub(super) struct Line {
 /// Where lines come from.
 pub(super) enum Source {
     Stdin(Stdin),
-    /// Read where it is needed: a file does not keep anybody waiting as a pipe would.
+    /// Read where it is needed: a file does not keep the other tasks waiting as a pipe would.
     File(File),
 }
 

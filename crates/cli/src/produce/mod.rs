@@ -6,26 +6,16 @@ mod lines;
 mod send;
 mod template;
 
-use std::{
-    io::{IsTerminal, stdin},
-    path::PathBuf,
-    time::{Duration, Instant},
-};
+use std::io::{IsTerminal, stdin};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use driftq_api::{
-    Moment,
-    v2::{DURATION_MS_MAX, Due, PRIORITY_MAX, Produced},
-};
+use driftq_api::v2::{DURATION_MS_MAX, Due, PRIORITY_MAX, Produced};
+use driftq_api::{Moment, units};
 use serde::Serialize;
 
-use super::{
-    Common,
-    exit::{Exit, Fault},
-    output::{self, grouped, printable},
-    parse,
-};
-use driftq_api::units;
+use crate::{Common, Exit, Fault, grouped, parse, printable};
 use envelope::EnvelopeArgs;
 use lines::{Line, Source};
 use template::{Template, ValueForm};
@@ -34,10 +24,9 @@ use template::{Template, ValueForm};
 const CONCURRENCY_MAX: u16 = 1024;
 
 #[derive(clap::Args)]
-#[command(
-    after_help = "A message that meets an overloaded (429) or failing (5xx) server, or a broken connection, is sent again \
-until --patience ends. After a broken connection nobody knows whether the first try was stored: give an \
-idempotency key, and the repetition is stored once.
+#[command(after_help = "A message that meets an overloaded (429) or failing (5xx) server, or a broken \
+connection, is sent again until --patience ends. After a broken connection nobody knows whether the first try was \
+stored: give an idempotency key, and the repetition is stored once.
 
 Lines are sent in batches of what has been read so far, and all of a batch is on disk before it is answered. With \
 --ndjson each line is a whole message as the API takes it; flags are for what a line does not say itself.
@@ -49,8 +38,7 @@ Examples:
   driftq produce orders --key-separator = < keyed.txt       # lines as user:1=charge 5
   driftq produce orders --ndjson --file messages.ndjson     # {\"key\": …, \"value\": …, \"delay_ms\": …}
   driftq produce jobs --idempotency-key import-7 < jobs.txt # run it again: stored once
-  driftq produce jobs 'x' --max-attempts 5 --backoff-ms 250 --max-backoff-ms 5000"
-)]
+  driftq produce jobs 'x' --max-attempts 5 --backoff-ms 250 --max-backoff-ms 5000")]
 pub(crate) struct Args {
     /// The topic
     topic: String,
@@ -135,7 +123,7 @@ pub(super) async fn run(common: &Common, args: Args) -> Result<()> {
         }
     };
     summary.seconds = started.elapsed().as_secs_f64();
-    output::print_one(common.output, &summary, || text(&summary))
+    common.show(&summary, text)
 }
 
 fn delay(text: &str) -> Result<u64, String> {

@@ -1,32 +1,20 @@
 //! Sends messages, several batches at once if asked.
 
-use std::{
-    io::{self, IsTerminal},
-    sync::Arc,
-    time::Duration,
-};
+use std::io::{self, IsTerminal};
+use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
 use driftq_api::v2::Produced;
 use driftq_http::Patience;
 use indicatif::ProgressBar;
 use serde_json::value::RawValue;
-use tokio::{
-    io::AsyncBufRead,
-    sync::{Mutex, mpsc},
-    task::JoinSet,
-};
+use tokio::sync::{Mutex, mpsc};
+use tokio::{io::AsyncBufRead, task::JoinSet};
 
-use super::{
-    Summary,
-    batch::{self, Ready, Tally},
-    lines::{Line, Lines},
-    template::Template,
-};
-use crate::{
-    client::{Client, Path},
-    progress, suggest,
-};
+use super::batch::{self, Ready, Tally};
+use super::lines::{Line, Lines};
+use super::{Summary, template::Template};
+use crate::{Client, Path, Subject, progress, suggest};
 
 /// Lines read ahead of the workers.
 const LINES_AHEAD_MAX: usize = 4096;
@@ -40,12 +28,6 @@ pub(super) struct Plan {
     pub(super) patience: Duration,
 }
 
-impl Plan {
-    fn path(&self) -> Path {
-        Path::topic(&self.topic).word("messages")
-    }
-}
-
 /// Sends one message of the command line.
 pub(super) async fn one(client: &Client, plan: &Plan, line: &Line) -> Result<Summary> {
     let mut session = client.session();
@@ -55,9 +37,15 @@ pub(super) async fn one(client: &Client, plan: &Plan, line: &Line) -> Result<Sum
     })?;
     let message: Box<RawValue> = serde_json::from_slice(&json).context("writing the message")?;
     let retry = Patience::lasting(plan.patience);
-    let (answer, retries) =
-        session.post_retrying::<Produced<'static>>(plan.path().as_str(), &message, retry).await;
-    let stored = suggest::or_explain(&mut session, &plan.topic, answer).await?;
+    let (answer, retries) = session
+        .post_retrying::<Produced<'static>>(Path::topic(&plan.topic).word("messages"), &message, retry)
+        .await;
+    let stored = match answer {
+        Ok(stored) => stored,
+        Err(error) => {
+            return Err(suggest::explained(&mut session, Subject::Topic(&plan.topic), error).await.into());
+        }
+    };
     Ok(Summary {
         produced: 1,
         duplicates: stored.duplicate.into(),
@@ -152,7 +140,7 @@ fn rendered(template: &Template, lines: &[Line]) -> (Vec<Ready>, Result<()>) {
     (ready, Ok(()))
 }
 
-/// Somebody who types messages sees what is done.
+/// Users who type their messages see what is done.
 fn progress_bar() -> ProgressBar {
     if io::stdin().is_terminal() {
         return ProgressBar::hidden();

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 
 use driftq_api::v2::{Due, Envelope, Message};
-use serde::Serialize;
+use serde_json::json;
 
 use super::lines::Line;
-use crate::exit::{Exit, Fault};
+use crate::{Exit, Fault};
 
 /// What the value of a line is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,19 +29,13 @@ pub(super) struct Template {
     pub(super) envelope: Envelope<'static>,
 }
 
-/// A payload in base64, to be read by those who know how.
-#[derive(Serialize)]
-struct Base64<'a> {
-    value_b64: &'a str,
-}
-
 impl Template {
     /// The message of a line as JSON. `numbered` makes the idempotency key one of its line.
     pub(super) fn json(&self, line: &Line, numbered: bool) -> Result<Vec<u8>, Fault> {
         let refused = |what: String| Fault::new(Exit::Invalid, format!("line {}: {what}", line.number));
         let broken = |error: serde_json::Error| refused(error.to_string());
         let text = match self.form {
-            ValueForm::Base64 => serde_json::to_vec(&Base64 { value_b64: &line.value }).map_err(broken)?,
+            ValueForm::Base64 => json!({"value_b64": line.value}).to_string().into_bytes(),
             ValueForm::Message => line.value.clone().into_bytes(),
             ValueForm::Text => {
                 let value = Cow::Borrowed(line.value.as_bytes());

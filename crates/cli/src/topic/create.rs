@@ -2,27 +2,18 @@
 
 use anyhow::{Error, Result};
 use driftq_api::v2::{Topic, TopicPut, TopicSettings, TopicSpec};
+use driftq_http::Method;
 use serde::Serialize;
 
-use super::{
-    super::{
-        Common,
-        output::{self, printable},
-        parse,
-    },
-    settings::{self, SettingArgs},
-};
-use crate::{
-    client::{CallError, Path, Session},
-    exit::Fault,
-};
+use super::settings::{self, SettingArgs};
+use crate::{CallError, Common, Fault, Path, Session, parse, printable};
 
 /// Partitions of a topic that is not asked to have more.
 const PARTITIONS_DEFAULT: u32 = 1;
 
 #[derive(clap::Args)]
-#[command(
-    after_help = "Messages with the same key go to the same partition and are delivered in order; messages without a key
+#[command(after_help = "Messages with the same key go to the same partition and are delivered in order; \
+messages without a key
 are spread over all of them (over /v1 they all go to the first one). The number of
 partitions cannot be changed later; settings can, with `driftq topic set`. What is not given is the server's default.
 A topic that is there already stays as it is; if partitions or settings are asked for that it does not have, that is
@@ -31,8 +22,7 @@ an error.
 Examples:
   driftq topic create orders --partitions 8
   driftq topic create payments --ordering key --retry-max-attempts 5 --retry-backoff 1s
-  driftq topic create clicks --retention 7d --max-in-flight 1000 --lease 30s"
-)]
+  driftq topic create clicks --retention 7d --max-in-flight 1000 --lease 30s")]
 pub(crate) struct Args {
     /// Its name
     #[arg(value_parser = parse::name)]
@@ -44,7 +34,7 @@ pub(crate) struct Args {
     settings: SettingArgs,
 }
 
-/// What is printed. A plain create prints what it always has; whoever asks for settings wants to see them.
+/// What is printed. A plain create prints what it always has; a user who asks for settings wants to see them.
 #[derive(Serialize)]
 struct Created {
     status: &'static str,
@@ -79,7 +69,7 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<()> {
             return Err(Error::from(fault).context(format!("creating topic {}", args.name)));
         }
     };
-    output::print_one(common.output, &created, || {
+    common.show(&created, |created| {
         let so = match (created.status, args.partitions) {
             ("created", _) => "is created, with",
             (_, Some(_)) => "exists already, as asked for, with",
@@ -99,10 +89,10 @@ async fn create(
 ) -> Result<Created, CallError> {
     let path = Path::topic(name);
     let is_plain = *spec == TopicSpec { partitions: spec.partitions, ..TopicSpec::default() };
-    match session.put::<TopicPut>(path.as_str(), spec).await {
+    match session.send::<TopicPut>(Method::PUT, &path, spec).await {
         Ok(put) => Ok(Created::new(put.topic, put.created, is_plain)),
         Err(error) if is_plain && error.code() == "SETTINGS_DIFFER" => {
-            let topic: Topic = session.get(path.as_str()).await?;
+            let topic: Topic = session.get(&path).await?;
             let is_as_asked = spec.partitions.is_some_and(|count| topic.partitions.len() == count as usize);
             if wants_partitions && !is_as_asked {
                 return Err(error);
@@ -125,7 +115,7 @@ async fn explained(session: &mut Session, name: &str, spec: &TopicSpec, error: C
     };
     let mut fault = Fault::from(error);
     let Some(setting) = differs else { return fault };
-    let Ok(topic) = session.get::<Topic>(Path::topic(name).as_str()).await else { return fault };
+    let Ok(topic) = session.get::<Topic>(Path::topic(name)).await else { return fault };
     let is_partitions = setting == "partitions";
     let there = if is_partitions {
         Some(topic.partitions.len().to_string())

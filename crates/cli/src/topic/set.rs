@@ -1,20 +1,13 @@
 //! `driftq topic set`.
 
 use anyhow::Result;
-use clap::ValueEnum;
-use driftq_api::v2::{Jitter, Ordering, RetryPolicy, Topic, TopicChanged, TopicPatch};
-
-use super::{
-    super::{
-        Common,
-        exit::{Exit, Fault},
-        output::{self, Listing, printable},
-        parse, suggest,
-    },
-    settings::{JitterArg, OrderingArg, change_words},
-};
-use crate::client::{Path, Session};
 use driftq_api::units::{bytes, count, duration, millis};
+use driftq_api::v2::{RetryPolicy, Topic, TopicChanged};
+use driftq_http::Method;
+use serde_json::{Map, Value};
+
+use super::settings::{JITTERS, ORDERINGS, change_words};
+use crate::{Choices, Common, Exit, Fault, Listing, args::TopicName, parse, printable, suggest};
 
 #[derive(clap::Args)]
 #[command(after_help = "Settings:
@@ -42,68 +35,66 @@ Examples:
   driftq topic set orders retry_max_attempts=5 retry_backoff=1s
   driftq topic set orders retention=default")]
 pub(crate) struct Args {
-    /// The topic
-    topic: String,
+    #[command(flatten)]
+    name: TopicName,
     /// What to change, as SETTING=VALUE
     #[arg(required = true, value_name = "SETTING=VALUE", value_parser = parse::pair)]
     settings: Vec<(String, String)>,
 }
 
-/// What can be set, by the names that help lists.
-const SETTINGS: [&str; 15] = [
-    "retention",
-    "retention_bytes",
-    "partition_messages_max",
-    "partition_bytes_max",
-    "lease",
-    "max_in_flight",
-    "ordering",
-    "retry_share",
-    "keep",
-    "keep_bytes",
-    "retry_max_attempts",
-    "retry_backoff",
-    "retry_max_backoff",
-    "retry_jitter",
-    "retry_policy",
+/// What can be set: its name, the field of the request, and how a value is read.
+type Setting = (&'static str, &'static str, fn(&str) -> Result<Value, String>);
+
+const SETTINGS: [Setting; 14] = [
+    ("retention", "retention_ms", |text| value(duration(text))),
+    ("retention_ms", "retention_ms", |text| value(millis(text))),
+    ("retention_bytes", "retention_bytes", |text| value(bytes(text))),
+    ("partition_messages_max", "partition_messages_max", |text| value(count(text))),
+    ("partition_bytes_max", "partition_bytes_max", |text| value(bytes(text))),
+    ("lease", "lease_ms", |text| value(duration(text))),
+    ("lease_ms", "lease_ms", |text| value(millis(text))),
+    ("max_in_flight", "max_in_flight", |text| value(number::<u32>(text))),
+    ("ordering", "ordering", |text| one_of(ORDERINGS, text)),
+    ("retry_share", "retry_share_percent", |text| value(number::<u8>(text))),
+    ("retry_share_percent", "retry_share_percent", |text| value(number::<u8>(text))),
+    ("keep", "keep_ms", |text| value(duration(text))),
+    ("keep_ms", "keep_ms", |text| value(millis(text))),
+    ("keep_bytes", "keep_bytes", |text| value(bytes(text))),
 ];
 
-/// The parts of a retry policy that were named.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct PolicyChange {
-    max_attempts: Option<Option<u32>>,
-    backoff_ms: Option<u64>,
-    max_backoff_ms: Option<u64>,
-    jitter: Option<Jitter>,
-}
+/// The parts of the retry policy, which is replaced as a whole.
+const POLICY: [Setting; 6] = [
+    ("retry_max_attempts", "max_attempts", |text| match text {
+        "none" => Ok(Value::Null),
+        _ => value(number::<u32>(text)),
+    }),
+    ("retry_backoff", "backoff_ms", |text| value(duration(text))),
+    ("retry_backoff_ms", "backoff_ms", |text| value(millis(text))),
+    ("retry_max_backoff", "max_backoff_ms", |text| value(duration(text))),
+    ("retry_max_backoff_ms", "max_backoff_ms", |text| value(millis(text))),
+    ("retry_jitter", "jitter", |text| one_of(JITTERS, text)),
+];
 
-impl PolicyChange {
-    fn apply(&self, now: RetryPolicy) -> RetryPolicy {
-        RetryPolicy {
-            max_attempts: self.max_attempts.unwrap_or(now.max_attempts),
-            backoff_ms: self.backoff_ms.or(now.backoff_ms),
-            max_backoff_ms: self.max_backoff_ms.or(now.max_backoff_ms),
-            jitter: self.jitter.unwrap_or(now.jitter),
-        }
-    }
-}
+/// Fields of a request.
+type Fields = Map<String, Value>;
 
 pub(super) async fn run(common: &Common, args: &Args) -> Result<()> {
     let (mut patch, policy) = changes(&args.settings)?;
-    let mut session = common.client()?.session();
-    let path = Path::topic(&args.topic);
-    if policy != PolicyChange::default() {
-        patch.retry_policy = Some(Some(policy.apply(current(&mut session, &args.topic).await?)));
+    let mut caller = common.about(args.name.subject())?;
+    if !policy.is_empty() {
+        let topic: Topic = caller.get(args.name.path()).await?;
+        patch.insert("retry_policy".to_owned(), changed_policy(&topic.settings.retry_policy, policy)?);
     }
-    let answer = session.patch(path.as_str(), &patch).await;
-    let changed: TopicChanged = suggest::or_explain(&mut session, &args.topic, answer).await?;
-    output::print_one(common.output, &changed, || text(&changed))
+    let answer = caller.session.send(Method::PATCH, args.name.path(), &patch).await;
+    common.show(&caller.explain(answer).await?, text)
 }
 
-async fn current(session: &mut Session, topic: &str) -> Result<RetryPolicy> {
-    let answer = session.get(Path::topic(topic).as_str()).await;
-    let described: Topic = suggest::or_explain(session, topic, answer).await?;
-    Ok(described.settings.retry_policy)
+/// The policy with these parts changed; what is null has no limit from now on.
+fn changed_policy(now: &RetryPolicy, parts: Fields) -> Result<Value> {
+    let mut policy: Fields = serde_json::from_value(serde_json::to_value(now)?)?;
+    policy.extend(parts);
+    policy.retain(|_, value| !value.is_null());
+    Ok(policy.into())
 }
 
 fn text(changed: &TopicChanged) -> String {
@@ -118,131 +109,107 @@ fn text(changed: &TopicChanged) -> String {
     listing.text()
 }
 
-fn changes(settings: &[(String, String)]) -> Result<(TopicPatch, PolicyChange), Fault> {
-    let (mut patch, mut policy) = (TopicPatch::default(), PolicyChange::default());
+/// What was asked for: settings, and parts of the retry policy.
+fn changes(settings: &[(String, String)]) -> Result<(Fields, Fields), Fault> {
+    let (mut patch, mut policy) = (Fields::new(), Fields::new());
     let mut names = Vec::new();
     for (name, value) in settings {
         let name = name.to_ascii_lowercase().replace(['-', '.'], "_");
-        let fault = |why: String| Fault::new(Exit::Usage, format!("{name}: {why}"));
-        change(&mut patch, &mut policy, &name, value)
-            .map_err(fault)
-            .map_err(|fault| fault.help("`driftq topic set --help` lists settings and values"))?;
+        change(&mut patch, &mut policy, &name, value).map_err(|why| {
+            Fault::new(Exit::Usage, format!("{name}: {why}"))
+                .help("`driftq topic set --help` lists settings and values")
+        })?;
         if names.contains(&name) {
             return Err(Fault::new(Exit::Usage, format!("{name} is given twice")));
         }
         names.push(name);
     }
-    if patch.retry_policy.is_some() && policy != PolicyChange::default() {
+    if patch.contains_key("retry_policy") && !policy.is_empty() {
         let what = "retry_policy=default resets all of the policy, so no part of it can be set with it";
         return Err(Fault::new(Exit::Usage, what));
     }
     Ok((patch, policy))
 }
 
-fn change(patch: &mut TopicPatch, policy: &mut PolicyChange, name: &str, value: &str) -> Result<(), String> {
-    match name {
-        "retention" => patch.retention_ms = Some(or_default(value, duration)?),
-        "retention_ms" => patch.retention_ms = Some(or_default(value, millis)?),
-        "retention_bytes" => patch.retention_bytes = Some(or_default(value, bytes)?),
-        "partition_messages_max" => patch.partition_messages_max = Some(or_default(value, count)?),
-        "partition_bytes_max" => patch.partition_bytes_max = Some(or_default(value, bytes)?),
-        "lease" => patch.lease_ms = Some(or_default(value, duration)?),
-        "lease_ms" => patch.lease_ms = Some(or_default(value, millis)?),
-        "max_in_flight" => patch.max_in_flight = Some(or_default(value, number)?),
-        "ordering" => patch.ordering = Some(or_default(value, one_of::<OrderingArg>)?.map(Ordering::from)),
-        "retry_share" | "retry_share_percent" => patch.retry_share_percent = Some(or_default(value, number)?),
-        "keep" => patch.keep_ms = Some(or_default(value, duration)?),
-        "keep_ms" => patch.keep_ms = Some(or_default(value, millis)?),
-        "keep_bytes" => patch.keep_bytes = Some(or_default(value, bytes)?),
-        "retry_policy" if value == "default" => patch.retry_policy = Some(None),
-        "retry_policy" => return Err("only `default`; set its parts, such as retry_backoff=1s".to_owned()),
-        _ if name.starts_with("retry_") && value == "default" => {
+fn change(patch: &mut Fields, policy: &mut Fields, name: &str, text: &str) -> Result<(), String> {
+    let is_it = |(known, ..): &&Setting| *known == name;
+    if let Some((_, field, read)) = SETTINGS.iter().find(is_it) {
+        let value = if text == "default" { Value::Null } else { read(text)? };
+        patch.insert((*field).to_owned(), value);
+        return Ok(());
+    }
+    match (name, POLICY.iter().find(is_it)) {
+        ("retry_policy", _) if text == "default" => drop(patch.insert(name.to_owned(), Value::Null)),
+        ("retry_policy", _) => {
+            return Err("only `default`; set its parts, such as retry_backoff=1s".to_owned());
+        }
+        _ if name.starts_with("retry_") && text == "default" => {
             return Err("a part of the policy has no default of its own; use retry_policy=default".to_owned());
         }
-        "retry_max_attempts" if value == "none" => policy.max_attempts = Some(None),
-        "retry_max_attempts" => policy.max_attempts = Some(Some(number(value)?)),
-        "retry_backoff" => policy.backoff_ms = Some(duration(value)?),
-        "retry_backoff_ms" => policy.backoff_ms = Some(millis(value)?),
-        "retry_max_backoff" => policy.max_backoff_ms = Some(duration(value)?),
-        "retry_max_backoff_ms" => policy.max_backoff_ms = Some(millis(value)?),
-        "retry_jitter" => policy.jitter = Some(one_of::<JitterArg>(value)?.into()),
-        "partitions" => return Err("the number of partitions cannot be changed".to_owned()),
+        (_, Some((_, field, read))) => drop(policy.insert((*field).to_owned(), read(text)?)),
+        ("partitions", _) => return Err("the number of partitions cannot be changed".to_owned()),
         _ => {
-            let near = suggest::nearest(name, SETTINGS).map(|near| format!("; did you mean `{near}`?"));
+            let names = SETTINGS.iter().chain(&POLICY).map(|(name, ..)| *name).chain(["retry_policy"]);
+            let near = suggest::nearest(name, names).map(|near| format!("; did you mean `{near}`?"));
             return Err(format!("no such setting{}", near.unwrap_or_default()));
         }
     }
     Ok(())
 }
 
-fn or_default<T>(value: &str, read: impl Fn(&str) -> Result<T, String>) -> Result<Option<T>, String> {
-    if value == "default" { Ok(None) } else { read(value).map(Some) }
+fn value<T: Into<Value>>(read: Result<T, String>) -> Result<Value, String> {
+    read.map(Into::into)
 }
 
 fn number<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
     count(text)?.try_into().map_err(|_| format!("`{text}` is too large"))
 }
 
-fn one_of<T: ValueEnum>(text: &str) -> Result<T, String> {
-    T::from_str(text, true).map_err(|_| {
-        let names = T::value_variants().iter().filter_map(ValueEnum::to_possible_value);
-        let names: Vec<String> = names.map(|value| value.get_name().to_owned()).collect();
-        format!("`{text}` is none of {}", names.join(", "))
-    })
+/// The word that the wire has for it is the flag's.
+fn one_of<T: Copy>(choices: Choices<T>, text: &str) -> Result<Value, String> {
+    let names = || choices.iter().map(|(name, ..)| *name);
+    let found = names().find(|name| name.eq_ignore_ascii_case(text));
+    let refused = || format!("`{text}` is none of {}", names().collect::<Vec<_>>().join(", "));
+    found.map(Value::from).ok_or_else(refused)
 }
 
 #[cfg(test)]
 mod tests {
+    use driftq_api::v2::{Jitter, TopicPatch};
+    use serde_json::json;
+
     use super::*;
 
-    fn read(settings: &[&str]) -> Result<(TopicPatch, PolicyChange), String> {
+    fn read(settings: &[&str]) -> Result<(Fields, Fields), String> {
         let pairs: Vec<_> = settings.iter().map(|text| parse::pair(text).unwrap()).collect();
         changes(&pairs).map_err(|fault| fault.message)
     }
 
     #[test]
     fn settings_have_short_names_and_wire_names() {
-        let (patch, policy) = read(&[
-            "retention=1d",
-            "lease_ms=5",
-            "ordering=KEY",
-            "retry-share=30",
-            "max_in_flight=default",
-            "keep=1h",
-            "keep_bytes=default",
-        ])
-        .unwrap();
-        let expected = TopicPatch {
-            retention_ms: Some(Some(86_400_000)),
-            lease_ms: Some(Some(5)),
-            ordering: Some(Some(Ordering::Key)),
-            retry_share_percent: Some(Some(30)),
-            max_in_flight: Some(None),
-            keep_ms: Some(Some(3_600_000)),
-            keep_bytes: Some(None),
-            ..TopicPatch::default()
-        };
-        assert_eq!((patch, policy), (expected, PolicyChange::default()));
+        let given = ["retention=1d", "lease_ms=5", "ordering=KEY", "retry-share=30", "max_in_flight=default"];
+        let (patch, policy) = read(&given).unwrap();
+        let expected = json!({"retention_ms": 86_400_000, "lease_ms": 5, "ordering": "key",
+            "retry_share_percent": 30, "max_in_flight": null});
+        assert_eq!((Value::from(patch.clone()), policy.is_empty()), (expected, true));
+        assert!(serde_json::from_value::<TopicPatch>(patch.into()).is_ok(), "the server takes it");
     }
 
     #[test]
     fn parts_of_the_policy_that_are_not_named_stay() {
-        let (_, change) = read(&["retry.max.attempts=none", "retry_backoff=2s"]).unwrap();
-        let now = RetryPolicy {
-            max_attempts: Some(5),
-            backoff_ms: Some(1),
-            max_backoff_ms: Some(9),
-            jitter: Jitter::None,
-        };
+        let (_, parts) = read(&["retry.max.attempts=none", "retry_backoff=2s"]).unwrap();
+        let now = RetryPolicy { max_attempts: Some(5), backoff_ms: Some(1), ..RetryPolicy::default() };
+        let now = RetryPolicy { max_backoff_ms: Some(9), jitter: Jitter::None, ..now };
         let then = RetryPolicy { max_attempts: None, backoff_ms: Some(2_000), ..now };
-        assert_eq!(change.apply(now), then);
+        assert_eq!(changed_policy(&now, parts).unwrap(), serde_json::to_value(then).unwrap());
     }
 
     #[test]
-    fn every_setting_that_is_suggested_is_one() {
-        for name in SETTINGS {
-            let unknown = read(&[&format!("{name}=?")]).unwrap_err();
-            assert!(!unknown.contains("no such setting"), "{unknown}");
+    fn every_setting_is_a_field_of_the_request() {
+        for (name, field, read) in SETTINGS {
+            let value = read("7s").or_else(|_| read("7")).or_else(|_| read("fifo")).unwrap();
+            let patch = json!({field: value});
+            assert!(serde_json::from_value::<TopicPatch>(patch).is_ok(), "{name}");
         }
     }
 

@@ -1,61 +1,30 @@
 //! The settings of a topic: as flags, and in words.
 
-use clap::ValueEnum;
+use driftq_api::units::{bytes, duration, show_bytes, show_millis};
 use driftq_api::v2::{Jitter, Ordering, RetryPolicy, TopicSettings, TopicSpec};
 use serde_json::Value;
 
-use crate::parse::span;
-use driftq_api::units::{bytes, duration, show_bytes, show_millis};
+use crate::{Choice, Choices, parse::span};
 
-/// `fifo`, `priority` or `key`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum OrderingArg {
-    /// By offset, whatever the priority
-    Fifo,
-    /// By priority, then by offset
-    Priority,
-    /// By offset within a key, and never two messages of a key at a time
-    Key,
-}
+pub(super) const ORDERINGS: Choices<Ordering> = &[
+    ("fifo", "By offset, whatever the priority", Ordering::Fifo),
+    ("priority", "By priority, then by offset", Ordering::Priority),
+    ("key", "By offset within a key, and never two messages of a key at a time", Ordering::Key),
+];
 
-impl From<OrderingArg> for Ordering {
-    fn from(ordering: OrderingArg) -> Self {
-        match ordering {
-            OrderingArg::Fifo => Self::Fifo,
-            OrderingArg::Priority => Self::Priority,
-            OrderingArg::Key => Self::Key,
-        }
-    }
-}
-
-/// `full`, `half` or `none`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum JitterArg {
-    /// Anything from nothing to the whole wait
-    Full,
-    /// Anything from half of the wait to the whole
-    Half,
-    /// Exactly the wait
-    None,
-}
-
-impl From<JitterArg> for Jitter {
-    fn from(jitter: JitterArg) -> Self {
-        match jitter {
-            JitterArg::Full => Self::Full,
-            JitterArg::Half => Self::Half,
-            JitterArg::None => Self::None,
-        }
-    }
-}
+pub(crate) const JITTERS: Choices<Jitter> = &[
+    ("full", "Anything from nothing to the whole wait", Jitter::Full),
+    ("half", "Anything from half of the wait to the whole", Jitter::Half),
+    ("none", "Exactly the wait", Jitter::None),
+];
 
 /// Settings that a new topic can be given; the server has defaults for all of them.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Settings")]
 pub(super) struct SettingArgs {
     /// In which order messages are delivered [default: priority]
-    #[arg(long, value_enum, value_name = "ORDER")]
-    ordering: Option<OrderingArg>,
+    #[arg(long, value_parser = Choice(ORDERINGS), value_name = "ORDER")]
+    ordering: Option<Ordering>,
     /// Drop messages that are older than this
     #[arg(long, value_name = "DURATION", value_parser = span)]
     retention: Option<u64>,
@@ -84,8 +53,8 @@ pub(super) struct SettingArgs {
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     retry_max_backoff: Option<u64>,
     /// Which part of a wait is left to chance [default: full]
-    #[arg(long, value_enum, value_name = "PART")]
-    retry_jitter: Option<JitterArg>,
+    #[arg(long, value_parser = Choice(JITTERS), value_name = "PART")]
+    retry_jitter: Option<Jitter>,
     /// Percent of deliveries that due retries get while fresh messages wait [default: 20]
     #[arg(long, value_name = "PERCENT")]
     retry_share: Option<u8>,
@@ -103,7 +72,7 @@ impl SettingArgs {
             max_attempts: self.retry_max_attempts,
             backoff_ms: self.retry_backoff,
             max_backoff_ms: self.retry_max_backoff,
-            jitter: self.retry_jitter.map(Jitter::from).unwrap_or_default(),
+            jitter: self.retry_jitter.unwrap_or_default(),
         };
         let is_given = self.retry_jitter.is_some() || policy != RetryPolicy::default();
         TopicSpec {
@@ -115,7 +84,7 @@ impl SettingArgs {
             retry_policy: is_given.then_some(policy),
             lease_ms: self.lease,
             max_in_flight: self.max_in_flight,
-            ordering: self.ordering.map(Ordering::from),
+            ordering: self.ordering,
             retry_share_percent: self.retry_share,
             keep_ms: self.keep,
             keep_bytes: self.keep_bytes,

@@ -1,31 +1,24 @@
 //! `driftq wal inspect`: what lies in the data directory.
 
 use anyhow::Result;
+use driftq_api::units::about_bytes;
 use driftq_engine::tools::{self, Inspection, Line, Outlook};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
 use super::{Directory, explain};
-use crate::{
-    Common,
-    exit::{Exit, Fault},
-    output::{self, Format, Listing, grouped, printable},
-    progress,
-};
-use driftq_api::units::about_bytes;
+use crate::{Columns, Common, Exit, Fault, Format, grouped, output, printable, progress, table};
 
 #[derive(clap::Args)]
-#[command(
-    after_help = "Without options: one line per file, and whether a server would start on it. A log that a server is \
-using can be looked at, too; what is found may then be changing.
+#[command(after_help = "Without options: one line per file, and whether a server would start on it. A log \
+that a server is using can be looked at, too; what is found may then be changing.
 
 Ends with code 7 if the log is damaged; a torn tail, as a crash leaves it, is no damage.
 
 Examples:
   driftq wal inspect --data /var/lib/driftq
   driftq wal inspect --segment 12                   # every batch of one segment
-  driftq wal inspect --segment 12 --facts -o ndjson # and what it says"
-)]
+  driftq wal inspect --segment 12 --facts -o ndjson # and what it says")]
 pub(crate) struct Args {
     #[command(flatten)]
     directory: Directory,
@@ -139,19 +132,19 @@ pub(super) fn run(common: &Common, args: &Args) -> Result<()> {
         found: &rows,
     };
     if !lines_now {
-        output::print_one(common.output, &report, || table(&report))?;
+        common.show(&report, |report| {
+            format!("{}\n{}: {}\n", table(ROWS, report.found), report.outlook, report.text)
+        })?;
     }
     judge(&inspection, args)
 }
 
-fn table(report: &Report<'_>) -> String {
-    let mut listing = Listing::new(&["KIND", "WHERE", "BYTES", "WHAT"]);
-    for row in report.found {
-        let place = row.file.as_ref().or(row.at.as_ref()).map_or("", String::as_str);
-        listing.row([row.kind, place, &about_bytes(row.bytes), &printable(&row.text)]);
-    }
-    format!("{}\n{}: {}\n", listing.text(), report.outlook, report.text)
-}
+const ROWS: Columns<Row> = &[
+    ("KIND", |row, _| row.kind.to_owned()),
+    ("WHERE", |row, _| row.file.as_ref().or(row.at.as_ref()).cloned().unwrap_or_default()),
+    ("BYTES", |row, _| about_bytes(row.bytes)),
+    ("WHAT", |row, _| printable(&row.text)),
+];
 
 const fn word(outlook: Outlook) -> &'static str {
     match outlook {

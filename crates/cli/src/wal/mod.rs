@@ -8,10 +8,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use driftq_engine::tools::ToolError;
 
-use super::{
-    Common,
-    exit::{Exit, Fault},
-};
+use crate::{Common, Exit, Fault};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {

@@ -1,27 +1,21 @@
 //! `driftq wal repair`: makes a damaged log open again, at a price that is told first.
 
 use anyhow::Result;
+use driftq_api::units::about_bytes;
 use driftq_engine::tools::{self, Repair};
 use serde::Serialize;
 
 use super::{Directory, explain};
-use crate::{
-    Common,
-    exit::{Exit, Fault},
-    output::{self, Listing, grouped},
-    progress,
-};
-use driftq_api::units::about_bytes;
+use crate::{Columns, Common, Exit, Fault, grouped, progress, section};
 
 #[derive(clap::Args)]
-#[command(
-    after_help = "A repair gives up acknowledged messages: everything behind the damage. Try a copy of the disk first. What is \
-cut is kept in files beside the log. A torn tail, as a crash leaves it, needs no repair: starting takes care of it.
+#[command(after_help = "A repair gives up acknowledged messages: everything behind the damage. Try a copy \
+of the disk first. What is cut is kept in files beside the log. A torn tail, as a crash leaves it, needs no \
+repair: starting takes care of it.
 
 Examples:
   driftq wal repair --data /var/lib/driftq --dry-run   # what would be cut
-  driftq wal repair --data /var/lib/driftq --yes       # cut it"
-)]
+  driftq wal repair --data /var/lib/driftq --yes       # cut it")]
 pub(crate) struct Args {
     #[command(flatten)]
     directory: Directory,
@@ -50,6 +44,14 @@ struct Cut {
     kept_in: String,
 }
 
+const CUTS: Columns<Cut> = &[
+    ("CUT FROM", |cut, _| cut.file.clone()),
+    ("BYTE", |cut, _| cut.from_byte.to_string()),
+    ("BYTES", |cut, _| about_bytes(cut.bytes)),
+    ("BATCHES LOST", |cut, _| grouped(cut.batches_lost)),
+    ("KEPT IN", |cut, _| cut.kept_in.clone()),
+];
+
 pub(super) fn run(common: &Common, args: &Args) -> Result<()> {
     if !args.dry_run && !args.yes {
         let fault = Fault::new(Exit::Usage, "a repair must be asked for by name: give --dry-run or --yes");
@@ -60,7 +62,7 @@ pub(super) fn run(common: &Common, args: &Args) -> Result<()> {
     spinner.finish_and_clear();
     let repair = repair.map_err(|error| explain(&error))?;
     let report = report(repair);
-    output::print_one(common.output, &report, || text(&report, args.dry_run))
+    common.show(&report, |report| text(report, args.dry_run))
 }
 
 fn report(repair: Repair) -> Report {
@@ -95,20 +97,7 @@ fn text(report: &Report, dry_run: bool) -> String {
     for file in &report.headers_rewritten {
         text.push_str(&format!("header of {file}: written anew, nothing is lost by it\n"));
     }
-    if !report.cuts.is_empty() {
-        let mut listing = Listing::new(&["CUT FROM", "BYTE", "BYTES", "BATCHES LOST", "KEPT IN"]);
-        for cut in &report.cuts {
-            let bytes = about_bytes(cut.bytes);
-            listing.row([
-                &cut.file,
-                &cut.from_byte.to_string(),
-                &bytes,
-                &grouped(cut.batches_lost),
-                &cut.kept_in,
-            ]);
-        }
-        text.push_str(&format!("\n{}", listing.text()));
-    }
+    text.push_str(&section(CUTS, &report.cuts));
     text.push_str(if dry_run { "\nnothing was changed; repeat with --yes to do it\n" } else { "\ndone\n" });
     text
 }

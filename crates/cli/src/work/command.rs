@@ -1,20 +1,15 @@
 //! Runs the command for one message and heeds its lease.
 
-use std::{process::ExitStatus, process::Stdio, time::Duration, time::Instant};
+use std::process::{ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use driftq_client::{Context, Error, Failure, Reason, Snooze};
 use rustix::process::Signal as Kill;
-use tokio::{
-    io::AsyncWriteExt,
-    process::{Child, Command},
-    time::timeout,
-};
+use tokio::process::{Child, Command};
+use tokio::{io::AsyncWriteExt, time::timeout};
 
-use super::{
-    Shop, Trial,
-    message_files::MessageFiles,
-    verdict::{self, Verdict},
-};
+use super::verdict::{self, ExitVerdict};
+use super::{Shop, Trial, message_files::MessageFiles};
 use crate::child::{self, LastLine, PIPE_GRACE, pass_on, tell_group};
 
 /// How long a command that was told to end may take. The SDK gives its handlers five seconds.
@@ -49,9 +44,9 @@ impl Shop {
         }
         let verdict = match verdict::of(ended.status, &ended.last_line, files.delay(), || files.awaits()) {
             // What it wanted to send counts only if all of it can be sent.
-            Verdict::Done => match files.hand_in(context) {
-                Ok(()) => Verdict::Done,
-                Err(why) => Verdict::Failed(why),
+            ExitVerdict::Done => match files.hand_in(context) {
+                Ok(()) => ExitVerdict::Done,
+                Err(why) => ExitVerdict::Failed(why),
             },
             other => other,
         };
@@ -165,7 +160,7 @@ async fn watch(child: &mut Child, payload: &[u8], context: &Context) -> Result<E
             }
         };
         if is_talking {
-            // Whoever else holds the pipes is not waited for.
+            // Other processes that hold the pipes are not waited for.
             let _ = timeout(PIPE_GRACE, talk).await;
         }
         ended

@@ -1,24 +1,19 @@
-//! What the SDK's worker has to say, for whoever watches stderr.
+//! What the SDK's worker has to say, for the operator who watches stderr.
 
 use std::fmt::{self, Write};
 
-use tracing::{
-    Event, Level, Subscriber,
-    field::{Field, Visit},
-};
-use tracing_subscriber::{
-    Layer,
-    filter::{LevelFilter, Targets},
-    layer::{Context, SubscriberExt},
-    util::SubscriberInitExt,
-};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::{Context, SubscriberExt};
+use tracing_subscriber::{Layer, util::SubscriberInitExt};
 
 /// From here on warnings are told on stderr, and that a server that was away is back.
 pub(super) fn start() {
     let heard = Targets::new()
         .with_target("driftq_client", LevelFilter::WARN)
         .with_target("driftq_client::client", LevelFilter::INFO);
-    // Somebody else's subscriber would be one of a test; then nothing is told, and nothing is wrong.
+    // A subscriber that is there already is one of a test; then nothing is told, and nothing is wrong.
     drop(tracing_subscriber::registry().with(Told.with_filter(heard)).try_init());
 }
 

@@ -1,19 +1,12 @@
 //! What a command hands in besides its exit code: files that it may write.
 
-use std::{
-    fs::File,
-    io::{self, Read},
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::{fs::File, time::Duration};
 
-use driftq_api::v2::EffectGet;
-use driftq_client::{
-    Context, EffectName, Outgoing, raw,
-    wire::{CommitMessage, CommitOutput, Due, Envelope, Message},
-};
-
-use driftq_api::units;
+use driftq_api::{units, v2::EffectGet};
+use driftq_client::wire::{CommitMessage, CommitOutput, Due, Envelope, Message};
+use driftq_client::{Context, EffectName, Outgoing, raw};
 
 /// No commit takes more than the server's `body_bytes_max`, and this is its default.
 const FILE_BYTES_MAX: u64 = 4 << 20;

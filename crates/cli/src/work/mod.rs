@@ -6,32 +6,20 @@ mod message_files;
 mod report;
 mod verdict;
 
-use std::{
-    collections::BTreeSet,
-    pin::pin,
-    process::{self, Stdio},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::process::{self, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{collections::BTreeSet, pin::pin, time::Duration};
 
 use anyhow::{Context as _, Result};
+use driftq_api::units::duration;
 use driftq_client::{Client, Code, Error, Failure, Stopper, Worker};
 use rustix::process::Signal;
 use tokio::sync::watch;
 
-use super::{
-    Common,
-    child::tell_group,
-    context,
-    exit::{Exit, Fault},
-    output::Format,
-    parse::span,
-    signal::Signals,
-    suggest,
+use crate::{
+    CallError, Common, Exit, Fault, Format, Signals, child::tell_group, context, parse::span, suggest,
     temporary_directory::TemporaryDirectory,
 };
-use crate::client::CallError;
-use driftq_api::units::duration;
 pub(super) use message_files::AWAITS;
 use report::Report;
 
@@ -187,7 +175,7 @@ pub(super) async fn run(common: &Common, args: Args) -> Result<()> {
         },
         Err(error) if error.code() == Some(Code::TopicUnknown) => {
             let mut session = common.client()?.session();
-            Err(suggest::named(&mut session, &shop.args.topic, as_fault(error)).await.into())
+            Err(suggest::unknown_topic(&mut session, &shop.args.topic, as_fault(error)).await.into())
         }
         Err(error) => Err(fault(error)),
     }
@@ -216,7 +204,7 @@ fn not_run(why: &str) -> anyhow::Error {
         .into()
 }
 
-/// Nobody may take these messages for done.
+/// Operators must not take these messages for done.
 fn not_heard(count: u64) -> anyhow::Error {
     let message = format!(
         "the server could not be told what became of {count} message(s): they come again when their leases are over, \

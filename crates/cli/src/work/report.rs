@@ -1,20 +1,12 @@
 //! What the worker says while it works.
 
-use std::{
-    collections::BTreeMap,
-    io,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::sync::{Mutex, PoisonError};
+use std::{collections::BTreeMap, io, time::Duration};
 
 use driftq_client::Context;
 use serde::Serialize;
 
-use crate::{
-    output::{self, grouped, printable},
-    paint::Paint,
-    when::length,
-};
+use crate::{colour::Paint, grouped, output, printable, when::length};
 
 /// Tells of every message, on stderr for people or on stdout for programs, and counts.
 pub(super) struct Report {

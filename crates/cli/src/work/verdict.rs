@@ -4,16 +4,14 @@ use std::{process::ExitStatus, time::Duration};
 
 use driftq_client::{Dead, EffectName, Error, Failure, Retry, Snooze};
 
-use crate::{
-    child::{self, EXIT_DEAD, EXIT_RETRY},
-    exit::Exit,
-};
+use crate::Exit;
+use crate::child::{self, EXIT_DEAD, EXIT_RETRY};
 
 /// Exit code that puts the message off. It is the first that the usual list of codes leaves free.
 const EXIT_SNOOZE: i32 = 79;
 /// When a message comes again that was put off without a time, or whose effect another holder has.
 const LATER: Duration = Duration::from_secs(30);
-/// When a message comes again whose effect nobody knows the outcome of, if it is not resolved by then.
+/// When a message comes again whose effect has an unknown outcome, if it is not resolved by then.
 const MUCH_LATER: Duration = Duration::from_secs(5 * 60);
 
 const EFFECT_BUSY: i32 = Exit::InProgress as i32;
@@ -22,7 +20,7 @@ const EFFECT_EXHAUSTED: i32 = Exit::Retryable as i32;
 
 /// What becomes of the message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum ExitVerdict {
     Done,
     Retry {
         after: Option<Duration>,
@@ -44,22 +42,22 @@ pub(super) fn of(
     last_line: &str,
     delay: Option<Duration>,
     awaits: impl FnOnce() -> Option<EffectName>,
-) -> Verdict {
-    // Whoever gives a reason need not say by which code.
+) -> ExitVerdict {
+    // A command that gives a reason need not have its code told.
     let reason = || if last_line.is_empty() { child::reason(status, "") } else { last_line.to_owned() };
     match status.code() {
-        Some(0) => Verdict::Done,
-        Some(EXIT_RETRY) => Verdict::Retry { after: delay, reason: reason() },
-        Some(EXIT_DEAD | EFFECT_EXHAUSTED) => Verdict::Dead(reason()),
-        Some(EXIT_SNOOZE) => Verdict::Snooze(delay.unwrap_or(LATER)),
+        Some(0) => ExitVerdict::Done,
+        Some(EXIT_RETRY) => ExitVerdict::Retry { after: delay, reason: reason() },
+        Some(EXIT_DEAD | EFFECT_EXHAUSTED) => ExitVerdict::Dead(reason()),
+        Some(EXIT_SNOOZE) => ExitVerdict::Snooze(delay.unwrap_or(LATER)),
         // Waiting is not failing.
-        Some(EFFECT_BUSY) => Verdict::Await { effect: awaits(), lasting: delay.unwrap_or(LATER) },
-        Some(EFFECT_UNKNOWN) => Verdict::Await { effect: awaits(), lasting: delay.unwrap_or(MUCH_LATER) },
-        _ => Verdict::Failed(child::reason(status, last_line)),
+        Some(EFFECT_BUSY) => ExitVerdict::Await { effect: awaits(), lasting: delay.unwrap_or(LATER) },
+        Some(EFFECT_UNKNOWN) => ExitVerdict::Await { effect: awaits(), lasting: delay.unwrap_or(MUCH_LATER) },
+        _ => ExitVerdict::Failed(child::reason(status, last_line)),
     }
 }
 
-impl Verdict {
+impl ExitVerdict {
     pub(super) const fn word(&self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -106,24 +104,24 @@ mod tests {
     #[test]
     fn every_exit_has_its_verdict() {
         let own = Duration::from_millis(20);
-        let retry = |after, reason: &str| Verdict::Retry { after, reason: reason.to_owned() };
+        let retry = |after, reason: &str| ExitVerdict::Retry { after, reason: reason.to_owned() };
         for (code, line, delay, expected) in [
-            (0, "noise", None, Verdict::Done),
+            (0, "noise", None, ExitVerdict::Done),
             (75, "", None, retry(None, "exit 75")),
             (75, "busy", Some(own), retry(Some(own), "busy")),
-            (65, "bad record", None, Verdict::Dead("bad record".to_owned())),
-            (14, "", None, Verdict::Dead("exit 14".to_owned())),
-            (79, "", None, Verdict::Snooze(LATER)),
-            (79, "", Some(own), Verdict::Snooze(own)),
-            (13, "at it", None, Verdict::Await { effect: Some(effect()), lasting: LATER }),
-            (15, "open", None, Verdict::Await { effect: Some(effect()), lasting: MUCH_LATER }),
-            (15, "open", Some(own), Verdict::Await { effect: Some(effect()), lasting: own }),
-            (3, "boom", None, Verdict::Failed("exit 3: boom".to_owned())),
+            (65, "bad record", None, ExitVerdict::Dead("bad record".to_owned())),
+            (14, "", None, ExitVerdict::Dead("exit 14".to_owned())),
+            (79, "", None, ExitVerdict::Snooze(LATER)),
+            (79, "", Some(own), ExitVerdict::Snooze(own)),
+            (13, "at it", None, ExitVerdict::Await { effect: Some(effect()), lasting: LATER }),
+            (15, "open", None, ExitVerdict::Await { effect: Some(effect()), lasting: MUCH_LATER }),
+            (15, "open", Some(own), ExitVerdict::Await { effect: Some(effect()), lasting: own }),
+            (3, "boom", None, ExitVerdict::Failed("exit 3: boom".to_owned())),
         ] {
             let found = of(ExitStatus::from_raw(code << 8), line, delay, || Some(effect()));
             assert_eq!(found, expected, "exit {code}");
         }
         let killed = of(ExitStatus::from_raw(9), "", None, || None);
-        assert_eq!(killed, Verdict::Failed("ended by signal 9".to_owned()));
+        assert_eq!(killed, ExitVerdict::Failed("ended by signal 9".to_owned()));
     }
 }

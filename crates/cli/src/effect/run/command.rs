@@ -1,31 +1,27 @@
 //! Runs the command while the lease is kept, and tells the server how it ended.
 
-use std::{borrow::Cow, io, io::IsTerminal, process::ExitStatus, process::Stdio, time::Duration};
+use std::process::{ExitStatus, Stdio};
+use std::{borrow::Cow, io, io::IsTerminal, time::Duration};
 
 use anyhow::{Context, Result};
 use driftq_api::v2::{
-    EffectFinish, EffectFinished, EffectLease, EffectRelease, EffectReleased, EffectResult, EffectStatus,
+    EffectFinish, EffectFinished, EffectLease, EffectRelease, EffectReleased, EffectRenew, EffectRenewed,
+    EffectResult, EffectStatus,
 };
 use driftq_http::Patience;
 use rustix::process::Signal as Kill;
-use tokio::{
-    process::{Child, Command},
-    time::{Instant, sleep_until, timeout},
-};
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, sleep_until, timeout};
 
-use super::{
-    Effect, hold,
-    stored::{self, Kept},
-};
-use crate::{
-    call::PATIENCE,
-    child::{self, GRACE, LastLine, PIPE_GRACE, pass_on, tell},
-    client::CallError,
-    signal::{Signal, Signals},
-};
+use super::Effect;
+use super::stored::{self, Kept};
+use crate::child::{self, GRACE, LastLine, PIPE_GRACE, pass_on, tell};
+use crate::{CallError, Session, Signals, client::PATIENCE, signal::Signal};
 
 /// What a shell says when a command cannot be run.
 const EXIT_CANNOT_RUN: i32 = 127;
+/// Renewals per lease: two may get lost.
+const RENEWALS: u32 = 3;
 /// Far enough to mean never.
 const NEVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
@@ -54,7 +50,7 @@ impl Effect<'_> {
         if let Some(lost) = ended.lost {
             return Err(lost.into_error().context("the effect's lease was lost, and the command was ended"));
         }
-        let (name, why) = (self.identity.words(), child::reason(ended.status, &ended.last_line));
+        let (name, why) = (self.identity.display(), child::reason(ended.status, &ended.last_line));
         let status = stored::status(ended.status, self.args.on_lapse);
         match status {
             Some(EffectStatus::Succeeded) => {}
@@ -82,7 +78,7 @@ impl Effect<'_> {
         };
         tokio::select! {
             told = told => told?,
-            // Whoever asks for the end now has waited long enough for a server that does not answer.
+            // A user who asks for the end now has waited long enough for a server that does not answer.
             _ = signals.next() => anyhow::bail!("ended before the server had heard how the command ended"),
         }
         Ok(child::code(ended.status))
@@ -115,8 +111,7 @@ impl Effect<'_> {
                 );
             };
             let mut output = std::pin::pin!(output);
-            let mut keeping =
-                std::pin::pin!(hold::keep(self.client.session(), &lease.token, self.args.lease));
+            let mut keeping = std::pin::pin!(renew(self.client.session(), &lease.token, self.args.lease));
             let (mut has_output, mut last_call) = (true, Instant::now() + NEVER);
             let process = child.id();
             let status = loop {
@@ -136,7 +131,7 @@ impl Effect<'_> {
                 }
             };
             if has_output {
-                // Whoever else holds the pipes is not waited for.
+                // Other processes that hold the pipes are not waited for.
                 let _ = timeout(PIPE_GRACE, output).await;
             }
             status
@@ -147,9 +142,7 @@ impl Effect<'_> {
     /// Gives the lease up. If the server does not hear of it, the lease lapses.
     async fn release(&mut self, lease: &EffectLease<'_>, uncertain: bool) {
         let request = EffectRelease { token: Cow::Borrowed(&lease.token), uncertain };
-        let retry = Patience::lasting(PATIENCE);
-        let (answer, _) =
-            self.session.post_retrying::<EffectReleased>("/v2/effects/release", &request, retry).await;
+        let answer = self.session.patiently::<EffectReleased>("/v2/effects/release", &request, 0).await;
         if let Err(error) = answer {
             eprintln!("warning: its lease was not given up and lapses: {:#}", error.into_error());
         }
@@ -187,5 +180,22 @@ fn pass(process: Option<u32>, signal: Signal) {
         Signal::Interrupt if io::stdin().is_terminal() || io::stderr().is_terminal() => {}
         Signal::Interrupt => tell(process, Kill::INT),
         Signal::Terminate => tell(process, Kill::TERM),
+    }
+}
+
+/// Renews until the server says that the lease is lost. A server that cannot be reached is asked again: a lapse alone
+/// takes nothing away.
+async fn renew(mut session: Session, token: &str, lease_ms: u64) -> CallError {
+    let pause = Duration::from_millis(lease_ms) / RENEWALS;
+    let request = EffectRenew { token: Cow::Borrowed(token), lease_ms: Some(lease_ms) };
+    loop {
+        tokio::time::sleep(pause).await;
+        let retry = Patience::lasting(pause);
+        let (answer, _) = session.post_retrying::<EffectRenewed>("/v2/effects/renew", &request, retry).await;
+        match answer {
+            Ok(_) => {}
+            Err(error) if error.is_transient() => {}
+            Err(error) => return error,
+        }
     }
 }

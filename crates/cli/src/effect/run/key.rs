@@ -5,7 +5,7 @@ use anyhow::Result;
 use driftq_client::{canonical, sha256_hex};
 use serde_json::{Value, json};
 
-use crate::exit::{Exit, Fault};
+use crate::{Exit, Fault};
 
 /// In what the effect is carried out: what `driftq work` tells its commands.
 #[derive(Clone, Debug, Default)]

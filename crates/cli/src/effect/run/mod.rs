@@ -1,46 +1,30 @@
 //! `driftq effect run`: any command as an effect that happens once.
 
 mod command;
-mod hold;
 mod key;
 mod reconcile;
 mod stored;
 
-use std::{
-    io::{self, IsTerminal, Write},
-    path::Path,
-    process,
-    time::Duration,
-};
+use std::io::{self, IsTerminal, Write};
+use std::{path::Path, process, time::Duration};
 
 use anyhow::Result;
-use driftq_api::v2::{EffectBegin, EffectDecision, EffectGet, Expected, WAIT_MS_MAX};
-
-use key::{Asked, Home};
-use reconcile::Found;
-
-use super::{
-    Identity,
-    begin::ask,
-    terms::{OnLapse, Terms},
-};
-use crate::{
-    Common,
-    ack::OWNER,
-    child::EXIT_DEAD,
-    client::{CallError, Session},
-    entity,
-    exit::{self, Exit, Fault},
-    parse::span,
-    signal::Signals,
-    work::AWAITS,
-};
 use driftq_api::units::duration;
+use driftq_api::v2::{EffectBegin, EffectDecision, Expected, OnLapse, WAIT_MS_MAX};
+
+use super::flags::{ON_LAPSE, Terms};
+use super::{Identity, ask};
+use crate::{
+    CallError, Choice, Common, Exit, Fault, Session, Signals, ack::OWNER, child::EXIT_DEAD, entity, exit,
+    parse::span, work::AWAITS,
+};
+use key::{Asked, Home};
+use reconcile::Reconciled;
 
 /// What `driftq work` tells its commands.
 const LEASE_TOKEN: &str = "DRIFTQ_LEASE_TOKEN";
 
-/// So often what nobody knows is reconciled before it is left to people.
+/// So often an unknown outcome is reconciled before it is left to people.
 const RECONCILE_ROUNDS_MAX: u32 = 3;
 
 const ABOUT: &str = "CMD runs if the effect is yours. Its stdout is passed on and stored with its exit code; whoever runs the \
@@ -106,7 +90,7 @@ pub(crate) struct Args {
     )]
     tenant: String,
     /// What becomes of it if this process dies, or CMD fails without saying how
-    #[arg(long, value_enum, default_value_t = OnLapse::Hold, value_name = "WHAT")]
+    #[arg(long, value_parser = Choice(ON_LAPSE), default_value = "hold", value_name = "WHAT")]
     on_lapse: OnLapse,
     /// How long it is yours between two renewals
     #[arg(long, default_value = "60s", value_name = "DURATION", value_parser = span)]
@@ -164,7 +148,7 @@ impl Args {
 
     fn home(&self) -> Home {
         let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
-        // Where the message was born; its own place, from whoever does not say.
+        // Where the message was born; its own address, where the worker does not say.
         let born = |name: &str| {
             variable(&format!("DRIFTQ_ORIGIN_{name}")).or_else(|| variable(&format!("DRIFTQ_{name}")))
         };
@@ -234,37 +218,41 @@ impl Effect<'_> {
                 // Nothing has begun here; if the call got through, the lease lapses.
                 signal = signals.next() => return Ok(signal.exit_code()),
             };
-            let name = self.identity.words();
+            let decision = match decision {
+                Ok(decision) => decision,
+                Err(error) if error.code() == "KEY_REUSED" => {
+                    exit::report(&error.into_error(), None);
+                    return Ok(EXIT_DEAD);
+                }
+                Err(error) => return Err(error.into_error()),
+            };
+            let name = self.identity.display();
             match decision {
-                Begun::Decided(EffectDecision::Execute { lease }) => {
+                EffectDecision::Execute { lease } => {
                     return self.carry_out(&lease, signals).await;
                 }
-                Begun::Decided(EffectDecision::Replay { outcome }) => return stored::replay(&name, &outcome),
-                Begun::Decided(EffectDecision::InProgress { retry_after_ms, .. }) => {
+                EffectDecision::Replay { outcome } => return stored::replay(&name, &outcome),
+                EffectDecision::InProgress { retry_after_ms, .. } => {
                     self.tell_worker();
                     return Err(busy(&name, retry_after_ms));
                 }
-                Begun::Decided(EffectDecision::Retryable { outcome, .. }) => {
+                EffectDecision::Retryable { outcome, .. } => {
                     return Err(exhausted(&name, &outcome.error));
                 }
-                Begun::Decided(EffectDecision::Unknown { epoch, attempt, .. }) if rounds_left > 0 => {
+                EffectDecision::Unknown { epoch, attempt, .. } if rounds_left > 0 => {
                     rounds_left -= 1;
                     match self.reconcile(epoch, attempt).await? {
-                        Found::Told => {}
-                        Found::Exhausted => return Err(exhausted(&name, "it did not happen")),
-                        Found::Nothing => {
+                        Reconciled::Recorded => {}
+                        Reconciled::Exhausted => return Err(exhausted(&name, "it did not happen")),
+                        Reconciled::Unclear => {
                             self.tell_worker();
                             return Err(uncertain(&name));
                         }
                     }
                 }
-                Begun::Decided(EffectDecision::Unknown { .. }) => {
+                EffectDecision::Unknown { .. } => {
                     self.tell_worker();
                     return Err(uncertain(&name));
-                }
-                Begun::KeyReused(error) => {
-                    exit::report(&error.into_error(), None);
-                    return Ok(EXIT_DEAD);
                 }
             }
         }
@@ -274,15 +262,10 @@ impl Effect<'_> {
     /// time alone.
     fn tell_worker(&self) {
         let Some(file) = std::env::var_os(AWAITS.0) else { return };
-        let effect = EffectGet {
-            tenant_id: self.identity.tenant.as_str().into(),
-            scope: self.identity.scope.as_str().into(),
-            key: self.identity.key.as_str().into(),
-        };
-        drop(serde_json::to_vec(&effect).map(|text| std::fs::write(file, text)));
+        drop(serde_json::to_vec(&self.identity.wire()).map(|text| std::fs::write(file, text)));
     }
 
-    async fn begin(&mut self) -> Result<Begun> {
+    async fn begin(&mut self) -> Result<Result<EffectDecision<'static>, CallError>> {
         let mut request = EffectBegin {
             reacquire: true,
             expect: self.args.expect.clone(),
@@ -292,18 +275,8 @@ impl Effect<'_> {
             request.run_id = given(self.args.run_id.as_ref()).map(Into::into);
             request.step_id = given(self.args.step_id.as_ref()).map(Into::into);
         }
-        match ask(&mut self.session, request, self.args.wait).await {
-            Ok(decision) => Ok(Begun::Decided(decision)),
-            Err(error) if error.code() == "KEY_REUSED" => Ok(Begun::KeyReused(error)),
-            Err(error) => Err(error.into_error()),
-        }
+        Ok(ask(&mut self.session, request, self.args.wait).await)
     }
-}
-
-/// What the server says to the question who runs it.
-enum Begun {
-    Decided(EffectDecision<'static>),
-    KeyReused(CallError),
 }
 
 fn busy(name: &str, retry_after_ms: u64) -> anyhow::Error {

@@ -3,35 +3,32 @@
 use std::{borrow::Cow, process::Stdio};
 
 use anyhow::{Context, Result};
-use driftq_api::v2::{EffectFinished, EffectResolve, EffectStatus};
+use driftq_api::v2::{EffectFinished, EffectGet, EffectResolve, EffectResult, EffectStatus, OnLapse};
 use tokio::process::Command;
 
-use super::{
-    super::terms::OnLapse,
-    Effect, note,
-    stored::{self, Kept},
-};
+use super::stored::{self, Kept};
+use super::{Effect, note};
 use crate::child::{LastLine, pass_on};
 
 /// What asking has led to.
-pub(super) enum Found {
+pub(super) enum Reconciled {
     /// The answer is written down: `begin` tells how it goes on.
-    Told,
+    Recorded,
     /// The command does not know either.
-    Nothing,
+    Unclear,
     /// It did not happen, and was tried as often as it may be: more is for people to allow.
     Exhausted,
 }
 
 impl Effect<'_> {
     /// Asks the command and writes its answer down.
-    pub(super) async fn reconcile(&mut self, epoch: u64, attempt: u32) -> Result<Found> {
+    pub(super) async fn reconcile(&mut self, epoch: u64, attempt: u32) -> Result<Reconciled> {
         let command = self.args.reconcile.as_deref().unwrap_or_default();
         let mut child = Command::new("sh")
             .args(["-c", command])
             .env("DRIFTQ_EFFECT_SCOPE", &self.identity.scope)
             .env("DRIFTQ_EFFECT_KEY", &self.identity.key)
-            // The input is for whoever runs the effect.
+            // The input is for the command that runs the effect.
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -48,31 +45,27 @@ impl Effect<'_> {
         );
         let ended = ended.context("waiting for the command")?;
         // As for the effect itself, only that an unclear end here changes nothing.
-        let Some(status) = stored::status(ended, OnLapse::Hold) else { return Ok(Found::Nothing) };
+        let Some(status) = stored::status(ended, OnLapse::Hold) else { return Ok(Reconciled::Unclear) };
         let is_last = self.terms.max_attempts.is_some_and(|most| attempt >= most);
         if status == EffectStatus::FailedRetryable && is_last {
-            return Ok(Found::Exhausted);
+            return Ok(Reconciled::Exhausted);
         }
         self.resolve(epoch, status, stored::result(status, ended, &kept, &last_line.text())).await?;
-        Ok(Found::Told)
+        Ok(Reconciled::Recorded)
     }
 
-    async fn resolve(
-        &mut self,
-        epoch: u64,
-        status: EffectStatus,
-        result: driftq_api::v2::EffectResult<'_>,
-    ) -> Result<()> {
+    async fn resolve(&mut self, epoch: u64, status: EffectStatus, result: EffectResult<'_>) -> Result<()> {
         let why = match status {
             EffectStatus::Succeeded => "the command of --reconcile found that it happened",
             EffectStatus::FailedFinal => "the command of --reconcile found that it failed for good",
             EffectStatus::FailedRetryable => "the command of --reconcile found that it did not happen",
         };
-        note(&format!("{}: {why}", self.identity.words()));
+        note(&format!("{}: {why}", self.identity.display()));
+        let EffectGet { tenant_id, scope, key } = self.identity.wire();
         let mut request = EffectResolve {
-            tenant_id: Cow::Borrowed(&self.identity.tenant),
-            scope: Cow::Borrowed(&self.identity.scope),
-            key: Cow::Borrowed(&self.identity.key),
+            tenant_id,
+            scope,
+            key,
             result,
             by: Cow::Borrowed(&self.args.owner),
             why: Cow::Borrowed(why),
@@ -82,7 +75,7 @@ impl Effect<'_> {
             let answer = self.session.post::<EffectFinished>("/v2/effects/resolve", &request).await;
             match answer {
                 Ok(_) => return Ok(()),
-                // Somebody else has found out, or is at it again: `begin` tells which.
+                // Another holder has found out, or is at it again: `begin` tells which.
                 Err(error)
                     if matches!(error.code(), "STALE_LEASE" | "EFFECT_FINISHED" | "EFFECT_RUNNING") =>
                 {

@@ -1,20 +1,14 @@
 //! What is stored of a command's end, and what a replay makes of it.
 
-use std::{
-    borrow::Cow,
-    io::{self, Write},
-    process::ExitStatus,
-};
+use std::io::{self, Write};
+use std::{borrow::Cow, process::ExitStatus};
 
 use anyhow::Result;
-use driftq_api::v2::{EffectOutcome, EffectResult, EffectStatus, Headers};
+use driftq_api::v2::{EffectOutcome, EffectResult, EffectStatus, Headers, OnLapse};
 
-use super::{super::terms::OnLapse, note};
-use crate::{
-    child::{self, EXIT_DEAD, EXIT_RETRY},
-    exit::{Exit, Fault},
-    output::printable,
-};
+use super::note;
+use crate::child::{self, EXIT_DEAD, EXIT_RETRY};
+use crate::{Exit, Fault, printable};
 
 /// No server keeps more of a result than this.
 pub(super) const STDOUT_KEPT_BYTES_MAX: usize = 4 << 20;
@@ -41,7 +35,7 @@ impl Kept {
     }
 }
 
-/// What this end means for the effect; none if nobody can know.
+/// What this end means for the effect; none if that cannot be known.
 pub(super) fn status(status: ExitStatus, on_lapse: OnLapse) -> Option<EffectStatus> {
     match (status.code(), on_lapse) {
         (Some(0), _) => Some(EffectStatus::Succeeded),
