@@ -50,7 +50,6 @@ use clap::{ArgMatches, FromArgMatches, Subcommand, parser::ValueSource};
 // What most commands name has a short path here.
 use client::{CallError, Client, Path, Session};
 use exit::{Exit, Fault};
-use message::tables as items;
 use output::{Columns, Facts, Format, Listing, aligned, cut, description, grouped, or_dash};
 use output::{printable, section, table, yes_or};
 use parse::{Choice, Choices};

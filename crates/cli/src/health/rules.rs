@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::survey::{Failing, Seen, Survey};
 use crate::{
-    items::cut,
+    cut,
     output::{grouped, printable},
     shell::word,
     when::{Now, length},
