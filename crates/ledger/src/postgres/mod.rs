@@ -18,6 +18,7 @@ mod sweep;
 mod transaction;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod, Runtime};
@@ -57,6 +58,8 @@ pub enum Statements {
 pub struct PostgresStore {
     pool: Pool,
     inner: Arc<Inner>,
+    /// Rows that were passed over because they cannot be read.
+    unreadable: Arc<AtomicU64>,
 }
 
 struct Inner {
@@ -114,7 +117,8 @@ impl PostgresStore {
     /// On a pool of the service's own.
     pub fn new(pool: Pool) -> Result<Self, LedgerError> {
         let names = Names::new(TABLE_DEFAULT)?;
-        Ok(Self { pool, inner: Arc::new(Inner::new(names, Statements::default())) })
+        let inner = Arc::new(Inner::new(names, Statements::default()));
+        Ok(Self { pool, inner, unreadable: Arc::default() })
     }
 
     /// With another table: `name` or `schema.name`.
@@ -143,6 +147,19 @@ impl PostgresStore {
     #[must_use]
     pub const fn pool(&self) -> &Pool {
         &self.pool
+    }
+
+    /// How often a row was passed over by a sweep or a list because it cannot be read: its identity is one that no
+    /// caller can have, or its values make no sense. Counted anew each time, for metrics; the log names one of them.
+    #[must_use]
+    pub fn unreadable(&self) -> u64 {
+        self.unreadable.load(Ordering::Relaxed)
+    }
+
+    /// Counts rows that were passed over.
+    fn passed_over(&self, rows: usize) -> u64 {
+        self.unreadable.fetch_add(rows as u64, Ordering::Relaxed);
+        rows as u64
     }
 
     async fn link(&self) -> Result<Link<'static>, LedgerError> {

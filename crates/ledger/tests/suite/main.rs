@@ -16,6 +16,7 @@ mod memory_store;
 mod postgres;
 mod postgres_faults;
 mod postgres_migrations;
+mod postgres_rows;
 mod postgres_transactions;
 mod run;
 mod support;
