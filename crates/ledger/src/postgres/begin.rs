@@ -14,8 +14,7 @@ use crate::{Begin, Decision, Identity, Kept, LedgerError, Reacquire, RequestHash
 pub(super) const BEGIN: &str = "SELECT {begin}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
 
 /// Whatever is there.
-pub(super) const READ: &str = "SELECT {now} AS asked_at, there.response_headers::text AS headers, there.* \
-     FROM {table} AS there WHERE principal = $1 AND grpc_method = $2 AND idempotency_key = $3";
+pub(super) const READ: &str = "SELECT {columns}, response_headers::text AS headers, response_payload FROM {table} WHERE principal = $1 AND grpc_method = $2 AND idempotency_key = $3";
 
 /// The record is still the one that was read. `$7`: it was read as in progress with a lease that is over, which its
 /// holder may have renewed since.
@@ -23,7 +22,8 @@ const UNCHANGED: &str = "WHERE principal = $1 AND grpc_method = $2 AND idempoten
      AND record = $4 AND epoch = $5 AND status = $6 \
      AND (NOT $7 OR lease_expires_at IS NULL OR lease_expires_at <= {now})";
 
-const RETURNED: &str = "RETURNING {now} AS asked_at, response_headers::text AS headers, {table}.*";
+/// The record as it is now. By their names: a newer release may have added columns.
+pub(super) const RETURNED: &str = "RETURNING {columns}, response_headers::text AS headers, response_payload";
 
 /// What every new lease writes.
 const LENT: &str = "status = 'IN_PROGRESS', \
@@ -135,7 +135,7 @@ impl PostgresStore {
             (owner as _, Type::TEXT),
             (call as _, Type::TEXT),
         ];
-        let row = link.query_opt(&self.inner.sql.begin, &parameters).await?;
+        let row = link.call(&self.inner.sql.begin, &parameters).await?;
         row.as_ref().map_or(Ok(None), |row| Held::read_begun(identity, row))
     }
 

@@ -15,6 +15,16 @@ pub(super) fn of_statement(error: &Error) -> LedgerError {
     }
 }
 
+/// Whether a prepared statement is not there any more, or not for the table that is there now. The database says so
+/// before it runs anything.
+pub(super) fn is_outdated(error: &Error) -> bool {
+    let Some(said) = error.as_db_error() else { return false };
+    // "cached plan must not change result type", in whatever language. The state alone says many things.
+    let has_changed =
+        *said.code() == SqlState::FEATURE_NOT_SUPPORTED && said.routine() == Some("RevalidateCachedQuery");
+    has_changed || *said.code() == SqlState::INVALID_SQL_STATEMENT_NAME
+}
+
 fn of_database(said: &DbError) -> LedgerError {
     let text = said.message().to_owned();
     let code = said.code();

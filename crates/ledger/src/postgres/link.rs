@@ -25,8 +25,9 @@ impl Link<'_> {
         Ok(Self::Pooled(Borrowed { object: Some(object), is_busy: false }, statements))
     }
 
-    /// Runs a statement. Unless told otherwise it is not prepared, which would leave something behind in a session that
-    /// a pooler may give to another client; it costs one round trip all the same.
+    /// Runs a statement with its text, and plans it by what the table is now. Nothing is left behind in a session that a
+    /// pooler may give to another client, and no plan that was good for another table; it costs one round trip all the
+    /// same.
     pub(super) async fn query(
         &mut self,
         statement: &str,
@@ -34,12 +35,9 @@ impl Link<'_> {
     ) -> Result<Vec<Row>, LedgerError> {
         let result = match self {
             Self::Joined(transaction) => transaction.query_typed(statement, parameters).await,
-            Self::Pooled(borrowed, statements) => {
+            Self::Pooled(borrowed, _) => {
                 borrowed.is_busy = true;
-                let result = match statements {
-                    Statements::Unnamed => borrowed.object().query_typed(statement, parameters).await,
-                    Statements::Prepared => prepared(borrowed.object(), statement, parameters).await,
-                };
+                let result = borrowed.object().query_typed(statement, parameters).await;
                 borrowed.is_busy = false;
                 result
             }
@@ -55,17 +53,42 @@ impl Link<'_> {
     ) -> Result<Option<Row>, LedgerError> {
         Ok(self.query(statement, parameters).await?.pop())
     }
+
+    /// Calls a function, which has one row to give. Only such calls are prepared, if anything is: their plan reads no
+    /// table, so that it fits whatever becomes of the table.
+    pub(super) async fn call(
+        &mut self,
+        statement: &str,
+        parameters: &[Parameter<'_>],
+    ) -> Result<Option<Row>, LedgerError> {
+        let Self::Pooled(borrowed, Statements::Prepared) = self else {
+            return self.query_opt(statement, parameters).await;
+        };
+        borrowed.is_busy = true;
+        let result = prepared(borrowed.object(), statement, parameters).await;
+        borrowed.is_busy = false;
+        Ok(result.map_err(|error| fault::of_statement(&error))?.pop())
+    }
 }
 
+/// Runs a statement that stays prepared. If the session does not have it any more, or what it was prepared for has
+/// changed, nothing has happened yet: it is prepared again and repeated, once.
 async fn prepared(
     object: &Object,
-    statement: &str,
+    text: &str,
     parameters: &[Parameter<'_>],
 ) -> Result<Vec<Row>, tokio_postgres::Error> {
     let types: Vec<Type> = parameters.iter().map(|(_, kind)| kind.clone()).collect();
     let values: Vec<&(dyn ToSql + Sync)> = parameters.iter().map(|(value, _)| *value).collect();
-    let statement = object.prepare_typed_cached(statement, &types).await?;
-    object.query(&statement, &values).await
+    let statement = object.prepare_typed_cached(text, &types).await?;
+    match object.query(&statement, &values).await {
+        Err(error) if fault::is_outdated(&error) => {
+            drop(object.statement_cache.remove(text, &types));
+            let statement = object.prepare_typed_cached(text, &types).await?;
+            object.query(&statement, &values).await
+        }
+        result => result,
+    }
 }
 
 /// A connection of the pool. If it is dropped in the middle of a statement, because the caller had no time to wait for

@@ -48,8 +48,8 @@ pub enum Statements {
     /// Each with its text: works behind every pooler.
     #[default]
     Unnamed,
-    /// Prepared once per connection: quicker, and only for a direct connection or a pooler that follows them
-    /// (PgBouncer from 1.21 with `max_prepared_statements`).
+    /// The two calls of every request prepared once per connection, all others with their text: quicker, and only for a
+    /// direct connection or a pooler that follows them (PgBouncer from 1.21 with `max_prepared_statements`).
     Prepared,
 }
 
@@ -176,7 +176,7 @@ impl Inner {
             take_over: names.fill(&begin::take_over()),
             begin_anew: names.fill(&begin::begin_anew()),
             give_up: names.fill(&begin::give_up()),
-            renew: names.fill(finish::RENEW),
+            renew: names.fill(&finish::renew()),
             resolve: names.fill(finish::RESOLVE),
         };
         Self { names, statements, sql }

@@ -14,6 +14,7 @@ mod memory;
 mod memory_model;
 mod memory_store;
 mod postgres;
+mod postgres_deploys;
 mod postgres_faults;
 mod postgres_migrations;
 mod postgres_rows;
