@@ -23,7 +23,8 @@ const UNCHANGED: &str = "WHERE principal = $1 AND grpc_method = $2 AND idempoten
      AND (NOT $7 OR lease_expires_at IS NULL OR lease_expires_at <= {now})";
 
 /// The record as it is now. By their names: a newer release may have added columns.
-pub(super) const RETURNED: &str = "RETURNING {columns}, response_headers::text AS headers, response_payload";
+pub(super) const RETURNED: &str =
+    "RETURNING {columns}, response_headers::text AS headers, response_payload, {durable}";
 
 /// What every new lease writes.
 const LENT: &str = "status = 'IN_PROGRESS', \

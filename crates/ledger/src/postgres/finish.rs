@@ -35,7 +35,7 @@ pub(super) const RESOLVE: &str = "UPDATE {table} SET epoch = $8, status = $9, at
      WHERE principal = $1 AND grpc_method = $2 AND idempotency_key = $3 \
      AND record = $4 AND epoch = $5 AND status = $6 \
      AND (NOT $7 OR lease_expires_at IS NULL OR lease_expires_at <= {now}) \
-     RETURNING record";
+     RETURNING record, {durable}";
 
 /// What a finish found instead of the record it expected.
 struct There {

@@ -15,6 +15,7 @@ mod memory_model;
 mod memory_store;
 mod postgres;
 mod postgres_deploys;
+mod postgres_durable;
 mod postgres_faults;
 mod postgres_migrations;
 mod postgres_rows;
