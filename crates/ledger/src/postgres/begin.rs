@@ -17,9 +17,10 @@ pub(super) const BEGIN: &str = "SELECT {begin}($1, $2, $3, $4, $5, $6, $7, $8, $
 pub(super) const READ: &str = "SELECT {columns}, response_headers::text AS headers, response_payload FROM {table} WHERE principal = $1 AND grpc_method = $2 AND idempotency_key = $3";
 
 /// The record is still the one that was read. `$7`: it was read as in progress with a lease that is over, which its
-/// holder may have renewed since.
+/// holder may have renewed since. The status is compared so that no index fits: by the names it is one row, by the status
+/// it may be any number.
 const UNCHANGED: &str = "WHERE principal = $1 AND grpc_method = $2 AND idempotency_key = $3 \
-     AND record = $4 AND epoch = $5 AND status = $6 \
+     AND record = $4 AND epoch = $5 AND status || '' = $6 \
      AND (NOT $7 OR lease_expires_at IS NULL OR lease_expires_at <= {now})";
 
 /// The record as it is now. By their names: a newer release may have added columns.

@@ -22,7 +22,7 @@ const RENEW: &str = "UPDATE {table} SET status = 'IN_PROGRESS', \
          + ttl_us * interval '1 microsecond', \
      updated_at = {now} \
      WHERE principal = $1 AND grpc_method = $2 AND idempotency_key = $3 \
-     AND record = $4 AND epoch = $5 AND status = $6";
+     AND record = $4 AND epoch = $5 AND status || '' = $6";
 
 pub(super) fn renew() -> String {
     format!("{RENEW} {RETURNED}")
@@ -33,7 +33,7 @@ pub(super) const RESOLVE: &str = "UPDATE {table} SET epoch = $8, status = $9, at
      resolved_by = $16, resolved_why = $17, lease_expires_at = NULL, updated_at = {now}, \
      ttl_us = $18, expires_at = {now} + $18 * interval '1 microsecond' \
      WHERE principal = $1 AND grpc_method = $2 AND idempotency_key = $3 \
-     AND record = $4 AND epoch = $5 AND status = $6 \
+     AND record = $4 AND epoch = $5 AND status || '' = $6 \
      AND (NOT $7 OR lease_expires_at IS NULL OR lease_expires_at <= {now}) \
      RETURNING record, {durable}";
 
