@@ -146,8 +146,8 @@ impl PostgresStore {
     /// Counts everything there is: one pass over the table.
     pub(super) async fn stats_on(&self, link: &mut Link<'_>) -> Result<Stats, LedgerError> {
         let statement = self.inner.names.fill(
-            "SELECT status, on_lapse, coalesce(lease_expires_at > {now}, false) AS live, \
-             coalesce(attempts >= attempts_max, false) AS spent, expires_at <= {now} AS expired, \
+            "SELECT status, on_lapse, coalesce(lease_expires_at > {scan_now}, false) AS live, \
+             coalesce(attempts >= attempts_max, false) AS spent, expires_at <= {scan_now} AS expired, \
              count(*) AS records FROM {table} GROUP BY 1, 2, 3, 4, 5",
         );
         let mut stats = Stats::default();

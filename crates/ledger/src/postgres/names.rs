@@ -14,6 +14,11 @@ const NAME_BYTES_MAX: usize = 48;
 const DURABLE: &str = "CASE WHEN current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') \
      THEN set_config('synchronous_commit', 'on', true) END AS durable";
 
+/// One moment for all times of a row that is written: when the row is there to be written, also if another transaction
+/// had it until then.
+const CLOCK: &str = "(SELECT {now} AS moment FROM (SELECT 1 FROM {table} \
+     WHERE principal = $1 AND grpc_method = $2 AND idempotency_key = $3 FOR UPDATE) AS held OFFSET 0) AS clock";
+
 /// The table, and what is named after it. All are quoted where they must be and safe to paste into statements.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
@@ -26,7 +31,7 @@ pub(super) struct Names {
     pub(super) migrations: String,
     /// Never qualified: an index lives where its table does.
     pub(super) index_by_status: String,
-    /// What tells the time.
+    /// What tells the time, each time anew. `{scan_now}` tells it once per statement, so that an index can be used.
     pub(super) now: String,
 }
 
@@ -45,8 +50,8 @@ impl Names {
             finish_1: format!("{schema}{name}_finish_1"),
             migrations: format!("{schema}{name}_migrations"),
             index_by_status: format!("{name}_by_status"),
-            // When the statement came in: the time of a transaction stands still, and the time of each row moves.
-            now: "statement_timestamp()".to_owned(),
+            // When it is asked for: a statement may wait for a lock for longer than a lease lasts.
+            now: "clock_timestamp()".to_owned(),
         })
     }
 
@@ -64,6 +69,7 @@ impl Names {
         statement
             .replace("{columns}", COLUMNS_SMALL)
             .replace("{durable}", DURABLE)
+            .replace("{clock}", CLOCK)
             .replace("{table}", &self.table)
             .replace("{begin}", &self.begin)
             .replace("{finish}", &self.finish)
@@ -71,6 +77,7 @@ impl Names {
             .replace("{finish_1}", &self.finish_1)
             .replace("{migrations}", &self.migrations)
             .replace("{index_by_status}", &self.index_by_status)
+            .replace("{scan_now}", &format!("(SELECT {})", self.now))
             .replace("{now}", &self.now)
     }
 }

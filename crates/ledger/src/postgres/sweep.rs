@@ -41,13 +41,13 @@ impl PostgresStore {
     async fn candidates(&self, link: &mut Link<'_>, limit: u32) -> Result<Candidates, LedgerError> {
         let statement = self.inner.names.fill(
             "(SELECT {columns} FROM {table} \
-              WHERE status = 'IN_PROGRESS' AND lease_expires_at <= {now} \
-              AND (on_lapse = 'hold' OR attempts >= attempts_max OR expires_at <= {now}) \
+              WHERE status = 'IN_PROGRESS' AND lease_expires_at <= {scan_now} \
+              AND (on_lapse = 'hold' OR attempts >= attempts_max OR expires_at <= {scan_now}) \
               AND record <> ALL($2) LIMIT $1) \
              UNION ALL \
              (SELECT {columns} FROM {table} \
               WHERE status IN ('SUCCEEDED', 'FAILED_FINAL', 'FAILED_RETRYABLE') \
-              AND expires_at <= {now} AND record <> ALL($2) LIMIT $1) \
+              AND expires_at <= {scan_now} AND record <> ALL($2) LIMIT $1) \
              LIMIT $1",
         );
         let mut unreadable: Vec<i64> = Vec::new();

@@ -21,5 +21,6 @@ mod postgres_migrations;
 mod postgres_plans;
 mod postgres_rows;
 mod postgres_transactions;
+mod postgres_waits;
 mod run;
 mod support;

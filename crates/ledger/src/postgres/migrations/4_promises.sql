@@ -16,9 +16,11 @@ CREATE OR REPLACE FUNCTION {begin}(
     OUT there_expires_at timestamptz, OUT there_code integer, OUT there_headers text, OUT there_payload bytea,
     OUT there_error text, OUT there_resolved_by text, OUT there_resolved_why text
 ) LANGUAGE plpgsql SET enable_seqscan = off AS $$
+DECLARE
+    decided_at timestamptz;
 BEGIN
-    asked_at := {now};
     FOR attempt IN 1..2 LOOP
+        asked_at := {now};
         SELECT record, status, epoch, attempts, attempts_max, on_lapse, hash_version, request_hash, lease_expires_at,
             ttl_us, call, updated_at, expires_at, response_code, response_headers::text, response_payload, error,
             resolved_by, resolved_why
@@ -47,6 +49,16 @@ BEGIN
             IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
                 PERFORM set_config('synchronous_commit', 'on', true);
             END IF;
+            -- It may have waited for another caller that took its record back. A lease counts from now on.
+            decided_at := {now};
+            IF decided_at > asked_at + interval '10 milliseconds' THEN
+                asked_at := decided_at;
+                UPDATE {table} SET created_at = asked_at, updated_at = asked_at,
+                    lease_expires_at = asked_at + lease_us * interval '1 microsecond',
+                    expires_at = asked_at + (lease_us + asked_ttl_us) * interval '1 microsecond'
+                WHERE principal = asked_principal AND grpc_method = asked_method AND idempotency_key = asked_key
+                RETURNING lease_expires_at, expires_at INTO there_lease_expires_at, there_expires_at;
+            END IF;
             there_attempts_max := asked_attempts_max;
             there_on_lapse := asked_on_lapse;
             there_hash_version := asked_hash_version;
@@ -66,17 +78,24 @@ CREATE OR REPLACE FUNCTION {finish}(
     new_status text, new_code integer, new_headers text, new_payload bytea, new_error text, new_digest bytea,
     OUT done boolean, OUT there_record bigint, OUT there_epoch integer, OUT there_status text, OUT there_digest bytea
 ) LANGUAGE plpgsql SET enable_seqscan = off AS $$
+DECLARE
+    moment timestamptz := {now};
 BEGIN
     UPDATE {table} SET
         status = new_status, response_code = new_code, response_headers = new_headers::jsonb,
         response_payload = new_payload, error = new_error, result_digest = new_digest,
-        resolved_by = NULL, resolved_why = NULL, lease_expires_at = NULL, updated_at = {now},
-        expires_at = {now} + ttl_us * interval '1 microsecond'
+        resolved_by = NULL, resolved_why = NULL, lease_expires_at = NULL,
+        updated_at = moment, expires_at = moment + ttl_us * interval '1 microsecond'
     WHERE principal = asked_principal AND grpc_method = asked_method AND idempotency_key = asked_key
         AND record = seen_record AND epoch = seen_epoch AND status || '' = seen_status;
     done := FOUND;
     IF done THEN
-        -- As above.
+        -- As above: it may have waited for the row.
+        IF {now} > moment + interval '10 milliseconds' THEN
+            moment := {now};
+            UPDATE {table} SET updated_at = moment, expires_at = moment + ttl_us * interval '1 microsecond'
+            WHERE principal = asked_principal AND grpc_method = asked_method AND idempotency_key = asked_key;
+        END IF;
         IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
             PERFORM set_config('synchronous_commit', 'on', true);
         END IF;
