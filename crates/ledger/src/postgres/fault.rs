@@ -47,6 +47,9 @@ fn of_database(said: &DbError) -> LedgerError {
         (SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT, LedgerError::Unavailable),
         (SqlState::DISK_FULL, LedgerError::Full),
         (SqlState::INSUFFICIENT_PRIVILEGE, LedgerError::Denied),
+        // By a trigger or a rule of the operator's own: the ledger raises none.
+        (SqlState::RAISE_EXCEPTION, LedgerError::Denied),
+        (SqlState::IN_FAILED_SQL_TRANSACTION, aborted),
     ];
     if let Some((_, meaning)) = known.iter().find(|(state, _)| state == code) {
         return meaning(text);
@@ -60,6 +63,14 @@ fn of_database(said: &DbError) -> LedgerError {
         Some("40" | "55") => LedgerError::Busy(text),
         _ => LedgerError::Corrupt(format!("{text} ({})", code.code())),
     }
+}
+
+/// A statement of the caller's own has failed in its transaction before, and whatever follows is refused.
+fn aborted(_: String) -> LedgerError {
+    LedgerError::Invalid(
+        "a statement before this one has failed in this transaction; roll it back, nothing of it has happened"
+            .to_owned(),
+    )
 }
 
 /// What it means that the pool has no connection.

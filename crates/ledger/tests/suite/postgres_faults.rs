@@ -260,3 +260,30 @@ async fn a_replay_is_one_indexed_read() {
     let after = measure().await;
     assert_eq!([after[0] - before[0], after[1] - before[1], after[2] - before[2]], [0, 100, 0]);
 }
+
+/// A trigger of the operator's own refuses: that is a refusal, and the record is fine.
+#[tokio::test]
+async fn what_a_trigger_refuses_is_refused_and_not_corrupt() {
+    let bed = Bed::new().await;
+    let schema = &bed.schema;
+    bed.psql(&format!(
+        "CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS \
+             $$ BEGIN RAISE EXCEPTION 'closed for the night'; END $$; \
+         CREATE TRIGGER refuse BEFORE INSERT ON {{table}} FOR EACH ROW EXECUTE FUNCTION {schema}.refuse()"
+    ));
+    let error = bed.ledger.begin(ask("k")).await.unwrap_err();
+    assert!(matches!(&error, LedgerError::Denied(why) if why.contains("closed for the night")), "{error:?}");
+}
+
+/// A statement of the caller's has failed before, and its transaction can only be rolled back.
+#[tokio::test]
+async fn an_aborted_transaction_says_so() {
+    let bed = Bed::new().await;
+    let held = lease(&bed.ledger, ask("k")).await;
+    let mut client = bed.store.pool().get().await.unwrap();
+    let transaction = client.transaction().await.unwrap();
+    transaction.batch_execute("SELECT 1 / 0").await.unwrap_err();
+    let error = bed.store.finish_tx(&transaction, &held, &done()).await.unwrap_err();
+    assert!(matches!(&error, LedgerError::Invalid(why) if why.contains("roll it back")), "{error:?}");
+    assert!(!error.is_transient());
+}
