@@ -1,12 +1,20 @@
 //! One way to the database for the time of one call.
 
-use deadpool_postgres::{Object, Pool};
+use std::time::Duration;
+
+use deadpool_postgres::{Object, Pool, PoolError};
+use tokio::time::{Instant, sleep};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Row, Transaction};
 
-use super::Statements;
 use super::fault;
+use super::{CONNECTION_PATIENCE, Statements};
 use crate::LedgerError;
+
+/// First pause before a database that refuses is asked for a connection again; it doubles.
+const CONNECTION_PAUSE_FIRST: Duration = Duration::from_millis(10);
+/// The longest such pause.
+const CONNECTION_PAUSE_MAX: Duration = Duration::from_millis(250);
 
 /// A value for a statement, and the type it goes as.
 pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
@@ -21,7 +29,7 @@ pub(super) enum Link<'a> {
 
 impl Link<'_> {
     pub(super) async fn pooled(pool: &Pool, statements: Statements) -> Result<Self, LedgerError> {
-        let object = pool.get().await.map_err(fault::of_pool)?;
+        let object = connected(pool).await?;
         Ok(Self::Pooled(Borrowed { object: Some(object), is_busy: false }, statements))
     }
 
@@ -68,6 +76,28 @@ impl Link<'_> {
         let result = prepared(borrowed.object(), statement, parameters).await;
         borrowed.is_busy = false;
         Ok(result.map_err(|error| fault::of_statement(&error))?.pop())
+    }
+}
+
+/// A connection of the pool. A database that restarts, or hands over to another, refuses for some seconds; nothing was
+/// sent yet, so that it is tried again without further ado for as long as the store waits for a connection.
+async fn connected(pool: &Pool) -> Result<Object, LedgerError> {
+    let until = Instant::now() + CONNECTION_PATIENCE;
+    let mut pause = CONNECTION_PAUSE_FIRST;
+    loop {
+        let error = match pool.get().await {
+            Ok(object) => return Ok(object),
+            Err(error) => error,
+        };
+        // The pool itself has waited for as long before it says that it has none to give.
+        let is_refused = matches!(error, PoolError::Backend(_));
+        let error = fault::of_pool(error);
+        let is_worth_it = is_refused && matches!(error, LedgerError::Unavailable(_));
+        if !is_worth_it || Instant::now() + pause >= until {
+            return Err(error);
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(CONNECTION_PAUSE_MAX);
     }
 }
 

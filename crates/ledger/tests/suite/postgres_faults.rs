@@ -1,7 +1,7 @@
 //! What a database and the way to it can do wrong, and what the ledger says then.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::support::{Bed, ask, identity, lease};
 use driftq_ledger::postgres::PostgresStore;
@@ -107,8 +107,12 @@ async fn a_replica_takes_no_writes_and_says_where_to_go() {
 #[tokio::test]
 async fn nobody_there_and_nobody_allowed() {
     let nobody = PostgresStore::connect("postgres://driftq@127.0.0.1:1/postgres").unwrap();
-    let error = Ledger::new(nobody).begin(ask("k")).await.unwrap_err();
+    let (settings, started) =
+        (Settings { call_timeout: Duration::from_secs(6), ..Settings::default() }, Instant::now());
+    let error = Ledger::with(nobody, settings, driftq_ledger::Silent).begin(ask("k")).await.unwrap_err();
     assert!(matches!(error, LedgerError::Unavailable(_)) && error.is_transient(), "{error:?}");
+    assert!(error.to_string().contains("refused"), "it says why: {error}");
+    assert!(started.elapsed() > Duration::from_secs(4), "it is waited for, not given up at once");
 
     let bed = Bed::new().await;
     let url = bed.postgres.url_for("there_is_no_such_database");
@@ -286,4 +290,26 @@ async fn an_aborted_transaction_says_so() {
     let error = bed.store.finish_tx(&transaction, &held, &done()).await.unwrap_err();
     assert!(matches!(&error, LedgerError::Invalid(why) if why.contains("roll it back")), "{error:?}");
     assert!(!error.is_transient());
+}
+
+/// Nobody is there at first, for many more tries than a call makes at once; then the database is back.
+#[tokio::test]
+async fn a_database_that_is_back_soon_is_waited_for() {
+    const REFUSED: usize = 12;
+    let bed = Bed::new().await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (port, place) = (listener.local_addr().unwrap().port(), bed.postgres.url().to_owned());
+    let place = place.rsplit_once('@').unwrap().1.split('/').next().unwrap().to_owned();
+    let url = bed.postgres.url().replacen(&place, &format!("127.0.0.1:{port}"), 1);
+    let proxy = tokio::spawn(async move {
+        for _ in 0..REFUSED {
+            drop(listener.accept().await.unwrap());
+        }
+        let (mut client, _) = listener.accept().await.unwrap();
+        let mut database = tokio::net::TcpStream::connect(place).await.unwrap();
+        drop(tokio::io::copy_bidirectional(&mut client, &mut database).await);
+    });
+    let ledger = Ledger::new(PostgresStore::connect(&url).unwrap().table(&bed.table()).unwrap());
+    assert!(matches!(ledger.begin(ask("k")).await.unwrap(), Decision::Execute(_)));
+    proxy.abort();
 }
