@@ -29,7 +29,7 @@ use self::link::Link;
 use self::names::Names;
 use crate::{
     Begin, Decision, Ending, Filter, Finished, Identity, Kept, Lease, LedgerError, Moment, Page, Pending,
-    Reacquire, Record, Resolve, Stats, Store, Sweep, Swept,
+    Reacquire, Record, Resolve, Settings, Stats, Store, Sweep, Swept,
 };
 
 pub use self::migrate::Migration;
@@ -60,6 +60,8 @@ pub struct PostgresStore {
     inner: Arc<Inner>,
     /// Rows that were passed over because they cannot be read.
     unreadable: Arc<AtomicU64>,
+    /// Of the calls that join a transaction: all others come from a ledger, which has checked them.
+    settings: Settings,
 }
 
 struct Inner {
@@ -118,7 +120,7 @@ impl PostgresStore {
     pub fn new(pool: Pool) -> Result<Self, LedgerError> {
         let names = Names::new(TABLE_DEFAULT)?;
         let inner = Arc::new(Inner::new(names, Statements::default()));
-        Ok(Self { pool, inner, unreadable: Arc::default() })
+        Ok(Self { pool, inner, unreadable: Arc::default(), settings: Settings::default() })
     }
 
     /// With another table: `name` or `schema.name`.
@@ -134,6 +136,14 @@ impl PostgresStore {
         let names = self.inner.names.clone().with_clock(function)?;
         self.inner = Arc::new(Inner::new(names, self.inner.statements));
         Ok(self)
+    }
+
+    /// With bounds of the service's own for the calls that join a transaction, which no ledger checks: those that
+    /// [`Ledger::with`](crate::Ledger::with) is given.
+    #[must_use]
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
     }
 
     /// With another way to send statements.
