@@ -143,7 +143,7 @@ impl Held {
             request_hash: row.get(8, &Type::TEXT)?,
             lease_expires_at: moment(9)?,
             ttl: ttl_of(row.get(10, &Type::INT8)?),
-            owner: None,
+            owner: text(20)?,
             call: text(11)?,
             digest: None,
             created_at: asked_at,
@@ -176,7 +176,12 @@ impl Held {
     }
 
     pub(super) fn compared(&self) -> Compared<'_> {
-        Compared { hash_version: self.hash_version, hash: &self.request_hash, call: self.call.as_deref() }
+        Compared {
+            hash_version: self.hash_version,
+            hash: &self.request_hash,
+            call: self.call.as_deref(),
+            owner: self.owner.as_deref(),
+        }
     }
 
     /// When the newest lease lapses, or has lapsed.

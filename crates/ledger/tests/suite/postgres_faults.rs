@@ -313,3 +313,18 @@ async fn a_database_that_is_back_soon_is_waited_for() {
     assert!(matches!(ledger.begin(ask("k")).await.unwrap(), Decision::Execute(_)));
     proxy.abort();
 }
+
+/// Two workers that give their calls the same name: one of them runs it.
+#[tokio::test]
+async fn a_name_of_a_call_that_another_owner_uses_runs_nothing() {
+    let bed = Bed::new().await;
+    for ledger in [bed.ledger.clone(), Ledger::new(driftq_ledger::memory::MemoryStore::new())] {
+        let asked = |owner: &str| ask("k").call("charge").owner(owner);
+        let held = lease(&ledger, asked("one")).await;
+        assert_eq!(lease(&ledger, asked("one")).await, held, "its own call, once more");
+        for other in [asked("two"), ask("k").call("charge")] {
+            let told = ledger.begin(other).await.unwrap();
+            assert!(matches!(told, Decision::InProgress { epoch: 1, .. }), "{told:?}");
+        }
+    }
+}

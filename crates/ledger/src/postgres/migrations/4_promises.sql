@@ -14,7 +14,7 @@ CREATE OR REPLACE FUNCTION {begin}(
     OUT there_hash_version smallint, OUT there_hash text, OUT there_lease_expires_at timestamptz,
     OUT there_ttl_us bigint, OUT there_call text, OUT there_updated_at timestamptz,
     OUT there_expires_at timestamptz, OUT there_code integer, OUT there_headers text, OUT there_payload bytea,
-    OUT there_error text, OUT there_resolved_by text, OUT there_resolved_why text
+    OUT there_error text, OUT there_resolved_by text, OUT there_resolved_why text, OUT there_owner text
 ) LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
     decided_at timestamptz;
@@ -23,11 +23,11 @@ BEGIN
         asked_at := {now};
         SELECT record, status, epoch, attempts, attempts_max, on_lapse, hash_version, request_hash, lease_expires_at,
             ttl_us, call, updated_at, expires_at, response_code, response_headers::text, response_payload, error,
-            resolved_by, resolved_why
+            resolved_by, resolved_why, owner
         INTO there_record, there_status, there_epoch, there_attempts, there_attempts_max, there_on_lapse,
             there_hash_version, there_hash, there_lease_expires_at, there_ttl_us, there_call, there_updated_at,
             there_expires_at, there_code, there_headers, there_payload, there_error, there_resolved_by,
-            there_resolved_why
+            there_resolved_why, there_owner
         FROM {table}
         WHERE principal = asked_principal AND grpc_method = asked_method AND idempotency_key = asked_key;
         -- The second time: somebody was quicker, or nothing is to be seen of whoever was.
@@ -65,6 +65,7 @@ BEGIN
             there_hash := asked_hash;
             there_ttl_us := asked_ttl_us;
             there_call := asked_call;
+            there_owner := asked_owner;
             there_updated_at := asked_at;
             EXIT;
         END IF;
