@@ -68,6 +68,10 @@ impl State {
 
 pub(super) async fn run(common: &Common, place: &Place, args: &Args) -> Result<()> {
     match place.open(common)? {
+        // What is printed is run as SQL.
+        Store::Server(_) if args.print => {
+            output::write("-- there is nothing to migrate: a server keeps its ledger by itself\n")
+        }
         Store::Server(_) => {
             let nothing = Migrated { table: "", steps: Vec::new() };
             output::print_one(common.output, &nothing, || {
