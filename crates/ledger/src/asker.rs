@@ -21,6 +21,8 @@ pub(crate) struct Compared<'a> {
     pub(crate) hash: &'a str,
     /// The call that got the newest lease.
     pub(crate) call: Option<&'a str>,
+    /// Who made that call.
+    pub(crate) owner: Option<&'a str>,
 }
 
 impl<'a> From<&'a Begin> for Asker<'a> {
@@ -56,7 +58,9 @@ impl Asker<'_> {
             same_request: known.is_none_or(|known| {
                 self.hash.is_none_or(|hash| hash.matches(known.hash_version, known.hash))
             }),
-            same_call: self.call.is_some() && known.is_some_and(|known| known.call == self.call),
+            // A call that is repeated is repeated by its owner. Another one that uses its name is not the holder.
+            same_call: self.call.is_some()
+                && known.is_some_and(|known| known.call == self.call && known.owner == self.owner),
             reacquire: self.reacquire,
             attempts_max: self.terms.attempts_max,
         }

@@ -239,8 +239,13 @@ impl Ledger {
         let until = Instant::now() + patience;
         let mut pause = Pause::new(None);
         let mut retries = 0;
+        // What went wrong before says more than that the time is over.
+        let mut before = None;
         loop {
-            let result = timeout_at(until, ask()).await.unwrap_or(Err(LedgerError::TimedOut(patience)));
+            let Ok(result) = timeout_at(until, ask()).await else {
+                let result = Err(before.unwrap_or(LedgerError::TimedOut(patience)));
+                return Tried { result, retries };
+            };
             let is_worth_it = result.as_ref().is_err_and(|error| {
                 error.is_transient() && !matches!(error, LedgerError::TimedOut(_) | LedgerError::Full(_))
             });
@@ -248,6 +253,7 @@ impl Ledger {
             if !is_worth_it || retries >= self.inner.settings.retries_max || Instant::now() + next >= until {
                 return Tried { result, retries };
             }
+            before = result.err();
             retries += 1;
             sleep(next).await;
         }

@@ -87,6 +87,8 @@ pub struct Swept {
     pub removed: u64,
     /// Records whose lease lapsed and that no caller may take over: unknown from now on.
     pub held: u64,
+    /// Rows that could not be read and were passed over. They stay until somebody looks at them.
+    pub unreadable: u64,
     /// Whether there is more to do.
     pub more: bool,
     /// Whether the store does this by itself, so that there was nothing to do here.

@@ -70,6 +70,10 @@ const STEPS: Columns<Step> = &[
 
 pub(super) async fn migrate(common: &Common, place: &StoreArgs, args: &MigrateArgs) -> Result<()> {
     match place.open(common)? {
+        // What is printed is run as SQL.
+        Store::Server(_) if args.print => {
+            output::write("-- there is nothing to migrate: a server keeps its ledger by itself\n")
+        }
         Store::Server(_) => {
             let nothing = Migrated { table: "", steps: Vec::new() };
             common.show(&nothing, |_| {

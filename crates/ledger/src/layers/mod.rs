@@ -35,6 +35,11 @@ pub(crate) const REQUEST_BYTES_MAX: usize = 1 << 20;
 /// Most bytes of an answer that is kept, unless a layer is told otherwise.
 pub(crate) const RESPONSE_BYTES_MAX: usize = 1 << 20;
 
+/// A client is never told to come back later than this. The end of the lease, which the ledger knows, is the latest moment
+/// at which it is worth asking again: a handler mostly answers long before, and a client that waited for that moment
+/// would wait for nothing.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(5);
+
 /// What becomes of an effect whose handler says that something went wrong and does not say whether it happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerErrors {
@@ -212,7 +217,9 @@ where
         Ok(Decision::Replay(outcome)) => return Passed::Replay(outcome),
         // It was asked for with `reacquire`, so this means that no attempt is left.
         Ok(Decision::Retryable { outcome, .. }) => return Passed::Replay(outcome),
-        Ok(Decision::InProgress { retry_after, .. }) => return Passed::InProgress { retry_after },
+        Ok(Decision::InProgress { retry_after, .. }) => {
+            return Passed::InProgress { retry_after: retry_after.min(RETRY_AFTER_MAX) };
+        }
         Ok(Decision::Unknown { since, .. }) => return Passed::Unknown { since },
         Err(LedgerError::Conflict(_)) => return Passed::Conflict,
         Err(error @ (LedgerError::Invalid(_) | LedgerError::Identity(_))) => {

@@ -58,7 +58,12 @@ impl<'a> Lent<'a> {
 
 impl Entry {
     pub(super) fn compared(&self) -> Compared<'_> {
-        Compared { hash_version: self.hash_version, hash: &self.hash_digest, call: self.call.as_deref() }
+        Compared {
+            hash_version: self.hash_version,
+            hash: &self.hash_digest,
+            call: self.call.as_deref(),
+            owner: self.owner.as_deref(),
+        }
     }
 
     pub(super) fn new(

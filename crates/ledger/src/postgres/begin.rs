@@ -14,23 +14,25 @@ use crate::{Begin, Decision, Identity, Kept, LedgerError, Reacquire, RequestHash
 pub(super) const BEGIN: &str = "SELECT {begin}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
 
 /// Whatever is there.
-pub(super) const READ: &str = "SELECT {now} AS asked_at, there.response_headers::text AS headers, there.* \
-     FROM {table} AS there WHERE principal = $1 AND grpc_method = $2 AND idempotency_key = $3";
+pub(super) const READ: &str = "SELECT {columns}, response_headers::text AS headers, response_payload FROM {table} WHERE principal = $1 AND grpc_method = $2 AND idempotency_key = $3";
 
 /// The record is still the one that was read. `$7`: it was read as in progress with a lease that is over, which its
-/// holder may have renewed since.
-const UNCHANGED: &str = "WHERE principal = $1 AND grpc_method = $2 AND idempotency_key = $3 \
-     AND record = $4 AND epoch = $5 AND status = $6 \
-     AND (NOT $7 OR lease_expires_at IS NULL OR lease_expires_at <= {now})";
+/// holder may have renewed since. The status is compared so that no index fits: by the names it is one row, by the status
+/// it may be any number.
+const UNCHANGED: &str = "FROM {clock} WHERE principal = $1 AND grpc_method = $2 AND idempotency_key = $3 \
+     AND record = $4 AND epoch = $5 AND status || '' = $6 \
+     AND (NOT $7 OR lease_expires_at IS NULL OR lease_expires_at <= moment)";
 
-const RETURNED: &str = "RETURNING {now} AS asked_at, response_headers::text AS headers, {table}.*";
+/// The record as it is now. By their names: a newer release may have added columns.
+pub(super) const RETURNED: &str =
+    "RETURNING {columns}, response_headers::text AS headers, response_payload, {durable}";
 
 /// What every new lease writes.
 const LENT: &str = "status = 'IN_PROGRESS', \
      request_hash = $8, hash_version = $9, \
-     lease_expires_at = {now} + $10 * interval '1 microsecond', ttl_us = $11, \
-     expires_at = {now} + ($10 + $11) * interval '1 microsecond', \
-     on_lapse = $12, attempts_max = $13, owner = $14, call = $15, updated_at = {now}, \
+     ttl_us = $11, on_lapse = $12, attempts_max = $13, owner = $14, call = $15, \
+     updated_at = moment, lease_expires_at = moment + $10 * interval '1 microsecond', \
+     expires_at = moment + ($10 + $11) * interval '1 microsecond', \
      response_code = NULL, response_headers = NULL, response_payload = NULL, error = NULL, result_digest = NULL, \
      resolved_by = NULL, resolved_why = NULL";
 
@@ -43,14 +45,14 @@ pub(super) fn take_over() -> String {
 /// one fits.
 pub(super) fn begin_anew() -> String {
     format!(
-        "UPDATE {{table}} SET record = DEFAULT, epoch = $16, attempts = $17, created_at = {{now}}, \
-         {LENT} {UNCHANGED} AND expires_at <= {{now}} {RETURNED}"
+        "UPDATE {{table}} SET record = DEFAULT, epoch = $16, attempts = $17, created_at = moment, \
+         {LENT} {UNCHANGED} AND expires_at <= moment {RETURNED}"
     )
 }
 
 /// A lease lapsed, and it is unknown whether the effect happened.
 pub(super) fn give_up() -> String {
-    format!("UPDATE {{table}} SET status = 'UNKNOWN', updated_at = {{now}} {UNCHANGED} {RETURNED}")
+    format!("UPDATE {{table}} SET status = 'UNKNOWN', updated_at = moment {UNCHANGED} {RETURNED}")
 }
 
 /// What a record that was read comes to.
@@ -135,7 +137,7 @@ impl PostgresStore {
             (owner as _, Type::TEXT),
             (call as _, Type::TEXT),
         ];
-        let row = link.query_opt(&self.inner.sql.begin, &parameters).await?;
+        let row = link.call(&self.inner.sql.begin, &parameters).await?;
         row.as_ref().map_or(Ok(None), |row| StoredRow::read_begun(identity, row))
     }
 

@@ -15,6 +15,16 @@ pub(super) fn of_statement(error: &Error) -> LedgerError {
     }
 }
 
+/// Whether a prepared statement is not there any more, or not for the table that is there now. The database says so
+/// before it runs anything.
+pub(super) fn is_outdated(error: &Error) -> bool {
+    let Some(said) = error.as_db_error() else { return false };
+    // "cached plan must not change result type", in whatever language. The state alone says many things.
+    let has_changed =
+        *said.code() == SqlState::FEATURE_NOT_SUPPORTED && said.routine() == Some("RevalidateCachedQuery");
+    has_changed || *said.code() == SqlState::INVALID_SQL_STATEMENT_NAME
+}
+
 fn of_database(said: &DbError) -> LedgerError {
     let text = said.message().to_owned();
     let code = said.code();
@@ -37,6 +47,9 @@ fn of_database(said: &DbError) -> LedgerError {
         (SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT, LedgerError::Unavailable),
         (SqlState::DISK_FULL, LedgerError::Full),
         (SqlState::INSUFFICIENT_PRIVILEGE, LedgerError::Denied),
+        // By a trigger or a rule of the operator's own: the ledger raises none.
+        (SqlState::RAISE_EXCEPTION, LedgerError::Denied),
+        (SqlState::IN_FAILED_SQL_TRANSACTION, aborted),
     ];
     if let Some((_, meaning)) = known.iter().find(|(state, _)| state == code) {
         return meaning(text);
@@ -50,6 +63,14 @@ fn of_database(said: &DbError) -> LedgerError {
         Some("40" | "55") => LedgerError::Busy(text),
         _ => LedgerError::Corrupt(format!("{text} ({})", code.code())),
     }
+}
+
+/// A statement of the caller's own has failed in its transaction before, and whatever follows is refused.
+fn aborted(_: String) -> LedgerError {
+    LedgerError::Invalid(
+        "a statement before this one has failed in this transaction; roll it back, nothing of it has happened"
+            .to_owned(),
+    )
 }
 
 /// What it means that the pool has no connection.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use driftq_core::ledger::{self as rules, OnLapse, Resolved, Standing, Status};
 use tokio_postgres::types::Type;
 
-use super::begin::{busy, integer};
+use super::begin::{RETURNED, busy, integer};
 use super::composite::Composite;
 use super::link::Link;
 use super::row::{StoredRow, at, status_of};
@@ -16,23 +16,26 @@ use crate::{Ending, Finished, Lease, LedgerError, Moment, Proof, Resolve, words}
 pub(super) const FINISH: &str = "SELECT {finish}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
 
 /// Never to an earlier time. What was written off as unknown is in progress again: its holder is there.
-pub(super) const RENEW: &str = "UPDATE {table} SET status = 'IN_PROGRESS', \
-     lease_expires_at = greatest(lease_expires_at, {now} + $7 * interval '1 microsecond'), \
-     expires_at = greatest(lease_expires_at, {now} + $7 * interval '1 microsecond') \
-         + ttl_us * interval '1 microsecond', \
-     updated_at = {now} \
+const RENEW: &str = "UPDATE {table} SET status = 'IN_PROGRESS', \
+     updated_at = moment, lease_expires_at = greatest(lease_expires_at, moment + $7 * interval '1 microsecond'), \
+     expires_at = greatest(lease_expires_at, moment + $7 * interval '1 microsecond') \
+         + ttl_us * interval '1 microsecond' \
+     FROM {clock} \
      WHERE principal = $1 AND grpc_method = $2 AND idempotency_key = $3 \
-     AND record = $4 AND epoch = $5 AND status = $6 \
-     RETURNING {now} AS asked_at, response_headers::text AS headers, {table}.*";
+     AND record = $4 AND epoch = $5 AND status || '' = $6";
+
+pub(super) fn renew() -> String {
+    format!("{RENEW} {RETURNED}")
+}
 
 pub(super) const RESOLVE: &str = "UPDATE {table} SET epoch = $8, status = $9, attempts_max = $10, \
      response_code = $11, response_headers = $12::text::jsonb, response_payload = $13, error = $14, result_digest = $15, \
-     resolved_by = $16, resolved_why = $17, lease_expires_at = NULL, updated_at = {now}, \
-     ttl_us = $18, expires_at = {now} + $18 * interval '1 microsecond' \
+     resolved_by = $16, resolved_why = $17, lease_expires_at = NULL, ttl_us = $18, \
+     updated_at = moment, expires_at = moment + $18 * interval '1 microsecond' FROM {clock} \
      WHERE principal = $1 AND grpc_method = $2 AND idempotency_key = $3 \
-     AND record = $4 AND epoch = $5 AND status = $6 \
-     AND (NOT $7 OR lease_expires_at IS NULL OR lease_expires_at <= {now}) \
-     RETURNING record";
+     AND record = $4 AND epoch = $5 AND status || '' = $6 \
+     AND (NOT $7 OR lease_expires_at IS NULL OR lease_expires_at <= moment) \
+     RETURNING record, {durable}";
 
 /// What a finish found instead of the record it expected.
 struct There {
@@ -96,7 +99,7 @@ impl PostgresStore {
             (&error_of(ending) as _, Type::TEXT),
             (&&digest[..] as _, Type::BYTEA),
         ];
-        let row = link.query_opt(&self.inner.sql.finish, &parameters).await?;
+        let row = link.call(&self.inner.sql.finish, &parameters).await?;
         let row = row.ok_or_else(|| LedgerError::Corrupt("a finish without an answer".to_owned()))?;
         let row: Composite = at(&row, 0)?;
         if row.get(0, &Type::BOOL)? {

@@ -1,12 +1,20 @@
 //! One way to the database for the time of one call.
 
-use deadpool_postgres::{Object, Pool};
+use std::time::Duration;
+
+use deadpool_postgres::{Object, Pool, PoolError};
+use tokio::time::{Instant, sleep};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Row, Transaction};
 
-use super::Statements;
 use super::fault;
+use super::{CONNECTION_PATIENCE, Statements};
 use crate::LedgerError;
+
+/// First pause before a database that refuses is asked for a connection again; it doubles.
+const CONNECTION_PAUSE_FIRST: Duration = Duration::from_millis(10);
+/// The longest such pause.
+const CONNECTION_PAUSE_MAX: Duration = Duration::from_millis(250);
 
 /// A value for a statement, and the type it goes as.
 pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
@@ -21,12 +29,13 @@ pub(super) enum Link<'a> {
 
 impl Link<'_> {
     pub(super) async fn pooled(pool: &Pool, statements: Statements) -> Result<Self, LedgerError> {
-        let object = pool.get().await.map_err(fault::of_pool)?;
+        let object = connected(pool).await?;
         Ok(Self::Pooled(Borrowed { object: Some(object), is_busy: false }, statements))
     }
 
-    /// Runs a statement. Unless told otherwise it is not prepared, which would leave something behind in a session that
-    /// a pooler may give to another client; it costs one round trip all the same.
+    /// Runs a statement with its text, and plans it by what the table is now. Nothing is left behind in a session that a
+    /// pooler may give to another client, and no plan that was good for another table; it costs one round trip all the
+    /// same.
     pub(super) async fn query(
         &mut self,
         statement: &str,
@@ -34,12 +43,9 @@ impl Link<'_> {
     ) -> Result<Vec<Row>, LedgerError> {
         let result = match self {
             Self::Joined(transaction) => transaction.query_typed(statement, parameters).await,
-            Self::Pooled(borrowed, statements) => {
+            Self::Pooled(borrowed, _) => {
                 borrowed.is_busy = true;
-                let result = match statements {
-                    Statements::Unnamed => borrowed.object().query_typed(statement, parameters).await,
-                    Statements::Prepared => prepared(borrowed.object(), statement, parameters).await,
-                };
+                let result = borrowed.object().query_typed(statement, parameters).await;
                 borrowed.is_busy = false;
                 result
             }
@@ -55,17 +61,64 @@ impl Link<'_> {
     ) -> Result<Option<Row>, LedgerError> {
         Ok(self.query(statement, parameters).await?.pop())
     }
+
+    /// Calls a function, which has one row to give. Only such calls are prepared, if anything is: their plan reads no
+    /// table, so that it fits whatever becomes of the table.
+    pub(super) async fn call(
+        &mut self,
+        statement: &str,
+        parameters: &[Parameter<'_>],
+    ) -> Result<Option<Row>, LedgerError> {
+        let Self::Pooled(borrowed, Statements::Prepared) = self else {
+            return self.query_opt(statement, parameters).await;
+        };
+        borrowed.is_busy = true;
+        let result = prepared(borrowed.object(), statement, parameters).await;
+        borrowed.is_busy = false;
+        Ok(result.map_err(|error| fault::of_statement(&error))?.pop())
+    }
 }
 
+/// A connection of the pool. A database that restarts, or hands over to another, refuses for some seconds; nothing was
+/// sent yet, so that it is tried again without further ado for as long as the store waits for a connection.
+async fn connected(pool: &Pool) -> Result<Object, LedgerError> {
+    let until = Instant::now() + CONNECTION_PATIENCE;
+    let mut pause = CONNECTION_PAUSE_FIRST;
+    loop {
+        let error = match pool.get().await {
+            Ok(object) => return Ok(object),
+            Err(error) => error,
+        };
+        // The pool itself has waited for as long before it says that it has none to give.
+        let is_refused = matches!(error, PoolError::Backend(_));
+        let error = fault::of_pool(error);
+        let is_worth_it = is_refused && matches!(error, LedgerError::Unavailable(_));
+        if !is_worth_it || Instant::now() + pause >= until {
+            return Err(error);
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(CONNECTION_PAUSE_MAX);
+    }
+}
+
+/// Runs a statement that stays prepared. If the session does not have it any more, or what it was prepared for has
+/// changed, nothing has happened yet: it is prepared again and repeated, once.
 async fn prepared(
     object: &Object,
-    statement: &str,
+    text: &str,
     parameters: &[Parameter<'_>],
 ) -> Result<Vec<Row>, tokio_postgres::Error> {
     let types: Vec<Type> = parameters.iter().map(|(_, kind)| kind.clone()).collect();
     let values: Vec<&(dyn ToSql + Sync)> = parameters.iter().map(|(value, _)| *value).collect();
-    let statement = object.prepare_typed_cached(statement, &types).await?;
-    object.query(&statement, &values).await
+    let statement = object.prepare_typed_cached(text, &types).await?;
+    match object.query(&statement, &values).await {
+        Err(error) if fault::is_outdated(&error) => {
+            drop(object.statement_cache.remove(text, &types));
+            let statement = object.prepare_typed_cached(text, &types).await?;
+            object.query(&statement, &values).await
+        }
+        result => result,
+    }
 }
 
 /// A connection of the pool. If it is dropped in the middle of a statement, because the caller had no time to wait for

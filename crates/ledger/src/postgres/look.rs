@@ -2,12 +2,13 @@
 
 use driftq_core::ledger::{OnLapse, Standing, Status};
 use serde::{Deserialize, Serialize};
+use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::PostgresStore;
 use super::link::Link;
-use super::row::{Stamp, StoredRow, get};
-use crate::{Filter, LedgerError, Moment, Page, Record, Stats, words};
+use super::row::{Batch, Last, Stamp, StoredRow, UNREADABLE_MAX, get};
+use crate::{Filter, LedgerError, Moment, PAGE_MAX, Page, Record, Stats, words};
 
 /// Where a list goes on.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -21,6 +22,16 @@ enum Cursor {
 impl Cursor {
     fn read(text: &str) -> Result<Self, LedgerError> {
         serde_json::from_str(text).map_err(|_| strange_cursor())
+    }
+
+    /// Behind the last row of a batch.
+    fn behind(last: Last, by_ending: bool) -> Self {
+        let Last { names: [principal, method, key], expires_at, record } = last;
+        if by_ending {
+            Self::Ending(expires_at.micros(), record)
+        } else {
+            Self::Named(principal, method, key)
+        }
     }
 
     fn write(&self) -> Result<String, LedgerError> {
@@ -45,34 +56,44 @@ const fn written_as(status: Status) -> &'static [&'static str] {
 }
 
 impl PostgresStore {
+    /// A page is filled although rows that cannot be read come first: they would fill the first page of every list.
     pub(super) async fn list_on(&self, link: &mut Link<'_>, filter: &Filter) -> Result<Page, LedgerError> {
-        let rows = match filter.status {
-            Some(status) => self.list_by_status(link, filter, status).await?,
-            None => self.list_by_name(link, filter).await?,
-        };
-        let is_full = rows.len() == filter.limit as usize;
-        let cursor = match (rows.last().filter(|_| is_full), filter.status) {
-            (None, _) => None,
-            (Some(last), Some(_)) => Some(Cursor::Ending(last.expires_at.micros(), last.record)),
-            (Some(last), None) => {
-                let part = |text: &str| text.to_owned();
-                let identity = &last.identity;
-                Some(Cursor::Named(part(identity.principal()), part(identity.method()), part(identity.key())))
+        let mut cursor = filter.cursor.as_deref().map(Cursor::read).transpose()?;
+        let (mut held, mut unreadable, mut at_once) = (Vec::new(), 0, filter.limit);
+        let cursor = loop {
+            let rows = match filter.status {
+                Some(status) => self.rows_by_status(link, filter, status, cursor.as_ref(), at_once).await?,
+                None => self.rows_by_name(link, filter, cursor.as_ref(), at_once).await?,
+            };
+            let batch = Batch::read(&rows, filter.limit as usize - held.len())?;
+            let is_last = batch.rows == rows.len() && batch.rows < at_once as usize;
+            unreadable += batch.unreadable.len();
+            held.extend(batch.held);
+            if is_last {
+                break None;
             }
+            cursor = batch.last.map(|last| Cursor::behind(last, filter.status.is_some()));
+            if held.len() == filter.limit as usize || unreadable >= UNREADABLE_MAX {
+                break cursor;
+            }
+            at_once = PAGE_MAX;
         };
+        self.passed_over(unreadable);
         let wanted = |record: &Record| filter.status.is_none_or(|status| record.status == status);
-        let records = rows.into_iter().filter_map(StoredRow::view).filter(wanted).collect();
+        let records = held.into_iter().filter_map(StoredRow::view).filter(wanted).collect();
         Ok(Page { records, cursor: cursor.map(|cursor| cursor.write()).transpose()? })
     }
 
-    async fn list_by_status(
+    async fn rows_by_status(
         &self,
         link: &mut Link<'_>,
         filter: &Filter,
         status: Status,
-    ) -> Result<Vec<StoredRow>, LedgerError> {
-        let (after, record) = match filter.cursor.as_deref().map(Cursor::read).transpose()? {
-            Some(Cursor::Ending(after, record)) => (after, record),
+        cursor: Option<&Cursor>,
+        limit: u32,
+    ) -> Result<Vec<Row>, LedgerError> {
+        let (after, record) = match cursor {
+            Some(Cursor::Ending(after, record)) => (*after, *record),
             Some(Cursor::Named(..)) => return Err(strange_cursor()),
             None => (i64::MIN, i64::MIN),
         };
@@ -88,21 +109,22 @@ impl PostgresStore {
             (&filter.method as _, Type::TEXT),
             (&Stamp(Moment::from_micros(after)) as _, Type::TIMESTAMPTZ),
             (&record as _, Type::INT8),
-            (&i64::from(filter.limit) as _, Type::INT8),
+            (&i64::from(limit) as _, Type::INT8),
         ];
-        let rows = link.query(&statement, &parameters).await?;
-        rows.iter().filter_map(|row| StoredRow::read(row).transpose()).collect()
+        link.query(&statement, &parameters).await
     }
 
-    async fn list_by_name(
+    async fn rows_by_name(
         &self,
         link: &mut Link<'_>,
         filter: &Filter,
-    ) -> Result<Vec<StoredRow>, LedgerError> {
-        let (principal, method, key) = match filter.cursor.as_deref().map(Cursor::read).transpose()? {
-            Some(Cursor::Named(principal, method, key)) => (principal, method, key),
+        cursor: Option<&Cursor>,
+        limit: u32,
+    ) -> Result<Vec<Row>, LedgerError> {
+        let (principal, method, key) = match cursor {
+            Some(Cursor::Named(principal, method, key)) => (&**principal, &**method, &**key),
             Some(Cursor::Ending(..)) => return Err(strange_cursor()),
-            None => (String::new(), String::new(), String::new()),
+            None => ("", "", ""),
         };
         let statement = self.inner.names.fill(
             "SELECT {columns} FROM {table} \
@@ -116,17 +138,16 @@ impl PostgresStore {
             (&key as _, Type::TEXT),
             (&filter.principal as _, Type::TEXT),
             (&filter.method as _, Type::TEXT),
-            (&i64::from(filter.limit) as _, Type::INT8),
+            (&i64::from(limit) as _, Type::INT8),
         ];
-        let rows = link.query(&statement, &parameters).await?;
-        rows.iter().filter_map(|row| StoredRow::read(row).transpose()).collect()
+        link.query(&statement, &parameters).await
     }
 
     /// Counts everything there is: one pass over the table.
     pub(super) async fn stats_on(&self, link: &mut Link<'_>) -> Result<Stats, LedgerError> {
         let statement = self.inner.names.fill(
-            "SELECT status, on_lapse, coalesce(lease_expires_at > {now}, false) AS live, \
-             coalesce(attempts >= attempts_max, false) AS spent, expires_at <= {now} AS expired, \
+            "SELECT status, on_lapse, coalesce(lease_expires_at > {scan_now}, false) AS live, \
+             coalesce(attempts >= attempts_max, false) AS spent, expires_at <= {scan_now} AS expired, \
              count(*) AS records FROM {table} GROUP BY 1, 2, 3, 4, 5",
         );
         let mut stats = Stats::default();

@@ -3,6 +3,7 @@
 use tokio_postgres::{GenericClient, Transaction};
 
 use super::fault::{of_pool, of_statement};
+use super::row::get;
 use super::{Names, PostgresStore};
 use crate::LedgerError;
 
@@ -19,19 +20,35 @@ pub struct Migration {
     pub applied: bool,
 }
 
-/// All steps. A step that was released never changes; what is new is a new step.
-const STEPS: [(i32, &str, &str); 3] = [
-    (1, "contract", include_str!("migrations/1_contract.sql")),
-    (2, "leases", include_str!("migrations/2_leases.sql")),
-    (3, "calls", include_str!("migrations/3_calls.sql")),
+/// A step, and which releases work with the table after it.
+struct Step {
+    version: i32,
+    name: &'static str,
+    sql: &'static str,
+    /// A release whose newest step is this one, or a later one, works with the table also after this step: a deployment
+    /// can go back to it.
+    works_from: i32,
+}
+
+/// All steps, in order. A step that was released never changes; what is new is a new step.
+const STEPS: [Step; 4] = [
+    Step { version: 1, name: "contract", sql: include_str!("migrations/1_contract.sql"), works_from: 1 },
+    Step { version: 2, name: "leases", sql: include_str!("migrations/2_leases.sql"), works_from: 2 },
+    Step { version: 3, name: "calls", sql: include_str!("migrations/3_calls.sql"), works_from: 3 },
+    // The functions of the step before are still there.
+    Step { version: 4, name: "promises", sql: include_str!("migrations/4_promises.sql"), works_from: 3 },
 ];
 
-/// Where it is written down which steps were taken.
+/// The newest step that this release knows.
+const NEWEST: i32 = STEPS[STEPS.len() - 1].version;
+
+/// Where it is written down which steps were taken. What older releases left out has no range.
 const JOURNAL: &str = "CREATE TABLE IF NOT EXISTS {migrations} (
     version integer PRIMARY KEY,
     name text NOT NULL,
     applied_at timestamptz NOT NULL DEFAULT statement_timestamp()
 );
+ALTER TABLE {migrations} ADD COLUMN IF NOT EXISTS works_from integer;
 ";
 
 /// The columns of the contract, as this version reads and writes them. A table that was there before may differ.
@@ -49,7 +66,8 @@ const COLUMNS: [(&str, &str); 10] = [
 ];
 
 impl PostgresStore {
-    /// All steps and whether the database has them. Changes nothing.
+    /// All steps and whether the database has them. Changes nothing. Refused if a newer release has left a table behind
+    /// with which this one does not work.
     pub async fn migrations(&self) -> Result<Vec<Migration>, LedgerError> {
         let client = self.pool().get().await.map_err(of_pool)?;
         let names = &self.inner.names;
@@ -67,7 +85,14 @@ impl PostgresStore {
 
     /// Takes the steps that the database does not have yet, all or none. Several programs may do so at the same time:
     /// one does, the others wait. Returns all steps; those that were taken now had `applied: false` before.
+    ///
+    /// If the database has them all, it is only read: a service may call this at each start, also as a user who may
+    /// make no tables, and also after a newer release has taken steps of its own, as far as those allow it.
     pub async fn migrate(&self) -> Result<Vec<Migration>, LedgerError> {
+        let there = self.migrations().await?;
+        if there.iter().all(|step| step.applied) {
+            return Ok(there);
+        }
         let mut client = self.pool().get().await.map_err(of_pool)?;
         let failed = |error: tokio_postgres::Error| of_statement(&error);
         let transaction = client.transaction().await.map_err(failed)?;
@@ -88,13 +113,11 @@ impl PostgresStore {
         let mut text = names.fill(JOURNAL);
         for step in steps(names, &[]) {
             text.push_str(&format!(
-                "\n-- Step {}: {}\n{}\nINSERT INTO {} (version, name) VALUES ({}, '{}') ON CONFLICT DO NOTHING;\n",
+                "\n-- Step {}: {}\n{}\n{} ON CONFLICT DO NOTHING;\n",
                 step.version,
                 step.name,
                 step.sql.trim_end(),
-                names.migrations,
-                step.version,
-                step.name
+                note(names, &step),
             ));
         }
         format!("BEGIN;\n{text}\nCOMMIT;\n")
@@ -109,40 +132,58 @@ async fn take_steps(transaction: &Transaction<'_>, names: &Names) -> Result<Vec<
     transaction.batch_execute(&lock).await.map_err(failed)?;
     transaction.batch_execute(&names.fill(JOURNAL)).await.map_err(failed)?;
     let before = applied(transaction, names).await?;
-    if let Some(newer) = before.iter().find(|version| !STEPS.iter().any(|(known, ..)| known == *version)) {
-        return Err(LedgerError::NotMigrated(format!(
-            "it has step {newer}, which this version does not know; use the version that made it"
-        )));
-    }
     let steps = steps(names, &before);
     for step in steps.iter().filter(|step| !step.applied) {
         transaction.batch_execute(&step.sql).await.map_err(failed)?;
         if step.version == 1 {
             fits(transaction, names).await?;
         }
-        let note = format!(
-            "INSERT INTO {} (version, name) VALUES ({}, '{}')",
-            names.migrations, step.version, step.name
-        );
-        transaction.batch_execute(&note).await.map_err(failed)?;
+        transaction.batch_execute(&note(names, step)).await.map_err(failed)?;
     }
     Ok(steps)
 }
 
 fn steps(names: &Names, applied: &[i32]) -> Vec<Migration> {
-    let step = |(version, name, sql): (i32, &'static str, &str)| Migration {
-        version,
-        name,
-        sql: names.fill(sql),
-        applied: applied.contains(&version),
+    let step = |step: Step| Migration {
+        version: step.version,
+        name: step.name,
+        sql: names.fill(step.sql),
+        applied: applied.contains(&step.version),
     };
     STEPS.into_iter().map(step).collect()
 }
 
+/// Writes down that a step was taken.
+fn note(names: &Names, step: &Migration) -> String {
+    let works_from =
+        STEPS.iter().find(|known| known.version == step.version).map_or(step.version, |step| step.works_from);
+    format!(
+        "INSERT INTO {} (version, name, works_from) VALUES ({}, '{}', {works_from})",
+        names.migrations, step.version, step.name
+    )
+}
+
+/// The steps that were taken. Refused if one of them is newer than this release and too much for it.
 async fn applied(client: &impl GenericClient, names: &Names) -> Result<Vec<i32>, LedgerError> {
-    let statement = format!("SELECT version FROM {} ORDER BY version", names.migrations);
+    // The column may not be there yet.
+    let statement = format!(
+        "SELECT version, (to_jsonb(taken) ->> 'works_from')::integer AS works_from FROM {} AS taken ORDER BY version",
+        names.migrations
+    );
     let rows = client.query_typed(&statement, &[]).await.map_err(|error| of_statement(&error))?;
-    rows.iter().map(|row| super::row::get(row, "version")).collect()
+    let mut versions = Vec::with_capacity(rows.len());
+    for row in &rows {
+        let version: i32 = get(row, "version")?;
+        let works_from = get::<Option<i32>>(row, "works_from")?.unwrap_or(version);
+        if version > NEWEST && works_from > NEWEST {
+            return Err(LedgerError::NotMigrated(format!(
+                "a newer release has taken step {version}, which works with releases that know step {works_from}; \
+                 this one knows steps up to {NEWEST}, so deploy a newer one"
+            )));
+        }
+        versions.push(version);
+    }
+    Ok(versions)
 }
 
 /// Whether a table that may have been there before is one that the next steps can build on.
@@ -156,7 +197,7 @@ async fn fits(client: &impl GenericClient, names: &Names) -> Result<(), LedgerEr
     let mut wrong = Vec::new();
     for (name, kind) in COLUMNS {
         let found = rows.iter().find(|row| row.try_get("name").is_ok_and(|found: &str| found == name));
-        match found.map(|row| super::row::get::<&str>(row, "type")).transpose()? {
+        match found.map(|row| get::<&str>(row, "type")).transpose()? {
             None => wrong.push(format!("there is no column {name}")),
             Some(found) if found != kind => wrong.push(format!("{name} is {found}, not {kind}")),
             Some(_) => {}

@@ -18,6 +18,7 @@ mod sweep;
 mod transaction;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod, Runtime};
@@ -28,7 +29,7 @@ use self::link::Link;
 use self::names::Names;
 use crate::{
     Begin, Decision, Ending, Filter, Finished, Identity, Kept, Lease, LedgerError, Moment, Page, Pending,
-    Reacquire, Record, Resolve, Stats, Store, Sweep, Swept,
+    Reacquire, Record, Resolve, Settings, Stats, Store, Sweep, Swept,
 };
 
 pub use self::migrate::Migration;
@@ -47,8 +48,8 @@ pub enum Statements {
     /// Each with its text: works behind every pooler.
     #[default]
     Unnamed,
-    /// Prepared once per connection: quicker, and only for a direct connection or a pooler that follows them
-    /// (PgBouncer from 1.21 with `max_prepared_statements`).
+    /// The two calls of every request prepared once per connection, all others with their text: quicker, and only for a
+    /// direct connection or a pooler that follows them (PgBouncer from 1.21 with `max_prepared_statements`).
     Prepared,
 }
 
@@ -57,6 +58,10 @@ pub enum Statements {
 pub struct PostgresStore {
     pool: Pool,
     inner: Arc<Inner>,
+    /// Rows that were passed over because they cannot be read.
+    unreadable: Arc<AtomicU64>,
+    /// Of the calls that join a transaction: all others come from a ledger, which has checked them.
+    settings: Settings,
 }
 
 struct Inner {
@@ -114,7 +119,8 @@ impl PostgresStore {
     /// On a pool of the service's own.
     pub fn new(pool: Pool) -> Result<Self, LedgerError> {
         let names = Names::new(TABLE_DEFAULT)?;
-        Ok(Self { pool, inner: Arc::new(Inner::new(names, Statements::default())) })
+        let inner = Arc::new(Inner::new(names, Statements::default()));
+        Ok(Self { pool, inner, unreadable: Arc::default(), settings: Settings::default() })
     }
 
     /// With another table: `name` or `schema.name`.
@@ -132,6 +138,14 @@ impl PostgresStore {
         Ok(self)
     }
 
+    /// With bounds of the service's own for the calls that join a transaction, which no ledger checks: those that
+    /// [`Ledger::with`](crate::Ledger::with) is given.
+    #[must_use]
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
+    }
+
     /// With another way to send statements.
     #[must_use]
     pub fn statements(mut self, statements: Statements) -> Self {
@@ -143,6 +157,19 @@ impl PostgresStore {
     #[must_use]
     pub const fn pool(&self) -> &Pool {
         &self.pool
+    }
+
+    /// How often a row was passed over by a sweep or a list because it cannot be read: its identity is one that no
+    /// caller can have, or its values make no sense. Counted anew each time, for metrics; the log names one of them.
+    #[must_use]
+    pub fn unreadable(&self) -> u64 {
+        self.unreadable.load(Ordering::Relaxed)
+    }
+
+    /// Counts rows that were passed over.
+    fn passed_over(&self, rows: usize) -> u64 {
+        self.unreadable.fetch_add(rows as u64, Ordering::Relaxed);
+        rows as u64
     }
 
     async fn link(&self) -> Result<Link<'static>, LedgerError> {
@@ -159,7 +186,7 @@ impl Inner {
             take_over: names.fill(&begin::take_over()),
             begin_anew: names.fill(&begin::begin_anew()),
             give_up: names.fill(&begin::give_up()),
-            renew: names.fill(finish::RENEW),
+            renew: names.fill(&finish::renew()),
             resolve: names.fill(finish::RESOLVE),
         };
         Self { names, statements, sql }

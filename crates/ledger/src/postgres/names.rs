@@ -8,16 +8,30 @@ pub const TABLE_DEFAULT: &str = "idempotency_keys";
 /// What PostgreSQL allows is 63; the names of functions and of the index are longer than the table's.
 const NAME_BYTES_MAX: usize = 48;
 
+/// Goes into what a write returns, so that it is there before the write commits: what is told holds after a crash, also
+/// where the server, the database or the user has `synchronous_commit` off. What is stronger stays. Ends with the
+/// transaction, and costs no round trip.
+const DURABLE: &str = "CASE WHEN current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') \
+     THEN set_config('synchronous_commit', 'on', true) END AS durable";
+
+/// One moment for all times of a row that is written: when the row is there to be written, also if another transaction
+/// had it until then.
+const CLOCK: &str = "(SELECT {now} AS moment FROM (SELECT 1 FROM {table} \
+     WHERE principal = $1 AND grpc_method = $2 AND idempotency_key = $3 FOR UPDATE) AS held OFFSET 0) AS clock";
+
 /// The table, and what is named after it. All are quoted where they must be and safe to paste into statements.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
     pub(super) table: String,
     pub(super) begin: String,
     pub(super) finish: String,
+    /// As releases before the fourth step call them.
+    begin_1: String,
+    finish_1: String,
     pub(super) migrations: String,
     /// Never qualified: an index lives where its table does.
     pub(super) index_by_status: String,
-    /// What tells the time.
+    /// What tells the time, each time anew. `{scan_now}` tells it once per statement, so that an index can be used.
     pub(super) now: String,
 }
 
@@ -30,12 +44,14 @@ impl Names {
         };
         Ok(Self {
             table: format!("{schema}{name}"),
-            begin: format!("{schema}{name}_begin_1"),
-            finish: format!("{schema}{name}_finish_1"),
+            begin: format!("{schema}{name}_begin_2"),
+            finish: format!("{schema}{name}_finish_2"),
+            begin_1: format!("{schema}{name}_begin_1"),
+            finish_1: format!("{schema}{name}_finish_1"),
             migrations: format!("{schema}{name}_migrations"),
             index_by_status: format!("{name}_by_status"),
-            // When the statement came in: the time of a transaction stands still, and the time of each row moves.
-            now: "statement_timestamp()".to_owned(),
+            // When it is asked for: a statement may wait for a lock for longer than a lease lasts.
+            now: "clock_timestamp()".to_owned(),
         })
     }
 
@@ -52,11 +68,16 @@ impl Names {
     pub(super) fn fill(&self, statement: &str) -> String {
         statement
             .replace("{columns}", COLUMNS_SMALL)
+            .replace("{durable}", DURABLE)
+            .replace("{clock}", CLOCK)
             .replace("{table}", &self.table)
             .replace("{begin}", &self.begin)
             .replace("{finish}", &self.finish)
+            .replace("{begin_1}", &self.begin_1)
+            .replace("{finish_1}", &self.finish_1)
             .replace("{migrations}", &self.migrations)
             .replace("{index_by_status}", &self.index_by_status)
+            .replace("{scan_now}", &format!("(SELECT {})", self.now))
             .replace("{now}", &self.now)
     }
 }
@@ -82,8 +103,9 @@ mod tests {
     #[test]
     fn names_follow_the_table() {
         let names = Names::new("pay.keys").unwrap();
-        let statement = "{table} {begin} {finish} {migrations} {index_by_status}";
-        let filled = "pay.keys pay.keys_begin_1 pay.keys_finish_1 pay.keys_migrations keys_by_status";
+        let statement = "{table} {begin} {finish} {begin_1} {migrations} {index_by_status}";
+        let filled =
+            "pay.keys pay.keys_begin_2 pay.keys_finish_2 pay.keys_begin_1 pay.keys_migrations keys_by_status";
         assert_eq!(names.fill(statement), filled);
         assert_eq!(Names::new(TABLE_DEFAULT).unwrap().table, TABLE_DEFAULT);
     }

@@ -82,8 +82,7 @@ impl StoredRow {
     pub(super) fn read(row: &Row) -> Result<Option<Self>, LedgerError> {
         let Some(principal) = get::<Option<&str>>(row, "principal")? else { return Ok(None) };
         let (method, key): (&str, &str) = (get(row, "grpc_method")?, get(row, "idempotency_key")?);
-        let identity = Identity::new(principal, method, key)
-            .map_err(|error| LedgerError::Corrupt(format!("a row whose identity is none: {error}")))?;
+        let identity = identity_of(principal, method, key)?;
         let status = status_of(get(row, "status")?, &identity)?;
         let on_lapse = on_lapse_of(get(row, "on_lapse")?, &identity)?;
         let has_answer = row.columns().iter().any(|column| column.name() == "response_payload");
@@ -144,7 +143,7 @@ impl StoredRow {
             request_hash: row.get(8, &Type::TEXT)?,
             lease_expires_at: moment(9)?,
             ttl: ttl_of(row.get(10, &Type::INT8)?),
-            owner: None,
+            owner: text(20)?,
             call: text(11)?,
             digest: None,
             created_at: asked_at,
@@ -177,7 +176,12 @@ impl StoredRow {
     }
 
     pub(super) fn compared(&self) -> Compared<'_> {
-        Compared { hash_version: self.hash_version, hash: &self.request_hash, call: self.call.as_deref() }
+        Compared {
+            hash_version: self.hash_version,
+            hash: &self.request_hash,
+            call: self.call.as_deref(),
+            owner: self.owner.as_deref(),
+        }
     }
 
     /// When the newest lease lapses, or has lapsed.
@@ -248,6 +252,71 @@ impl StoredRow {
             identity: self.identity,
         })
     }
+}
+
+/// Most rows that one call passes over because they cannot be read.
+pub(super) const UNREADABLE_MAX: usize = 10_000;
+
+/// Rows, of which some may be such as no call of this release can have written.
+pub(super) struct Batch {
+    pub(super) held: Vec<StoredRow>,
+    /// The numbers of the records that could not be read.
+    pub(super) unreadable: Vec<i64>,
+    /// Where it ends, readable or not.
+    pub(super) last: Option<Last>,
+    /// Rows that were looked at.
+    pub(super) rows: usize,
+}
+
+/// The names in a row, and where it stands in the order in which records end.
+pub(super) struct Last {
+    pub(super) names: [String; 3],
+    pub(super) expires_at: Moment,
+    pub(super) record: i64,
+}
+
+impl Batch {
+    /// Reads what can be read, up to `held_max` records. Only a table that is not the ledger's is an error: one row
+    /// must not keep all others from being swept or listed.
+    pub(super) fn read(rows: &[Row], held_max: usize) -> Result<Self, LedgerError> {
+        let mut batch = Self { held: Vec::new(), unreadable: Vec::new(), last: None, rows: 0 };
+        for row in rows {
+            if batch.held.len() == held_max {
+                break;
+            }
+            batch.rows += 1;
+            match StoredRow::read(row) {
+                Ok(held) => batch.held.extend(held),
+                Err(LedgerError::Corrupt(why)) => {
+                    let record: i64 = get(row, "record")?;
+                    // One is enough to start from; there may be thousands of the same kind.
+                    if batch.unreadable.is_empty() {
+                        tracing::warn!(record, why, "a row of the ledger cannot be read and is passed over");
+                    }
+                    batch.unreadable.push(record);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if let Some(row) = rows[..batch.rows].last() {
+            batch.last = Some(Last {
+                names: [get(row, "principal")?, get(row, "grpc_method")?, get(row, "idempotency_key")?],
+                expires_at: get::<Stamp>(row, "expires_at")?.0,
+                record: get(row, "record")?,
+            });
+        }
+        Ok(batch)
+    }
+}
+
+/// The identity that a row is about. One whose names are not what the identity makes of them is found by no caller.
+fn identity_of(principal: &str, method: &str, key: &str) -> Result<Identity, LedgerError> {
+    let identity = Identity::new(principal, method, key)
+        .map_err(|error| LedgerError::Corrupt(format!("a row whose identity is none: {error}")))?;
+    if (identity.principal(), identity.method(), identity.key()) == (principal, method, key) {
+        return Ok(identity);
+    }
+    Err(LedgerError::Corrupt(format!("a row with blanks around a part of its identity: {identity}")))
 }
 
 /// A column's value; the table is not the ledger's if there is none of that name and type.

@@ -5,17 +5,25 @@ use tokio_postgres::types::Type;
 use super::PostgresStore;
 use super::begin::integer;
 use super::link::Link;
-use super::row::StoredRow;
-use crate::{LedgerError, Sweep, Swept, words};
+use super::row::{Batch, StoredRow, UNREADABLE_MAX};
+use crate::{LedgerError, PAGE_MAX, Sweep, Swept, words};
+
+/// What is worth a look in one round.
+struct Candidates {
+    held: Vec<StoredRow>,
+    /// Rows that cannot be read and were passed over.
+    unreadable: u64,
+    /// Whether there may be more.
+    more: bool,
+}
 
 impl PostgresStore {
     pub(super) async fn sweep_on(&self, link: &mut Link<'_>, sweep: Sweep) -> Result<Swept, LedgerError> {
-        let candidates = self.candidates(link, sweep.limit).await?;
-        let more = candidates.len() == sweep.limit as usize;
+        let Candidates { held, unreadable, more } = self.candidates(link, sweep.limit).await?;
         let (over, rest): (Vec<StoredRow>, Vec<StoredRow>) =
-            candidates.into_iter().partition(|held| held.standing().is_over());
+            held.into_iter().partition(|held| held.standing().is_over());
         let stranded = rest.into_iter().filter(|held| held.standing().becomes_unknown());
-        let mut swept = Swept { more, ..Swept::default() };
+        let mut swept = Swept { more, unreadable, ..Swept::default() };
         if sweep.dry_run {
             return Ok(Swept { removed: over.len() as u64, held: stranded.count() as u64, ..swept });
         }
@@ -28,20 +36,37 @@ impl PostgresStore {
         Ok(swept)
     }
 
-    /// What is worth a look. The rules decide about each.
-    async fn candidates(&self, link: &mut Link<'_>, limit: u32) -> Result<Vec<StoredRow>, LedgerError> {
+    /// Up to `limit` records that are worth a look; the rules decide about each. Rows that cannot be read are left out
+    /// of the count: they stay where they are, and the next sweep would find nothing else.
+    async fn candidates(&self, link: &mut Link<'_>, limit: u32) -> Result<Candidates, LedgerError> {
         let statement = self.inner.names.fill(
             "(SELECT {columns} FROM {table} \
-              WHERE status = 'IN_PROGRESS' AND lease_expires_at <= {now} \
-              AND (on_lapse = 'hold' OR attempts >= attempts_max OR expires_at <= {now}) LIMIT $1) \
+              WHERE status = 'IN_PROGRESS' AND lease_expires_at <= {scan_now} \
+              AND (on_lapse = 'hold' OR attempts >= attempts_max OR expires_at <= {scan_now}) \
+              AND record <> ALL($2) LIMIT $1) \
              UNION ALL \
              (SELECT {columns} FROM {table} \
               WHERE status IN ('SUCCEEDED', 'FAILED_FINAL', 'FAILED_RETRYABLE') \
-              AND expires_at <= {now} LIMIT $1) \
+              AND expires_at <= {scan_now} AND record <> ALL($2) LIMIT $1) \
              LIMIT $1",
         );
-        let rows = link.query(&statement, &[(&i64::from(limit), Type::INT8)]).await?;
-        rows.iter().filter_map(|row| StoredRow::read(row).transpose()).collect()
+        let mut unreadable: Vec<i64> = Vec::new();
+        let mut at_once = limit;
+        let (held, more) = loop {
+            let parameters = [(&i64::from(at_once) as _, Type::INT8), (&unreadable as _, Type::INT8_ARRAY)];
+            let rows = link.query(&statement, &parameters).await?;
+            let batch = Batch::read(&rows, limit as usize)?;
+            let is_clean = batch.unreadable.is_empty();
+            unreadable.extend(batch.unreadable);
+            let is_last = batch.rows < at_once as usize && batch.rows == rows.len();
+            let is_full = batch.held.len() == limit as usize;
+            if is_last || is_clean || is_full || unreadable.len() >= UNREADABLE_MAX {
+                break (batch.held, !is_last);
+            }
+            // What was readable is found again, beside what comes after it.
+            at_once = PAGE_MAX;
+        };
+        Ok(Candidates { held, unreadable: self.passed_over(unreadable.len()), more })
     }
 
     /// Removes records that are still what was read. Two sweeps at the same time do not wait for each other.

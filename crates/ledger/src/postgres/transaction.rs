@@ -4,7 +4,7 @@ use tokio_postgres::Transaction;
 
 use super::PostgresStore;
 use super::link::Link;
-use crate::{Begin, Decision, Ending, Finished, Lease, LedgerError, Resolve, Settings, check};
+use crate::{Begin, Decision, Ending, Finished, Lease, LedgerError, Resolve, check};
 
 impl PostgresStore {
     /// Says how an effect ended, in the caller's transaction. Whatever else that transaction writes is there exactly
@@ -13,13 +13,16 @@ impl PostgresStore {
     /// On any error roll back; [`LedgerError::Stale`] means that another caller took over, and [`LedgerError::Busy`]
     /// that the database wants the whole transaction run again. Nothing is retried here: a failed statement ends a
     /// transaction.
+    ///
+    /// The bounds are those of [`settings`](Self::settings). The whole transaction is as durable as an outcome has to
+    /// be: from this call on it commits with `synchronous_commit` on, unless it is stronger already.
     pub async fn finish_tx(
         &self,
         transaction: &Transaction<'_>,
         lease: &Lease,
         ending: &Ending,
     ) -> Result<Finished, LedgerError> {
-        check::ending(ending, &Settings::default())?;
+        check::ending(ending, &self.settings)?;
         self.finish_on(&mut Link::Joined(transaction), lease, ending).await
     }
 
@@ -43,7 +46,7 @@ impl PostgresStore {
         transaction: &Transaction<'_>,
         found: &Resolve,
     ) -> Result<Finished, LedgerError> {
-        check::resolve(found, &Settings::default())?;
+        check::resolve(found, &self.settings)?;
         self.resolve_on(&mut Link::Joined(transaction), found).await
     }
 }

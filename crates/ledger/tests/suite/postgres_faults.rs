@@ -1,7 +1,7 @@
 //! What a database and the way to it can do wrong, and what the ledger says then.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::support::{Bed, ask, identity, lease};
 use driftq_ledger::postgres::PostgresStore;
@@ -107,8 +107,12 @@ async fn a_replica_takes_no_writes_and_says_where_to_go() {
 #[tokio::test]
 async fn nobody_there_and_nobody_allowed() {
     let nobody = PostgresStore::connect("postgres://driftq@127.0.0.1:1/postgres").unwrap();
-    let error = Ledger::new(nobody).begin(ask("k")).await.unwrap_err();
+    let (settings, started) =
+        (Settings { call_timeout: Duration::from_secs(6), ..Settings::default() }, Instant::now());
+    let error = Ledger::with(nobody, settings, driftq_ledger::Silent).begin(ask("k")).await.unwrap_err();
     assert!(matches!(error, LedgerError::Unavailable(_)) && error.is_transient(), "{error:?}");
+    assert!(error.to_string().contains("refused"), "it says why: {error}");
+    assert!(started.elapsed() > Duration::from_secs(4), "it is waited for, not given up at once");
 
     let bed = Bed::new().await;
     let url = bed.postgres.url_for("there_is_no_such_database");
@@ -249,7 +253,7 @@ async fn a_replay_is_one_indexed_read() {
     };
     // The statements of the store, on this very connection, whose counts we can ask for.
     let begin = format!(
-        "SELECT {}_begin_1('ann', '/pay.Pay/Charge', 'k', 'h', 1::smallint, 1, 1, 'hold', NULL, NULL, 'c')",
+        "SELECT {}_begin_2('ann', '/pay.Pay/Charge', 'k', 'h', 1::smallint, 1, 1, 'hold', NULL, NULL, 'c')",
         bed.table()
     );
     client.query(&begin, &[]).await.unwrap();
@@ -259,4 +263,68 @@ async fn a_replay_is_one_indexed_read() {
     }
     let after = measure().await;
     assert_eq!([after[0] - before[0], after[1] - before[1], after[2] - before[2]], [0, 100, 0]);
+}
+
+/// A trigger of the operator's own refuses: that is a refusal, and the record is fine.
+#[tokio::test]
+async fn what_a_trigger_refuses_is_refused_and_not_corrupt() {
+    let bed = Bed::new().await;
+    let schema = &bed.schema;
+    bed.psql(&format!(
+        "CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS \
+             $$ BEGIN RAISE EXCEPTION 'closed for the night'; END $$; \
+         CREATE TRIGGER refuse BEFORE INSERT ON {{table}} FOR EACH ROW EXECUTE FUNCTION {schema}.refuse()"
+    ));
+    let error = bed.ledger.begin(ask("k")).await.unwrap_err();
+    assert!(matches!(&error, LedgerError::Denied(why) if why.contains("closed for the night")), "{error:?}");
+}
+
+/// A statement of the caller's has failed before, and its transaction can only be rolled back.
+#[tokio::test]
+async fn an_aborted_transaction_says_so() {
+    let bed = Bed::new().await;
+    let held = lease(&bed.ledger, ask("k")).await;
+    let mut client = bed.store.pool().get().await.unwrap();
+    let transaction = client.transaction().await.unwrap();
+    transaction.batch_execute("SELECT 1 / 0").await.unwrap_err();
+    let error = bed.store.finish_tx(&transaction, &held, &done()).await.unwrap_err();
+    assert!(matches!(&error, LedgerError::Invalid(why) if why.contains("roll it back")), "{error:?}");
+    assert!(!error.is_transient());
+}
+
+/// Nobody is there at first, for many more tries than a call makes at once; then the database is back.
+#[tokio::test]
+async fn a_database_that_is_back_soon_is_waited_for() {
+    const REFUSED: usize = 12;
+    let bed = Bed::new().await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (port, place) = (listener.local_addr().unwrap().port(), bed.postgres.url().to_owned());
+    let place = place.rsplit_once('@').unwrap().1.split('/').next().unwrap().to_owned();
+    let url = bed.postgres.url().replacen(&place, &format!("127.0.0.1:{port}"), 1);
+    let proxy = tokio::spawn(async move {
+        for _ in 0..REFUSED {
+            drop(listener.accept().await.unwrap());
+        }
+        let (mut client, _) = listener.accept().await.unwrap();
+        let mut database = tokio::net::TcpStream::connect(place).await.unwrap();
+        drop(tokio::io::copy_bidirectional(&mut client, &mut database).await);
+    });
+    let ledger = Ledger::new(PostgresStore::connect(&url).unwrap().table(&bed.table()).unwrap());
+    assert!(matches!(ledger.begin(ask("k")).await.unwrap(), Decision::Execute(_)));
+    proxy.abort();
+}
+
+/// Two workers that give their calls the same name: one of them runs it.
+#[tokio::test]
+async fn a_name_of_a_call_that_another_owner_uses_runs_nothing() {
+    let bed = Bed::new().await;
+    for ledger in [bed.ledger.clone(), Ledger::new(driftq_ledger::memory::MemoryStore::new())] {
+        let asked = |owner: &str| ask("k").call("charge").owner(owner);
+        let held = lease(&ledger, asked("one")).await;
+        assert_eq!(lease(&ledger, asked("one")).await, held, "its own call, once more");
+        for other in [asked("two"), ask("k").call("charge")] {
+            let told = ledger.begin(other).await.unwrap();
+            assert!(matches!(told, Decision::InProgress { epoch: 1, .. }), "{told:?}");
+        }
+    }
 }

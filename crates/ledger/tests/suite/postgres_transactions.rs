@@ -3,7 +3,7 @@
 
 use crate::support::{BRIEF, Bed, ask, identity, lease};
 use driftq_ledger::postgres::Statements;
-use driftq_ledger::{Decision, Ending, Finished, LedgerError, OnLapse, Response, Status, Terms};
+use driftq_ledger::{Decision, Ending, Finished, LedgerError, OnLapse, Response, Settings, Status, Terms};
 
 fn done() -> Ending {
     Ending::succeeded(Response::new("paid").code(200))
@@ -196,4 +196,20 @@ async fn serialization_failures_are_retried() {
         executed += u32::from(task.await.unwrap() == "execute");
     }
     assert_eq!(executed, 1);
+}
+
+/// The bounds that a service gives its ledger hold for its transactions, too.
+#[tokio::test]
+async fn a_transaction_goes_by_the_bounds_of_the_service() {
+    let bed = Bed::new().await;
+    let held = lease(&bed.ledger, ask("k")).await;
+    let mut client = bed.store.pool().get().await.unwrap();
+    let transaction = client.transaction().await.unwrap();
+    let small = bed.store.clone().settings(Settings { payload_bytes_max: 3, ..Settings::default() });
+    let refused = small.finish_tx(&transaction, &held, &done()).await;
+    assert_eq!(refused, Err(LedgerError::TooLarge { bytes: 4, limit: 3 }));
+    let large = bed.store.clone().settings(Settings { payload_bytes_max: 2 << 20, ..Settings::default() });
+    let ending = Ending::succeeded(Response::new(vec![7; (1 << 20) + 1]));
+    assert_eq!(large.finish_tx(&transaction, &held, &ending).await, Ok(Finished::Committed));
+    transaction.commit().await.unwrap();
 }

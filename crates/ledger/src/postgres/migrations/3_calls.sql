@@ -2,7 +2,7 @@
 -- planning although nothing is prepared and any pooler may stand in between. They decide nothing.
 
 -- Puts a record there if there is none, and tells what is there. What a new record does not have is left out.
-CREATE OR REPLACE FUNCTION {begin}(
+CREATE OR REPLACE FUNCTION {begin_1}(
     asked_principal text, asked_method text, asked_key text, asked_hash text, asked_hash_version smallint,
     lease_us bigint, asked_ttl_us bigint, asked_on_lapse text, asked_attempts_max integer,
     asked_owner text, asked_call text,
@@ -52,7 +52,7 @@ BEGIN
 END $$;
 
 -- Writes an ending into a record that is as the caller has seen it, and tells what is there if it is not.
-CREATE OR REPLACE FUNCTION {finish}(
+CREATE OR REPLACE FUNCTION {finish_1}(
     asked_principal text, asked_method text, asked_key text,
     seen_record bigint, seen_epoch integer, seen_status text,
     new_status text, new_code integer, new_headers text, new_payload bytea, new_error text, new_digest bytea,

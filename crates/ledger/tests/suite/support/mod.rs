@@ -34,8 +34,8 @@ impl Bed {
         let schema = &bed.schema;
         bed.psql(&format!(
             "CREATE TABLE {schema}.passed (time interval); INSERT INTO {schema}.passed VALUES ('0'); \
-             CREATE FUNCTION {schema}.clock() RETURNS timestamptz LANGUAGE sql STABLE \
-             AS 'SELECT statement_timestamp() + time FROM {schema}.passed'"
+             CREATE FUNCTION {schema}.clock() RETURNS timestamptz LANGUAGE sql VOLATILE \
+             AS 'SELECT clock_timestamp() + time FROM {schema}.passed'"
         ));
         bed.store = bed.store.clock(&format!("{schema}.clock")).unwrap();
         bed.ledger = Ledger::new(bed.store.clone());
@@ -76,6 +76,15 @@ impl Bed {
     /// Runs statements beside the store; what they print.
     pub(crate) fn psql(&self, sql: &str) -> String {
         self.postgres.psql(&sql.replace("{table}", &self.table())).unwrap().trim().to_owned()
+    }
+
+    /// Returns when a statement on the table waits for a lock.
+    pub(crate) async fn until_one_waits(&self) {
+        let waits =
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%{table}%'";
+        while self.psql(waits) == "0" {
+            tokio::task::yield_now().await;
+        }
     }
 
     /// Lets the lease of a record lapse: its end moves into the past, as if the time had gone by.
