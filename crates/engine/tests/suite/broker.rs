@@ -1,5 +1,4 @@
 //! The way of a message through the broker, and what survives a restart.
-#![allow(clippy::unwrap_used, reason = "an error here is a failed test")]
 
 use crate::common::{
     ack_of, at, config, crash_image, keyed, leased, next, reader, soon, start, start_at, text, value,

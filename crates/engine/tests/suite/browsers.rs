@@ -1,5 +1,4 @@
 //! People who look through messages beside those who work.
-#![allow(clippy::unwrap_used, reason = "an error here is a failed test")]
 
 use std::time::{Duration, Instant};
 

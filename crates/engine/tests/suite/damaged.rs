@@ -1,5 +1,4 @@
 //! Messages and dead letters whose bytes are not those that were stored.
-#![allow(clippy::unwrap_used, reason = "an error here is a failed test")]
 
 use crate::common::{at, mortal, next, reader, soon, start, text, until, value};
 use driftq_engine::{AckRequest, Broker, Config, Job, JobCall, JobKind, JobState, LeaseCall, LetterFilter};

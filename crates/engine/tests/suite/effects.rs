@@ -1,5 +1,4 @@
 //! Effects, commits and outputs through the broker: real threads, real files.
-#![allow(clippy::unwrap_used, reason = "an error here is a failed test")]
 
 use crate::common::{ack_of, at, config, next, reader, restart_killed, soon, start, text, until};
 use driftq_core::ledger::{OnLapse, Status};

@@ -1,5 +1,4 @@
 //! Disks that fail, fill up or take their time.
-#![allow(clippy::unwrap_used, reason = "an error here is a failed test")]
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

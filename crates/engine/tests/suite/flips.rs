@@ -1,5 +1,4 @@
 //! Files that are flipped, cut or gone: a start refuses and names the file, or nothing acknowledged is missing.
-#![allow(clippy::unwrap_used, reason = "an error here is a failed test")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

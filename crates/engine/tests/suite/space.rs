@@ -1,5 +1,4 @@
 //! The log gives back what nobody needs.
-#![allow(clippy::unwrap_used, reason = "an error here is a failed test")]
 
 use crate::common::{ack_of, at, config, next, reader, restart_killed, soon, start, text, until, value};
 use driftq_core::Message;

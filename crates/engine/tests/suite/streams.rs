@@ -1,5 +1,4 @@
 //! Readers that stall, leave or give up.
-#![allow(clippy::unwrap_used, reason = "an error here is a failed test")]
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
 //! Looking into a log offline, and mending it.
-#![allow(clippy::unwrap_used, reason = "an error here is a failed test")]
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,4 @@
 //! What a cache may say, and for how long.
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
 use std::future::pending;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
 //! A cache in front of PostgreSQL: what the database says about a record is what a copy goes by.
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
 use std::time::Duration;
 

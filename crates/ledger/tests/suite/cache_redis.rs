@@ -1,5 +1,4 @@
 //! Copies in a real Redis, which may go away or hold what nobody wrote.
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,4 @@
 //! Whatever a cache loses, mixes up or fails to say: compared with a twin that has none, no answer changes.
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
 use std::future::ready;
 use std::sync::{Arc, Mutex};

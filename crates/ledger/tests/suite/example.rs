@@ -1,5 +1,4 @@
 //! The example does what it says: a server that is tormented and killed charges nobody twice.
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
 use std::path::PathBuf;
 use std::process::Command;

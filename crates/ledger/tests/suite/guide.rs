@@ -1,5 +1,4 @@
 //! The guide for moving a table of the original form does what it says: its statements are run from the page.
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
 use std::time::Duration;
 

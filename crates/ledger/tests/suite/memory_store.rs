@@ -1,5 +1,4 @@
 //! What only the store in memory promises: a bound, a clock that never goes back, waiting without polling.
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

@@ -1,5 +1,4 @@
 //! What every store must do, on real PostgreSQL.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::future::Future;
 use std::pin::Pin;

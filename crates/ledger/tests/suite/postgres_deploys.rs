@@ -1,5 +1,4 @@
 //! What a deployment does to a table under a service that runs, and to releases of it that run beside each other.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
 //! What a caller was told holds after a crash of PostgreSQL, whatever the server's settings are.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use crate::support::{Bed, ask, identity, lease};
 use driftq_ledger::postgres::{PostgresStore, Statements};

@@ -1,5 +1,4 @@
 //! What a database and the way to it can do wrong, and what the ledger says then.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,4 @@
 //! The table: made, brought up to date, taken over from a program that had one in the form of the contract.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use crate::support::{BRIEF, Bed, ask, identity, lease};
 use driftq_ledger::postgres::PostgresStore;

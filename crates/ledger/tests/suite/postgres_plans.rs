@@ -1,5 +1,4 @@
 //! What calls cost the database: rows read in proportion to calls, whatever it thought of the table when it planned.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use crate::support::{BRIEF, Bed, ask, identity, lease};
 use driftq_ledger::postgres::{PostgresStore, Statements};

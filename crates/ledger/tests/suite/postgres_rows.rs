@@ -1,5 +1,4 @@
 //! Rows that no identity can name, or that make no sense: reported and passed over, never in the way.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
 //! The business write and the outcome in one transaction.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use crate::support::{BRIEF, Bed, ask, identity, lease};
 use driftq_ledger::postgres::Statements;

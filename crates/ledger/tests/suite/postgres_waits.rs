@@ -1,5 +1,4 @@
 //! Calls that wait for a lock while time passes or the record changes: they decide by how it stands when they get it.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
 //! The simulated disk, and the log on it.
+#![allow(clippy::unwrap_used, reason = "an error here is a failed test")]
 
 mod disk_crash;
 mod disk_faults;

@@ -1,7 +1,6 @@
 //! A log may have many more segments than a process may have open files.
 
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::fs;
 use std::path::Path;

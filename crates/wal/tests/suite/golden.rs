@@ -1,8 +1,6 @@
 //! The bytes of every kind of file, pinned. If one of these fails, the format changed: raise
 //! `FORMAT_VERSION`, keep reading the old one, and update docs/file-format.md.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
-
 use std::fs;
 
 use driftq_wal::{Lsn, Options, RealDisk, open};

@@ -1,7 +1,5 @@
 //! A read that is under way keeps its segment's file from becoming another segment.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
-
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,5 @@
 //! The log on a real file system.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
-
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;

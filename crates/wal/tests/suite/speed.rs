@@ -1,8 +1,6 @@
 //! Figures, not verdicts: prints what the log adds to the bare disk. Run it on a quiet machine with
 //! `cargo test --release -p driftq-wal --test suite speed -- --ignored --nocapture`.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
-
 use std::fs::File;
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;

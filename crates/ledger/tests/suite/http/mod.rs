@@ -1,7 +1,5 @@
 //! The `Idempotency-Key` layer over real sockets: axum, hyper, and a ledger in memory whose clock the tests move.
 
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
-
 mod bed;
 mod bodies;
 mod failures;

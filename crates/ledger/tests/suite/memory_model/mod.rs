@@ -1,5 +1,4 @@
 //! Random calls against the store in memory and against a model that knows nothing of the rules that the stores share.
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
 mod model;
 mod step;

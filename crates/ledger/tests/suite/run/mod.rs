@@ -1,6 +1,5 @@
 //! One call that does it all: what it writes down, what it leaves to the lapse, and what it does when the store has
 //! trouble. Time is paused: it passes when everybody waits.
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
 mod lapse;
 mod trouble;

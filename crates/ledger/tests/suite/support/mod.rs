@@ -1,6 +1,5 @@
 //! A table of its own in a real PostgreSQL, for one test.
 #![allow(dead_code, reason = "each test file uses a part of it")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
