@@ -59,7 +59,7 @@ impl MessageAddress {
 /// Whose something is.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Tenant {
-    /// Whose it is; nobody's in particular if not given
+    /// The tenant that it belongs to; none if not given
     #[arg(
         long,
         visible_alias = "tenant-id",

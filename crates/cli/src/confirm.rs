@@ -12,7 +12,8 @@ pub(super) fn by_name(yes: bool, what: &str, name: &str) -> Result<()> {
         return Ok(());
     }
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        let fault = Fault::new(Exit::Usage, format!("this would {what}, and nobody is here to confirm it"));
+        let fault =
+            Fault::new(Exit::Usage, format!("this would {what}, and there is no terminal to confirm it"));
         return Err(fault.help("it cannot be undone; add --yes if it is meant").into());
     }
     eprint!("This will {what}. It cannot be undone.\nType the name `{name}` to confirm: ");

@@ -8,7 +8,7 @@ use crate::{Amount, Columns, Common, Now, Path, args::Tenant, confirm, grouped, 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
     /// List entities and their versions
-    #[command(after_help = "Those of one tenant; of nobody's in particular if --tenant is not given. An \
+    #[command(after_help = "Those of one tenant; of no tenant if --tenant is not given. An \
 entity that was never raised has version 0 and is not listed.
 
 Examples:
@@ -29,12 +29,14 @@ Examples:
   driftq effect begin ship order-7 --expect order-7=3")]
     Show(Name),
     /// Forget an entity: its version is 0 again
-    #[command(after_help = "Its version is 0 again: whoever expects that is let through once more. Remove \
-what nobody asks for any more.
+    #[command(
+        after_help = "Its version is 0 again: a caller that expects that is let through once more. Remove \
+what no caller asks for any more.
 
 Examples:
   driftq entity remove order-7          # asks for the name
-  driftq entity remove order-7 --yes    # for scripts")]
+  driftq entity remove order-7 --yes    # for scripts"
+    )]
     Remove {
         #[command(flatten)]
         name: Name,

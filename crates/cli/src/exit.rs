@@ -44,7 +44,7 @@ const MEANINGS: [(Exit, &str); 16] = [
     (Exit::ServerFault, "the server answered with a fault of its own (5xx)"),
     (Exit::Listen, "the listen address cannot be used"),
     (Exit::Replay, "the effect has ended before: take the outcome that was printed"),
-    (Exit::InProgress, "the effect is being carried out by somebody else: ask again later"),
+    (Exit::InProgress, "the effect is being carried out by another caller: ask again later"),
     (Exit::Retryable, "the effect failed and may be tried again: reacquire it"),
     (Exit::Unknown, "the effect may have happened: find out, and resolve it"),
 ];

@@ -131,7 +131,7 @@ fn sentence(job: &Job<'_>) -> String {
         format!("{} of {} dead letter(s) {verb}", grouped(job.done), grouped(job.matched))
     };
     for (count, what) in [
-        (job.skipped, "skipped: gone, or dealt with by somebody else"),
+        (job.skipped, "skipped: gone, or dealt with by another client"),
         (job.refused, "refused: the group that gave them up is gone"),
         (job.failed, "failed"),
     ] {

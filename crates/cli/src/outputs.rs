@@ -24,7 +24,7 @@ mixture. From then on nothing moves in it any more: it is sealed. The version th
 
 Examples:
   driftq output cutover sales v2
-  driftq output cutover sales v2 --expect v1      # only if nobody else cut over")]
+  driftq output cutover sales v2 --expect v1      # only if v1 is still current")]
     Cutover {
         /// The dataset
         dataset: String,
@@ -77,7 +77,7 @@ Examples:
 
 #[derive(clap::Args)]
 #[command(after_help = "The more is named, the closer the look. VERSION may be `current`: the one that \
-readers see, which is pinned for the whole list even if somebody cuts over meanwhile. PARTITION_KEY names a part of a \
+readers see, which is pinned for the whole list even if an operator cuts over meanwhile. PARTITION_KEY names a part of a \
 version as the commit did.
 
 Examples:

@@ -40,7 +40,7 @@ impl TemporaryDirectory {
                 }
             }
         }
-        Err(io::Error::other(format!("somebody takes every lock in {}", place.display())))
+        Err(io::Error::other(format!("another process takes every lock in {}", place.display())))
     }
 
     pub fn path(&self) -> &Path {
@@ -117,7 +117,7 @@ mod tests {
         let lock = File::open(held.join(LOCK)).unwrap();
         lock.try_lock().unwrap();
         tidy(place.path(), PREFIX);
-        assert!(!dead.exists() && !inner.exists(), "nobody lives there");
+        assert!(!dead.exists() && !inner.exists(), "no process lives there");
         assert!(held.exists() && kept.exists() && other.join("inner").exists() && link.exists());
         drop(lock);
         tidy(place.path(), PREFIX);

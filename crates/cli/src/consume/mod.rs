@@ -48,7 +48,7 @@ pub(crate) struct Args {
     /// The consumer group; a new one starts at the oldest message kept
     #[arg(short, long)]
     group: String,
-    /// Your name: whoever has the same one may ack for you
+    /// Your name: a client with the same name may ack for you
     #[arg(long, env = "DRIFTQ_OWNER", hide_env_values = true, default_value = OWNER)]
     owner: String,
     /// How long a message is yours before it is given to the next reader

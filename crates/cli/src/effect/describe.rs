@@ -92,9 +92,9 @@ pub(super) fn facts(effect: &Effect<'static>, now: Now) -> Facts {
 /// What its state means for the next caller.
 const fn meaning(effect: &Effect<'_>) -> &'static str {
     match (effect.state, effect.lease_live) {
-        (EffectState::InProgress, Some(false)) => "its lease has lapsed, and nobody took over yet",
-        (EffectState::InProgress, _) => "somebody carries it out",
-        (EffectState::Succeeded, _) => "it happened, and is replayed to whoever begins it",
+        (EffectState::InProgress, Some(false)) => "its lease has lapsed, and no caller took over yet",
+        (EffectState::InProgress, _) => "a caller carries it out",
+        (EffectState::Succeeded, _) => "it happened, and is replayed to every later begin",
         (EffectState::FailedFinal, _) => "it did not happen and never will",
         (EffectState::FailedRetryable, _) => "it did not happen; `driftq effect reacquire` tries it again",
         (EffectState::Unknown, _) => "it may have happened; find out, then `driftq effect resolve`",
@@ -173,7 +173,7 @@ pub(super) fn decision(identity: &Identity, decision: &EffectDecision<'_>) -> St
             facts.extend(outcome(ended, now));
         }
         EffectDecision::InProgress { retry_after_ms, epoch, attempt } => {
-            say("in_progress", "somebody else carries it out; --wait waits for the outcome");
+            say("in_progress", "another caller carries it out; --wait waits for the outcome");
             facts.extend([
                 ("attempt", attempt.to_string()),
                 ("epoch", epoch.to_string()),

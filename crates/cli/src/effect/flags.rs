@@ -10,7 +10,7 @@ use crate::{Choice, Choices, Exit, Fault, ack::OWNER, client::fresh_id, file};
 
 /// What becomes of an effect whose lease lapses without an outcome.
 pub(super) const ON_LAPSE: Choices<OnLapse> = &[
-    ("hold", "It becomes unknown, until somebody resolves it", OnLapse::Hold),
+    ("hold", "It becomes unknown, until an operator resolves it", OnLapse::Hold),
     ("retry", "The next begin carries it out again: for what may safely happen twice", OnLapse::Retry),
 ];
 
@@ -34,7 +34,7 @@ pub(crate) struct Terms {
     /// Most attempts; no cap if not given
     #[arg(long, value_name = "N")]
     pub(super) max_attempts: Option<u32>,
-    /// The token of a message's lease: whoever gets the message next fences this effect off
+    /// The token of a message's lease: the next holder of the message fences this effect off
     #[arg(long, value_name = "TOKEN", allow_hyphen_values = true)]
     pub(super) lease_token: Option<String>,
     /// Names this call: the same name again prints the same lease

@@ -27,7 +27,7 @@ pub(crate) struct Identity {
     scope: String,
     /// Which one it is
     key: String,
-    /// Whose it is; nobody's in particular if not given
+    /// The tenant that it belongs to; none if not given
     #[arg(
         long,
         visible_alias = "tenant-id",
@@ -74,15 +74,17 @@ pub(crate) enum Command {
     /// Run a command once: its output and end are stored, and replayed from then on
     Run(run::Args),
     /// Say what came of an effect
-    #[command(after_help = "The outcome is kept and replayed to whoever begins the effect again. The same \
-outcome again is no error; another one is refused with code 5, and so is a token that somebody else's lease has fenced \
+    #[command(
+        after_help = "The outcome is kept and replayed to every caller that begins the effect again. The same \
+outcome again is no error; another one is refused with code 5, and so is a token that a newer lease has fenced \
 off.
 
 Examples:
   driftq effect finish --status succeeded --code 200 --body '{\"id\": \"ch_1\"}' \"$token\"
   ./charge.sh | driftq effect finish --status succeeded --body-file - \"$token\"
   driftq effect finish --status failed-retryable --error 'timed out' \"$token\"
-  driftq effect finish --status failed-final --code 402 --error 'card declined' \"$token\"")]
+  driftq effect finish --status failed-final --code 402 --error 'card declined' \"$token\""
+    )]
     Finish {
         #[command(flatten)]
         holder: Holder,
@@ -105,7 +107,7 @@ Examples:
     },
     /// Give an effect's lease up: nothing was sent
     #[command(after_help = "For work that failed before anything was sent: the attempt does not count, and \
-whoever waits for the effect has it at once. A refusal (code 5) says that the effect is no longer yours.
+a caller that waits for the effect has it at once. A refusal (code 5) says that the effect is no longer yours.
 
 Examples:
   driftq effect release \"$token\"
@@ -132,12 +134,12 @@ Examples:
   driftq effect get charge order-7
   driftq effect get charge order-7 --tenant acme -o json | jq -r .outcome.body")]
     Get(Identity),
-    /// List effects, for example those that nobody knows the outcome of
+    /// List effects, for example those whose outcome is unknown
     #[command(after_help = "The oldest first. Bodies and headers of outcomes are shown by `driftq effect \
 get`.
 
 Examples:
-  driftq effect list --state unknown           # what somebody must look into
+  driftq effect list --state unknown           # what an operator must look into
   driftq effect list --scope charge --tenant acme --limit 20
   driftq effect list --all -o ndjson | jq -r .state | sort | uniq -c")]
     List {
@@ -147,7 +149,7 @@ Examples:
         /// Only of this scope
         #[arg(long)]
         scope: Option<String>,
-        /// Only of this tenant; '' for those that are nobody's
+        /// Only of this tenant; '' for those of no tenant
         #[arg(long, visible_alias = "tenant-id", value_name = "ID")]
         tenant: Option<String>,
         #[command(flatten)]
@@ -192,7 +194,7 @@ pub(crate) struct BeginArgs {
     /// Take it at once if it failed and may be tried again
     #[arg(long)]
     reacquire: bool,
-    /// How long to wait for the outcome while somebody else carries it out
+    /// How long to wait for the outcome while another caller carries it out
     #[arg(long, default_value = "0", value_name = "DURATION", value_parser = duration)]
     wait: u64,
     /// The run that it belongs to; a message's lease says it by itself

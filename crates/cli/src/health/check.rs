@@ -63,7 +63,7 @@ pub(crate) struct Args {
     /// The same, for CRITICAL
     #[arg(long, value_name = "[TOPIC=]N", value_parser = counted)]
     dead_crit: Vec<Threshold>,
-    /// Effects whose outcome nobody knows
+    /// Effects whose outcome is unknown
     #[arg(long, value_name = "N", value_parser = count)]
     unknown_warn: Option<u64>,
     /// The same, for CRITICAL
@@ -161,7 +161,7 @@ pub fn refuse(error: &clap::Error) -> Exit {
     let text = error.to_string();
     let first = text.lines().next().unwrap_or_default();
     let line = Judgement::alone(State::Unknown, first.trim_start_matches("error: ").to_owned()).line();
-    // Whoever cannot be told on stdout sees the code.
+    // A monitor that does not read stdout sees the code.
     drop(output::write(&line));
     eprint!("{}", error.render());
     exit(State::Unknown)

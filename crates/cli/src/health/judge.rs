@@ -199,7 +199,7 @@ impl Comparison {
         self.figures.insert(first, general);
     }
 
-    /// A threshold for something that is not there would never be exceeded, and nobody would notice.
+    /// A threshold for something that is not there would never be exceeded, and the operator would not notice.
     fn strangers<'a>(
         &mut self,
         what: &str,

@@ -10,7 +10,7 @@ use super::{
 };
 use driftq_api::units::{count, millis};
 
-/// Two groups that are behind, dead letters, and an effect that nobody knows the outcome of.
+/// Two groups that are behind, dead letters, and an effect whose outcome is unknown.
 fn survey() -> Survey {
     let behind = |name: &str, lag: u64| {
         let mut seen = seen(group(lag), Some(lag * 1_000));

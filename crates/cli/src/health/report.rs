@@ -20,10 +20,10 @@ use crate::{
 #[command(
     after_help = "Asks the server for everything that can go wrong, and says of each finding what it is, why it is so, and which \
 command to go on with:
-    act   somebody must do something: dead letters, effects whose outcome nobody knows,
-          a group that nobody has read for in a minute, a message that waits for an
+    act   an operator must do something: dead letters, effects whose outcome is unknown,
+          a group that no worker has read for in a minute, a message that waits for an
           hour, a partition that is 95 % full, a disk without room
-    look  somebody should look: something is paused, a message waits for 5 minutes or
+    look  an operator should look: something is paused, a message waits for 5 minutes or
           has failed 5 times, a partition is 80 % full, a topic has no readers, nothing
           is on disk
     ok    it is as it should be

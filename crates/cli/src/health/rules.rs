@@ -14,7 +14,7 @@ use driftq_api::units::about_bytes;
 
 /// A message that waits longer than this in front of readers is worth a look.
 const OLDEST_LOOK_MS: u64 = 5 * 60_000;
-/// And longer than this, somebody must do something.
+/// And longer than this, an operator must act.
 const OLDEST_ACT_MS: u64 = 60 * 60_000;
 /// Readers that were not heard of for this long have gone.
 const READERS_GONE_MS: u64 = 60_000;
@@ -31,9 +31,9 @@ const LIMIT_ACT_PERCENT: u64 = 95;
 #[serde(rename_all = "snake_case")]
 pub(super) enum Urgency {
     Ok,
-    /// Somebody should look when there is time.
+    /// An operator should look when there is time.
     Look,
-    /// Somebody must do something.
+    /// An operator must do something.
     Act,
 }
 
@@ -141,7 +141,7 @@ fn dead_letters(survey: &Survey, now: Now) -> Vec<Finding> {
         let oldest =
             dead.oldest_at.map_or_else(String::new, |at| format!("; the oldest died {}", now.tell(at)));
         let cause = format!(
-            "their attempts are used up, their time was over, or a worker gave them up{oldest}. Nobody gets them until they are sent back"
+            "their attempts are used up, their time was over, or a worker gave them up{oldest}. No worker gets them until they are sent back"
         );
         let what = format!("{} dead letter(s) of {}", grouped(dead.letters), printable(&dead.name));
         Finding::new(Urgency::Act, what, cause, format!("driftq dlq list {}", word(&dead.name)))
@@ -152,16 +152,16 @@ fn dead_letters(survey: &Survey, now: Now) -> Vec<Finding> {
 fn effects(survey: &Survey) -> Finding {
     let unknown = survey.unknown;
     if unknown.count == 0 && !unknown.more {
-        return Finding::ok("no effects whose outcome nobody knows");
+        return Finding::ok("no effects whose outcome is unknown");
     }
     let more = if unknown.more { " or more" } else { "" };
     let oldest = unknown
         .oldest_ms
         .map_or_else(String::new, |age| format!("; the oldest since {}", length(age.into())));
     let cause = format!(
-        "their workers were not heard of again, so they may have happened{oldest}. They wait until somebody has found out"
+        "their workers were not heard of again, so they may have happened{oldest}. They wait until an operator has found out"
     );
-    let what = format!("{}{more} effect(s) whose outcome nobody knows", grouped(unknown.count));
+    let what = format!("{}{more} effect(s) whose outcome is unknown", grouped(unknown.count));
     Finding::new(Urgency::Act, what, cause, "driftq effect list --state unknown")
 }
 
@@ -180,7 +180,7 @@ fn topic_findings(survey: &Survey, topic: &Topic, now: Now) -> Vec<Finding> {
     let waiting: u64 = of_topic(survey, topic).map(Seen::waiting).sum();
     if let Some(at) = topic.paused_at.filter(|_| waiting > 0) {
         let what = format!("topic {name} is paused, and {} message(s) wait", grouped(waiting));
-        let cause = format!("somebody paused it {}", now.tell(at));
+        let cause = format!("an operator paused it {}", now.tell(at));
         findings.push(Finding::new(
             Urgency::Look,
             what,
@@ -269,7 +269,7 @@ fn group(seen: &Seen, topic_is_paused: bool, now: Now) -> Option<Finding> {
     let waiting = grouped(waiting);
     if let Some(at) = group.paused_at {
         let what = format!("group {name} is paused, and {waiting} message(s) wait");
-        let cause = format!("somebody paused it {}", now.tell(at));
+        let cause = format!("an operator paused it {}", now.tell(at));
         return Some(Finding::new(
             Urgency::Look,
             what,
@@ -281,7 +281,7 @@ fn group(seen: &Seen, topic_is_paused: bool, now: Now) -> Option<Finding> {
         // Who reads call by call is not there between two calls.
         let is_gone = now.age_ms(group.seen_at) >= READERS_GONE_MS;
         let urgency = if is_gone { Urgency::Act } else { Urgency::Look };
-        let what = format!("nobody reads for group {name}, and {waiting} message(s) wait");
+        let what = format!("no worker reads for group {name}, and {waiting} message(s) wait");
         let cause = format!(
             "it was last seen {}; start its workers, or forget it with `driftq group delete {topic} {group_word}`",
             now.tell(group.seen_at)

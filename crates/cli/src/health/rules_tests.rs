@@ -96,11 +96,11 @@ fn groups_that_are_behind_are_found() {
     let abandoned = |survey: &mut Survey| survey.groups = vec![seen(with(group(5), alone.clone()), None)];
     let just_left = with(alone.clone(), json!({"seen_at": "2999-01-01T00:00:00Z"}));
     let polled = |survey: &mut Survey| survey.groups = vec![seen(with(group(5), just_left), None)];
-    finds(polled, Urgency::Look, "nobody reads", "driftq group describe");
+    finds(polled, Urgency::Look, "no worker reads", "driftq group describe");
     finds(
         abandoned,
         Urgency::Act,
-        "nobody reads for group billing of orders, and 5",
+        "no worker reads for group billing of orders, and 5",
         "driftq group describe orders billing",
     );
     for (oldest, urgency) in [(301_000, Urgency::Look), (3_600_000, Urgency::Act)] {

@@ -40,7 +40,7 @@ pub(super) fn topic() -> Value {
     })
 }
 
-/// A group that somebody reads for.
+/// A group that a worker reads for.
 pub(super) fn group(lag: u64) -> Value {
     json!({
         "topic": "orders", "name": "billing", "consumers": 1, "seen_at": "2030-01-01T00:00:00Z", "lag": lag,

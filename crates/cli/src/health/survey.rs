@@ -16,7 +16,7 @@ use crate::{
 const FRONTS_MAX: usize = 1_000;
 /// Most failing messages that are looked at in one topic.
 const FAILING_MAX: u64 = 20;
-/// Most pages of unknown effects: whoever has more knows enough.
+/// Most pages of unknown effects: more would tell an operator nothing new.
 const UNKNOWN_PAGES_MAX: usize = 100;
 
 /// What to look at, beyond what costs little.
@@ -64,14 +64,14 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Messages that could be delivered if somebody came for them: without those whose time has not come.
+    /// Messages that could be delivered if a worker asked for them: without those whose time has not come.
     pub(super) fn waiting(&self) -> u64 {
         let scheduled = self.group.waiting.get(DeliveryState::Scheduled.name()).copied().unwrap_or(0);
         self.group.lag.saturating_sub(scheduled)
     }
 }
 
-/// Effects that nobody knows the outcome of.
+/// Effects whose outcome is unknown.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Unknown {
     pub(super) count: u64,

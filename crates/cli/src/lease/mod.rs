@@ -71,7 +71,7 @@ attempt does not count.
 
 Examples:
   driftq lease release \"$token\"
-  driftq lease release \"$token\" --delay 10m                  # not now, and nobody's failure
+  driftq lease release \"$token\" --delay 10m                  # not now; no attempt is used
   driftq lease release - < unfinished.ndjson")]
     Release {
         #[command(flatten)]

@@ -12,24 +12,24 @@ use driftq_api::units::duration;
 use driftq_api::v2::{EffectResult, EffectState, EffectStatus};
 use driftq_ledger::{
     End, Ending, Filter, Finished, Identity, LedgerError, PAGE_MAX, Record, Resolve, Resolver, Response,
-    Status,
+    Settings, Status,
 };
 use serde::Serialize;
 
-use crate::{Amount, Choice, Common, Exit, Fault, Format, Now, Rows, aligned, effect, printable};
+use crate::{Amount, Choice, Common, Exit, Fault, Format, Now, Rows, aligned, effect, grouped, printable};
 use record::{RECORDS, Shown};
 use store::{StoreArgs, fault};
 
 #[derive(clap::Args)]
 #[command(
     after_help = "A service that uses the crate `driftq-ledger` keeps its records in PostgreSQL or on \
-a DriftQ server. Both are looked after here. A password on the command line is seen by everybody who lists \
+a DriftQ server. Both are looked after here. A password on the command line is seen by every user who lists \
 processes: put the URL into DRIFTQ_LEDGER_STORE instead.
 
 Examples:
   export DRIFTQ_LEDGER_STORE=postgres://pay@db.internal/pay
   driftq ledger migrate                                # make the table, or bring it up to date
-  driftq ledger list --status unknown                  # what somebody must look into
+  driftq ledger list --status unknown                  # what an operator must look into
   driftq ledger show ann 'POST /pay' order-7
   driftq ledger sweep --dry-run
   driftq ledger stats --store http://127.0.0.1:8080    # the ledger of a server"
@@ -63,13 +63,13 @@ impl Name {
 enum Command {
     /// Make the table in PostgreSQL, or bring it up to date
     Migrate(upkeep::MigrateArgs),
-    /// List records, for example those that nobody knows the outcome of
+    /// List records, for example those whose outcome is unknown
     List(ListArgs),
     /// Show one record and what came of it
     Show(ShowArgs),
     /// Decide by hand what came of an effect
     Resolve(ResolveArgs),
-    /// Remove what is over, and write down what nobody knows
+    /// Remove what is over, and write down what is unknown
     Sweep(upkeep::SweepArgs),
     /// Count records by how they stand
     #[command(after_help = "Examples:
@@ -80,10 +80,10 @@ enum Command {
 
 #[derive(clap::Args)]
 #[command(after_help = "Bodies and headers of outcomes are shown by `driftq ledger show`. Effects of a \
-server that nobody in particular has begun are not listed: see `driftq effect list --tenant ''`.
+server that belong to no tenant are not listed: see `driftq effect list --tenant ''`.
 
 Examples:
-  driftq ledger list --status unknown                  # what somebody must look into
+  driftq ledger list --status unknown                  # what an operator must look into
   driftq ledger list --status failed-retryable --method 'POST /pay'
   driftq ledger list --all -o ndjson | jq -r .status | sort | uniq -c")]
 struct ListArgs {
@@ -161,7 +161,9 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<()> {
 }
 
 async fn list(common: &Common, store: &StoreArgs, args: &ListArgs) -> Result<()> {
-    let ledger = store.ledger(common)?;
+    let opened = store.open(common)?;
+    let postgres = opened.postgres();
+    let ledger = opened.ledger(Settings::default());
     let mut rows = Rows::new(common.output.unwrap_or(Format::Table), RECORDS);
     let mut filter = Filter {
         status: args.status.map(|state| match state {
@@ -191,7 +193,15 @@ async fn list(common: &Common, store: &StoreArgs, args: &ListArgs) -> Result<()>
     if filter.cursor.is_some() {
         rows.hint();
     }
+    warn_of_unreadable(postgres.map_or(0, |store| store.unreadable()));
     Ok(())
+}
+
+/// Rows that this release cannot read do not stop a list or a sweep; the operator hears of them all the same.
+fn warn_of_unreadable(rows: u64) {
+    if rows > 0 {
+        eprintln!("warning: {} record(s) cannot be read by this release and were passed over", grouped(rows));
+    }
 }
 
 async fn show(common: &Common, store: &StoreArgs, args: &ShowArgs) -> Result<()> {

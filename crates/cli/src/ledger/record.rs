@@ -149,9 +149,9 @@ pub(super) fn facts(record: &Record, now: Now) -> Facts {
 /// What its status means for the next caller.
 const fn meaning(record: &Record) -> &'static str {
     match record.status {
-        Status::InProgress if record.lease_live => "somebody runs it",
-        Status::InProgress => "its lease has lapsed, and whoever begins it next takes over",
-        Status::Succeeded => "it happened, and is replayed to whoever begins it",
+        Status::InProgress if record.lease_live => "a caller runs it",
+        Status::InProgress => "its lease has lapsed, and the next begin takes over",
+        Status::Succeeded => "it happened, and is replayed to every later begin",
         Status::FailedFinal => "it did not happen and never will",
         Status::FailedRetryable => "it did not happen, and may be tried again",
         Status::Unknown => "it may have happened; find out, then `driftq ledger resolve`",

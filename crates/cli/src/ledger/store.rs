@@ -43,7 +43,7 @@ impl StoreArgs {
         match url.split_once("://").map(|(scheme, _)| scheme) {
             Some("postgres" | "postgresql") => {
                 let store = PostgresStore::connect(url).map_err(|error| invalid(error.to_string()))?;
-                let table = store.table(&self.table);
+                let table = store.connection_patience(Duration::ZERO).table(&self.table);
                 let refused = |error| Fault::new(Exit::Usage, format!("--table: {error}"));
                 Ok(Store::Postgres(table.map_err(refused)?))
             }
@@ -96,7 +96,15 @@ impl StoreArgs {
 }
 
 impl Store {
-    fn ledger(self, mut settings: Settings) -> Ledger {
+    /// The store in PostgreSQL, if it is one.
+    pub(super) fn postgres(&self) -> Option<PostgresStore> {
+        match self {
+            Self::Postgres(store) => Some(store.clone()),
+            Self::Server(_) => None,
+        }
+    }
+
+    pub(super) fn ledger(self, mut settings: Settings) -> Ledger {
         // The store has a limit of its own where it needs one.
         settings.payload_bytes_max = usize::MAX;
         match self {

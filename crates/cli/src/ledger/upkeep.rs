@@ -22,7 +22,7 @@ Examples:
   driftq ledger migrate --store postgres://pay@db.internal/pay
   driftq ledger migrate --table billing.idempotency_keys
   driftq ledger migrate --dry-run                      # what is there, and what is to be done
-  driftq ledger migrate --print > ledger.sql           # for whoever applies SQL by other means"
+  driftq ledger migrate --print > ledger.sql           # to apply the SQL by other means"
 )]
 pub(super) struct MigrateArgs {
     /// Only show which steps the database has
@@ -115,7 +115,7 @@ fn migrated_text(migrated: &Migrated<'_>) -> String {
 
 #[derive(clap::Args)]
 #[command(after_help = "Records whose time is over count no more; they only take up room. A lease that \
-lapsed and that nobody may take over makes its effect unknown, for every reader at once; the sweep writes that down. A \
+lapsed and that no caller may take over makes its effect unknown, for every reader at once; the sweep writes that down. A \
 service that calls `Ledger::keep_swept` needs no sweep by hand, and a server sweeps by itself. Sweeping while the \
 service runs is safe, and so is Ctrl-C: what was swept stays swept.
 
@@ -140,6 +140,8 @@ struct Sweeping {
     removed: u64,
     /// Records that are written down as unknown from now on.
     held: u64,
+    /// Records that this release cannot read, and that stay.
+    unreadable: u64,
     /// Whether there is more to do.
     more: bool,
     /// Whether the store does this by itself.
@@ -150,6 +152,8 @@ impl Sweeping {
     fn add(&mut self, swept: Swept) {
         self.removed += swept.removed;
         self.held += swept.held;
+        // They stay, and each round finds them again.
+        self.unreadable = swept.unreadable;
         self.more = swept.more;
         self.by_itself = swept.by_itself;
     }
@@ -176,7 +180,9 @@ pub(super) async fn sweep(common: &Common, place: &StoreArgs, args: &SweepArgs) 
             std::process::exit(signal.exit_code());
         }
     }
-    common.show(&done, swept_text)
+    common.show(&done, swept_text)?;
+    super::warn_of_unreadable(done.unreadable);
+    Ok(())
 }
 
 /// Round after round, until nothing is left or enough is done. What a round has done is told before the next.
@@ -249,7 +255,7 @@ fn counted_text(counts: &Counts) -> String {
         let word = word(status);
         let note = match (status, counts.lapsed) {
             (Status::InProgress, 1..) => format!("{} with a lapsed lease", grouped(counts.lapsed)),
-            (Status::Unknown, _) if counts.by_status[word] > 0 => "somebody must find out".to_owned(),
+            (Status::Unknown, _) if counts.by_status[word] > 0 => "an operator must find out".to_owned(),
             _ => String::new(),
         };
         listing.row([word.to_owned(), grouped(counts.by_status[word]), note]);

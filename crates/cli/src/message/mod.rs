@@ -21,7 +21,7 @@ pub(crate) enum Command {
     /// Look through the messages of a topic without a group
     List(ListArgs),
     /// Let no further attempt of a message begin
-    #[command(after_help = "Holds for all groups. Whoever works on the message learns it at the next \
+    #[command(after_help = "Holds for all groups. A worker that holds the message learns it at the next \
 `driftq lease extend`. Cancelling again changes nothing.
 
 Examples:
@@ -195,7 +195,7 @@ fn why(state: &GroupState<'_>, now: Now) -> String {
         },
         DeliveryState::Backoff => "it failed and waits for its next attempt".to_owned(),
         DeliveryState::Effect => {
-            "it waits for an effect that somebody runs, or that nobody knows the outcome of".to_owned()
+            "it waits for an effect that a caller runs, or whose outcome is unknown".to_owned()
         }
         DeliveryState::KeyBusy => "an earlier message of its key is not done".to_owned(),
         DeliveryState::SameKeyRunning => {

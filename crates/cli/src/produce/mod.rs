@@ -25,7 +25,7 @@ const CONCURRENCY_MAX: u16 = 1024;
 
 #[derive(clap::Args)]
 #[command(after_help = "A message that meets an overloaded (429) or failing (5xx) server, or a broken \
-connection, is sent again until --patience ends. After a broken connection nobody knows whether the first try was \
+connection, is sent again until --patience ends. After a broken connection it is unknown whether the first try was \
 stored: give an idempotency key, and the repetition is stored once.
 
 Lines are sent in batches of what has been read so far, and all of a batch is on disk before it is answered. With \

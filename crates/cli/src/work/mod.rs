@@ -37,8 +37,8 @@ DRIFTQ_LEASE_TOKEN, DRIFTQ_OWNER, DRIFTQ_SERVER and TRACEPARENT. Its exit code d
    75   try again: nack, with the last line of stderr as the reason
    65   never try again: a dead letter, with the last line of stderr as the reason
    79   put off: it comes again later, and the attempt does not count
-   13, 15  as `driftq effect run` ends when somebody else is at an effect or nobody
-        knows how it ended: nack, and it comes again after 30s
+   13, 15  as `driftq effect run` ends when another caller carries an effect out, or
+        its outcome is unknown: nack, and it comes again after 30s
    14   as it ends when an effect has no attempts left: a dead letter
   else  failed: nack with the exit code and the last line of stderr
 Without a delay of its own, a nacked message comes again as its retry policy says.

@@ -190,7 +190,7 @@ async fn a_sweep_removes_what_is_over_and_nothing_else() {
     shows(
         &text,
         &[
-            "unknown           1        somebody must find out",
+            "unknown           1        an operator must find out",
             "1 with a lapsed lease",
             "driftq ledger sweep",
         ],

@@ -7,8 +7,8 @@ use tokio::time::{Instant, sleep};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Row, Transaction};
 
+use super::Statements;
 use super::fault;
-use super::{CONNECTION_PATIENCE, Statements};
 use crate::LedgerError;
 
 /// First pause before a database that refuses is asked for a connection again; it doubles.
@@ -28,8 +28,12 @@ pub(super) enum Link<'a> {
 }
 
 impl Link<'_> {
-    pub(super) async fn pooled(pool: &Pool, statements: Statements) -> Result<Self, LedgerError> {
-        let object = connected(pool).await?;
+    pub(super) async fn pooled(
+        pool: &Pool,
+        statements: Statements,
+        patience: Duration,
+    ) -> Result<Self, LedgerError> {
+        let object = connected(pool, patience).await?;
         Ok(Self::Pooled(Borrowed { object: Some(object), is_busy: false }, statements))
     }
 
@@ -81,8 +85,8 @@ impl Link<'_> {
 
 /// A connection of the pool. A database that restarts, or hands over to another, refuses for some seconds; nothing was
 /// sent yet, so that it is tried again without further ado for as long as the store waits for a connection.
-async fn connected(pool: &Pool) -> Result<Object, LedgerError> {
-    let until = Instant::now() + CONNECTION_PATIENCE;
+async fn connected(pool: &Pool, patience: Duration) -> Result<Object, LedgerError> {
+    let until = Instant::now() + patience;
     let mut pause = CONNECTION_PAUSE_FIRST;
     loop {
         let error = match pool.get().await {

@@ -60,6 +60,8 @@ pub struct PostgresStore {
     inner: Arc<Inner>,
     /// Rows that were passed over because they cannot be read.
     unreadable: Arc<AtomicU64>,
+    /// How long a database that refuses connections is asked again.
+    patience: Duration,
     /// Of the calls that join a transaction: all others come from a ledger, which has checked them.
     settings: Settings,
 }
@@ -120,7 +122,13 @@ impl PostgresStore {
     pub fn new(pool: Pool) -> Result<Self, LedgerError> {
         let names = Names::new(TABLE_DEFAULT)?;
         let inner = Arc::new(Inner::new(names, Statements::default()));
-        Ok(Self { pool, inner, unreadable: Arc::default(), settings: Settings::default() })
+        Ok(Self {
+            pool,
+            inner,
+            unreadable: Arc::default(),
+            patience: CONNECTION_PATIENCE,
+            settings: Settings::default(),
+        })
     }
 
     /// With another table: `name` or `schema.name`.
@@ -143,6 +151,14 @@ impl PostgresStore {
     #[must_use]
     pub fn settings(mut self, settings: Settings) -> Self {
         self.settings = settings;
+        self
+    }
+
+    /// Waits for another time than 5 s for a database that refuses connections. A service lives through a restart or a
+    /// failover with it; a tool whose user may have typed the wrong port waits for nothing.
+    #[must_use]
+    pub const fn connection_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
         self
     }
 
@@ -173,7 +189,7 @@ impl PostgresStore {
     }
 
     async fn link(&self) -> Result<Link<'static>, LedgerError> {
-        Link::pooled(&self.pool, self.inner.statements).await
+        Link::pooled(&self.pool, self.inner.statements, self.patience).await
     }
 }
 

@@ -59,7 +59,7 @@ impl Effect<'_> {
                 eprintln!("error: {name}: it did not happen, and may be tried again: {why}");
             }
             None => eprintln!(
-                "error: {name}: it may have happened, and does not run again before somebody has found out: {why}\n\
+                "error: {name}: it may have happened, and does not run again before an operator has found out: {why}\n\
                  help: let CMD end with 75 if nothing happened; else find out, then `driftq effect resolve`"
             ),
         }
@@ -174,7 +174,7 @@ fn is_too_large(error: &CallError) -> bool {
     matches!(error.code(), "RESULT_TOO_LARGE" | "BODY_TOO_LARGE")
 }
 
-/// Ctrl-C in a terminal reaches everybody in the foreground, the command included; it is not told twice.
+/// Ctrl-C in a terminal reaches every process in the foreground, the command included; it is not told twice.
 fn pass(process: Option<u32>, signal: Signal) {
     match signal {
         Signal::Interrupt if io::stdin().is_terminal() || io::stderr().is_terminal() => {}

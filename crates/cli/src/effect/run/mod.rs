@@ -27,8 +27,8 @@ const LEASE_TOKEN: &str = "DRIFTQ_LEASE_TOKEN";
 /// So often an unknown outcome is reconciled before it is left to people.
 const RECONCILE_ROUNDS_MAX: u32 = 3;
 
-const ABOUT: &str = "CMD runs if the effect is yours. Its stdout is passed on and stored with its exit code; whoever runs the \
-same effect later gets both again, and CMD does not run. Its exit code says what happened:
+const ABOUT: &str = "CMD runs if the effect is yours. Its stdout is passed on and stored with its exit code; a later run of \
+the same effect gets both again, and CMD does not run. Its exit code says what happened:
     0   it happened: succeeded
    75   it did not happen, and may be tried again: failed_retryable
    65   it did not happen and never will: failed_final, and replayed as such
@@ -42,7 +42,7 @@ the key to the other side if that takes one.
 The lease is renewed while CMD runs. If it is lost all the same, CMD gets SIGTERM, ten seconds later SIGKILL. In a \
 command of `driftq work` the effect belongs to the message (DRIFTQ_LEASE_TOKEN): a newer attempt fences it off.
 
-Nobody knows how an effect ended whose worker died in the middle. --reconcile asks a command of yours, which finds \
+It is unknown how an effect ended whose worker died in the middle. --reconcile asks a command of yours, which finds \
 out at the other side: 0 it happened, and stdout is the result; 75 it did not; 65 it failed for good; else unknown.
 
 Stdout beyond the server's effect_result_bytes_max (256 KiB by default), and in any case beyond 4 MiB, is passed on \
@@ -57,10 +57,10 @@ Examples:
   driftq work orders -g billing --exec 'driftq effect run --key \"$DRIFTQ_KEY\" -- ./charge.sh'";
 
 const CODES: &str = "Exit codes of its own:
-    5  the lease was lost, or the outcome came too late: somebody else has a say now;
+    5  the lease was lost, or the outcome came too late: another caller decides now;
        or an entity has another version than --expect says
    12  it happened before, and its output was too large to be kept
-   13  somebody else is at it, and --wait is over
+   13  another caller carries it out, and --wait is over
    14  it failed, and --max-attempts are used up
    15  it may have happened: find out, then `driftq effect resolve` (or give --reconcile)
    65  it failed for good, now or before; or --key belongs to another request
@@ -78,7 +78,7 @@ pub(crate) struct Args {
     /// What is asked for, as JSON: hashed as the SDKs do it, and within a message or a run the key, if none is given
     #[arg(long, value_name = "JSON", conflicts_with_all = ["request_hash", "request_file"])]
     args: Option<String>,
-    /// Whose it is; nobody's in particular if not given
+    /// The tenant that it belongs to; none if not given
     #[arg(
         long,
         visible_alias = "tenant-id",
@@ -101,7 +101,7 @@ pub(crate) struct Args {
     /// Most attempts; no cap if not given
     #[arg(long, value_name = "N")]
     max_attempts: Option<u32>,
-    /// How long to wait for the outcome while somebody else is at it
+    /// How long to wait for the outcome while another caller carries it out
     #[arg(long, default_value = "30s", value_name = "DURATION", value_parser = duration)]
     wait: u64,
     /// What is asked for, as a hash of your own: another one under the same key is refused
@@ -110,7 +110,7 @@ pub(crate) struct Args {
     /// What is asked for, as a file: its BLAKE3 hash is sent, as `blake3:HEX`
     #[arg(long, value_name = "PATH")]
     request_file: Option<String>,
-    /// Asked, with `sh -c`, when nobody knows whether it happened
+    /// Asked, with `sh -c`, when it is unknown whether it happened
     #[arg(long, value_name = "CMD")]
     reconcile: Option<String>,
     /// The token of a message's lease; `driftq work` sets it
@@ -294,7 +294,7 @@ fn exhausted(name: &str, error: &str) -> anyhow::Error {
 }
 
 fn uncertain(name: &str) -> anyhow::Error {
-    Fault::new(Exit::Unknown, format!("{name}: it may have happened, and nobody has found out yet"))
+    Fault::new(Exit::Unknown, format!("{name}: it may have happened, and it is not known yet whether it did"))
         .help("find out at the other side, then `driftq effect resolve`; or name a command that does with --reconcile")
         .into()
 }
