@@ -54,7 +54,7 @@ fn an_effect_is_carried_out_once_and_replayed_with_its_own_code() {
 
     let busy = begin_again(&["-o", "json"]).code(13).json();
     assert_eq!((&busy["decision"], &busy["attempt"]), (&json!("in_progress"), &json!(1)));
-    shows(&begin_again(&[]).code(13).stdout, &["somebody else carries it out", "ask again  in "]);
+    shows(&begin_again(&[]).code(13).stdout, &["another caller carries it out", "ask again  in "]);
     let renewed = server.run(&["effect", "renew", token, "--lease", "2h", "-o", "json"]).ok().json();
     assert!(renewed["expires_at"].as_str() > again["lease"]["expires_at"].as_str());
     shows(&server.run(&["effect", "renew", token]).ok().stdout, &["yours until", "(attempt 1)"]);
@@ -371,7 +371,7 @@ fn a_run_is_told_as_a_tree() {
 #[test]
 fn help_teaches_and_names_the_codes() {
     for (command, words) in [
-        (&["effect", "begin"][..], "13  the effect is being carried out by somebody else"),
+        (&["effect", "begin"][..], "13  the effect is being carried out by another caller"),
         (&["effect", "begin"], "BLAKE3"),
         (&["effect", "reacquire"], "12  the effect has ended before"),
         (&["effect", "finish"], "--status failed-retryable --error 'timed out'"),
