@@ -120,7 +120,7 @@ pub(crate) fn build_for_sdks(root: &Path) -> Command {
     cargo_with(root, &["build", "--package", "driftq", "--package", "driftq-client", "--bins", "--examples"])
 }
 
-/// Writes the pages that are made from tables. Arguments are passed on; a folder is meant from where the caller is.
+/// Writes the pages that are made from tables. Arguments are passed on; a relative folder lies in the workspace.
 pub(crate) fn docs(root: &Path, arguments: &[String]) -> Command {
     let mut command = cargo_with(root, &["run", "--quiet", "--package", "driftq-pages", "--", "--root"]);
     command.arg(root).args(arguments);

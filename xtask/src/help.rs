@@ -113,7 +113,7 @@ work with. The tests fail while a page is not what the tables say.
 Usage: cargo xtask docs [--check] [--man DIR]
 
   --check      Write nothing; fail if a page is out of date
-  --man DIR    Instead write man pages, one for each command, into DIR
+  --man DIR    Instead write man pages, one for each command, into DIR; a relative DIR lies in the workspace
 ";
 
 const SETUP: &str = "\

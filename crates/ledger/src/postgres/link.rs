@@ -86,7 +86,8 @@ impl Link<'_> {
 /// A connection of the pool. A database that restarts, or hands over to another, refuses for some seconds; nothing was
 /// sent yet, so that it is tried again without further ado for as long as the store waits for a connection.
 async fn connected(pool: &Pool, patience: Duration) -> Result<Object, LedgerError> {
-    let until = Instant::now() + patience;
+    // A patience beyond what a clock can tell is one without an end.
+    let until = Instant::now().checked_add(patience);
     let mut pause = CONNECTION_PAUSE_FIRST;
     loop {
         let error = match pool.get().await {
@@ -97,7 +98,7 @@ async fn connected(pool: &Pool, patience: Duration) -> Result<Object, LedgerErro
         let is_refused = matches!(error, PoolError::Backend(_));
         let error = fault::of_pool(error);
         let is_worth_it = is_refused && matches!(error, LedgerError::Unavailable(_));
-        if !is_worth_it || Instant::now() + pause >= until {
+        if !is_worth_it || until.is_some_and(|until| Instant::now() + pause >= until) {
             return Err(error);
         }
         sleep(pause).await;

@@ -30,7 +30,7 @@ BEGIN
             there_resolved_why, there_owner
         FROM {table}
         WHERE principal = asked_principal AND grpc_method = asked_method AND idempotency_key = asked_key;
-        -- The second time: somebody was quicker, or nothing is to be seen of whoever was.
+        -- The second time: another caller was quicker, and its record may not be visible yet.
         EXIT WHEN FOUND OR attempt = 2;
         INSERT INTO {table} (
             principal, grpc_method, idempotency_key, request_hash, hash_version, status, on_lapse, attempts_max,
