@@ -70,14 +70,17 @@ def test_server_restarts_while_a_handler_runs(on_disk: Server, kind: str) -> Non
 @pytest.mark.parametrize("kind", ["threads", "tasks"])
 def test_an_effect_outlives_the_lease_of_its_message(on_disk: Server, kind: str) -> None:
     """The server restarts while an effect runs. The lease goes on, or runs out while the server is away; the effect ends
-    and is written down all the same, and whoever comes next, without a reconciler, replays it."""
+    and is written down all the same, and the next attempt, without a reconciler, replays it. The first worker stops, so
+    that the next attempt comes after the end of this one: the other order has a test of its own below."""
     client = on_disk.client()
     client.create_topic("charges", **PROMPT)
     client.send("charges", 1)
-    contexts: list[Any] = []
     results: list[str] = []
+    ended = threading.Event()
+    stops: list[Any] = []
 
     def charge() -> str:
+        stops.pop()()
         on_disk.restart()
         return "charged"
 
@@ -85,30 +88,41 @@ def test_an_effect_outlives_the_lease_of_its_message(on_disk: Server, kind: str)
         return await asyncio.to_thread(charge)
 
     if kind == "threads":
-        worker = driftq.Worker(client, "g", concurrency=2, lease_ms=600)
+        for _ in range(2):
+            worker = driftq.Worker(client, "g", concurrency=1, lease_ms=600)
+            stops.append(worker.stop)
 
-        @worker.handler("charges")
-        def handle(payload: Any, ctx: driftq.Context) -> None:
-            contexts.append(ctx)
-            results.append(ctx.effect("charge", charge, key="k"))
+            @worker.handler("charges")
+            def handle(payload: Any, ctx: driftq.Context) -> None:
+                try:
+                    results.append(ctx.effect("charge", charge, key="k"))
+                finally:
+                    ended.set()
 
-        run_until_idle(worker)
+            run_until_idle(worker)
+            assert ended.wait(30)
     else:
 
         async def main() -> None:
             async with driftq.AsyncClient(on_disk.url) as async_client:
-                worker = driftq.AsyncWorker(async_client, "g", concurrency=2, lease_ms=600)
+                for _ in range(2):
+                    worker = driftq.AsyncWorker(async_client, "g", concurrency=1, lease_ms=600)
+                    stops.append(worker.stop)
 
-                @worker.handler("charges")
-                async def handle(payload: Any, ctx: driftq.AsyncContext) -> None:
-                    contexts.append(ctx)
-                    results.append(await ctx.effect("charge", charge_async, key="k"))
+                    @worker.handler("charges")
+                    async def handle(payload: Any, ctx: driftq.AsyncContext) -> None:
+                        try:
+                            results.append(await ctx.effect("charge", charge_async, key="k"))
+                        finally:
+                            ended.set()
 
-                await run_until_idle_async(worker)
+                    await run_until_idle_async(worker)
+                    assert await asyncio.to_thread(ended.wait, 30)
 
         asyncio.run(main())
     assert "charged" in results and set(results) == {"charged"}
     assert_effects(on_disk, scope="charge", count=1)
+    assert client.group("charges", "g")["lag"] == 0
 
 
 def test_an_overtaken_effect_is_left_to_whoever_finds_out(shared: Server) -> None:
