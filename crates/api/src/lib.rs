@@ -11,10 +11,13 @@ mod moment;
 mod ndjson;
 mod object;
 mod query;
+mod schema;
 mod text;
 pub mod units;
 pub mod v1;
 pub mod v2;
+
+use schema::ToSchema;
 
 pub use catalogue::{Code, Entry};
 pub use fault::Fault;

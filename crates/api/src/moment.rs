@@ -4,12 +4,17 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
 
+#[cfg(feature = "openapi")]
+use crate::ToSchema;
 use jiff::SignedDuration;
 use jiff::civil::{self, DateTime};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+#[cfg(feature = "openapi")]
+use utoipa::PartialSchema;
+#[cfg(feature = "openapi")]
 use utoipa::openapi::RefOr;
+#[cfg(feature = "openapi")]
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, Schema, SchemaFormat, Type};
-use utoipa::{PartialSchema, ToSchema};
 
 /// A point in time with nanoseconds, and the offset from UTC in which it is written. Always inside the years that
 /// RFC 3339 can write. Two of them are the same if they are the same instant, however they are written.
@@ -157,6 +162,7 @@ fn offset_of(zone: &[u8]) -> Option<i16> {
     }
 }
 
+#[cfg(feature = "openapi")]
 impl PartialSchema for Moment {
     fn schema() -> RefOr<Schema> {
         let shape = "^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-5][0-9](\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2})$";
@@ -170,6 +176,7 @@ impl PartialSchema for Moment {
     }
 }
 
+#[cfg(feature = "openapi")]
 impl ToSchema for Moment {}
 
 impl fmt::Display for Moment {

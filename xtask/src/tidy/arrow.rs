@@ -25,7 +25,7 @@ struct Row {
     because: &'static str,
 }
 
-const ROWS: [Row; 15] = [
+const ROWS: [Row; 16] = [
     Row {
         package: "driftq-core",
         workspace: &[],
@@ -43,9 +43,17 @@ const ROWS: [Row; 15] = [
         because: "the log knows bytes and positions, not topics, clocks or runtimes",
     },
     Row {
-        package: "driftq-api",
+        package: "driftq-api-derive",
         workspace: &[],
         workspace_in_tests: &[],
+        outside_only: Some(&[]),
+        outside_never: &[],
+        because: "it is there so that nothing has to be built",
+    },
+    Row {
+        package: "driftq-api",
+        workspace: &["driftq-api-derive"],
+        workspace_in_tests: &["driftq-api"],
         outside_only: None,
         outside_never: &["axum", "hyper", "hyper-util", "tokio"],
         because: "the vocabulary is shared by server, command line and SDKs, which do not share a server",
@@ -111,7 +119,7 @@ const ROWS: [Row; 15] = [
     Row {
         package: "driftq",
         workspace: &["driftq-api", "driftq-bench", "driftq-cli", "driftq-engine", "driftq-server"],
-        workspace_in_tests: &["driftq-ledger", "driftq-testbed", "driftq-wal"],
+        workspace_in_tests: &["driftq", "driftq-ledger", "driftq-testbed", "driftq-wal"],
         outside_only: None,
         outside_never: &["tokio-postgres", "async-nats"],
         because: "the binary joins the server, the commands and the benchmark",

@@ -2,10 +2,14 @@
 
 use std::borrow::Cow;
 
+use crate::ToSchema;
 use serde::{Deserialize, Serialize};
+#[cfg(feature = "openapi")]
+use utoipa::PartialSchema;
+#[cfg(feature = "openapi")]
 use utoipa::openapi::RefOr;
+#[cfg(feature = "openapi")]
 use utoipa::openapi::schema::Schema;
-use utoipa::{PartialSchema, ToSchema};
 
 use super::effect::{CommitResult, EffectFinish};
 use super::entity::{self, Expected};
@@ -17,6 +21,7 @@ use super::message::Message;
 use super::output::{DatasetVersion, OutputMode, version};
 use super::produced::Produced;
 use super::read::{self, structure, text};
+#[cfg(feature = "openapi")]
 use super::shape;
 use crate::fault::Fault;
 
@@ -202,6 +207,7 @@ impl CommitOutput<'_> {
     }
 }
 
+#[cfg(feature = "openapi")]
 fn ack_schema() -> Schema {
     shape::texts(
         1,
@@ -211,14 +217,17 @@ fn ack_schema() -> Schema {
     )
 }
 
+#[cfg(feature = "openapi")]
 fn fence_schema() -> Schema {
     let about = "Leases of messages that must still be held, by their tokens. They are not acked.";
     shape::texts(1, TOKEN_BYTES_MAX, COMMIT_ITEMS_MAX, about)
 }
 
 /// The schema of a [`Commit`] with the rules between its lists.
+#[cfg(feature = "openapi")]
 pub(super) struct CommitShape;
 
+#[cfg(feature = "openapi")]
 impl PartialSchema for CommitShape {
     fn schema() -> RefOr<Schema> {
         let has_token = || ["ack", "fence", "effects"].map(shape::filled);
@@ -228,6 +237,7 @@ impl PartialSchema for CommitShape {
     }
 }
 
+#[cfg(feature = "openapi")]
 impl ToSchema for CommitShape {
     fn name() -> Cow<'static, str> {
         Commit::name()
@@ -239,8 +249,10 @@ impl ToSchema for CommitShape {
 }
 
 /// The schema of a [`CommitOutput`] with the rule about its key.
+#[cfg(feature = "openapi")]
 struct CommitOutputShape;
 
+#[cfg(feature = "openapi")]
 impl PartialSchema for CommitOutputShape {
     fn schema() -> RefOr<Schema> {
         let modes = [
@@ -251,6 +263,7 @@ impl PartialSchema for CommitOutputShape {
     }
 }
 
+#[cfg(feature = "openapi")]
 impl ToSchema for CommitOutputShape {
     fn name() -> Cow<'static, str> {
         CommitOutput::name()

@@ -1,18 +1,26 @@
 //! Several commits in one call.
 
+#[cfg(feature = "openapi")]
 use std::borrow::Cow;
 
+use crate::ToSchema;
 use serde::{Deserialize, Serialize};
+#[cfg(feature = "openapi")]
+use utoipa::PartialSchema;
+#[cfg(feature = "openapi")]
 use utoipa::openapi::RefOr;
+#[cfg(feature = "openapi")]
 use utoipa::openapi::schema::Schema;
-use utoipa::{PartialSchema, ToSchema};
 
-use super::commit::{Commit, CommitShape, Committed, CommittedOutput};
+#[cfg(feature = "openapi")]
+use super::commit::CommitShape;
+use super::commit::{Commit, Committed, CommittedOutput};
 use super::effect::CommitResult;
 use super::limits::COMMITS_MAX;
 use super::problem::Problem;
 use super::produced::Produced;
 use super::read::{self, structure};
+#[cfg(feature = "openapi")]
 use super::shape;
 use crate::fault::Fault;
 
@@ -102,18 +110,22 @@ impl<'a> CommitDone<'a> {
 }
 
 /// The schema of a [`CommitDone`], with a name for each alternative so that generated clients tell them apart.
+#[cfg(feature = "openapi")]
 struct CommitDoneShape;
 
 /// The schemas of the alternatives and their words, in the order of the variants.
+#[cfg(feature = "openapi")]
 const ALTERNATIVES: [(&str, &str); 3] =
     [("CommitDoneNow", "committed"), ("CommitDoneBefore", "already_committed"), ("CommitRefused", "refused")];
 
+#[cfg(feature = "openapi")]
 impl PartialSchema for CommitDoneShape {
     fn schema() -> RefOr<Schema> {
         shape::told_apart("result", &ALTERNATIVES, "What became of one commit of several.")
     }
 }
 
+#[cfg(feature = "openapi")]
 impl ToSchema for CommitDoneShape {
     fn name() -> Cow<'static, str> {
         CommitDone::name()
@@ -131,12 +143,14 @@ impl ToSchema for CommitDoneShape {
 /// The schema of a [`CommitCall`].
 pub(super) struct CommitCallShape;
 
+#[cfg(feature = "openapi")]
 impl PartialSchema for CommitCallShape {
     fn schema() -> RefOr<Schema> {
         shape::either(&[CommitShape::name(), Commits::name()], "One commit, or several.")
     }
 }
 
+#[cfg(feature = "openapi")]
 impl ToSchema for CommitCallShape {
     fn name() -> Cow<'static, str> {
         "CommitCall".into()
@@ -151,6 +165,7 @@ impl ToSchema for CommitCallShape {
 /// The schema of the answer: what one commit did, or a list of results.
 pub(super) struct CommitAnswerShape;
 
+#[cfg(feature = "openapi")]
 impl PartialSchema for CommitAnswerShape {
     fn schema() -> RefOr<Schema> {
         let about = "What the commit did, or what became of each of several.";
@@ -158,6 +173,7 @@ impl PartialSchema for CommitAnswerShape {
     }
 }
 
+#[cfg(feature = "openapi")]
 impl ToSchema for CommitAnswerShape {
     fn name() -> Cow<'static, str> {
         "CommitAnswer".into()

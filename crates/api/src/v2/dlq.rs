@@ -2,10 +2,14 @@
 
 use std::borrow::Cow;
 
+use crate::ToSchema;
 use serde::{Deserialize, Serialize};
+#[cfg(feature = "openapi")]
+use utoipa::PartialSchema;
+#[cfg(feature = "openapi")]
 use utoipa::openapi::RefOr;
+#[cfg(feature = "openapi")]
 use utoipa::openapi::schema::Schema;
-use utoipa::{PartialSchema, ToSchema};
 
 use super::browse::{self, Position};
 use super::envelope::PARTITION_MAX;
@@ -17,6 +21,7 @@ use super::limits::{
 };
 use super::parameters::Parameters;
 use super::read::{self, number, structure, text};
+#[cfg(feature = "openapi")]
 use super::shape;
 use crate::fault::Fault;
 use crate::moment::Moment;
@@ -282,6 +287,7 @@ fn yes<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<bool>, D::Err
     }
 }
 
+#[cfg(feature = "openapi")]
 fn yes_schema() -> Schema {
     shape::one_of_values(
         [serde_json::Value::Bool(true), serde_json::Value::Null],
@@ -354,10 +360,12 @@ impl Serialize for Purge<'_> {
     }
 }
 
+#[cfg(feature = "openapi")]
 const CONDITIONS: [&str; 8] = ["group", "key", "run_id", "tenant_id", "labels", "reason", "before", "after"];
 
 macro_rules! selecting_schema {
     ($($request:ident = $fields:ident),*) => {$(
+        #[cfg(feature = "openapi")]
         impl PartialSchema for $request<'_> {
             fn schema() -> RefOr<Schema> {
                 shape::all_of(
@@ -370,6 +378,7 @@ macro_rules! selecting_schema {
             }
         }
 
+        #[cfg(feature = "openapi")]
         impl ToSchema for $request<'_> {
             fn name() -> Cow<'static, str> {
                 stringify!($request).into()

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::ToSchema;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use super::limits::{COUNT_MAX, CURSOR_BYTES_MAX, IDENTITY_BYTES_MAX, NAME_BYTES_MAX, PLACE_BYTES_MAX};
 use super::page::{Page, Section};

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::ToSchema;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use super::labels::Labels;
 use super::limits::{IDENTITY_BYTES_MAX, NAME_BYTES_MAX, PARTITIONS_MAX, REQUEST_HASH_BYTES_MAX};

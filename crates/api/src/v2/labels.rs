@@ -2,11 +2,16 @@
 
 use std::borrow::Cow;
 
+#[cfg(feature = "openapi")]
+use crate::ToSchema;
 use serde::de::{Deserialize, Deserializer};
 use serde::ser::{Serialize, Serializer};
+#[cfg(feature = "openapi")]
+use utoipa::PartialSchema;
+#[cfg(feature = "openapi")]
 use utoipa::openapi::RefOr;
+#[cfg(feature = "openapi")]
 use utoipa::openapi::schema::Schema;
-use utoipa::{PartialSchema, ToSchema};
 
 use super::limits::{LABEL_NAME_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX};
 use super::read::pairs::{self, Bounds};
@@ -70,12 +75,14 @@ impl<'de: 'a, 'a> Deserialize<'de> for Labels<'a> {
     }
 }
 
+#[cfg(feature = "openapi")]
 impl PartialSchema for Labels<'_> {
     fn schema() -> RefOr<Schema> {
         BOUNDS.schema("Free tags: names and their values. Lengths count bytes.")
     }
 }
 
+#[cfg(feature = "openapi")]
 impl ToSchema for Labels<'_> {
     fn name() -> Cow<'static, str> {
         "Labels".into()

@@ -2,15 +2,20 @@
 
 use std::borrow::Cow;
 
+use crate::ToSchema;
 use serde::de::{Deserialize, Deserializer, Error};
 use serde::ser::{Serialize, Serializer};
+#[cfg(feature = "openapi")]
+use utoipa::PartialSchema;
+#[cfg(feature = "openapi")]
 use utoipa::openapi::RefOr;
+#[cfg(feature = "openapi")]
 use utoipa::openapi::schema::Schema;
-use utoipa::{PartialSchema, ToSchema};
 
 use super::envelope::Envelope;
 use super::limits::{DURATION_MS_MAX, KEY_BYTES_MAX, PRIORITY_MAX};
 use super::read::{self, bytes, json, number, structure, text};
+#[cfg(feature = "openapi")]
 use super::shape;
 use crate::fault::Fault;
 use crate::moment::Moment;
@@ -102,6 +107,7 @@ struct Fields<'a> {
     envelope: Option<Box<Envelope<'a>>>,
 }
 
+#[cfg(feature = "openapi")]
 fn value_schema() -> shape::Described {
     let text =
         "The payload: a text is itself, any other JSON value is stored as its JSON text, as it stands here.";
@@ -158,6 +164,7 @@ impl Serialize for Message<'_> {
     }
 }
 
+#[cfg(feature = "openapi")]
 impl PartialSchema for Message<'_> {
     fn schema() -> RefOr<Schema> {
         shape::all_of(
@@ -171,6 +178,7 @@ impl PartialSchema for Message<'_> {
     }
 }
 
+#[cfg(feature = "openapi")]
 impl ToSchema for Message<'_> {
     fn name() -> Cow<'static, str> {
         "Message".into()

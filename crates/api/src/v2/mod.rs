@@ -18,6 +18,7 @@ mod labels;
 mod lease;
 mod limits;
 mod message;
+#[cfg(feature = "openapi")]
 mod openapi;
 #[cfg(test)]
 mod openapi_tests;
@@ -35,6 +36,7 @@ mod run;
 mod seek;
 mod settings;
 mod settle;
+#[cfg(feature = "openapi")]
 mod shape;
 mod state;
 mod status;
@@ -77,6 +79,7 @@ pub use limits::{
     WHY_BYTES_MAX,
 };
 pub use message::{Due, Message};
+#[cfg(feature = "openapi")]
 pub use openapi::{openapi, openapi_json};
 pub use operation::{Allow, Lookup, Method, Operation, PATH_NAMES_MAX};
 pub use output::{

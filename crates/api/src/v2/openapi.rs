@@ -19,10 +19,13 @@ use super::envelope::PARTITION_MAX;
 use super::limits::{
     BATCH_MESSAGES_MAX, IDEMPOTENCY_HEADER_BYTES_MAX, IDENTITY_BYTES_MAX, NAME_BYTES_MAX, OFFSET_MAX,
 };
-use super::operation::{Answer, Body, Content, Description, Forms, Method, Schemas, Words, descriptions};
+use super::operation::{
+    Answer, Body, Content, Description, Forms, Method, Schemas, Shape, Words, descriptions,
+};
 use super::problem::Problem;
 use super::shape;
 use crate::catalogue::Code;
+use crate::moment::Moment;
 
 const JSON: &str = "application/json";
 const LINES: &str = "application/x-ndjson";
@@ -147,7 +150,7 @@ fn parameters(description: &Description) -> Vec<PathParameter> {
             .parameter_in(ParameterIn::Query)
             .required(required)
             .description(Some(parameter.description))
-            .schema(Some((parameter.schema)()))
+            .schema(Some(schema_of(&parameter.shape)))
             .build()
     });
     let mut all: Vec<PathParameter> = in_path.chain(in_query).collect();
@@ -164,6 +167,19 @@ fn parameters(description: &Description) -> Vec<PathParameter> {
         "Names this request in the answer and in the server's log; the server makes one up if there is none.";
     all.push(header("X-Request-Id", about, ObjectBuilder::new().schema_type(Type::String)));
     all
+}
+
+fn schema_of(shape: &Shape) -> ObjectBuilder {
+    match shape {
+        Shape::Number(least, most) => shape::number(*least, *most),
+        Shape::Text(least, most) => shape::text(*least, *most),
+        Shape::Matching(least, most, pattern) => shape::text(*least, *most).pattern(Some(*pattern)),
+        Shape::Words(words) => shape::words(&words()),
+        Shape::Time => match Moment::schema() {
+            RefOr::T(Schema::Object(schema)) => schema.into(),
+            _ => unreachable!("a moment is written as a text"),
+        },
+    }
 }
 
 fn header(name: &str, description: &str, schema: ObjectBuilder) -> PathParameter {

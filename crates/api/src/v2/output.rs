@@ -4,8 +4,8 @@
 
 use std::borrow::Cow;
 
+use crate::ToSchema;
 use serde::{Deserialize, Deserializer, Serialize};
-use utoipa::ToSchema;
 
 use super::limits::{IDENTITY_BYTES_MAX, OUTPUT_NAME_BYTES_MAX};
 use super::read::{self, text};

@@ -1,7 +1,7 @@
 //! How often and when to try again.
 
+use crate::ToSchema;
 use serde::{Deserialize, Deserializer, Serialize};
-use utoipa::ToSchema;
 
 use super::limits::{ATTEMPTS_MAX, DURATION_MS_MAX};
 use super::read::{number, text};

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::ToSchema;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use super::labels::{self, Labels};
 use super::limits::NAME_BYTES_MAX;

@@ -2,14 +2,15 @@
 
 use std::fmt;
 
+use crate::ToSchema;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use super::envelope::PARTITION_MAX;
 use super::limits::OFFSET_MAX;
 use super::read::{self, number};
+#[cfg(feature = "openapi")]
 use super::shape;
 use crate::fault::Fault;
 use crate::moment::Moment;
@@ -96,6 +97,7 @@ impl<'de> Visitor<'de> for SeekToVisitor {
     }
 }
 
+#[cfg(feature = "openapi")]
 impl utoipa::PartialSchema for SeekTo {
     fn schema() -> shape::Described {
         let offset =
@@ -110,6 +112,7 @@ impl utoipa::PartialSchema for SeekTo {
     }
 }
 
+#[cfg(feature = "openapi")]
 impl ToSchema for SeekTo {
     fn schemas(schemas: &mut Vec<(String, shape::Described)>) {
         schemas.push((Moment::name().into_owned(), <Moment as utoipa::PartialSchema>::schema()));

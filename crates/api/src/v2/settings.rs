@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
+use crate::ToSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
-use utoipa::ToSchema;
 
 use super::limits::{COUNT_MAX, DURATION_MS_MAX, IN_FLIGHT_MAX, LEASE_MS_MAX, PARTITIONS_MAX};
 use super::read::{self, number, structure, text};

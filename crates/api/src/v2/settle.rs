@@ -7,8 +7,8 @@
 
 use std::borrow::Cow;
 
+use crate::ToSchema;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use super::effect::EffectGet;
 use super::limits::{DURATION_MS_MAX, ERROR_BYTES_MAX, LEASE_MS_MAX, SETTLEMENTS_MAX, TOKEN_BYTES_MAX};

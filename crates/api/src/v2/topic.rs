@@ -1,7 +1,7 @@
 //! Topics, listed and described.
 
+use crate::ToSchema;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use super::settings::TopicSettings;
 use crate::moment::Moment;

@@ -2,13 +2,18 @@
 
 use std::borrow::Cow;
 
+use crate::ToSchema;
 use serde::{Deserialize, Serialize};
+#[cfg(feature = "openapi")]
+use utoipa::PartialSchema;
+#[cfg(feature = "openapi")]
 use utoipa::openapi::RefOr;
+#[cfg(feature = "openapi")]
 use utoipa::openapi::schema::Schema;
-use utoipa::{PartialSchema, ToSchema};
 
 use super::EffectOutcome;
 use crate::moment::Moment;
+#[cfg(feature = "openapi")]
 use crate::v2::shape;
 
 /// To `POST /v2/effects/begin` and `POST /v2/effects/reacquire`. `decision` says what to do, and which other fields
@@ -75,6 +80,7 @@ pub struct EffectLease<'a> {
 pub(in crate::v2) struct EffectDecisionShape;
 
 /// The schemas of the alternatives and their words, in the order of the variants.
+#[cfg(feature = "openapi")]
 const ALTERNATIVES: [(&str, &str); 5] = [
     ("EffectExecute", "execute"),
     ("EffectReplay", "replay"),
@@ -83,6 +89,7 @@ const ALTERNATIVES: [(&str, &str); 5] = [
     ("EffectUnknown", "unknown"),
 ];
 
+#[cfg(feature = "openapi")]
 impl PartialSchema for EffectDecisionShape {
     fn schema() -> RefOr<Schema> {
         let about = "What to do about an effect: `decision` says it, and which other fields are there.";
@@ -90,6 +97,7 @@ impl PartialSchema for EffectDecisionShape {
     }
 }
 
+#[cfg(feature = "openapi")]
 impl ToSchema for EffectDecisionShape {
     fn name() -> Cow<'static, str> {
         EffectDecision::name()

@@ -2,18 +2,23 @@
 
 use std::borrow::Cow;
 
+use crate::ToSchema;
 use serde::de::{Deserializer, Error};
 use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
+#[cfg(feature = "openapi")]
+use utoipa::PartialSchema;
+#[cfg(feature = "openapi")]
 use utoipa::openapi::RefOr;
+#[cfg(feature = "openapi")]
 use utoipa::openapi::schema::Schema;
-use utoipa::{PartialSchema, ToSchema};
 
 use super::{CommitResult, EffectStatus, Headers};
 use crate::fault::Fault;
 use crate::moment::Moment;
 use crate::v2::limits::{ERROR_BYTES_MAX, LEASE_MS_MAX, TOKEN_BYTES_MAX};
 use crate::v2::read::{self, bytes, number, structure, text};
+#[cfg(feature = "openapi")]
 use crate::v2::shape;
 
 /// `POST /v2/effects/finish`: this is the outcome. The same outcome again is fine, another one is refused.
@@ -141,6 +146,7 @@ impl Serialize for EffectFinish<'_> {
     }
 }
 
+#[cfg(feature = "openapi")]
 impl PartialSchema for EffectFinish<'_> {
     fn schema() -> RefOr<Schema> {
         let one_body = shape::any_of([shape::absent("body"), shape::absent("body_b64")]);
@@ -148,6 +154,7 @@ impl PartialSchema for EffectFinish<'_> {
     }
 }
 
+#[cfg(feature = "openapi")]
 impl ToSchema for EffectFinish<'_> {
     fn name() -> Cow<'static, str> {
         "EffectFinish".into()

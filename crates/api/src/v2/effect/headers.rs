@@ -2,11 +2,16 @@
 
 use std::borrow::Cow;
 
+#[cfg(feature = "openapi")]
+use crate::ToSchema;
 use serde::de::{Deserialize, Deserializer};
 use serde::ser::{Serialize, Serializer};
+#[cfg(feature = "openapi")]
+use utoipa::PartialSchema;
+#[cfg(feature = "openapi")]
 use utoipa::openapi::RefOr;
+#[cfg(feature = "openapi")]
 use utoipa::openapi::schema::Schema;
-use utoipa::{PartialSchema, ToSchema};
 
 use crate::v2::limits::{HEADER_NAME_BYTES_MAX, HEADER_VALUE_BYTES_MAX, HEADERS_MAX};
 use crate::v2::read::pairs::{self, Bounds};
@@ -70,12 +75,14 @@ impl<'de: 'a, 'a> Deserialize<'de> for Headers<'a> {
     }
 }
 
+#[cfg(feature = "openapi")]
 impl PartialSchema for Headers<'_> {
     fn schema() -> RefOr<Schema> {
         BOUNDS.schema("Small facts beside the body: names and their values. Lengths count bytes.")
     }
 }
 
+#[cfg(feature = "openapi")]
 impl ToSchema for Headers<'_> {
     fn name() -> Cow<'static, str> {
         "Headers".into()

@@ -1,18 +1,25 @@
 //! Several effects in one call.
 
+#[cfg(feature = "openapi")]
 use std::borrow::Cow;
 
+use crate::ToSchema;
 use serde::{Deserialize, Serialize};
+#[cfg(feature = "openapi")]
+use utoipa::PartialSchema;
+#[cfg(feature = "openapi")]
 use utoipa::openapi::RefOr;
+#[cfg(feature = "openapi")]
 use utoipa::openapi::schema::Schema;
-use utoipa::{PartialSchema, ToSchema};
 
+#[cfg(feature = "openapi")]
 use super::decision::EffectDecisionShape;
 use super::{EffectBegin, EffectDecision};
 use crate::fault::Fault;
 use crate::v2::limits::EFFECTS_MAX;
 use crate::v2::problem::Problem;
 use crate::v2::read::{self, structure};
+#[cfg(feature = "openapi")]
 use crate::v2::shape;
 
 /// `POST /v2/effects/begin` with several effects: each is decided as if it came alone, and none waits.
@@ -100,8 +107,10 @@ impl<'a> EffectBegun<'a> {
 }
 
 /// The schema of [`EffectBegun`].
+#[cfg(feature = "openapi")]
 struct EffectBegunShape;
 
+#[cfg(feature = "openapi")]
 impl PartialSchema for EffectBegunShape {
     fn schema() -> RefOr<Schema> {
         let names = [EffectRefused::name(), EffectDecisionShape::name()];
@@ -109,6 +118,7 @@ impl PartialSchema for EffectBegunShape {
     }
 }
 
+#[cfg(feature = "openapi")]
 impl ToSchema for EffectBegunShape {
     fn name() -> Cow<'static, str> {
         "EffectBegun".into()
@@ -123,12 +133,14 @@ impl ToSchema for EffectBegunShape {
 /// The schema of an [`EffectBeginCall`].
 pub(in crate::v2) struct EffectBeginShape;
 
+#[cfg(feature = "openapi")]
 impl PartialSchema for EffectBeginShape {
     fn schema() -> RefOr<Schema> {
         shape::either(&[EffectBegin::name(), EffectBegins::name()], "One effect, or several.")
     }
 }
 
+#[cfg(feature = "openapi")]
 impl ToSchema for EffectBeginShape {
     fn name() -> Cow<'static, str> {
         "EffectBeginCall".into()
@@ -143,6 +155,7 @@ impl ToSchema for EffectBeginShape {
 /// The schema of the answer: a decision, or a list of results.
 pub(in crate::v2) struct EffectAnswerShape;
 
+#[cfg(feature = "openapi")]
 impl PartialSchema for EffectAnswerShape {
     fn schema() -> RefOr<Schema> {
         let names = [EffectDecisionShape::name(), EffectsBegun::name()];
@@ -150,6 +163,7 @@ impl PartialSchema for EffectAnswerShape {
     }
 }
 
+#[cfg(feature = "openapi")]
 impl ToSchema for EffectAnswerShape {
     fn name() -> Cow<'static, str> {
         "EffectBeginAnswer".into()

@@ -13,8 +13,8 @@ mod reacquire;
 mod record;
 mod resolve;
 
+use crate::ToSchema;
 use serde::{Deserialize, Deserializer, Serialize};
-use utoipa::ToSchema;
 
 pub use begin::EffectBegin;
 pub(super) use decision::EffectDecisionShape;

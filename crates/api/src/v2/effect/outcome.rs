@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
+use crate::ToSchema;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use super::{EffectStatus, Headers, headers};
 use crate::moment::Moment;

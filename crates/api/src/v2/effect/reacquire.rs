@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::ToSchema;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use super::{EffectBegin, OnLapse, on_lapse};
 use crate::fault::Fault;

@@ -2,11 +2,15 @@
 
 use std::borrow::Cow;
 
+use crate::ToSchema;
 use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
+#[cfg(feature = "openapi")]
+use utoipa::PartialSchema;
+#[cfg(feature = "openapi")]
 use utoipa::openapi::RefOr;
+#[cfg(feature = "openapi")]
 use utoipa::openapi::schema::Schema;
-use utoipa::{PartialSchema, ToSchema};
 
 use super::finish::TWO_BODIES;
 use super::{EffectResult, EffectStatus, Headers};
@@ -16,6 +20,7 @@ use crate::v2::limits::{
     NAME_BYTES_MAX, WHY_BYTES_MAX,
 };
 use crate::v2::read::{self, bytes, number, text};
+#[cfg(feature = "openapi")]
 use crate::v2::shape;
 
 /// `POST /v2/effects/resolve`: an operator or a reconciler found out what happened, and reports it.
@@ -145,6 +150,7 @@ impl Serialize for EffectResolve<'_> {
     }
 }
 
+#[cfg(feature = "openapi")]
 impl PartialSchema for EffectResolve<'_> {
     fn schema() -> RefOr<Schema> {
         let one_body = shape::any_of([shape::absent("body"), shape::absent("body_b64")]);
@@ -152,6 +158,7 @@ impl PartialSchema for EffectResolve<'_> {
     }
 }
 
+#[cfg(feature = "openapi")]
 impl ToSchema for EffectResolve<'_> {
     fn name() -> Cow<'static, str> {
         "EffectResolve".into()

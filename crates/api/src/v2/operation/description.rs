@@ -1,16 +1,23 @@
 //! What the table says about one call.
 
+#![cfg_attr(not(feature = "openapi"), expect(dead_code, reason = "most of it is only told by the document"))]
+
+#[cfg(feature = "openapi")]
 use std::collections::BTreeMap;
 
 use serde::de::DeserializeOwned;
-use utoipa::ToSchema;
-use utoipa::openapi::RefOr;
-use utoipa::openapi::schema::{ObjectBuilder, Ref, Schema};
+#[cfg(feature = "openapi")]
+use utoipa::openapi::{
+    RefOr,
+    schema::{Ref, Schema},
+};
 
 use super::{Method, Operation};
+use crate::ToSchema;
 use crate::catalogue::Code;
 use crate::fault::Fault;
 
+#[cfg(feature = "openapi")]
 /// Named schemas, gathered while the document is built.
 pub(in crate::v2) type Schemas = BTreeMap<String, RefOr<Schema>>;
 
@@ -41,15 +48,30 @@ pub(in crate::v2) struct Parameter {
     pub(in crate::v2) name: &'static str,
     pub(in crate::v2) is_required: bool,
     pub(in crate::v2) description: &'static str,
-    pub(in crate::v2) schema: fn() -> ObjectBuilder,
+    pub(in crate::v2) shape: Shape,
+}
+
+/// What the value of a parameter looks like.
+pub(in crate::v2) enum Shape {
+    /// A whole number, from the least to the most.
+    Number(u64, u64),
+    /// A text with at least and at most so many bytes.
+    Text(usize, usize),
+    /// The same, and it matches a pattern.
+    Matching(usize, usize, &'static str),
+    /// One of these words.
+    Words(fn() -> Vec<&'static str>),
+    /// A moment.
+    Time,
 }
 
 /// A type as the document shows it and as the code reads it.
 pub(in crate::v2) struct Words {
     /// Adds the schema and everything under it, and refers to it.
+    #[cfg(feature = "openapi")]
     pub(in crate::v2) schema: fn(&mut Schemas) -> RefOr<Schema>,
     /// Reads an example, for the tests.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the tests hold every example against its type"))]
+    #[cfg(test)]
     pub(in crate::v2) read: fn(&[u8]) -> Result<(), String>,
     /// An example, as JSON.
     pub(in crate::v2) example: &'static str,
@@ -91,20 +113,39 @@ pub(in crate::v2) struct Answer {
 impl Words {
     /// The words of an answer.
     pub(super) const fn answer<T: ToSchema + DeserializeOwned>(example: &'static str) -> Self {
-        Self { schema: component::<T>, read: read::<T>, example }
+        Self {
+            #[cfg(feature = "openapi")]
+            schema: component::<T>,
+            #[cfg(test)]
+            read: read::<T>,
+            example,
+        }
     }
 
     /// The words of an answer whose schema is written apart from its type.
     pub(super) const fn shaped<S: ToSchema, T: DeserializeOwned>(example: &'static str) -> Self {
-        Self { schema: component::<S>, read: read::<T>, example }
+        Self {
+            #[cfg(feature = "openapi")]
+            schema: component::<S>,
+            #[cfg(test)]
+            read: read::<T>,
+            example,
+        }
     }
 
     /// The words of a request.
     pub(super) const fn request<T: ToSchema>(
+        #[cfg_attr(not(test), expect(unused_variables, reason = "only the tests read examples"))]
         read: fn(&[u8]) -> Result<(), String>,
         example: &'static str,
     ) -> Self {
-        Self { schema: component::<T>, read, example }
+        Self {
+            #[cfg(feature = "openapi")]
+            schema: component::<T>,
+            #[cfg(test)]
+            read,
+            example,
+        }
     }
 }
 
@@ -125,10 +166,12 @@ pub(super) fn told<T>(result: Result<T, Fault>) -> Result<(), String> {
     result.map(drop).map_err(|fault| fault.message.into_owned())
 }
 
+#[cfg(test)]
 fn read<T: DeserializeOwned>(example: &[u8]) -> Result<(), String> {
     serde_json::from_slice::<T>(example).map(drop).map_err(|error| error.to_string())
 }
 
+#[cfg(feature = "openapi")]
 fn component<T: ToSchema>(schemas: &mut Schemas) -> RefOr<Schema> {
     let mut nested = Vec::new();
     T::schemas(&mut nested);

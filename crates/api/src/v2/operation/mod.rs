@@ -4,7 +4,9 @@
 mod description;
 mod table;
 
-pub(super) use description::{Answer, Body, Content, Description, Forms, Schemas, Words};
+pub(super) use description::Description;
+#[cfg(feature = "openapi")]
+pub(super) use description::{Answer, Body, Content, Forms, Schemas, Shape, Words};
 
 /// One call of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -247,6 +249,7 @@ impl Operation {
     }
 }
 
+#[cfg(any(test, feature = "openapi"))]
 pub(super) fn descriptions() -> impl Iterator<Item = &'static Description> {
     table::all()
 }

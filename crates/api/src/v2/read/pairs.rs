@@ -6,7 +6,9 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use serde::ser::{SerializeMap, Serializer};
+#[cfg(feature = "openapi")]
 use utoipa::openapi::RefOr;
+#[cfg(feature = "openapi")]
 use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, Schema, SchemaType, Type};
 
 use super::text;
@@ -57,6 +59,7 @@ impl Bounds {
     }
 
     /// The schema that says the same.
+    #[cfg(feature = "openapi")]
     pub(in crate::v2) fn schema(&self, description: &str) -> RefOr<Schema> {
         let text =
             |min, max| ObjectBuilder::new().schema_type(Type::String).min_length(min).max_length(Some(max));

@@ -1,14 +1,9 @@
 //! Dead letters, and the jobs that work on them.
 
-use utoipa::PartialSchema;
-use utoipa::openapi::schema::ObjectBuilder;
-use utoipa::openapi::{RefOr, Schema};
-
 use super::{CURSOR_AFTER_MESSAGE, CURSOR_AFTER_NAME, LIMIT, text_parameter};
 use crate::catalogue::Code;
-use crate::moment::Moment;
 use crate::v2::limits::{ERROR_BYTES_MAX, IDENTITY_BYTES_MAX, KEY_BYTES_MAX, NAME_BYTES_MAX};
-use crate::v2::operation::description::{Answer, Body, Description, Parameter, Words, told};
+use crate::v2::operation::description::{Answer, Body, Description, Parameter, Shape, Words, told};
 use crate::v2::operation::{Method, Operation};
 use crate::v2::{DeadTopics, Item, Job, Jobs, Letters, Purge, Redrive};
 
@@ -41,16 +36,8 @@ macro_rules! job {
     };
 }
 
-/// A time in a query.
-fn time() -> ObjectBuilder {
-    match Moment::schema() {
-        RefOr::T(Schema::Object(schema)) => schema.into(),
-        _ => unreachable!("a moment is written as a text"),
-    }
-}
-
 const fn time_parameter(name: &'static str, description: &'static str) -> Parameter {
-    Parameter { name, is_required: false, description, schema: time }
+    Parameter { name, is_required: false, description, shape: Shape::Time }
 }
 
 const STARTED: &[Answer] =

@@ -4,11 +4,11 @@ use super::{CURSOR_AFTER_PLACE, LIMIT, text_parameter};
 use crate::catalogue::Code;
 use crate::v2::effect::{EffectAnswerShape, EffectBeginShape, EffectDecisionShape};
 use crate::v2::limits::{EFFECT_SCOPE_BYTES_MAX, EFFECT_TENANT_BYTES_MAX};
-use crate::v2::operation::description::{Answer, Body, Description, Parameter, Words, told};
+use crate::v2::operation::description::{Answer, Body, Description, Parameter, Shape, Words, told};
 use crate::v2::operation::{Method, Operation};
 use crate::v2::{
     Effect, EffectBeginCall, EffectDecision, EffectFinish, EffectFinished, EffectGet, EffectReacquire,
-    EffectRelease, EffectReleased, EffectRenew, EffectRenewed, EffectResolve, EffectState, Effects, shape,
+    EffectRelease, EffectReleased, EffectRenew, EffectRenewed, EffectResolve, EffectState, Effects,
 };
 
 const TAG: &str = "effects";
@@ -233,14 +233,14 @@ pub(super) static LINES: [Description; 8] = [
                 name: "state",
                 is_required: false,
                 description: "Only in this state.",
-                schema: || shape::words(&EffectState::WORDS.map(|(word, _)| word)),
+                shape: Shape::Words(|| EffectState::WORDS.map(|(word, _)| word).into()),
             },
             text_parameter!("scope", EFFECT_SCOPE_BYTES_MAX, "Only of this scope."),
             Parameter {
                 name: "tenant_id",
                 is_required: false,
                 description: "Only of this tenant; given and empty, only of none.",
-                schema: || shape::text(0, EFFECT_TENANT_BYTES_MAX),
+                shape: Shape::Text(0, EFFECT_TENANT_BYTES_MAX),
             },
             LIMIT,
             CURSOR_AFTER_PLACE,

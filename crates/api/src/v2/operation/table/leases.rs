@@ -2,9 +2,9 @@
 
 use crate::catalogue::Code;
 use crate::v2::limits::{CREDIT_MAX, LEASE_MS_MAX, NAME_BYTES_MAX};
-use crate::v2::operation::description::{Answer, Body, Content, Description, Parameter, Words, told};
+use crate::v2::operation::description::{Answer, Body, Content, Description, Parameter, Shape, Words, told};
 use crate::v2::operation::{Method, Operation};
-use crate::v2::{Ack, Extend, Item, LeaseRequest, Leased, Nack, Release, Settlements, shape};
+use crate::v2::{Ack, Extend, Item, LeaseRequest, Leased, Nack, Release, Settlements};
 
 const TAG: &str = "leases";
 
@@ -125,19 +125,19 @@ pub(super) static LINES: [Description; 6] = [
                 name: "owner",
                 is_required: true,
                 description: "Who borrows.",
-                schema: || shape::text(1, NAME_BYTES_MAX),
+                shape: Shape::Text(1, NAME_BYTES_MAX),
             },
             Parameter {
                 name: "credit",
                 is_required: false,
                 description: "Most unsettled messages; 32 if not given.",
-                schema: || shape::number(1, CREDIT_MAX),
+                shape: Shape::Number(1, CREDIT_MAX),
             },
             Parameter {
                 name: "lease_ms",
                 is_required: false,
                 description: "How long each message is on loan; the topic's lease if not given.",
-                schema: || shape::number(1, LEASE_MS_MAX),
+                shape: Shape::Number(1, LEASE_MS_MAX),
             },
         ],
         is_keyed: false,

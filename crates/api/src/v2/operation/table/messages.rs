@@ -1,14 +1,14 @@
 //! Producing and looking.
 
-use utoipa::openapi::schema::{ObjectBuilder, Type};
-
 use super::{CURSOR_AFTER_MESSAGE, LIMIT, text_parameter};
 use crate::catalogue::Code;
 use crate::v2::envelope::PARTITION_MAX;
 use crate::v2::limits::{IDENTITY_BYTES_MAX, KEY_BYTES_MAX, OFFSET_MAX};
-use crate::v2::operation::description::{Answer, Body, Content, Description, Forms, Parameter, Words, told};
+use crate::v2::operation::description::{
+    Answer, Body, Content, Description, Forms, Parameter, Shape, Words, told,
+};
 use crate::v2::operation::{Method, Operation};
-use crate::v2::{Browsed, Cancelled, DeliveryState, Message, MessageState, Outcome, Produced, shape};
+use crate::v2::{Browsed, Cancelled, DeliveryState, Message, MessageState, Outcome, Produced};
 
 const TAG: &str = "messages";
 
@@ -76,13 +76,13 @@ pub(super) static LINES: [Description; 4] = [
                 name: "partition",
                 is_required: false,
                 description: "Only of this partition.",
-                schema: || shape::number(0, PARTITION_MAX),
+                shape: Shape::Number(0, PARTITION_MAX),
             },
             Parameter {
                 name: "from",
                 is_required: false,
                 description: "Only from this offset on.",
-                schema: || shape::number(0, OFFSET_MAX),
+                shape: Shape::Number(0, OFFSET_MAX),
             },
             text_parameter!("key", KEY_BYTES_MAX, "Only with this key."),
             text_parameter!("run_id", IDENTITY_BYTES_MAX, "Only of this run."),
@@ -92,10 +92,7 @@ pub(super) static LINES: [Description; 4] = [
                 name: "state",
                 is_required: false,
                 description: "Only in this state with at least one group.",
-                schema: || {
-                    let words = DeliveryState::WORDS.map(|(word, _)| word);
-                    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words))
-                },
+                shape: Shape::Words(|| DeliveryState::WORDS.map(|(word, _)| word).into()),
             },
             LIMIT,
             CURSOR_AFTER_MESSAGE,

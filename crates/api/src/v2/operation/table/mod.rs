@@ -12,12 +12,9 @@ mod runs;
 mod server;
 mod topics;
 
-use utoipa::openapi::schema::{ObjectBuilder, Type};
-
-use super::description::{Description, Parameter};
+use super::description::{Description, Parameter, Shape};
 use crate::v2::limits::{CURSOR_BYTES_MAX, IDENTITY_BYTES_MAX, NAME_BYTES_MAX, PLACE_BYTES_MAX};
 use crate::v2::page::LIMIT_MAX;
-use crate::v2::shape;
 
 /// Every line; the busiest calls first, because that is where the search for a path begins.
 pub(super) fn all() -> impl Iterator<Item = &'static Description> {
@@ -41,42 +38,42 @@ const LIMIT: Parameter = Parameter {
     name: "limit",
     is_required: false,
     description: "Most items on the page; 100 if not given.",
-    schema: || shape::number(1, LIMIT_MAX as u64),
+    shape: Shape::Number(1, LIMIT_MAX as u64),
 };
 
 const CURSOR_AFTER_NAME: Parameter = Parameter {
     name: "cursor",
     is_required: false,
     description: "The cursor of the page before, unchanged.",
-    schema: || shape::text(2, CURSOR_BYTES_MAX).pattern(Some("^([0-9a-f]{2})+$")),
+    shape: Shape::Matching(2, CURSOR_BYTES_MAX, "^([0-9a-f]{2})+$"),
 };
 
 const CURSOR_AFTER_MESSAGE: Parameter = Parameter {
     name: "cursor",
     is_required: false,
     description: "The cursor of the page before, unchanged.",
-    schema: || ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[0-9a-f]{24}$")),
+    shape: Shape::Matching(24, 24, "^[0-9a-f]{24}$"),
 };
 
 const CURSOR_AFTER_PLACE: Parameter = Parameter {
     name: "cursor",
     is_required: false,
     description: "The cursor of the page before, unchanged.",
-    schema: || shape::text(2, 2 * PLACE_BYTES_MAX).pattern(Some("^([0-9a-f]{2})+$")),
+    shape: Shape::Matching(2, 2 * PLACE_BYTES_MAX, "^([0-9a-f]{2})+$"),
 };
 
 const TENANT: Parameter = Parameter {
     name: "tenant_id",
     is_required: false,
     description: "The tenant; no tenant if not given.",
-    schema: || shape::text(0, IDENTITY_BYTES_MAX),
+    shape: Shape::Text(0, IDENTITY_BYTES_MAX),
 };
 
 const CONFIRM: Parameter = Parameter {
     name: "confirm",
     is_required: false,
     description: "The name of what is to be deleted, once more. Without it nothing is deleted.",
-    schema: || shape::text(1, NAME_BYTES_MAX),
+    shape: Shape::Text(1, NAME_BYTES_MAX),
 };
 
 /// An optional text of a query.
@@ -86,7 +83,7 @@ macro_rules! text_parameter {
             name: $name,
             is_required: false,
             description: $description,
-            schema: || crate::v2::shape::text(1, $max),
+            shape: crate::v2::operation::description::Shape::Text(1, $max),
         }
     };
 }

@@ -2,9 +2,9 @@
 
 use super::{CURSOR_AFTER_PLACE, LIMIT, TENANT};
 use crate::catalogue::Code;
-use crate::v2::operation::description::{Answer, Description, Parameter, Words};
+use crate::v2::operation::description::{Answer, Description, Parameter, Shape, Words};
 use crate::v2::operation::{Method, Operation};
-use crate::v2::{Run, Runs, page::LIMIT_MAX, shape};
+use crate::v2::{Run, Runs, page::LIMIT_MAX};
 
 const TAG: &str = "runs";
 
@@ -44,7 +44,7 @@ pub(super) static LINES: [Description; 2] = [
                 name: "limit",
                 is_required: false,
                 description: "Most messages and effects together on the page; 100 if not given.",
-                schema: || shape::number(1, LIMIT_MAX as u64),
+                shape: Shape::Number(1, LIMIT_MAX as u64),
             },
             CURSOR_AFTER_PLACE,
         ],
