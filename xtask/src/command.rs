@@ -115,9 +115,17 @@ pub(crate) fn doc_tests(root: &Path) -> Command {
     linting(cargo_with(root, &["test", WORKSPACE, "--doc", "--quiet"]))
 }
 
+/// What the README's first command builds, as far as a compiler can complain. Everything else is built with all features.
+pub(crate) fn check_first_build(root: &Path) -> Command {
+    linting(cargo_with(root, &["check", "--package", "driftq"]))
+}
+
 /// Builds what the SDKs' steps run.
 pub(crate) fn build_for_sdks(root: &Path) -> Command {
-    cargo_with(root, &["build", "--package", "driftq", "--package", "driftq-client", "--bins", "--examples"])
+    let packages = ["--package", "driftq", "--package", "driftq-client", "--features", "driftq/full"];
+    let mut command = cargo_with(root, &["build", "--bins", "--examples"]);
+    command.args(packages);
+    command
 }
 
 /// Writes the pages that are made from tables. Arguments are passed on; a relative folder lies in the workspace.
@@ -169,7 +177,7 @@ pub(crate) fn kill_ledger_release(root: &Path, cycles: u64) -> Command {
 }
 
 pub(crate) fn bench(root: &Path, arguments: &[String]) -> Command {
-    let mut command = cargo_with(root, &["run", "--release", "--", "bench"]);
+    let mut command = cargo_with(root, &["run", "--release", "--features", "full", "--", "bench"]);
     command.args(arguments);
     command
 }

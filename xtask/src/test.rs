@@ -126,8 +126,10 @@ fn tests(root: &Path, target: &Path, steps: &mut Steps) {
         };
         Task::new(&script.to_string_lossy(), move |log| log.expect_success(&mut command))
     };
-    let scripts = scripts.into_iter().map(task).collect();
-    Shop::new(root, target).run(steps, WORKER_KILLS, scripts);
+    let mut others: Vec<_> = scripts.into_iter().map(task).collect();
+    let mut first_build = command::check_first_build(root);
+    others.push(Task::new("build without features", move |log| log.expect_success(&mut first_build)));
+    Shop::new(root, target).run(steps, WORKER_KILLS, others);
 }
 
 fn python_scripts(root: &Path) -> Result<Vec<PathBuf>> {

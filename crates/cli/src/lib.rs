@@ -5,6 +5,7 @@
 //! Most commands are their arguments, a path, and what is told about the answer: `caller` makes the call and explains
 //! a refusal, `output::Columns` says what is told, as rows or as facts.
 
+pub mod absent;
 mod ack;
 mod args;
 mod caller;
@@ -24,6 +25,7 @@ mod group;
 mod health;
 mod job;
 pub mod lease;
+#[cfg(feature = "ledger")]
 mod ledger;
 mod message;
 pub mod output;
@@ -149,7 +151,11 @@ enum Command {
     #[command(subcommand)]
     Effect(effect::Command),
     /// Look after the idempotency records of a service, in PostgreSQL or on a server
+    #[cfg(feature = "ledger")]
     Ledger(ledger::Args),
+    /// Not in this build: look after the idempotency records of a service
+    #[cfg(not(feature = "ledger"))]
+    Ledger(absent::Args),
     /// Ack, finish, produce and register outputs, all together or not at all
     Commit(commit::Args),
     /// See where results lie, and choose the version that readers see
@@ -195,7 +201,10 @@ pub fn run(common: &Common, Commands(command): Commands) -> Result<Exit> {
         Command::Lease(command) => block_on(lease::run(common, &command)),
         Command::Group(command) => block_on(group::run(common, &command)),
         Command::Dlq(command) => block_on(dlq::run(common, &command)),
+        #[cfg(feature = "ledger")]
         Command::Ledger(args) => block_on(ledger::run(common, &args)),
+        #[cfg(not(feature = "ledger"))]
+        Command::Ledger(_) => Err(absent::refusal("ledger").into()),
         Command::Commit(args) => block_on(commit::run(common, &args)),
         Command::Output(command) => block_on(outputs::run(common, &command)),
         Command::Entity(command) => block_on(entity::run(common, &command)),

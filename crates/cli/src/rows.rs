@@ -133,6 +133,7 @@ impl<T> Rows<T> {
     }
 
     /// Tells people that there is more than they asked for.
+    #[cfg(feature = "ledger")]
     pub(super) fn hint(&self) {
         if self.json.format == Format::Table {
             eprintln!("{MORE}");

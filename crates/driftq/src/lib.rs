@@ -11,7 +11,9 @@ use std::ffi::OsString;
 
 use anyhow::Result;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, error::ErrorKind};
-use driftq_bench::{bench, demo};
+#[cfg(feature = "bench")]
+use driftq_bench::bench;
+use driftq_bench::demo;
 use driftq_cli::{
     Common, block_on, check, colour,
     exit::{self, ERRORS_AS_JSON, Exit},
@@ -60,13 +62,18 @@ enum Command {
     #[command(flatten)]
     Client(Box<driftq_cli::Commands>),
     /// Measure this machine: every figure beside a bare HTTP server in the same run
+    #[cfg(feature = "bench")]
     Bench(bench::Args),
+    /// Not in this build: measure this machine
+    #[cfg(not(feature = "bench"))]
+    Bench(driftq_cli::absent::Args),
     /// Check a configuration without starting anything
     #[command(subcommand)]
     Config(config_check::Command),
     /// Print a completion script for a shell
     Completions(completions::Args),
     /// The bare HTTP server that `bench` compares with
+    #[cfg(feature = "bench")]
     #[command(name = bench::BARE_COMMAND, hide = true)]
     BenchBare(bench::BareArgs),
     /// The server of `demo`
@@ -129,9 +136,13 @@ fn dispatch(cli: Cli) -> Result<Exit> {
         Command::Demo(args) => return block_on(demo::run(common, &args)),
         Command::Serve(args) => serve::run(&args),
         Command::Dev(args) => dev::run(&args),
+        #[cfg(feature = "bench")]
         Command::Bench(args) => bench::run(common.output, &args),
+        #[cfg(not(feature = "bench"))]
+        Command::Bench(_) => Err(driftq_cli::absent::refusal("bench").into()),
         Command::Config(command) => config_check::run(common, &command),
         Command::Completions(args) => completions::run(&args),
+        #[cfg(feature = "bench")]
         Command::BenchBare(args) => bench::run_bare(&args),
         Command::DemoServer(args) => serve::run_for_demo(&args),
         Command::DemoWorker(args) => block_on(demo::run_worker(&args)),

@@ -8,8 +8,11 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use tracing_subscriber::EnvFilter;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::config::LogFormat;
 
@@ -37,7 +40,7 @@ pub(crate) fn dropped() -> u64 {
 
 /// Starts the log; called once.
 pub fn start(level: &str, format: LogFormat, is_coloured: bool) -> Result<()> {
-    let filter = EnvFilter::try_new(level).context("log_level")?;
+    let filter: Targets = level.parse().context("log_level")?;
     let (queue, entries) = sync_channel(LINES_MAX);
     std::thread::Builder::new()
         .name("driftq-log".to_owned())
@@ -46,12 +49,12 @@ pub fn start(level: &str, format: LogFormat, is_coloured: bool) -> Result<()> {
     let queue = QUEUE.get_or_init(|| queue);
     // Its own complaints about a writer go to stderr by a macro that panics if stderr is what fails.
     let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+        .with_max_level(LevelFilter::TRACE)
         .with_writer(Queue(queue))
         .log_internal_errors(false);
     match format {
-        LogFormat::Text => log.with_ansi(is_coloured).init(),
-        LogFormat::Json => log.json().flatten_event(true).init(),
+        LogFormat::Text => log.with_ansi(is_coloured).finish().with(filter).init(),
+        LogFormat::Json => log.json().flatten_event(true).finish().with(filter).init(),
     }
     Ok(())
 }

@@ -134,9 +134,9 @@ pub static KNOBS: &[Knob] = &[
         value: "LEVEL",
         get: |config| config.log_level.clone(),
         set: |config, text| {
-            text.parse::<tracing_subscriber::EnvFilter>().map_err(|error| format!("`{text}`: {error}"))?;
+            text.parse::<tracing_subscriber::filter::Targets>().map_err(|error| format!("`{text}`: {error}"))?;
             // To the filter a bare word is a module, so that a slip of the finger would silence everything else.
-            let is_bare = |part: &&str| !part.contains(['=', '[', ':']);
+            let is_bare = |part: &&str| !part.contains(['=', ':']);
             let mut bare = text.split(',').map(str::trim).filter(is_bare);
             if let Some(word) = bare.find(|word| word.parse::<LevelFilter>().is_err()) {
                 return Err(format!("`{word}` is none of off, error, warn, info, debug, trace; a module reads driftq_engine=debug"));
