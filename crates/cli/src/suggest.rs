@@ -22,7 +22,7 @@ pub(crate) enum Subject<'a> {
 /// The error of a call about this. If it is not there and something else has almost its name, that one is named. Help
 /// for one error is not worth a second one: if the names cannot be read, there is no suggestion.
 pub(crate) async fn explained(session: &mut Session, subject: Subject<'_>, error: CallError) -> Fault {
-    let is_topic = error.code() == "TOPIC_UNKNOWN" || error.is_topic_unknown_in_v1();
+    let is_topic = error.code() == "TOPIC_UNKNOWN";
     let (is_group, is_output) = (error.code() == "GROUP_UNKNOWN", error.code() == "OUTPUT_UNKNOWN");
     let fault = Fault::from(error);
     let guess = match subject {

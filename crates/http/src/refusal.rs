@@ -47,11 +47,11 @@ impl Refusal {
         })
     }
 
-    /// Reads an error of `/v1`, which says less.
+    /// Reads an error of `/v1`, which says less in its body; the code is what `CODE_HEADER` says.
     #[must_use]
-    pub fn read_v1(status: u16, body: &[u8], request_id: Option<String>) -> Option<Self> {
+    pub fn read_v1(status: u16, code: Option<&str>, body: &[u8], request_id: Option<String>) -> Option<Self> {
         let told: ErrorBody<'_> = serde_json::from_slice(body).ok()?;
-        let bare = Self::bare(&told.error, told.message, status);
+        let bare = Self::bare(code.unwrap_or(&told.error), told.message, status);
         Some(Self { retry_after_ms: told.retry_after_ms, request_id, ..bare })
     }
 
@@ -142,19 +142,20 @@ mod tests {
         assert_eq!((v2.retryable, v2.retry_after_ms, v2.attempt), (true, Some(5), Some(3)));
         assert_eq!(v2.request_id.as_deref(), Some("header"));
         assert_eq!(problem(r#","instance":"own""#).request_id.as_deref(), Some("own"));
-        let v1 =
-            Refusal::read_v1(409, br#"{"error":"FAILED_PRECONDITION","message":"not owner"}"#, None).unwrap();
-        assert_eq!(
-            (v1.code, &*v1.word, &*v1.detail, v1.status),
-            (None, "FAILED_PRECONDITION", "not owner", 409)
-        );
+        let body = br#"{"error":"FAILED_PRECONDITION","message":"not owner"}"#;
+        for (header, code, word) in
+            [(None, None, "FAILED_PRECONDITION"), (Some("NOT_OWNER"), Some(Code::NotOwner), "NOT_OWNER")]
+        {
+            let v1 = Refusal::read_v1(409, header, body, None).unwrap();
+            assert_eq!((v1.code, &*v1.word, &*v1.detail, v1.status), (code, word, "not owner", 409));
+        }
     }
 
     #[test]
     fn what_is_no_problem_document_is_not_ours() {
         for text in ["", "bad gateway\n", "<html>", "[]", "{}", r#"{"code":5}"#, r#"{"code":"X"}"#] {
             assert_eq!(read(text), None, "{text}");
-            assert_eq!(Refusal::read_v1(400, text.as_bytes(), None), None, "{text}");
+            assert_eq!(Refusal::read_v1(400, None, text.as_bytes(), None), None, "{text}");
         }
     }
 

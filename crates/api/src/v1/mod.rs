@@ -23,6 +23,10 @@ pub use settle::{Ack, DEFAULT_NACK_REASON, Nack};
 
 use crate::fault::Fault;
 
+/// The header of a refusal that has its code in the catalogue. The bodies of `/v1` name less, and what clients of the
+/// first broker read in them does not change.
+pub const CODE_HEADER: &str = "x-driftq-code";
+
 /// Lease of a consumer that asks for none.
 pub const DEFAULT_LEASE_MS: u64 = 2000;
 

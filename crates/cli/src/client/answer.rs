@@ -1,6 +1,7 @@
 //! A whole answer, and whether it is one of ours.
 
 use bytes::Bytes;
+use driftq_api::v1::CODE_HEADER;
 use driftq_http::{Answer, Refusal, header::CONTENT_TYPE};
 
 use super::{CallError, Client};
@@ -17,7 +18,7 @@ pub(super) fn ours(answer: Answer, client: &Client) -> Result<Bytes, CallError> 
 pub(super) fn refused(answer: &Answer, client: &Client) -> CallError {
     let (status, id) = (answer.status.as_u16(), answer.request_id());
     let read = Refusal::read(&answer.body, id.clone());
-    match read.or_else(|| Refusal::read_v1(status, &answer.body, id)) {
+    match read.or_else(|| Refusal::read_v1(status, answer.header(CODE_HEADER), &answer.body, id)) {
         Some(refusal) => CallError::Refused(refusal.into()),
         // A proxy in front of a server that is away.
         None if matches!(status, 429 | 502..=504) => {

@@ -49,11 +49,6 @@ impl CallError {
         }
     }
 
-    /// True if `/v1` says that there is no such topic; it has no code for that.
-    pub fn is_topic_unknown_in_v1(&self) -> bool {
-        matches!(self, Self::Refused(refusal) if refusal.detail.contains("topic does not exist"))
-    }
-
     /// The code of the server's refusal; empty if it is something else.
     pub fn code(&self) -> &str {
         match self {
@@ -144,8 +139,12 @@ impl CallError {
 }
 
 /// What the user can do next about these codes. The server's own advice speaks of requests.
-const HELP: [(&str, &str); 16] = [
-    ("TOPIC_UNKNOWN", TOPIC_HELP),
+const HELP: [(&str, &str); 17] = [
+    ("TOPIC_UNKNOWN", "create it with `driftq topic create NAME`, or see `driftq topic list`"),
+    (
+        "NOT_OWNER",
+        "name the --owner that received the message; if its lease lapsed, another reader may have it now",
+    ),
     ("GROUP_UNKNOWN", "a group begins with its first `driftq consume`; see `driftq group list TOPIC`"),
     ("MESSAGE_UNKNOWN", "see what is kept with `driftq message list TOPIC`"),
     ("JOB_UNKNOWN", "see `driftq job list`; jobs are forgotten when the server restarts"),
@@ -177,22 +176,16 @@ const HELP: [(&str, &str); 16] = [
     ),
     ("RUN_UNKNOWN", "see `driftq run list`; a run is known while one of its messages or effects is kept"),
 ];
-const TOPIC_HELP: &str = "create it with `driftq topic create NAME`, or see `driftq topic list`";
 
 /// What the user can do next, in the words of this command line where it has some.
 fn help(refusal: &Refusal) -> Option<&str> {
     let own = HELP.iter().find(|(code, _)| *code == refusal.word).map(|(_, help)| *help);
-    // `/v1` has no code for it.
-    let own = own.or_else(|| refusal.detail.contains("topic does not exist").then_some(TOPIC_HELP));
     own.or_else(|| Some(&*refusal.help).filter(|help| !help.is_empty())).or_else(|| status_help(refusal))
 }
 
 /// For `/v1`, whose errors bring no advice.
 fn status_help(refusal: &Refusal) -> Option<&'static str> {
     match refusal.status {
-        409 if refusal.detail.contains("not owner") => Some(
-            "name the --owner that received the message; if its lease lapsed, another reader may have it now",
-        ),
         409 => Some("the message is not on loan to this group: consume it first"),
         429 => {
             Some("consumers are behind: wait, add consumers, or raise partition_messages_max on the server")
@@ -207,7 +200,7 @@ mod tests {
 
     fn refused(status: u16, retry_after_ms: Option<u64>) -> CallError {
         let body = serde_json::json!({"error": "X", "message": "m", "retry_after_ms": retry_after_ms});
-        CallError::Refused(Refusal::read_v1(status, body.to_string().as_bytes(), None).unwrap().into())
+        CallError::Refused(Refusal::read_v1(status, None, body.to_string().as_bytes(), None).unwrap().into())
     }
 
     #[test]

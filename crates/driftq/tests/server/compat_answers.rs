@@ -42,6 +42,7 @@ fn topics_that_do_not_exist() {
     for call in ["/v1/ack", "/v1/nack"] {
         let answer = client.post(&format!("{call}?topic=t&group=g&owner=o&partition=0&offset=0"));
         answer.assert_error(400, INVALID, "topic does not exist");
+        assert_eq!(answer.header("x-driftq-code"), Some("TOPIC_UNKNOWN"));
     }
 }
 
@@ -159,6 +160,7 @@ fn who_may_settle_what() {
         never.assert_error(409, PRECONDITION, "message is not in-flight");
         let other = client.post(&format!("{call}?topic=t&group=g&owner=other&{place}"));
         other.assert_error(409, PRECONDITION, "not owner");
+        assert_eq!(other.header("x-driftq-code"), Some("NOT_OWNER"), "the code that the body does not have");
     }
     for round in ["the first", "a duplicate"] {
         let answer = client.post(&format!("/v1/ack?topic=t&group=g&owner=o&{place}"));

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use driftq_api::v1::CODE_HEADER;
 use driftq_api::v2::Problem;
 use driftq_api::{Fault, JSON, NDJSON, PROBLEM};
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
@@ -45,7 +46,11 @@ pub(crate) fn whole(status: StatusCode, content_type: &'static str, body: Bytes)
 pub(crate) fn refusal(fault: &Fault, dialect: Dialect, id: &HeaderValue) -> Answer {
     let entry = fault.entry();
     let mut answer = match dialect {
-        Dialect::V1 => json(status(entry.v1_status), &fault.v1()),
+        Dialect::V1 => {
+            let mut answer = json(status(entry.v1_status), &fault.v1());
+            put(&mut answer, HeaderName::from_static(CODE_HEADER), HeaderValue::from_static(entry.code));
+            answer
+        }
         Dialect::V2 => {
             let instance = id.to_str().ok().map(Cow::Borrowed);
             whole(status(entry.status), PROBLEM, to_bytes(&Problem { instance, ..fault.v2() }))
