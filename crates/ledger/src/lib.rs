@@ -19,6 +19,7 @@ mod error;
 #[cfg(feature = "grpc")]
 pub mod grpc;
 mod hash;
+mod holder;
 #[cfg(feature = "http")]
 pub mod http;
 mod identity;

@@ -118,8 +118,8 @@ impl Settings {
         let work = move || async move {
             let (parts, body) = inner.call(request).await?.into_parts();
             let taken = take(body, limit).await;
-            let ending = stored::ending(&parts, &taken, server_errors);
-            Ok(Answered { answer: Response::from_parts(parts, Body::new(taken.into_body())), ending })
+            let report = stored::report(&parts, &taken, server_errors);
+            Ok(Answered { answer: Response::from_parts(parts, Body::new(taken.into_body())), report })
         };
         let refusal = match self.guard.pass(identity, hash, work).await {
             Passed::Answer(answer) => return Ok(answer),

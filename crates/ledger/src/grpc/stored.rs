@@ -9,6 +9,7 @@ use tonic::body::Body;
 
 use super::frame::{Framed, frame, framed};
 use super::refusal::Refusal;
+use crate::holder::Report;
 use crate::layers::{REPLAYED, ServerErrors, Taken, kept, restored};
 use crate::{End, Ending, OMITTED, Outcome};
 
@@ -50,8 +51,8 @@ fn code(parts: &Parts, trailers: Option<&HeaderMap>) -> Code {
     }
 }
 
-/// What to write down about an answer.
-pub(crate) fn ending(parts: &Parts, body: &Taken, server_errors: ServerErrors) -> Option<Ending> {
+/// What the ledger is told about an answer.
+pub(crate) fn report(parts: &Parts, body: &Taken, server_errors: ServerErrors) -> Report {
     let framed = framed(&body.data);
     let is_kept = body.is_whole() && !matches!(&framed, Framed::One(message) if message.compressed);
     let code = match (body.is_whole(), parts.status) {
@@ -61,7 +62,7 @@ pub(crate) fn ending(parts: &Parts, body: &Taken, server_errors: ServerErrors) -
         (false, StatusCode::OK) if !body.is_broken() => Code::Ok,
         (false, _) => Code::Unknown,
     };
-    let end = end(code, server_errors)?;
+    let Some(end) = end(code, server_errors) else { return Report::Unclear };
     let mut response = crate::Response::default().code(code as i32);
     kept(&parts.headers, "", &mut response.headers);
     if let Some(trailers) = &body.trailers {
@@ -76,7 +77,7 @@ pub(crate) fn ending(parts: &Parts, body: &Taken, server_errors: ServerErrors) -
         End::Succeeded => String::new(),
         End::FailedFinal | End::FailedRetryable => format!("the handler answered {code:?}"),
     };
-    Some(Ending { end, response, error })
+    Report::Ended(Ending { end, response, error })
 }
 
 /// A stored answer, once more.

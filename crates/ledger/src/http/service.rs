@@ -129,8 +129,8 @@ impl Settings {
                 true => take(body, limit).await,
                 false => Taken::untouched(body),
             };
-            let ending = stored::ending(&parts, &taken, server_errors);
-            Ok(Answered { answer: Response::from_parts(parts, taken.into_body()), ending })
+            let report = stored::report(&parts, &taken, server_errors);
+            Ok(Answered { answer: Response::from_parts(parts, taken.into_body()), report })
         };
         let problem = match self.guard.pass(identity, hash, work).await {
             Passed::Answer(answer) => return Ok(answer),

@@ -5,6 +5,7 @@ use ::http::response::Parts;
 use ::http::{HeaderValue, Response, StatusCode};
 
 use super::problem::Problem;
+use crate::holder::Report;
 use crate::layers::{Body, REPLAYED, ServerErrors, Taken, kept, restored};
 use crate::{End, Ending, OMITTED, Outcome};
 
@@ -30,9 +31,9 @@ pub(crate) fn is_collected(parts: &Parts) -> bool {
     !essence.eq_ignore_ascii_case(b"text/event-stream") && !parts.status.is_informational()
 }
 
-/// What to write down about an answer.
-pub(crate) fn ending(parts: &Parts, body: &Taken, server_errors: ServerErrors) -> Option<Ending> {
-    let end = end(parts.status, server_errors)?;
+/// What the ledger is told about an answer.
+pub(crate) fn report(parts: &Parts, body: &Taken, server_errors: ServerErrors) -> Report {
+    let Some(end) = end(parts.status, server_errors) else { return Report::Unclear };
     let mut response = crate::Response::default().code(i32::from(parts.status.as_u16()));
     kept(&parts.headers, "", &mut response.headers);
     if body.is_whole() && !parts.status.is_informational() {
@@ -44,7 +45,7 @@ pub(crate) fn ending(parts: &Parts, body: &Taken, server_errors: ServerErrors) -
         End::Succeeded => String::new(),
         End::FailedFinal | End::FailedRetryable => format!("the handler answered {}", parts.status),
     };
-    Some(Ending { end, response, error })
+    Report::Ended(Ending { end, response, error })
 }
 
 /// A stored answer, once more.

@@ -7,13 +7,11 @@ mod headers;
 mod key;
 
 use std::future::Future;
-use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::http::Request;
 use ::http::request::Parts;
-use tracing::Instrument as _;
 
 #[cfg_attr(not(feature = "http"), allow(unreachable_pub, reason = "public by way of `http`"))]
 pub use body::Body;
@@ -25,9 +23,10 @@ pub(crate) use key::only;
 #[cfg(feature = "http")]
 pub(crate) use key::quoted_string;
 
+use crate::holder::{Report, Told, detached};
 use crate::{
-    Begin, Decision, Ending, IDENTITY_BYTES_MAX, Identity, IdentityError, Ledger, LedgerError, Moment,
-    Outcome, Part, RequestHash, Terms,
+    Begin, Decision, IDENTITY_BYTES_MAX, Identity, IdentityError, Ledger, LedgerError, Moment, Outcome, Part,
+    RequestHash, Terms,
 };
 
 /// Most bytes of a request, unless a layer is told otherwise.
@@ -112,8 +111,8 @@ pub(crate) enum Nameless {
 pub(crate) struct Answered<A> {
     /// For the caller.
     pub(crate) answer: A,
-    /// For the ledger; `None` leaves it to the lapse of the lease.
-    pub(crate) ending: Option<Ending>,
+    /// For the ledger.
+    pub(crate) report: Report,
 }
 
 /// What became of a guarded call.
@@ -196,13 +195,7 @@ impl Guard {
     {
         let asked = Begin::new(identity, hash).terms(self.terms.clone()).wait(self.wait).reacquire();
         let ledger = self.ledger.clone();
-        let task = tokio::spawn(Box::pin(guarded(ledger, asked, work)).in_current_span());
-        match task.await {
-            Ok(passed) => passed,
-            Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
-            // The runtime is shutting down and has dropped the task; how far it came is unknown.
-            Err(_) => Passed::Unrecorded,
-        }
+        detached(guarded(ledger, asked, work)).await.unwrap_or(Passed::Unrecorded)
     }
 }
 
@@ -231,22 +224,15 @@ where
             return Passed::Unavailable;
         }
     };
-    let result = tokio::select! {
-        result = work() => result,
-        () = ledger.keep(&lease) => return Passed::Overtaken,
+    let answered = match ledger.under(&lease, work()).await {
+        Some(Ok(answered)) => answered,
+        Some(Err(error)) => return Passed::Broke(error),
+        None => return Passed::Overtaken,
     };
-    let answered = match result {
-        Ok(answered) => answered,
-        Err(error) => return Passed::Broke(error),
-    };
-    let Some(ending) = answered.ending else { return Passed::Answer(answered.answer) };
-    match ledger.keeping(&lease, ledger.finish_in_any_case(&lease, &ending)).await {
-        Ok(()) => Passed::Answer(answered.answer),
-        Err(LedgerError::Stale(_)) => Passed::Overtaken,
-        Err(error) => {
-            tracing::error!(%error, %identity, "a request was handled, and its outcome is not written down");
-            Passed::Unrecorded
-        }
+    match ledger.report(&lease, &answered.report).await {
+        Told::Written | Told::Nothing => Passed::Answer(answered.answer),
+        Told::Before(_) | Told::Overtaken => Passed::Overtaken,
+        Told::Unwritten(_) => Passed::Unrecorded,
     }
 }
 

@@ -129,7 +129,7 @@ pub(crate) fn asking(on_lapse: OnLapse) -> Begin {
 
 /// Runs an effect that comes to this at once.
 pub(crate) async fn run(ledger: &Ledger, result: Result<Response, Failed>) -> Result<Ran, RunError<Failed>> {
-    ledger.run(identity(), hash(), || async { result }).await
+    ledger.run(identity(), hash(), || async move { result }).await
 }
 
 /// Asks for an effect that must not be run any more.

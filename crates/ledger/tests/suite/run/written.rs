@@ -86,7 +86,7 @@ async fn when_no_attempt_is_left_the_last_failure_is_told() {
     asked.terms.attempts_max = Some(2);
     for attempt in 1..=2 {
         let failure = Failed::retryable(format!("attempt {attempt}"));
-        let ran = ledger.run_with(asked.clone(), |_| async { Err::<(), _>(failure) }).await;
+        let ran = ledger.run_with(asked.clone(), |_| async move { Err::<(), _>(failure) }).await;
         assert!(matches!(ran, Err(RunError::Failed { recorded: true, .. })), "{ran:?}");
     }
     match ledger.run_with(asked, |_| async { Ok::<_, Failed>("not run") }).await {
@@ -166,7 +166,8 @@ async fn that_it_happened_is_written_down_also_if_the_answer_cannot_be_kept() {
     for response in [many, broken] {
         let (ledger, _) = world();
         let response = response.code(201);
-        let ran = ledger.run_with(asking(OnLapse::Retry), |_| async { Ok::<_, Failed>(response.clone()) });
+        let answer = response.clone();
+        let ran = ledger.run_with(asking(OnLapse::Retry), |_| async move { Ok::<_, Failed>(answer) });
         assert_eq!(ran.await.unwrap().response, response, "whoever ran it has it all");
         // Else a lapse would let somebody run it again.
         sleep(2 * LEASE).await;
