@@ -29,6 +29,8 @@ pub(crate) async fn detached<T: Send + 'static>(work: impl Future<Output = T> + 
 pub(crate) enum Report {
     /// It ended in this way.
     Ended(Ending),
+    /// Nothing was done: the lease is given up.
+    Refused,
     /// It may have happened. Nothing is written down: when the lease lapses, its terms decide.
     Unclear,
 }
@@ -103,6 +105,7 @@ impl Ledger {
     pub(crate) async fn report(&self, lease: &Lease, report: &Report) -> Told {
         let written = match report {
             Report::Ended(ending) => self.keeping(lease, self.finish_in_any_case(lease, ending)).await,
+            Report::Refused => self.keeping(lease, self.release_patiently(lease)).await,
             Report::Unclear => return Told::Nothing,
         };
         let told = match written {
@@ -142,6 +145,10 @@ impl Ledger {
 
     async fn finish_patiently(&self, lease: &Lease, ending: &Ending) -> Result<(), LedgerError> {
         self.patiently(|| async { self.finish(lease, ending).await.map(drop) }).await
+    }
+
+    async fn release_patiently(&self, lease: &Lease) -> Result<(), LedgerError> {
+        self.patiently(|| async { self.release(lease).await.map(drop) }).await
     }
 
     /// Tries for longer than a single call would: what became of an effect is worth the wait.

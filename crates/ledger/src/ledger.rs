@@ -135,6 +135,13 @@ impl Ledger {
             .await
     }
 
+    /// Gives a lease up under which nothing was done. If it is the first of its record, the key is as if it had never
+    /// been used, also for another request. Otherwise, or on a store that cannot forget a record, it counts as failed,
+    /// and may be tried again.
+    pub async fn release(&self, lease: &Lease) -> Result<Finished, LedgerError> {
+        self.call("release", Ok(()), |done: &Finished| done.word(), || self.inner.store.release(lease)).await
+    }
+
     /// Extends a lease to last for `lasts` from now; never shortens it. Returns when it lapses, by the store's clock.
     pub async fn renew(&self, lease: &Lease, lasts: Duration) -> Result<Moment, LedgerError> {
         let checked = check::lease_time(lasts);

@@ -21,6 +21,9 @@ pub enum Class {
     Retryable,
     /// It did not happen and is not to be tried again.
     Final,
+    /// It was refused before anything was done: by a check of the request, mostly. Nothing is written down, and the key
+    /// is as it was before, free for a request that was put right.
+    Refused,
     /// It may have happened. Nothing is written down: when the lease lapses, its terms decide.
     Unclear,
 }
@@ -57,6 +60,11 @@ impl Failed {
     /// It did not happen and is not to be tried again.
     pub fn last(message: impl Into<String>) -> Self {
         Self { class: Class::Final, message: message.into(), response: Response::default() }
+    }
+
+    /// It was refused before anything was done.
+    pub fn refused(message: impl Into<String>) -> Self {
+        Self { class: Class::Refused, message: message.into(), response: Response::default() }
     }
 
     /// It may have happened.
@@ -141,7 +149,8 @@ pub enum RunError<E> {
     Failed {
         /// How.
         error: E,
-        /// Whether that is written down. If it is not, the lease lapses and its terms decide.
+        /// Whether the ledger knows of it: it is written down, or the lease is given up. If it does not, the lease
+        /// lapses and its terms decide.
         recorded: bool,
     },
     /// It failed before, and is not to be tried again.
@@ -287,6 +296,7 @@ fn report_of(error: &impl Failure) -> Report {
     let end = match error.class() {
         Class::Retryable => End::FailedRetryable,
         Class::Final => End::FailedFinal,
+        Class::Refused => return Report::Refused,
         Class::Unclear => return Report::Unclear,
     };
     Report::Ended(Ending { end, response: error.response(), error: shortened(&error.to_string()) })

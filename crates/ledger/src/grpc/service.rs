@@ -14,7 +14,9 @@ use tower_service::Service;
 use super::frame::{Framed, HEAD_BYTES, Message, framed};
 use super::refusal::Refusal;
 use super::{KEY_METADATA, Settings, stored};
-use crate::layers::{Answered, BoxError, Guarded, Looked, Nameless, Passed, any_text, only, scope, take};
+use crate::layers::{
+    Answered, BoxError, Guarded, Looked, Meaning, Nameless, Passed, any_text, only, scope, take,
+};
 use crate::{Identity, RequestHash};
 
 /// Names the compressions that a client can read.
@@ -114,11 +116,14 @@ impl Settings {
     {
         let Guarded { request, identity, hash } = guarded;
         let limit = self.guard.kept_bytes_max().saturating_add(HEAD_BYTES);
-        let server_errors = self.guard.server_errors;
+        let (classify, on_lapse) = (Arc::clone(&self.classify), self.guard.terms.on_lapse);
         let work = move || async move {
             let (parts, body) = inner.call(request).await?.into_parts();
             let taken = take(body, limit).await;
-            let report = stored::report(&parts, &taken, server_errors);
+            let code = stored::code_of(&parts, &taken);
+            let said = parts.extensions.get::<Meaning>().copied();
+            let meaning = said.unwrap_or_else(|| classify(&code, stored::meaning(code, on_lapse)));
+            let report = stored::report(&parts, &taken, code, meaning);
             Ok(Answered { answer: Response::from_parts(parts, Body::new(taken.into_body())), report })
         };
         let refusal = match self.guard.pass(identity, hash, work).await {

@@ -15,7 +15,7 @@ use super::problem::Problem;
 use super::{KEY_HEADER, Settings, stored};
 use crate::Identity;
 use crate::layers::{
-    Answered, Body, BoxError, Guarded, Looked, Nameless, Passed, Taken, only, quoted_string, take,
+    Answered, Body, BoxError, Guarded, Looked, Meaning, Nameless, Passed, Taken, only, quoted_string, take,
 };
 
 /// A service that answers what was asked before as it did then. Made by
@@ -122,14 +122,16 @@ impl Settings {
     {
         let Guarded { request, identity, hash } = guarded;
         let limit = self.guard.kept_bytes_max();
-        let server_errors = self.guard.server_errors;
+        let (classify, on_lapse) = (Arc::clone(&self.classify), self.guard.terms.on_lapse);
         let work = move || async move {
             let (parts, body) = inner.call(request).await?.into_parts();
             let taken = match stored::is_collected(&parts) {
                 true => take(body, limit).await,
                 false => Taken::untouched(body),
             };
-            let report = stored::report(&parts, &taken, server_errors);
+            let said = parts.extensions.get::<Meaning>().copied();
+            let meaning = said.unwrap_or_else(|| classify(&parts, stored::meaning(parts.status, on_lapse)));
+            let report = stored::report(&parts, &taken, meaning);
             Ok(Answered { answer: Response::from_parts(parts, taken.into_body()), report })
         };
         let problem = match self.guard.pass(identity, hash, work).await {

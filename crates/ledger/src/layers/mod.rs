@@ -2,6 +2,7 @@
 //!
 //! The layers know their protocol: where the key is, what an answer means, how to say no. Everything between is here.
 
+mod attempt;
 mod body;
 mod headers;
 mod key;
@@ -13,6 +14,8 @@ use std::time::Duration;
 use ::http::Request;
 use ::http::request::Parts;
 
+pub(crate) use attempt::Classify;
+pub use attempt::Meaning;
 #[cfg_attr(not(feature = "http"), allow(unreachable_pub, reason = "public by way of `http`"))]
 pub use body::Body;
 pub(crate) use body::{BoxError, Taken, take};
@@ -39,19 +42,6 @@ pub(crate) const RESPONSE_BYTES_MAX: usize = 1 << 20;
 /// would wait for nothing.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(5);
 
-/// What becomes of an effect whose handler says that something went wrong and does not say whether it happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ServerErrors {
-    /// The answer is kept as a failure for good, and replayed. Nothing is repeated; a client that wants to try again
-    /// takes a new key, and so decides by itself that nothing has happened.
-    Replay,
-    /// The next request with the key runs again. For handlers that undo what they did before they fail.
-    Retry,
-    /// Nothing is written down: the lease lapses, and its terms decide. Under `OnLapse::Hold` an operator has to find
-    /// out what happened.
-    Hold,
-}
-
 /// Tells on whose behalf a request comes.
 pub(crate) type Principal = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
 
@@ -65,7 +55,6 @@ pub(crate) struct Guard {
     pub(crate) wait: Duration,
     pub(crate) request_bytes_max: usize,
     pub(crate) response_bytes_max: usize,
-    pub(crate) server_errors: ServerErrors,
 }
 
 /// How a layer treats a request; `R` is how the protocol says no.
@@ -146,7 +135,7 @@ pub(crate) enum Passed<A, E> {
 }
 
 impl Guard {
-    pub(crate) fn new(ledger: Ledger, principal: Principal, server_errors: ServerErrors) -> Self {
+    pub(crate) fn new(ledger: Ledger, principal: Principal) -> Self {
         Self {
             ledger,
             principal,
@@ -155,7 +144,6 @@ impl Guard {
             wait: Duration::ZERO,
             request_bytes_max: REQUEST_BYTES_MAX,
             response_bytes_max: RESPONSE_BYTES_MAX,
-            server_errors,
         }
     }
 
@@ -232,6 +220,8 @@ where
     match ledger.report(&lease, &answered.report).await {
         Told::Written | Told::Nothing => Passed::Answer(answered.answer),
         Told::Before(_) | Told::Overtaken => Passed::Overtaken,
+        // Nothing was done, so that nothing is lost with it.
+        Told::Unwritten(_) if matches!(answered.report, Report::Refused) => Passed::Answer(answered.answer),
         Told::Unwritten(_) => Passed::Unrecorded,
     }
 }

@@ -4,6 +4,7 @@ mod bed;
 mod bodies;
 mod failures;
 mod keys;
+mod meanings;
 pub(crate) mod moody;
 mod plain;
 mod progress;

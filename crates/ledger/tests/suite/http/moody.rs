@@ -67,6 +67,13 @@ impl Store for Moody {
         }
     }
 
+    fn release<'a>(&'a self, lease: &'a Lease) -> Pending<'a, Finished> {
+        match self.finish_fails.load(Ordering::SeqCst) {
+            true => Box::pin(async { Self::gone() }),
+            false => self.store.release(lease),
+        }
+    }
+
     fn renew<'a>(&'a self, lease: &'a Lease, lasts: Duration) -> Pending<'a, Moment> {
         self.store.renew(lease, lasts)
     }

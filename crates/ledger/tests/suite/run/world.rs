@@ -79,6 +79,10 @@ impl Store for Troubled {
         })
     }
 
+    fn release<'a>(&'a self, lease: &'a Lease) -> Pending<'a, Finished> {
+        self.store.release(lease)
+    }
+
     fn renew<'a>(&'a self, lease: &'a Lease, lasts: Duration) -> Pending<'a, Moment> {
         if one_of(&self.trouble.renewals) {
             return Box::pin(async { Err(LedgerError::Unavailable("it is gone".to_owned())) });

@@ -79,6 +79,21 @@ async fn a_final_failure_is_told_to_everybody() {
     }
 }
 
+/// A check that comes before anything is done does not use the key up.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_leaves_the_key_as_it_was() {
+    let (ledger, _) = world();
+    let refused = Failed::refused("no such currency").response(Response::default().code(422));
+    match run(&ledger, Err(refused.clone())).await {
+        Err(RunError::Failed { error, recorded }) => assert_eq!((error, recorded), (refused, true)),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(ledger.get(&identity()).await.unwrap(), None);
+    let put_right = RequestHash::of_bytes(b"6 EUR");
+    let ran = ledger.run(identity(), put_right, || async { Ok::<_, Failed>("paid") }).await.unwrap();
+    assert_eq!((ran.replayed, ran.attempt), (false, 1));
+}
+
 #[tokio::test(start_paused = true)]
 async fn when_no_attempt_is_left_the_last_failure_is_told() {
     let (ledger, _) = world();
