@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tracing::Instrument as _;
 
-use crate::{Ending, Lease, Ledger, LedgerError, OMITTED, Outcome};
+use crate::{End, Ending, Lease, Ledger, LedgerError, OMITTED, Outcome};
 
 /// How often a lease is renewed within its time.
 const RENEWALS_PER_LEASE: u32 = 3;
@@ -118,6 +118,30 @@ impl Ledger {
             Ok(None) => Told::Overtaken,
             Err(error) => {
                 tracing::error!(%error, identity = %lease.identity, "what became of an effect is not written down");
+                Told::Unwritten(error)
+            }
+        }
+    }
+
+    /// As [`report`](Self::report), of a holder that took on to end the effect itself. What it has committed counts,
+    /// whatever it says; a success that it has not committed is none.
+    pub(crate) async fn report_of_joined(&self, lease: &Lease, report: &Report) -> Told {
+        let is_success = matches!(report, Report::Ended(Ending { end: End::Succeeded, .. }));
+        if !is_success && !matches!(report, Report::Unclear) {
+            // The ledger refuses it if there is an outcome already. It waits for a transaction that is still under way.
+            return self.report(lease, report).await;
+        }
+        match self.ended(lease).await {
+            Ok(Some(outcome)) => Told::Before(outcome),
+            Ok(None) if !is_success => Told::Nothing,
+            Ok(None) => {
+                let why = "the handler took the lease to end the effect itself, said that it succeeded, and has not \
+                           committed that";
+                tracing::error!(identity = %lease.identity, why);
+                Told::Unwritten(LedgerError::Invalid(why.to_owned()))
+            }
+            Err(error) => {
+                tracing::error!(%error, identity = %lease.identity, "it is not known how an effect ended");
                 Told::Unwritten(error)
             }
         }

@@ -63,8 +63,12 @@
 //! Refused: nothing is written down, and the key is unused again. Unclear: it may have happened. To keep that as a
 //! failure for good would invite a client to take a new key for something that did happen; to repeat it would be worse.
 //! So nothing is written down, the lease lapses, and the outcome is unknown until an operator has resolved it. A
-//! service that knows better says so: for a layer with [`classify`](IdempotencyLayer::classify), for one answer that is
-//! `OK` with a [`Meaning`] in its extensions.
+//! service that knows better says so: for a layer with [`classify`](IdempotencyLayer::classify), for one answer with
+//! [`Attempt::means`].
+//!
+//! A handler that writes to the database of the ledger takes the lease of its [`Attempt`], which is in the extensions of
+//! the request, and ends the call in its own transaction, as in `http`: the payload of the stored response is the
+//! encoded message, its code that of gRPC. A handler says with [`Attempt::means`] what a `Status` means.
 //!
 //! The call runs in a task of its own, as in `http`: a client that cancels or runs out of time finds the outcome when
 //! it comes back. A message of an answer that is larger than what is kept, or the messages of a stream that was guarded
@@ -82,7 +86,7 @@ use ::http::request::Parts;
 
 pub use service::Idempotency;
 
-pub use crate::layers::Meaning;
+pub use crate::layers::{Attempt, Meaning};
 use crate::layers::{Classify, Guard};
 use crate::{Ledger, Terms};
 

@@ -15,7 +15,7 @@ use super::frame::{Framed, HEAD_BYTES, Message, framed};
 use super::refusal::Refusal;
 use super::{KEY_METADATA, Settings, stored};
 use crate::layers::{
-    Answered, BoxError, Guarded, Looked, Meaning, Nameless, Passed, any_text, only, scope, take,
+    Answered, Attempt, BoxError, Guarded, Looked, Nameless, Passed, any_text, only, scope, take,
 };
 use crate::{Identity, RequestHash};
 
@@ -114,15 +114,17 @@ impl Settings {
         R: http_body::Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BoxError>,
     {
-        let Guarded { request, identity, hash } = guarded;
+        let Guarded { mut request, identity, hash } = guarded;
         let limit = self.guard.kept_bytes_max().saturating_add(HEAD_BYTES);
         let (classify, on_lapse) = (Arc::clone(&self.classify), self.guard.terms.on_lapse);
-        let work = move || async move {
+        let work = move |attempt: Attempt| async move {
+            request.extensions_mut().insert(attempt.clone());
             let (parts, body) = inner.call(request).await?.into_parts();
             let taken = take(body, limit).await;
             let code = stored::code_of(&parts, &taken);
-            let said = parts.extensions.get::<Meaning>().copied();
-            let meaning = said.unwrap_or_else(|| classify(&code, stored::meaning(code, on_lapse)));
+            let meaning = attempt
+                .said(&parts.extensions)
+                .unwrap_or_else(|| classify(&code, stored::meaning(code, on_lapse)));
             let report = stored::report(&parts, &taken, code, meaning);
             Ok(Answered { answer: Response::from_parts(parts, Body::new(taken.into_body())), report })
         };
@@ -130,6 +132,7 @@ impl Settings {
             Passed::Answer(answer) => return Ok(answer),
             Passed::Broke(error) => return Err(error),
             Passed::Replay(outcome) => return Ok(stored::replay(&outcome)),
+            Passed::Ended(outcome) => return Ok(stored::answer(&outcome)),
             Passed::InProgress { retry_after } => Refusal::in_progress(retry_after),
             Passed::Unknown { since } => Refusal::unknown(&since.to_string()),
             Passed::Conflict => Refusal::key_reused(),

@@ -84,6 +84,13 @@ fn response(parts: &Parts, body: &Taken, code: Code) -> crate::Response {
 
 /// A stored answer, once more.
 pub(crate) fn replay(outcome: &Outcome) -> Response<Body> {
+    let mut response = answer(outcome);
+    response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    response
+}
+
+/// A stored answer, for the call whose handler has stored it.
+pub(crate) fn answer(outcome: &Outcome) -> Response<Body> {
     let stored = &outcome.response;
     // An operator who resolved it by hand need not know what the handler would have said.
     let code = match (stored.code, outcome.end) {
@@ -96,7 +103,6 @@ pub(crate) fn replay(outcome: &Outcome) -> Response<Body> {
     }
     let mut headers = restored(&stored.headers, "");
     headers.insert(CONTENT_TYPE, CONTENT_TYPE_GRPC);
-    headers.insert(REPLAYED, HeaderValue::from_static("true"));
     let status = HeaderValue::from(code);
     let mut trailers = restored(&stored.headers, TRAILER);
     let body = match frame(&stored.payload) {

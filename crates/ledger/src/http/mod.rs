@@ -63,6 +63,22 @@
 //! answer, and a 422 perhaps after a part was done. A service that knows better says so: for a layer with
 //! [`classify`](IdempotencyLayer::classify), for one answer with a [`Meaning`] in its extensions.
 //!
+//! # A handler that writes to the same database
+//!
+//! The layer puts an [`Attempt`] into the extensions of a request. A handler takes its lease and ends the effect in the
+//! transaction of its own write (`finish_tx`): both are there, or neither. When it has answered, the layer asks the
+//! ledger what is recorded, and that counts:
+//!
+//! | the ledger has, under this lease | the handler answers | the client gets |
+//! |---|---|---|
+//! | an outcome | anything | the stored answer, as every later request does |
+//! | none: it was rolled back, or not even tried | 2xx, 3xx | 503 `unrecorded`; nothing is written down |
+//! | none | a failure | that answer, which means what the table above says |
+//! | a newer lease: another attempt took over | anything | 409 `overtaken` |
+//!
+//! So a commit whose answer was lost is no riddle: the handler answers 500, and the layer finds the outcome if there is
+//! one. A handler that panics after its commit leaves the outcome behind for the next request.
+//!
 //! # What is kept of an answer
 //!
 //! The status, the body up to [`response_bytes_max`](IdempotencyLayer::response_bytes_max) (and the ledger's own
@@ -94,7 +110,7 @@ use ::http::{Method, response};
 
 pub use service::Idempotency;
 
-pub use crate::layers::{Body, Meaning};
+pub use crate::layers::{Attempt, Body, Meaning};
 use crate::layers::{Classify, Guard, scope};
 use crate::{Ledger, Terms};
 

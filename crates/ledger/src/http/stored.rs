@@ -46,6 +46,13 @@ fn response(parts: &Parts, body: &Taken) -> crate::Response {
 
 /// A stored answer, once more.
 pub(crate) fn replay(outcome: Outcome) -> Response<Body> {
+    let mut response = answer(outcome);
+    response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    response
+}
+
+/// A stored answer, for the request whose handler has stored it.
+pub(crate) fn answer(outcome: Outcome) -> Response<Body> {
     let stored = outcome.response;
     let status = stored.code.and_then(|code| u16::try_from(code).ok());
     let status = status.and_then(|code| StatusCode::from_u16(code).ok());
@@ -62,7 +69,6 @@ pub(crate) fn replay(outcome: Outcome) -> Response<Body> {
     if !matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
         headers.insert(CONTENT_LENGTH, HeaderValue::from(stored.payload.len()));
     }
-    headers.insert(REPLAYED, HeaderValue::from_static("true"));
     let mut response = Response::new(Body::whole(stored.payload, None));
     *response.status_mut() = status;
     *response.headers_mut() = headers;

@@ -15,7 +15,7 @@ use ::http::Request;
 use ::http::request::Parts;
 
 pub(crate) use attempt::Classify;
-pub use attempt::Meaning;
+pub use attempt::{Attempt, Meaning};
 #[cfg_attr(not(feature = "http"), allow(unreachable_pub, reason = "public by way of `http`"))]
 pub use body::Body;
 pub(crate) use body::{BoxError, Taken, take};
@@ -108,6 +108,8 @@ pub(crate) struct Answered<A> {
 pub(crate) enum Passed<A, E> {
     /// The inner service has run, and what it said is written down (or is meant not to be).
     Answer(A),
+    /// The inner service has run, and has ended the effect itself in this way.
+    Ended(Outcome),
     /// The inner service has failed without an answer. Nothing is written down.
     Broke(E),
     /// It ran before, and this is its outcome.
@@ -167,7 +169,7 @@ impl Guard {
         self.response_bytes_max.min(self.ledger.settings().payload_bytes_max)
     }
 
-    /// Asks the ledger, runs `work` if it says so, and writes down the outcome, all in a task of its own: a caller
+    /// Asks the ledger, runs `work` if it says so, with an attempt for the handler, and writes down the outcome, all in a task of its own: a caller
     /// that goes away and drops the returned future leaves nothing half done. If `work` panics, so does this.
     pub(crate) async fn pass<A, E, F, W>(
         &self,
@@ -179,7 +181,7 @@ impl Guard {
         A: Send + 'static,
         E: Send + 'static,
         F: Future<Output = Result<Answered<A>, E>> + Send + 'static,
-        W: FnOnce() -> F + Send + 'static,
+        W: FnOnce(Attempt) -> F + Send + 'static,
     {
         let asked = Begin::new(identity, hash).terms(self.terms.clone()).wait(self.wait).reacquire();
         let ledger = self.ledger.clone();
@@ -190,7 +192,7 @@ impl Guard {
 async fn guarded<A, E, F, W>(ledger: Ledger, asked: Begin, work: W) -> Passed<A, E>
 where
     F: Future<Output = Result<Answered<A>, E>>,
-    W: FnOnce() -> F,
+    W: FnOnce(Attempt) -> F,
 {
     let identity = asked.identity.clone();
     let lease = match ledger.begin(asked).await {
@@ -212,18 +214,32 @@ where
             return Passed::Unavailable;
         }
     };
-    let answered = match ledger.under(&lease, work()).await {
+    let attempt = Attempt::new(lease.clone());
+    let answered = match ledger.under(&lease, work(attempt.clone())).await {
         Some(Ok(answered)) => answered,
         Some(Err(error)) => return Passed::Broke(error),
         None => return Passed::Overtaken,
     };
-    match ledger.report(&lease, &answered.report).await {
-        Told::Written | Told::Nothing => Passed::Answer(answered.answer),
-        Told::Before(_) | Told::Overtaken => Passed::Overtaken,
+    let Answered { answer, report } = answered;
+    let told = match attempt.is_lease_taken() {
+        true => ledger.report_of_joined(&lease, &report).await,
+        false => ledger.report(&lease, &report).await,
+    };
+    match told {
+        // An answer that was not kept with its outcome is still the handler's to give.
+        Told::Before(outcome) if !has_answer(&outcome) => Passed::Answer(answer),
+        Told::Before(outcome) => Passed::Ended(outcome),
+        Told::Written | Told::Nothing => Passed::Answer(answer),
+        Told::Overtaken => Passed::Overtaken,
         // Nothing was done, so that nothing is lost with it.
-        Told::Unwritten(_) if matches!(answered.report, Report::Refused) => Passed::Answer(answered.answer),
+        Told::Unwritten(_) if matches!(report, Report::Refused) => Passed::Answer(answer),
         Told::Unwritten(_) => Passed::Unrecorded,
     }
+}
+
+/// Whether an outcome says what to answer.
+fn has_answer(outcome: &Outcome) -> bool {
+    outcome.response.code.is_some() && outcome.response.omitted().is_none()
 }
 
 /// A scope as it is, or, if it is longer than a ledger takes, its beginning and a hash of all of it.

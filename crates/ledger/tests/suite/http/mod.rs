@@ -3,6 +3,7 @@
 mod bed;
 mod bodies;
 mod failures;
+mod joined;
 mod keys;
 mod meanings;
 pub(crate) mod moody;
