@@ -150,6 +150,9 @@ impl Ledger {
     /// How it ended matters more than what it said: that is written down also if the answer cannot be kept, first
     /// without its payload, then without its headers.
     async fn finish_in_any_case(&self, lease: &Lease, ending: &Ending) -> Result<(), LedgerError> {
+        let mut ending = ending.clone();
+        self.settings().headers.retain(&mut ending.response.headers);
+        let ending = &ending;
         let cannot_be_kept = |result: &Result<(), LedgerError>| {
             matches!(result, Err(LedgerError::TooLarge { .. } | LedgerError::Invalid(_)))
         };

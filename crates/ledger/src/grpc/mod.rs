@@ -43,12 +43,13 @@
 //! | the handler has run, and a newer attempt took over | `overtaken` | `ABORTED`, with `retry-after-ms` | ask again for its answer |
 //! | the answer was too large to keep | `answer-not-kept` | `FAILED_PRECONDITION`, with `idempotent-replayed` and `answer-code` | no repetition brings it back |
 //! | it failed before, and the operator who resolved it gave no answer | `failed` | `FAILED_PRECONDITION`, with `idempotent-replayed` | |
+//! | the stored answer cannot be opened ([`Seal`](crate::Seal)); the handler has not run | `sealed` | `UNAVAILABLE`, with `retry-after-ms` | |
 //! | the ledger cannot be asked; the handler has not run | `unavailable` | `UNAVAILABLE`, with `retry-after-ms` | to be repeated as it is |
 //! | the handler has run, and that could not be written down | `unrecorded` | `INTERNAL` | one of the codes after which it is unknown whether it happened, which is the case |
 //! | the layer is set up with terms or a scope that no ledger takes | `misconfigured` | `INTERNAL` | |
 //!
-//! A replay has the message, the metadata and the trailers (status, text and details included) of the stored answer, and
-//! the metadata `idempotent-replayed: true`.
+//! A replay has the message, and of metadata and trailers those that the ledger's settings list
+//! ([`KeptHeaders`](crate::KeptHeaders); status, text and details are among them) of the stored answer, and the metadata `idempotent-replayed: true`.
 //!
 //! # What an answer means
 //!

@@ -117,6 +117,7 @@ impl Settings {
         let Guarded { mut request, identity, hash } = guarded;
         let limit = self.guard.kept_bytes_max().saturating_add(HEAD_BYTES);
         let (classify, on_lapse) = (Arc::clone(&self.classify), self.guard.terms.on_lapse);
+        let ledger = self.guard.ledger.clone();
         let work = move |attempt: Attempt| async move {
             request.extensions_mut().insert(attempt.clone());
             let (parts, body) = inner.call(request).await?.into_parts();
@@ -125,7 +126,7 @@ impl Settings {
             let meaning = attempt
                 .said(&parts.extensions)
                 .unwrap_or_else(|| classify(&code, stored::meaning(code, on_lapse)));
-            let report = stored::report(&parts, &taken, code, meaning);
+            let report = stored::report(&parts, &taken, (code, meaning), &ledger.settings().headers);
             Ok(Answered { answer: Response::from_parts(parts, Body::new(taken.into_body())), report })
         };
         let refusal = match self.guard.pass(identity, hash, work).await {
@@ -138,6 +139,7 @@ impl Settings {
             Passed::Conflict => Refusal::key_reused(),
             Passed::Overtaken => Refusal::overtaken(),
             Passed::Unrecorded => Refusal::unrecorded(),
+            Passed::Sealed => Refusal::sealed(),
             Passed::Unavailable => Refusal::unavailable(),
             Passed::Misconfigured => Refusal::misconfigured(),
         };

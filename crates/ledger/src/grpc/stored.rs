@@ -11,9 +11,9 @@ use super::frame::{Framed, frame, framed};
 use super::refusal::Refusal;
 use crate::holder::Report;
 use crate::layers::{Meaning, REPLAYED, Taken, kept, restored};
-use crate::{Class, End, OMITTED, OnLapse, Outcome};
+use crate::seal::TRAILER;
+use crate::{Class, End, KeptHeaders, OMITTED, OnLapse, Outcome};
 
-const TRAILER: &str = "trailer:";
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const CONTENT_TYPE_GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 
@@ -62,17 +62,22 @@ pub(crate) fn code_of(parts: &Parts, body: &Taken) -> Code {
 }
 
 /// What the ledger is told about an answer that means this.
-pub(crate) fn report(parts: &Parts, body: &Taken, code: Code, meaning: Meaning) -> Report {
-    meaning.report(|| response(parts, body, code), || format!("the handler answered {code:?}"))
+pub(crate) fn report(
+    parts: &Parts,
+    body: &Taken,
+    (code, meaning): (Code, Meaning),
+    listed: &KeptHeaders,
+) -> Report {
+    meaning.report(|| response(parts, body, code, listed), || format!("the handler answered {code:?}"))
 }
 
-fn response(parts: &Parts, body: &Taken, code: Code) -> crate::Response {
+fn response(parts: &Parts, body: &Taken, code: Code, listed: &KeptHeaders) -> crate::Response {
     let framed = framed(&body.data);
     let is_kept = body.is_whole() && !matches!(&framed, Framed::One(message) if message.compressed);
     let mut response = crate::Response::default().code(code as i32);
-    kept(&parts.headers, "", &mut response.headers);
+    kept(&parts.headers, listed, "", &mut response.headers);
     if let Some(trailers) = &body.trailers {
-        kept(trailers, TRAILER, &mut response.headers);
+        kept(trailers, listed, TRAILER, &mut response.headers);
     }
     match framed {
         Framed::One(message) if is_kept => response.payload = message.bytes,

@@ -29,6 +29,7 @@
 //! | the same again while the first is handled | 409 with `Retry-After` |
 //! | another request with a used key | 422 |
 //! | the first was not heard of again, and may have happened | 409 `urn:driftq:idempotency:unknown`; no `Retry-After`, because an operator has to resolve it |
+//! | the stored answer cannot be opened ([`Seal`](crate::Seal)) | 503 `urn:driftq:idempotency:sealed` with `Retry-After`; the handler has not run |
 //! | the ledger cannot be asked | 503 with `Retry-After`; the handler has not run |
 //! | the handler has run, and a newer attempt took over meanwhile | 409 `urn:driftq:idempotency:overtaken` |
 //! | the handler has run, and that could not be written down | 503 `urn:driftq:idempotency:unrecorded`; no `Retry-After` |
@@ -82,8 +83,8 @@
 //! # What is kept of an answer
 //!
 //! The status, the body up to [`response_bytes_max`](IdempotencyLayer::response_bytes_max) (and the ledger's own
-//! `payload_bytes_max`), and the headers, without those of the connection, `Date`, `Set-Cookie` and what is not text;
-//! `Content-Length` is computed anew. A body is read to its end before the client sees the first byte. One that is
+//! `payload_bytes_max`), and the headers that the ledger's settings list ([`KeptHeaders`](crate::KeptHeaders)), if they are text;
+//! `Content-Length` is computed anew. Headers of the connection, `Date` and those that carry credentials are never kept. A body is read to its end before the client sees the first byte. One that is
 //! larger, that breaks off, or that is `text/event-stream` (which is never read ahead) is not kept: it is written down
 //! *that* the handler ended in this way, and then the body goes through whole. Trailers are not kept.
 //!

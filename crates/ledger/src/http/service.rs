@@ -123,6 +123,7 @@ impl Settings {
         let Guarded { mut request, identity, hash } = guarded;
         let limit = self.guard.kept_bytes_max();
         let (classify, on_lapse) = (Arc::clone(&self.classify), self.guard.terms.on_lapse);
+        let ledger = self.guard.ledger.clone();
         let work = move |attempt: Attempt| async move {
             request.extensions_mut().insert(attempt.clone());
             let (parts, body) = inner.call(request).await?.into_parts();
@@ -133,7 +134,7 @@ impl Settings {
             let meaning = attempt
                 .said(&parts.extensions)
                 .unwrap_or_else(|| classify(&parts, stored::meaning(parts.status, on_lapse)));
-            let report = stored::report(&parts, &taken, meaning);
+            let report = stored::report(&parts, &taken, meaning, &ledger.settings().headers);
             Ok(Answered { answer: Response::from_parts(parts, taken.into_body()), report })
         };
         let problem = match self.guard.pass(identity, hash, work).await {
@@ -146,6 +147,7 @@ impl Settings {
             Passed::Conflict => Problem::key_reused(),
             Passed::Overtaken => Problem::overtaken(),
             Passed::Unrecorded => Problem::unrecorded(),
+            Passed::Sealed => Problem::sealed(),
             Passed::Unavailable => Problem::unavailable(),
             Passed::Misconfigured => Problem::misconfigured(),
         };

@@ -7,7 +7,7 @@ use ::http::{HeaderValue, Response, StatusCode};
 use super::problem::Problem;
 use crate::holder::Report;
 use crate::layers::{Body, Meaning, REPLAYED, Taken, kept, restored};
-use crate::{Class, End, OMITTED, OnLapse, Outcome};
+use crate::{Class, End, KeptHeaders, OMITTED, OnLapse, Outcome};
 
 /// What a status means by itself. No layer can see whether a handler did something before it gave this answer. So what
 /// is run again, if that may do harm, is only what speaks of the message and not of what it asks for.
@@ -30,13 +30,13 @@ pub(crate) fn is_collected(parts: &Parts) -> bool {
 }
 
 /// What the ledger is told about an answer that means this.
-pub(crate) fn report(parts: &Parts, body: &Taken, meaning: Meaning) -> Report {
-    meaning.report(|| response(parts, body), || format!("the handler answered {}", parts.status))
+pub(crate) fn report(parts: &Parts, body: &Taken, meaning: Meaning, listed: &KeptHeaders) -> Report {
+    meaning.report(|| response(parts, body, listed), || format!("the handler answered {}", parts.status))
 }
 
-fn response(parts: &Parts, body: &Taken) -> crate::Response {
+fn response(parts: &Parts, body: &Taken, listed: &KeptHeaders) -> crate::Response {
     let mut response = crate::Response::default().code(i32::from(parts.status.as_u16()));
-    kept(&parts.headers, "", &mut response.headers);
+    kept(&parts.headers, listed, "", &mut response.headers);
     if body.is_whole() && !parts.status.is_informational() {
         response.payload = body.data.clone();
         return response;

@@ -130,6 +130,8 @@ pub(crate) enum Passed<A, E> {
     Overtaken,
     /// The inner service has run, and its outcome could not be written down.
     Unrecorded,
+    /// It ran before, and its stored answer cannot be opened.
+    Sealed,
     /// The ledger could not be asked. The inner service has not run.
     Unavailable,
     /// The layer is set up with terms that no ledger takes. The inner service has not run.
@@ -205,6 +207,10 @@ where
         }
         Ok(Decision::Unknown { since, .. }) => return Passed::Unknown { since },
         Err(LedgerError::Conflict(_)) => return Passed::Conflict,
+        Err(error @ LedgerError::Sealed(_)) => {
+            tracing::error!(%error, %identity, "a stored answer cannot be opened");
+            return Passed::Sealed;
+        }
         Err(error @ (LedgerError::Invalid(_) | LedgerError::Identity(_))) => {
             tracing::error!(%error, %identity, "the idempotency layer is set up with terms that no ledger takes");
             return Passed::Misconfigured;
