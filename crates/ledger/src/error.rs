@@ -46,6 +46,10 @@ pub enum LedgerError {
         /// How many it may have.
         limit: usize,
     },
+    /// The stored answer cannot be opened by the ledger's [`Seal`](crate::Seal). How it ended is known to the store, and
+    /// it is not run again.
+    #[error("it has ended, and its stored answer cannot be opened: {0}")]
+    Sealed(String),
     /// The store cannot be reached, or went away in the middle. The call may or may not have happened; it is safe to
     /// repeat with the same arguments.
     #[error("the store is not available: {0}; the call is safe to repeat")]
@@ -97,6 +101,7 @@ impl LedgerError {
             Self::Running => "running",
             Self::Final => "final",
             Self::TooLarge { .. } => "too_large",
+            Self::Sealed(_) => "sealed",
             Self::Unavailable(_) => "unavailable",
             Self::TimedOut(_) => "timed_out",
             Self::Busy(_) => "busy",

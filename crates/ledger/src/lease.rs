@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use crate::{Identity, Moment};
 
+/// The epoch of the first lease of a record.
+pub(crate) const EPOCH_FIRST: u32 = 1;
+
 /// The right to run an effect, until a newer one is given out. Its holder says how the effect ended.
 ///
 /// What fences is the number of the record and the epoch, not a time: a lapse only permits another caller to take over.

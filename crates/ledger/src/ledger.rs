@@ -1,6 +1,7 @@
 //! The ledger as a service uses it: what is asked is checked, a store that fails for a moment is asked again, and the
 //! observer is told.
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,9 +9,10 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::check;
+use crate::seal::without_credentials;
 use crate::{
-    Begin, Call, Decision, Ending, Filter, Finished, Identity, LEASE_MAX, Lease, LedgerError, Moment,
-    Observer, Page, Reacquire, Record, Resolve, Silent, Stats, Status, Store, Sweep, Swept,
+    Begin, Call, Decision, Ending, Filter, Finished, Identity, KeptHeaders, LEASE_MAX, Lease, LedgerError,
+    Moment, Observer, Page, Reacquire, Record, Resolve, Seal, Silent, Stats, Status, Store, Sweep, Swept,
 };
 
 /// Bounds of the ledger.
@@ -24,6 +26,10 @@ pub struct Settings {
     pub retries_max: u32,
     /// How long [`Ledger::run`] tries to get an outcome written down before it gives it back unrecorded.
     pub finish_patience: Duration,
+    /// Which headers of an answer [`Ledger::run`] and the layers store.
+    pub headers: KeptHeaders,
+    /// Hides what is stored of a response. A store whose calls join a transaction is given the same settings.
+    pub seal: Option<Arc<dyn Seal>>,
 }
 
 impl Default for Settings {
@@ -33,6 +39,8 @@ impl Default for Settings {
             call_timeout: Duration::from_secs(10),
             retries_max: 4,
             finish_patience: Duration::from_secs(30),
+            headers: KeptHeaders::default(),
+            seal: None,
         }
     }
 }
@@ -117,6 +125,7 @@ impl Ledger {
                 other => break other,
             }
         };
+        let result = result.and_then(|told| self.settings().opened_decision(&asked.identity, told));
         self.told("begin", result.as_ref().map(Decision::word), started, retries);
         result
     }
@@ -125,14 +134,47 @@ impl Ledger {
     pub async fn reacquire(&self, mut asked: Reacquire) -> Result<Decision, LedgerError> {
         let checked = check::reacquire(&asked);
         asked.call.get_or_insert_with(new_call);
-        self.call("reacquire", checked, Decision::word, || self.inner.store.reacquire(&asked)).await
+        let ask = || self.inner.store.reacquire(&asked);
+        let told = self.call("reacquire", checked, Decision::word, ask).await?;
+        self.settings().opened_decision(&asked.identity, told)
     }
 
     /// Says how an effect ended. [`LedgerError::Stale`] if the lease is not the newest one any more.
     pub async fn finish(&self, lease: &Lease, ending: &Ending) -> Result<Finished, LedgerError> {
-        let checked = check::ending(ending, &self.inner.settings);
-        self.call("finish", checked, |done: &Finished| done.word(), || self.inner.store.finish(lease, ending))
-            .await
+        let (stored, checked) = match self.settings().stored(&lease.identity, ending) {
+            Ok(stored) => {
+                let checked = check::ending(&stored, self.settings());
+                (stored, checked)
+            }
+            Err(error) => (Cow::Borrowed(ending), Err(error)),
+        };
+        let tell = || self.inner.store.finish(lease, &stored);
+        match self.call("finish", checked, |done: &Finished| done.word(), tell).await {
+            // The same words, sealed again, look different.
+            Err(LedgerError::Stale(_))
+                if self.settings().seal.is_some() && self.has_said(lease, ending).await =>
+            {
+                Ok(Finished::AlreadyCommitted)
+            }
+            finished => finished,
+        }
+    }
+
+    /// Whether the holder of a lease has ended the effect in exactly this way.
+    async fn has_said(&self, lease: &Lease, ending: &Ending) -> bool {
+        let said = without_credentials(ending);
+        self.ended(lease).await.is_ok_and(|outcome| {
+            outcome.is_some_and(|outcome| {
+                (outcome.end, &outcome.response, &outcome.error) == (said.end, &said.response, &said.error)
+            })
+        })
+    }
+
+    /// Gives a lease up under which nothing was done. If it is the first of its record, the key is as if it had never
+    /// been used, also for another request. Otherwise, or on a store that cannot forget a record, it counts as failed,
+    /// and may be tried again.
+    pub async fn release(&self, lease: &Lease) -> Result<Finished, LedgerError> {
+        self.call("release", Ok(()), |done: &Finished| done.word(), || self.inner.store.release(lease)).await
     }
 
     /// Extends a lease to last for `lasts` from now; never shortens it. Returns when it lapses, by the store's clock.
@@ -143,17 +185,25 @@ impl Ledger {
 
     /// Says how an effect ended whose outcome was unknown.
     pub async fn resolve(&self, found: &Resolve) -> Result<Finished, LedgerError> {
-        let checked = check::resolve(found, &self.inner.settings);
+        let ending = self.settings().stored(&found.identity, &found.ending)?.into_owned();
+        let found = &Resolve { ending, ..found.clone() };
+        let checked = check::resolve(found, self.settings());
         self.call("resolve", checked, |done: &Finished| done.word(), || self.inner.store.resolve(found)).await
     }
 
-    /// One record, if there is one that counts.
+    /// One record, if there is one that counts. Its response is opened, if it is sealed and can be.
     pub async fn get(&self, identity: &Identity) -> Result<Option<Record>, LedgerError> {
         let word = |found: &Option<Record>| if found.is_some() { "found" } else { "none" };
-        self.call("get", Ok(()), word, || self.inner.store.get(identity)).await
+        let mut record = self.call("get", Ok(()), word, || self.inner.store.get(identity)).await?;
+        if let Some(outcome) = record.as_mut().and_then(|record| record.outcome.as_mut())
+            && let Err(error) = self.settings().open_outcome(identity, outcome)
+        {
+            tracing::warn!(%error, %identity, "a record is shown as it is stored");
+        }
+        Ok(record)
     }
 
-    /// Some records.
+    /// Some records, as they are stored.
     pub async fn list(&self, filter: &Filter) -> Result<Page, LedgerError> {
         let checked = check::filter(filter);
         self.call("list", checked, |_| "listed", || self.inner.store.list(filter)).await

@@ -19,6 +19,7 @@ mod error;
 #[cfg(feature = "grpc")]
 pub mod grpc;
 mod hash;
+mod holder;
 #[cfg(feature = "http")]
 pub mod http;
 mod identity;
@@ -36,6 +37,7 @@ mod record;
 #[cfg(feature = "remote")]
 pub mod remote;
 mod run;
+mod seal;
 mod store;
 mod terms;
 pub mod words;
@@ -59,6 +61,7 @@ pub use outcome::{
 };
 pub use record::{Filter, PAGE_MAX, Page, Record, Stats, Sweep, Swept};
 pub use run::{Class, Failed, Failure, Ran, RunError};
+pub use seal::{KeptHeaders, SEALED, Seal};
 pub use store::{Kept, Pending, Store};
 pub use terms::{ATTEMPTS_MAX, Begin, LEASE_MAX, NOTE_BYTES_MAX, Reacquire, TTL_MAX, Terms};
 

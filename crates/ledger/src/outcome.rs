@@ -129,6 +129,11 @@ impl Ending {
         Self { end: End::FailedRetryable, response: Response::default(), error: error.into() }
     }
 
+    /// Nothing was done: what is said of a lease that is given up, where its record cannot go.
+    pub(crate) fn given_up() -> Self {
+        Self::failed_retryable("the lease was given up before anything was done")
+    }
+
     /// With an answer to give.
     #[must_use]
     pub fn response(mut self, response: Response) -> Self {

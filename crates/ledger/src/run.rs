@@ -7,17 +7,12 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
-use tokio::time::{Instant, sleep};
 
+use crate::holder::{Report, Told, detached};
 use crate::{
-    Begin, Decision, ERROR_BYTES_MAX, End, Ending, Identity, Lease, Ledger, LedgerError, Moment, OMITTED,
-    Outcome, RequestHash, Response,
+    Begin, Decision, ERROR_BYTES_MAX, End, Ending, Identity, Lease, Ledger, LedgerError, Moment, Outcome,
+    RequestHash, Response,
 };
-
-/// How often a lease is renewed within its time.
-const RENEWALS_PER_LEASE: u32 = 3;
-/// Between two tries to get an outcome written down.
-const FINISH_PAUSE: Duration = Duration::from_millis(100);
 
 /// What a failure means for the next caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +21,9 @@ pub enum Class {
     Retryable,
     /// It did not happen and is not to be tried again.
     Final,
+    /// It was refused before anything was done: by a check of the request, mostly. Nothing is written down, and the key
+    /// is as it was before, free for a request that was put right.
+    Refused,
     /// It may have happened. Nothing is written down: when the lease lapses, its terms decide.
     Unclear,
 }
@@ -62,6 +60,11 @@ impl Failed {
     /// It did not happen and is not to be tried again.
     pub fn last(message: impl Into<String>) -> Self {
         Self { class: Class::Final, message: message.into(), response: Response::default() }
+    }
+
+    /// It was refused before anything was done.
+    pub fn refused(message: impl Into<String>) -> Self {
+        Self { class: Class::Refused, message: message.into(), response: Response::default() }
     }
 
     /// It may have happened.
@@ -146,7 +149,8 @@ pub enum RunError<E> {
     Failed {
         /// How.
         error: E,
-        /// Whether that is written down. If it is not, the lease lapses and its terms decide.
+        /// Whether the ledger knows of it: it is written down, or the lease is given up. If it does not, the lease
+        /// lapses and its terms decide.
         recorded: bool,
     },
     /// It failed before, and is not to be tried again.
@@ -184,6 +188,9 @@ pub enum RunError<E> {
         /// Why it is not written down.
         error: LedgerError,
     },
+    /// The runtime went down while it ran. How far it came is not known.
+    #[error("the runtime went down while it ran; it may have happened")]
+    Abandoned,
     /// The ledger could not be asked. It was not run.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
@@ -193,8 +200,12 @@ impl Ledger {
     /// Runs `effect` once for this identity, on the usual terms, and replays its result from then on. A failure
     /// that may be tried again is tried again by the next caller.
     ///
-    /// If `effect` panics, or the returned future is dropped, nothing is written down: whether the effect happened is
-    /// not known, the lease lapses, and its terms say whether it may be repeated or an operator has to find out.
+    /// From the first poll on, everything runs in a task of its own: if the returned future is dropped, because a
+    /// client hung up or a time-out is over, the effect runs to its end all the same, its outcome is written down, and
+    /// the next caller gets it. So there may be more effects at work than callers; limit them inside of `effect`.
+    ///
+    /// If `effect` panics, so does this, and nothing is written down: whether the effect happened is not known, the
+    /// lease lapses, and its terms say whether it may be repeated or an operator has to find out.
     pub async fn run<F, Fut, R, E>(
         &self,
         identity: Identity,
@@ -202,17 +213,39 @@ impl Ledger {
         effect: F,
     ) -> Result<Ran, RunError<E>>
     where
-        F: FnOnce() -> Fut,
-        Fut: Future<Output = Result<R, E>>,
-        R: Into<Response>,
-        E: Failure,
+        F: FnOnce() -> Fut + Send + 'static,
+        Fut: Future<Output = Result<R, E>> + Send + 'static,
+        R: Into<Response> + 'static,
+        E: Failure + Send + 'static,
     {
         self.run_with(Begin::new(identity, hash).reacquire(), |_| effect()).await
     }
 
     /// As [`run`](Self::run), on terms of the caller's own; `effect` is told its lease. The lease is renewed while it
     /// runs, on the same task: an effect that blocks its thread keeps its own renewal from happening.
+    ///
+    /// An effect may end itself with that lease, in a transaction of its own (`finish_tx`): what that transaction has
+    /// committed is the outcome, and the result, whatever the effect returns. If it was rolled back, the effect returns
+    /// an error.
     pub async fn run_with<F, Fut, R, E>(&self, asked: Begin, effect: F) -> Result<Ran, RunError<E>>
+    where
+        F: FnOnce(Lease) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<R, E>> + Send + 'static,
+        R: Into<Response> + 'static,
+        E: Failure + Send + 'static,
+    {
+        let ledger = self.clone();
+        let ran = detached(async move { ledger.run_attached(asked, effect).await }).await;
+        ran.unwrap_or(Err(RunError::Abandoned))
+    }
+
+    /// As [`run_with`](Self::run_with), on the caller's own task, for an effect that borrows from its caller or cannot
+    /// be sent to another thread.
+    ///
+    /// What that costs: an effect whose future is dropped is stopped where it stands, and nothing is written down. In a
+    /// handler of a web server every client that hangs up does so. Whether the effect happened is then not known, the
+    /// lease lapses, and its terms decide: under `OnLapse::Hold` an operator has to find out.
+    pub async fn run_attached<F, Fut, R, E>(&self, asked: Begin, effect: F) -> Result<Ran, RunError<E>>
     where
         F: FnOnce(Lease) -> Fut,
         Fut: Future<Output = Result<R, E>>,
@@ -223,108 +256,50 @@ impl Ledger {
             Decision::Execute(lease) => lease,
             decision => return already(decision),
         };
-        let result = tokio::select! {
-            result = effect(lease.clone()) => result,
-            () = self.keep(&lease) => return Err(RunError::Overtaken),
+        let held = lease.clone();
+        let work = async move { effect(held).await.map(Into::into) };
+        let Some(result) = self.under(&lease, work).await else { return Err(RunError::Overtaken) };
+        self.settled(&lease, result).await
+    }
+
+    /// Tells the ledger what an effect came to, and the caller what became of that.
+    async fn settled<E: Failure>(
+        &self,
+        lease: &Lease,
+        result: Result<Response, E>,
+    ) -> Result<Ran, RunError<E>> {
+        let (report, error) = match result {
+            Ok(response) => (Report::Ended(Ending::succeeded(response)), None),
+            Err(error) => (report_of(&error), Some(error)),
         };
-        let ended = async {
-            match result {
-                Ok(response) => self.write_down(&lease, response.into()).await,
-                Err(error) => {
-                    let recorded = self.write_failure_down(&lease, &error).await;
-                    Err(RunError::Failed { error, recorded })
-                }
+        let told = self.report(lease, &report).await;
+        match (told, error, report) {
+            (Told::Before(outcome), ..) => {
+                already(Decision::Replay(outcome)).map(|ran| Ran { replayed: false, ..ran })
             }
-        };
-        self.keeping(&lease, ended).await
-    }
-
-    /// Renews a lease while the outcome is written down: that may take a while, too, and a lease that lapses
-    /// meanwhile could be taken over. A renewal that comes too late says nothing; the ending itself says what became
-    /// of it.
-    pub(crate) async fn keeping<T>(&self, lease: &Lease, ended: impl Future<Output = T>) -> T {
-        let kept = async {
-            self.keep(lease).await;
-            std::future::pending().await
-        };
-        tokio::select! {
-            done = ended => done,
-            never = kept => never,
-        }
-    }
-
-    /// Renews a lease for as long as it is the newest one; returns when it is not.
-    pub async fn keep(&self, lease: &Lease) {
-        loop {
-            sleep(lease.lasts / RENEWALS_PER_LEASE).await;
-            match self.renew(lease, lease.lasts).await {
-                Ok(_) => {}
-                Err(LedgerError::Stale(_) | LedgerError::NotFound) => return,
-                // A lease that lapsed is still the newest until another caller takes over, so it is worth going on.
-                Err(error) => {
-                    tracing::warn!(%error, identity = %lease.identity, "a lease could not be renewed")
-                }
+            (told, Some(error), _) => {
+                Err(RunError::Failed { error, recorded: matches!(told, Told::Written) })
             }
-        }
-    }
-
-    async fn write_down<E>(&self, lease: &Lease, response: Response) -> Result<Ran, RunError<E>> {
-        let attempt = lease.attempt;
-        let ending = Ending::succeeded(response);
-        match self.finish_in_any_case(lease, &ending).await {
-            Ok(()) => Ok(Ran { response: ending.response, replayed: false, attempt }),
-            Err(LedgerError::Stale(_)) => Err(RunError::Overtaken),
-            Err(error) => Err(RunError::Unrecorded { response: Box::new(ending.response), error }),
-        }
-    }
-
-    async fn write_failure_down<E: Failure>(&self, lease: &Lease, error: &E) -> bool {
-        let end = match error.class() {
-            Class::Retryable => End::FailedRetryable,
-            Class::Final => End::FailedFinal,
-            Class::Unclear => return false,
-        };
-        let ending = Ending { end, response: error.response(), error: shortened(&error.to_string()) };
-        match self.finish_in_any_case(lease, &ending).await {
-            Ok(()) => true,
-            Err(unwritten) => {
-                tracing::warn!(error = %unwritten, identity = %lease.identity, "a failure could not be written down");
-                false
+            (Told::Written, None, Report::Ended(Ending { response, .. })) => {
+                Ok(Ran { response, replayed: false, attempt: lease.attempt })
             }
-        }
-    }
-
-    /// How it ended matters more than what it said: that is written down also if the answer cannot be kept, first
-    /// without its payload, then without its headers.
-    pub(crate) async fn finish_in_any_case(&self, lease: &Lease, ending: &Ending) -> Result<(), LedgerError> {
-        let cannot_be_kept = |result: &Result<(), LedgerError>| {
-            matches!(result, Err(LedgerError::TooLarge { .. } | LedgerError::Invalid(_)))
-        };
-        let whole = self.finish_patiently(lease, ending).await;
-        if !cannot_be_kept(&whole) {
-            return whole;
-        }
-        let mut less = ending.clone();
-        less.response = less.response.omit_payload();
-        let without_payload = self.finish_patiently(lease, &less).await;
-        if !cannot_be_kept(&without_payload) {
-            return without_payload;
-        }
-        less.response.headers.retain(|name, _| name == OMITTED);
-        self.finish_patiently(lease, &less).await
-    }
-
-    /// Tries for longer than a single call would: the outcome of an effect is worth the wait.
-    async fn finish_patiently(&self, lease: &Lease, ending: &Ending) -> Result<(), LedgerError> {
-        let until = Instant::now() + self.settings().finish_patience;
-        loop {
-            match self.finish(lease, ending).await {
-                Ok(_) => return Ok(()),
-                Err(error) if error.is_transient() && Instant::now() < until => sleep(FINISH_PAUSE).await,
-                Err(error) => return Err(error),
+            (Told::Unwritten(error), None, Report::Ended(Ending { response, .. })) => {
+                Err(RunError::Unrecorded { response: Box::new(response), error })
             }
+            (_, None, _) => Err(RunError::Overtaken),
         }
     }
+}
+
+/// What the ledger is told about a failure.
+fn report_of(error: &impl Failure) -> Report {
+    let end = match error.class() {
+        Class::Retryable => End::FailedRetryable,
+        Class::Final => End::FailedFinal,
+        Class::Refused => return Report::Refused,
+        Class::Unclear => return Report::Unclear,
+    };
+    Report::Ended(Ending { end, response: error.response(), error: shortened(&error.to_string()) })
 }
 
 /// What a decision other than to run it means for the caller that wanted an answer.

@@ -52,6 +52,13 @@ pub trait Store: Send + Sync + 'static {
     /// The holder of a lease goes on for `lasts` from now; never shortens it. Returns when it lapses.
     fn renew<'a>(&'a self, lease: &'a Lease, lasts: Duration) -> Pending<'a, Moment>;
 
+    /// The holder of a lease gives it up: nothing was done under it. If it is the first of its record, the record goes,
+    /// and the key is as if it had never been used. Otherwise the record says that it failed and may be tried again, and
+    /// so does a store that cannot forget a record.
+    fn release<'a>(&'a self, lease: &'a Lease) -> Pending<'a, Finished> {
+        Box::pin(async move { self.finish(lease, &Ending::given_up()).await })
+    }
+
     /// An operator has found out how it ended.
     fn resolve<'a>(&'a self, found: &'a Resolve) -> Pending<'a, Finished>;
 

@@ -33,7 +33,8 @@ Usage: payments [torment] [--database URL] [--keys N] [--racers N] [--kills N] [
               --provider  the file that stands for a provider outside (provider.log)
 
   POST /charges   a row in the database: outcome and row are written in one transaction (finish_tx), exactly once
-  POST /payouts   something outside the database: guarded by the HTTP layer, held if nobody knows whether it happened
+  POST /payouts   something outside the database: held if nobody knows whether it happened
+  Both are guarded by the HTTP layer.
   Both take a JSON body {\"account\":…,\"amount\":…}, `authorization: Bearer NAME` and `idempotency-key: \"…\"`.
 ";
 

@@ -6,17 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header, request::Parts};
-use axum::response::{IntoResponse, Response};
+use axum::response::{Extension, IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
-use driftq_ledger::http::{IdempotencyLayer, KEY_HEADER, REPLAYED_HEADER};
+use driftq_ledger::http::{Attempt, IdempotencyLayer};
 use driftq_ledger::postgres::PostgresStore;
-use driftq_ledger::{
-    Begin, Decision, Ending, Identity, Lease, Ledger, LedgerError, OnLapse, Outcome, RequestHash, Terms,
-};
+use driftq_ledger::{Ending, Lease, Ledger, OnLapse, Terms};
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt as _;
 
@@ -30,8 +27,6 @@ const TTL: Duration = Duration::from_secs(24 * 3600);
 const WAIT: Duration = Duration::from_secs(2);
 /// How long somebody outside takes to answer, so that a crash has something to interrupt.
 const LATENCY: Duration = Duration::from_millis(15);
-/// The name of the records of charges, in the ledger.
-pub(crate) const CHARGE: &str = "POST /charges";
 /// The name of the records of payouts, in the ledger.
 pub(crate) const PAYOUT: &str = "POST /payouts";
 
@@ -54,7 +49,6 @@ const CHARGES: &str = "CREATE TABLE IF NOT EXISTS charges (
 )";
 
 struct Bank {
-    ledger: Ledger,
     store: PostgresStore,
     provider: Provider,
 }
@@ -80,14 +74,18 @@ pub(crate) async fn serve(settings: Settings) -> Result<()> {
     let sweeper = ledger.clone();
     let sweeping = tokio::spawn(async move { sweeper.keep_swept(Duration::from_secs(60)).await });
 
-    let layer = IdempotencyLayer::new(ledger.clone(), |parts: &Parts| principal(&parts.headers))
-        .required(true)
-        .terms(Terms::default().lease(LEASE).ttl(TTL).on_lapse(OnLapse::Hold))
-        .wait(WAIT);
-    let bank = Arc::new(Bank { ledger, store, provider: Provider::open(&settings.provider)? });
+    let layer = |on_lapse| {
+        IdempotencyLayer::new(ledger.clone(), |parts: &Parts| principal(&parts.headers))
+            .required(true)
+            .terms(Terms::default().lease(LEASE).ttl(TTL).on_lapse(on_lapse))
+            .wait(WAIT)
+    };
+    let bank = Arc::new(Bank { store, provider: Provider::open(&settings.provider)? });
     let app = Router::new()
-        .route("/payouts", post(pay_out).route_layer(layer))
-        .route("/charges", post(charge))
+        // Whether a provider has paid, nobody here knows after a crash.
+        .route("/payouts", post(pay_out).route_layer(layer(OnLapse::Hold)))
+        // What a server that was not heard of again has written is rolled back, or will be when it tries to commit.
+        .route("/charges", post(charge).route_layer(layer(OnLapse::Retry)))
         .with_state(bank);
 
     let listener = tokio::net::TcpListener::bind(settings.listen).await.context("listening")?;
@@ -116,22 +114,16 @@ fn principal(headers: &HeaderMap) -> Option<String> {
     value.strip_prefix("Bearer ").map(str::to_owned)
 }
 
-/// The key of a request, without its quotes.
-fn key(headers: &HeaderMap) -> Option<&str> {
-    Some(headers.get(KEY_HEADER)?.to_str().ok()?.trim_matches('"'))
-}
-
 /// An effect outside the database. The layer in front of this handler has asked the ledger, and writes down what is
 /// answered here; a crash in between leaves a record that is held until somebody has asked the provider.
 async fn pay_out(
     State(bank): State<Arc<Bank>>,
-    headers: HeaderMap,
+    Extension(attempt): Extension<Attempt>,
     Json(payment): Json<Payment>,
 ) -> Response {
-    let Some(key) = key(&headers) else { return refused(StatusCode::BAD_REQUEST, "no key") };
     tokio::time::sleep(LATENCY).await;
-    if let Err(error) = bank.provider.pay(key, &payment.account, payment.amount) {
-        // Whether the line reached the disk is not known, and 500 says that it is over: so nobody pays again.
+    if let Err(error) = bank.provider.pay(attempt.identity().key(), &payment.account, payment.amount) {
+        // Whether the line reached the disk is not known. A 500 says so, and the record is held.
         return refused(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string());
     }
     tokio::time::sleep(LATENCY).await;
@@ -139,54 +131,21 @@ async fn pay_out(
     (StatusCode::CREATED, Json(receipt)).into_response()
 }
 
-/// An effect inside the database: the template of a handler.
-async fn charge(State(bank): State<Arc<Bank>>, headers: HeaderMap, body: Bytes) -> Response {
-    let (Some(principal), Some(key)) = (principal(&headers), key(&headers)) else {
-        return refused(StatusCode::BAD_REQUEST, "authorization and idempotency-key are needed");
-    };
-    let asked = match asked(&principal, key, &body) {
-        Ok(asked) => asked,
-        Err(error) => return refused(StatusCode::BAD_REQUEST, &error.to_string()),
-    };
-    match bank.ledger.begin(asked).await {
-        Ok(Decision::Execute(lease)) => bank.charge_once(&lease, &body).await,
-        Ok(Decision::Replay(outcome)) => replayed(&outcome),
-        Ok(Decision::InProgress { retry_after, .. }) => {
-            let seconds = retry_after.as_secs().max(1).to_string();
-            let problem = refused(StatusCode::CONFLICT, "it is being handled");
-            ([(header::RETRY_AFTER, seconds)], problem).into_response()
-        }
-        // Under `OnLapse::Retry` and with `reacquire` neither comes; a service that changes its terms sees them.
-        Ok(Decision::Retryable { .. }) => refused(StatusCode::SERVICE_UNAVAILABLE, "it failed; try again"),
-        Ok(Decision::Unknown { .. }) => refused(StatusCode::CONFLICT, "nobody knows whether it happened"),
-        Err(LedgerError::Conflict(_)) => {
-            refused(StatusCode::UNPROCESSABLE_ENTITY, "the key was used for another request")
-        }
-        Err(error) => refused(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
+/// An effect inside the database: the row and the outcome are written in one transaction, and the layer answers what
+/// that transaction has stored.
+async fn charge(
+    State(bank): State<Arc<Bank>>,
+    Extension(attempt): Extension<Attempt>,
+    Json(payment): Json<Payment>,
+) -> Response {
+    match bank.charge_in_transaction(attempt.take_lease(), &payment).await {
+        Ok(response) => response,
+        // Overtaken, or the database is away: nothing of it stands, or the layer finds that it does.
+        Err(error) => refused(StatusCode::SERVICE_UNAVAILABLE, &format!("{error:#}")),
     }
-}
-
-/// A charge may run again after a lapse: what a worker that was not heard of again has written is rolled back, or will
-/// be when it tries to commit.
-fn asked(principal: &str, key: &str, body: &[u8]) -> Result<Begin, LedgerError> {
-    let identity = Identity::new(principal, CHARGE, key)?;
-    let terms = Terms::default().lease(LEASE).ttl(TTL).on_lapse(OnLapse::Retry);
-    Ok(Begin::new(identity, RequestHash::of_json(body)?).terms(terms).reacquire().wait(WAIT))
 }
 
 impl Bank {
-    async fn charge_once(&self, lease: &Lease, body: &[u8]) -> Response {
-        let payment: Payment = match serde_json::from_slice(body) {
-            Ok(payment) => payment,
-            Err(error) => return self.failed_for_good(lease, &error.to_string()).await,
-        };
-        match self.charge_in_transaction(lease, &payment).await {
-            Ok(response) => response,
-            // Overtaken, or the database is away: nothing of it stands, and the client asks again.
-            Err(error) => refused(StatusCode::SERVICE_UNAVAILABLE, &format!("{error:#}")),
-        }
-    }
-
     /// The row and the outcome are there together or not at all.
     async fn charge_in_transaction(&self, lease: &Lease, payment: &Payment) -> Result<Response> {
         let mut client = self.store.pool().get().await?;
@@ -206,25 +165,6 @@ impl Bank {
         transaction.commit().await?;
         Ok((StatusCode::CREATED, Json(receipt)).into_response())
     }
-
-    async fn failed_for_good(&self, lease: &Lease, why: &str) -> Response {
-        let ending =
-            Ending::failed_final(why).response(driftq_ledger::Response::new(why.to_owned()).code(400));
-        match self.ledger.finish(lease, &ending).await {
-            Ok(_) => refused(StatusCode::BAD_REQUEST, why),
-            Err(error) => refused(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
-        }
-    }
-}
-
-/// The stored answer, once more.
-fn replayed(outcome: &Outcome) -> Response {
-    let stored = &outcome.response;
-    let code = stored.code.and_then(|code| u16::try_from(code).ok()).unwrap_or(200);
-    let status = StatusCode::from_u16(code).unwrap_or(StatusCode::OK);
-    let kind = stored.headers.get("content-type").map_or("text/plain", String::as_str);
-    let headers = [(header::CONTENT_TYPE.as_str(), kind), (REPLAYED_HEADER, "true")];
-    (status, headers, stored.payload.clone()).into_response()
 }
 
 fn refused(status: StatusCode, why: &str) -> Response {

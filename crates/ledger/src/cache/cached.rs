@@ -197,6 +197,10 @@ impl<S: Store> Store for Cached<S> {
         self.store.finish(lease, ending)
     }
 
+    fn release<'a>(&'a self, lease: &'a Lease) -> Pending<'a, Finished> {
+        self.store.release(lease)
+    }
+
     fn renew<'a>(&'a self, lease: &'a Lease, lasts: Duration) -> Pending<'a, Moment> {
         self.store.renew(lease, lasts)
     }

@@ -22,6 +22,7 @@ pub mod identity;
 pub mod kit;
 pub mod lapse;
 pub mod listing;
+pub mod release;
 pub mod renew;
 pub mod resolve;
 pub mod sweeping;

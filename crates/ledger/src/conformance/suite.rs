@@ -58,6 +58,12 @@ macro_rules! conformance_cases {
                 whoever_was_overtaken_does_not_go_on,
                 what_was_resolved_does_not_go_on,
             ];
+            release: [
+                what_was_given_up_may_run,
+                a_later_attempt_that_was_given_up_may_be_tried_again,
+                what_ended_stays,
+                whoever_was_overtaken_gives_nothing_up,
+            ];
             lapse: [
                 after_a_crash_what_may_be_repeated_is_taken_over,
                 after_a_crash_what_may_have_happened_is_held_and_resolved,

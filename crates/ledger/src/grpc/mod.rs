@@ -43,25 +43,33 @@
 //! | the handler has run, and a newer attempt took over | `overtaken` | `ABORTED`, with `retry-after-ms` | ask again for its answer |
 //! | the answer was too large to keep | `answer-not-kept` | `FAILED_PRECONDITION`, with `idempotent-replayed` and `answer-code` | no repetition brings it back |
 //! | it failed before, and the operator who resolved it gave no answer | `failed` | `FAILED_PRECONDITION`, with `idempotent-replayed` | |
+//! | the stored answer cannot be opened ([`Seal`](crate::Seal)); the handler has not run | `sealed` | `UNAVAILABLE`, with `retry-after-ms` | |
 //! | the ledger cannot be asked; the handler has not run | `unavailable` | `UNAVAILABLE`, with `retry-after-ms` | to be repeated as it is |
 //! | the handler has run, and that could not be written down | `unrecorded` | `INTERNAL` | one of the codes after which it is unknown whether it happened, which is the case |
 //! | the layer is set up with terms or a scope that no ledger takes | `misconfigured` | `INTERNAL` | |
 //!
-//! A replay has the message, the metadata and the trailers (status, text and details included) of the stored answer, and
-//! the metadata `idempotent-replayed: true`.
+//! A replay has the message, and of metadata and trailers those that the ledger's settings list
+//! ([`KeptHeaders`](crate::KeptHeaders); status, text and details are among them) of the stored answer, and the metadata `idempotent-replayed: true`.
 //!
 //! # What an answer means
 //!
-//! | code | is written down as |
-//! |---|---|
-//! | `OK` | succeeded |
-//! | `UNAVAILABLE`, `RESOURCE_EXHAUSTED`, `ABORTED` | failed, may be tried again |
-//! | `DEADLINE_EXCEEDED`, `CANCELLED`, `UNKNOWN`, `INTERNAL`, `DATA_LOSS`, and codes that do not exist | as [`ServerErrors`] says, [`Hold`](ServerErrors::Hold) unless told otherwise |
-//! | any other | failed for good |
+//! | code | under `OnLapse::Hold` | under `OnLapse::Retry` |
+//! |---|---|---|
+//! | `OK` | succeeded | succeeded |
+//! | `UNIMPLEMENTED` | refused | refused |
+//! | `INVALID_ARGUMENT`, `OUT_OF_RANGE`, `NOT_FOUND`, `PERMISSION_DENIED`, `UNAUTHENTICATED` | failed for good | refused |
+//! | `ALREADY_EXISTS`, `FAILED_PRECONDITION` | failed for good | failed for good |
+//! | `UNAVAILABLE`, `RESOURCE_EXHAUSTED`, `ABORTED`, `DEADLINE_EXCEEDED`, `CANCELLED`, `UNKNOWN`, `INTERNAL`, `DATA_LOSS`, and codes that do not exist | unclear | failed, may be tried again |
 //!
-//! Hold is what these codes say of themselves: it may have happened. To keep them as failures for good would invite a
-//! client to take a new key for something that did happen; to repeat them would be worse. So nothing is written down,
-//! and when the lease lapses its terms decide.
+//! Refused: nothing is written down, and the key is unused again. Unclear: it may have happened. To keep that as a
+//! failure for good would invite a client to take a new key for something that did happen; to repeat it would be worse.
+//! So nothing is written down, the lease lapses, and the outcome is unknown until an operator has resolved it. A
+//! service that knows better says so: for a layer with [`classify`](IdempotencyLayer::classify), for one answer with
+//! [`Attempt::means`].
+//!
+//! A handler that writes to the database of the ledger takes the lease of its [`Attempt`], which is in the extensions of
+//! the request, and ends the call in its own transaction, as in `http`: the payload of the stored response is the
+//! encoded message, its code that of gRPC. A handler says with [`Attempt::means`] what a `Status` means.
 //!
 //! The call runs in a task of its own, as in `http`: a client that cancels or runs out of time finds the outcome when
 //! it comes back. A message of an answer that is larger than what is kept, or the messages of a stream that was guarded
@@ -79,8 +87,8 @@ use ::http::request::Parts;
 
 pub use service::Idempotency;
 
-use crate::layers::Guard;
-pub use crate::layers::ServerErrors;
+pub use crate::layers::{Attempt, Meaning};
+use crate::layers::{Classify, Guard};
 use crate::{Ledger, Terms};
 
 /// The metadata that names a call.
@@ -106,6 +114,7 @@ type Selected = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 pub(crate) struct Settings {
     guard: Guard,
     methods: Selected,
+    classify: Classify<tonic::Code>,
 }
 
 impl IdempotencyLayer {
@@ -113,8 +122,9 @@ impl IdempotencyLayer {
     /// authentication outside this layer has put into its extensions. Callers with the same name share their keys.
     /// `None`, a blank name and `unknown` are answered with `UNAUTHENTICATED`.
     pub fn new(ledger: Ledger, principal: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
-        let guard = Guard::new(ledger, Arc::new(principal), ServerErrors::Hold);
-        Self { settings: Settings { guard, methods: Arc::new(|_| true) } }
+        let guard = Guard::new(ledger, Arc::new(principal));
+        let settings = Settings { guard, methods: Arc::new(|_| true), classify: Arc::new(|_, usual| usual) };
+        Self { settings }
     }
 
     /// Whether a call without a key is refused. If not, which is the default, it goes through.
@@ -160,10 +170,14 @@ impl IdempotencyLayer {
         self
     }
 
-    /// What codes mean that do not say whether it happened; [`ServerErrors::Hold`] unless told otherwise.
+    /// What answers mean: from the code of an answer, and from what it would mean by itself (see
+    /// [the table](self#what-an-answer-means)).
     #[must_use]
-    pub const fn server_errors(mut self, server_errors: ServerErrors) -> Self {
-        self.settings.guard.server_errors = server_errors;
+    pub fn classify(
+        mut self,
+        classify: impl Fn(tonic::Code, Meaning) -> Meaning + Send + Sync + 'static,
+    ) -> Self {
+        self.settings.classify = Arc::new(move |code, usual| classify(*code, usual));
         self
     }
 }

@@ -70,6 +70,11 @@ impl Refusal {
         Self::new("unavailable", Code::Unavailable, text).retry_after(RETRY_SOON)
     }
 
+    pub(crate) fn sealed() -> Self {
+        let text = "this call was handled before; its stored answer cannot be opened now, and it is not handled again";
+        Self::new("sealed", Code::Unavailable, text).retry_after(RETRY_SOON)
+    }
+
     pub(crate) fn unrecorded() -> Self {
         let text = "this call was handled, and its outcome could not be written down; it may have happened, so it is \
                     safe to ask again with the same key and not with a new one";

@@ -14,7 +14,9 @@ use tower_service::Service;
 use super::frame::{Framed, HEAD_BYTES, Message, framed};
 use super::refusal::Refusal;
 use super::{KEY_METADATA, Settings, stored};
-use crate::layers::{Answered, BoxError, Guarded, Looked, Nameless, Passed, any_text, only, scope, take};
+use crate::layers::{
+    Answered, Attempt, BoxError, Guarded, Looked, Nameless, Passed, any_text, only, scope, take,
+};
 use crate::{Identity, RequestHash};
 
 /// Names the compressions that a client can read.
@@ -112,24 +114,32 @@ impl Settings {
         R: http_body::Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BoxError>,
     {
-        let Guarded { request, identity, hash } = guarded;
+        let Guarded { mut request, identity, hash } = guarded;
         let limit = self.guard.kept_bytes_max().saturating_add(HEAD_BYTES);
-        let server_errors = self.guard.server_errors;
-        let work = move || async move {
+        let (classify, on_lapse) = (Arc::clone(&self.classify), self.guard.terms.on_lapse);
+        let ledger = self.guard.ledger.clone();
+        let work = move |attempt: Attempt| async move {
+            request.extensions_mut().insert(attempt.clone());
             let (parts, body) = inner.call(request).await?.into_parts();
             let taken = take(body, limit).await;
-            let ending = stored::ending(&parts, &taken, server_errors);
-            Ok(Answered { answer: Response::from_parts(parts, Body::new(taken.into_body())), ending })
+            let code = stored::code_of(&parts, &taken);
+            let meaning = attempt
+                .said(&parts.extensions)
+                .unwrap_or_else(|| classify(&code, stored::meaning(code, on_lapse)));
+            let report = stored::report(&parts, &taken, (code, meaning), &ledger.settings().headers);
+            Ok(Answered { answer: Response::from_parts(parts, Body::new(taken.into_body())), report })
         };
         let refusal = match self.guard.pass(identity, hash, work).await {
             Passed::Answer(answer) => return Ok(answer),
             Passed::Broke(error) => return Err(error),
             Passed::Replay(outcome) => return Ok(stored::replay(&outcome)),
+            Passed::Ended(outcome) => return Ok(stored::answer(&outcome)),
             Passed::InProgress { retry_after } => Refusal::in_progress(retry_after),
             Passed::Unknown { since } => Refusal::unknown(&since.to_string()),
             Passed::Conflict => Refusal::key_reused(),
             Passed::Overtaken => Refusal::overtaken(),
             Passed::Unrecorded => Refusal::unrecorded(),
+            Passed::Sealed => Refusal::sealed(),
             Passed::Unavailable => Refusal::unavailable(),
             Passed::Misconfigured => Refusal::misconfigured(),
         };

@@ -9,33 +9,33 @@ use tonic::body::Body;
 
 use super::frame::{Framed, frame, framed};
 use super::refusal::Refusal;
-use crate::layers::{REPLAYED, ServerErrors, Taken, kept, restored};
-use crate::{End, Ending, OMITTED, Outcome};
+use crate::holder::Report;
+use crate::layers::{Meaning, REPLAYED, Taken, kept, restored};
+use crate::seal::TRAILER;
+use crate::{Class, End, KeptHeaders, OMITTED, OnLapse, Outcome};
 
-const TRAILER: &str = "trailer:";
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const CONTENT_TYPE_GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 
-/// What a code means; `None` if nothing is to be written down.
-pub(crate) const fn end(code: Code, server_errors: ServerErrors) -> Option<End> {
+/// What a code means by itself. As in `http`: what is run again, if that may do harm, is only what no handler says.
+pub(crate) const fn meaning(code: Code, on_lapse: OnLapse) -> Meaning {
     match code {
-        Code::Ok => Some(End::Succeeded),
-        Code::Unavailable | Code::ResourceExhausted | Code::Aborted => Some(End::FailedRetryable),
-        Code::DeadlineExceeded | Code::Cancelled | Code::Unknown | Code::Internal | Code::DataLoss => {
-            match server_errors {
-                ServerErrors::Replay => Some(End::FailedFinal),
-                ServerErrors::Retry => Some(End::FailedRetryable),
-                ServerErrors::Hold => None,
-            }
-        }
+        Code::Ok => Meaning::Succeeded,
+        Code::Unimplemented => Meaning::Failed(Class::Refused),
         Code::InvalidArgument
-        | Code::NotFound
-        | Code::AlreadyExists
-        | Code::PermissionDenied
-        | Code::FailedPrecondition
         | Code::OutOfRange
-        | Code::Unimplemented
-        | Code::Unauthenticated => Some(End::FailedFinal),
+        | Code::NotFound
+        | Code::PermissionDenied
+        | Code::Unauthenticated => Meaning::of_refusal(on_lapse),
+        Code::Unavailable
+        | Code::ResourceExhausted
+        | Code::Aborted
+        | Code::DeadlineExceeded
+        | Code::Cancelled
+        | Code::Unknown
+        | Code::Internal
+        | Code::DataLoss => Meaning::of_trouble(on_lapse),
+        Code::AlreadyExists | Code::FailedPrecondition => Meaning::Failed(Class::Final),
     }
 }
 
@@ -50,37 +50,52 @@ fn code(parts: &Parts, trailers: Option<&HeaderMap>) -> Code {
     }
 }
 
-/// What to write down about an answer.
-pub(crate) fn ending(parts: &Parts, body: &Taken, server_errors: ServerErrors) -> Option<Ending> {
-    let framed = framed(&body.data);
-    let is_kept = body.is_whole() && !matches!(&framed, Framed::One(message) if message.compressed);
-    let code = match (body.is_whole(), parts.status) {
+/// How a call ended, as far as its answer was read.
+pub(crate) fn code_of(parts: &Parts, body: &Taken) -> Code {
+    match (body.is_whole(), parts.status) {
         (true, _) => code(parts, body.trailers.as_ref()),
         // What is too large to keep is not read to its trailers. A handler that has a message to give has succeeded;
         // only one that gives several can still fail, and such are not for this layer.
         (false, StatusCode::OK) if !body.is_broken() => Code::Ok,
         (false, _) => Code::Unknown,
-    };
-    let end = end(code, server_errors)?;
+    }
+}
+
+/// What the ledger is told about an answer that means this.
+pub(crate) fn report(
+    parts: &Parts,
+    body: &Taken,
+    (code, meaning): (Code, Meaning),
+    listed: &KeptHeaders,
+) -> Report {
+    meaning.report(|| response(parts, body, code, listed), || format!("the handler answered {code:?}"))
+}
+
+fn response(parts: &Parts, body: &Taken, code: Code, listed: &KeptHeaders) -> crate::Response {
+    let framed = framed(&body.data);
+    let is_kept = body.is_whole() && !matches!(&framed, Framed::One(message) if message.compressed);
     let mut response = crate::Response::default().code(code as i32);
-    kept(&parts.headers, "", &mut response.headers);
+    kept(&parts.headers, listed, "", &mut response.headers);
     if let Some(trailers) = &body.trailers {
-        kept(trailers, TRAILER, &mut response.headers);
+        kept(trailers, listed, TRAILER, &mut response.headers);
     }
     match framed {
         Framed::One(message) if is_kept => response.payload = message.bytes,
         Framed::Nothing if is_kept => {}
         _ => response = response.header(OMITTED, body.bytes_at_least().to_string()),
     }
-    let error = match end {
-        End::Succeeded => String::new(),
-        End::FailedFinal | End::FailedRetryable => format!("the handler answered {code:?}"),
-    };
-    Some(Ending { end, response, error })
+    response
 }
 
 /// A stored answer, once more.
 pub(crate) fn replay(outcome: &Outcome) -> Response<Body> {
+    let mut response = answer(outcome);
+    response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    response
+}
+
+/// A stored answer, for the call whose handler has stored it.
+pub(crate) fn answer(outcome: &Outcome) -> Response<Body> {
     let stored = &outcome.response;
     // An operator who resolved it by hand need not know what the handler would have said.
     let code = match (stored.code, outcome.end) {
@@ -93,7 +108,6 @@ pub(crate) fn replay(outcome: &Outcome) -> Response<Body> {
     }
     let mut headers = restored(&stored.headers, "");
     headers.insert(CONTENT_TYPE, CONTENT_TYPE_GRPC);
-    headers.insert(REPLAYED, HeaderValue::from_static("true"));
     let status = HeaderValue::from(code);
     let mut trailers = restored(&stored.headers, TRAILER);
     let body = match frame(&stored.payload) {
@@ -120,32 +134,35 @@ mod tests {
 
     #[test]
     fn every_code_means_something() {
-        use End::{FailedFinal, FailedRetryable, Succeeded};
+        use Class::{Final, Refused, Retryable, Unclear};
+        let [happened, refused, last] =
+            [[Meaning::Succeeded; 2], [Meaning::Failed(Refused); 2], [Meaning::Failed(Final); 2]];
+        let (check, trouble) =
+            ([Final, Refused].map(Meaning::Failed), [Unclear, Retryable].map(Meaning::Failed));
         let expected = [
-            Some(Succeeded),       // OK
-            None,                  // CANCELLED
-            None,                  // UNKNOWN
-            Some(FailedFinal),     // INVALID_ARGUMENT
-            None,                  // DEADLINE_EXCEEDED
-            Some(FailedFinal),     // NOT_FOUND
-            Some(FailedFinal),     // ALREADY_EXISTS
-            Some(FailedFinal),     // PERMISSION_DENIED
-            Some(FailedRetryable), // RESOURCE_EXHAUSTED
-            Some(FailedFinal),     // FAILED_PRECONDITION
-            Some(FailedRetryable), // ABORTED
-            Some(FailedFinal),     // OUT_OF_RANGE
-            Some(FailedFinal),     // UNIMPLEMENTED
-            None,                  // INTERNAL
-            Some(FailedRetryable), // UNAVAILABLE
-            None,                  // DATA_LOSS
-            Some(FailedFinal),     // UNAUTHENTICATED
-            None,                  // no such code
+            happened, // OK
+            trouble,  // CANCELLED
+            trouble,  // UNKNOWN
+            check,    // INVALID_ARGUMENT
+            trouble,  // DEADLINE_EXCEEDED
+            check,    // NOT_FOUND
+            last,     // ALREADY_EXISTS
+            check,    // PERMISSION_DENIED
+            trouble,  // RESOURCE_EXHAUSTED
+            last,     // FAILED_PRECONDITION
+            trouble,  // ABORTED
+            check,    // OUT_OF_RANGE
+            refused,  // UNIMPLEMENTED
+            trouble,  // INTERNAL
+            trouble,  // UNAVAILABLE
+            trouble,  // DATA_LOSS
+            check,    // UNAUTHENTICATED
+            trouble,  // no such code
         ];
-        for (number, expected) in (0..).zip(expected) {
+        for (number, [under_hold, under_retry]) in (0..).zip(expected) {
             let code = Code::from_i32(number);
-            assert_eq!(end(code, ServerErrors::Hold), expected, "{code:?}");
-            assert_eq!(end(code, ServerErrors::Replay), expected.or(Some(FailedFinal)), "{code:?}");
-            assert_eq!(end(code, ServerErrors::Retry), expected.or(Some(FailedRetryable)), "{code:?}");
+            assert_eq!(meaning(code, OnLapse::Hold), under_hold, "{code:?}");
+            assert_eq!(meaning(code, OnLapse::Retry), under_retry, "{code:?}");
         }
     }
 }

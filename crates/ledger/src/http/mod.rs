@@ -25,10 +25,11 @@
 //! | a body larger than [`request_bytes_max`](IdempotencyLayer::request_bytes_max) | 413 |
 //! | the first with its key | the handler's, and it is written down before the first byte of it is sent |
 //! | the same again | the stored one, with `Idempotent-Replayed: true` |
-//! | the same again, and the stored one says 408, 425, 429 or 503 | the handler runs again while attempts are left |
+//! | the same again, and the first answer means that it may be tried again | the handler runs again while attempts are left |
 //! | the same again while the first is handled | 409 with `Retry-After` |
 //! | another request with a used key | 422 |
 //! | the first was not heard of again, and may have happened | 409 `urn:driftq:idempotency:unknown`; no `Retry-After`, because an operator has to resolve it |
+//! | the stored answer cannot be opened ([`Seal`](crate::Seal)) | 503 `urn:driftq:idempotency:sealed` with `Retry-After`; the handler has not run |
 //! | the ledger cannot be asked | 503 with `Retry-After`; the handler has not run |
 //! | the handler has run, and a newer attempt took over meanwhile | 409 `urn:driftq:idempotency:overtaken` |
 //! | the handler has run, and that could not be written down | 503 `urn:driftq:idempotency:unrecorded`; no `Retry-After` |
@@ -46,18 +47,44 @@
 //!
 //! # What an answer means
 //!
-//! | status | is written down as |
-//! |---|---|
-//! | 2xx, 3xx | succeeded |
-//! | 408, 425, 429, 503 | failed, may be tried again |
-//! | other 4xx | failed for good |
-//! | other 5xx | as [`ServerErrors`] says |
+//! | status | under `OnLapse::Hold` | under `OnLapse::Retry` |
+//! |---|---|---|
+//! | 2xx, 3xx | succeeded | succeeded |
+//! | 405, 411, 413, 414, 415, 425, 431 | refused | refused |
+//! | 400, 401, 403, 404, 406, 422 | failed for good | refused |
+//! | other 4xx, but 408 and 429 | failed for good | failed for good |
+//! | 408, 429, 5xx | unclear | failed, may be tried again |
+//!
+//! Refused: nothing is written down, and the key is unused again, also for a request that was put right. Unclear:
+//! nothing is written down, the lease lapses, and the outcome is unknown until an operator has resolved it.
+//!
+//! The layer cannot see whether a handler did something before it answered. So under `Hold`, where a repetition may do
+//! harm, only an answer about the message itself lets a handler run again: a handler does not give it after it has
+//! begun. A 408 comes from a time-out that stopped a handler in the middle, a 503 perhaps from a provider that did not
+//! answer, and a 422 perhaps after a part was done. A service that knows better says so: for a layer with
+//! [`classify`](IdempotencyLayer::classify), for one answer with a [`Meaning`] in its extensions.
+//!
+//! # A handler that writes to the same database
+//!
+//! The layer puts an [`Attempt`] into the extensions of a request. A handler takes its lease and ends the effect in the
+//! transaction of its own write (`finish_tx`): both are there, or neither. When it has answered, the layer asks the
+//! ledger what is recorded, and that counts:
+//!
+//! | the ledger has, under this lease | the handler answers | the client gets |
+//! |---|---|---|
+//! | an outcome | anything | the stored answer, as every later request does |
+//! | none: it was rolled back, or not even tried | 2xx, 3xx | 503 `unrecorded`; nothing is written down |
+//! | none | a failure | that answer, which means what the table above says |
+//! | a newer lease: another attempt took over | anything | 409 `overtaken` |
+//!
+//! So a commit whose answer was lost is no riddle: the handler answers 500, and the layer finds the outcome if there is
+//! one. A handler that panics after its commit leaves the outcome behind for the next request.
 //!
 //! # What is kept of an answer
 //!
 //! The status, the body up to [`response_bytes_max`](IdempotencyLayer::response_bytes_max) (and the ledger's own
-//! `payload_bytes_max`), and the headers, without those of the connection, `Date`, `Set-Cookie` and what is not text;
-//! `Content-Length` is computed anew. A body is read to its end before the client sees the first byte. One that is
+//! `payload_bytes_max`), and the headers that the ledger's settings list ([`KeptHeaders`](crate::KeptHeaders)), if they are text;
+//! `Content-Length` is computed anew. Headers of the connection, `Date` and those that carry credentials are never kept. A body is read to its end before the client sees the first byte. One that is
 //! larger, that breaks off, or that is `text/event-stream` (which is never read ahead) is not kept: it is written down
 //! *that* the handler ended in this way, and then the body goes through whole. Trailers are not kept.
 //!
@@ -79,13 +106,13 @@ mod stored;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::http::Method;
 use ::http::request::Parts;
+use ::http::{Method, response};
 
 pub use service::Idempotency;
 
-pub use crate::layers::{Body, ServerErrors};
-use crate::layers::{Guard, scope};
+pub use crate::layers::{Attempt, Body, Meaning};
+use crate::layers::{Classify, Guard, scope};
 use crate::{Ledger, Terms};
 
 /// The header that names a request.
@@ -107,16 +134,23 @@ pub(crate) struct Settings {
     methods: Vec<Method>,
     scope: Scope,
     strict_key: bool,
+    classify: Classify<response::Parts>,
 }
 
 impl IdempotencyLayer {
     /// `principal` tells on whose behalf a request comes. Clients with the same name share their keys, so it must come
     /// from an authentication that is outside this layer. `None`, a blank name and `unknown` are answered with 401.
     pub fn new(ledger: Ledger, principal: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
-        let guard = Guard::new(ledger, Arc::new(principal), ServerErrors::Replay);
+        let guard = Guard::new(ledger, Arc::new(principal));
         let by_path = |parts: &Parts| scope(format!("{} {}", parts.method, parts.uri.path()));
-        let methods = vec![Method::POST, Method::PATCH];
-        Self { settings: Settings { guard, methods, scope: Arc::new(by_path), strict_key: false } }
+        let settings = Settings {
+            guard,
+            methods: vec![Method::POST, Method::PATCH],
+            scope: Arc::new(by_path),
+            strict_key: false,
+            classify: Arc::new(|_, usual| usual),
+        };
+        Self { settings }
     }
 
     /// Whether a request without a key is refused. If not, which is the default, it goes through.
@@ -169,11 +203,25 @@ impl IdempotencyLayer {
         self
     }
 
-    /// What a 5xx other than 503 means; [`ServerErrors::Replay`] unless told otherwise, so that nothing is blindly
-    /// repeated.
+    /// What answers mean: from the head of an answer, and from what it would mean by itself (see
+    /// [the table](self#what-an-answer-means)). A handler that says itself what its answer means, with a [`Meaning`] in
+    /// the answer's extensions, is not overruled.
+    ///
+    /// ```
+    /// # use driftq_ledger::{Class, Ledger, http::{IdempotencyLayer, Meaning}, memory::MemoryStore};
+    /// # let layer = IdempotencyLayer::new(Ledger::new(MemoryStore::new()), |_| None);
+    /// // All handlers behind this layer check a request before they do anything.
+    /// let layer = layer.classify(|answer, usual| match answer.status.as_u16() {
+    ///     400 | 422 => Meaning::Failed(Class::Refused),
+    ///     _ => usual,
+    /// });
+    /// ```
     #[must_use]
-    pub const fn server_errors(mut self, server_errors: ServerErrors) -> Self {
-        self.settings.guard.server_errors = server_errors;
+    pub fn classify(
+        mut self,
+        classify: impl Fn(&response::Parts, Meaning) -> Meaning + Send + Sync + 'static,
+    ) -> Self {
+        self.settings.classify = Arc::new(classify);
         self
     }
 

@@ -93,6 +93,13 @@ impl Problem {
         problem.retry_after(RETRY_SOON)
     }
 
+    pub(crate) fn sealed() -> Self {
+        let detail = "This request was handled before. Its stored answer cannot be opened now; it is not handled again.";
+        let problem =
+            Self::new("sealed", StatusCode::SERVICE_UNAVAILABLE, "The answer cannot be opened", detail);
+        problem.retry_after(RETRY_SOON)
+    }
+
     pub(crate) fn unrecorded() -> Self {
         let detail = "This request was handled, and its outcome could not be written down. It may have happened; \
                       with the same key it is safe to ask again, and with a new key it is not.";

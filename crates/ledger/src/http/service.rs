@@ -15,7 +15,7 @@ use super::problem::Problem;
 use super::{KEY_HEADER, Settings, stored};
 use crate::Identity;
 use crate::layers::{
-    Answered, Body, BoxError, Guarded, Looked, Nameless, Passed, Taken, only, quoted_string, take,
+    Answered, Attempt, Body, BoxError, Guarded, Looked, Nameless, Passed, Taken, only, quoted_string, take,
 };
 
 /// A service that answers what was asked before as it did then. Made by
@@ -120,27 +120,34 @@ impl Settings {
         R: http_body::Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BoxError>,
     {
-        let Guarded { request, identity, hash } = guarded;
+        let Guarded { mut request, identity, hash } = guarded;
         let limit = self.guard.kept_bytes_max();
-        let server_errors = self.guard.server_errors;
-        let work = move || async move {
+        let (classify, on_lapse) = (Arc::clone(&self.classify), self.guard.terms.on_lapse);
+        let ledger = self.guard.ledger.clone();
+        let work = move |attempt: Attempt| async move {
+            request.extensions_mut().insert(attempt.clone());
             let (parts, body) = inner.call(request).await?.into_parts();
             let taken = match stored::is_collected(&parts) {
                 true => take(body, limit).await,
                 false => Taken::untouched(body),
             };
-            let ending = stored::ending(&parts, &taken, server_errors);
-            Ok(Answered { answer: Response::from_parts(parts, taken.into_body()), ending })
+            let meaning = attempt
+                .said(&parts.extensions)
+                .unwrap_or_else(|| classify(&parts, stored::meaning(parts.status, on_lapse)));
+            let report = stored::report(&parts, &taken, meaning, &ledger.settings().headers);
+            Ok(Answered { answer: Response::from_parts(parts, taken.into_body()), report })
         };
         let problem = match self.guard.pass(identity, hash, work).await {
             Passed::Answer(answer) => return Ok(answer),
             Passed::Broke(error) => return Err(error),
             Passed::Replay(outcome) => return Ok(stored::replay(outcome)),
+            Passed::Ended(outcome) => return Ok(stored::answer(outcome)),
             Passed::InProgress { retry_after } => Problem::in_progress(retry_after),
             Passed::Unknown { since } => Problem::unknown(&since.to_string()),
             Passed::Conflict => Problem::key_reused(),
             Passed::Overtaken => Problem::overtaken(),
             Passed::Unrecorded => Problem::unrecorded(),
+            Passed::Sealed => Problem::sealed(),
             Passed::Unavailable => Problem::unavailable(),
             Passed::Misconfigured => Problem::misconfigured(),
         };

@@ -5,20 +5,19 @@ use ::http::response::Parts;
 use ::http::{HeaderValue, Response, StatusCode};
 
 use super::problem::Problem;
-use crate::layers::{Body, REPLAYED, ServerErrors, Taken, kept, restored};
-use crate::{End, Ending, OMITTED, Outcome};
+use crate::holder::Report;
+use crate::layers::{Body, Meaning, REPLAYED, Taken, kept, restored};
+use crate::{Class, End, KeptHeaders, OMITTED, OnLapse, Outcome};
 
-/// What an answer means; `None` if nothing is to be written down.
-pub(crate) fn end(status: StatusCode, server_errors: ServerErrors) -> Option<End> {
+/// What a status means by itself. No layer can see whether a handler did something before it gave this answer. So what
+/// is run again, if that may do harm, is only what speaks of the message and not of what it asks for.
+pub(crate) const fn meaning(status: StatusCode, on_lapse: OnLapse) -> Meaning {
     match status.as_u16() {
-        ..400 => Some(End::Succeeded),
-        408 | 425 | 429 | 503 => Some(End::FailedRetryable),
-        400..500 => Some(End::FailedFinal),
-        _ => match server_errors {
-            ServerErrors::Replay => Some(End::FailedFinal),
-            ServerErrors::Retry => Some(End::FailedRetryable),
-            ServerErrors::Hold => None,
-        },
+        ..400 => Meaning::Succeeded,
+        405 | 411 | 413 | 414 | 415 | 425 | 431 => Meaning::Failed(Class::Refused),
+        400 | 401 | 403 | 404 | 406 | 422 => Meaning::of_refusal(on_lapse),
+        408 | 429 | 500.. => Meaning::of_trouble(on_lapse),
+        _ => Meaning::Failed(Class::Final),
     }
 }
 
@@ -30,25 +29,30 @@ pub(crate) fn is_collected(parts: &Parts) -> bool {
     !essence.eq_ignore_ascii_case(b"text/event-stream") && !parts.status.is_informational()
 }
 
-/// What to write down about an answer.
-pub(crate) fn ending(parts: &Parts, body: &Taken, server_errors: ServerErrors) -> Option<Ending> {
-    let end = end(parts.status, server_errors)?;
+/// What the ledger is told about an answer that means this.
+pub(crate) fn report(parts: &Parts, body: &Taken, meaning: Meaning, listed: &KeptHeaders) -> Report {
+    meaning.report(|| response(parts, body, listed), || format!("the handler answered {}", parts.status))
+}
+
+fn response(parts: &Parts, body: &Taken, listed: &KeptHeaders) -> crate::Response {
     let mut response = crate::Response::default().code(i32::from(parts.status.as_u16()));
-    kept(&parts.headers, "", &mut response.headers);
+    kept(&parts.headers, listed, "", &mut response.headers);
     if body.is_whole() && !parts.status.is_informational() {
         response.payload = body.data.clone();
-    } else {
-        response = response.header(OMITTED, body.bytes_at_least().to_string());
+        return response;
     }
-    let error = match end {
-        End::Succeeded => String::new(),
-        End::FailedFinal | End::FailedRetryable => format!("the handler answered {}", parts.status),
-    };
-    Some(Ending { end, response, error })
+    response.header(OMITTED, body.bytes_at_least().to_string())
 }
 
 /// A stored answer, once more.
 pub(crate) fn replay(outcome: Outcome) -> Response<Body> {
+    let mut response = answer(outcome);
+    response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    response
+}
+
+/// A stored answer, for the request whose handler has stored it.
+pub(crate) fn answer(outcome: Outcome) -> Response<Body> {
     let stored = outcome.response;
     let status = stored.code.and_then(|code| u16::try_from(code).ok());
     let status = status.and_then(|code| StatusCode::from_u16(code).ok());
@@ -65,7 +69,6 @@ pub(crate) fn replay(outcome: Outcome) -> Response<Body> {
     if !matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
         headers.insert(CONTENT_LENGTH, HeaderValue::from(stored.payload.len()));
     }
-    headers.insert(REPLAYED, HeaderValue::from_static("true"));
     let mut response = Response::new(Body::whole(stored.payload, None));
     *response.status_mut() = status;
     *response.headers_mut() = headers;
@@ -78,17 +81,19 @@ mod tests {
 
     #[test]
     fn every_status_means_something() {
+        use Class::{Final, Refused, Retryable, Unclear};
         for code in 100..=999 {
-            let status = StatusCode::from_u16(code).unwrap();
-            let expected = match code {
-                100..=399 => Some(End::Succeeded),
-                408 | 425 | 429 | 503 => Some(End::FailedRetryable),
-                400..=499 => Some(End::FailedFinal),
-                _ => None,
+            let [under_hold, under_retry] = match code {
+                100..=399 => [Meaning::Succeeded; 2],
+                405 | 411 | 413 | 414 | 415 | 425 | 431 => [Meaning::Failed(Refused); 2],
+                400 | 401 | 403 | 404 | 406 | 422 => [Final, Refused].map(Meaning::Failed),
+                408 | 429 => [Unclear, Retryable].map(Meaning::Failed),
+                402..=499 => [Meaning::Failed(Final); 2],
+                _ => [Unclear, Retryable].map(Meaning::Failed),
             };
-            assert_eq!(end(status, ServerErrors::Hold), expected, "{code}");
-            assert_eq!(end(status, ServerErrors::Replay), expected.or(Some(End::FailedFinal)), "{code}");
-            assert_eq!(end(status, ServerErrors::Retry), expected.or(Some(End::FailedRetryable)), "{code}");
+            let status = StatusCode::from_u16(code).unwrap();
+            assert_eq!(meaning(status, OnLapse::Hold), under_hold, "{code}");
+            assert_eq!(meaning(status, OnLapse::Retry), under_retry, "{code}");
         }
     }
 }

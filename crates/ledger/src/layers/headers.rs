@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ::http::{HeaderMap, HeaderName, HeaderValue, header};
 
-use crate::{HEADER_NAME_BYTES_MAX, HEADER_VALUE_BYTES_MAX, HEADERS_MAX, OMITTED};
+use crate::{HEADER_NAME_BYTES_MAX, HEADER_VALUE_BYTES_MAX, HEADERS_MAX, KeptHeaders, OMITTED, SEALED};
 
 /// Says that an answer is a stored one.
 pub(crate) const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
@@ -27,14 +27,22 @@ const LEFT_OUT: [HeaderName; 13] = [
     REPLAYED,
 ];
 
+/// What the ledger notes among the headers.
+const NOTES: [&str; 2] = [OMITTED, SEALED];
+
 /// Without these a body cannot be read or is of no use: they come first where there is no room for all.
 const FIRST: [HeaderName; 4] =
     [header::CONTENT_TYPE, header::CONTENT_ENCODING, header::LOCATION, header::CONTENT_DISPOSITION];
 
-/// Adds headers to those that are kept, under a prefix, as far as there is room for them, with one place left for the
-/// note that stands for a payload. What comes more than once is put into one value (RFC 9110, 5.3). What is not text,
+/// Adds headers to those that are kept, under a prefix, as far as there is room for them, with places left for the notes
+/// that stand for a payload and for a seal. What is not listed is left out. What comes more than once is put into one value (RFC 9110, 5.3). What is not text,
 /// or is longer than a ledger takes, is left out.
-pub(crate) fn kept(headers: &HeaderMap, prefix: &str, into: &mut BTreeMap<String, String>) {
+pub(crate) fn kept(
+    headers: &HeaderMap,
+    listed: &KeptHeaders,
+    prefix: &str,
+    into: &mut BTreeMap<String, String>,
+) {
     let named_by_connection: Vec<&str> = headers
         .get_all(header::CONNECTION)
         .iter()
@@ -43,12 +51,13 @@ pub(crate) fn kept(headers: &HeaderMap, prefix: &str, into: &mut BTreeMap<String
         .collect();
     let is_kept = |name: &HeaderName| {
         !LEFT_OUT.contains(name)
-            && name.as_str() != OMITTED
+            && !NOTES.contains(&name.as_str())
+            && listed.has(name.as_str())
             && !named_by_connection.iter().any(|hop| hop.eq_ignore_ascii_case(name.as_str()))
     };
     let others = headers.keys().filter(|name| !FIRST.contains(name));
     for name in FIRST.iter().chain(others).filter(|name| is_kept(name)) {
-        if into.len() + 1 >= HEADERS_MAX {
+        if into.len() + NOTES.len() >= HEADERS_MAX {
             return;
         }
         if let Some(value) = joined(headers, name) {
@@ -84,7 +93,7 @@ pub(crate) fn restored(kept: &BTreeMap<String, String>, prefix: &str) -> HeaderM
     for (name, value) in kept {
         let Some(name) = name.strip_prefix(prefix) else { continue };
         let name = HeaderName::from_bytes(name.as_bytes()).ok();
-        let name = name.filter(|name| !LEFT_OUT.contains(name) && name.as_str() != OMITTED);
+        let name = name.filter(|name| !LEFT_OUT.contains(name) && !NOTES.contains(&name.as_str()));
         if let (Some(name), Ok(value)) = (name, HeaderValue::from_bytes(value.as_bytes())) {
             headers.insert(name, value);
         }
@@ -97,8 +106,9 @@ mod tests {
     use super::*;
 
     fn round(headers: &HeaderMap) -> BTreeMap<String, String> {
+        let listed = headers.keys().fold(KeptHeaders::default(), |listed, name| listed.and(name.as_str()));
         let mut into = BTreeMap::new();
-        kept(headers, "", &mut into);
+        kept(headers, &listed, "", &mut into);
         into
     }
 
@@ -126,6 +136,7 @@ mod tests {
             ("content-length", b"5"),
             ("idempotent-replayed", b"true"),
             (OMITTED, b"5"),
+            (SEALED, b"1"),
             ("vary", b"origin"),
             ("vary", b"accept"),
             ("x-bin", b"AA=="),
@@ -156,13 +167,20 @@ mod tests {
         given.insert("x-long", "v".repeat(HEADER_VALUE_BYTES_MAX + 1).parse().unwrap());
         given.insert("location", "/payments/7".parse().unwrap());
         let kept = round(&given);
-        assert_eq!(kept.len(), HEADERS_MAX - 1);
+        assert_eq!(kept.len(), HEADERS_MAX - NOTES.len());
         assert!(kept.contains_key("location") && !kept.contains_key("x-long"));
     }
 
     #[test]
     fn what_a_record_holds_that_is_no_header_is_left_out() {
-        let odd = [("a b", "v"), ("trailer:x", "t"), ("x", "ok"), ("content-length", "9"), (OMITTED, "3")];
+        let odd = [
+            ("a b", "v"),
+            ("trailer:x", "t"),
+            ("x", "ok"),
+            ("content-length", "9"),
+            (OMITTED, "3"),
+            (SEALED, "1"),
+        ];
         let odd = odd.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         assert_eq!(restored(&odd, ""), headers(&[("x", b"ok")]));
         assert_eq!(restored(&odd, "trailer:"), headers(&[("x", b"t")]));

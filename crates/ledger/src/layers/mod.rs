@@ -2,19 +2,20 @@
 //!
 //! The layers know their protocol: where the key is, what an answer means, how to say no. Everything between is here.
 
+mod attempt;
 mod body;
 mod headers;
 mod key;
 
 use std::future::Future;
-use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::http::Request;
 use ::http::request::Parts;
-use tracing::Instrument as _;
 
+pub(crate) use attempt::Classify;
+pub use attempt::{Attempt, Meaning};
 #[cfg_attr(not(feature = "http"), allow(unreachable_pub, reason = "public by way of `http`"))]
 pub use body::Body;
 pub(crate) use body::{BoxError, Taken, take};
@@ -25,9 +26,10 @@ pub(crate) use key::only;
 #[cfg(feature = "http")]
 pub(crate) use key::quoted_string;
 
+use crate::holder::{Report, Told, detached};
 use crate::{
-    Begin, Decision, Ending, IDENTITY_BYTES_MAX, Identity, IdentityError, Ledger, LedgerError, Moment,
-    Outcome, Part, RequestHash, Terms,
+    Begin, Decision, IDENTITY_BYTES_MAX, Identity, IdentityError, Ledger, LedgerError, Moment, Outcome, Part,
+    RequestHash, Terms,
 };
 
 /// Most bytes of a request, unless a layer is told otherwise.
@@ -39,19 +41,6 @@ pub(crate) const RESPONSE_BYTES_MAX: usize = 1 << 20;
 /// at which it is worth asking again: a handler mostly answers long before, and a client that waited for that moment
 /// would wait for nothing.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(5);
-
-/// What becomes of an effect whose handler says that something went wrong and does not say whether it happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ServerErrors {
-    /// The answer is kept as a failure for good, and replayed. Nothing is repeated; a client that wants to try again
-    /// takes a new key, and so decides by itself that nothing has happened.
-    Replay,
-    /// The next request with the key runs again. For handlers that undo what they did before they fail.
-    Retry,
-    /// Nothing is written down: the lease lapses, and its terms decide. Under `OnLapse::Hold` an operator has to find
-    /// out what happened.
-    Hold,
-}
 
 /// Tells on whose behalf a request comes.
 pub(crate) type Principal = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
@@ -66,7 +55,6 @@ pub(crate) struct Guard {
     pub(crate) wait: Duration,
     pub(crate) request_bytes_max: usize,
     pub(crate) response_bytes_max: usize,
-    pub(crate) server_errors: ServerErrors,
 }
 
 /// How a layer treats a request; `R` is how the protocol says no.
@@ -112,14 +100,16 @@ pub(crate) enum Nameless {
 pub(crate) struct Answered<A> {
     /// For the caller.
     pub(crate) answer: A,
-    /// For the ledger; `None` leaves it to the lapse of the lease.
-    pub(crate) ending: Option<Ending>,
+    /// For the ledger.
+    pub(crate) report: Report,
 }
 
 /// What became of a guarded call.
 pub(crate) enum Passed<A, E> {
     /// The inner service has run, and what it said is written down (or is meant not to be).
     Answer(A),
+    /// The inner service has run, and has ended the effect itself in this way.
+    Ended(Outcome),
     /// The inner service has failed without an answer. Nothing is written down.
     Broke(E),
     /// It ran before, and this is its outcome.
@@ -140,6 +130,8 @@ pub(crate) enum Passed<A, E> {
     Overtaken,
     /// The inner service has run, and its outcome could not be written down.
     Unrecorded,
+    /// It ran before, and its stored answer cannot be opened.
+    Sealed,
     /// The ledger could not be asked. The inner service has not run.
     Unavailable,
     /// The layer is set up with terms that no ledger takes. The inner service has not run.
@@ -147,7 +139,7 @@ pub(crate) enum Passed<A, E> {
 }
 
 impl Guard {
-    pub(crate) fn new(ledger: Ledger, principal: Principal, server_errors: ServerErrors) -> Self {
+    pub(crate) fn new(ledger: Ledger, principal: Principal) -> Self {
         Self {
             ledger,
             principal,
@@ -156,7 +148,6 @@ impl Guard {
             wait: Duration::ZERO,
             request_bytes_max: REQUEST_BYTES_MAX,
             response_bytes_max: RESPONSE_BYTES_MAX,
-            server_errors,
         }
     }
 
@@ -180,7 +171,7 @@ impl Guard {
         self.response_bytes_max.min(self.ledger.settings().payload_bytes_max)
     }
 
-    /// Asks the ledger, runs `work` if it says so, and writes down the outcome, all in a task of its own: a caller
+    /// Asks the ledger, runs `work` if it says so, with an attempt for the handler, and writes down the outcome, all in a task of its own: a caller
     /// that goes away and drops the returned future leaves nothing half done. If `work` panics, so does this.
     pub(crate) async fn pass<A, E, F, W>(
         &self,
@@ -192,24 +183,18 @@ impl Guard {
         A: Send + 'static,
         E: Send + 'static,
         F: Future<Output = Result<Answered<A>, E>> + Send + 'static,
-        W: FnOnce() -> F + Send + 'static,
+        W: FnOnce(Attempt) -> F + Send + 'static,
     {
         let asked = Begin::new(identity, hash).terms(self.terms.clone()).wait(self.wait).reacquire();
         let ledger = self.ledger.clone();
-        let task = tokio::spawn(Box::pin(guarded(ledger, asked, work)).in_current_span());
-        match task.await {
-            Ok(passed) => passed,
-            Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
-            // The runtime is shutting down and has dropped the task; how far it came is unknown.
-            Err(_) => Passed::Unrecorded,
-        }
+        detached(guarded(ledger, asked, work)).await.unwrap_or(Passed::Unrecorded)
     }
 }
 
 async fn guarded<A, E, F, W>(ledger: Ledger, asked: Begin, work: W) -> Passed<A, E>
 where
     F: Future<Output = Result<Answered<A>, E>>,
-    W: FnOnce() -> F,
+    W: FnOnce(Attempt) -> F,
 {
     let identity = asked.identity.clone();
     let lease = match ledger.begin(asked).await {
@@ -222,6 +207,10 @@ where
         }
         Ok(Decision::Unknown { since, .. }) => return Passed::Unknown { since },
         Err(LedgerError::Conflict(_)) => return Passed::Conflict,
+        Err(error @ LedgerError::Sealed(_)) => {
+            tracing::error!(%error, %identity, "a stored answer cannot be opened");
+            return Passed::Sealed;
+        }
         Err(error @ (LedgerError::Invalid(_) | LedgerError::Identity(_))) => {
             tracing::error!(%error, %identity, "the idempotency layer is set up with terms that no ledger takes");
             return Passed::Misconfigured;
@@ -231,23 +220,32 @@ where
             return Passed::Unavailable;
         }
     };
-    let result = tokio::select! {
-        result = work() => result,
-        () = ledger.keep(&lease) => return Passed::Overtaken,
+    let attempt = Attempt::new(lease.clone());
+    let answered = match ledger.under(&lease, work(attempt.clone())).await {
+        Some(Ok(answered)) => answered,
+        Some(Err(error)) => return Passed::Broke(error),
+        None => return Passed::Overtaken,
     };
-    let answered = match result {
-        Ok(answered) => answered,
-        Err(error) => return Passed::Broke(error),
+    let Answered { answer, report } = answered;
+    let told = match attempt.is_lease_taken() {
+        true => ledger.report_of_joined(&lease, &report).await,
+        false => ledger.report(&lease, &report).await,
     };
-    let Some(ending) = answered.ending else { return Passed::Answer(answered.answer) };
-    match ledger.keeping(&lease, ledger.finish_in_any_case(&lease, &ending)).await {
-        Ok(()) => Passed::Answer(answered.answer),
-        Err(LedgerError::Stale(_)) => Passed::Overtaken,
-        Err(error) => {
-            tracing::error!(%error, %identity, "a request was handled, and its outcome is not written down");
-            Passed::Unrecorded
-        }
+    match told {
+        // An answer that was not kept with its outcome is still the handler's to give.
+        Told::Before(outcome) if !has_answer(&outcome) => Passed::Answer(answer),
+        Told::Before(outcome) => Passed::Ended(outcome),
+        Told::Written | Told::Nothing => Passed::Answer(answer),
+        Told::Overtaken => Passed::Overtaken,
+        // Nothing was done, so that nothing is lost with it.
+        Told::Unwritten(_) if matches!(report, Report::Refused) => Passed::Answer(answer),
+        Told::Unwritten(_) => Passed::Unrecorded,
     }
+}
+
+/// Whether an outcome says what to answer.
+fn has_answer(outcome: &Outcome) -> bool {
+    outcome.response.code.is_some() && outcome.response.omitted().is_none()
 }
 
 /// A scope as it is, or, if it is longer than a ledger takes, its beginning and a hash of all of it.

@@ -8,7 +8,7 @@ mod table;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use driftq_core::ledger::{self as rules, Begun, Resolved};
+use driftq_core::ledger::{self as rules, Begun, Released, Resolved};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
@@ -18,6 +18,7 @@ use entry::{Entry, Lent};
 use table::Table;
 
 use crate::asker::Asker;
+use crate::lease::EPOCH_FIRST;
 use crate::{
     Begin, Decision, Ending, Filter, Finished, Identity, Kept, Lease, LedgerError, Moment, Page, Pending,
     Proof, Reacquire, Record, Resolve, Stats, Status, Store, Sweep, Swept,
@@ -155,6 +156,27 @@ impl MemoryStore {
         }
     }
 
+    fn release_now(&self, lease: &Lease) -> Result<Finished, LedgerError> {
+        let (mut table, now) = self.open();
+        let Some(known) = held(&table, lease) else { return Ok(Finished::AlreadyCommitted) };
+        match rules::release(Some(&known.standing(now)), lease.epoch, false) {
+            Released::Commit { .. } if lease.epoch == EPOCH_FIRST => {
+                table.remove(&lease.identity);
+                Ok(Finished::Committed)
+            }
+            Released::Commit { .. } => {
+                table.change(&lease.identity, |entry| entry.end(&Ending::given_up(), None, now));
+                Ok(Finished::Committed)
+            }
+            Released::Already | Released::Stale
+                if known.epoch == lease.epoch && known.holds(&Ending::given_up(), None) =>
+            {
+                Ok(Finished::AlreadyCommitted)
+            }
+            Released::Already | Released::Stale => Err(stale(Some(known), lease)),
+        }
+    }
+
     fn renew_now(&self, lease: &Lease, lasts: Duration) -> Result<Moment, LedgerError> {
         let (mut table, now) = self.open();
         let known = held(&table, lease);
@@ -275,6 +297,10 @@ impl Store for MemoryStore {
 
     fn finish<'a>(&'a self, lease: &'a Lease, ending: &'a Ending) -> Pending<'a, Finished> {
         Box::pin(async move { self.finish_now(lease, ending) })
+    }
+
+    fn release<'a>(&'a self, lease: &'a Lease) -> Pending<'a, Finished> {
+        Box::pin(async move { self.release_now(lease) })
     }
 
     fn renew<'a>(&'a self, lease: &'a Lease, lasts: Duration) -> Pending<'a, Moment> {

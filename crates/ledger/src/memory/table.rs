@@ -85,7 +85,8 @@ impl Table {
         Some(entry.changed.get_or_insert_with(|| watch::Sender::new(())).subscribe())
     }
 
-    fn remove(&mut self, identity: &Identity) {
+    /// Removes a record, if there is one, and wakes its waiters.
+    pub(super) fn remove(&mut self, identity: &Identity) {
         if let Some(entry) = self.records.remove(identity) {
             self.unlist(&entry);
         }

@@ -227,7 +227,7 @@ impl PostgresStore {
 }
 
 /// The number that a lease of this store carries.
-fn record_of(lease: &Lease) -> Result<i64, LedgerError> {
+pub(super) fn record_of(lease: &Lease) -> Result<i64, LedgerError> {
     match lease.proof {
         Proof::Record(record) => Ok(record),
         Proof::Token(_) => Err(LedgerError::Invalid("this lease was given by another store".to_owned())),

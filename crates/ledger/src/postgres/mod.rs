@@ -13,6 +13,7 @@ mod link;
 mod look;
 mod migrate;
 mod names;
+mod release;
 mod row;
 mod sweep;
 mod transaction;
@@ -228,6 +229,10 @@ impl Store for PostgresStore {
 
     fn finish<'a>(&'a self, lease: &'a Lease, ending: &'a Ending) -> Pending<'a, Finished> {
         Box::pin(async move { self.finish_on(&mut self.link().await?, lease, ending).await })
+    }
+
+    fn release<'a>(&'a self, lease: &'a Lease) -> Pending<'a, Finished> {
+        Box::pin(async move { self.release_on(&mut self.link().await?, lease).await })
     }
 
     fn renew<'a>(&'a self, lease: &'a Lease, lasts: Duration) -> Pending<'a, Moment> {

@@ -22,8 +22,9 @@ impl PostgresStore {
         lease: &Lease,
         ending: &Ending,
     ) -> Result<Finished, LedgerError> {
-        check::ending(ending, &self.settings)?;
-        self.finish_on(&mut Link::Joined(transaction), lease, ending).await
+        let ending = self.settings.stored(&lease.identity, ending)?;
+        check::ending(&ending, &self.settings)?;
+        self.finish_on(&mut Link::Joined(transaction), lease, &ending).await
     }
 
     /// Asks to run an effect, in the caller's transaction: if that is rolled back, the record was never there.
@@ -46,6 +47,8 @@ impl PostgresStore {
         transaction: &Transaction<'_>,
         found: &Resolve,
     ) -> Result<Finished, LedgerError> {
+        let ending = self.settings.stored(&found.identity, &found.ending)?.into_owned();
+        let found = &Resolve { ending, ..found.clone() };
         check::resolve(found, &self.settings)?;
         self.resolve_on(&mut Link::Joined(transaction), found).await
     }

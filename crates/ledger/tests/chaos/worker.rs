@@ -226,7 +226,7 @@ impl Worker {
                 }
             }
         };
-        let verdict = match self.ledger.run_with(plan.begin(&self.name), effect).await {
+        let verdict = match self.ledger.run_attached(plan.begin(&self.name), effect).await {
             Ok(ran) => (!ran.replayed).then_some(FinishResult::Committed),
             Err(RunError::Failed { recorded, .. }) => recorded.then_some(FinishResult::Committed),
             Err(RunError::Overtaken) => Some(FinishResult::Stale),

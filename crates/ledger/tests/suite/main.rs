@@ -24,4 +24,5 @@ mod postgres_rows;
 mod postgres_transactions;
 mod postgres_waits;
 mod run;
+mod sealed;
 mod support;

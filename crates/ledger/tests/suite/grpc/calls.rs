@@ -3,8 +3,10 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use driftq_ledger::grpc::ServerErrors;
-use driftq_ledger::{Ending, Identity, Resolve, Resolver, Response, Status as RecordStatus, Terms};
+use driftq_ledger::grpc::Meaning;
+use driftq_ledger::{
+    Class, Ending, Identity, OnLapse, Resolve, Resolver, Response, Status as RecordStatus, Terms,
+};
 use tokio::task::JoinSet;
 use tonic::Code;
 
@@ -48,56 +50,95 @@ async fn a_replay_of_a_failure_has_the_status_with_text_and_details() {
     assert_eq!(bed.runs(), 1);
 }
 
+/// What a call with the same key finds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Next {
+    Replay,
+    Again,
+    Anew,
+    Unknown,
+}
+
+async fn is_followed_by(bed: &Bed, code: Code, next: Next) {
+    let (key, how) = (format!("k{}", code as i32), format!("fail {}", code as i32));
+    let call = bed.call().key(&key).how(&how);
+    let before = bed.runs();
+    assert_eq!(call.clone().send().await.unwrap_err().code(), code);
+    let status = bed.record(&key).await.map(|record| record.status);
+    let again = call.clone().send().await;
+    let (expected, runs) = match next {
+        Next::Replay => (Some(RecordStatus::FailedFinal), 1),
+        Next::Again => (Some(RecordStatus::FailedRetryable), 2),
+        Next::Anew => (None, 2),
+        Next::Unknown => (Some(RecordStatus::InProgress), 1),
+    };
+    assert_eq!((status, bed.runs() - before), (expected, runs), "{code:?}");
+    assert_eq!(is_replayed(&again), next == Next::Replay, "{code:?}");
+    if next == Next::Unknown {
+        assert_eq!(refusal(&again), ("in-progress", Code::Aborted));
+        bed.clock.advance(Duration::from_secs(31));
+        let unknown = call.send().await;
+        assert_eq!(refusal(&unknown), ("unknown", Code::FailedPrecondition));
+        assert_eq!(retry_after_ms(&unknown), None);
+    }
+}
+
 #[tokio::test]
-async fn every_code_ends_a_call_as_it_should() {
+async fn under_hold_nothing_runs_again_that_may_have_happened() {
     let bed = Bed::start(|layer| layer).await;
-    for (code, status) in [
-        (Code::Cancelled, RecordStatus::InProgress),
-        (Code::Unknown, RecordStatus::InProgress),
-        (Code::InvalidArgument, RecordStatus::FailedFinal),
-        (Code::DeadlineExceeded, RecordStatus::InProgress),
-        (Code::NotFound, RecordStatus::FailedFinal),
-        (Code::ResourceExhausted, RecordStatus::FailedRetryable),
-        (Code::Aborted, RecordStatus::FailedRetryable),
-        (Code::Internal, RecordStatus::InProgress),
-        (Code::Unavailable, RecordStatus::FailedRetryable),
-        (Code::DataLoss, RecordStatus::InProgress),
+    for (codes, next) in [
+        (&[Code::InvalidArgument, Code::NotFound, Code::FailedPrecondition][..], Next::Replay),
+        (&[Code::Unavailable, Code::ResourceExhausted, Code::Aborted, Code::Internal], Next::Unknown),
+        (&[Code::Cancelled, Code::Unknown, Code::DeadlineExceeded, Code::DataLoss], Next::Unknown),
+        (&[Code::Unimplemented], Next::Anew),
     ] {
-        let (key, how) = (format!("k{}", code as i32), format!("fail {}", code as i32));
-        let call = bed.call().key(&key).how(&how);
-        let before = bed.runs();
-        assert_eq!(call.clone().send().await.unwrap_err().code(), code);
-        assert_eq!(bed.record(&key).await.unwrap().status, status, "{code:?}");
-        let again = call.clone().send().await;
-        assert_eq!(bed.runs() - before, 1 + usize::from(status == RecordStatus::FailedRetryable), "{code:?}");
-        assert_eq!(is_replayed(&again), status == RecordStatus::FailedFinal);
-        if status == RecordStatus::InProgress {
-            assert_eq!(refusal(&again), ("in-progress", Code::Aborted));
-            bed.clock.advance(Duration::from_secs(31));
-            let unknown = call.send().await;
-            assert_eq!(refusal(&unknown), ("unknown", Code::FailedPrecondition));
-            assert_eq!(retry_after_ms(&unknown), None);
+        for code in codes {
+            is_followed_by(&bed, *code, next).await;
         }
     }
 }
 
 #[tokio::test]
-async fn unclear_codes_mean_what_the_layer_was_told() {
-    for (policy, status) in [
-        (ServerErrors::Replay, RecordStatus::FailedFinal),
-        (ServerErrors::Retry, RecordStatus::FailedRetryable),
+async fn under_retry_what_failed_for_now_runs_again_and_a_refusal_is_not_kept() {
+    let terms = Terms::default().on_lapse(OnLapse::Retry);
+    let bed = Bed::start(|layer| layer.terms(terms)).await;
+    for (codes, next) in [
+        (&[Code::AlreadyExists, Code::FailedPrecondition][..], Next::Replay),
+        (&[Code::Unavailable, Code::ResourceExhausted, Code::Internal, Code::DeadlineExceeded], Next::Again),
+        (&[Code::InvalidArgument, Code::Unauthenticated, Code::Unimplemented], Next::Anew),
     ] {
-        let bed = Bed::start(|layer| layer.server_errors(policy)).await;
-        let call = bed.call().key("k").how("fail 13");
-        assert_eq!(call.clone().send().await.unwrap_err().code(), Code::Internal);
-        assert_eq!(bed.record("k").await.unwrap().status, status);
-        assert_eq!(is_replayed(&call.send().await), policy == ServerErrors::Replay);
+        for code in codes {
+            is_followed_by(&bed, *code, next).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn codes_mean_what_the_layer_was_told() {
+    let bed = Bed::start(|layer| {
+        layer.classify(|code, usual| match code {
+            Code::InvalidArgument => Meaning::Failed(Class::Refused),
+            Code::Internal => Meaning::Failed(Class::Final),
+            Code::Unavailable => Meaning::Failed(Class::Retryable),
+            _ => usual,
+        })
+    })
+    .await;
+    for (code, next) in [
+        (Code::InvalidArgument, Next::Anew),
+        (Code::Internal, Next::Replay),
+        (Code::Unavailable, Next::Again),
+        (Code::Aborted, Next::Unknown),
+        (Code::NotFound, Next::Replay),
+    ] {
+        is_followed_by(&bed, code, next).await;
     }
 }
 
 #[tokio::test]
 async fn when_no_attempt_is_left_the_last_failure_is_replayed() {
-    let bed = Bed::start(|layer| layer.terms(Terms::default().attempts_max(2))).await;
+    let terms = Terms::default().attempts_max(2).on_lapse(OnLapse::Retry);
+    let bed = Bed::start(|layer| layer.terms(terms)).await;
     for (run, replayed) in [("1", false), ("2", false), ("2", true)] {
         let answer = bed.call().key("k").how("fail 14").send().await;
         assert_eq!(answer.as_ref().unwrap_err().code(), Code::Unavailable);
@@ -152,7 +193,7 @@ async fn a_client_that_hangs_up_finds_the_answer_when_it_comes_back() {
 
 #[tokio::test]
 async fn an_attempt_that_was_overtaken_does_not_count() {
-    let terms = Terms::default().on_lapse(driftq_ledger::OnLapse::Retry);
+    let terms = Terms::default().on_lapse(OnLapse::Retry);
     let bed = Bed::start(|layer| layer.terms(terms)).await;
     let call = bed.call().key("k").how("wait");
     let first = tokio::spawn(call.clone().send());

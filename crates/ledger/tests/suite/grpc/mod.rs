@@ -3,6 +3,7 @@
 mod bed;
 mod calls;
 mod edges;
+mod joined;
 mod plain;
 
 use crate::http::{moody, signals};

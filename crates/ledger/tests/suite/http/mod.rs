@@ -3,7 +3,9 @@
 mod bed;
 mod bodies;
 mod failures;
+mod joined;
 mod keys;
+mod meanings;
 pub(crate) mod moody;
 mod plain;
 mod progress;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use driftq_ledger::memory::{ManualClock, MemoryStore};
 use driftq_ledger::{
-    Begin, Decision, Ending, Filter, Finished, Identity, Lease, Ledger, LedgerError, Moment, Page, Pending,
-    Reacquire, Record, Resolve, Settings, Silent, Stats, Store, Sweep, Swept,
+    Begin, Decision, Ending, Filter, Finished, Identity, KeptHeaders, Lease, Ledger, LedgerError, Moment,
+    Page, Pending, Reacquire, Record, Resolve, Settings, Silent, Stats, Store, Sweep, Swept,
 };
 
 /// A store that says it is not there when told to.
@@ -29,8 +29,12 @@ impl Moody {
             finish_fails: Arc::default(),
             payload_bytes_max: Arc::new(AtomicUsize::new(usize::MAX)),
         };
-        let settings =
-            Settings { retries_max: 0, finish_patience: Duration::from_millis(1), ..Settings::default() };
+        let settings = Settings {
+            retries_max: 0,
+            finish_patience: Duration::from_millis(1),
+            headers: KeptHeaders::default().and("x-one").and("X-Run").and("x-proof-bin").and("x-trailer"),
+            ..Settings::default()
+        };
         let ledger = Ledger::with(store.clone(), settings, Silent);
         (store, ledger)
     }
@@ -64,6 +68,13 @@ impl Store for Moody {
         match self.finish_fails.load(Ordering::SeqCst) {
             true => Box::pin(async { Self::gone() }),
             false => self.store.finish(lease, ending),
+        }
+    }
+
+    fn release<'a>(&'a self, lease: &'a Lease) -> Pending<'a, Finished> {
+        match self.finish_fails.load(Ordering::SeqCst) {
+            true => Box::pin(async { Self::gone() }),
+            false => self.store.release(lease),
         }
     }
 

@@ -9,8 +9,8 @@ use axum::extract::Path;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
 use axum::routing::post;
-use driftq_ledger::http::{IdempotencyLayer, ServerErrors};
-use driftq_ledger::{Ending, Identity, Resolve, Resolver, Response, Status, Terms};
+use driftq_ledger::http::IdempotencyLayer;
+use driftq_ledger::{Ending, Identity, OnLapse, Resolve, Resolver, Response, Terms};
 
 use crate::http::bed::Bed;
 use crate::http::signals::Signals;
@@ -90,55 +90,9 @@ async fn another_payload_under_a_used_key_is_refused() {
 }
 
 #[tokio::test]
-async fn what_failed_for_good_is_replayed_and_what_may_be_tried_again_runs_again() {
-    let bed = bed(|layer| layer).await;
-    for (code, status, runs_again) in [
-        (200, Status::Succeeded, false),
-        (204, Status::Succeeded, false),
-        (303, Status::Succeeded, false),
-        (304, Status::Succeeded, false),
-        (400, Status::FailedFinal, false),
-        (404, Status::FailedFinal, false),
-        (408, Status::FailedRetryable, true),
-        (409, Status::FailedFinal, false),
-        (425, Status::FailedRetryable, true),
-        (429, Status::FailedRetryable, true),
-        (500, Status::FailedFinal, false),
-        (502, Status::FailedFinal, false),
-        (503, Status::FailedRetryable, true),
-        (504, Status::FailedFinal, false),
-    ] {
-        let path = format!("/status/{code}");
-        let first = bed.post(&path).key("\"k\"").send().await;
-        assert_eq!(bed.record(&format!("POST {path}"), "k").await.unwrap().status, status, "{code}");
-        let again = bed.post(&path).key("\"k\"").send().await;
-        assert_eq!((first.status.as_u16(), again.status.as_u16()), (code, code));
-        assert_eq!(again.is_replayed(), !runs_again, "{code}");
-        assert_eq!(first.header("x-run") != again.header("x-run"), runs_again, "{code}");
-        assert_eq!(first.body != again.body, runs_again, "{code}");
-    }
-}
-
-#[tokio::test]
-async fn other_server_errors_mean_what_the_layer_was_told() {
-    let bed = bed(|layer| layer.server_errors(ServerErrors::Retry)).await;
-    for run in ["1", "2"] {
-        let answer = bed.post("/status/500").key("\"k\"").send().await;
-        assert_eq!((answer.status.as_u16(), answer.header("x-run")), (500, Some(run)));
-    }
-    assert_eq!(bed.record("POST /status/500", "k").await.unwrap().status, Status::FailedRetryable);
-
-    let bed = self::bed(|layer| layer.server_errors(ServerErrors::Hold)).await;
-    assert_eq!(bed.post("/status/500").key("\"k\"").send().await.text(), "500 in run 1");
-    bed.post("/status/500").key("\"k\"").send().await.is_problem(409, "in-progress");
-    bed.clock.advance(Duration::from_secs(31));
-    bed.post("/status/500").key("\"k\"").send().await.is_problem(409, "unknown");
-    assert_eq!(bed.runs(), 1);
-}
-
-#[tokio::test]
 async fn when_no_attempt_is_left_the_last_failure_is_replayed() {
-    let bed = bed(|layer| layer.terms(Terms::default().attempts_max(2))).await;
+    let terms = Terms::default().attempts_max(2).on_lapse(OnLapse::Retry);
+    let bed = bed(|layer| layer.terms(terms)).await;
     for (run, replayed) in [("1", false), ("2", false), ("2", true), ("2", true)] {
         let answer = bed.post("/status/503").key("\"k\"").send().await;
         assert_eq!((answer.status.as_u16(), answer.is_replayed()), (503, replayed));
@@ -157,7 +111,7 @@ async fn a_forgotten_key_is_a_new_one() {
 
 #[tokio::test]
 async fn what_was_resolved_by_hand_is_answered_as_far_as_it_is_known() {
-    let bed = bed(|layer| layer.server_errors(ServerErrors::Hold)).await;
+    let bed = bed(|layer| layer).await;
     let created = Response::new("found").code(201).header("x-found", "1").header("not a header", "\u{e9}");
     for (key, ending, status, text) in [
         ("full", Ending::succeeded(created), 201, "found"),

@@ -60,13 +60,41 @@ async fn a_panic_before_the_first_wait_is_left_to_the_lapse() {
     is_left_to_the_lapse(&ledger, OnLapse::Hold).await;
 }
 
+/// A client hangs up in the middle: the effect runs to its end, and the next caller gets the answer.
 #[tokio::test(start_paused = true)]
-async fn a_dropped_future_is_left_to_the_lapse() {
+async fn a_dropped_future_runs_to_its_end_and_is_replayed() {
+    for on_lapse in [OnLapse::Retry, OnLapse::Hold] {
+        let (ledger, _) = world();
+        let (entered, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (enters, goes_on) = (Arc::clone(&entered), Arc::clone(&go_on));
+        let effect = move |_: Lease| async move {
+            enters.notify_one();
+            goes_on.notified().await;
+            Ok::<_, Failed>("paid")
+        };
+        let running = ledger.run_with(asking(on_lapse), effect);
+        tokio::select! {
+            ran = running => panic!("nobody lets it go on: {ran:?}"),
+            () = entered.notified() => {}
+        }
+        // The future is gone by now, and for longer than a lease lasts.
+        sleep(3 * LEASE).await;
+        let early = ledger.begin(asking(on_lapse)).await.unwrap();
+        assert!(matches!(early, Decision::InProgress { epoch: 1, .. }), "{early:?}");
+        go_on.notify_one();
+        let asked = asking(on_lapse).wait(LEASE);
+        let ran = ledger.run_with(asked, |_| async { Ok::<_, Failed>("paid twice") }).await.unwrap();
+        assert_eq!((ran.response.payload, ran.replayed, ran.attempt), ("paid".into(), true, 1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_future_that_was_attached_is_left_to_the_lapse() {
     for on_lapse in [OnLapse::Retry, OnLapse::Hold] {
         let (ledger, _) = world();
         let forever = |_: Lease| pending::<Result<(), Failed>>();
         // Longer than a lease: its end is counted from the last renewal, which nobody makes any more.
-        let dropped = timeout(2 * LEASE, ledger.run_with(asking(on_lapse), forever)).await;
+        let dropped = timeout(2 * LEASE, ledger.run_attached(asking(on_lapse), forever)).await;
         assert!(dropped.is_err());
         is_left_to_the_lapse(&ledger, on_lapse).await;
     }

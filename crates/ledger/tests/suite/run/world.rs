@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use driftq_ledger::memory::{Clock, MemoryStore};
 use driftq_ledger::{
-    Begin, Decision, Ending, Failed, Filter, Finished, Identity, Lease, Ledger, LedgerError, Moment, OnLapse,
-    Page, Pending, Ran, Reacquire, Record, RequestHash, Resolve, Response, RunError, Settings, Silent, Stats,
-    Store, Sweep, Swept, Terms,
+    Begin, Decision, Ending, Failed, Filter, Finished, HEADERS_MAX, Identity, KeptHeaders, Lease, Ledger,
+    LedgerError, Moment, OnLapse, Page, Pending, Ran, Reacquire, Record, RequestHash, Resolve, Response,
+    RunError, Settings, Silent, Stats, Store, Sweep, Swept, Terms,
 };
 use tokio::time::Instant;
 
@@ -79,6 +79,10 @@ impl Store for Troubled {
         })
     }
 
+    fn release<'a>(&'a self, lease: &'a Lease) -> Pending<'a, Finished> {
+        self.store.release(lease)
+    }
+
     fn renew<'a>(&'a self, lease: &'a Lease, lasts: Duration) -> Pending<'a, Moment> {
         if one_of(&self.trouble.renewals) {
             return Box::pin(async { Err(LedgerError::Unavailable("it is gone".to_owned())) });
@@ -110,7 +114,9 @@ impl Store for Troubled {
 pub(crate) fn world() -> (Ledger, Arc<Trouble>) {
     let trouble = Arc::new(Trouble::default());
     let store = MemoryStore::with_clock(Arc::new(RuntimeClock(Instant::now())));
-    let settings = Settings { payload_bytes_max: PAYLOAD_BYTES_MAX, ..Settings::default() };
+    let listed = (0..=HEADERS_MAX).map(|at| format!("h{at}"));
+    let headers = listed.fold(KeptHeaders::default().and("x"), |headers, name| headers.and(&name));
+    let settings = Settings { payload_bytes_max: PAYLOAD_BYTES_MAX, headers, ..Settings::default() };
     let troubled = Troubled { store, trouble: Arc::clone(&trouble) };
     (Ledger::with(troubled, settings, Silent), trouble)
 }
@@ -129,7 +135,7 @@ pub(crate) fn asking(on_lapse: OnLapse) -> Begin {
 
 /// Runs an effect that comes to this at once.
 pub(crate) async fn run(ledger: &Ledger, result: Result<Response, Failed>) -> Result<Ran, RunError<Failed>> {
-    ledger.run(identity(), hash(), || async { result }).await
+    ledger.run(identity(), hash(), || async move { result }).await
 }
 
 /// Asks for an effect that must not be run any more.

@@ -79,6 +79,21 @@ async fn a_final_failure_is_told_to_everybody() {
     }
 }
 
+/// A check that comes before anything is done does not use the key up.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_leaves_the_key_as_it_was() {
+    let (ledger, _) = world();
+    let refused = Failed::refused("no such currency").response(Response::default().code(422));
+    match run(&ledger, Err(refused.clone())).await {
+        Err(RunError::Failed { error, recorded }) => assert_eq!((error, recorded), (refused, true)),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(ledger.get(&identity()).await.unwrap(), None);
+    let put_right = RequestHash::of_bytes(b"6 EUR");
+    let ran = ledger.run(identity(), put_right, || async { Ok::<_, Failed>("paid") }).await.unwrap();
+    assert_eq!((ran.replayed, ran.attempt), (false, 1));
+}
+
 #[tokio::test(start_paused = true)]
 async fn when_no_attempt_is_left_the_last_failure_is_told() {
     let (ledger, _) = world();
@@ -86,7 +101,7 @@ async fn when_no_attempt_is_left_the_last_failure_is_told() {
     asked.terms.attempts_max = Some(2);
     for attempt in 1..=2 {
         let failure = Failed::retryable(format!("attempt {attempt}"));
-        let ran = ledger.run_with(asked.clone(), |_| async { Err::<(), _>(failure) }).await;
+        let ran = ledger.run_with(asked.clone(), |_| async move { Err::<(), _>(failure) }).await;
         assert!(matches!(ran, Err(RunError::Failed { recorded: true, .. })), "{ran:?}");
     }
     match ledger.run_with(asked, |_| async { Ok::<_, Failed>("not run") }).await {
@@ -166,7 +181,8 @@ async fn that_it_happened_is_written_down_also_if_the_answer_cannot_be_kept() {
     for response in [many, broken] {
         let (ledger, _) = world();
         let response = response.code(201);
-        let ran = ledger.run_with(asking(OnLapse::Retry), |_| async { Ok::<_, Failed>(response.clone()) });
+        let answer = response.clone();
+        let ran = ledger.run_with(asking(OnLapse::Retry), |_| async move { Ok::<_, Failed>(answer) });
         assert_eq!(ran.await.unwrap().response, response, "whoever ran it has it all");
         // Else a lapse would let somebody run it again.
         sleep(2 * LEASE).await;
