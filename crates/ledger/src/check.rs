@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::{
-    ATTEMPTS_MAX, Begin, ERROR_BYTES_MAX, Ending, Filter, HEADER_NAME_BYTES_MAX, HEADER_VALUE_BYTES_MAX,
-    HEADERS_MAX, IDENTITY_BYTES_MAX, LEASE_MAX, LedgerError, NOTE_BYTES_MAX, PAGE_MAX, Reacquire, Resolve,
-    Response, Settings, TTL_MAX, Terms,
+    ATTEMPTS_MAX, AuditFilter, Begin, ERROR_BYTES_MAX, Ending, Filter, HEADER_NAME_BYTES_MAX,
+    HEADER_VALUE_BYTES_MAX, HEADERS_MAX, IDENTITY_BYTES_MAX, LEASE_MAX, LedgerError, NOTE_BYTES_MAX,
+    PAGE_MAX, Reacquire, Resolve, Response, Settings, TTL_MAX, Terms,
 };
 
 type Checked = Result<(), LedgerError>;
@@ -104,6 +104,10 @@ pub(crate) fn filter(filter: &Filter) -> Checked {
         })?;
     }
     Ok(())
+}
+
+pub(crate) fn audit(filter: &AuditFilter) -> Checked {
+    page(filter.limit)
 }
 
 pub(crate) fn page(limit: u32) -> Checked {

@@ -67,6 +67,12 @@ pub enum LedgerError {
     /// The table is not there, or not the one this version works with.
     #[error("the ledger's table is not as it must be: {0}; run `driftq ledger migrate`")]
     NotMigrated(String),
+    /// A newer release has changed the table beyond what this one works with.
+    #[error("the ledger's table is too new: {0}; deploy a newer release")]
+    TooNew(String),
+    /// The store cannot do that.
+    #[error("{0}")]
+    Unsupported(String),
     /// The database takes no writes.
     #[error("the database takes no writes: {0}; connect to the primary")]
     ReadOnly(String),
@@ -107,6 +113,8 @@ impl LedgerError {
             Self::Busy(_) => "busy",
             Self::Full(_) => "full",
             Self::NotMigrated(_) => "not_migrated",
+            Self::TooNew(_) => "too_new",
+            Self::Unsupported(_) => "unsupported",
             Self::ReadOnly(_) => "read_only",
             Self::Denied(_) => "denied",
             Self::Corrupt(_) => "corrupt",

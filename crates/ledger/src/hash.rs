@@ -115,6 +115,13 @@ impl RequestHash {
         self
     }
 
+    /// As [`or_before`](Self::or_before), and what is begun is written down by the older recipe: for as long as a release
+    /// runs beside this one that knows no other. It would refuse what it cannot compare.
+    #[must_use]
+    pub fn beside(self, older: Self) -> Self {
+        older.or_before(self)
+    }
+
     /// Whether a record with this hash is about the same request.
     #[must_use]
     pub fn matches(&self, version: u16, digest: &str) -> bool {

@@ -9,10 +9,12 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::check;
+use crate::lost::own_call;
 use crate::seal::without_credentials;
 use crate::{
-    Begin, Call, Decision, Ending, Filter, Finished, Identity, KeptHeaders, LEASE_MAX, Lease, LedgerError,
-    Moment, Observer, Page, Reacquire, Record, Resolve, Seal, Silent, Stats, Status, Store, Sweep, Swept,
+    AuditFilter, AuditPage, Begin, Call, Decision, Ending, Expiry, Filter, Finished, Identity, KeptHeaders,
+    LEASE_MAX, Lease, LedgerError, Moment, Observer, Page, Reacquire, Record, Resolve, Seal, Silent, Stats,
+    Status, Store, Sweep, Swept,
 };
 
 /// Bounds of the ledger.
@@ -30,6 +32,9 @@ pub struct Settings {
     pub headers: KeptHeaders,
     /// Hides what is stored of a response. A store whose calls join a transaction is given the same settings.
     pub seal: Option<Arc<dyn Seal>>,
+    /// How long outcomes are remembered, for methods of which the service says so: that counts, whatever a caller asks
+    /// for.
+    pub expiry: Expiry,
 }
 
 impl Default for Settings {
@@ -41,6 +46,7 @@ impl Default for Settings {
             finish_patience: Duration::from_secs(30),
             headers: KeptHeaders::default(),
             seal: None,
+            expiry: Expiry::default(),
         }
     }
 }
@@ -90,6 +96,10 @@ impl Ledger {
         &self.inner.settings
     }
 
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.inner.store
+    }
+
     /// The store's name, for logs and counters.
     #[must_use]
     pub fn store_name(&self) -> &'static str {
@@ -100,7 +110,9 @@ impl Ledger {
     pub async fn begin(&self, mut asked: Begin) -> Result<Decision, LedgerError> {
         let started = Instant::now();
         let checked = check::begin(&asked);
-        asked.call.get_or_insert_with(new_call);
+        self.inner.settings.expiry.apply(&asked.identity, &mut asked.terms);
+        let is_own_call = asked.call.is_none() || asked.owner.is_none();
+        asked.call = Some(own_call(asked.call.as_deref(), asked.owner.as_deref()));
         asked.wait = asked.wait.min(WAIT_MAX);
         let until = started + asked.wait;
         let mut pause = Pause::new(asked.call.as_deref());
@@ -127,16 +139,25 @@ impl Ledger {
         };
         let result = result.and_then(|told| self.settings().opened_decision(&asked.identity, told));
         self.told("begin", result.as_ref().map(Decision::word), started, retries);
+        if is_own_call && let Err(error) = &result {
+            self.give_back_after(error, asked.identity, asked.call, asked.owner, asked.terms.lease);
+        }
         result
     }
 
     /// Asks to run again what failed and may be tried again.
     pub async fn reacquire(&self, mut asked: Reacquire) -> Result<Decision, LedgerError> {
         let checked = check::reacquire(&asked);
-        asked.call.get_or_insert_with(new_call);
+        self.inner.settings.expiry.apply(&asked.identity, &mut asked.terms);
+        let is_own_call = asked.call.is_none() || asked.owner.is_none();
+        asked.call = Some(own_call(asked.call.as_deref(), asked.owner.as_deref()));
         let ask = || self.inner.store.reacquire(&asked);
-        let told = self.call("reacquire", checked, Decision::word, ask).await?;
-        self.settings().opened_decision(&asked.identity, told)
+        let result = self.call("reacquire", checked, Decision::word, ask).await;
+        let result = result.and_then(|told| self.settings().opened_decision(&asked.identity, told));
+        if is_own_call && let Err(error) = &result {
+            self.give_back_after(error, asked.identity, asked.call, asked.owner, asked.terms.lease);
+        }
+        result
     }
 
     /// Says how an effect ended. [`LedgerError::Stale`] if the lease is not the newest one any more.
@@ -262,6 +283,12 @@ impl Ledger {
     /// How many records there are.
     pub async fn stats(&self) -> Result<Stats, LedgerError> {
         self.call("stats", Ok(()), |_| "counted", || self.inner.store.stats()).await
+    }
+
+    /// What became of records that did not just begin and end, oldest first.
+    pub async fn audit(&self, filter: &AuditFilter) -> Result<AuditPage, LedgerError> {
+        let checked = check::audit(filter);
+        self.call("audit", checked, |_| "listed", || self.inner.store.audit(filter)).await
     }
 
     async fn call<T, Fut: Future<Output = Result<T, LedgerError>>>(

@@ -10,12 +10,14 @@
 //! - No clock but the store's decides anything, and no clock decides who owns a record.
 
 mod asker;
+mod audit;
 pub mod cache;
 mod check;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod decision;
 mod error;
+mod expiry;
 #[cfg(feature = "grpc")]
 pub mod grpc;
 mod hash;
@@ -27,6 +29,7 @@ mod identity;
 mod layers;
 mod lease;
 mod ledger;
+mod lost;
 pub mod memory;
 mod moment;
 mod observe;
@@ -42,10 +45,12 @@ mod store;
 mod terms;
 pub mod words;
 
+pub use audit::{AuditFilter, AuditPage, Event, Note};
 pub use decision::{Decision, Finished};
 pub use driftq_api::canonical::DEPTH_MAX;
 pub use driftq_core::ledger::{OnLapse, Status};
 pub use error::LedgerError;
+pub use expiry::Expiry;
 pub use hash::{
     DIGEST_BYTES_MAX, RequestHash, VERSION_BYTES, VERSION_FOREIGN, VERSION_HTTP, VERSION_JSON,
     VERSION_PROTOBUF,
@@ -62,7 +67,7 @@ pub use outcome::{
 pub use record::{Filter, PAGE_MAX, Page, Record, Stats, Sweep, Swept};
 pub use run::{Class, Failed, Failure, Ran, RunError};
 pub use seal::{KeptHeaders, SEALED, Seal};
-pub use store::{Kept, Pending, Store};
+pub use store::{Kept, Lost, Pending, Store};
 pub use terms::{ATTEMPTS_MAX, Begin, LEASE_MAX, NOTE_BYTES_MAX, Reacquire, TTL_MAX, Terms};
 
 /// The Rust examples of the page compile.

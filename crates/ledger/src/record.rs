@@ -63,6 +63,8 @@ pub struct Page {
     pub records: Vec<Record>,
     /// Where to go on; `None` if that was all.
     pub cursor: Option<String>,
+    /// Rows that could not be read and were passed over.
+    pub unreadable: u64,
 }
 
 /// One round of removing what is over.
@@ -102,6 +104,12 @@ pub struct Stats {
     pub by_status: BTreeMap<&'static str, u64>,
     /// Of those in progress, how many have a lease that lapsed and may be taken over.
     pub lapsed: u64,
-    /// Of all, how many are over and not swept yet; `None` if the store does not say.
+    /// Of all, how many are over and not swept yet; `None` if the store does not say. What has been over for a few
+    /// minutes only may still be counted by its status.
     pub over: Option<u64>,
+    /// Rows with a status that this release does not know.
+    pub unreadable: u64,
+    /// About how many records no sweep has looked over yet and that are in none of the counts, because there are too
+    /// many to count them now; 0 if the counts are complete.
+    pub uncounted: u64,
 }

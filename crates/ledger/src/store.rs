@@ -5,8 +5,8 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use crate::{
-    Begin, Decision, Ending, Filter, Finished, Identity, Lease, LedgerError, Moment, Page, Reacquire, Record,
-    Resolve, Stats, Sweep, Swept,
+    AuditFilter, AuditPage, Begin, Decision, Ending, Filter, Finished, Identity, Lease, LedgerError, Moment,
+    Page, Reacquire, Record, Resolve, Stats, Sweep, Swept,
 };
 
 /// An answer that is on its way.
@@ -21,6 +21,17 @@ pub struct Kept {
     pub hash: String,
     /// How long the record will still count, by the store's clock at the moment of the decision.
     pub remains: Duration,
+}
+
+/// A call whose answer was lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// What it wanted to run.
+    pub identity: Identity,
+    /// Its name, which no other call has.
+    pub call: String,
+    /// Who made it.
+    pub owner: Option<String>,
 }
 
 /// Where records are kept. A store tells the rules (`driftq_core::ledger`) how a record stands now, by its own clock,
@@ -73,4 +84,18 @@ pub trait Store: Send + Sync + 'static {
 
     /// How many records there are.
     fn stats(&self) -> Pending<'_, Stats>;
+
+    /// The answer to a call that wanted to run an effect was lost, and its caller does not run it: if the call got a lease
+    /// that is still the newest, gives it back, under a new epoch, so that the next caller may run the effect and an
+    /// operator may resolve it at once. Whether there was such a lease. A store that cannot leaves it to lapse.
+    fn give_back<'a>(&'a self, _lost: &'a Lost) -> Pending<'a, bool> {
+        let why = format!("the store {} cannot give a lease back", self.name());
+        Box::pin(async move { Err(LedgerError::Unsupported(why)) })
+    }
+
+    /// What became of records that did not just begin and end, oldest first. A store that does not keep it says so.
+    fn audit<'a>(&'a self, _filter: &'a AuditFilter) -> Pending<'a, AuditPage> {
+        let why = format!("the store {} keeps no audit", self.name());
+        Box::pin(async move { Err(LedgerError::Unsupported(why)) })
+    }
 }

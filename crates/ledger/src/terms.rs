@@ -81,9 +81,9 @@ pub struct Begin {
     pub reacquire: bool,
     /// How long to wait for another holder that runs it.
     pub wait: Duration,
-    /// Names this one call: the same name again, by the same owner, gets the same lease again, so that a lost answer
-    /// loses nothing. Never a name that two callers share, such as a worker's: both would run the effect. The ledger
-    /// makes one up if there is none, and uses it for its own retries.
+    /// Names this one call: the same name again, by the same [`owner`](Self::owner), gets the same lease again, so that a
+    /// lost answer loses nothing. Without an owner it recognises nobody, because two callers may share it; the ledger
+    /// then makes it a name of this call alone, as it makes one up if there is none, and uses it for its own retries.
     pub call: Option<String>,
     /// The holder that runs it, for people to read.
     pub owner: Option<String>,

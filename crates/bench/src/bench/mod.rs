@@ -14,6 +14,7 @@ mod figure;
 mod flat;
 mod http;
 mod ledger;
+mod ledger_storage;
 mod load;
 mod native;
 mod produce;
@@ -67,7 +68,8 @@ Examples:
   driftq bench produce --quick
   driftq bench all -o json > bench.json
   driftq bench --dir /mnt/fast     # measure that disk
-  driftq bench ledger --postgres postgres://me@127.0.0.1/test   # in a schema of its own"
+  driftq bench ledger --postgres postgres://me@127.0.0.1/test   # in a schema of its own
+  driftq bench ledger --postgres … --connections 1,16 --retained 10000000   # some gigabytes of records"
 )]
 pub struct Args {
     /// Which part

@@ -1,5 +1,6 @@
 //! `driftq ledger …`: the idempotency records of a service, in its PostgreSQL or on a server.
 
+mod audit;
 mod record;
 mod store;
 mod upkeep;
@@ -12,7 +13,7 @@ use driftq_api::units::duration;
 use driftq_api::v2::{EffectResult, EffectState, EffectStatus};
 use driftq_ledger::{
     End, Ending, Filter, Finished, Identity, LedgerError, PAGE_MAX, Record, Resolve, Resolver, Response,
-    Settings, Status,
+    Status,
 };
 use serde::Serialize;
 
@@ -31,6 +32,7 @@ Examples:
   driftq ledger migrate                                # make the table, or bring it up to date
   driftq ledger list --status unknown                  # what an operator must look into
   driftq ledger show ann 'POST /pay' order-7
+  driftq ledger audit ann 'POST /pay' order-7          # what became of it, step by step
   driftq ledger sweep --dry-run
   driftq ledger stats --store http://127.0.0.1:8080    # the ledger of a server"
 )]
@@ -71,6 +73,8 @@ enum Command {
     Resolve(ResolveArgs),
     /// Remove what is over, and write down what is unknown
     Sweep(upkeep::SweepArgs),
+    /// Show what became of records: lapses, take-overs, resolutions
+    Audit(audit::AuditArgs),
     /// Count records by how they stand
     #[command(after_help = "Examples:
   driftq ledger stats --store postgres://pay@db.internal/pay
@@ -152,6 +156,7 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<()> {
         Command::Show(args) => show(common, store, args).await,
         Command::Resolve(args) => resolve(common, store, args).await,
         Command::Sweep(args) => upkeep::sweep(common, store, args).await,
+        Command::Audit(args) => audit::audit(common, store, args).await,
         Command::Stats => upkeep::stats(common, store).await,
     };
     match outcome {
@@ -161,9 +166,8 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<()> {
 }
 
 async fn list(common: &Common, store: &StoreArgs, args: &ListArgs) -> Result<()> {
-    let opened = store.open(common)?;
-    let postgres = opened.postgres();
-    let ledger = opened.ledger(Settings::default());
+    let ledger = store.ledger(common)?;
+    let mut unreadable = 0;
     let mut rows = Rows::new(common.output.unwrap_or(Format::Table), RECORDS);
     let mut filter = Filter {
         status: args.status.map(|state| match state {
@@ -181,6 +185,7 @@ async fn list(common: &Common, store: &StoreArgs, args: &ListArgs) -> Result<()>
     while rows.printed() < wanted {
         filter.limit = u32::try_from(wanted - rows.printed()).unwrap_or(PAGE_MAX).min(PAGE_MAX);
         let page = ledger.list(&filter).await.map_err(|error| fault(&error))?;
+        unreadable += page.unreadable;
         for record in &page.records {
             rows.row(&Shown::new(record), record)?;
         }
@@ -193,7 +198,7 @@ async fn list(common: &Common, store: &StoreArgs, args: &ListArgs) -> Result<()>
     if filter.cursor.is_some() {
         rows.hint();
     }
-    warn_of_unreadable(postgres.map_or(0, |store| store.unreadable()));
+    warn_of_unreadable(unreadable);
     Ok(())
 }
 

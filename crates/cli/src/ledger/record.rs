@@ -73,7 +73,7 @@ impl<'a> Shown<'a> {
 }
 
 /// The same point in time as the wire writes it.
-fn moment(moment: driftq_ledger::Moment) -> Moment {
+pub(super) fn moment(moment: driftq_ledger::Moment) -> Moment {
     let micros = moment.micros();
     let nanos = u32::try_from(micros.rem_euclid(1_000_000) * 1000).unwrap_or(0);
     Moment::saturating_from_parts(micros.div_euclid(1_000_000), nanos)

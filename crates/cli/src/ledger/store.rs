@@ -96,14 +96,6 @@ impl StoreArgs {
 }
 
 impl Store {
-    /// The store in PostgreSQL, if it is one.
-    pub(super) fn postgres(&self) -> Option<PostgresStore> {
-        match self {
-            Self::Postgres(store) => Some(store.clone()),
-            Self::Server(_) => None,
-        }
-    }
-
     pub(super) fn ledger(self, mut settings: Settings) -> Ledger {
         // The store has a limit of its own where it needs one.
         settings.payload_bytes_max = usize::MAX;
@@ -130,6 +122,7 @@ const fn exit(error: &LedgerError) -> Exit {
         | LedgerError::Invalid(_)
         | LedgerError::NotFound
         | LedgerError::TooLarge { .. }
+        | LedgerError::Unsupported(_)
         | LedgerError::Denied(_) => Exit::Invalid,
         LedgerError::Conflict(_)
         | LedgerError::Stale(_)

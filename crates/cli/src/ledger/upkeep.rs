@@ -230,11 +230,16 @@ struct Counts {
     /// Those that count no more and are not swept yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     over: Option<u64>,
+    /// Those with a status that this release does not know.
+    unreadable: u64,
+    /// About how many are in none of the counts; 0 if the counts are complete.
+    uncounted: u64,
 }
 
 pub(super) async fn stats(common: &Common, place: &StoreArgs) -> Result<()> {
     let ledger = place.patient_ledger(common)?;
-    let Stats { by_status, lapsed, over } = ledger.stats().await.map_err(|error| fault(&error))?;
+    let Stats { by_status, lapsed, over, unreadable, uncounted } =
+        ledger.stats().await.map_err(|error| fault(&error))?;
     let count = |status: &Status| {
         let records = by_status.get(driftq_ledger::words::of_status(*status)).copied().unwrap_or(0);
         (word(*status), records)
@@ -245,8 +250,12 @@ pub(super) async fn stats(common: &Common, place: &StoreArgs) -> Result<()> {
         by_status: Status::ALL.iter().map(count).collect(),
         lapsed,
         over,
+        unreadable,
+        uncounted,
     };
-    common.show(&counts, counted_text)
+    common.show(&counts, counted_text)?;
+    super::warn_of_unreadable(unreadable);
+    Ok(())
 }
 
 fn counted_text(counts: &Counts) -> String {
@@ -263,6 +272,10 @@ fn counted_text(counts: &Counts) -> String {
     if let Some(over) = counts.over {
         let note = if over > 0 { "`driftq ledger sweep` removes them" } else { "" };
         listing.row(["over".to_owned(), grouped(over), note.to_owned()]);
+    }
+    if counts.uncounted > 0 {
+        let note = "about so many; counted when `driftq ledger sweep` has looked over them".to_owned();
+        listing.row(["not counted".to_owned(), grouped(counts.uncounted), note]);
     }
     listing.text()
 }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use super::counts::count;
 use super::{Cache, CacheError, Clock, Counts, Entry, Reading};
 use crate::{
-    Begin, Decision, Ending, Filter, Finished, Identity, Kept, Lease, Moment, Outcome, Page, Pending,
-    Reacquire, Record, Resolve, Stats, Store, Sweep, Swept,
+    AuditFilter, AuditPage, Begin, Decision, Ending, Filter, Finished, Identity, Kept, Lease, Lost, Moment,
+    Outcome, Page, Pending, Reacquire, Record, Resolve, Stats, Store, Sweep, Swept,
 };
 
 /// What a cache may cost and how long its copies live.
@@ -223,5 +223,13 @@ impl<S: Store> Store for Cached<S> {
 
     fn stats(&self) -> Pending<'_, Stats> {
         self.store.stats()
+    }
+
+    fn give_back<'a>(&'a self, lost: &'a Lost) -> Pending<'a, bool> {
+        self.store.give_back(lost)
+    }
+
+    fn audit<'a>(&'a self, filter: &'a AuditFilter) -> Pending<'a, AuditPage> {
+        self.store.audit(filter)
     }
 }

@@ -67,13 +67,14 @@ pub async fn the_same_call_gets_the_same_lease_again(harness: &dyn Harness) {
 pub async fn the_same_call_gets_its_takeover_again(harness: &dyn Harness) {
     let case = Case::new(harness);
     let old = case.ended("k", &Ending::failed_retryable("for now")).await;
-    let again = || case.asking("k").reacquire().call("call-2");
+    let again = || case.asking("k").reacquire().call("call-2").owner("worker-2");
     let lease = executes(case.told(again()).await, 2, 2);
     assert_eq!(executes(case.told(again()).await, 2, 2), lease);
     case.is_shut_out(&old).await;
     case.commit(&lease, &Ending::failed_retryable("again")).await;
     let mut worker = case.retrying("k");
     worker.call = Some("call-3".to_owned());
+    worker.owner = Some("worker-3".to_owned());
     let third = executes(case.ledger().reacquire(worker.clone()).await.expect("it decides"), 3, 3);
     assert_eq!(executes(case.ledger().reacquire(worker).await.expect("it decides"), 3, 3), third);
 }
@@ -164,8 +165,8 @@ pub async fn another_request_is_refused_in_every_state(harness: &dyn Harness) {
 /// The call that got a lease must ask for the same thing when it asks once more.
 pub async fn the_same_call_with_another_request_is_refused(harness: &dyn Harness) {
     let case = Case::new(harness);
-    executes(case.told(case.asking("k").call("call-1")).await, 1, 1);
-    let other = Begin::new(case.identity("k"), hash("another request")).call("call-1");
+    executes(case.told(case.asking("k").call("call-1").owner("worker-1")).await, 1, 1);
+    let other = Begin::new(case.identity("k"), hash("another request")).call("call-1").owner("worker-1");
     is_conflict(&case.ledger().begin(other).await);
 }
 
@@ -193,4 +194,58 @@ pub async fn the_recipe_of_a_hash_is_part_of_it(harness: &dyn Harness) {
     let request = hash("the request");
     let same_digest = RequestHash::foreign(request.digest()).expect("a digest");
     is_conflict(&case.ledger().begin(Begin::new(case.identity("k"), same_digest)).await);
+}
+
+/// Two releases beside each other, of which the older one knows only its own recipe: whatever the newer one takes over or
+/// tries again stays recognisable for the older one.
+pub async fn a_takeover_keeps_the_hash_that_is_there(harness: &dyn Harness) {
+    let case = Case::new(harness);
+    let (older, newer) =
+        (hash("by the older recipe"), RequestHash::foreign("by the newer one").expect("a hash"));
+    let newer = newer.or_before(older.clone());
+    let asking =
+        |key: &str, hash: &RequestHash| Begin::new(case.identity(key), hash.clone()).terms(case.long());
+    let lapsing = asking("lapsed", &older).terms(case.lapsing(OnLapse::Retry));
+    let lapsed = executes(case.told(lapsing).await, 1, 1);
+    harness.elapse(&lapsed.identity).await;
+    let failed = executes(case.told(asking("failed", &older)).await, 1, 1);
+    case.commit(&failed, &Ending::failed_retryable("for now")).await;
+    for key in ["lapsed", "failed"] {
+        let taken = executes(case.told(asking(key, &newer).reacquire()).await, 2, 2);
+        assert_eq!(case.record(key).await.request_hash, older.to_string());
+        keeps_off(&case.told(asking(key, &older)).await, &taken);
+        case.commit(&taken, &success("done")).await;
+        for hash in [&older, &newer] {
+            is_what_was_said(&replays(case.told(asking(key, hash)).await), &taken, &success("done"));
+        }
+    }
+}
+
+/// What a newer release begins by both recipes is recognised by an older one that knows only its own, and by a later one
+/// that has gone over to the newer.
+pub async fn an_older_release_recognises_what_is_begun_beside_it(harness: &dyn Harness) {
+    let case = Case::new(harness);
+    let (older, newer) =
+        (hash("by the older recipe"), RequestHash::foreign("by the newer one").expect("a hash"));
+    let asking = |hash: RequestHash| Begin::new(case.identity("k"), hash).terms(case.long());
+    let lease = executes(case.told(asking(newer.clone().beside(older.clone()))).await, 1, 1);
+    for hash in [older.clone(), newer.clone().beside(older.clone()), newer.clone().or_before(older.clone())] {
+        keeps_off(&case.told(asking(hash)).await, &lease);
+    }
+    // Without the older recipe there is nothing to compare. It is refused, and nothing changes.
+    is_conflict(&case.ledger().begin(asking(newer)).await);
+    case.commit(&lease, &success("done")).await;
+    is_what_was_said(&replays(case.told(asking(older)).await), &lease, &success("done"));
+}
+
+/// Callers that share the name of a call, and say no more of themselves, are not told apart by it: one runs it.
+pub async fn a_name_that_two_callers_share_runs_nothing_twice(harness: &dyn Harness) {
+    let case = Case::new(harness);
+    let shared = || case.asking("k").call("charge");
+    let lease = executes(case.told(shared()).await, 1, 1);
+    keeps_off(&case.told(shared()).await, &lease);
+    keeps_off(&case.told(shared().owner("worker-1")).await, &lease);
+    case.commit(&lease, &Ending::failed_retryable("for now")).await;
+    let again = executes(case.told(shared().reacquire()).await, 2, 2);
+    keeps_off(&case.told(shared().reacquire()).await, &again);
 }

@@ -66,7 +66,7 @@ pub async fn a_record_begun_anew_owes_nothing_to_the_old_one(harness: &dyn Harne
 /// The same call, too, begins anew.
 pub async fn the_same_call_after_its_time_begins_anew(harness: &dyn Harness) {
     let case = Case::new(harness);
-    let asked = |terms| case.asking("k").call("call-1").terms(terms);
+    let asked = |terms| case.asking("k").call("call-1").owner("worker-1").terms(terms);
     let old = executes(case.told(asked(case.long().ttl(harness.brief()))).await, 1, 1);
     case.commit(&old, &success("old")).await;
     harness.expire(&old.identity).await;

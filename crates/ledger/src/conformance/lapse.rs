@@ -110,7 +110,7 @@ pub async fn epochs_rise_with_every_takeover(harness: &dyn Harness) {
 /// The call that had a lease which lapsed may ask again, and gets a newer one, not the old one.
 pub async fn the_same_call_after_a_lapse_gets_a_newer_lease(harness: &dyn Harness) {
     let case = Case::new(harness);
-    let asked = |terms| case.asking("k").call("call-1").terms(terms);
+    let asked = |terms| case.asking("k").call("call-1").owner("worker-1").terms(terms);
     let old = executes(case.told(asked(case.lapsing(OnLapse::Retry))).await, 1, 1);
     harness.elapse(&old.identity).await;
     let new = executes(case.told(asked(case.long())).await, 2, 2);

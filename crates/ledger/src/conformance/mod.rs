@@ -11,6 +11,7 @@
 //! for what they begin, so they may share a store. A store whose time can only be waited for is as welcome as one whose
 //! clock can be set: nothing here says that a lease of [`Harness::brief`] is still live.
 
+pub mod audit;
 pub mod begin;
 pub mod bounds;
 pub mod cap;
@@ -25,11 +26,13 @@ pub mod listing;
 pub mod release;
 pub mod renew;
 pub mod resolve;
+pub mod staged;
 pub mod sweeping;
 pub mod waiting;
 
 mod suite;
 
+pub use staged::{Made, Move};
 pub use suite::CASES;
 
 use std::future::Future;
@@ -40,6 +43,9 @@ use crate::{Identity, Ledger};
 
 /// Time that passes.
 pub type Passing<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
+/// Two moves that are made, and what comes of them.
+pub type Staging<'a> = Pin<Box<dyn Future<Output = (Made, Made)> + Send + 'a>>;
 
 /// A store to be tested, and its time.
 pub trait Harness: Send + Sync {
@@ -55,6 +61,15 @@ pub trait Harness: Send + Sync {
     /// Returns when the time of this record, whose ttl is `brief`, is over by the store's clock. If it is in progress,
     /// its lease was for `brief`, too.
     fn expire<'a>(&'a self, identity: &'a Identity) -> Passing<'a>;
+
+    /// Makes both moves, `first` between the moment at which `late` looks at the record and the one at which it writes. A
+    /// store whose calls are one step each makes them one after the other.
+    fn staged<'a>(&'a self, _: &'a Identity, first: Move, late: Move) -> Staging<'a> {
+        Box::pin(async move {
+            let first = first.make(self.ledger()).await;
+            (first, late.make(self.ledger()).await)
+        })
+    }
 
     /// Whether nothing but the case writes to the store, so that counts can be compared exactly.
     fn is_alone(&self) -> bool {

@@ -31,6 +31,9 @@ macro_rules! conformance_cases {
                 the_same_call_with_another_request_is_refused,
                 a_request_hashed_by_an_older_recipe_is_recognised,
                 the_recipe_of_a_hash_is_part_of_it,
+                a_takeover_keeps_the_hash_that_is_there,
+                an_older_release_recognises_what_is_begun_beside_it,
+                a_name_that_two_callers_share_runs_nothing_twice,
             ];
             identity: [
                 the_parts_do_not_run_into_each_other,
@@ -106,6 +109,24 @@ macro_rules! conformance_cases {
                 an_asker_s_own_cap_stops_that_asker_alone,
                 without_a_cap_there_is_always_another_attempt,
                 a_cap_is_kept_by_whoever_does_not_say_it,
+            ];
+            staged: [
+                a_takeover_comes_before_a_takeover,
+                a_takeover_comes_before_an_ending,
+                a_takeover_comes_before_a_renewal,
+                a_takeover_comes_before_a_resolution,
+                an_ending_comes_before_a_takeover,
+                an_ending_comes_before_a_resolution,
+                a_resolution_comes_before_an_ending,
+                a_resolution_comes_before_a_takeover,
+                a_begin_comes_before_a_begin,
+                a_record_begun_anew_comes_before_another,
+            ];
+            audit: [
+                what_just_begins_and_ends_leaves_no_note,
+                a_resolution_is_remembered_after_the_next_attempt,
+                every_turn_of_a_record_is_noted,
+                notes_come_in_pages_and_for_one_effect,
             ];
             resolve: [
                 unknown_is_settled_by_somebody_who_knows,

@@ -6,6 +6,7 @@ use driftq_core::ledger::Standing;
 use tokio::sync::watch;
 
 use crate::asker::{Asker, Compared};
+use crate::audit::Trace;
 use crate::{
     Ending, Identity, Kept, Lease, Moment, OnLapse, Outcome, Proof, Record, RequestHash, Resolver, Status,
     Terms,
@@ -99,6 +100,10 @@ impl Entry {
         entry
     }
 
+    pub(super) const fn trace(&self) -> Trace {
+        Trace { status: self.status, epoch: self.epoch, attempts: self.attempts }
+    }
+
     /// A lease begins.
     pub(super) fn lend(&mut self, lent: &Lent<'_>, now: Moment) {
         self.status = Status::InProgress;
@@ -123,6 +128,18 @@ impl Entry {
         self.unknown_since = None;
         self.lease_expires_at = self.lease_expires_at.max(now.after(lasts));
         self.updated_at = now;
+    }
+
+    /// Its holder never got to know of its lease: it may be run as if that had not been given.
+    pub(super) fn release(&mut self, epoch: u32, now: Moment) {
+        self.status = Status::InProgress;
+        self.unknown_since = None;
+        self.epoch = epoch;
+        self.attempts = self.attempts.saturating_sub(1);
+        self.on_lapse = OnLapse::Retry;
+        self.lease_expires_at = now;
+        self.updated_at = now;
+        (self.call, self.owner) = (None, None);
     }
 
     pub(super) fn end(&mut self, ending: &Ending, resolved: Option<Resolver>, now: Moment) {

@@ -1,6 +1,7 @@
 //! Records in the memory of this process: for tests, and for a service that is one process and may forget everything
 //! when it restarts. It is the reference for what the other stores do.
 
+mod audit;
 mod clock;
 mod entry;
 mod table;
@@ -20,8 +21,8 @@ use table::Table;
 use crate::asker::Asker;
 use crate::lease::EPOCH_FIRST;
 use crate::{
-    Begin, Decision, Ending, Filter, Finished, Identity, Kept, Lease, LedgerError, Moment, Page, Pending,
-    Proof, Reacquire, Record, Resolve, Stats, Status, Store, Sweep, Swept,
+    AuditFilter, AuditPage, Begin, Decision, Ending, Filter, Finished, Identity, Kept, Lease, LedgerError,
+    Lost, Moment, Page, Pending, Proof, Reacquire, Record, Resolve, Stats, Status, Store, Sweep, Swept,
 };
 
 /// Most records kept, unless [`MemoryStore::records_max`] says otherwise.
@@ -188,6 +189,20 @@ impl MemoryStore {
         renewed.map(|entry| entry.lease_expires_at).ok_or(LedgerError::NotFound)
     }
 
+    fn give_back_now(&self, lost: &Lost) -> bool {
+        let (mut table, now) = self.open();
+        let Some(entry) = table.get(&lost.identity) else { return false };
+        if entry.call.as_deref() != Some(&lost.call) || entry.owner != lost.owner {
+            return false;
+        }
+        match rules::release(Some(&entry.standing(now)), entry.epoch, false) {
+            Released::Commit { epoch } => {
+                table.change(&lost.identity, |entry| entry.release(epoch, now)).is_some()
+            }
+            Released::Already | Released::Stale => false,
+        }
+    }
+
     fn resolve_now(&self, found: &Resolve) -> Result<Finished, LedgerError> {
         let (mut table, now) = self.open();
         let known = table.get(&found.identity);
@@ -338,5 +353,13 @@ impl Store for MemoryStore {
             let (table, now) = self.open();
             Ok(table.stats(now))
         })
+    }
+
+    fn give_back<'a>(&'a self, lost: &'a Lost) -> Pending<'a, bool> {
+        Box::pin(async move { Ok(self.give_back_now(lost)) })
+    }
+
+    fn audit<'a>(&'a self, filter: &'a AuditFilter) -> Pending<'a, AuditPage> {
+        Box::pin(async move { self.open().0.audit.page(filter) })
     }
 }

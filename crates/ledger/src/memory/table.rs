@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use tokio::sync::watch;
 
+use super::audit::Audit;
 use super::entry::Entry;
-use crate::{Filter, Identity, LedgerError, Moment, Page, Stats, Status, Sweep, Swept, words};
+use crate::audit;
+use crate::{Event, Filter, Identity, LedgerError, Moment, Page, Stats, Status, Sweep, Swept, words};
 
 /// Records that one page looks at: what it costs at the most. A page may be short, and still not the last.
 const SCAN_MAX: usize = 2_000;
@@ -22,6 +24,7 @@ pub(super) struct Table {
     due: BTreeMap<(Moment, i64), Identity>,
     number_last: i64,
     pub(super) records_max: usize,
+    pub(super) audit: Audit,
     /// The latest time that was seen: it never gets earlier.
     latest: Moment,
 }
@@ -34,6 +37,7 @@ impl Table {
             due: BTreeMap::new(),
             number_last: 0,
             records_max,
+            audit: Audit::default(),
             latest: Moment::from_micros(i64::MIN),
         }
     }
@@ -55,7 +59,7 @@ impl Table {
         now: Moment,
         make: impl FnOnce(i64) -> Entry,
     ) -> Result<&Entry, LedgerError> {
-        self.remove(identity);
+        let before = self.remove(identity);
         if self.records.len() >= self.records_max {
             self.sweep(Sweep { dry_run: false, limit: ROOM_MAX }, now);
         }
@@ -65,6 +69,9 @@ impl Table {
         }
         self.number_last += 1;
         let entry = make(self.number_last);
+        if let Some(before) = before {
+            self.audit.note(Event::BegunAnew, &before, Some(&entry), now);
+        }
         self.list(&entry);
         Ok(self.records.entry(identity.clone()).insert_entry(entry).into_mut())
     }
@@ -73,7 +80,11 @@ impl Table {
     pub(super) fn change(&mut self, identity: &Identity, change: impl FnOnce(&mut Entry)) -> Option<&Entry> {
         let mut entry = self.records.remove(identity)?;
         self.unlist(&entry);
+        let before = entry.trace();
         change(&mut entry);
+        if let Some(event) = audit::event(before, entry.trace()) {
+            self.audit.changed(event, before, &entry);
+        }
         entry.changed = None;
         self.list(&entry);
         Some(self.records.entry(identity.clone()).insert_entry(entry).into_mut())
@@ -86,10 +97,10 @@ impl Table {
     }
 
     /// Removes a record, if there is one, and wakes its waiters.
-    pub(super) fn remove(&mut self, identity: &Identity) {
-        if let Some(entry) = self.records.remove(identity) {
-            self.unlist(&entry);
-        }
+    pub(super) fn remove(&mut self, identity: &Identity) -> Option<Entry> {
+        let entry = self.records.remove(identity)?;
+        self.unlist(&entry);
+        Some(entry)
     }
 
     fn list(&mut self, entry: &Entry) {
@@ -163,7 +174,12 @@ impl Table {
             swept.held += u64::from(becomes_unknown);
             match (sweep.dry_run, is_over, becomes_unknown) {
                 (true, ..) => {}
-                (false, true, _) => self.remove(&identity),
+                (false, true, _) => {
+                    let gone = self.remove(&identity).filter(|gone| audit::is_worth_a_removal(gone.trace()));
+                    if let Some(gone) = gone {
+                        self.audit.note(Event::Removed, &gone, None, now);
+                    }
+                }
                 (false, false, true) => {
                     self.change(&identity, |entry| entry.hold(now));
                 }

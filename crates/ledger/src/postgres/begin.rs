@@ -193,9 +193,10 @@ impl PostgresStore {
         newer: Option<(u32, u32)>,
     ) -> Result<Option<StoredRow>, LedgerError> {
         let Asker { terms, call, owner, .. } = asker;
-        // A retry worker that brings no hash along asks for what was asked for before.
-        let digest = asker.hash.map_or(held.request_hash.as_str(), RequestHash::digest);
-        let hash_version = asker.hash.map_or_else(|| i16::try_from(held.hash_version).unwrap_or(0), version);
+        // The record stays by the recipe that wrote it: a release that knows no other must recognise its own request.
+        let hash = asker.hash.filter(|_| newer.is_none());
+        let digest = hash.map_or(held.request_hash.as_str(), RequestHash::digest);
+        let hash_version = hash.map_or_else(|| i16::try_from(held.hash_version).unwrap_or(0), version);
         let most = match newer {
             Some(_) => terms.attempts_max.max(held.attempts_max),
             None => terms.attempts_max,

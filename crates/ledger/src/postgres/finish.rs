@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use driftq_core::ledger::{self as rules, OnLapse, Resolved, Standing, Status};
+use driftq_core::ledger::{self as rules, OnLapse, Released, Resolved, Standing, Status};
 use tokio_postgres::types::Type;
 
 use super::begin::{RETURNED, busy, integer};
@@ -11,7 +11,7 @@ use super::link::Link;
 use super::row::{StoredRow, at, status_of};
 use super::{PostgresStore, ROUNDS_MAX};
 use crate::moment::micros;
-use crate::{Ending, Finished, Lease, LedgerError, Moment, Proof, Resolve, words};
+use crate::{Ending, Finished, Lease, LedgerError, Lost, Moment, Proof, Resolve, words};
 
 pub(super) const FINISH: &str = "SELECT {finish}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
 
@@ -36,6 +36,14 @@ pub(super) const RESOLVE: &str = "UPDATE {table} SET epoch = $8, status = $9, at
      AND record = $4 AND epoch = $5 AND status || '' = $6 \
      AND (NOT $7 OR lease_expires_at IS NULL OR lease_expires_at <= moment) \
      RETURNING record, {durable}";
+
+/// As if the newest lease had not been given, but under a new epoch. Every release understands that: a lease that is over
+/// and may be taken over.
+pub(super) const GIVE_BACK: &str = "UPDATE {table} SET epoch = $7, attempts = attempts - 1, status = 'IN_PROGRESS', \
+     on_lapse = 'retry', lease_expires_at = moment, owner = NULL, call = NULL, updated_at = moment, \
+     expires_at = moment + ttl_us * interval '1 microsecond' FROM {clock} \
+     WHERE principal = $1 AND grpc_method = $2 AND idempotency_key = $3 \
+     AND record = $4 AND epoch = $5 AND status || '' = $6 RETURNING record, {durable}";
 
 /// What a finish found instead of the record it expected.
 struct There {
@@ -148,6 +156,31 @@ impl PostgresStore {
                 return Err(stale(there.as_ref(), lease));
             }
             expected = held.map_or(expected, |held| held.status);
+        }
+        Err(busy())
+    }
+
+    pub(super) async fn give_back_on(&self, link: &mut Link<'_>, lost: &Lost) -> Result<bool, LedgerError> {
+        for _ in 0..ROUNDS_MAX {
+            let Some(held) = self.read(link, &lost.identity).await? else { return Ok(false) };
+            if held.call.as_deref() != Some(&lost.call) || held.owner != lost.owner {
+                return Ok(false);
+            }
+            let Released::Commit { epoch } = rules::release(Some(&held.standing()), held.epoch, false) else {
+                return Ok(false);
+            };
+            let parameters = [
+                (&held.identity.principal() as _, Type::TEXT),
+                (&held.identity.method() as _, Type::TEXT),
+                (&held.identity.key() as _, Type::TEXT),
+                (&held.record as _, Type::INT8),
+                (&integer(held.epoch) as _, Type::INT4),
+                (&words::of_status(held.status) as _, Type::TEXT),
+                (&integer(epoch) as _, Type::INT4),
+            ];
+            if link.query_opt(&self.inner.sql.give_back, &parameters).await?.is_some() {
+                return Ok(true);
+            }
         }
         Err(busy())
     }

@@ -1,20 +1,22 @@
 //! Questions about records.
 
-use driftq_core::ledger::{OnLapse, Standing, Status};
+use driftq_core::ledger::Status;
 use serde::{Deserialize, Serialize};
-use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::PostgresStore;
 use super::link::Link;
-use super::row::{Batch, Last, Stamp, StoredRow, UNREADABLE_MAX, get};
-use crate::{Filter, LedgerError, Moment, PAGE_MAX, Page, Record, Stats, words};
+use super::row::{Batch, Last, StoredRow, UNREADABLE_MAX, get};
+use crate::{Filter, LedgerError, PAGE_MAX, Page, Record};
+
+/// Records that a list of one status looks at for one page. A page may be short, and still not the last.
+const SCAN_MAX: i64 = 5_000;
 
 /// Where a list goes on.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 enum Cursor {
-    /// A list of one status: behind this time and record, in the order in which records end.
-    Ending(i64, i64),
+    /// A list of one status: behind this record, in the order in which they were begun.
+    Begun(i64),
     /// A list of everything: behind this principal, method and key.
     Named(String, String, String),
 }
@@ -25,13 +27,9 @@ impl Cursor {
     }
 
     /// Behind the last row of a batch.
-    fn behind(last: Last, by_ending: bool) -> Self {
-        let Last { names: [principal, method, key], expires_at, record } = last;
-        if by_ending {
-            Self::Ending(expires_at.micros(), record)
-        } else {
-            Self::Named(principal, method, key)
-        }
+    fn behind(last: Last) -> Self {
+        let [principal, method, key] = last.names;
+        Self::Named(principal, method, key)
     }
 
     fn write(&self) -> Result<String, LedgerError> {
@@ -55,75 +53,126 @@ const fn written_as(status: Status) -> &'static [&'static str] {
     }
 }
 
+/// Whether a record of this status has ended for good, so that it is not listed as open.
+const fn is_listed_as_open(status: Status) -> bool {
+    !status.is_final()
+}
+
+/// What of all records is looked at for a page of those that have ended for good: whatever comes next.
+const SEEN_OF_ALL: &str = "SELECT {columns} FROM {table} WHERE record > $4 ORDER BY record LIMIT $5";
+
+/// What is looked at for a page of the others: what is listed as open, and what was not looked over yet.
+const SEEN_OPEN: &str = "(SELECT {columns} FROM newest, \
+         (SELECT record AS number FROM {open} WHERE record > $4 ORDER BY record LIMIT $5) AS listed, {listed} \
+         WHERE listed.number <= newest.last) \
+     UNION ALL \
+     (SELECT {columns} FROM {table} WHERE record > greatest($4, (SELECT last FROM newest)) ORDER BY record LIMIT $5) \
+     ORDER BY record LIMIT $5";
+
+/// The first row says how far was looked, also if there is nothing.
+fn page_of(seen: &str) -> String {
+    format!(
+        "WITH newest AS (SELECT coalesce((SELECT last FROM {{segments}} ORDER BY first DESC LIMIT 1), {{lowest}}) AS last), \
+         seen AS MATERIALIZED ({seen}) \
+         SELECT looked_to, looked_at, found.* FROM \
+             (SELECT coalesce(max(record), $4) AS looked_to, count(*) AS looked_at FROM seen) AS looked \
+         LEFT JOIN LATERAL (SELECT * FROM seen WHERE status = ANY($1) \
+             AND ($2::text IS NULL OR principal = $2) AND ($3::text IS NULL OR grpc_method = $3) \
+             ORDER BY record LIMIT $6) AS found ON true"
+    )
+}
+
+/// A part of a list.
+struct Part {
+    batch: Batch,
+    /// Where the list goes on, if it does.
+    cursor: Option<Cursor>,
+}
+
 impl PostgresStore {
     /// A page is filled although rows that cannot be read come first: they would fill the first page of every list.
     pub(super) async fn list_on(&self, link: &mut Link<'_>, filter: &Filter) -> Result<Page, LedgerError> {
         let mut cursor = filter.cursor.as_deref().map(Cursor::read).transpose()?;
         let (mut held, mut unreadable, mut at_once) = (Vec::new(), 0, filter.limit);
         let cursor = loop {
-            let rows = match filter.status {
-                Some(status) => self.rows_by_status(link, filter, status, cursor.as_ref(), at_once).await?,
-                None => self.rows_by_name(link, filter, cursor.as_ref(), at_once).await?,
+            let held_max = filter.limit as usize - held.len();
+            let part = match filter.status {
+                Some(status) => {
+                    self.part_by_status(link, (filter, status), cursor.as_ref(), at_once, held_max).await?
+                }
+                None => self.part_by_name(link, filter, cursor.as_ref(), at_once, held_max).await?,
             };
-            let batch = Batch::read(&rows, filter.limit as usize - held.len())?;
-            let is_last = batch.rows == rows.len() && batch.rows < at_once as usize;
-            unreadable += batch.unreadable.len();
-            held.extend(batch.held);
-            if is_last {
+            let is_strange = !part.batch.unreadable.is_empty();
+            unreadable += part.batch.unreadable.len();
+            held.extend(part.batch.held);
+            if part.cursor.is_none() {
                 break None;
             }
-            cursor = batch.last.map(|last| Cursor::behind(last, filter.status.is_some()));
-            if held.len() == filter.limit as usize || unreadable >= UNREADABLE_MAX {
+            cursor = part.cursor;
+            let is_enough = held.len() == filter.limit as usize || unreadable >= UNREADABLE_MAX;
+            // A look that went through as much as it may and found little ends the page.
+            if is_enough || filter.status.is_some() && !is_strange {
                 break cursor;
             }
             at_once = PAGE_MAX;
         };
-        self.passed_over(unreadable);
+        let unreadable = self.passed_over(unreadable);
         let wanted = |record: &Record| filter.status.is_none_or(|status| record.status == status);
         let records = held.into_iter().filter_map(StoredRow::view).filter(wanted).collect();
-        Ok(Page { records, cursor: cursor.map(|cursor| cursor.write()).transpose()? })
+        Ok(Page { records, cursor: cursor.map(|cursor| cursor.write()).transpose()?, unreadable })
     }
 
-    async fn rows_by_status(
+    async fn part_by_status(
         &self,
         link: &mut Link<'_>,
-        filter: &Filter,
-        status: Status,
+        (filter, status): (&Filter, Status),
         cursor: Option<&Cursor>,
         limit: u32,
-    ) -> Result<Vec<Row>, LedgerError> {
-        let (after, record) = match cursor {
-            Some(Cursor::Ending(after, record)) => (*after, *record),
+        held_max: usize,
+    ) -> Result<Part, LedgerError> {
+        let after = match cursor {
+            Some(Cursor::Begun(after)) => *after,
             Some(Cursor::Named(..)) => return Err(strange_cursor()),
-            None => (i64::MIN, i64::MIN),
+            None => i64::MIN,
         };
-        let statement = self.inner.names.fill(
-            "SELECT {columns} FROM {table} \
-             WHERE status = ANY($1) AND ($2::text IS NULL OR principal = $2) AND ($3::text IS NULL OR grpc_method = $3) \
-             AND (expires_at, record) > ($4, $5) \
-             ORDER BY expires_at, record LIMIT $6",
-        );
+        let seen = if is_listed_as_open(status) { SEEN_OPEN } else { SEEN_OF_ALL };
+        let statement = self.inner.names.fill(&page_of(seen));
         let parameters = [
             (&written_as(status) as _, Type::TEXT_ARRAY),
             (&filter.principal as _, Type::TEXT),
             (&filter.method as _, Type::TEXT),
-            (&Stamp(Moment::from_micros(after)) as _, Type::TIMESTAMPTZ),
-            (&record as _, Type::INT8),
+            (&after as _, Type::INT8),
+            (&SCAN_MAX as _, Type::INT8),
             (&i64::from(limit) as _, Type::INT8),
         ];
-        link.query(&statement, &parameters).await
+        let rows = link.query(&statement, &parameters).await?;
+        let Some(first) = rows.first() else {
+            return Err(LedgerError::Corrupt("a list without an answer".to_owned()));
+        };
+        let (looked_to, looked_at): (i64, i64) = (get(first, "looked_to")?, get(first, "looked_at")?);
+        let found = if get::<Option<i64>>(first, "record")?.is_some() { &rows[..] } else { &[] };
+        let mut batch = Batch::read(found, held_max)?;
+        // Either not all that was found is in the batch, or all that was looked at is done.
+        let cursor = match batch.last.take() {
+            Some(last) if batch.rows < found.len() || found.len() == limit as usize => {
+                Some(Cursor::Begun(last.record))
+            }
+            _ => (looked_at == SCAN_MAX).then_some(Cursor::Begun(looked_to)),
+        };
+        Ok(Part { batch, cursor })
     }
 
-    async fn rows_by_name(
+    async fn part_by_name(
         &self,
         link: &mut Link<'_>,
         filter: &Filter,
         cursor: Option<&Cursor>,
         limit: u32,
-    ) -> Result<Vec<Row>, LedgerError> {
+        held_max: usize,
+    ) -> Result<Part, LedgerError> {
         let (principal, method, key) = match cursor {
             Some(Cursor::Named(principal, method, key)) => (&**principal, &**method, &**key),
-            Some(Cursor::Ending(..)) => return Err(strange_cursor()),
+            Some(Cursor::Begun(_)) => return Err(strange_cursor()),
             None => ("", "", ""),
         };
         let statement = self.inner.names.fill(
@@ -140,47 +189,10 @@ impl PostgresStore {
             (&filter.method as _, Type::TEXT),
             (&i64::from(limit) as _, Type::INT8),
         ];
-        link.query(&statement, &parameters).await
-    }
-
-    /// Counts everything there is: one pass over the table.
-    pub(super) async fn stats_on(&self, link: &mut Link<'_>) -> Result<Stats, LedgerError> {
-        let statement = self.inner.names.fill(
-            "SELECT status, on_lapse, coalesce(lease_expires_at > {scan_now}, false) AS live, \
-             coalesce(attempts >= attempts_max, false) AS spent, expires_at <= {scan_now} AS expired, \
-             count(*) AS records FROM {table} GROUP BY 1, 2, 3, 4, 5",
-        );
-        let mut stats = Stats::default();
-        for status in Status::ALL {
-            stats.by_status.insert(words::of_status(status), 0);
-        }
-        let mut over = 0;
-        for row in link.query(&statement, &[]).await? {
-            let records = u64::try_from(get::<i64>(&row, "records")?).unwrap_or(0);
-            let word: &str = get(&row, "status")?;
-            let status = words::status(word)
-                .ok_or_else(|| LedgerError::Corrupt(format!("{records} rows have the status {word:?}")))?;
-            let standing = Standing {
-                status,
-                epoch: 1,
-                attempts: 1,
-                attempts_max: get::<bool>(&row, "spent")?.then_some(1),
-                on_lapse: words::on_lapse(get(&row, "on_lapse")?).unwrap_or(OnLapse::Hold),
-                live: get(&row, "live")?,
-                expired: get(&row, "expired")?,
-                released: false,
-            };
-            if standing.is_over() {
-                over += records;
-                continue;
-            }
-            let status = if standing.becomes_unknown() { Status::Unknown } else { status };
-            *stats.by_status.entry(words::of_status(status)).or_default() += records;
-            if status == Status::InProgress && !standing.live {
-                stats.lapsed += records;
-            }
-        }
-        stats.over = Some(over);
-        Ok(stats)
+        let rows = link.query(&statement, &parameters).await?;
+        let mut batch = Batch::read(&rows, held_max)?;
+        let is_last = batch.rows == rows.len() && batch.rows < limit as usize;
+        let cursor = batch.last.take().filter(|_| !is_last).map(Cursor::behind);
+        Ok(Part { batch, cursor })
     }
 }

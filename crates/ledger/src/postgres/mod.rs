@@ -5,8 +5,10 @@
 //! what was read (number, epoch, status, and that its lease is still over if that was the reason); if it is not, the
 //! call begins again, a bounded number of times.
 
+mod audit;
 mod begin;
 mod composite;
+mod count;
 mod fault;
 mod finish;
 mod link;
@@ -29,8 +31,8 @@ use tokio_postgres::config::{Config, SslMode};
 use self::link::Link;
 use self::names::Names;
 use crate::{
-    Begin, Decision, Ending, Filter, Finished, Identity, Kept, Lease, LedgerError, Moment, Page, Pending,
-    Reacquire, Record, Resolve, Settings, Stats, Store, Sweep, Swept,
+    AuditFilter, AuditPage, Begin, Decision, Ending, Filter, Finished, Identity, Kept, Lease, LedgerError,
+    Lost, Moment, Page, Pending, Reacquire, Record, Resolve, Settings, Stats, Store, Sweep, Swept,
 };
 
 pub use self::migrate::Migration;
@@ -40,6 +42,8 @@ pub use self::names::TABLE_DEFAULT;
 pub const CONNECTIONS_MAX: usize = 16;
 /// How long the store waits for a connection of the pool, or for a new one.
 const CONNECTION_PATIENCE: Duration = Duration::from_secs(5);
+/// How long notes of the audit are kept, unless [`PostgresStore::audit_kept`] says otherwise.
+pub const AUDIT_KEPT_DEFAULT: Duration = Duration::from_secs(90 * 24 * 3600);
 /// How often a call begins again because the record changed while it was at work.
 const ROUNDS_MAX: u32 = 8;
 
@@ -63,6 +67,10 @@ pub struct PostgresStore {
     unreadable: Arc<AtomicU64>,
     /// How long a database that refuses connections is asked again.
     patience: Duration,
+    /// How long bodies are kept, if for another time than their records.
+    bodies_kept: Option<Duration>,
+    /// How long notes of the audit are kept.
+    audit_kept: Duration,
     /// Of the calls that join a transaction: all others come from a ledger, which has checked them.
     settings: Settings,
 }
@@ -83,6 +91,7 @@ struct Sql {
     give_up: String,
     renew: String,
     resolve: String,
+    give_back: String,
 }
 
 impl PostgresStore {
@@ -128,6 +137,8 @@ impl PostgresStore {
             inner,
             unreadable: Arc::default(),
             patience: CONNECTION_PATIENCE,
+            bodies_kept: None,
+            audit_kept: AUDIT_KEPT_DEFAULT,
             settings: Settings::default(),
         })
     }
@@ -152,6 +163,23 @@ impl PostgresStore {
     #[must_use]
     pub fn settings(mut self, settings: Settings) -> Self {
         self.settings = settings;
+        self
+    }
+
+    /// Forgets the payloads of what has ended for good when they have been kept for this long, and keeps the record
+    /// until its own time is over: a replay then says how it ended, and how large the payload was
+    /// ([`Response::omitted`](crate::Response::omitted)). It is the sweep that forgets them. Without this, they are kept
+    /// for as long as their records.
+    #[must_use]
+    pub const fn bodies_kept(mut self, kept: Duration) -> Self {
+        self.bodies_kept = Some(kept);
+        self
+    }
+
+    /// Keeps the notes of the audit for another time than 90 days. It is the sweep that removes them.
+    #[must_use]
+    pub const fn audit_kept(mut self, kept: Duration) -> Self {
+        self.audit_kept = kept;
         self
     }
 
@@ -205,6 +233,7 @@ impl Inner {
             give_up: names.fill(&begin::give_up()),
             renew: names.fill(&finish::renew()),
             resolve: names.fill(finish::RESOLVE),
+            give_back: names.fill(finish::GIVE_BACK),
         };
         Self { names, statements, sql }
     }
@@ -260,5 +289,13 @@ impl Store for PostgresStore {
 
     fn stats(&self) -> Pending<'_, Stats> {
         Box::pin(async move { self.stats_on(&mut self.link().await?).await })
+    }
+
+    fn give_back<'a>(&'a self, lost: &'a Lost) -> Pending<'a, bool> {
+        Box::pin(async move { self.give_back_on(&mut self.link().await?, lost).await })
+    }
+
+    fn audit<'a>(&'a self, filter: &'a AuditFilter) -> Pending<'a, AuditPage> {
+        Box::pin(async move { self.audit_on(&mut self.link().await?, filter).await })
     }
 }

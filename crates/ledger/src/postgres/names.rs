@@ -19,6 +19,9 @@ const DURABLE: &str = "CASE WHEN current_setting('synchronous_commit') NOT IN ('
 const CLOCK: &str = "(SELECT {now} AS moment FROM (SELECT 1 FROM {table} \
      WHERE principal = $1 AND grpc_method = $2 AND idempotency_key = $3 FOR UPDATE) AS held OFFSET 0) AS clock";
 
+/// The record that an entry of the list of what is open is about: one by one, whatever the database thinks of the table.
+const LISTED: &str = "LATERAL (SELECT * FROM {table} WHERE record = listed.number OFFSET 0) AS there";
+
 /// The table, and what is named after it. All are quoted where they must be and safe to paste into statements.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
@@ -29,8 +32,8 @@ pub(super) struct Names {
     begin_1: String,
     finish_1: String,
     pub(super) migrations: String,
-    /// Never qualified: an index lives where its table does.
-    pub(super) index_by_status: String,
+    /// The table's name alone: an index or a trigger lives where its table does.
+    name: String,
     /// What tells the time, each time anew. `{scan_now}` tells it once per statement, so that an index can be used.
     pub(super) now: String,
 }
@@ -49,7 +52,7 @@ impl Names {
             begin_1: format!("{schema}{name}_begin_1"),
             finish_1: format!("{schema}{name}_finish_1"),
             migrations: format!("{schema}{name}_migrations"),
-            index_by_status: format!("{name}_by_status"),
+            name: name.to_owned(),
             // When it is asked for: a statement may wait for a lock for longer than a lease lasts.
             now: "clock_timestamp()".to_owned(),
         })
@@ -70,15 +73,42 @@ impl Names {
             .replace("{columns}", COLUMNS_SMALL)
             .replace("{durable}", DURABLE)
             .replace("{clock}", CLOCK)
+            .replace("{listed}", LISTED)
+            .replace("{lowest}", "(-9223372036854775808)::bigint")
+            .replace("{segment_records_max}", "1000")
             .replace("{table}", &self.table)
             .replace("{begin}", &self.begin)
             .replace("{finish}", &self.finish)
             .replace("{begin_1}", &self.begin_1)
             .replace("{finish_1}", &self.finish_1)
             .replace("{migrations}", &self.migrations)
-            .replace("{index_by_status}", &self.index_by_status)
+            .replace("{segments}", &self.beside("segments"))
+            .replace("{open}", &self.beside("open"))
+            .replace("{audit}", &self.beside("audit"))
+            .replace("{note}", &self.beside("note_1"))
+            .replace("{walk}", &self.beside("walk_1"))
+            .replace("{looked}", &self.beside("looked_1"))
+            .replace("{visited}", &self.beside("visited_1"))
+            .replace("{forget_bodies}", &self.beside("forget_1"))
+            .replace("{index_by_status_qualified}", &self.beside("by_status"))
+            .replace("{index_by_status}", &self.inside("by_status"))
+            .replace("{index_by_record}", &self.inside("by_record"))
+            .replace("{index_by_look}", &self.inside("by_look"))
+            .replace("{index_by_identity}", &self.inside("by_identity"))
+            .replace("{trigger_changed}", &self.inside("changed"))
+            .replace("{trigger_removed}", &self.inside("removed"))
             .replace("{scan_now}", &format!("(SELECT {})", self.now))
             .replace("{now}", &self.now)
+    }
+
+    /// What stands beside the table, in its schema.
+    fn beside(&self, what: &str) -> String {
+        format!("{}_{what}", self.table)
+    }
+
+    /// What lives where another thing of the table does, so that it is never named with its schema.
+    fn inside(&self, what: &str) -> String {
+        format!("{}_{what}", self.name)
     }
 }
 
@@ -103,9 +133,9 @@ mod tests {
     #[test]
     fn names_follow_the_table() {
         let names = Names::new("pay.keys").unwrap();
-        let statement = "{table} {begin} {finish} {begin_1} {migrations} {index_by_status}";
-        let filled =
-            "pay.keys pay.keys_begin_2 pay.keys_finish_2 pay.keys_begin_1 pay.keys_migrations keys_by_status";
+        let statement = "{table} {begin} {finish} {begin_1} {migrations} {segments} {index_by_record}";
+        let filled = "pay.keys pay.keys_begin_2 pay.keys_finish_2 pay.keys_begin_1 pay.keys_migrations \
+                      pay.keys_segments keys_by_record";
         assert_eq!(names.fill(statement), filled);
         assert_eq!(Names::new(TABLE_DEFAULT).unwrap().table, TABLE_DEFAULT);
     }

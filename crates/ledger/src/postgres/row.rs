@@ -268,10 +268,9 @@ pub(super) struct Batch {
     pub(super) rows: usize,
 }
 
-/// The names in a row, and where it stands in the order in which records end.
+/// Where a row stands, by its names and in the order in which records were begun.
 pub(super) struct Last {
     pub(super) names: [String; 3],
-    pub(super) expires_at: Moment,
     pub(super) record: i64,
 }
 
@@ -301,7 +300,6 @@ impl Batch {
         if let Some(row) = rows[..batch.rows].last() {
             batch.last = Some(Last {
                 names: [get(row, "principal")?, get(row, "grpc_method")?, get(row, "idempotency_key")?],
-                expires_at: get::<Stamp>(row, "expires_at")?.0,
                 record: get(row, "record")?,
             });
         }

@@ -4,6 +4,7 @@ use tokio_postgres::Transaction;
 
 use super::PostgresStore;
 use super::link::Link;
+use crate::lost::own_call;
 use crate::{Begin, Decision, Ending, Finished, Lease, LedgerError, Resolve, check};
 
 impl PostgresStore {
@@ -38,7 +39,9 @@ impl PostgresStore {
         asked: &Begin,
     ) -> Result<Decision, LedgerError> {
         check::begin(asked)?;
-        Ok(self.begin_on(&mut Link::Joined(transaction), asked).await?.0)
+        let asked =
+            Begin { call: Some(own_call(asked.call.as_deref(), asked.owner.as_deref())), ..asked.clone() };
+        Ok(self.begin_on(&mut Link::Joined(transaction), &asked).await?.0)
     }
 
     /// Resolves an effect, in the caller's transaction.

@@ -183,11 +183,13 @@ impl RemoteStore {
             return Ok(Page::default());
         }
         let found: Effects<'static> = self.server.get(&words::listing(filter)).await?;
-        let mut page = Page { records: Vec::with_capacity(found.effects.len()), cursor: found.cursor };
+        let records = Vec::with_capacity(found.effects.len());
+        let mut page = Page { records, cursor: found.cursor, unreadable: 0 };
         for effect in &found.effects {
             // A name that no identity can have was not given by this ledger.
-            if let Ok(identity) = Identity::new(&effect.tenant_id, &effect.scope, &effect.key) {
-                page.records.push(words::record(effect, identity)?);
+            match Identity::new(&effect.tenant_id, &effect.scope, &effect.key) {
+                Ok(identity) => page.records.push(words::record(effect, identity)?),
+                Err(_) => page.unreadable += 1,
             }
         }
         Ok(page)
@@ -207,7 +209,7 @@ impl RemoteStore {
                 lapsed += u64::from(record.status == Status::InProgress && !record.lease_live);
             }
             match page.cursor {
-                None => return Ok(Stats { by_status, lapsed, over: None }),
+                None => return Ok(Stats { by_status, lapsed, ..Stats::default() }),
                 cursor => filter.cursor = cursor,
             }
         }

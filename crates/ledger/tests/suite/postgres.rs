@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use crate::support::Bed;
-use driftq_ledger::conformance::Harness;
+use driftq_ledger::conformance::{Harness, Made, Move, Staging};
 use driftq_ledger::postgres::{PostgresStore, Statements};
 use driftq_ledger::{Identity, Ledger};
 use driftq_testbed::PgBouncer;
@@ -32,6 +32,40 @@ impl Harness for Moved {
 
     fn is_alone(&self) -> bool {
         true
+    }
+
+    /// A transaction has the record from before the late call looks at it until after the first one has written.
+    fn staged<'a>(&'a self, identity: &'a Identity, first: Move, late: Move) -> Staging<'a> {
+        Box::pin(async move {
+            let mut client = self.bed.store.pool().get().await.unwrap();
+            let transaction = client.transaction().await.unwrap();
+            let lock = format!(
+                "SELECT 1 FROM {} WHERE principal = $1 AND grpc_method = $2 AND idempotency_key = $3 FOR UPDATE",
+                self.bed.table()
+            );
+            let (principal, method, key) = (identity.principal(), identity.method(), identity.key());
+            let is_there = !transaction.query(&lock, &[&principal, &method, &key]).await.unwrap().is_empty();
+            let store = &self.bed.store;
+            let make = async |first: Move| match first {
+                Move::Begin(asked) => Made::Begun(store.begin_tx(&transaction, &asked).await),
+                Move::Finish(lease, ending) => {
+                    Made::Finished(store.finish_tx(&transaction, &lease, &ending).await)
+                }
+                Move::Resolve(found) => Made::Finished(store.resolve_tx(&transaction, &found).await),
+                Move::Renew(..) => panic!("no renewal joins a transaction"),
+            };
+            // What is not there cannot be held: it is the new record that the late one has to wait for.
+            let made = if is_there { None } else { Some(make(first.clone()).await) };
+            let ledger = self.ledger.clone();
+            let late = tokio::spawn(async move { late.make(&ledger).await });
+            self.bed.until_one_waits().await;
+            let made = match made {
+                Some(made) => made,
+                None => make(first).await,
+            };
+            transaction.commit().await.unwrap();
+            (made, late.await.unwrap())
+        })
     }
 
     fn elapse<'a>(&'a self, _: &'a Identity) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {

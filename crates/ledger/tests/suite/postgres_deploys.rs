@@ -115,8 +115,10 @@ async fn a_release_goes_back_to_as_far_as_the_steps_allow() {
     for oldest in [format!("{}", newest + 1), "NULL".to_owned()] {
         bed.psql(&format!("UPDATE {{table}}_migrations SET works_from = {oldest} WHERE version = 99"));
         let refused = bed.store.migrate().await.unwrap_err();
-        let LedgerError::NotMigrated(why) = &refused else { panic!("{refused:?}") };
+        let LedgerError::TooNew(why) = &refused else { panic!("{refused:?}") };
         assert!(why.contains("99") && why.contains(&newest.to_string()), "{why}");
+        // It has nothing to migrate, and must not be sent to try.
+        assert!(!refused.to_string().contains("ledger migrate"), "{refused}");
     }
     assert_eq!(
         bed.psql("SELECT count(*) FROM {table}_migrations WHERE version > 90"),

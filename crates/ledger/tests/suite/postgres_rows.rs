@@ -107,6 +107,8 @@ async fn a_list_gets_past_rows_that_nobody_can_read() {
     }
     let retryable = bed.ledger.find_retryable(None, 1).await.unwrap();
     assert_eq!(retryable.len(), 1);
+    let page = bed.ledger.list(&Filter { limit: PAGE, ..Filter::default() }).await.unwrap();
+    assert_eq!(page.unreadable, STRANGE_ROWS + 2, "a page says what it has passed over");
 }
 
 /// Neither does one keep the sweeper of a service from its work.
@@ -123,4 +125,24 @@ async fn a_sweeper_goes_on_beside_rows_that_nobody_can_read() {
     };
     tokio::time::timeout(Duration::from_secs(30), swept).await.unwrap();
     sweeper.abort();
+}
+
+/// A status that no release knows, as a newer one may have written it.
+#[tokio::test]
+async fn a_count_reports_a_status_that_nobody_knows_and_goes_on() {
+    let bed = Bed::new().await;
+    lease(&bed.ledger, ask("running")).await;
+    let held = lease(&bed.ledger, ask("done")).await;
+    bed.ledger.finish(&held, &Ending::succeeded(Response::new("paid"))).await.unwrap();
+    for key in ["strange 1", "strange 2"] {
+        lease(&bed.ledger, ask(key)).await;
+    }
+    bed.psql("UPDATE {table} SET status = 'PAUSED' WHERE idempotency_key LIKE 'strange%'");
+    // Before a sweep has looked over them, and after.
+    for _ in 0..2 {
+        let stats = bed.ledger.stats().await.unwrap();
+        assert_eq!(stats.unreadable, 2);
+        assert_eq!((stats.by_status["IN_PROGRESS"], stats.by_status["SUCCEEDED"]), (1, 1));
+        bed.ledger.sweep(Sweep::default()).await.unwrap();
+    }
 }
