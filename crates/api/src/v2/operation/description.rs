@@ -1,6 +1,7 @@
 //! What the table says about one call.
 
 #![cfg_attr(not(feature = "openapi"), expect(dead_code, reason = "most of it is only told by the document"))]
+#![allow(clippy::extra_unused_type_parameters, reason = "only the document and the tests ask what a type is")]
 
 #[cfg(feature = "openapi")]
 use std::collections::BTreeMap;
