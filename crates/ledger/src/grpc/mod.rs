@@ -83,13 +83,14 @@ mod stored;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::http::HeaderName;
 use ::http::request::Parts;
 
 pub use service::Idempotency;
 
 pub use crate::layers::{Attempt, Meaning};
-use crate::layers::{Classify, Guard};
-use crate::{Ledger, Terms};
+use crate::layers::{Classify, Guard, header_name};
+use crate::{Ledger, LedgerError, RequestHash, Terms};
 
 /// The metadata that names a call.
 pub const KEY_METADATA: &str = "idempotency-key";
@@ -108,6 +109,7 @@ pub struct IdempotencyLayer {
     settings: Settings,
 }
 
+type Fingerprint = Arc<dyn Fn(&Parts, &[u8]) -> RequestHash + Send + Sync>;
 type Selected = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 #[derive(Clone)]
@@ -115,6 +117,8 @@ pub(crate) struct Settings {
     guard: Guard,
     methods: Selected,
     classify: Classify<tonic::Code>,
+    key_metadata: HeaderName,
+    fingerprint: Option<Fingerprint>,
 }
 
 impl IdempotencyLayer {
@@ -123,7 +127,13 @@ impl IdempotencyLayer {
     /// `None`, a blank name and `unknown` are answered with `UNAUTHENTICATED`.
     pub fn new(ledger: Ledger, principal: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
         let guard = Guard::new(ledger, Arc::new(principal));
-        let settings = Settings { guard, methods: Arc::new(|_| true), classify: Arc::new(|_, usual| usual) };
+        let settings = Settings {
+            guard,
+            methods: Arc::new(|_| true),
+            classify: Arc::new(|_, usual| usual),
+            key_metadata: HeaderName::from_static(KEY_METADATA),
+            fingerprint: None,
+        };
         Self { settings }
     }
 
@@ -167,6 +177,23 @@ impl IdempotencyLayer {
     #[must_use]
     pub const fn response_bytes_max(mut self, bytes: usize) -> Self {
         self.settings.guard.response_bytes_max = bytes;
+        self
+    }
+
+    /// The metadata with the key; `idempotency-key` unless told otherwise.
+    pub fn key_metadata(mut self, name: &str) -> Result<Self, LedgerError> {
+        self.settings.key_metadata = header_name(name)?;
+        Ok(self)
+    }
+
+    /// What counts as the same call, from its head and the bytes of its message, which may be compressed; unless told
+    /// otherwise, the message.
+    #[must_use]
+    pub fn fingerprint(
+        mut self,
+        fingerprint: impl Fn(&Parts, &[u8]) -> RequestHash + Send + Sync + 'static,
+    ) -> Self {
+        self.settings.fingerprint = Some(Arc::new(fingerprint));
         self
     }
 

@@ -22,8 +22,10 @@ impl Refusal {
         Self(Box::new(status))
     }
 
-    pub(crate) fn key_missing() -> Self {
-        let text = "this call needs the metadata idempotency-key: new for every new call, the same for every repetition";
+    pub(crate) fn key_missing(name: &str) -> Self {
+        let text = format!(
+            "this call needs the metadata {name}: new for every new call, the same for every repetition"
+        );
         Self::new("key-missing", Code::InvalidArgument, text)
     }
 

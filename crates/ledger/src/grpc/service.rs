@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use ::http::request::Parts;
-use ::http::{HeaderMap, Request, Response};
+use ::http::{HeaderMap, HeaderName, Request, Response};
 use bytes::Bytes;
 use tonic::body::Body;
 use tower_service::Service;
 
 use super::frame::{Framed, HEAD_BYTES, Message, framed};
 use super::refusal::Refusal;
-use super::{KEY_METADATA, Settings, stored};
+use super::{Settings, stored};
 use crate::layers::{
     Answered, Attempt, BoxError, Guarded, Looked, Nameless, Passed, any_text, only, scope, take,
 };
@@ -76,9 +76,11 @@ impl Settings {
         if !(self.methods)(request.uri().path()) {
             return Looked::Through(Box::new(request));
         }
-        let key = match key(request.headers()) {
+        let key = match key(request.headers(), &self.key_metadata) {
             Ok(Some(key)) => key,
-            Ok(None) if self.guard.required => return Looked::Refused(Refusal::key_missing()),
+            Ok(None) if self.guard.required => {
+                return Looked::Refused(Refusal::key_missing(self.key_metadata.as_str()));
+            }
             Ok(None) => return Looked::Through(Box::new(request)),
             Err(why) => return Looked::Refused(Refusal::key_invalid(why)),
         };
@@ -90,7 +92,10 @@ impl Settings {
         let limit = self.guard.request_bytes_max;
         let taken = take(body, limit.saturating_add(HEAD_BYTES)).await;
         let hash = match framed(&taken.data) {
-            Framed::One(message) if taken.is_whole() => hash(&parts, &message),
+            Framed::One(message) if taken.is_whole() => match &self.fingerprint {
+                Some(fingerprint) => fingerprint(&parts, &message.bytes),
+                None => hash(&parts, &message),
+            },
             _ => return Looked::Refused(Refusal::not_unary(limit)),
         };
         parts.headers.remove(ACCEPT_ENCODING);
@@ -156,6 +161,6 @@ fn hash(parts: &Parts, message: &Message) -> RequestHash {
     RequestHash::of_bytes(&[b"grpc compressed ", encoding, b"\0", &message.bytes].concat())
 }
 
-fn key(headers: &HeaderMap) -> Result<Option<String>, &'static str> {
-    only(headers, KEY_METADATA)?.map(|value| any_text(value.as_bytes())).transpose()
+fn key(headers: &HeaderMap, name: &HeaderName) -> Result<Option<String>, &'static str> {
+    only(headers, name.as_str())?.map(|value| any_text(value.as_bytes())).transpose()
 }

@@ -7,8 +7,10 @@ use driftq_api::canonical;
 
 use crate::{RequestHash, VERSION_HTTP};
 
-/// The content type counts as it is written: what one client sends twice is the same.
-pub(crate) fn fingerprint(parts: &Parts, body: &[u8]) -> RequestHash {
+/// What counts as the same request unless a layer is told otherwise: method, path and query, content type, and body, JSON
+/// by its canonical form. The content type counts as it is written: what one client sends twice is the same.
+#[must_use]
+pub fn fingerprint(parts: &Parts, body: &[u8]) -> RequestHash {
     let content_type = parts.headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
     let form = if is_json(content_type) { canonical::of_json(body).ok() } else { None };
     let Some(form) = form else { return hashed(parts, content_type, b"bytes", body) };

@@ -35,11 +35,13 @@
 //! | the handler has run, and that could not be written down | 503 `urn:driftq:idempotency:unrecorded`; no `Retry-After` |
 //! | a replay of an answer that was too large to keep | 409 `urn:driftq:idempotency:answer-not-kept`, with `Idempotent-Replayed: true` and the stored status in `answer_status` |
 //!
-//! All of the layer's own answers are `application/problem+json` (RFC 9457).
+//! All of the layer's own answers are `application/problem+json` (RFC 9457). Title and detail of those that the draft
+//! has (no key, a key that is used, a request that is outstanding) are the draft's own.
 //!
 //! # What counts as the same request
 //!
-//! Method, path and query, content type, and body. A body whose content type is JSON counts by its canonical form
+//! Unless the service brings a [`fingerprint`](IdempotencyLayer::fingerprint) of its own: method, path and query, content
+//! type, and body. A body whose content type is JSON counts by its canonical form
 //! ([`RequestHash::of_json`](crate::RequestHash::of_json)), any other, and JSON that has none, by its bytes.
 //!
 //! Within `Router::nest` axum shows an inner layer the path without the prefix. Two nested routers that each have a
@@ -107,13 +109,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::http::request::Parts;
-use ::http::{Method, response};
+use ::http::{HeaderName, Method, response};
 
+pub use fingerprint::fingerprint;
+use problem::Words;
 pub use service::Idempotency;
 
 pub use crate::layers::{Attempt, Body, Meaning};
-use crate::layers::{Classify, Guard, scope};
-use crate::{Ledger, Terms};
+use crate::layers::{Classify, Guard, header_name, scope};
+use crate::{Ledger, LedgerError, RequestHash, Terms};
 
 /// The header that names a request.
 pub const KEY_HEADER: &str = "idempotency-key";
@@ -126,6 +130,7 @@ pub struct IdempotencyLayer {
     settings: Settings,
 }
 
+type Fingerprint = Arc<dyn Fn(&Parts, &[u8]) -> RequestHash + Send + Sync>;
 type Scope = Arc<dyn Fn(&Parts) -> String + Send + Sync>;
 
 #[derive(Clone)]
@@ -135,6 +140,9 @@ pub(crate) struct Settings {
     scope: Scope,
     strict_key: bool,
     classify: Classify<response::Parts>,
+    key_header: HeaderName,
+    fingerprint: Fingerprint,
+    words: Words,
 }
 
 impl IdempotencyLayer {
@@ -149,6 +157,9 @@ impl IdempotencyLayer {
             scope: Arc::new(by_path),
             strict_key: false,
             classify: Arc::new(|_, usual| usual),
+            key_header: HeaderName::from_static(KEY_HEADER),
+            fingerprint: Arc::new(fingerprint),
+            words: Words::default(),
         };
         Self { settings }
     }
@@ -222,6 +233,34 @@ impl IdempotencyLayer {
         classify: impl Fn(&response::Parts, Meaning) -> Meaning + Send + Sync + 'static,
     ) -> Self {
         self.settings.classify = Arc::new(classify);
+        self
+    }
+
+    /// The header with the key; `Idempotency-Key` unless told otherwise. The layer's answers call it as it is written
+    /// here.
+    pub fn key_header(mut self, name: &str) -> Result<Self, LedgerError> {
+        self.settings.key_header = header_name(name)?;
+        name.clone_into(&mut self.settings.words.key_header);
+        Ok(self)
+    }
+
+    /// What counts as the same request, from its head and its body; [`fingerprint`] unless told otherwise. A release that
+    /// changes it recognises what the one before has begun with [`RequestHash::or_before`].
+    #[must_use]
+    pub fn fingerprint(
+        mut self,
+        fingerprint: impl Fn(&Parts, &[u8]) -> RequestHash + Send + Sync + 'static,
+    ) -> Self {
+        self.settings.fingerprint = Arc::new(fingerprint);
+        self
+    }
+
+    /// The page of the service that explains its use of keys. The `type` of a problem is that page's address with the
+    /// word for the problem as fragment, such as `https://developer.example.com/idempotency#key-reused`, instead of
+    /// `urn:driftq:idempotency:key-reused`.
+    #[must_use]
+    pub fn documentation(mut self, url: &str) -> Self {
+        self.settings.words.kind = format!("{url}#");
         self
     }
 

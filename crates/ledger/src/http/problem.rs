@@ -1,16 +1,36 @@
 //! The layer's own answers, as RFC 9457 has them.
 
+use std::fmt;
 use std::time::Duration;
 
-use ::http::header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
+use ::http::header::{CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use ::http::{HeaderValue, Response, StatusCode};
 use bytes::Bytes;
 use serde::Serialize;
 
-use crate::layers::{Body, REPLAYED, whole_seconds};
+use crate::layers::{Body, whole_seconds};
 
 /// When it is worth asking again if the ledger does not say.
 const RETRY_SOON: Duration = Duration::from_secs(1);
+
+/// How the draft calls the header; a service may call it otherwise.
+pub(crate) const KEY_HEADER_AS_WRITTEN: &str = "Idempotency-Key";
+
+/// What a service says of its own in the layer's answers.
+#[derive(Clone)]
+pub(crate) struct Words {
+    /// The header of the key, as people write it.
+    pub(crate) key_header: String,
+    /// Where a problem is explained, in front of the word for it.
+    pub(crate) kind: String,
+}
+
+impl Default for Words {
+    fn default() -> Self {
+        let kind = "urn:driftq:idempotency:".to_owned();
+        Self { key_header: KEY_HEADER_AS_WRITTEN.to_owned(), kind }
+    }
+}
 
 /// Why the handler's answer is not given.
 pub(crate) struct Problem {
@@ -21,16 +41,15 @@ pub(crate) struct Problem {
     retry_after: Option<Duration>,
     /// The status of the stored answer, if there is one.
     answer_status: Option<u16>,
-    replayed: bool,
 }
 
 #[derive(Serialize)]
-struct Text<'a> {
+struct Text {
     #[serde(rename = "type")]
     kind: String,
-    title: &'a str,
+    title: String,
     status: u16,
-    detail: &'a str,
+    detail: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     answer_status: Option<u16>,
 }
@@ -38,17 +57,21 @@ struct Text<'a> {
 impl Problem {
     fn new(word: &'static str, status: StatusCode, title: &'static str, detail: impl Into<String>) -> Self {
         let detail = detail.into();
-        Self { word, status, title, detail, retry_after: None, answer_status: None, replayed: false }
+        Self { word, status, title, detail, retry_after: None, answer_status: None }
     }
 
+    /// In the words of the draft, as are the other two that it has.
     pub(crate) fn key_missing() -> Self {
-        let detail = "This request needs an Idempotency-Key header: a string in double quotes, new for every new \
-                      request and the same for every repetition.";
+        let detail = "This operation is idempotent and it requires correct usage of Idempotency Key.";
         Self::new("key-missing", StatusCode::BAD_REQUEST, "Idempotency-Key is missing", detail)
     }
 
-    pub(crate) fn key_invalid(why: impl Into<String>) -> Self {
-        Self::new("key-invalid", StatusCode::BAD_REQUEST, "Idempotency-Key cannot be read", why)
+    pub(crate) fn key_invalid(why: impl fmt::Display) -> Self {
+        let detail = format!(
+            "This operation is idempotent and it requires correct usage of Idempotency Key. This one cannot be read: \
+             {why}."
+        );
+        Self::new("key-invalid", StatusCode::BAD_REQUEST, "Idempotency-Key is malformed", detail)
     }
 
     pub(crate) fn no_principal() -> Self {
@@ -67,14 +90,16 @@ impl Problem {
     }
 
     pub(crate) fn in_progress(retry_after: Duration) -> Self {
-        let detail = "The same request is being handled; ask again for its answer.";
-        let problem = Self::new("in-progress", StatusCode::CONFLICT, "It is being handled", detail);
-        problem.retry_after(retry_after)
+        let detail = "A request with the same Idempotency-Key for the same operation is being processed or is \
+                      outstanding.";
+        let title = "A request is outstanding for this Idempotency-Key";
+        Self::new("in-progress", StatusCode::CONFLICT, title, detail).retry_after(retry_after)
     }
 
     pub(crate) fn key_reused() -> Self {
-        let detail = "This key was used before for another request; a new request needs a new key.";
-        Self::new("key-reused", StatusCode::UNPROCESSABLE_ENTITY, "The key was used before", detail)
+        let detail = "This operation is idempotent and it requires correct usage of Idempotency Key. Idempotency Key \
+                      MUST not be reused across different payloads of this operation.";
+        Self::new("key-reused", StatusCode::UNPROCESSABLE_ENTITY, "Idempotency-Key is already used", detail)
     }
 
     pub(crate) fn unknown(since: &str) -> Self {
@@ -117,14 +142,13 @@ impl Problem {
         let detail =
             "This request was handled before. Its answer was too large to keep; how it ended is known.";
         let problem = Self::new("answer-not-kept", StatusCode::CONFLICT, "The answer was not kept", detail);
-        Self { answer_status, replayed: true, ..problem }
+        Self { answer_status, ..problem }
     }
 
     /// An operator who resolved a record said that it failed, and not what to answer.
     pub(crate) fn failed() -> Self {
         let detail = "This request failed before and is not handled again; a new attempt needs a new key.";
-        let problem = Self::new("failed", StatusCode::CONFLICT, "It failed before", detail);
-        Self { replayed: true, ..problem }
+        Self::new("failed", StatusCode::CONFLICT, "It failed before", detail)
     }
 
     pub(crate) fn misconfigured() -> Self {
@@ -137,12 +161,13 @@ impl Problem {
         self
     }
 
-    pub(crate) fn into_response(self) -> Response<Body> {
+    pub(crate) fn into_response(self, words: &Words) -> Response<Body> {
+        let named = |text: &str| text.replace(KEY_HEADER_AS_WRITTEN, &words.key_header);
         let text = Text {
-            kind: format!("urn:driftq:idempotency:{}", self.word),
-            title: self.title,
+            kind: format!("{}{}", words.kind, self.word),
+            title: named(self.title),
             status: self.status.as_u16(),
-            detail: &self.detail,
+            detail: named(&self.detail),
             answer_status: self.answer_status,
         };
         // Texts and numbers always have a JSON form; if they had not, the status alone would say enough.
@@ -152,12 +177,10 @@ impl Problem {
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(CONTENT_LANGUAGE, HeaderValue::from_static("en"));
         headers.insert(CONTENT_LENGTH, length);
         if let Some(retry_after) = self.retry_after {
             headers.insert(RETRY_AFTER, HeaderValue::from(whole_seconds(retry_after)));
-        }
-        if self.replayed {
-            headers.insert(REPLAYED, HeaderValue::from_static("true"));
         }
         response
     }

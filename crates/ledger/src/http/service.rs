@@ -6,13 +6,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use ::http::request::Parts;
-use ::http::{HeaderMap, Request, Response};
+use ::http::{HeaderMap, HeaderName, Request, Response};
 use bytes::Bytes;
 use tower_service::Service;
 
-use super::fingerprint::fingerprint;
 use super::problem::Problem;
-use super::{KEY_HEADER, Settings, stored};
+use super::{Settings, stored};
 use crate::Identity;
 use crate::layers::{
     Answered, Attempt, Body, BoxError, Guarded, Looked, Nameless, Passed, Taken, only, quoted_string, take,
@@ -60,7 +59,7 @@ where
         Box::pin(async move {
             match settings.looked_at(request).await {
                 Looked::Through(request) => Ok(inner.call(*request).await?.map(Body::through)),
-                Looked::Refused(problem) => Ok(problem.into_response()),
+                Looked::Refused(problem) => Ok(problem.into_response(&settings.words)),
                 Looked::Guarded(guarded) => settings.guarded(*guarded, inner).await,
             }
         })
@@ -75,7 +74,7 @@ impl Settings {
     {
         let (parts, body) = request.into_parts();
         let key = match self.methods.contains(&parts.method) {
-            true => key(&parts.headers, self.strict_key),
+            true => key(&parts.headers, &self.key_header, self.strict_key),
             false => return Looked::through(parts, Body::through(body)),
         };
         let key = match key {
@@ -96,7 +95,7 @@ impl Settings {
         if !taken.is_whole() {
             return Looked::Refused(Problem::body_too_large(limit));
         }
-        let hash = fingerprint(&parts, &taken.data);
+        let hash = (self.fingerprint)(&parts, &taken.data);
         Looked::guarded(identity, hash, parts, taken.into_body())
     }
 
@@ -104,7 +103,7 @@ impl Settings {
         let scope = (self.scope)(parts);
         self.guard.identity(parts, &scope, key).map_err(|nameless| match nameless {
             Nameless::NoPrincipal => Problem::no_principal(),
-            Nameless::Key(error) => Problem::key_invalid(error.to_string()),
+            Nameless::Key(error) => Problem::key_invalid(error),
             Nameless::Scope(error) => {
                 tracing::error!(%error, scope, "the idempotency layer is set up with a scope that is none");
                 Problem::misconfigured()
@@ -140,8 +139,8 @@ impl Settings {
         let problem = match self.guard.pass(identity, hash, work).await {
             Passed::Answer(answer) => return Ok(answer),
             Passed::Broke(error) => return Err(error),
-            Passed::Replay(outcome) => return Ok(stored::replay(outcome)),
-            Passed::Ended(outcome) => return Ok(stored::answer(outcome)),
+            Passed::Replay(outcome) => return Ok(stored::replay(outcome, &self.words)),
+            Passed::Ended(outcome) => return Ok(stored::answer(outcome, &self.words)),
             Passed::InProgress { retry_after } => Problem::in_progress(retry_after),
             Passed::Unknown { since } => Problem::unknown(&since.to_string()),
             Passed::Conflict => Problem::key_reused(),
@@ -151,10 +150,10 @@ impl Settings {
             Passed::Unavailable => Problem::unavailable(),
             Passed::Misconfigured => Problem::misconfigured(),
         };
-        Ok(problem.into_response())
+        Ok(problem.into_response(&self.words))
     }
 }
 
-fn key(headers: &HeaderMap, strict: bool) -> Result<Option<String>, &'static str> {
-    only(headers, KEY_HEADER)?.map(|value| quoted_string(value.as_bytes(), strict)).transpose()
+fn key(headers: &HeaderMap, name: &HeaderName, strict: bool) -> Result<Option<String>, &'static str> {
+    only(headers, name.as_str())?.map(|value| quoted_string(value.as_bytes(), strict)).transpose()
 }

@@ -4,7 +4,7 @@ use ::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use ::http::response::Parts;
 use ::http::{HeaderValue, Response, StatusCode};
 
-use super::problem::Problem;
+use super::problem::{Problem, Words};
 use crate::holder::Report;
 use crate::layers::{Body, Meaning, REPLAYED, Taken, kept, restored};
 use crate::{Class, End, KeptHeaders, OMITTED, OnLapse, Outcome};
@@ -45,25 +45,25 @@ fn response(parts: &Parts, body: &Taken, listed: &KeptHeaders) -> crate::Respons
 }
 
 /// A stored answer, once more.
-pub(crate) fn replay(outcome: Outcome) -> Response<Body> {
-    let mut response = answer(outcome);
+pub(crate) fn replay(outcome: Outcome, words: &Words) -> Response<Body> {
+    let mut response = answer(outcome, words);
     response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
     response
 }
 
 /// A stored answer, for the request whose handler has stored it.
-pub(crate) fn answer(outcome: Outcome) -> Response<Body> {
+pub(crate) fn answer(outcome: Outcome, words: &Words) -> Response<Body> {
     let stored = outcome.response;
     let status = stored.code.and_then(|code| u16::try_from(code).ok());
     let status = status.and_then(|code| StatusCode::from_u16(code).ok());
     if stored.omitted().is_some() {
-        return Problem::answer_not_kept(status.map(|status| status.as_u16())).into_response();
+        return Problem::answer_not_kept(status.map(|status| status.as_u16())).into_response(words);
     }
     let status = match (status.filter(|status| !status.is_informational()), outcome.end) {
         (Some(status), _) => status,
         // An operator who resolved it by hand need not know what the handler would have said.
         (None, End::Succeeded) => StatusCode::OK,
-        (None, End::FailedFinal | End::FailedRetryable) => return Problem::failed().into_response(),
+        (None, End::FailedFinal | End::FailedRetryable) => return Problem::failed().into_response(words),
     };
     let mut headers = restored(&stored.headers, "");
     if !matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {

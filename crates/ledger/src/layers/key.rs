@@ -1,6 +1,14 @@
 //! The key as callers write it.
 
-use ::http::{HeaderMap, HeaderValue};
+use ::http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::LedgerError;
+
+/// A name that a service gives to the header of its keys.
+pub(crate) fn header_name(name: &str) -> Result<HeaderName, LedgerError> {
+    let parsed = HeaderName::from_bytes(name.as_bytes());
+    parsed.map_err(|_| LedgerError::Invalid(format!("{name:?} is no name of a header")))
+}
 
 /// The only value of a header, if there is one.
 pub(crate) fn only<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a HeaderValue>, &'static str> {

@@ -22,9 +22,9 @@ pub(crate) use body::{BoxError, Taken, take};
 pub(crate) use headers::{REPLAYED, kept, restored};
 #[cfg(feature = "grpc")]
 pub(crate) use key::any_text;
-pub(crate) use key::only;
 #[cfg(feature = "http")]
 pub(crate) use key::quoted_string;
+pub(crate) use key::{header_name, only};
 
 use crate::holder::{Report, Told, detached};
 use crate::{

@@ -174,8 +174,12 @@ impl Call {
         self
     }
 
-    pub(crate) fn key(mut self, key: &str) -> Self {
-        self.metadata.append("idempotency-key", key.parse().unwrap());
+    pub(crate) fn key(self, key: &str) -> Self {
+        self.metadata("idempotency-key", key)
+    }
+
+    pub(crate) fn metadata(mut self, name: &'static str, value: &str) -> Self {
+        self.metadata.append(name, value.parse().unwrap());
         self
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use driftq_ledger::Status as RecordStatus;
+use driftq_ledger::{RequestHash, Status as RecordStatus};
 use http::uri::PathAndQuery;
 use tonic::Code;
 use tonic::codegen::tokio_stream;
@@ -65,6 +65,22 @@ async fn another_message_under_a_used_key_is_refused() {
     assert_eq!(bed.runs(), 1);
     for run in [2, 3] {
         assert_eq!(bed.call().send().await.unwrap().get_ref().run, run, "without a key");
+    }
+}
+
+#[tokio::test]
+async fn the_name_of_the_key_and_what_counts_as_the_same_are_the_services_to_say() {
+    let bed = Bed::start(|layer| {
+        let layer = layer.required(true).key_metadata("x-request-key").unwrap();
+        layer.fingerprint(|parts, _| RequestHash::of_bytes(parts.uri.path().as_bytes()))
+    })
+    .await;
+    let missing = bed.call().key("k").send().await;
+    assert_eq!(refusal(&missing), ("key-missing", Code::InvalidArgument));
+    assert!(missing.unwrap_err().message().contains("x-request-key"));
+    for amount in [5, 6] {
+        let call = bed.call().metadata("x-request-key", "k").amount(amount);
+        assert_eq!(call.send().await.unwrap().get_ref().run, 1, "the message does not count here");
     }
 }
 

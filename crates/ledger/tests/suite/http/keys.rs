@@ -2,6 +2,7 @@
 
 use axum::Router;
 use axum::routing::post;
+use driftq_ledger::RequestHash;
 use driftq_ledger::http::IdempotencyLayer;
 use http::Method;
 
@@ -88,6 +89,81 @@ async fn a_key_in_quotes_and_the_same_without_are_one() {
     let bed = self::bed(|layer| layer.strict_key(true)).await;
     bed.post("/pay").key(UUID).send().await.is_problem(400, "key-invalid");
     assert_eq!(bed.post("/pay").key(format!("\"{UUID}\"")).send().await.text(), "run 1");
+}
+
+/// Title and detail as the examples of the draft have them, and the type as a page of the service.
+#[tokio::test]
+async fn the_words_are_those_of_the_draft() {
+    let page = "https://developer.example.com/idempotency";
+    let bed = Bed::start(|layer, signals| {
+        let handler = move |body: String| async move {
+            if body == "wait" {
+                signals.pause().await;
+            }
+            format!("run {}", signals.run())
+        };
+        Router::new().route("/pay", post(handler)).layer(layer.required(true).documentation(page))
+    })
+    .await;
+    let outstanding = tokio::spawn(bed.post("/pay").key("\"o\"").body("wait").send());
+    bed.signals.until_entered().await;
+    assert_eq!(bed.post("/pay").key("\"k\"").send().await.status, 200);
+    let usage = "This operation is idempotent and it requires correct usage of Idempotency Key.";
+    for (post, status, word, title, detail) in [
+        (bed.post("/pay"), 400, "key-missing", "Idempotency-Key is missing", usage.to_owned()),
+        (
+            bed.post("/pay").key("\"k\"").body("other"),
+            422,
+            "key-reused",
+            "Idempotency-Key is already used",
+            format!("{usage} Idempotency Key MUST not be reused across different payloads of this operation."),
+        ),
+        (
+            bed.post("/pay").key("\"o\"").body("wait"),
+            409,
+            "in-progress",
+            "A request is outstanding for this Idempotency-Key",
+            "A request with the same Idempotency-Key for the same operation is being processed or is outstanding."
+                .to_owned(),
+        ),
+    ] {
+        let answer = post.send().await;
+        assert_eq!((answer.status.as_u16(), answer.header("content-language")), (status, Some("en")));
+        let kind = format!("{page}#{word}");
+        let expected =
+            serde_json::json!({ "type": kind, "title": title, "status": status, "detail": detail });
+        assert_eq!(answer.problem(), expected);
+    }
+    let malformed = bed.post("/pay").key("\"open").send().await;
+    assert_eq!(malformed.status, 400);
+    assert_eq!(malformed.problem()["title"], "Idempotency-Key is malformed");
+    assert!(malformed.problem()["detail"].as_str().unwrap().starts_with(usage));
+    bed.signals.let_go();
+    outstanding.await.unwrap();
+}
+
+#[tokio::test]
+async fn the_header_has_the_name_that_the_service_gives_it() {
+    let bed = bed(|layer| layer.required(true).key_header("X-Request-Key").unwrap()).await;
+    let missing = bed.post("/pay").key("\"k\"").send().await;
+    missing.is_problem(400, "key-missing");
+    let (_, _, _, layer) = Bed::parts();
+    assert!(layer.key_header("not a name").is_err());
+    assert_eq!(missing.problem()["title"], "X-Request-Key is missing");
+    for _ in 0..2 {
+        assert_eq!(bed.post("/pay").header("x-request-key", "\"k\"").send().await.text(), "run 1");
+    }
+}
+
+#[tokio::test]
+async fn what_counts_as_the_same_request_is_the_services_to_say() {
+    // The content type and a trace in the query do not count here.
+    let bed = bed(|layer| layer.fingerprint(|_, body| RequestHash::of_bytes(body))).await;
+    let post = bed.post("/pay").key("\"k\"");
+    assert_eq!(post.clone().body("5").send().await.text(), "run 1");
+    let traced = bed.post("/pay?trace=7").header("content-type", "text/plain").key("\"k\"");
+    assert_eq!(traced.body("5").send().await.text(), "run 1");
+    post.body("5 ").send().await.is_problem(422, "key-reused");
 }
 
 #[tokio::test]
