@@ -6,9 +6,11 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::check;
+use crate::give_back::{Asking, GIVE_BACKS_MAX};
 use crate::seal::without_credentials;
 use crate::{
     Begin, Call, Decision, Ending, Filter, Finished, Identity, KeptHeaders, LEASE_MAX, Lease, LedgerError,
@@ -64,6 +66,8 @@ struct Inner {
     store: Box<dyn Store>,
     settings: Settings,
     observer: Box<dyn Observer>,
+    /// Places for begins whose answer was lost.
+    give_backs: Arc<Semaphore>,
 }
 
 /// What a retried call came to.
@@ -80,7 +84,12 @@ impl Ledger {
 
     /// With bounds of the service's own, and an observer that is told of every call.
     pub fn with(store: impl Store, settings: Settings, observer: impl Observer) -> Self {
-        let inner = Inner { store: Box::new(store), settings, observer: Box::new(observer) };
+        let inner = Inner {
+            store: Box::new(store),
+            settings,
+            observer: Box::new(observer),
+            give_backs: Arc::new(Semaphore::new(GIVE_BACKS_MAX)),
+        };
         Self { inner: Arc::new(inner) }
     }
 
@@ -97,9 +106,14 @@ impl Ledger {
     }
 
     /// Asks to run an effect. If another holder runs it and `asked.wait` is not over, waits for the outcome.
+    ///
+    /// If the store does not answer, or the returned future is dropped before it does, it may have given a lease that
+    /// nobody knows of. The ledger looks for it in the background and gives it up, unless the caller has named the call
+    /// itself ([`Begin::call`]): then it can ask again.
     pub async fn begin(&self, mut asked: Begin) -> Result<Decision, LedgerError> {
         let started = Instant::now();
         let checked = check::begin(&asked);
+        let is_named_here = asked.call.is_none();
         asked.call.get_or_insert_with(new_call);
         asked.wait = asked.wait.min(WAIT_MAX);
         let until = started + asked.wait;
@@ -110,7 +124,9 @@ impl Ledger {
                 break Err(error.clone());
             }
             let patience = self.inner.settings.call_timeout + asked.wait;
+            let asking = Asking::new(self, &asked, is_named_here);
             let tried = self.retrying(patience, || self.inner.store.begin(&asked)).await;
+            asking.answered(&tried.result);
             retries += tried.retries;
             match tried.result {
                 Ok(Decision::InProgress { retry_after, epoch, attempt }) => {
@@ -128,6 +144,15 @@ impl Ledger {
         let result = result.and_then(|told| self.settings().opened_decision(&asked.identity, told));
         self.told("begin", result.as_ref().map(Decision::word), started, retries);
         result
+    }
+
+    /// The same call once more, by the name that it has.
+    pub(crate) async fn begin_again(&self, asked: &Begin) -> Result<Decision, LedgerError> {
+        self.retrying(self.inner.settings.call_timeout, || self.inner.store.begin(asked)).await.result
+    }
+
+    pub(crate) fn give_backs(&self) -> &Arc<Semaphore> {
+        &self.inner.give_backs
     }
 
     /// Asks to run again what failed and may be tried again.

@@ -16,6 +16,7 @@ mod check;
 pub mod conformance;
 mod decision;
 mod error;
+mod give_back;
 #[cfg(feature = "grpc")]
 pub mod grpc;
 mod hash;

@@ -2,6 +2,7 @@
 //! trouble. Time is paused: it passes when everybody waits.
 
 mod lapse;
+mod lost;
 mod trouble;
 mod world;
 mod written;

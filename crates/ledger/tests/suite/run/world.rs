@@ -35,6 +35,12 @@ pub(crate) struct Trouble {
     pub(crate) error: Mutex<Option<LedgerError>>,
     /// Whether they are written down all the same, and only the answer is lost.
     pub(crate) is_answer_lost: AtomicBool,
+    /// Of so many begins the answer is lost.
+    pub(crate) begins_lost: AtomicU32,
+    /// So many begins do not get to the store.
+    pub(crate) begins_failed: AtomicU32,
+    /// Whether a begin whose answer is lost is never answered at all.
+    pub(crate) is_silent: AtomicBool,
     /// So many renewals fail.
     pub(crate) renewals: AtomicU32,
     /// Finishes that got to the store.
@@ -58,7 +64,18 @@ impl Store for Troubled {
     }
 
     fn begin<'a>(&'a self, asked: &'a Begin) -> Pending<'a, Decision> {
-        self.store.begin(asked)
+        Box::pin(async move {
+            let gone = || Err(LedgerError::Unavailable("it is gone".to_owned()));
+            if one_of(&self.trouble.begins_failed) {
+                return gone();
+            }
+            let told = self.store.begin(asked).await;
+            match one_of(&self.trouble.begins_lost) {
+                true if self.trouble.is_silent.load(Ordering::SeqCst) => std::future::pending().await,
+                true => gone(),
+                false => told,
+            }
+        })
     }
 
     fn reacquire<'a>(&'a self, asked: &'a Reacquire) -> Pending<'a, Decision> {
