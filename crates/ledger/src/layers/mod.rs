@@ -25,6 +25,7 @@ pub(crate) use key::only;
 #[cfg(feature = "http")]
 pub(crate) use key::quoted_string;
 
+use crate::words::beginning;
 use crate::{
     Begin, Decision, Ending, IDENTITY_BYTES_MAX, Identity, IdentityError, Ledger, LedgerError, Moment,
     Outcome, Part, RequestHash, Terms,
@@ -256,8 +257,7 @@ pub(crate) fn scope(text: String) -> String {
         return text;
     }
     let hash = blake3::hash(text.as_bytes()).to_hex();
-    let end = text.floor_char_boundary(IDENTITY_BYTES_MAX - hash.len() - 1);
-    format!("{}#{hash}", &text[..end])
+    format!("{}#{hash}", beginning(&text, IDENTITY_BYTES_MAX - hash.len() - 1))
 }
 
 /// Whole seconds, rounded up, one at least.

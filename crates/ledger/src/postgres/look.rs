@@ -1,6 +1,6 @@
 //! Questions about records.
 
-use driftq_core::ledger::{OnLapse, Standing, Status};
+use driftq_rules::{OnLapse, Standing, Status};
 use serde::{Deserialize, Serialize};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
