@@ -22,7 +22,16 @@ use crate::{
 const WORKER_KILLS: u64 = 50;
 
 /// Packages whose tests need no third-party programs and end soon: the inner loop.
-const QUICK: [&str; 6] = ["driftq-api", "driftq-core", "driftq-engine", "driftq-sim", "driftq-wal", "xtask"];
+const QUICK: [&str; 8] = [
+    "driftq-api",
+    "driftq-canonical",
+    "driftq-core",
+    "driftq-engine",
+    "driftq-rules",
+    "driftq-sim",
+    "driftq-wal",
+    "xtask",
+];
 const QUICK_SEEDS: u64 = 50;
 const SEEDS: u64 = 200;
 const KILL_CYCLES: u64 = 50;

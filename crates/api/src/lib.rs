@@ -4,7 +4,6 @@
 //! Absent on purpose: sockets, runtimes, and decisions. A word here is parsed or printed; whether a message may be
 //! stored is decided by the broker's core, of which this crate knows nothing.
 
-pub mod canonical;
 mod catalogue;
 mod fault;
 mod moment;
@@ -20,6 +19,7 @@ pub mod v2;
 use schema::ToSchema;
 
 pub use catalogue::{Code, Entry};
+pub use driftq_canonical as canonical;
 pub use fault::Fault;
 pub use moment::Moment;
 pub use ndjson::end_line;

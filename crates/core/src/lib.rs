@@ -19,7 +19,6 @@ mod commit;
 mod delivery;
 mod effect;
 mod entity;
-pub mod ledger;
 mod log;
 mod orders;
 mod output;
@@ -31,6 +30,8 @@ mod view;
 mod words;
 
 pub use delivery::produce::PRIORITY_MAX;
+/// The rules over effects, which a service without a broker shares.
+pub use driftq_rules as ledger;
 pub use effect::begin::EFFECTS_PER_CALL_MAX;
 pub use log::commit::CommitFact;
 pub use log::delivery::{DeliveryFact, Place};

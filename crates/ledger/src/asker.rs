@@ -1,6 +1,6 @@
 //! A caller that wants to run an effect, by either way of asking.
 
-use driftq_core::ledger::Asked;
+use driftq_rules::Asked;
 
 use crate::{Begin, Identity, Reacquire, RequestHash, Terms};
 

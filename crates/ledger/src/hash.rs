@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use driftq_api::canonical::{self, Flaw};
+use driftq_canonical::{self as canonical, Flaw};
 
 use crate::LedgerError;
 
@@ -45,7 +45,7 @@ impl RequestHash {
 
     /// Of JSON text, whatever the order of its members and the blanks between them.
     ///
-    /// What is hashed is the document in its [canonical form](driftq_api::canonical), which is that of the SDKs: members
+    /// What is hashed is the document in its [canonical form](driftq_canonical), which is that of the SDKs: members
     /// sorted by the bytes of their names, no blanks, escapes undone and written in one way, numbers by their digits.
     /// `1`, `1.0` and `1e0` are one amount. No number is read as a float, so that two amounts that differ anywhere
     /// differ here. Older releases told the spellings of a number apart; what they have begun is recognised.

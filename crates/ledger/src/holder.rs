@@ -125,6 +125,7 @@ impl Ledger {
 
     /// As [`report`](Self::report), of a holder that took on to end the effect itself. What it has committed counts,
     /// whatever it says; a success that it has not committed is none.
+    #[cfg(any(feature = "grpc", feature = "http"))]
     pub(crate) async fn report_of_joined(&self, lease: &Lease, report: &Report) -> Told {
         let is_success = matches!(report, Report::Ended(Ending { end: End::Succeeded, .. }));
         if !is_success && !matches!(report, Report::Unclear) {

@@ -1,7 +1,7 @@
 //! Side effects that are safe to retry, for a service that has a database and no broker.
 //!
 //! A handler asks the [`Ledger`] before it charges a card: run it, or here is its outcome, or keep off. The rules
-//! are the broker's own (`driftq_core::ledger`); the records are in PostgreSQL, in memory or on a DriftQ server.
+//! are the broker's own (`driftq_rules`); the records are in PostgreSQL, in memory or on a DriftQ server.
 //!
 //! What holds for every store:
 //! - Of all leases of a record one counts, the newest; the holder of an older one cannot write.
@@ -47,8 +47,8 @@ pub mod words;
 
 pub use audit::{AuditFilter, AuditPage, Event, Note};
 pub use decision::{Decision, Finished};
-pub use driftq_api::canonical::DEPTH_MAX;
-pub use driftq_core::ledger::{OnLapse, Status};
+pub use driftq_canonical::DEPTH_MAX;
+pub use driftq_rules::{OnLapse, Status};
 pub use error::LedgerError;
 pub use expiry::Expiry;
 pub use hash::{

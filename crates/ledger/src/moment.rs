@@ -62,11 +62,43 @@ impl From<SystemTime> for Moment {
 impl fmt::Display for Moment {
     /// As RFC 3339 has it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match jiff::Timestamp::from_microsecond(self.0) {
-            Ok(timestamp) => write!(f, "{timestamp}"),
-            Err(_) => write!(f, "{} µs", self.0),
+        let (days, micros) = (self.0.div_euclid(MICROS_PER_DAY), self.0.rem_euclid(MICROS_PER_DAY));
+        let (year, month, day) = date(days);
+        if !(0..=YEAR_MAX).contains(&year) {
+            return write!(f, "{} µs", self.0);
         }
+        let (seconds, fraction) = (micros / 1_000_000, micros % 1_000_000);
+        let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")?;
+        if fraction > 0 {
+            write!(f, ".{}", format!("{fraction:06}").trim_end_matches('0'))?;
+        }
+        f.write_str("Z")
     }
+}
+
+const MICROS_PER_DAY: i64 = 24 * 3600 * 1_000_000;
+/// The last year that RFC 3339 can write.
+const YEAR_MAX: i64 = 9999;
+/// The Gregorian calendar repeats itself after 400 years.
+const DAYS_PER_ERA: i64 = 146_097;
+/// From 1 March of the year 0 to 1 January 1970. Years are counted from March here, so that a leap day is their last.
+const DAYS_TO_1970: i64 = 719_468;
+
+/// Year, month and day, so many days after 1 January 1970.
+fn date(days: i64) -> (i64, i64, i64) {
+    let days = days + DAYS_TO_1970;
+    let (era, day_of_era) = (days.div_euclid(DAYS_PER_ERA), days.rem_euclid(DAYS_PER_ERA));
+    // Less the leap days so far: one in 4 years, none in 100, one in 400.
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    // From March on, five months have 153 days, over and over.
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let is_next_year = month >= 10;
+    let (year, month) =
+        (era * 400 + year_of_era + i64::from(is_next_year), if is_next_year { month - 9 } else { month + 3 });
+    (year, month, day)
 }
 
 #[cfg(test)]
@@ -84,6 +116,42 @@ mod tests {
                 micros,
                 "-{nanos} ns"
             );
+        }
+    }
+
+    proptest::proptest! {
+        /// Every day from the year 0 to 9999, at any microsecond of it.
+        #[test]
+        fn moments_are_shown_as_a_calendar_has_them(
+            days in -719_528_i64..2_932_897,
+            micros in 0..MICROS_PER_DAY,
+            whole in proptest::sample::select(vec![1, 1000, 1_000_000, MICROS_PER_DAY]),
+        ) {
+            let moment = days * MICROS_PER_DAY + micros / whole * whole;
+            let expected = jiff::Timestamp::from_microsecond(moment);
+            // It ends a day early, so that every zone has a time for it.
+            if let Ok(expected) = expected {
+                proptest::prop_assert_eq!(Moment::from_micros(moment).to_string(), expected.to_string());
+            }
+        }
+    }
+
+    #[test]
+    fn days_at_the_edge_of_years_are_right() {
+        for (days, expected) in [
+            (-719_528, (0, 1, 1)),
+            (-1, (1969, 12, 31)),
+            (0, (1970, 1, 1)),
+            (11_016, (2000, 2, 29)),
+            (11_017, (2000, 3, 1)),
+            (47_540, (2100, 2, 28)),
+            (47_541, (2100, 3, 1)),
+            (2_932_896, (9999, 12, 31)),
+        ] {
+            assert_eq!(date(days), expected, "{days}");
+        }
+        for odd in [i64::MIN, i64::MAX, -719_529 * MICROS_PER_DAY, 2_932_897 * MICROS_PER_DAY] {
+            assert_eq!(Moment::from_micros(odd).to_string(), format!("{odd} µs"));
         }
     }
 

@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use thiserror::Error;
 
 use crate::holder::{Report, Told, detached};
+use crate::words::beginning;
 use crate::{
     Begin, Decision, ERROR_BYTES_MAX, End, Ending, Identity, Lease, Ledger, LedgerError, Moment, Outcome,
     RequestHash, Response,
@@ -325,6 +326,5 @@ fn already<E>(decision: Decision) -> Result<Ran, RunError<E>> {
 /// The text of an error as far as it is kept.
 fn shortened(text: &str) -> String {
     let text = text.replace('\0', "");
-    let end = text.floor_char_boundary(ERROR_BYTES_MAX);
-    text[..end].to_owned()
+    beginning(&text, ERROR_BYTES_MAX).to_owned()
 }

@@ -34,7 +34,7 @@ pub struct Lost {
     pub owner: Option<String>,
 }
 
-/// Where records are kept. A store tells the rules (`driftq_core::ledger`) how a record stands now, by its own clock,
+/// Where records are kept. A store tells the rules (`driftq_rules`) how a record stands now, by its own clock,
 /// and does what they answer; it decides nothing itself. The suite in `conformance` says what that amounts to.
 ///
 /// Every call is safe to repeat with the same arguments. What is handed over was checked by the

@@ -45,9 +45,25 @@ pub fn on_lapse(word: &str) -> Option<OnLapse> {
     [OnLapse::Retry, OnLapse::Hold].into_iter().find(|on_lapse| of_on_lapse(*on_lapse) == word)
 }
 
+/// As much of a text as fits into this many bytes, in whole characters.
+#[must_use]
+pub(crate) fn beginning(text: &str, bytes_max: usize) -> &str {
+    let end = (0..=bytes_max.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or(0)]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_is_cut_between_characters() {
+        for (bytes_max, expected) in
+            [(0, ""), (1, "a"), (2, "a"), (3, "aü"), (6, "aü"), (7, "aü🚀"), (99, "aü🚀")]
+        {
+            assert_eq!(beginning("aü🚀", bytes_max), expected, "{bytes_max}");
+        }
+    }
 
     #[test]
     fn every_word_is_understood_and_no_other() {

@@ -77,7 +77,7 @@ fn check(root: &Path) -> Result<Vec<Finding>> {
 
 fn check_sources(sources: &[Source]) -> Vec<Finding> {
     let rules = [
-        arrow::check_core,
+        arrow::check_pure,
         attribute::check,
         clock::check,
         function::check,

@@ -9,7 +9,6 @@ mod deadlines;
 mod defaults;
 mod delivery;
 mod durable_answers;
-mod effect_rules;
 mod effects;
 mod effects_ending;
 mod effects_released;

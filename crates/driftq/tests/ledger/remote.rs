@@ -207,8 +207,9 @@ async fn a_result_that_the_server_does_not_keep_leaves_its_size_behind() {
     let held = lease(ledger.begin(begin("k")).await.unwrap());
     let refused = ledger.finish(&held, &Ending::succeeded(Response::new(payload.clone()))).await.unwrap_err();
     assert!(matches!(refused, LedgerError::TooLarge { bytes, .. } if bytes == payload.len()), "{refused}");
+    let result = payload.clone();
     let ran = ledger.run(identity("run"), hash(), || async {
-        Ok::<_, driftq_ledger::Failed>(Response::new(payload.clone()).code(200))
+        Ok::<_, driftq_ledger::Failed>(Response::new(result).code(200))
     });
     assert_eq!(ran.await.unwrap().response.payload.len(), payload.len(), "who ran it has it");
     let replayed = ledger.run(identity("run"), hash(), || async {
@@ -271,7 +272,7 @@ async fn lists_and_counts_are_of_this_ledger() {
 async fn pages(ledger: &Ledger, mut filter: Filter) -> Vec<Record> {
     let mut all = Vec::new();
     loop {
-        let Page { records, cursor } = ledger.list(&filter).await.unwrap();
+        let Page { records, cursor, .. } = ledger.list(&filter).await.unwrap();
         all.extend(records);
         match cursor {
             None => return all,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use driftq_core::ledger as rules;
+use driftq_rules as rules;
 use serde::{Deserialize, Serialize};
 
 use super::Reading;

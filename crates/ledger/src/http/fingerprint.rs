@@ -3,7 +3,7 @@
 use ::http::header::CONTENT_TYPE;
 use ::http::request::Parts;
 
-use driftq_api::canonical;
+use driftq_canonical as canonical;
 
 use crate::{RequestHash, VERSION_HTTP};
 

@@ -27,6 +27,7 @@ pub(crate) use key::quoted_string;
 pub(crate) use key::{header_name, only};
 
 use crate::holder::{Report, Told, detached};
+use crate::words::beginning;
 use crate::{
     Begin, Decision, IDENTITY_BYTES_MAX, Identity, IdentityError, Ledger, LedgerError, Moment, Outcome, Part,
     RequestHash, Terms,
@@ -254,8 +255,7 @@ pub(crate) fn scope(text: String) -> String {
         return text;
     }
     let hash = blake3::hash(text.as_bytes()).to_hex();
-    let end = text.floor_char_boundary(IDENTITY_BYTES_MAX - hash.len() - 1);
-    format!("{}#{hash}", &text[..end])
+    format!("{}#{hash}", beginning(&text, IDENTITY_BYTES_MAX - hash.len() - 1))
 }
 
 /// Whole seconds, rounded up, one at least.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use driftq_core::ledger::Standing;
+use driftq_rules::Standing;
 use tokio::sync::watch;
 
 use crate::asker::{Asker, Compared};

@@ -9,7 +9,7 @@ mod table;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use driftq_core::ledger::{self as rules, Begun, Released, Resolved};
+use driftq_rules::{self as rules, Begun, Released, Resolved};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 

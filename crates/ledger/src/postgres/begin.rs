@@ -1,6 +1,6 @@
 //! A caller wants to run an effect.
 
-use driftq_core::ledger::{self as rules, Begun, Status};
+use driftq_rules::{self as rules, Begun, Status};
 use tokio_postgres::types::Type;
 
 use super::link::Link;

@@ -1,6 +1,6 @@
 //! How many records there are, without going through all of them.
 
-use driftq_core::ledger::{OnLapse, Standing, Status};
+use driftq_rules::{OnLapse, Standing, Status};
 use tokio_postgres::types::Type;
 
 use super::PostgresStore;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use driftq_core::ledger::{self as rules, OnLapse, Released, Resolved, Standing, Status};
+use driftq_rules::{self as rules, OnLapse, Released, Resolved, Standing, Status};
 use tokio_postgres::types::Type;
 
 use super::begin::{RETURNED, busy, integer};

@@ -1,6 +1,6 @@
 //! Questions about records.
 
-use driftq_core::ledger::Status;
+use driftq_rules::Status;
 use serde::{Deserialize, Serialize};
 use tokio_postgres::types::Type;
 

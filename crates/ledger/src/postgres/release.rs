@@ -1,6 +1,6 @@
 //! A holder gives its lease up.
 
-use driftq_core::ledger::{self as rules, Released};
+use driftq_rules::{self as rules, Released};
 use tokio_postgres::types::Type;
 
 use super::begin::{busy, integer};

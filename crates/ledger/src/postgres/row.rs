@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use driftq_core::ledger::Standing;
+use driftq_rules::Standing;
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
 

@@ -8,8 +8,8 @@ use driftq_api::v2::{
     self, CommitResult, Effect, EffectDecision, EffectOutcome, EffectResult, EffectState, EffectStatus,
     Headers,
 };
-use driftq_core::ledger::Standing;
 use driftq_http::escape;
+use driftq_rules::Standing;
 
 use crate::{
     Decision, End, Ending, Filter, Finished, Identity, Lease, LedgerError, Moment, OnLapse, Outcome, Proof,

@@ -3,6 +3,10 @@
 //! Every store (the shard's own, a table in PostgreSQL, a map in memory) says how a record stands at the moment of the
 //! question and does what the answer says. No rule knows a clock: the store that keeps the record decides by its own
 //! clock whether a lease is live and whether the record's time is over. What decides ownership is the epoch alone.
+//!
+//! The crate is `no_std` and depends on nothing.
+#![no_std]
+#![warn(missing_docs)]
 
 /// How an effect stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

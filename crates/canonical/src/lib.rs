@@ -14,6 +14,8 @@
 //! - An object with two members of one name is refused: which of them counts depends on who reads it.
 //! - Half a surrogate pair, text that is not UTF-8, and more than [`DEPTH_MAX`] levels are refused.
 
+#![warn(missing_docs)]
+
 mod name;
 mod number;
 mod walk;

@@ -1,6 +1,6 @@
 //! The rules of the ledger, against a table written from the design and from nothing else.
 
-use driftq_core::ledger::{
+use driftq_rules::{
     Asked, Begun, Finished, OnLapse, Released, Resolved, Standing, Status, begin, finish, release, renew,
     resolve,
 };
