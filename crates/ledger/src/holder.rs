@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tracing::Instrument as _;
 
-use crate::{End, Ending, Lease, Ledger, LedgerError, OMITTED, Outcome};
+use crate::{Ending, Lease, Ledger, LedgerError, OMITTED, Outcome};
 
 /// How often a lease is renewed within its time.
 const RENEWALS_PER_LEASE: u32 = 3;
@@ -127,7 +127,7 @@ impl Ledger {
     /// whatever it says; a success that it has not committed is none.
     #[cfg(any(feature = "grpc", feature = "http"))]
     pub(crate) async fn report_of_joined(&self, lease: &Lease, report: &Report) -> Told {
-        let is_success = matches!(report, Report::Ended(Ending { end: End::Succeeded, .. }));
+        let is_success = matches!(report, Report::Ended(Ending { end: crate::End::Succeeded, .. }));
         if !is_success && !matches!(report, Report::Unclear) {
             // The ledger refuses it if there is an outcome already. It waits for a transaction that is still under way.
             return self.report(lease, report).await;
