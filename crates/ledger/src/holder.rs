@@ -7,7 +7,9 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tracing::Instrument as _;
 
-use crate::{End, Ending, Lease, Ledger, LedgerError, OMITTED, Outcome};
+#[cfg(any(feature = "grpc", feature = "http"))]
+use crate::End;
+use crate::{Ending, Lease, Ledger, LedgerError, OMITTED, Outcome};
 
 /// How often a lease is renewed within its time.
 const RENEWALS_PER_LEASE: u32 = 3;
@@ -125,6 +127,7 @@ impl Ledger {
 
     /// As [`report`](Self::report), of a holder that took on to end the effect itself. What it has committed counts,
     /// whatever it says; a success that it has not committed is none.
+    #[cfg(any(feature = "grpc", feature = "http"))]
     pub(crate) async fn report_of_joined(&self, lease: &Lease, report: &Report) -> Told {
         let is_success = matches!(report, Report::Ended(Ending { end: End::Succeeded, .. }));
         if !is_success && !matches!(report, Report::Unclear) {
