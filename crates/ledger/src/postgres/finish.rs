@@ -13,7 +13,7 @@ use super::{PostgresStore, ROUNDS_MAX};
 use crate::moment::micros;
 use crate::{Ending, Finished, Lease, LedgerError, Lost, Moment, Proof, Resolve, words};
 
-pub(super) const FINISH: &str = "SELECT {finish}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
+pub(super) const FINISH: &str = "SELECT {finish_3}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
 
 /// Never to an earlier time. What was written off as unknown is in progress again: its holder is there.
 const RENEW: &str = "UPDATE {table} SET status = 'IN_PROGRESS', \
@@ -50,7 +50,8 @@ struct There {
     record: i64,
     epoch: u32,
     status: Status,
-    digest: Option<Vec<u8>>,
+    /// Whether it holds the ending that was to be written.
+    same: bool,
 }
 
 impl PostgresStore {
@@ -70,9 +71,7 @@ impl PostgresStore {
                 return Ok(Finished::Committed);
             };
             let there = there.filter(|there| there.record == record);
-            let same = there.as_ref().is_some_and(|there| {
-                there.status == ending.end.into() && there.digest.as_deref() == Some(&digest[..])
-            });
+            let same = there.as_ref().is_some_and(|there| there.status == ending.end.into() && there.same);
             let standing = there.as_ref().map(|there| standing_of(there.status, there.epoch));
             match rules::finish(standing.as_ref(), lease.epoch, false, same) {
                 rules::Finished::Already => return Ok(Finished::AlreadyCommitted),
@@ -118,7 +117,7 @@ impl PostgresStore {
             record,
             epoch: u32::try_from(row.get::<i32>(2, &Type::INT4)?).unwrap_or(0),
             status: status_of(row.get(3, &Type::TEXT)?, &lease.identity)?,
-            digest: row.get(4, &Type::BYTEA)?,
+            same: row.get::<Option<bool>>(4, &Type::BOOL)?.unwrap_or(false),
         })))
     }
 
@@ -147,12 +146,8 @@ impl PostgresStore {
             let held = self.read(link, &lease.identity).await?.filter(|held| held.record == record);
             let standing = held.as_ref().map(StoredRow::standing);
             if !rules::renew(standing.as_ref(), lease.epoch, false) {
-                let there = held.map(|held| There {
-                    record,
-                    epoch: held.epoch,
-                    status: held.status,
-                    digest: held.digest,
-                });
+                let there =
+                    held.map(|held| There { record, epoch: held.epoch, status: held.status, same: false });
                 return Err(stale(there.as_ref(), lease));
             }
             expected = held.map_or(expected, |held| held.status);

@@ -79,6 +79,7 @@ impl Names {
             .replace("{table}", &self.table)
             .replace("{begin}", &self.begin)
             .replace("{finish}", &self.finish)
+            .replace("{finish_3}", &self.beside("finish_3"))
             .replace("{begin_1}", &self.begin_1)
             .replace("{finish_1}", &self.finish_1)
             .replace("{migrations}", &self.migrations)

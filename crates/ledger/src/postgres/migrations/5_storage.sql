@@ -119,6 +119,46 @@ CREATE TRIGGER {trigger_removed} AFTER DELETE ON {table} FOR EACH ROW
     WHEN (OLD.epoch > 1 OR OLD.status NOT IN ('SUCCEEDED', 'FAILED_FINAL'))
     EXECUTE FUNCTION {note}();
 
+-- Writes an ending, as the function of the step before, and less of it to the log: the columns that stay as they are come
+-- last in the row, so that only what comes before them is written. The lease of what has ended has no meaning, and an
+-- ending is told from another by what it says.
+CREATE OR REPLACE FUNCTION {finish_3}(
+    asked_principal text, asked_method text, asked_key text,
+    seen_record bigint, seen_epoch integer, seen_status text,
+    new_status text, new_code integer, new_headers text, new_payload bytea, new_error text, new_digest bytea,
+    OUT done boolean, OUT there_record bigint, OUT there_epoch integer, OUT there_status text, OUT there_same boolean
+) LANGUAGE plpgsql SET enable_seqscan = off AS $$
+DECLARE
+    moment timestamptz := {now};
+BEGIN
+    UPDATE {table} SET
+        status = new_status, response_code = new_code, response_headers = new_headers::jsonb,
+        response_payload = new_payload, error = new_error, result_digest = NULL,
+        resolved_by = NULL, resolved_why = NULL,
+        updated_at = moment, expires_at = moment + ttl_us * interval '1 microsecond'
+    WHERE principal = asked_principal AND grpc_method = asked_method AND idempotency_key = asked_key
+        AND record = seen_record AND epoch = seen_epoch AND status || '' = seen_status;
+    done := FOUND;
+    IF done THEN
+        IF {now} > moment + interval '10 milliseconds' THEN
+            moment := {now};
+            UPDATE {table} SET updated_at = moment, expires_at = moment + ttl_us * interval '1 microsecond'
+            WHERE principal = asked_principal AND grpc_method = asked_method AND idempotency_key = asked_key;
+        END IF;
+        IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
+            PERFORM set_config('synchronous_commit', 'on', true);
+        END IF;
+    ELSE
+        SELECT record, epoch, status, CASE WHEN result_digest IS NOT NULL THEN result_digest = new_digest
+                ELSE status = new_status AND response_code IS NOT DISTINCT FROM new_code
+                    AND response_headers IS NOT DISTINCT FROM new_headers::jsonb
+                    AND response_payload IS NOT DISTINCT FROM new_payload AND error IS NOT DISTINCT FROM new_error END
+            INTO there_record, there_epoch, there_status, there_same
+            FROM {table}
+            WHERE principal = asked_principal AND grpc_method = asked_method AND idempotency_key = asked_key;
+    END IF;
+END $$;
+
 -- The three functions below keep the books of segments and of what is open. They decide nothing about a record, and one
 -- of them works at a time.
 
