@@ -11,6 +11,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::ledger::new_call;
+use crate::words::beginning;
 use crate::{Identity, Ledger, LedgerError, Lost, NOTE_BYTES_MAX};
 
 /// Lost calls of this process that are followed up at the same time. More than these lapse by themselves.
@@ -85,8 +86,7 @@ pub(crate) fn own_call(given: Option<&str>, owner: Option<&str>) -> String {
         return given.to_owned();
     }
     let own = new_call();
-    let end = given.floor_char_boundary(NOTE_BYTES_MAX - own.len() - 1);
-    format!("{}#{own}", &given[..end])
+    format!("{}#{own}", beginning(given, NOTE_BYTES_MAX - own.len() - 1))
 }
 
 #[cfg(test)]

@@ -77,7 +77,7 @@ impl Audit {
         let is_wanted = |note: &Note| filter.identity.as_ref().is_none_or(|one| *one == note.identity);
         let mut found = self.notes.iter().filter(|(number, note)| *number > after && is_wanted(note));
         let page: Vec<&(u64, Note)> = found.by_ref().take(filter.limit as usize).collect();
-        let cursor = found.next().and(page.last()).map(|(number, _)| number.to_string());
+        let cursor = found.next().and_then(|_| page.last()).map(|(number, _)| number.to_string());
         Ok(AuditPage {
             notes: page.into_iter().map(|(_, note)| note.clone()).collect(),
             cursor,
