@@ -49,8 +49,11 @@ impl Move {
 /// Times and numbers of two records differ, and everything else must not.
 const SOME_TIME: Moment = Moment::from_micros(0);
 
-fn some_lease(lease: &Lease, identity: &Identity) -> Lease {
-    Lease { identity: identity.clone(), expires_at: SOME_TIME, proof: Proof::Record(0), ..lease }
+fn some_lease(mut lease: Lease, identity: &Identity) -> Lease {
+    lease.identity = identity.clone();
+    lease.expires_at = SOME_TIME;
+    lease.proof = Proof::Record(0);
+    lease
 }
 
 fn some_outcome(outcome: Outcome) -> Outcome {
@@ -62,7 +65,7 @@ impl Made {
     fn alike(self, identity: &Identity) -> Self {
         match self {
             Self::Begun(begun) => Self::Begun(begun.map(|decision| match decision {
-                Decision::Execute(lease) => Decision::Execute(some_lease(&lease, identity)),
+                Decision::Execute(lease) => Decision::Execute(some_lease(lease, identity)),
                 Decision::Replay(outcome) => Decision::Replay(some_outcome(outcome)),
                 Decision::InProgress { epoch, attempt, .. } => {
                     Decision::InProgress { retry_after: Duration::ZERO, epoch, attempt }
