@@ -207,9 +207,8 @@ async fn a_result_that_the_server_does_not_keep_leaves_its_size_behind() {
     let held = lease(ledger.begin(begin("k")).await.unwrap());
     let refused = ledger.finish(&held, &Ending::succeeded(Response::new(payload.clone()))).await.unwrap_err();
     assert!(matches!(refused, LedgerError::TooLarge { bytes, .. } if bytes == payload.len()), "{refused}");
-    let ran = ledger.run(identity("run"), hash(), || async {
-        Ok::<_, driftq_ledger::Failed>(Response::new(payload.clone()).code(200))
-    });
+    let answer = Response::new(payload.clone()).code(200);
+    let ran = ledger.run(identity("run"), hash(), || async { Ok::<_, driftq_ledger::Failed>(answer) });
     assert_eq!(ran.await.unwrap().response.payload.len(), payload.len(), "who ran it has it");
     let replayed = ledger.run(identity("run"), hash(), || async {
         Err::<Response, _>(driftq_ledger::Failed::last("it ran twice"))
