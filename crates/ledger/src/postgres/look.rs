@@ -2,10 +2,10 @@
 
 use driftq_rules::{OnLapse, Standing, Status};
 use serde::{Deserialize, Serialize};
-use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::PostgresStore;
+use super::joined::Row;
 use super::link::Link;
 use super::row::{Batch, Last, Stamp, StoredRow, UNREADABLE_MAX, get};
 use crate::{Filter, LedgerError, Moment, PAGE_MAX, Page, Record, Stats, words};

@@ -9,6 +9,7 @@ mod begin;
 mod composite;
 mod fault;
 mod finish;
+mod joined;
 mod link;
 mod look;
 mod migrate;
@@ -32,8 +33,12 @@ use crate::{
     Reacquire, Record, Resolve, Settings, Stats, Store, Sweep, Swept,
 };
 
+pub use self::fault::refused;
+pub use self::joined::{Column, Row, Transaction, Value};
 pub use self::migrate::Migration;
 pub use self::names::TABLE_DEFAULT;
+/// The libraries whose pool and transactions a store takes, in the versions that fit.
+pub use {deadpool_postgres, tokio_postgres};
 
 /// Connections of a pool that the store makes itself.
 pub const CONNECTIONS_MAX: usize = 16;

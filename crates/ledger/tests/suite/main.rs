@@ -18,6 +18,7 @@ mod postgres;
 mod postgres_deploys;
 mod postgres_durable;
 mod postgres_faults;
+mod postgres_libraries;
 mod postgres_migrations;
 mod postgres_plans;
 mod postgres_rows;
