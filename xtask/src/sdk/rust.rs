@@ -15,8 +15,15 @@ use crate::{
 };
 
 /// The SDK and what it depends on, in that order.
-const CRATES: [&str; 6] =
-    ["driftq-client", "driftq-http", "driftq-api", "driftq-ledger", "driftq-rules", "driftq-canonical"];
+const CRATES: [&str; 7] = [
+    "driftq-client",
+    "driftq-http",
+    "driftq-api",
+    "driftq-ledger",
+    "driftq-rules",
+    "driftq-canonical",
+    "driftq-tls",
+];
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const PROGRAM: &str = "crates/client/examples/quickstart.rs";
 

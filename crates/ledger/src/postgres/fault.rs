@@ -81,6 +81,9 @@ fn aborted(_: String) -> LedgerError {
 /// What it means that the pool has no connection.
 pub(super) fn of_pool(error: PoolError) -> LedgerError {
     match error {
+        PoolError::Backend(error) if is_refused_by_us(&error) => {
+            LedgerError::Denied(format!("the database at the other end is not trusted: {}", spelled(&error)))
+        }
         PoolError::Backend(error) => match of_statement(&error) {
             // What fails while a connection is made has nothing to do with the table.
             LedgerError::Corrupt(text) => LedgerError::Unavailable(text),
@@ -91,6 +94,19 @@ pub(super) fn of_pool(error: PoolError) -> LedgerError {
         }
         other => LedgerError::Unavailable(other.to_string()),
     }
+}
+
+/// Whether TLS is asked for, and what is at the other end cannot be trusted. That stays so however often it is asked.
+#[cfg(feature = "tls")]
+fn is_refused_by_us(error: &Error) -> bool {
+    let speaks_none = std::error::Error::source(error)
+        .is_some_and(|behind| behind.to_string().contains("does not support TLS"));
+    speaks_none || driftq_tls::is_untrusted(error)
+}
+
+#[cfg(not(feature = "tls"))]
+const fn is_refused_by_us(_: &Error) -> bool {
+    false
 }
 
 /// An error with what is behind it: that of a broken connection says little itself. Neither carries a password.

@@ -22,6 +22,7 @@ mod postgres_libraries;
 mod postgres_migrations;
 mod postgres_plans;
 mod postgres_rows;
+mod postgres_tls;
 mod postgres_transactions;
 mod postgres_waits;
 mod run;
