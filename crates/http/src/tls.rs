@@ -1,21 +1,15 @@
-//! TLS by rustls: whom to trust, and the beginning of a connection.
+//! TLS by rustls: the beginning of a connection.
 
 use std::path::Path;
-use std::sync::Arc;
 
+use driftq_tls::ADVICE;
+use driftq_tls::tokio_rustls::TlsConnector;
+use driftq_tls::tokio_rustls::client::TlsStream;
+use driftq_tls::tokio_rustls::rustls::Error;
+use driftq_tls::tokio_rustls::rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
-use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, Error, RootCertStore};
 
 use crate::{Address, Failure};
-
-/// What to do about a certificate from an authority that is not trusted here.
-const ADVICE: &str = "name the authority that signed it in a file with SSL_CERT_FILE, or ask the name that the \
-                      certificate is for";
 
 /// How TLS with one server begins.
 #[derive(Clone)]
@@ -31,27 +25,8 @@ impl Tls {
         let name = ServerName::try_from(address.name().to_owned());
         let name =
             name.map_err(|_| Failure::Invalid(format!("no certificate can be for {}", address.name())))?;
-        let mut roots = RootCertStore::empty();
-        // An authority that cannot be read signs nothing: a caller that needs it is told that it is unknown.
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        if let Some(file) = ca_file {
-            let broken =
-                |why: String| Failure::Invalid(format!("the authorities in {}: {why}", file.display()));
-            let found = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-            let found = found.map_err(|error| broken(error.to_string()))?;
-            if found.is_empty() {
-                return Err(broken("there is no certificate in it".to_owned()));
-            }
-            for certificate in found {
-                roots.add(certificate).map_err(|error| broken(error.to_string()))?;
-            }
-        }
-        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| Failure::Invalid(format!("TLS: {error}")))?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        Ok(Self { connector: TlsConnector::from(Arc::new(config)), name })
+        let config = driftq_tls::client(ca_file).map_err(Failure::Invalid)?;
+        Ok(Self { connector: TlsConnector::from(config), name })
     }
 
     pub(crate) async fn begin(&self, tcp: TcpStream) -> Result<TlsStream<TcpStream>, Failure> {

@@ -8,6 +8,10 @@
 #![no_std]
 #![warn(missing_docs)]
 
+/// What the rules decide, as data (JSON): every way in which a record can stand, every question, and the answer. The
+/// rules are tested against it, and so is every store.
+pub const DECISIONS: &str = include_str!("../decisions.json");
+
 /// How an effect stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Status {

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The SDK and what it depends on, in that order.
-const CRATES: [&str; 7] = [
+const CRATES: [&str; 8] = [
     "driftq-client",
     "driftq-http",
     "driftq-api",
@@ -23,6 +23,7 @@ const CRATES: [&str; 7] = [
     "driftq-ledger",
     "driftq-rules",
     "driftq-canonical",
+    "driftq-tls",
 ];
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const PROGRAM: &str = "crates/client/examples/quickstart.rs";

@@ -25,7 +25,7 @@ struct Row {
     because: &'static str,
 }
 
-const ROWS: [Row; 18] = [
+const ROWS: [Row; 19] = [
     Row {
         package: "driftq-rules",
         workspace: &[],
@@ -41,6 +41,14 @@ const ROWS: [Row; 18] = [
         outside_only: Some(&["serde", "serde_json"]),
         outside_never: &["tokio"],
         because: "one form of a document in every program, and nothing else",
+    },
+    Row {
+        package: "driftq-tls",
+        workspace: &[],
+        workspace_in_tests: &[],
+        outside_only: Some(&["rustls-native-certs", "tokio-rustls"]),
+        outside_never: &["openssl"],
+        because: "whom to trust is one decision for every client",
     },
     Row {
         package: "driftq-core",
@@ -84,7 +92,7 @@ const ROWS: [Row; 18] = [
     },
     Row {
         package: "driftq-http",
-        workspace: &["driftq-api"],
+        workspace: &["driftq-api", "driftq-tls"],
         workspace_in_tests: &["driftq-http"],
         outside_only: None,
         outside_never: &["axum", "openssl", "reqwest"],
@@ -102,7 +110,7 @@ const ROWS: [Row; 18] = [
     Row {
         package: "driftq-ledger",
         // The words of a server and the way to it only for a feature that is off unless asked for.
-        workspace: &["driftq-rules", "driftq-canonical", "driftq-api", "driftq-http"],
+        workspace: &["driftq-rules", "driftq-canonical", "driftq-tls", "driftq-api", "driftq-http"],
         workspace_in_tests: &["driftq-ledger", "driftq-testbed"],
         outside_only: None,
         outside_never: &[],

@@ -17,6 +17,7 @@ pub mod bounds;
 pub mod cap;
 pub mod clocks;
 pub mod crowd;
+pub mod decisions;
 pub mod expiry;
 pub mod finish;
 pub mod identity;

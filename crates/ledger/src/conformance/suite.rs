@@ -171,6 +171,12 @@ macro_rules! conformance_cases {
                 small_rounds_sweep_everything,
                 what_a_sweep_holds_is_unknown_like_any_other,
             ];
+            decisions: [
+                begin_decides_as_the_table_says,
+                finish_decides_as_the_table_says,
+                renew_decides_as_the_table_says,
+                resolve_decides_as_the_table_says,
+            ];
             bounds: [
                 a_begin_that_cannot_be_meant_is_refused,
                 terms_at_their_bounds_are_kept,

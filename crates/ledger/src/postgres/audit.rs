@@ -1,9 +1,9 @@
 //! What became of records, as the database itself has written it down.
 
-use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::PostgresStore;
+use super::joined::Row;
 use super::link::Link;
 use super::row::{Stamp, get};
 use crate::{AuditFilter, AuditPage, Event, Identity, LedgerError, Note, words};

@@ -2,14 +2,14 @@
 
 use deadpool_postgres::PoolError;
 use tokio_postgres::Error;
-use tokio_postgres::error::{DbError, SqlState};
+use tokio_postgres::error::SqlState;
 
 use crate::LedgerError;
 
 /// What a statement's failure means.
 pub(super) fn of_statement(error: &Error) -> LedgerError {
     match error.as_db_error() {
-        Some(said) => of_database(said),
+        Some(said) => of_state(said.code(), said.message().to_owned()),
         // The connection ended, before or in the middle.
         None => LedgerError::Unavailable(spelled(error)),
     }
@@ -25,9 +25,14 @@ pub(super) fn is_outdated(error: &Error) -> bool {
     has_changed || *said.code() == SqlState::INVALID_SQL_STATEMENT_NAME
 }
 
-fn of_database(said: &DbError) -> LedgerError {
-    let text = said.message().to_owned();
-    let code = said.code();
+/// What it means that the database refuses a statement: for an implementation of
+/// [`Transaction`](super::Transaction). `state` is the five characters of the database's code (`SQLSTATE`).
+#[must_use]
+pub fn refused(state: &str, message: &str) -> LedgerError {
+    of_state(&SqlState::from_code(state), message.to_owned())
+}
+
+fn of_state(code: &SqlState, text: String) -> LedgerError {
     let known = [
         (SqlState::UNDEFINED_TABLE, LedgerError::NotMigrated as fn(String) -> LedgerError),
         (SqlState::UNDEFINED_FUNCTION, LedgerError::NotMigrated),
@@ -76,6 +81,9 @@ fn aborted(_: String) -> LedgerError {
 /// What it means that the pool has no connection.
 pub(super) fn of_pool(error: PoolError) -> LedgerError {
     match error {
+        PoolError::Backend(error) if is_refused_by_us(&error) => {
+            LedgerError::Denied(format!("the database at the other end is not trusted: {}", spelled(&error)))
+        }
         PoolError::Backend(error) => match of_statement(&error) {
             // What fails while a connection is made has nothing to do with the table.
             LedgerError::Corrupt(text) => LedgerError::Unavailable(text),
@@ -86,6 +94,19 @@ pub(super) fn of_pool(error: PoolError) -> LedgerError {
         }
         other => LedgerError::Unavailable(other.to_string()),
     }
+}
+
+/// Whether TLS is asked for, and what is at the other end cannot be trusted. That stays so however often it is asked.
+#[cfg(feature = "tls")]
+fn is_refused_by_us(error: &Error) -> bool {
+    let speaks_none = std::error::Error::source(error)
+        .is_some_and(|behind| behind.to_string().contains("does not support TLS"));
+    speaks_none || driftq_tls::is_untrusted(error)
+}
+
+#[cfg(not(feature = "tls"))]
+const fn is_refused_by_us(_: &Error) -> bool {
+    false
 }
 
 /// An error with what is behind it: that of a broken connection says little itself. Neither carries a password.

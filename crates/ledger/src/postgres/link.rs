@@ -5,10 +5,10 @@ use std::time::Duration;
 use deadpool_postgres::{Object, Pool, PoolError};
 use tokio::time::{Instant, sleep};
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Row, Transaction};
 
 use super::Statements;
 use super::fault;
+use super::joined::{Row, Transaction, Value};
 use crate::LedgerError;
 
 /// First pause before a database that refuses is asked for a connection again; it doubles.
@@ -24,7 +24,7 @@ pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 #[expect(clippy::large_enum_variant, reason = "there is one per call, and it is nearly always the large one")]
 pub(super) enum Link<'a> {
     Pooled(Borrowed, Statements),
-    Joined(&'a Transaction<'a>),
+    Joined(&'a mut (dyn Transaction + 'a)),
 }
 
 impl Link<'_> {
@@ -45,16 +45,18 @@ impl Link<'_> {
         statement: &str,
         parameters: &[Parameter<'_>],
     ) -> Result<Vec<Row>, LedgerError> {
-        let result = match self {
-            Self::Joined(transaction) => transaction.query_typed(statement, parameters).await,
+        match self {
+            Self::Joined(transaction) => {
+                let values = parameters.iter().map(Value::of).collect::<Result<Vec<_>, _>>()?;
+                transaction.run(statement, &values).await
+            }
             Self::Pooled(borrowed, _) => {
                 borrowed.is_busy = true;
                 let result = borrowed.object().query_typed(statement, parameters).await;
                 borrowed.is_busy = false;
-                result
+                rows(result)
             }
-        };
-        result.map_err(|error| fault::of_statement(&error))
+        }
     }
 
     /// Runs a statement that has one row to give, or none.
@@ -79,8 +81,13 @@ impl Link<'_> {
         borrowed.is_busy = true;
         let result = prepared(borrowed.object(), statement, parameters).await;
         borrowed.is_busy = false;
-        Ok(result.map_err(|error| fault::of_statement(&error))?.pop())
+        Ok(rows(result)?.pop())
     }
+}
+
+fn rows(result: Result<Vec<tokio_postgres::Row>, tokio_postgres::Error>) -> Result<Vec<Row>, LedgerError> {
+    let rows = result.map_err(|error| fault::of_statement(&error))?;
+    Ok(rows.into_iter().map(Row::from).collect())
 }
 
 /// A connection of the pool. A database that restarts, or hands over to another, refuses for some seconds; nothing was
@@ -112,7 +119,7 @@ async fn prepared(
     object: &Object,
     text: &str,
     parameters: &[Parameter<'_>],
-) -> Result<Vec<Row>, tokio_postgres::Error> {
+) -> Result<Vec<tokio_postgres::Row>, tokio_postgres::Error> {
     let types: Vec<Type> = parameters.iter().map(|(_, kind)| kind.clone()).collect();
     let values: Vec<&(dyn ToSql + Sync)> = parameters.iter().map(|(value, _)| *value).collect();
     let statement = object.prepare_typed_cached(text, &types).await?;

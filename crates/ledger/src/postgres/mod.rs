@@ -8,9 +8,11 @@
 mod audit;
 mod begin;
 mod composite;
+mod connect;
 mod count;
 mod fault;
 mod finish;
+mod joined;
 mod link;
 mod look;
 mod migrate;
@@ -18,15 +20,15 @@ mod names;
 mod release;
 mod row;
 mod sweep;
+#[cfg(feature = "tls")]
+mod tls;
 mod transaction;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod, Runtime};
-use tokio_postgres::NoTls;
-use tokio_postgres::config::{Config, SslMode};
+use deadpool_postgres::Pool;
 
 use self::link::Link;
 use self::names::Names;
@@ -35,8 +37,12 @@ use crate::{
     Lost, Moment, Page, Pending, Reacquire, Record, Resolve, Settings, Stats, Store, Sweep, Swept,
 };
 
+pub use self::fault::refused;
+pub use self::joined::{Column, Row, Transaction, Value};
 pub use self::migrate::Migration;
 pub use self::names::TABLE_DEFAULT;
+/// The libraries whose pool and transactions a store takes, in the versions that fit.
+pub use {deadpool_postgres, tokio_postgres};
 
 /// Connections of a pool that the store makes itself.
 pub const CONNECTIONS_MAX: usize = 16;
@@ -95,37 +101,12 @@ struct Sql {
 }
 
 impl PostgresStore {
-    /// From `postgres://user:password@host/database`. Connects when the first call is made; does not speak TLS: build a
-    /// pool with the TLS library of your choice and hand it to [`new`](Self::new) for that.
+    /// From `postgres://user:password@host/database`. Connects when the first call is made. With the feature `tls`,
+    /// `sslmode=verify-full` (or `require`, which means the same here) in the URL is for TLS with a certificate that is
+    /// checked, and `sslrootcert=FILE` names authorities to trust on top of the system's. Without such a word there is no
+    /// TLS. For anything else build a pool and hand it to [`new`](Self::new).
     pub fn connect(url: &str) -> Result<Self, LedgerError> {
-        // The error of the parser does not repeat the URL, in which there may be a password.
-        let mut config: Config =
-            url.parse().map_err(|error| LedgerError::Invalid(format!("the database's URL: {error}")))?;
-        if config.get_hosts().is_empty() {
-            let why = "the database's URL names no host; write postgres://user@host/database";
-            return Err(LedgerError::Invalid(why.to_owned()));
-        }
-        if config.get_ssl_mode() == SslMode::Require {
-            let why = "sslmode=require needs a pool with TLS: build one and hand it to PostgresStore::new";
-            return Err(LedgerError::Invalid(why.to_owned()));
-        }
-        if config.get_connect_timeout().is_none() {
-            config.connect_timeout(CONNECTION_PATIENCE);
-        }
-        if config.get_application_name().is_none() {
-            config.application_name("driftq-ledger");
-        }
-        // Whether a connection is still there is seen when it is used; calls are repeated.
-        let manager =
-            Manager::from_config(config, NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
-        let pool = Pool::builder(manager)
-            .max_size(CONNECTIONS_MAX)
-            .wait_timeout(Some(CONNECTION_PATIENCE))
-            .create_timeout(Some(CONNECTION_PATIENCE))
-            .runtime(Runtime::Tokio1)
-            .build()
-            .map_err(|error| LedgerError::Invalid(error.to_string()))?;
-        Self::new(pool)
+        Self::new(connect::pool(url, CONNECTION_PATIENCE)?)
     }
 
     /// On a pool of the service's own.

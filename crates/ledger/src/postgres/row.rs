@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use driftq_rules::Standing;
-use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
 
 use super::composite::Composite;
+use super::joined::{Cells, Place, Row};
 use crate::asker::Compared;
 use crate::{
     End, Identity, Kept, Lease, LedgerError, Moment, OnLapse, Outcome, Proof, Record, Resolver, Response,
@@ -85,7 +85,7 @@ impl StoredRow {
         let identity = identity_of(principal, method, key)?;
         let status = status_of(get(row, "status")?, &identity)?;
         let on_lapse = on_lapse_of(get(row, "on_lapse")?, &identity)?;
-        let has_answer = row.columns().iter().any(|column| column.name() == "response_payload");
+        let has_answer = row.has("response_payload");
         let headers = if has_answer { get::<Option<&str>>(row, "headers")? } else { None };
         let headers = headers_of(headers, &identity)?;
         let payload = if has_answer { get::<Option<&[u8]>>(row, "response_payload")? } else { None };
@@ -318,13 +318,13 @@ fn identity_of(principal: &str, method: &str, key: &str) -> Result<Identity, Led
 }
 
 /// A column's value; the table is not the ledger's if there is none of that name and type.
-pub(super) fn get<'a, T: FromSql<'a>>(row: &'a Row, column: &str) -> Result<T, LedgerError> {
-    row.try_get(column).map_err(|error| LedgerError::NotMigrated(super::fault::spelled(&error)))
+pub(super) fn get<'a, T: FromSql<'a>>(row: &'a impl Cells, column: &str) -> Result<T, LedgerError> {
+    row.cell(Place::Named(column)).map_err(|misfit| LedgerError::NotMigrated(misfit.to_string()))
 }
 
 /// As [`get`], by its place.
 pub(super) fn at<'a, T: FromSql<'a>>(row: &'a Row, place: usize) -> Result<T, LedgerError> {
-    row.try_get(place).map_err(|error| LedgerError::NotMigrated(super::fault::spelled(&error)))
+    row.cell(Place::At(place)).map_err(|misfit| LedgerError::NotMigrated(misfit.to_string()))
 }
 
 fn count(row: &Row, column: &str) -> Result<u32, LedgerError> {

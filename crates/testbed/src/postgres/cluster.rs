@@ -5,6 +5,7 @@ use std::{
     fmt::Write as _,
     fs::{self, OpenOptions},
     io::Write as _,
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     process::Command,
     sync::atomic::{AtomicU16, Ordering},
@@ -12,7 +13,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use super::USER;
+use super::{USER, builder::Certificate};
 use crate::{
     guard::Guard,
     port,
@@ -42,11 +43,14 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     /// Makes a new one and starts it.
-    pub(crate) fn create(settings: &[(String, String)]) -> Result<Self> {
+    pub(crate) fn create(settings: &[(String, String)], certificate: Option<&Certificate>) -> Result<Self> {
         let initdb = program("initdb")?;
         let cluster = Self::empty()?;
         cluster.initialise(&initdb)?;
         cluster.configure(settings)?;
+        if let Some(certificate) = certificate {
+            cluster.certify(certificate)?;
+        }
         cluster.start_somewhere()?;
         Ok(cluster)
     }
@@ -93,6 +97,22 @@ impl Cluster {
         let file = self.data().join("postgresql.conf");
         let append = || OpenOptions::new().append(true).open(&file)?.write_all(text.as_bytes());
         append().with_context(|| format!("appending to {}", file.display()))
+    }
+
+    /// Turns TLS on. The server takes a key only from a file that nobody else can read.
+    fn certify(&self, certificate: &Certificate) -> Result<()> {
+        for (name, pem) in [("server.crt", &certificate.chain), ("server.key", &certificate.key)] {
+            let file = self.data().join(name);
+            let write = || {
+                let mut options = OpenOptions::new();
+                options.write(true).create_new(true).mode(0o600).open(&file)?.write_all(pem.as_bytes())
+            };
+            write().with_context(|| format!("writing {}", file.display()))?;
+            if program::is_root() {
+                program::give_away(&file)?;
+            }
+        }
+        self.configure(&[("ssl".to_owned(), "on".to_owned())])
     }
 
     /// Starts it at a free port, and at another one if somebody was quicker.
