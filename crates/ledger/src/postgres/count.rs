@@ -30,7 +30,7 @@ const COUNTS: &str = "WITH newest AS (SELECT coalesce((SELECT last FROM {segment
              FROM newest, (SELECT record AS number FROM {open}) AS listed, {listed} WHERE listed.number <= newest.last \
          UNION ALL \
          SELECT status, on_lapse, lease_expires_at, attempts, attempts_max, expires_at FROM due, \
-             LATERAL (SELECT * FROM {table} WHERE record BETWEEN due.first AND due.last) AS there \
+             {due} \
              WHERE status IN ('SUCCEEDED', 'FAILED_FINAL') \
              AND NOT EXISTS (SELECT FROM {open} AS listed WHERE listed.record = there.record)) \
      SELECT status, on_lapse, coalesce(lease_expires_at > moment, false) AS live, \

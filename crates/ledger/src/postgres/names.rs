@@ -22,6 +22,10 @@ const CLOCK: &str = "(SELECT {now} AS moment FROM (SELECT 1 FROM {table} \
 /// The record that an entry of the list of what is open is about: one by one, whatever the database thinks of the table.
 const LISTED: &str = "LATERAL (SELECT * FROM {table} WHERE record = listed.number OFFSET 0) AS there";
 
+/// The records of a segment, one segment after the other: the database would rather read the whole table for a few.
+const DUE: &str = "LATERAL (SELECT * FROM {table} WHERE record BETWEEN due.first AND due.last \
+     ORDER BY record OFFSET 0) AS there";
+
 /// The table, and what is named after it. All are quoted where they must be and safe to paste into statements.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
@@ -74,6 +78,7 @@ impl Names {
             .replace("{durable}", DURABLE)
             .replace("{clock}", CLOCK)
             .replace("{listed}", LISTED)
+            .replace("{due}", DUE)
             .replace("{lowest}", "(-9223372036854775808)::bigint")
             .replace("{segment_records_max}", "1000")
             .replace("{table}", &self.table)

@@ -26,7 +26,7 @@ const CANDIDATES: &str = "WITH newest AS (SELECT coalesce((SELECT last FROM {seg
      UNION ALL \
      (SELECT {columns} FROM moment, \
           (SELECT first, last FROM {segments} WHERE due_at <= {scan_now} ORDER BY due_at, first LIMIT $4) AS due, \
-          LATERAL (SELECT * FROM {table} WHERE record BETWEEN due.first AND due.last) AS there \
+          {due} \
       WHERE status IN ('SUCCEEDED', 'FAILED_FINAL') AND expires_at <= moment AND record <> ALL($2) LIMIT $1) \
      UNION ALL \
      (SELECT {columns} FROM moment, \
