@@ -69,7 +69,7 @@ Examples:
   driftq bench all -o json > bench.json
   driftq bench --dir /mnt/fast     # measure that disk
   driftq bench ledger --postgres postgres://me@127.0.0.1/test   # in a schema of its own
-  driftq bench ledger --postgres … --connections 1,16 --retained 10000000   # some gigabytes of records"
+  driftq bench ledger --postgres … --connections 1,16 --retained 10000000  # gigabytes"
 )]
 pub struct Args {
     /// Which part

@@ -187,7 +187,6 @@ mod tests {
             "postgres://me:secret@db:secret/pay",
             "postgres://me:secret@db/pay?unheard_of=secret",
             "postgres://me:secret@db/pay?sslmode=secret",
-            "postgres://me:secret@db/pay?sslmode=require",
         ] {
             let fault = refusal(store, TABLE_DEFAULT);
             assert_eq!(fault.exit, Exit::Usage, "{store}");

@@ -135,10 +135,11 @@ pub static KNOBS: &[Knob] = &[
         get: |config| config.log_level.clone(),
         set: |config, text| {
             text.parse::<tracing_subscriber::filter::Targets>().map_err(|error| format!("`{text}`: {error}"))?;
-            // To the filter a bare word is a module, so that a slip of the finger would silence everything else.
-            let is_bare = |part: &&str| !part.contains(['=', ':']);
-            let mut bare = text.split(',').map(str::trim).filter(is_bare);
-            if let Some(word) = bare.find(|word| word.parse::<LevelFilter>().is_err()) {
+            // To the filter a bare word is a module, and no level is all of them: a slip of the finger would silence
+            // everything else, or nothing.
+            let level = |part: &str| part.rsplit_once('=').map_or(part, |(_, level)| level).trim().to_owned();
+            let is_level = |word: &String| !word.is_empty() && word.parse::<LevelFilter>().is_ok();
+            if let Some(word) = text.split(',').map(level).find(|word| !is_level(word)) {
                 return Err(format!("`{word}` is none of off, error, warn, info, debug, trace; a module reads driftq_engine=debug"));
             }
             text.clone_into(&mut config.log_level);
