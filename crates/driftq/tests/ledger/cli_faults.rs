@@ -24,9 +24,8 @@ async fn a_database_that_does_not_let_us_is_told_apart() {
     let listed = schema.run(&["list", "-o", "ndjson"]).ok();
     assert_eq!(listed.lines().len(), 5, "one row that cannot be read is in the way of no other");
     shows(&listed.stderr, &["warning: 1 record(s) cannot be read"]);
-    for command in [&["show", "ann", "pay", "done"][..], &["stats"]] {
-        says(schema.run(command), 10, &["DONE", "does not understand"]);
-    }
+    says(schema.run(&["show", "ann", "pay", "done"]), 10, &["DONE", "does not understand"]);
+    shows(&schema.run(&["stats"]).ok().stderr, &["warning: 1 record(s) cannot be read"]);
     shows(&schema.run(&["show", "ann", "pay", "later"]).ok().stdout, &["failed_retryable"]);
 }
 

@@ -8,7 +8,7 @@ use super::Harness;
 use super::kit::{Case, LONG, endings, executes, hash, is_unknown, success};
 use crate::{
     Begin, Decision, Ending, Finished, Identity, Lease, LedgerError, OnLapse, Proof, Record, Resolve,
-    Response, Status, Terms,
+    Response, Status, Sweep, Terms,
 };
 
 /// The table, as far as it is needed here.
@@ -196,8 +196,13 @@ pub async fn begin_decides_as_the_table_says(harness: &dyn Harness) {
         .map(|one| Staged { key: &one.key, state: one.value("state"), cap: caps_of(one).0 })
         .collect();
     stage(&case, &staged).await;
+    // A store that sweeps by itself has written down by now that the last attempt is unknown.
+    let dry = Sweep { dry_run: true, limit: 1 };
+    let sweeps_itself = case.ledger().sweep(dry).await.expect("it counts").by_itself;
     let mut asked = BTreeSet::new();
     for (question, staged) in all.iter().zip(&staged) {
+        let is_swept = sweeps_itself && staged.state == "spent" && question.then == "take_over";
+        let then = if is_swept { "unknown" } else { question.then.as_str() };
         let terms = Terms { attempts_max: caps_of(question).1, ..case.long() };
         let mut ask = staged.holder(&case, terms.clone()).terms(terms);
         if question.value("request") == "other" {
@@ -210,7 +215,7 @@ pub async fn begin_decides_as_the_table_says(harness: &dyn Harness) {
         let before = seen(&case, &question.key).await;
         let told = case.ledger().begin(ask).await;
         let after = seen(&case, &question.key).await;
-        let (is_right, changes) = match (question.then.as_str(), &told) {
+        let (is_right, changes) = match (then, &told) {
             ("first", Ok(Decision::Execute(lease))) => (lease.epoch == 1 && lease.attempt == 1, true),
             ("take_over", Ok(Decision::Execute(lease))) => (lease.epoch == 2 && lease.attempt == 2, true),
             ("again", Ok(Decision::Execute(lease))) => (lease.epoch == 1 && lease.attempt == 1, false),
@@ -228,7 +233,7 @@ pub async fn begin_decides_as_the_table_says(harness: &dyn Harness) {
             ("conflict", Err(LedgerError::Conflict(_))) => (true, false),
             _ => (false, false),
         };
-        assert!(is_right, "{}: {:?} is {}, not {told:?}", question.row, question.values, question.then);
+        assert!(is_right, "{}: {:?} is {then}, not {told:?}", question.row, question.values);
         assert!(changes || before == after, "{}: {before:?} became {after:?}", question.row);
         asked.insert(question.row.as_str());
     }
