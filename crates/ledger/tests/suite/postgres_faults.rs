@@ -125,7 +125,7 @@ async fn nobody_there_and_nobody_allowed() {
     bed.psql(&format!("DROP OWNED BY {role}; DROP ROLE {role}"));
     assert!(matches!(error, LedgerError::Denied(_)), "{error:?}");
 
-    for url in ["", "nonsense", "postgres://h/d?sslmode=require", "postgres://user:secret@h:port/d"] {
+    for url in ["", "nonsense", "postgres://h/d?sslmode=secret", "postgres://user:secret@h:port/d"] {
         let error = PostgresStore::connect(url).err().unwrap();
         assert!(matches!(error, LedgerError::Invalid(_)), "{url}: {error:?}");
         assert!(!error.to_string().contains("secret"), "{error}");
