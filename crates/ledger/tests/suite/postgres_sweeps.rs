@@ -84,7 +84,8 @@ async fn what_has_ended_is_in_nobodys_way() {
 
     // One of them is over: a look into its segment, and into no other.
     bed.psql(
-        "WITH over AS (UPDATE {table} SET expires_at = now() WHERE idempotency_key = 'filled 5000' RETURNING record) \
+        "WITH over AS (UPDATE {table} SET expires_at = now() WHERE principal = 'ann' \
+             AND grpc_method = '/pay.Pay/Charge' AND idempotency_key = 'filled 5000' RETURNING record) \
          UPDATE {table}_segments SET due_at = now() WHERE (SELECT record FROM over) BETWEEN first AND last",
     );
     let before = rows_read(&bed).await;
