@@ -21,6 +21,11 @@ pub(crate) const FIRST_SEED: u64 = 1;
 /// packages would unify features differently and build the dependencies a second time.
 const WORKSPACE: &str = "--workspace";
 
+/// The ledger's suite on PostgreSQL with statements that are not prepared, which the soak runs.
+const LEDGER_DIRECT: &str = "postgres::direct::";
+/// All integration tests but those.
+const QUICK_ENOUGH: &str = "kind(test) - (package(driftq-ledger) & test(/^postgres::direct::/))";
+
 /// Read by cargo: what compiles the crates of this workspace.
 const WRAPPER: &str = "RUSTC_WORKSPACE_WRAPPER";
 
@@ -92,7 +97,7 @@ pub(crate) fn unit_tests(root: &Path, has_nextest: bool) -> Command {
 
 pub(crate) fn integration_tests(root: &Path, has_nextest: bool, kill_cycles: u64) -> Command {
     let mut command = linting(match has_nextest {
-        true => cargo_with(root, &["nextest", "run", WORKSPACE, "--no-fail-fast", "-E", "kind(test)"]),
+        true => cargo_with(root, &["nextest", "run", WORKSPACE, "--no-fail-fast", "-E", QUICK_ENOUGH]),
         false => cargo_with(root, &["test", WORKSPACE, "--no-fail-fast", "--test", "*"]),
     });
     command.env(KILL_CYCLES, kill_cycles.to_string());
@@ -174,6 +179,15 @@ pub(crate) fn kill_ledger_release(root: &Path, cycles: u64) -> Command {
     let mut command = cargo_with(root, &arguments);
     command.env(KILL_CYCLES, cycles.to_string());
     command
+}
+
+/// What every store must do, on PostgreSQL with statements that are not prepared: `test` runs it with prepared ones and
+/// behind a pooler.
+pub(crate) fn ledger_direct_release(root: &Path) -> Command {
+    cargo_with(
+        root,
+        &["test", "--release", "--package", "driftq-ledger", "--test", "suite", "--", LEDGER_DIRECT],
+    )
 }
 
 pub(crate) fn bench(root: &Path, arguments: &[String]) -> Command {
