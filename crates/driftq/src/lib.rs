@@ -15,7 +15,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, error::ErrorKind}
 use driftq_bench::bench;
 use driftq_bench::demo;
 use driftq_cli::{
-    Common, block_on, check, colour,
+    Common, check, colour,
     exit::{self, ERRORS_AS_JSON, Exit},
     lease,
     output::{self, Format},
@@ -133,7 +133,7 @@ fn dispatch(cli: Cli) -> Result<Exit> {
     let common = &cli.common;
     let done = match cli.command {
         Command::Client(command) => return driftq_cli::run(common, *command),
-        Command::Demo(args) => return block_on(demo::run(common, &args)),
+        Command::Demo(args) => return demo::run(common, &args),
         Command::Serve(args) => serve::run(&args),
         Command::Dev(args) => dev::run(&args),
         #[cfg(feature = "bench")]
@@ -145,7 +145,7 @@ fn dispatch(cli: Cli) -> Result<Exit> {
         #[cfg(feature = "bench")]
         Command::BenchBare(args) => bench::run_bare(&args),
         Command::DemoServer(args) => serve::run_for_demo(&args),
-        Command::DemoWorker(args) => block_on(demo::run_worker(&args)),
+        Command::DemoWorker(args) => demo::run_worker(&args),
     };
     done.map(|()| Exit::Success)
 }

@@ -127,7 +127,7 @@ async fn serve(config: Config, manner: &impl Manner) -> Result<()> {
     }
     let (stop, stopped) = oneshot::channel::<()>();
     // A sender that is gone means stop, too.
-    let shutdown = async move { drop(stopped.await) };
+    let shutdown = Box::pin(async move { drop(stopped.await) });
     let edge = tokio::spawn(http::serve(listener, broker.clone(), config.http.clone(), shutdown));
     let signal = signals.next().await;
     tracing::info!(signal = signal.name(), "stopping; a second signal ends the process at once");

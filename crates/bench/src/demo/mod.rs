@@ -24,7 +24,7 @@ use driftq_client::{Client, Outgoing, json, wire::TopicSpec};
 
 use crew::Stage;
 use driftq_cli::{
-    Common,
+    Common, block_on,
     colour::Paint,
     exit::{Exit, Fault},
     output::{self, Format},
@@ -85,7 +85,11 @@ pub struct Args {
     keep: bool,
 }
 
-pub async fn run(common: &Common, args: &Args) -> Result<Exit> {
+pub fn run(common: &Common, args: &Args) -> Result<Exit> {
+    block_on(run_all(common, args))
+}
+
+async fn run_all(common: &Common, args: &Args) -> Result<Exit> {
     if args.kills > args.messages * KILLS_PER_ORDER_MAX {
         let text = format!("--kills {}: an order is hit {KILLS_PER_ORDER_MAX} times at the most", args.kills);
         return Err(Fault::new(Exit::Usage, text).help("give more --messages").into());

@@ -13,7 +13,7 @@ use super::{
     provider::{Call, Crew, Order, Said},
     server::die_with,
 };
-use driftq_cli::work::fault;
+use driftq_cli::{block_on, work::fault};
 
 /// The hidden command that it is.
 pub const COMMAND: &str = "demo-worker";
@@ -39,7 +39,11 @@ pub struct Args {
 }
 
 /// Runs in the child.
-pub async fn run(args: &Args) -> Result<()> {
+pub fn run(args: &Args) -> Result<()> {
+    block_on(work(args))
+}
+
+async fn work(args: &Args) -> Result<()> {
     die_with(args.parent)?;
     let client = Client::new(&args.url).map_err(fault)?;
     let line = Arc::new(Line::open());

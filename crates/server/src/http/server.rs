@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -37,6 +38,8 @@ const UNSENT_BYTES_MAX: u32 = 64 << 10;
 /// The HTTP library panics below this.
 const HEAD_BYTES_LEAST: usize = 8 << 10;
 
+type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
 /// How far the end has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -49,11 +52,23 @@ enum Stage {
 
 /// Serves until `shutdown` resolves. Then: no new connections, streams end, requests under way are finished, and
 /// what is not finished in time is cut off.
-pub async fn serve(
+///
+/// Boxed, as a future is compiled by the crate that names its type: the whole edge is compiled here, once, and not
+/// again by the binary.
+pub fn serve(
     listener: TcpListener,
     broker: Broker,
     options: Options,
-    shutdown: impl Future<Output = ()>,
+    shutdown: Boxed<()>,
+) -> Boxed<io::Result<()>> {
+    Box::pin(serve_until(listener, broker, options, shutdown))
+}
+
+async fn serve_until(
+    listener: TcpListener,
+    broker: Broker,
+    options: Options,
+    shutdown: Boxed<()>,
 ) -> io::Result<()> {
     let limit = descriptors::connections_max(options.connections_max).clamp(1, CONNECTIONS_CEILING);
     let permits = Arc::new(Semaphore::new(limit));
