@@ -57,6 +57,23 @@ pub static KNOBS: &[Knob] = &[
         },
     },
     Knob {
+        name: "keys",
+        flag: "keys",
+        env: "DRIFTQ_KEYS",
+        heading: SERVER,
+        help: "Who is served: off (anybody who can connect) or required (only who shows a key)",
+        value: "WHO",
+        get: |config| if config.http.keys_required { "required" } else { "off" }.to_owned(),
+        set: |config, text| {
+            config.http.keys_required = match text {
+                "required" => true,
+                "off" => false,
+                _ => return Err(format!("`{text}` is neither off nor required")),
+            };
+            Ok(())
+        },
+    },
+    Knob {
         name: "data",
         flag: "data",
         env: "DRIFTQ_DATA",

@@ -5,6 +5,8 @@ use std::time::Duration;
 /// Limits and times of the HTTP edge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
+    /// Serve only clients that show a key.
+    pub(crate) keys_required: bool,
     /// Open connections. Beyond it, new ones wait in the system's backlog until one closes.
     pub(crate) connections_max: usize,
     /// Bytes of a request line with all its headers; beyond it the connection gets a bare 431 and ends, or a 414 if the
@@ -39,6 +41,7 @@ impl Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            keys_required: false,
             connections_max: Self::CONNECTIONS_MAX_DEFAULT,
             head_bytes_max: 128 << 10,
             url_bytes_max: 60 << 10,
