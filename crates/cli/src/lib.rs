@@ -24,6 +24,7 @@ mod file;
 mod group;
 mod health;
 mod job;
+mod key;
 pub mod lease;
 #[cfg(feature = "ledger")]
 mod ledger;
@@ -72,6 +73,9 @@ pub struct Common {
     /// The server of this context; see `driftq context`
     #[arg(long, global = true, env = "DRIFTQ_CONTEXT", hide_env_values = true, value_name = "NAME")]
     context: Option<String>,
+    /// File with the key to show to the server; without it, the key in DRIFTQ_KEY
+    #[arg(long, global = true, env = "DRIFTQ_KEY_FILE", hide_env_values = true, value_name = "FILE")]
+    key_file: Option<std::path::PathBuf>,
     /// Shape of the output; streams print NDJSON into pipes when nothing is said
     #[arg(short, long, global = true, value_enum, value_name = "FORMAT")]
     pub output: Option<Format>,
@@ -89,7 +93,12 @@ impl Common {
 
     fn client(&self) -> Result<Client> {
         let chosen = context::choose(self)?;
-        Ok(Client::new(&chosen.server)?.named_by(chosen.note()))
+        Ok(Client::with_key(&chosen.server, self.key()?.as_deref())?.named_by(chosen.note()))
+    }
+
+    /// The key to show to the server, if there is one.
+    fn key(&self) -> Result<Option<String>, Fault> {
+        key::given(self.key_file.as_deref())
     }
 }
 
@@ -170,6 +179,9 @@ enum Command {
     /// Watch and stop work that goes on in the server
     #[command(subcommand)]
     Job(job::Command),
+    /// Make keys, see what they allow, rotate and revoke them
+    #[command(subcommand)]
+    Key(key::Command),
     /// See how the router does, and ask it about a message
     #[command(subcommand)]
     Router(router::Command),
@@ -210,6 +222,7 @@ pub fn run(common: &Common, Commands(command): Commands) -> Result<Exit> {
         Command::Entity(command) => block_on(entity::run(common, &command)),
         Command::Run(command) => block_on(runs::run(common, &command)),
         Command::Job(command) => block_on(job::run(common, &command)),
+        Command::Key(command) => key::run(common, &command),
         Command::Router(command) => block_on(router::run(common, &command)),
         Command::Wal(command) => wal::run(common, &command),
         Command::Context(command) => context::run(common, &command),

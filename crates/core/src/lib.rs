@@ -19,6 +19,7 @@ mod commit;
 mod delivery;
 mod effect;
 mod entity;
+mod key;
 mod log;
 mod orders;
 mod output;
@@ -38,6 +39,7 @@ pub use log::delivery::{DeliveryFact, Place};
 pub use log::effect::{BegunFact, EffectFact, EndedFact, Lent};
 pub use log::entity::EntityFact;
 pub use log::fact::{Fact, MessageFact};
+pub use log::key::KeyFact;
 pub use log::order::OrderFact;
 pub use log::output::OutputFact;
 pub use log::run::RunFact;
@@ -68,6 +70,10 @@ pub use words::id::{
 pub use words::input::{
     Address, INPUT_BYTES_MAX, INPUT_ITEMS_MAX, Input, LEASE_BYTES_MAX, LEASE_MESSAGES_MAX, LEASE_WAIT_MS_MAX,
     LeaseRequest, Settlement, Style, Subscription, Verdict,
+};
+pub use words::key::{
+    KEY_DEPTH_MAX, KEY_NOTE_BYTES_MAX, KEY_TOPICS_MAX, KEYS_MAX, KeyId, KeyScope, KeyView, NewKey,
+    Permission, Permissions,
 };
 pub use words::letter::{Attempt, AttemptDescription, DeadLetter, Reason};
 pub use words::message::{Deadline, Envelope, Message, Routing};

@@ -5,7 +5,7 @@ use clap::{ArgMatches, Command, parser::ValueSource};
 
 use driftq_cli::exit::{Exit, Fault};
 
-const SERVER: [&str; 2] = ["server", "context"];
+const SERVER: [&str; 3] = ["server", "context", "key_file"];
 const OUTPUT: [&str; 1] = ["output"];
 
 /// A command, what it does not hear, and why.
@@ -98,7 +98,8 @@ pub(super) fn refuse_unheard(matches: &ArgMatches) -> Result<(), Fault> {
 }
 
 fn unheard(option: &str, path: &[&str], why: &str) -> Fault {
-    let message = format!("--{option} means nothing to `driftq {}`: {why}", path.join(" "));
+    let message =
+        format!("--{} means nothing to `driftq {}`: {why}", option.replace('_', "-"), path.join(" "));
     Fault::new(Exit::Usage, message).help("leave it out")
 }
 

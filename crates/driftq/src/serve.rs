@@ -97,7 +97,8 @@ pub(super) fn host(resolved: Resolved, manner: &impl Manner) -> Result<()> {
         // A warning that cannot be written stops nothing.
         let _ = writeln!(std::io::stderr(), "warning: {warning}");
     }
-    let config = resolved.config;
+    let mut config = resolved.config;
+    config.load_root_key().map_err(|why| Fault::new(Exit::Config, why))?;
     // Logs go to stderr, so that stdout holds only what the start announces.
     log::start(&config.log_level, config.log_format, colour::is_on(&std::io::stderr()))?;
     let runtime =
@@ -122,6 +123,9 @@ async fn serve(config: Config, manner: &impl Manner) -> Result<()> {
         signal = signals.next() => process::exit(signal.exit_code()),
     };
     let Started { broker, recovery } = started.map_err(|error| startup::explain(&error, &config))?;
+    if config.keys_required() {
+        broker.load_keys().await.context("reading the keys")?;
+    }
     if let Err(error) = manner.announce(&config, &recovery, address) {
         tracing::warn!(error = format!("{error:#}"), %address, "stdout does not take what is announced there");
     }

@@ -449,6 +449,7 @@ const fn takes_long(input: &Input) -> bool {
         | Query::Datasets(..)
         | Query::Dataset(_)
         | Query::Outputs(_)
+        | Query::Keys
         | Query::Entities(_)
         | Query::Runs(_)
         | Query::Run(..) => true,

@@ -31,6 +31,8 @@ mod inbox;
 mod jobs;
 mod keeper;
 mod keeper_signal;
+pub mod key_text;
+mod keys;
 mod leases;
 mod locks;
 mod log_writer;
@@ -62,6 +64,7 @@ pub use config::{Config, Storage, WriteMode};
 pub use counters::Counters;
 pub use effect_request::{Begun, EffectCall, EffectEnd, EffectEnded, EffectFilter, EffectSight, SeenEffect};
 pub use failure::{Failure, StartError};
+pub use keys::{HeldKey, KeyRing};
 pub use leases::Lent;
 pub use request::{
     AckRequest, BorrowRequest, ConsumeRequest, Draft, Glance, Job, JobCall, JobKind, JobState, LeaseCall,

@@ -11,6 +11,7 @@ use crate::config::Config;
 use crate::counters::Meters;
 use crate::inbox::{Inbox, Limits};
 use crate::jobs::Jobs;
+use crate::keys::Rings;
 use crate::payload_store::{Extent, PayloadStore};
 use crate::scrape::Scraped;
 use crate::seal::Seal;
@@ -30,6 +31,8 @@ pub(crate) struct Shared {
     pub(crate) seal: Seal,
     /// Long work under way.
     pub(crate) jobs: Jobs,
+    /// Keys as requests look them up.
+    pub(crate) rings: Rings,
     /// What the last scrape was told.
     pub(crate) scraped: Scraped,
     /// True as soon as the broker begins to stop.
@@ -61,6 +64,7 @@ impl Shared {
             catalog: RwLock::new(Catalog::default()),
             seal: Seal::default(),
             jobs: Jobs::default(),
+            rings: Rings::default(),
             scraped: Scraped::default(),
             stopping: watch::Sender::new(false),
             ended: watch::Sender::new(false),

@@ -1,8 +1,8 @@
 //! Facts in words, for operators who look into a log.
 
 use driftq_core::{
-    About, CommitFact, DeliveryFact, EffectFact, EntityFact, Fact, GroupId, Lent, MessageFact, OrderFact,
-    OutputFact, Place, RunFact, TopicId,
+    About, CommitFact, DeliveryFact, EffectFact, EntityFact, Fact, GroupId, KeyFact, Lent, MessageFact,
+    OrderFact, OutputFact, Place, RunFact, TopicId,
 };
 
 /// What a fact says, on one line. Payloads are left out.
@@ -46,6 +46,7 @@ pub(crate) fn words(fact: &Fact<'_>) -> String {
         Fact::Output(fact) => output(fact),
         Fact::Commit(fact) => commit(fact),
         Fact::Entity(fact) => entity(fact),
+        Fact::Key(fact) => key(fact),
     }
 }
 
@@ -110,6 +111,20 @@ fn forgotten(group: Option<(TopicId, GroupId)>, upto: u64, most: u32) -> String 
         |(topic, group)| format!("group {} of topic {}", group.0, topic.0),
     );
     format!("identities of {whose} due by {upto} ms forgotten, at most {most}")
+}
+
+/// Digests stay in the log.
+fn key(fact: &KeyFact<'_>) -> String {
+    match fact {
+        KeyFact::Created { key, at, parent, replaces, note, .. } => {
+            let above = parent.map_or_else(String::new, |parent| format!(", under key {:016x}", parent.0));
+            let old = replaces.map_or_else(String::new, |old| format!(", in place of key {:016x}", old.0));
+            format!("key {:016x} made at {} ms{above}{old}: {note:?}", key.0, at.0)
+        }
+        KeyFact::Ended { key, at, until } => {
+            format!("key {:016x} ends at {} ms, by an order of {} ms", key.0, until.0, at.0)
+        }
+    }
 }
 
 fn entity(fact: &EntityFact<'_>) -> String {

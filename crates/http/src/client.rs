@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{ACCEPT, CONTENT_TYPE};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use hyper::http::Extensions;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::client::legacy;
@@ -15,7 +15,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::time::timeout;
 
 use crate::connect::{Connector, Since};
-use crate::{Address, Failure};
+use crate::{Address, Failure, Key};
 
 /// A server on the same machine or network takes the connection by then, or is not there.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -44,6 +44,8 @@ pub struct Options {
     pub repeats: bool,
     /// Authorities to trust beside the system's, in PEM.
     pub ca_file: Option<PathBuf>,
+    /// What is shown to the server.
+    pub key: Option<Key>,
 }
 
 impl Options {
@@ -51,7 +53,14 @@ impl Options {
     #[must_use]
     pub const fn new(answer_bytes_max: usize) -> Self {
         let connect_timeout = Some(CONNECT_TIMEOUT);
-        Self { connect_timeout, kept_max: KEPT_MAX, answer_bytes_max, repeats: false, ca_file: None }
+        Self {
+            connect_timeout,
+            kept_max: KEPT_MAX,
+            answer_bytes_max,
+            repeats: false,
+            ca_file: None,
+            key: None,
+        }
     }
 }
 
@@ -66,6 +75,7 @@ struct Inner {
     kept_max: usize,
     answer_bytes_max: usize,
     repeats: bool,
+    key: Option<Key>,
 }
 
 /// What is asked.
@@ -109,7 +119,7 @@ impl Call {
         &self.path
     }
 
-    fn request(&self, address: &Address) -> Result<Request<Full<Bytes>>, Failure> {
+    fn request(&self, Inner { address, key, .. }: &Inner) -> Result<Request<Full<Bytes>>, Failure> {
         let mut request =
             Request::builder().method(self.method.clone()).uri(format!("{}{}", address.url(), self.path));
         if !self.body.is_empty() {
@@ -117,6 +127,9 @@ impl Call {
         }
         if self.accepts_json {
             request = request.header(ACCEPT, JSON);
+        }
+        if let Some(key) = key {
+            request = request.header(AUTHORIZATION, key.header());
         }
         request.body(Full::new(self.body.clone())).map_err(|error| Failure::Invalid(error.to_string()))
     }
@@ -192,7 +205,8 @@ impl Client {
             .build(connector);
         let (kept_max, answer_bytes_max, repeats) =
             (options.kept_max, options.answer_bytes_max, options.repeats);
-        Ok(Self(Arc::new(Inner { address, http, kept_max, answer_bytes_max, repeats })))
+        let key = options.key.clone();
+        Ok(Self(Arc::new(Inner { address, http, kept_max, answer_bytes_max, repeats, key })))
     }
 
     /// Where the server is.
@@ -215,7 +229,7 @@ impl Client {
     /// # Errors
     /// If there is no answer.
     pub async fn open(&self, call: &Call) -> Result<Result<Body, Answer>, Failure> {
-        let response = self.0.http.request(call.request(&self.0.address)?).await;
+        let response = self.0.http.request(call.request(&self.0)?).await;
         let response = response.map_err(|error| Failure::of_sending(&error))?;
         match response.status() {
             StatusCode::OK => Ok(Ok(Body(response.into_body()))),
@@ -238,7 +252,7 @@ impl Client {
     /// The answer, or why there is none and whether the connection is older than the call.
     async fn send(&self, call: &Call, began: Instant) -> Result<Answer, (Failure, bool)> {
         let is_kept = |known: &Extensions| known.get::<Since>().is_some_and(|since| since.0 < began);
-        let request = call.request(&self.0.address).map_err(|failure| (failure, false))?;
+        let request = call.request(&self.0).map_err(|failure| (failure, false))?;
         let response = self.0.http.request(request).await.map_err(|error| {
             let mut known = Extensions::new();
             if let Some(connection) = error.connect_info() {

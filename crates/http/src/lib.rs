@@ -9,6 +9,7 @@ mod address;
 mod client;
 mod connect;
 mod failure;
+mod key;
 mod patience;
 mod refusal;
 #[cfg(feature = "tls")]
@@ -19,5 +20,6 @@ pub use hyper::{HeaderMap, Method, StatusCode, header};
 pub use address::{Address, AddressError, escape};
 pub use client::{Answer, Body, CONNECT_TIMEOUT, Call, Client, HEAD_BYTES_MAX, KEPT_FOR, KEPT_MAX, Options};
 pub use failure::Failure;
+pub use key::Key;
 pub use patience::Patience;
 pub use refusal::Refusal;

@@ -42,6 +42,36 @@ pub(super) const CONFIRMATION_REQUIRED: Entry = Entry {
     help: "Add the parameter confirm with the name of what is to be deleted; it cannot be undone.",
 };
 
+pub(super) const UNAUTHENTICATED: Entry = Entry {
+    code: "UNAUTHENTICATED",
+    status: 401,
+    v1_code: "UNAUTHENTICATED",
+    v1_status: 401,
+    retryable: false,
+    title: "The server asks for a key",
+    help: "Send a key that is in force as `Authorization: Bearer dq_…`; commands and SDKs take it from DRIFTQ_KEY.",
+};
+
+pub(super) const FORBIDDEN: Entry = Entry {
+    code: "FORBIDDEN",
+    status: 403,
+    v1_code: "FORBIDDEN",
+    v1_status: 403,
+    retryable: false,
+    title: "The key does not allow this",
+    help: "Use a key with that action and topic; `driftq key show` tells what a key allows.",
+};
+
+pub(super) const ACCESS_KEY_UNKNOWN: Entry = Entry {
+    code: "ACCESS_KEY_UNKNOWN",
+    status: 404,
+    v1_code: "NOT_FOUND",
+    v1_status: 404,
+    retryable: false,
+    title: "No access key has that id",
+    help: "List keys with `driftq key list`; an id is the middle of dq_<id>_<secret>.",
+};
+
 pub(super) const TOPIC_UNKNOWN: Entry = Entry {
     code: "TOPIC_UNKNOWN",
     status: 404,

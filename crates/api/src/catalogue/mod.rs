@@ -13,6 +13,12 @@ pub enum Code {
     DeadlineExceeded,
     /// A call that destroys something was not confirmed.
     ConfirmationRequired,
+    /// The request shows no key that opens anything.
+    Unauthenticated,
+    /// The key does not allow it.
+    Forbidden,
+    /// No access key has that id.
+    AccessKeyUnknown,
     /// No topic has that name.
     TopicUnknown,
     /// The topic has no group of that name.
@@ -110,11 +116,14 @@ pub struct Entry {
 
 impl Code {
     /// All of them, in the order of the table in the documentation.
-    pub const ALL: [Self; 41] = [
+    pub const ALL: [Self; 44] = [
         Self::InvalidArgument,
         Self::InvalidJson,
         Self::DeadlineExceeded,
         Self::ConfirmationRequired,
+        Self::Unauthenticated,
+        Self::Forbidden,
+        Self::AccessKeyUnknown,
         Self::TopicUnknown,
         Self::GroupUnknown,
         Self::LeaseUnknown,
@@ -162,6 +171,9 @@ impl Code {
             Self::InvalidJson => &entries::INVALID_JSON,
             Self::DeadlineExceeded => &entries::DEADLINE_EXCEEDED,
             Self::ConfirmationRequired => &entries::CONFIRMATION_REQUIRED,
+            Self::Unauthenticated => &entries::UNAUTHENTICATED,
+            Self::Forbidden => &entries::FORBIDDEN,
+            Self::AccessKeyUnknown => &entries::ACCESS_KEY_UNKNOWN,
             Self::TopicUnknown => &entries::TOPIC_UNKNOWN,
             Self::GroupUnknown => &entries::GROUP_UNKNOWN,
             Self::LeaseUnknown => &entries::LEASE_UNKNOWN,

@@ -17,6 +17,13 @@ pub const ATTEMPTS_MAX: u64 = i32::MAX as u64;
 /// Most deliveries that a topic may let one group hold.
 pub const IN_FLIGHT_MAX: u64 = 1_000_000;
 
+/// Most actions that a key names: each once.
+pub const ACTIONS_MAX: usize = 8;
+/// Most topics that a key names.
+pub const KEY_TOPICS_MAX: usize = 100;
+/// Longest note on a key, in bytes.
+pub const KEY_NOTE_BYTES_MAX: usize = 255;
+
 /// Longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 4096;
 /// Longest run, step, tenant or idempotency key, in bytes.

@@ -14,6 +14,7 @@ mod envelope;
 mod group;
 mod item;
 mod job;
+mod key;
 mod labels;
 mod lease;
 mod limits;
@@ -64,24 +65,25 @@ pub use envelope::Envelope;
 pub use group::{Group, GroupPartition, Groups, Member, MemberKind};
 pub use item::{Attempt, DeadLetter, Item, ItemEnvelope, ItemOrigin, ItemRouting, Lease};
 pub use job::{Job, JobKind, JobState, Jobs};
+pub use key::{Key, KeyAction, KeyMade, KeyRotate, KeySpec, Keys, OVERLAP_MS_DEFAULT};
 pub use labels::Labels;
 pub use lease::{LeaseRequest, Leased, LeasedWriter, StreamQuery};
 pub use limits::{
-    ATTEMPTS_MAX, BATCH_MESSAGES_MAX, COMMIT_ITEMS_MAX, COMMITS_MAX, COUNT_MAX, CREDIT_DEFAULT, CREDIT_MAX,
-    CURSOR_BYTES_MAX, CUT_OVERS_MAX, DIGEST_BYTES_MAX, DURATION_MS_MAX, EFFECT_ATTEMPTS_MAX,
+    ACTIONS_MAX, ATTEMPTS_MAX, BATCH_MESSAGES_MAX, COMMIT_ITEMS_MAX, COMMITS_MAX, COUNT_MAX, CREDIT_DEFAULT,
+    CREDIT_MAX, CURSOR_BYTES_MAX, CUT_OVERS_MAX, DIGEST_BYTES_MAX, DURATION_MS_MAX, EFFECT_ATTEMPTS_MAX,
     EFFECT_HASH_BYTES_MAX, EFFECT_KEY_BYTES_MAX, EFFECT_LINEAGE_BYTES_MAX, EFFECT_REQUEST_ID_BYTES_MAX,
     EFFECT_SCOPE_BYTES_MAX, EFFECT_TENANT_BYTES_MAX, EFFECTS_MAX, ERROR_BYTES_MAX, EXPECTED_MAX,
     HEADER_NAME_BYTES_MAX, HEADER_VALUE_BYTES_MAX, HEADERS_MAX, IDEMPOTENCY_HEADER_BYTES_MAX,
-    IDENTITY_BYTES_MAX, IN_FLIGHT_MAX, KEY_BYTES_MAX, LABEL_NAME_BYTES_MAX, LABEL_VALUE_BYTES_MAX,
-    LABELS_MAX, LEASE_MESSAGES_MAX, LEASE_MS_MAX, LETTERS_MAX, LOCATION_BYTES_MAX, NAME_BYTES_MAX,
-    OFFSET_MAX, OUTPUT_NAME_BYTES_MAX, PARTITIONS_MAX, PLACE_BYTES_MAX, PRIORITY_MAX, RATE_PER_SECOND_MAX,
-    READS_MAX, REQUEST_HASH_BYTES_MAX, REQUEST_ID_BYTES_MAX, SETTLEMENTS_MAX, TOKEN_BYTES_MAX, WAIT_MS_MAX,
-    WHY_BYTES_MAX,
+    IDENTITY_BYTES_MAX, IN_FLIGHT_MAX, KEY_BYTES_MAX, KEY_NOTE_BYTES_MAX, KEY_TOPICS_MAX,
+    LABEL_NAME_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, LEASE_MESSAGES_MAX, LEASE_MS_MAX, LETTERS_MAX,
+    LOCATION_BYTES_MAX, NAME_BYTES_MAX, OFFSET_MAX, OUTPUT_NAME_BYTES_MAX, PARTITIONS_MAX, PLACE_BYTES_MAX,
+    PRIORITY_MAX, RATE_PER_SECOND_MAX, READS_MAX, REQUEST_HASH_BYTES_MAX, REQUEST_ID_BYTES_MAX,
+    SETTLEMENTS_MAX, TOKEN_BYTES_MAX, WAIT_MS_MAX, WHY_BYTES_MAX,
 };
 pub use message::{Due, Message};
 #[cfg(feature = "openapi")]
 pub use openapi::{openapi, openapi_json};
-pub use operation::{Allow, Lookup, Method, Operation, PATH_NAMES_MAX};
+pub use operation::{Allow, Lookup, Method, NeededTopics, Needs, Operation, PATH_NAMES_MAX};
 pub use output::{
     CurrentVersion, CutOver, Dataset, DatasetSummary, DatasetVersion, Datasets, Output, OutputMessage,
     OutputMode, PartitionOutputs, PastVersion, RollBack, Seal, VERSION_CURRENT, VersionDeleted,

@@ -8,7 +8,7 @@ mod session;
 use std::time::{SystemTime, UNIX_EPOCH};
 use std::{process, sync::Arc};
 
-use driftq_http::{Address, AddressError, Failure, Options};
+use driftq_http::{Address, AddressError, Failure, Key, Options};
 
 use crate::{Exit, Fault};
 pub use error::CallError;
@@ -29,6 +29,11 @@ pub struct Client {
 impl Client {
     /// Reads `http://host:port`.
     pub fn new(server: &str) -> Result<Self, Fault> {
+        Self::with_key(server, None)
+    }
+
+    /// Reads `http://host:port`, and shows the key to the server.
+    pub(crate) fn with_key(server: &str, key: Option<&str>) -> Result<Self, Fault> {
         let address = Address::parse(server).map_err(|why| match why {
             // What is in front of the @ may be a password, and is not repeated.
             AddressError::User { host } => {
@@ -40,7 +45,9 @@ impl Client {
             why => Fault::new(Exit::Usage, format!("--server {server}: {why}"))
                 .help("write it as http://127.0.0.1:8080, or set DRIFTQ_SERVER"),
         })?;
-        let http = driftq_http::Client::new(address, &Options::new(ANSWER_BYTES_MAX));
+        let key = key.map(Key::new).transpose().map_err(|why| Fault::new(Exit::Usage, why.to_string()))?;
+        let options = Options { key, ..Options::new(ANSWER_BYTES_MAX) };
+        let http = driftq_http::Client::new(address, &options);
         let http = http.map_err(|why| Fault::new(Exit::Usage, format!("--server {server}: {why}")))?;
         Ok(Self { http, context: None })
     }

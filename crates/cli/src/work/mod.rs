@@ -137,7 +137,11 @@ pub(super) async fn run(common: &Common, args: Args) -> Result<()> {
     }
     exists(&args.exec).await?;
     let is_for_programs = common.output == Some(Format::Ndjson);
-    let client = Client::new(&context::choose(common)?.server).map_err(fault)?;
+    let mut client = Client::builder().url(&context::choose(common)?.server);
+    if let Some(key) = common.key()? {
+        client = client.key(key);
+    }
+    let client = client.build().map_err(fault)?;
     let owner = args.owner.clone().unwrap_or_else(|| format!("work-{}", process::id()));
     let worker = worker(&client, &args, &owner);
     let shop = Arc::new(Shop {

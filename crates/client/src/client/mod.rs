@@ -86,13 +86,21 @@ impl Shared {
 }
 
 /// How a [`Client`] behaves.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ClientBuilder {
     url: Option<String>,
     connect_timeout: Duration,
     answer_timeout: Duration,
     patience: Duration,
     ca_file: Option<PathBuf>,
+    key: Option<String>,
+}
+
+impl fmt::Debug for ClientBuilder {
+    /// Without the key.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("ClientBuilder").field("url", &self.url).finish_non_exhaustive()
+    }
 }
 
 impl ClientBuilder {
@@ -132,13 +140,25 @@ impl ClientBuilder {
         self
     }
 
+    /// The key to show to a server that asks for one; `DRIFTQ_KEY` if not given.
+    #[must_use]
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
     /// The client. Nothing is connected yet.
     ///
     /// # Errors
-    /// If the URL cannot be used, or the file of authorities cannot be read.
+    /// If the URL or the key cannot be used, or the file of authorities cannot be read.
     pub fn build(self) -> Result<Client, Error> {
         let (connect_timeout, answer_timeout) = (self.connect_timeout, self.answer_timeout);
-        let transport = Transport::new(self.url.as_deref(), connect_timeout, answer_timeout, self.ca_file)?;
+        let transport = Transport::new(
+            self.url.as_deref(),
+            connect_timeout,
+            answer_timeout,
+            (self.ca_file, self.key.as_deref()),
+        )?;
         let shared = Shared {
             transport,
             begins: Arc::default(),
@@ -177,6 +197,7 @@ impl Client {
             answer_timeout: ANSWER_TIMEOUT,
             patience: PATIENCE,
             ca_file: None,
+            key: None,
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
-use driftq_http::{Address, AddressError, Answer, Call, Failure, Options, Refusal};
+use driftq_http::{Address, AddressError, Answer, Call, Failure, Key, Options, Refusal};
 
 use crate::error::{Error, excerpt};
 
@@ -45,10 +45,15 @@ impl Transport {
         url: Option<&str>,
         connect_timeout: Duration,
         answer_timeout: Duration,
-        ca_file: Option<PathBuf>,
+        (ca_file, key): (Option<PathBuf>, Option<&str>),
     ) -> Result<Self, Error> {
         let connect_timeout = Some(connect_timeout);
-        let options = Options { connect_timeout, ca_file, ..Options::new(ANSWER_BYTES_MAX) };
+        let key = match key {
+            Some(key) => Key::new(key).map(Some),
+            None => Key::from_environment(),
+        };
+        let key = key.map_err(|why| Error::Invalid(format!("the key, or DRIFTQ_KEY: {why}")))?;
+        let options = Options { connect_timeout, ca_file, key, ..Options::new(ANSWER_BYTES_MAX) };
         let http = driftq_http::Client::new(address(url)?, &options);
         Ok(Self { http: http.map_err(|failure| Error::Invalid(failure.to_string()))?, answer_timeout })
     }

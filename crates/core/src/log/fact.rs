@@ -4,6 +4,7 @@ use crate::log::commit::CommitFact;
 use crate::log::delivery::{DeliveryFact, Place};
 use crate::log::effect::EffectFact;
 use crate::log::entity::EntityFact;
+use crate::log::key::KeyFact;
 use crate::log::order::OrderFact;
 use crate::log::output::OutputFact;
 use crate::log::run::RunFact;
@@ -154,6 +155,8 @@ pub enum Fact<'a> {
     Commit(CommitFact<'a>),
     /// Something happened to entities.
     Entity(EntityFact<'a>),
+    /// Something happened to a key.
+    Key(KeyFact<'a>),
 }
 
 impl Fact<'_> {
@@ -167,6 +170,7 @@ impl Fact<'_> {
             Self::Order(fact) => fact.told_at(),
             Self::Effect(fact) => fact.told_at(),
             Self::Entity(fact) => fact.told_at(),
+            Self::Key(fact) => fact.told_at(),
             Self::Opened { .. }
             | Self::Keyed { .. }
             | Self::GroupExpired { .. }

@@ -15,6 +15,8 @@ use crate::log::entity as entity_fact;
 use crate::log::entity::EntityFact;
 use crate::log::fact::{Fact, MessageFact};
 use crate::log::header::{Header, put_header};
+use crate::log::key as key_fact;
+use crate::log::key::KeyFact;
 use crate::log::message_bytes::{APPENDED, APPENDED_IN_RUN, APPENDED_MORE};
 use crate::log::order as order_fact;
 use crate::log::order::OrderFact;
@@ -100,6 +102,7 @@ impl<'a> Fact<'a> {
             Self::Output(fact) => fact.encode(out),
             Self::Commit(fact) => fact.encode(out),
             Self::Entity(fact) => fact.encode(out),
+            Self::Key(fact) => fact.encode(out),
         }
     }
 
@@ -129,6 +132,7 @@ impl<'a> Fact<'a> {
             kind @ entity_fact::FIRST_KIND..=entity_fact::LAST_KIND => {
                 Self::Entity(EntityFact::decode(kind, &mut take)?)
             }
+            kind @ key_fact::FIRST_KIND..=key_fact::LAST_KIND => Self::Key(KeyFact::decode(kind, &mut take)?),
             FORGOTTEN => {
                 let of_group = take.u8()? != 0;
                 let group = (TopicId(take.u32()?), GroupId(take.u32()?));

@@ -7,6 +7,7 @@ pub(crate) mod entity;
 pub(crate) mod fact;
 pub(crate) mod fact_bytes;
 pub(crate) mod header;
+pub(crate) mod key;
 pub(crate) mod message_bytes;
 pub(crate) mod order;
 pub(crate) mod output;

@@ -35,6 +35,11 @@ impl Deliveries {
                 self.handle_redrive(turn, ticket, letter, message, group.as_deref(), out);
             }
             OrderInput::Remove { ticket, messages } => self.handle_remove(turn, ticket, &messages, out),
+            OrderInput::CreateKey { ticket, key } => turn.handle_create_key(ticket, &key, out),
+            OrderInput::ReplaceKey { ticket, old, new, digest, until } => {
+                turn.handle_replace_key(ticket, old, (new, digest), until, out);
+            }
+            OrderInput::EndKey { ticket, key } => turn.handle_end_key(ticket, key, out),
             OrderInput::ForgetEntity { ticket, entity } => turn.handle_forget_entity(ticket, &entity, out),
         }
     }

@@ -8,6 +8,7 @@ pub(crate) mod entity;
 pub(crate) mod fold;
 pub(crate) mod gate;
 pub(crate) mod group;
+pub(crate) mod key;
 pub(crate) mod output;
 pub(crate) mod partition;
 pub(crate) mod policies;
@@ -33,6 +34,7 @@ use crate::state::effect::record::Effects;
 use crate::state::entity::record::Entities;
 use crate::state::gate::Gate;
 use crate::state::group::{Failure, Loan};
+use crate::state::key::record::Keys;
 use crate::state::output::record::Outputs;
 use crate::state::partition::{Partition, Topic};
 use crate::state::policies::Policies;
@@ -84,6 +86,7 @@ pub struct State {
     pub(crate) outputs: Outputs,
     pub(crate) runs: Runs,
     pub(crate) entities: Entities,
+    pub(crate) keys: Keys,
     /// Kept messages by where they were born.
     pub(crate) descent: Descent,
     /// Partitions in which messages have become history since that was last looked at, and the first of those. Not part
@@ -120,6 +123,7 @@ impl State {
             outputs: Outputs::default(),
             runs: Runs::default(),
             entities: Entities::default(),
+            keys: Keys::default(),
             descent: Descent::default(),
             kept_anew: BTreeMap::new(),
         }
@@ -164,6 +168,7 @@ impl State {
             Fact::Output(ref fact) => self.outputs.apply(fact),
             Fact::Commit(ref fact) => self.commits.apply(fact),
             Fact::Entity(ref fact) => self.on_entity(fact),
+            Fact::Key(ref fact) => self.on_key(fact),
         }
     }
 

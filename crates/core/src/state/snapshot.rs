@@ -10,6 +10,7 @@ use crate::state::effect::record::Effects;
 use crate::state::entity::record::Entities;
 use crate::state::gate::{Gate, put_gate, take_gate};
 use crate::state::group::{Group, HISTORY_MAX, Pending, Progress};
+use crate::state::key::record::Keys;
 use crate::state::output::record::Outputs;
 use crate::state::partition::{Partition, Topic};
 use crate::state::run::record::Runs;
@@ -23,7 +24,9 @@ use crate::words::policy::RetryPolicy;
 use crate::words::topic::TopicSettings;
 
 /// First field of every snapshot.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
+/// The version of a snapshot without keys: a server that does not know keys yet can read it.
+const VERSION_WITHOUT_KEYS: u32 = 4;
 /// The oldest version that can be read: before topics had settings and messages had keys, priorities and due times.
 const VERSION_LEAST: u32 = 1;
 /// Above any offset or sequence number that can be reached, and far enough below the end to count on from there.
@@ -40,7 +43,7 @@ impl State {
         let chunks = self.each_topic().flat_map(|t| &t.partitions).flat_map(|p| &p.slots.chunks);
         let slots: usize = chunks.map(|chunk| chunk.slots.len()).sum();
         let mut out = Vec::with_capacity(1024 + slots * 48 + self.stored.len() * 40);
-        out.put_u32(VERSION);
+        out.put_u32(if self.keys.is_empty() { VERSION_WITHOUT_KEYS } else { VERSION });
         out.put_u64(self.epoch);
         out.put_u64(self.leases_kept_since);
         out.put_u64(self.newest.0);
@@ -66,6 +69,9 @@ impl State {
         self.outputs.encode(&mut out);
         self.runs.encode(&mut out);
         self.entities.encode(&mut out);
+        if !self.keys.is_empty() {
+            self.keys.encode(&mut out);
+        }
         out
     }
 
@@ -118,6 +124,9 @@ impl State {
         }
         if version > 3 {
             state.entities = Entities::decode(&mut take)?;
+        }
+        if version > VERSION_WITHOUT_KEYS {
+            state.keys = Keys::decode(&mut take)?;
         }
         take.done()?;
         Ok(state)

@@ -103,6 +103,7 @@ impl View<'_> {
                 let done = state.commits.get(name, self.turn.now).map(|(_, done)| done.clone());
                 Description::Commit(done)
             }
+            Query::Keys => Description::Keys(state.keys.views()),
             Query::Entity(entity) => Description::Entity(self.turn.describe_entity(entity)),
             Query::Entities(list) => {
                 let (entities, more) = self.turn.list_entities(list);

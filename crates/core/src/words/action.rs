@@ -7,6 +7,7 @@ use crate::words::commit::{CommitPart, Committed};
 use crate::words::description::{Description, GroupPartition};
 use crate::words::effect::EffectAnswer;
 use crate::words::id::{ConsumerId, Position, Ticket, Time, TopicId};
+use crate::words::key::KeyView;
 use crate::words::letter::{AttemptDescription, DeadLetter, Reason};
 use crate::words::receipt::{Receipt, Stored};
 use crate::words::reject::Reject;
@@ -202,6 +203,8 @@ pub enum Answer {
         /// How many pointers it has.
         pointers: u64,
     },
+    /// A key, as it is now.
+    Key(KeyView),
     /// An entity is forgotten.
     EntityForgotten {
         /// The version that it had.

@@ -92,7 +92,7 @@ impl<'a> Take<'a> {
         Ok(head)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         let (head, rest) = self.rest.split_first_chunk::<N>().ok_or(Malformed(self.what))?;
         self.rest = rest;
         Ok(*head)

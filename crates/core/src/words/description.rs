@@ -9,6 +9,7 @@ use crate::words::commit::Committed;
 use crate::words::effect::{EffectList, EffectPage, EffectTally, EffectView};
 use crate::words::entity::{EntityList, EntityView};
 use crate::words::id::{Identity, KeyHash, Position, Spotted, Time, TopicId};
+use crate::words::key::KeyView;
 use crate::words::letter::AttemptDescription;
 use crate::words::output::{DatasetSummary, DatasetView, OutputList, OutputPage, VersionsList};
 use crate::words::policy::RetryPolicy;
@@ -53,6 +54,8 @@ pub enum Query {
     Run(Named, u64, u32),
     /// What a commit did.
     Commit(Identity),
+    /// All keys.
+    Keys,
     /// One entity.
     Entity(Named),
     /// Some entities.
@@ -111,6 +114,8 @@ pub enum Description {
     Run(Option<RunPage>),
     /// To [`Query::Commit`]; `None` if it is not remembered.
     Commit(Option<Committed>),
+    /// To [`Query::Keys`].
+    Keys(Vec<KeyView>),
     /// To [`Query::Entity`].
     Entity(EntityView),
     /// To [`Query::Entities`], and whether there are more.

@@ -10,6 +10,7 @@ pub(crate) mod effect;
 pub(crate) mod entity;
 pub(crate) mod id;
 pub(crate) mod input;
+pub(crate) mod key;
 pub(crate) mod letter;
 pub(crate) mod message;
 pub(crate) mod order;

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use crate::words::draft::NewMessage;
 use crate::words::id::{Spotted, Ticket, Time, TopicId};
+use crate::words::key::{KeyId, NewKey};
 use crate::words::scoped::Named;
 use crate::words::topic::{TopicPatch, TopicSettings};
 
@@ -111,6 +112,33 @@ pub enum OrderInput {
         ticket: Ticket,
         /// Which.
         messages: Vec<Spotted>,
+    },
+    /// Make a key.
+    CreateKey {
+        /// Who asks.
+        ticket: Ticket,
+        /// The key.
+        key: NewKey,
+    },
+    /// Put a new key in the place of an old one.
+    ReplaceKey {
+        /// Who asks.
+        ticket: Ticket,
+        /// The old one.
+        old: KeyId,
+        /// The public half of the new one.
+        new: KeyId,
+        /// The digest of its secret.
+        digest: [u8; 32],
+        /// When the old one ends.
+        until: Time,
+    },
+    /// End a key and what hangs on it.
+    EndKey {
+        /// Who asks.
+        ticket: Ticket,
+        /// Which.
+        key: KeyId,
     },
     /// Forget an entity.
     ForgetEntity {

@@ -70,6 +70,12 @@ pub enum Reject {
     },
     /// The entity was never raised, or is forgotten.
     EntityUnknown,
+    /// There is no such key, or it has ended.
+    KeyUnknown,
+    /// The key would allow more than the key that it hangs on.
+    KeyTooWide,
+    /// The key would end after the key that it hangs on.
+    KeyTooLong,
     /// A structural limit is reached (topics, groups, consumers, name lengths): the text says which.
     Limit(&'static str),
     /// The value given is not allowed: the text says why.

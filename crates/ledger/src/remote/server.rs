@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use driftq_api::v2::WAIT_MS_MAX;
-use driftq_http::{Address, Call, Client, Failure, Method, Options};
+use driftq_http::{Address, Call, Client, Failure, Key, Method, Options};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -43,7 +43,9 @@ impl Server {
                 "the server's URL cannot be used: {why}; write it as http://127.0.0.1:8080"
             ))
         };
-        let options = Options { repeats: true, ..Options::new(ANSWER_BYTES_MAX) };
+        let key =
+            Key::from_environment().map_err(|why| LedgerError::Invalid(format!("DRIFTQ_KEY: {why}")))?;
+        let options = Options { repeats: true, key, ..Options::new(ANSWER_BYTES_MAX) };
         let address = Address::parse(url).map_err(|why| invalid(&why))?;
         Ok(Self {
             http: Client::new(address, &options).map_err(|why| invalid(&why))?,

@@ -15,7 +15,7 @@ mod table;
 
 use std::path::PathBuf;
 
-use driftq_engine::{Config as EngineConfig, Storage};
+use driftq_engine::{Config as EngineConfig, Storage, key_text};
 
 pub use args::KnobArgs;
 pub use knob::KNOBS;
@@ -29,6 +29,8 @@ use crate::router::RouterConfig;
 pub struct Config {
     /// Where to listen, as `host:port`; port 0 lets the system choose.
     pub listen: String,
+    /// The file that has the root key; the digest in the data directory counts if there is none.
+    pub root_key_file: Option<PathBuf>,
     /// The data directory.
     pub data: PathBuf,
     /// Memory only: nothing survives a stop.
@@ -51,6 +53,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             listen: "127.0.0.1:8080".to_owned(),
+            root_key_file: None,
             data: PathBuf::from("./driftq-data"),
             ephemeral: false,
             profile: Profile::Default,
@@ -71,6 +74,36 @@ impl Config {
             config.engine.settings = driftq_engine::core::Settings::v1_dev();
         }
         config
+    }
+
+    /// Whether only clients with a key are served.
+    pub const fn keys_required(&self) -> bool {
+        self.http.keys_required
+    }
+
+    /// Takes the root key from where it is kept, if keys are asked for.
+    ///
+    /// # Errors
+    /// If there is none, or it cannot be read: in words that name the file and the next step.
+    pub fn load_root_key(&mut self) -> Result<(), String> {
+        if !self.http.keys_required {
+            return Ok(());
+        }
+        let data = self.data.display();
+        self.http.root_key = match &self.root_key_file {
+            Some(path) => {
+                let digest = key_text::read_file(path);
+                Some(digest.map_err(|error| format!("root_key_file {}: {error}", path.display()))?)
+            }
+            None if self.ephemeral => None,
+            None => key_text::read(&self.data).map_err(|error| format!("the root key in {data}: {error}"))?,
+        };
+        if self.http.root_key.is_none() {
+            return Err(format!(
+                "keys are required, and there is no root key to make the first one with: run `driftq key create --root --data {data}`, or name a file with --root-key-file"
+            ));
+        }
+        Ok(())
     }
 
     /// What the engine is started with: the storage follows from two knobs here.

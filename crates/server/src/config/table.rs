@@ -74,6 +74,19 @@ pub static KNOBS: &[Knob] = &[
         },
     },
     Knob {
+        name: "root_key_file",
+        flag: "root-key-file",
+        env: "DRIFTQ_ROOT_KEY_FILE",
+        heading: SERVER,
+        help: "File with the root key, such as a mounted secret; else the one of `driftq key create --root`",
+        value: "FILE",
+        get: |config| config.root_key_file.as_ref().map_or_else(String::new, |path| path.display().to_string()),
+        set: |config, text| {
+            config.root_key_file = (!text.is_empty()).then(|| text.into());
+            Ok(())
+        },
+    },
+    Knob {
         name: "data",
         flag: "data",
         env: "DRIFTQ_DATA",

@@ -1,11 +1,12 @@
 //! From a request to its answer.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use driftq_api::v1::mended;
-use driftq_api::v2::Operation;
+use driftq_api::v2::{NeededTopics, Needs, Operation, path_name};
 use driftq_api::{Code, Fault};
 use driftq_engine::Broker;
 use hyper::body::Incoming;
@@ -18,6 +19,7 @@ use super::body::AnswerBody;
 use super::budget::Budget;
 use super::crowd::Crowd;
 use super::endpoint::{Allowed, Endpoint, Target};
+use super::guard::{Caller, Guard, ended};
 use super::options::Options;
 use super::pulse::Pulse;
 use super::request::{check_url, discard_body, read_body};
@@ -30,6 +32,7 @@ const LOGGED_PATH_BYTES_MAX: usize = 256;
 
 /// What all connections share.
 pub(crate) struct App {
+    guard: Guard,
     pub(crate) broker: Broker,
     pub(crate) options: Options,
     pub(crate) metrics: Metrics,
@@ -43,7 +46,17 @@ impl App {
     pub(crate) fn new(broker: Broker, options: Options) -> Self {
         let (metrics, ids) = (Metrics::default(), Arc::new(RequestIds::new()));
         let budget = Budget::new(options.edge_bytes_max, metrics.clone());
-        Self { broker, options, metrics, started: Instant::now(), ids, crowd: Crowd::default(), budget }
+        let guard = Guard::new(&broker, options.keys_required, options.root_key);
+        Self {
+            guard,
+            broker,
+            options,
+            metrics,
+            started: Instant::now(),
+            ids,
+            crowd: Crowd::default(),
+            budget,
+        }
     }
 
     /// Answers one request; never fails, because a failure is an answer too.
@@ -58,7 +71,7 @@ impl App {
         let id = self.ids.of(&head.headers);
         let target = Target::find(&head.method, head.uri.path());
         let endpoint = target.endpoint;
-        let mut answer = match self.respond(target, &head, body, &pulse).await {
+        let mut answer = match self.answered(target, &head, body, &pulse).await {
             Ok(answer) => match self.charged(endpoint, &head.method, answer).await {
                 Ok(answer) => answer,
                 Err(fault) => refusal(&fault, endpoint.dialect(), &id),
@@ -101,12 +114,64 @@ impl App {
         }))
     }
 
-    async fn respond(
+    /// Lets the caller in and answers. A key that ends while its call waits ends the wait, and its streams end with it.
+    async fn answered(
         &self,
         target: Target<'_>,
         head: &Parts,
         body: Incoming,
         pulse: &Arc<Pulse>,
+    ) -> Result<Answer, Refused> {
+        let endpoint = target.endpoint;
+        let needs = endpoint.needs(head.method == Method::POST);
+        let caller = match self.admitted(needs, &target, head) {
+            Ok(caller) => caller,
+            Err(fault) => {
+                discard_body(body).await;
+                return Err(fault.into());
+            }
+        };
+        let gone = self.guard.gone(&caller, &self.broker);
+        let respond = self.respond(target, head, body, (&caller, pulse));
+        match gone {
+            None => respond.await,
+            Some(gone) if endpoint.waits() => tokio::select! {
+                answer = respond => answer,
+                () = gone => Err(ended().into()),
+            },
+            Some(gone) => {
+                let mut answer = respond.await?;
+                if let AnswerBody::Stream(lines) = answer.body_mut() {
+                    lines.end_with(gone);
+                }
+                Ok(answer)
+            }
+        }
+    }
+
+    /// Who asks, if they may.
+    fn admitted(&self, needs: Needs, target: &Target<'_>, head: &Parts) -> Result<Caller, Fault> {
+        if needs.action.is_none() {
+            return Ok(Caller::Anybody);
+        }
+        let caller = self.guard.admit(&head.headers, self.broker.now())?;
+        if !matches!(caller, Caller::Key { .. }) {
+            return Ok(caller);
+        }
+        let topic = match needs.topics {
+            NeededTopics::InPath => path_name("topic", target.names[0])?,
+            _ => Cow::Borrowed(""),
+        };
+        caller.check(needs, &topic)?;
+        Ok(caller)
+    }
+
+    async fn respond(
+        &self,
+        target: Target<'_>,
+        head: &Parts,
+        body: Incoming,
+        (caller, pulse): (&Caller, &Arc<Pulse>),
     ) -> Result<Answer, Refused> {
         let endpoint = target.endpoint;
         check_url(head, self.options.url_bytes_max)?;
@@ -132,16 +197,18 @@ impl App {
             }
         };
         let handled = match endpoint {
-            Endpoint::Produce => v1::produce(self, head, body).await,
-            Endpoint::Ack => v1::ack(self, head, body).await,
-            Endpoint::Nack => v1::nack(self, head, body).await,
-            Endpoint::Consume => v1::consume(self, head, body, pulse).await,
-            Endpoint::Topics if head.method == Method::POST => v1::create_topic(self, head, body).await,
-            Endpoint::Topics => Ok(v1::list_topics(self)),
+            Endpoint::Produce => v1::produce(self, head, body, caller).await,
+            Endpoint::Ack => v1::ack(self, head, body, caller).await,
+            Endpoint::Nack => v1::nack(self, head, body, caller).await,
+            Endpoint::Consume => v1::consume(self, head, body, (caller, pulse)).await,
+            Endpoint::Topics if head.method == Method::POST => {
+                v1::create_topic(self, head, body, caller).await
+            }
+            Endpoint::Topics => Ok(v1::list_topics(self, caller)),
             Endpoint::Healthz => Ok(v1::healthz()),
             Endpoint::Version => Ok(v1::version(self)),
             Endpoint::V2(operation) => {
-                let request = v2::Request { app: self, head, names: target.names, body, pulse };
+                let request = v2::Request { app: self, head, names: target.names, body, pulse, caller };
                 v2::answer(operation, request).await
             }
             Endpoint::Metrics => self.scrape(Format::wanted(&head.headers)).await,

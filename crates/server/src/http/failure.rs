@@ -84,6 +84,14 @@ fn rejected(reject: Reject, call: Call) -> Fault {
         // The broker names the entity; this is how it is told without its name.
         Reject::EntityDiffers { version, .. } => differing("the entity", version),
         Reject::EntityUnknown => Fault::new(Code::EntityUnknown, "the tenant has no entity of that name"),
+        Reject::KeyUnknown => Fault::new(Code::AccessKeyUnknown, "there is no such key, or it has ended"),
+        Reject::KeyTooWide => {
+            Fault::new(Code::Forbidden, "the key would allow more than the key that makes it")
+        }
+        Reject::KeyTooLong => Fault::new(
+            Code::Forbidden,
+            "the key would outlive the key that makes it: give an earlier expires_at",
+        ),
         Reject::Limit(what) => Fault::new(Code::LimitReached, what),
         Reject::Invalid(what) => Fault::invalid(what),
     }

@@ -18,6 +18,7 @@ use driftq_engine::{Broker, Delivered, Stream};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::budget::{Budget, Charge, UNCHARGED_BYTES_MAX};
+use super::guard::Gone;
 use super::pulse::Pulse;
 use super::{item, v2};
 use crate::metrics::OpenStream;
@@ -77,6 +78,8 @@ pub(crate) struct Lines {
     budget: Arc<Budget>,
     pulse: Arc<Pulse>,
     unflushed: Option<Unflushed>,
+    /// Resolves when the reader's key ends.
+    gone: Option<Gone>,
     interval: Duration,
     last_line: Instant,
     /// Moved only when it fires: a busy stream never touches it.
@@ -99,6 +102,7 @@ impl Lines {
             budget,
             pulse,
             unflushed: None,
+            gone: None,
             interval,
             last_line: now,
             heartbeat: Box::pin(sleep_until(now + interval)),
@@ -106,8 +110,18 @@ impl Lines {
         }
     }
 
+    /// The stream ends when this does.
+    pub(crate) fn end_with(&mut self, gone: Gone) {
+        self.gone = Some(gone);
+    }
+
     /// The next line, or the end.
     pub(crate) fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        if self.gone.as_mut().is_some_and(|gone| gone.as_mut().poll(cx).is_ready()) {
+            self.gone = None;
+            self.source = Source::Ended;
+            return Poll::Ready(None);
+        }
         if !self.is_flushed() {
             self.pulse.await_flush();
             return Poll::Pending;

@@ -10,6 +10,7 @@ mod crowd;
 mod descriptors;
 mod endpoint;
 mod failure;
+mod guard;
 mod item;
 mod lines;
 mod loan;

@@ -7,6 +7,8 @@ use std::time::Duration;
 pub struct Options {
     /// Serve only clients that show a key.
     pub(crate) keys_required: bool,
+    /// The digest of the root key.
+    pub(crate) root_key: Option<[u8; 32]>,
     /// Open connections. Beyond it, new ones wait in the system's backlog until one closes.
     pub(crate) connections_max: usize,
     /// Bytes of a request line with all its headers; beyond it the connection gets a bare 431 and ends, or a 414 if the
@@ -42,6 +44,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             keys_required: false,
+            root_key: None,
             connections_max: Self::CONNECTIONS_MAX_DEFAULT,
             head_bytes_max: 128 << 10,
             url_bytes_max: 60 << 10,

@@ -16,6 +16,7 @@ use hyper::http::request::Parts;
 use super::answer::{Answer, json, no_content, stream};
 use super::app::App;
 use super::failure::{Call, fault, produce_rejection};
+use super::guard::Caller;
 use super::lines::{Lines, Words};
 use super::pulse::Pulse;
 use super::request::raw_query;
@@ -33,26 +34,33 @@ pub(crate) fn version(app: &App) -> Answer {
     json(StatusCode::OK, &Version { version: VERSION.into(), commit: COMMIT.into(), wal_enabled })
 }
 
-pub(crate) fn list_topics(app: &App) -> Answer {
-    json(StatusCode::OK, &Topics { topics: app.broker.topics() })
+pub(crate) fn list_topics(app: &App, caller: &Caller) -> Answer {
+    let mut topics = app.broker.topics();
+    topics.retain(|topic| caller.sees(topic));
+    json(StatusCode::OK, &Topics { topics })
 }
 
-pub(crate) async fn create_topic(app: &App, head: &Parts, body: Option<Bytes>) -> Handled {
+pub(crate) async fn create_topic(app: &App, head: &Parts, body: Option<Bytes>, caller: &Caller) -> Handled {
     let request = match &body {
         Some(body) => CreateTopic::from_json(body)?,
         None => CreateTopic::from_query(Query::parse_v1(raw_query(head))?)?,
     };
+    caller.may_use(&request.name)?;
     let ready = app.broker.create_topic(&request.name, request.partitions).await;
     let ready = ready.map_err(|failure| fault(&failure, Call::Other))?;
     let created = Created { status: "created".into(), name: request.name, partitions: ready.partitions };
     Ok(json(StatusCode::CREATED, &created))
 }
 
-pub(crate) async fn produce(app: &App, head: &Parts, body: Option<Bytes>) -> Handled {
+pub(crate) async fn produce(app: &App, head: &Parts, body: Option<Bytes>, caller: &Caller) -> Handled {
     let request = match &body {
         Some(body) => Produce::from_json(body)?,
         None => Produce::from_query(Query::parse_v1(raw_query(head))?)?,
     };
+    caller.may_use(&request.topic)?;
+    if let Some(envelope) = request.envelope.as_ref().filter(|envelope| !envelope.target_topic.is_empty()) {
+        caller.may_use(&envelope.target_topic)?;
+    }
     let message = Message {
         key: into_bytes(request.key),
         value: into_bytes(request.value),
@@ -69,11 +77,17 @@ pub(crate) async fn produce(app: &App, head: &Parts, body: Option<Bytes>) -> Han
     Ok(json(StatusCode::OK, &Produced { status: "produced".into(), topic: request.topic }))
 }
 
-pub(crate) async fn consume(app: &App, head: &Parts, body: Option<Bytes>, pulse: &Arc<Pulse>) -> Handled {
+pub(crate) async fn consume(
+    app: &App,
+    head: &Parts,
+    body: Option<Bytes>,
+    (caller, pulse): (&Caller, &Arc<Pulse>),
+) -> Handled {
     let request = match &body {
         Some(body) => Consume::from_json(body)?,
         None => Consume::from_query(Query::parse_v1(raw_query(head))?)?,
     };
+    caller.may_use(&request.topic)?;
     let request = ConsumeRequest {
         topic: request.topic.into_owned(),
         group: request.group.into_owned(),
@@ -92,20 +106,22 @@ pub(crate) async fn consume(app: &App, head: &Parts, body: Option<Bytes>, pulse:
     )))
 }
 
-pub(crate) async fn ack(app: &App, head: &Parts, body: Option<Bytes>) -> Handled {
+pub(crate) async fn ack(app: &App, head: &Parts, body: Option<Bytes>, caller: &Caller) -> Handled {
     let request = match &body {
         Some(body) => Ack::from_json(body)?,
         None => Ack::from_query(Query::parse_v1(raw_query(head))?)?,
     };
+    caller.may_use(&request.topic)?;
     app.broker.ack(delivery(request)).await.map_err(|failure| fault(&failure, Call::Other))?;
     Ok(no_content())
 }
 
-pub(crate) async fn nack(app: &App, head: &Parts, body: Option<Bytes>) -> Handled {
+pub(crate) async fn nack(app: &App, head: &Parts, body: Option<Bytes>, caller: &Caller) -> Handled {
     let request = match &body {
         Some(body) => Nack::from_json(body)?,
         None => Nack::from_query(Query::parse_v1(raw_query(head))?)?,
     };
+    caller.may_use(&request.delivery.topic)?;
     let (delivery, reason) = (delivery(request.delivery), request.reason.into_owned());
     app.broker.nack(delivery, reason).await.map_err(|failure| fault(&failure, Call::Other))?;
     Ok(no_content())

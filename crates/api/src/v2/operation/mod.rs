@@ -2,11 +2,14 @@
 //! what is documented and what is served cannot differ.
 
 mod description;
+mod needs;
 mod table;
 
 pub(super) use description::Description;
 #[cfg(feature = "openapi")]
 pub(super) use description::{Answer, Body, Content, Forms, Schemas, Shape, Words};
+
+pub use needs::{Needs, Topics as NeededTopics};
 
 /// One call of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -115,6 +118,16 @@ pub enum Operation {
     GetEntity,
     /// `DELETE /v2/entities/{entity}`
     RemoveEntity,
+    /// `POST /v2/keys`
+    CreateKey,
+    /// `GET /v2/keys`
+    ListKeys,
+    /// `GET /v2/keys/{id}`
+    GetKey,
+    /// `POST /v2/keys/{id}/rotate`
+    RotateKey,
+    /// `DELETE /v2/keys/{id}`
+    RevokeKey,
     /// `GET /v2/runs`
     ListRuns,
     /// `GET /v2/runs/{run_id}`

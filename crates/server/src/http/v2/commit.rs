@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use driftq_api::v2::{
     Commit, CommitDone, CommitFound, CommitOutput, CommitResult, CommitsDone, Committed, CommittedOutput,
-    OutputResult, Produced,
+    KeyAction, OutputResult, Produced,
 };
 use driftq_api::{Fault, v2};
 use driftq_engine::core::{CommitPart, Identity, NewOutput, OutputDone, Read, RequestHash};
@@ -78,6 +78,7 @@ fn taken<'a>(
         }
         (own, name) => own.map(Cow::into_owned).or(name),
     };
+    check_parts(request, &asked)?;
     // As it was understood: a client that builds the body anew may order it differently.
     let said = serde_json::to_vec(&asked).expect("texts and numbers always have a JSON form");
     let broker = &request.app.broker;
@@ -101,6 +102,27 @@ fn taken<'a>(
         expect: asked.expect.into_iter().map(taken_expected).collect(),
     };
     Ok((call, asked.outputs))
+}
+
+/// Each part of a commit needs what it would need as a call of its own. Its tokens are authority for themselves.
+fn check_parts(request: &Request<'_>, asked: &Commit<'_>) -> Result<(), Fault> {
+    let parts = [
+        (asked.produce.is_empty(), KeyAction::Produce),
+        (asked.effects.is_empty(), KeyAction::Effects),
+        (asked.outputs.is_empty(), KeyAction::Outputs),
+    ];
+    for (is_empty, action) in parts {
+        if !is_empty {
+            request.caller.may(action)?;
+        }
+    }
+    for item in &asked.produce {
+        request.caller.may_use(&item.topic)?;
+        if let Some(envelope) = item.message.envelope.as_ref().filter(|with| !with.target_topic.is_empty()) {
+            request.caller.may_use(&envelope.target_topic)?;
+        }
+    }
+    Ok(())
 }
 
 /// What the key of a commit stands for: each tenant has its own.

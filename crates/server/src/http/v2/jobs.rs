@@ -13,26 +13,36 @@ use crate::http::v1::Handled;
 
 pub(super) fn list(request: &Request<'_>) -> Handled {
     request.no_query()?;
-    let jobs = request.app.broker.jobs();
+    let mut jobs = request.app.broker.jobs();
+    jobs.retain(|job| request.caller.sees(&job.topic));
     Ok(json(StatusCode::OK, &Jobs { jobs: jobs.iter().map(shown).collect() }))
 }
 
 pub(super) fn get(request: &Request<'_>) -> Handled {
     request.no_query()?;
-    let job = request.app.broker.job(id(request)?);
-    Ok(json(StatusCode::OK, &shown(&job.map_err(|failure| fault(&failure))?)))
+    Ok(json(StatusCode::OK, &shown(&seen(request)?)))
+}
+
+/// The job that the path names. One about a topic that is not the caller's does not exist for it.
+fn seen(request: &Request<'_>) -> Result<driftq_engine::Job, Fault> {
+    let job = request.app.broker.job(id(request)?).map_err(|failure| fault(&failure))?;
+    if request.caller.sees(&job.topic) { Ok(job) } else { Err(unknown()) }
 }
 
 pub(super) fn cancel(request: &Request<'_>) -> Handled {
     request.no_query()?;
-    let job = request.app.broker.cancel_job(id(request)?);
+    let job = request.app.broker.cancel_job(seen(request)?.id);
     Ok(json(StatusCode::OK, &shown(&job.map_err(|failure| fault(&failure))?)))
 }
 
 /// The number of a job. A name that is not a number is that of an unknown job.
 fn id(request: &Request<'_>) -> Result<u64, Fault> {
     let name = request.name(0, "id")?;
-    name.parse().map_err(|_| Fault::new(Code::JobUnknown, "there is no job of that number"))
+    name.parse().map_err(|_| unknown())
+}
+
+fn unknown() -> Fault {
+    Fault::new(Code::JobUnknown, "there is no job of that number")
 }
 
 pub(super) fn shown(job: &driftq_engine::Job) -> Job<'_> {

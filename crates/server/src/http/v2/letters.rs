@@ -25,8 +25,8 @@ pub(super) async fn topics(request: &Request<'_>) -> Handled {
     let page = Page::from_query(&request.query()?)?;
     let prefix = Broker::dead_letter_topic("");
     let names = request.app.broker.topics().into_iter();
-    let sources: Vec<String> =
-        names.filter_map(|name| name.strip_prefix(&prefix).map(str::to_owned)).collect();
+    let sources = names.filter_map(|name| name.strip_prefix(&prefix).map(str::to_owned));
+    let sources: Vec<String> = sources.filter(|source| request.caller.sees(source)).collect();
     let mut dead = Vec::new();
     for source in sources {
         let Ok(topic) = request.app.broker.describe_topic(&Broker::dead_letter_topic(&source)).await else {
@@ -105,7 +105,11 @@ pub(super) async fn get(request: &Request<'_>) -> Handled {
 
 pub(super) async fn redrive(request: &Request<'_>) -> Handled {
     let asked = Redrive::from_json(request.json()?)?;
+    request.caller.may_use(&request.name(0, "topic")?)?;
     let target_topic = asked.target_topic.map(std::borrow::Cow::into_owned);
+    if let Some(topic) = &target_topic {
+        request.caller.may_use(topic)?;
+    }
     let call = call(request, JobKind::Redrive, &asked.selection, asked.dry_run)?;
     start(request, JobCall { rate_per_second: asked.rate_per_second, target_topic, ..call }).await
 }

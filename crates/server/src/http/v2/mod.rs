@@ -7,6 +7,7 @@ mod entities;
 mod filled;
 mod groups;
 mod jobs;
+mod keys;
 mod leases;
 mod letters;
 mod messages;
@@ -32,6 +33,7 @@ use hyper::http::request::Parts;
 
 use super::app::App;
 use super::failure::Call;
+use super::guard::Caller;
 use super::pulse::Pulse;
 use super::v1::Handled;
 
@@ -44,6 +46,7 @@ pub(crate) struct Request<'a> {
     pub(crate) names: [&'a str; PATH_NAMES_MAX],
     pub(crate) body: Option<Bytes>,
     pub(crate) pulse: &'a Arc<Pulse>,
+    pub(crate) caller: &'a Caller,
 }
 
 /// Whether an operation takes a body.
@@ -72,6 +75,8 @@ pub(crate) const fn takes_body(operation: Operation) -> bool {
             | Operation::Commit
             | Operation::CutOver
             | Operation::SealVersion
+            | Operation::CreateKey
+            | Operation::RotateKey
             | Operation::RollBack
     )
 }
@@ -131,6 +136,11 @@ pub(crate) async fn answer(operation: Operation, request: Request<'_>) -> Handle
         Operation::ListEntities => entities::list(&request).await,
         Operation::GetEntity => entities::get(&request).await,
         Operation::RemoveEntity => entities::remove(&request).await,
+        Operation::CreateKey => keys::create(&request).await,
+        Operation::ListKeys => keys::list(&request).await,
+        Operation::GetKey => keys::get(&request).await,
+        Operation::RotateKey => keys::rotate(&request).await,
+        Operation::RevokeKey => keys::revoke(&request).await,
         Operation::ListRuns => runs::list(&request).await,
         Operation::GetRun => runs::get(&request).await,
         Operation::GetRouter => router::status(&request),

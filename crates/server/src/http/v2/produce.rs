@@ -13,11 +13,13 @@ use super::Request;
 use super::words::{taken_envelope, time};
 use crate::http::answer::{json, whole};
 use crate::http::failure::{Call, fault, produce_rejection};
+use crate::http::guard::Caller;
 use crate::http::v1::Handled;
 
 pub(super) async fn produce(request: &Request<'_>) -> Handled {
     request.no_query()?;
     let topic = request.name(0, "topic")?;
+    request.caller.may_use(&topic)?;
     let header = request.key()?;
     let body = request.body.as_deref().unwrap_or_default();
     let form = Form::of(request.content_type(), body)?;
@@ -26,6 +28,9 @@ pub(super) async fn produce(request: &Request<'_>) -> Handled {
     }
     let mut drafts = Vec::new();
     each_message(form, body, |message| drafts.push(draft(message)))?;
+    for draft in &drafts {
+        check_target(request.caller, draft)?;
+    }
     if let Some(header) = &header {
         let hash = RequestHash::of(body);
         for (number, draft) in drafts.iter_mut().enumerate() {
@@ -58,6 +63,7 @@ pub(super) async fn produce(request: &Request<'_>) -> Handled {
 
 async fn one(request: &Request<'_>, topic: &str, body: &[u8], header: Option<String>) -> Handled {
     let mut draft = draft(Message::from_json(body)?);
+    check_target(request.caller, &draft)?;
     if let Some(header) = &header {
         name(&mut draft, header, RequestHash::of(body))?;
     }
@@ -142,6 +148,14 @@ pub(super) fn draft(message: Message<'_>) -> Draft<'_> {
             routing: None,
             origin: None,
         },
+    }
+}
+
+/// A message that names another topic than the call needs a key for both.
+fn check_target(caller: &Caller, draft: &Draft<'_>) -> Result<(), Fault> {
+    match &draft.message.envelope {
+        Some(envelope) if !envelope.target_topic.is_empty() => caller.may_use(&envelope.target_topic),
+        _ => Ok(()),
     }
 }
 

@@ -17,7 +17,9 @@ use crate::http::v1::Handled;
 
 pub(super) async fn list(request: &Request<'_>) -> Handled {
     let page = Page::from_query(&request.query()?)?;
-    let (names, cursor) = page.cut(request.app.broker.topics(), |name| name);
+    let mut names = request.app.broker.topics();
+    names.retain(|name| request.caller.sees(name));
+    let (names, cursor) = page.cut(names, |name| name);
     let mut topics = Vec::with_capacity(names.len());
     for name in names {
         match request.app.broker.describe_topic(&name).await {

@@ -5,6 +5,7 @@ mod dlq;
 mod effects;
 mod entities;
 mod groups;
+mod keys;
 mod leases;
 mod messages;
 mod outputs;
@@ -29,6 +30,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Description> {
         &outputs::LINES[..],
         &entities::LINES[..],
         &runs::LINES[..],
+        &keys::LINES[..],
         &server::LINES[..],
     ];
     chapters.into_iter().flatten()

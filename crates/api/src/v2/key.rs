@@ -1,0 +1,211 @@
+//! Keys: who a client is, and what it may do.
+
+use std::borrow::Cow;
+
+use crate::ToSchema;
+use serde::{Deserialize, Serialize};
+
+use super::limits::{ACTIONS_MAX, DURATION_MS_MAX, KEY_NOTE_BYTES_MAX, KEY_TOPICS_MAX, NAME_BYTES_MAX};
+use super::read::{self, number, structure, text};
+use crate::fault::Fault;
+use crate::moment::Moment;
+
+/// How long a key goes on after it was rotated, if nothing else is said: a day.
+pub const OVERLAP_MS_DEFAULT: u64 = 24 * 3600 * 1000;
+
+/// One kind of thing that a key allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyAction {
+    /// Store messages.
+    Produce,
+    /// Lease messages and settle them.
+    Consume,
+    /// Begin effects and end them.
+    Effects,
+    /// Move pointers of datasets.
+    Outputs,
+    /// See what there is, without payloads.
+    Read,
+    /// See payloads and results, too.
+    ReadPayload,
+    /// Change and remove what there is.
+    Manage,
+    /// Make keys and end them.
+    Admin,
+}
+
+impl KeyAction {
+    /// All of them, by name.
+    pub const WORDS: [(&'static str, Self); 8] = [
+        ("produce", Self::Produce),
+        ("consume", Self::Consume),
+        ("effects", Self::Effects),
+        ("outputs", Self::Outputs),
+        ("read", Self::Read),
+        ("read_payload", Self::ReadPayload),
+        ("manage", Self::Manage),
+        ("admin", Self::Admin),
+    ];
+
+    /// Its name on the wire.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        Self::WORDS[self as usize].0
+    }
+}
+
+/// `POST /v2/keys`: a key that hangs on the caller's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KeySpec<'a> {
+    /// What it allows.
+    #[serde(deserialize_with = "structure::values::<_, _, ACTIONS_MAX>")]
+    #[schema(min_items = 1, max_items = 8)]
+    pub actions: Vec<KeyAction>,
+    /// With which topics: their names, or what their names begin with and a star. All of them if not given.
+    #[serde(
+        default,
+        deserialize_with = "structure::optional_list::<_, _, KEY_TOPICS_MAX>",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(max_items = 100)]
+    pub topics: Option<Vec<Cow<'a, str>>>,
+    /// From when on it opens nothing; never if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Moment>,
+    /// What it is for, in words.
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "text::any::<_, KEY_NOTE_BYTES_MAX>",
+        skip_serializing_if = "str::is_empty"
+    )]
+    #[schema(value_type = Option<String>, max_length = 255)]
+    pub note: Cow<'a, str>,
+}
+
+impl<'a> KeySpec<'a> {
+    /// From a JSON body.
+    pub fn from_json(body: &'a [u8]) -> Result<Self, Fault> {
+        let spec: Self = read::object(body)?;
+        if spec.actions.is_empty() {
+            return Err(Fault::invalid("actions: names none; a key that allows nothing is of no use"));
+        }
+        for (place, topic) in spec.topics.iter().flatten().enumerate() {
+            if topic.is_empty() || topic.len() > NAME_BYTES_MAX {
+                return Err(Fault::invalid(format!(
+                    "topics[{place}]: must have 1 to {NAME_BYTES_MAX} bytes"
+                )));
+            }
+        }
+        Ok(spec)
+    }
+}
+
+/// `POST /v2/keys/{id}/rotate`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KeyRotate {
+    /// How long the old key goes on; a day if not given.
+    #[serde(default = "overlap_default", deserialize_with = "number::required::<_, _, 0, DURATION_MS_MAX>")]
+    #[schema(minimum = 0, maximum = 316_224_000_000_u64, value_type = Option<u64>)]
+    pub overlap_ms: u64,
+}
+
+const fn overlap_default() -> u64 {
+    OVERLAP_MS_DEFAULT
+}
+
+impl KeyRotate {
+    /// From a JSON body, or none.
+    pub fn from_json(body: &[u8]) -> Result<Self, Fault> {
+        if body.is_empty() {
+            return Ok(Self { overlap_ms: OVERLAP_MS_DEFAULT });
+        }
+        read::object(body)
+    }
+}
+
+/// A key without its secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Key<'a> {
+    /// Names the key and opens nothing: the middle of `dq_<id>_<secret>`.
+    pub id: Cow<'a, str>,
+    /// What it allows.
+    pub actions: Vec<KeyAction>,
+    /// With which topics; all of them if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topics: Option<Vec<Cow<'a, str>>>,
+    /// When it was made.
+    pub created_at: Moment,
+    /// From when on it opens nothing, by its own end or that of a key that it hangs on; never if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Moment>,
+    /// Whether it opens anything now.
+    pub live: bool,
+    /// The key that it hangs on; none if it was made with the root key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Cow<'a, str>>,
+    /// What it is for, in words.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    #[schema(value_type = Option<String>)]
+    pub note: Cow<'a, str>,
+}
+
+/// To `GET /v2/keys`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Keys<'a> {
+    /// Keys that hang on the caller's, in order of their ids; all of them for the root key.
+    pub keys: Vec<Key<'a>>,
+    /// Cursor of the next page, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+}
+
+/// To a call that makes a key: the only time that its secret is shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct KeyMade<'a> {
+    /// The whole key, to be sent as `Authorization: Bearer`. It is not kept and cannot be shown again.
+    pub secret: Cow<'a, str>,
+    /// The key.
+    pub key: Key<'a>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn specs() {
+        let spec = KeySpec::from_json(br#"{"actions":["produce","read"],"topics":["a","b.*"],"note":"n"}"#);
+        let spec = spec.unwrap();
+        assert_eq!(spec.actions, [KeyAction::Produce, KeyAction::Read]);
+        assert_eq!(spec.topics.unwrap(), ["a", "b.*"]);
+        for (body, text) in [
+            (r"{}", "actions"),
+            (r#"{"actions":[]}"#, "actions: names none"),
+            (r#"{"actions":["fly"]}"#, "fly"),
+            (r#"{"actions":["read"],"topics":[""]}"#, "topics[0]"),
+            (r#"{"actions":["read"],"tenants":["t"]}"#, "tenants"),
+        ] {
+            let fault = KeySpec::from_json(body.as_bytes()).unwrap_err();
+            assert!(fault.message.contains(text), "{body}: {}", fault.message);
+        }
+    }
+
+    #[test]
+    fn a_rotation_overlaps_for_a_day() {
+        assert_eq!(KeyRotate::from_json(b"").unwrap().overlap_ms, OVERLAP_MS_DEFAULT);
+        assert_eq!(KeyRotate::from_json(b"{}").unwrap().overlap_ms, OVERLAP_MS_DEFAULT);
+        assert_eq!(KeyRotate::from_json(br#"{"overlap_ms":0}"#).unwrap().overlap_ms, 0);
+    }
+
+    #[test]
+    fn names_are_in_the_order_of_their_numbers() {
+        for (place, (name, action)) in KeyAction::WORDS.into_iter().enumerate() {
+            assert_eq!((action as usize, action.name()), (place, name));
+            assert_eq!(serde_json::to_string(&action).unwrap(), format!("{name:?}"));
+        }
+    }
+}

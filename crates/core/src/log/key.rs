@@ -1,0 +1,153 @@
+//! Facts about keys, and their bytes.
+
+use alloc::string::ToString as _;
+use alloc::vec::Vec;
+
+use crate::words::codec::{Malformed, Put, Take, UNKNOWN_KIND};
+use crate::words::id::Time;
+use crate::words::key::{KEY_TOPICS_MAX, KeyId, KeyScope, Permissions};
+
+/// Kinds of facts about keys: the first, and the last.
+pub(crate) const FIRST_KIND: u8 = CREATED;
+pub(crate) const LAST_KIND: u8 = ENDED;
+
+const CREATED: u8 = 96;
+const ENDED: u8 = 97;
+
+/// The least bytes of a pattern: its length.
+const PATTERN_BYTES_LEAST: usize = 1;
+
+/// Something that happened to a key and is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyFact<'a> {
+    /// There is a new key.
+    Created {
+        /// Its public half.
+        key: KeyId,
+        /// When.
+        at: Time,
+        /// The digest of its secret.
+        digest: [u8; 32],
+        /// What it allows, encoded.
+        scope: &'a [u8],
+        /// Until when; [`Time::NEVER`] if it has no end.
+        until: Time,
+        /// The key that it hangs on.
+        parent: Option<KeyId>,
+        /// The key in whose place it comes: what hung on that one hangs on this one from now on.
+        replaces: Option<KeyId>,
+        /// What people wrote on it.
+        note: &'a str,
+    },
+    /// A key has an end, or an earlier one than before; and with it what hangs on it.
+    Ended {
+        /// Its public half.
+        key: KeyId,
+        /// When that was decided.
+        at: Time,
+        /// From when on it opens nothing.
+        until: Time,
+    },
+}
+
+impl<'a> KeyFact<'a> {
+    pub(crate) const fn told_at(&self) -> Option<Time> {
+        match self {
+            Self::Created { at, .. } | Self::Ended { at, .. } => Some(*at),
+        }
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Created { key, at, digest, scope, until, parent, replaces, note } => {
+                out.put_u8(CREATED);
+                out.put_u64(key.0);
+                out.put_u64(at.0);
+                out.extend_from_slice(digest);
+                out.put_bytes(scope);
+                out.put_u64(until.0);
+                put_key(out, *parent);
+                put_key(out, *replaces);
+                out.put_text(note);
+            }
+            Self::Ended { key, at, until } => {
+                out.put_u8(ENDED);
+                out.put_u64(key.0);
+                out.put_u64(at.0);
+                out.put_u64(until.0);
+            }
+        }
+    }
+
+    pub(crate) fn decode(kind: u8, take: &mut Take<'a>) -> Result<Self, Malformed> {
+        let (key, at) = (KeyId(take.u64()?), Time(take.u64()?));
+        Ok(match kind {
+            CREATED => Self::Created {
+                key,
+                at,
+                digest: take.array()?,
+                scope: take.bytes()?,
+                until: Time(take.u64()?),
+                parent: take_key(take)?,
+                replaces: take_key(take)?,
+                note: take.text()?,
+            },
+            ENDED => Self::Ended { key, at, until: Time(take.u64()?) },
+            _ => return Err(UNKNOWN_KIND),
+        })
+    }
+}
+
+pub(crate) fn put_key(out: &mut Vec<u8>, key: Option<KeyId>) {
+    out.put_u8(u8::from(key.is_some()));
+    out.put_u64(key.map_or(0, |key| key.0));
+}
+
+pub(crate) fn take_key(take: &mut Take<'_>) -> Result<Option<KeyId>, Malformed> {
+    let (given, key) = (take.u8()?, KeyId(take.u64()?));
+    match given {
+        0 if key.0 == 0 => Ok(None),
+        1 => Ok(Some(key)),
+        _ => Err(take.malformed()),
+    }
+}
+
+/// What the scope of a fact says.
+pub(crate) fn read_scope(bytes: &[u8]) -> Result<KeyScope, Malformed> {
+    let mut take = Take::new(bytes, "scope of a key");
+    let scope = take_scope(&mut take)?;
+    take.done()?;
+    Ok(scope)
+}
+
+pub(crate) fn put_scope(out: &mut Vec<u8>, scope: &KeyScope) {
+    out.put_u32(u32::from(scope.permissions.bits()));
+    out.put_u8(u8::from(scope.topics.is_some()));
+    if let Some(topics) = &scope.topics {
+        out.put_length(topics.len());
+        for topic in topics {
+            out.put_text(topic);
+        }
+    }
+}
+
+pub(crate) fn take_scope(take: &mut Take<'_>) -> Result<KeyScope, Malformed> {
+    let bits = u16::try_from(take.u32()?).ok().and_then(Permissions::from_bits);
+    let permissions = bits.ok_or(take.malformed())?;
+    let topics = match take.u8()? {
+        0 => None,
+        1 => {
+            let count = take.count(PATTERN_BYTES_LEAST)?;
+            if count > KEY_TOPICS_MAX {
+                return Err(take.malformed());
+            }
+            let mut topics = Vec::new();
+            for _ in 0..count {
+                topics.push(take.text()?.to_string());
+            }
+            Some(topics)
+        }
+        _ => return Err(take.malformed()),
+    };
+    Ok(KeyScope { permissions, topics })
+}

@@ -1,0 +1,4 @@
+//! Keys, as they are kept.
+
+pub(crate) mod record;
+pub(crate) mod snapshot;

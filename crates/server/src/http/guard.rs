@@ -1,0 +1,263 @@
+//! Who asks, and what their key allows.
+//!
+//! A request shows a key; the guard looks it up on the ring and compares its digest. What a key allows is the core's to
+//! say; what a call needs stands in the table of operations. A key that ends while a call waits or streams ends it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use driftq_api::v2::{KeyAction, NeededTopics, Needs, Operation};
+use driftq_api::{Code, Fault};
+use driftq_engine::core::{KeyId, KeyScope, Permission, Time};
+use driftq_engine::key_text::{self, ShownId};
+use driftq_engine::{Broker, KeyRing};
+use hyper::header::AUTHORIZATION;
+use hyper::http::HeaderMap;
+use tokio::sync::watch;
+
+use super::endpoint::Endpoint;
+
+/// Resolves when a key has ended.
+pub(crate) type Gone = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// How long is slept at most for the end of a key: a clock that is set forward is noticed by then.
+const END_LOOK_MAX: Duration = Duration::from_secs(60);
+
+/// Lets callers in, or not.
+pub(crate) struct Guard {
+    is_required: bool,
+    /// The digest of the root key.
+    root: Option<[u8; 32]>,
+    ring: watch::Receiver<Arc<KeyRing>>,
+}
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub(crate) enum Caller {
+    /// Anybody, on a server that asks for no keys.
+    Anybody,
+    /// The root key.
+    Root,
+    /// A key.
+    Key { id: KeyId, scope: Arc<KeyScope>, until: Time },
+}
+
+impl Guard {
+    pub(crate) fn new(broker: &Broker, is_required: bool, root: Option<[u8; 32]>) -> Self {
+        Self { is_required, root, ring: broker.key_ring() }
+    }
+
+    /// Who a request comes from. Why a key opens nothing is not told: whether it ever existed is not for a stranger to
+    /// know.
+    pub(crate) fn admit(&self, headers: &HeaderMap, now: Time) -> Result<Caller, Fault> {
+        if !self.is_required {
+            return Ok(Caller::Anybody);
+        }
+        let Some(key) = shown_key(headers)? else {
+            return Err(Fault::new(Code::Unauthenticated, "the request shows no key"));
+        };
+        let caller = match key_text::shown_id(key) {
+            None => {
+                return Err(Fault::new(Code::Unauthenticated, "what the request shows is no key of DriftQ"));
+            }
+            Some(ShownId::Root) => self.root.filter(|root| key_text::fits(key, root)).map(|_| Caller::Root),
+            Some(ShownId::Key(id)) => {
+                let ring = self.ring.borrow();
+                ring.get(id)
+                    .filter(|held| key_text::fits(key, &held.digest) && held.until > now)
+                    .map(|held| Caller::Key { id, scope: Arc::clone(&held.scope), until: held.until })
+            }
+        };
+        caller.ok_or_else(ended)
+    }
+
+    /// Resolves when the key of a caller has ended; `None` if it cannot.
+    pub(crate) fn gone(&self, caller: &Caller, broker: &Broker) -> Option<Gone> {
+        let Caller::Key { id, .. } = *caller else { return None };
+        let (mut ring, broker) = (self.ring.clone(), broker.clone());
+        Some(Box::pin(async move {
+            loop {
+                let until = ring.borrow_and_update().get(id).map(|held| held.until);
+                let left = until.map_or(0, |until| until.0.saturating_sub(broker.now().0));
+                if left == 0 {
+                    return;
+                }
+                tokio::select! {
+                    changed = ring.changed() => if changed.is_err() { return },
+                    () = tokio::time::sleep(Duration::from_millis(left).min(END_LOOK_MAX)) => {}
+                }
+            }
+        }))
+    }
+}
+
+/// Said to a key that opens nothing, or nothing any more.
+pub(crate) fn ended() -> Fault {
+    Fault::new(Code::Unauthenticated, "the key is not known, or has ended")
+}
+
+/// The key in the headers. The scheme's name may be written in any case.
+fn shown_key(headers: &HeaderMap) -> Result<Option<&str>, Fault> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(Fault::new(Code::Unauthenticated, "Authorization: is given twice"));
+    }
+    let shown = value.to_str().ok().and_then(|value| value.split_once(' '));
+    match shown {
+        Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") => Ok(Some(key.trim())),
+        _ => Err(Fault::new(Code::Unauthenticated, "Authorization: is not `Bearer` and a key")),
+    }
+}
+
+impl Caller {
+    /// Whether the caller may make a call at all; `topic` is the first name in its path, decoded.
+    pub(crate) fn check(&self, needs: Needs, topic: &str) -> Result<(), Fault> {
+        let Needs { action: Some(action), topics } = needs else { return Ok(()) };
+        self.may(action)?;
+        match topics {
+            NeededTopics::InPath => self.may_use(topic),
+            NeededTopics::All => self.may_use_all(),
+            NeededTopics::Asked | NeededTopics::Filtered | NeededTopics::None => Ok(()),
+        }
+    }
+
+    fn scope(&self) -> Option<&KeyScope> {
+        match self {
+            Self::Anybody | Self::Root => None,
+            Self::Key { scope, .. } => Some(scope),
+        }
+    }
+
+    /// Whether the caller may do something of a kind.
+    pub(crate) fn may(&self, action: KeyAction) -> Result<(), Fault> {
+        match self.scope() {
+            Some(scope) if !scope.permissions.has(permission(action)) => Err(Fault::new(
+                Code::Forbidden,
+                format!("the key does not have the action `{}`", action.name()),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the caller knows of a topic.
+    pub(crate) fn sees(&self, topic: &str) -> bool {
+        self.scope().is_none_or(|scope| scope.has_topic(topic))
+    }
+
+    /// Whether the caller may do something with a topic. Whether there is such a topic does not matter and is not told.
+    pub(crate) fn may_use(&self, topic: &str) -> Result<(), Fault> {
+        if self.sees(topic) {
+            return Ok(());
+        }
+        Err(Fault::new(Code::Forbidden, format!("the key is not for the topic `{topic}`")))
+    }
+
+    fn may_use_all(&self) -> Result<(), Fault> {
+        match self.scope() {
+            Some(scope) if scope.topics.is_some() => Err(Fault::new(
+                Code::Forbidden,
+                "the key is bound to topics, and this call is about more than them",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// When the caller's key ends.
+    pub(crate) const fn until(&self) -> Time {
+        match self {
+            Self::Anybody | Self::Root => Time::NEVER,
+            Self::Key { until, .. } => *until,
+        }
+    }
+
+    /// The key on which keys hang that the caller makes.
+    pub(crate) fn key(&self) -> Option<KeyId> {
+        match self {
+            Self::Anybody | Self::Root => None,
+            Self::Key { id, .. } => Some(*id),
+        }
+    }
+}
+
+/// The core's word for an action of the API.
+pub(crate) const fn permission(action: KeyAction) -> Permission {
+    match action {
+        KeyAction::Produce => Permission::Produce,
+        KeyAction::Consume => Permission::Consume,
+        KeyAction::Effects => Permission::Effects,
+        KeyAction::Outputs => Permission::Outputs,
+        KeyAction::Read => Permission::Read,
+        KeyAction::ReadPayload => Permission::ReadPayload,
+        KeyAction::Manage => Permission::Manage,
+        KeyAction::Admin => Permission::Admin,
+    }
+}
+
+impl Endpoint {
+    /// What a key must allow for it.
+    pub(crate) const fn needs(self, is_post: bool) -> Needs {
+        let (action, topics) = match self {
+            Self::V2(operation) => return operation.needs(),
+            Self::Healthz | Self::Version | Self::UnknownV1 | Self::UnknownV2 | Self::Unversioned => {
+                return Operation::Healthz.needs();
+            }
+            Self::Topics if is_post => (KeyAction::Manage, NeededTopics::Asked),
+            Self::Topics => (KeyAction::Read, NeededTopics::Filtered),
+            Self::Produce => (KeyAction::Produce, NeededTopics::Asked),
+            Self::Consume | Self::Ack | Self::Nack => (KeyAction::Consume, NeededTopics::Asked),
+            Self::Metrics => (KeyAction::Read, NeededTopics::All),
+        };
+        Needs { action: Some(action), topics }
+    }
+
+    /// Whether its answer can take long: a key that ends meanwhile ends the wait.
+    pub(crate) const fn waits(self) -> bool {
+        matches!(self, Self::V2(Operation::Lease | Operation::BeginEffect))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyper::header::HeaderValue;
+
+    #[test]
+    fn a_key_is_shown_by_one_header() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(shown_key(&headers).unwrap(), None);
+        for (value, key) in [
+            ("Bearer dq_x", Some("dq_x")),
+            ("bearer  dq_x ", Some("dq_x")),
+            ("Basic eDp5", None),
+            ("dq_x", None),
+        ] {
+            headers.insert(AUTHORIZATION, HeaderValue::from_static(value));
+            assert_eq!(shown_key(&headers).ok().flatten(), key, "{value}");
+        }
+        headers.append(AUTHORIZATION, HeaderValue::from_static("Bearer dq_y"));
+        assert_eq!(shown_key(&headers).unwrap_err().code, Code::Unauthenticated);
+    }
+
+    #[test]
+    fn what_a_key_does_not_allow_is_refused() {
+        let scope = KeyScope {
+            permissions: driftq_engine::core::Permissions::default().with(Permission::Consume),
+            topics: Some(vec!["orders".to_owned()]),
+        };
+        let caller = Caller::Key { id: KeyId(1), scope: Arc::new(scope), until: Time::NEVER };
+        for (operation, topic, is_let_in) in [
+            (Operation::Lease, "orders", true),
+            (Operation::Lease, "mail", false),
+            (Operation::Ack, "", true),
+            (Operation::Produce, "orders", false),
+            (Operation::GetJob, "", false),
+            (Operation::Readyz, "", true),
+        ] {
+            assert_eq!(caller.check(operation.needs(), topic).is_ok(), is_let_in, "{operation:?} {topic}");
+            assert!(Caller::Root.check(operation.needs(), topic).is_ok());
+        }
+    }
+}
