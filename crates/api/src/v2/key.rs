@@ -64,12 +64,8 @@ pub struct KeySpec<'a> {
     #[schema(min_items = 1, max_items = 8)]
     pub actions: Vec<KeyAction>,
     /// With which topics: their names, or what their names begin with and a star. All of them if not given.
-    #[serde(
-        default,
-        deserialize_with = "structure::optional_list::<_, _, KEY_TOPICS_MAX>",
-        skip_serializing_if = "Option::is_none"
-    )]
-    #[schema(max_items = 100)]
+    #[serde(borrow, default, deserialize_with = "named_topics", skip_serializing_if = "Option::is_none")]
+    #[schema(min_items = 1, max_items = 100)]
     pub topics: Option<Vec<Cow<'a, str>>>,
     /// From when on it opens nothing; never if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -85,12 +81,20 @@ pub struct KeySpec<'a> {
     pub note: Cow<'a, str>,
 }
 
+/// A list that is there but empty is not the same as none.
+fn named_topics<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Vec<Cow<'de, str>>>, D::Error> {
+    structure::values::<D, _, KEY_TOPICS_MAX>(from).map(Some)
+}
+
 impl<'a> KeySpec<'a> {
     /// From a JSON body.
     pub fn from_json(body: &'a [u8]) -> Result<Self, Fault> {
         let spec: Self = read::object(body)?;
         if spec.actions.is_empty() {
             return Err(Fault::invalid("actions: names none; a key that allows nothing is of no use"));
+        }
+        if spec.topics.as_ref().is_some_and(Vec::is_empty) {
+            return Err(Fault::invalid("topics: names none; leave it out for a key for all topics"));
         }
         for (place, topic) in spec.topics.iter().flatten().enumerate() {
             if topic.is_empty() || topic.len() > NAME_BYTES_MAX {
@@ -186,6 +190,8 @@ mod tests {
             (r"{}", "actions"),
             (r#"{"actions":[]}"#, "actions: names none"),
             (r#"{"actions":["fly"]}"#, "fly"),
+            (r#"{"actions":["read"],"topics":[]}"#, "topics: names none"),
+            (r#"{"actions":["read"],"topics":null}"#, "topics: names none"),
             (r#"{"actions":["read"],"topics":[""]}"#, "topics[0]"),
             (r#"{"actions":["read"],"tenants":["t"]}"#, "tenants"),
         ] {

@@ -15,6 +15,7 @@ mod compat_stream;
 mod compat_v2_read;
 mod edge_budget;
 mod full_disk;
+mod keys;
 mod log_lost;
 #[path = "../../../server/tests/router_brain/mod.rs"]
 mod router_brain;
