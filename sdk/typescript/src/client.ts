@@ -17,6 +17,8 @@ import { Worker } from "./worker.js";
 export interface ClientOptions {
   /** Where the server is; else `DRIFTQ_SERVER`, else `http://127.0.0.1:8080`. */
   url?: string;
+  /** Shown to a server that asks for one; else `DRIFTQ_KEY`. */
+  key?: string;
   /** How long a call that may succeed later is repeated. */
   patienceMs?: number;
   connectTimeoutMs?: number;
@@ -34,6 +36,7 @@ export interface ClientOptions {
 
 const CLIENT_OPTIONS = names<ClientOptions>({
   url: true,
+  key: true,
   patienceMs: true,
   connectTimeoutMs: true,
   answerTimeoutMs: true,
@@ -70,6 +73,7 @@ export class Client implements EffectScope {
     this.owner = given.owner ?? defaultOwner();
     this.transport = new Transport({
       url: given.url ?? environment("DRIFTQ_SERVER") ?? URL_DEFAULT,
+      key: checkedKey(given.key ?? environment("DRIFTQ_KEY")),
       connectTimeoutMs: given.connectTimeoutMs ?? CONNECT_TIMEOUT_MS,
       answerTimeoutMs: given.answerTimeoutMs ?? ANSWER_TIMEOUT_MS,
       patienceMs: given.patienceMs ?? PATIENCE_MS,
@@ -145,4 +149,12 @@ export class Run implements EffectScope {
     const behalf = { owner: this.client.owner, runId: this.runId, stepId: this.stepId };
     return runEffect(this.client.ledger, terms, options, behalf, run);
   }
+}
+
+/** A key that a header can carry. What it was is not repeated in the error: it may be the secret of something else. */
+function checkedKey(key: string | undefined): string | undefined {
+  const shown = key?.trim();
+  if (!shown) return undefined;
+  if (!/^dq_[!-~]+$/.test(shown)) throw new TypeError("the key, or DRIFTQ_KEY, is not dq_, an id, _ and a secret");
+  return shown;
 }

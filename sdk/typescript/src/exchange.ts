@@ -15,20 +15,23 @@ export interface Exchange {
   cut(): void;
 }
 
-/** A way to reach a server; `text` is JSON. */
-export type Send = (method: Method, url: string, text: string | undefined) => Exchange;
+/** A way to reach a server; `text` is JSON, `key` is shown to a server that asks for one. */
+export type Send = (method: Method, url: string, text: string | undefined, key?: string) => Exchange;
 
 export const JSON_TYPE = "application/json";
 
 /** Any fetch as a way to reach a server. */
 export function byFetch(fetcher: typeof fetch): Send {
-  return (method, url, text) => {
+  return (method, url, text, key) => {
     const controller = new AbortController();
     const init: RequestInit = { method, signal: controller.signal, redirect: "error" };
+    const headers: Record<string, string> = {};
+    if (key !== undefined) headers.authorization = `Bearer ${key}`;
     if (text !== undefined) {
       init.body = text;
-      init.headers = { "content-type": JSON_TYPE };
+      headers["content-type"] = JSON_TYPE;
     }
+    init.headers = headers;
     return { answer: answerOf(fetcher, url, init), cut: () => controller.abort() };
   };
 }
@@ -52,16 +55,16 @@ export function byDefault(): Send {
   let send: Send | undefined;
   let loading: Promise<Send> | undefined;
   const load = async () => (send = await import("./node-http.js").then(({ byNodeHttp }) => byNodeHttp, () => fetched));
-  return (method, url, text) => (send ? send(method, url, text) : later((loading ??= load()), method, url, text));
+  return (...call) => (send ? send(...call) : later((loading ??= load()), call));
 }
 
 /** An exchange by a way that is being loaded. */
-function later(loading: Promise<Send>, method: Method, url: string, text: string | undefined): Exchange {
+function later(loading: Promise<Send>, call: Parameters<Send>): Exchange {
   let exchange: Exchange | undefined;
   let isCut = false;
   const answer = loading.then((send) => {
     if (isCut) throw new Error("the call was given up before it was sent");
-    exchange = send(method, url, text);
+    exchange = send(...call);
     return exchange.answer;
   });
   const cut = () => {

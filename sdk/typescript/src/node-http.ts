@@ -20,12 +20,14 @@ const connections: http.AgentOptions = {
 const plain = { request: http.request, agent: new http.Agent(connections) };
 const secure = { request: https.request, agent: new https.Agent(connections) };
 
-export function byNodeHttp(method: Method, url: string, text: string | undefined): Exchange {
+export function byNodeHttp(method: Method, url: string, text: string | undefined, key?: string): Exchange {
   const target = targetOf(url);
   const { request, agent } = target.protocol === "https:" ? secure : plain;
   // As bytes: Node takes twice as long to write a long text.
   const bytes = text === undefined ? undefined : Buffer.from(text, "utf8");
-  const headers = bytes === undefined ? {} : { "content-type": JSON_TYPE, "content-length": bytes.length };
+  const headers: http.OutgoingHttpHeaders =
+    bytes === undefined ? {} : { "content-type": JSON_TYPE, "content-length": bytes.length };
+  if (key !== undefined) headers.authorization = `Bearer ${key}`;
   const call = request({ ...target, method, agent, headers });
   const answer = answerTo(call);
   call.end(bytes);

@@ -32,6 +32,8 @@ export interface TransportOptions {
   answerTimeoutMs: number;
   patienceMs: number;
   send: Send;
+  /** Shown to a server that asks for one. */
+  key: string | undefined;
   /** Told in words when no server answers and the call is repeated. */
   onAway: (words: string) => void;
 }
@@ -139,7 +141,7 @@ export class Transport {
     signal: AbortSignal | undefined,
     glance?: CallOptions["glance"],
   ): Promise<T> {
-    const exchange = this.#options.send(method, this.url + path, text);
+    const exchange = this.#options.send(method, this.url + path, text, this.#options.key);
     let late = false;
     const timer = setTimeout(() => {
       late = true;

@@ -119,9 +119,12 @@ fn name(fact: &Fact<'_>) -> &'static str {
         Fact::Forgotten { group: None, .. } => "forgotten-stored",
         Fact::Forgotten { .. } => "forgotten-done",
         Fact::Moved { .. } => "moved",
-        Fact::Effect(_) | Fact::Run(_) | Fact::Output(_) | Fact::Commit(_) | Fact::Entity(_) => {
-            ledger_facts::name(fact).expect("every kind has a name")
-        }
+        Fact::Effect(_)
+        | Fact::Run(_)
+        | Fact::Output(_)
+        | Fact::Commit(_)
+        | Fact::Entity(_)
+        | Fact::Key(_) => ledger_facts::name(fact).expect("every kind has a name"),
     }
 }
 
@@ -303,7 +306,7 @@ fn every_kind_of_fact_has_its_text() {
     // The kind is the first byte after the length; there are no gaps but those between families.
     let kinds = facts().iter().map(|fact| encoded(fact)[4]).collect::<BTreeSet<u8>>();
     let old_kinds = old_facts().iter().map(|(name, _)| relic(name)[4]).collect::<BTreeSet<u8>>();
-    let families = (1..=43).chain(48..=58).chain(64..=65).chain([72, 88]);
+    let families = (1..=43).chain(48..=58).chain(64..=65).chain([72, 88, 96, 97]);
     assert_eq!(kinds.union(&old_kinds).copied().collect::<BTreeSet<u8>>(), families.collect());
     let folder = path("").parent().expect("it has a folder").to_owned();
     let files: BTreeSet<String> = std::fs::read_dir(folder)

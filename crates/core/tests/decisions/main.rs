@@ -24,6 +24,7 @@ mod hostile_ledger;
 mod identities;
 mod keep;
 mod key_order;
+mod keys;
 mod leases;
 mod liveness;
 mod order;

@@ -94,7 +94,7 @@ def server_url(url: str | None) -> str:
 class Address:
     """Where the server is, how it is trusted, and the URLs of its paths."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, key: str | None = None) -> None:
         self._base = httpx2.URL(url)
         self.host = self._base.raw_host.decode("ascii")
         self.tls = certificates(self._base)
@@ -102,6 +102,9 @@ class Address:
         self._root = self._base.raw_path.rstrip(b"/")
         self._urls: dict[str, httpx2.URL] = {}
         self.headers = [(b"host", self._base.netloc), (b"accept", b"*/*"), (b"user-agent", USER_AGENT)]
+        shown = shown_key(key)
+        if shown is not None:
+            self.headers.append((b"authorization", shown))
 
     def url(self, path: str) -> httpx2.URL:
         """The URL of a path. Kept, because the same few paths are asked for again and again, and parsing a URL is
@@ -119,6 +122,17 @@ class Address:
             return self.headers
         length = str(len(content)).encode()
         return [*self.headers, (b"content-type", b"application/json"), (b"content-length", length)]
+
+
+def shown_key(key: str | None) -> bytes | None:
+    """What is shown to a server that asks for a key: the one that was given, else that of DRIFTQ_KEY. What it was is
+    not repeated in the error: it may be the secret of something else."""
+    chosen = (key if key is not None else os.environ.get("DRIFTQ_KEY", "")).strip()
+    if not chosen:
+        return None
+    if not chosen.startswith("dq_") or not chosen.isascii() or not chosen.isprintable():
+        raise errors.InvalidUrl("the key, or DRIFTQ_KEY, is not dq_, an id, _ and a secret")
+    return b"Bearer " + chosen.encode()
 
 
 def certificates(url: httpx2.URL) -> ssl.SSLContext | None:

@@ -94,8 +94,8 @@ class Line:
 class Lines:
     """Sends calls, each by a connection of its own while it is under way. Raises errors of httpx2."""
 
-    def __init__(self, url: str) -> None:
-        self._address = Address(url)
+    def __init__(self, url: str, key: str | None = None) -> None:
+        self._address = Address(url, key)
         self._room = threading.BoundedSemaphore(CONNECTIONS_MAX)
         self._lock = threading.Lock()
         self._busy: set[Line] = set()

@@ -30,8 +30,8 @@ NEXT_ADDRESS_S = 0.25
 class Transport:
     """Sends calls, each by a connection of its own while it is under way. Raises errors of httpx2."""
 
-    def __init__(self, url: str) -> None:
-        self._address = Address(url)
+    def __init__(self, url: str, key: str | None = None) -> None:
+        self._address = Address(url, key)
         self._open: set[Connection] = set()
         # The one that was used last is at the end, and is used next.
         self._free: deque[Connection] = deque()

@@ -51,15 +51,22 @@ class Client(Effects):
     """Calls to a DriftQ server. Safe to use from many threads; every call may be repeated, and is if that helps.
 
     `url`: where the server is; else `DRIFTQ_SERVER`, else `http://127.0.0.1:8080`. `patience`: how many seconds a call
-    is repeated that may succeed later.
+    is repeated that may succeed later. `key`: what is shown to a server that asks for one; else `DRIFTQ_KEY`.
     """
 
-    def __init__(self, url: str | None = None, *, patience: Seconds = PATIENCE_S, owner: str | None = None) -> None:
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        patience: Seconds = PATIENCE_S,
+        owner: str | None = None,
+        key: str | None = None,
+    ) -> None:
         self.url = server_url(url)
         self.patience = in_seconds(patience, "patience", may_be_endless=True)
         self.owner = owner or own_name()
         self.outage = Outage(self.url)
-        self._lines = Lines(self.url)
+        self._lines = Lines(self.url, key)
         self.renewals = Renewals(self.call)
         self.begins = Begins(self.call)
 

@@ -4,8 +4,8 @@
 use driftq_core::ledger::{OnLapse, Status};
 use driftq_core::{
     BegunFact, CommitFact, DeliveryFact, EffectFact, EffectPart, EndedFact, EntityFact, Fact, GroupId, How,
-    Identity, Lent, Lineage, MessageFact, OutputAuthor, OutputFact, Place, Receipt, RequestHash, RunFact,
-    Style, Time, Token, TopicId,
+    Identity, KeyFact, KeyId, Lent, Lineage, MessageFact, OutputAuthor, OutputFact, Place, Receipt,
+    RequestHash, RunFact, Style, Time, Token, TopicId,
 };
 
 const LENT: Lent<'static> = Lent {
@@ -43,6 +43,8 @@ const ATTEMPTS: &[u8] = &[
 /// Two entities and the versions that they have now.
 const RAISED: &[u8] =
     &[1, 0, 0, 0, b'a', 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, b'b', b'c', 1, 0, 0, 0, 0, 0, 0, 0];
+/// What a key allows: to produce and to read, with one topic.
+const SCOPE: &[u8] = &[0b1_0001, 0, 0, 0, 1, 1, 0, 0, 0, 2, 0, 0, 0, b't', b'*'];
 /// A version of a dataset.
 const READS: &[u8] = &[1, 0, 0, 0, b'd', 2, 0, 0, 0, b'v', b'1'];
 /// The first of them once more.
@@ -89,6 +91,8 @@ pub(crate) fn name(fact: &Fact<'_>) -> Option<&'static str> {
         Fact::Commit(CommitFact::Forgotten { .. }) => "commits-forgotten",
         Fact::Entity(EntityFact::Raised { .. }) => "entities-raised",
         Fact::Entity(EntityFact::Forgotten { .. }) => "entity-forgotten",
+        Fact::Key(KeyFact::Created { .. }) => "key-created",
+        Fact::Key(KeyFact::Ended { .. }) => "key-ended",
         _ => return None,
     })
 }
@@ -201,6 +205,17 @@ pub(crate) fn facts() -> Vec<Fact<'static>> {
             raised: RAISED,
         }),
         Fact::Entity(EntityFact::Forgotten { tenant: "tenant", entity: "order-7" }),
+        Fact::Key(KeyFact::Created {
+            key: KeyId(0x0102_0304_0506_0708),
+            at: Time(0x0910),
+            digest: [0x11; 32],
+            scope: SCOPE,
+            until: Time(0x1213),
+            parent: Some(KeyId(0x1415)),
+            replaces: None,
+            note: "note",
+        }),
+        Fact::Key(KeyFact::Ended { key: KeyId(0x0102), at: Time(0x0304), until: Time(0x0506) }),
     ];
     effects.map(Fact::Effect).into_iter().chain(others).collect()
 }
