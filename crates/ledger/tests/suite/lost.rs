@@ -62,7 +62,9 @@ impl<S: Store> Store for Cut<S> {
     }
     fn begin<'a>(&'a self, asked: &'a Begin) -> Pending<'a, Decision> {
         Box::pin(async move {
-            let decision = self.store.begin(asked).await?;
+            // The line is not kept busy by a caller that waits: that is the ledger's to do.
+            let at_once = asked.clone().wait(Duration::ZERO);
+            let decision = self.store.begin(&at_once).await?;
             self.decided.notify_one();
             self.answer(decision).await
         })
