@@ -33,7 +33,7 @@ async fn the_audit_says_what_became_of_a_record() {
 
     // Begins, lapses, is found out, and is tried again.
     let brief = Terms::default().lease(Duration::from_millis(1));
-    ledger.begin(begin("order-7").owner("w1").terms(brief)).await.unwrap();
+    ledger.begin(begin("order-7").owner("w1").terms(brief)).await.map(drop).unwrap();
     until_it(&ledger, &identity("order-7"), |found| !found.unwrap().lease_live).await;
     ledger.sweep(Sweep::default()).await.unwrap();
     let why = "the bank has no such\u{7} charge";
@@ -76,9 +76,11 @@ async fn the_audit_says_what_became_of_a_record() {
     shows(&table, &["AT", "EVENT", "lapsed", "resolved", "reacquired", "the bank has no such\\u0007 charge"]);
     assert!(!table.contains('\u{7}') && !table.contains("order-8"), "{table}");
 
-    let first = schema.run(&["audit", "--limit", "1", "-o", "ndjson"]).ok();
-    assert_eq!(told(&first.lines()), of_seven[..1], "the oldest first");
-    shows(&first.stderr, &["there may be more"]);
+    let first = schema.run(&["audit", "--limit", "1", "-o", "ndjson"]).ok().lines();
+    assert_eq!(told(&first), of_seven[..1], "the oldest first");
+    let few = schema.run(&["audit", "--limit", "1"]).ok();
+    assert_eq!(few.stdout.lines().count(), 2, "{}", few.stdout);
+    shows(&few.stderr, &["there may be more: raise --limit"]);
     let every = schema.run(&["audit", "--all", "-o", "ndjson"]).ok();
     assert_eq!((every.lines().len(), every.stderr.as_str()), (5, ""));
 }
