@@ -174,8 +174,17 @@ pub(crate) fn kill_loop_release(root: &Path, cycles: u64) -> Command {
 
 /// Workers of the ledger and PostgreSQL itself under kill -9, with an outside checker.
 pub(crate) fn kill_ledger_release(root: &Path, cycles: u64) -> Command {
+    chaos_release(root, cycles, "no_effect_is_repeated_lost_or_stuck_whatever_dies")
+}
+
+/// A release of a service that uses the ledger is deployed and rolled back under load, and its workers are killed.
+pub(crate) fn deploy_ledger_release(root: &Path, cycles: u64) -> Command {
+    chaos_release(root, cycles, "drill::")
+}
+
+fn chaos_release(root: &Path, cycles: u64, test: &str) -> Command {
     let arguments =
-        ["test", "--release", "--package", "driftq-ledger", "--test", "chaos", "--", "--nocapture"];
+        ["test", "--release", "--package", "driftq-ledger", "--test", "chaos", "--", "--nocapture", test];
     let mut command = cargo_with(root, &arguments);
     command.env(KILL_CYCLES, cycles.to_string());
     command

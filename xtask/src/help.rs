@@ -38,7 +38,7 @@ mutants` runs all. A failing step does not stop the others; the last line reads 
 
 const SOAK: &str = "\
 Runs the long forms of the simulation, the mutants and the kill -9 loops (messages, effects, the ledger on
-PostgreSQL), with optimisations.
+PostgreSQL, a release that uses the ledger and is deployed and rolled back), with optimisations.
 
 Usage: cargo xtask soak [--seeds N] [--cycles N] [--minutes M]
 

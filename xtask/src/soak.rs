@@ -52,6 +52,9 @@ pub(crate) fn run(root: &Path, settings: &Settings) -> Result<()> {
     steps.run("kill -9 loop, ledger", || {
         command::expect_success(&mut command::kill_ledger_release(root, settings.cycles))
     });
+    steps.run("deployment and way back, ledger", || {
+        command::expect_success(&mut command::deploy_ledger_release(root, settings.cycles))
+    });
     steps.run("ledger, statements not prepared", || {
         command::expect_success(&mut command::ledger_direct_release(root))
     });

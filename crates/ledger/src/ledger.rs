@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::check;
-use crate::lost::own_call;
+use crate::lost::{Sent, own_call};
 use crate::seal::without_credentials;
 use crate::{
     AuditFilter, AuditPage, Begin, Call, Decision, Ending, Expiry, Filter, Finished, Identity, KeptHeaders,
@@ -117,12 +117,16 @@ impl Ledger {
         let until = started + asked.wait;
         let mut pause = Pause::new(asked.call.as_deref());
         let mut retries = 0;
+        let own_call = asked.call.as_deref().filter(|_| is_own_call);
+        let mut sent = Sent::new(self, &asked.identity, own_call, asked.owner.as_deref(), asked.terms.lease);
         let result = loop {
             if let Err(error) = &checked {
                 break Err(error.clone());
             }
             let patience = self.inner.settings.call_timeout + asked.wait;
+            sent.asks();
             let tried = self.retrying(patience, || self.inner.store.begin(&asked)).await;
+            sent.heard(&tried.result);
             retries += tried.retries;
             match tried.result {
                 Ok(Decision::InProgress { retry_after, epoch, attempt }) => {
@@ -139,9 +143,6 @@ impl Ledger {
         };
         let result = result.and_then(|told| self.settings().opened_decision(&asked.identity, told));
         self.told("begin", result.as_ref().map(Decision::word), started, retries);
-        if is_own_call && let Err(error) = &result {
-            self.give_back_after(error, asked.identity, asked.call, asked.owner, asked.terms.lease);
-        }
         result
     }
 
@@ -151,13 +152,13 @@ impl Ledger {
         self.inner.settings.expiry.apply(&asked.identity, &mut asked.terms);
         let is_own_call = asked.call.is_none() || asked.owner.is_none();
         asked.call = Some(own_call(asked.call.as_deref(), asked.owner.as_deref()));
+        let own_call = asked.call.as_deref().filter(|_| is_own_call);
+        let mut sent = Sent::new(self, &asked.identity, own_call, asked.owner.as_deref(), asked.terms.lease);
+        sent.asks();
         let ask = || self.inner.store.reacquire(&asked);
         let result = self.call("reacquire", checked, Decision::word, ask).await;
-        let result = result.and_then(|told| self.settings().opened_decision(&asked.identity, told));
-        if is_own_call && let Err(error) = &result {
-            self.give_back_after(error, asked.identity, asked.call, asked.owner, asked.terms.lease);
-        }
-        result
+        sent.heard(&result);
+        result.and_then(|told| self.settings().opened_decision(&asked.identity, told))
     }
 
     /// Says how an effect ended. [`LedgerError::Stale`] if the lease is not the newest one any more.

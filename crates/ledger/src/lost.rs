@@ -1,7 +1,7 @@
 //! Calls whose answer is lost.
 //!
-//! A caller that is told "not available" does not run its effect, but the store may have given it a lease that nobody
-//! knows of. Nothing was done under it. So the ledger gives it back as soon as the store answers again: otherwise the next
+//! A caller that is told "not available" does not run its effect, nor does one that went away before it was told anything,
+//! but the store may have given it a lease that nobody knows of. Nothing was done under it. So the ledger gives it back as soon as the store answers again: otherwise the next
 //! caller and the operator would wait for the whole lease, and the effect would be unknown after that.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -40,26 +40,58 @@ impl Drop for Followed {
     }
 }
 
-impl Ledger {
-    /// After a failed call of a name that no other call has: gives back what it may have got.
-    pub(crate) fn give_back_after(
-        &self,
-        error: &LedgerError,
-        identity: Identity,
-        call: Option<String>,
-        owner: Option<String>,
+/// A call of a name that no other call has. If it ends without an answer, because the store does not give one or because
+/// the caller drops the call, what it may have got is given back.
+pub(crate) struct Sent<'a> {
+    ledger: &'a Ledger,
+    identity: &'a Identity,
+    /// `None` if the caller can ask for it again by a name of its own.
+    call: Option<&'a str>,
+    owner: Option<&'a str>,
+    lease: Duration,
+    /// Whether the store may have decided something that nobody was told.
+    is_unanswered: bool,
+}
+
+impl<'a> Sent<'a> {
+    pub(crate) const fn new(
+        ledger: &'a Ledger,
+        identity: &'a Identity,
+        call: Option<&'a str>,
+        owner: Option<&'a str>,
         lease: Duration,
-    ) {
-        let is_lost = matches!(error, LedgerError::Unavailable(_) | LedgerError::TimedOut(_));
-        let (true, Some(call), Ok(runtime)) = (is_lost, call, Handle::try_current()) else { return };
+    ) -> Self {
+        Self { ledger, identity, call, owner, lease, is_unanswered: false }
+    }
+
+    /// The store is asked from now on.
+    pub(crate) const fn asks(&mut self) {
+        self.is_unanswered = true;
+    }
+
+    /// This is what came of it.
+    pub(crate) const fn heard<T>(&mut self, result: &Result<T, LedgerError>) {
+        self.is_unanswered = matches!(result, Err(LedgerError::Unavailable(_) | LedgerError::TimedOut(_)));
+    }
+}
+
+impl Drop for Sent<'_> {
+    fn drop(&mut self) {
+        let (true, Some(call), Ok(runtime)) = (self.is_unanswered, self.call, Handle::try_current()) else {
+            return;
+        };
         let Some(followed) = Followed::new() else { return };
-        let (ledger, lost) = (self.clone(), Lost { identity, call, owner });
+        let (ledger, lease) = (self.ledger.clone(), self.lease);
+        let owner = self.owner.map(str::to_owned);
+        let lost = Lost { identity: self.identity.clone(), call: call.to_owned(), owner };
         runtime.spawn(async move {
             ledger.give_back(&lost, lease).await;
             drop(followed);
         });
     }
+}
 
+impl Ledger {
     /// Asks until it is given back, or its time is over.
     async fn give_back(&self, lost: &Lost, lease: Duration) {
         let until = Instant::now().checked_add(lease);

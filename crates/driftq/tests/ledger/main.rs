@@ -1,6 +1,7 @@
 //! The ledger's commands on PostgreSQL, and its store on a server.
 #![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
+mod audit;
 mod cli;
 mod cli_faults;
 #[path = "../support/command.rs"]

@@ -42,7 +42,7 @@ const STEPS: [Step; 5] = [
 ];
 
 /// The newest step that this release knows.
-const NEWEST: i32 = STEPS[STEPS.len() - 1].version;
+pub(super) const NEWEST: i32 = STEPS[STEPS.len() - 1].version;
 
 /// Where it is written down which steps were taken. What older releases left out has no range.
 const JOURNAL: &str = "CREATE TABLE IF NOT EXISTS {migrations} (
@@ -81,8 +81,8 @@ impl PostgresStore {
             .await
             .map_err(|error| of_statement(&error))?;
         let is_there = there.first().is_some_and(|row| row.try_get(0).unwrap_or(false));
-        let applied = if is_there { applied(&**client, names).await? } else { Vec::new() };
-        Ok(steps(names, &applied))
+        let applied = if is_there { applied(&**client, names, self.newest).await? } else { Vec::new() };
+        Ok(steps(names, &applied, self.newest))
     }
 
     /// Takes the steps that the database does not have yet, all or none. Several programs may do so at the same time:
@@ -98,7 +98,7 @@ impl PostgresStore {
         let mut client = self.pool().get().await.map_err(of_pool)?;
         let failed = |error: tokio_postgres::Error| of_statement(&error);
         let transaction = client.transaction().await.map_err(failed)?;
-        match take_steps(&transaction, &self.inner.names).await {
+        match take_steps(&transaction, &self.inner.names, self.newest).await {
             Ok(steps) => transaction.commit().await.map_err(failed).map(|()| steps),
             Err(error) => {
                 // Done now and not later: other programs may wait for the lock.
@@ -113,7 +113,7 @@ impl PostgresStore {
     pub fn migrations_sql(&self) -> String {
         let names = &self.inner.names;
         let mut text = names.fill(JOURNAL);
-        for step in steps(names, &[]) {
+        for step in steps(names, &[], self.newest) {
             text.push_str(&format!(
                 "\n-- Step {}: {}\n{}\n{} ON CONFLICT DO NOTHING;\n",
                 step.version,
@@ -127,14 +127,18 @@ impl PostgresStore {
 }
 
 /// Within a transaction, so that it is all or nothing.
-async fn take_steps(transaction: &Transaction<'_>, names: &Names) -> Result<Vec<Migration>, LedgerError> {
+async fn take_steps(
+    transaction: &Transaction<'_>,
+    names: &Names,
+    newest: i32,
+) -> Result<Vec<Migration>, LedgerError> {
     let failed = |error: tokio_postgres::Error| of_statement(&error);
     // Ends with the transaction, so that nothing stays behind in a session that a pooler gives to another client.
     let lock = format!("SELECT pg_advisory_xact_lock(hashtextextended('{}', 0))", names.migrations);
     transaction.batch_execute(&lock).await.map_err(failed)?;
     transaction.batch_execute(&names.fill(JOURNAL)).await.map_err(failed)?;
-    let before = applied(transaction, names).await?;
-    let steps = steps(names, &before);
+    let before = applied(transaction, names, newest).await?;
+    let steps = steps(names, &before, newest);
     for step in steps.iter().filter(|step| !step.applied) {
         transaction.batch_execute(&step.sql).await.map_err(failed)?;
         if step.version == 1 {
@@ -145,14 +149,14 @@ async fn take_steps(transaction: &Transaction<'_>, names: &Names) -> Result<Vec<
     Ok(steps)
 }
 
-fn steps(names: &Names, applied: &[i32]) -> Vec<Migration> {
+fn steps(names: &Names, applied: &[i32], newest: i32) -> Vec<Migration> {
     let step = |step: Step| Migration {
         version: step.version,
         name: step.name,
         sql: names.fill(step.sql),
         applied: applied.contains(&step.version),
     };
-    STEPS.into_iter().map(step).collect()
+    STEPS.into_iter().filter(|step| step.version <= newest).map(step).collect()
 }
 
 /// Writes down that a step was taken.
@@ -166,7 +170,7 @@ fn note(names: &Names, step: &Migration) -> String {
 }
 
 /// The steps that were taken. Refused if one of them is newer than this release and too much for it.
-async fn applied(client: &impl GenericClient, names: &Names) -> Result<Vec<i32>, LedgerError> {
+async fn applied(client: &impl GenericClient, names: &Names, newest: i32) -> Result<Vec<i32>, LedgerError> {
     // The column may not be there yet.
     let statement = format!(
         "SELECT version, (to_jsonb(taken) ->> 'works_from')::integer AS works_from FROM {} AS taken ORDER BY version",
@@ -177,10 +181,10 @@ async fn applied(client: &impl GenericClient, names: &Names) -> Result<Vec<i32>,
     for row in &rows {
         let version: i32 = get(row, "version")?;
         let works_from = get::<Option<i32>>(row, "works_from")?.unwrap_or(version);
-        if version > NEWEST && works_from > NEWEST {
+        if version > newest && works_from > newest {
             return Err(LedgerError::TooNew(format!(
                 "a newer release has taken step {version}, which works with releases that know step {works_from}; \
-                 this one knows steps up to {NEWEST}"
+                 this one knows steps up to {newest}"
             )));
         }
         versions.push(version);

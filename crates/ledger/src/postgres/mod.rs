@@ -79,6 +79,8 @@ pub struct PostgresStore {
     audit_kept: Duration,
     /// Of the calls that join a transaction: all others come from a ledger, which has checked them.
     settings: Settings,
+    /// The newest step that it takes, and that it knows.
+    newest: i32,
 }
 
 struct Inner {
@@ -121,6 +123,7 @@ impl PostgresStore {
             bodies_kept: None,
             audit_kept: AUDIT_KEPT_DEFAULT,
             settings: Settings::default(),
+            newest: migrate::NEWEST,
         })
     }
 
@@ -137,6 +140,15 @@ impl PostgresStore {
         let names = self.inner.names.clone().with_clock(function)?;
         self.inner = Arc::new(Inner::new(names, self.inner.statements));
         Ok(self)
+    }
+
+    /// Migrates as a release does that knows no step after this one, so that tests can deploy such a release beside this
+    /// one and go back to it. Its other calls stay those of this release.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn migrating_to(mut self, newest: i32) -> Self {
+        self.newest = newest;
+        self
     }
 
     /// With bounds of the service's own for the calls that join a transaction, which no ledger checks: those that

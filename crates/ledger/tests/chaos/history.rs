@@ -103,15 +103,20 @@ impl Journal {
 
 /// Everything that was written down in a folder. Only the order within one file means something.
 pub(crate) fn read(folder: &Path) -> io::Result<Vec<Entry>> {
-    let mut entries = Vec::new();
+    Ok(by_writer(folder)?.into_iter().flat_map(|(_, entries)| entries).collect())
+}
+
+/// The same, by who wrote it.
+pub(crate) fn by_writer(folder: &Path) -> io::Result<Vec<(String, Vec<Entry>)>> {
+    let mut writers = Vec::new();
     for file in fs::read_dir(folder)? {
-        let text = fs::read_to_string(file?.path())?;
+        let file = file?;
+        let text = fs::read_to_string(file.path())?;
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        for line in whole.lines() {
-            entries.push(serde_json::from_str(line).map_err(io::Error::other)?);
-        }
+        let entries = whole.lines().map(|line| serde_json::from_str(line).map_err(io::Error::other));
+        writers.push((file.file_name().to_string_lossy().into_owned(), entries.collect::<io::Result<_>>()?));
     }
-    Ok(entries)
+    Ok(writers)
 }
 
 pub(crate) fn now() -> i64 {

@@ -4,8 +4,10 @@
 //! `DRIFTQ_KILL_CYCLES` says how often something dies; `DRIFTQ_CHAOS_SEED` repeats the blows, though not what they hit.
 
 mod checker;
+mod drill;
 mod history;
 mod plan;
+mod release;
 mod worker;
 
 use std::{
@@ -209,7 +211,7 @@ async fn recover(survivor: &Worker, folder: &Path) -> BTreeMap<String, Last> {
     let mut ends = BTreeMap::new();
     for key in keys {
         let plan = Plan::of_key(&key).expect("a key of the plan");
-        match survivor.ledger.begin(plan.begin("last")).await {
+        match survivor.ledger.begin(survivor.asked(&plan)).await {
             Ok(Decision::Replay(outcome)) => {
                 ends.insert(key, Last { epoch: outcome.epoch, answer: Answer::of(&outcome) })
             }

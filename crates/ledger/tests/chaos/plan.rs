@@ -50,6 +50,8 @@ pub(crate) struct Plan {
     is_hopeless: bool,
     /// Done by the one call that does it all.
     pub(crate) is_one_call: bool,
+    /// Whoever looks it up finds that it happened, so that it never runs again for want of an answer.
+    pub(crate) is_found: bool,
 }
 
 impl Plan {
@@ -70,6 +72,7 @@ impl Plan {
             succeeds_from: 1,
             is_hopeless: false,
             is_one_call: false,
+            is_found: false,
         };
         match number % 8 {
             0 => plain,
@@ -100,7 +103,43 @@ impl Plan {
 
     /// The plan that a key belongs to.
     pub(crate) fn of_key(key: &str) -> Option<Self> {
+        if let Some(number) = key.strip_prefix("deployed-") {
+            return number.parse().ok().map(Self::deployed);
+        }
         key.strip_prefix("key-")?.parse().ok().map(Self::of)
+    }
+
+    /// A key of the deployment drill: mostly one that is worked on at this time, and now and then any of those that were
+    /// worked on before, perhaps by another release.
+    pub(crate) fn pick_deployed(elapsed: Duration, dice: &mut Dice) -> Self {
+        let oldest = u64::try_from(elapsed.as_millis() / KEY_EVERY.as_millis()).unwrap_or(0);
+        Self::deployed(match dice.roll(3) {
+            0 => dice.roll(oldest + WINDOW),
+            _ => oldest + dice.roll(WINDOW),
+        })
+    }
+
+    /// Nobody may take over what lapses, and nobody lets it run again: so nothing runs twice, but what has failed in a way
+    /// that may be tried again.
+    fn deployed(number: u64) -> Self {
+        let millis = Duration::from_millis;
+        let plain = Self {
+            key: format!("deployed-{number}"),
+            terms: Terms::default().on_lapse(OnLapse::Hold).lease(millis(500)).ttl(TTL),
+            takes: millis(5),
+            renews: None,
+            succeeds_from: 1,
+            is_hopeless: false,
+            is_one_call: false,
+            is_found: true,
+        };
+        match number % 5 {
+            1 => Self { takes: millis(300), renews: Some(millis(100)), ..plain },
+            2 => Self { succeeds_from: 2, ..plain },
+            3 => Self { is_hopeless: true, ..plain },
+            4 => Self { is_one_call: true, ..plain },
+            _ => plain,
+        }
     }
 
     /// The same for somebody who has nothing to prove by being slow.

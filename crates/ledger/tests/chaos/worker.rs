@@ -12,14 +12,15 @@ use std::{
 };
 
 use driftq_ledger::{
-    Decision, End, Failed, Finished, Lease, Ledger, LedgerError, Proof, Resolve, Resolver, Response,
-    RunError, Settings, Silent, Sweep, postgres::PostgresStore,
+    Begin, Decision, End, Failed, Finished, Lease, Ledger, LedgerError, Proof, Resolve, Resolver, Response,
+    RunError, Settings, Silent, Store, Sweep, postgres::PostgresStore,
 };
 use tokio::time::{Instant, sleep};
 
 use super::{
     history::{Answer, Fact, FinishResult, Journal, now},
     plan::{Dice, Plan, ending},
+    release::Release,
 };
 
 /// Names the worker. Set for a worker process, and for nobody else.
@@ -32,6 +33,10 @@ pub(crate) const FOLDER: &str = "DRIFTQ_CHAOS_FOLDER";
 pub(crate) const BEGAN: &str = "DRIFTQ_CHAOS_BEGAN";
 /// What its dice start with.
 pub(crate) const SEED: &str = "DRIFTQ_CHAOS_SEED";
+/// Which release it is, in the deployment drill.
+pub(crate) const RELEASE: &str = "DRIFTQ_CHAOS_RELEASE";
+/// The table of the drill.
+pub(crate) const TABLE: &str = "DRIFTQ_CHAOS_TABLE";
 
 /// Effects that one worker runs at a time.
 const TASKS: u64 = 4;
@@ -47,11 +52,16 @@ pub(crate) struct Worker {
     pub(crate) ledger: Ledger,
     pub(crate) journal: Arc<Journal>,
     answers: Arc<AtomicU64>,
+    /// The release in whose words it asks, in the deployment drill.
+    release: Option<Release>,
 }
 
 /// A ledger that does not wait for a dead database longer than the dead usually rest here.
 pub(crate) fn ledger(url: &str) -> Ledger {
-    let store = PostgresStore::connect(url).expect("it is a URL");
+    patient(PostgresStore::connect(url).expect("it is a URL"))
+}
+
+pub(crate) fn patient(store: impl Store) -> Ledger {
     let settings = Settings {
         call_timeout: Duration::from_secs(3),
         finish_patience: Duration::from_secs(6),
@@ -72,7 +82,14 @@ pub(crate) fn live(name: &str) {
     let file = PathBuf::from(variable(FOLDER)).join(name);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let worker = Worker::new(name, ledger(&variable(URL)), Journal::open(&file).expect("a new file"));
+        let journal = Journal::open(&file).expect("a new file");
+        let worker = match std::env::var(RELEASE) {
+            Ok(release) => {
+                let release = Release::named(&release).expect("the name of a release");
+                release.start(name, &variable(URL), &variable(TABLE), journal).await
+            }
+            Err(_) => Worker::new(name, ledger(&variable(URL)), journal),
+        };
         let tasks =
             (0..TASKS).map(|task| tokio::spawn(worker.clone().work(began, Dice::new(seed + task * 7919))));
         for task in tasks.collect::<Vec<_>>() {
@@ -84,13 +101,29 @@ pub(crate) fn live(name: &str) {
 impl Worker {
     pub(crate) fn new(name: &str, ledger: Ledger, journal: Journal) -> Self {
         let (journal, answers) = (Arc::new(journal), Arc::new(AtomicU64::new(0)));
-        Self { name: name.to_owned(), ledger, journal, answers }
+        Self { name: name.to_owned(), ledger, journal, answers, release: None }
+    }
+
+    pub(crate) fn of(self, release: Release) -> Self {
+        Self { release: Some(release), ..self }
+    }
+
+    /// What it asks for.
+    pub(crate) fn asked(&self, plan: &Plan) -> Begin {
+        let mut asked = plan.begin(&self.name);
+        if let Some(release) = self.release {
+            asked.hash = release.hash(&plan.key);
+        }
+        asked
     }
 
     async fn work(self, began: i64, mut dice: Dice) {
         loop {
             let elapsed = Duration::from_micros(u64::try_from(now() - began).unwrap_or(0));
-            let plan = Plan::pick(elapsed, &mut dice);
+            let plan = match self.release {
+                Some(_) => Plan::pick_deployed(elapsed, &mut dice),
+                None => Plan::pick(elapsed, &mut dice),
+            };
             let resolves = dice.roll(4) == 0;
             if dice.roll(SWEEP_EVERY) == 0
                 && let Err(error) = self.ledger.sweep(Sweep::default()).await
@@ -112,7 +145,7 @@ impl Worker {
 
     /// Asks for a key and does what the ledger says; true if it has ended for good.
     pub(crate) async fn attempt(&self, plan: &Plan, resolves: bool) -> bool {
-        match self.ledger.begin(plan.begin(&self.name)).await {
+        match self.ledger.begin(self.asked(plan)).await {
             Ok(Decision::Execute(lease)) => self.execute(plan, &lease).await,
             Ok(Decision::Replay(outcome)) => {
                 let (epoch, answer) = (outcome.epoch, Answer::of(&outcome));
@@ -133,7 +166,8 @@ impl Worker {
             Ok(Decision::Unknown { epoch, attempt, .. }) => {
                 if resolves {
                     // Somebody looked it up: it did not happen, or, for every other attempt, it did.
-                    let end = if attempt % 2 == 1 { End::FailedRetryable } else { End::Succeeded };
+                    let may_run = attempt % 2 == 1 && !plan.is_found;
+                    let end = if may_run { End::FailedRetryable } else { End::Succeeded };
                     self.resolve(plan, epoch, &Answer::new(end, &self.new_answer())).await;
                 }
             }
@@ -226,7 +260,7 @@ impl Worker {
                 }
             }
         };
-        let verdict = match self.ledger.run_attached(plan.begin(&self.name), effect).await {
+        let verdict = match self.ledger.run_attached(self.asked(plan), effect).await {
             Ok(ran) => (!ran.replayed).then_some(FinishResult::Committed),
             Err(RunError::Failed { recorded, .. }) => recorded.then_some(FinishResult::Committed),
             Err(RunError::Overtaken) => Some(FinishResult::Stale),
@@ -242,6 +276,8 @@ impl Worker {
                 self.stumble(plan, &error).await;
                 None
             }
+            // A worker was killed at it. Whoever looks it up says so by other calls.
+            Err(RunError::Unknown { .. }) if plan.is_found => None,
             Err(other) => {
                 self.journal.write(&plan.key, Fact::Odd { what: format!("{other:?}") });
                 None

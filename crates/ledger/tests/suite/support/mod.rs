@@ -4,19 +4,21 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use driftq_ledger::postgres::PostgresStore;
+use driftq_ledger::postgres::{PostgresStore, deadpool_postgres};
 use driftq_ledger::{Begin, Decision, Identity, Lease, Ledger, RequestHash, Terms};
 use driftq_testbed::Postgres;
 
 /// Leases and records that are let pass: an hour, because time is moved, not waited for.
 pub(crate) const BRIEF: Duration = Duration::from_secs(3600);
 
-/// A database with a schema of its own in it, which goes when the database does.
+/// A database with a schema in it that nobody else uses at the same time, and that goes when the database does.
 pub(crate) struct Bed {
     pub(crate) postgres: Postgres,
     pub(crate) schema: String,
     pub(crate) store: PostgresStore,
     pub(crate) ledger: Ledger,
+    /// The session that keeps others out of a schema that is borrowed.
+    _borrower: Option<deadpool_postgres::Object>,
 }
 
 impl Bed {
@@ -27,19 +29,43 @@ impl Bed {
         bed
     }
 
-    /// With the table in it, and a clock that can be set forward.
+    /// With the table in it, and a clock that can be set forward. Tests that leave table and clock as they are borrow them
+    /// from each other, one after the other: to make them takes longer than most of these tests.
     pub(crate) async fn with_clock() -> Self {
-        let mut bed = Self::empty();
-        let schema = &bed.schema;
-        bed.psql(&format!(
-            "CREATE TABLE {schema}.passed (time interval); INSERT INTO {schema}.passed VALUES ('0'); \
-             CREATE FUNCTION {schema}.clock() RETURNS timestamptz LANGUAGE sql VOLATILE \
-             AS 'SELECT clock_timestamp() + time FROM {schema}.passed'"
-        ));
-        bed.store = bed.store.clock(&format!("{schema}.clock")).unwrap();
-        bed.ledger = Ledger::new(bed.store.clone());
-        bed.store.migrate().await.unwrap();
-        bed
+        let postgres = Postgres::shared().unwrap();
+        let store = PostgresStore::connect(postgres.url()).unwrap();
+        let borrower = store.pool().get().await.unwrap();
+        // Held by the session, so that it is free again however this process ends.
+        let borrow = "SELECT number FROM generate_series(1, 10000) AS number \
+                      WHERE pg_try_advisory_lock(hashtext('beds with a clock'), number) LIMIT 1";
+        let number: i32 = borrower.query_one(borrow, &[]).await.unwrap().get(0);
+        // A server that outlives a run may have the tables of other steps.
+        let steps = blake3::hash(store.migrations_sql().as_bytes()).to_hex();
+        let schema = format!("lent_{}_{number}", &steps[..8]);
+        let table = format!("{schema}.idempotency_keys");
+        let store = store.table(&table).unwrap().clock(&format!("{schema}.clock")).unwrap();
+        let is_made = format!("SELECT to_regclass('{schema}.passed') IS NOT NULL");
+        if !borrower.query_one(&is_made, &[]).await.unwrap().get::<_, bool>(0) {
+            // By a key: the ledger's functions rule out scans of whole tables, and at the price of a scan that cannot be
+            // ruled out PostgreSQL compiles every statement that asks for the time, for tens of milliseconds.
+            borrower
+                .batch_execute(&format!(
+                    "CREATE SCHEMA {schema}; CREATE TABLE {schema}.passed (one integer PRIMARY KEY, time interval); \
+                     INSERT INTO {schema}.passed VALUES (1, '0'); \
+                     CREATE FUNCTION {schema}.clock() RETURNS timestamptz LANGUAGE sql VOLATILE \
+                     AS 'SELECT clock_timestamp() + time FROM {schema}.passed WHERE one = 1'"
+                ))
+                .await
+                .unwrap();
+        }
+        store.migrate().await.unwrap();
+        let clean = format!(
+            "UPDATE {schema}.passed SET time = '0'; \
+             TRUNCATE {table}, {table}_segments, {table}_open, {table}_audit RESTART IDENTITY"
+        );
+        borrower.batch_execute(&clean).await.unwrap();
+        let ledger = Ledger::new(store.clone());
+        Self { postgres, schema, store, ledger, _borrower: Some(borrower) }
     }
 
     /// Lets time pass for everybody who goes by the clock.
@@ -65,7 +91,7 @@ impl Bed {
         let store = PostgresStore::connect(postgres.url()).unwrap();
         let store = store.table(&format!("{schema}.idempotency_keys")).unwrap();
         let ledger = Ledger::new(store.clone());
-        Self { postgres, schema, store, ledger }
+        Self { postgres, schema, store, ledger, _borrower: None }
     }
 
     pub(crate) fn table(&self) -> String {
