@@ -12,6 +12,7 @@ use utoipa::openapi::path::{
 use utoipa::openapi::request_body::{RequestBody, RequestBodyBuilder};
 use utoipa::openapi::response::{Response, ResponseBuilder};
 use utoipa::openapi::schema::{ArrayBuilder, ComponentsBuilder, ObjectBuilder, OneOfBuilder, Schema, Type};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{OpenApi, OpenApiBuilder, Ref, RefOr, Required};
 use utoipa::{PartialSchema, ToSchema};
 
@@ -37,10 +38,16 @@ const PROBLEMS_OF_ALL: [Code; 5] =
 const PROBLEMS_OF_BODIES: [Code; 4] =
     [Code::InvalidJson, Code::RequestTimeout, Code::BodyTooLarge, Code::UnsupportedMediaType];
 
+/// Refusals of calls that a server may ask a key for.
+const PROBLEMS_OF_KEYS: [Code; 2] = [Code::Unauthenticated, Code::Forbidden];
+/// How a key is shown, by the name that calls refer to it.
+const KEY_SCHEME: &str = "key";
+
 const ABOUT: &str = "The native API of DriftQ, a durable message broker.\n\nTimes are RFC 3339 in UTC, durations are \
 whole milliseconds, and lengths of texts count bytes of UTF-8. Unknown fields and parameters are refused, and `null` \
 means the same as not given unless a field says otherwise. Errors are problem details (RFC 9457); their `code` is the \
-stable part. Every call that changes something can be repeated safely.";
+stable part. Every call that changes something can be repeated safely. A server that asks for keys takes one as \
+`Authorization: Bearer dq_…`; what a key must allow stands with each call.";
 
 /// The document of `/v2`, in OpenAPI 3.1.
 #[must_use]
@@ -67,6 +74,8 @@ pub fn openapi() -> OpenApi {
         schemas.into_iter().fold(ComponentsBuilder::new(), |all, (name, schema)| all.schema(name, schema));
     let components =
         refusals.into_iter().fold(components, |all, (name, response)| all.response(name, response));
+    let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).bearer_format("dq_<id>_<secret>").build();
+    let components = components.security_scheme(KEY_SCHEME, SecurityScheme::Http(scheme));
     OpenApiBuilder::new().info(info).paths(paths).components(Some(components.build())).build()
 }
 
@@ -98,6 +107,11 @@ fn operation(description: &Description, schemas: &mut Schemas, refusals: &mut Re
         .summary(Some(description.summary))
         .description(Some(description.detail))
         .parameters(Some(parameters(description)));
+    // Without keys a server is open: the requirement is optional, and names the action.
+    if let Some(action) = description.operation.needs().action {
+        let required = SecurityRequirement::new(KEY_SCHEME, [action.name()]);
+        operation = operation.securities(Some([SecurityRequirement::default(), required]));
+    }
     if let Some(body) = &description.body {
         operation = operation.request_body(Some(request_body(body, schemas)));
     }
@@ -129,6 +143,9 @@ fn problems(description: &Description) -> BTreeMap<u16, Vec<Code>> {
         PROBLEMS_OF_ALL.into_iter().chain(description.problems.iter().copied()).collect();
     if description.body.is_some() {
         codes.extend(PROBLEMS_OF_BODIES);
+    }
+    if description.operation.needs().action.is_some() {
+        codes.extend(PROBLEMS_OF_KEYS);
     }
     if description.path.contains("{topic}") {
         codes.push(Code::TopicUnknown);
