@@ -17,6 +17,7 @@ use super::answer::{Answer, method_refusal, put, refusal, whole};
 use super::body::AnswerBody;
 use super::budget::Budget;
 use super::crowd::Crowd;
+use super::door::Entrance;
 use super::endpoint::{Allowed, Endpoint, Target};
 use super::options::Options;
 use super::pulse::Pulse;
@@ -75,6 +76,7 @@ impl App {
         self.metrics.on_request(endpoint, answer.status(), now - begun);
         log(&head, answer.status(), now - begun, &id);
         put(&mut answer, X_REQUEST_ID, id);
+        self.options.door.grant(&head.headers, answer.headers_mut());
         if matches!(answer.body(), AnswerBody::Whole(_)) {
             pulse.begin_answer(now);
         }
@@ -109,6 +111,10 @@ impl App {
         pulse: &Arc<Pulse>,
     ) -> Result<Answer, Refused> {
         let endpoint = target.endpoint;
+        let body = match self.options.door.admit(head, body).await? {
+            Entrance::Open(body) => body,
+            Entrance::Preflight(answer) => return Ok(answer),
+        };
         check_url(head, self.options.url_bytes_max)?;
         if let Some(allowed) = target.allowed {
             discard_body(body).await;

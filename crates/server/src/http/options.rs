@@ -1,12 +1,21 @@
 //! The knobs of the HTTP edge, with every default in one place.
 
+use std::path::PathBuf;
 use std::time::Duration;
+
+use super::door::Door;
 
 /// Limits and times of the HTTP edge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Serve only clients that show a key.
     pub(crate) keys_required: bool,
+    /// Which names are the server's, and which web pages may ask.
+    pub(crate) door: Door,
+    /// The file with the server's certificate; no TLS without it.
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The file with the certificate's private key.
+    pub(crate) tls_key: Option<PathBuf>,
     /// Open connections. Beyond it, new ones wait in the system's backlog until one closes.
     pub(crate) connections_max: usize,
     /// Bytes of a request line with all its headers; beyond it the connection gets a bare 431 and ends, or a 414 if the
@@ -42,6 +51,9 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             keys_required: false,
+            door: Door::default(),
+            tls_cert: None,
+            tls_key: None,
             connections_max: Self::CONNECTIONS_MAX_DEFAULT,
             head_bytes_max: 128 << 10,
             url_bytes_max: 60 << 10,
