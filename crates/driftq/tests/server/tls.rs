@@ -106,6 +106,7 @@ fn a_certificate_is_replaced_under_load_without_a_failed_request() {
     let answered = [Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0))];
     let ended = Arc::new(AtomicBool::new(false));
     runtime().block_on(async {
+        assert!(is_answered(&server, &first).await);
         // One on a connection that stays, and one that makes a new connection every time.
         let loads: Vec<_> = [true, false]
             .into_iter()
@@ -201,6 +202,7 @@ fn a_broken_new_certificate_is_told_in_the_log() {
     command.stderr(Stdio::piped());
     let mut server = Server::start_by(command, &certificates.path("data"), &arguments);
     let mut log = std::io::BufReader::new(server.take_log());
+    assert!(runtime().block_on(is_answered(&server, &certificates.path("first"))));
     fs::write(certificates.path("cert.pem"), "no PEM").unwrap();
     server.signal("HUP");
     let mut line = String::new();

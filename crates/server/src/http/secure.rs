@@ -72,6 +72,8 @@ impl Secure {
         let (Some(certificate), Some(key)) = (&options.tls_cert, &options.tls_key) else { return Ok(None) };
         let identity = Identity::load(certificate, key).map_err(io::Error::other)?;
         let acceptor = identity.acceptor().map_err(io::Error::other)?;
+        // From now on the signal does not end the process, whoever listens to it.
+        drop(signal(SignalKind::hangup())?);
         Ok(Some(Self { acceptor, identity: Arc::new(identity) }))
     }
 
