@@ -57,7 +57,8 @@ fn pages_that_were_allowed_may_ask_and_read() {
     assert_eq!(answer.header("access-control-allow-origin"), Some("https://app.example.com"));
     assert_eq!(answer.header("vary"), Some("origin"));
     let wants = ["access-control-request-method: PUT", "access-control-request-headers: content-type"];
-    client.send(format!("OPTIONS /v2/topics/t HTTP/1.1\r\n{host}\r\n{app}\r\n{}\r\n\r\n", wants.join("\r\n")));
+    client
+        .send(format!("OPTIONS /v2/topics/t HTTP/1.1\r\n{host}\r\n{app}\r\n{}\r\n\r\n", wants.join("\r\n")));
     let answer = client.reply();
     assert_eq!(answer.status, 204, "{}", answer.text());
     assert!(answer.header("access-control-allow-methods").unwrap().contains("PUT"));
@@ -70,14 +71,19 @@ fn pages_that_were_allowed_may_ask_and_read() {
 
 #[test]
 fn a_server_that_a_network_reaches_needs_keys_and_tls() {
-    let start = |arguments: &[&str]| run(&[&["serve", "--ephemeral", "--listen", "0.0.0.0:0"], arguments].concat());
+    let start =
+        |arguments: &[&str]| run(&[&["serve", "--ephemeral", "--listen", "0.0.0.0:0"], arguments].concat());
     for (arguments, next) in [
         (&[][..], "--keys required"),
         (&["--behind-proxy"], "--keys required"),
         (&["--keys", "required"], "--tls-cert"),
     ] {
         let ran = start(arguments).code(9);
-        assert!(ran.stderr.contains(next) && ran.stderr.contains("--listen"), "{arguments:?}: {}", ran.stderr);
+        assert!(
+            ran.stderr.contains(next) && ran.stderr.contains("--listen"),
+            "{arguments:?}: {}",
+            ran.stderr
+        );
     }
     let check = |arguments: &[&str]| run(&[&["config", "check", "-o", "json"], arguments].concat());
     let refused = check(&["--listen", "0.0.0.0:80"]).code(9);

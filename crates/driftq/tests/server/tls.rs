@@ -120,7 +120,10 @@ fn a_certificate_is_replaced_under_load_without_a_failed_request() {
                 tokio::spawn(async move {
                     let mut client = fresh();
                     while !ended.load(Ordering::SeqCst) {
-                        client.get::<serde_json::Value>("/v2/healthz").await.expect("every request is answered");
+                        client
+                            .get::<serde_json::Value>("/v2/healthz")
+                            .await
+                            .expect("every request is answered");
                         answered.fetch_add(1, Ordering::SeqCst);
                         if !stays {
                             client = fresh();
@@ -167,7 +170,8 @@ fn files_that_are_no_certificate_are_named() {
     let certificates = Certificates::new();
     let other = Certificates::new();
     let path = |name: &str| certificates.path(name).display().to_string();
-    let (cert, key, stranger) = (path("cert.pem"), path("key.pem"), other.path("key.pem").display().to_string());
+    let (cert, key, stranger) =
+        (path("cert.pem"), path("key.pem"), other.path("key.pem").display().to_string());
     fs::write(certificates.path("text"), "hello").unwrap();
     let (text, absent) = (path("text"), path("absent"));
     for (arguments, words) in [
@@ -181,7 +185,8 @@ fn files_that_are_no_certificate_are_named() {
     ] {
         let ran = run(&[&["config", "check"], &*arguments].concat()).code(9);
         assert!(ran.stderr.contains(words), "{arguments:?}: {}", ran.stderr);
-        let named = arguments.iter().filter(|word| word.starts_with('/')).any(|file| ran.stderr.contains(file));
+        let named =
+            arguments.iter().filter(|word| word.starts_with('/')).any(|file| ran.stderr.contains(file));
         assert!(named || arguments.len() == 2, "{arguments:?}: {}", ran.stderr);
     }
     let permit = |mode: &str| {
