@@ -8,7 +8,7 @@ use driftq_cli::{
     exit::{Exit, Fault},
     output::{self, Format, Listing},
 };
-use driftq_server::config::{KNOBS, KnobArgs, Origin, Resolved, resolve};
+use driftq_server::config::{Exposure, KNOBS, KnobArgs, Origin, Resolved, resolve};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
@@ -34,6 +34,9 @@ struct Report {
     values: Vec<Value>,
     problems: Vec<String>,
     warnings: Vec<String>,
+    /// What whoever starts it should know about who reaches it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    access: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -77,6 +80,11 @@ fn report(resolved: &Resolved) -> Report {
         values: values.collect(),
         problems: resolved.problems.iter().map(ToString::to_string).collect(),
         warnings: resolved.warnings.clone(),
+        access: match resolved.config.exposure() {
+            Exposure::Open(why) => Some(why),
+            // That is among the problems.
+            Exposure::Closed | Exposure::Refused(_) => None,
+        },
     }
 }
 
@@ -85,5 +93,6 @@ fn table(report: &Report) -> String {
     for value in &report.values {
         listing.row([value.name, &value.value, value.origin.word()]);
     }
-    listing.text()
+    let access = report.access.map(|why| format!("\naccess: {why}\n"));
+    listing.text() + &access.unwrap_or_default()
 }

@@ -24,7 +24,7 @@ use driftq_cli::{
     shell::word,
     when::length,
 };
-use driftq_server::config::{Config, KNOBS, KnobArgs, Origin, Resolved, resolve};
+use driftq_server::config::{Config, Exposure, KNOBS, KnobArgs, Origin, Resolved, resolve};
 
 /// What is looked at when the port that was meant is taken, before the system chooses.
 const NEXT_PORTS: u16 = 20;
@@ -131,7 +131,7 @@ impl Manner for Desk {
             text.push_str(&format!("  {}{value}\n", self.paint.dim(&format!("{name:<12}"))));
         }
         text.push_str("\n  Next, in another terminal:\n\n");
-        for line in next_steps(address) {
+        for line in next_steps(startup::scheme(config), address) {
             text.push_str(&format!("    {}\n", self.paint.cyan(&line)));
         }
         text.push_str(&format!("\n  {}\n\n", self.paint.dim("Ctrl-C stops it.")));
@@ -156,7 +156,7 @@ impl Desk {
         recovery: &Recovery,
         address: SocketAddr,
     ) -> Vec<(&'static str, String)> {
-        let url = |path: &str| format!("http://{address}{path}");
+        let url = |path: &str| format!("{}://{address}{path}", startup::scheme(config));
         let data = if config.ephemeral {
             "in memory".to_owned()
         } else {
@@ -176,6 +176,9 @@ impl Desk {
             ("Durability", startup::durability(config).to_owned()),
             ("Recovered", startup::recovered(recovery)),
         ]);
+        if let Exposure::Open(why) = config.exposure() {
+            facts.push(("Access", why.to_owned()));
+        }
         if let Some(torn) = &recovery.truncated {
             facts.push(("Torn tail", format!("cut off: {torn}. Nothing that was acknowledged is lost")));
         }
@@ -194,11 +197,11 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 }
 
 /// Lines to paste, in this order.
-fn next_steps(address: SocketAddr) -> Vec<String> {
+fn next_steps(scheme: &str, address: SocketAddr) -> Vec<String> {
     let driftq = program();
     let mut lines = Vec::new();
-    if address.to_string() != USUAL {
-        lines.push(format!("export DRIFTQ_SERVER=http://{address}"));
+    if scheme != "http" || address.to_string() != USUAL {
+        lines.push(format!("export DRIFTQ_SERVER={scheme}://{address}"));
     }
     lines.extend([
         format!("{driftq} topic create hello"),
@@ -252,9 +255,9 @@ mod tests {
 
     #[test]
     fn the_server_is_named_where_it_is_not_the_usual_one() {
-        let usual = next_steps(USUAL.parse().unwrap());
+        let usual = next_steps("http", USUAL.parse().unwrap());
         assert!(!usual.iter().any(|line| line.contains("DRIFTQ_SERVER")), "{usual:?}");
-        let other = next_steps("127.0.0.1:8081".parse().unwrap());
+        let other = next_steps("http", "127.0.0.1:8081".parse().unwrap());
         assert_eq!(other[0], "export DRIFTQ_SERVER=http://127.0.0.1:8081");
     }
 

@@ -23,7 +23,7 @@ const NAMES: &str = "it is about the names of servers, and talks to none";
 const TEXT: &str = "what it prints has one form";
 
 #[rustfmt::skip]
-const ALL: [Deaf; 16] = [
+const ALL: [Deaf; 18] = [
     Deaf { path: &["serve"], options: &SERVER, why: HOSTS },
     Deaf { path: &["serve"], options: &OUTPUT, why: "its log has --log-format" },
     Deaf { path: &["dev"], options: &SERVER, why: HOSTS },
@@ -33,6 +33,8 @@ const ALL: [Deaf; 16] = [
     Deaf { path: &["wal", "inspect"], options: &SERVER, why: FILES },
     Deaf { path: &["wal", "repair"], options: &SERVER, why: FILES },
     Deaf { path: &["config", "check"], options: &SERVER, why: FILES },
+    Deaf { path: &["tls", "dev"], options: &SERVER, why: FILES },
+    Deaf { path: &["tls", "dev"], options: &OUTPUT, why: TEXT },
     Deaf { path: &["completions"], options: &SERVER, why: SELF },
     Deaf { path: &["completions"], options: &OUTPUT, why: TEXT },
     Deaf { path: &["context", "add"], options: &["context"], why: "the new name is an argument" },

@@ -6,6 +6,8 @@ mod dev;
 mod global_options;
 mod serve;
 mod startup;
+#[cfg(feature = "tls")]
+mod tls_dev;
 
 use std::ffi::OsString;
 
@@ -70,6 +72,13 @@ enum Command {
     /// Check a configuration without starting anything
     #[command(subcommand)]
     Config(config_check::Command),
+    /// Make certificates to try TLS with
+    #[cfg(feature = "tls")]
+    #[command(subcommand)]
+    Tls(tls_dev::Command),
+    /// Not in this build: make certificates to try TLS with
+    #[cfg(not(feature = "tls"))]
+    Tls(driftq_cli::absent::Args),
     /// Print a completion script for a shell
     Completions(completions::Args),
     /// The bare HTTP server that `bench` compares with
@@ -141,6 +150,10 @@ fn dispatch(cli: Cli) -> Result<Exit> {
         #[cfg(not(feature = "bench"))]
         Command::Bench(_) => Err(driftq_cli::absent::refusal("bench").into()),
         Command::Config(command) => config_check::run(common, &command),
+        #[cfg(feature = "tls")]
+        Command::Tls(command) => tls_dev::run(&command),
+        #[cfg(not(feature = "tls"))]
+        Command::Tls(_) => Err(driftq_cli::absent::refusal("tls").into()),
         Command::Completions(args) => completions::run(&args),
         #[cfg(feature = "bench")]
         Command::BenchBare(args) => bench::run_bare(&args),

@@ -29,7 +29,9 @@ is written. A second signal ends the process at once; nothing acknowledged is lo
 
 Examples:
   driftq serve
-  driftq serve --listen 0.0.0.0:8080 --data /var/lib/driftq
+  driftq serve --listen 127.0.0.1:9090 --data /var/lib/driftq
+  driftq serve --listen 0.0.0.0:8443 --keys required --tls-cert cert.pem --tls-key key.pem
+  driftq serve --listen 0.0.0.0:8080 --keys required --behind-proxy
   driftq serve --ephemeral --profile v1-dev --log-level debug
   driftq serve --config /etc/driftq.toml --log-format json"
 )]
@@ -132,7 +134,7 @@ async fn serve(config: Config, manner: &impl Manner) -> Result<()> {
     let (stop, stopped) = oneshot::channel::<()>();
     // A sender that is gone means stop, too.
     let shutdown = Box::pin(async move { drop(stopped.await) });
-    let edge = tokio::spawn(http::serve(listener, broker.clone(), config.http.clone(), shutdown));
+    let edge = tokio::spawn(http::serve(listener, broker.clone(), config.http(), shutdown));
     let signal = signals.next().await;
     tracing::info!(signal = signal.name(), "stopping; a second signal ends the process at once");
     drop(stop);

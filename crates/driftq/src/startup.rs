@@ -10,7 +10,7 @@ use driftq_cli::{
     exit::{Exit, Fault},
     output::{self, grouped},
 };
-use driftq_server::config::Config;
+use driftq_server::config::{Config, Exposure};
 
 /// Prints who we are, what is promised, what was found and where to find us. The last line is for programs too: it
 /// is the first moment at which connections are answered.
@@ -21,11 +21,19 @@ pub(super) fn announce(config: &Config, recovery: &Recovery, address: SocketAddr
     line("data", &data);
     line("durability", durability(config));
     line("recovered", &recovered(recovery));
+    if let Exposure::Open(why) = config.exposure() {
+        line("access", why);
+    }
     if let Some(torn) = &recovery.truncated {
         line("torn tail", &format!("cut off: {torn}. Nothing that was acknowledged is lost"));
     }
-    text.push_str(&format!("listening on http://{address}\n"));
+    text.push_str(&format!("listening on {}://{address}\n", scheme(config)));
     output::write(&text)
+}
+
+/// How URLs of this server begin.
+pub(super) const fn scheme(config: &Config) -> &'static str {
+    if config.speaks_tls() { "https" } else { "http" }
 }
 
 /// What is promised about what is stored.

@@ -1,5 +1,9 @@
-//! TLS by rustls: whom to trust. The HTTP client and the ledger's way to PostgreSQL trust alike.
+//! TLS by rustls: whom to trust, and who a server says it is. The HTTP client and the ledger's way to PostgreSQL trust
+//! alike.
 #![warn(missing_docs)]
+
+#[cfg(unix)]
+mod server;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,6 +13,8 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::{ClientConfig, Error, RootCertStore};
 
+#[cfg(unix)]
+pub use server::Identity;
 pub use tokio_rustls;
 
 /// What to do about a certificate from an authority that is not trusted here.

@@ -31,6 +31,10 @@ export class EntityUnknown extends Refused {}
 export class CommitUnknown extends Refused {}
 /** There is no job of that name. */
 export class JobUnknown extends Refused {}
+/** A web page of another origin may not ask this server. */
+export class ForeignOrigin extends Refused {}
+/** This server does not go by the name that was asked for. */
+export class ForeignHost extends Refused {}
 /** There is nothing at this path. */
 export class NotFound extends Refused {}
 /** This path does not take this method. */
@@ -102,6 +106,8 @@ export const refusals = {
   ENTITY_UNKNOWN: EntityUnknown,
   COMMIT_UNKNOWN: CommitUnknown,
   JOB_UNKNOWN: JobUnknown,
+  FOREIGN_ORIGIN: ForeignOrigin,
+  FOREIGN_HOST: ForeignHost,
   NOT_FOUND: NotFound,
   METHOD_NOT_ALLOWED: MethodNotAllowed,
   REQUEST_TIMEOUT: RequestTimeout,

@@ -48,7 +48,7 @@ const ROWS: [Row; 19] = [
         workspace_in_tests: &[],
         outside_only: Some(&["rustls-native-certs", "tokio-rustls"]),
         outside_never: &["openssl"],
-        because: "whom to trust is one decision for every client",
+        because: "whom to trust is one decision for every client, and who a server is one for every server",
     },
     Row {
         package: "driftq-core",
@@ -118,7 +118,7 @@ const ROWS: [Row; 19] = [
     },
     Row {
         package: "driftq-server",
-        workspace: &["driftq-api", "driftq-engine", "driftq-http"],
+        workspace: &["driftq-api", "driftq-engine", "driftq-http", "driftq-tls"],
         workspace_in_tests: &[],
         outside_only: None,
         outside_never: &["tokio-postgres", "async-nats"],
@@ -143,7 +143,7 @@ const ROWS: [Row; 19] = [
     Row {
         package: "driftq",
         workspace: &["driftq-api", "driftq-bench", "driftq-cli", "driftq-engine", "driftq-server"],
-        workspace_in_tests: &["driftq", "driftq-ledger", "driftq-testbed", "driftq-wal"],
+        workspace_in_tests: &["driftq", "driftq-client", "driftq-ledger", "driftq-testbed", "driftq-wal"],
         outside_only: None,
         outside_never: &["tokio-postgres", "async-nats"],
         because: "the binary joins the server, the commands and the benchmark",

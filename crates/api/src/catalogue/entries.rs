@@ -174,6 +174,26 @@ pub(super) const JOB_UNKNOWN: Entry = Entry {
     help: "Jobs are forgotten some time after they end, and when the server restarts.",
 };
 
+pub(super) const FOREIGN_ORIGIN: Entry = Entry {
+    code: "FOREIGN_ORIGIN",
+    status: 403,
+    v1_code: "PERMISSION_DENIED",
+    v1_status: 403,
+    retryable: false,
+    title: "A web page of another origin may not ask this server",
+    help: "Name the page's origin in allowed_origins if it is yours; programs that are no browsers send no Origin.",
+};
+
+pub(super) const FOREIGN_HOST: Entry = Entry {
+    code: "FOREIGN_HOST",
+    status: 403,
+    v1_code: "PERMISSION_DENIED",
+    v1_status: 403,
+    retryable: false,
+    title: "This server does not go by the name that was asked for",
+    help: "Name the host in host_names if it is the server's; an IP address, localhost and names without a dot always work.",
+};
+
 pub(super) const NOT_FOUND: Entry = Entry {
     code: "NOT_FOUND",
     status: 404,

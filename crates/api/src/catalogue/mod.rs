@@ -39,6 +39,10 @@ pub enum Code {
     EntityUnknown,
     /// No job has that name.
     JobUnknown,
+    /// A web page of another origin asks.
+    ForeignOrigin,
+    /// The request is for a host that is not this server.
+    ForeignHost,
     /// No such path.
     NotFound,
     /// The path exists, the method does not.
@@ -116,7 +120,7 @@ pub struct Entry {
 
 impl Code {
     /// All of them, in the order of the table in the documentation.
-    pub const ALL: [Self; 44] = [
+    pub const ALL: [Self; 46] = [
         Self::InvalidArgument,
         Self::InvalidJson,
         Self::DeadlineExceeded,
@@ -134,6 +138,8 @@ impl Code {
         Self::CommitUnknown,
         Self::EntityUnknown,
         Self::JobUnknown,
+        Self::ForeignOrigin,
+        Self::ForeignHost,
         Self::NotFound,
         Self::MethodNotAllowed,
         Self::RequestTimeout,
@@ -184,6 +190,8 @@ impl Code {
             Self::CommitUnknown => &entries::COMMIT_UNKNOWN,
             Self::EntityUnknown => &entries::ENTITY_UNKNOWN,
             Self::JobUnknown => &entries::JOB_UNKNOWN,
+            Self::ForeignOrigin => &entries::FOREIGN_ORIGIN,
+            Self::ForeignHost => &entries::FOREIGN_HOST,
             Self::NotFound => &entries::NOT_FOUND,
             Self::MethodNotAllowed => &entries::METHOD_NOT_ALLOWED,
             Self::RequestTimeout => &entries::REQUEST_TIMEOUT,

@@ -13,6 +13,7 @@ mod compat_foreign;
 mod compat_requests;
 mod compat_stream;
 mod compat_v2_read;
+mod door;
 mod edge_budget;
 mod full_disk;
 mod keys;
@@ -25,3 +26,4 @@ mod router_serve;
 mod router_world;
 #[path = "../support/mod.rs"]
 mod support;
+mod tls;

@@ -31,6 +31,8 @@ pub(crate) fn driftq() -> Command {
 pub(crate) struct Server {
     child: Child,
     pub(crate) address: SocketAddr,
+    /// It speaks TLS.
+    is_secure: bool,
     /// Everything it printed before and with the line that says where it listens.
     pub(crate) banner: String,
 }
@@ -48,7 +50,8 @@ impl Server {
             .arg(data)
             .args(arguments);
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the binary starts");
-        let mut server = Self { child, address: ([0, 0, 0, 0], 0).into(), banner: String::new() };
+        let mut server =
+            Self { child, address: ([0, 0, 0, 0], 0).into(), is_secure: false, banner: String::new() };
         let mut lines = BufReader::new(server.child.stdout.take().expect("stdout is piped"));
         loop {
             let mut line = String::new();
@@ -57,7 +60,10 @@ impl Server {
                 panic!("the server ended before it listened ({status}):\n{}", server.banner);
             }
             server.banner.push_str(&line);
-            if let Some((_, address)) = line.split_once("listening on http://") {
+            if let Some((scheme, address)) =
+                line.strip_prefix("listening on ").and_then(|url| url.split_once("://"))
+            {
+                server.is_secure = scheme == "https";
                 server.address = address.trim().parse().expect("the line ends with the address");
                 // Whatever it prints later must not fill the pipe and stop it.
                 std::thread::spawn(move || drop(lines.read_to_end(&mut Vec::new())));
@@ -72,7 +78,7 @@ impl Server {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("http://{}", self.address)
+        format!("{}://{}", if self.is_secure { "https" } else { "http" }, self.address)
     }
 
     /// `kill -9`, and the wait until it is gone.

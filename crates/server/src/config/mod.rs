@@ -6,7 +6,9 @@
 //! the knobs of the router may also stand in a table: `url` under `[router]` is `router_url`.
 
 mod args;
+mod exposure;
 mod file;
+mod front;
 mod knob;
 mod resolve;
 #[macro_use]
@@ -18,10 +20,14 @@ use std::path::PathBuf;
 use driftq_engine::{Config as EngineConfig, Storage, key_text};
 
 pub use args::KnobArgs;
+pub use exposure::Exposure;
 pub use knob::KNOBS;
 pub use resolve::{Origin, Resolved, resolve};
 
-use crate::http;
+use crate::http::{
+    self,
+    door::{ANY, Schemes, host_of},
+};
 use crate::router::RouterConfig;
 
 /// What `driftq serve` runs with.
@@ -41,6 +47,8 @@ pub struct Config {
     pub log_format: LogFormat,
     /// Which log lines are written: a level, or a filter such as `info,driftq_server::http=debug`.
     pub log_level: String,
+    /// A proxy that speaks TLS is the only way to this server.
+    pub behind_proxy: bool,
     /// The broker.
     pub engine: EngineConfig,
     /// The HTTP edge.
@@ -59,6 +67,7 @@ impl Default for Config {
             profile: Profile::Default,
             log_format: LogFormat::Text,
             log_level: "info".to_owned(),
+            behind_proxy: false,
             engine: EngineConfig::default(),
             http: http::Options::default(),
             router: RouterConfig::default(),
@@ -104,6 +113,27 @@ impl Config {
             ));
         }
         Ok(())
+    }
+
+    /// Whether connections are encrypted.
+    pub const fn speaks_tls(&self) -> bool {
+        self.http.tls_cert.is_some()
+    }
+
+    /// What the HTTP edge is started with: what it is to a browser follows from several knobs here.
+    pub fn http(&self) -> http::Options {
+        let mut options = self.http.clone();
+        host_of(&self.listen).clone_into(&mut options.door.listen_host);
+        // A page that has its own name resolve to this server has no key to show.
+        if options.keys_required {
+            options.door.host_names.push(ANY.to_owned());
+        }
+        options.door.schemes = match (self.behind_proxy, self.speaks_tls()) {
+            (true, _) => Schemes::Either,
+            (false, true) => Schemes::Https,
+            (false, false) => Schemes::Http,
+        };
+        options
     }
 
     /// What the engine is started with: the storage follows from two knobs here.

@@ -3,12 +3,12 @@
 use std::{env, fmt, fs};
 
 use super::{
-    Config, Profile,
+    Config, Exposure, Profile,
     args::{FILE_ENV, KnobArgs},
     file,
     knob::{self, KNOBS, Knob},
 };
-use crate::router;
+use crate::{http, router};
 
 /// Variables with our prefix that are not knobs of the server.
 const OTHER_VARIABLES: [&str; 7] = [
@@ -97,8 +97,9 @@ pub fn resolve(args: &KnobArgs) -> Resolved {
     let mut resolved = merge(given, args.file.as_deref());
     resolved.problems.splice(0..0, problems);
     build_router(&mut resolved, args.file.as_deref());
+    examine_front(&mut resolved, args.file.as_deref());
     let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    resolved.warnings = names.filter_map(|name| stray_variable(&name)).collect();
+    resolved.warnings.extend(names.filter_map(|name| stray_variable(&name)));
     resolved
 }
 
@@ -143,6 +144,24 @@ fn build_router(resolved: &mut Resolved, path: Option<&str>) {
                 .map_or_else(String::new, |knob| place(&KNOBS[knob], resolved.origins[knob], path));
             resolved.problems.push(Problem::new(place, error.to_string()));
         }
+    }
+}
+
+/// Finds what is wrong with the certificate, and with who would reach the server, before anything starts.
+fn examine_front(resolved: &mut Resolved, path: Option<&str>) {
+    let mut complain = |name: &str, message: String| {
+        let place = knob::find(name).map_or_else(String::new, |knob| match resolved.origins[knob] {
+            Origin::Default | Origin::Profile => KNOBS[knob].name.to_owned(),
+            origin => place(&KNOBS[knob], origin, path),
+        });
+        resolved.problems.push(Problem::new(place, message));
+    };
+    match http::examine_tls(&resolved.config.http) {
+        Ok(warning) => resolved.warnings.extend(warning),
+        Err((name, message)) => complain(name, message),
+    }
+    if let Exposure::Refused(why) = resolved.config.exposure() {
+        complain("listen", why.to_owned());
     }
 }
 

@@ -7,7 +7,7 @@ use driftq_engine::WriteMode;
 use tracing::level_filters::LevelFilter;
 
 use super::{
-    LogFormat, Profile,
+    LogFormat, Profile, exposure, front,
     knob::{self, Knob, LIST, SWITCH},
     shapes::{NONE, fit, size_within},
 };
@@ -111,11 +111,7 @@ pub static KNOBS: &[Knob] = &[
         value: SWITCH,
         get: |config| config.ephemeral.to_string(),
         set: |config, text| {
-            config.ephemeral = match text {
-                "true" | "1" | "yes" => true,
-                "false" | "0" | "no" => false,
-                _ => return Err(format!("`{text}` is neither true nor false")),
-            };
+            config.ephemeral = exposure::switch(text)?;
             Ok(())
         },
     },
@@ -182,6 +178,11 @@ pub static KNOBS: &[Knob] = &[
     duration! { "drain_timeout_ms", "drain-timeout-ms", "DRIFTQ_DRAIN_TIMEOUT_MS",
         SERVER, http.drain_timeout,
         "How long a graceful stop waits for connections to finish what they began" },
+    front::HOST_NAMES,
+    front::ALLOWED_ORIGINS,
+    front::TLS_CERT,
+    front::TLS_KEY,
+    front::BEHIND_PROXY,
     amount! { "in_flight_max", "in-flight-max", "DRIFTQ_IN_FLIGHT_MAX",
         DELIVERY, count, 1, engine.settings.in_flight_max,
         "Unacked deliveries at once per topic, group and partition" },

@@ -18,6 +18,7 @@ use super::answer::{Answer, method_refusal, put, refusal, whole};
 use super::body::AnswerBody;
 use super::budget::Budget;
 use super::crowd::Crowd;
+use super::door::Entrance;
 use super::endpoint::{Allowed, Endpoint, Target};
 use super::guard::{Caller, Guard, ended};
 use super::options::Options;
@@ -88,6 +89,7 @@ impl App {
         self.metrics.on_request(endpoint, answer.status(), now - begun);
         log(&head, answer.status(), now - begun, &id);
         put(&mut answer, X_REQUEST_ID, id);
+        self.options.door.grant(&head.headers, answer.headers_mut());
         if matches!(answer.body(), AnswerBody::Whole(_)) {
             pulse.begin_answer(now);
         }
@@ -123,6 +125,10 @@ impl App {
         pulse: &Arc<Pulse>,
     ) -> Result<Answer, Refused> {
         let endpoint = target.endpoint;
+        let body = match self.options.door.admit(head, body).await? {
+            Entrance::Open(body) => body,
+            Entrance::Preflight(answer) => return Ok(answer),
+        };
         let needs = endpoint.needs(head.method == Method::POST);
         let caller = match self.admitted(needs, &target, head) {
             Ok(caller) => caller,
@@ -131,22 +137,17 @@ impl App {
                 return Err(fault.into());
             }
         };
-        let gone = self.guard.gone(&caller, &self.broker);
+        let gone = if endpoint.waits() { self.guard.gone(&caller, &self.broker) } else { None };
         let respond = self.respond(target, head, body, (&caller, pulse));
-        match gone {
-            None => respond.await,
-            Some(gone) if endpoint.waits() => tokio::select! {
-                answer = respond => answer,
-                () = gone => Err(ended().into()),
-            },
-            Some(gone) => {
-                let mut answer = respond.await?;
-                if let AnswerBody::Stream(lines) = answer.body_mut() {
-                    lines.end_with(gone);
-                }
-                Ok(answer)
-            }
+        let Some(mut gone) = gone else { return respond.await };
+        let mut answer = tokio::select! {
+            answer = respond => answer?,
+            () = &mut gone => return Err(ended().into()),
+        };
+        if let AnswerBody::Stream(lines) = answer.body_mut() {
+            lines.end_with(gone);
         }
+        Ok(answer)
     }
 
     /// Who asks, if they may.

@@ -213,9 +213,12 @@ impl Endpoint {
         Needs { action: Some(action), topics }
     }
 
-    /// Whether its answer can take long: a key that ends meanwhile ends the wait.
+    /// Whether its answer can take long, or goes on: a key that ends meanwhile ends it.
     pub(crate) const fn waits(self) -> bool {
-        matches!(self, Self::V2(Operation::Lease | Operation::BeginEffect))
+        matches!(
+            self,
+            Self::Consume | Self::V2(Operation::Stream | Operation::Lease | Operation::BeginEffect)
+        )
     }
 }
 

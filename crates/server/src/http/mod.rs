@@ -8,6 +8,7 @@ mod body;
 mod budget;
 mod crowd;
 mod descriptors;
+pub(crate) mod door;
 mod endpoint;
 mod failure;
 mod guard;
@@ -19,6 +20,7 @@ mod overlong;
 mod pulse;
 mod request;
 mod request_id;
+mod secure;
 mod server;
 mod v1;
 mod v2;
@@ -27,6 +29,7 @@ mod wire;
 pub(crate) use endpoint::Endpoint;
 pub(crate) use failure::PRODUCE_REJECTIONS;
 pub use options::Options;
+pub(crate) use secure::examine as examine_tls;
 pub use server::serve;
 
 /// The release.

@@ -1,6 +1,9 @@
 //! The knobs of the HTTP edge, with every default in one place.
 
+use std::path::PathBuf;
 use std::time::Duration;
+
+use super::door::Door;
 
 /// Limits and times of the HTTP edge.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,6 +12,12 @@ pub struct Options {
     pub(crate) keys_required: bool,
     /// The digest of the root key.
     pub(crate) root_key: Option<[u8; 32]>,
+    /// Which names are the server's, and which web pages may ask.
+    pub(crate) door: Door,
+    /// The file with the server's certificate; no TLS without it.
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The file with the certificate's private key.
+    pub(crate) tls_key: Option<PathBuf>,
     /// Open connections. Beyond it, new ones wait in the system's backlog until one closes.
     pub(crate) connections_max: usize,
     /// Bytes of a request line with all its headers; beyond it the connection gets a bare 431 and ends, or a 414 if the
@@ -45,6 +54,9 @@ impl Default for Options {
         Self {
             keys_required: false,
             root_key: None,
+            door: Door::default(),
+            tls_cert: None,
+            tls_key: None,
             connections_max: Self::CONNECTIONS_MAX_DEFAULT,
             head_bytes_max: 128 << 10,
             url_bytes_max: 60 << 10,

@@ -10,6 +10,7 @@ use driftq_engine::Broker;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
@@ -17,6 +18,7 @@ use super::app::App;
 use super::descriptors;
 use super::options::Options;
 use super::pulse::Pulse;
+use super::secure::Secure;
 use super::wire::Wire;
 
 /// Pause after an accept that failed for want of something (file descriptors, memory), so that the loop does not spin.
@@ -74,10 +76,12 @@ async fn serve_until(
     let permits = Arc::new(Semaphore::new(limit));
     let drain_timeout = options.drain_timeout;
     let (stage, watched) = watch::channel(Stage::Serving);
+    let secure = Secure::new(&options)?;
     let app = Arc::new(App::new(broker, options));
     tokio::select! {
-        () = accept(&listener, &app, &permits, &watched) => {}
+        () = accept(&listener, &app, secure.as_ref(), &permits, &watched) => {}
         () = shutdown => {}
+        () = freshness(secure.as_ref()) => {}
     }
     // Waiting peers see a refused connection instead of a silent one.
     drop(listener);
@@ -95,10 +99,22 @@ async fn serve_until(
     Ok(())
 }
 
+/// Keeps the certificate fresh for ever, if there is one.
+async fn freshness(secure: Option<&Secure>) {
+    #[cfg(feature = "tls")]
+    if let Some(secure) = secure {
+        secure.clone().keep_fresh().await;
+    }
+    #[cfg(not(feature = "tls"))]
+    let _ = secure;
+    std::future::pending().await
+}
+
 /// Accepts for ever.
 async fn accept(
     listener: &TcpListener,
     app: &Arc<App>,
+    secure: Option<&Secure>,
     permits: &Arc<Semaphore>,
     stage: &watch::Receiver<Stage>,
 ) {
@@ -112,7 +128,7 @@ async fn accept(
                     told = Some(Instant::now());
                 }
                 let Some(permit) = admit(app, permits).await else { return };
-                tokio::spawn(connection(socket, Arc::clone(app), permit, stage.clone()));
+                tokio::spawn(connection(socket, Arc::clone(app), secure.cloned(), permit, stage.clone()));
             }
             Err(error) if is_about_one_connection(&error) => {}
             Err(error) => {
@@ -159,7 +175,12 @@ fn bound_unsent(_: &TcpStream) -> io::Result<()> {
 async fn connection(
     socket: TcpStream,
     app: Arc<App>,
+    secure: Option<Secure>,
     _permit: OwnedSemaphorePermit,
+    #[cfg_attr(
+        not(feature = "tls"),
+        expect(unused_mut, reason = "the handshake waits for a change of stage")
+    )]
     mut stage: watch::Receiver<Stage>,
 ) {
     let _open = app.metrics.open_connection();
@@ -168,6 +189,29 @@ async fn connection(
         tracing::debug!(%error, "a connection was gone at once");
         return;
     }
+    match secure {
+        None => converse(socket, &app, stage).await,
+        #[cfg(feature = "tls")]
+        Some(secure) => tokio::select! {
+            begun = secure.begin(socket, app.options.head_timeout) => match begun {
+                // Boxed: most of a connection's memory would be for the handshake, which is over soon.
+                Ok(socket) => Box::pin(converse(socket, &app, stage)).await,
+                Err(error) => tracing::debug!(%error, "a connection ended before TLS had begun"),
+            },
+            // Nothing was asked yet, so nothing has to be answered before the end.
+            _ = stage.changed() => {}
+        },
+        #[cfg(not(feature = "tls"))]
+        Some(never) => match never {},
+    }
+}
+
+/// Speaks HTTP.
+async fn converse(
+    socket: impl AsyncRead + AsyncWrite + Unpin,
+    app: &Arc<App>,
+    mut stage: watch::Receiver<Stage>,
+) {
     let options = &app.options;
     let pulse = Pulse::new(Instant::now(), options.head_timeout, options.idle_timeout);
     let pulse = Arc::new(pulse.with_answer_timeout(options.answer_timeout));
@@ -176,7 +220,7 @@ async fn connection(
     let mut builder = http1::Builder::new();
     // The library's own timer also ends idle connections, and is set anew for every request; the wire has a better one.
     builder.header_read_timeout(None).max_buf_size(options.head_bytes_max.max(HEAD_BYTES_LEAST));
-    let service = service_fn(|request| Arc::clone(&app).handle(Arc::clone(&pulse), request));
+    let service = service_fn(|request| Arc::clone(app).handle(Arc::clone(&pulse), request));
     let mut serving = std::pin::pin!(builder.serve_connection(wire, service));
     loop {
         tokio::select! {

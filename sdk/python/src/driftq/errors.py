@@ -166,6 +166,18 @@ class JobUnknown(Refused):
     CODE = "JOB_UNKNOWN"
 
 
+class ForeignOrigin(Refused):
+    """A web page of another origin may not ask this server."""
+
+    CODE = "FOREIGN_ORIGIN"
+
+
+class ForeignHost(Refused):
+    """This server does not go by the name that was asked for."""
+
+    CODE = "FOREIGN_HOST"
+
+
 class NotFound(Refused):
     """There is nothing at this path."""
 

@@ -1,0 +1,103 @@
+//! The knobs of the front: by which names and to which pages the server answers, by which certificate, and who
+//! stands before it.
+
+use super::{
+    exposure,
+    knob::{Knob, LIST, SWITCH},
+    shapes::NONE,
+};
+use crate::http::door::{parse_host_name, parse_origin};
+
+const FRONT: &str = "Front: names, web pages and TLS";
+
+pub(super) const HOST_NAMES: Knob = Knob {
+    name: "host_names",
+    flag: "host-names",
+    env: "DRIFTQ_HOST_NAMES",
+    heading: FRONT,
+    help: "Host names of this server, separated by commas; * for any. IP addresses, localhost and names without a dot always are",
+    value: LIST,
+    get: |config| show(&config.http.door.host_names),
+    set: |config, text| {
+        config.http.door.host_names = items(text, parse_host_name)?;
+        Ok(())
+    },
+};
+
+pub(super) const ALLOWED_ORIGINS: Knob = Knob {
+    name: "allowed_origins",
+    flag: "allowed-origins",
+    env: "DRIFTQ_ALLOWED_ORIGINS",
+    heading: FRONT,
+    help: "Origins of web pages that may ask this server from a browser, such as https://app.example.com, separated by commas",
+    value: LIST,
+    get: |config| show(&config.http.door.allowed_origins),
+    set: |config, text| {
+        config.http.door.allowed_origins = items(text, parse_origin)?;
+        Ok(())
+    },
+};
+
+pub(super) const TLS_CERT: Knob = Knob {
+    name: "tls_cert",
+    flag: "tls-cert",
+    env: "DRIFTQ_TLS_CERT",
+    heading: FRONT,
+    help: "Speak TLS with the certificate in this PEM file, followed by those that lead to its authority; read again when it changes",
+    value: "FILE",
+    get: |config| show_path(config.http.tls_cert.as_ref()),
+    set: |config, text| {
+        config.http.tls_cert = path(text)?;
+        Ok(())
+    },
+};
+
+pub(super) const TLS_KEY: Knob = Knob {
+    name: "tls_key",
+    flag: "tls-key",
+    env: "DRIFTQ_TLS_KEY",
+    heading: FRONT,
+    help: "The private key of that certificate, in a PEM file",
+    value: "FILE",
+    get: |config| show_path(config.http.tls_key.as_ref()),
+    set: |config, text| {
+        config.http.tls_key = path(text)?;
+        Ok(())
+    },
+};
+
+pub(super) const BEHIND_PROXY: Knob = Knob {
+    name: "behind_proxy",
+    flag: "behind-proxy",
+    env: "DRIFTQ_BEHIND_PROXY",
+    heading: FRONT,
+    help: "Only a proxy that speaks TLS with the world reaches this address, so that it may be without TLS here",
+    value: SWITCH,
+    get: |config| config.behind_proxy.to_string(),
+    set: |config, text| {
+        config.behind_proxy = exposure::switch(text)?;
+        Ok(())
+    },
+};
+
+fn show(items: &[String]) -> String {
+    if items.is_empty() { NONE.to_owned() } else { items.join(",") }
+}
+
+fn items(text: &str, parse: fn(&str) -> Result<String, String>) -> Result<Vec<String>, String> {
+    if text == NONE || text.is_empty() {
+        return Ok(Vec::new());
+    }
+    text.split(',').map(|item| parse(item.trim())).collect()
+}
+
+fn show_path(path: Option<&std::path::PathBuf>) -> String {
+    path.map_or_else(|| NONE.to_owned(), |path| path.display().to_string())
+}
+
+fn path(text: &str) -> Result<Option<std::path::PathBuf>, String> {
+    if text.is_empty() {
+        return Err("the path is empty".to_owned());
+    }
+    Ok((text != NONE).then(|| text.into()))
+}

@@ -1,0 +1,167 @@
+//! The server's side: who it says it is. The certificate is read again when its files change.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::SystemTime;
+
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
+use tokio_rustls::rustls::pki_types::pem::{Error as PemError, PemObject};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
+use tokio_rustls::rustls::sign::CertifiedKey;
+use tokio_rustls::rustls::{Error, InconsistentKeys, ServerConfig};
+
+/// The one protocol that is spoken inside.
+const ALPN: &[u8] = b"http/1.1";
+/// Of a file's mode: readable by users who are neither its owner nor of its group.
+const READABLE_BY_OTHERS: u32 = 0o004;
+
+/// A certificate with its key, and the files that both came from.
+#[derive(Debug)]
+pub struct Identity {
+    files: Files,
+    current: Arc<Current>,
+    /// What the files were like when they were last read, whether they were any good or not.
+    seen: Mutex<Stamps>,
+}
+
+#[derive(Debug)]
+struct Files {
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+/// What new connections are shown.
+#[derive(Debug)]
+struct Current(RwLock<Arc<CertifiedKey>>);
+
+/// What tells that a file is another one: it cannot be had by reading, which would be done all the time.
+type Stamp = Option<(SystemTime, u64, u64)>;
+type Stamps = [Stamp; 2];
+
+impl ResolvesServerCert for Current {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+impl Identity {
+    /// Reads both files.
+    ///
+    /// # Errors
+    /// If they are no certificate with its key; the text names the file and what to do.
+    pub fn load(certificate: &Path, key: &Path) -> Result<Self, String> {
+        let files = Files { certificate: certificate.to_owned(), key: key.to_owned() };
+        // Before they are read: what changes in between is read again.
+        let seen = Mutex::new(files.stamps());
+        let current = Arc::new(Current(RwLock::new(Arc::new(files.read()?))));
+        Ok(Self { files, current, seen })
+    }
+
+    /// Begins TLS with this identity, in versions 1.2 and 1.3.
+    ///
+    /// # Errors
+    /// If the cryptography at hand has neither.
+    pub fn acceptor(&self) -> Result<TlsAcceptor, String> {
+        let mut config = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| format!("TLS: {error}"))?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::clone(&self.current) as Arc<dyn ResolvesServerCert>);
+        config.alpn_protocols = vec![ALPN.to_vec()];
+        Ok(TlsAcceptor::from(Arc::new(config)))
+    }
+
+    /// Reads the files again if they have changed since they were last read; says whether it did. Connections that are
+    /// open stay as they are.
+    ///
+    /// # Errors
+    /// If they are no certificate with its key any more; the one that was read before stays.
+    pub fn refresh(&self) -> Result<bool, String> {
+        let stamps = self.files.stamps();
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if *seen == stamps {
+            return Ok(false);
+        }
+        *seen = stamps;
+        let fresh = Arc::new(self.files.read()?);
+        *self.current.0.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+        Ok(true)
+    }
+
+    /// What is odd about the files and keeps nothing from working.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
+        let path = &self.files.key;
+        let mode = fs::metadata(path).ok()?.mode();
+        (mode & READABLE_BY_OTHERS != 0).then(|| {
+            let path = path.display();
+            format!("every user of this machine may read the private key {path}; `chmod 600 {path}` keeps it to its owner")
+        })
+    }
+}
+
+impl Files {
+    fn stamps(&self) -> Stamps {
+        [&self.certificate, &self.key].map(|path| {
+            let metadata = fs::metadata(path).ok()?;
+            Some((metadata.modified().ok()?, metadata.len(), metadata.ino()))
+        })
+    }
+
+    fn read(&self) -> Result<CertifiedKey, String> {
+        let (certificate, key) = (self.certificate.display(), self.key.display());
+        let no_certificate = || {
+            format!(
+                "the certificate {certificate}: there is none in it; it must be PEM and have a line that reads \
+                 -----BEGIN CERTIFICATE-----"
+            )
+        };
+        let chain = CertificateDer::pem_file_iter(&self.certificate)
+            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+            .map_err(|error| flaw("certificate", &self.certificate, &error, no_certificate))?;
+        if chain.is_empty() {
+            return Err(no_certificate());
+        }
+        let no_key = || {
+            format!(
+                "the private key {key}: there is none in it; it must be PEM, not encrypted, and have a line that \
+                 reads -----BEGIN PRIVATE KEY-----"
+            )
+        };
+        let private = PrivateKeyDer::from_pem_file(&self.key)
+            .map_err(|error| flaw("private key", &self.key, &error, no_key))?;
+        CertifiedKey::from_der(chain, private, &provider()).map_err(|error| match error {
+            Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => format!(
+                "the private key {key} is not that of the first certificate in {certificate}; name the two files \
+                 that were made together, and put the server's own certificate first"
+            ),
+            Error::InvalidCertificate(error) => {
+                format!("the certificate {certificate} cannot be read ({error:?}); make or fetch it again")
+            }
+            error => format!("the private key {key} cannot be used: {error}; RSA, ECDSA and Ed25519 keys can"),
+        })
+    }
+}
+
+fn flaw(what: &str, path: &Path, error: &PemError, nothing: impl Fn() -> String) -> String {
+    let path = path.display();
+    match error {
+        PemError::NoItemsFound => nothing(),
+        PemError::Io(error) if error.kind() == io::ErrorKind::NotFound => {
+            format!("the {what} {path}: there is no such file; `driftq tls dev` makes one to try with")
+        }
+        PemError::Io(error) => {
+            format!("the {what} {path} cannot be read: {error}; this user must be able to")
+        }
+        error => format!("the {what} {path} is no PEM: {error}; make or fetch it again"),
+    }
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}
