@@ -31,6 +31,12 @@ export class EntityUnknown extends Refused {}
 export class CommitUnknown extends Refused {}
 /** There is no job of that name. */
 export class JobUnknown extends Refused {}
+/** The server asks for a key, and was shown none that opens anything: set DRIFTQ_KEY, or give `key`. */
+export class Unauthenticated extends Refused {}
+/** The key does not allow this. */
+export class Forbidden extends Refused {}
+/** No access key has that id. */
+export class AccessKeyUnknown extends Refused {}
 /** A web page of another origin may not ask this server. */
 export class ForeignOrigin extends Refused {}
 /** This server does not go by the name that was asked for. */
@@ -106,6 +112,9 @@ export const refusals = {
   ENTITY_UNKNOWN: EntityUnknown,
   COMMIT_UNKNOWN: CommitUnknown,
   JOB_UNKNOWN: JobUnknown,
+  UNAUTHENTICATED: Unauthenticated,
+  FORBIDDEN: Forbidden,
+  ACCESS_KEY_UNKNOWN: AccessKeyUnknown,
   FOREIGN_ORIGIN: ForeignOrigin,
   FOREIGN_HOST: ForeignHost,
   NOT_FOUND: NotFound,

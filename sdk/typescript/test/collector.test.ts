@@ -25,7 +25,7 @@ class Desk {
   };
 
   readonly collector = (unheeded?: (said: Said) => void) => {
-    const transport = new Transport({ url: "http://desk", connectTimeoutMs: 1_000, answerTimeoutMs: 1_000, patienceMs: 0, send: this.send, onAway: () => undefined });
+    const transport = new Transport({ url: "http://desk", connectTimeoutMs: 1_000, answerTimeoutMs: 1_000, patienceMs: 0, key: undefined, send: this.send, onAway: () => undefined });
     return new Collector<Said>(transport, { path: "/many", member: "questions", ...(unheeded && { unheeded }) });
   };
 

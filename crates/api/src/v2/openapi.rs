@@ -32,8 +32,15 @@ const JSON: &str = "application/json";
 const LINES: &str = "application/x-ndjson";
 
 /// Refusals of any call.
-const PROBLEMS_OF_ALL: [Code; 5] =
-    [Code::InvalidArgument, Code::UrlTooLong, Code::Overloaded, Code::Unavailable, Code::Internal];
+const PROBLEMS_OF_ALL: [Code; 7] = [
+    Code::InvalidArgument,
+    Code::ForeignOrigin,
+    Code::ForeignHost,
+    Code::UrlTooLong,
+    Code::Overloaded,
+    Code::Unavailable,
+    Code::Internal,
+];
 /// Refusals of calls with a body.
 const PROBLEMS_OF_BODIES: [Code; 4] =
     [Code::InvalidJson, Code::RequestTimeout, Code::BodyTooLarge, Code::UnsupportedMediaType];

@@ -75,7 +75,9 @@ fn of_code(refusal: Refusal) -> LedgerError {
         Code::Unavailable | Code::Internal | Code::RequestTimeout | Code::RouterRefused => {
             LedgerError::Unavailable(detail)
         }
-        Code::ForeignOrigin | Code::ForeignHost => LedgerError::Denied(detail),
+        Code::Unauthenticated | Code::Forbidden | Code::ForeignOrigin | Code::ForeignHost => {
+            LedgerError::Denied(detail)
+        }
         Code::InvalidArgument | Code::InvalidJson | Code::UrlTooLong => LedgerError::Invalid(detail),
         Code::NotFound | Code::MethodNotAllowed => {
             LedgerError::Corrupt(format!("the server keeps no ledger ({detail}); it may be too old"))

@@ -166,6 +166,24 @@ class JobUnknown(Refused):
     CODE = "JOB_UNKNOWN"
 
 
+class Unauthenticated(Refused):
+    """The server asks for a key, and was shown none that opens anything: set DRIFTQ_KEY, or give `key`."""
+
+    CODE = "UNAUTHENTICATED"
+
+
+class Forbidden(Refused):
+    """The key does not allow this."""
+
+    CODE = "FORBIDDEN"
+
+
+class AccessKeyUnknown(Refused):
+    """No access key has that id."""
+
+    CODE = "ACCESS_KEY_UNKNOWN"
+
+
 class ForeignOrigin(Refused):
     """A web page of another origin may not ask this server."""
 
