@@ -360,6 +360,17 @@ fn keys_end_when_they_are_told_and_outlive_the_server() {
 }
 
 #[test]
+fn a_server_that_asks_for_no_keys_makes_none() {
+    let broker = Broker::ephemeral(&[]);
+    let spec = json!({"actions": ["admin"]}).to_string();
+    let reply = call(&mut broker.client(), None, "POST", "/v2/keys", Some(&spec));
+    assert_refused(&reply, Some(FORBIDDEN), "a key for later");
+    assert_eq!(call(&mut broker.client(), None, "GET", "/v2/keys", None).json(), json!({"keys": []}));
+    // What it is shown does not matter to it.
+    assert_eq!(call(&mut broker.client(), Some("dq_1_2"), "GET", "/v2/topics", None).status, 200);
+}
+
+#[test]
 fn without_a_root_key_a_server_that_asks_for_keys_does_not_start() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().to_str().unwrap();

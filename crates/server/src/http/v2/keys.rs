@@ -12,12 +12,13 @@ use hyper::StatusCode;
 use super::words::{moment, time};
 use super::{Request, fault};
 use crate::http::answer::json;
-use crate::http::guard::permission;
+use crate::http::guard::{Caller, permission};
 use crate::http::v1::Handled;
 
 pub(super) async fn create(request: &Request<'_>) -> Handled {
     request.no_query()?;
     let spec = KeySpec::from_json(request.json()?)?;
+    check_asks_for_keys(request)?;
     let drawn = drawn()?;
     let permissions =
         spec.actions.iter().fold(Permissions::default(), |all, action| all.with(permission(*action)));
@@ -55,6 +56,7 @@ pub(super) async fn get(request: &Request<'_>) -> Handled {
 pub(super) async fn rotate(request: &Request<'_>) -> Handled {
     request.no_query()?;
     let overlap = Duration::from_millis(KeyRotate::from_json(request.json()?)?.overlap_ms);
+    check_asks_for_keys(request)?;
     let (old, drawn) = (named(request).await?, drawn()?);
     let new = request.app.broker.replace_key(old.id, (drawn.id, drawn.digest), overlap).await;
     Ok(made(request, &drawn, &new.map_err(|failure| fault(&failure))?))
@@ -65,6 +67,15 @@ pub(super) async fn revoke(request: &Request<'_>) -> Handled {
     let key = named(request).await?;
     let ended = request.app.broker.end_key(key.id).await.map_err(|failure| fault(&failure))?;
     Ok(json(StatusCode::OK, &shown(request, &ended)))
+}
+
+/// On a server that is open to anybody, anybody could make a key for the day on which it no longer is.
+fn check_asks_for_keys(request: &Request<'_>) -> Result<(), Fault> {
+    if matches!(request.caller, Caller::Anybody) {
+        let text = "this server asks for no keys, and makes none: start it with --keys required";
+        return Err(Fault::new(Code::Forbidden, text));
+    }
+    Ok(())
 }
 
 fn drawn() -> Result<DrawnKey, Fault> {
