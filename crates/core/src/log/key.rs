@@ -133,7 +133,7 @@ pub(crate) fn put_scope(out: &mut Vec<u8>, scope: &KeyScope) {
 
 pub(crate) fn take_scope(take: &mut Take<'_>) -> Result<KeyScope, Malformed> {
     let bits = u16::try_from(take.u32()?).ok().and_then(Permissions::from_bits);
-    let permissions = bits.ok_or(take.malformed())?;
+    let permissions = bits.ok_or_else(|| take.malformed())?;
     let topics = match take.u8()? {
         0 => None,
         1 => {
