@@ -53,7 +53,11 @@ impl Rig {
 
     /// Until when a key opens anything.
     fn until(&mut self, id: u64) -> Time {
-        self.keys().into_iter().find(|key| key.id == KeyId(id)).map(|key| key.until).unwrap()
+        self.keys()
+            .into_iter()
+            .find(|key| key.id == KeyId(id))
+            .map(|key| key.until)
+            .expect("the key is known")
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) async fn create(request: &Request<'_>) -> Handled {
         spec.actions.iter().fold(Permissions::default(), |all, action| all.with(permission(*action)));
     let topics = spec.topics.map(|topics| topics.into_iter().map(Cow::into_owned).collect());
     // A key that is told no end ends with the one that it hangs on.
-    let until = spec.expires_at.map_or(request.caller.until(), time);
+    let until = spec.expires_at.map_or_else(|| request.caller.until(), time);
     let key = NewKey {
         id: drawn.id,
         digest: drawn.digest,
