@@ -61,7 +61,7 @@ fn variables(server: &str, args: &Args, one: &Delivery) -> Vec<(&'static str, St
         ("DRIFTQ_ORIGIN_PARTITION", origin.partition.to_string()),
         ("DRIFTQ_ORIGIN_OFFSET", origin.offset.to_string()),
         ("DRIFTQ_ATTEMPT", item.attempts.to_string()),
-        ("DRIFTQ_KEY", item.key.to_string()),
+        ("DRIFTQ_MESSAGE_KEY", item.key.to_string()),
         ("DRIFTQ_LAST_ERROR", item.last_error.to_string()),
         ("DRIFTQ_RUN_ID", envelope.run_id.into_owned()),
         ("DRIFTQ_STEP_ID", envelope.step_id.into_owned()),

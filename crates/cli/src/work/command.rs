@@ -110,7 +110,7 @@ impl Shop {
             ("DRIFTQ_ORIGIN_PARTITION", origin.partition.to_string()),
             ("DRIFTQ_ORIGIN_OFFSET", origin.offset.to_string()),
             ("DRIFTQ_ATTEMPT", context.attempt().to_string()),
-            ("DRIFTQ_KEY", context.key().to_owned()),
+            ("DRIFTQ_MESSAGE_KEY", context.key().to_owned()),
             ("DRIFTQ_LAST_ERROR", context.last_error().to_owned()),
             ("DRIFTQ_RUN_ID", text(context.run_id())),
             ("DRIFTQ_STEP_ID", text(context.step_id())),

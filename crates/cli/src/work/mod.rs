@@ -30,7 +30,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 const ABOUT: &str = "CMD runs with `sh -c` for each message: the value on stdin, the rest in DRIFTQ_TOPIC, DRIFTQ_GROUP, \
 DRIFTQ_PARTITION, DRIFTQ_OFFSET, DRIFTQ_ORIGIN_TOPIC, DRIFTQ_ORIGIN_INCARNATION, DRIFTQ_ORIGIN_PARTITION, \
-DRIFTQ_ORIGIN_OFFSET (where it was born), DRIFTQ_ATTEMPT, DRIFTQ_KEY, DRIFTQ_LAST_ERROR, DRIFTQ_RUN_ID, DRIFTQ_STEP_ID, \
+DRIFTQ_ORIGIN_OFFSET (where it was born), DRIFTQ_ATTEMPT, DRIFTQ_MESSAGE_KEY, DRIFTQ_LAST_ERROR, DRIFTQ_RUN_ID, DRIFTQ_STEP_ID, \
 DRIFTQ_PARENT_STEP_ID, DRIFTQ_TENANT_ID, DRIFTQ_IDEMPOTENCY_KEY, DRIFTQ_DEADLINE, DRIFTQ_LABELS (JSON), \
 DRIFTQ_LEASE_TOKEN, DRIFTQ_OWNER, DRIFTQ_SERVER and TRACEPARENT. Its exit code decides:
     0   done: ack
@@ -61,7 +61,7 @@ With -o ndjson a line per message goes to stdout, and what commands print there 
 Examples:
   driftq work orders --group billing --exec './charge.sh'
   driftq work orders -g mail --exec 'xargs -0 ./send-mail' --concurrency 8 --timeout 1m
-  driftq work orders -g billing --exec 'driftq effect run --key \"$DRIFTQ_KEY\" -- ./charge.sh'
+  driftq work orders -g billing --exec 'driftq effect run --key \"$DRIFTQ_MESSAGE_KEY\" -- ./charge.sh'
   driftq work orders -g look --exec 'cat; echo' --until-idle
   driftq work orders -g next --exec './next.sh >> \"$DRIFTQ_FOLLOW_UPS\"'";
 

@@ -119,7 +119,7 @@ fn the_exit_code_of_a_command_decides() {
             .ok();
     }
     // What it gets: the value on stdin, the rest in variables.
-    let script = r#"read code; echo "$DRIFTQ_TOPIC $DRIFTQ_GROUP $DRIFTQ_KEY $DRIFTQ_ATTEMPT $DRIFTQ_RUN_ID $code"; echo "said $code" >&2; exit $code"#;
+    let script = r#"read code; echo "$DRIFTQ_TOPIC $DRIFTQ_GROUP $DRIFTQ_MESSAGE_KEY $DRIFTQ_ATTEMPT $DRIFTQ_RUN_ID $code"; echo "said $code" >&2; exit $code"#;
     let arguments = ["consume", "t", "-g", "g", "--exec", script, "--concurrency", "2", "--max", "4"];
     let ran = server.run(&arguments).ok();
     let mut lines: Vec<&str> = ran.stdout.lines().collect();

@@ -153,7 +153,7 @@ fn the_command_knows_its_message() {
         "DRIFTQ_ATTEMPT=1",
         "DRIFTQ_GROUP=billing",
         "DRIFTQ_IDEMPOTENCY_KEY=i-1",
-        "DRIFTQ_KEY=user:1",
+        "DRIFTQ_MESSAGE_KEY=user:1",
         "DRIFTQ_LABELS={\"kind\":\"a b\"}",
         "DRIFTQ_OFFSET=0",
         "DRIFTQ_PARTITION=0",
