@@ -4,9 +4,13 @@ use std::borrow::Cow;
 
 use crate::ToSchema;
 use serde::{Deserialize, Deserializer, Serialize};
+#[cfg(feature = "openapi")]
+use utoipa::openapi::schema::Schema;
 
 use super::limits::{ACTIONS_MAX, DURATION_MS_MAX, KEY_NOTE_BYTES_MAX, KEY_TOPICS_MAX, NAME_BYTES_MAX};
 use super::read::{self, number, structure, text};
+#[cfg(feature = "openapi")]
+use super::shape;
 use crate::fault::Fault;
 use crate::moment::Moment;
 
@@ -71,7 +75,7 @@ pub struct KeySpec<'a> {
     pub actions: Vec<KeyAction>,
     /// With which topics: their names, or what their names begin with and a star. All of them if not given.
     #[serde(borrow, default, deserialize_with = "named_topics", skip_serializing_if = "Option::is_none")]
-    #[schema(min_items = 1, max_items = 100)]
+    #[schema(schema_with = topics_schema)]
     pub topics: Option<Vec<Cow<'a, str>>>,
     /// From when on it opens nothing; never if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -85,6 +89,18 @@ pub struct KeySpec<'a> {
     )]
     #[schema(value_type = Option<String>, max_length = 255)]
     pub note: Cow<'a, str>,
+}
+
+#[cfg(feature = "openapi")]
+fn topics_schema() -> Schema {
+    let about = "With which topics: their names, or what their names begin with and a star. All of them if not given.";
+    match shape::texts(1, NAME_BYTES_MAX, KEY_TOPICS_MAX, about) {
+        Schema::Array(mut list) => {
+            list.min_items = Some(1);
+            Schema::Array(list)
+        }
+        other => other,
+    }
 }
 
 /// A list that is there but empty is not the same as none.
@@ -118,7 +134,10 @@ impl<'a> KeySpec<'a> {
 #[serde(deny_unknown_fields)]
 pub struct KeyRotate {
     /// How long the old key goes on; a day if not given.
-    #[serde(default = "overlap_default", deserialize_with = "number::required::<_, _, 0, DURATION_MS_MAX>")]
+    #[serde(
+        default = "overlap_default",
+        deserialize_with = "number::or::<_, _, 0, DURATION_MS_MAX, OVERLAP_MS_DEFAULT>"
+    )]
     #[schema(minimum = 0, maximum = 316_224_000_000_u64, value_type = Option<u64>)]
     pub overlap_ms: u64,
 }

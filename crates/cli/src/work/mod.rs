@@ -61,7 +61,7 @@ With -o ndjson a line per message goes to stdout, and what commands print there 
 Examples:
   driftq work orders --group billing --exec './charge.sh'
   driftq work orders -g mail --exec 'xargs -0 ./send-mail' --concurrency 8 --timeout 1m
-  driftq work orders -g billing --exec 'driftq effect run --key \"$DRIFTQ_MESSAGE_KEY\" -- ./charge.sh'
+  driftq work orders -g pay --exec 'driftq effect run --key \"$DRIFTQ_MESSAGE_KEY\" -- ./charge.sh'
   driftq work orders -g look --exec 'cat; echo' --until-idle
   driftq work orders -g next --exec './next.sh >> \"$DRIFTQ_FOLLOW_UPS\"'";
 

@@ -54,7 +54,7 @@ Examples:
   driftq effect run --scope charge --args '{\"order\":7,\"cents\":500}' -- ./charge.sh
   id=$(driftq effect run --scope charge --key order-7 -- ./charge.sh order-7)
   driftq effect run --key order-7 --reconcile './find-charge.sh order-7' -- ./charge.sh order-7
-  driftq work orders -g billing --exec 'driftq effect run --key \"$DRIFTQ_MESSAGE_KEY\" -- ./charge.sh'";
+  driftq work orders -g pay --exec 'driftq effect run --key \"$DRIFTQ_MESSAGE_KEY\" -- ./charge.sh'";
 
 const CODES: &str = "Exit codes of its own:
     5  the lease was lost, or the outcome came too late: another caller decides now;
