@@ -65,10 +65,12 @@ class Front:
                 body = json.dumps(members).encode()
         return body
 
-    def ask(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
+    def ask(self, method: str, path: str, body: bytes, key: str | None = None) -> tuple[int, bytes]:
         connection = http.client.HTTPConnection(self._place.hostname or "", self._place.port, timeout=ANSWER_TIMEOUT_S)
         try:
             headers = {"content-type": "application/json"} if body else {}
+            if key is not None:
+                headers["authorization"] = key
             connection.request(method, path, body or None, headers)
             answer = connection.getresponse()
             return answer.status, answer.read()
@@ -88,7 +90,8 @@ def _handler(front: Front) -> type[BaseHTTPRequestHandler]:
             if lost == "request":
                 return
             try:
-                status, answer = front.ask(self.command, self.path, front.changed(self.path, body))
+                changed = front.changed(self.path, body)
+                status, answer = front.ask(self.command, self.path, changed, self.headers.get("authorization"))
             except OSError:  # The server is away, and so are we.
                 self.close_connection = True
                 return

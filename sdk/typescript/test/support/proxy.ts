@@ -74,7 +74,9 @@ export class Proxy {
       outgoing.writeHead(deed.status, { "content-type": "application/problem+json", ...deed.headers }).end(deed.body);
       return;
     }
-    const forward = request(this.target + call.path, { method: call.method, headers: { "content-type": "application/json" } }, (answer) => {
+    const { authorization } = incoming.headers;
+    const headers = { "content-type": "application/json", ...(authorization === undefined ? {} : { authorization }) };
+    const forward = request(this.target + call.path, { method: call.method, headers }, (answer) => {
       const body: Buffer[] = [];
       answer.on("data", (part: Buffer) => body.push(part));
       answer.on("end", () => {

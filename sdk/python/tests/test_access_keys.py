@@ -1,0 +1,68 @@
+"""A server that asks for keys: the scenarios pass as ever, and what a key does not allow is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import pathlib
+from typing import Any
+
+import pytest
+from scenario_runner import Scenario
+from test_scenarios import FILES
+
+from driftq import AsyncClient, Client, errors
+from driftq.testing import Server
+
+ROOT = "dq_root_" + "5a" * 32
+
+
+@pytest.fixture(scope="module")
+def flags(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    """How a server is started that asks for keys."""
+    file = tmp_path_factory.mktemp("keys") / "root"
+    file.write_text(ROOT)
+    return ("--keys", "required", "--root-key-file", str(file))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.stem))
+def test_scenario_with_a_key(path: pathlib.Path, flags: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRIFTQ_KEY", ROOT)
+    document: dict[str, Any] = json.loads(path.read_text())
+    with Server(*flags) as server:
+        scenario = Scenario(document, server)
+        with scenario.front or contextlib.nullcontext():
+            scenario.prepare()
+            scenario.run_async()
+            scenario.check()
+
+
+def test_without_a_key_nothing_is_answered(flags: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DRIFTQ_KEY", raising=False)
+    with Server(*flags) as server, Client(server.url, patience=0) as client:
+        with pytest.raises(errors.Unauthenticated):
+            client.create_topic("orders")
+        with Client(server.url, key=ROOT) as root:
+            root.create_topic("orders")
+
+
+def test_tasks_show_their_key_too(flags: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DRIFTQ_KEY", raising=False)
+
+    async def play(url: str) -> None:
+        async with AsyncClient(url, key=ROOT) as root:
+            await root.create_topic("orders")
+        async with AsyncClient(url, key=ROOT[:-1] + "b", patience=0) as forged:
+            with pytest.raises(errors.Unauthenticated):
+                await forged.create_topic("orders")
+
+    with Server(*flags) as server:
+        asyncio.run(play(server.url))
+
+
+def test_what_is_no_key_is_refused_and_not_repeated() -> None:
+    for key in ("hunter2", "dq_1_\nhunter2", "dq_é_hunter2"):
+        with pytest.raises(errors.DriftQError) as refused:
+            Client("http://127.0.0.1:1", key=key)
+        assert "hunter2" not in str(refused.value)
