@@ -271,6 +271,23 @@ fn a_key_that_ends_ends_its_streams_and_its_waits() {
 }
 
 #[test]
+fn a_body_that_comes_after_the_end_of_its_key_does_nothing() {
+    let guarded = Guarded::start();
+    let (key, id) = guarded.key(&guarded.root, &json!({"actions": ["produce"]}));
+    let mut slow = guarded.broker.client();
+    slow.send(format!(
+        "POST /v2/topics/orders/messages HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\ncontent-type: application/json\r\ncontent-length: 13\r\nexpect: 100-continue\r\n\r\n"
+    ));
+    // The server asks for the body only after it has let the caller in.
+    assert_eq!(slow.reply().status, 100);
+    guarded.revoke(&id);
+    slow.send("{\"value\":\"v\"}");
+    assert_refused(&slow.reply(), Some(UNAUTHENTICATED), "the rest of a request");
+    let topic = guarded.call(Some(&guarded.root), "GET", "/v2/topics/orders", None).json();
+    assert_eq!(topic["next_offset"], json!(0), "{topic}");
+}
+
+#[test]
 fn a_key_that_is_replaced_goes_on_for_its_overlap_and_hands_on_what_hangs_on_it() {
     let guarded = Guarded::start();
     let (old, id) = guarded.key(&guarded.root, &json!({"actions": actions(&[])}));

@@ -155,7 +155,7 @@ impl App {
         if needs.action.is_none() {
             return Ok(Caller::Anybody);
         }
-        let caller = self.guard.admit(&head.headers, self.broker.now())?;
+        let caller = self.guard.admit(&head.headers, &self.broker)?;
         if !matches!(caller, Caller::Key { .. }) {
             return Ok(caller);
         }
@@ -197,6 +197,7 @@ impl App {
                 None
             }
         };
+        self.guard.check_live(caller, &self.broker)?;
         let handled = match endpoint {
             Endpoint::Produce => v1::produce(self, head, body, caller).await,
             Endpoint::Ack => v1::ack(self, head, body, caller).await,

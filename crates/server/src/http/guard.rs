@@ -51,7 +51,7 @@ impl Guard {
 
     /// Who a request comes from. Why a key opens nothing is not told: whether it ever existed is not for a stranger to
     /// know.
-    pub(crate) fn admit(&self, headers: &HeaderMap, now: Time) -> Result<Caller, Fault> {
+    pub(crate) fn admit(&self, headers: &HeaderMap, broker: &Broker) -> Result<Caller, Fault> {
         if !self.is_required {
             return Ok(Caller::Anybody);
         }
@@ -66,11 +66,18 @@ impl Guard {
             Some(ShownId::Key(id)) => {
                 let ring = self.ring.borrow();
                 ring.get(id)
-                    .filter(|held| key_text::fits(key, &held.digest) && held.until > now)
+                    .filter(|held| key_text::fits(key, &held.digest) && held.until > broker.now())
                     .map(|held| Caller::Key { id, scope: Arc::clone(&held.scope), until: held.until })
             }
         };
         caller.ok_or_else(ended)
+    }
+
+    /// Whether a caller that was let in still may: a key can end while the body of its request is on its way.
+    pub(crate) fn check_live(&self, caller: &Caller, broker: &Broker) -> Result<(), Fault> {
+        let Caller::Key { id, .. } = caller else { return Ok(()) };
+        let is_live = self.ring.borrow().get(*id).is_some_and(|held| held.until > broker.now());
+        if is_live { Ok(()) } else { Err(ended()) }
     }
 
     /// Resolves when the key of a caller has ended; `None` if it cannot.
