@@ -99,8 +99,7 @@ pub(super) fn host(resolved: Resolved, manner: &impl Manner) -> Result<()> {
         // A warning that cannot be written stops nothing.
         let _ = writeln!(std::io::stderr(), "warning: {warning}");
     }
-    let mut config = resolved.config;
-    config.load_root_key().map_err(|why| Fault::new(Exit::Config, why))?;
+    let config = resolved.config;
     // Logs go to stderr, so that stdout holds only what the start announces.
     log::start(&config.log_level, config.log_format, colour::is_on(&std::io::stderr()))?;
     let runtime =

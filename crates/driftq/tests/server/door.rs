@@ -88,11 +88,15 @@ fn a_server_that_a_network_reaches_needs_keys_and_tls() {
     let check = |arguments: &[&str]| run(&[&["config", "check", "-o", "json"], arguments].concat());
     let refused = check(&["--listen", "0.0.0.0:80"]).code(9);
     assert_eq!(refused.json()["valid"], false);
-    let proxied = check(&["--listen", "0.0.0.0:80", "--keys=required", "--behind-proxy"]).ok();
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().to_str().unwrap();
+    run(&["key", "create", "--root", "--data", data]).ok();
+    let keyed = ["--keys=required", "--data", data];
+    let proxied = check(&[&keyed[..], &["--listen", "0.0.0.0:80", "--behind-proxy"]].concat()).ok();
     assert!(proxied.json()["access"].as_str().unwrap().contains("proxy"));
     let open = check(&[]).ok();
     assert!(open.json()["access"].as_str().unwrap().contains("every program on this machine"));
-    assert!(check(&["--keys=required"]).ok().json().get("access").is_none());
+    assert!(check(&keyed).ok().json().get("access").is_none());
     let broker = Broker::ephemeral(&[]);
     assert!(broker.server.banner.contains("access     open: "), "{}", broker.server.banner);
 }

@@ -394,6 +394,9 @@ fn without_a_root_key_a_server_that_asks_for_keys_does_not_start() {
     let serve = ["serve", "--listen", "127.0.0.1:0", "--keys", "required", "--data", data];
     let refused = run(&serve).code(9);
     assert!(refused.stderr.contains("driftq key create --root"), "{}", refused.stderr);
+    // Who checks the configuration first hears the same.
+    let checked = run(&["config", "check", "--keys", "required", "--data", data]).code(9);
+    assert!((checked.stdout + &checked.stderr).contains("driftq key create --root"));
     let file = directory.path().join("root");
     std::fs::write(&file, "hunter2").unwrap();
     let refused = run(&[&serve[..], &["--root-key-file", file.to_str().unwrap()]].concat()).code(9);

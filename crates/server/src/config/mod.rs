@@ -94,7 +94,7 @@ impl Config {
     ///
     /// # Errors
     /// If there is none, or it cannot be read: in words that name the file and the next step.
-    pub fn load_root_key(&mut self) -> Result<(), String> {
+    fn load_root_key(&mut self) -> Result<(), String> {
         if !self.http.keys_required {
             return Ok(());
         }

@@ -11,7 +11,9 @@ use super::{
 use crate::{http, router};
 
 /// Variables with our prefix that are not knobs of the server.
-const OTHER_VARIABLES: [&str; 7] = [
+const OTHER_VARIABLES: [&str; 9] = [
+    "DRIFTQ_KEY",
+    "DRIFTQ_KEY_FILE",
     FILE_ENV,
     "DRIFTQ_SERVER",
     "DRIFTQ_CONTEXT",
@@ -149,6 +151,7 @@ fn build_router(resolved: &mut Resolved, path: Option<&str>) {
 
 /// Finds what is wrong with the certificate, and with who would reach the server, before anything starts.
 fn examine_front(resolved: &mut Resolved, path: Option<&str>) {
+    let root_key = resolved.config.load_root_key();
     let mut complain = |name: &str, message: String| {
         let place = knob::find(name).map_or_else(String::new, |knob| match resolved.origins[knob] {
             Origin::Default | Origin::Profile => KNOBS[knob].name.to_owned(),
@@ -159,6 +162,9 @@ fn examine_front(resolved: &mut Resolved, path: Option<&str>) {
     match http::examine_tls(&resolved.config.http) {
         Ok(warning) => resolved.warnings.extend(warning),
         Err((name, message)) => complain(name, message),
+    }
+    if let Err(why) = root_key {
+        complain("keys", why);
     }
     if let Exposure::Refused(why) = resolved.config.exposure() {
         complain("listen", why.to_owned());
