@@ -8,7 +8,7 @@ use std::{env, fs, io::Write as _};
 use anyhow::Result;
 use driftq_api::Moment;
 use driftq_api::units;
-use driftq_api::v2::{Key, KeyAction, KeyMade, KeyRotate, KeySpec, Keys};
+use driftq_api::v2::{Key, KeyAction, KeyMade, KeyRotate, KeySpec, Keys, Limits};
 use driftq_engine::key_text;
 use serde::Serialize;
 
@@ -46,6 +46,7 @@ Examples:
   driftq key create --root --data /var/lib/driftq
   driftq key create --action produce --topic orders --note 'the shop'
   driftq key create --action consume,effects --topic 'mail.*' --expires 2027-01-01T00:00:00Z
+  driftq key create --action produce --requests-per-second 100 --bytes-per-second 1MiB
   DRIFTQ_KEY=$(driftq key create --action read -o json | jq -r .secret) driftq topic list"
     )]
     Create(Create),
@@ -97,7 +98,7 @@ Examples:
 #[derive(clap::Args)]
 pub(crate) struct Create {
     /// Make the root key of a data directory, without a server
-    #[arg(long, conflicts_with_all = ["action", "topic", "expires", "note"])]
+    #[arg(long, conflicts_with_all = ["action", "topic", "requests_per_second", "bytes_per_second", "waits", "expires", "note"])]
     root: bool,
     /// With --root: the data directory
     #[arg(
@@ -117,12 +118,40 @@ pub(crate) struct Create {
     /// A topic, or what topics begin with and a star; may be given several times; all topics if not given
     #[arg(long, value_name = "TOPIC")]
     topic: Vec<String>,
+    /// Calls that it may make in a second, together with the keys that hang on it
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    requests_per_second: Option<u32>,
+    /// Bytes of bodies that it may send in a second
+    #[arg(long, value_name = "SIZE", value_parser = limit_bytes)]
+    bytes_per_second: Option<u32>,
+    /// Streams and waiting calls that it may have open at a time
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    waits: Option<u32>,
     /// From when on it opens nothing
     #[arg(long, value_name = "TIME", value_parser = parse::moment)]
     expires: Option<Moment>,
     /// What it is for
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
+}
+
+impl Create {
+    fn limits(&self) -> Option<Limits> {
+        let limits = Limits {
+            requests_per_second: self.requests_per_second,
+            bytes_per_second: self.bytes_per_second,
+            waits: self.waits,
+        };
+        (limits != Limits::default()).then_some(limits)
+    }
+}
+
+fn limit_bytes(text: &str) -> Result<u32, String> {
+    let bytes = units::bytes(text)?;
+    match u32::try_from(bytes) {
+        Ok(bytes) if bytes > 0 => Ok(bytes),
+        _ => Err(format!("must be between 1 and {} bytes", u32::MAX)),
+    }
 }
 
 #[derive(clap::Args)]
@@ -168,6 +197,7 @@ async fn call(common: &Common, command: &Command) -> Result<()> {
             let spec = KeySpec {
                 actions: create.action.clone(),
                 topics: (!topics.is_empty()).then_some(topics),
+                limits: create.limits(),
                 expires_at: create.expires,
                 note: create.note.as_deref().unwrap_or_default().into(),
             };
@@ -221,6 +251,9 @@ fn show(key: &Key<'_>) -> String {
         ("live", if key.live { "yes" } else { "no" }.to_owned()),
         ("expires", expires),
     ];
+    if let Some(limits) = &key.limits {
+        facts.push(("limits", shown_limits(limits)));
+    }
     if let Some(parent) = &key.parent {
         facts.push(("parent", parent.to_string()));
     }
@@ -228,6 +261,13 @@ fn show(key: &Key<'_>) -> String {
         facts.push(("note", printable(&key.note)));
     }
     facts.iter().map(|(name, value)| format!("{name:<9}{value}\n")).collect()
+}
+
+fn shown_limits(limits: &Limits) -> String {
+    let requests = limits.requests_per_second.map(|limit| format!("{limit} requests/s"));
+    let bytes = limits.bytes_per_second.map(|limit| format!("{}/s", units::show_bytes(limit.into())));
+    let waits = limits.waits.map(|limit| format!("{limit} waits"));
+    [requests, bytes, waits].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 fn actions(key: &Key<'_>) -> String {

@@ -72,7 +72,7 @@ pub use words::input::{
     LeaseRequest, Settlement, Style, Subscription, Verdict,
 };
 pub use words::key::{
-    KEY_DEPTH_MAX, KEY_NOTE_BYTES_MAX, KEY_TOPICS_MAX, KEYS_MAX, KeyId, KeyScope, KeyView, NewKey,
+    KEY_DEPTH_MAX, KEY_NOTE_BYTES_MAX, KEY_TOPICS_MAX, KEYS_MAX, KeyId, KeyLimits, KeyScope, KeyView, NewKey,
     Permission, Permissions,
 };
 pub use words::letter::{Attempt, AttemptDescription, DeadLetter, Reason};

@@ -6,15 +6,17 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use driftq_core::{
-    Answer, Description, Input, KeyId, KeyScope, KeyView, NewKey, OrderInput, Query, Ticket, Time,
+    Answer, Description, Input, KEY_DEPTH_MAX, KeyId, KeyScope, KeyView, NewKey, OrderInput, Query, Ticket,
+    Time,
 };
 use tokio::sync::{Mutex, watch};
 
 use crate::broker::{Broker, unexpected};
 use crate::failure::Failure;
+use crate::meter::Meter;
 
 /// How soon a ring that may be out of date is read again.
 const RING_PAUSE: Duration = Duration::from_millis(200);
@@ -34,6 +36,11 @@ pub struct HeldKey {
     pub scope: Arc<KeyScope>,
     /// Until when.
     pub until: Time,
+    /// The key at the head of its line, which hangs on none; itself, if it does not.
+    pub head: KeyId,
+    /// What it takes is counted on these: its own meter, and those of the keys that it hangs on. Keys without limits have
+    /// none.
+    pub meters: Arc<[Arc<Meter>]>,
 }
 
 impl KeyRing {
@@ -43,12 +50,42 @@ impl KeyRing {
         self.keys.get(&key)
     }
 
-    fn of(views: Vec<KeyView>) -> Self {
+    /// With the meters of the ring before, so that a change of keys gives nobody a second helping.
+    fn of(views: Vec<KeyView>, before: &Self) -> Self {
+        let now = Instant::now();
+        let meters: HashMap<KeyId, Arc<Meter>> = views
+            .iter()
+            .filter(|view| view.scope.limits.any())
+            .map(|view| (view.id, before.meter(view).unwrap_or_else(|| new_meter(view, now))))
+            .collect();
+        let parents: HashMap<KeyId, KeyId> =
+            views.iter().filter_map(|view| Some((view.id, view.parent?))).collect();
         let held = |view: KeyView| {
-            (view.id, HeldKey { digest: view.digest, scope: Arc::new(view.scope), until: view.until })
+            let line = || std::iter::successors(Some(view.id), |id| parents.get(id).copied()).take(LINE_MAX);
+            let held = HeldKey {
+                digest: view.digest,
+                until: view.until,
+                head: line().last().unwrap_or(view.id),
+                meters: line().filter_map(|id| meters.get(&id).cloned()).collect(),
+                scope: Arc::new(view.scope),
+            };
+            (view.id, held)
         };
         Self { keys: views.into_iter().map(held).collect() }
     }
+
+    /// The meter that a key had, if its limits are the same.
+    fn meter(&self, view: &KeyView) -> Option<Arc<Meter>> {
+        let own = self.keys.get(&view.id)?.meters.first()?;
+        (self.keys[&view.id].scope.limits.any() && own.limits() == view.scope.limits).then(|| Arc::clone(own))
+    }
+}
+
+/// Keys of one line.
+const LINE_MAX: usize = KEY_DEPTH_MAX + 1;
+
+fn new_meter(view: &KeyView, now: Instant) -> Arc<Meter> {
+    Arc::new(Meter::new(view.scope.limits, now))
 }
 
 /// The ring, and the order in which it changes.
@@ -87,8 +124,9 @@ impl Broker {
     }
 
     async fn renew_ring(&self) -> Result<(), Failure> {
-        let ring = KeyRing::of(self.keys().await?);
-        self.shared().rings.ring.send_replace(Arc::new(ring));
+        let (keys, ring) = (self.keys().await?, &self.shared().rings.ring);
+        let renewed = KeyRing::of(keys, &ring.borrow());
+        ring.send_replace(Arc::new(renewed));
         Ok(())
     }
 

@@ -37,6 +37,7 @@ mod leases;
 mod locks;
 mod log_writer;
 mod memory;
+mod meter;
 mod payload_store;
 mod produce;
 mod recover;
@@ -65,6 +66,7 @@ pub use counters::Counters;
 pub use effect_request::{Begun, EffectCall, EffectEnd, EffectEnded, EffectFilter, EffectSight, SeenEffect};
 pub use failure::{Failure, StartError};
 pub use keys::{HeldKey, KeyRing};
+pub use meter::{Meter, OpenWait, UsedUp};
 pub use leases::Lent;
 pub use request::{
     AckRequest, BorrowRequest, ConsumeRequest, Draft, Glance, Job, JobCall, JobKind, JobState, LeaseCall,

@@ -85,6 +85,8 @@ export class UrlTooLong extends Refused {}
 export class KeyReused extends Refused {}
 /** This call does not take that content type. */
 export class UnsupportedMediaType extends Refused {}
+/** A quota of the key is used up; `reason` names it. */
+export class QuotaExceeded extends Refused {}
 /** More work is waiting than may wait. */
 export class Overloaded extends Refused {}
 /** The broker's disk is full. */
@@ -139,6 +141,7 @@ export const refusals = {
   URL_TOO_LONG: UrlTooLong,
   KEY_REUSED: KeyReused,
   UNSUPPORTED_MEDIA_TYPE: UnsupportedMediaType,
+  QUOTA_EXCEEDED: QuotaExceeded,
   OVERLOADED: Overloaded,
   DISK_FULL: DiskFull,
   ROUTER_REFUSED: RouterRefused,

@@ -419,6 +419,16 @@ pub(super) const UNSUPPORTED_MEDIA_TYPE: Entry = Entry {
     help: "Send JSON with Content-Type: application/json, or many messages as application/x-ndjson.",
 };
 
+pub(super) const QUOTA_EXCEEDED: Entry = Entry {
+    code: "QUOTA_EXCEEDED",
+    status: 429,
+    v1_code: "RESOURCE_EXHAUSTED",
+    v1_status: 429,
+    retryable: true,
+    title: "A quota of the key is used up",
+    help: "`reason` names the quota. Come back after the given time, or ask whoever made the key for more.",
+};
+
 pub(super) const OVERLOADED: Entry = Entry {
     code: "OVERLOADED",
     status: 429,

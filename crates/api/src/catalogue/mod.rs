@@ -87,6 +87,8 @@ pub enum Code {
     KeyReused,
     /// The body has a content type that the call does not take.
     UnsupportedMediaType,
+    /// A key has used up a quota.
+    QuotaExceeded,
     /// A limit on buffered work is reached.
     Overloaded,
     /// The disk is full.
@@ -120,7 +122,7 @@ pub struct Entry {
 
 impl Code {
     /// All of them, in the order of the table in the documentation.
-    pub const ALL: [Self; 46] = [
+    pub const ALL: [Self; 47] = [
         Self::InvalidArgument,
         Self::InvalidJson,
         Self::DeadlineExceeded,
@@ -162,6 +164,7 @@ impl Code {
         Self::UrlTooLong,
         Self::KeyReused,
         Self::UnsupportedMediaType,
+        Self::QuotaExceeded,
         Self::Overloaded,
         Self::DiskFull,
         Self::RouterRefused,
@@ -214,6 +217,7 @@ impl Code {
             Self::UrlTooLong => &entries::URL_TOO_LONG,
             Self::KeyReused => &entries::KEY_REUSED,
             Self::UnsupportedMediaType => &entries::UNSUPPORTED_MEDIA_TYPE,
+            Self::QuotaExceeded => &entries::QUOTA_EXCEEDED,
             Self::Overloaded => &entries::OVERLOADED,
             Self::DiskFull => &entries::DISK_FULL,
             Self::RouterRefused => &entries::ROUTER_REFUSED,

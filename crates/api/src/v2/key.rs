@@ -65,6 +65,39 @@ impl<'de> Deserialize<'de> for KeyAction {
     }
 }
 
+/// How much a key may take, and with it all keys that hang on it. What is not given has no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// Calls in a second; a second's worth may come at once.
+    #[serde(
+        default,
+        deserialize_with = "number::optional::<_, _, 1, LIMIT_MAX>",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(minimum = 1, maximum = 4_294_967_295_u64)]
+    pub requests_per_second: Option<u32>,
+    /// Bytes of bodies in a second; a larger body is let in, and what follows it waits.
+    #[serde(
+        default,
+        deserialize_with = "number::optional::<_, _, 1, LIMIT_MAX>",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(minimum = 1, maximum = 4_294_967_295_u64)]
+    pub bytes_per_second: Option<u32>,
+    /// Streams that are open and calls that wait, at a time.
+    #[serde(
+        default,
+        deserialize_with = "number::optional::<_, _, 1, LIMIT_MAX>",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(minimum = 1, maximum = 4_294_967_295_u64)]
+    pub waits: Option<u32>,
+}
+
+/// The most that a limit can be.
+const LIMIT_MAX: u64 = u32::MAX as u64;
+
 /// `POST /v2/keys`: a key that hangs on the caller's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -77,6 +110,9 @@ pub struct KeySpec<'a> {
     #[serde(borrow, default, deserialize_with = "named_topics", skip_serializing_if = "Option::is_none")]
     #[schema(schema_with = topics_schema)]
     pub topics: Option<Vec<Cow<'a, str>>>,
+    /// How much it may take; as much as the key that it hangs on, if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<Limits>,
     /// From when on it opens nothing; never if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Moment>,
@@ -166,6 +202,9 @@ pub struct Key<'a> {
     /// With which topics; all of them if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topics: Option<Vec<Cow<'a, str>>>,
+    /// How much it may take; not given if nothing is limited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<Limits>,
     /// When it was made.
     pub created_at: Moment,
     /// From when on it opens nothing, by its own end or that of a key that it hangs on; never if not given.

@@ -65,7 +65,7 @@ pub use envelope::Envelope;
 pub use group::{Group, GroupPartition, Groups, Member, MemberKind};
 pub use item::{Attempt, DeadLetter, Item, ItemEnvelope, ItemOrigin, ItemRouting, Lease};
 pub use job::{Job, JobKind, JobState, Jobs};
-pub use key::{Key, KeyAction, KeyMade, KeyRotate, KeySpec, Keys, OVERLAP_MS_DEFAULT};
+pub use key::{Key, KeyAction, KeyMade, KeyRotate, KeySpec, Keys, Limits, OVERLAP_MS_DEFAULT};
 pub use labels::Labels;
 pub use lease::{LeaseRequest, Leased, LeasedWriter, StreamQuery};
 pub use limits::{

@@ -48,9 +48,15 @@ impl Server {
 
     /// Ourselves, on this data directory.
     pub(super) async fn driftq(data: &Path) -> Result<Self> {
+        Self::driftq_with(data, &[]).await
+    }
+
+    /// The same with more options.
+    pub(super) async fn driftq_with(data: &Path, options: &[&str]) -> Result<Self> {
         let data = data.to_str().context("the path of the data directory is not UTF-8")?;
         let mut arguments = vec!["serve", "--listen", "127.0.0.1:0", "--data", data];
         arguments.extend(NO_LIMITS);
+        arguments.extend(options);
         Self::spawn(&arguments).await
     }
 

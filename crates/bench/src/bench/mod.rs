@@ -13,6 +13,7 @@ mod end_to_end;
 mod figure;
 mod flat;
 mod http;
+mod keys;
 mod ledger;
 mod ledger_storage;
 mod load;
@@ -47,6 +48,8 @@ enum Part {
     Native,
     /// Begin and finish of effects, replays
     Effects,
+    /// What a key costs, and a quiet key's latency beside a noisy one
+    Keys,
     /// Memory with many messages kept, and the start after kill -9
     Recovery,
     /// Whether produce and effects stay as cheap with many messages, topics, groups and records
@@ -185,6 +188,9 @@ async fn measure(plan: &Plan) -> Result<Report> {
     }
     if plan.runs(Part::Effects) {
         effects::measure(plan, &progress, &mut report).await?;
+    }
+    if plan.runs(Part::Keys) {
+        keys::measure(plan, &progress, &mut report).await?;
     }
     if matches!(plan.part, Part::Ledger) || plan.runs(Part::Ledger) && plan.postgres.is_some() {
         ledger::measure(plan, &progress, &mut report).await?;

@@ -55,6 +55,13 @@ impl Template {
         Self { bytes: text.into_bytes(), hole }
     }
 
+    /// The same request, with a key.
+    pub(super) fn with_key(self, key: &str) -> Self {
+        let text = String::from_utf8_lossy(&self.bytes);
+        let text = text.replacen("\r\n", &format!("\r\nauthorization: Bearer {key}\r\n"), 1);
+        Self { hole: text.find(NUMBER_HOLE), bytes: text.into_bytes() }
+    }
+
     /// Appends one request to `out`, with a fresh number if it has a place for one.
     pub(super) fn render(&self, out: &mut Vec<u8>) {
         let start = out.len();

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use crate::words::codec::{Malformed, Put, Take, UNKNOWN_KIND};
 use crate::words::id::Time;
-use crate::words::key::{KEY_TOPICS_MAX, KeyId, KeyScope, Permissions};
+use crate::words::key::{KEY_TOPICS_MAX, KeyId, KeyLimits, KeyScope, Permissions};
 
 /// Kinds of facts about keys: the first, and the last.
 pub(crate) const FIRST_KIND: u8 = CREATED;
@@ -13,6 +13,9 @@ pub(crate) const LAST_KIND: u8 = ENDED;
 
 const CREATED: u8 = 96;
 const ENDED: u8 = 97;
+
+/// Beside the permissions: limits follow. A server that knows no limits refuses such a scope.
+const LIMITED: u32 = 1 << 17;
 
 /// The least bytes of a pattern: its length.
 const PATTERN_BYTES_LEAST: usize = 1;
@@ -121,7 +124,8 @@ pub(crate) fn read_scope(bytes: &[u8]) -> Result<KeyScope, Malformed> {
 }
 
 pub(crate) fn put_scope(out: &mut Vec<u8>, scope: &KeyScope) {
-    out.put_u32(u32::from(scope.permissions.bits()));
+    let limited = if scope.limits.any() { LIMITED } else { 0 };
+    out.put_u32(u32::from(scope.permissions.bits()) | limited);
     out.put_u8(u8::from(scope.topics.is_some()));
     if let Some(topics) = &scope.topics {
         out.put_length(topics.len());
@@ -129,10 +133,16 @@ pub(crate) fn put_scope(out: &mut Vec<u8>, scope: &KeyScope) {
             out.put_text(topic);
         }
     }
+    if scope.limits.any() {
+        out.put_u32(scope.limits.requests_per_second);
+        out.put_u32(scope.limits.bytes_per_second);
+        out.put_u32(scope.limits.waits);
+    }
 }
 
 pub(crate) fn take_scope(take: &mut Take<'_>) -> Result<KeyScope, Malformed> {
-    let bits = u16::try_from(take.u32()?).ok().and_then(Permissions::from_bits);
+    let given = take.u32()?;
+    let bits = u16::try_from(given & !LIMITED).ok().and_then(Permissions::from_bits);
     let permissions = bits.ok_or_else(|| take.malformed())?;
     let topics = match take.u8()? {
         0 => None,
@@ -149,5 +159,14 @@ pub(crate) fn take_scope(take: &mut Take<'_>) -> Result<KeyScope, Malformed> {
         }
         _ => return Err(take.malformed()),
     };
-    Ok(KeyScope { permissions, topics })
+    let limits = if given & LIMITED == 0 {
+        KeyLimits::NONE
+    } else {
+        KeyLimits { requests_per_second: take.u32()?, bytes_per_second: take.u32()?, waits: take.u32()? }
+    };
+    // One scope has one form.
+    if given & LIMITED != 0 && !limits.any() {
+        return Err(take.malformed());
+    }
+    Ok(KeyScope { permissions, topics, limits })
 }

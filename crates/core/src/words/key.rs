@@ -96,11 +96,36 @@ pub struct KeyScope {
     pub permissions: Permissions,
     /// With which topics: their names, or what their names begin with and a star. `None`: with all of them.
     pub topics: Option<Vec<String>>,
+    /// How much of it.
+    pub limits: KeyLimits,
+}
+
+/// How much a key may take, and with it all that hang on it; zero stands for no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct KeyLimits {
+    /// Calls in a second.
+    pub requests_per_second: u32,
+    /// Bytes of bodies in a second.
+    pub bytes_per_second: u32,
+    /// Streams that are open and calls that wait, at a time.
+    pub waits: u32,
+}
+
+impl KeyLimits {
+    /// No limit.
+    pub const NONE: Self = Self { requests_per_second: 0, bytes_per_second: 0, waits: 0 };
+
+    /// Whether something is limited.
+    #[must_use]
+    pub const fn any(self) -> bool {
+        self.requests_per_second > 0 || self.bytes_per_second > 0 || self.waits > 0
+    }
 }
 
 impl KeyScope {
     /// Everything there is.
-    pub const EVERYTHING: Self = Self { permissions: Permissions::ALL, topics: None };
+    pub const EVERYTHING: Self =
+        Self { permissions: Permissions::ALL, topics: None, limits: KeyLimits::NONE };
 
     /// Whether a topic is in it.
     #[must_use]
@@ -112,7 +137,8 @@ impl KeyScope {
         })
     }
 
-    /// Whether nothing is in `other` that is not in this one. A pattern counts as its beginning: what begins with it
+    /// Whether nothing is in `other` that is not in this one. Limits are no part of it: what a key takes counts for those
+    /// above it, too. A pattern counts as its beginning: what begins with it
     /// begins with anything that it begins with.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
@@ -212,7 +238,7 @@ mod tests {
             assert_eq!(parent.covers(&topics(&child)), covered, "{child:?}");
         }
         assert!(!parent.covers(&KeyScope::EVERYTHING) && KeyScope::EVERYTHING.covers(&parent));
-        let reader = KeyScope { permissions: Permissions::default().with(Permission::Read), topics: None };
+        let reader = KeyScope { permissions: Permissions::default().with(Permission::Read), topics: None, ..KeyScope::default() };
         assert!(KeyScope::EVERYTHING.covers(&reader) && !reader.covers(&KeyScope::EVERYTHING));
     }
 }

@@ -23,7 +23,7 @@ fn key(id: u64, parent: Option<u64>) -> NewKey {
 
 fn bound(topics: &[&str]) -> KeyScope {
     let topics = Some(topics.iter().map(|topic| (*topic).to_owned()).collect());
-    KeyScope { permissions: Permissions::default().with(Permission::Produce), topics }
+    KeyScope { permissions: Permissions::default().with(Permission::Produce), topics, ..KeyScope::default() }
 }
 
 impl Rig {

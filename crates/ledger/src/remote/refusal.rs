@@ -70,7 +70,7 @@ fn of_code(refusal: Refusal) -> LedgerError {
         Code::Overloaded if detail.contains(RECORDS_FULL) => {
             LedgerError::Full(format!("{detail}; raise the server's effects_max"))
         }
-        Code::Overloaded | Code::KeyInFlight => LedgerError::Busy(detail),
+        Code::Overloaded | Code::QuotaExceeded | Code::KeyInFlight => LedgerError::Busy(detail),
         Code::LimitReached | Code::DiskFull => LedgerError::Full(detail),
         Code::Unavailable | Code::Internal | Code::RequestTimeout | Code::RouterRefused => {
             LedgerError::Unavailable(detail)

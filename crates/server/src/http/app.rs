@@ -20,11 +20,12 @@ use super::budget::Budget;
 use super::crowd::Crowd;
 use super::door::Entrance;
 use super::endpoint::{Allowed, Endpoint, Target};
-use super::guard::{Caller, Guard, ended};
+use super::guard::{Caller, Gone, Guard, ended};
 use super::options::Options;
 use super::pulse::Pulse;
 use super::request::{check_url, discard_body, read_body};
 use super::request_id::{RequestIds, X_REQUEST_ID};
+use super::turns::{Turns, WAIT_COUNTS};
 use super::{v1, v2};
 use crate::metrics::{self, Format, Metrics};
 
@@ -41,6 +42,7 @@ pub(crate) struct App {
     pub(crate) ids: Arc<RequestIds>,
     pub(crate) crowd: Crowd,
     pub(crate) budget: Arc<Budget>,
+    turns: Arc<Turns>,
 }
 
 impl App {
@@ -57,6 +59,7 @@ impl App {
             ids,
             crowd: Crowd::default(),
             budget,
+            turns: Turns::new(),
         }
     }
 
@@ -130,14 +133,17 @@ impl App {
             Entrance::Preflight(answer) => return Ok(answer),
         };
         let needs = endpoint.needs(head.method == Method::POST);
-        let caller = match self.admitted(needs, &target, head) {
-            Ok(caller) => caller,
+        let admitted = self.admitted(needs, &target, head).and_then(|caller| {
+            let gone = if endpoint.waits() { self.gone(&caller)? } else { None };
+            Ok((caller, gone))
+        });
+        let (caller, gone) = match admitted {
+            Ok(admitted) => admitted,
             Err(fault) => {
                 discard_body(body).await;
                 return Err(fault.into());
             }
         };
-        let gone = if endpoint.waits() { self.guard.gone(&caller, &self.broker) } else { None };
         let respond = self.respond(target, head, body, (&caller, pulse));
         let Some(mut gone) = gone else { return respond.await };
         let mut answer = tokio::select! {
@@ -164,7 +170,19 @@ impl App {
             _ => Cow::Borrowed(""),
         };
         caller.check(needs, &topic)?;
+        caller.take_request()?;
         Ok(caller)
+    }
+
+    /// Resolves when the key of a caller has ended; `None` if it cannot. Until it is dropped, the call counts as one of
+    /// those that the key has open.
+    fn gone(&self, caller: &Caller) -> Result<Option<Gone>, Fault> {
+        let Some(gone) = self.guard.gone(caller, &self.broker) else { return Ok(None) };
+        let open = caller.open_wait()?;
+        Ok(Some(Box::pin(async move {
+            gone.await;
+            drop(open);
+        })))
     }
 
     async fn respond(
@@ -198,7 +216,35 @@ impl App {
             }
         };
         self.guard.check_live(caller, &self.broker)?;
-        let handled = match endpoint {
+        let bytes = body.as_ref().map_or(0, bytes::Bytes::len);
+        caller.take_bytes(bytes)?;
+        let Some(lane) = caller.lane(endpoint.waits()) else {
+            return self.handled(target, head, body, (caller, pulse)).await;
+        };
+        let turn = self.turns.take(lane, bytes).await;
+        let mut handled = std::pin::pin!(self.handled(target, head, body, (caller, pulse)));
+        if lane.waits {
+            let soon = tokio::time::timeout(WAIT_COUNTS, handled.as_mut()).await;
+            drop(turn);
+            return match soon {
+                Ok(handled) => handled,
+                Err(_) => handled.await,
+            };
+        }
+        let handled = handled.await;
+        drop((turn, charged));
+        handled
+    }
+
+    /// Does what a request asks for.
+    async fn handled(
+        &self,
+        target: Target<'_>,
+        head: &Parts,
+        body: Option<bytes::Bytes>,
+        (caller, pulse): (&Caller, &Arc<Pulse>),
+    ) -> Result<Answer, Refused> {
+        let handled = match target.endpoint {
             Endpoint::Produce => v1::produce(self, head, body, caller).await,
             Endpoint::Ack => v1::ack(self, head, body, caller).await,
             Endpoint::Nack => v1::nack(self, head, body, caller).await,
@@ -218,7 +264,6 @@ impl App {
             Endpoint::UnknownV1 => Err(v1::unknown()),
             Endpoint::Unversioned => Err(v1::unversioned()),
         };
-        drop(charged);
         handled.map_err(Refused::Fault)
     }
 

@@ -6,24 +6,28 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use driftq_api::v2::{KeyAction, NeededTopics, Needs, Operation};
 use driftq_api::{Code, Fault};
 use driftq_engine::core::{KeyId, KeyScope, Permission, Time};
 use driftq_engine::key_text::{self, ShownId};
-use driftq_engine::{Broker, KeyRing};
+use driftq_engine::{Broker, KeyRing, Meter, OpenWait, UsedUp};
 use hyper::header::AUTHORIZATION;
 use hyper::http::HeaderMap;
 use tokio::sync::watch;
 
 use super::endpoint::Endpoint;
+use super::turns::LaneName;
 
 /// Resolves when a key has ended.
 pub(crate) type Gone = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// How long is slept at most for the end of a key: a clock that is set forward is noticed by then.
 const END_LOOK_MAX: Duration = Duration::from_secs(60);
+
+/// When a client should come back that has too many streams and waits open.
+const WAITS_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Lets callers in, or not.
 pub(crate) struct Guard {
@@ -41,7 +45,7 @@ pub(crate) enum Caller {
     /// The root key.
     Root,
     /// A key.
-    Key { id: KeyId, scope: Arc<KeyScope>, until: Time },
+    Key { id: KeyId, scope: Arc<KeyScope>, until: Time, head: KeyId, meters: Arc<[Arc<Meter>]> },
 }
 
 impl Guard {
@@ -67,7 +71,13 @@ impl Guard {
                 let ring = self.ring.borrow();
                 ring.get(id)
                     .filter(|held| key_text::fits(key, &held.digest) && held.until > broker.now())
-                    .map(|held| Caller::Key { id, scope: Arc::clone(&held.scope), until: held.until })
+                    .map(|held| Caller::Key {
+                        id,
+                        scope: Arc::clone(&held.scope),
+                        until: held.until,
+                        head: held.head,
+                        meters: Arc::clone(&held.meters),
+                    })
             }
         };
         caller.ok_or_else(ended)
@@ -98,6 +108,17 @@ impl Guard {
             }
         }))
     }
+}
+
+/// Said to a key whose quota is used up.
+fn used_up(UsedUp { quota, limit, wait }: UsedUp) -> Fault {
+    let text = match wait {
+        Some(_) => format!("the key, or one that it hangs on, has used up its quota {quota}: {limit}"),
+        None => format!("the key, or one that it hangs on, has as many streams and waits open as it may: {limit}"),
+    };
+    let wait = wait.unwrap_or(WAITS_RETRY_AFTER);
+    let retry_after_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).saturating_add(1);
+    Fault { reason: Some(quota), retry_after_ms: Some(retry_after_ms), ..Fault::new(Code::QuotaExceeded, text) }
 }
 
 /// Said to a key that opens nothing, or nothing any more.
@@ -169,6 +190,46 @@ impl Caller {
                 "the key is bound to topics, and this call is about more than them",
             )),
             _ => Ok(()),
+        }
+    }
+
+    /// Takes one request from the quotas of the caller's key and of those that it hangs on.
+    pub(crate) fn take_request(&self) -> Result<(), Fault> {
+        self.take(Meter::take_request)
+    }
+
+    /// The same for the bytes of a body.
+    pub(crate) fn take_bytes(&self, bytes: usize) -> Result<(), Fault> {
+        self.take(|meter, now| meter.take_bytes(bytes, now))
+    }
+
+    fn take(&self, take: impl Fn(&Meter, Instant) -> Result<(), UsedUp>) -> Result<(), Fault> {
+        let meters = self.meters();
+        if meters.is_empty() {
+            return Ok(());
+        }
+        let now = Instant::now();
+        meters.iter().try_for_each(|meter| take(meter, now)).map_err(used_up)
+    }
+
+    /// Counts a stream, or a call that waits, for as long as what is returned lives.
+    pub(crate) fn open_wait(&self) -> Result<OpenWait, Fault> {
+        OpenWait::open(self.meters()).map_err(used_up)
+    }
+
+    fn meters(&self) -> &[Arc<Meter>] {
+        match self {
+            Self::Anybody | Self::Root => &[],
+            Self::Key { meters, .. } => meters,
+        }
+    }
+
+    /// In which lane the caller's requests take turns; none on a server that asks for no keys.
+    pub(crate) const fn lane(&self, waits: bool) -> Option<LaneName> {
+        match self {
+            Self::Anybody => None,
+            Self::Root => Some(LaneName { head: None, waits }),
+            Self::Key { head, .. } => Some(LaneName { head: Some(*head), waits }),
         }
     }
 
@@ -256,8 +317,10 @@ mod tests {
         let scope = KeyScope {
             permissions: driftq_engine::core::Permissions::default().with(Permission::Consume),
             topics: Some(vec!["orders".to_owned()]),
+            ..KeyScope::default()
         };
-        let caller = Caller::Key { id: KeyId(1), scope: Arc::new(scope), until: Time::NEVER };
+        let (id, meters) = (KeyId(1), Arc::new([]));
+        let caller = Caller::Key { id, scope: Arc::new(scope), until: Time::NEVER, head: id, meters };
         for (operation, topic, is_let_in) in [
             (Operation::Lease, "orders", true),
             (Operation::Lease, "mail", false),

@@ -329,6 +329,12 @@ class UnsupportedMediaType(Refused):
     CODE = "UNSUPPORTED_MEDIA_TYPE"
 
 
+class QuotaExceeded(Refused):
+    """A quota of the key is used up; `reason` names it."""
+
+    CODE = "QUOTA_EXCEEDED"
+
+
 class Overloaded(Refused):
     """More work is waiting than may wait."""
 

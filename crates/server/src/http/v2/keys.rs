@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use driftq_api::v2::{Key, KeyAction, KeyMade, KeyRotate, KeySpec, Keys, Page};
+use driftq_api::v2::{Key, KeyAction, KeyMade, KeyRotate, KeySpec, Keys, Limits, Page};
 use driftq_api::{Code, Fault};
-use driftq_engine::core::{KeyId, KeyScope, KeyView, NewKey, Permissions, Time};
+use driftq_engine::core::{KeyId, KeyLimits, KeyScope, KeyView, NewKey, Permissions, Time};
 use driftq_engine::key_text::{self, DrawnKey};
 use hyper::StatusCode;
 
@@ -28,7 +28,7 @@ pub(super) async fn create(request: &Request<'_>) -> Handled {
     let key = NewKey {
         id: drawn.id,
         digest: drawn.digest,
-        scope: KeyScope { permissions, topics },
+        scope: KeyScope { permissions, topics, limits: spec.limits.map_or(KeyLimits::NONE, limits) },
         until,
         parent: request.caller.key(),
         note: spec.note.into_owned(),
@@ -118,10 +118,28 @@ fn shown<'a>(request: &Request<'_>, key: &'a KeyView) -> Key<'a> {
             .topics
             .as_ref()
             .map(|topics| topics.iter().map(|topic| Cow::Borrowed(topic.as_str())).collect()),
+        limits: key.scope.limits.any().then(|| shown_limits(key.scope.limits)),
         created_at: moment(key.created),
         expires_at: (key.until != Time::NEVER).then(|| moment(key.until)),
         live: key.until > request.app.broker.now(),
         parent: key.parent.map(|parent| Cow::Owned(key_text::written_id(parent))),
         note: Cow::Borrowed(&key.note),
+    }
+}
+
+fn limits(asked: Limits) -> KeyLimits {
+    KeyLimits {
+        requests_per_second: asked.requests_per_second.unwrap_or(0),
+        bytes_per_second: asked.bytes_per_second.unwrap_or(0),
+        waits: asked.waits.unwrap_or(0),
+    }
+}
+
+fn shown_limits(limits: KeyLimits) -> Limits {
+    let given = |limit: u32| (limit > 0).then_some(limit);
+    Limits {
+        requests_per_second: given(limits.requests_per_second),
+        bytes_per_second: given(limits.bytes_per_second),
+        waits: given(limits.waits),
     }
 }
