@@ -43,6 +43,13 @@ pub struct HeldKey {
     pub meters: Arc<[Arc<Meter>]>,
 }
 
+impl HeldKey {
+    /// Whether it opens anything at that time, which is asked for only if it matters.
+    pub fn is_live(&self, now: impl FnOnce() -> Time) -> bool {
+        self.until == Time::NEVER || self.until > now()
+    }
+}
+
 impl KeyRing {
     /// A key that is known, whether it has ended or not.
     #[must_use]

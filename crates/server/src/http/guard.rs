@@ -70,7 +70,7 @@ impl Guard {
             Some(ShownId::Key(id)) => {
                 let ring = self.ring.borrow();
                 ring.get(id)
-                    .filter(|held| key_text::fits(key, &held.digest) && held.until > broker.now())
+                    .filter(|held| key_text::fits(key, &held.digest) && held.is_live(|| broker.now()))
                     .map(|held| Caller::Key {
                         id,
                         scope: Arc::clone(&held.scope),
@@ -86,7 +86,7 @@ impl Guard {
     /// Whether a caller that was let in still may: a key can end while the body of its request is on its way.
     pub(crate) fn check_live(&self, caller: &Caller, broker: &Broker) -> Result<(), Fault> {
         let Caller::Key { id, .. } = caller else { return Ok(()) };
-        let is_live = self.ring.borrow().get(*id).is_some_and(|held| held.until > broker.now());
+        let is_live = self.ring.borrow().get(*id).is_some_and(|held| held.is_live(|| broker.now()));
         if is_live { Ok(()) } else { Err(ended()) }
     }
 

@@ -17,10 +17,10 @@ use tokio::sync::oneshot;
 
 /// Work that may be under way for all keys together while more than one has some: about as much as the shard decides in
 /// the time of one write to the disk.
-const WORK_MAX: u64 = 64 << 10;
+const WORK_MAX: u64 = 32 << 10;
 
 /// What a request costs beside the bytes of its body.
-const REQUEST_COST: u64 = 4 << 10;
+const REQUEST_COST: u64 = 2 << 10;
 
 /// A key counts as one that asks for something for this long after its last request.
 const ACTIVE: Duration = Duration::from_secs(1);
@@ -142,10 +142,11 @@ impl<W> Lanes<W> {
                     || now.saturating_duration_since(lane.seen) < ACTIVE
             });
         }
-        let new = || Lane { under_way: 0, waiting: VecDeque::new(), seen: now };
-        self.lanes.entry(name).or_insert_with(new).seen = now;
+        // A lane that is new has nothing under way and begins whatever its share is: the share as it was will do.
         let share = self.share();
-        let Some(lane) = self.lanes.get_mut(&name) else { return true };
+        let new = || Lane { under_way: 0, waiting: VecDeque::new(), seen: now };
+        let lane = self.lanes.entry(name).or_insert_with(new);
+        lane.seen = now;
         let begins = lane.waiting.is_empty() && lane.takes(cost, share);
         if begins {
             lane.under_way = lane.under_way.saturating_add(cost);
