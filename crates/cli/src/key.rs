@@ -46,6 +46,7 @@ Examples:
   driftq key create --root --data /var/lib/driftq
   driftq key create --action produce --topic orders --note 'the shop'
   driftq key create --action consume,effects --topic 'mail.*' --expires 2027-01-01T00:00:00Z
+  driftq key create --action produce,consume,read --tenant acme
   DRIFTQ_KEY=$(driftq key create --action read -o json | jq -r .secret) driftq topic list"
     )]
     Create(Create),
@@ -97,7 +98,7 @@ Examples:
 #[derive(clap::Args)]
 pub(crate) struct Create {
     /// Make the root key of a data directory, without a server
-    #[arg(long, conflicts_with_all = ["action", "topic", "expires", "note"])]
+    #[arg(long, conflicts_with_all = ["action", "topic", "tenant", "expires", "note"])]
     root: bool,
     /// With --root: the data directory
     #[arg(
@@ -117,6 +118,9 @@ pub(crate) struct Create {
     /// A topic, or what topics begin with and a star; may be given several times; all topics if not given
     #[arg(long, value_name = "TOPIC")]
     topic: Vec<String>,
+    /// A tenant as which it acts; may be given several times; all tenants if not given
+    #[arg(long, value_name = "TENANT")]
+    tenant: Vec<String>,
     /// From when on it opens nothing
     #[arg(long, value_name = "TIME", value_parser = parse::moment)]
     expires: Option<Moment>,
@@ -141,6 +145,7 @@ const COLUMNS: Columns<Key<'static>> = &[
     ("ID", |key, _| key.id.clone().into_owned()),
     ("ACTIONS", |key, _| actions(key)),
     ("TOPICS", |key, _| topics(key)),
+    ("TENANTS", |key, _| tenants(key)),
     ("LIVE", |key, _| if key.live { "yes" } else { "no" }.to_owned()),
     ("EXPIRES", |key, now| or_dash(key.expires_at.map(|at| now.show(at)))),
     ("PARENT", |key, _| or_dash(key.parent.as_deref().map(str::to_owned))),
@@ -164,10 +169,10 @@ async fn call(common: &Common, command: &Command) -> Result<()> {
     let mut caller = common.caller()?;
     match command {
         Command::Create(create) => {
-            let topics: Vec<Cow<'_, str>> = create.topic.iter().map(Into::into).collect();
             let spec = KeySpec {
                 actions: create.action.clone(),
-                topics: (!topics.is_empty()).then_some(topics),
+                topics: given_names(&create.topic),
+                tenants: given_names(&create.tenant),
                 expires_at: create.expires,
                 note: create.note.as_deref().unwrap_or_default().into(),
             };
@@ -218,6 +223,7 @@ fn show(key: &Key<'_>) -> String {
         ("id", key.id.to_string()),
         ("actions", actions(key)),
         ("topics", topics(key)),
+        ("tenants", tenants(key)),
         ("live", if key.live { "yes" } else { "no" }.to_owned()),
         ("expires", expires),
     ];
@@ -235,7 +241,20 @@ fn actions(key: &Key<'_>) -> String {
 }
 
 fn topics(key: &Key<'_>) -> String {
-    key.topics.as_ref().map_or_else(|| "all".to_owned(), |topics| printable(&topics.join(",")))
+    names(key.topics.as_deref())
+}
+
+fn tenants(key: &Key<'_>) -> String {
+    names(key.tenants.as_deref())
+}
+
+fn names(names: Option<&[Cow<'_, str>]>) -> String {
+    names.map_or_else(|| "all".to_owned(), |names| printable(&names.join(",")))
+}
+
+/// Names as the server takes them: none at all if there are none.
+fn given_names(names: &[String]) -> Option<Vec<Cow<'_, str>>> {
+    (!names.is_empty()).then(|| names.iter().map(Into::into).collect())
 }
 
 /// The key that a command shows to the server: of the file, else of the environment.

@@ -266,6 +266,16 @@ pub(super) const SETTINGS_DIFFER: Entry = Entry {
     help: "The detail names the difference; change settings with PATCH, which partitions do not allow.",
 };
 
+pub(super) const TENANT_DIFFERS: Entry = Entry {
+    code: "TENANT_DIFFERS",
+    status: 409,
+    v1_code: "FAILED_PRECONDITION",
+    v1_status: 409,
+    retryable: false,
+    title: "The topic belongs to another tenant",
+    help: "A topic with a tenant takes no messages of others: leave tenant_id out, or send to a topic of that tenant.",
+};
+
 pub(super) const KEY_IN_FLIGHT: Entry = Entry {
     code: "KEY_IN_FLIGHT",
     status: 409,

@@ -1,11 +1,11 @@
 //! Facts about keys, and their bytes.
 
-use alloc::string::ToString as _;
+use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 
 use crate::words::codec::{Malformed, Put, Take, UNKNOWN_KIND};
 use crate::words::id::Time;
-use crate::words::key::{KEY_TOPICS_MAX, KeyId, KeyScope, Permissions};
+use crate::words::key::{KEY_TENANTS_MAX, KEY_TOPICS_MAX, KeyId, KeyScope, Permissions};
 
 /// Kinds of facts about keys: the first, and the last.
 pub(crate) const FIRST_KIND: u8 = CREATED;
@@ -14,8 +14,10 @@ pub(crate) const LAST_KIND: u8 = ENDED;
 const CREATED: u8 = 96;
 const ENDED: u8 = 97;
 
-/// The least bytes of a pattern: its length.
-const PATTERN_BYTES_LEAST: usize = 1;
+/// The least bytes of a name: its length.
+const NAME_BYTES_LEAST: usize = 1;
+/// Beside the permissions: a list of tenants follows that of the topics.
+const OF_TENANTS: u32 = 1 << 16;
 
 /// Something that happened to a key and is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,33 +123,46 @@ pub(crate) fn read_scope(bytes: &[u8]) -> Result<KeyScope, Malformed> {
 }
 
 pub(crate) fn put_scope(out: &mut Vec<u8>, scope: &KeyScope) {
-    out.put_u32(u32::from(scope.permissions.bits()));
+    let of_tenants = if scope.tenants.is_some() { OF_TENANTS } else { 0 };
+    out.put_u32(u32::from(scope.permissions.bits()) | of_tenants);
     out.put_u8(u8::from(scope.topics.is_some()));
     if let Some(topics) = &scope.topics {
-        out.put_length(topics.len());
-        for topic in topics {
-            out.put_text(topic);
-        }
+        put_names(out, topics);
+    }
+    if let Some(tenants) = &scope.tenants {
+        put_names(out, tenants);
     }
 }
 
 pub(crate) fn take_scope(take: &mut Take<'_>) -> Result<KeyScope, Malformed> {
-    let bits = u16::try_from(take.u32()?).ok().and_then(Permissions::from_bits);
-    let permissions = bits.ok_or_else(|| take.malformed())?;
+    let bits = take.u32()?;
+    let permissions = u16::try_from(bits & !OF_TENANTS).ok().and_then(Permissions::from_bits);
+    let permissions = permissions.ok_or_else(|| take.malformed())?;
     let topics = match take.u8()? {
         0 => None,
-        1 => {
-            let count = take.count(PATTERN_BYTES_LEAST)?;
-            if count > KEY_TOPICS_MAX {
-                return Err(take.malformed());
-            }
-            let mut topics = Vec::new();
-            for _ in 0..count {
-                topics.push(take.text()?.to_string());
-            }
-            Some(topics)
-        }
+        1 => Some(take_names(take, KEY_TOPICS_MAX)?),
         _ => return Err(take.malformed()),
     };
-    Ok(KeyScope { permissions, topics })
+    let has_tenants = bits & OF_TENANTS != 0;
+    let tenants = has_tenants.then(|| take_names(take, KEY_TENANTS_MAX)).transpose()?;
+    Ok(KeyScope { permissions, topics, tenants })
+}
+
+fn put_names(out: &mut Vec<u8>, names: &[String]) {
+    out.put_length(names.len());
+    for name in names {
+        out.put_text(name);
+    }
+}
+
+fn take_names(take: &mut Take<'_>, most: usize) -> Result<Vec<String>, Malformed> {
+    let count = take.count(NAME_BYTES_LEAST)?;
+    if count > most {
+        return Err(take.malformed());
+    }
+    let mut names = Vec::with_capacity(count);
+    for _ in 0..count {
+        names.push(take.text()?.to_string());
+    }
+    Ok(names)
 }
