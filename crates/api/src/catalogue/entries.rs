@@ -59,7 +59,7 @@ pub(super) const FORBIDDEN: Entry = Entry {
     v1_status: 403,
     retryable: false,
     title: "The key does not allow this",
-    help: "Use a key with that action and topic; `driftq key show` tells what a key allows.",
+    help: "Use a key with that action, topic and tenant; `driftq key show` tells what a key allows.",
 };
 
 pub(super) const ACCESS_KEY_UNKNOWN: Entry = Entry {
