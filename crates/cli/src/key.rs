@@ -46,6 +46,7 @@ Examples:
   driftq key create --root --data /var/lib/driftq
   driftq key create --action produce --topic orders --note 'the shop'
   driftq key create --action consume,effects --topic 'mail.*' --expires 2027-01-01T00:00:00Z
+  driftq key create --action produce,consume,read --tenant acme
   driftq key create --action produce --requests-per-second 100 --bytes-per-second 1MiB
   DRIFTQ_KEY=$(driftq key create --action read -o json | jq -r .secret) driftq topic list"
     )]
@@ -98,7 +99,12 @@ Examples:
 #[derive(clap::Args)]
 pub(crate) struct Create {
     /// Make the root key of a data directory, without a server
-    #[arg(long, conflicts_with_all = ["action", "topic", "requests_per_second", "bytes_per_second", "waits", "expires", "note"])]
+    #[arg(
+        long,
+        conflicts_with_all = [
+            "action", "topic", "tenant", "requests_per_second", "bytes_per_second", "waits", "expires", "note"
+        ]
+    )]
     root: bool,
     /// With --root: the data directory
     #[arg(
@@ -118,6 +124,9 @@ pub(crate) struct Create {
     /// A topic, or what topics begin with and a star; may be given several times; all topics if not given
     #[arg(long, value_name = "TOPIC")]
     topic: Vec<String>,
+    /// A tenant as which it acts; may be given several times; all tenants if not given
+    #[arg(long, value_name = "TENANT")]
+    tenant: Vec<String>,
     /// Calls that it may make in a second, together with the keys that hang on it
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     requests_per_second: Option<u32>,
@@ -170,6 +179,7 @@ const COLUMNS: Columns<Key<'static>> = &[
     ("ID", |key, _| key.id.clone().into_owned()),
     ("ACTIONS", |key, _| actions(key)),
     ("TOPICS", |key, _| topics(key)),
+    ("TENANTS", |key, _| tenants(key)),
     ("LIVE", |key, _| if key.live { "yes" } else { "no" }.to_owned()),
     ("EXPIRES", |key, now| or_dash(key.expires_at.map(|at| now.show(at)))),
     ("PARENT", |key, _| or_dash(key.parent.as_deref().map(str::to_owned))),
@@ -193,10 +203,10 @@ async fn call(common: &Common, command: &Command) -> Result<()> {
     let mut caller = common.caller()?;
     match command {
         Command::Create(create) => {
-            let topics: Vec<Cow<'_, str>> = create.topic.iter().map(Into::into).collect();
             let spec = KeySpec {
                 actions: create.action.clone(),
-                topics: (!topics.is_empty()).then_some(topics),
+                topics: given_names(&create.topic),
+                tenants: given_names(&create.tenant),
                 limits: create.limits(),
                 expires_at: create.expires,
                 note: create.note.as_deref().unwrap_or_default().into(),
@@ -248,6 +258,7 @@ fn show(key: &Key<'_>) -> String {
         ("id", key.id.to_string()),
         ("actions", actions(key)),
         ("topics", topics(key)),
+        ("tenants", tenants(key)),
         ("live", if key.live { "yes" } else { "no" }.to_owned()),
         ("expires", expires),
     ];
@@ -275,7 +286,20 @@ fn actions(key: &Key<'_>) -> String {
 }
 
 fn topics(key: &Key<'_>) -> String {
-    key.topics.as_ref().map_or_else(|| "all".to_owned(), |topics| printable(&topics.join(",")))
+    names(key.topics.as_deref())
+}
+
+fn tenants(key: &Key<'_>) -> String {
+    names(key.tenants.as_deref())
+}
+
+fn names(names: Option<&[Cow<'_, str>]>) -> String {
+    names.map_or_else(|| "all".to_owned(), |names| printable(&names.join(",")))
+}
+
+/// Names as the server takes them: none at all if there are none.
+fn given_names(names: &[String]) -> Option<Vec<Cow<'_, str>>> {
+    (!names.is_empty()).then(|| names.iter().map(Into::into).collect())
 }
 
 /// The key that a command shows to the server: of the file, else of the environment.

@@ -72,8 +72,8 @@ pub use words::input::{
     LeaseRequest, Settlement, Style, Subscription, Verdict,
 };
 pub use words::key::{
-    KEY_DEPTH_MAX, KEY_NOTE_BYTES_MAX, KEY_TOPICS_MAX, KEYS_MAX, KeyId, KeyLimits, KeyScope, KeyView, NewKey,
-    Permission, Permissions,
+    KEY_DEPTH_MAX, KEY_NOTE_BYTES_MAX, KEY_TENANTS_MAX, KEY_TOPICS_MAX, KEYS_MAX, KeyId, KeyLimits, KeyScope,
+    KeyView, NewKey, Permission, Permissions,
 };
 pub use words::letter::{Attempt, AttemptDescription, DeadLetter, Reason};
 pub use words::message::{Deadline, Envelope, Message, Routing};
@@ -86,7 +86,9 @@ pub use words::output::{
 pub use words::policy::{Jitter, RetryPolicy};
 pub use words::receipt::{Receipt, Stored};
 pub use words::reject::{Overload, Reject};
-pub use words::route::{Catalog, Keyless, NAME_BYTES_MAX, partition_of_key, route, validate};
+pub use words::route::{
+    Catalog, Keyless, NAME_BYTES_MAX, named_topic, partition_of_key, route, tenant_of, validate,
+};
 pub use words::run::{How, Lineage, RunEntry, RunGroup, RunList, RunMessage, RunPage, RunState, RunSummary};
 pub use words::scoped::Named;
 pub use words::settings::Settings;

@@ -58,9 +58,23 @@ impl Broker {
         read(&self.shared().catalog).iter().map(|topic| topic.name.to_string()).collect()
     }
 
+    /// Names of all topics that a tenant's reader may see, sorted; the reader is asked about whose each is.
+    #[must_use]
+    pub fn topics_of(&self, is_seen: impl Fn(Option<&str>) -> bool) -> Vec<String> {
+        let catalog = read(&self.shared().catalog);
+        let seen = catalog.iter().filter(|topic| is_seen(topic.tenant.as_deref()));
+        seen.map(|topic| topic.name.to_string()).collect()
+    }
+
+    /// Whose a topic is: `None` if there is no such topic, nobody's in particular if it belongs to no tenant.
+    #[must_use]
+    pub fn tenant_of_topic(&self, name: &str) -> Option<Option<Arc<str>>> {
+        read(&self.shared().catalog).find(name).map(|topic| topic.tenant.clone())
+    }
+
     /// Creates a topic, or confirms that it exists.
     pub async fn create_topic(&self, name: &str, partitions: u32) -> Result<TopicReady, Failure> {
-        self.put_topic(name, partitions, TopicSettings::default(), false).await
+        self.put_topic(name, partitions, TopicSettings::default(), None, false).await
     }
 
     /// Stores a message; answers when it is durable.

@@ -71,6 +71,8 @@ impl Broker {
         let identity = {
             let catalog = read(&self.shared().catalog);
             let info = catalog.find(topic).ok_or(Failure::Reject(Reject::TopicUnknown))?;
+            // As when it was stored: in a topic that belongs to a tenant, what names none is that tenant's.
+            let tenant = if tenant.is_empty() { info.tenant.as_deref().unwrap_or("") } else { tenant };
             Identity::in_topic(tenant, topic, info.incarnation(), key)
         };
         match self.describe(Query::Whereabouts(self.topic(topic)?, identity)).await? {

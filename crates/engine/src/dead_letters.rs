@@ -145,7 +145,8 @@ impl Broker {
         };
         let envelope = message.envelope.as_ref();
         let key = envelope.map_or("", |envelope| &envelope.idempotency_key);
-        let tenant = envelope.map_or("", |envelope| &envelope.tenant_id);
+        let own = envelope.map_or("", |envelope| &envelope.tenant_id);
+        let tenant = if own.is_empty() { info.tenant.as_deref().unwrap_or("") } else { own };
         let partition = if letter.partition < info.partitions && call.target_topic.is_none() {
             letter.partition
         } else if message.key.is_empty() {
@@ -165,7 +166,7 @@ impl Broker {
             native: true,
             identity: (!key.is_empty()).then(|| Identity::in_topic(tenant, target, info.incarnation(), key)),
             priority: seen.found.priority,
-            ..self.new_message(info.id, partition, &message)?
+            ..self.new_message(&info, partition, &message)?
         };
         Ok((spotted, new, goes_home.then(|| letter.group.into_owned())))
     }

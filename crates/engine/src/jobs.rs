@@ -48,10 +48,18 @@ struct Entry {
 
 impl Jobs {
     /// A new entry, or the one that was asked for under the same name before.
-    fn open(&self, call: JobCall, now: Time) -> Result<(Arc<Entry>, bool), Failure> {
+    fn open(
+        &self,
+        call: JobCall,
+        tenant: Option<Arc<str>>,
+        now: Time,
+    ) -> Result<(Arc<Entry>, bool), Failure> {
         let mut table = lock(&self.table);
-        let named =
-            |entry: &&Arc<Entry>| call.request_key.is_some() && entry.call.request_key == call.request_key;
+        let named = |entry: &&Arc<Entry>| {
+            call.request_key.is_some()
+                && entry.call.request_key == call.request_key
+                && lock(&entry.job).tenant == tenant
+        };
         if let Some(known) = table.jobs.iter().find(named) {
             let same = known.call == call;
             return if same {
@@ -74,6 +82,7 @@ impl Jobs {
             id: table.next,
             kind: call.kind,
             topic: call.topic.clone(),
+            tenant,
             dry_run: call.dry_run,
             state: JobState::Running,
             started: now,
@@ -99,11 +108,13 @@ impl Broker {
     /// Starts a job; the same call under the same name again gives the same job.
     pub async fn start_job(&self, call: JobCall) -> Result<Job, Failure> {
         // Refused here and not by a job that fails at once.
-        self.topic(&Self::dead_letter_topic(&call.topic))?;
+        let letters = Self::dead_letter_topic(&call.topic);
+        self.topic(&letters)?;
+        let tenant = self.tenant_of_topic(&letters).flatten();
         if let Some(target) = &call.target_topic {
             self.topic(target)?;
         }
-        let (entry, is_new) = self.shared().jobs.open(call, self.shared().clock.now())?;
+        let (entry, is_new) = self.shared().jobs.open(call, tenant, self.shared().clock.now())?;
         let job = lock(&entry.job).clone();
         if is_new {
             tokio::spawn(run(self.clone(), entry));

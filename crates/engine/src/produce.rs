@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use driftq_core::{
     Answer, Catalog, Envelope, Identity, Input, KeyHash, Message, NewLineage, NewMessage, Origin, Payload,
-    Reject, RequestHash, Start, Stored, TopicId, route, validate,
+    Reject, RequestHash, Start, Stored, TopicInfo, named_topic, route, tenant_of, validate,
 };
 
 use crate::broker::{Broker, unexpected};
@@ -136,7 +136,7 @@ impl Broker {
             request: draft.request,
             priority: draft.priority,
             start: draft.start,
-            ..self.new_message(info.id, partition, message)?
+            ..self.new_message(info, partition, message)?
         };
         Ok((Arc::clone(&info.name), message))
     }
@@ -145,13 +145,22 @@ impl Broker {
     /// named, so that no builder of messages forgets one.
     pub(crate) fn new_message(
         &self,
-        topic: TopicId,
+        topic: &TopicInfo,
         partition: u32,
         message: &Message<'_>,
     ) -> Result<NewMessage, Failure> {
+        let mut adopted;
+        let message = match &topic.tenant {
+            None => message,
+            Some(_) => {
+                adopted = message.clone();
+                topic.adopt(&mut adopted).map_err(Failure::Reject)?;
+                &adopted
+            }
+        };
         let envelope = message.envelope.as_ref();
         Ok(NewMessage {
-            topic,
+            topic: topic.id,
             partition,
             deadline: None,
             retry: envelope.and_then(|envelope| envelope.retry_policy),
@@ -236,7 +245,8 @@ pub(crate) fn identity(
     envelope: Option<&Envelope<'_>>,
 ) -> Option<Identity> {
     let envelope = envelope.filter(|envelope| !envelope.idempotency_key.is_empty())?;
-    let scope = if envelope.target_topic.is_empty() { requested } else { &*envelope.target_topic };
-    let incarnation = catalog.find(scope).and_then(driftq_core::TopicInfo::incarnation);
-    Some(Identity::in_topic(&envelope.tenant_id, scope, incarnation, &envelope.idempotency_key))
+    let scope = named_topic(requested, Some(envelope));
+    let incarnation = catalog.find(scope).and_then(TopicInfo::incarnation);
+    let tenant = tenant_of(catalog, scope, Some(envelope));
+    Some(Identity::in_topic(tenant, scope, incarnation, &envelope.idempotency_key))
 }

@@ -114,6 +114,8 @@ pub struct Job {
     pub kind: JobKind,
     /// The topic whose dead letters it works on.
     pub topic: String,
+    /// The tenant that the topic belonged to when the job began.
+    pub tenant: Option<Arc<str>>,
     /// Whether it only counts.
     pub dry_run: bool,
     /// How it stands.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use driftq_core::{Answer, Identity, Input, Keyless, Message, RequestHash, route, validate};
+use driftq_core::{Answer, Identity, Input, Keyless, Message, RequestHash, named_topic, route, validate};
 
 use crate::broker::{Broker, unexpected};
 use crate::failure::Failure;
@@ -77,6 +77,8 @@ impl Broker {
         reserved: &mut Reserved,
     ) -> Vec<Turn> {
         let mut turns = Vec::with_capacity(drafts.len());
+        // Whose it is does not depend on where a router sends it.
+        self.adopt_all(topic, drafts);
         for draft in drafts.iter() {
             turns.push(match validate(&draft.message) {
                 Err(reject) => Turn::Answered(Err(Failure::Reject(reject))),
@@ -99,6 +101,18 @@ impl Broker {
             }
         }
         turns
+    }
+
+    /// Gives messages that name no tenant that of the topic to which their producer sends them.
+    fn adopt_all(&self, topic: &str, drafts: &mut [Draft<'_>]) {
+        let catalog = read(&self.shared().catalog);
+        for message in drafts.iter_mut().map(|draft| &mut draft.message) {
+            let named = catalog.find(named_topic(topic, message.envelope.as_ref()));
+            if let Some(info) = named {
+                // A message of another tenant is refused when it is stored, if that is where it comes to lie.
+                let _ = info.adopt(message);
+            }
+        }
     }
 
     async fn reserve(&self, topic: &str, draft: &Draft<'_>, reserved: &mut Reserved) -> Turn {

@@ -15,11 +15,13 @@ impl Broker {
         name: &str,
         partitions: u32,
         settings: TopicSettings,
+        tenant: Option<&str>,
         exact: bool,
     ) -> Result<TopicReady, Failure> {
-        let name = name.to_owned();
-        let input =
-            |ticket| Input::Order(OrderInput::CreateTopic { ticket, name, partitions, settings, exact });
+        let (name, tenant) = (name.to_owned(), tenant.map(str::to_owned));
+        let input = |ticket| {
+            Input::Order(OrderInput::CreateTopic { ticket, name, partitions, settings, tenant, exact })
+        };
         match self.ask(0, true, input).await? {
             Answer::TopicReady { partitions, created } => Ok(TopicReady { partitions, created }),
             other => Err(unexpected(&other)),

@@ -12,8 +12,9 @@ pub(crate) fn words(fact: &Fact<'_>) -> String {
             let leases = if *keeps_leases { "leases go on" } else { "older leases are void" };
             format!("run {epoch} began at {} ms; {leases}", at.0)
         }
-        Fact::TopicCreated { topic, partitions, at, name, .. } => {
-            format!("topic {} created at {} ms: {name:?}, {partitions} partitions", topic.0, at.0)
+        Fact::TopicCreated { topic, partitions, at, name, tenant, .. } => {
+            let whose = tenant.map_or_else(String::new, |tenant| format!(", of tenant {tenant:?}"));
+            format!("topic {} created at {} ms: {name:?}, {partitions} partitions{whose}", topic.0, at.0)
         }
         Fact::Appended(message) => appended(message),
         Fact::GroupCreated { topic, group, at, name } => {

@@ -50,7 +50,14 @@ impl World {
         self.creating.insert(name.into(), settings);
         let ticket = self.ticket(Asked::Nothing);
         let name = name.into();
-        self.hand(Input::Order(OrderInput::CreateTopic { ticket, name, partitions, settings, exact: false }))
+        self.hand(Input::Order(OrderInput::CreateTopic {
+            ticket,
+            name,
+            partitions,
+            settings,
+            tenant: None,
+            exact: false,
+        }))
     }
 
     /// The catalogue has a topic.

@@ -65,6 +65,7 @@ impl World {
             name: name.into(),
             partitions: 1,
             settings,
+            tenant: None,
             exact: true,
         }))?;
         self.flush()?;

@@ -55,6 +55,8 @@ export class NotInFlight extends Refused {}
 export class StaleLease extends Refused {}
 /** The topic exists with other settings. */
 export class SettingsDiffer extends Refused {}
+/** The topic belongs to another tenant. */
+export class TenantDiffers extends Refused {}
 /** An operation with this idempotency key is under way. */
 export class KeyInFlight extends Refused {}
 /** The effect is being carried out. */
@@ -126,6 +128,7 @@ export const refusals = {
   NOT_IN_FLIGHT: NotInFlight,
   STALE_LEASE: StaleLease,
   SETTINGS_DIFFER: SettingsDiffer,
+  TENANT_DIFFERS: TenantDiffers,
   KEY_IN_FLIGHT: KeyInFlight,
   EFFECT_RUNNING: EffectRunning,
   EFFECT_FINISHED: EffectFinished,

@@ -59,7 +59,7 @@ pub(super) const FORBIDDEN: Entry = Entry {
     v1_status: 403,
     retryable: false,
     title: "The key does not allow this",
-    help: "Use a key with that action and topic; `driftq key show` tells what a key allows.",
+    help: "Use a key with that action, topic and tenant; `driftq key show` tells what a key allows.",
 };
 
 pub(super) const ACCESS_KEY_UNKNOWN: Entry = Entry {
@@ -264,6 +264,16 @@ pub(super) const SETTINGS_DIFFER: Entry = Entry {
     retryable: false,
     title: "The topic exists with other settings",
     help: "The detail names the difference; change settings with PATCH, which partitions do not allow.",
+};
+
+pub(super) const TENANT_DIFFERS: Entry = Entry {
+    code: "TENANT_DIFFERS",
+    status: 409,
+    v1_code: "FAILED_PRECONDITION",
+    v1_status: 409,
+    retryable: false,
+    title: "The topic belongs to another tenant",
+    help: "A topic with a tenant takes no messages of others: leave tenant_id out, or send to a topic of that tenant.",
 };
 
 pub(super) const KEY_IN_FLIGHT: Entry = Entry {

@@ -57,6 +57,8 @@ pub enum Code {
     StaleLease,
     /// The topic exists with other settings.
     SettingsDiffer,
+    /// The topic belongs to another tenant.
+    TenantDiffers,
     /// An operation with the same idempotency key is under way.
     KeyInFlight,
     /// The effect's lease is live, so its outcome is not for others to decide.
@@ -122,7 +124,7 @@ pub struct Entry {
 
 impl Code {
     /// All of them, in the order of the table in the documentation.
-    pub const ALL: [Self; 47] = [
+    pub const ALL: [Self; 48] = [
         Self::InvalidArgument,
         Self::InvalidJson,
         Self::DeadlineExceeded,
@@ -149,6 +151,7 @@ impl Code {
         Self::NotInFlight,
         Self::StaleLease,
         Self::SettingsDiffer,
+        Self::TenantDiffers,
         Self::KeyInFlight,
         Self::EffectRunning,
         Self::EffectFinished,
@@ -202,6 +205,7 @@ impl Code {
             Self::NotInFlight => &entries::NOT_IN_FLIGHT,
             Self::StaleLease => &entries::STALE_LEASE,
             Self::SettingsDiffer => &entries::SETTINGS_DIFFER,
+            Self::TenantDiffers => &entries::TENANT_DIFFERS,
             Self::KeyInFlight => &entries::KEY_IN_FLIGHT,
             Self::EffectRunning => &entries::EFFECT_RUNNING,
             Self::EffectFinished => &entries::EFFECT_FINISHED,

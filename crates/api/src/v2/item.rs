@@ -63,6 +63,10 @@ pub struct Item<'a> {
     #[serde(default, skip_serializing_if = "is_false")]
     #[schema(value_type = Option<bool>)]
     pub kept: bool,
+    /// Whether the value is left out because the caller's key has `read` and not `read_payload`.
+    #[serde(default, skip_serializing_if = "is_false")]
+    #[schema(value_type = Option<bool>)]
+    pub payload_hidden: bool,
 }
 
 /// Where a message was born: what it is known by for as long as it is tried.

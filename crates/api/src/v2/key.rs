@@ -7,7 +7,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 #[cfg(feature = "openapi")]
 use utoipa::openapi::schema::Schema;
 
-use super::limits::{ACTIONS_MAX, DURATION_MS_MAX, KEY_NOTE_BYTES_MAX, KEY_TOPICS_MAX, NAME_BYTES_MAX};
+use super::limits::{
+    ACTIONS_MAX, DURATION_MS_MAX, KEY_NOTE_BYTES_MAX, KEY_TENANTS_MAX, KEY_TOPICS_MAX, NAME_BYTES_MAX,
+};
 use super::read::{self, number, structure, text};
 #[cfg(feature = "openapi")]
 use super::shape;
@@ -110,6 +112,10 @@ pub struct KeySpec<'a> {
     #[serde(borrow, default, deserialize_with = "named_topics", skip_serializing_if = "Option::is_none")]
     #[schema(schema_with = topics_schema)]
     pub topics: Option<Vec<Cow<'a, str>>>,
+    /// As which tenants it acts: what belongs to others does not exist for it. All of them if not given.
+    #[serde(borrow, default, deserialize_with = "named_tenants", skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = tenants_schema)]
+    pub tenants: Option<Vec<Cow<'a, str>>>,
     /// How much it may take; as much as the key that it hangs on, if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<Limits>,
@@ -130,7 +136,20 @@ pub struct KeySpec<'a> {
 #[cfg(feature = "openapi")]
 fn topics_schema() -> Schema {
     let about = "With which topics: their names, or what their names begin with and a star. All of them if not given.";
-    match shape::texts(1, NAME_BYTES_MAX, KEY_TOPICS_MAX, about) {
+    some_texts(KEY_TOPICS_MAX, about)
+}
+
+#[cfg(feature = "openapi")]
+fn tenants_schema() -> Schema {
+    let about =
+        "As which tenants it acts: what belongs to others does not exist for it. All of them if not given.";
+    some_texts(KEY_TENANTS_MAX, about)
+}
+
+/// A list of names that is not empty.
+#[cfg(feature = "openapi")]
+fn some_texts(most: usize, about: &str) -> Schema {
+    match shape::texts(1, NAME_BYTES_MAX, most, about) {
         Schema::Array(mut list) => {
             list.min_items = Some(1);
             Schema::Array(list)
@@ -147,6 +166,17 @@ struct NamedTopics<'a>(
     Vec<Cow<'a, str>>,
 );
 
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct NamedTenants<'a>(
+    #[serde(borrow, deserialize_with = "text::list::<_, 1, NAME_BYTES_MAX, KEY_TENANTS_MAX>")]
+    Vec<Cow<'a, str>>,
+);
+
+fn named_tenants<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<Cow<'de, str>>>, D::Error> {
+    Ok(Option::<NamedTenants<'de>>::deserialize(from)?.map(|NamedTenants(tenants)| tenants))
+}
+
 fn named_topics<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<Cow<'de, str>>>, D::Error> {
     Ok(Option::<NamedTopics<'de>>::deserialize(from)?.map(|NamedTopics(topics)| topics))
 }
@@ -160,6 +190,9 @@ impl<'a> KeySpec<'a> {
         }
         if spec.topics.as_ref().is_some_and(Vec::is_empty) {
             return Err(Fault::invalid("topics: names none; leave it out for a key for all topics"));
+        }
+        if spec.tenants.as_ref().is_some_and(Vec::is_empty) {
+            return Err(Fault::invalid("tenants: names none; leave it out for a key for all tenants"));
         }
         Ok(spec)
     }
@@ -202,6 +235,9 @@ pub struct Key<'a> {
     /// With which topics; all of them if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topics: Option<Vec<Cow<'a, str>>>,
+    /// As which tenants; as all of them if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenants: Option<Vec<Cow<'a, str>>>,
     /// How much it may take; not given if nothing is limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<Limits>,
@@ -246,8 +282,11 @@ mod tests {
 
     #[test]
     fn specs() {
-        let spec = KeySpec::from_json(br#"{"actions":["produce","read"],"topics":["a","b.*"],"note":"n"}"#);
-        let spec = spec.unwrap();
+        let body = br#"{"actions":["produce","read"],"topics":["a","b.*"],"tenants":["t"],"note":"n"}"#;
+        let spec = KeySpec::from_json(body).unwrap();
+        assert_eq!(spec.tenants.as_deref(), Some(&["t".into()][..]));
+        let null = KeySpec::from_json(br#"{"actions":["read"],"topics":null,"tenants":null}"#).unwrap();
+        assert_eq!((null.topics, null.tenants), (None, None));
         assert_eq!(spec.actions, [KeyAction::Produce, KeyAction::Read]);
         assert_eq!(spec.topics.unwrap(), ["a", "b.*"]);
         for (body, text) in [
@@ -256,7 +295,8 @@ mod tests {
             (r#"{"actions":["fly"]}"#, "actions[0]: must be produce"),
             (r#"{"actions":["read"],"topics":[]}"#, "topics: names none"),
             (r#"{"actions":["read"],"topics":[""]}"#, "topics[0]"),
-            (r#"{"actions":["read"],"tenants":["t"]}"#, "tenants"),
+            (r#"{"actions":["read"],"tenants":[]}"#, "tenants: names none"),
+            (r#"{"actions":["read"],"tenants":[""]}"#, "tenants[0]"),
         ] {
             let fault = KeySpec::from_json(body.as_bytes()).unwrap_err();
             assert!(fault.message.contains(text), "{body}: {}", fault.message);

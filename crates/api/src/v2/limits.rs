@@ -21,6 +21,8 @@ pub const IN_FLIGHT_MAX: u64 = 1_000_000;
 pub const ACTIONS_MAX: usize = 8;
 /// Most topics that a key names.
 pub const KEY_TOPICS_MAX: usize = 100;
+/// Most tenants that a key names.
+pub const KEY_TENANTS_MAX: usize = 100;
 /// Longest note on a key, in bytes.
 pub const KEY_NOTE_BYTES_MAX: usize = 255;
 

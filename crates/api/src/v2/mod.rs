@@ -74,7 +74,7 @@ pub use limits::{
     EFFECT_HASH_BYTES_MAX, EFFECT_KEY_BYTES_MAX, EFFECT_LINEAGE_BYTES_MAX, EFFECT_REQUEST_ID_BYTES_MAX,
     EFFECT_SCOPE_BYTES_MAX, EFFECT_TENANT_BYTES_MAX, EFFECTS_MAX, ERROR_BYTES_MAX, EXPECTED_MAX,
     HEADER_NAME_BYTES_MAX, HEADER_VALUE_BYTES_MAX, HEADERS_MAX, IDEMPOTENCY_HEADER_BYTES_MAX,
-    IDENTITY_BYTES_MAX, IN_FLIGHT_MAX, KEY_BYTES_MAX, KEY_NOTE_BYTES_MAX, KEY_TOPICS_MAX,
+    IDENTITY_BYTES_MAX, IN_FLIGHT_MAX, KEY_BYTES_MAX, KEY_NOTE_BYTES_MAX, KEY_TENANTS_MAX, KEY_TOPICS_MAX,
     LABEL_NAME_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, LEASE_MESSAGES_MAX, LEASE_MS_MAX, LETTERS_MAX,
     LOCATION_BYTES_MAX, NAME_BYTES_MAX, OFFSET_MAX, OUTPUT_NAME_BYTES_MAX, PARTITIONS_MAX, PLACE_BYTES_MAX,
     PRIORITY_MAX, RATE_PER_SECOND_MAX, READS_MAX, REQUEST_HASH_BYTES_MAX, REQUEST_ID_BYTES_MAX,
@@ -83,7 +83,7 @@ pub use limits::{
 pub use message::{Due, Message};
 #[cfg(feature = "openapi")]
 pub use openapi::{openapi, openapi_json};
-pub use operation::{Allow, Lookup, Method, NeededTopics, Needs, Operation, PATH_NAMES_MAX};
+pub use operation::{Allow, Lookup, Method, NeededTenants, NeededTopics, Needs, Operation, PATH_NAMES_MAX};
 pub use output::{
     CurrentVersion, CutOver, Dataset, DatasetSummary, DatasetVersion, Datasets, Output, OutputMessage,
     OutputMode, PartitionOutputs, PastVersion, RollBack, Seal, VERSION_CURRENT, VersionDeleted,

@@ -6,7 +6,9 @@ use crate::ToSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use super::limits::{COUNT_MAX, DURATION_MS_MAX, IN_FLIGHT_MAX, LEASE_MS_MAX, PARTITIONS_MAX};
+use super::limits::{
+    COUNT_MAX, DURATION_MS_MAX, IN_FLIGHT_MAX, LEASE_MS_MAX, NAME_BYTES_MAX, PARTITIONS_MAX,
+};
 use super::read::{self, number, structure, text};
 use super::retry_policy::RetryPolicy;
 use crate::fault::Fault;
@@ -121,6 +123,15 @@ pub struct TopicSpec {
     )]
     #[schema(minimum = 1, maximum = 9_223_372_036_854_775_807_u64)]
     pub keep_bytes: Option<u64>,
+    /// The tenant that it belongs to, and with it every message in it; keys of other tenants do not know of it. Given
+    /// when it is created and not changed later; the topic is shared by all if not given.
+    #[serde(
+        default,
+        deserialize_with = "text::optional_owned::<_, 1, NAME_BYTES_MAX>",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(min_length = 1, max_length = 255)]
+    pub tenant: Option<String>,
 }
 
 impl TopicSpec {

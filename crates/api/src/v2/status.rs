@@ -33,21 +33,24 @@ pub struct Status<'a> {
     pub durability: Cow<'a, str>,
     /// Whether messages survive the process.
     pub durable: bool,
-    /// The data directory, if there is one.
+    /// The data directory, if there is one; not told to a key that is bound to tenants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<String>,
     /// Counts the starts of this data directory.
     pub epoch: u64,
     /// How long the server has been up.
     pub uptime_ms: u64,
-    /// Topics that exist.
+    /// Topics that exist for the caller.
     pub topics: u64,
-    /// Open streams.
-    pub streams: u64,
-    /// Open connections.
-    pub connections: u64,
-    /// Segment files of the log.
-    pub segments: u64,
+    /// Open streams; not told to a key that is bound to tenants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub streams: Option<u64>,
+    /// Open connections; not told to a key that is bound to tenants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections: Option<u64>,
+    /// Segment files of the log; not told to a key that is bound to tenants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub segments: Option<u64>,
     /// How the last start went.
     pub recovery: Recovery,
 }

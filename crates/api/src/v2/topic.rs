@@ -29,6 +29,9 @@ pub struct TopicSummary {
     pub messages: u64,
     /// Their key and value bytes.
     pub bytes: u64,
+    /// The tenant that it belongs to; shared by all if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
 }
 
 /// To `GET /v2/topics/{topic}`.
@@ -36,6 +39,9 @@ pub struct TopicSummary {
 pub struct Topic {
     /// Its name.
     pub name: String,
+    /// The tenant that it belongs to; shared by all if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
     /// When it was created.
     pub created_at: Moment,
     /// The offset that the next message gets.

@@ -83,6 +83,7 @@ pub(super) fn moment(moment: driftq_ledger::Moment) -> Moment {
 fn outcome(outcome: &Outcome) -> EffectOutcome<'_> {
     let pairs = outcome.response.headers.iter();
     let shown = EffectOutcome {
+        payload_hidden: false,
         status: match outcome.end {
             End::Succeeded => EffectStatus::Succeeded,
             End::FailedFinal => EffectStatus::FailedFinal,

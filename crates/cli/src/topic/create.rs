@@ -22,7 +22,8 @@ an error.
 Examples:
   driftq topic create orders --partitions 8
   driftq topic create payments --ordering key --retry-max-attempts 5 --retry-backoff 1s
-  driftq topic create clicks --retention 7d --max-in-flight 1000 --lease 30s")]
+  driftq topic create clicks --retention 7d --max-in-flight 1000 --lease 30s
+  driftq topic create acme.orders --tenant acme")]
 pub(crate) struct Args {
     /// Its name
     #[arg(value_parser = parse::name)]
@@ -30,6 +31,9 @@ pub(crate) struct Args {
     /// How many ordered lanes it has [default: 1]
     #[arg(short, long, value_name = "N")]
     partitions: Option<u32>,
+    /// The tenant that it belongs to; keys of other tenants do not know of it [default: shared by all]
+    #[arg(long, value_name = "TENANT", value_parser = parse::name)]
+    tenant: Option<String>,
     #[command(flatten)]
     settings: SettingArgs,
 }
@@ -61,6 +65,7 @@ impl Created {
 
 pub(super) async fn run(common: &Common, args: &Args) -> Result<()> {
     let spec = args.settings.spec(args.partitions.unwrap_or(PARTITIONS_DEFAULT));
+    let spec = TopicSpec { tenant: args.tenant.clone(), ..spec };
     let mut session = common.client()?.session();
     let created = match create(&mut session, &args.name, &spec, args.partitions.is_some()).await {
         Ok(created) => created,

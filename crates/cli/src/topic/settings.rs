@@ -88,6 +88,7 @@ impl SettingArgs {
             retry_share_percent: self.retry_share,
             keep_ms: self.keep,
             keep_bytes: self.keep_bytes,
+            tenant: None,
         }
     }
 }

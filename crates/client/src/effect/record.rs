@@ -65,6 +65,7 @@ mod tests {
 
     fn outcome(result: EffectResult<'static>) -> EffectOutcome<'static> {
         EffectOutcome {
+            payload_hidden: false,
             status: result.status,
             code: result.code,
             headers: result.headers,

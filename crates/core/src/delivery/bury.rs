@@ -180,13 +180,18 @@ impl Turn {
     /// The partition that takes the dead letters of a message's partition; the topic is made if it is missing.
     fn grave_of(&mut self, spot: Spot, out: &mut Output) -> (TopicId, u32) {
         let source = self.journal.state.topic(spot.topic);
-        let (name, partitions) = source.map_or_else(
-            || (DEAD_LETTER_PREFIX.into(), 1),
-            |source| (format!("{DEAD_LETTER_PREFIX}{}", source.name), source.info().partitions),
+        let (name, partitions, tenant) = source.map_or_else(
+            || (DEAD_LETTER_PREFIX.into(), 1, None),
+            |source| {
+                let name = format!("{DEAD_LETTER_PREFIX}{}", source.name);
+                (name, source.info().partitions, source.tenant.clone())
+            },
         );
+        // If it is there, it belongs to the same tenant: neither of the two is made beside one of another tenant.
         let known = self.journal.state.topic_named(&name).map(Topic::info);
+        let settings = TopicSettings::default();
         let dlq =
-            known.unwrap_or_else(|| self.create_topic(&name, partitions, &TopicSettings::default(), out));
+            known.unwrap_or_else(|| self.create_topic(&name, partitions, &settings, tenant.as_deref(), out));
         (dlq.id, spot.partition % dlq.partitions)
     }
 }

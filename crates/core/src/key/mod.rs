@@ -12,7 +12,7 @@ use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::words::action::{Answer, Output};
 use crate::words::id::{Ticket, Time};
-use crate::words::key::{KEY_DEPTH_MAX, KEY_NOTE_BYTES_MAX, KEY_TOPICS_MAX, KeyId, NewKey};
+use crate::words::key::{KEY_DEPTH_MAX, KEY_NOTE_BYTES_MAX, KEY_TENANTS_MAX, KEY_TOPICS_MAX, KeyId, NewKey};
 use crate::words::reject::Reject;
 use crate::words::route::NAME_BYTES_MAX;
 
@@ -72,6 +72,15 @@ impl Turn {
             }
             if topics.iter().any(|topic| topic.is_empty() || topic.len() > NAME_BYTES_MAX) {
                 return Err(Reject::Invalid("topics of a key have 1 to 255 bytes"));
+            }
+        }
+        if let Some(tenants) = &new.scope.tenants {
+            if tenants.is_empty() || tenants.len() > KEY_TENANTS_MAX {
+                return Err(Reject::Invalid("a key names 1 to 100 tenants, or is for all of them"));
+            }
+            // What belongs to nobody is for keys that are bound to nobody.
+            if tenants.iter().any(|tenant| tenant.is_empty() || tenant.len() > NAME_BYTES_MAX) {
+                return Err(Reject::Invalid("tenants of a key have 1 to 255 bytes"));
             }
         }
         if new.until <= self.now {

@@ -77,6 +77,8 @@ pub enum Fact<'a> {
         name: &'a str,
         /// Whether its number is part of the identities of its messages.
         scoped: bool,
+        /// The tenant that it belongs to; only a topic whose number is part of identities can have one.
+        tenant: Option<&'a str>,
     },
     /// The shard got its secret: tokens that leave it are sealed with it.
     Keyed {

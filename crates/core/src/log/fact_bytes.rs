@@ -37,6 +37,7 @@ const MOVED: u8 = 13;
 // As its namesake above, with a scope.
 const TOPIC_CREATED_SCOPED: u8 = 17;
 const KEYED: u8 = 25;
+const TOPIC_CREATED_OWNED: u8 = 73;
 // A run that leaves the leases of the run before as they are.
 const OPENED_KEEPING: u8 = 28;
 const TRIMMED: u8 = 72;
@@ -63,10 +64,17 @@ impl<'a> Fact<'a> {
                 out.put_u64(epoch);
                 out.put_u64(at.0);
             }
-            Self::TopicCreated { topic, partitions, at, name, scoped } => {
-                let kind = if scoped { TOPIC_CREATED_SCOPED } else { TOPIC_CREATED };
+            Self::TopicCreated { topic, partitions, at, name, scoped, tenant } => {
+                let kind = match (scoped, tenant) {
+                    (_, Some(_)) => TOPIC_CREATED_OWNED,
+                    (true, None) => TOPIC_CREATED_SCOPED,
+                    (false, None) => TOPIC_CREATED,
+                };
                 put_header(out, kind, topic, partitions, at.0);
                 out.put_text(name);
+                if let Some(tenant) = tenant {
+                    out.put_text(tenant);
+                }
             }
             Self::Appended(message) => {
                 message.encode(out);
@@ -162,9 +170,13 @@ impl<'a> Fact<'a> {
         let Header { topic, number, last } = Header::decode(take)?;
         let (at, group) = (Time(last), GroupId(number));
         Ok(match kind {
-            TOPIC_CREATED | TOPIC_CREATED_SCOPED => {
-                let scoped = kind == TOPIC_CREATED_SCOPED;
-                Self::TopicCreated { topic, partitions: number, at, name: take.text()?, scoped }
+            TOPIC_CREATED | TOPIC_CREATED_SCOPED | TOPIC_CREATED_OWNED => {
+                let (name, scoped) = (take.text()?, kind != TOPIC_CREATED);
+                let tenant = (kind == TOPIC_CREATED_OWNED).then(|| take.text()).transpose()?;
+                if tenant == Some("") {
+                    return Err(take.malformed());
+                }
+                Self::TopicCreated { topic, partitions: number, at, name, scoped, tenant }
             }
             GROUP_CREATED => Self::GroupCreated { topic, group, at, name: take.text()? },
             EXPIRED => Self::Expired { topic, partition: number, below: last },

@@ -1,11 +1,11 @@
 //! Facts about keys, and their bytes.
 
-use alloc::string::ToString as _;
+use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 
 use crate::words::codec::{Malformed, Put, Take, UNKNOWN_KIND};
 use crate::words::id::Time;
-use crate::words::key::{KEY_TOPICS_MAX, KeyId, KeyLimits, KeyScope, Permissions};
+use crate::words::key::{KEY_TENANTS_MAX, KEY_TOPICS_MAX, KeyId, KeyLimits, KeyScope, Permissions};
 
 /// Kinds of facts about keys: the first, and the last.
 pub(crate) const FIRST_KIND: u8 = CREATED;
@@ -14,11 +14,12 @@ pub(crate) const LAST_KIND: u8 = ENDED;
 const CREATED: u8 = 96;
 const ENDED: u8 = 97;
 
-/// Beside the permissions: limits follow. A server that knows no limits refuses such a scope.
+/// The least bytes of a name: its length.
+const NAME_BYTES_LEAST: usize = 1;
+/// Beside the permissions: a list of tenants follows that of the topics.
+const OF_TENANTS: u32 = 1 << 16;
+/// And here: limits follow all that. A server that knows no limits refuses such a scope.
 const LIMITED: u32 = 1 << 17;
-
-/// The least bytes of a pattern: its length.
-const PATTERN_BYTES_LEAST: usize = 1;
 
 /// Something that happened to a key and is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,14 +125,15 @@ pub(crate) fn read_scope(bytes: &[u8]) -> Result<KeyScope, Malformed> {
 }
 
 pub(crate) fn put_scope(out: &mut Vec<u8>, scope: &KeyScope) {
+    let of_tenants = if scope.tenants.is_some() { OF_TENANTS } else { 0 };
     let limited = if scope.limits.any() { LIMITED } else { 0 };
-    out.put_u32(u32::from(scope.permissions.bits()) | limited);
+    out.put_u32(u32::from(scope.permissions.bits()) | of_tenants | limited);
     out.put_u8(u8::from(scope.topics.is_some()));
     if let Some(topics) = &scope.topics {
-        out.put_length(topics.len());
-        for topic in topics {
-            out.put_text(topic);
-        }
+        put_names(out, topics);
+    }
+    if let Some(tenants) = &scope.tenants {
+        put_names(out, tenants);
     }
     if scope.limits.any() {
         out.put_u32(scope.limits.requests_per_second);
@@ -141,32 +143,44 @@ pub(crate) fn put_scope(out: &mut Vec<u8>, scope: &KeyScope) {
 }
 
 pub(crate) fn take_scope(take: &mut Take<'_>) -> Result<KeyScope, Malformed> {
-    let given = take.u32()?;
-    let bits = u16::try_from(given & !LIMITED).ok().and_then(Permissions::from_bits);
-    let permissions = bits.ok_or_else(|| take.malformed())?;
+    let bits = take.u32()?;
+    let permissions = u16::try_from(bits & !(OF_TENANTS | LIMITED)).ok().and_then(Permissions::from_bits);
+    let permissions = permissions.ok_or_else(|| take.malformed())?;
     let topics = match take.u8()? {
         0 => None,
-        1 => {
-            let count = take.count(PATTERN_BYTES_LEAST)?;
-            if count > KEY_TOPICS_MAX {
-                return Err(take.malformed());
-            }
-            let mut topics = Vec::new();
-            for _ in 0..count {
-                topics.push(take.text()?.to_string());
-            }
-            Some(topics)
-        }
+        1 => Some(take_names(take, KEY_TOPICS_MAX)?),
         _ => return Err(take.malformed()),
     };
-    let limits = if given & LIMITED == 0 {
-        KeyLimits::NONE
-    } else {
+    let has_tenants = bits & OF_TENANTS != 0;
+    let tenants = has_tenants.then(|| take_names(take, KEY_TENANTS_MAX)).transpose()?;
+    let is_limited = bits & LIMITED != 0;
+    let limits = if is_limited {
         KeyLimits { requests_per_second: take.u32()?, bytes_per_second: take.u32()?, waits: take.u32()? }
+    } else {
+        KeyLimits::NONE
     };
     // One scope has one form.
-    if given & LIMITED != 0 && !limits.any() {
+    if is_limited != limits.any() {
         return Err(take.malformed());
     }
-    Ok(KeyScope { permissions, topics, limits })
+    Ok(KeyScope { permissions, topics, tenants, limits })
+}
+
+fn put_names(out: &mut Vec<u8>, names: &[String]) {
+    out.put_length(names.len());
+    for name in names {
+        out.put_text(name);
+    }
+}
+
+fn take_names(take: &mut Take<'_>, most: usize) -> Result<Vec<String>, Malformed> {
+    let count = take.count(NAME_BYTES_LEAST)?;
+    if count > most {
+        return Err(take.malformed());
+    }
+    let mut names = Vec::with_capacity(count);
+    for _ in 0..count {
+        names.push(take.text()?.to_string());
+    }
+    Ok(names)
 }

@@ -14,8 +14,9 @@ use crate::words::order::OrderInput;
 impl Deliveries {
     pub(crate) fn handle_order(&mut self, turn: &mut Turn, order: OrderInput, out: &mut Output) {
         match order {
-            OrderInput::CreateTopic { ticket, name, partitions, settings, exact } => {
-                turn.handle_create_topic(ticket, &name, partitions, (&settings, exact), out);
+            OrderInput::CreateTopic { ticket, name, partitions, settings, tenant, exact } => {
+                let wanted = (partitions, &settings, tenant.as_deref());
+                turn.handle_create_topic(ticket, &name, wanted, exact, out);
             }
             OrderInput::ConfigureTopic { ticket, topic, patch } => {
                 self.handle_configure(turn, ticket, topic, &patch, out)

@@ -4,50 +4,62 @@ use crate::delivery::Deliveries;
 use crate::log::fact::Fact;
 use crate::log::order::OrderFact;
 use crate::state::PARTITIONS_MAX;
+use crate::state::partition::{DEAD_LETTER_PREFIX, Topic};
 use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::words::action::{Action, Answer, Output};
 use crate::words::id::{GroupId, Ticket, TopicId};
 use crate::words::reject::Reject;
-use crate::words::route::validate_name;
+use crate::words::route::{NAME_BYTES_MAX, validate_name};
 use crate::words::topic::{TopicPatch, TopicSettings};
+use alloc::format;
 use alloc::vec::Vec;
+
+/// What a topic is to be: its partitions, its settings, its tenant.
+type Wanted<'a> = (u32, &'a TopicSettings, Option<&'a str>);
+
+/// Why a topic is refused whose dead letters would lie with another tenant, or the other way round.
+const GRAVE_DIFFERS: &str = "a topic and its dead-letter topic belong to the same tenant";
 
 impl Turn {
     pub(crate) fn handle_create_topic(
         &mut self,
         ticket: Ticket,
         name: &str,
-        partitions: u32,
-        (settings, exact): (&TopicSettings, bool),
+        wanted: Wanted<'_>,
+        exact: bool,
         out: &mut Output,
     ) {
+        let (partitions, settings, tenant) = wanted;
         if let Some(topic) = self.journal.state.topic_named(name) {
-            let kept = topic.info().partitions;
-            let difference =
-                if kept == partitions { topic.settings.difference(settings) } else { Some("partitions") };
-            return match difference.filter(|_| exact) {
+            return match difference(topic, wanted, exact) {
                 Some(setting) => self.journal.refuse(out, ticket, Reject::SettingsDiffer(setting)),
                 None => {
-                    let answer = Answer::TopicReady { partitions: kept, created: false };
+                    let answer = Answer::TopicReady { partitions: topic.info().partitions, created: false };
                     self.journal.reply(out, ticket, answer);
                 }
             };
         }
-        if let Err(reject) = self.may_create(name, partitions, settings) {
+        if let Err(reject) = self.may_create(name, wanted) {
             return self.journal.refuse(out, ticket, reject);
         }
-        self.create_topic(name, partitions, settings, out);
+        self.create_topic(name, partitions, settings, tenant, out);
         self.journal.reply(out, ticket, Answer::TopicReady { partitions, created: true });
     }
 
-    fn may_create(&self, name: &str, partitions: u32, settings: &TopicSettings) -> Result<(), Reject> {
+    fn may_create(&self, name: &str, (partitions, settings, tenant): Wanted<'_>) -> Result<(), Reject> {
         validate_name(name, "topic names have 1 to 255 bytes")?;
         if partitions == 0 || partitions > self.settings.partitions_max.min(PARTITIONS_MAX) {
             return Err(Reject::Invalid("partitions must be between 1 and the server's partitions_max"));
         }
         if let Some(fault) = settings.fault() {
             return Err(Reject::Invalid(fault));
+        }
+        if tenant.is_some_and(|tenant| tenant.is_empty() || tenant.len() > NAME_BYTES_MAX) {
+            return Err(Reject::Invalid("tenants of topics have 1 to 255 bytes"));
+        }
+        if self.kin_of(name).any(|kin| kin.tenant.as_deref() != tenant) {
+            return Err(Reject::TenantDiffers(GRAVE_DIFFERS));
         }
         if self.journal.state.names.len() >= self.settings.topics_max as usize {
             return Err(Reject::Limit("topics: there are as many as are allowed"));
@@ -57,6 +69,33 @@ impl Turn {
         }
         Ok(())
     }
+
+    /// The topic whose dead letters come to one of this name, and the one to which its own go.
+    fn kin_of(&self, name: &str) -> impl Iterator<Item = &Topic> {
+        let state = &self.journal.state;
+        let source = name.strip_prefix(DEAD_LETTER_PREFIX).and_then(|source| state.topic_named(source));
+        let grave = state.topic_named(&format!("{DEAD_LETTER_PREFIX}{name}"));
+        source.into_iter().chain(grave)
+    }
+}
+
+/// In what a topic differs from what is wanted of it. Whose it is comes first: of a topic of another tenant nothing else
+/// is told.
+fn difference(
+    topic: &Topic,
+    (partitions, settings, tenant): Wanted<'_>,
+    exact: bool,
+) -> Option<&'static str> {
+    if topic.tenant.as_deref() != tenant && (exact || tenant.is_some()) {
+        return Some("tenant");
+    }
+    if !exact {
+        return None;
+    }
+    if topic.partitions.len() != partitions as usize {
+        return Some("partitions");
+    }
+    topic.settings.difference(settings)
 }
 
 impl Deliveries {

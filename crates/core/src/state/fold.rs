@@ -63,6 +63,7 @@ impl State {
         (id, partitions, scoped): (TopicId, u32, bool),
         at: Time,
         name: &str,
+        tenant: Option<&str>,
     ) -> Result<(), Malformed> {
         if id.0 as usize != self.topics.len()
             || partitions == 0
@@ -78,6 +79,7 @@ impl State {
             name,
             created: at,
             scoped,
+            tenant: tenant.map(Arc::from),
             settings: TopicSettings::default(),
             paused: None,
             next_offset: 0,

@@ -149,8 +149,8 @@ impl State {
                 self.secret = secret;
                 Ok(())
             }
-            Fact::TopicCreated { topic, partitions, at, name, scoped } => {
-                self.on_topic_created((topic, partitions, scoped), at, name)
+            Fact::TopicCreated { topic, partitions, at, name, scoped, tenant } => {
+                self.on_topic_created((topic, partitions, scoped), at, name, tenant)
             }
             Fact::Appended(message) => self.on_appended(end, &message),
             Fact::GroupCreated { topic, group, at, name } => self.on_group_created(topic, group, at, name),

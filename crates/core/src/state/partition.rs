@@ -25,6 +25,8 @@ pub(crate) struct Topic {
     pub(crate) created: Time,
     /// Whether its number is part of the identities of its messages.
     pub(crate) scoped: bool,
+    /// The tenant that it belongs to.
+    pub(crate) tenant: Option<Arc<str>>,
     pub(crate) settings: TopicSettings,
     /// Deliveries have been stopped since then.
     pub(crate) paused: Option<Time>,
@@ -67,6 +69,7 @@ impl Topic {
             name: Arc::clone(&self.name),
             partitions: u32::try_from(self.partitions.len()).expect("partitions are counted in u32"),
             scoped: self.scoped,
+            tenant: self.tenant.clone(),
         }
     }
 }

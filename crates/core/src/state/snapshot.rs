@@ -25,8 +25,13 @@ use crate::words::topic::TopicSettings;
 
 /// First field of every snapshot.
 const VERSION: u32 = 5;
-/// The version of a snapshot without keys: a server that does not know keys yet can read it.
+/// The version of a snapshot without keys and without topics of tenants: a server that does not know of them yet can read
+/// it.
 const VERSION_WITHOUT_KEYS: u32 = 4;
+/// What is told of a topic before its settings: its number is part of identities.
+const SCOPED: u8 = 1;
+/// And: the tenant that it belongs to follows.
+const OWNED: u8 = 2;
 /// The oldest version that can be read: before topics had settings and messages had keys, priorities and due times.
 const VERSION_LEAST: u32 = 1;
 /// Above any offset or sequence number that can be reached, and far enough below the end to count on from there.
@@ -43,7 +48,8 @@ impl State {
         let chunks = self.each_topic().flat_map(|t| &t.partitions).flat_map(|p| &p.slots.chunks);
         let slots: usize = chunks.map(|chunk| chunk.slots.len()).sum();
         let mut out = Vec::with_capacity(1024 + slots * 48 + self.stored.len() * 40);
-        out.put_u32(if self.keys.is_empty() { VERSION_WITHOUT_KEYS } else { VERSION });
+        let is_guarded = !self.keys.is_empty() || self.each_topic().any(|topic| topic.tenant.is_some());
+        out.put_u32(if is_guarded { VERSION } else { VERSION_WITHOUT_KEYS });
         out.put_u64(self.epoch);
         out.put_u64(self.leases_kept_since);
         out.put_u64(self.newest.0);
@@ -69,7 +75,7 @@ impl State {
         self.outputs.encode(&mut out);
         self.runs.encode(&mut out);
         self.entities.encode(&mut out);
-        if !self.keys.is_empty() {
+        if is_guarded {
             self.keys.encode(&mut out);
         }
         out
@@ -136,7 +142,11 @@ impl State {
         out.put_text(&topic.name);
         out.put_u64(topic.created.0);
         out.put_u64(topic.next_offset);
-        out.put_u8(u8::from(topic.scoped));
+        let owned = if topic.tenant.is_some() { OWNED } else { 0 };
+        out.put_u8(u8::from(topic.scoped) * SCOPED | owned);
+        if let Some(tenant) = &topic.tenant {
+            out.put_text(tenant);
+        }
         topic.settings.encode(out);
         put_moment(out, topic.paused);
         out.put_length(topic.partitions.len());
@@ -153,9 +163,17 @@ impl State {
         let name = take.shared()?;
         let created = Time(take.u64()?);
         let next_offset = take.u64()?;
-        let (mut scoped, mut settings, mut paused) = (false, TopicSettings::default(), None);
+        let (mut scoped, mut tenant) = (false, None);
+        let (mut settings, mut paused) = (TopicSettings::default(), None);
         if version > 1 {
-            (scoped, settings, paused) = (take.u8()? != 0, TopicSettings::decode(take)?, take_moment(take)?);
+            let told = take.u8()?;
+            scoped = told & SCOPED != 0;
+            tenant = (told & OWNED != 0).then(|| take.shared()).transpose()?;
+            let can_have_one = scoped && version > VERSION_WITHOUT_KEYS;
+            if tenant.as_deref().is_some_and(|tenant: &str| tenant.is_empty() || !can_have_one) {
+                return Err(take.malformed());
+            }
+            (settings, paused) = (TopicSettings::decode(take)?, take_moment(take)?);
         }
         let mut partitions = Vec::new();
         let count = take.count(20)?;
@@ -170,6 +188,7 @@ impl State {
             name,
             created,
             scoped,
+            tenant,
             settings,
             paused,
             next_offset,

@@ -15,11 +15,12 @@ impl Turn {
         name: &str,
         partitions: u32,
         settings: &TopicSettings,
+        tenant: Option<&str>,
         out: &mut Output,
     ) -> TopicInfo {
         let topic =
             TopicId(u32::try_from(self.journal.state.topics.len()).expect("topics are counted in u32"));
-        let fact = Fact::TopicCreated { topic, partitions, at: self.now, name, scoped: true };
+        let fact = Fact::TopicCreated { topic, partitions, at: self.now, name, scoped: true, tenant };
         self.journal.emit(Haste::Urgent, out, &fact);
         if *settings != TopicSettings::default() {
             self.journal.emit(
@@ -28,7 +29,13 @@ impl Turn {
                 &Fact::Order(OrderFact::Configured { topic, settings: *settings }),
             );
         }
-        let info = TopicInfo { id: topic, name: name.into(), partitions, scoped: true };
+        let info = TopicInfo {
+            id: topic,
+            name: name.into(),
+            partitions,
+            scoped: true,
+            tenant: tenant.map(Into::into),
+        };
         self.journal.after_durable(out, Action::Publish(info.clone()));
         info
     }

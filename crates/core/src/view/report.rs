@@ -183,6 +183,7 @@ impl Deliveries {
         });
         TopicDescription {
             name: Arc::clone(&topic.name),
+            tenant: topic.tenant.clone(),
             created: topic.created,
             next_offset: topic.next_offset,
             settings: topic.settings,

@@ -77,6 +77,8 @@ pub struct TopicInfo {
     /// Whether its number is part of the identities of its messages, as it is for every topic since topics can be
     /// deleted and created again.
     pub scoped: bool,
+    /// The tenant that it belongs to, and with it every message in it. It never changes.
+    pub tenant: Option<Arc<str>>,
 }
 
 impl TopicInfo {

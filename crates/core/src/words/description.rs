@@ -237,6 +237,8 @@ pub enum Wait {
 pub struct TopicDescription {
     /// Its name.
     pub name: Arc<str>,
+    /// The tenant that it belongs to.
+    pub tenant: Option<Arc<str>>,
     /// When it was created.
     pub created: Time,
     /// The offset that the next message gets.

@@ -11,6 +11,8 @@ pub const KEYS_MAX: usize = 10_000;
 pub const KEY_DEPTH_MAX: usize = 8;
 /// Topics that one key names.
 pub const KEY_TOPICS_MAX: usize = 100;
+/// Tenants that one key names.
+pub const KEY_TENANTS_MAX: usize = 100;
 /// Bytes of the note on a key.
 pub const KEY_NOTE_BYTES_MAX: usize = 255;
 
@@ -96,6 +98,8 @@ pub struct KeyScope {
     pub permissions: Permissions,
     /// With which topics: their names, or what their names begin with and a star. `None`: with all of them.
     pub topics: Option<Vec<String>>,
+    /// As which tenants. `None`: as all of them, and as none in particular.
+    pub tenants: Option<Vec<String>>,
     /// How much of it.
     pub limits: KeyLimits,
 }
@@ -125,7 +129,13 @@ impl KeyLimits {
 impl KeyScope {
     /// Everything there is.
     pub const EVERYTHING: Self =
-        Self { permissions: Permissions::ALL, topics: None, limits: KeyLimits::NONE };
+        Self { permissions: Permissions::ALL, topics: None, tenants: None, limits: KeyLimits::NONE };
+
+    /// Whether a tenant is in it. What belongs to no tenant is only in one that names none.
+    #[must_use]
+    pub fn has_tenant(&self, tenant: &str) -> bool {
+        self.tenants.as_ref().is_none_or(|tenants| tenants.iter().any(|own| own == tenant))
+    }
 
     /// Whether a topic is in it.
     #[must_use]
@@ -153,7 +163,11 @@ impl KeyScope {
                     .any(|wider| beginning.starts_with(wider)),
             }),
         };
-        topics && self.permissions.covers(other.permissions)
+        let tenants = match &other.tenants {
+            None => self.tenants.is_none(),
+            Some(others) => others.iter().all(|tenant| self.has_tenant(tenant)),
+        };
+        topics && tenants && self.permissions.covers(other.permissions)
     }
 }
 
@@ -238,7 +252,34 @@ mod tests {
             assert_eq!(parent.covers(&topics(&child)), covered, "{child:?}");
         }
         assert!(!parent.covers(&KeyScope::EVERYTHING) && KeyScope::EVERYTHING.covers(&parent));
-        let reader = KeyScope { permissions: Permissions::default().with(Permission::Read), topics: None, ..KeyScope::default() };
+        let reader =
+            KeyScope { permissions: Permissions::default().with(Permission::Read), ..KeyScope::EVERYTHING };
         assert!(KeyScope::EVERYTHING.covers(&reader) && !reader.covers(&KeyScope::EVERYTHING));
+    }
+
+    fn tenants(names: &[&str]) -> KeyScope {
+        KeyScope {
+            tenants: Some(names.iter().map(|name| String::from(*name)).collect()),
+            ..KeyScope::EVERYTHING
+        }
+    }
+
+    #[test]
+    fn a_scope_of_tenants_covers_no_others() {
+        let parent = tenants(&["acme", "globex"]);
+        for (child, covered) in [
+            (tenants(&["acme"]), true),
+            (tenants(&["globex", "acme"]), true),
+            (tenants(&["acme", "initech"]), false),
+            (tenants(&["acm"]), false),
+            (tenants(&[""]), false),
+            (topics(&["orders"]), false),
+            (KeyScope::EVERYTHING, false),
+        ] {
+            assert_eq!(parent.covers(&child), covered, "{child:?}");
+        }
+        assert!(KeyScope::EVERYTHING.covers(&parent));
+        assert!(parent.has_tenant("acme") && !parent.has_tenant("initech") && !parent.has_tenant(""));
+        assert!(KeyScope::EVERYTHING.has_tenant("initech") && KeyScope::EVERYTHING.has_tenant(""));
     }
 }

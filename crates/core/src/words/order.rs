@@ -35,6 +35,9 @@ pub enum OrderInput {
         partitions: u32,
         /// What else is to hold for it. An existing topic keeps its own.
         settings: TopicSettings,
+        /// The tenant that it is to belong to. An existing topic must belong to it already; without one it keeps its
+        /// own.
+        tenant: Option<String>,
         /// Whether an existing topic must be exactly as asked for.
         exact: bool,
     },

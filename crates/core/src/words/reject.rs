@@ -76,6 +76,8 @@ pub enum Reject {
     KeyTooWide,
     /// The key would end after the key that it hangs on.
     KeyTooLong,
+    /// The message, or the topic to be made, would lie with what belongs to another tenant: the text says where.
+    TenantDiffers(&'static str),
     /// A structural limit is reached (topics, groups, consumers, name lengths): the text says which.
     Limit(&'static str),
     /// The value given is not allowed: the text says why.

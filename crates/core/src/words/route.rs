@@ -1,11 +1,13 @@
 //! Where a message goes: pure functions that run outside the shard, on a shared copy of the catalogue.
 
+use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
+use alloc::string::String;
 use alloc::sync::Arc;
 
 use crate::words::action::TopicInfo;
 use crate::words::id::TopicId;
-use crate::words::message::Message;
+use crate::words::message::{Envelope, Message};
 use crate::words::reject::Reject;
 
 /// Longest name of a topic, a group or an owner, in bytes.
@@ -105,11 +107,7 @@ pub fn route<'a>(
     (keyless, turn): (Keyless, u64),
 ) -> Result<(&'a TopicInfo, u32), Reject> {
     let envelope = message.envelope.as_ref();
-    let name = match envelope {
-        Some(envelope) if !envelope.target_topic.is_empty() => &*envelope.target_topic,
-        _ => requested,
-    };
-    let topic = catalog.find(name).ok_or(Reject::TopicUnknown)?;
+    let topic = catalog.find(named_topic(requested, envelope)).ok_or(Reject::TopicUnknown)?;
     let partition = match envelope.and_then(|envelope| envelope.partition_override) {
         Some(partition) if partition < topic.partitions => partition,
         Some(_) => return Err(Reject::OverrideOutOfRange),
@@ -118,6 +116,39 @@ pub fn route<'a>(
     };
     Ok((topic, partition))
 }
+
+/// The topic that the producer of a message named, whatever a router makes of it later.
+#[must_use]
+pub fn named_topic<'a>(requested: &'a str, envelope: Option<&'a Envelope<'_>>) -> &'a str {
+    match envelope {
+        Some(envelope) if !envelope.target_topic.is_empty() => &envelope.target_topic,
+        _ => requested,
+    }
+}
+
+/// Whose a message is that a producer sends to the topic of that name: its own tenant, or else the topic's.
+#[must_use]
+pub fn tenant_of<'a>(catalog: &'a Catalog, named: &str, envelope: Option<&'a Envelope<'_>>) -> &'a str {
+    match envelope {
+        Some(envelope) if !envelope.tenant_id.is_empty() => &envelope.tenant_id,
+        _ => catalog.find(named).and_then(|topic| topic.tenant.as_deref()).unwrap_or(""),
+    }
+}
+
+impl TopicInfo {
+    /// Gives a message that comes to the topic its tenant. In a topic that belongs to a tenant lies nothing of others.
+    pub fn adopt(&self, message: &mut Message<'_>) -> Result<(), Reject> {
+        let Some(tenant) = &self.tenant else { return Ok(()) };
+        let envelope = message.envelope.get_or_insert_default();
+        if envelope.tenant_id.is_empty() {
+            envelope.tenant_id = Cow::Owned(String::from(&**tenant));
+        }
+        if *envelope.tenant_id == **tenant { Ok(()) } else { Err(Reject::TenantDiffers(FOREIGN_MESSAGE)) }
+    }
+}
+
+/// Why a message is refused that belongs to another tenant than its topic.
+const FOREIGN_MESSAGE: &str = "the topic belongs to another tenant than the message";
 
 /// Refuses a message that can never be stored, whatever the state is.
 pub fn validate(message: &Message<'_>) -> Result<(), Reject> {
@@ -142,7 +173,6 @@ pub(crate) const fn validate_name(name: &str, what: &'static str) -> Result<(), 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::words::message::Envelope;
 
     #[test]
     fn keys_go_where_existing_producers_expect_them() {
@@ -155,7 +185,13 @@ mod tests {
     fn catalog() -> Catalog {
         let mut catalog = Catalog::default();
         for (id, name, partitions) in [(0, "a", 1), (1, "b", 3)] {
-            catalog.insert(TopicInfo { id: TopicId(id), name: name.into(), partitions, scoped: true });
+            catalog.insert(TopicInfo {
+                id: TopicId(id),
+                name: name.into(),
+                partitions,
+                scoped: true,
+                tenant: None,
+            });
         }
         catalog
     }

@@ -34,7 +34,14 @@ impl Bench {
         bench.shard.open(bench.now, bench.base, [1; 32], &mut bench.out);
         bench.sync();
         let (ticket, name, exact) = (Ticket(0), "t".into(), false);
-        bench.tell(Input::Order(OrderInput::CreateTopic { ticket, name, partitions: 1, settings, exact }));
+        bench.tell(Input::Order(OrderInput::CreateTopic {
+            ticket,
+            name,
+            partitions: 1,
+            settings,
+            tenant: None,
+            exact,
+        }));
         bench.sync();
         bench.lease(TopicId(0), 1);
         (bench, TopicId(0))

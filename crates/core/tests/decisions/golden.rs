@@ -55,6 +55,7 @@ fn old_facts() -> Vec<(&'static str, Fact<'static>)> {
                 at: Time(0x0910),
                 name: "orders",
                 scoped: false,
+                tenant: None,
             },
         ),
         (
@@ -74,6 +75,7 @@ fn name(fact: &Fact<'_>) -> &'static str {
     match fact {
         Fact::Opened { keeps_leases: true, .. } => "opened-keeping",
         Fact::Opened { .. } => "opened",
+        Fact::TopicCreated { tenant: Some(_), .. } => "topic-created-owned",
         Fact::TopicCreated { .. } => "topic-created-scoped",
         Fact::Order(OrderFact::Configured { settings, .. }) if *settings == TopicSettings::default() => {
             "configured-plain"
@@ -180,7 +182,8 @@ fn topic_facts() -> Vec<Fact<'static>> {
         Fact::Opened { epoch: 3, at, keeps_leases: false },
         Fact::Opened { epoch: 3, at, keeps_leases: true },
         Fact::Keyed { secret: [0x5a; 32] },
-        Fact::TopicCreated { topic, partitions: 7, at, name: "orders", scoped: true },
+        Fact::TopicCreated { topic, partitions: 7, at, name: "orders", scoped: true, tenant: None },
+        Fact::TopicCreated { topic, partitions: 7, at, name: "orders", scoped: true, tenant: Some("tenant") },
         Fact::Order(OrderFact::Configured { topic, settings: SETTINGS }),
         Fact::Order(OrderFact::Configured { topic, settings: TopicSettings::default() }),
         Fact::Order(OrderFact::Configured { topic, settings: KEEPING }),
@@ -306,14 +309,14 @@ fn every_kind_of_fact_has_its_text() {
     // The kind is the first byte after the length; there are no gaps but those between families.
     let kinds = facts().iter().map(|fact| encoded(fact)[4]).collect::<BTreeSet<u8>>();
     let old_kinds = old_facts().iter().map(|(name, _)| relic(name)[4]).collect::<BTreeSet<u8>>();
-    let families = (1..=43).chain(48..=58).chain(64..=65).chain([72, 88, 96, 97]);
+    let families = (1..=43).chain(48..=58).chain(64..=65).chain([72, 73, 88, 96, 97]);
     assert_eq!(kinds.union(&old_kinds).copied().collect::<BTreeSet<u8>>(), families.collect());
     let folder = path("").parent().expect("it has a folder").to_owned();
     let files: BTreeSet<String> = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path().file_stem().expect("a name").to_string_lossy().into_owned())
         .collect();
-    let snapshots = ["snapshot", "snapshot-2", "snapshot-3", "snapshot-4"];
+    let snapshots = ["snapshot", "snapshot-2", "snapshot-3", "snapshot-4", "snapshot-of-tenants"];
     let messages = ["message", "message-plain", "message-letter", "message-origin", "message-offset"];
     let others = snapshots.into_iter().chain(messages);
     assert_eq!(files, names.into_iter().chain(others).map(String::from).collect());
@@ -416,13 +419,21 @@ fn history() -> Vec<Fact<'static>> {
     };
     let mut facts = vec![
         Fact::Opened { epoch: 1, at: Time(1000), keeps_leases: false },
-        Fact::TopicCreated { topic, partitions: 2, at: Time(1000), name: "orders", scoped: false },
+        Fact::TopicCreated {
+            topic,
+            partitions: 2,
+            at: Time(1000),
+            name: "orders",
+            scoped: false,
+            tenant: None,
+        },
         Fact::TopicCreated {
             topic: TopicId(1),
             partitions: 1,
             at: Time(1001),
             name: "dlq.orders",
             scoped: false,
+            tenant: None,
         },
         Fact::GroupCreated { topic, group, at: Time(1002), name: "billing" },
         message(0, None),
@@ -476,9 +487,23 @@ fn newer_history() -> Vec<Fact<'static>> {
     };
     vec![
         Fact::Keyed { secret: [0x5a; 32] },
-        Fact::TopicCreated { topic: TopicId(2), partitions: 1, at: Time(1004), name: "brief", scoped: true },
+        Fact::TopicCreated {
+            topic: TopicId(2),
+            partitions: 1,
+            at: Time(1004),
+            name: "brief",
+            scoped: true,
+            tenant: None,
+        },
         Fact::Order(OrderFact::TopicDeleted { topic: TopicId(2) }),
-        Fact::TopicCreated { topic: TopicId(3), partitions: 1, at: Time(1005), name: "brief", scoped: true },
+        Fact::TopicCreated {
+            topic: TopicId(3),
+            partitions: 1,
+            at: Time(1005),
+            name: "brief",
+            scoped: true,
+            tenant: None,
+        },
         Fact::Order(OrderFact::Configured { topic, settings: SETTINGS }),
         Fact::Order(OrderFact::Paused { topic: TopicId(3), group: None, since: Some(Time(1006)) }),
         Fact::Order(OrderFact::Paused { topic, group: Some(GroupId(1)), since: Some(Time(1007)) }),
@@ -536,7 +561,14 @@ fn last_history() -> Vec<Fact<'static>> {
     let (topic, group) = (TopicId(4), GroupId(2));
     let message = |offset| MessageFact { topic, ..message_of(offset, None) };
     vec![
-        Fact::TopicCreated { topic, partitions: 1, at: Time(1008), name: "lasting", scoped: true },
+        Fact::TopicCreated {
+            topic,
+            partitions: 1,
+            at: Time(1008),
+            name: "lasting",
+            scoped: true,
+            tenant: None,
+        },
         Fact::Order(OrderFact::Configured { topic, settings: KEEPING }),
         Fact::GroupCreated { topic, group, at: Time(1009), name: "late" },
         Fact::Appended(message(0)),
@@ -575,6 +607,31 @@ fn snapshots_are_written_and_read_as_ever() {
     assert_eq!(shown, [(1, 5), (2, 5), (2, 6), (3, 5), (3, 6), (4, 5), (6, 5)]);
     let bytes = pieces.iter().map(|piece| u64::from(piece.blob.length)).sum::<u64>();
     assert_eq!(state.live_bytes()[&7], 14 * 7 + bytes);
+}
+
+/// A snapshot with topics of a tenant and with keys, one of them bound to tenants. Without them it is of the version
+/// before, so that older servers can read it.
+#[test]
+fn snapshots_of_tenants_are_written_and_read_as_ever() {
+    let owned = |topic, name| Fact::TopicCreated {
+        topic: TopicId(topic),
+        partitions: 1,
+        at: Time(1010),
+        name,
+        scoped: true,
+        tenant: Some("tenant"),
+    };
+    let opened = Fact::Opened { epoch: 1, at: Time(1000), keeps_leases: true };
+    let topics = folded(&[opened, owned(0, "mine"), owned(1, "dlq.mine")]);
+    let without_keys = State::decode(&topics.encode(), 5).unwrap();
+    assert_eq!(without_keys.encode(), topics.encode());
+    let mut facts = vec![opened, owned(0, "mine"), owned(1, "dlq.mine")];
+    facts.extend(ledger_facts::key_history());
+    let frozen = frozen("snapshot-of-tenants", &folded(&facts).encode());
+    let state = State::decode(&frozen, 5).unwrap();
+    assert_eq!(state.encode(), frozen);
+    assert!(state.topics().all(|topic| topic.tenant.as_deref() == Some("tenant")));
+    assert_eq!(state.topics().count(), 2);
 }
 
 /// The state after a run that voids leases: for how long they were lent was not told in older snapshots.

@@ -235,7 +235,7 @@ fn a_token_at_the_end_of_all_numbers_is_survived() {
             )
         };
         let facts = [
-            Fact::TopicCreated { topic, partitions: 1, at, name: "t", scoped: true },
+            Fact::TopicCreated { topic, partitions: 1, at, name: "t", scoped: true, tenant: None },
             Fact::GroupCreated { topic, group, at, name: "g" },
             Fact::Appended(message(0)),
             Fact::Appended(message(1)),

@@ -27,7 +27,7 @@ fn history() -> Vec<Fact<'static>> {
     let message = |offset| MessageFact { topic, offset, at, size: 5, bytes: b"x", ..MessageFact::default() };
     let mut facts = vec![
         Fact::Opened { epoch: 1, at, keeps_leases: true },
-        Fact::TopicCreated { topic, partitions: 1, at, name: "t", scoped: true },
+        Fact::TopicCreated { topic, partitions: 1, at, name: "t", scoped: true, tenant: None },
         Fact::GroupCreated { topic, group, at, name: "g" },
     ];
     facts.extend(ledger_facts::history(message));
@@ -240,7 +240,7 @@ fn runs_that_list_each_others_messages_are_survived() {
     };
     let facts = [
         Fact::Opened { epoch: 1, at, keeps_leases: true },
-        Fact::TopicCreated { topic, partitions: 1, at, name: "t", scoped: true },
+        Fact::TopicCreated { topic, partitions: 1, at, name: "t", scoped: true, tenant: None },
         message(0x1111, "one"),
         message(0x2222, "one"),
         message(0x3333, "two"),

@@ -2,8 +2,8 @@
 
 use crate::support::Rig;
 use driftq_core::{
-    Answer, Description, Input, KEY_DEPTH_MAX, KEYS_MAX, KeyId, KeyScope, KeyView, NewKey, OrderInput,
-    Permission, Permissions, Query, Reject, Settings, Time,
+    Answer, Description, Input, KEY_DEPTH_MAX, KEY_TENANTS_MAX, KEYS_MAX, KeyId, KeyScope, KeyView, NewKey,
+    OrderInput, Permission, Permissions, Query, Reject, Settings, Time,
 };
 
 fn rig() -> Rig {
@@ -87,6 +87,31 @@ fn a_key_is_never_wider_nor_longer_than_the_one_above_it() {
     assert_eq!(rig.create(NewKey { until: end, ..key(3, Some(9)) }), Err(Reject::KeyUnknown));
     assert!(matches!(rig.create(key(1, None)), Err(Reject::Invalid(_))), "an id is given once");
     assert!(matches!(rig.create(NewKey { until: rig.now, ..key(3, None) }), Err(Reject::Invalid(_))));
+}
+
+#[test]
+fn a_key_is_bound_to_no_tenants_but_those_of_the_key_above_it() {
+    let as_tenants = |tenants: &[&str]| KeyScope {
+        tenants: Some(tenants.iter().map(|tenant| (*tenant).to_owned()).collect()),
+        ..KeyScope::EVERYTHING
+    };
+    let mut rig = rig();
+    rig.create(NewKey { scope: as_tenants(&["acme", "globex"]), ..key(1, None) }).unwrap();
+    for scope in [KeyScope::EVERYTHING, as_tenants(&["acme", "initech"]), bound(&["orders"])] {
+        assert_eq!(rig.create(NewKey { scope, ..key(2, Some(1)) }), Err(Reject::KeyTooWide));
+    }
+    let many: Vec<String> = (0..=KEY_TENANTS_MAX).map(|number| number.to_string()).collect();
+    let too_many: Vec<&str> = many.iter().map(String::as_str).collect();
+    for tenants in [&[][..], &[""], &[&"a".repeat(256)], &too_many] {
+        let refused = rig.create(NewKey { scope: as_tenants(tenants), ..key(2, None) });
+        assert!(matches!(refused, Err(Reject::Invalid(_))), "{tenants:?}");
+    }
+    let made = rig.create(NewKey { scope: as_tenants(&["acme"]), ..key(2, Some(1)) }).unwrap();
+    for percent in [0, 100] {
+        rig.snapshot_percent = percent;
+        rig.crash();
+        assert_eq!(rig.keys().iter().find(|key| key.id == KeyId(2)), Some(&made));
+    }
 }
 
 #[test]

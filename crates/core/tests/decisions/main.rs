@@ -51,6 +51,7 @@ mod timers;
 mod together;
 mod tokens;
 mod topics;
+mod topics_of_tenants;
 mod turns;
 mod unbegun;
 mod why;

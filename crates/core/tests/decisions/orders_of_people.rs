@@ -332,6 +332,7 @@ fn settings_that_make_no_sense_are_refused() {
                 name: "u".into(),
                 partitions: 1,
                 settings,
+                tenant: None,
                 exact: false,
             })
         });
@@ -374,7 +375,14 @@ fn a_topic_that_exists_otherwise_is_named_by_what_differs() {
         for exact in [true, false] {
             let name = "t".to_owned();
             let answer = rig.ask_durably(|ticket| {
-                Input::Order(OrderInput::CreateTopic { ticket, name, partitions, settings, exact })
+                Input::Order(OrderInput::CreateTopic {
+                    ticket,
+                    name,
+                    partitions,
+                    settings,
+                    tenant: None,
+                    exact,
+                })
             });
             let expected = match difference.filter(|_| exact) {
                 Some(name) => Answer::Rejected(Reject::SettingsDiffer(name)),

@@ -185,6 +185,7 @@ fn a_full_disk_refuses_messages_and_topics_but_not_acks() {
                 name,
                 partitions: 1,
                 settings: TopicSettings::default(),
+                tenant: None,
                 exact: false,
             })
         }

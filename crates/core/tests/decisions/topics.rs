@@ -11,6 +11,7 @@ fn create(rig: &mut Rig, name: &str, partitions: u32) -> Ticket {
             name,
             partitions,
             settings: TopicSettings::default(),
+            tenant: None,
             exact: false,
         })
     })

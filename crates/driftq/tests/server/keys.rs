@@ -9,14 +9,14 @@ use crate::command::run;
 use crate::compat::{Broker, Client, Reply, Stream};
 
 /// A server that asks for keys, with topics `orders` and `mail`, and its root key.
-struct Guarded {
-    broker: Broker,
-    root: String,
+pub(crate) struct Guarded {
+    pub(crate) broker: Broker,
+    pub(crate) root: String,
     _directory: tempfile::TempDir,
 }
 
 impl Guarded {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let data = directory.path().join("data");
         let made =
@@ -33,12 +33,12 @@ impl Guarded {
         guarded
     }
 
-    fn call(&self, key: Option<&str>, method: &str, path: &str, body: Option<&str>) -> Reply {
+    pub(crate) fn call(&self, key: Option<&str>, method: &str, path: &str, body: Option<&str>) -> Reply {
         call(&mut self.broker.client(), key, method, path, body)
     }
 
     /// A key that hangs on another one: its text and its id.
-    fn key(&self, by: &str, spec: &Value) -> (String, String) {
+    pub(crate) fn key(&self, by: &str, spec: &Value) -> (String, String) {
         let made = self.call(Some(by), "POST", "/v2/keys", Some(&spec.to_string()));
         assert_eq!(made.status, 201, "{}", made.text());
         let made = made.json();
@@ -64,15 +64,20 @@ fn call(client: &mut Client, key: Option<&str>, method: &str, path: &str, body: 
 }
 
 /// All actions but some.
-fn actions(but: &[KeyAction]) -> Vec<&'static str> {
+pub(crate) fn actions(but: &[KeyAction]) -> Vec<&'static str> {
     let kept = KeyAction::WORDS.iter().filter(|(_, action)| !but.contains(action));
     kept.map(|(name, _)| *name).collect()
 }
 
 /// A path of a call, about `orders`; a call without a topic in its path is about what is not there.
 fn path(operation: Operation) -> String {
+    path_about(operation, "orders")
+}
+
+/// A path of a call about a topic.
+pub(crate) fn path_about(operation: Operation, topic: &str) -> String {
     let path =
-        operation.path().replace("{topic}", "orders").replace("{partition}", "0").replace("{offset}", "7");
+        operation.path().replace("{topic}", topic).replace("{partition}", "0").replace("{offset}", "7");
     let pieces: Vec<&str> =
         path.split('/').map(|piece| if piece.starts_with('{') { "none" } else { piece }).collect();
     let path = pieces.join("/");
@@ -84,7 +89,7 @@ fn path(operation: Operation) -> String {
 }
 
 /// A body that names a topic, for calls whose topic is not in their path alone.
-fn body(operation: Operation, topic: &str) -> Option<String> {
+pub(crate) fn body(operation: Operation, topic: &str) -> Option<String> {
     match operation {
         Operation::Commit => {
             Some(json!({"produce": [{"topic": topic, "message": {"value": "v"}}]}).to_string())
@@ -98,16 +103,16 @@ fn body(operation: Operation, topic: &str) -> Option<String> {
 }
 
 /// The code of a refusal by the guard, or nothing: what the call itself makes of it does not matter here.
-fn refusal(reply: &Reply) -> Option<(u16, String)> {
+pub(crate) fn refusal(reply: &Reply) -> Option<(u16, String)> {
     let code = matches!(reply.status, 401 | 403).then(|| reply.json()["code"].as_str().map(str::to_owned));
     code.map(|code| (reply.status, code.unwrap_or_default()))
 }
 
-const UNAUTHENTICATED: (u16, &str) = (401, "UNAUTHENTICATED");
-const FORBIDDEN: (u16, &str) = (403, "FORBIDDEN");
+pub(crate) const UNAUTHENTICATED: (u16, &str) = (401, "UNAUTHENTICATED");
+pub(crate) const FORBIDDEN: (u16, &str) = (403, "FORBIDDEN");
 
 #[track_caller]
-fn assert_refused(reply: &Reply, expected: Option<(u16, &str)>, what: &str) {
+pub(crate) fn assert_refused(reply: &Reply, expected: Option<(u16, &str)>, what: &str) {
     let expected = expected.map(|(status, code)| (status, code.to_owned()));
     assert_eq!(refusal(reply), expected, "{what}: {}", reply.text());
 }
@@ -144,7 +149,7 @@ fn every_call_is_open_to_the_right_key_and_to_no_other() {
     for operation in Operation::all() {
         let (method, path) = (operation.method().name(), path(operation));
         let what = |key: &str| format!("{method} {path} with {key}");
-        let Needs { action, topics } = operation.needs();
+        let Needs { action, topics, .. } = operation.needs();
         let told = body(operation, "orders");
         // A stream that is let in does not end: it is shown by its head in a test of its own.
         let streams = operation == Operation::Stream;
@@ -404,7 +409,7 @@ fn without_a_root_key_a_server_that_asks_for_keys_does_not_start() {
 }
 
 impl Guarded {
-    fn wait_until(&self, is_so: impl Fn() -> bool) {
+    pub(crate) fn wait_until(&self, is_so: impl Fn() -> bool) {
         let deadline = Instant::now() + Duration::from_secs(20);
         while !is_so() {
             assert!(Instant::now() < deadline, "it does not become so at {}", self.broker.address());

@@ -26,4 +26,5 @@ mod router_serve;
 mod router_world;
 #[path = "../support/mod.rs"]
 mod support;
+mod tenants;
 mod tls;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use driftq_api::v1::mended;
-use driftq_api::v2::{NeededTopics, Needs, Operation, path_name};
+use driftq_api::v2::{NeededTenants, NeededTopics, Needs, Operation, path_name};
 use driftq_api::{Code, Fault};
 use driftq_engine::Broker;
 use hyper::body::Incoming;
@@ -165,11 +165,10 @@ impl App {
         if !matches!(caller, Caller::Key { .. }) {
             return Ok(caller);
         }
-        let topic = match needs.topics {
-            NeededTopics::InPath => path_name("topic", target.names[0])?,
-            _ => Cow::Borrowed(""),
-        };
-        caller.check(needs, &topic)?;
+        let is_in_path = needs.topics == NeededTopics::InPath
+            || matches!(needs.tenants, NeededTenants::OwnTopic | NeededTenants::OwnMessages);
+        let topic = if is_in_path { path_name("topic", target.names[0])? } else { Cow::Borrowed("") };
+        caller.check(needs, &topic, &self.broker)?;
         caller.take_request()?;
         Ok(caller)
     }

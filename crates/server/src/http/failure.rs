@@ -92,6 +92,7 @@ fn rejected(reject: Reject, call: Call) -> Fault {
             Code::Forbidden,
             "the key would outlive the key that makes it: give an earlier expires_at",
         ),
+        Reject::TenantDiffers(what) => Fault::new(Code::TenantDiffers, what),
         Reject::Limit(what) => Fault::new(Code::LimitReached, what),
         Reject::Invalid(what) => Fault::invalid(what),
     }

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use driftq_api::v2::{KeyAction, NeededTopics, Needs, Operation};
+use driftq_api::v2::{KeyAction, NeededTenants, NeededTopics, Needs, Operation};
 use driftq_api::{Code, Fault};
 use driftq_engine::core::{KeyId, KeyScope, Permission, Time};
 use driftq_engine::key_text::{self, ShownId};
@@ -142,8 +142,13 @@ fn shown_key(headers: &HeaderMap) -> Result<Option<&str>, Fault> {
 
 impl Caller {
     /// Whether the caller may make a call at all; `topic` is the first name in its path, decoded.
-    pub(crate) fn check(&self, needs: Needs, topic: &str) -> Result<(), Fault> {
-        let Needs { action: Some(action), topics } = needs else { return Ok(()) };
+    pub(crate) fn check(&self, needs: Needs, topic: &str, broker: &Broker) -> Result<(), Fault> {
+        self.check_scope(needs, topic)?;
+        self.check_tenants(needs, topic, broker)
+    }
+
+    fn check_scope(&self, needs: Needs, topic: &str) -> Result<(), Fault> {
+        let Needs { action: Some(action), topics, .. } = needs else { return Ok(()) };
         self.may(action)?;
         match topics {
             NeededTopics::InPath => self.may_use(topic),
@@ -152,7 +157,7 @@ impl Caller {
         }
     }
 
-    fn scope(&self) -> Option<&KeyScope> {
+    pub(super) fn scope(&self) -> Option<&KeyScope> {
         match self {
             Self::Anybody | Self::Root => None,
             Self::Key { scope, .. } => Some(scope),
@@ -170,7 +175,13 @@ impl Caller {
         }
     }
 
-    /// Whether the caller knows of a topic.
+    /// Whether the caller may see values, results and headers. Everything else that is kept about a message or an effect
+    /// is there for whoever may read.
+    pub(crate) fn sees_payloads(&self) -> bool {
+        self.may(KeyAction::ReadPayload).is_ok()
+    }
+
+    /// Whether a topic's name is one of the caller's.
     pub(crate) fn sees(&self, topic: &str) -> bool {
         self.scope().is_none_or(|scope| scope.has_topic(topic))
     }
@@ -267,18 +278,19 @@ pub(crate) const fn permission(action: KeyAction) -> Permission {
 impl Endpoint {
     /// What a key must allow for it.
     pub(crate) const fn needs(self, is_post: bool) -> Needs {
-        let (action, topics) = match self {
+        use NeededTenants as Of;
+        let (action, topics, tenants) = match self {
             Self::V2(operation) => return operation.needs(),
             Self::Healthz | Self::Version | Self::UnknownV1 | Self::UnknownV2 | Self::Unversioned => {
                 return Operation::Healthz.needs();
             }
-            Self::Topics if is_post => (KeyAction::Manage, NeededTopics::Asked),
-            Self::Topics => (KeyAction::Read, NeededTopics::Filtered),
-            Self::Produce => (KeyAction::Produce, NeededTopics::Asked),
-            Self::Consume | Self::Ack | Self::Nack => (KeyAction::Consume, NeededTopics::Asked),
-            Self::Metrics => (KeyAction::Read, NeededTopics::All),
+            Self::Topics if is_post => (KeyAction::Manage, NeededTopics::Asked, Of::Asked),
+            Self::Topics => (KeyAction::Read, NeededTopics::Filtered, Of::Filtered),
+            Self::Produce => (KeyAction::Produce, NeededTopics::Asked, Of::Asked),
+            Self::Consume | Self::Ack | Self::Nack => (KeyAction::Consume, NeededTopics::Asked, Of::Asked),
+            Self::Metrics => (KeyAction::Read, NeededTopics::All, Of::All),
         };
-        Needs { action: Some(action), topics }
+        Needs { action: Some(action), topics, tenants }
     }
 
     /// Whether its answer can take long, or goes on: a key that ends meanwhile ends it.
@@ -329,8 +341,12 @@ mod tests {
             (Operation::GetJob, "", false),
             (Operation::Readyz, "", true),
         ] {
-            assert_eq!(caller.check(operation.needs(), topic).is_ok(), is_let_in, "{operation:?} {topic}");
-            assert!(Caller::Root.check(operation.needs(), topic).is_ok());
+            assert_eq!(
+                caller.check_scope(operation.needs(), topic).is_ok(),
+                is_let_in,
+                "{operation:?} {topic}"
+            );
+            assert!(Caller::Root.check_scope(operation.needs(), topic).is_ok());
         }
     }
 }

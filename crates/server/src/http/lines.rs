@@ -66,7 +66,9 @@ impl Words {
     fn line(&self, delivered: &Delivered) -> Result<Bytes, Malformed> {
         match self {
             Self::V1 => item::line(delivered),
-            Self::V2 { topic, broker } => v2::line(&v2::Reader { topic, broker }, delivered),
+            Self::V2 { topic, broker } => {
+                v2::line(&v2::Reader { topic, broker, shows_payloads: true }, delivered)
+            }
         }
     }
 }

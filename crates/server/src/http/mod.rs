@@ -22,6 +22,7 @@ mod request;
 mod request_id;
 mod secure;
 mod server;
+mod tenancy;
 mod turns;
 mod v1;
 mod v2;

@@ -20,6 +20,7 @@ use super::guard::Caller;
 use super::lines::{Lines, Words};
 use super::pulse::Pulse;
 use super::request::raw_query;
+use super::tenancy::Holding;
 use super::{COMMIT, VERSION};
 
 /// What a handler gives: an answer, or what went wrong.
@@ -35,9 +36,7 @@ pub(crate) fn version(app: &App) -> Answer {
 }
 
 pub(crate) fn list_topics(app: &App, caller: &Caller) -> Answer {
-    let mut topics = app.broker.topics();
-    topics.retain(|topic| caller.sees(topic));
-    json(StatusCode::OK, &Topics { topics })
+    json(StatusCode::OK, &Topics { topics: caller.own_topics(&app.broker) })
 }
 
 pub(crate) async fn create_topic(app: &App, head: &Parts, body: Option<Bytes>, caller: &Caller) -> Handled {
@@ -46,7 +45,10 @@ pub(crate) async fn create_topic(app: &App, head: &Parts, body: Option<Bytes>, c
         None => CreateTopic::from_query(Query::parse_v1(raw_query(head))?)?,
     };
     caller.may_use(&request.name)?;
-    let ready = app.broker.create_topic(&request.name, request.partitions).await;
+    let tenant = caller.tenant_or_all(None)?;
+    let settings = core::TopicSettings::default();
+    let ready =
+        app.broker.put_topic(&request.name, request.partitions, settings, tenant.as_deref(), false).await;
     let ready = ready.map_err(|failure| fault(&failure, Call::Other))?;
     let created = Created { status: "created".into(), name: request.name, partitions: ready.partitions };
     Ok(json(StatusCode::CREATED, &created))
@@ -58,16 +60,14 @@ pub(crate) async fn produce(app: &App, head: &Parts, body: Option<Bytes>, caller
         None => Produce::from_query(Query::parse_v1(raw_query(head))?)?,
     };
     caller.may_use(&request.topic)?;
-    if let Some(envelope) = request.envelope.as_ref().filter(|envelope| !envelope.target_topic.is_empty()) {
-        caller.may_use(&envelope.target_topic)?;
-    }
-    let message = Message {
+    let mut message = Message {
         key: into_bytes(request.key),
         value: into_bytes(request.value),
         envelope: request.envelope.map(into_envelope),
         routing: None,
         origin: None,
     };
+    adopt(app, caller, &request.topic, &mut message)?;
     if let Err(failure) = app.broker.produce(&request.topic, message).await {
         if let Some(reason) = produce_rejection(&failure) {
             app.metrics.on_produce_rejected(reason);
@@ -75,6 +75,29 @@ pub(crate) async fn produce(app: &App, head: &Parts, body: Option<Bytes>, caller
         return Err(fault(&failure, Call::Produce));
     }
     Ok(json(StatusCode::OK, &Produced { status: "produced".into(), topic: request.topic }))
+}
+
+/// Holds a message to what its producer may: the topic that it names besides the call's, and as whom it is sent. One that
+/// names no tenant is that of the only one of the key, or of its topic.
+pub(crate) fn adopt(app: &App, caller: &Caller, topic: &str, message: &mut Message<'_>) -> Result<(), Fault> {
+    let named = core::named_topic(topic, message.envelope.as_ref());
+    if named != topic {
+        caller.may_use(named)?;
+    }
+    if caller.tenants().is_none() {
+        return Ok(());
+    }
+    let holding = caller.may_reach(&app.broker, named, Call::Produce)?;
+    // Who names another topic than the call's needs the call's, too.
+    caller.may_reach(&app.broker, topic, Call::Produce)?;
+    let given = message.envelope.as_mut().map(|envelope| std::mem::take(&mut envelope.tenant_id));
+    let given = given.unwrap_or_default();
+    if given.is_empty() && holding == Holding::Own {
+        return Ok(());
+    }
+    let tenant = caller.tenant(given)?;
+    message.envelope.get_or_insert_default().tenant_id = tenant;
+    Ok(())
 }
 
 pub(crate) async fn consume(
@@ -88,6 +111,7 @@ pub(crate) async fn consume(
         None => Consume::from_query(Query::parse_v1(raw_query(head))?)?,
     };
     caller.may_use(&request.topic)?;
+    caller.must_own(&app.broker, &request.topic)?;
     let request = ConsumeRequest {
         topic: request.topic.into_owned(),
         group: request.group.into_owned(),
@@ -112,6 +136,7 @@ pub(crate) async fn ack(app: &App, head: &Parts, body: Option<Bytes>, caller: &C
         None => Ack::from_query(Query::parse_v1(raw_query(head))?)?,
     };
     caller.may_use(&request.topic)?;
+    caller.must_own(&app.broker, &request.topic)?;
     app.broker.ack(delivery(request)).await.map_err(|failure| fault(&failure, Call::Other))?;
     Ok(no_content())
 }
@@ -122,6 +147,7 @@ pub(crate) async fn nack(app: &App, head: &Parts, body: Option<Bytes>, caller: &
         None => Nack::from_query(Query::parse_v1(raw_query(head))?)?,
     };
     caller.may_use(&request.delivery.topic)?;
+    caller.must_own(&app.broker, &request.delivery.topic)?;
     let (delivery, reason) = (delivery(request.delivery), request.reason.into_owned());
     app.broker.nack(delivery, reason).await.map_err(|failure| fault(&failure, Call::Other))?;
     Ok(no_content())

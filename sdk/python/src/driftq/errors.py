@@ -238,6 +238,12 @@ class SettingsDiffer(Refused):
     CODE = "SETTINGS_DIFFER"
 
 
+class TenantDiffers(Refused):
+    """The topic belongs to another tenant."""
+
+    CODE = "TENANT_DIFFERS"
+
+
 class KeyInFlight(Refused):
     """An operation with this idempotency key is under way."""
 

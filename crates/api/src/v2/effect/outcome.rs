@@ -28,6 +28,10 @@ pub struct EffectOutcome<'a> {
     /// The result in base64, if there is one and it is not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body_b64: Option<Cow<'a, str>>,
+    /// Whether headers and result are left out because the caller's key has `read` and not `read_payload`.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    #[schema(value_type = Option<bool>)]
+    pub payload_hidden: bool,
     /// Why it failed, if its holder or an operator said so.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     #[schema(value_type = Option<String>)]

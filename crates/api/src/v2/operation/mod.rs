@@ -9,7 +9,7 @@ pub(super) use description::Description;
 #[cfg(feature = "openapi")]
 pub(super) use description::{Answer, Body, Content, Forms, Schemas, Shape, Words};
 
-pub use needs::{Needs, Topics as NeededTopics};
+pub use needs::{Needs, Tenants as NeededTenants, Topics as NeededTopics};
 
 /// One call of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -10,6 +10,8 @@ pub struct Needs {
     pub action: Option<KeyAction>,
     /// Which topics it is about.
     pub topics: Topics,
+    /// How tenants come into it, for a key that is bound to some.
+    pub tenants: Tenants,
 }
 
 /// Which topics a call is about.
@@ -27,24 +29,47 @@ pub enum Topics {
     None,
 }
 
+/// How tenants come into a call. It is asked only of keys that are bound to tenants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tenants {
+    /// The first name in the path is a topic that must belong to a tenant of the key: what the call shows or changes is
+    /// the whole topic. One of another tenant does not exist, and a shared one is refused.
+    OwnTopic,
+    /// The first name in the path is a topic of a tenant of the key, or a shared one: the handler keeps to the messages of
+    /// the key's tenants.
+    OwnMessages,
+    /// The call names a tenant, or is given the only one of the key: the handler asks for each.
+    Asked,
+    /// It shows what there is: what belongs to others is left out.
+    Filtered,
+    /// It is about the whole server: a key that is bound to tenants does not do.
+    All,
+    /// It is about what a token names, which is authority enough, or about the caller alone.
+    None,
+}
+
 impl Operation {
     /// What a key must allow for it.
     #[must_use]
     pub const fn needs(self) -> Needs {
         use KeyAction as Action;
+        use Tenants as Of;
         use Topics::{All, Asked, Filtered, InPath, None};
-        let (action, topics) = match self {
-            Self::Produce => (Action::Produce, Asked),
-            Self::Lease | Self::Stream => (Action::Consume, InPath),
-            Self::Ack | Self::Nack | Self::Extend | Self::Release => (Action::Consume, None),
-            Self::Commit => (Action::Consume, Asked),
-            Self::Browse | Self::GetMessage | Self::ListLetters | Self::GetLetter => {
-                (Action::ReadPayload, InPath)
+        let (action, topics, tenants) = match self {
+            Self::Produce => (Action::Produce, Asked, Of::OwnMessages),
+            Self::Lease | Self::Stream => (Action::Consume, InPath, Of::OwnTopic),
+            Self::Ack | Self::Nack | Self::Extend => (Action::Consume, None, Of::None),
+            // It may name an effect that the message waits for.
+            Self::Release => (Action::Consume, None, Of::Asked),
+            Self::Commit => (Action::Consume, Asked, Of::Asked),
+            Self::Browse | Self::GetMessage => (Action::Read, InPath, Of::OwnMessages),
+            Self::ListLetters | Self::GetLetter | Self::GetTopic | Self::ListGroups | Self::GetGroup => {
+                (Action::Read, InPath, Of::OwnTopic)
             }
-            Self::GetTopic | Self::ListGroups | Self::GetGroup => (Action::Read, InPath),
-            Self::ListTopics | Self::ListDeadTopics => (Action::Read, Filtered),
+            Self::ListTopics | Self::ListDeadTopics => (Action::Read, Filtered, Of::Filtered),
+            // It becomes a topic of the key's tenant.
+            Self::PutTopic => (Action::Manage, InPath, Of::Asked),
             Self::CancelMessage
-            | Self::PutTopic
             | Self::PatchTopic
             | Self::DeleteTopic
             | Self::PauseTopic
@@ -53,11 +78,11 @@ impl Operation {
             | Self::SeekGroup
             | Self::PauseGroup
             | Self::ResumeGroup
-            | Self::Purge => (Action::Manage, InPath),
-            Self::Redrive => (Action::Manage, Asked),
-            Self::ListJobs => (Action::Read, Filtered),
-            Self::GetJob => (Action::Read, Asked),
-            Self::CancelJob => (Action::Manage, Asked),
+            | Self::Purge => (Action::Manage, InPath, Of::OwnTopic),
+            Self::Redrive => (Action::Manage, Asked, Of::OwnTopic),
+            Self::ListJobs => (Action::Read, Filtered, Of::Filtered),
+            Self::GetJob => (Action::Read, Asked, Of::Filtered),
+            Self::CancelJob => (Action::Manage, Asked, Of::Filtered),
             Self::GetCommit
             | Self::ListDatasets
             | Self::GetDataset
@@ -67,25 +92,24 @@ impl Operation {
             | Self::GetEntity
             | Self::ListRuns
             | Self::GetRun
-            | Self::GetRouter => (Action::Read, All),
-            Self::DeleteVersion | Self::RemoveEntity | Self::TestRouter | Self::ResolveEffect => {
-                (Action::Manage, All)
+            | Self::GetEffect
+            | Self::ListEffects => (Action::Read, All, Of::Asked),
+            Self::GetRouter => (Action::Read, All, Of::All),
+            Self::TestRouter => (Action::Manage, All, Of::All),
+            Self::DeleteVersion | Self::RemoveEntity | Self::ResolveEffect => {
+                (Action::Manage, All, Of::Asked)
             }
-            Self::BeginEffect
-            | Self::FinishEffect
-            | Self::RenewEffect
-            | Self::ReleaseEffect
-            | Self::ReacquireEffect => (Action::Effects, None),
-            Self::GetEffect | Self::ListEffects => (Action::ReadPayload, All),
-            Self::CutOver | Self::RollBack | Self::SealVersion => (Action::Outputs, All),
-            Self::GetStatus => (Action::Read, None),
+            Self::BeginEffect | Self::ReacquireEffect => (Action::Effects, None, Of::Asked),
+            Self::FinishEffect | Self::RenewEffect | Self::ReleaseEffect => (Action::Effects, None, Of::None),
+            Self::CutOver | Self::RollBack | Self::SealVersion => (Action::Outputs, All, Of::Asked),
+            Self::GetStatus => (Action::Read, None, Of::Filtered),
             Self::CreateKey | Self::ListKeys | Self::GetKey | Self::RotateKey | Self::RevokeKey => {
-                (Action::Admin, None)
+                (Action::Admin, None, Of::None)
             }
             Self::Healthz | Self::Readyz | Self::GetOpenApi => {
-                return Needs { action: Option::None, topics: None };
+                return Needs { action: Option::None, topics: None, tenants: Of::None };
             }
         };
-        Needs { action: Some(action), topics }
+        Needs { action: Some(action), topics, tenants }
     }
 }

@@ -25,6 +25,16 @@ where
     from.deserialize_option(OptionVisitor::<MIN, MAX>)
 }
 
+/// A text of its own that may be left out or `null`.
+pub(in crate::v2) fn optional_owned<'de, D, const MIN: usize, const MAX: usize>(
+    from: D,
+) -> Result<Option<String>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    Ok(optional::<D, MIN, MAX>(from)?.map(Cow::into_owned))
+}
+
 /// A text that is empty when it is left out or `null`, and cannot be empty when it is given.
 pub(in crate::v2) fn or_empty<'de, D, const MAX: usize>(from: D) -> Result<Cow<'de, str>, D::Error>
 where

@@ -16,6 +16,7 @@ impl Rig {
                 name: name.into(),
                 partitions,
                 settings: TopicSettings::default(),
+                tenant: None,
                 exact: false,
             })
         });

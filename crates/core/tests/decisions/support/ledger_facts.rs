@@ -45,6 +45,9 @@ const RAISED: &[u8] =
     &[1, 0, 0, 0, b'a', 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, b'b', b'c', 1, 0, 0, 0, 0, 0, 0, 0];
 /// What a key allows: to produce and to read, with one topic.
 const SCOPE: &[u8] = &[0b1_0001, 0, 0, 0, 1, 1, 0, 0, 0, 2, 0, 0, 0, b't', b'*'];
+/// The same, as one tenant only.
+const SCOPE_OF_TENANT: &[u8] =
+    &[0b1_0001, 0, 1, 0, 1, 1, 0, 0, 0, 2, 0, 0, 0, b't', b'*', 1, 0, 0, 0, 1, 0, 0, 0, b'a'];
 /// A version of a dataset.
 const READS: &[u8] = &[1, 0, 0, 0, b'd', 2, 0, 0, 0, b'v', b'1'];
 /// The first of them once more.
@@ -91,6 +94,7 @@ pub(crate) fn name(fact: &Fact<'_>) -> Option<&'static str> {
         Fact::Commit(CommitFact::Forgotten { .. }) => "commits-forgotten",
         Fact::Entity(EntityFact::Raised { .. }) => "entities-raised",
         Fact::Entity(EntityFact::Forgotten { .. }) => "entity-forgotten",
+        Fact::Key(KeyFact::Created { scope: SCOPE_OF_TENANT, .. }) => "key-created-of-tenant",
         Fact::Key(KeyFact::Created { .. }) => "key-created",
         Fact::Key(KeyFact::Ended { .. }) => "key-ended",
         _ => return None,
@@ -205,19 +209,40 @@ pub(crate) fn facts() -> Vec<Fact<'static>> {
             raised: RAISED,
         }),
         Fact::Entity(EntityFact::Forgotten { tenant: "tenant", entity: "order-7" }),
-        Fact::Key(KeyFact::Created {
-            key: KeyId(0x0102_0304_0506_0708),
-            at: Time(0x0910),
-            digest: [0x11; 32],
-            scope: SCOPE,
-            until: Time(0x1213),
-            parent: Some(KeyId(0x1415)),
-            replaces: None,
-            note: "note",
-        }),
+        Fact::Key(key_made(SCOPE)),
+        Fact::Key(key_made(SCOPE_OF_TENANT)),
         Fact::Key(KeyFact::Ended { key: KeyId(0x0102), at: Time(0x0304), until: Time(0x0506) }),
     ];
     effects.map(Fact::Effect).into_iter().chain(others).collect()
+}
+
+/// A key that hangs on another.
+const fn key_made(scope: &'static [u8]) -> KeyFact<'static> {
+    KeyFact::Created {
+        key: KeyId(0x0102_0304_0506_0708),
+        at: Time(0x0910),
+        digest: [0x11; 32],
+        scope,
+        until: Time(0x1213),
+        parent: Some(KeyId(0x1415)),
+        replaces: None,
+        note: "note",
+    }
+}
+
+/// A key, and one that hangs on it and is bound to a tenant.
+pub(crate) fn key_history() -> Vec<Fact<'static>> {
+    let above = KeyFact::Created {
+        key: KeyId(0x1415),
+        at: Time(0x0909),
+        digest: [0x22; 32],
+        scope: SCOPE,
+        until: Time::NEVER,
+        parent: None,
+        replaces: None,
+        note: "",
+    };
+    vec![Fact::Key(above), Fact::Key(key_made(SCOPE_OF_TENANT))]
 }
 
 /// What may happen to entities after [`history`]: an effect and commits raise them, and one is forgotten.

@@ -58,6 +58,7 @@ impl Rig {
                 name: name_owned,
                 partitions,
                 settings,
+                tenant: None,
                 exact: true,
             })
         });

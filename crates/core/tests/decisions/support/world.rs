@@ -167,8 +167,18 @@ impl World {
             0 => {
                 let name = TOPICS[usize::from(a) % TOPICS.len()].to_owned();
                 let (partitions, settings) = (u32::from(b % 3) + 1, topic_settings(c));
+                // Some belong to a tenant, and with them their dead letters.
+                let tenant = (b % 4 == 3).then(|| "tenant".to_owned());
                 self.rig.ask(|ticket| {
-                    Input::Order(OrderInput::CreateTopic { ticket, name, partitions, settings, exact: false })
+                    let exact = false;
+                    Input::Order(OrderInput::CreateTopic {
+                        ticket,
+                        name,
+                        partitions,
+                        settings,
+                        tenant,
+                        exact,
+                    })
                 });
             }
             1..=7 => self.produce(a, b, c),

@@ -17,7 +17,7 @@ use super::entities::taken_expected;
 use super::produce::draft;
 use super::{Request, fault};
 use crate::http::answer::json;
-use crate::http::v1::Handled;
+use crate::http::v1::{Handled, adopt};
 
 pub(super) async fn commit(request: &Request<'_>) -> Handled {
     request.no_query()?;
@@ -79,6 +79,11 @@ fn taken<'a>(
         (own, name) => own.map(Cow::into_owned).or(name),
     };
     check_parts(request, &asked)?;
+    let is_scoped =
+        name.is_some() || !(asked.outputs.is_empty() && asked.reads.is_empty() && asked.expect.is_empty());
+    if is_scoped || !asked.tenant_id.is_empty() {
+        asked.tenant_id = request.tenant(asked.tenant_id)?;
+    }
     // As it was understood: a client that builds the body anew may order it differently.
     let said = serde_json::to_vec(&asked).expect("texts and numbers always have a JSON form");
     let broker = &request.app.broker;
@@ -91,11 +96,7 @@ fn taken<'a>(
         acks: receipts(broker, "ack", &asked.ack)?,
         fences: receipts(broker, "fence", &asked.fence)?,
         effects: effects(request, asked.effects)?,
-        messages: asked
-            .produce
-            .into_iter()
-            .map(|item| (item.topic.into_owned(), draft(item.message)))
-            .collect(),
+        messages: messages(request, asked.produce)?,
         outputs: asked.outputs.iter().map(taken_output).collect(),
         reads: asked.reads.iter().map(taken_read).collect(),
         tenant: asked.tenant_id.into_owned(),
@@ -118,11 +119,21 @@ fn check_parts(request: &Request<'_>, asked: &Commit<'_>) -> Result<(), Fault> {
     }
     for item in &asked.produce {
         request.caller.may_use(&item.topic)?;
-        if let Some(envelope) = item.message.envelope.as_ref().filter(|with| !with.target_topic.is_empty()) {
-            request.caller.may_use(&envelope.target_topic)?;
-        }
     }
     Ok(())
+}
+
+type Messages<'a> = Vec<(String, driftq_engine::Draft<'a>)>;
+
+/// The messages of a commit as the broker takes them, each sent as a tenant of the caller.
+fn messages<'a>(request: &Request<'_>, produce: Vec<v2::CommitMessage<'a>>) -> Result<Messages<'a>, Fault> {
+    let drafts = produce.into_iter().enumerate().map(|(place, item)| {
+        let mut draft = draft(item.message);
+        adopt(request.app, request.caller, &item.topic, &mut draft.message)
+            .map_err(|fault| fault.in_part(format!("produce[{place}]")))?;
+        Ok((item.topic.into_owned(), draft))
+    });
+    drafts.collect()
 }
 
 /// What the key of a commit stands for: each tenant has its own.
@@ -135,7 +146,7 @@ fn named(tenant: &str, key: &str) -> Identity {
 
 /// Whether a commit was done, for a caller that did not hear the answer.
 pub(super) async fn get(request: &Request<'_>) -> Handled {
-    let (key, tenant) = (request.name(0, "key")?, v2::tenant(request.query()?)?);
+    let (key, tenant) = (request.name(0, "key")?, request.tenant(v2::tenant(request.query()?)?)?);
     let found = request.app.broker.committed_as(named(&tenant, &key)).await;
     let unknown = || {
         let text =

@@ -44,6 +44,7 @@ async fn decide(request: &Request<'_>, asked: EffectBegin<'_>, urge: Urge) -> Ha
     let mut call = taken_begin(request, asked, urge, request.key()?)?;
     let inherited = request.app.broker.inherit(std::slice::from_mut(&mut call)).await;
     inherited.map_err(|failure| fault(&failure))?;
+    take_tenant(request, &mut call)?;
     let begun = request.app.broker.begin_effect(&call).await.map_err(|failure| fault(&failure))?;
     let decision = decision(request, &begun)?;
     let mut answer = json(StatusCode::OK, &decision);
@@ -71,6 +72,15 @@ async fn begin_many(request: &Request<'_>, asked: EffectBegins<'_>) -> Handled {
         }
     }
     request.app.broker.inherit(&mut calls).await.map_err(|failure| fault(&failure))?;
+    let mut taken = calls.into_iter();
+    let mut calls = Vec::with_capacity(taken.len());
+    for refused in faults.iter_mut().filter(|refused| refused.is_none()) {
+        let Some(mut call) = taken.next() else { break };
+        match take_tenant(request, &mut call) {
+            Ok(()) => calls.push(call),
+            Err(fault) => *refused = Some(fault),
+        }
+    }
     let begun = match calls.is_empty() {
         true => Vec::new(),
         false => request.app.broker.begin_effects(&calls).await.map_err(|failure| fault(&failure))?,
@@ -92,6 +102,12 @@ async fn begin_many(request: &Request<'_>, asked: EffectBegins<'_>) -> Handled {
         Err(fault) => EffectBegun::refused(fault),
     });
     Ok(json(StatusCode::OK, &EffectsBegun { results: results.collect() }))
+}
+
+/// As whom an effect is begun: the tenant that the call names or that the message has, which must be the caller's.
+fn take_tenant(request: &Request<'_>, call: &mut EffectCall<'_>) -> Result<(), Fault> {
+    call.about.tenant = request.tenant(std::mem::take(&mut call.about.tenant))?;
+    Ok(())
 }
 
 /// A begin as the broker takes it. `name` is what names the call if the begin itself does not.
@@ -201,7 +217,8 @@ pub(super) async fn resolve(request: &Request<'_>) -> Handled {
     end.ending.why = asked.why;
     // An epoch that no effect can have is not the newest one.
     let seen = asked.epoch.map(|epoch| u32::try_from(epoch).unwrap_or(0));
-    let who = (&*asked.tenant_id, &*asked.scope, &*asked.key);
+    let tenant = request.tenant(asked.tenant_id)?;
+    let who = (&*tenant, &*asked.scope, &*asked.key);
     let ended = request.app.broker.resolve_effect(who, seen, &end).await;
     Ok(json(StatusCode::OK, &shown_end(ended.map_err(|failure| fault(&failure))?)))
 }
@@ -209,9 +226,14 @@ pub(super) async fn resolve(request: &Request<'_>) -> Handled {
 pub(super) async fn get(request: &Request<'_>) -> Handled {
     request.no_query()?;
     let asked = EffectGet::from_json(request.json()?)?;
-    let seen = request.app.broker.effect(&asked.tenant_id, &asked.scope, &asked.key).await;
+    let tenant = request.tenant(asked.tenant_id)?;
+    let seen = request.app.broker.effect(&tenant, &asked.scope, &asked.key).await;
     let seen = seen.map_err(|failure| fault(&failure))?;
-    Ok(json(StatusCode::OK, &shown(&seen)?))
+    let mut effect = shown(&seen)?;
+    if !request.caller.sees_payloads() {
+        effect = without_payload(effect, true);
+    }
+    Ok(json(StatusCode::OK, &effect))
 }
 
 pub(super) async fn list(request: &Request<'_>) -> Handled {
@@ -227,13 +249,17 @@ pub(super) async fn list(request: &Request<'_>) -> Handled {
             EffectState::FailedRetryable => ledger::Status::FailedRetryable,
             EffectState::Unknown => ledger::Status::Unknown,
         }),
-        tenant: asked.tenant_id,
+        tenant: request.caller.tenant_or_all(asked.tenant_id)?,
         scope: asked.scope,
     };
     let sight = request.app.broker.effects(&filter).await.map_err(|failure| fault(&failure))?;
     let effects: Result<Vec<_>, Fault> = sight.seen.iter().map(brief).collect();
     let cursor = sight.next.map(|next| encode_place(&next.to_be_bytes()));
-    Ok(json(StatusCode::OK, &Effects { effects: effects?, cursor, scanned: sight.scanned }))
+    let effects = effects?;
+    // How many of others lie between them is not for one tenant to know.
+    let is_whole = request.caller.tenants().is_none();
+    let scanned = if is_whole { sight.scanned } else { effects.len() as u64 };
+    Ok(json(StatusCode::OK, &Effects { effects, cursor, scanned }))
 }
 
 /// The number in a cursor. A cursor that the server never gave out still stands for some place.
@@ -328,12 +354,17 @@ fn shown(seen: &SeenEffect) -> Result<Effect<'_>, Fault> {
 
 /// One effect in a list: how it ended, but not with what.
 pub(super) fn brief(seen: &SeenEffect) -> Result<Effect<'_>, Fault> {
-    let mut effect = shown(seen)?;
+    Ok(without_payload(shown(seen)?, false))
+}
+
+/// An effect without what came of it; `is_hidden` says that there may be something to see for others.
+fn without_payload(mut effect: Effect<'_>, is_hidden: bool) -> Effect<'_> {
     if let Some(outcome) = &mut effect.outcome {
         outcome.headers = Headers::default();
         (outcome.body, outcome.body_b64) = (None, None);
+        outcome.payload_hidden = is_hidden;
     }
-    Ok(effect)
+    effect
 }
 
 /// When a record that is over is forgotten.
@@ -368,6 +399,7 @@ fn outcome(seen: &SeenEffect) -> Result<Option<EffectOutcome<'_>>, Fault> {
         headers: Headers::stored(headers),
         body: None,
         body_b64: None,
+        payload_hidden: false,
         error,
         finished_at: moment(view.ended.unwrap_or_default()),
         epoch: u64::from(view.epoch),

@@ -15,6 +15,7 @@ use crate::http::v1::Handled;
 
 pub(super) async fn list(request: &Request<'_>) -> Handled {
     let (tenant, page) = tenant_and_page(request.query()?)?;
+    let tenant = request.tenant(tenant)?;
     let list = EntityList {
         tenant: tenant.to_string(),
         after: page.after,
@@ -27,7 +28,7 @@ pub(super) async fn list(request: &Request<'_>) -> Handled {
 }
 
 pub(super) async fn get(request: &Request<'_>) -> Handled {
-    let (name, tenant) = (request.name(0, "entity")?, tenant(request.query()?)?);
+    let (name, tenant) = (request.name(0, "entity")?, request.tenant(tenant(request.query()?)?)?);
     let entity =
         request.app.broker.entity(Named::of(&*tenant, &*name)).await.map_err(|failure| fault(&failure))?;
     Ok(json(StatusCode::OK, &shown(&tenant, &entity)))
@@ -35,7 +36,7 @@ pub(super) async fn get(request: &Request<'_>) -> Handled {
 
 pub(super) async fn remove(request: &Request<'_>) -> Handled {
     let name = request.name(0, "entity")?;
-    let tenant = tenant_confirmed(request.query()?, &name)?;
+    let tenant = request.tenant(tenant_confirmed(request.query()?, &name)?)?;
     let removed = request.app.broker.forget_entity(Named::of(&*tenant, &*name)).await;
     let version = removed.map_err(|failure| fault(&failure))?;
     Ok(json(StatusCode::OK, &EntityRemoved { version }))

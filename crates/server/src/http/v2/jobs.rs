@@ -9,12 +9,13 @@ use hyper::StatusCode;
 use super::words::moment;
 use super::{Request, fault};
 use crate::http::answer::json;
+use crate::http::tenancy::Holding;
 use crate::http::v1::Handled;
 
 pub(super) fn list(request: &Request<'_>) -> Handled {
     request.no_query()?;
     let mut jobs = request.app.broker.jobs();
-    jobs.retain(|job| request.caller.sees(&job.topic));
+    jobs.retain(|job| is_seen(request, job));
     Ok(json(StatusCode::OK, &Jobs { jobs: jobs.iter().map(shown).collect() }))
 }
 
@@ -26,7 +27,11 @@ pub(super) fn get(request: &Request<'_>) -> Handled {
 /// The job that the path names. One about a topic that is not the caller's does not exist for it.
 fn seen(request: &Request<'_>) -> Result<driftq_engine::Job, Fault> {
     let job = request.app.broker.job(id(request)?).map_err(|failure| fault(&failure))?;
-    if request.caller.sees(&job.topic) { Ok(job) } else { Err(unknown()) }
+    if is_seen(request, &job) { Ok(job) } else { Err(unknown()) }
+}
+
+fn is_seen(request: &Request<'_>, job: &driftq_engine::Job) -> bool {
+    request.caller.sees(&job.topic) && request.caller.holding(job.tenant.as_deref()) == Some(Holding::Own)
 }
 
 pub(super) fn cancel(request: &Request<'_>) -> Handled {

@@ -22,13 +22,19 @@ pub(super) async fn create(request: &Request<'_>) -> Handled {
     let drawn = drawn()?;
     let permissions =
         spec.actions.iter().fold(Permissions::default(), |all, action| all.with(permission(*action)));
-    let topics = spec.topics.map(|topics| topics.into_iter().map(Cow::into_owned).collect());
+    let owned = |names: Vec<Cow<'_, str>>| names.into_iter().map(Cow::into_owned).collect();
+    let (topics, tenants) = (spec.topics.map(owned), spec.tenants.map(owned));
     // A key that is told no end ends with the one that it hangs on.
     let until = spec.expires_at.map_or_else(|| request.caller.until(), time);
     let key = NewKey {
         id: drawn.id,
         digest: drawn.digest,
-        scope: KeyScope { permissions, topics, limits: spec.limits.map_or(KeyLimits::NONE, limits) },
+        scope: KeyScope {
+            permissions,
+            topics,
+            tenants,
+            limits: spec.limits.map_or(KeyLimits::NONE, limits),
+        },
         until,
         parent: request.caller.key(),
         note: spec.note.into_owned(),
@@ -108,16 +114,17 @@ fn hangs_on(all: &[KeyView], key: &KeyView, above: Option<KeyId>) -> bool {
         .any(|key| key.id == above)
 }
 
+fn names(names: &[String]) -> Vec<Cow<'_, str>> {
+    names.iter().map(|name| Cow::Borrowed(name.as_str())).collect()
+}
+
 fn shown<'a>(request: &Request<'_>, key: &'a KeyView) -> Key<'a> {
     let allowed = |action: &KeyAction| key.scope.permissions.has(permission(*action));
     Key {
         id: Cow::Owned(key_text::written_id(key.id)),
         actions: KeyAction::WORDS.iter().map(|(_, action)| *action).filter(allowed).collect(),
-        topics: key
-            .scope
-            .topics
-            .as_ref()
-            .map(|topics| topics.iter().map(|topic| Cow::Borrowed(topic.as_str())).collect()),
+        topics: key.scope.topics.as_deref().map(names),
+        tenants: key.scope.tenants.as_deref().map(names),
         limits: key.scope.limits.any().then(|| shown_limits(key.scope.limits)),
         created_at: moment(key.created),
         expires_at: (key.until != Time::NEVER).then(|| moment(key.until)),

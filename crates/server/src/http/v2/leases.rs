@@ -1,5 +1,6 @@
 //! Borrowing messages and saying what became of them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -33,7 +34,7 @@ pub(super) async fn lease(request: &Request<'_>) -> Handled {
         max: asked.max,
         lease_ms: asked.lease_ms,
         wait_ms: asked.wait_ms,
-        request_id: asked.request_id.map(std::borrow::Cow::into_owned).or(header),
+        request_id: asked.request_id.map(Cow::into_owned).or(header),
     };
     let app = request.app;
     let lent = app.broker.lend(call).await.map_err(|failure| fault(&failure))?;
@@ -49,7 +50,7 @@ async fn leased(request: &Request<'_>, topic: &str, mut lent: Lent) -> Result<By
     let room = (16 + lent.bytes() + lent.len() * FRAME_BYTES).min(ANSWER_BYTES_MAX);
     charge.grow(room).await?;
     let mut out = LeasedWriter::with_capacity(room);
-    let reader = Reader { topic, broker: &app.broker };
+    let reader = Reader { topic, broker: &app.broker, shows_payloads: true };
     let mut loan = Loan::new(app.broker.clone(), Vec::with_capacity(lent.len()));
     while let Some(delivery) = lent.next().await {
         let before = out.bytes();
@@ -130,17 +131,19 @@ pub(super) async fn extend(request: &Request<'_>) -> Handled {
 
 pub(super) async fn release(request: &Request<'_>) -> Handled {
     let asked = Release::from_json(request.json()?)?;
-    let said = asked.leases.iter().map(|lease| {
+    let mut said = Vec::with_capacity(asked.leases.len());
+    for lease in &asked.leases {
         let verdict = match &lease.effect {
             None => Verdict::Release { delay_ms: lease.delay_ms.unwrap_or(0) },
-            Some(effect) => Verdict::Await {
-                effect: Identity::of(&effect.tenant_id, &effect.scope, &effect.key),
-                delay_ms: lease.delay_ms,
-            },
+            Some(effect) => {
+                let tenant = request.tenant(Cow::Borrowed(&effect.tenant_id))?;
+                let effect = Identity::of(&tenant, &effect.scope, &effect.key);
+                Verdict::Await { effect, delay_ms: lease.delay_ms }
+            }
         };
-        (&*lease.token, verdict)
-    });
-    settle(request, said).await
+        said.push((&*lease.token, verdict));
+    }
+    settle(request, said.into_iter()).await
 }
 
 /// Tells the broker what the holders of tokens say; a token that it never wrote does not reach it.

@@ -11,9 +11,11 @@ use hyper::StatusCode;
 
 use super::filled::Filled;
 use super::jobs::shown as shown_job;
-use super::words::{Looked, Reader, looked, moment, seen_item, time};
+use super::words::{Looked, looked, moment, seen_item, time};
 use super::{Request, fault};
 use crate::http::answer::json;
+use crate::http::failure::Call;
+use crate::http::tenancy::Holding;
 use crate::http::v1::Handled;
 
 /// Letters that one question takes from the broker.
@@ -24,9 +26,10 @@ const LETTERS_READ_MAX: usize = 2_000;
 pub(super) async fn topics(request: &Request<'_>) -> Handled {
     let page = Page::from_query(&request.query()?)?;
     let prefix = Broker::dead_letter_topic("");
-    let names = request.app.broker.topics().into_iter();
-    let sources = names.filter_map(|name| name.strip_prefix(&prefix).map(str::to_owned));
-    let sources: Vec<String> = sources.filter(|source| request.caller.sees(source)).collect();
+    let caller = request.caller;
+    let names = request.app.broker.topics_of(|tenant| caller.holding(tenant) == Some(Holding::Own));
+    let sources = names.into_iter().filter_map(|name| name.strip_prefix(&prefix).map(str::to_owned));
+    let sources: Vec<String> = sources.filter(|source| caller.sees(source)).collect();
     let mut dead = Vec::new();
     for source in sources {
         let Ok(topic) = request.app.broker.describe_topic(&Broker::dead_letter_topic(&source)).await else {
@@ -80,7 +83,7 @@ pub(super) async fn list(request: &Request<'_>) -> Handled {
         }
     };
     let looked: Vec<Looked<'_>> = looked(&filled.kept).collect();
-    let reader = Reader { topic: &letters, broker };
+    let reader = request.reader(&letters);
     let page = Letters {
         letters: looked.iter().map(|looked| seen_item(&reader, looked)).collect(),
         cursor: cursor.map(|(partition, offset)| Position { partition, offset }.cursor()),
@@ -99,7 +102,7 @@ pub(super) async fn get(request: &Request<'_>) -> Handled {
     let Some(looked) = looked(&seen).next() else {
         return Err(Fault::new(Code::MessageUnknown, "the letter was gone when it was read"));
     };
-    let reader = Reader { topic: &letters, broker: &request.app.broker };
+    let reader = request.reader(&letters);
     Ok(json(StatusCode::OK, &seen_item(&reader, &looked)))
 }
 
@@ -109,6 +112,7 @@ pub(super) async fn redrive(request: &Request<'_>) -> Handled {
     let target_topic = asked.target_topic.map(std::borrow::Cow::into_owned);
     if let Some(topic) = &target_topic {
         request.caller.may_use(topic)?;
+        request.caller.may_reach(&request.app.broker, topic, Call::Other)?;
     }
     let call = call(request, JobKind::Redrive, &asked.selection, asked.dry_run)?;
     start(request, JobCall { rate_per_second: asked.rate_per_second, target_topic, ..call }).await

@@ -7,14 +7,17 @@ use driftq_api::v2::{
     path_partition,
 };
 use driftq_api::{Code, Fault};
-use driftq_engine::Seen;
-use driftq_engine::core::{self, Browse, GroupStanding, KeyHash, Stage, TopicId, Wait};
+use driftq_engine::core::{self, Browse, GroupStanding, KeyHash, Reject, Stage, TopicId, Wait};
+use driftq_engine::{Failure, Seen};
 use hyper::StatusCode;
 
 use super::filled::Filled;
-use super::words::{Looked, Reader, attempt, looked, moment, seen_item, shown_policy};
+use super::words::{Looked, attempt, looked, moment, seen_item, shown_policy};
 use super::{Request, fault};
 use crate::http::answer::{Answer, json};
+use crate::http::failure::Call;
+use crate::http::guard::Caller;
+use crate::http::tenancy::Holding;
 use crate::http::v1::Handled;
 
 /// Messages that one question takes from the broker.
@@ -25,9 +28,10 @@ const PAYLOADS_MAX: u64 = 2_000;
 pub(super) async fn browse(request: &Request<'_>) -> Handled {
     let topic = request.name(0, "topic")?;
     let query = BrowseQuery::from_query(request.query()?)?;
+    let sight = Sight::of(request, &topic, &query)?;
     let (partition, from) = first_place(&query);
     if let Some(key) = &query.idempotency_key
-        && let Some(page) = by_identity(request, &topic, &query, key).await?
+        && let Some(page) = by_identity(request, (&topic, sight), &query, key).await?
     {
         return Ok(page);
     }
@@ -43,12 +47,16 @@ pub(super) async fn browse(request: &Request<'_>) -> Handled {
     let (mut filled, mut scanned, mut read) = (Filled::new(query.limit, &request.app.budget), 0, 0);
     let cursor = loop {
         let glance = broker.glance(&topic, browse.clone()).await.map_err(|f| fault(&f))?;
-        scanned += glance.scanned;
+        if sight.is_whole() {
+            scanned += glance.scanned;
+        }
         read += glance.found.len() as u64;
         for found in glance.found {
             let seen = filled.see(broker, glance.topic, found).await?;
-            let fits =
-                looked(std::slice::from_ref(&seen)).any(|(_, message)| is_wanted(&query, &seen, &message));
+            let is_own = looked(std::slice::from_ref(&seen)).any(|(_, message)| sight.has(&message));
+            scanned += u64::from(is_own && !sight.is_whole());
+            let fits = is_own
+                && looked(std::slice::from_ref(&seen)).any(|(_, message)| is_wanted(&query, &seen, &message));
             if fits && stands_so(request, &topic, &query, &seen).await {
                 filled.keep(seen);
             }
@@ -66,7 +74,69 @@ pub(super) async fn browse(request: &Request<'_>) -> Handled {
             break Some((partition, offset - 1));
         }
     };
-    page(&Reader { topic: &topic, broker }, &filled.kept, cursor, scanned)
+    page(&request.reader(&topic), &filled.kept, cursor, scanned)
+}
+
+/// Which messages of a topic exist for the caller.
+#[derive(Clone, Copy)]
+enum Sight<'a> {
+    /// All of them.
+    Whole,
+    /// Those of its tenants: the topic is shared.
+    Of(&'a Caller),
+}
+
+impl<'a> Sight<'a> {
+    fn of(request: &Request<'a>, topic: &str, query: &BrowseQuery<'_>) -> Result<Self, Fault> {
+        if let Some(tenant) = &query.tenant_id {
+            request.tenant(Cow::Borrowed(tenant))?;
+        }
+        let sight = Self::into(request, topic)?;
+        let tells_of_groups = query.state.is_some_and(|state| !is_of_message(state));
+        if tells_of_groups && !sight.is_whole() {
+            let text = "state: how groups stand to messages of a shared topic is not told to a key that is bound to \
+                        tenants; ask for ready, scheduled, backoff or in_flight";
+            return Err(Fault::new(Code::Forbidden, text));
+        }
+        Ok(sight)
+    }
+
+    /// The caller's sight into a topic.
+    fn into(request: &Request<'a>, topic: &str) -> Result<Self, Fault> {
+        Ok(match request.caller.may_reach(&request.app.broker, topic, Call::Other)? {
+            Holding::Own => Self::Whole,
+            Holding::Shared => Self::Of(request.caller),
+        })
+    }
+
+    const fn is_whole(self) -> bool {
+        matches!(self, Self::Whole)
+    }
+
+    fn has(self, message: &core::Message<'_>) -> bool {
+        match self {
+            Self::Whole => true,
+            Self::Of(caller) => {
+                caller.acts_as(message.envelope.as_ref().map_or("", |envelope| &envelope.tenant_id))
+            }
+        }
+    }
+
+    fn only_tenant(self) -> Option<&'a str> {
+        match self {
+            Self::Whole => None,
+            Self::Of(caller) => match caller.tenants() {
+                Some([only]) => Some(only),
+                _ => None,
+            },
+        }
+    }
+}
+
+/// Whether a state is told of the message as a whole, and not of each group.
+const fn is_of_message(state: DeliveryState) -> bool {
+    use DeliveryState::{Backoff, InFlight, Ready, Scheduled};
+    matches!(state, Backoff | InFlight | Ready | Scheduled)
 }
 
 /// Where the page begins.
@@ -79,25 +149,27 @@ fn first_place(query: &BrowseQuery<'_>) -> (u32, u64) {
 /// the key may be another tenant's, or the gate may have forgotten it.
 async fn by_identity(
     request: &Request<'_>,
-    topic: &str,
+    (topic, sight): (&str, Sight<'_>),
     query: &BrowseQuery<'_>,
     key: &str,
 ) -> Result<Option<Answer>, Fault> {
-    let tenant = query.tenant_id.as_deref().unwrap_or("");
+    let only = sight.only_tenant().unwrap_or("");
+    let tenant = query.tenant_id.as_deref().unwrap_or(only);
     let place = request.app.broker.whereabouts(topic, tenant, key).await.map_err(|f| fault(&f))?;
     let Some((name, partition, offset)) = place else { return Ok(None) };
     let mut kept = Vec::new();
     if let Ok((seen, _)) = request.app.broker.look_at(&name, partition, offset).await
-        && looked(std::slice::from_ref(&seen)).any(|(_, message)| is_wanted(query, &seen, &message))
+        && looked(std::slice::from_ref(&seen))
+            .any(|(_, message)| sight.has(&message) && is_wanted(query, &seen, &message))
         && stands_so(request, &name, query, &seen).await
     {
         kept.push(seen);
     }
     // A router may have sent it elsewhere.
-    page(&Reader { topic: &name, broker: &request.app.broker }, &kept, None, 1).map(Some)
+    page(&request.reader(&name), &kept, None, 1).map(Some)
 }
 
-fn page(reader: &Reader<'_>, kept: &[Seen], cursor: Option<(u32, u64)>, scanned: u64) -> Handled {
+fn page(reader: &super::Reader<'_>, kept: &[Seen], cursor: Option<(u32, u64)>, scanned: u64) -> Handled {
     let looked: Vec<Looked<'_>> = looked(kept).collect();
     let browsed = Browsed {
         messages: looked.iter().map(|looked| seen_item(reader, looked)).collect(),
@@ -109,10 +181,7 @@ fn page(reader: &Reader<'_>, kept: &[Seen], cursor: Option<(u32, u64)>, scanned:
 
 /// Whether a message stands as asked with some group, where that takes a closer look at it.
 async fn stands_so(request: &Request<'_>, topic: &str, query: &BrowseQuery<'_>, seen: &Seen) -> bool {
-    use DeliveryState::{Backoff, InFlight, Ready, Scheduled};
-    let Some(wanted) = query.state.filter(|s| !matches!(s, Backoff | InFlight | Ready | Scheduled)) else {
-        return true;
-    };
+    let Some(wanted) = query.state.filter(|state| !is_of_message(*state)) else { return true };
     // Without a group there is none that says so, and it is done all the same.
     if wanted == DeliveryState::Done && seen.found.stage == Stage::Done {
         return true;
@@ -155,13 +224,23 @@ pub(super) async fn get(request: &Request<'_>) -> Handled {
     let looked_at = request.app.broker.look_at(&topic, partition, offset).await;
     let (seen, described) = looked_at.map_err(|failure| fault(&failure))?;
     let seen = [seen];
+    let sight = Sight::into(request, &topic)?;
     let Some(looked) = looked(&seen).next() else {
-        return Err(Fault::new(Code::MessageUnknown, "the message was gone when it was read"));
+        // Whose it was cannot be told.
+        return Err(match sight {
+            Sight::Whole => Fault::new(Code::MessageUnknown, "the message was gone when it was read"),
+            Sight::Of(_) => fault(&Failure::Reject(Reject::MessageUnknown)),
+        });
     };
-    let mut groups: Vec<GroupState<'_>> = described.groups.iter().map(state).collect();
+    if !sight.has(&looked.1) {
+        return Err(fault(&Failure::Reject(Reject::MessageUnknown)));
+    }
+    // Why it waits is told by what others have in the topic.
+    let standings = if sight.is_whole() { &described.groups[..] } else { &[] };
+    let mut groups: Vec<GroupState<'_>> = standings.iter().map(state).collect();
     groups.sort_by(|one, other| one.group.cmp(&other.group));
     let shown = MessageState {
-        message: seen_item(&Reader { topic: &topic, broker: &request.app.broker }, &looked),
+        message: seen_item(&request.reader(&topic), &looked),
         cancelled: described.found.cancelled,
         retry_policy: shown_policy(described.found.retry.unwrap_or_default()),
         groups,

@@ -162,6 +162,16 @@ impl Request<'_> {
         path_name(what, self.names[place])
     }
 
+    /// The tenant as which the call is made: the one that it names, or the only one of the caller's key.
+    fn tenant<'a>(&self, named: Cow<'a, str>) -> Result<Cow<'a, str>, Fault> {
+        self.caller.tenant(named)
+    }
+
+    /// How messages of a topic are shown that are only looked at.
+    fn reader<'a>(&'a self, topic: &'a str) -> Reader<'a> {
+        Reader { topic, broker: &self.app.broker, shows_payloads: self.caller.sees_payloads() }
+    }
+
     /// The key that makes sending the call again safe, if there is one.
     fn key(&self) -> Result<Option<String>, Fault> {
         let mut values = self.head.headers.get_all("idempotency-key").iter();

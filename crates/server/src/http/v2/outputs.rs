@@ -18,6 +18,7 @@ use crate::http::v1::Handled;
 
 pub(super) async fn datasets(request: &Request<'_>) -> Handled {
     let (tenant, page) = tenant_and_page(request.query()?)?;
+    let tenant = request.tenant(tenant)?;
     let listed = request.app.broker.datasets(&tenant, page.after.as_deref(), limit(page.limit)).await;
     let (datasets, more) = listed.map_err(|failure| fault(&failure))?;
     let last = datasets.last().filter(|_| more).map(|last| encode_cursor(&last.dataset));
@@ -32,6 +33,7 @@ pub(super) async fn datasets(request: &Request<'_>) -> Handled {
 
 pub(super) async fn dataset(request: &Request<'_>) -> Handled {
     let (tenant, page) = tenant_and_page(request.query()?)?;
+    let tenant = request.tenant(tenant)?;
     let name = request.name(0, "dataset")?;
     let list =
         VersionsList { dataset: Named::of(&*tenant, &*name), after: page.after, limit: limit(page.limit) };
@@ -92,7 +94,7 @@ pub(super) async fn cut_over(request: &Request<'_>) -> Handled {
     request.no_query()?;
     let name = request.name(0, "dataset")?;
     let asked = CutOver::from_json(request.json()?)?;
-    let dataset = Named::of(&*asked.tenant_id, &*name);
+    let dataset = Named::of(request.tenant(asked.tenant_id)?, &*name);
     let moved = request.app.broker.cut_over(dataset, &asked.version, asked.expect.as_deref()).await;
     current(&name, moved)
 }
@@ -101,7 +103,7 @@ pub(super) async fn roll_back(request: &Request<'_>) -> Handled {
     request.no_query()?;
     let name = request.name(0, "dataset")?;
     let asked = RollBack::from_json(request.json()?)?;
-    let dataset = Named::of(&*asked.tenant_id, &*name);
+    let dataset = Named::of(request.tenant(asked.tenant_id)?, &*name);
     current(&name, request.app.broker.roll_back(dataset, &asked.from).await)
 }
 
@@ -109,7 +111,7 @@ pub(super) async fn seal(request: &Request<'_>) -> Handled {
     request.no_query()?;
     let name = request.name(0, "dataset")?;
     let asked = Seal::from_json(request.json()?)?;
-    let dataset = Named::of(&*asked.tenant_id, &*name);
+    let dataset = Named::of(request.tenant(asked.tenant_id)?, &*name);
     let sealed = request.app.broker.seal_version(dataset, &asked.version).await;
     let (changed, outputs) = sealed.map_err(|failure| fault(&failure))?;
     let answer = VersionSealed { dataset: Cow::Borrowed(&name), version: asked.version, outputs, changed };
@@ -129,7 +131,7 @@ fn current(dataset: &str, moved: Result<driftq_engine::CutOver, driftq_engine::F
 
 pub(super) async fn delete(request: &Request<'_>) -> Handled {
     let (dataset, version) = (request.name(0, "dataset")?, request.name(1, "version")?);
-    let tenant = tenant_confirmed(request.query()?, &version)?;
+    let tenant = request.tenant(tenant_confirmed(request.query()?, &version)?)?;
     let deleted = request.app.broker.drop_version(Named::of(&*tenant, &*dataset), &version).await;
     let deleted = deleted.map_err(|failure| fault(&failure))?;
     Ok(json(StatusCode::OK, &VersionDeleted { deleted }))
@@ -143,7 +145,7 @@ async fn list(
 ) -> Result<OutputPage, Fault> {
     let (tenant, section) = tenant_and_section(request.query()?)?;
     let list = OutputList {
-        dataset: Named::of(tenant.unwrap_or_default(), dataset),
+        dataset: Named::of(request.tenant(tenant.unwrap_or_default())?, dataset),
         version: version.to_owned(),
         partition_key: partition_key.map(str::to_owned),
         from: section.after.as_deref().and_then(place),

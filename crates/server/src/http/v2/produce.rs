@@ -13,8 +13,8 @@ use super::Request;
 use super::words::{taken_envelope, time};
 use crate::http::answer::{json, whole};
 use crate::http::failure::{Call, fault, produce_rejection};
-use crate::http::guard::Caller;
-use crate::http::v1::Handled;
+use crate::http::tenancy::Holding;
+use crate::http::v1::{Handled, adopt};
 
 pub(super) async fn produce(request: &Request<'_>) -> Handled {
     request.no_query()?;
@@ -28,8 +28,8 @@ pub(super) async fn produce(request: &Request<'_>) -> Handled {
     }
     let mut drafts = Vec::new();
     each_message(form, body, |message| drafts.push(draft(message)))?;
-    for draft in &drafts {
-        check_target(request.caller, draft)?;
+    for draft in &mut drafts {
+        adopt(request.app, request.caller, &topic, &mut draft.message)?;
     }
     if let Some(header) = &header {
         let hash = RequestHash::of(body);
@@ -63,7 +63,7 @@ pub(super) async fn produce(request: &Request<'_>) -> Handled {
 
 async fn one(request: &Request<'_>, topic: &str, body: &[u8], header: Option<String>) -> Handled {
     let mut draft = draft(Message::from_json(body)?);
-    check_target(request.caller, &draft)?;
+    adopt(request.app, request.caller, topic, &mut draft.message)?;
     if let Some(header) = &header {
         name(&mut draft, header, RequestHash::of(body))?;
     }
@@ -93,6 +93,10 @@ const fn is_full(failure: &Failure) -> bool {
 
 /// Who keeps the topic full, in words that follow those of the refusal.
 async fn holdup(request: &Request<'_>, topic: &str) -> String {
+    // Groups of a shared topic are not for one tenant to know of.
+    if request.caller.may_reach(&request.app.broker, topic, Call::Produce) != Ok(Holding::Own) {
+        return String::new();
+    }
     match request.app.broker.slowest_group(topic).await {
         Ok(Some(group)) if group.lag > 0 => {
             let paused = if group.is_paused { ", and its deliveries are paused" } else { "" };
@@ -148,14 +152,6 @@ pub(super) fn draft(message: Message<'_>) -> Draft<'_> {
             routing: None,
             origin: None,
         },
-    }
-}
-
-/// A message that names another topic than the call needs a key for both.
-fn check_target(caller: &Caller, draft: &Draft<'_>) -> Result<(), Fault> {
-    match &draft.message.envelope {
-        Some(envelope) if !envelope.target_topic.is_empty() => caller.may_use(&envelope.target_topic),
-        _ => Ok(()),
     }
 }
 

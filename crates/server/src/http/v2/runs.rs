@@ -23,7 +23,7 @@ pub(super) async fn list(request: &Request<'_>) -> Handled {
     let (tenant, section) = tenant_and_section(request.query()?)?;
     let before = section.after.as_deref().map(number_of);
     let list = RunList {
-        tenant: tenant.map(Cow::into_owned),
+        tenant: request.caller.tenant_or_all(tenant)?.map(Cow::into_owned),
         before: before.unwrap_or(u64::MAX),
         limit: u32::try_from(section.limit).unwrap_or(u32::MAX),
     };
@@ -35,21 +35,21 @@ pub(super) async fn list(request: &Request<'_>) -> Handled {
 pub(super) async fn get(request: &Request<'_>) -> Handled {
     let id = path_run(request.names[0])?;
     let (tenant, section) = tenant_and_section(request.query()?)?;
-    let id = Named::of(tenant.unwrap_or_default(), id);
+    let id = Named::of(request.tenant(tenant.unwrap_or_default())?, id);
     let from = section.after.as_deref().map_or(0, number_of);
     let limit = u32::try_from(section.limit).unwrap_or(u32::MAX);
     let sight = request.app.broker.run(id, from, limit).await.map_err(|failure| fault(&failure))?;
     let answer = Run {
         summary: summary(&sight.summary),
-        steps: steps(&sight)?,
+        steps: steps(request, &sight)?,
         cursor: sight.next.map(|next| encode_place(&next.to_be_bytes())),
     };
     Ok(json(StatusCode::OK, &answer))
 }
 
 /// The entries of a page by their steps, in the order in which the steps came up.
-fn steps(sight: &RunSight) -> Result<Vec<RunStep<'_>>, Fault> {
-    let mut steps: Vec<RunStep<'_>> = Vec::new();
+fn steps<'a>(request: &Request<'_>, sight: &'a RunSight) -> Result<Vec<RunStep<'a>>, Fault> {
+    let mut steps: Vec<RunStep<'a>> = Vec::new();
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
     for entry in &sight.entries {
         match entry {
@@ -62,6 +62,10 @@ fn steps(sight: &RunSight) -> Result<Vec<RunStep<'_>>, Fault> {
             }
             SeenEntry::Effect(seen) => {
                 let effect = brief(seen)?;
+                // It may have been begun as another tenant than that of the message it belongs to.
+                if !request.caller.acts_as(&effect.tenant_id) {
+                    continue;
+                }
                 let step = effect.step_id.as_deref().unwrap_or_default();
                 let place = enter(&mut steps, &mut places, step);
                 steps[place].effects.push(effect);

@@ -46,6 +46,10 @@ pub(super) fn status(request: &Request<'_>) -> Handled {
     } else {
         "everything is in memory and gone when the server stops"
     };
+    // What a key that is bound to tenants hears is the same whatever others do.
+    let is_whole = request.caller.tenants().is_none();
+    let topics =
+        if is_whole { app.broker.topics().len() } else { request.caller.own_topics(&app.broker).len() };
     let answer = Status {
         version: VERSION.into(),
         commit: COMMIT.into(),
@@ -54,14 +58,14 @@ pub(super) fn status(request: &Request<'_>) -> Handled {
         why: status.why.map(Cow::Owned),
         durability: durability.into(),
         durable: status.durable,
-        data: status.data.map(|path| path.display().to_string()),
+        data: status.data.filter(|_| is_whole).map(|path| path.display().to_string()),
         epoch: status.epoch,
         uptime_ms: u64::try_from(Instant::now().saturating_duration_since(app.started).as_millis())
             .unwrap_or(u64::MAX),
-        topics: app.broker.topics().len() as u64,
-        streams: counters.streams,
-        connections: app.metrics.connections(),
-        segments: counters.segments,
+        topics: topics as u64,
+        streams: is_whole.then_some(counters.streams),
+        connections: is_whole.then(|| app.metrics.connections()),
+        segments: is_whole.then_some(counters.segments),
         recovery: Recovery { duration_ms: counters.recovery_ms },
     };
     Ok(json(StatusCode::OK, &answer))

@@ -1,5 +1,7 @@
 //! Topics as resources.
 
+use std::borrow::Cow;
+
 use driftq_api::Fault;
 use driftq_api::v2::{
     Page, Partition, Paused, Topic, TopicChanged, TopicPatch, TopicPut, TopicSpec, TopicSummary, Topics,
@@ -17,8 +19,7 @@ use crate::http::v1::Handled;
 
 pub(super) async fn list(request: &Request<'_>) -> Handled {
     let page = Page::from_query(&request.query()?)?;
-    let mut names = request.app.broker.topics();
-    names.retain(|name| request.caller.sees(name));
+    let names = request.caller.own_topics(&request.app.broker);
     let (names, cursor) = page.cut(names, |name| name);
     let mut topics = Vec::with_capacity(names.len());
     for name in names {
@@ -42,7 +43,10 @@ pub(super) async fn put(request: &Request<'_>) -> Handled {
     let name = request.name(0, "topic")?;
     let spec = TopicSpec::from_json(request.json()?)?;
     let partitions = spec.partitions.unwrap_or(1);
-    let ready = request.app.broker.put_topic(&name, partitions, taken_spec(&spec), true).await;
+    let tenant = spec.tenant.as_deref().map(Cow::Borrowed);
+    let tenant = request.caller.tenant_or_all(tenant)?;
+    let settings = taken_spec(&spec);
+    let ready = request.app.broker.put_topic(&name, partitions, settings, tenant.as_deref(), true).await;
     let created = ready.map_err(|failure| fault(&failure))?.created;
     let topic = describe(request, &name).await?;
     let status = if created { StatusCode::CREATED } else { StatusCode::OK };
@@ -86,6 +90,7 @@ fn summary(topic: &TopicDescription) -> TopicSummary {
         groups: topic.groups.len() as u64,
         messages: topic.partitions.iter().map(|partition| partition.messages).sum(),
         bytes: topic.partitions.iter().map(|partition| partition.bytes).sum(),
+        tenant: topic.tenant.as_deref().map(str::to_owned),
     }
 }
 
@@ -103,6 +108,7 @@ fn shown(topic: &TopicDescription, server: &Settings) -> Topic {
     });
     Topic {
         name: summary.name,
+        tenant: summary.tenant,
         created_at: moment(topic.created),
         next_offset: topic.next_offset,
         messages: summary.messages,

@@ -18,6 +18,8 @@ pub(super) const FRAME_BYTES: usize = 400;
 pub(crate) struct Reader<'a> {
     pub(crate) topic: &'a str,
     pub(crate) broker: &'a Broker,
+    /// Whether the caller may see the values of messages that are not lent to it.
+    pub(crate) shows_payloads: bool,
 }
 
 /// The line of a delivery, with its newline.
@@ -81,9 +83,11 @@ pub(super) fn seen_item<'a>(reader: &Reader<'a>, (seen, message): &'a Looked<'_>
         deliver_at: seen.found.due.map(moment),
         origin: Some(origin(reader, message, seen.topic, (partition, offset))),
         kept: seen.found.stage == core::Stage::Done,
+        payload_hidden: !reader.shows_payloads,
         ..item(message)
     };
-    item.with_key(&message.key).with_payload(&message.value)
+    let item = item.with_key(&message.key);
+    if reader.shows_payloads { item.with_payload(&message.value) } else { item }
 }
 
 /// What the message itself says.
@@ -105,6 +109,7 @@ fn item<'a>(message: &'a core::Message<'_>) -> Item<'a> {
         origin: None,
         lease: None,
         kept: false,
+        payload_hidden: false,
     }
 }
 

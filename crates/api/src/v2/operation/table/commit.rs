@@ -35,6 +35,7 @@ const COMMIT: Description = Description {
         Words::shaped::<CommitAnswerShape, Committed<'static>>(COMMITTED),
     )],
     problems: &[
+        Code::TenantDiffers,
         Code::StaleLease,
         Code::LeaseUnknown,
         Code::TopicUnknown,

@@ -55,6 +55,7 @@ pub(super) static LINES: [Description; 4] = [
             },
         ],
         problems: &[
+            Code::TenantDiffers,
             Code::DeadlineExceeded,
             Code::KeyInFlight,
             Code::KeyReused,

@@ -100,7 +100,7 @@ pub(super) static LINES: [Description; 7] = [
                 Words::answer::<TopicPut>(topic!(r#""created":false,"#)),
             ),
         ],
-        problems: &[Code::SettingsDiffer, Code::LimitReached, Code::DiskFull],
+        problems: &[Code::SettingsDiffer, Code::TenantDiffers, Code::LimitReached, Code::DiskFull],
     },
     Description {
         operation: Operation::ListTopics,
