@@ -34,6 +34,8 @@ pub struct HeldKey {
     pub scope: Arc<KeyScope>,
     /// Until when.
     pub until: Time,
+    /// What people wrote on it.
+    pub note: Arc<str>,
 }
 
 impl KeyRing {
@@ -45,7 +47,9 @@ impl KeyRing {
 
     fn of(views: Vec<KeyView>) -> Self {
         let held = |view: KeyView| {
-            (view.id, HeldKey { digest: view.digest, scope: Arc::new(view.scope), until: view.until })
+            let (digest, until) = (view.digest, view.until);
+            let (scope, note) = (Arc::new(view.scope), view.note.into());
+            (view.id, HeldKey { digest, scope, until, note })
         };
         Self { keys: views.into_iter().map(held).collect() }
     }

@@ -13,6 +13,7 @@
 //! - After a failure of the log or a broken assertion, the state in memory is thrown away and rebuilt from the disk.
 //! - Nothing here knows HTTP.
 
+mod audit;
 mod broker;
 mod browse;
 mod cache;

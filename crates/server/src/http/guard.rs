@@ -80,6 +80,11 @@ impl Guard {
         if is_live { Ok(()) } else { Err(ended()) }
     }
 
+    /// What people wrote on a key.
+    pub(crate) fn note(&self, id: KeyId) -> String {
+        self.ring.borrow().get(id).map_or_else(String::new, |held| held.note.to_string())
+    }
+
     /// Resolves when the key of a caller has ended; `None` if it cannot.
     pub(crate) fn gone(&self, caller: &Caller, broker: &Broker) -> Option<Gone> {
         let Caller::Key { id, .. } = *caller else { return None };
@@ -106,7 +111,7 @@ pub(crate) fn ended() -> Fault {
 }
 
 /// The key in the headers. The scheme's name may be written in any case.
-fn shown_key(headers: &HeaderMap) -> Result<Option<&str>, Fault> {
+pub(crate) fn shown_key(headers: &HeaderMap) -> Result<Option<&str>, Fault> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
@@ -224,7 +229,10 @@ impl Endpoint {
     pub(crate) const fn waits(self) -> bool {
         matches!(
             self,
-            Self::Consume | Self::V2(Operation::Stream | Operation::Lease | Operation::BeginEffect)
+            Self::Consume
+                | Self::V2(
+                    Operation::Stream | Operation::Lease | Operation::BeginEffect | Operation::ListAudit
+                )
         )
     }
 }

@@ -79,6 +79,7 @@ impl Operation {
             Self::GetEffect | Self::ListEffects => (Action::ReadPayload, All),
             Self::CutOver | Self::RollBack | Self::SealVersion => (Action::Outputs, All),
             Self::GetStatus => (Action::Read, None),
+            Self::ListAudit => (Action::Admin, All),
             Self::CreateKey | Self::ListKeys | Self::GetKey | Self::RotateKey | Self::RevokeKey => {
                 (Action::Admin, None)
             }

@@ -9,6 +9,7 @@ use hyper::StatusCode;
 use super::words::moment;
 use super::{Request, fault};
 use crate::http::answer::json;
+use crate::http::audit::noted;
 use crate::http::v1::Handled;
 
 pub(super) fn list(request: &Request<'_>) -> Handled {
@@ -31,8 +32,9 @@ fn seen(request: &Request<'_>) -> Result<driftq_engine::Job, Fault> {
 
 pub(super) fn cancel(request: &Request<'_>) -> Handled {
     request.no_query()?;
-    let job = request.app.broker.cancel_job(seen(request)?.id);
-    Ok(json(StatusCode::OK, &shown(&job.map_err(|failure| fault(&failure))?)))
+    let job = request.app.broker.cancel_job(seen(request)?.id).map_err(|failure| fault(&failure))?;
+    let detail = format!("letters of topic {}", job.topic);
+    Ok(noted(json(StatusCode::OK, &shown(&job)), detail))
 }
 
 /// The number of a job. A name that is not a number is that of an unknown job.
