@@ -112,7 +112,8 @@ impl World {
             json!({"dataset": dataset, "version": version, "partition_key": "p", "mode": "replace",
                    "location": "s3://there", "digest": "sha256:00"})
         };
-        self.order("POST", "/v2/commit", &json!({"outputs": [output("v1"), output("v2")]}));
+        let fence = [self.lent(&format!("for-{dataset}"))];
+        self.order("POST", "/v2/commit", &json!({"fence": fence, "outputs": [output("v1"), output("v2")]}));
     }
 
     fn key(&self, spec: &Value) -> (String, String) {
@@ -226,7 +227,8 @@ fn prepared(world: &World, operation: Operation) -> Case {
             case(path, Value::Null, format!("outputs/{name}/v2"), "1 outputs")
         }
         Operation::RemoveEntity => {
-            let entity = json!({"expect": [{"entity": name, "version": 0}], "tenant_id": "acme"});
+            let expect = json!([{"entity": name, "version": 0}]);
+            let entity = json!({"fence": [world.lent(&name)], "expect": expect, "tenant_id": "acme"});
             world.order("POST", "/v2/commit", &entity);
             let path = format!("/v2/entities/{name}?confirm={name}&tenant_id=acme");
             case(path, Value::Null, format!("entities/{name}"), "tenant acme: it was at version 1")
