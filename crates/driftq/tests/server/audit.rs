@@ -117,7 +117,12 @@ impl World {
     }
 
     fn key(&self, spec: &Value) -> (String, String) {
-        let made = self.order("POST", "/v2/keys", spec);
+        self.key_below(&self.root, spec)
+    }
+
+    /// A key that hangs on another one.
+    fn key_below(&self, by: &str, spec: &Value) -> (String, String) {
+        let made = self.call(Some(by), "setup", ("POST", "/v2/keys"), Some(spec)).json();
         (made["secret"].as_str().unwrap().to_owned(), made["key"]["id"].as_str().unwrap().to_owned())
     }
 }
@@ -136,7 +141,7 @@ fn case(path: impl Into<String>, body: Value, target: impl Into<String>, detail:
 }
 
 /// Makes what a call is about, and says how it is called. A call that is audited and has no case here fails the test.
-fn prepared(world: &World, operation: Operation) -> Case {
+fn prepared(world: &World, key: &str, operation: Operation) -> Case {
     let name = format!("of-{}", operation.id());
     let topic = format!("/v2/topics/{name}");
     let (about_topic, about_group) = (format!("topics/{name}"), format!("topics/{name}/groups/g"));
@@ -240,12 +245,12 @@ fn prepared(world: &World, operation: Operation) -> Case {
             "actions read, topics all, until ever",
         ),
         Operation::RotateKey => {
-            let (_, id) = world.key(&json!({"actions": ["read"]}));
+            let (_, id) = world.key_below(key, &json!({"actions": ["read"]}));
             let (path, target) = (format!("/v2/keys/{id}/rotate"), format!("keys/{id}"));
             case(path, json!({"overlap_ms": 60_000}), target, "comes in its place, which ends in 60000 ms")
         }
         Operation::RevokeKey => {
-            let (_, id) = world.key(&json!({"actions": ["read"]}));
+            let (_, id) = world.key_below(key, &json!({"actions": ["read"]}));
             case(format!("/v2/keys/{id}"), Value::Null, format!("keys/{id}"), "")
         }
         other => panic!("{} is audited and has no case here", other.id()),
@@ -260,7 +265,7 @@ fn every_call_that_manages_something_has_its_entry() {
     let actor = format!("key:{id}");
     let mut before = 0;
     for operation in Operation::all().filter(|operation| operation.is_audited()) {
-        let Case { path, body, target, detail } = prepared(&world, operation);
+        let Case { path, body, target, detail } = prepared(&world, &key, operation);
         let body = Some(&body).filter(|body| !body.is_null());
         let (method, name) = (operation.method().name(), format!("request-{}", operation.id()));
         let reply = world.call(Some(&key), &name, (method, &path), body);
