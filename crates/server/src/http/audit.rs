@@ -262,7 +262,7 @@ impl Target<'_> {
             let name =
                 if is_name(piece) { names.next().copied().unwrap_or_default() } else { return piece.into() };
             // A name that cannot be decoded is refused, and told as it came.
-            path_name("name", name).unwrap_or(name.into())
+            path_name("name", name).unwrap_or_else(|_| name.into())
         });
         let told: Vec<std::borrow::Cow<'_, str>> = told.collect();
         joined(&told.iter().map(|piece| &**piece).collect::<Vec<_>>())
