@@ -8,6 +8,7 @@
 pub mod absent;
 mod ack;
 mod args;
+mod audit;
 mod caller;
 mod child;
 pub mod client;
@@ -182,6 +183,8 @@ enum Command {
     /// Make keys, see what they allow, rotate and revoke them
     #[command(subcommand)]
     Key(key::Command),
+    /// See who did what, when, from where
+    Audit(audit::Args),
     /// See how the router does, and ask it about a message
     #[command(subcommand)]
     Router(router::Command),
@@ -223,6 +226,7 @@ pub fn run(common: &Common, Commands(command): Commands) -> Result<Exit> {
         Command::Run(command) => block_on(runs::run(common, &command)),
         Command::Job(command) => block_on(job::run(common, &command)),
         Command::Key(command) => key::run(common, &command),
+        Command::Audit(args) => block_on(audit::run(common, &args)),
         Command::Router(command) => block_on(router::run(common, &command)),
         Command::Wal(command) => wal::run(common, &command),
         Command::Context(command) => context::run(common, &command),

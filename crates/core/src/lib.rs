@@ -15,6 +15,7 @@
 
 extern crate alloc;
 
+mod audit;
 mod commit;
 mod delivery;
 mod effect;
@@ -34,6 +35,7 @@ pub use delivery::produce::PRIORITY_MAX;
 /// The rules over effects, which a service without a broker shares.
 pub use driftq_rules as ledger;
 pub use effect::begin::EFFECTS_PER_CALL_MAX;
+pub use log::audit::AuditFact;
 pub use log::commit::CommitFact;
 pub use log::delivery::{DeliveryFact, Place};
 pub use log::effect::{BegunFact, EffectFact, EndedFact, Lent};
@@ -48,6 +50,12 @@ pub use shard::bounds::{ASIDE_FACTS_BYTES_MAX, INPUT_FACTS_BYTES_MAX};
 pub use state::State;
 pub use view::survey::{Pinned, PinnedEffect};
 pub use words::action::{Action, Answer, Burial, Delivery, Outcome, Output, TopicInfo};
+pub use words::audit::{
+    AUDIT_ACTION_BYTES_MAX, AUDIT_ACTOR_BYTES_MAX, AUDIT_DETAIL_BYTES_MAX, AUDIT_DONE, AUDIT_ENTRIES_MAX,
+    AUDIT_FROM_BYTES_MAX, AUDIT_NOTE_BYTES_MAX, AUDIT_OUTCOME_BYTES_MAX, AUDIT_REFUSED,
+    AUDIT_REQUEST_ID_BYTES_MAX, AUDIT_SCANNED_MAX, AUDIT_TARGET_BYTES_MAX, AuditEntry, AuditList, AuditPage,
+    AuditView, AuditWords,
+};
 pub use words::blob::{About, Blob, Ending, NewBlob};
 pub use words::codec::Malformed;
 pub use words::commit::{

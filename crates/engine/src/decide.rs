@@ -450,6 +450,7 @@ const fn takes_long(input: &Input) -> bool {
         | Query::Dataset(_)
         | Query::Outputs(_)
         | Query::Keys
+        | Query::Audit(_)
         | Query::Entities(_)
         | Query::Runs(_)
         | Query::Run(..) => true,

@@ -41,6 +41,8 @@ pub struct HeldKey {
     /// What it takes is counted on these: its own meter, and those of the keys that it hangs on. Keys without limits have
     /// none.
     pub meters: Arc<[Arc<Meter>]>,
+    /// What people wrote on it.
+    pub note: Arc<str>,
 }
 
 impl HeldKey {
@@ -75,6 +77,7 @@ impl KeyRing {
                 head: line().last().unwrap_or(view.id),
                 meters: line().filter_map(|id| meters.get(&id).cloned()).collect(),
                 scope: Arc::new(view.scope),
+                note: view.note.into(),
             };
             (view.id, held)
         };

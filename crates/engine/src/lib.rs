@@ -13,6 +13,7 @@
 //! - After a failure of the log or a broken assertion, the state in memory is thrown away and rebuilt from the disk.
 //! - Nothing here knows HTTP.
 
+mod audit;
 mod broker;
 mod browse;
 mod cache;
@@ -66,8 +67,8 @@ pub use counters::Counters;
 pub use effect_request::{Begun, EffectCall, EffectEnd, EffectEnded, EffectFilter, EffectSight, SeenEffect};
 pub use failure::{Failure, StartError};
 pub use keys::{HeldKey, KeyRing};
-pub use meter::{Meter, OpenWait, UsedUp};
 pub use leases::Lent;
+pub use meter::{Meter, OpenWait, UsedUp};
 pub use request::{
     AckRequest, BorrowRequest, ConsumeRequest, Draft, Glance, Job, JobCall, JobKind, JobState, LeaseCall,
     LetterFilter, Produced, Recovery, Seen, Sight, TopicReady,

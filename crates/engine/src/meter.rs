@@ -171,7 +171,10 @@ mod tests {
     fn what_has_no_limit_is_never_used_up() {
         let begun = Instant::now();
         let meter = Meter::new(KeyLimits::default(), begun);
-        assert!((0..10_000).all(|_| meter.take_request(begun).is_ok() && meter.take_bytes(1 << 30, begun).is_ok()));
+        assert!(
+            (0..10_000)
+                .all(|_| meter.take_request(begun).is_ok() && meter.take_bytes(1 << 30, begun).is_ok())
+        );
     }
 
     #[test]

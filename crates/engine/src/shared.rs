@@ -33,6 +33,8 @@ pub(crate) struct Shared {
     pub(crate) jobs: Jobs,
     /// Keys as requests look them up.
     pub(crate) rings: Rings,
+    /// The number of the newest entry of the audit of which this run knows.
+    pub(crate) audited: watch::Sender<u64>,
     /// What the last scrape was told.
     pub(crate) scraped: Scraped,
     /// True as soon as the broker begins to stop.
@@ -65,6 +67,7 @@ impl Shared {
             seal: Seal::default(),
             jobs: Jobs::default(),
             rings: Rings::default(),
+            audited: watch::Sender::new(0),
             scraped: Scraped::default(),
             stopping: watch::Sender::new(false),
             ended: watch::Sender::new(false),

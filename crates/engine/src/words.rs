@@ -1,8 +1,8 @@
 //! Facts in words, for operators who look into a log.
 
 use driftq_core::{
-    About, CommitFact, DeliveryFact, EffectFact, EntityFact, Fact, GroupId, KeyFact, Lent, MessageFact,
-    OrderFact, OutputFact, Place, RunFact, TopicId,
+    About, AuditFact, CommitFact, DeliveryFact, EffectFact, EntityFact, Fact, GroupId, KeyFact, Lent,
+    MessageFact, OrderFact, OutputFact, Place, RunFact, TopicId,
 };
 
 /// What a fact says, on one line. Payloads are left out.
@@ -48,6 +48,7 @@ pub(crate) fn words(fact: &Fact<'_>) -> String {
         Fact::Commit(fact) => commit(fact),
         Fact::Entity(fact) => entity(fact),
         Fact::Key(fact) => key(fact),
+        Fact::Audit(fact) => audit(fact),
     }
 }
 
@@ -125,6 +126,17 @@ fn key(fact: &KeyFact<'_>) -> String {
         KeyFact::Ended { key, at, until } => {
             format!("key {:016x} ends at {} ms, by an order of {} ms", key.0, until.0, at.0)
         }
+    }
+}
+
+fn audit(fact: &AuditFact<'_>) -> String {
+    match fact {
+        AuditFact::Recorded { sequence, at, words } => {
+            let (actor, action, target) = (words.actor, words.action, words.target);
+            let outcome = words.outcome;
+            format!("audit entry {sequence} at {} ms: {actor:?} {action:?} {target:?}, {outcome}", at.0)
+        }
+        AuditFact::Dropped { below } => format!("audit entries below {below} dropped"),
     }
 }
 

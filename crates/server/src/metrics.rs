@@ -48,6 +48,9 @@ struct Live {
     stream_messages: AtomicU64,
     edge_bytes: AtomicU64,
     edge_refused: AtomicU64,
+    audit_recorded: AtomicU64,
+    audit_suppressed: AtomicU64,
+    audit_lost: AtomicU64,
 }
 
 impl Default for Live {
@@ -62,6 +65,9 @@ impl Default for Live {
             stream_messages: AtomicU64::default(),
             edge_bytes: AtomicU64::default(),
             edge_refused: AtomicU64::default(),
+            audit_recorded: AtomicU64::default(),
+            audit_suppressed: AtomicU64::default(),
+            audit_lost: AtomicU64::default(),
         }
     }
 }
@@ -106,6 +112,21 @@ impl Metrics {
     /// A request was turned away because the edge holds as much as it may.
     pub(crate) fn on_edge_refused(&self) {
         self.0.edge_refused.fetch_add(1, Relaxed);
+    }
+
+    /// An entry of the audit was written.
+    pub(crate) fn on_audit_recorded(&self) {
+        self.0.audit_recorded.fetch_add(1, Relaxed);
+    }
+
+    /// A refusal was counted without an entry of its own.
+    pub(crate) fn on_audit_suppressed(&self) {
+        self.0.audit_suppressed.fetch_add(1, Relaxed);
+    }
+
+    /// An entry of the audit could not be written.
+    pub(crate) fn on_audit_lost(&self) {
+        self.0.audit_lost.fetch_add(1, Relaxed);
     }
 
     #[cfg(test)]

@@ -26,6 +26,11 @@ pub const KEY_TENANTS_MAX: usize = 100;
 /// Longest note on a key, in bytes.
 pub const KEY_NOTE_BYTES_MAX: usize = 255;
 
+/// Longest actor, action or outcome that the audit is asked for, in bytes.
+pub const AUDIT_WORD_BYTES_MAX: usize = 64;
+/// Longest target that the audit is asked for, in bytes.
+pub const AUDIT_TARGET_BYTES_MAX: usize = 512;
+
 /// Longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 4096;
 /// Longest run, step, tenant or idempotency key, in bytes.

@@ -56,7 +56,8 @@ impl Keyed {
     /// A call with the root key.
     async fn call(&self, method: &str, path: &str, body: &str) -> Result<Value> {
         let address = self.server.address;
-        let template = Template::request(address, method, path, "application/json", body).with_key(&self.root);
+        let template =
+            Template::request(address, method, path, "application/json", body).with_key(&self.root);
         let (mut connection, mut out) = (Connection::open(address).await?, Vec::new());
         template.render(&mut out);
         connection.send(&out).await?;
@@ -88,7 +89,11 @@ pub(super) async fn measure(plan: &Plan, progress: &Progress, report: &mut Repor
         let shown = Template::produce(keyed.server.address, TOPIC, plan.payload).with_key(&noisy);
         with.push(rate(plan, keyed.server.address, shown).await?);
     }
-    let figure = Figure::new(format!("produce, {CONNECTIONS} connections, with a key"), median(&with), Unit::PerSecond);
+    let figure = Figure::new(
+        format!("produce, {CONNECTIONS} connections, with a key"),
+        median(&with),
+        Unit::PerSecond,
+    );
     let figure = figure.beside("without", median(&without), ratio(&with, &without));
     report.add(figure.must(Must::RatioAtLeast(MUST_KEYED_RATIO)));
     open.kill().await?;
@@ -127,8 +132,12 @@ pub(super) async fn measure(plan: &Plan, progress: &Progress, report: &mut Repor
         }
     }
     for ((name, _, must), (latencies, rates)) in noises.into_iter().zip(beside) {
-        let figure = Figure::new(format!("p99 of a quiet key {name}"), median(&latencies), Unit::Milliseconds)
-            .beside("alone", median(&alone), ratio(&latencies, &alone));
+        let figure = Figure::new(
+            format!("p99 of a quiet key {name}"),
+            median(&latencies),
+            Unit::Milliseconds,
+        )
+        .beside("alone", median(&alone), ratio(&latencies, &alone));
         report.add(if must { figure.must(Must::RatioAtMost(MUST_QUIET_RATIO)) } else { figure });
         report.add(Figure::new(format!("requests of the noisy one {name}"), median(&rates), Unit::PerSecond));
     }

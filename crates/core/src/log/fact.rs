@@ -1,5 +1,6 @@
 //! Facts: the lines of history.
 
+use crate::log::audit::AuditFact;
 use crate::log::commit::CommitFact;
 use crate::log::delivery::{DeliveryFact, Place};
 use crate::log::effect::EffectFact;
@@ -159,6 +160,8 @@ pub enum Fact<'a> {
     Entity(EntityFact<'a>),
     /// Something happened to a key.
     Key(KeyFact<'a>),
+    /// Something happened to the audit.
+    Audit(AuditFact<'a>),
 }
 
 impl Fact<'_> {
@@ -173,6 +176,7 @@ impl Fact<'_> {
             Self::Effect(fact) => fact.told_at(),
             Self::Entity(fact) => fact.told_at(),
             Self::Key(fact) => fact.told_at(),
+            Self::Audit(fact) => fact.told_at(),
             Self::Opened { .. }
             | Self::Keyed { .. }
             | Self::GroupExpired { .. }

@@ -5,6 +5,8 @@
 
 use alloc::vec::Vec;
 
+use crate::log::audit as audit_fact;
+use crate::log::audit::AuditFact;
 use crate::log::commit as commit_fact;
 use crate::log::commit::CommitFact;
 use crate::log::delivery as delivery_fact;
@@ -111,6 +113,7 @@ impl<'a> Fact<'a> {
             Self::Commit(fact) => fact.encode(out),
             Self::Entity(fact) => fact.encode(out),
             Self::Key(fact) => fact.encode(out),
+            Self::Audit(fact) => fact.encode(out),
         }
     }
 
@@ -141,6 +144,9 @@ impl<'a> Fact<'a> {
                 Self::Entity(EntityFact::decode(kind, &mut take)?)
             }
             kind @ key_fact::FIRST_KIND..=key_fact::LAST_KIND => Self::Key(KeyFact::decode(kind, &mut take)?),
+            kind @ audit_fact::FIRST_KIND..=audit_fact::LAST_KIND => {
+                Self::Audit(AuditFact::decode(kind, &mut take)?)
+            }
             FORGOTTEN => {
                 let of_group = take.u8()? != 0;
                 let group = (TopicId(take.u32()?), GroupId(take.u32()?));

@@ -1,5 +1,6 @@
 //! Bytes: facts, messages and dead letters as the log keeps them.
 
+pub(crate) mod audit;
 pub(crate) mod commit;
 pub(crate) mod delivery;
 pub(crate) mod effect;

@@ -41,6 +41,9 @@ impl Deliveries {
                 turn.handle_replace_key(ticket, old, (new, digest), until, out);
             }
             OrderInput::EndKey { ticket, key } => turn.handle_end_key(ticket, key, out),
+            OrderInput::Record { ticket, entry, is_dispensable } => {
+                turn.handle_record(ticket, entry, is_dispensable, out);
+            }
             OrderInput::ForgetEntity { ticket, entity } => turn.handle_forget_entity(ticket, &entity, out),
         }
     }

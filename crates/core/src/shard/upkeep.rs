@@ -23,6 +23,7 @@ impl Shard {
         effects.schedule_effects(turn);
         turn.schedule_commits();
         turn.schedule_runs();
+        turn.schedule_audit();
         for gate in gates {
             turn.schedule_forget(Some(gate));
         }
@@ -59,6 +60,7 @@ impl Shard {
                 Due::Sweep => effects.on_sweep(turn, out),
                 Due::ForgetCommits => turn.on_forget_commits(out),
                 Due::RunOld(run) => turn.on_run_old(run, out),
+                Due::DropAudit => turn.on_drop_audit(out),
             }
         }
     }

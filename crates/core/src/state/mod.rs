@@ -1,5 +1,6 @@
 //! Everything that facts make, and the one function that makes it.
 
+pub(crate) mod audit;
 pub(crate) mod beside;
 pub(crate) mod commit;
 pub(crate) mod descent;
@@ -19,6 +20,7 @@ pub(crate) mod slot;
 pub(crate) mod snapshot;
 pub(crate) mod sorted;
 pub(crate) mod spent;
+pub(crate) mod version;
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -28,6 +30,7 @@ use alloc::vec::Vec;
 use crate::log::delivery::{DeliveryFact, Place};
 use crate::log::fact::Fact;
 use crate::log::order::OrderFact;
+use crate::state::audit::record::Audit;
 use crate::state::commit::Commits;
 use crate::state::descent::Descent;
 use crate::state::effect::record::Effects;
@@ -87,6 +90,7 @@ pub struct State {
     pub(crate) runs: Runs,
     pub(crate) entities: Entities,
     pub(crate) keys: Keys,
+    pub(crate) audit: Audit,
     /// Kept messages by where they were born.
     pub(crate) descent: Descent,
     /// Partitions in which messages have become history since that was last looked at, and the first of those. Not part
@@ -124,6 +128,7 @@ impl State {
             runs: Runs::default(),
             entities: Entities::default(),
             keys: Keys::default(),
+            audit: Audit::default(),
             descent: Descent::default(),
             kept_anew: BTreeMap::new(),
         }
@@ -169,6 +174,7 @@ impl State {
             Fact::Commit(ref fact) => self.commits.apply(fact),
             Fact::Entity(ref fact) => self.on_entity(fact),
             Fact::Key(ref fact) => self.on_key(fact),
+            Fact::Audit(ref fact) => self.audit.apply(fact),
         }
     }
 

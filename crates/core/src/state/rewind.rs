@@ -47,6 +47,7 @@ impl State {
         self.effects.shift_back(by_ms);
         self.commits.shift_back(by_ms);
         self.runs.shift_back(by_ms);
+        // The audit tells what the clock told then: its entries stay, and stay the longer.
     }
 }
 

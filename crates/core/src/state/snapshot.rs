@@ -5,6 +5,7 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::state::audit::record::Audit;
 use crate::state::commit::Commits;
 use crate::state::effect::record::Effects;
 use crate::state::entity::record::Entities;
@@ -16,6 +17,7 @@ use crate::state::partition::{Partition, Topic};
 use crate::state::run::record::Runs;
 use crate::state::slot::{Beside, CHUNK_SLOTS, Chunk, Slot, Slots};
 use crate::state::spent::Spent;
+use crate::state::version::{VERSION, VERSION_LEAST, VERSION_WITHOUT_AUDIT, VERSION_WITHOUT_KEYS};
 use crate::state::{First, GROUPS_PER_TOPIC_MAX, PARTITIONS_MAX, State};
 use crate::words::codec::{Malformed, Put, Take};
 use crate::words::id::{GroupId, NO_TOPIC, Position, RequestHash, Time, Token, TopicId};
@@ -23,17 +25,10 @@ use crate::words::letter::{AttemptDescription, put_attempts, take_attempts};
 use crate::words::policy::RetryPolicy;
 use crate::words::topic::TopicSettings;
 
-/// First field of every snapshot.
-const VERSION: u32 = 5;
-/// The version of a snapshot without keys and without topics of tenants: a server that does not know of them yet can read
-/// it.
-const VERSION_WITHOUT_KEYS: u32 = 4;
 /// What is told of a topic before its settings: its number is part of identities.
 const SCOPED: u8 = 1;
 /// And: the tenant that it belongs to follows.
 const OWNED: u8 = 2;
-/// The oldest version that can be read: before topics had settings and messages had keys, priorities and due times.
-const VERSION_LEAST: u32 = 1;
 /// Above any offset or sequence number that can be reached, and far enough below the end to count on from there.
 const SEQUENCE_MAX: u64 = 1 << 62;
 /// Stands in the place of a chunk's "full" for a gap: how many slots were there follows.
@@ -48,8 +43,8 @@ impl State {
         let chunks = self.each_topic().flat_map(|t| &t.partitions).flat_map(|p| &p.slots.chunks);
         let slots: usize = chunks.map(|chunk| chunk.slots.len()).sum();
         let mut out = Vec::with_capacity(1024 + slots * 48 + self.stored.len() * 40);
-        let is_guarded = !self.keys.is_empty() || self.each_topic().any(|topic| topic.tenant.is_some());
-        out.put_u32(if is_guarded { VERSION } else { VERSION_WITHOUT_KEYS });
+        let version = self.version();
+        out.put_u32(version);
         out.put_u64(self.epoch);
         out.put_u64(self.leases_kept_since);
         out.put_u64(self.newest.0);
@@ -75,8 +70,11 @@ impl State {
         self.outputs.encode(&mut out);
         self.runs.encode(&mut out);
         self.entities.encode(&mut out);
-        if is_guarded {
+        if version > VERSION_WITHOUT_KEYS {
             self.keys.encode(&mut out);
+        }
+        if version > VERSION_WITHOUT_AUDIT {
+            self.audit.encode(&mut out);
         }
         out
     }
@@ -133,6 +131,9 @@ impl State {
         }
         if version > VERSION_WITHOUT_KEYS {
             state.keys = Keys::decode(&mut take)?;
+        }
+        if version > VERSION_WITHOUT_AUDIT {
+            state.audit = Audit::decode(&mut take)?;
         }
         take.done()?;
         Ok(state)

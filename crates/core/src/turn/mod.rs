@@ -25,6 +25,8 @@ pub(crate) struct Turn {
     pub(crate) roomy: bool,
     /// Whether a timer is set that forgets commits.
     pub(crate) forgets_commits: bool,
+    /// Whether a timer is set that drops entries of the audit.
+    pub(crate) drops_audit: bool,
     /// Runs up to this number have a timer.
     pub(crate) runs_watched: u64,
 }
@@ -38,6 +40,7 @@ impl Turn {
             now: Time(0),
             roomy: true,
             forgets_commits: false,
+            drops_audit: false,
             runs_watched: 0,
         }
     }

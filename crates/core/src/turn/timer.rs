@@ -46,6 +46,8 @@ pub(crate) enum Due {
     ForgetCommits,
     /// A run may have been quiet for long enough.
     RunOld(u64),
+    /// Entries of the audit may be too old.
+    DropAudit,
 }
 
 /// A message as one group sees it, by sequence number.

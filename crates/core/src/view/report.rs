@@ -104,6 +104,7 @@ impl View<'_> {
                 Description::Commit(done)
             }
             Query::Keys => Description::Keys(state.keys.views()),
+            Query::Audit(list) => Description::Audit(state.audit.list(list)),
             Query::Entity(entity) => Description::Entity(self.turn.describe_entity(entity)),
             Query::Entities(list) => {
                 let (entities, more) = self.turn.list_entities(list);

@@ -207,6 +207,11 @@ pub enum Answer {
     },
     /// A key, as it is now.
     Key(KeyView),
+    /// An entry of the audit is written down.
+    Recorded {
+        /// Its number.
+        sequence: u64,
+    },
     /// An entity is forgotten.
     EntityForgotten {
         /// The version that it had.

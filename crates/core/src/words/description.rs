@@ -4,6 +4,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::words::audit::{AuditList, AuditPage};
 use crate::words::blob::Blob;
 use crate::words::commit::Committed;
 use crate::words::effect::{EffectList, EffectPage, EffectTally, EffectView};
@@ -56,6 +57,8 @@ pub enum Query {
     Commit(Identity),
     /// All keys.
     Keys,
+    /// Some entries of the audit.
+    Audit(AuditList),
     /// One entity.
     Entity(Named),
     /// Some entities.
@@ -116,6 +119,8 @@ pub enum Description {
     Commit(Option<Committed>),
     /// To [`Query::Keys`].
     Keys(Vec<KeyView>),
+    /// To [`Query::Audit`].
+    Audit(AuditPage),
     /// To [`Query::Entity`].
     Entity(EntityView),
     /// To [`Query::Entities`], and whether there are more.

@@ -1,6 +1,7 @@
 //! What goes in and out: names, requests, answers, refusals, settings, messages, and the bytes they are made of.
 
 pub(crate) mod action;
+pub(crate) mod audit;
 pub(crate) mod blob;
 pub(crate) mod codec;
 pub(crate) mod commit;

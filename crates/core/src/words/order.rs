@@ -3,6 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::words::audit::AuditEntry;
 use crate::words::draft::NewMessage;
 use crate::words::id::{Spotted, Ticket, Time, TopicId};
 use crate::words::key::{KeyId, NewKey};
@@ -142,6 +143,15 @@ pub enum OrderInput {
         ticket: Ticket,
         /// Which.
         key: KeyId,
+    },
+    /// Write down what was done, or refused.
+    Record {
+        /// Who asks.
+        ticket: Ticket,
+        /// What is written.
+        entry: AuditEntry,
+        /// Whether it may be left out while the disk is full.
+        is_dispensable: bool,
     },
     /// Forget an entity.
     ForgetEntity {

@@ -72,6 +72,10 @@ pub struct Settings {
     pub run_ttl_ms: u64,
     /// Messages and effects that are listed for runs; the oldest run goes first.
     pub run_entries_max: u64,
+    /// How long an entry of the audit is kept.
+    pub audit_keep_ms: u64,
+    /// Memory that entries of the audit may take; the oldest go first.
+    pub audit_keep_bytes: u64,
     /// Seeds the hash maps and the jitter; any number will do, a secret one keeps both unguessable.
     pub seed: u64,
 }
@@ -116,6 +120,8 @@ impl Default for Settings {
             entities_max: 1_000_000,
             run_ttl_ms: 7 * 24 * 60 * 60 * 1000,
             run_entries_max: 1_000_000,
+            audit_keep_ms: 90 * 24 * 60 * 60 * 1000,
+            audit_keep_bytes: 16 << 20,
             seed: 0,
         }
     }

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use driftq_core::{
-    Attempt, DeadLetter, Deadline, DeliveryFact, Envelope, Fact, GroupId, Identity, Jitter, KeyHash, Message,
-    MessageFact, Order, OrderFact, Origin, Place, Position, RequestHash, RetryPolicy, Routing, Spotted,
-    State, Style, Time, Token, TopicId, TopicSettings,
+    Attempt, AuditFact, DeadLetter, Deadline, DeliveryFact, Envelope, Fact, GroupId, Identity, Jitter,
+    KeyHash, Message, MessageFact, Order, OrderFact, Origin, Place, Position, RequestHash, RetryPolicy,
+    Routing, Spotted, State, Style, Time, Token, TopicId, TopicSettings,
 };
 
 use crate::support::ledger_facts;
@@ -126,7 +126,8 @@ fn name(fact: &Fact<'_>) -> &'static str {
         | Fact::Output(_)
         | Fact::Commit(_)
         | Fact::Entity(_)
-        | Fact::Key(_) => ledger_facts::name(fact).expect("every kind has a name"),
+        | Fact::Key(_)
+        | Fact::Audit(_) => ledger_facts::name(fact).expect("every kind has a name"),
     }
 }
 
@@ -309,14 +310,15 @@ fn every_kind_of_fact_has_its_text() {
     // The kind is the first byte after the length; there are no gaps but those between families.
     let kinds = facts().iter().map(|fact| encoded(fact)[4]).collect::<BTreeSet<u8>>();
     let old_kinds = old_facts().iter().map(|(name, _)| relic(name)[4]).collect::<BTreeSet<u8>>();
-    let families = (1..=43).chain(48..=58).chain(64..=65).chain([72, 73, 88, 96, 97]);
+    let families = (1..=43).chain(48..=58).chain(64..=65).chain([72, 73, 88]).chain(96..=99);
     assert_eq!(kinds.union(&old_kinds).copied().collect::<BTreeSet<u8>>(), families.collect());
     let folder = path("").parent().expect("it has a folder").to_owned();
     let files: BTreeSet<String> = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path().file_stem().expect("a name").to_string_lossy().into_owned())
         .collect();
-    let snapshots = ["snapshot", "snapshot-2", "snapshot-3", "snapshot-4", "snapshot-of-tenants"];
+    let snapshots =
+        ["snapshot", "snapshot-2", "snapshot-3", "snapshot-4", "snapshot-6", "snapshot-of-tenants"];
     let messages = ["message", "message-plain", "message-letter", "message-origin", "message-offset"];
     let others = snapshots.into_iter().chain(messages);
     assert_eq!(files, names.into_iter().chain(others).map(String::from).collect());
@@ -677,4 +679,19 @@ fn snapshots_of_the_first_version_are_read_as_ever() {
     let again = State::decode(&state.encode(), 5).unwrap();
     assert_eq!(again.encode(), state.encode());
     assert!(state.topics().all(|topic| !topic.scoped));
+}
+
+#[test]
+fn snapshots_with_an_audit_are_written_and_read_as_ever() {
+    let recorded = ledger_facts::facts().into_iter().find_map(|fact| match fact {
+        Fact::Audit(AuditFact::Recorded { words, .. }) => Some(words),
+        _ => None,
+    });
+    let words = recorded.expect("there is one of each kind");
+    let entry = |sequence| Fact::Audit(AuditFact::Recorded { sequence, at: Time(0x0304), words });
+    let dropped = Fact::Audit(AuditFact::Dropped { below: 3 });
+    let opened = Fact::Opened { epoch: 1, at: Time(0x0102), keeps_leases: true };
+    let state = folded(&[opened, entry(1), entry(2), entry(3), entry(4), dropped]);
+    let read = State::decode(&frozen("snapshot-6", &state.encode()), 2).expect("it can be read");
+    assert_eq!(read.encode(), state.encode());
 }

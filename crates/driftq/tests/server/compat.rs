@@ -202,7 +202,7 @@ impl Reply {
         self.try_json().unwrap_or_else(|| panic!("no JSON: {}", self.text()))
     }
 
-    fn try_json(&self) -> Option<Value> {
+    pub(crate) fn try_json(&self) -> Option<Value> {
         serde_json::from_slice(&self.body).ok()
     }
 

@@ -1,6 +1,7 @@
 //! The server, seen from its sockets: the frozen dialect, its edges, a full disk, a router beside it.
 #![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
+mod audit;
 mod broken_answers;
 #[path = "../support/command.rs"]
 mod command;

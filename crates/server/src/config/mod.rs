@@ -123,6 +123,7 @@ impl Config {
     /// What the HTTP edge is started with: what it is to a browser follows from several knobs here.
     pub fn http(&self) -> http::Options {
         let mut options = self.http.clone();
+        options.behind_proxy = self.behind_proxy;
         host_of(&self.listen).clone_into(&mut options.door.listen_host);
         // A page that has its own name resolve to this server has no key to show.
         if options.keys_required {

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use driftq_api::v1::mended;
@@ -15,6 +16,7 @@ use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode};
 
 use super::answer::{Answer, method_refusal, put, refusal, whole};
+use super::audit::{Asked, Auditor};
 use super::body::AnswerBody;
 use super::budget::Budget;
 use super::crowd::Crowd;
@@ -34,7 +36,8 @@ const LOGGED_PATH_BYTES_MAX: usize = 256;
 
 /// What all connections share.
 pub(crate) struct App {
-    guard: Guard,
+    pub(super) guard: Guard,
+    pub(super) auditor: Auditor,
     pub(crate) broker: Broker,
     pub(crate) options: Options,
     pub(crate) metrics: Metrics,
@@ -52,6 +55,7 @@ impl App {
         let guard = Guard::new(&broker, options.keys_required, options.root_key);
         Self {
             guard,
+            auditor: Auditor::new(),
             broker,
             options,
             metrics,
@@ -67,36 +71,65 @@ impl App {
     pub(crate) async fn handle(
         self: Arc<Self>,
         pulse: Arc<Pulse>,
+        peer: SocketAddr,
         request: Request<Incoming>,
     ) -> Result<Answer, Infallible> {
-        let begun = Instant::now();
         pulse.busy();
         let (head, body) = request.into_parts();
         let id = self.ids.of(&head.headers);
+        let endpoint = Target::find(&head.method, head.uri.path()).endpoint;
+        if !endpoint.is_audited(&head.method) {
+            return Ok(self.finished((&head, body), &id, (peer, &pulse)).await);
+        }
+        // Apart from the connection: whoever hangs up must not leave a deed behind of which the audit does not tell.
+        let echo = id.clone();
+        let apart = async move { self.finished((&head, body), &id, (peer, &pulse)).await };
+        Ok(tokio::spawn(apart).await.unwrap_or_else(|_| {
+            let fault =
+                Fault::new(Code::Internal, "the request could not be handled; the server's log says why");
+            refusal(&fault, endpoint.dialect(), &echo)
+        }))
+    }
+
+    /// Answers one request, and writes down and logs what came of it.
+    async fn finished(
+        &self,
+        (head, body): (&Parts, Incoming),
+        id: &HeaderValue,
+        (peer, pulse): (SocketAddr, &Arc<Pulse>),
+    ) -> Answer {
+        let begun = Instant::now();
         let target = Target::find(&head.method, head.uri.path());
         let endpoint = target.endpoint;
-        let mut answer = match self.answered(target, &head, body, &pulse).await {
+        let asked = Asked { head, id, peer, caller: OnceLock::new() };
+        let mut answered = self.answered(target, &asked, body, pulse).await;
+        match &mut answered {
+            Ok(answer) => self.audit(&asked, &target, Ok(answer)).await,
+            Err(Refused::Fault(fault)) => self.audit(&asked, &target, Err(fault)).await,
+            Err(Refused::Method(_)) => {}
+        }
+        let mut answer = match answered {
             Ok(answer) => match self.charged(endpoint, &head.method, answer).await {
                 Ok(answer) => answer,
-                Err(fault) => refusal(&fault, endpoint.dialect(), &id),
+                Err(fault) => refusal(&fault, endpoint.dialect(), id),
             },
-            Err(Refused::Fault(fault)) => refusal(&fault, endpoint.dialect(), &id),
+            Err(Refused::Fault(fault)) => refusal(&fault, endpoint.dialect(), id),
             Err(Refused::Method(allow)) => method_refusal(
                 &Fault::new(Code::MethodNotAllowed, "method not allowed"),
                 endpoint.dialect(),
                 allow,
-                &id,
+                id,
             ),
         };
         let now = Instant::now();
         self.metrics.on_request(endpoint, answer.status(), now - begun);
-        log(&head, answer.status(), now - begun, &id);
-        put(&mut answer, X_REQUEST_ID, id);
+        log(head, answer.status(), now - begun, id);
+        put(&mut answer, X_REQUEST_ID, id.clone());
         self.options.door.grant(&head.headers, answer.headers_mut());
         if matches!(answer.body(), AnswerBody::Whole(_)) {
             pulse.begin_answer(now);
         }
-        Ok(answer)
+        answer
     }
 
     /// Charges the edge's budget with an answer until it is written. If there is no room for it, a client that only
@@ -123,17 +156,17 @@ impl App {
     async fn answered(
         &self,
         target: Target<'_>,
-        head: &Parts,
+        asked: &Asked<'_>,
         body: Incoming,
         pulse: &Arc<Pulse>,
     ) -> Result<Answer, Refused> {
-        let endpoint = target.endpoint;
+        let (endpoint, head) = (target.endpoint, asked.head);
         let body = match self.options.door.admit(head, body).await? {
             Entrance::Open(body) => body,
             Entrance::Preflight(answer) => return Ok(answer),
         };
         let needs = endpoint.needs(head.method == Method::POST);
-        let admitted = self.admitted(needs, &target, head).and_then(|caller| {
+        let admitted = self.admitted(needs, &target, asked).and_then(|caller| {
             let gone = if endpoint.waits() { self.gone(&caller)? } else { None };
             Ok((caller, gone))
         });
@@ -157,11 +190,12 @@ impl App {
     }
 
     /// Who asks, if they may.
-    fn admitted(&self, needs: Needs, target: &Target<'_>, head: &Parts) -> Result<Caller, Fault> {
+    fn admitted(&self, needs: Needs, target: &Target<'_>, asked: &Asked<'_>) -> Result<Caller, Fault> {
         if needs.action.is_none() {
             return Ok(Caller::Anybody);
         }
-        let caller = self.guard.admit(&head.headers, &self.broker)?;
+        let caller = self.guard.admit(&asked.head.headers, &self.broker)?;
+        let caller = asked.caller.get_or_init(|| caller).clone();
         if !matches!(caller, Caller::Key { .. }) {
             return Ok(caller);
         }

@@ -90,6 +90,11 @@ impl Guard {
         if is_live { Ok(()) } else { Err(ended()) }
     }
 
+    /// What people wrote on a key.
+    pub(crate) fn note(&self, id: KeyId) -> String {
+        self.ring.borrow().get(id).map_or_else(String::new, |held| held.note.to_string())
+    }
+
     /// Resolves when the key of a caller has ended; `None` if it cannot.
     pub(crate) fn gone(&self, caller: &Caller, broker: &Broker) -> Option<Gone> {
         let Caller::Key { id, .. } = *caller else { return None };
@@ -114,11 +119,17 @@ impl Guard {
 fn used_up(UsedUp { quota, limit, wait }: UsedUp) -> Fault {
     let text = match wait {
         Some(_) => format!("the key, or one that it hangs on, has used up its quota {quota}: {limit}"),
-        None => format!("the key, or one that it hangs on, has as many streams and waits open as it may: {limit}"),
+        None => {
+            format!("the key, or one that it hangs on, has as many streams and waits open as it may: {limit}")
+        }
     };
     let wait = wait.unwrap_or(WAITS_RETRY_AFTER);
     let retry_after_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).saturating_add(1);
-    Fault { reason: Some(quota), retry_after_ms: Some(retry_after_ms), ..Fault::new(Code::QuotaExceeded, text) }
+    Fault {
+        reason: Some(quota),
+        retry_after_ms: Some(retry_after_ms),
+        ..Fault::new(Code::QuotaExceeded, text)
+    }
 }
 
 /// Said to a key that opens nothing, or nothing any more.
@@ -127,7 +138,7 @@ pub(crate) fn ended() -> Fault {
 }
 
 /// The key in the headers. The scheme's name may be written in any case.
-fn shown_key(headers: &HeaderMap) -> Result<Option<&str>, Fault> {
+pub(crate) fn shown_key(headers: &HeaderMap) -> Result<Option<&str>, Fault> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
@@ -297,7 +308,10 @@ impl Endpoint {
     pub(crate) const fn waits(self) -> bool {
         matches!(
             self,
-            Self::Consume | Self::V2(Operation::Stream | Operation::Lease | Operation::BeginEffect)
+            Self::Consume
+                | Self::V2(
+                    Operation::Stream | Operation::Lease | Operation::BeginEffect | Operation::ListAudit
+                )
         )
     }
 }

@@ -12,6 +12,8 @@ pub struct Options {
     pub(crate) keys_required: bool,
     /// The digest of the root key.
     pub(crate) root_key: Option<[u8; 32]>,
+    /// A proxy is the only way to this server, and says where requests come from.
+    pub(crate) behind_proxy: bool,
     /// Which names are the server's, and which web pages may ask.
     pub(crate) door: Door,
     /// The file with the server's certificate; no TLS without it.
@@ -54,6 +56,7 @@ impl Default for Options {
         Self {
             keys_required: false,
             root_key: None,
+            behind_proxy: false,
             door: Door::default(),
             tls_cert: None,
             tls_key: None,

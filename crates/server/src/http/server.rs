@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -121,13 +122,14 @@ async fn accept(
     let mut told: Option<Instant> = None;
     loop {
         match listener.accept().await {
-            Ok((socket, _)) => {
+            Ok((socket, peer)) => {
                 if permits.available_permits() == 0 && told.is_none_or(|told| told.elapsed() >= CROWD_SILENCE)
                 {
                     tracing::warn!("all connections that may be open are; the idlest make room, others wait");
                     told = Some(Instant::now());
                 }
                 let Some(permit) = admit(app, permits).await else { return };
+                let socket = (socket, peer);
                 tokio::spawn(connection(socket, Arc::clone(app), secure.cloned(), permit, stage.clone()));
             }
             Err(error) if is_about_one_connection(&error) => {}
@@ -173,7 +175,7 @@ fn bound_unsent(_: &TcpStream) -> io::Result<()> {
 }
 
 async fn connection(
-    socket: TcpStream,
+    (socket, peer): (TcpStream, SocketAddr),
     app: Arc<App>,
     secure: Option<Secure>,
     _permit: OwnedSemaphorePermit,
@@ -190,12 +192,12 @@ async fn connection(
         return;
     }
     match secure {
-        None => converse(socket, &app, stage).await,
+        None => converse((socket, peer), &app, stage).await,
         #[cfg(feature = "tls")]
         Some(secure) => tokio::select! {
             begun = secure.begin(socket, app.options.head_timeout) => match begun {
                 // Boxed: most of a connection's memory would be for the handshake, which is over soon.
-                Ok(socket) => Box::pin(converse(socket, &app, stage)).await,
+                Ok(socket) => Box::pin(converse((socket, peer), &app, stage)).await,
                 Err(error) => tracing::debug!(%error, "a connection ended before TLS had begun"),
             },
             // Nothing was asked yet, so nothing has to be answered before the end.
@@ -208,7 +210,7 @@ async fn connection(
 
 /// Speaks HTTP.
 async fn converse(
-    socket: impl AsyncRead + AsyncWrite + Unpin,
+    (socket, peer): (impl AsyncRead + AsyncWrite + Unpin, SocketAddr),
     app: &Arc<App>,
     mut stage: watch::Receiver<Stage>,
 ) {
@@ -220,7 +222,7 @@ async fn converse(
     let mut builder = http1::Builder::new();
     // The library's own timer also ends idle connections, and is set anew for every request; the wire has a better one.
     builder.header_read_timeout(None).max_buf_size(options.head_bytes_max.max(HEAD_BYTES_LEAST));
-    let service = service_fn(|request| Arc::clone(app).handle(Arc::clone(&pulse), request));
+    let service = service_fn(|request| Arc::clone(app).handle(Arc::clone(&pulse), peer, request));
     let mut serving = std::pin::pin!(builder.serve_connection(wire, service));
     loop {
         tokio::select! {

@@ -248,7 +248,8 @@ mod tests {
         let mut lanes = Lanes::new(now);
         assert!(ask(&mut lanes, QUIET, 0, now));
         lanes.leave(QUIET, REQUEST_COST, |_| false);
-        let begin = |lanes: &mut Lanes<u32>, now| (0..100).filter(|number| ask(lanes, NOISY, *number, now)).count();
+        let begin =
+            |lanes: &mut Lanes<u32>, now| (0..100).filter(|number| ask(lanes, NOISY, *number, now)).count();
         assert_eq!(begin(&mut lanes, now) as u64, WORK_MAX / 2 / REQUEST_COST);
         let later = now + ACTIVE + SWEEP;
         assert!(!ask(&mut lanes, NOISY, 100, later), "others of the lane wait before it");

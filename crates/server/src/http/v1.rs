@@ -15,6 +15,7 @@ use hyper::http::request::Parts;
 
 use super::answer::{Answer, json, no_content, stream};
 use super::app::App;
+use super::audit::{about, noted};
 use super::failure::{Call, fault, produce_rejection};
 use super::guard::Caller;
 use super::lines::{Lines, Words};
@@ -51,7 +52,8 @@ pub(crate) async fn create_topic(app: &App, head: &Parts, body: Option<Bytes>, c
         app.broker.put_topic(&request.name, request.partitions, settings, tenant.as_deref(), false).await;
     let ready = ready.map_err(|failure| fault(&failure, Call::Other))?;
     let created = Created { status: "created".into(), name: request.name, partitions: ready.partitions };
-    Ok(json(StatusCode::CREATED, &created))
+    let answer = about(json(StatusCode::CREATED, &created), &["topics", &created.name]);
+    Ok(noted(answer, format!("partitions {}", ready.partitions)))
 }
 
 pub(crate) async fn produce(app: &App, head: &Parts, body: Option<Bytes>, caller: &Caller) -> Handled {

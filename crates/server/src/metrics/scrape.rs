@@ -76,6 +76,12 @@ impl Scrape {
         gauge(out, "driftq_edge_bytes", help, read(&self.live.edge_bytes))?;
         let help = "Requests turned away because of edge_bytes_max";
         counter(out, "driftq_edge_refused", help, read(&self.live.edge_refused))?;
+        let help = "Entries of the audit that were written";
+        counter(out, "driftq_audit_entries", help, read(&self.live.audit_recorded))?;
+        let help = "Refusals that the audit only counts, because there were too many at once";
+        counter(out, "driftq_audit_suppressed", help, read(&self.live.audit_suppressed))?;
+        let help = "Entries of the audit that could not be written";
+        counter(out, "driftq_audit_lost", help, read(&self.live.audit_lost))?;
         let mut requests =
             family(out, "driftq_http_requests", "Requests by route and status", MetricType::Counter)?;
         for (endpoint, counts) in Endpoint::all().zip(&self.live.requests) {

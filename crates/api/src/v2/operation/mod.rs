@@ -1,6 +1,7 @@
 //! Every call of `/v2` in one table. The server routes by it and the OpenAPI document is built from it, so that
 //! what is documented and what is served cannot differ.
 
+mod audited;
 mod description;
 mod needs;
 mod table;
@@ -128,6 +129,8 @@ pub enum Operation {
     RotateKey,
     /// `DELETE /v2/keys/{id}`
     RevokeKey,
+    /// `GET /v2/audit`
+    ListAudit,
     /// `GET /v2/runs`
     ListRuns,
     /// `GET /v2/runs/{run_id}`

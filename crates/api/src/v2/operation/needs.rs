@@ -103,6 +103,7 @@ impl Operation {
             Self::FinishEffect | Self::RenewEffect | Self::ReleaseEffect => (Action::Effects, None, Of::None),
             Self::CutOver | Self::RollBack | Self::SealVersion => (Action::Outputs, All, Of::Asked),
             Self::GetStatus => (Action::Read, None, Of::Filtered),
+            Self::ListAudit => (Action::Admin, All, Of::All),
             Self::CreateKey | Self::ListKeys | Self::GetKey | Self::RotateKey | Self::RevokeKey => {
                 (Action::Admin, None, Of::None)
             }

@@ -3,9 +3,9 @@
 
 use driftq_core::ledger::{OnLapse, Status};
 use driftq_core::{
-    BegunFact, CommitFact, DeliveryFact, EffectFact, EffectPart, EndedFact, EntityFact, Fact, GroupId, How,
-    Identity, KeyFact, KeyId, Lent, Lineage, MessageFact, OutputAuthor, OutputFact, Place, Receipt,
-    RequestHash, RunFact, Style, Time, Token, TopicId,
+    AuditFact, AuditWords, BegunFact, CommitFact, DeliveryFact, EffectFact, EffectPart, EndedFact,
+    EntityFact, Fact, GroupId, How, Identity, KeyFact, KeyId, Lent, Lineage, MessageFact, OutputAuthor,
+    OutputFact, Place, Receipt, RequestHash, RunFact, Style, Time, Token, TopicId,
 };
 
 const LENT: Lent<'static> = Lent {
@@ -97,6 +97,8 @@ pub(crate) fn name(fact: &Fact<'_>) -> Option<&'static str> {
         Fact::Key(KeyFact::Created { scope: SCOPE_OF_TENANT, .. }) => "key-created-of-tenant",
         Fact::Key(KeyFact::Created { .. }) => "key-created",
         Fact::Key(KeyFact::Ended { .. }) => "key-ended",
+        Fact::Audit(AuditFact::Recorded { .. }) => "audit-recorded",
+        Fact::Audit(AuditFact::Dropped { .. }) => "audit-dropped",
         _ => return None,
     })
 }
@@ -212,6 +214,22 @@ pub(crate) fn facts() -> Vec<Fact<'static>> {
         Fact::Key(key_made(SCOPE)),
         Fact::Key(key_made(SCOPE_OF_TENANT)),
         Fact::Key(KeyFact::Ended { key: KeyId(0x0102), at: Time(0x0304), until: Time(0x0506) }),
+        Fact::Audit(AuditFact::Recorded {
+            sequence: 0x0102,
+            at: Time(0x0304),
+            words: AuditWords {
+                actor: "actor",
+                note: "note",
+                action: "action",
+                target: "target",
+                outcome: "done",
+                from: "from",
+                request_id: "id",
+                detail: "detail",
+                suppressed: 0x0506,
+            },
+        }),
+        Fact::Audit(AuditFact::Dropped { below: 0x0102 }),
     ];
     effects.map(Fact::Effect).into_iter().chain(others).collect()
 }

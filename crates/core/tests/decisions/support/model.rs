@@ -174,7 +174,8 @@ impl Model {
             | Fact::Output(_)
             | Fact::Commit(_)
             | Fact::Entity(_)
-            | Fact::Key(_) => {}
+            | Fact::Key(_)
+            | Fact::Audit(_) => {}
             Fact::Moved { topic, partition, offset, .. } => {
                 let kept = self.topic(topic).kept.get_mut(&(partition, offset));
                 kept.expect("what moves is kept").segment = end.segment();

@@ -18,6 +18,7 @@ use super::entities::taken_expected;
 use super::words::moment;
 use super::{Request, fault};
 use crate::http::answer::json;
+use crate::http::audit::{about, noted, of_tenant};
 use crate::http::v1::Handled;
 
 pub(super) async fn begin(request: &Request<'_>) -> Handled {
@@ -212,6 +213,7 @@ pub(super) async fn release(request: &Request<'_>) -> Handled {
 pub(super) async fn resolve(request: &Request<'_>) -> Handled {
     request.no_query()?;
     let asked = EffectResolve::from_json(request.json()?)?;
+    let status = asked.result.status;
     let mut end = taken_result(asked.result);
     end.ending.by = asked.by;
     end.ending.why = asked.why;
@@ -220,7 +222,15 @@ pub(super) async fn resolve(request: &Request<'_>) -> Handled {
     let tenant = request.tenant(asked.tenant_id)?;
     let who = (&*tenant, &*asked.scope, &*asked.key);
     let ended = request.app.broker.resolve_effect(who, seen, &end).await;
-    Ok(json(StatusCode::OK, &shown_end(ended.map_err(|failure| fault(&failure))?)))
+    let answer = json(StatusCode::OK, &shown_end(ended.map_err(|failure| fault(&failure))?));
+    let status = match status {
+        EffectStatus::Succeeded => "succeeded",
+        EffectStatus::FailedFinal => "failed_final",
+        EffectStatus::FailedRetryable => "failed_retryable",
+    };
+    let detail = format!("{status}, by {:?}: {:?}", end.ending.by, end.ending.why);
+    let answer = noted(answer, of_tenant(&tenant, &detail));
+    Ok(about(answer, &["effects", &asked.scope, &asked.key]))
 }
 
 pub(super) async fn get(request: &Request<'_>) -> Handled {

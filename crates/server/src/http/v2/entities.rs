@@ -11,6 +11,7 @@ use hyper::StatusCode;
 use super::words::moment;
 use super::{Request, fault};
 use crate::http::answer::json;
+use crate::http::audit::{noted, of_tenant};
 use crate::http::v1::Handled;
 
 pub(super) async fn list(request: &Request<'_>) -> Handled {
@@ -39,7 +40,8 @@ pub(super) async fn remove(request: &Request<'_>) -> Handled {
     let tenant = request.tenant(tenant_confirmed(request.query()?, &name)?)?;
     let removed = request.app.broker.forget_entity(Named::of(&*tenant, &*name)).await;
     let version = removed.map_err(|failure| fault(&failure))?;
-    Ok(json(StatusCode::OK, &EntityRemoved { version }))
+    let detail = of_tenant(&tenant, &format!("it was at version {version}"));
+    Ok(noted(json(StatusCode::OK, &EntityRemoved { version }), detail))
 }
 
 /// What is expected of an entity, as the broker takes it.

@@ -13,6 +13,7 @@ use hyper::StatusCode;
 use super::words::{moment, time};
 use super::{Request, fault};
 use crate::http::answer::{json, no_content};
+use crate::http::audit::noted;
 use crate::http::v1::Handled;
 
 pub(super) async fn list(request: &Request<'_>) -> Handled {
@@ -55,6 +56,10 @@ pub(super) async fn pause(request: &Request<'_>, paused: bool) -> Handled {
 pub(super) async fn seek(request: &Request<'_>) -> Handled {
     request.no_query()?;
     let asked = Seek::from_json(request.json()?)?;
+    let detail = match (asked.to, asked.partition) {
+        (to, None) => told(to),
+        (to, Some(partition)) => format!("partition {partition} {}", told(to)),
+    };
     let to = match asked.to {
         SeekTo::Earliest => core::SeekTo::Earliest,
         SeekTo::Latest => core::SeekTo::Latest,
@@ -73,7 +78,17 @@ pub(super) async fn seek(request: &Request<'_>) -> Handled {
         next_offset: described.acked_below,
         lag: described.lag,
     });
-    Ok(json(StatusCode::OK, &Sought { partitions: partitions.collect() }))
+    Ok(noted(json(StatusCode::OK, &Sought { partitions: partitions.collect() }), detail))
+}
+
+/// Where a group goes, for the audit.
+fn told(to: SeekTo) -> String {
+    match to {
+        SeekTo::Earliest => "to the earliest message".to_owned(),
+        SeekTo::Latest => "to the latest message".to_owned(),
+        SeekTo::Offset(offset) => format!("to offset {offset}"),
+        SeekTo::Time(at) => format!("to {at}"),
+    }
 }
 
 fn shown(group: &GroupDescription) -> Group {

@@ -9,6 +9,7 @@ use hyper::StatusCode;
 use super::words::moment;
 use super::{Request, fault};
 use crate::http::answer::json;
+use crate::http::audit::noted;
 use crate::http::tenancy::Holding;
 use crate::http::v1::Handled;
 
@@ -36,8 +37,9 @@ fn is_seen(request: &Request<'_>, job: &driftq_engine::Job) -> bool {
 
 pub(super) fn cancel(request: &Request<'_>) -> Handled {
     request.no_query()?;
-    let job = request.app.broker.cancel_job(seen(request)?.id);
-    Ok(json(StatusCode::OK, &shown(&job.map_err(|failure| fault(&failure))?)))
+    let job = request.app.broker.cancel_job(seen(request)?.id).map_err(|failure| fault(&failure))?;
+    let detail = format!("letters of topic {}", job.topic);
+    Ok(noted(json(StatusCode::OK, &shown(&job)), detail))
 }
 
 /// The number of a job. A name that is not a number is that of an unknown job.

@@ -12,6 +12,7 @@ use hyper::StatusCode;
 use super::words::{moment, time};
 use super::{Request, fault};
 use crate::http::answer::json;
+use crate::http::audit::{about, noted};
 use crate::http::guard::{Caller, permission};
 use crate::http::v1::Handled;
 
@@ -29,18 +30,14 @@ pub(super) async fn create(request: &Request<'_>) -> Handled {
     let key = NewKey {
         id: drawn.id,
         digest: drawn.digest,
-        scope: KeyScope {
-            permissions,
-            topics,
-            tenants,
-            limits: spec.limits.map_or(KeyLimits::NONE, limits),
-        },
+        scope: KeyScope { permissions, topics, tenants, limits: spec.limits.map_or(KeyLimits::NONE, limits) },
         until,
         parent: request.caller.key(),
         note: spec.note.into_owned(),
     };
     let key = request.app.broker.create_key(key).await.map_err(|failure| fault(&failure))?;
-    Ok(made(request, &drawn, &key))
+    let (answer, id) = (made(request, &drawn, &key), key_text::written_id(key.id));
+    Ok(noted(about(answer, &["keys", &id]), told(&shown(request, &key))))
 }
 
 pub(super) async fn list(request: &Request<'_>) -> Handled {
@@ -65,7 +62,9 @@ pub(super) async fn rotate(request: &Request<'_>) -> Handled {
     check_asks_for_keys(request)?;
     let (old, drawn) = (named(request).await?, drawn()?);
     let new = request.app.broker.replace_key(old.id, (drawn.id, drawn.digest), overlap).await;
-    Ok(made(request, &drawn, &new.map_err(|failure| fault(&failure))?))
+    let answer = made(request, &drawn, &new.map_err(|failure| fault(&failure))?);
+    let (new, overlap_ms) = (key_text::written_id(drawn.id), overlap.as_millis());
+    Ok(noted(answer, format!("key {new} comes in its place, which ends in {overlap_ms} ms")))
 }
 
 pub(super) async fn revoke(request: &Request<'_>) -> Handled {
@@ -73,6 +72,15 @@ pub(super) async fn revoke(request: &Request<'_>) -> Handled {
     let key = named(request).await?;
     let ended = request.app.broker.end_key(key.id).await.map_err(|failure| fault(&failure))?;
     Ok(json(StatusCode::OK, &shown(request, &ended)))
+}
+
+/// What a key allows, for the audit.
+fn told(key: &Key<'_>) -> String {
+    let actions: Vec<&str> = key.actions.iter().map(|action| action.name()).collect();
+    let topics = key.topics.as_ref().map_or_else(|| "all".to_owned(), |topics| topics.join(","));
+    let until = key.expires_at.map_or_else(|| "ever".to_owned(), |until| until.to_string());
+    let note = if key.note.is_empty() { String::new() } else { format!(", note {:?}", key.note) };
+    format!("actions {}, topics {topics}, until {until}{note}", actions.join(","))
 }
 
 /// On a server that is open to anybody, anybody could make a key for the day on which it no longer is.

@@ -14,6 +14,7 @@ use super::jobs::shown as shown_job;
 use super::words::{Looked, looked, moment, seen_item, time};
 use super::{Request, fault};
 use crate::http::answer::json;
+use crate::http::audit::noted;
 use crate::http::failure::Call;
 use crate::http::tenancy::Holding;
 use crate::http::v1::Handled;
@@ -125,8 +126,21 @@ pub(super) async fn purge(request: &Request<'_>) -> Handled {
 
 async fn start(request: &Request<'_>, call: JobCall) -> Handled {
     request.no_query()?;
+    let detail = told(&call);
     let job = request.app.broker.start_job(call).await.map_err(|failure| unknown(&failure))?;
-    Ok(json(StatusCode::ACCEPTED, &shown_job(&job)))
+    Ok(noted(json(StatusCode::ACCEPTED, &shown_job(&job)), format!("job {}: {detail}", job.id)))
+}
+
+/// Which letters, for the audit.
+fn told(call: &JobCall) -> String {
+    let which = match call.filter.letters.len() {
+        0 if call.filter == driftq_engine::LetterFilter::default() => "all letters".to_owned(),
+        0 => "letters that meet conditions".to_owned(),
+        count => format!("{count} named letters"),
+    };
+    let to = call.target_topic.as_ref().map_or_else(String::new, |topic| format!(" to topic {topic}"));
+    let dry = if call.dry_run { ", counted only" } else { "" };
+    format!("{which}{to}{dry}")
 }
 
 fn call(

@@ -1,6 +1,7 @@
 //! The calls of `/v2`, one file per resource. Which call a request makes is read off the same table that the OpenAPI
 //! document is built from.
 
+mod audit;
 mod commit;
 mod effects;
 mod entities;
@@ -141,6 +142,7 @@ pub(crate) async fn answer(operation: Operation, request: Request<'_>) -> Handle
         Operation::GetKey => keys::get(&request).await,
         Operation::RotateKey => keys::rotate(&request).await,
         Operation::RevokeKey => keys::revoke(&request).await,
+        Operation::ListAudit => audit::list(&request).await,
         Operation::ListRuns => runs::list(&request).await,
         Operation::GetRun => runs::get(&request).await,
         Operation::GetRouter => router::status(&request),

@@ -14,6 +14,7 @@ use hyper::StatusCode;
 use super::words::moment;
 use super::{Request, fault};
 use crate::http::answer::json;
+use crate::http::audit::{noted, of_tenant};
 use crate::http::v1::Handled;
 
 pub(super) async fn datasets(request: &Request<'_>) -> Handled {
@@ -94,31 +95,38 @@ pub(super) async fn cut_over(request: &Request<'_>) -> Handled {
     request.no_query()?;
     let name = request.name(0, "dataset")?;
     let asked = CutOver::from_json(request.json()?)?;
-    let dataset = Named::of(request.tenant(asked.tenant_id)?, &*name);
+    let tenant = request.tenant(asked.tenant_id)?;
+    let dataset = Named::of(&*tenant, &*name);
     let moved = request.app.broker.cut_over(dataset, &asked.version, asked.expect.as_deref()).await;
-    current(&name, moved)
+    current((&tenant, &name), moved)
 }
 
 pub(super) async fn roll_back(request: &Request<'_>) -> Handled {
     request.no_query()?;
     let name = request.name(0, "dataset")?;
     let asked = RollBack::from_json(request.json()?)?;
-    let dataset = Named::of(request.tenant(asked.tenant_id)?, &*name);
-    current(&name, request.app.broker.roll_back(dataset, &asked.from).await)
+    let tenant = request.tenant(asked.tenant_id)?;
+    let dataset = Named::of(&*tenant, &*name);
+    current((&tenant, &name), request.app.broker.roll_back(dataset, &asked.from).await)
 }
 
 pub(super) async fn seal(request: &Request<'_>) -> Handled {
     request.no_query()?;
     let name = request.name(0, "dataset")?;
     let asked = Seal::from_json(request.json()?)?;
-    let dataset = Named::of(request.tenant(asked.tenant_id)?, &*name);
+    let tenant = request.tenant(asked.tenant_id)?;
+    let dataset = Named::of(&*tenant, &*name);
     let sealed = request.app.broker.seal_version(dataset, &asked.version).await;
     let (changed, outputs) = sealed.map_err(|failure| fault(&failure))?;
+    let detail = of_tenant(&tenant, &format!("version {}", asked.version));
     let answer = VersionSealed { dataset: Cow::Borrowed(&name), version: asked.version, outputs, changed };
-    Ok(json(StatusCode::OK, &answer))
+    Ok(noted(json(StatusCode::OK, &answer), detail))
 }
 
-fn current(dataset: &str, moved: Result<driftq_engine::CutOver, driftq_engine::Failure>) -> Handled {
+fn current(
+    (tenant, dataset): (&str, &str),
+    moved: Result<driftq_engine::CutOver, driftq_engine::Failure>,
+) -> Handled {
     let moved = moved.map_err(|failure| fault(&failure))?;
     let answer = CurrentVersion {
         dataset: Cow::Borrowed(dataset),
@@ -126,7 +134,10 @@ fn current(dataset: &str, moved: Result<driftq_engine::CutOver, driftq_engine::F
         previous: moved.previous.as_deref().map(Cow::Borrowed),
         changed: moved.changed,
     };
-    Ok(json(StatusCode::OK, &answer))
+    let version = |version: &Option<Cow<'_, str>>| version.as_deref().unwrap_or("none").to_owned();
+    let (now, before) = (version(&answer.current), version(&answer.previous));
+    let detail = of_tenant(tenant, &format!("version {now} is current, {before} is the one before"));
+    Ok(noted(json(StatusCode::OK, &answer), detail))
 }
 
 pub(super) async fn delete(request: &Request<'_>) -> Handled {
@@ -134,7 +145,8 @@ pub(super) async fn delete(request: &Request<'_>) -> Handled {
     let tenant = request.tenant(tenant_confirmed(request.query()?, &version)?)?;
     let deleted = request.app.broker.drop_version(Named::of(&*tenant, &*dataset), &version).await;
     let deleted = deleted.map_err(|failure| fault(&failure))?;
-    Ok(json(StatusCode::OK, &VersionDeleted { deleted }))
+    let detail = of_tenant(&tenant, &format!("{deleted} outputs"));
+    Ok(noted(json(StatusCode::OK, &VersionDeleted { deleted }), detail))
 }
 
 async fn list(

@@ -4,17 +4,18 @@ use std::borrow::Cow;
 
 use driftq_api::Fault;
 use driftq_api::v2::{
-    Page, Partition, Paused, Topic, TopicChanged, TopicPatch, TopicPut, TopicSpec, TopicSummary, Topics,
-    confirmed,
+    Page, Partition, Paused, SettingChange, Topic, TopicChanged, TopicPatch, TopicPut, TopicSpec,
+    TopicSummary, Topics, confirmed,
 };
 use driftq_engine::Failure;
-use driftq_engine::core::{Reject, Settings, TopicDescription};
+use driftq_engine::core::{self, Reject, Settings, TopicDescription};
 use hyper::StatusCode;
 
 use super::settings::{changes, in_force, taken_patch, taken_spec};
 use super::words::moment;
 use super::{Request, fault};
 use crate::http::answer::{json, no_content};
+use crate::http::audit::noted;
 use crate::http::v1::Handled;
 
 pub(super) async fn list(request: &Request<'_>) -> Handled {
@@ -49,8 +50,13 @@ pub(super) async fn put(request: &Request<'_>) -> Handled {
     let ready = request.app.broker.put_topic(&name, partitions, settings, tenant.as_deref(), true).await;
     let created = ready.map_err(|failure| fault(&failure))?.created;
     let topic = describe(request, &name).await?;
+    let unset = in_force(&core::TopicSettings::default(), request.app.broker.settings());
+    let detail = match created {
+        true => format!("partitions {partitions} {}", told(&changes(&unset, &topic.settings))),
+        false => "it was there".to_owned(),
+    };
     let status = if created { StatusCode::CREATED } else { StatusCode::OK };
-    Ok(json(status, &TopicPut { created, topic }))
+    Ok(noted(json(status, &TopicPut { created, topic }), detail.trim_end()))
 }
 
 pub(super) async fn patch(request: &Request<'_>) -> Handled {
@@ -61,7 +67,15 @@ pub(super) async fn patch(request: &Request<'_>) -> Handled {
     let (before, after) = configured.map_err(|failure| fault(&failure))?;
     let server = request.app.broker.settings();
     let changed = changes(&in_force(&before, server), &in_force(&after, server));
-    Ok(json(StatusCode::OK, &TopicChanged { topic: name.into_owned(), changed }))
+    let detail = told(&changed);
+    Ok(noted(json(StatusCode::OK, &TopicChanged { topic: name.into_owned(), changed }), detail))
+}
+
+/// Changes in words, for the audit.
+fn told(changed: &[SettingChange]) -> String {
+    let told =
+        changed.iter().map(|change| format!("{} {} -> {}", change.setting, change.before, change.after));
+    told.collect::<Vec<_>>().join(", ")
 }
 
 pub(super) async fn delete(request: &Request<'_>) -> Handled {

@@ -1,5 +1,6 @@
 //! The table itself, by chapter.
 
+mod audit;
 mod commit;
 mod dlq;
 mod effects;
@@ -31,6 +32,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Description> {
         &entities::LINES[..],
         &runs::LINES[..],
         &keys::LINES[..],
+        &audit::LINES[..],
         &server::LINES[..],
     ];
     chapters.into_iter().flatten()

@@ -1,0 +1,4 @@
+//! The audit, as it is kept.
+
+pub(crate) mod record;
+pub(crate) mod snapshot;

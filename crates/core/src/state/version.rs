@@ -1,0 +1,25 @@
+//! Versions of snapshots: each is written as the oldest one that holds all there is, so that a server that knows no more
+//! than that can read it.
+
+use crate::state::State;
+
+/// First field of every snapshot.
+pub(super) const VERSION: u32 = 6;
+/// The version of a snapshot without an audit: a server that does not know of it yet can read it.
+pub(super) const VERSION_WITHOUT_AUDIT: u32 = 5;
+/// The version of a snapshot without keys and without topics of tenants, either.
+pub(super) const VERSION_WITHOUT_KEYS: u32 = 4;
+/// The oldest version that can be read: before topics had settings and messages had keys, priorities and due times.
+pub(super) const VERSION_LEAST: u32 = 1;
+
+impl State {
+    /// The oldest version that holds all there is.
+    pub(super) fn version(&self) -> u32 {
+        let is_guarded = !self.keys.is_empty() || self.each_topic().any(|topic| topic.tenant.is_some());
+        match (self.audit.is_untouched(), is_guarded) {
+            (false, _) => VERSION,
+            (true, true) => VERSION_WITHOUT_AUDIT,
+            (true, false) => VERSION_WITHOUT_KEYS,
+        }
+    }
+}
