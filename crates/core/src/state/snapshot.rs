@@ -143,7 +143,7 @@ impl State {
         out.put_u64(topic.created.0);
         out.put_u64(topic.next_offset);
         let owned = if topic.tenant.is_some() { OWNED } else { 0 };
-        out.put_u8(u8::from(topic.scoped) * SCOPED | owned);
+        out.put_u8((u8::from(topic.scoped) * SCOPED) | owned);
         if let Some(tenant) = &topic.tenant {
             out.put_text(tenant);
         }
