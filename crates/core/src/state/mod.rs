@@ -11,6 +11,7 @@ pub(crate) mod gate;
 pub(crate) mod group;
 pub(crate) mod key;
 pub(crate) mod output;
+mod owner;
 pub(crate) mod partition;
 pub(crate) mod policies;
 pub(crate) mod ranges;

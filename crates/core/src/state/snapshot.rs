@@ -13,6 +13,7 @@ use crate::state::gate::{Gate, put_gate, take_gate};
 use crate::state::group::{Group, HISTORY_MAX, Pending, Progress};
 use crate::state::key::record::Keys;
 use crate::state::output::record::Outputs;
+use crate::state::owner::{put_owner, take_owner};
 use crate::state::partition::{Partition, Topic};
 use crate::state::run::record::Runs;
 use crate::state::slot::{Beside, CHUNK_SLOTS, Chunk, Slot, Slots};
@@ -25,10 +26,6 @@ use crate::words::letter::{AttemptDescription, put_attempts, take_attempts};
 use crate::words::policy::RetryPolicy;
 use crate::words::topic::TopicSettings;
 
-/// What is told of a topic before its settings: its number is part of identities.
-const SCOPED: u8 = 1;
-/// And: the tenant that it belongs to follows.
-const OWNED: u8 = 2;
 /// Above any offset or sequence number that can be reached, and far enough below the end to count on from there.
 const SEQUENCE_MAX: u64 = 1 << 62;
 /// Stands in the place of a chunk's "full" for a gap: how many slots were there follows.
@@ -143,11 +140,7 @@ impl State {
         out.put_text(&topic.name);
         out.put_u64(topic.created.0);
         out.put_u64(topic.next_offset);
-        let owned = if topic.tenant.is_some() { OWNED } else { 0 };
-        out.put_u8(u8::from(topic.scoped) * SCOPED | owned);
-        if let Some(tenant) = &topic.tenant {
-            out.put_text(tenant);
-        }
+        put_owner(out, topic.scoped, topic.tenant.as_deref());
         topic.settings.encode(out);
         put_moment(out, topic.paused);
         out.put_length(topic.partitions.len());
@@ -167,13 +160,7 @@ impl State {
         let (mut scoped, mut tenant) = (false, None);
         let (mut settings, mut paused) = (TopicSettings::default(), None);
         if version > 1 {
-            let told = take.u8()?;
-            scoped = told & SCOPED != 0;
-            tenant = (told & OWNED != 0).then(|| take.shared()).transpose()?;
-            let can_have_one = scoped && version > VERSION_WITHOUT_KEYS;
-            if tenant.as_deref().is_some_and(|tenant: &str| tenant.is_empty() || !can_have_one) {
-                return Err(take.malformed());
-            }
+            (scoped, tenant) = take_owner(take, version > VERSION_WITHOUT_KEYS)?;
             (settings, paused) = (TopicSettings::decode(take)?, take_moment(take)?);
         }
         let mut partitions = Vec::new();
