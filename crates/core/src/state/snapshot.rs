@@ -85,9 +85,7 @@ impl State {
         }
         let mut state = Self::new(seed);
         state.epoch = take.u64()?;
-        if version > 3 {
-            state.leases_kept_since = take.u64()?;
-        }
+        state.leases_kept_since = if version > 3 { take.u64()? } else { state.leases_kept_since };
         state.newest = Time(if version > 3 { take.u64()? } else { 0 });
         state.next_group = take.u32()?;
         if state.epoch > SEQUENCE_MAX || state.next_group > u32::MAX / 2 {

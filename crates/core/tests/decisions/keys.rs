@@ -2,8 +2,8 @@
 
 use crate::support::Rig;
 use driftq_core::{
-    Answer, Description, Input, KEY_DEPTH_MAX, KEY_TENANTS_MAX, KEYS_MAX, KeyId, KeyScope, KeyView, NewKey,
-    OrderInput, Permission, Permissions, Query, Reject, Settings, Time,
+    Answer, Description, Input, KEY_DEPTH_MAX, KEY_TENANTS_MAX, KEYS_MAX, KeyId, KeyLimits, KeyScope,
+    KeyView, NewKey, OrderInput, Permission, Permissions, Query, Reject, Settings, Time,
 };
 
 fn rig() -> Rig {
@@ -152,10 +152,12 @@ fn a_key_that_is_replaced_hands_on_what_hangs_on_it() {
 #[test]
 fn keys_survive_a_crash_and_a_snapshot() {
     let mut rig = rig();
-    rig.create(NewKey { scope: bound(&["orders", "m*"]), until: Time(u64::MAX - 1), ..key(1, None) })
-        .unwrap();
+    let limits = KeyLimits { requests_per_second: 7, waits: 9, ..KeyLimits::NONE };
+    let scope = KeyScope { limits, ..bound(&["orders", "m*"]) };
+    rig.create(NewKey { scope, until: Time(u64::MAX - 1), ..key(1, None) }).unwrap();
     rig.create(NewKey { scope: bound(&[]), until: Time(u64::MAX - 1), ..key(2, Some(1)) }).unwrap();
-    rig.replace(1, 3, Time(rig.now.0 + 5)).unwrap();
+    let new = rig.replace(1, 3, Time(rig.now.0 + 5)).unwrap();
+    assert_eq!(new.scope.limits, limits, "a key in the place of another has its limits");
     rig.end(2).unwrap();
     let before = rig.keys();
     rig.crash();

@@ -51,7 +51,13 @@ impl Guarded {
     }
 }
 
-fn call(client: &mut Client, key: Option<&str>, method: &str, path: &str, body: Option<&str>) -> Reply {
+pub(crate) fn call(
+    client: &mut Client,
+    key: Option<&str>,
+    method: &str,
+    path: &str,
+    body: Option<&str>,
+) -> Reply {
     let shown = key.map(|key| format!("Bearer {key}"));
     let mut headers = Vec::new();
     if let Some(shown) = &shown {

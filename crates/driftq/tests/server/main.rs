@@ -19,6 +19,7 @@ mod edge_budget;
 mod full_disk;
 mod keys;
 mod log_lost;
+mod quotas;
 #[path = "../../../server/tests/router_brain/mod.rs"]
 mod router_brain;
 mod router_load;

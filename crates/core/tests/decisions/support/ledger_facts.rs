@@ -48,6 +48,8 @@ const SCOPE: &[u8] = &[0b1_0001, 0, 0, 0, 1, 1, 0, 0, 0, 2, 0, 0, 0, b't', b'*']
 /// The same, as one tenant only.
 const SCOPE_OF_TENANT: &[u8] =
     &[0b1_0001, 0, 1, 0, 1, 1, 0, 0, 0, 2, 0, 0, 0, b't', b'*', 1, 0, 0, 0, 1, 0, 0, 0, b'a'];
+/// The same as the first with limits: 7 calls and 8 bytes in a second, 9 waits.
+const SCOPE_LIMITED: &[u8] = b"\x11\0\x02\0\0\x07\0\0\0\x08\0\0\0\x09\0\0\0";
 /// A version of a dataset.
 const READS: &[u8] = &[1, 0, 0, 0, b'd', 2, 0, 0, 0, b'v', b'1'];
 /// The first of them once more.
@@ -95,6 +97,7 @@ pub(crate) fn name(fact: &Fact<'_>) -> Option<&'static str> {
         Fact::Entity(EntityFact::Raised { .. }) => "entities-raised",
         Fact::Entity(EntityFact::Forgotten { .. }) => "entity-forgotten",
         Fact::Key(KeyFact::Created { scope: SCOPE_OF_TENANT, .. }) => "key-created-of-tenant",
+        Fact::Key(KeyFact::Created { scope: SCOPE_LIMITED, .. }) => "key-created-limited",
         Fact::Key(KeyFact::Created { .. }) => "key-created",
         Fact::Key(KeyFact::Ended { .. }) => "key-ended",
         Fact::Audit(AuditFact::Recorded { .. }) => "audit-recorded",
@@ -213,6 +216,7 @@ pub(crate) fn facts() -> Vec<Fact<'static>> {
         Fact::Entity(EntityFact::Forgotten { tenant: "tenant", entity: "order-7" }),
         Fact::Key(key_made(SCOPE)),
         Fact::Key(key_made(SCOPE_OF_TENANT)),
+        Fact::Key(key_made(SCOPE_LIMITED)),
         Fact::Key(KeyFact::Ended { key: KeyId(0x0102), at: Time(0x0304), until: Time(0x0506) }),
         Fact::Audit(AuditFact::Recorded {
             sequence: 0x0102,
