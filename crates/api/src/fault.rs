@@ -98,6 +98,7 @@ impl Fault {
             entity: self.entity.as_ref().map(|entity| Cow::Borrowed(&*entity.0)),
             version: self.entity.as_ref().map(|entity| entity.1),
             part: self.part.as_deref().map(Cow::Borrowed),
+            reason: self.reason.map(Cow::Borrowed),
         }
     }
 }

@@ -34,6 +34,8 @@ pub struct Refusal {
     pub version: Option<u64>,
     /// The part of a commit that was refused, such as `ack[0]`.
     pub part: Option<String>,
+    /// Which limit was reached, where the code is about several.
+    pub reason: Option<String>,
 }
 
 impl Refusal {
@@ -52,7 +54,8 @@ impl Refusal {
     pub fn read_v1(status: u16, code: Option<&str>, body: &[u8], request_id: Option<String>) -> Option<Self> {
         let told: ErrorBody<'_> = serde_json::from_slice(body).ok()?;
         let bare = Self::bare(code.unwrap_or(&told.error), told.message, status);
-        Some(Self { retry_after_ms: told.retry_after_ms, request_id, ..bare })
+        let reason = told.reason.map(Cow::into_owned);
+        Some(Self { retry_after_ms: told.retry_after_ms, request_id, reason, ..bare })
     }
 
     fn bare(word: &str, detail: Cow<'_, str>, status: u16) -> Self {
@@ -69,6 +72,7 @@ impl Refusal {
             entity: None,
             version: None,
             part: None,
+            reason: None,
         }
     }
 
@@ -93,6 +97,7 @@ impl From<Problem<'_>> for Refusal {
             entity: problem.entity.map(Cow::into_owned),
             version: problem.version,
             part: problem.part.map(Cow::into_owned),
+            reason: problem.reason.map(Cow::into_owned),
             ..Self::bare(&problem.code, problem.detail, problem.status)
         }
     }

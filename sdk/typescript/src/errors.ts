@@ -14,6 +14,7 @@ export interface Problem {
   retryable: boolean;
   retry_after_ms?: number | null;
   part?: string | null;
+  reason?: string | null;
   entity?: string | null;
   version?: number | null;
 }
@@ -28,6 +29,8 @@ export class Refused extends DriftQError {
   readonly retryAfterMs: number | undefined;
   /** The part of a commit that was at fault, like `ack[0]`. */
   readonly part: string | undefined;
+  /** Which limit was reached, where the code is about several. */
+  readonly reason: string | undefined;
   /** The entity that has another version than was expected, with `PreconditionFailed`. */
   readonly entity: string | undefined;
   /** The version that it has. */
@@ -48,6 +51,7 @@ export class Refused extends DriftQError {
     this.retryable = problem.retryable;
     this.retryAfterMs = problem.retry_after_ms ?? undefined;
     this.part = problem.part ?? undefined;
+    this.reason = problem.reason ?? undefined;
     this.entity = problem.entity ?? undefined;
     this.version = problem.version ?? undefined;
     this.requestId = requestId;

@@ -42,4 +42,7 @@ pub struct Problem<'a> {
     /// The part of a commit that was refused, such as `ack[0]`, `effects[2]`, `produce[1]`, `outputs[0]` or `expect[0]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<Cow<'a, str>>,
+    /// Which limit was reached, with `OVERLOADED`, `QUOTA_EXCEEDED` and other codes that are about several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Cow<'a, str>>,
 }

@@ -54,7 +54,7 @@ impl Trouble {
 }
 
 fn of_code(refusal: Refusal) -> LedgerError {
-    let Refusal { code, status, detail, .. } = refusal;
+    let Refusal { code, status, detail, reason, .. } = refusal;
     let Some(code) = code else { return foreign(status, detail) };
     match code {
         Code::KeyReused => LedgerError::Conflict(None),
@@ -67,7 +67,7 @@ fn of_code(refusal: Refusal) -> LedgerError {
         Code::ResultTooLarge | Code::BodyTooLarge => LedgerError::TooLarge { bytes: 0, limit: 0 },
         Code::EffectRunning => LedgerError::Running,
         Code::EffectFinished => LedgerError::Final,
-        Code::Overloaded if detail.contains(RECORDS_FULL) => {
+        Code::Overloaded if reason.as_deref() == Some(RECORDS_FULL) => {
             LedgerError::Full(format!("{detail}; raise the server's effects_max"))
         }
         Code::Overloaded | Code::QuotaExceeded | Code::KeyInFlight => LedgerError::Busy(detail),
@@ -110,10 +110,14 @@ mod tests {
     }
 
     fn problem(code: Code, detail: &str) -> LedgerError {
+        problem_about(code, detail, None)
+    }
+
+    fn problem_about(code: Code, detail: &str, reason: Option<&str>) -> LedgerError {
         let entry = code.entry();
         let body = serde_json::json!({
             "code": entry.code, "status": entry.status, "title": entry.title, "detail": detail,
-            "retryable": entry.retryable, "help": entry.help,
+            "retryable": entry.retryable, "help": entry.help, "reason": reason,
         });
         error(entry.status, &body.to_string())
     }
@@ -142,7 +146,12 @@ mod tests {
         ] {
             assert_eq!(problem(code, "why").word(), word, "{code:?}");
         }
-        assert_eq!(problem(Code::Overloaded, "overload: effect_records_full").word(), "full");
+        assert_eq!(problem_about(Code::Overloaded, "why", Some(RECORDS_FULL)).word(), "full");
+        assert_eq!(
+            problem(Code::Overloaded, "overload: effect_records_full").word(),
+            "busy",
+            "words decide nothing"
+        );
         assert_eq!(problem(Code::StaleLease, "epoch 3"), LedgerError::Stale("epoch 3".to_owned()));
     }
 

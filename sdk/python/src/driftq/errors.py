@@ -69,6 +69,7 @@ class Refused(DriftQError):
         self.help = str(problem.get("help", ""))
         self.retry_after_ms: int | None = problem.get("retry_after_ms")
         self.part: str | None = problem.get("part")
+        self.reason: str | None = problem.get("reason")
         self.attempt: int | None = problem.get("attempt")
         self.entity: str | None = problem.get("entity")
         self.version: int | None = problem.get("version")
