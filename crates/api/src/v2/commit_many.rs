@@ -89,7 +89,7 @@ pub enum CommitDone<'a> {
     /// Nothing of it was done.
     Refused {
         /// The problem that the same commit alone would have had; its `part` says where it is.
-        problem: Problem<'a>,
+        problem: Box<Problem<'a>>,
     },
 }
 
@@ -104,7 +104,7 @@ impl<'a> CommitDone<'a> {
             Ok(Committed { result: CommitResult::AlreadyCommitted, produced, outputs }) => {
                 Self::AlreadyCommitted { produced, outputs }
             }
-            Err(fault) => Self::Refused { problem: fault.v2() },
+            Err(fault) => Self::Refused { problem: Box::new(fault.v2()) },
         }
     }
 }

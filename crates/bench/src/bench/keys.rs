@@ -75,73 +75,104 @@ impl Keyed {
 pub(super) async fn measure(plan: &Plan, progress: &Progress, report: &mut Report) -> Result<()> {
     progress.expect(plan.rounds * 6 + 1);
     progress.step("starting servers");
+    let keyed = Keyed::start(plan).await?;
+    let (quiet, noisy) = (keyed.key().await?, keyed.key().await?);
+    measure_cost(plan, progress, report, (&keyed, &noisy)).await?;
+    measure_noise(plan, progress, report, (&keyed, &quiet, &noisy)).await?;
+    keyed.server.kill().await
+}
+
+/// Produce with a key beside produce without.
+async fn measure_cost(
+    plan: &Plan,
+    progress: &Progress,
+    report: &mut Report,
+    (keyed, key): (&Keyed, &str),
+) -> Result<()> {
     let data = data_directory(plan)?;
     let open = Server::driftq(&data.path().join("data")).await?;
     create_topic(open.address, TOPIC, 1).await?;
-    let keyed = Keyed::start(plan).await?;
-    let (quiet, noisy) = (keyed.key().await?, keyed.key().await?);
     let (mut without, mut with) = (Vec::new(), Vec::new());
     for _ in 0..plan.rounds {
         progress.step("produce without a key");
         let plain = Template::produce(open.address, TOPIC, plan.payload);
         without.push(rate(plan, open.address, plain).await?);
         progress.step("produce with a key");
-        let shown = Template::produce(keyed.server.address, TOPIC, plan.payload).with_key(&noisy);
+        let shown = Template::produce(keyed.server.address, TOPIC, plan.payload).with_key(key);
         with.push(rate(plan, keyed.server.address, shown).await?);
     }
-    let figure = Figure::new(
-        format!("produce, {CONNECTIONS} connections, with a key"),
-        median(&with),
-        Unit::PerSecond,
-    );
+    let name = format!("produce, {CONNECTIONS} connections, with a key");
+    let figure = Figure::new(name, median(&with), Unit::PerSecond);
     let figure = figure.beside("without", median(&without), ratio(&with, &without));
     report.add(figure.must(Must::RatioAtLeast(MUST_KEYED_RATIO)));
-    open.kill().await?;
+    open.kill().await
+}
 
+/// The latency of a quiet key: alone, beside a noisy one, and beside its own noise.
+async fn measure_noise(
+    plan: &Plan,
+    progress: &Progress,
+    report: &mut Report,
+    (keyed, quiet, noisy): (&Keyed, &str, &str),
+) -> Result<()> {
     let address = keyed.server.address;
-    let probe = Template::produce(address, TOPIC, plan.payload).with_key(&quiet);
-    let single = |key: &str| Noise {
-        template: Template::produce(address, TOPIC, plan.payload).with_key(key),
-        connections: CONNECTIONS,
-    };
-    let line = json!({"value": "x".repeat(plan.payload)}).to_string() + "\n";
-    let path = format!("/v2/topics/{TOPIC}/messages");
-    let batches = Template::request(address, "POST", &path, "application/x-ndjson", &line.repeat(BATCH));
-    let noises = [
-        (format!("beside a key with {CONNECTIONS} connections"), single(&noisy), true),
-        (
-            format!("beside a key with batches of {BATCH} on {BATCH_CONNECTIONS} connections"),
-            Noise { template: batches.with_key(&noisy), connections: BATCH_CONNECTIONS },
-            true,
-        ),
-        (format!("beside its own {CONNECTIONS} other connections"), single(&quiet), false),
-    ];
+    let probe = Template::produce(address, TOPIC, plan.payload).with_key(quiet);
+    let noises = noises(plan, address, (quiet, noisy));
     let mut alone = Vec::new();
     let mut beside: Vec<(Vec<f64>, Vec<f64>)> = noises.iter().map(|_| Default::default()).collect();
     for _ in 0..plan.rounds {
         progress.step("a quiet key alone");
         alone.push(p99(plan, address, &probe).await?);
-        for ((name, noise, _), (latencies, rates)) in noises.iter().zip(&mut beside) {
-            progress.step(&format!("a quiet key {name}"));
+        for (noise, (latencies, rates)) in noises.iter().zip(&mut beside) {
+            progress.step(&format!("a quiet key {}", noise.name));
             let (noise, length) = (noise.clone(), plan.length);
             // On a thread of its own, or the noise would delay the one that measures.
-            let noise = thread::spawn(move || noise.make(address, length));
+            let made = thread::spawn(move || noise.make(address, length));
             latencies.push(p99(plan, address, &probe).await?);
-            let done = noise.join().map_err(|_| anyhow::anyhow!("the noise ended early"))??;
+            let done = made.join().map_err(|_| anyhow::anyhow!("the noise ended early"))??;
             rates.push(done.rate());
         }
     }
-    for ((name, _, must), (latencies, rates)) in noises.into_iter().zip(beside) {
-        let figure = Figure::new(
-            format!("p99 of a quiet key {name}"),
-            median(&latencies),
-            Unit::Milliseconds,
-        )
-        .beside("alone", median(&alone), ratio(&latencies, &alone));
-        report.add(if must { figure.must(Must::RatioAtMost(MUST_QUIET_RATIO)) } else { figure });
-        report.add(Figure::new(format!("requests of the noisy one {name}"), median(&rates), Unit::PerSecond));
+    for (noise, (latencies, rates)) in noises.into_iter().zip(beside) {
+        let name = format!("p99 of a quiet key {}", noise.name);
+        let figure = Figure::new(name, median(&latencies), Unit::Milliseconds).beside(
+            "alone",
+            median(&alone),
+            ratio(&latencies, &alone),
+        );
+        let must = Must::RatioAtMost(MUST_QUIET_RATIO);
+        report.add(if noise.is_foreign { figure.must(must) } else { figure });
+        let name = format!("requests of the noisy one, a quiet key {}", noise.name);
+        report.add(Figure::new(name, median(&rates), Unit::PerSecond));
     }
-    keyed.server.kill().await
+    Ok(())
+}
+
+fn noises(plan: &Plan, address: SocketAddr, (quiet, noisy): (&str, &str)) -> [Noise; 3] {
+    let single = |key: &str| Template::produce(address, TOPIC, plan.payload).with_key(key);
+    let line = json!({"value": "x".repeat(plan.payload)}).to_string() + "\n";
+    let path = format!("/v2/topics/{TOPIC}/messages");
+    let batches = Template::request(address, "POST", &path, "application/x-ndjson", &line.repeat(BATCH));
+    [
+        Noise {
+            name: format!("beside a key with {CONNECTIONS} connections"),
+            template: single(noisy),
+            connections: CONNECTIONS,
+            is_foreign: true,
+        },
+        Noise {
+            name: format!("beside a key with batches of {BATCH} on {BATCH_CONNECTIONS} connections"),
+            template: batches.with_key(noisy),
+            connections: BATCH_CONNECTIONS,
+            is_foreign: true,
+        },
+        Noise {
+            name: format!("beside {CONNECTIONS} more connections of its own"),
+            template: single(quiet),
+            connections: CONNECTIONS,
+            is_foreign: false,
+        },
+    ]
 }
 
 async fn rate(plan: &Plan, address: SocketAddr, template: Template) -> Result<f64> {
@@ -153,6 +184,9 @@ async fn rate(plan: &Plan, address: SocketAddr, template: Template) -> Result<f6
 /// A client at full speed.
 #[derive(Clone)]
 struct Noise {
+    name: String,
+    /// Whether it is the noise of another key.
+    is_foreign: bool,
     template: Template,
     connections: usize,
 }
@@ -160,7 +194,7 @@ struct Noise {
 impl Noise {
     fn make(self, address: SocketAddr, length: load::Length) -> Result<load::Done> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let Self { template, connections } = self;
+        let Self { template, connections, .. } = self;
         let templates = vec![template];
         runtime.block_on(load::run(Load { address, connections, pipeline: 1, templates, length }))
     }
