@@ -290,3 +290,35 @@ mod tests {
         assert!(expect_success(&mut std::process::Command::new("true")).is_ok());
     }
 }
+
+/// What cargo-fuzz would give the compiler: counters for the fuzzer, and the address sanitizer. Both are not stable, and
+/// the compiler takes them all the same when it is told to.
+const FUZZ_FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+     -Cllvm-args=-sanitizer-coverage-trace-compares -Zsanitizer=address -Ccodegen-units=1";
+/// Named, so that the flags are not those of build scripts as well.
+const FUZZ_HOST: &str = "x86_64-unknown-linux-gnu";
+/// Largest input that is tried, in bytes: enough for a segment.
+const FUZZ_INPUT_BYTES_MAX: u32 = 8192;
+
+pub(crate) fn build_fuzz(root: &Path) -> Result<Command> {
+    let mut command = cargo_with(
+        root,
+        &["build", "--release", "--manifest-path", "fuzz/Cargo.toml", "--target", FUZZ_HOST, "--target-dir"],
+    );
+    command.arg(target_folder(root)?.join("fuzz/build"));
+    command.env("RUSTFLAGS", FUZZ_FLAGS).env("RUSTC_BOOTSTRAP", "1");
+    Ok(command)
+}
+
+/// One target for so many seconds. What it finds goes to `found`; the corpus of the repository is only read.
+pub(crate) fn fuzz(root: &Path, target: &str, found: &Path, seconds: u64) -> Result<Command> {
+    let folder = target_folder(root)?.join("fuzz");
+    let binary = folder.join("build").join(FUZZ_HOST).join("release").join(target);
+    let mut command = Command::new(binary);
+    command.current_dir(root).arg(found).arg(root.join("fuzz/corpus").join(target));
+    command.arg(format!("-max_total_time={seconds}")).arg(format!("-max_len={FUZZ_INPUT_BYTES_MAX}"));
+    command.args(["-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=0", "-verbosity=0"]);
+    command.arg(format!("-artifact_prefix={}/", folder.display()));
+    Ok(command)
+}

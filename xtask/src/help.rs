@@ -7,6 +7,7 @@ Usage: cargo xtask <chore> [options]      (cargo xtask <chore> --help tells more
 
   test      Everything a change must pass: style, lints, tests, short simulation, mutants, black box
   soak      The long forms: thousands of seeds, every mutant, hundreds of kill -9 cycles
+  fuzz      Parsers of foreign bytes under libFuzzer
   sdk       The SDKs alone: packages, their suites, workers under kill -9, the pages' programs
   mutants   Break the product on purpose, one line at a time; the simulator must notice each time
   tidy      House rules: arrows between crates, sizes, headers, leftovers, links
@@ -38,7 +39,8 @@ mutants` runs all. A failing step does not stop the others; the last line reads 
 
 const SOAK: &str = "\
 Runs the long forms of the simulation, the mutants and the kill -9 loops (messages, effects, the ledger on
-PostgreSQL, a release that uses the ledger and is deployed and rolled back), with optimisations.
+PostgreSQL, a release that uses the ledger and is deployed and rolled back), with optimisations; and every fuzz target
+for a few seconds.
 
 Usage: cargo xtask soak [--seeds N] [--cycles N] [--minutes M]
 
@@ -47,6 +49,20 @@ Usage: cargo xtask soak [--seeds N] [--cycles N] [--minutes M]
   --minutes M    Instead of a fixed number of seeds: fresh seeds until M minutes have passed
 
 A violation prints the seed that repeats it.
+";
+
+const FUZZ: &str = "\
+Runs libFuzzer on every parser that takes foreign bytes: words of /v1 and /v2, queries and cursors, NDJSON, the
+canonical form, keys, rules of a router, facts, messages, snapshots, segments. The targets are in fuzz/, and so is
+what they begin from.
+
+Usage: cargo xtask fuzz [--seconds N] [--target NAME]
+
+  --seconds N      How long each target runs                                  [default: 60]
+  --target NAME    Only this one
+
+Needs a C++ compiler. What was found on the way lies below target/fuzz/found and is used again; an input that brings a
+target down is written to target/fuzz/crash-*, and named. Mend it with a test that has it.
 ";
 
 const SDK: &str = "\
@@ -155,6 +171,7 @@ pub(crate) fn of(chore: &str) -> Option<&'static str> {
     match chore {
         "test" => Some(TEST),
         "soak" => Some(SOAK),
+        "fuzz" => Some(FUZZ),
         "sdk" => Some(SDK),
         "mutants" => Some(MUTANTS),
         "tidy" => Some(TIDY),

@@ -3,6 +3,7 @@
 mod args;
 mod command;
 mod deny;
+mod fuzz;
 mod help;
 mod host;
 mod mutants;
@@ -57,6 +58,7 @@ fn dispatch(words: &[String]) -> Result<()> {
         }
         "test" => test::run(&root, &test::Settings::parse(Args::new(rest))?),
         "soak" => soak::run(&root, &soak::Settings::parse(Args::new(rest))?),
+        "fuzz" => fuzz::run(&root, &fuzz::Settings::parse(Args::new(rest))?),
         "sdk" => sdk::run(&root, &sdk::Settings::parse(Args::new(rest))?),
         "mutants" => mutants::run(&root, &mutants::Settings::parse(Args::new(rest))?),
         "tidy" => {

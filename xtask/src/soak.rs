@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Result;
 
-use crate::{args::Args, command, mutants, step::Steps};
+use crate::{args::Args, command, fuzz, mutants, step::Steps};
 
 /// Seeds per call when the clock and not a number ends the simulation.
 const SEEDS_PER_ROUND: u64 = 200;
@@ -41,6 +41,7 @@ pub(crate) fn run(root: &Path, settings: &Settings) -> Result<()> {
         steps.skip("simulation", "the simulator did not build");
     }
     steps.run("mutants", || mutants::run(root, &mutants::Settings::full(settings.seeds)));
+    steps.run("parsers of foreign bytes", || fuzz::run(root, &fuzz::Settings::short()));
     steps.run("kill -9 loop", || {
         command::expect_success(&mut command::kill_loop_release(root, settings.cycles))
     });

@@ -25,7 +25,7 @@ struct Row {
     because: &'static str,
 }
 
-const ROWS: [Row; 19] = [
+const ROWS: [Row; 20] = [
     Row {
         package: "driftq-rules",
         workspace: &[],
@@ -163,6 +163,14 @@ const ROWS: [Row; 19] = [
         outside_only: None,
         outside_never: &["tokio", "chrono", "jiff", "time", "rand", "fastrand", "getrandom"],
         because: "a seed must give the same run on every machine",
+    },
+    Row {
+        package: "driftq-fuzz",
+        workspace: &["driftq-api", "driftq-canonical", "driftq-core", "driftq-engine", "driftq-wal"],
+        workspace_in_tests: &[],
+        outside_only: Some(&["libfuzzer-sys"]),
+        outside_never: &[],
+        because: "it calls parsers and nothing else",
     },
     Row {
         package: "driftq-testbed",

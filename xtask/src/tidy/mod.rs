@@ -28,9 +28,18 @@ use anyhow::{Context, Result, bail};
 use finding::Finding;
 use source::Source;
 
-/// Folders that hold nothing of ours.
-const SKIPPED_FOLDERS: [&str; 8] =
-    ["target", ".git", "node_modules", "dist", "__pycache__", ".pytest_cache", ".venv", "driftq-data"];
+/// Folders that hold nothing of ours, or what a fuzzer begins from, which has no style.
+const SKIPPED_FOLDERS: [&str; 9] = [
+    "target",
+    ".git",
+    "node_modules",
+    "dist",
+    "__pycache__",
+    ".pytest_cache",
+    ".venv",
+    "driftq-data",
+    "corpus",
+];
 
 /// Files whose text comes from other authors.
 const SKIPPED_FILES: [&str; 2] = ["Cargo.lock", "LICENSE"];
