@@ -97,6 +97,7 @@ async fn list(common: &Common) -> Result<()> {
 
 const FACTS: Columns<Topic> = &[
     ("topic", |topic, _| printable(&topic.name)),
+    ("tenant", |topic, _| or_dash(topic.tenant.as_deref().map(printable))),
     ("created", |topic, _| topic.created_at.to_string()),
     ("next offset", |topic, _| topic.next_offset.to_string()),
     ("scheduled", |topic, _| format!("{} not due yet", grouped(topic.scheduled))),

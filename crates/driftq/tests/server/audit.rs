@@ -242,7 +242,7 @@ fn prepared(world: &World, key: &str, operation: Operation) -> Case {
             "/v2/keys",
             json!({"actions": ["read"], "note": "n"}),
             "keys/",
-            "actions read, topics all, until ever",
+            "actions read, topics all, tenants all, until ever",
         ),
         Operation::RotateKey => {
             let (_, id) = world.key_below(key, &json!({"actions": ["read"]}));

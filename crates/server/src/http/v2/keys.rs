@@ -77,10 +77,25 @@ pub(super) async fn revoke(request: &Request<'_>) -> Handled {
 /// What a key allows, for the audit.
 fn told(key: &Key<'_>) -> String {
     let actions: Vec<&str> = key.actions.iter().map(|action| action.name()).collect();
-    let topics = key.topics.as_ref().map_or_else(|| "all".to_owned(), |topics| topics.join(","));
+    let or_all = |names: &Option<Vec<Cow<'_, str>>>| match names {
+        None => "all".to_owned(),
+        Some(names) => names.join(","),
+    };
+    let (topics, tenants) = (or_all(&key.topics), or_all(&key.tenants));
+    let limits = key.limits.map(told_limits).unwrap_or_default();
     let until = key.expires_at.map_or_else(|| "ever".to_owned(), |until| until.to_string());
     let note = if key.note.is_empty() { String::new() } else { format!(", note {:?}", key.note) };
-    format!("actions {}, topics {topics}, until {until}{note}", actions.join(","))
+    format!("actions {}, topics {topics}, tenants {tenants}, until {until}{limits}{note}", actions.join(","))
+}
+
+fn told_limits(limits: Limits) -> String {
+    let Limits { requests_per_second, bytes_per_second, waits } = limits;
+    let told = [
+        ("requests_per_second", requests_per_second),
+        ("bytes_per_second", bytes_per_second),
+        ("waits", waits),
+    ];
+    told.iter().filter_map(|(name, limit)| Some(format!(", {name} {}", (*limit)?))).collect()
 }
 
 /// On a server that is open to anybody, anybody could make a key for the day on which it no longer is.
