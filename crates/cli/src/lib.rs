@@ -74,7 +74,7 @@ pub struct Common {
     /// The server of this context; see `driftq context`
     #[arg(long, global = true, env = "DRIFTQ_CONTEXT", hide_env_values = true, value_name = "NAME")]
     context: Option<String>,
-    /// File with the key to show to the server; without it, the key in DRIFTQ_KEY
+    /// File with the key to show to the server; without it, that of the context, else the key in DRIFTQ_KEY
     #[arg(long, global = true, env = "DRIFTQ_KEY_FILE", hide_env_values = true, value_name = "FILE")]
     key_file: Option<std::path::PathBuf>,
     /// Shape of the output; streams print NDJSON into pipes when nothing is said
@@ -94,12 +94,14 @@ impl Common {
 
     fn client(&self) -> Result<Client> {
         let chosen = context::choose(self)?;
-        Ok(Client::with_key(&chosen.server, self.key()?.as_deref())?.named_by(chosen.note()))
+        let key = self.key(&chosen)?;
+        Ok(Client::with_key(&chosen.server, key.as_deref())?.named_by(chosen.note()))
     }
 
-    /// The key to show to the server, if there is one.
-    fn key(&self) -> Result<Option<String>, Fault> {
-        key::given(self.key_file.as_deref())
+    /// The key to show to the server, if there is one. That of a context goes before the one in the environment, which may
+    /// be meant for another server.
+    fn key(&self, chosen: &context::Chosen) -> Result<Option<String>, Fault> {
+        key::given(self.key_file.as_deref().or(chosen.key_file.as_deref()))
     }
 }
 

@@ -43,6 +43,8 @@ pub(crate) struct Chosen {
     pub(crate) origin: Origin,
     /// The context that names it, and the file that has the context.
     pub(crate) context: Option<(String, PathBuf)>,
+    /// The file with the key that the context has for it.
+    pub(crate) key_file: Option<PathBuf>,
 }
 
 /// Whether a value was written into the command line itself; else it came from the environment.
@@ -61,7 +63,8 @@ pub(crate) fn choose(common: &Common) -> Result<Chosen, Fault> {
             Fault::new(Exit::Usage, "--server and --context name two servers").help("leave out one of them")
         );
     }
-    let plain = |server: &str, origin| Chosen { server: server.to_owned(), origin, context: None };
+    let plain =
+        |server: &str, origin| Chosen { server: server.to_owned(), origin, context: None, key_file: None };
     match (&common.server, &common.context) {
         (Some(server), _) if server_typed => Ok(plain(server, Origin::ServerFlag)),
         (_, Some(name)) if context_typed => by_name(name, Origin::ContextFlag),
@@ -84,8 +87,8 @@ pub(crate) fn choose(common: &Common) -> Result<Chosen, Fault> {
 fn by_name(name: &str, origin: Origin) -> Result<Chosen, Fault> {
     let path = file::path()?;
     let contexts = file::read(&path)?;
-    let server = contexts.get(&path, name)?.server.clone();
-    Ok(Chosen { server, origin, context: Some((name.to_owned(), path)) })
+    let file::Context { server, key_file } = contexts.get(&path, name)?.clone();
+    Ok(Chosen { server, origin, context: Some((name.to_owned(), path)), key_file })
 }
 
 impl Chosen {

@@ -32,6 +32,9 @@ pub(super) struct Contexts {
 #[serde(deny_unknown_fields)]
 pub(super) struct Context {
     pub(super) server: String,
+    /// The file with the key to show to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) key_file: Option<PathBuf>,
 }
 
 /// Where the file is, whether it is there or not.
@@ -160,7 +163,9 @@ mod tests {
         let server = "http://10.0.0.5:8080".to_owned();
         let add = |contexts: &mut Contexts| {
             contexts.current = Some("staging".to_owned());
-            contexts.contexts.insert("staging".to_owned(), Context { server: server.clone() });
+            contexts
+                .contexts
+                .insert("staging".to_owned(), Context { server: server.clone(), key_file: None });
             Ok(())
         };
         let ((), written) = change(&path, add).unwrap();

@@ -7,18 +7,22 @@ use anyhow::Result;
 use serde::Serialize;
 
 use crate::{Client, Columns, Common, Exit, Fault, description, printable, yes_or};
-pub(super) use chosen::{SERVER_DEFAULT, Typed, choose};
+pub(super) use chosen::{Chosen, SERVER_DEFAULT, Typed, choose};
 use file::{Context, Contexts};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
     /// Remember a server by name
-    #[command(after_help = "The name is for --context, DRIFTQ_CONTEXT and `driftq context use`.
+    #[command(
+        after_help = "The name is for --context, DRIFTQ_CONTEXT and `driftq context use`. With --key-file, \
+the key in that file is shown to the server; the file is named, not copied.
 
 Examples:
   driftq context add staging --server http://10.0.0.5:8080
   driftq context add local --server http://127.0.0.1:8080 --use
-  driftq context add staging --server http://10.0.0.6:8080 --replace")]
+  driftq context add live --server https://q.example.com --key-file ~/.config/driftq/live.key
+  driftq context add staging --server http://10.0.0.6:8080 --replace"
+    )]
     Add {
         /// Its name
         #[arg(value_parser = file::name)]
@@ -73,13 +77,16 @@ Examples:
 struct Row {
     name: String,
     server: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_file: Option<String>,
     current: bool,
 }
 
 impl Row {
     fn new(contexts: &Contexts, name: &str, context: &Context) -> Self {
         let current = contexts.current.as_deref() == Some(name);
-        Self { name: name.to_owned(), server: context.server.clone(), current }
+        let key_file = context.key_file.as_ref().map(|file| file.display().to_string());
+        Self { name: name.to_owned(), server: context.server.clone(), key_file, current }
     }
 }
 
@@ -92,6 +99,7 @@ const ROWS: Columns<Row> = &[
 const CONTEXT: Columns<Row> = &[
     ("context", |row, _| row.name.clone()),
     ("server", |row, _| printable(&row.server)),
+    ("key", |row, _| row.key_file.as_deref().map_or_else(|| "none".to_owned(), printable)),
     ("current", |row, _| yes_or(row.current, "no").to_owned()),
 ];
 
@@ -126,6 +134,9 @@ fn add(common: &Common, name: &str, is_used: bool, replace: bool) -> Result<()> 
             .into());
     };
     Client::new(server)?;
+    let key_file = common.key_file.as_deref().map(std::path::absolute).transpose()?;
+    // Read now, so that a wrong name is told now.
+    crate::key::given(key_file.as_deref())?;
     let path = file::path()?;
     let (row, _) = file::change(&path, |contexts| {
         if let Some(known) = contexts.contexts.get(name)
@@ -135,7 +146,7 @@ fn add(common: &Common, name: &str, is_used: bool, replace: bool) -> Result<()> 
             let message = format!("context `{name}` is {} already, in {}", known.server, path.display());
             return Err(Fault::new(Exit::Conflict, message).help("choose another name, or give --replace"));
         }
-        let context = Context { server: server.clone() };
+        let context = Context { server: server.clone(), key_file: key_file.clone() };
         if is_used {
             contexts.current = Some(name.to_owned());
         }

@@ -137,8 +137,9 @@ pub(super) async fn run(common: &Common, args: Args) -> Result<()> {
     }
     exists(&args.exec).await?;
     let is_for_programs = common.output == Some(Format::Ndjson);
-    let mut client = Client::builder().url(&context::choose(common)?.server);
-    if let Some(key) = common.key()? {
+    let chosen = context::choose(common)?;
+    let mut client = Client::builder().url(&chosen.server);
+    if let Some(key) = common.key(&chosen)? {
         client = client.key(key);
     }
     let client = client.build().map_err(fault)?;

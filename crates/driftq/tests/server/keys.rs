@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use driftq_api::v2::{KeyAction, NeededTopics, Needs, Operation};
 use serde_json::{Value, json};
 
-use crate::command::run;
+use crate::command::{run, run_with};
 use crate::compat::{Broker, Client, Reply, Stream};
 
 /// A server that asks for keys, with topics `orders` and `mail`, and its root key.
@@ -385,6 +385,32 @@ fn keys_end_when_they_are_told_and_outlive_the_server() {
     let status =
         |key: &str| call(&mut Client::connect(server.address), Some(key), "GET", "/v2/topics", None).status;
     assert_eq!((status(&kept), status(root)), (200, 401), "the old root key opens nothing");
+}
+
+#[test]
+fn a_context_has_its_own_key() {
+    let guarded = Guarded::start();
+    let home = tempfile::tempdir().unwrap();
+    let (contexts, file) = (home.path().join("contexts.toml"), home.path().join("live.key"));
+    let (key, _) = guarded.key(&guarded.root, &json!({"actions": ["read"]}));
+    std::fs::write(&file, format!("{key}\n")).unwrap();
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let own = [("DRIFTQ_CONTEXTS", contexts.to_str().unwrap())];
+    let (server, file) = (format!("http://{}", guarded.broker.address()), file.to_str().unwrap());
+    let add = ["context", "add", "live", "--server", &server];
+    let missing = run_with(&own, &[&add[..], &["--key-file", "/nowhere/key"]].concat()).code(2);
+    assert!(missing.stderr.contains("/nowhere/key"), "{}", missing.stderr);
+    let added = run_with(&own, &[&add[..], &["--key-file", file, "-o", "json"]].concat()).ok().json();
+    assert_eq!(added["key_file"], json!(file));
+    // A key that is meant for another server is not shown to this one.
+    let other = [&own[..], &[("DRIFTQ_KEY", "dq_0000000000000000_00")]].concat();
+    for variables in [&own[..], &other] {
+        let listed = run_with(variables, &["topic", "list", "--context", "live"]).ok();
+        assert_eq!(listed.stdout, "mail\norders\n");
+    }
+    let refused = run_with(&own, &["topic", "list", "--server", &server]);
+    assert!(refused.stderr.contains("UNAUTHENTICATED"), "the key is the context's: {}", refused.stderr);
+    assert!(!std::fs::read_to_string(&contexts).unwrap().contains(&key), "the file is named, not copied");
 }
 
 #[test]
