@@ -271,26 +271,6 @@ pub(crate) fn expect_success(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use super::{expect_success, python, shown};
-
-    #[test]
-    fn a_shown_command_can_be_typed_again() {
-        let command = python(Path::new("."), Path::new("a b.py"), Path::new("bin"));
-        assert_eq!(shown(&command), "DRIFTQ_BIN=bin python3 'a b.py'");
-    }
-
-    #[test]
-    fn a_failing_command_is_an_error() {
-        assert!(expect_success(&mut std::process::Command::new("false")).is_err());
-        assert!(expect_success(&mut std::process::Command::new("there-is-no-such-program")).is_err());
-        assert!(expect_success(&mut std::process::Command::new("true")).is_ok());
-    }
-}
-
 /// What cargo-fuzz would give the compiler: counters for the fuzzer, and the address sanitizer. Both are not stable, and
 /// the compiler takes them all the same when it is told to.
 const FUZZ_FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
@@ -321,4 +301,24 @@ pub(crate) fn fuzz(root: &Path, target: &str, found: &Path, seconds: u64) -> Res
     command.args(["-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=0", "-verbosity=0"]);
     command.arg(format!("-artifact_prefix={}/", folder.display()));
     Ok(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{expect_success, python, shown};
+
+    #[test]
+    fn a_shown_command_can_be_typed_again() {
+        let command = python(Path::new("."), Path::new("a b.py"), Path::new("bin"));
+        assert_eq!(shown(&command), "DRIFTQ_BIN=bin python3 'a b.py'");
+    }
+
+    #[test]
+    fn a_failing_command_is_an_error() {
+        assert!(expect_success(&mut std::process::Command::new("false")).is_err());
+        assert!(expect_success(&mut std::process::Command::new("there-is-no-such-program")).is_err());
+        assert!(expect_success(&mut std::process::Command::new("true")).is_ok());
+    }
 }
