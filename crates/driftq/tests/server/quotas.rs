@@ -133,3 +133,53 @@ fn keys_that_take_turns_all_get_through() {
     let kept = guarded.call(Some(&guarded.root), "GET", "/v2/topics/orders", None).json();
     assert_eq!(kept["messages"], json!(sent), "{kept}");
 }
+
+#[test]
+fn what_waits_for_its_turn_when_its_key_ends_does_nothing() {
+    const CLIENTS: usize = 24;
+    let guarded = Guarded::start();
+    let (noisy, id) = guarded.key(&guarded.root, &json!({"actions": ["produce"]}));
+    let (quiet, _) = guarded.key(&guarded.root, &json!({"actions": ["produce"]}));
+    // Of such a body a key has one under way at a time while others ask for something, too.
+    let body = json!({"value": "x".repeat(400_000)}).to_string();
+    let kept = || {
+        let topic = guarded.call(Some(&guarded.root), "GET", "/v2/topics/orders", None).json();
+        topic["messages"].as_u64().expect("a count")
+    };
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut client = guarded.broker.client();
+                    loop {
+                        let reply = call(&mut client, Some(&noisy), "POST", MESSAGES, Some(&body));
+                        if reply.status != 201 {
+                            return reply.status;
+                        }
+                    }
+                })
+            })
+            .collect();
+        guarded.wait_until(|| {
+            assert_eq!(produce(&guarded, &quiet, "v").status, 201);
+            kept() > 60
+        });
+        guarded.revoke(&id);
+        let then = kept();
+        for client in clients {
+            assert_eq!(client.join().expect("a client"), 401);
+        }
+        let after = kept();
+        assert!(after <= then + 1, "{} were stored after the end of their key", after - then);
+    });
+}
+
+#[test]
+fn calls_that_are_refused_count() {
+    let guarded = Guarded::start();
+    let spec = json!({"actions": ["produce"], "limits": {"requests_per_second": 2}});
+    let (key, _) = guarded.key(&guarded.root, &spec);
+    let statuses: Vec<u16> =
+        (0..20).map(|_| guarded.call(Some(&key), "GET", "/v2/topics/orders", None).status).collect();
+    assert!(statuses.contains(&403) && statuses.contains(&429), "{statuses:?}");
+}

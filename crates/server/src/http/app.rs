@@ -199,11 +199,12 @@ impl App {
         if !matches!(caller, Caller::Key { .. }) {
             return Ok(caller);
         }
+        // Also what is refused below is a call.
+        caller.take_request()?;
         let is_in_path = needs.topics == NeededTopics::InPath
             || matches!(needs.tenants, NeededTenants::OwnTopic | NeededTenants::OwnMessages);
         let topic = if is_in_path { path_name("topic", target.names[0])? } else { Cow::Borrowed("") };
         caller.check(needs, &topic, &self.broker)?;
-        caller.take_request()?;
         Ok(caller)
     }
 
@@ -248,13 +249,14 @@ impl App {
                 None
             }
         };
-        self.guard.check_live(caller, &self.broker)?;
         let bytes = body.as_ref().map_or(0, bytes::Bytes::len);
         caller.take_bytes(bytes)?;
         let Some(lane) = caller.lane(endpoint.waits()) else {
             return self.handled(target, head, body, (caller, pulse)).await;
         };
         let turn = self.turns.take(lane, bytes).await;
+        // Last of all: its key may have ended while the body was on its way, or while it waited for its turn.
+        self.guard.check_live(caller, &self.broker)?;
         let mut handled = std::pin::pin!(self.handled(target, head, body, (caller, pulse)));
         if lane.waits {
             let soon = tokio::time::timeout(WAIT_COUNTS, handled.as_mut()).await;
