@@ -45,7 +45,7 @@ impl Guarded {
         (made["secret"].as_str().unwrap().to_owned(), made["key"]["id"].as_str().unwrap().to_owned())
     }
 
-    fn revoke(&self, id: &str) {
+    pub(crate) fn revoke(&self, id: &str) {
         let ended = self.call(Some(&self.root), "DELETE", &format!("/v2/keys/{id}"), None);
         assert_eq!((ended.status, &ended.json()["live"]), (200, &json!(false)));
     }
