@@ -45,6 +45,7 @@ pub use log::key::KeyFact;
 pub use log::order::OrderFact;
 pub use log::output::OutputFact;
 pub use log::run::RunFact;
+pub use log::tenant::TenantFact;
 pub use shard::Shard;
 pub use shard::bounds::{ASIDE_FACTS_BYTES_MAX, INPUT_FACTS_BYTES_MAX};
 pub use state::State;
@@ -100,4 +101,5 @@ pub use words::route::{
 pub use words::run::{How, Lineage, RunEntry, RunGroup, RunList, RunMessage, RunPage, RunState, RunSummary};
 pub use words::scoped::Named;
 pub use words::settings::Settings;
+pub use words::tenant::{LIMITED_TENANTS_MAX, Quota, TenantLimits, TenantView, short_hash};
 pub use words::topic::{Order, TopicPatch, TopicSettings};

@@ -450,6 +450,7 @@ const fn takes_long(input: &Input) -> bool {
         | Query::Dataset(_)
         | Query::Outputs(_)
         | Query::Keys
+        | Query::Tenants
         | Query::Audit(_)
         | Query::Entities(_)
         | Query::Runs(_)
@@ -460,6 +461,7 @@ const fn takes_long(input: &Input) -> bool {
         | Query::Whereabouts(..)
         | Query::Commit(_)
         | Query::Entity(_)
+        | Query::Tenant(_)
         | Query::Effect(_) => false,
     }
 }

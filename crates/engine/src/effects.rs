@@ -356,7 +356,7 @@ pub(crate) fn finishing(receipt: EffectReceipt, end: &EffectEnd<'_>) -> FinishEf
     }
 }
 
-/// Enough to skip most of what a list does not ask for.
+/// Enough to skip most of what a list does not ask for, and to count by: [`driftq_core::short_hash`], fast.
 fn short_hash(text: &str) -> u32 {
     crc_fast::crc32_iscsi(text.as_bytes())
 }

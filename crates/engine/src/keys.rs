@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use driftq_core::{
-    Answer, Description, Input, KEY_DEPTH_MAX, KeyId, KeyScope, KeyView, NewKey, OrderInput, Query, Ticket,
-    Time,
+    Answer, Description, Input, KEY_DEPTH_MAX, KeyId, KeyScope, KeyView, NewKey, OrderInput, Query, TenantView,
+    Ticket, Time,
 };
 use tokio::sync::{Mutex, watch};
 
@@ -25,6 +25,8 @@ const RING_PAUSE: Duration = Duration::from_millis(200);
 #[derive(Debug, Default)]
 pub struct KeyRing {
     keys: HashMap<KeyId, HeldKey>,
+    /// Meters of the tenants that may take only so much at a time.
+    tenants: HashMap<String, Arc<Meter>>,
 }
 
 /// A key on the ring.
@@ -38,8 +40,8 @@ pub struct HeldKey {
     pub until: Time,
     /// The key at the head of its line, which hangs on none; itself, if it does not.
     pub head: KeyId,
-    /// What it takes is counted on these: its own meter, and those of the keys that it hangs on. Keys without limits have
-    /// none.
+    /// What it takes is counted on these: its own meter, those of the keys that it hangs on, and those of the tenants
+    /// that it is bound to. Whoever has no limits has no meter.
     pub meters: Arc<[Arc<Meter>]>,
     /// What people wrote on it.
     pub note: Arc<str>,
@@ -60,8 +62,11 @@ impl KeyRing {
     }
 
     /// With the meters of the ring before, so that a change of keys gives nobody a second helping.
-    fn of(views: Vec<KeyView>, before: &Self) -> Self {
+    fn of(views: Vec<KeyView>, limited: &[TenantView], before: &Self) -> Self {
         let now = Instant::now();
+        let paced = limited.iter().filter(|view| view.limits.pace.any());
+        let tenants: HashMap<String, Arc<Meter>> =
+            paced.map(|view| (view.tenant.clone(), before.meter_of_tenant(view, now))).collect();
         let meters: HashMap<KeyId, Arc<Meter>> = views
             .iter()
             .filter(|view| view.scope.limits.any())
@@ -70,18 +75,27 @@ impl KeyRing {
         let parents: HashMap<KeyId, KeyId> =
             views.iter().filter_map(|view| Some((view.id, view.parent?))).collect();
         let held = |view: KeyView| {
+            let bound_to = view.scope.tenants.iter().flatten();
             let line = || std::iter::successors(Some(view.id), |id| parents.get(id).copied()).take(LINE_MAX);
             let held = HeldKey {
                 digest: view.digest,
                 until: view.until,
                 head: line().last().unwrap_or(view.id),
-                meters: line().filter_map(|id| meters.get(&id).cloned()).collect(),
+                meters: line()
+                    .filter_map(|id| meters.get(&id).cloned())
+                    .chain(bound_to.filter_map(|tenant| tenants.get(tenant).cloned()))
+                    .collect(),
                 scope: Arc::new(view.scope),
                 note: view.note.into(),
             };
             (view.id, held)
         };
-        Self { keys: views.into_iter().map(held).collect() }
+        Self { keys: views.into_iter().map(held).collect(), tenants }
+    }
+
+    fn meter_of_tenant(&self, view: &TenantView, now: Instant) -> Arc<Meter> {
+        let own = self.tenants.get(&view.tenant).filter(|own| own.limits() == view.limits.pace);
+        own.cloned().unwrap_or_else(|| Arc::new(Meter::new(view.limits.pace, now)))
     }
 
     /// The meter that a key had, if its limits are the same.
@@ -134,8 +148,9 @@ impl Broker {
     }
 
     async fn renew_ring(&self) -> Result<(), Failure> {
-        let (keys, ring) = (self.keys().await?, &self.shared().rings.ring);
-        let renewed = KeyRing::of(keys, &ring.borrow());
+        let (keys, tenants) = (self.keys().await?, self.tenants().await?);
+        let ring = &self.shared().rings.ring;
+        let renewed = KeyRing::of(keys, &tenants, &ring.borrow());
         ring.send_replace(Arc::new(renewed));
         Ok(())
     }
@@ -162,11 +177,21 @@ impl Broker {
         self.change_key(move |ticket| OrderInput::EndKey { ticket, key }).await
     }
 
-    /// Detached from its asker: one that hangs up must not leave a change in the log that is not on the ring.
     async fn change_key(
         &self,
         order: impl FnOnce(Ticket) -> OrderInput + Send + 'static,
     ) -> Result<KeyView, Failure> {
+        match self.change_ring(order).await? {
+            Answer::Key(key) => Ok(key),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Detached from its asker: one that hangs up must not leave a change in the log that is not on the ring.
+    pub(crate) async fn change_ring(
+        &self,
+        order: impl FnOnce(Ticket) -> OrderInput + Send + 'static,
+    ) -> Result<Answer, Failure> {
         let broker = self.clone();
         let change = async move {
             let rings = &broker.shared().rings;
@@ -180,10 +205,7 @@ impl Broker {
                 }
                 tokio::time::sleep(RING_PAUSE).await;
             }
-            match answer? {
-                Answer::Key(key) => Ok(key),
-                other => Err(unexpected(&other)),
-            }
+            answer
         };
         tokio::spawn(change)
             .await

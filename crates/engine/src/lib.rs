@@ -55,6 +55,7 @@ mod stream;
 mod supervise;
 mod ticket;
 pub mod tools;
+mod tenants;
 mod topics;
 mod words;
 

@@ -49,6 +49,7 @@ pub(crate) fn words(fact: &Fact<'_>) -> String {
         Fact::Entity(fact) => entity(fact),
         Fact::Key(fact) => key(fact),
         Fact::Audit(fact) => audit(fact),
+        Fact::Tenant(fact) => tenant(fact),
     }
 }
 
@@ -138,6 +139,11 @@ fn audit(fact: &AuditFact<'_>) -> String {
         }
         AuditFact::Dropped { below } => format!("audit entries below {below} dropped"),
     }
+}
+
+fn tenant(fact: &TenantFact<'_>) -> String {
+    let TenantFact::Limited { tenant, at, limits } = fact;
+    format!("tenant {tenant:?} limited at {} ms: {limits:?}", at.0)
 }
 
 fn entity(fact: &EntityFact<'_>) -> String {

@@ -1,6 +1,7 @@
 //! Whether everything that a commit asks for can be done. Nothing is changed here.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::commit::Committing;
@@ -42,6 +43,8 @@ struct Load {
     lanes: BTreeMap<(TopicId, u32), (u64, u64)>,
     identities: BTreeMap<Identity, RequestHash>,
     policies: BTreeSet<RetryPolicy>,
+    /// Messages and bytes that go to topics of a tenant.
+    tenants: BTreeMap<Arc<str>, (u64, u64)>,
 }
 
 impl Committing<'_> {
@@ -203,6 +206,12 @@ impl Deliveries {
         let bytes_max = topic.settings.bytes_max.unwrap_or(turn.settings.partition_bytes_max);
         if lane.bytes.saturating_add(*bytes) > bytes_max {
             return Err(Reject::Overloaded(Overload::PartitionBytes));
+        }
+        if let Some(tenant) = &topic.tenant {
+            let (messages, bytes) = load.tenants.entry(Arc::clone(tenant)).or_default();
+            *messages += 1;
+            *bytes += u64::from(message.payload.size);
+            turn.may_hold(Some(tenant), (*messages, *bytes))?;
         }
         if let Some(policy) = turn.settings.retry_for(topic, message) {
             load.policies.insert(policy);

@@ -124,6 +124,7 @@ impl Deliveries {
         if message.identity.as_ref().is_some_and(|identity| self.is_reserved(identity) && !message.reserved) {
             return Err(Reject::KeyInFlight);
         }
+        turn.may_hold(topic.tenant.as_deref(), (1, u64::from(message.payload.size)))?;
         turn.may_append(message)
     }
 

@@ -192,6 +192,7 @@ impl Turn {
         if effects.len() as u64 >= self.settings.effects_max {
             return Err(Reject::Overloaded(Overload::EffectRecords));
         }
+        self.may_remember_effect(&ask.whose, ask.tenant)?;
         let number = effects.last + 1;
         let lent = self.lent(ask, 1, 1, ask.attempts_max);
         let steps = &self.journal.state.runs.steps;

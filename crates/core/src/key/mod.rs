@@ -4,6 +4,8 @@
 //! its end is looked up along the line, so that ending one key is one fact, however many hang on it. A key that is
 //! replaced hands on what hangs on it.
 
+mod limit;
+
 use alloc::vec::Vec;
 
 use crate::log::fact::Fact;

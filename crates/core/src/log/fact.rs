@@ -9,6 +9,7 @@ use crate::log::key::KeyFact;
 use crate::log::order::OrderFact;
 use crate::log::output::OutputFact;
 use crate::log::run::RunFact;
+use crate::log::tenant::TenantFact;
 use crate::words::id::{GroupId, Identity, KeyHash, RequestHash, Spotted, Time, TopicId};
 use crate::words::policy::RetryPolicy;
 use crate::words::run::Lineage;
@@ -162,6 +163,8 @@ pub enum Fact<'a> {
     Key(KeyFact<'a>),
     /// Something happened to the audit.
     Audit(AuditFact<'a>),
+    /// Something happened to a tenant.
+    Tenant(TenantFact<'a>),
 }
 
 impl Fact<'_> {
@@ -177,6 +180,7 @@ impl Fact<'_> {
             Self::Entity(fact) => fact.told_at(),
             Self::Key(fact) => fact.told_at(),
             Self::Audit(fact) => fact.told_at(),
+            Self::Tenant(fact) => fact.told_at(),
             Self::Opened { .. }
             | Self::Keyed { .. }
             | Self::GroupExpired { .. }

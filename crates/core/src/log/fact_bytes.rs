@@ -26,6 +26,8 @@ use crate::log::output as output_fact;
 use crate::log::output::OutputFact;
 use crate::log::run as run_fact;
 use crate::log::run::RunFact;
+use crate::log::tenant as tenant_fact;
+use crate::log::tenant::TenantFact;
 use crate::words::codec::{Malformed, Put, Take, UNKNOWN_KIND};
 use crate::words::id::{GroupId, Position, Time, TopicId};
 
@@ -114,6 +116,7 @@ impl<'a> Fact<'a> {
             Self::Entity(fact) => fact.encode(out),
             Self::Key(fact) => fact.encode(out),
             Self::Audit(fact) => fact.encode(out),
+            Self::Tenant(fact) => fact.encode(out),
         }
     }
 
@@ -147,6 +150,7 @@ impl<'a> Fact<'a> {
             kind @ audit_fact::FIRST_KIND..=audit_fact::LAST_KIND => {
                 Self::Audit(AuditFact::decode(kind, &mut take)?)
             }
+            kind @ tenant_fact::LIMITED => Self::Tenant(TenantFact::decode(kind, &mut take)?),
             FORGOTTEN => {
                 let of_group = take.u8()? != 0;
                 let group = (TopicId(take.u32()?), GroupId(take.u32()?));

@@ -136,10 +136,19 @@ pub(crate) fn put_scope(out: &mut Vec<u8>, scope: &KeyScope) {
         put_names(out, tenants);
     }
     if scope.limits.any() {
-        out.put_u32(scope.limits.requests_per_second);
-        out.put_u32(scope.limits.bytes_per_second);
-        out.put_u32(scope.limits.waits);
+        put_limits(out, scope.limits);
     }
+}
+
+pub(crate) fn put_limits(out: &mut Vec<u8>, limits: KeyLimits) {
+    out.put_u32(limits.requests_per_second);
+    out.put_u32(limits.bytes_per_second);
+    out.put_u32(limits.waits);
+}
+
+pub(crate) fn take_limits(take: &mut Take<'_>) -> Result<KeyLimits, Malformed> {
+    let (requests_per_second, bytes_per_second) = (take.u32()?, take.u32()?);
+    Ok(KeyLimits { requests_per_second, bytes_per_second, waits: take.u32()? })
 }
 
 pub(crate) fn take_scope(take: &mut Take<'_>) -> Result<KeyScope, Malformed> {
@@ -154,11 +163,7 @@ pub(crate) fn take_scope(take: &mut Take<'_>) -> Result<KeyScope, Malformed> {
     let has_tenants = bits & OF_TENANTS != 0;
     let tenants = has_tenants.then(|| take_names(take, KEY_TENANTS_MAX)).transpose()?;
     let is_limited = bits & LIMITED != 0;
-    let limits = if is_limited {
-        KeyLimits { requests_per_second: take.u32()?, bytes_per_second: take.u32()?, waits: take.u32()? }
-    } else {
-        KeyLimits::NONE
-    };
+    let limits = if is_limited { take_limits(take)? } else { KeyLimits::NONE };
     // One scope has one form.
     if is_limited != limits.any() {
         return Err(take.malformed());

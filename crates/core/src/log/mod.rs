@@ -13,3 +13,4 @@ pub(crate) mod message_bytes;
 pub(crate) mod order;
 pub(crate) mod output;
 pub(crate) mod run;
+pub(crate) mod tenant;

@@ -41,6 +41,9 @@ impl Deliveries {
                 turn.handle_replace_key(ticket, old, (new, digest), until, out);
             }
             OrderInput::EndKey { ticket, key } => turn.handle_end_key(ticket, key, out),
+            OrderInput::LimitTenant { ticket, tenant, limits } => {
+                turn.handle_limit_tenant(ticket, &tenant, limits, out);
+            }
             OrderInput::Record { ticket, entry, is_dispensable } => {
                 turn.handle_record(ticket, entry, is_dispensable, out);
             }

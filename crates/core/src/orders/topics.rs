@@ -61,6 +61,7 @@ impl Turn {
         if self.kin_of(name).any(|kin| kin.tenant.as_deref() != tenant) {
             return Err(Reject::TenantDiffers(GRAVE_DIFFERS));
         }
+        self.may_own_topic(tenant)?;
         if self.journal.state.names.len() >= self.settings.topics_max as usize {
             return Err(Reject::Limit("topics: there are as many as are allowed"));
         }

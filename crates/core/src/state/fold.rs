@@ -73,13 +73,17 @@ impl State {
             return Err(CONTRADICTION);
         }
         let name: Arc<str> = name.into();
+        let tenant: Option<Arc<str>> = tenant.map(Arc::from);
+        if let Some(tenant) = &tenant {
+            self.tenants.add_topic(tenant);
+        }
         self.names.insert(Arc::clone(&name), id);
         self.topics.push(Some(Box::new(Topic {
             id,
             name,
             created: at,
             scoped,
-            tenant: tenant.map(Arc::from),
+            tenant,
             settings: TopicSettings::default(),
             paused: None,
             next_offset: 0,
@@ -93,6 +97,7 @@ impl State {
     pub(crate) fn on_topic_deleted(&mut self, id: TopicId) -> Result<(), Malformed> {
         let topic = self.topics.get_mut(id.0 as usize).and_then(Option::take).ok_or(CONTRADICTION)?;
         self.names.remove(&topic.name);
+        self.tenants.remove_topic(&topic);
         for group in topic.groups.values() {
             self.done_records -= group.done.len() as u64;
         }
@@ -154,6 +159,9 @@ impl State {
         let sequence = lane.slots.push(slot, beside);
         self.descent.add(beside.origin);
         lane.count_in(size, false);
+        if let Some(tenant) = &topic.tenant {
+            self.tenants.add_message(tenant, size);
+        }
         let everybody_else = topic.groups.keys().copied().filter(|group| Some(*group) != message.only);
         let spared: Vec<GroupId> = message.only.into_iter().flat_map(|_| everybody_else.clone()).collect();
         *self.live.entry(position.segment()).or_default() += u64::from(length);
@@ -367,7 +375,10 @@ impl State {
         let origin = lane.slots.origin(sequence);
         lane.count_out(slot.size, lane.slots.is_past(sequence));
         lane.slots.remove(sequence);
-        let id = topic.id;
+        let (id, tenant) = (topic.id, topic.tenant.clone());
+        if let Some(tenant) = tenant {
+            self.tenants.remove_message(&tenant, slot.size);
+        }
         self.descent.remove(origin);
         self.runs.close_step(id, slot.offset);
         self.policies.release(slot.policy);

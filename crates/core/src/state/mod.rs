@@ -21,6 +21,7 @@ pub(crate) mod slot;
 pub(crate) mod snapshot;
 pub(crate) mod sorted;
 pub(crate) mod spent;
+pub(crate) mod tenant;
 pub(crate) mod version;
 
 use alloc::boxed::Box;
@@ -44,6 +45,7 @@ use crate::state::partition::{Partition, Topic};
 use crate::state::policies::Policies;
 use crate::state::run::record::Runs;
 use crate::state::spent::Spent;
+use crate::state::tenant::record::Tenants;
 use crate::words::codec::{CONTRADICTION, Malformed};
 use crate::words::id::{Position, RequestHash, Time, TopicId};
 
@@ -92,6 +94,7 @@ pub struct State {
     pub(crate) entities: Entities,
     pub(crate) keys: Keys,
     pub(crate) audit: Audit,
+    pub(crate) tenants: Tenants,
     /// Kept messages by where they were born.
     pub(crate) descent: Descent,
     /// Partitions in which messages have become history since that was last looked at, and the first of those. Not part
@@ -130,6 +133,7 @@ impl State {
             entities: Entities::default(),
             keys: Keys::default(),
             audit: Audit::default(),
+            tenants: Tenants::default(),
             descent: Descent::default(),
             kept_anew: BTreeMap::new(),
         }
@@ -176,6 +180,7 @@ impl State {
             Fact::Entity(ref fact) => self.on_entity(fact),
             Fact::Key(ref fact) => self.on_key(fact),
             Fact::Audit(ref fact) => self.audit.apply(fact),
+            Fact::Tenant(ref fact) => self.on_tenant(fact),
         }
     }
 

@@ -18,7 +18,10 @@ use crate::state::partition::{Partition, Topic};
 use crate::state::run::record::Runs;
 use crate::state::slot::{Beside, CHUNK_SLOTS, Chunk, Slot, Slots};
 use crate::state::spent::Spent;
-use crate::state::version::{VERSION, VERSION_LEAST, VERSION_WITHOUT_AUDIT, VERSION_WITHOUT_KEYS};
+use crate::state::tenant::record::Tenants;
+use crate::state::version::{
+    VERSION, VERSION_LEAST, VERSION_WITHOUT_AUDIT, VERSION_WITHOUT_KEYS, VERSION_WITHOUT_LIMITS,
+};
 use crate::state::{First, GROUPS_PER_TOPIC_MAX, PARTITIONS_MAX, State};
 use crate::words::codec::{Malformed, Put, Take};
 use crate::words::id::{GroupId, NO_TOPIC, Position, RequestHash, Time, Token, TopicId};
@@ -72,6 +75,9 @@ impl State {
         }
         if version > VERSION_WITHOUT_AUDIT {
             self.audit.encode(&mut out);
+        }
+        if version > VERSION_WITHOUT_LIMITS {
+            self.tenants.encode(&mut out);
         }
         out
     }
@@ -129,7 +135,15 @@ impl State {
         }
         if version > VERSION_WITHOUT_AUDIT {
             state.audit = Audit::decode(&mut take)?;
+            // One state has one form: without an entry ever, and without what came later, it is of an older version.
+            if version == VERSION_WITHOUT_LIMITS && state.audit.is_untouched() {
+                return Err(take.malformed());
+            }
         }
+        if version > VERSION_WITHOUT_LIMITS {
+            state.tenants = Tenants::decode(&mut take)?;
+        }
+        state.count_tenants();
         take.done()?;
         Ok(state)
     }

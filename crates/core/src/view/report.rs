@@ -104,6 +104,8 @@ impl View<'_> {
                 Description::Commit(done)
             }
             Query::Keys => Description::Keys(state.keys.views()),
+            Query::Tenants => Description::Tenants(state.tenants()),
+            Query::Tenant(tenant) => Description::Tenant(state.view_tenant(tenant)),
             Query::Audit(list) => Description::Audit(state.audit.list(list)),
             Query::Entity(entity) => Description::Entity(self.turn.describe_entity(entity)),
             Query::Entities(list) => {

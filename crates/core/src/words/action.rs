@@ -11,6 +11,7 @@ use crate::words::key::KeyView;
 use crate::words::letter::{AttemptDescription, DeadLetter, Reason};
 use crate::words::receipt::{Receipt, Stored};
 use crate::words::reject::Reject;
+use crate::words::tenant::TenantView;
 use crate::words::topic::TopicSettings;
 
 /// One message on its way to one reader.
@@ -207,6 +208,8 @@ pub enum Answer {
     },
     /// A key, as it is now.
     Key(KeyView),
+    /// A tenant, as it is now.
+    Tenant(TenantView),
     /// An entry of the audit is written down.
     Recorded {
         /// Its number.

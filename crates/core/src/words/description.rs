@@ -16,6 +16,7 @@ use crate::words::output::{DatasetSummary, DatasetView, OutputList, OutputPage, 
 use crate::words::policy::RetryPolicy;
 use crate::words::run::{RunList, RunPage, RunSummary};
 use crate::words::scoped::Named;
+use crate::words::tenant::TenantView;
 use crate::words::topic::TopicSettings;
 
 /// What is asked.
@@ -57,6 +58,10 @@ pub enum Query {
     Commit(Identity),
     /// All keys.
     Keys,
+    /// The tenants that have topics or limits.
+    Tenants,
+    /// One tenant, whatever it has.
+    Tenant(String),
     /// Some entries of the audit.
     Audit(AuditList),
     /// One entity.
@@ -119,6 +124,10 @@ pub enum Description {
     Commit(Option<Committed>),
     /// To [`Query::Keys`].
     Keys(Vec<KeyView>),
+    /// To [`Query::Tenants`], by name.
+    Tenants(Vec<TenantView>),
+    /// To [`Query::Tenant`].
+    Tenant(TenantView),
     /// To [`Query::Audit`].
     Audit(AuditPage),
     /// To [`Query::Entity`].

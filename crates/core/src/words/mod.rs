@@ -24,4 +24,5 @@ pub(crate) mod route;
 pub(crate) mod run;
 pub(crate) mod scoped;
 pub(crate) mod settings;
+pub(crate) mod tenant;
 pub(crate) mod topic;

@@ -8,6 +8,7 @@ use crate::words::draft::NewMessage;
 use crate::words::id::{Spotted, Ticket, Time, TopicId};
 use crate::words::key::{KeyId, NewKey};
 use crate::words::scoped::Named;
+use crate::words::tenant::TenantLimits;
 use crate::words::topic::{TopicPatch, TopicSettings};
 
 /// Where a group goes on.
@@ -143,6 +144,15 @@ pub enum OrderInput {
         ticket: Ticket,
         /// Which.
         key: KeyId,
+    },
+    /// Say how much a tenant may have.
+    LimitTenant {
+        /// Who asks.
+        ticket: Ticket,
+        /// Its name.
+        tenant: String,
+        /// How much, in the place of what was said before.
+        limits: TenantLimits,
     },
     /// Write down what was done, or refused.
     Record {

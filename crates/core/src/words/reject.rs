@@ -1,5 +1,7 @@
 //! Why an input was refused. A refusal changes nothing.
 
+use crate::words::tenant::Quota;
+
 /// Closed list of refusals; the edge maps each to one answer on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reject {
@@ -78,6 +80,8 @@ pub enum Reject {
     KeyTooLong,
     /// The message, or the topic to be made, would lie with what belongs to another tenant: the text says where.
     TenantDiffers(&'static str),
+    /// The tenant has as much of something as it may.
+    QuotaExceeded(Quota),
     /// A structural limit is reached (topics, groups, consumers, name lengths): the text says which.
     Limit(&'static str),
     /// The value given is not allowed: the text says why.
@@ -110,6 +114,7 @@ impl Reject {
                 | Self::KeyInFlight
                 | Self::ResultTooLarge
                 | Self::Limit(_)
+                | Self::QuotaExceeded(_)
                 | Self::Invalid(_)
         )
     }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use driftq_core::{
     Attempt, AuditFact, DeadLetter, Deadline, DeliveryFact, Envelope, Fact, GroupId, Identity, Jitter,
     KeyHash, Message, MessageFact, Order, OrderFact, Origin, Place, Position, RequestHash, RetryPolicy,
-    Routing, Spotted, State, Style, Time, Token, TopicId, TopicSettings,
+    Routing, Spotted, State, Style, TenantFact, TenantLimits, Time, Token, TopicId, TopicSettings,
 };
 
 use crate::support::ledger_facts;
@@ -127,7 +127,8 @@ fn name(fact: &Fact<'_>) -> &'static str {
         | Fact::Commit(_)
         | Fact::Entity(_)
         | Fact::Key(_)
-        | Fact::Audit(_) => ledger_facts::name(fact).expect("every kind has a name"),
+        | Fact::Audit(_)
+        | Fact::Tenant(_) => ledger_facts::name(fact).expect("every kind has a name"),
     }
 }
 
@@ -310,15 +311,22 @@ fn every_kind_of_fact_has_its_text() {
     // The kind is the first byte after the length; there are no gaps but those between families.
     let kinds = facts().iter().map(|fact| encoded(fact)[4]).collect::<BTreeSet<u8>>();
     let old_kinds = old_facts().iter().map(|(name, _)| relic(name)[4]).collect::<BTreeSet<u8>>();
-    let families = (1..=43).chain(48..=58).chain(64..=65).chain([72, 73, 88]).chain(96..=99);
+    let families = (1..=43).chain(48..=58).chain(64..=65).chain([72, 73, 88]).chain(96..=100);
     assert_eq!(kinds.union(&old_kinds).copied().collect::<BTreeSet<u8>>(), families.collect());
     let folder = path("").parent().expect("it has a folder").to_owned();
     let files: BTreeSet<String> = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path().file_stem().expect("a name").to_string_lossy().into_owned())
         .collect();
-    let snapshots =
-        ["snapshot", "snapshot-2", "snapshot-3", "snapshot-4", "snapshot-6", "snapshot-of-tenants"];
+    let snapshots = [
+        "snapshot",
+        "snapshot-2",
+        "snapshot-3",
+        "snapshot-4",
+        "snapshot-6",
+        "snapshot-7",
+        "snapshot-of-tenants",
+    ];
     let messages = ["message", "message-plain", "message-letter", "message-origin", "message-offset"];
     let others = snapshots.into_iter().chain(messages);
     assert_eq!(files, names.into_iter().chain(others).map(String::from).collect());
@@ -694,4 +702,22 @@ fn snapshots_with_an_audit_are_written_and_read_as_ever() {
     let state = folded(&[opened, entry(1), entry(2), entry(3), entry(4), dropped]);
     let read = State::decode(&frozen("snapshot-6", &state.encode()), 2).expect("it can be read");
     assert_eq!(read.encode(), state.encode());
+}
+
+/// Limits of tenants are told by a version of their own, with an audit and without.
+#[test]
+fn snapshots_with_limits_are_written_and_read_as_ever() {
+    let opened = Fact::Opened { epoch: 1, at: Time(0x0102), keeps_leases: true };
+    let limited = |tenant, limits| Fact::Tenant(TenantFact::Limited { tenant, at: Time(0x0304), limits });
+    let state = folded(&[
+        opened,
+        limited("acme", ledger_facts::LIMITS),
+        limited("globex", ledger_facts::LIMITS),
+        limited("globex", TenantLimits::NONE),
+    ]);
+    let read = State::decode(&frozen("snapshot-7", &state.encode()), 2).expect("it can be read");
+    assert_eq!(read.encode(), state.encode());
+    assert_eq!(read.tenants(), state.tenants());
+    let tenants: Vec<_> = read.tenants().into_iter().map(|view| (view.tenant, view.limits)).collect();
+    assert_eq!(tenants, [("acme".to_owned(), ledger_facts::LIMITS)]);
 }

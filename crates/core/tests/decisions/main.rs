@@ -47,6 +47,7 @@ mod snooze_for;
 mod streams;
 mod support;
 mod tally;
+mod tenant_limits;
 mod tenants;
 mod timers;
 mod together;

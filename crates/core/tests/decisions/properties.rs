@@ -54,6 +54,7 @@ proptest! {
         prop_assert!(decoded.encode() == live, "the snapshot changes by being read");
         prop_assert_eq!(decoded.live_bytes(), world.rig.shard.state().live_bytes());
         prop_assert_eq!(decoded.messages(), world.rig.shard.state().messages());
+        prop_assert_eq!(decoded.tenants(), world.rig.shard.state().tenants(), "what tenants have is counted alike");
     }
 
     #[test]

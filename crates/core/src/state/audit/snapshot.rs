@@ -22,8 +22,8 @@ impl Audit {
     pub(crate) fn decode(take: &mut Take<'_>) -> Result<Self, Malformed> {
         let mut audit = Self { next: take.u64()?, ..Self::default() };
         let count = take.count(ENTRY_BYTES_LEAST)?;
-        // The first entry has the number 1, and a snapshot without any entry ever is of an older version.
-        if audit.next < 2 || audit.next > SEQUENCE_MAX || count as u64 >= audit.next {
+        // The first entry has the number 1.
+        if audit.next == 0 || audit.next > SEQUENCE_MAX || count as u64 >= audit.next {
             return Err(take.malformed());
         }
         for _ in 0..count {

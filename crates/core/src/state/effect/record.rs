@@ -1,7 +1,7 @@
 //! Records of effects, and the ways to find them.
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, BTreeSet, btree_map};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -147,6 +147,8 @@ pub(crate) struct Effects {
     expiries: Sorted<(Time, u64)>,
     /// Records whose newest lease is tied to a delivery of a message to a group.
     tied: BTreeSet<(TopicId, u64, GroupId, u64)>,
+    /// How many records there are by the hash of their tenant.
+    of_tenants: BTreeMap<u32, u64>,
 }
 
 /// The first half of an identity, which is a digest: hardly ever shared with another one.
@@ -169,6 +171,11 @@ impl Effects {
 
     pub(crate) const fn len(&self) -> usize {
         self.records.len()
+    }
+
+    /// How many records there are of a tenant, by the hash of its name.
+    pub(crate) fn count_of_tenant(&self, tenant: u32) -> u64 {
+        self.of_tenants.get(&tenant).copied().unwrap_or(0)
     }
 
     /// All records, oldest first, beginning after a number.
@@ -220,6 +227,7 @@ impl Effects {
         self.list(number, effect.status, effect.expires());
         self.tied.extend(effect.tie_key(number));
         self.names.insert((half(&effect.identity), number));
+        *self.of_tenants.entry(effect.tenant).or_default() += 1;
         self.records.put(number, effect);
     }
 
@@ -250,6 +258,12 @@ impl Effects {
             self.tied.remove(&tie);
         }
         self.names.remove(&(half(&effect.identity), number));
+        if let btree_map::Entry::Occupied(mut count) = self.of_tenants.entry(effect.tenant) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
         Some(effect)
     }
 

@@ -4,8 +4,9 @@
 use driftq_core::ledger::{OnLapse, Status};
 use driftq_core::{
     AuditFact, AuditWords, BegunFact, CommitFact, DeliveryFact, EffectFact, EffectPart, EndedFact,
-    EntityFact, Fact, GroupId, How, Identity, KeyFact, KeyId, Lent, Lineage, MessageFact, OutputAuthor,
-    OutputFact, Place, Receipt, RequestHash, RunFact, Style, Time, Token, TopicId,
+    EntityFact, Fact, GroupId, How, Identity, KeyFact, KeyId, KeyLimits, Lent, Lineage, MessageFact,
+    OutputAuthor, OutputFact, Place, Receipt, RequestHash, RunFact, Style, TenantFact, TenantLimits, Time,
+    Token, TopicId,
 };
 
 const LENT: Lent<'static> = Lent {
@@ -102,6 +103,7 @@ pub(crate) fn name(fact: &Fact<'_>) -> Option<&'static str> {
         Fact::Key(KeyFact::Ended { .. }) => "key-ended",
         Fact::Audit(AuditFact::Recorded { .. }) => "audit-recorded",
         Fact::Audit(AuditFact::Dropped { .. }) => "audit-dropped",
+        Fact::Tenant(TenantFact::Limited { .. }) => "tenant-limited",
         _ => return None,
     })
 }
@@ -234,9 +236,19 @@ pub(crate) fn facts() -> Vec<Fact<'static>> {
             },
         }),
         Fact::Audit(AuditFact::Dropped { below: 0x0102 }),
+        Fact::Tenant(TenantFact::Limited { tenant: "tenant", at: Time(0x0102), limits: LIMITS }),
     ];
     effects.map(Fact::Effect).into_iter().chain(others).collect()
 }
+
+/// Limits of a tenant, each of them another number.
+pub(crate) const LIMITS: TenantLimits = TenantLimits {
+    pace: KeyLimits { requests_per_second: 0x0304, bytes_per_second: 0x0506, waits: 0x0708 },
+    topics: 0x0910,
+    messages: 0x1112,
+    bytes: 0x1314,
+    effects: 0x1516,
+};
 
 /// A key that hangs on another.
 const fn key_made(scope: &'static [u8]) -> KeyFact<'static> {

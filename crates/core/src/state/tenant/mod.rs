@@ -1,0 +1,4 @@
+//! Tenants, as they are kept.
+
+pub(crate) mod record;
+pub(crate) mod snapshot;
