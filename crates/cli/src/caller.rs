@@ -1,6 +1,7 @@
 //! What most commands are: calls about one thing, and the answer as a table, facts or a sentence.
 
 use anyhow::Result;
+use driftq_http::Method;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -53,6 +54,15 @@ impl Caller<'_> {
         body: &impl Serialize,
     ) -> Result<T> {
         let answer = self.session.post(path, body).await;
+        self.explain(answer).await
+    }
+
+    pub(crate) async fn put<T: DeserializeOwned>(
+        &mut self,
+        path: impl AsRef<str>,
+        body: &impl Serialize,
+    ) -> Result<T> {
+        let answer = self.session.send(Method::PUT, path, body).await;
         self.explain(answer).await
     }
 

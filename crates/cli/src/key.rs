@@ -127,15 +127,8 @@ pub(crate) struct Create {
     /// A tenant as which it acts; may be given several times; all tenants if not given
     #[arg(long, value_name = "TENANT")]
     tenant: Vec<String>,
-    /// Calls that it may make in a second, together with the keys that hang on it
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
-    requests_per_second: Option<u32>,
-    /// Bytes of bodies that it may send in a second
-    #[arg(long, value_name = "SIZE", value_parser = limit_bytes)]
-    bytes_per_second: Option<u32>,
-    /// Streams and waiting calls that it may have open at a time
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
-    waits: Option<u32>,
+    #[command(flatten)]
+    pace: Pace,
     /// From when on it opens nothing
     #[arg(long, value_name = "TIME", value_parser = parse::moment)]
     expires: Option<Moment>,
@@ -144,14 +137,24 @@ pub(crate) struct Create {
     note: Option<String>,
 }
 
-impl Create {
-    fn limits(&self) -> Option<Limits> {
-        let limits = Limits {
-            requests_per_second: self.requests_per_second,
-            bytes_per_second: self.bytes_per_second,
-            waits: self.waits,
-        };
-        (limits != Limits::default()).then_some(limits)
+/// How much may be taken at a time.
+#[derive(clap::Args)]
+pub(crate) struct Pace {
+    /// Calls in a second, together with those of the keys that hang on it
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    requests_per_second: Option<u32>,
+    /// Bytes of bodies in a second
+    #[arg(long, value_name = "SIZE", value_parser = limit_bytes)]
+    bytes_per_second: Option<u32>,
+    /// Streams and waiting calls that are open at a time
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    waits: Option<u32>,
+}
+
+impl Pace {
+    pub(crate) fn limits(&self) -> Limits {
+        let Self { requests_per_second, bytes_per_second, waits } = *self;
+        Limits { requests_per_second, bytes_per_second, waits }
     }
 }
 
@@ -207,7 +210,7 @@ async fn call(common: &Common, command: &Command) -> Result<()> {
                 actions: create.action.clone(),
                 topics: given_names(&create.topic),
                 tenants: given_names(&create.tenant),
-                limits: create.limits(),
+                limits: Some(create.pace.limits()).filter(|limits| *limits != Limits::default()),
                 expires_at: create.expires,
                 note: create.note.as_deref().unwrap_or_default().into(),
             };
@@ -274,7 +277,7 @@ fn show(key: &Key<'_>) -> String {
     facts.iter().map(|(name, value)| format!("{name:<9}{value}\n")).collect()
 }
 
-fn shown_limits(limits: &Limits) -> String {
+pub(crate) fn shown_limits(limits: &Limits) -> String {
     let requests = limits.requests_per_second.map(|limit| format!("{limit} requests/s"));
     let bytes = limits.bytes_per_second.map(|limit| format!("{}/s", units::show_bytes(limit.into())));
     let waits = limits.waits.map(|limit| format!("{limit} waits"));

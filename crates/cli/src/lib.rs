@@ -42,6 +42,7 @@ pub mod shell;
 pub mod signal;
 mod suggest;
 pub mod temporary_directory;
+mod tenant;
 mod topic;
 mod wal;
 pub mod when;
@@ -185,6 +186,9 @@ enum Command {
     /// Make keys, see what they allow, rotate and revoke them
     #[command(subcommand)]
     Key(key::Command),
+    /// See what tenants have, and say how much each may have
+    #[command(subcommand)]
+    Tenant(tenant::Command),
     /// See who did what, when, from where
     Audit(audit::Args),
     /// See how the router does, and ask it about a message
@@ -228,6 +232,7 @@ pub fn run(common: &Common, Commands(command): Commands) -> Result<Exit> {
         Command::Run(command) => block_on(runs::run(common, &command)),
         Command::Job(command) => block_on(job::run(common, &command)),
         Command::Key(command) => key::run(common, &command),
+        Command::Tenant(command) => block_on(tenant::run(common, &command)),
         Command::Audit(args) => block_on(audit::run(common, &args)),
         Command::Router(command) => block_on(router::run(common, &command)),
         Command::Wal(command) => wal::run(common, &command),

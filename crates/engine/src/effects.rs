@@ -401,3 +401,14 @@ impl Drop for Asked<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn short_hashes_are_those_by_which_the_shard_counts() {
+        for text in ["", "acme", "a name of a tenant that is longer than any register, by far", "m\u{fc}ller"]
+        {
+            assert_eq!(super::short_hash(text), driftq_core::short_hash(text), "{text}");
+        }
+    }
+}

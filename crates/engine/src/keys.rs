@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use driftq_core::{
-    Answer, Description, Input, KEY_DEPTH_MAX, KeyId, KeyScope, KeyView, NewKey, OrderInput, Query, TenantView,
-    Ticket, Time,
+    Answer, Description, Input, KEY_DEPTH_MAX, KeyId, KeyScope, KeyView, NewKey, OrderInput, Query,
+    TenantView, Ticket, Time,
 };
 use tokio::sync::{Mutex, watch};
 

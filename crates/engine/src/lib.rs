@@ -53,9 +53,9 @@ mod start;
 mod status;
 mod stream;
 mod supervise;
+mod tenants;
 mod ticket;
 pub mod tools;
-mod tenants;
 mod topics;
 mod words;
 

@@ -2,7 +2,7 @@
 
 use driftq_core::{
     About, AuditFact, CommitFact, DeliveryFact, EffectFact, EntityFact, Fact, GroupId, KeyFact, Lent,
-    MessageFact, OrderFact, OutputFact, Place, RunFact, TopicId,
+    MessageFact, OrderFact, OutputFact, Place, RunFact, TenantFact, TopicId,
 };
 
 /// What a fact says, on one line. Payloads are left out.

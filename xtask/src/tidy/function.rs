@@ -3,7 +3,8 @@
 //! Method: in the masked code (comments and literals blanked) every `fn name` opens a function. Its length is the
 //! number of physical lines from the one with `fn` to the one with the brace that closes its body, both included;
 //! doc comments and attributes above do not count. Closures and nested functions count into the function around
-//! them, and nested functions also on their own. Test code is exempt.
+//! them, and nested functions also on their own. Test code is exempt, and so are tables: functions that are one `match`
+//! with one line for each case. To take a step out of one of those would take away that no case can be forgotten.
 
 use super::{
     finding::Finding,
@@ -39,9 +40,25 @@ fn measure(source: &Source, offset: usize) -> Option<Function> {
     if length == 0 {
         return None;
     }
-    let end = matching(&source.code, body_start(&source.code, offset)?);
+    let start = body_start(&source.code, offset)?;
+    let end = matching(&source.code, start);
+    if is_table(&source.code[start..end]) {
+        return None;
+    }
     let line = source.line(offset);
     Some(Function { name: rest[..length].to_owned(), line, lines: source.line(end - 1) + 1 - line })
+}
+
+/// Whether a body, with its braces, is one `match` with a line for each case.
+fn is_table(body: &str) -> bool {
+    let inside = body.trim_start_matches('{').trim_end_matches('}').trim();
+    let Some((_, cases)) = inside.strip_prefix("match ").and_then(|rest| rest.split_once("{\n")) else {
+        return false;
+    };
+    let cases = cases.trim_end().trim_end_matches('}');
+    let is_pattern = |line: &str| line.bytes().all(|byte| is_word(byte) || b":| ()".contains(&byte));
+    let is_case = |line: &str| line.contains("=>") && line.ends_with(',') && !line.contains('{');
+    cases.lines().map(str::trim).all(|line| is_pattern(line) || is_case(line))
 }
 
 #[cfg(test)]
@@ -62,6 +79,23 @@ mod tests {
         assert_eq!(findings.len(), 1);
         assert_eq!(findings[0].line, 2);
         assert!(findings[0].message.contains("`long` has 71 lines"), "{}", findings[0].message);
+    }
+
+    #[test]
+    fn a_table_may_be_longer_and_what_only_begins_like_one_may_not() {
+        let table =
+            |case: &str| format!("fn long(x: X) -> u8 {{\n    match x {{\n{}    }}\n}}\n", case.repeat(90));
+        for case in ["        X::A => 1,\n", "        X::A\n        | X::B(_) => a(x, 2).await,\n"] {
+            assert!(check(&Source::new("a.rs", table(case))).is_empty(), "{case}");
+        }
+        for case in [
+            "        X::A => {\n            1\n        }\n",
+            "        X::A => a(\n            1,\n        ),\n",
+        ] {
+            assert_eq!(check(&Source::new("a.rs", table(case))).len(), 1, "{case}");
+        }
+        let more = table("        X::A => 1,\n").replace("    match", "    let a = 1;\n    match");
+        assert_eq!(check(&Source::new("a.rs", more)).len(), 1);
     }
 
     #[test]

@@ -74,7 +74,7 @@ pub struct Limits {
     /// Calls in a second; a second's worth may come at once.
     #[serde(
         default,
-        deserialize_with = "number::optional::<_, _, 1, LIMIT_MAX>",
+        deserialize_with = "number::optional::<_, _, 1, PACE_MAX>",
         skip_serializing_if = "Option::is_none"
     )]
     #[schema(minimum = 1, maximum = 4_294_967_295_u64)]
@@ -82,7 +82,7 @@ pub struct Limits {
     /// Bytes of bodies in a second; a larger body is let in, and what follows it waits.
     #[serde(
         default,
-        deserialize_with = "number::optional::<_, _, 1, LIMIT_MAX>",
+        deserialize_with = "number::optional::<_, _, 1, PACE_MAX>",
         skip_serializing_if = "Option::is_none"
     )]
     #[schema(minimum = 1, maximum = 4_294_967_295_u64)]
@@ -90,15 +90,15 @@ pub struct Limits {
     /// Streams that are open and calls that wait, at a time.
     #[serde(
         default,
-        deserialize_with = "number::optional::<_, _, 1, LIMIT_MAX>",
+        deserialize_with = "number::optional::<_, _, 1, PACE_MAX>",
         skip_serializing_if = "Option::is_none"
     )]
     #[schema(minimum = 1, maximum = 4_294_967_295_u64)]
     pub waits: Option<u32>,
 }
 
-/// The most that a limit can be.
-const LIMIT_MAX: u64 = u32::MAX as u64;
+/// The most that a limit on a pace can be.
+pub(super) const PACE_MAX: u64 = u32::MAX as u64;
 
 /// `POST /v2/keys`: a key that hangs on the caller's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -42,6 +42,7 @@ mod settle;
 mod shape;
 mod state;
 mod status;
+mod tenant;
 mod topic;
 
 pub use audit::{Audit, AuditEntry, AuditQuery};
@@ -111,4 +112,5 @@ pub use settle::{
 };
 pub use state::{Cancelled, DeliveryState, GroupState, MessageState};
 pub use status::{Health, Recovery, Status};
+pub use tenant::{Tenant, TenantLimits, Tenants};
 pub use topic::{Partition, Topic, TopicPut, TopicSummary, Topics};

@@ -28,5 +28,6 @@ mod router_serve;
 mod router_world;
 #[path = "../support/mod.rs"]
 mod support;
+mod tenant_limits;
 mod tenants;
 mod tls;

@@ -7,14 +7,14 @@ use crate::compat::Reply;
 use crate::keys::{FORBIDDEN, Guarded, actions, assert_refused, body, path_about};
 
 /// A server with a shared topic `orders`, and topics `ours` and `theirs` of the tenants `acme` and `globex`.
-struct Shared {
-    guarded: Guarded,
-    acme: String,
-    globex: String,
+pub(crate) struct Shared {
+    pub(crate) guarded: Guarded,
+    pub(crate) acme: String,
+    pub(crate) globex: String,
 }
 
 impl Shared {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let guarded = Guarded::start();
         let key = |tenant: &str| {
             guarded.key(&guarded.root, &json!({"actions": actions(&[]), "tenants": [tenant]})).0
@@ -27,24 +27,24 @@ impl Shared {
         Self { guarded, acme, globex }
     }
 
-    fn call(&self, key: &str, method: &str, path: &str, body: &Value) -> Reply {
+    pub(crate) fn call(&self, key: &str, method: &str, path: &str, body: &Value) -> Reply {
         let body = (!body.is_null()).then(|| body.to_string());
         self.guarded.call(Some(key), method, path, body.as_deref())
     }
 
-    fn get(&self, key: &str, path: &str) -> Value {
+    pub(crate) fn get(&self, key: &str, path: &str) -> Value {
         let reply = self.call(key, "GET", path, &Value::Null);
         assert_eq!(reply.status, 200, "{path}: {}", reply.text());
         reply.json()
     }
 
-    fn post(&self, key: &str, path: &str, body: &Value) -> Value {
+    pub(crate) fn post(&self, key: &str, path: &str, body: &Value) -> Value {
         let reply = self.call(key, "POST", path, body);
         assert!((200..300).contains(&reply.status), "{path}: {}", reply.text());
         reply.json()
     }
 
-    fn root(&self) -> &str {
+    pub(crate) fn root(&self) -> &str {
         &self.guarded.root
     }
 }
@@ -71,6 +71,8 @@ fn naming(operation: Operation, tenant: Option<&str>) -> (String, Value) {
     };
     let body = match operation {
         Operation::PutTopic => return (path, json!({"tenant": tenant})),
+        // It is named by the path alone.
+        Operation::GetTenant => return (path.replace("none", tenant.unwrap_or("acme")), Value::Null),
         Operation::Commit => {
             json!({"fence": ["none"], "outputs": [{"dataset": "d", "version": "1", "partition_key": "p",
             "mode": "replace", "location": "l", "digest": "h"}]})

@@ -2,10 +2,13 @@
 
 use driftq_api::{Code, Fault};
 use driftq_engine::Failure;
-use driftq_engine::core::{Overload, Reject};
+use driftq_engine::core::{Overload, Quota, Reject};
 
 /// When a client should come back after an overload.
 const RETRY_AFTER_MS: u64 = 1000;
+
+const KEY_TOO_WIDE: &str = "the key would allow more than the key that makes it";
+const KEY_TOO_LONG: &str = "the key would outlive the key that makes it: give an earlier expires_at";
 
 /// Which call was refused: one refusal is told differently to different callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,16 +88,30 @@ fn rejected(reject: Reject, call: Call) -> Fault {
         Reject::EntityDiffers { version, .. } => differing("the entity", version),
         Reject::EntityUnknown => Fault::new(Code::EntityUnknown, "the tenant has no entity of that name"),
         Reject::KeyUnknown => Fault::new(Code::AccessKeyUnknown, "there is no such key, or it has ended"),
-        Reject::KeyTooWide => {
-            Fault::new(Code::Forbidden, "the key would allow more than the key that makes it")
-        }
-        Reject::KeyTooLong => Fault::new(
-            Code::Forbidden,
-            "the key would outlive the key that makes it: give an earlier expires_at",
-        ),
+        Reject::KeyTooWide => Fault::new(Code::Forbidden, KEY_TOO_WIDE),
+        Reject::KeyTooLong => Fault::new(Code::Forbidden, KEY_TOO_LONG),
         Reject::TenantDiffers(what) => Fault::new(Code::TenantDiffers, what),
+        Reject::QuotaExceeded(quota) => exceeded(quota),
         Reject::Limit(what) => Fault::new(Code::LimitReached, what),
         Reject::Invalid(what) => Fault::invalid(what),
+    }
+}
+
+/// Said when a tenant has as much of something as it may.
+fn exceeded(quota: Quota) -> Fault {
+    let (reason, what) = match quota {
+        Quota::Topics => ("topics", "topics"),
+        Quota::Messages => ("messages", "messages"),
+        Quota::Bytes => ("bytes", "bytes of messages"),
+        Quota::Effects => ("effects", "remembered effects"),
+    };
+    let text = format!(
+        "the tenant has as many {what} as it may: let some go, or have an operator raise its limit `{reason}`"
+    );
+    Fault {
+        reason: Some(reason),
+        retry_after_ms: Some(RETRY_AFTER_MS),
+        ..Fault::new(Code::QuotaExceeded, text)
     }
 }
 

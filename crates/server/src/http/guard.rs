@@ -118,9 +118,13 @@ impl Guard {
 /// Said to a key whose quota is used up.
 fn used_up(UsedUp { quota, limit, wait }: UsedUp) -> Fault {
     let text = match wait {
-        Some(_) => format!("the key, or one that it hangs on, has used up its quota {quota}: {limit}"),
+        Some(_) => {
+            format!("the key, one that it hangs on, or its tenant has used up its quota {quota}: {limit}")
+        }
         None => {
-            format!("the key, or one that it hangs on, has as many streams and waits open as it may: {limit}")
+            format!(
+                "the key, one that it hangs on, or its tenant has as many streams and waits open as it may: {limit}"
+            )
         }
     };
     let wait = wait.unwrap_or(WAITS_RETRY_AFTER);

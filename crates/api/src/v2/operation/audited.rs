@@ -29,7 +29,8 @@ impl Operation {
             | Self::RemoveEntity
             | Self::CreateKey
             | Self::RotateKey
-            | Self::RevokeKey => true,
+            | Self::RevokeKey
+            | Self::LimitTenant => true,
             Self::Produce
             | Self::Browse
             | Self::GetMessage
@@ -65,6 +66,8 @@ impl Operation {
             | Self::GetEntity
             | Self::ListKeys
             | Self::GetKey
+            | Self::ListTenants
+            | Self::GetTenant
             | Self::ListAudit
             | Self::ListRuns
             | Self::GetRun

@@ -129,6 +129,12 @@ pub enum Operation {
     RotateKey,
     /// `DELETE /v2/keys/{id}`
     RevokeKey,
+    /// `GET /v2/tenants`
+    ListTenants,
+    /// `GET /v2/tenants/{tenant}`
+    GetTenant,
+    /// `PUT /v2/tenants/{tenant}`
+    LimitTenant,
     /// `GET /v2/audit`
     ListAudit,
     /// `GET /v2/runs`

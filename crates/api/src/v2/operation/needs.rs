@@ -103,7 +103,9 @@ impl Operation {
             Self::FinishEffect | Self::RenewEffect | Self::ReleaseEffect => (Action::Effects, None, Of::None),
             Self::CutOver | Self::RollBack | Self::SealVersion => (Action::Outputs, All, Of::Asked),
             Self::GetStatus => (Action::Read, None, Of::Filtered),
-            Self::ListAudit => (Action::Admin, All, Of::All),
+            Self::ListTenants => (Action::Read, All, Of::Filtered),
+            Self::GetTenant => (Action::Read, All, Of::Asked),
+            Self::ListAudit | Self::LimitTenant => (Action::Admin, All, Of::All),
             Self::CreateKey | Self::ListKeys | Self::GetKey | Self::RotateKey | Self::RevokeKey => {
                 (Action::Admin, None, Of::None)
             }

@@ -18,6 +18,7 @@ mod router;
 mod runs;
 mod server;
 mod settings;
+mod tenants;
 mod topics;
 mod words;
 
@@ -78,6 +79,7 @@ pub(crate) const fn takes_body(operation: Operation) -> bool {
             | Operation::SealVersion
             | Operation::CreateKey
             | Operation::RotateKey
+            | Operation::LimitTenant
             | Operation::RollBack
     )
 }
@@ -142,6 +144,9 @@ pub(crate) async fn answer(operation: Operation, request: Request<'_>) -> Handle
         Operation::GetKey => keys::get(&request).await,
         Operation::RotateKey => keys::rotate(&request).await,
         Operation::RevokeKey => keys::revoke(&request).await,
+        Operation::ListTenants => tenants::list(&request).await,
+        Operation::GetTenant => tenants::get(&request).await,
+        Operation::LimitTenant => tenants::limit(&request).await,
         Operation::ListAudit => audit::list(&request).await,
         Operation::ListRuns => runs::list(&request).await,
         Operation::GetRun => runs::get(&request).await,

@@ -12,6 +12,7 @@ mod messages;
 mod outputs;
 mod runs;
 mod server;
+mod tenants;
 mod topics;
 
 use super::description::{Description, Parameter, Shape};
@@ -32,6 +33,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Description> {
         &entities::LINES[..],
         &runs::LINES[..],
         &keys::LINES[..],
+        &tenants::LINES[..],
         &audit::LINES[..],
         &server::LINES[..],
     ];
