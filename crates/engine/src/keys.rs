@@ -167,9 +167,8 @@ impl Broker {
         (new, digest): (KeyId, [u8; 32]),
         overlap: Duration,
     ) -> Result<KeyView, Failure> {
-        let overlap = u64::try_from(overlap.as_millis()).unwrap_or(u64::MAX);
-        let until = Time(self.shared().clock.now().0.saturating_add(overlap));
-        self.change_key(move |ticket| OrderInput::ReplaceKey { ticket, old, new, digest, until }).await
+        let overlap_ms = u64::try_from(overlap.as_millis()).unwrap_or(u64::MAX);
+        self.change_key(move |ticket| OrderInput::ReplaceKey { ticket, old, new, digest, overlap_ms }).await
     }
 
     /// Ends a key and what hangs on it.

@@ -31,19 +31,19 @@ impl Turn {
         self.journal.reply(out, ticket, answer);
     }
 
-    /// Puts a new key in the place of an old one, which ends at `until`.
+    /// Puts a new key in the place of an old one, which goes on for so long.
     pub(crate) fn handle_replace_key(
         &mut self,
         ticket: Ticket,
         old: KeyId,
         (new, digest): (KeyId, [u8; 32]),
-        until: Time,
+        overlap_ms: u64,
         out: &mut Output,
     ) {
         let answer = match self.check_replaced(old, new, digest) {
             Ok(new) => {
                 self.emit_created(&new, Some(old), out);
-                self.emit_ended(old, until, out);
+                self.emit_ended(old, self.now.after_ms(overlap_ms), out);
                 self.key_answer(new.id)
             }
             Err(reject) => Answer::Rejected(reject),

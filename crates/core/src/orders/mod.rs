@@ -37,8 +37,8 @@ impl Deliveries {
             }
             OrderInput::Remove { ticket, messages } => self.handle_remove(turn, ticket, &messages, out),
             OrderInput::CreateKey { ticket, key } => turn.handle_create_key(ticket, &key, out),
-            OrderInput::ReplaceKey { ticket, old, new, digest, until } => {
-                turn.handle_replace_key(ticket, old, (new, digest), until, out);
+            OrderInput::ReplaceKey { ticket, old, new, digest, overlap_ms } => {
+                turn.handle_replace_key(ticket, old, (new, digest), overlap_ms, out);
             }
             OrderInput::EndKey { ticket, key } => turn.handle_end_key(ticket, key, out),
             OrderInput::LimitTenant { ticket, tenant, limits } => {

@@ -135,8 +135,8 @@ pub enum OrderInput {
         new: KeyId,
         /// The digest of its secret.
         digest: [u8; 32],
-        /// When the old one ends.
-        until: Time,
+        /// For how long the old one goes on.
+        overlap_ms: u64,
     },
     /// End a key and what hangs on it.
     EndKey {

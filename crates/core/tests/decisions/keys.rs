@@ -35,13 +35,11 @@ impl Rig {
         told(self.ask_durably(|ticket| Input::Order(OrderInput::EndKey { ticket, key: KeyId(key) })))
     }
 
-    fn replace(&mut self, old: u64, new: u64, until: Time) -> Result<KeyView, Reject> {
+    fn replace(&mut self, old: u64, new: u64, overlap_ms: u64) -> Result<KeyView, Reject> {
         let (old, new, digest) = (KeyId(old), KeyId(new), [8; 32]);
-        told(
-            self.ask_durably(|ticket| {
-                Input::Order(OrderInput::ReplaceKey { ticket, old, new, digest, until })
-            }),
-        )
+        told(self.ask_durably(|ticket| {
+            Input::Order(OrderInput::ReplaceKey { ticket, old, new, digest, overlap_ms })
+        }))
     }
 
     fn keys(&mut self) -> Vec<KeyView> {
@@ -126,7 +124,7 @@ fn what_hangs_on_a_key_ends_with_it() {
     let now = rig.now;
     assert_eq!([1, 2, 3, 4].map(|id| rig.until(id)), [now, now, now, Time::NEVER]);
     assert_eq!(rig.create(key(5, Some(3))), Err(Reject::KeyUnknown), "an ended key makes none");
-    assert_eq!(rig.replace(3, 6, Time::NEVER), Err(Reject::KeyUnknown));
+    assert_eq!(rig.replace(3, 6, u64::MAX), Err(Reject::KeyUnknown));
     // Ending it again, later, changes nothing.
     rig.advance(10);
     let mark = rig.write();
@@ -141,7 +139,7 @@ fn a_key_that_is_replaced_hands_on_what_hangs_on_it() {
     rig.create(NewKey { scope: bound(&["orders"]), ..key(1, None) }).unwrap();
     rig.create(NewKey { scope: bound(&["orders"]), ..key(2, Some(1)) }).unwrap();
     let overlap = Time(rig.now.0 + 100);
-    let new = rig.replace(1, 3, overlap).unwrap();
+    let new = rig.replace(1, 3, 100).unwrap();
     assert_eq!((new.scope, new.until, new.note), (bound(&["orders"]), Time::NEVER, "key 1".to_owned()));
     assert_eq!([1, 2, 3].map(|id| rig.until(id)), [overlap, Time::NEVER, Time::NEVER]);
     rig.end(3).unwrap();
@@ -156,7 +154,7 @@ fn keys_survive_a_crash_and_a_snapshot() {
     let scope = KeyScope { limits, ..bound(&["orders", "m*"]) };
     rig.create(NewKey { scope, until: Time(u64::MAX - 1), ..key(1, None) }).unwrap();
     rig.create(NewKey { scope: bound(&[]), until: Time(u64::MAX - 1), ..key(2, Some(1)) }).unwrap();
-    let new = rig.replace(1, 3, Time(rig.now.0 + 5)).unwrap();
+    let new = rig.replace(1, 3, 5).unwrap();
     assert_eq!(new.scope.limits, limits, "a key in the place of another has its limits");
     rig.end(2).unwrap();
     let before = rig.keys();
