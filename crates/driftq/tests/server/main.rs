@@ -3,6 +3,7 @@
 
 mod audit;
 mod broken_answers;
+mod client_certificates;
 #[path = "../support/command.rs"]
 mod command;
 mod compat;
