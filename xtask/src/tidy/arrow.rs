@@ -134,7 +134,14 @@ const ROWS: [Row; 20] = [
     },
     Row {
         package: "driftq-bench",
-        workspace: &["driftq-api", "driftq-cli", "driftq-client", "driftq-engine", "driftq-ledger"],
+        workspace: &[
+            "driftq-api",
+            "driftq-cli",
+            "driftq-client",
+            "driftq-engine",
+            "driftq-ledger",
+            "driftq-tls",
+        ],
         workspace_in_tests: &[],
         outside_only: None,
         outside_never: &["tokio-postgres", "async-nats"],
