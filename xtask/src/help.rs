@@ -53,8 +53,8 @@ A violation prints the seed that repeats it.
 
 const FUZZ: &str = "\
 Runs libFuzzer on every parser that takes foreign bytes: words of /v1 and /v2, queries and cursors, NDJSON, the
-canonical form, keys, rules of a router, facts, messages, snapshots, segments. The targets are in fuzz/, and so is
-what they begin from.
+canonical form, keys, tokens, certificates of clients, rules of a router, facts, messages, snapshots, segments. The
+targets are in fuzz/, and so is what they begin from.
 
 Usage: cargo xtask fuzz [--seconds N] [--target NAME]
 

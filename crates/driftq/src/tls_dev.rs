@@ -16,7 +16,7 @@ use driftq_cli::{
 };
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
-    IsCa, KeyPair, KeyUsagePurpose,
+    IsCa, KeyPair, KeyUsagePurpose, SanType,
 };
 
 /// Names that a certificate is for in any case.
@@ -30,17 +30,23 @@ const VALID_BEFORE: Duration = Duration::from_secs(DAY_SECONDS);
 const AUTHORITY: &str = "ca.pem";
 const CERTIFICATE: &str = "cert.pem";
 const KEY: &str = "key.pem";
+const CLIENT_CERTIFICATE: &str = "client.pem";
+const CLIENT_KEY: &str = "client-key.pem";
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
     /// Make an authority and a certificate for this machine, to try TLS with
     #[command(
         after_help = "The certificate is for localhost, 127.0.0.1 and ::1, and for the names that are given. The \
-authority signs this one certificate: its own key is not kept, so whoever trusts it trusts nothing else.
+authority signs what is made here and nothing else: its own key is not kept.
+
+With --client it also makes client.pem and client-key.pem, for a client that shows a certificate in the place of a key \
+(`driftq serve --tls-client-ca`).
 
 Examples:
   driftq tls dev --out ./tls
-  driftq tls dev --out ./tls --name broker.lan --name 192.0.2.7"
+  driftq tls dev --out ./tls --name broker.lan --name 192.0.2.7
+  driftq tls dev --out ./tls --client billing"
     )]
     Dev(Args),
 }
@@ -53,29 +59,40 @@ pub(crate) struct Args {
     /// One more host name or address that the certificate is for; may be repeated
     #[arg(long = "name", value_name = "NAME")]
     names: Vec<String>,
+    /// Also make a certificate for a client: a DNS name, or a URI such as spiffe://shop/billing
+    #[arg(long, value_name = "NAME")]
+    client: Option<String>,
 }
 
 pub(super) fn run(command: &Command) -> Result<()> {
     let Command::Dev(args) = command;
     let names = OWN_NAMES.iter().map(ToString::to_string).chain(args.names.iter().cloned());
-    let files = make(names.collect())?;
+    let files = make(names.collect(), args.client.as_deref())?;
     write(&args.out, &files)?;
     let path = |name: &str| word(&args.out.join(name).display().to_string());
-    output::write(&format!(
-        "wrote {AUTHORITY}, {CERTIFICATE} and {KEY} to {}\n\n\
-         the server:\n  driftq serve --tls-cert {} --tls-key {}\n\
-         a client:\n  SSL_CERT_FILE={} driftq --server https://localhost:8080 topic list\n",
-        args.out.display(),
-        path(CERTIFICATE),
-        path(KEY),
-        path(AUTHORITY),
-    ))
+    let (out, authority, certificate, key) =
+        (args.out.display(), path(AUTHORITY), path(CERTIFICATE), path(KEY));
+    let mut text = format!(
+        "wrote {AUTHORITY}, {CERTIFICATE} and {KEY} to {out}\n\n\
+         the server:\n  driftq serve --tls-cert {certificate} --tls-key {key}\n\
+         a client:\n  SSL_CERT_FILE={authority} driftq --server https://localhost:8080 topic list\n",
+    );
+    if let Some(name) = &args.client {
+        let (name, shown, its_key) = (word(name), path(CLIENT_CERTIFICATE), path(CLIENT_KEY));
+        text += &format!(
+            "\nwrote {CLIENT_CERTIFICATE} and {CLIENT_KEY} as well\n\n\
+             the server:\n  driftq serve --keys required --tls-cert {certificate} --tls-key {key} \
+             --tls-client-ca {authority} --tls-client {name}=KEY_ID\n\
+             a client:\n  curl --cacert {authority} --cert {shown} --key {its_key} https://localhost:8080/v2/topics\n",
+        );
+    }
+    output::write(&text)
 }
 
 /// The texts of the files, by name.
-type Files = [(&'static str, String); 3];
+type Files = Vec<(&'static str, String)>;
 
-fn make(names: Vec<String>) -> Result<Files> {
+fn make(names: Vec<String>, client: Option<&str>) -> Result<Files> {
     let params = CertificateParams::new(names).map_err(|error| {
         Fault::new(Exit::Usage, format!("--name: {error}")).help("name hosts and addresses")
     })?;
@@ -84,14 +101,46 @@ fn make(names: Vec<String>) -> Result<Files> {
     authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     let authority = CertifiedIssuer::self_signed(dated(authority), KeyPair::generate()?)?;
-    let mut params = dated(params);
+    let mut params = params;
     params.distinguished_name = common_name("DriftQ development server");
-    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let (certificate, key) = signed(params, &authority)?;
+    let mut files = vec![(AUTHORITY, authority.pem()), (CERTIFICATE, certificate), (KEY, key)];
+    if let Some(name) = client {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = common_name("DriftQ development client");
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        params.subject_alt_names = vec![client_name(name)?];
+        let (certificate, key) = signed(params, &authority)?;
+        files.extend([(CLIENT_CERTIFICATE, certificate), (CLIENT_KEY, key)]);
+    }
+    Ok(files)
+}
+
+/// A certificate and its key.
+fn signed(params: CertificateParams, authority: &CertifiedIssuer<'_, KeyPair>) -> Result<(String, String)> {
+    let mut params = dated(params);
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.use_authority_key_identifier_extension = true;
     let key = KeyPair::generate()?;
-    let certificate = params.signed_by(&key, &authority)?;
-    Ok([(AUTHORITY, authority.pem()), (CERTIFICATE, certificate.pem()), (KEY, key.serialize_pem())])
+    Ok((params.signed_by(&key, authority)?.pem(), key.serialize_pem()))
+}
+
+/// What the server knows a client by. A URI has a colon, and a DNS name has none.
+fn client_name(name: &str) -> Result<SanType> {
+    let is_dns_name = |name: &str| {
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+    };
+    let is_uri = name.contains(':') && name.bytes().all(|byte| byte.is_ascii_graphic());
+    let unfit = || {
+        Fault::new(Exit::Usage, format!("--client: `{name}` is no name of a client"))
+            .help("write a DNS name such as billing.example.com, or a URI such as spiffe://shop/billing")
+    };
+    match name.try_into() {
+        Ok(text) if is_uri => Ok(SanType::URI(text)),
+        Ok(text) if is_dns_name(name) => Ok(SanType::DnsName(text)),
+        _ => Err(unfit().into()),
+    }
 }
 
 fn common_name(name: &str) -> DistinguishedName {
@@ -107,7 +156,7 @@ fn dated(mut params: CertificateParams) -> CertificateParams {
     params
 }
 
-fn write(out: &Path, files: &Files) -> Result<()> {
+fn write(out: &Path, files: &[(&str, String)]) -> Result<()> {
     fs::create_dir_all(out).with_context(|| format!("creating {}", out.display()))?;
     let taken = |path: &Path| {
         Fault::new(Exit::Usage, format!("{} is there already, and is not overwritten", path.display()))
@@ -119,7 +168,7 @@ fn write(out: &Path, files: &Files) -> Result<()> {
     }
     for (name, text) in files {
         let path = out.join(name);
-        let mode = if *name == KEY { 0o600 } else { 0o644 };
+        let mode = if [KEY, CLIENT_KEY].contains(name) { 0o600 } else { 0o644 };
         let opened = OpenOptions::new().write(true).create_new(true).mode(mode).open(&path);
         let mut file = match opened {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(taken(&path).into()),

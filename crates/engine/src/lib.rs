@@ -74,6 +74,8 @@ pub use request::{
     AckRequest, BorrowRequest, ConsumeRequest, Draft, Glance, Job, JobCall, JobKind, JobState, LeaseCall,
     LetterFilter, Produced, Recovery, Seen, Sight, TopicReady,
 };
+#[doc(hidden)]
+pub use seal::resealed;
 pub use start::Started;
 pub use status::Status;
 pub use stream::{Delivered, Stream};

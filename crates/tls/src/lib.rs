@@ -1,7 +1,8 @@
-//! TLS by rustls: whom to trust, and who a server says it is. The HTTP client and the ledger's way to PostgreSQL trust
+//! TLS by rustls: whom to trust, and who a server or a client says it is. The HTTP client and the ledger's way to PostgreSQL trust
 //! alike.
 #![warn(missing_docs)]
 
+mod name;
 #[cfg(unix)]
 mod server;
 
@@ -13,6 +14,7 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::{ClientConfig, Error, RootCertStore};
 
+pub use name::{NAME_BYTES_MAX, name_of};
 #[cfg(unix)]
 pub use server::Identity;
 pub use tokio_rustls;

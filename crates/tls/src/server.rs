@@ -1,4 +1,5 @@
-//! The server's side: who it says it is. The certificate is read again when its files change.
+//! The server's side: who it says it is, and whose certificates its clients may show. Both are read again when their
+//! files change.
 
 use std::fs;
 use std::io;
@@ -11,76 +12,66 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::pem::{Error as PemError, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
-use tokio_rustls::rustls::sign::CertifiedKey;
-use tokio_rustls::rustls::{Error, InconsistentKeys, ServerConfig};
+use tokio_rustls::rustls::server::danger::ClientCertVerifier;
+use tokio_rustls::rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use tokio_rustls::rustls::sign::{CertifiedKey, SingleCertAndKey};
+use tokio_rustls::rustls::{Error, InconsistentKeys, RootCertStore, ServerConfig};
 
 /// The one protocol that is spoken inside.
 const ALPN: &[u8] = b"http/1.1";
 /// Of a file's mode: readable by users who are neither its owner nor of its group.
 const READABLE_BY_OTHERS: u32 = 0o004;
 
-/// A certificate with its key, and the files that both came from.
-#[derive(Debug)]
+/// What the message about a file of authorities begins with.
+const CLIENT_AUTHORITY: &str = "client authority";
+
+/// A certificate with its key, perhaps the authority of the clients' certificates, and the files that all came from.
 pub struct Identity {
     files: Files,
-    current: Arc<Current>,
+    /// How new connections begin.
+    current: RwLock<TlsAcceptor>,
     /// What the files were like when they were last read, whether they were any good or not.
     seen: Mutex<Stamps>,
 }
 
-#[derive(Debug)]
 struct Files {
     certificate: PathBuf,
     key: PathBuf,
+    client_ca: Option<PathBuf>,
 }
-
-/// What new connections are shown.
-#[derive(Debug)]
-struct Current(RwLock<Arc<CertifiedKey>>);
 
 /// What tells that a file is another one: it cannot be had by reading, which would be done all the time.
 type Stamp = Option<(SystemTime, u64, u64)>;
-type Stamps = [Stamp; 2];
-
-impl ResolvesServerCert for Current {
-    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner)))
-    }
-}
+type Stamps = [Stamp; 3];
 
 impl Identity {
-    /// Reads both files.
+    /// Reads the files. With a file of authorities, clients are asked for a certificate; they need not have one.
     ///
     /// # Errors
-    /// If they are no certificate with its key; the text names the file and what to do.
-    pub fn load(certificate: &Path, key: &Path) -> Result<Self, String> {
-        let files = Files { certificate: certificate.to_owned(), key: key.to_owned() };
+    /// If they are no certificate with its key, or no authority; the text names the file and what to do.
+    pub fn load(certificate: &Path, key: &Path, client_ca: Option<&Path>) -> Result<Self, String> {
+        let files = Files {
+            certificate: certificate.to_owned(),
+            key: key.to_owned(),
+            client_ca: client_ca.map(Path::to_owned),
+        };
         // Before they are read: what changes in between is read again.
         let seen = Mutex::new(files.stamps());
-        let current = Arc::new(Current(RwLock::new(Arc::new(files.read()?))));
+        let current = RwLock::new(files.acceptor()?);
         Ok(Self { files, current, seen })
     }
 
-    /// Begins TLS with this identity, in versions 1.2 and 1.3.
-    ///
-    /// # Errors
-    /// If the cryptography at hand has neither.
-    pub fn acceptor(&self) -> Result<TlsAcceptor, String> {
-        let mut config = ServerConfig::builder_with_provider(provider())
-            .with_safe_default_protocol_versions()
-            .map_err(|error| format!("TLS: {error}"))?
-            .with_no_client_auth()
-            .with_cert_resolver(Arc::clone(&self.current) as Arc<dyn ResolvesServerCert>);
-        config.alpn_protocols = vec![ALPN.to_vec()];
-        Ok(TlsAcceptor::from(Arc::new(config)))
+    /// Begins TLS with this identity as it is now, in versions 1.2 and 1.3.
+    #[must_use]
+    pub fn acceptor(&self) -> TlsAcceptor {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Reads the files again if they have changed since they were last read; says whether it did. Connections that are
     /// open stay as they are.
     ///
     /// # Errors
-    /// If they are no certificate with its key any more; the one that was read before stays.
+    /// If one of them is not what it should be any more; all that was read before stays.
     pub fn refresh(&self) -> Result<bool, String> {
         let stamps = self.files.stamps();
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -88,8 +79,8 @@ impl Identity {
             return Ok(false);
         }
         *seen = stamps;
-        let fresh = Arc::new(self.files.read()?);
-        *self.current.0.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+        let fresh = self.files.acceptor()?;
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = fresh;
         Ok(true)
     }
 
@@ -107,10 +98,31 @@ impl Identity {
 
 impl Files {
     fn stamps(&self) -> Stamps {
-        [&self.certificate, &self.key].map(|path| {
-            let metadata = fs::metadata(path).ok()?;
+        [Some(&self.certificate), Some(&self.key), self.client_ca.as_ref()].map(|path| {
+            let metadata = fs::metadata(path?).ok()?;
             Some((metadata.modified().ok()?, metadata.len(), metadata.ino()))
         })
+    }
+
+    fn acceptor(&self) -> Result<TlsAcceptor, String> {
+        let own = SingleCertAndKey::from(self.read()?);
+        let clients = self.client_ca.as_deref().map(client_verifier).transpose()?;
+        let asks = clients.is_some();
+        let builder = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| format!("TLS: {error}"))?;
+        let builder = match clients {
+            Some(verifier) => builder.with_client_cert_verifier(verifier),
+            None => builder.with_no_client_auth(),
+        };
+        let mut config = builder.with_cert_resolver(Arc::new(own));
+        config.alpn_protocols = vec![ALPN.to_vec()];
+        if asks {
+            // A session that is taken up again brings its certificate along, which nobody would look at any more.
+            config.session_storage = Arc::new(NoServerSessionStorage {});
+            config.send_tls13_tickets = 0;
+        }
+        Ok(TlsAcceptor::from(Arc::new(config)))
     }
 
     fn read(&self) -> Result<CertifiedKey, String> {
@@ -146,6 +158,36 @@ impl Files {
             error => format!("the private key {key} cannot be used: {error}; RSA, ECDSA and Ed25519 keys can"),
         })
     }
+}
+
+/// Takes certificates that the authorities in the file have signed, and clients without one.
+fn client_verifier(path: &Path) -> Result<Arc<dyn ClientCertVerifier>, String> {
+    let shown = path.display();
+    let nothing = || {
+        format!(
+            "the {CLIENT_AUTHORITY} {shown}: there is no certificate in it; it must be PEM and have a line that reads \
+             -----BEGIN CERTIFICATE-----"
+        )
+    };
+    let unusable = |why: String| {
+        format!(
+            "the {CLIENT_AUTHORITY} {shown}: a certificate in it cannot be used ({why}); make or fetch it again"
+        )
+    };
+    let found = CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| flaw(CLIENT_AUTHORITY, path, &error, nothing))?;
+    if found.is_empty() {
+        return Err(nothing());
+    }
+    let mut roots = RootCertStore::empty();
+    for certificate in found {
+        roots.add(certificate).map_err(|error| unusable(error.to_string()))?;
+    }
+    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider())
+        .allow_unauthenticated()
+        .build()
+        .map_err(|error| unusable(error.to_string()))
 }
 
 fn flaw(what: &str, path: &Path, error: &PemError, nothing: impl Fn() -> String) -> String {

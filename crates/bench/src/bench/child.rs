@@ -20,7 +20,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(120);
 /// The kernel's unit of processor time; the same on every Linux that we build for.
 const TICKS_PER_SECOND: f64 = 100.0;
 /// What both servers print when they take connections.
-const LISTENING: &str = "listening on http://";
+const LISTENING: &str = "listening on ";
 /// Limits under which the benchmark never meets backpressure: it measures cost, not refusal.
 const NO_LIMITS: [&str; 7] = [
     "--partition-messages-max=1000000000000",
@@ -44,6 +44,12 @@ impl Server {
     /// The bare peer.
     pub(super) async fn bare() -> Result<Self> {
         Self::spawn(&[super::BARE_COMMAND]).await
+    }
+
+    /// The same with more options.
+    #[cfg(feature = "tls")]
+    pub(super) async fn bare_with(options: &[&str]) -> Result<Self> {
+        Self::spawn(&[&[super::BARE_COMMAND], options].concat()).await
     }
 
     /// Ourselves, on this data directory.
@@ -75,7 +81,8 @@ impl Server {
         let mut lines = BufReader::new(stdout).lines();
         let address = timeout(START_TIMEOUT, async {
             while let Some(line) = lines.next_line().await? {
-                if let Some((_, address)) = line.split_once(LISTENING) {
+                let url = line.split_once(LISTENING).and_then(|(_, url)| url.split_once("://"));
+                if let Some((_, address)) = url {
                     return address
                         .trim()
                         .parse()

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpStream,
     task::LocalSet,
 };
@@ -77,6 +77,11 @@ pub(super) async fn run(load: Load) -> Result<Done> {
     for _ in 0..load.connections {
         sockets.push(Connection::open(load.address).await?);
     }
+    run_on(load, sockets).await
+}
+
+/// The same on connections that are open.
+pub(super) async fn run_on(load: Load, sockets: Vec<Connection>) -> Result<Done> {
     let left = match load.length {
         Length::Requests(count) => count,
         Length::Time(_) => 0,
@@ -124,9 +129,14 @@ async fn drive(round: Rc<Round>, mut connection: Connection, index: usize) -> Re
     }
 }
 
+/// What bytes go over.
+trait Wire: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Wire for T {}
+
 /// An HTTP/1.1 connection for answers that carry a length.
 pub(super) struct Connection {
-    socket: TcpStream,
+    socket: Box<dyn Wire>,
     buffer: Vec<u8>,
     /// Bytes of the buffer that earlier answers have used up.
     used: usize,
@@ -153,17 +163,24 @@ impl Connection {
     pub(super) async fn open(address: SocketAddr) -> Result<Self> {
         let socket = TcpStream::connect(address).await.with_context(|| format!("connecting to {address}"))?;
         socket.set_nodelay(true).context("setting no-delay")?;
-        Ok(Self {
-            socket,
+        Ok(Self::over(socket))
+    }
+
+    /// One that was opened in another way.
+    pub(super) fn over(socket: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Self {
+        Self {
+            socket: Box::new(socket),
             buffer: Vec::with_capacity(2 * READ_BYTES),
             used: 0,
             body: Vec::new(),
             keeps_bodies: false,
-        })
+        }
     }
 
     pub(super) async fn send(&mut self, bytes: &[u8]) -> Result<()> {
-        self.socket.write_all(bytes).await.context("sending")
+        self.socket.write_all(bytes).await.context("sending")?;
+        // What encrypts may hold something back.
+        self.socket.flush().await.context("sending")
     }
 
     /// The next answer with its body.

@@ -25,6 +25,8 @@ mod scrape;
 mod setup;
 mod statistics;
 mod template;
+#[cfg(feature = "tls")]
+mod tls;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -50,6 +52,9 @@ enum Part {
     Effects,
     /// What a key costs, and a quiet key's latency beside a noisy one
     Keys,
+    /// What TLS costs: produce on 64 connections, and new connections
+    #[cfg(feature = "tls")]
+    Tls,
     /// Memory with many messages kept, and the start after kill -9
     Recovery,
     /// Whether produce and effects stay as cheap with many messages, topics, groups and records
@@ -191,6 +196,10 @@ async fn measure(plan: &Plan) -> Result<Report> {
     }
     if plan.runs(Part::Keys) {
         keys::measure(plan, &progress, &mut report).await?;
+    }
+    #[cfg(feature = "tls")]
+    if plan.runs(Part::Tls) {
+        tls::measure(plan, &progress, &mut report).await?;
     }
     if matches!(plan.part, Part::Ledger) || plan.runs(Part::Ledger) && plan.postgres.is_some() {
         ledger::measure(plan, &progress, &mut report).await?;

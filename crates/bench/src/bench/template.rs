@@ -55,6 +55,13 @@ impl Template {
         Self { bytes: text.into_bytes(), hole }
     }
 
+    /// A request without a body.
+    #[cfg(feature = "tls")]
+    pub(super) fn bare_get(address: SocketAddr, path: &str) -> Self {
+        let text = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\n\r\n");
+        Self { bytes: text.into_bytes(), hole: None }
+    }
+
     /// The same request, with a key.
     pub(super) fn with_key(self, key: &str) -> Self {
         let text = String::from_utf8_lossy(&self.bytes);

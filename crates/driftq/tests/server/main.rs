@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
 mod audit;
+mod bench_tls;
 mod broken_answers;
+mod client_certificates;
 #[path = "../support/command.rs"]
 mod command;
 mod compat;

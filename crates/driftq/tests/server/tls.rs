@@ -17,23 +17,23 @@ use crate::compat::TIMEOUT;
 use crate::support::{Server, driftq};
 
 /// An authority and what it signed, in a directory.
-struct Certificates {
+pub(crate) struct Certificates {
     directory: tempfile::TempDir,
 }
 
 impl Certificates {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let made = Self { directory: tempfile::tempdir().unwrap() };
         made.install(&made.authority("first"));
         made
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
     /// An authority, and a file of this name to trust it by.
-    fn authority(&self, name: &str) -> CertifiedIssuer<'static, KeyPair> {
+    pub(crate) fn authority(&self, name: &str) -> CertifiedIssuer<'static, KeyPair> {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(rcgen::DnType::CommonName, name);
@@ -51,9 +51,14 @@ impl Certificates {
         fs::write(self.path("key.pem"), key.serialize_pem()).unwrap();
     }
 
-    fn arguments(&self) -> [String; 3] {
+    pub(crate) fn tls_arguments(&self) -> [String; 2] {
         let option = |flag: &str, name: &str| format!("--{flag}={}", self.path(name).display());
-        ["--ephemeral".to_owned(), option("tls-cert", "cert.pem"), option("tls-key", "key.pem")]
+        [option("tls-cert", "cert.pem"), option("tls-key", "key.pem")]
+    }
+
+    fn arguments(&self) -> [String; 3] {
+        let [certificate, key] = self.tls_arguments();
+        ["--ephemeral".to_owned(), certificate, key]
     }
 
     fn serve(&self, more: &[&str]) -> Server {

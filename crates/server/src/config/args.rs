@@ -1,6 +1,6 @@
 //! The knobs as command-line flags with environment variables behind them.
 
-use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches, parser::ValueSource};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, parser::ValueSource};
 
 use super::{
     knob::{KNOBS, Knob},
@@ -25,12 +25,13 @@ impl FromArgMatches for KnobArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
         let mut args = Self { file: matches.get_one::<String>(FILE).cloned(), given: Vec::new() };
         for (knob, entry) in KNOBS.iter().enumerate() {
-            let Some(text) = matches.get_one::<String>(entry.name) else { continue };
+            let Some(texts) = matches.get_many::<String>(entry.name) else { continue };
+            let text = texts.map(String::as_str).collect::<Vec<_>>().join(",");
             let origin = match matches.value_source(entry.name) {
                 Some(ValueSource::EnvVariable) => Origin::Env,
                 _ => Origin::Flag,
             };
-            args.given.push(Given { knob, text: text.clone(), origin });
+            args.given.push(Given { knob, text, origin });
         }
         Ok(args)
     }
@@ -65,9 +66,12 @@ fn arg(knob: &'static Knob) -> Arg {
         .env(knob.env)
         .hide_env_values(true)
         .value_name(knob.value)
-        // The last one wins, so that a script can add to flags that it was given.
-        .overrides_with(knob.name)
         .help_heading(knob.heading);
+    if knob.adds_up() {
+        return arg.action(ArgAction::Append).help(format!("{} [default: {default}]", knob.help));
+    }
+    // The last one wins, so that a script can add to flags that it was given.
+    let arg = arg.overrides_with(knob.name);
     if knob.is_switch() {
         // `--ephemeral` alone means yes; `--ephemeral=false` takes back what a file said.
         return arg.num_args(0..=1).require_equals(true).default_missing_value("true").help(knob.help);

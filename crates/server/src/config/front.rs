@@ -3,10 +3,12 @@
 
 use super::{
     exposure,
-    knob::{Knob, LIST, SWITCH},
+    knob::{Knob, LIST, PAIRS, SWITCH},
     shapes::NONE,
 };
 use crate::http::door::{parse_host_name, parse_origin};
+use crate::http::peer::{CertificateKeys, parse_client};
+use driftq_engine::key_text::written_id;
 
 const FRONT: &str = "Front: names, web pages and TLS";
 
@@ -66,6 +68,43 @@ pub(super) const TLS_KEY: Knob = Knob {
     },
 };
 
+pub(super) const TLS_CLIENT_CA: Knob = Knob {
+    name: "tls_client_ca",
+    flag: "tls-client-ca",
+    env: "DRIFTQ_TLS_CLIENT_CA",
+    heading: FRONT,
+    help: "Ask clients for a certificate that an authority in this PEM file has signed; they may also show a key instead. Read again when it changes",
+    value: "FILE",
+    get: |config| show_path(config.http.tls_client_ca.as_ref()),
+    set: |config, text| {
+        config.http.tls_client_ca = path(text)?;
+        Ok(())
+    },
+};
+
+pub(super) const TLS_CLIENT: Knob = Knob {
+    name: "tls_client",
+    flag: "tls-client",
+    env: "DRIFTQ_TLS_CLIENT",
+    heading: FRONT,
+    help: "Requests on a connection with the certificate of this name act as the key with this id, unless they show another; may be repeated, or separated by commas",
+    value: PAIRS,
+    get: |config| {
+        let pairs = &config.http.tls_client;
+        show(&pairs.iter().map(|(name, id)| format!("{name}={}", written_id(*id))).collect::<Vec<_>>())
+    },
+    set: |config, text| {
+        let mut keys = CertificateKeys::new();
+        for (name, key) in items(text, parse_client)? {
+            if keys.insert(name.clone(), key).is_some_and(|other| other != key) {
+                return Err(format!("`{name}` is mapped to two keys; a certificate stands for one"));
+            }
+        }
+        config.http.tls_client = keys;
+        Ok(())
+    },
+};
+
 pub(super) const BEHIND_PROXY: Knob = Knob {
     name: "behind_proxy",
     flag: "behind-proxy",
@@ -84,7 +123,7 @@ fn show(items: &[String]) -> String {
     if items.is_empty() { NONE.to_owned() } else { items.join(",") }
 }
 
-fn items(text: &str, parse: fn(&str) -> Result<String, String>) -> Result<Vec<String>, String> {
+fn items<T>(text: &str, parse: fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
     if text == NONE || text.is_empty() {
         return Ok(Vec::new());
     }

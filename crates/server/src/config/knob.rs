@@ -31,7 +31,12 @@ impl Knob {
 
     /// Several names: separated by commas, or a list in a file.
     pub(crate) fn is_list(&self) -> bool {
-        self.value == LIST
+        self.value == LIST || self.adds_up()
+    }
+
+    /// Each time that it is given on the command line counts, and not only the last.
+    pub(crate) fn adds_up(&self) -> bool {
+        self.value == PAIRS
     }
 }
 
@@ -39,6 +44,8 @@ impl Knob {
 pub(super) const SWITCH: &str = "BOOL";
 /// Value name of knobs that take several names, in a file also as a list.
 pub(super) const LIST: &str = "NAMES";
+/// Value name of knobs that map names to keys, as lists do; they are long, so that each may have a flag of its own.
+pub(super) const PAIRS: &str = "NAME=KEY_ID";
 
 /// The knob of this name.
 pub(crate) fn find(name: &str) -> Option<usize> {
@@ -81,7 +88,15 @@ mod tests {
     #[test]
     fn nonsense_is_refused_by_every_knob_that_has_a_shape() {
         // A path can be anything, and so can the name of a topic.
-        let shapeless = ["data", "root_key_file", "router_rules", "router_topics", "tls_cert", "tls_key"];
+        let shapeless = [
+            "data",
+            "root_key_file",
+            "router_rules",
+            "router_topics",
+            "tls_cert",
+            "tls_key",
+            "tls_client_ca",
+        ];
         for knob in KNOBS.iter().filter(|knob| !shapeless.contains(&knob.name)) {
             assert!((knob.set)(&mut Config::default(), "///=").is_err(), "{}", knob.name);
         }

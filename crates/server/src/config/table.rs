@@ -182,6 +182,8 @@ pub static KNOBS: &[Knob] = &[
     front::ALLOWED_ORIGINS,
     front::TLS_CERT,
     front::TLS_KEY,
+    front::TLS_CLIENT_CA,
+    front::TLS_CLIENT,
     front::BEHIND_PROXY,
     amount! { "in_flight_max", "in-flight-max", "DRIFTQ_IN_FLIGHT_MAX",
         DELIVERY, count, 1, engine.settings.in_flight_max,

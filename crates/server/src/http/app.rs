@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -24,6 +23,7 @@ use super::door::Entrance;
 use super::endpoint::{Allowed, Endpoint, Target};
 use super::guard::{Caller, Gone, Guard, ended};
 use super::options::Options;
+use super::peer::Peer;
 use super::pulse::Pulse;
 use super::request::{check_url, discard_body, read_body};
 use super::request_id::{RequestIds, X_REQUEST_ID};
@@ -71,7 +71,7 @@ impl App {
     pub(crate) async fn handle(
         self: Arc<Self>,
         pulse: Arc<Pulse>,
-        peer: SocketAddr,
+        peer: Arc<Peer>,
         request: Request<Incoming>,
     ) -> Result<Answer, Infallible> {
         pulse.busy();
@@ -79,11 +79,11 @@ impl App {
         let id = self.ids.of(&head.headers);
         let endpoint = Target::find(&head.method, head.uri.path()).endpoint;
         if !endpoint.is_audited(&head.method) {
-            return Ok(self.finished((&head, body), &id, (peer, &pulse)).await);
+            return Ok(self.finished((&head, body), &id, (&peer, &pulse)).await);
         }
         // Apart from the connection: whoever hangs up must not leave a deed behind of which the audit does not tell.
         let echo = id.clone();
-        let apart = async move { self.finished((&head, body), &id, (peer, &pulse)).await };
+        let apart = async move { self.finished((&head, body), &id, (&peer, &pulse)).await };
         Ok(tokio::spawn(apart).await.unwrap_or_else(|_| {
             let fault =
                 Fault::new(Code::Internal, "the request could not be handled; the server's log says why");
@@ -96,7 +96,7 @@ impl App {
         &self,
         (head, body): (&Parts, Incoming),
         id: &HeaderValue,
-        (peer, pulse): (SocketAddr, &Arc<Pulse>),
+        (peer, pulse): (&Peer, &Arc<Pulse>),
     ) -> Answer {
         let begun = Instant::now();
         let target = Target::find(&head.method, head.uri.path());
@@ -194,7 +194,7 @@ impl App {
         if needs.action.is_none() {
             return Ok(Caller::Anybody);
         }
-        let caller = self.guard.admit(&asked.head.headers, &self.broker)?;
+        let caller = self.guard.admit(&asked.head.headers, asked.peer.certificate.as_ref(), &self.broker)?;
         let caller = asked.caller.get_or_init(|| caller).clone();
         if !matches!(caller, Caller::Key { .. }) {
             return Ok(caller);

@@ -22,6 +22,7 @@ use super::answer::Answer;
 use super::app::App;
 use super::endpoint::{Endpoint, Target};
 use super::guard::{Caller, shown_key};
+use super::peer::Peer;
 
 /// Refusals of one kind that have entries of their own within one second.
 const REFUSALS_PER_SECOND_MAX: u32 = 10;
@@ -34,7 +35,7 @@ const UNKNOWN: &str = "unknown";
 pub(crate) struct Asked<'a> {
     pub(crate) head: &'a Parts,
     pub(crate) id: &'a HeaderValue,
-    pub(crate) peer: SocketAddr,
+    pub(crate) peer: &'a Peer,
     /// Who it comes from, as soon as that is known.
     pub(crate) caller: OnceLock<Caller>,
 }
@@ -228,7 +229,7 @@ impl App {
     /// Where a request came from. What a header says about that counts only if a proxy is known to have written it.
     fn origin(&self, asked: &Asked<'_>) -> String {
         let forwarded = if self.options.behind_proxy { forwarded_for(&asked.head.headers) } else { None };
-        forwarded.map_or_else(|| asked.peer.to_string(), |address| address.to_string())
+        forwarded.map_or_else(|| asked.peer.address.to_string(), |address| address.to_string())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Who asks, and what their key allows.
 //!
-//! A request shows a key; the guard looks it up on the ring and compares its digest. What a key allows is the core's to
+//! A request shows a key; the guard looks it up on the ring and compares its digest. A request that shows none is that of
+//! the key for which the certificate of its connection stands, if it does for any. What a key allows is the core's to
 //! say; what a call needs stands in the table of operations. A key that ends while a call waits or streams ends it.
 
 use std::future::Future;
@@ -12,12 +13,13 @@ use driftq_api::v2::{KeyAction, NeededTenants, NeededTopics, Needs, Operation};
 use driftq_api::{Code, Fault};
 use driftq_engine::core::{KeyId, KeyScope, Permission, Time};
 use driftq_engine::key_text::{self, ShownId};
-use driftq_engine::{Broker, KeyRing, Meter, OpenWait, UsedUp};
+use driftq_engine::{Broker, HeldKey, KeyRing, Meter, OpenWait, UsedUp};
 use hyper::header::AUTHORIZATION;
 use hyper::http::HeaderMap;
 use tokio::sync::watch;
 
 use super::endpoint::Endpoint;
+use super::peer::{Certificate, CertificateKeys};
 use super::turns::LaneName;
 
 /// Resolves when a key has ended.
@@ -55,32 +57,56 @@ impl Guard {
 
     /// Who a request comes from. Why a key opens nothing is not told: whether it ever existed is not for a stranger to
     /// know.
-    pub(crate) fn admit(&self, headers: &HeaderMap, broker: &Broker) -> Result<Caller, Fault> {
+    pub(crate) fn admit(
+        &self,
+        headers: &HeaderMap,
+        certificate: Option<&Certificate>,
+        broker: &Broker,
+    ) -> Result<Caller, Fault> {
         if !self.is_required {
             return Ok(Caller::Anybody);
         }
         let Some(key) = shown_key(headers)? else {
-            return Err(Fault::new(Code::Unauthenticated, "the request shows no key"));
+            let Some(certificate) = certificate else {
+                return Err(Fault::new(Code::Unauthenticated, "the request shows no key"));
+            };
+            // The handshake has proved whose it is; there is no secret to compare.
+            let id = certificate.key(headers)?;
+            return self.held(id, broker, |_| true).ok_or_else(|| certificate.ended());
         };
         let caller = match key_text::shown_id(key) {
             None => {
                 return Err(Fault::new(Code::Unauthenticated, "what the request shows is no key of DriftQ"));
             }
             Some(ShownId::Root) => self.root.filter(|root| key_text::fits(key, root)).map(|_| Caller::Root),
-            Some(ShownId::Key(id)) => {
-                let ring = self.ring.borrow();
-                ring.get(id)
-                    .filter(|held| key_text::fits(key, &held.digest) && held.is_live(|| broker.now()))
-                    .map(|held| Caller::Key {
-                        id,
-                        scope: Arc::clone(&held.scope),
-                        until: held.until,
-                        head: held.head,
-                        meters: Arc::clone(&held.meters),
-                    })
-            }
+            Some(ShownId::Key(id)) => self.held(id, broker, |held| key_text::fits(key, &held.digest)),
         };
         caller.ok_or_else(ended)
+    }
+
+    /// The caller who has a key, if it is live and `fits` what was shown.
+    fn held(&self, id: KeyId, broker: &Broker, fits: impl FnOnce(&HeldKey) -> bool) -> Option<Caller> {
+        let ring = self.ring.borrow();
+        let held = ring.get(id).filter(|held| fits(held) && held.is_live(|| broker.now()))?;
+        Some(Caller::Key {
+            id,
+            scope: Arc::clone(&held.scope),
+            until: held.until,
+            head: held.head,
+            meters: Arc::clone(&held.meters),
+        })
+    }
+
+    /// Warns of certificates that open nothing yet, or nothing any more.
+    pub(crate) fn warn_of_idle(&self, keys: &CertificateKeys, broker: &Broker) {
+        for (name, id) in keys.iter().filter(|(_, id)| self.held(**id, broker, |_| true).is_none()) {
+            let key = key_text::written_id(*id);
+            tracing::warn!(
+                certificate = name,
+                key,
+                "a certificate is mapped to a key that is not known, or has ended; `driftq key list` shows those that are"
+            );
+        }
     }
 
     /// Whether a caller that was let in still may: a key can end while the body of its request is on its way.

@@ -18,6 +18,7 @@ mod lines;
 mod loan;
 mod options;
 mod overlong;
+pub(crate) mod peer;
 mod pulse;
 mod request;
 mod request_id;

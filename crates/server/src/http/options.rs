@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::door::Door;
+use super::peer::CertificateKeys;
 
 /// Limits and times of the HTTP edge.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +21,10 @@ pub struct Options {
     pub(crate) tls_cert: Option<PathBuf>,
     /// The file with the certificate's private key.
     pub(crate) tls_key: Option<PathBuf>,
+    /// The file with the authorities of clients' certificates; clients are not asked for one without it.
+    pub(crate) tls_client_ca: Option<PathBuf>,
+    /// For which keys clients' certificates stand.
+    pub(crate) tls_client: CertificateKeys,
     /// Open connections. Beyond it, new ones wait in the system's backlog until one closes.
     pub(crate) connections_max: usize,
     /// Bytes of a request line with all its headers; beyond it the connection gets a bare 431 and ends, or a 414 if the
@@ -60,6 +65,8 @@ impl Default for Options {
             door: Door::default(),
             tls_cert: None,
             tls_key: None,
+            tls_client_ca: None,
+            tls_client: CertificateKeys::new(),
             connections_max: Self::CONNECTIONS_MAX_DEFAULT,
             head_bytes_max: 128 << 10,
             url_bytes_max: 60 << 10,

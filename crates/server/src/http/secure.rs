@@ -1,14 +1,11 @@
-//! TLS before HTTP: the handshake, and a certificate that can be replaced under way.
+//! TLS before HTTP: the handshake, certificates that can be replaced under way, and what a client shows of its own.
 
 use std::io;
 #[cfg(feature = "tls")]
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 #[cfg(feature = "tls")]
-use driftq_tls::{
-    Identity,
-    tokio_rustls::{TlsAcceptor, server::TlsStream},
-};
+use driftq_tls::{Identity, tokio_rustls::server::TlsStream};
 #[cfg(feature = "tls")]
 use tokio::{
     net::TcpStream,
@@ -16,6 +13,8 @@ use tokio::{
 };
 
 use super::options::Options;
+#[cfg(feature = "tls")]
+use super::peer::{Certificate, CertificateKeys};
 
 /// How often the files of the certificate are looked at.
 #[cfg(feature = "tls")]
@@ -23,6 +22,7 @@ const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
 /// Says what is wrong with the TLS of a configuration: what keeps the server from starting, or else what is odd.
 pub(crate) fn examine(options: &Options) -> Result<Option<String>, (&'static str, String)> {
+    examine_clients(options)?;
     match (&options.tls_cert, &options.tls_key) {
         (None, None) => Ok(None),
         (Some(_), None) => {
@@ -33,8 +33,8 @@ pub(crate) fn examine(options: &Options) -> Result<Option<String>, (&'static str
         }
         #[cfg(feature = "tls")]
         (Some(certificate), Some(key)) => {
-            let identity =
-                Identity::load(certificate, key).map_err(|why| (at_fault(certificate, &why), why))?;
+            let identity = Identity::load(certificate, key, options.tls_client_ca.as_deref())
+                .map_err(|why| (at_fault(options, &why), why))?;
             Ok(identity.warning())
         }
         #[cfg(not(feature = "tls"))]
@@ -45,18 +45,52 @@ pub(crate) fn examine(options: &Options) -> Result<Option<String>, (&'static str
     }
 }
 
+/// The same of the certificates of clients.
+fn examine_clients(options: &Options) -> Result<(), (&'static str, String)> {
+    let refuse = |knob, why: &str| Err((knob, why.to_owned()));
+    if options.tls_client_ca.is_none() {
+        if options.tls_client.is_empty() {
+            return Ok(());
+        }
+        return refuse(
+            "tls_client",
+            "clients are not asked for certificates; name the authority that signs theirs with --tls-client-ca",
+        );
+    }
+    if options.tls_cert.is_none() && options.tls_key.is_none() {
+        return refuse(
+            "tls_client_ca",
+            "certificates are shown by TLS, and this server speaks none; name its own with --tls-cert and --tls-key",
+        );
+    }
+    if !options.keys_required {
+        return refuse(
+            "tls_client_ca",
+            "a client's certificate stands for a key, and this server asks for none; start it with --keys required",
+        );
+    }
+    Ok(())
+}
+
 /// The knob that a user has to look at.
 #[cfg(feature = "tls")]
-fn at_fault(certificate: &Path, why: &str) -> &'static str {
-    let about_certificate = format!("the certificate {}", certificate.display());
-    if why.starts_with(&about_certificate) { "tls_cert" } else { "tls_key" }
+fn at_fault(options: &Options, why: &str) -> &'static str {
+    let is_about = |what: &str, path: Option<&PathBuf>| {
+        path.is_some_and(|path| why.starts_with(&format!("the {what} {}", path.display())))
+    };
+    if is_about("certificate", options.tls_cert.as_ref()) {
+        "tls_cert"
+    } else if is_about("client authority", options.tls_client_ca.as_ref()) {
+        "tls_client_ca"
+    } else {
+        "tls_key"
+    }
 }
 
 /// How connections begin.
 #[cfg(feature = "tls")]
 #[derive(Clone)]
 pub(super) struct Secure {
-    acceptor: TlsAcceptor,
     identity: Arc<Identity>,
 }
 
@@ -70,11 +104,11 @@ impl Secure {
     #[cfg(feature = "tls")]
     pub(super) fn new(options: &Options) -> io::Result<Option<Self>> {
         let (Some(certificate), Some(key)) = (&options.tls_cert, &options.tls_key) else { return Ok(None) };
-        let identity = Identity::load(certificate, key).map_err(io::Error::other)?;
-        let acceptor = identity.acceptor().map_err(io::Error::other)?;
+        let identity = Identity::load(certificate, key, options.tls_client_ca.as_deref());
+        let identity = identity.map_err(io::Error::other)?;
         // From now on the signal does not end the process, whoever listens to it.
         drop(signal(SignalKind::hangup())?);
-        Ok(Some(Self { acceptor, identity: Arc::new(identity) }))
+        Ok(Some(Self { identity: Arc::new(identity) }))
     }
 
     #[cfg(not(feature = "tls"))]
@@ -85,10 +119,19 @@ impl Secure {
         }
     }
 
-    /// The handshake of a connection, within the time that a head has.
+    /// The handshake of a connection, within the time that a head has; with what the client has shown of itself.
     #[cfg(feature = "tls")]
-    pub(super) async fn begin(&self, socket: TcpStream, limit: Duration) -> io::Result<TlsStream<TcpStream>> {
-        tokio::time::timeout(limit, self.acceptor.accept(socket)).await.map_err(io::Error::from)?
+    pub(super) async fn begin(
+        &self,
+        socket: TcpStream,
+        limit: Duration,
+        keys: &CertificateKeys,
+    ) -> io::Result<(TlsStream<TcpStream>, Option<Certificate>)> {
+        let handshake = self.identity.acceptor().accept(socket);
+        let stream = tokio::time::timeout(limit, handshake).await.map_err(io::Error::from)??;
+        let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        let certificate = shown.map(|shown| Certificate::new(driftq_tls::name_of(shown), keys));
+        Ok((stream, certificate))
     }
 
     /// Reads the certificate again whenever its files change, for ever.
@@ -108,9 +151,13 @@ impl Secure {
             let identity = Arc::clone(&self.identity);
             match tokio::task::spawn_blocking(move || identity.refresh()).await {
                 Ok(Ok(true)) => {
-                    tracing::info!("the certificate was replaced; new connections see the new one")
+                    tracing::info!(
+                        "the files of TLS have changed; new connections begin with what is in them now"
+                    )
                 }
-                Ok(Err(why)) => tracing::error!("the certificate in use stays: {why}"),
+                Ok(Err(why)) => {
+                    tracing::error!("the certificate in use stays, with all else that TLS began with: {why}")
+                }
                 Ok(Ok(false)) | Err(_) => {}
             }
         }

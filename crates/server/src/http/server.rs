@@ -18,6 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use super::app::App;
 use super::descriptors;
 use super::options::Options;
+use super::peer::Peer;
 use super::pulse::Pulse;
 use super::secure::Secure;
 use super::wire::Wire;
@@ -79,6 +80,7 @@ async fn serve_until(
     let (stage, watched) = watch::channel(Stage::Serving);
     let secure = Secure::new(&options)?;
     let app = Arc::new(App::new(broker, options));
+    app.guard.warn_of_idle(&app.options.tls_client, &app.broker);
     tokio::select! {
         () = accept(&listener, &app, secure.as_ref(), &permits, &watched) => {}
         () = shutdown => {}
@@ -175,7 +177,7 @@ fn bound_unsent(_: &TcpStream) -> io::Result<()> {
 }
 
 async fn connection(
-    (socket, peer): (TcpStream, SocketAddr),
+    (socket, address): (TcpStream, SocketAddr),
     app: Arc<App>,
     secure: Option<Secure>,
     _permit: OwnedSemaphorePermit,
@@ -192,12 +194,17 @@ async fn connection(
         return;
     }
     match secure {
-        None => converse((socket, peer), &app, stage).await,
+        None => converse(socket, Peer { address, certificate: None }, &app, stage).await,
         #[cfg(feature = "tls")]
         Some(secure) => tokio::select! {
-            begun = secure.begin(socket, app.options.head_timeout) => match begun {
+            begun = secure.begin(socket, app.options.head_timeout, &app.options.tls_client) => match begun {
                 // Boxed: most of a connection's memory would be for the handshake, which is over soon.
-                Ok(socket) => Box::pin(converse((socket, peer), &app, stage)).await,
+                Ok((socket, certificate)) => {
+                    Box::pin(converse(socket, Peer { address, certificate }, &app, stage)).await;
+                }
+                Err(error) if driftq_tls::is_untrusted(&error) => {
+                    tracing::info!(%error, peer = %address, "the certificate of a client was refused");
+                }
                 Err(error) => tracing::debug!(%error, "a connection ended before TLS had begun"),
             },
             // Nothing was asked yet, so nothing has to be answered before the end.
@@ -210,11 +217,12 @@ async fn connection(
 
 /// Speaks HTTP.
 async fn converse(
-    (socket, peer): (impl AsyncRead + AsyncWrite + Unpin, SocketAddr),
+    socket: impl AsyncRead + AsyncWrite + Unpin,
+    peer: Peer,
     app: &Arc<App>,
     mut stage: watch::Receiver<Stage>,
 ) {
-    let options = &app.options;
+    let (options, peer) = (&app.options, Arc::new(peer));
     let pulse = Pulse::new(Instant::now(), options.head_timeout, options.idle_timeout);
     let pulse = Arc::new(pulse.with_answer_timeout(options.answer_timeout));
     let wire = TokioIo::new(Wire::new(socket, Arc::clone(&pulse), Arc::clone(&app.ids)));
@@ -222,7 +230,8 @@ async fn converse(
     let mut builder = http1::Builder::new();
     // The library's own timer also ends idle connections, and is set anew for every request; the wire has a better one.
     builder.header_read_timeout(None).max_buf_size(options.head_bytes_max.max(HEAD_BYTES_LEAST));
-    let service = service_fn(|request| Arc::clone(app).handle(Arc::clone(&pulse), peer, request));
+    let service =
+        service_fn(|request| Arc::clone(app).handle(Arc::clone(&pulse), Arc::clone(&peer), request));
     let mut serving = std::pin::pin!(builder.serve_connection(wire, service));
     loop {
         tokio::select! {
