@@ -64,7 +64,7 @@ pub(super) fn run(command: &Command) -> Result<()> {
     output::write(&format!(
         "wrote {AUTHORITY}, {CERTIFICATE} and {KEY} to {}\n\n\
          the server:\n  driftq serve --tls-cert {} --tls-key {}\n\
-         a client:\n  SSL_CERT_FILE={} driftq --server https://localhost:8080 topic list\n",
+         a client:\n  driftq --server https://localhost:8080 --ca-file {} topic list\n",
         args.out.display(),
         path(CERTIFICATE),
         path(KEY),
