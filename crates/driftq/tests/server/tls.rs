@@ -17,23 +17,23 @@ use crate::compat::TIMEOUT;
 use crate::support::{Server, driftq};
 
 /// An authority and what it signed, in a directory.
-struct Certificates {
+pub(crate) struct Certificates {
     directory: tempfile::TempDir,
 }
 
 impl Certificates {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let made = Self { directory: tempfile::tempdir().unwrap() };
         made.install(&made.authority("first"));
         made
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
     /// An authority, and a file of this name to trust it by.
-    fn authority(&self, name: &str) -> CertifiedIssuer<'static, KeyPair> {
+    pub(crate) fn authority(&self, name: &str) -> CertifiedIssuer<'static, KeyPair> {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(rcgen::DnType::CommonName, name);
@@ -43,7 +43,7 @@ impl Certificates {
     }
 
     /// The server's files anew, one after the other.
-    fn install(&self, authority: &CertifiedIssuer<'static, KeyPair>) {
+    pub(crate) fn install(&self, authority: &CertifiedIssuer<'static, KeyPair>) {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
         let certificate = params.signed_by(&key, authority).unwrap();
@@ -56,7 +56,7 @@ impl Certificates {
         ["--ephemeral".to_owned(), option("tls-cert", "cert.pem"), option("tls-key", "key.pem")]
     }
 
-    fn serve(&self, more: &[&str]) -> Server {
+    pub(crate) fn serve(&self, more: &[&str]) -> Server {
         let arguments = self.arguments();
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).chain(more.iter().copied()).collect();
         Server::start(&self.path("data"), &arguments)
@@ -67,7 +67,7 @@ fn client(server: &Server, authority: &Path) -> Client {
     Client::builder().url(server.url()).ca_file(authority).build().unwrap()
 }
 
-fn runtime() -> tokio::runtime::Runtime {
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
