@@ -1,17 +1,18 @@
 //! Servers with certificates of an own authority, reached by commands that are told whom to trust.
 
 use std::fs;
+use std::path::Path;
 
 use crate::command::{Ran, run_with};
 use crate::secured::{ALL_BUT_ADMIN, Secured};
 use serde_json::json;
 
-fn text(path: std::path::PathBuf) -> String {
+fn text(path: &Path) -> String {
     path.display().to_string()
 }
 
 #[track_caller]
-fn refuses(ran: Ran, texts: &[&str]) {
+fn refuses(ran: &Ran, texts: &[&str]) {
     assert_ne!(ran.code, 0, "{}", ran.stdout);
     for text in texts {
         assert!(ran.stderr.contains(text), "{text} in: {}", ran.stderr);
@@ -22,7 +23,7 @@ fn refuses(ran: Ran, texts: &[&str]) {
 fn a_command_trusts_the_authorities_in_the_file_that_it_is_told() {
     let secured = Secured::start();
     let (_, _, key) = secured.key("worker", ALL_BUT_ADMIN);
-    let (url, authority, key) = (secured.server.url(), text(secured.authority()), text(key));
+    let (url, authority, key) = (secured.server.url(), text(&secured.authority()), text(&key));
     let way = ["--server", &url, "--key-file", &key];
     let with = |arguments: &[&str]| run_with(&[], &[&way[..], arguments].concat());
     with(&["--ca-file", &authority, "topic", "create", "parcels"]).ok();
@@ -35,17 +36,17 @@ fn a_command_trusts_the_authorities_in_the_file_that_it_is_told() {
     assert_eq!(listed.json()["records"].as_array().map_or(0, Vec::len), 0, "{}", listed.stdout);
     run_with(&variables, &["check"]).ok();
     // Without it the server is a stranger, and the user is told what to do.
-    refuses(with(&["topic", "list"]), &["not trusted", "--ca-file"]);
-    refuses(with(&["work", "parcels", "-g", "g", "--exec", "true", "--until-idle"]), &["not trusted"]);
+    refuses(&with(&["topic", "list"]), &["not trusted", "--ca-file"]);
+    refuses(&with(&["work", "parcels", "-g", "g", "--exec", "true", "--until-idle"]), &["not trusted"]);
 }
 
 #[test]
 fn a_file_of_authorities_that_is_of_no_use_is_named() {
     let secured = Secured::start();
-    let (url, absent) = (secured.server.url(), text(secured.path("absent.pem")));
+    let (url, absent) = (secured.server.url(), text(&secured.path("absent.pem")));
     let other = secured.path("other.pem");
     fs::write(&other, "no certificate").unwrap();
-    let (other, key) = (text(other), text(secured.path("tls/key.pem")));
+    let (other, key) = (text(&other), text(&secured.path("tls/key.pem")));
     for (file, words) in [(&absent, "No such file"), (&other, "no certificate"), (&key, "no certificate")] {
         for command in [
             &["topic", "list"][..],
@@ -56,7 +57,7 @@ fn a_file_of_authorities_that_is_of_no_use_is_named() {
             let flags = ["--server", &url, "--ca-file", file];
             let ran = run_with(&[], &[command, &flags].concat());
             assert_eq!(ran.code, 2, "{command:?}: {}", ran.stderr);
-            refuses(ran, &[file, words]);
+            refuses(&ran, &[file, words]);
         }
     }
 }
@@ -65,8 +66,8 @@ fn a_file_of_authorities_that_is_of_no_use_is_named() {
 fn a_context_names_the_authorities_of_its_server() {
     let secured = Secured::start();
     let (_, _, key) = secured.key("worker", ALL_BUT_ADMIN);
-    let (url, authority, key) = (secured.server.url(), text(secured.authority()), text(key));
-    let contexts = text(secured.path("contexts.toml"));
+    let (url, authority, key) = (secured.server.url(), text(&secured.authority()), text(&key));
+    let contexts = text(&secured.path("contexts.toml"));
     let with = |arguments: &[&str]| run_with(&[("DRIFTQ_CONTEXTS", &contexts)], arguments);
     let add = ["context", "add", "live", "--server", &url, "--key-file", &key, "--ca-file", &authority];
     let added = with(&[&add[..], &["--use", "-o", "json"]].concat()).ok().json();
@@ -101,9 +102,9 @@ fn a_context_names_the_authorities_of_its_server() {
     Ran::from(ran).ok();
     assert_eq!(fs::read_to_string(place.path().join("listed")).unwrap(), "parcels\n");
     // The authorities are those of this one context.
-    refuses(with(&["topic", "list", "--server", &url]), &["not trusted"]);
+    refuses(&with(&["topic", "list", "--server", &url]), &["not trusted"]);
     let plain = ["context", "add", "plain", "--server", "http://127.0.0.1:9"];
-    refuses(with(&[&plain[..], &["--ca-file", &authority]].concat()), &["--ca-file means nothing"]);
+    refuses(&with(&[&plain[..], &["--ca-file", &authority]].concat()), &["--ca-file means nothing"]);
     let set = [("DRIFTQ_CONTEXTS", &*contexts), ("DRIFTQ_CA_FILE", &authority)];
     let added = run_with(&set, &[&plain[..], &["-o", "json"]].concat()).ok().json();
     assert_eq!(added.get("ca_file"), None, "one that is set is meant for others");

@@ -134,7 +134,7 @@ mod tests {
             ("http://broker/secret", "path"),
             ("http://:8080", "host"),
         ] {
-            let error = Server::new(url).unwrap_err();
+            let error = Server::new(url, None, None).unwrap_err();
             assert_eq!(error.word(), "invalid");
             let text = error.to_string();
             assert!(text.contains(expected) && !text.contains("secret"), "{url}: {text}");
