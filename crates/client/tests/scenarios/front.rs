@@ -43,7 +43,7 @@ impl Front {
     pub(crate) async fn before(place: &Place, rules: &Value) -> Result<Self, Failure> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let rules = rules.as_array().cloned().unwrap_or_default();
-        let ends = place.ends()?;
+        let ends = place.ends();
         let url = place.url();
         let (scheme, server) = url.split_once("://").expect("a URL has a scheme");
         let seen = Arc::new(Seen {

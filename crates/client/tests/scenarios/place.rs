@@ -2,14 +2,18 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use driftq_client::testkit::Server;
 use driftq_client::{Client, Failure};
-use driftq_tls::tokio_rustls::rustls::pki_types::ServerName;
-use driftq_tls::tokio_rustls::{TlsAcceptor, TlsConnector};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::process::Command;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::support;
 
@@ -89,13 +93,30 @@ impl Place {
     }
 
     /// For one who stands before the server: the server's own certificate, and trust in it.
-    pub(crate) fn ends(&self) -> Result<Option<Ends>, Failure> {
-        let Some(access) = &self.access else { return Ok(None) };
-        let identity = driftq_tls::Identity::load(&access.file("cert.pem"), &access.file("key.pem"));
-        let acceptor = identity.and_then(|identity| identity.acceptor()).map_err(Failure::new)?;
-        let config = driftq_tls::client(Some(&access.file("ca.pem"))).map_err(Failure::new)?;
-        let name = ServerName::try_from("127.0.0.1").map_err(|error| Failure::new(error.to_string()))?;
-        Ok(Some(Ends { acceptor, connector: TlsConnector::from(config), name }))
+    pub(crate) fn ends(&self) -> Option<Ends> {
+        let access = self.access.as_ref()?;
+        let certificate = |name: &str| CertificateDer::from_pem_file(access.file(name)).unwrap();
+        let provider = Arc::new(ring::default_provider());
+        let own = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(
+                vec![certificate("cert.pem")],
+                PrivateKeyDer::from_pem_file(access.file("key.pem")).unwrap(),
+            );
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate("ca.pem")).unwrap();
+        let trust = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Some(Ends {
+            acceptor: TlsAcceptor::from(Arc::new(own.unwrap())),
+            connector: TlsConnector::from(Arc::new(trust)),
+            name: ServerName::try_from("127.0.0.1").unwrap(),
+        })
     }
 }
 

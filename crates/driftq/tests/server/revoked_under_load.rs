@@ -7,20 +7,19 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use driftq_client::{Client, Code, Error, json};
-use driftq_tls::tokio_rustls::TlsConnector;
-use driftq_tls::tokio_rustls::client::TlsStream;
-use driftq_tls::tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use driftq_tls::tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use serde_json::{Value, json as value};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 
 use crate::command::run;
 use crate::compat::TIMEOUT;
 use crate::support::Server;
-use crate::tls::{Certificates, runtime};
+use crate::tls::{Certificates, connector, runtime};
 
 /// Clients of the key that stays; every other one makes a connection for each request.
 const CLIENTS: usize = 8;
@@ -60,7 +59,7 @@ impl World {
 
     /// A connection of its own, and the certificate that it was shown.
     async fn connect(&self) -> (TlsStream<TcpStream>, CertificateDer<'static>) {
-        let connector = TlsConnector::from(driftq_tls::client(Some(&self.trust)).unwrap());
+        let connector = connector(&self.trust);
         let tcp = TcpStream::connect(self.server.address).await.unwrap();
         let stream = connector.connect(ServerName::try_from("127.0.0.1").unwrap(), tcp).await.unwrap();
         let shown = stream.get_ref().1.peer_certificates().unwrap()[0].clone().into_owned();

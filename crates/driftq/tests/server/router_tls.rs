@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 
-use driftq_tls::Identity;
 use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
@@ -14,8 +13,7 @@ use crate::tls::{Certificates, runtime};
 
 /// Speaks TLS with whoever comes, and hands on what they say to a brain that does not.
 fn secure_front(runtime: &Runtime, certificates: &Certificates, brain: SocketAddr) -> SocketAddr {
-    let identity = Identity::load(&certificates.path("cert.pem"), &certificates.path("key.pem")).unwrap();
-    let acceptor = identity.acceptor().unwrap();
+    let acceptor = certificates.acceptor();
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
     let address = listener.local_addr().unwrap();
     runtime.spawn(async move {

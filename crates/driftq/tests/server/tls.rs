@@ -11,6 +11,11 @@ use std::time::{Duration, Instant};
 
 use driftq_client::Client;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::command::{run, run_with};
 use crate::compat::TIMEOUT;
@@ -56,11 +61,33 @@ impl Certificates {
         ["--ephemeral".to_owned(), option("tls-cert", "cert.pem"), option("tls-key", "key.pem")]
     }
 
+    /// How another server than ours begins TLS with these files.
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+        let chain = vec![CertificateDer::from_pem_file(self.path("cert.pem")).unwrap()];
+        let key = PrivateKeyDer::from_pem_file(self.path("key.pem")).unwrap();
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap();
+        TlsAcceptor::from(Arc::new(config.with_no_client_auth().with_single_cert(chain, key).unwrap()))
+    }
+
     pub(crate) fn serve(&self, more: &[&str]) -> Server {
         let arguments = self.arguments();
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).chain(more.iter().copied()).collect();
         Server::start(&self.path("data"), &arguments)
     }
+}
+
+/// How a client begins TLS that trusts the authorities in this file alone.
+pub(crate) fn connector(trust: &Path) -> TlsConnector {
+    let mut roots = RootCertStore::empty();
+    for authority in CertificateDer::pem_file_iter(trust).unwrap() {
+        roots.add(authority.unwrap()).unwrap();
+    }
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap();
+    TlsConnector::from(Arc::new(config.with_root_certificates(roots).with_no_client_auth()))
 }
 
 fn client(server: &Server, authority: &Path) -> Client {
