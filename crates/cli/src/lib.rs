@@ -78,6 +78,9 @@ pub struct Common {
     /// File with the key to show to the server; without it, that of the context, else the key in DRIFTQ_KEY
     #[arg(long, global = true, env = "DRIFTQ_KEY_FILE", hide_env_values = true, value_name = "FILE")]
     key_file: Option<std::path::PathBuf>,
+    /// File with authorities to trust besides those of the system, in PEM; without it, that of the context
+    #[arg(long, global = true, env = "DRIFTQ_CA_FILE", hide_env_values = true, value_name = "FILE")]
+    ca_file: Option<std::path::PathBuf>,
     /// Shape of the output; streams print NDJSON into pipes when nothing is said
     #[arg(short, long, global = true, value_enum, value_name = "FORMAT")]
     pub output: Option<Format>,
@@ -90,19 +93,18 @@ impl Common {
     /// What was typed into the command line, which wins over what is only set in the environment.
     pub fn note_typed(&mut self, matches: &ArgMatches) {
         let is_typed = |name: &str| matches.value_source(name) == Some(ValueSource::CommandLine);
-        self.typed = context::Typed { server: is_typed("server"), context: is_typed("context") };
+        self.typed = context::Typed {
+            server: is_typed("server"),
+            context: is_typed("context"),
+            ca_file: is_typed("ca_file"),
+        };
     }
 
     fn client(&self) -> Result<Client> {
         let chosen = context::choose(self)?;
-        let key = self.key(&chosen)?;
-        Ok(Client::with_key(&chosen.server, key.as_deref())?.named_by(chosen.note()))
-    }
-
-    /// The key to show to the server, if there is one. That of a context goes before the one in the environment, which may
-    /// be meant for another server.
-    fn key(&self, chosen: &context::Chosen) -> Result<Option<String>, Fault> {
-        key::given(self.key_file.as_deref().or(chosen.key_file.as_deref()))
+        let key = chosen.key()?;
+        let client = Client::trusting(&chosen.server, key.as_deref(), chosen.ca_file.as_deref())?;
+        Ok(client.named_by(chosen.note()))
     }
 }
 

@@ -5,7 +5,7 @@ use clap::{ArgMatches, Command, parser::ValueSource};
 
 use driftq_cli::exit::{Exit, Fault};
 
-const SERVER: [&str; 3] = ["server", "context", "key_file"];
+const SERVER: [&str; 4] = ["server", "context", "key_file", "ca_file"];
 const OUTPUT: [&str; 1] = ["output"];
 
 /// A command, what it does not hear, and why.

@@ -75,7 +75,7 @@ pub(super) fn run(command: &Command) -> Result<()> {
     let mut text = format!(
         "wrote {AUTHORITY}, {CERTIFICATE} and {KEY} to {out}\n\n\
          the server:\n  driftq serve --tls-cert {certificate} --tls-key {key}\n\
-         a client:\n  SSL_CERT_FILE={authority} driftq --server https://localhost:8080 topic list\n",
+         a client:\n  driftq --server https://localhost:8080 --ca-file {authority} topic list\n",
     );
     if let Some(name) = &args.client {
         let (name, shown, its_key) = (word(name), path(CLIENT_CERTIFICATE), path(CLIENT_KEY));

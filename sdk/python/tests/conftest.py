@@ -6,6 +6,7 @@ import pathlib
 from collections.abc import Iterator
 
 import pytest
+from secured import Secured
 
 from driftq.testing import Server
 
@@ -25,6 +26,12 @@ def shared() -> Iterator[Server]:
     """One server for tests that use topics of their own."""
     with Server() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Secured:
+    """Certificates and a root key, for servers with TLS that ask for keys."""
+    return Secured(tmp_path_factory.mktemp("secured"))
 
 
 @pytest.fixture

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.client
 import json
+import pathlib
+import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -15,10 +17,12 @@ ANSWER_TIMEOUT_S = 60.0
 
 class Front:
     """Passes calls on. A rule with `lose` takes a request or its answer away and closes the connection; one with
-    `without` takes a member out of the body of a request."""
+    `without` takes a member out of the body of a request. Before a server with TLS it speaks TLS as well, with the
+    server's own certificate: `certificates` is the folder of `driftq tls dev`."""
 
-    def __init__(self, url: str, rules: list[dict[str, Any]]) -> None:
+    def __init__(self, url: str, rules: list[dict[str, Any]], certificates: pathlib.Path | None = None) -> None:
         self._place = urlsplit(url)
+        self._trust = None if certificates is None else ssl.create_default_context(cafile=certificates / "ca.pem")
         self._rules = rules
         self._lost = [0] * len(rules)
         self._lock = threading.Lock()
@@ -26,12 +30,17 @@ class Front:
         self.requests: list[tuple[str, str, bytes]] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
+        if certificates is not None:
+            own = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            own.load_cert_chain(certificates / "cert.pem", certificates / "key.pem")
+            # The handshake is the business of the connection's own thread.
+            self._server.socket = own.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        return f"{self._place.scheme}://127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> Front:
         return self
@@ -66,7 +75,12 @@ class Front:
         return body
 
     def ask(self, method: str, path: str, body: bytes, key: str | None = None) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection(self._place.hostname or "", self._place.port, timeout=ANSWER_TIMEOUT_S)
+        host, port = self._place.hostname or "", self._place.port
+        connection = (
+            http.client.HTTPConnection(host, port, timeout=ANSWER_TIMEOUT_S)
+            if self._trust is None
+            else http.client.HTTPSConnection(host, port, timeout=ANSWER_TIMEOUT_S, context=self._trust)
+        )
         try:
             headers = {"content-type": "application/json"} if body else {}
             if key is not None:

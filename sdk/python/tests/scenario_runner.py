@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import pathlib
 import time
 from collections import Counter
 from typing import Any
@@ -24,11 +25,11 @@ class Surprise(Exception):
 class Scenario:
     """One run of one file."""
 
-    def __init__(self, document: dict[str, Any], server: Server) -> None:
+    def __init__(self, document: dict[str, Any], server: Server, certificates: pathlib.Path | None = None) -> None:
         self.document = document
         # What the runner asks and checks goes to the server itself; the worker may have a front before it.
         self.client = server.client()
-        self.front = Front(server.url, document["front"]) if "front" in document else None
+        self.front = Front(server.url, document["front"], certificates) if "front" in document else None
         self.url = self.front.url if self.front is not None else server.url
         self.attempts: list[int] = []
         self.executions: Counter[str] = Counter()

@@ -1,16 +1,11 @@
-"""A server that asks for keys: the scenarios pass as ever, and what a key does not allow is refused."""
+"""A server that asks for keys: without a good one nothing is answered. The scenarios with a key are in
+test_scenarios.py."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
-import pathlib
-from typing import Any
 
 import pytest
-from scenario_runner import Scenario
-from test_scenarios import FILES
 
 from driftq import AsyncClient, Client, errors
 from driftq.testing import Server
@@ -24,18 +19,6 @@ def flags(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     file = tmp_path_factory.mktemp("keys") / "root"
     file.write_text(ROOT)
     return ("--keys", "required", "--root-key-file", str(file))
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.stem))
-def test_scenario_with_a_key(path: pathlib.Path, flags: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DRIFTQ_KEY", ROOT)
-    document: dict[str, Any] = json.loads(path.read_text())
-    with Server(*flags) as server:
-        scenario = Scenario(document, server)
-        with scenario.front or contextlib.nullcontext():
-            scenario.prepare()
-            scenario.run_async()
-            scenario.check()
 
 
 def test_without_a_key_nothing_is_answered(flags: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
@@ -6,29 +6,39 @@ import { TestServer, runUntilIdle } from "../src/testing/index.js";
 import { Client, Unauthenticated } from "../src/index.js";
 import { Proxy } from "./support/proxy.js";
 import { front, mismatch, Play, scenarios } from "./support/scenario.js";
+import { identity, keyFlags, tlsFlags } from "./support/secured.js";
 
 const all = scenarios();
 
 test("there are scenarios", () => expect(all.length).toBeGreaterThanOrEqual(20));
 
-/** The root key of servers that ask for keys, and the file that they read it from. */
-const ROOT = `dq_root_${"5a".repeat(32)}`;
 const folder = mkdtempSync(join(tmpdir(), "driftq-keys-"));
-const file = join(folder, "root");
-writeFileSync(file, ROOT);
+const { root, flags: asksForKeys } = keyFlags(folder);
 afterAll(() => rmSync(folder, { recursive: true }));
 
+/** What a worker and whoever looks after it do, without the right to make keys. */
+const ACTIONS = ["produce", "consume", "effects", "outputs", "read", "read_payload", "manage"];
+
+/** What is shown to a server of scenarios: nothing, or a key of its own. */
+async function shownTo(server: TestServer, isSecured: boolean): Promise<{ key?: string }> {
+  if (!isSecured) return {};
+  expect(server.url).toMatch(/^https:/);
+  const made = await server.client({ key: root }).call<{ secret: string }>("POST", "/v2/keys", { body: { actions: ACTIONS } });
+  return { key: made.secret };
+}
+
 describe.concurrent.each([
-  ["scenario", {}, []],
-  ["scenario with a key", { key: ROOT }, ["--keys", "required", "--root-key-file", file]],
-] as const)("%s", (_title, shown, flags) => {
+  ["scenario", false],
+  ["scenario with TLS and a key", true],
+] as const)("%s", (_title, isSecured) => {
   test.each(all.map((scenario) => [scenario.name, scenario] as const))("%s", async (_name, scenario) => {
-    await using server = await TestServer.start({ flags });
+    await using server = await TestServer.start({ flags: isSecured ? [...asksForKeys, ...tlsFlags()] : [] });
+    const shown = await shownTo(server, isSecured);
     const client = server.client(shown);
     for (const [topic, settings] of Object.entries(scenario.topics)) await client.call("PUT", `/v2/topics/${topic}`, { body: settings });
     for (const { topic, message } of scenario.produce) await client.call("POST", `/v2/topics/${topic}/messages`, { body: message });
 
-    await using proxy = await Proxy.before(server.url);
+    await using proxy = await Proxy.before(server.url, isSecured ? identity() : undefined);
     front(proxy, scenario.front ?? []);
     const own = new Client({ url: scenario.front ? proxy.url : server.url, ...shown });
     const play = new Play(scenario, client, own);
@@ -51,7 +61,7 @@ describe.concurrent.each([
       expect(count, post).toBeLessThanOrEqual(at_most);
     }
     for (const { get, has, status } of scenario.expect.server) {
-      const answer = await fetch(server.url + get, { headers: "key" in shown ? { authorization: `Bearer ${shown.key}` } : {} });
+      const answer = await fetch(server.url + get, { headers: shown.key === undefined ? {} : { authorization: `Bearer ${shown.key}` } });
       expect(answer.status).toBe(status ?? 200);
       expect(mismatch(await answer.json(), has, get)).toBeUndefined();
     }
@@ -59,9 +69,9 @@ describe.concurrent.each([
 });
 
 test("without a key, or with one that is no key, nothing is answered", async () => {
-  await using server = await TestServer.start({ flags: ["--keys", "required", "--root-key-file", file] });
+  await using server = await TestServer.start({ flags: asksForKeys });
   await expect(server.client().call("PUT", "/v2/topics/orders", { body: {} })).rejects.toBeInstanceOf(Unauthenticated);
-  await server.client({ key: ROOT }).call("PUT", "/v2/topics/orders", { body: {} });
+  await server.client({ key: root }).call("PUT", "/v2/topics/orders", { body: {} });
   for (const key of ["hunter2", "dq_1_\nhunter2"]) {
     expect(() => server.client({ key })).toThrow(/is not dq_/);
     expect(() => server.client({ key })).not.toThrow(/hunter2/);

@@ -5,6 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use driftq_http::{Patience, Refusal};
 use tokio::time::Instant;
 
+use super::CA_FILE_HELP;
 use crate::{Exit, Fault, exit::Origin};
 
 /// Why there is no good answer.
@@ -125,7 +126,9 @@ impl From<CallError> for Fault {
             CallError::NotDriftQ { .. } => Self::new(Exit::Failure, message).with_origin(Origin::new("NOT_DRIFTQ")).help(
                 "check --server and any proxy on the way; `driftq context show` says which server is meant, and why",
             ),
-            CallError::Untrusted { .. } => Self::new(Exit::Failure, message).with_origin(Origin::new("UNTRUSTED")),
+            CallError::Untrusted { .. } => {
+                Self::new(Exit::Failure, message).with_origin(Origin::new("UNTRUSTED")).help(CA_FILE_HELP)
+            }
             CallError::Strange(_) => Self::new(Exit::Failure, message).help("is --server a DriftQ server?"),
         }
     }

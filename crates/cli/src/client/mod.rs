@@ -5,6 +5,7 @@ mod error;
 mod path;
 mod session;
 
+use std::path::Path as FilePath;
 use std::time::{SystemTime, UNIX_EPOCH};
 use std::{process, sync::Arc};
 
@@ -18,6 +19,10 @@ pub use session::{PATIENCE, Session};
 /// Largest answer that is read. The server has none near it; another program that answers must not fill the memory.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
 
+/// What to do about a file of authorities that is of no use.
+pub(crate) const CA_FILE_HELP: &str =
+    "name a file with the authority's certificate in PEM by --ca-file or DRIFTQ_CA_FILE";
+
 /// Where the server is. Cheap to clone; every clone may open sessions.
 #[derive(Clone, Debug)]
 pub struct Client {
@@ -29,11 +34,15 @@ pub struct Client {
 impl Client {
     /// Reads `http://host:port`.
     pub fn new(server: &str) -> Result<Self, Fault> {
-        Self::with_key(server, None)
+        Self::trusting(server, None, None)
     }
 
-    /// Reads `http://host:port`, and shows the key to the server.
-    pub(crate) fn with_key(server: &str, key: Option<&str>) -> Result<Self, Fault> {
+    /// Reads `http://host:port`, shows the key to the server, and trusts the authorities in the file.
+    pub(crate) fn trusting(
+        server: &str,
+        key: Option<&str>,
+        ca_file: Option<&FilePath>,
+    ) -> Result<Self, Fault> {
         let address = Address::parse(server).map_err(|why| match why {
             // What is in front of the @ may be a password, and is not repeated.
             AddressError::User { host } => {
@@ -46,9 +55,12 @@ impl Client {
                 .help("write it as http://127.0.0.1:8080, or set DRIFTQ_SERVER"),
         })?;
         let key = key.map(Key::new).transpose().map_err(|why| Fault::new(Exit::Usage, why.to_string()))?;
-        let options = Options { key, ..Options::new(ANSWER_BYTES_MAX) };
-        let http = driftq_http::Client::new(address, &options);
-        let http = http.map_err(|why| Fault::new(Exit::Usage, format!("--server {server}: {why}")))?;
+        let ca_file = ca_file.map(FilePath::to_owned);
+        let options = Options { key, ca_file, ..Options::new(ANSWER_BYTES_MAX) };
+        let http = driftq_http::Client::new(address, &options).map_err(|why| {
+            let fault = Fault::new(Exit::Usage, format!("--server {server}: {why}"));
+            if options.ca_file.is_some() { fault.help(CA_FILE_HELP) } else { fault }
+        })?;
         Ok(Self { http, context: None })
     }
 

@@ -1,5 +1,6 @@
 //! Runs the user's command for one message and says what became of it.
 
+use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 
 use anyhow::{Context, Result};
@@ -9,12 +10,18 @@ use tokio::{io::AsyncWriteExt, process::Command};
 use super::{Args, delivery::Delivery, settle::Outcome};
 use crate::child::{self, EXIT_DEAD, EXIT_RETRY, LastLine, pass_on, tell_group};
 
-/// Runs the command to its end.
-pub(super) async fn run(command: &str, server: &str, args: &Args, one: &Delivery) -> Result<Outcome> {
+/// Runs the command to its end. It is told where the server is, and of the files that open it.
+pub(super) async fn run(
+    command: &str,
+    (server, access): (&str, &[(&'static str, PathBuf)]),
+    args: &Args,
+    one: &Delivery,
+) -> Result<Outcome> {
     let mut child = Command::new("sh")
         .arg("-c")
         .arg(command)
         .envs(variables(server, args, one))
+        .envs(access.iter().map(|(name, file)| (name, file)))
         .stdin(Stdio::piped())
         .stderr(Stdio::piped())
         // A group of its own: Ctrl-C in a terminal goes to everything in the foreground, and is meant for us.

@@ -1,6 +1,6 @@
 //! The loop of `driftq consume`: asks for messages, and never for more than it can use.
 
-use std::{process, sync::Arc, time::Duration};
+use std::{path::PathBuf, process, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
 use driftq_api::v2::{Group, Item};
@@ -9,7 +9,7 @@ use tokio::{task::JoinSet, time::Instant};
 use super::poll::{Poll, Polled, Poller, release};
 use super::settle::{Outcome, Tally, ack, settle};
 use super::{Args, delivery::Delivery, exec, print::Printer, window::Window};
-use crate::{CallError, Client, Common, Format, Path, Signals, Subject, suggest};
+use crate::{CallError, Client, Common, Format, Path, Signals, Subject, context, suggest};
 
 /// Most messages of one call, where they are only printed.
 const BATCH_MAX: usize = 100;
@@ -39,6 +39,8 @@ struct Consumer {
     args: Arc<Args>,
     client: Client,
     server: Arc<str>,
+    /// How commands reach it: the files with a key and with authorities.
+    access: Arc<[(&'static str, PathBuf)]>,
     poller: Poller,
     printer: Printer,
     tally: Tally,
@@ -60,6 +62,7 @@ pub(crate) async fn run(common: &Common, args: Args) -> Result<()> {
         poller: Poller::new(&client, &args),
         args: Arc::new(args),
         server: client.url().into(),
+        access: context::choose(common)?.variables().into(),
         client,
         printer: Printer::new(Format::for_stream(common.output)),
         tally: Tally::default(),
@@ -230,10 +233,10 @@ impl Consumer {
 
     fn start(&mut self, command: String, one: Delivery) {
         let args = self.args.clone();
-        let server = self.server.clone();
+        let (server, access) = (self.server.clone(), self.access.clone());
         let mut session = self.client.session();
         self.running.spawn(async move {
-            let outcome = exec::run(&command, &server, &args, &one).await?;
+            let outcome = exec::run(&command, (&server, &access), &args, &one).await?;
             let accepted = settle(&mut session, &args, &one, &outcome).await?;
             Ok(Settled { outcome, accepted })
         });

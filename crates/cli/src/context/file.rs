@@ -35,6 +35,9 @@ pub(super) struct Context {
     /// The file with the key to show to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) key_file: Option<PathBuf>,
+    /// The file with authorities to trust besides those of the system.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) ca_file: Option<PathBuf>,
 }
 
 /// Where the file is, whether it is there or not.
@@ -163,9 +166,10 @@ mod tests {
         let server = "http://10.0.0.5:8080".to_owned();
         let add = |contexts: &mut Contexts| {
             contexts.current = Some("staging".to_owned());
-            contexts
-                .contexts
-                .insert("staging".to_owned(), Context { server: server.clone(), key_file: None });
+            contexts.contexts.insert(
+                "staging".to_owned(),
+                Context { server: server.clone(), key_file: None, ca_file: None },
+            );
             Ok(())
         };
         let ((), written) = change(&path, add).unwrap();

@@ -3,6 +3,8 @@
 mod chosen;
 mod file;
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 use serde::Serialize;
 
@@ -15,12 +17,14 @@ pub(crate) enum Command {
     /// Remember a server by name
     #[command(
         after_help = "The name is for --context, DRIFTQ_CONTEXT and `driftq context use`. With --key-file, \
-the key in that file is shown to the server; the file is named, not copied.
+the key in that file is shown to the server; with --ca-file, the authorities in that file are trusted, besides those of \
+the system. Files are named, not copied.
 
 Examples:
   driftq context add staging --server http://10.0.0.5:8080
   driftq context add local --server http://127.0.0.1:8080 --use
   driftq context add live --server https://q.example.com --key-file ~/.config/driftq/live.key
+  driftq context add local --server https://localhost:8080 --ca-file ./tls/ca.pem
   driftq context add staging --server http://10.0.0.6:8080 --replace"
     )]
     Add {
@@ -79,14 +83,17 @@ struct Row {
     server: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     key_file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ca_file: Option<String>,
     current: bool,
 }
 
 impl Row {
     fn new(contexts: &Contexts, name: &str, context: &Context) -> Self {
         let current = contexts.current.as_deref() == Some(name);
-        let key_file = context.key_file.as_ref().map(|file| file.display().to_string());
-        Self { name: name.to_owned(), server: context.server.clone(), key_file, current }
+        let shown = |file: &Option<PathBuf>| file.as_ref().map(|file| file.display().to_string());
+        let (key_file, ca_file) = (shown(&context.key_file), shown(&context.ca_file));
+        Self { name: name.to_owned(), server: context.server.clone(), key_file, ca_file, current }
     }
 }
 
@@ -100,6 +107,7 @@ const CONTEXT: Columns<Row> = &[
     ("context", |row, _| row.name.clone()),
     ("server", |row, _| printable(&row.server)),
     ("key", |row, _| row.key_file.as_deref().map_or_else(|| "none".to_owned(), printable)),
+    ("trusts", |row, _| row.ca_file.as_deref().map_or_else(|| "the system's".to_owned(), printable)),
     ("current", |row, _| yes_or(row.current, "no").to_owned()),
 ];
 
@@ -133,9 +141,10 @@ fn add(common: &Common, name: &str, is_used: bool, replace: bool) -> Result<()> 
             .help(format!("for example `driftq context add {name} --server {SERVER_DEFAULT}`"))
             .into());
     };
-    Client::new(server)?;
     let key_file = common.key_file.as_deref().map(std::path::absolute).transpose()?;
+    let ca_file = trusted(common, server)?;
     // Read now, so that a wrong name is told now.
+    Client::trusting(server, None, ca_file.as_deref())?;
     crate::key::given(key_file.as_deref())?;
     let path = file::path()?;
     let (row, _) = file::change(&path, |contexts| {
@@ -146,7 +155,8 @@ fn add(common: &Common, name: &str, is_used: bool, replace: bool) -> Result<()> 
             let message = format!("context `{name}` is {} already, in {}", known.server, path.display());
             return Err(Fault::new(Exit::Conflict, message).help("choose another name, or give --replace"));
         }
-        let context = Context { server: server.clone(), key_file: key_file.clone() };
+        let (key_file, ca_file) = (key_file.clone(), ca_file.clone());
+        let context = Context { server: server.clone(), key_file, ca_file };
         if is_used {
             contexts.current = Some(name.to_owned());
         }
@@ -161,6 +171,21 @@ fn add(common: &Common, name: &str, is_used: bool, replace: bool) -> Result<()> 
         };
         format!("context {name} is {}; {next}\n", printable(&row.server))
     })
+}
+
+/// The file of authorities for this server. Without TLS there is nothing to trust: whoever names a file then has made a
+/// mistake, and one that is set in the environment is meant for other servers.
+fn trusted(common: &Common, server: &str) -> Result<Option<PathBuf>> {
+    if server.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://")) {
+        return Ok(common.ca_file.as_deref().map(std::path::absolute).transpose()?);
+    }
+    if common.typed.ca_file {
+        let fault = Fault::new(Exit::Usage, format!("--ca-file means nothing to {}", printable(server)));
+        return Err(fault
+            .help("a server with TLS is named by https://; leave --ca-file out for others")
+            .into());
+    }
+    Ok(None)
 }
 
 fn switch(common: &Common, name: Option<&str>) -> Result<()> {

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use driftq_api::v2::Status;
 use driftq_ledger::postgres::{PostgresStore, TABLE_DEFAULT};
-use driftq_ledger::{Ledger, LedgerError, Settings, Silent, remote::RemoteStore};
+use driftq_ledger::remote::{Key, RemoteStore};
+use driftq_ledger::{Ledger, LedgerError, Settings, Silent};
 
-use crate::{CallError, Client, Common, Exit, Fault, context};
+use crate::context::{self, Chosen};
+use crate::{CallError, Client, Common, Exit, Fault};
 
 /// A call about many records may take this long; an operator who has less time ends it with Ctrl-C.
 const CALL_TIMEOUT_LONG: Duration = Duration::from_secs(600);
@@ -30,9 +32,10 @@ pub(super) enum Store {
 impl StoreArgs {
     /// Finds out what the URL names.
     pub(super) fn open(&self, common: &Common) -> Result<Store, Fault> {
-        let (flag, url) = match &self.store {
-            Some(url) => ("--store", url),
-            None => ("--server", &context::choose(common)?.server),
+        let chosen = self.chosen(common)?;
+        let (flag, url) = match (&chosen, &self.store) {
+            (Some(chosen), _) => ("--server", &*chosen.server),
+            (None, url) => ("--store", url.as_deref().unwrap_or_default()),
         };
         // What was given is not repeated: it may hold a password.
         let invalid = |why: String| {
@@ -48,10 +51,23 @@ impl StoreArgs {
                 Ok(Store::Postgres(table.map_err(refused)?))
             }
             Some("http" | "https") => {
-                RemoteStore::new(url).map(Store::Server).map_err(|error| invalid(error.to_string()))
+                let store = match &chosen {
+                    None => RemoteStore::new(url),
+                    Some(chosen) => {
+                        let key = chosen.key()?.map(|key| Key::new(&key)).transpose();
+                        let key = key.map_err(|why| Fault::new(Exit::Usage, why.to_string()))?;
+                        RemoteStore::trusting(url, key, chosen.ca_file.clone())
+                    }
+                };
+                store.map(Store::Server).map_err(|error| invalid(error.to_string()))
             }
             _ => Err(invalid("it must begin with postgres:// or http://".to_owned())),
         }
+    }
+
+    /// The server that the records are on, unless `--store` says where they are.
+    fn chosen(&self, common: &Common) -> Result<Option<Chosen>, Fault> {
+        if self.store.is_some() { Ok(None) } else { context::choose(common).map(Some) }
     }
 
     /// The ledger there.
@@ -71,11 +87,14 @@ impl StoreArgs {
             Ok(fault) => fault,
             Err(other) => return other,
         };
-        let chosen = if self.store.is_none() { context::choose(common).ok() } else { None };
-        let url = self.store.as_ref().or_else(|| chosen.as_ref().map(|chosen| &chosen.server));
+        let chosen = self.chosen(common).ok().flatten();
         // What the server itself refuses says by that whose answer it is.
         let may_be_foreign = matches!(fault.exit, Exit::ServerFault | Exit::Unreachable | Exit::Failure);
-        if may_be_foreign && let Some(client) = url.and_then(|url| Client::new(url).ok()) {
+        let client = match &self.store {
+            Some(url) => Client::new(url).ok(),
+            None => common.client().ok(),
+        };
+        if may_be_foreign && let Some(client) = client {
             let answer = client.session().get::<Status<'static>>("/v2/status").await;
             if let Err(foreign @ (CallError::NotDriftQ { .. } | CallError::Untrusted { .. })) = answer {
                 fault = foreign.into();

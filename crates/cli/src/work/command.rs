@@ -81,6 +81,7 @@ impl Shop {
             .args(["-c", &self.args.exec])
             .envs(self.variables(context))
             .envs(files.variables())
+            .envs(self.access.iter().map(|(name, file)| (name, file)))
             .stdin(Stdio::piped())
             .stdout(stdout)
             .stderr(Stdio::piped())

@@ -8,7 +8,7 @@ mod verdict;
 
 use std::process::{self, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::{collections::BTreeSet, pin::pin, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, pin::pin, time::Duration};
 
 use anyhow::{Context as _, Result};
 use driftq_api::units::duration;
@@ -107,6 +107,8 @@ struct Shop {
     args: Args,
     owner: String,
     server: String,
+    /// How commands reach it: the files with a key and with authorities.
+    access: Vec<(&'static str, PathBuf)>,
     /// Where the files of messages are.
     place: TemporaryDirectory,
     /// Stdout is ours.
@@ -139,8 +141,11 @@ pub(super) async fn run(common: &Common, args: Args) -> Result<()> {
     let is_for_programs = common.output == Some(Format::Ndjson);
     let chosen = context::choose(common)?;
     let mut client = Client::builder().url(&chosen.server);
-    if let Some(key) = common.key(&chosen)? {
+    if let Some(key) = chosen.key()? {
         client = client.key(key);
+    }
+    if let Some(file) = &chosen.ca_file {
+        client = client.ca_file(file);
     }
     let client = client.build().map_err(fault)?;
     let owner = args.owner.clone().unwrap_or_else(|| format!("work-{}", process::id()));
@@ -148,6 +153,7 @@ pub(super) async fn run(common: &Common, args: Args) -> Result<()> {
     let shop = Arc::new(Shop {
         owner,
         server: client.url(),
+        access: chosen.variables(),
         place: TemporaryDirectory::new("driftq-work-").context("a directory for the files of messages")?,
         is_for_programs,
         report: Report::new(is_for_programs),

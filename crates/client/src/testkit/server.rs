@@ -16,8 +16,8 @@ use crate::outcome::Failure;
 
 /// The environment variable that says where the program is.
 const BINARY_VARIABLE: &str = "DRIFTQ_BIN";
-/// What the server prints before its address.
-const LISTENING: &str = "listening on http://";
+/// What the server prints before its URL.
+const LISTENING: &str = "listening on ";
 /// By when the server listens.
 const UP_WITHIN: Duration = Duration::from_secs(30);
 
@@ -57,8 +57,8 @@ impl Launch {
     /// If the program cannot be run, or ends before it listens.
     pub async fn start(self) -> Result<Server, Failure> {
         let folder = TempDir::new()?;
-        let (child, authority) = self.spawn(&folder, "127.0.0.1:0").await?;
-        Ok(Server { launch: self, folder, child, authority })
+        let (child, url) = self.spawn(&folder, "127.0.0.1:0").await?;
+        Ok(Server { launch: self, folder, child, url })
     }
 
     async fn spawn(&self, folder: &TempDir, listen: &str) -> Result<(Child, String), Failure> {
@@ -84,18 +84,18 @@ impl Launch {
         })?;
         let stdout = child.stdout.take().ok_or_else(|| Failure::new("the server has no output to read"))?;
         let mut lines = BufReader::new(stdout).lines();
-        let authority = timeout(UP_WITHIN, address(&mut lines)).await;
-        let authority = authority.map_err(|_| Failure::new("the server did not listen in time"))??;
+        let url = timeout(UP_WITHIN, address(&mut lines)).await;
+        let url = url.map_err(|_| Failure::new("the server did not listen in time"))??;
         // Whatever it prints later must not fill the pipe and stop it.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-        Ok((child, authority))
+        Ok((child, url))
     }
 }
 
 async fn address(lines: &mut Lines<BufReader<ChildStdout>>) -> Result<String, Failure> {
     while let Some(line) = lines.next_line().await? {
-        if let Some((_, authority)) = line.split_once(LISTENING) {
-            return Ok(authority.trim().to_owned());
+        if let Some(url) = line.strip_prefix(LISTENING) {
+            return Ok(url.trim().to_owned());
         }
     }
     Err(Failure::new("the server ended before it listened; see what it wrote to stderr"))
@@ -107,8 +107,7 @@ pub struct Server {
     launch: Launch,
     folder: TempDir,
     child: Child,
-    /// `host:port`.
-    authority: String,
+    url: String,
 }
 
 impl Server {
@@ -128,13 +127,13 @@ impl Server {
         Launch::default().on_disk().start().await
     }
 
-    /// Where it is.
+    /// Where it is: an `https://` URL if it was started with `--tls-cert`.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("http://{}", self.authority)
+        self.url.clone()
     }
 
-    /// A client of it.
+    /// A client of it, which shows the key in `DRIFTQ_KEY` and trusts the authorities of the system.
     ///
     /// # Errors
     /// None that a test would see.
@@ -158,8 +157,9 @@ impl Server {
         if self.child.try_wait()?.is_none() {
             self.kill().await?;
         }
-        let (child, authority) = self.launch.spawn(&self.folder, &self.authority).await?;
-        (self.child, self.authority) = (child, authority);
+        let authority = self.url.split_once("://").map_or(&*self.url, |(_, authority)| authority);
+        let (child, url) = self.launch.spawn(&self.folder, authority).await?;
+        (self.child, self.url) = (child, url);
         Ok(())
     }
 }

@@ -3,10 +3,13 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
+use driftq_client::Failure;
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
+
+use crate::place::{Ends, Place};
 
 /// Passes calls on as the rules of a scenario say.
 pub(crate) struct Front {
@@ -16,7 +19,10 @@ pub(crate) struct Front {
 }
 
 struct Seen {
+    /// `host:port`.
     server: String,
+    /// TLS with both sides, if that is what they speak.
+    ends: Option<Ends>,
     rules: Vec<Value>,
     /// How often each rule has lost something.
     lost: Mutex<Vec<u64>>,
@@ -28,26 +34,32 @@ struct Seen {
 struct Request {
     method: String,
     path: String,
+    /// The header that shows a key, as a line; empty without one.
+    key: String,
     body: Vec<u8>,
 }
 
 impl Front {
-    pub(crate) async fn before(url: &str, rules: &Value) -> io::Result<Self> {
+    pub(crate) async fn before(place: &Place, rules: &Value) -> Result<Self, Failure> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let rules = rules.as_array().cloned().unwrap_or_default();
+        let ends = place.ends();
+        let url = place.url();
+        let (scheme, server) = url.split_once("://").expect("a URL has a scheme");
         let seen = Arc::new(Seen {
-            server: url.trim_start_matches("http://").to_owned(),
+            server: server.to_owned(),
+            ends,
             lost: Mutex::new(vec![0; rules.len()]),
             rules,
             posts: Mutex::default(),
         });
-        let url = format!("http://{}", listener.local_addr()?);
+        let url = format!("{scheme}://{}", listener.local_addr()?);
         let shared = Arc::clone(&seen);
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let seen = Arc::clone(&shared);
                 // A connection that breaks is what this is here for.
-                tokio::spawn(async move { drop(seen.serve(stream).await) });
+                tokio::spawn(async move { drop(seen.welcome(stream).await) });
             }
         });
         Ok(Self { url, seen, task })
@@ -67,7 +79,14 @@ impl Drop for Front {
 }
 
 impl Seen {
-    async fn serve(&self, stream: TcpStream) -> io::Result<()> {
+    async fn welcome(&self, stream: TcpStream) -> io::Result<()> {
+        match &self.ends {
+            Some(ends) => self.serve(ends.acceptor.accept(stream).await?).await,
+            None => self.serve(stream).await,
+        }
+    }
+
+    async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
         let mut stream = BufReader::new(stream);
         while let Some(request) = read(&mut stream).await? {
             if request.method == "POST" {
@@ -83,6 +102,7 @@ impl Seen {
                 return Ok(());
             }
             stream.get_mut().write_all(&answer).await?;
+            stream.get_mut().flush().await?;
         }
         Ok(())
     }
@@ -116,18 +136,34 @@ impl Seen {
         body
     }
 
-    /// The answer, bytes and all, with its length said so that the connection can go on.
     async fn pass_on(&self, request: &Request) -> io::Result<Vec<u8>> {
+        let server = TcpStream::connect(&self.server).await?;
+        match &self.ends {
+            Some(ends) => {
+                let server = ends.connector.connect(ends.name.clone(), server).await?;
+                self.ask(server, request).await
+            }
+            None => self.ask(server, request).await,
+        }
+    }
+
+    /// The answer, bytes and all, with its length said so that the connection can go on.
+    async fn ask(
+        &self,
+        server: impl AsyncRead + AsyncWrite + Unpin,
+        request: &Request,
+    ) -> io::Result<Vec<u8>> {
         let body = self.changed(request);
-        let mut server = BufReader::new(TcpStream::connect(&self.server).await?);
-        let Request { method, path, .. } = request;
+        let mut server = BufReader::new(server);
+        let Request { method, path, key, .. } = request;
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: front\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            "{method} {path} HTTP/1.1\r\nhost: front\r\nconnection: close\r\n{key}content-type: application/json\r\ncontent-length: {}\r\n\r\n",
             body.len()
         );
         server.get_mut().write_all(head.as_bytes()).await?;
         server.get_mut().write_all(&body).await?;
-        let (first, length) = head_of(&mut server).await?.ok_or(io::ErrorKind::UnexpectedEof)?;
+        server.get_mut().flush().await?;
+        let Head { first, length, .. } = head_of(&mut server).await?.ok_or(io::ErrorKind::UnexpectedEof)?;
         let mut answer = Vec::new();
         match length {
             Some(length) => {
@@ -143,32 +179,44 @@ impl Seen {
 }
 
 /// The next request of a connection; `None` at its end.
-async fn read(stream: &mut BufReader<TcpStream>) -> io::Result<Option<Request>> {
-    let Some((first, length)) = head_of(stream).await? else { return Ok(None) };
+async fn read(stream: &mut BufReader<impl AsyncRead + Unpin>) -> io::Result<Option<Request>> {
+    let Some(Head { first, length, key }) = head_of(stream).await? else { return Ok(None) };
     let mut words = first.split(' ').map(str::to_owned);
     let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let mut body = vec![0; length.unwrap_or(0)];
     stream.read_exact(&mut body).await?;
-    Ok(Some(Request { method, path, body }))
+    Ok(Some(Request { method, path, key, body }))
 }
 
-/// The first line of a head, and the length that it names; `None` at the end of the connection.
-async fn head_of(stream: &mut BufReader<TcpStream>) -> io::Result<Option<(String, Option<usize>)>> {
-    let (mut first, mut length) = (String::new(), None);
-    if stream.read_line(&mut first).await? == 0 {
+/// The head of a request or an answer, as far as it matters here.
+#[derive(Default)]
+struct Head {
+    first: String,
+    length: Option<usize>,
+    /// The line that shows a key, if there is one.
+    key: String,
+}
+
+/// `None` at the end of the connection.
+async fn head_of(stream: &mut BufReader<impl AsyncRead + Unpin>) -> io::Result<Option<Head>> {
+    let mut head = Head::default();
+    if stream.read_line(&mut head.first).await? == 0 {
         return Ok(None);
     }
+    head.first.truncate(head.first.trim_end().len());
     loop {
         let mut line = String::new();
         stream.read_line(&mut line).await?;
         let line = line.trim_end();
         if line.is_empty() {
-            return Ok(Some((first.trim_end().to_owned(), length)));
+            return Ok(Some(head));
         }
-        if let Some((name, value)) = line.split_once(':')
-            && name.eq_ignore_ascii_case("content-length")
-        {
-            length = value.trim().parse().ok();
+        match line.split_once(':') {
+            Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
+                head.length = value.trim().parse().ok();
+            }
+            Some((name, _)) if name.eq_ignore_ascii_case("authorization") => head.key = format!("{line}\r\n"),
+            _ => {}
         }
     }
 }

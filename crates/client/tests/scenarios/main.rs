@@ -7,12 +7,19 @@ mod support;
 
 mod action;
 mod front;
+mod place;
 mod runner;
 mod shape;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use place::Mode;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/scenarios");
+
+fn file(name: &str) -> PathBuf {
+    Path::new(FOLDER).join(name).with_extension("json")
+}
 
 macro_rules! scenarios {
     ($($name:ident),* $(,)?) => {
@@ -21,9 +28,21 @@ macro_rules! scenarios {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
-                runner::run(&Path::new(FOLDER).join(concat!(stringify!($name), ".json"))).await.unwrap();
+                runner::run(&file(stringify!($name)), Mode::Open).await.unwrap();
             }
         )*
+
+        /// The same with TLS and keys.
+        mod secured {
+            use super::{Mode, file, runner};
+
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    runner::run(&file(stringify!($name)), Mode::Secured).await.unwrap();
+                }
+            )*
+        }
     };
 }
 

@@ -13,8 +13,8 @@ use serde_json::Value;
 
 use crate::action::{Stage, act};
 use crate::front::Front;
+use crate::place::{Mode, Place};
 use crate::shape::differs;
-use crate::support;
 
 /// What happened in the handlers.
 #[derive(Default)]
@@ -64,19 +64,19 @@ struct Required {
     _order: Value,
 }
 
-pub(crate) async fn run(path: &Path) -> Result<(), Failure> {
+pub(crate) async fn run(path: &Path, mode: Mode) -> Result<(), Failure> {
     let scenario: Value = serde_json::from_slice(&std::fs::read(path)?)?;
-    let server = support::server().await?;
-    let client = server.client()?;
+    let place = Place::start(mode).await?;
+    let client = place.client(&place.url())?;
     prepare(&client, &scenario).await?;
     let notes = Arc::new(Notes::default());
     // What the runner asks and checks goes to the server itself; the worker may have a front before it.
     let front = match scenario.get("front") {
-        Some(rules) => Some(Front::before(&client.url(), rules).await?),
+        Some(rules) => Some(Front::before(&place, rules).await?),
         None => None,
     };
     let own = match &front {
-        Some(front) => Client::new(&front.url)?,
+        Some(front) => place.client(&front.url)?,
         None => client.clone(),
     };
     run_until_idle(worker(&own, &client, &scenario, &notes)).await?;

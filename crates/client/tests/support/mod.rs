@@ -6,11 +6,13 @@ use driftq_client::Failure;
 use driftq_client::testkit::{Launch, Server};
 
 /// The program: `DRIFTQ_BIN`, else what the workspace has built beside this test.
+pub(crate) fn program() -> PathBuf {
+    let named = std::env::var_os("DRIFTQ_BIN").map(PathBuf::from);
+    named.or_else(|| beside("driftq")).expect("a test is a file in a folder")
+}
+
 pub(crate) fn launch() -> Launch {
-    if std::env::var_os("DRIFTQ_BIN").is_some() {
-        return Launch::default();
-    }
-    Launch::default().binary(beside("driftq").expect("a test is a file in a folder"))
+    Launch::default().binary(program())
 }
 
 /// A program or an example in the folder that this test was built into.

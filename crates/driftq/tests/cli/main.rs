@@ -20,8 +20,11 @@ mod report;
 mod round_trip;
 mod scenarios;
 mod script;
+#[path = "../support/secured.rs"]
+mod secured;
 #[path = "../support/stranger.rs"]
 mod stranger;
 #[path = "../support/mod.rs"]
 mod support;
+mod trust;
 mod work;

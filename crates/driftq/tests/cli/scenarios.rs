@@ -3,18 +3,21 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::support::{Server, driftq};
+use driftq_client::wire::TopicSpec;
+use driftq_client::{Client, Error};
 use serde_json::Value;
+use tokio::runtime::Runtime;
+
+use crate::secured::{ALL_BUT_ADMIN, Secured};
+use crate::support::{Server, driftq};
 
 /// Scenarios at a time: most of them wait.
-const AT_ONCE: usize = 4;
+const AT_ONCE: usize = 8;
 /// After this a worker hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Scenarios that commands cannot play.
@@ -26,6 +29,58 @@ const CANNOT: [(&str, &str); 3] = [
     ("front", "what is lost between client and server is for the SDK to bear, which commands have no say in"),
 ];
 
+/// How the server is reached.
+#[derive(Clone, Copy, Debug)]
+enum Mode {
+    /// By anybody, in the clear.
+    Open,
+    /// With TLS, and with a key that allows what scenarios need.
+    Secured,
+}
+
+/// A server, and the way to it for commands and for the runner.
+enum Place {
+    Open { server: Server, _directory: tempfile::TempDir },
+    Secured { secured: Secured, key: String, key_file: PathBuf },
+}
+
+impl Place {
+    fn start(mode: Mode) -> Self {
+        match mode {
+            Mode::Open => {
+                let directory = tempfile::tempdir().unwrap();
+                let server = Server::start(&directory.path().join("data"), &["--ephemeral"]);
+                Self::Open { server, _directory: directory }
+            }
+            Mode::Secured => {
+                let secured = Secured::start();
+                let (_, key, key_file) = secured.key("worker", ALL_BUT_ADMIN);
+                Self::Secured { secured, key, key_file }
+            }
+        }
+    }
+
+    /// What commands read from their environment.
+    fn variables(&self) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Open { server, .. } => vec![("DRIFTQ_SERVER", server.url())],
+            Self::Secured { secured, key_file, .. } => vec![
+                ("DRIFTQ_SERVER", secured.server.url()),
+                ("DRIFTQ_CA_FILE", secured.authority().display().to_string()),
+                ("DRIFTQ_KEY_FILE", key_file.display().to_string()),
+            ],
+        }
+    }
+
+    fn client(&self) -> Client {
+        let builder = match self {
+            Self::Open { server, .. } => Client::builder().url(server.url()),
+            Self::Secured { secured, key, .. } => secured.client(key),
+        };
+        builder.build().unwrap()
+    }
+}
+
 #[test]
 fn the_command_line_does_what_the_sdks_do() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/scenarios");
@@ -35,47 +90,58 @@ fn the_command_line_does_what_the_sdks_do() {
     files.retain(|path| path.file_name().is_some_and(|name| name != "digests.json"));
     files.sort();
     assert!(files.len() > 15, "where are the scenarios?");
+    let runs: Vec<(&PathBuf, Mode)> =
+        files.iter().flat_map(|file| [(file, Mode::Open), (file, Mode::Secured)]).collect();
     let next = AtomicUsize::new(0);
     let ran = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
-                while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+                while let Some((file, mode)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let scenario: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
-                    ran.fetch_add(usize::from(run(&scenario)), Ordering::Relaxed);
+                    ran.fetch_add(usize::from(run(&scenario, *mode)), Ordering::Relaxed);
                 }
             });
         }
     });
-    assert!(ran.into_inner() >= files.len() - SKIPPED_MAX, "too many were skipped");
+    assert!(ran.into_inner() >= runs.len() - 2 * SKIPPED_MAX, "too many were skipped");
 }
 
 /// Runs it; false if it was skipped.
-fn run(scenario: &Value) -> bool {
-    let name = scenario["name"].as_str().unwrap();
+fn run(scenario: &Value, mode: Mode) -> bool {
+    let name = &*format!("{}, {mode:?}", scenario["name"].as_str().unwrap());
     let needs = scenario["needs"].as_array().unwrap();
     if let Some((need, why)) = CANNOT.iter().find(|(need, _)| needs.iter().any(|needed| needed == need)) {
         println!("skipped: {name} needs {need}: {why}");
         return false;
     }
     let directory = tempfile::tempdir().unwrap();
-    let server = Server::start(&directory.path().join("data"), &["--ephemeral"]);
-    for (topic, settings) in scenario["topics"].as_object().unwrap() {
-        ask(&server, "PUT", &format!("/v2/topics/{topic}"), settings);
-    }
-    for sent in scenario["produce"].as_array().unwrap() {
-        let path = format!("/v2/topics/{}/messages", sent["topic"].as_str().unwrap());
-        ask(&server, "POST", &path, &sent["message"]);
-    }
+    let place = Place::start(mode);
+    let (client, runtime) = (place.client(), runtime());
+    runtime.block_on(async {
+        for (topic, settings) in scenario["topics"].as_object().unwrap() {
+            let spec: TopicSpec = serde_json::from_value(settings.clone()).unwrap();
+            client.create_topic(topic, &spec).await.unwrap();
+        }
+        for sent in scenario["produce"].as_array().unwrap() {
+            let path = format!("/v2/topics/{}/messages", sent["topic"].as_str().unwrap());
+            let _: Value = client.post(&path, &sent["message"]).await.unwrap();
+        }
+    });
     let script = directory.path().join("handler.sh");
     fs::write(&script, crate::script::handler(scenario)).unwrap();
-    let lines = work(name, scenario, &server, directory.path());
-    check(name, scenario, &server, directory.path(), &lines);
+    let lines = work(name, scenario, &place, directory.path());
+    check(name, scenario, directory.path(), &lines);
+    runtime.block_on(look(name, scenario, &client));
     true
 }
 
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
 /// Runs the worker until the group has nothing left; its lines.
-fn work(name: &str, scenario: &Value, server: &Server, directory: &Path) -> Vec<Value> {
+fn work(name: &str, scenario: &Value, place: &Place, directory: &Path) -> Vec<Value> {
     let worker = &scenario["worker"];
     let text = |field: &str| worker[field].as_str().unwrap();
     let mut command = driftq();
@@ -98,7 +164,7 @@ fn work(name: &str, scenario: &Value, server: &Server, directory: &Path) -> Vec<
     if worker.get("heartbeat") == Some(&Value::Bool(false)) {
         command.arg("--no-heartbeat");
     }
-    command.current_dir(directory).env("DRIFTQ_SERVER", server.url());
+    command.current_dir(directory).envs(place.variables());
     command.env("DQ", env!("CARGO_BIN_EXE_driftq")).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     let deadline = Instant::now() + PATIENCE;
@@ -113,7 +179,7 @@ fn work(name: &str, scenario: &Value, server: &Server, directory: &Path) -> Vec<
     ran.lines()
 }
 
-fn check(name: &str, scenario: &Value, server: &Server, directory: &Path, lines: &[Value]) {
+fn check(name: &str, scenario: &Value, directory: &Path, lines: &[Value]) {
     let read = |file: &str| fs::read_to_string(directory.join(file)).unwrap_or_default();
     assert_eq!(read(crate::script::COMPLAINTS), "", "{name}");
     let expect = &scenario["expect"];
@@ -127,11 +193,20 @@ fn check(name: &str, scenario: &Value, server: &Server, directory: &Path, lines:
     for reason in awaited(scenario) {
         assert!(lines.iter().any(|line| line["verdict"] == *reason), "{name}: {reason} in {lines:?}");
     }
-    for look in expect["server"].as_array().unwrap() {
-        let (status, body) = call(server, "GET", look["get"].as_str().unwrap(), None);
+}
+
+/// Asks the server what must be true in the end.
+async fn look(name: &str, scenario: &Value, client: &Client) {
+    for look in scenario["expect"]["server"].as_array().unwrap() {
+        let (status, body) = match client.get::<Value>(look["get"].as_str().unwrap()).await {
+            Ok(body) => (200, body),
+            Err(Error::Refused(refusal)) => (u64::from(refusal.status), Value::Null),
+            Err(error) => panic!("{name}: {error}"),
+        };
         assert_eq!(status, look["status"].as_u64().unwrap_or(200), "{name}: {look}");
-        let body: Value = serde_json::from_str(&body).unwrap();
-        assert!(matches(&look["has"], &body), "{name}: {} is not in {body:#}", look["has"]);
+        if let Some(shape) = look.get("has") {
+            assert!(matches(shape, &body), "{name}: {shape} is not in {body:#}");
+        }
     }
 }
 
@@ -168,23 +243,4 @@ fn matches(shape: &Value, found: &Value) -> bool {
         }
         _ => shape == found,
     }
-}
-
-#[track_caller]
-fn ask(server: &Server, method: &str, path: &str, body: &Value) {
-    let (status, answer) = call(server, method, path, Some(&body.to_string()));
-    assert!((200..300).contains(&status), "{method} {path}: {status} {answer}");
-}
-
-fn call(server: &Server, method: &str, path: &str, body: Option<&str>) -> (u64, String) {
-    let mut socket = TcpStream::connect(server.address).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    let body = body.unwrap_or_default();
-    let head =
-        format!("{method} {path} HTTP/1.1\r\nhost: t\r\nconnection: close\r\ncontent-type: application/json");
-    socket.write_all(format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).as_bytes()).unwrap();
-    let mut answer = String::new();
-    socket.read_to_string(&mut answer).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }

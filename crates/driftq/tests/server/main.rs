@@ -22,11 +22,13 @@ mod full_disk;
 mod keys;
 mod log_lost;
 mod quotas;
+mod revoked_under_load;
 #[path = "../../../server/tests/router_brain/mod.rs"]
 mod router_brain;
 mod router_load;
 mod router_rules;
 mod router_serve;
+mod router_tls;
 mod router_world;
 #[path = "../support/mod.rs"]
 mod support;

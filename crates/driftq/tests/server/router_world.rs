@@ -37,6 +37,11 @@ impl Brain {
         format!("http://{}/route", self.address)
     }
 
+    /// Where it listens.
+    pub(crate) const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     pub(crate) fn act(&self, act: Act) {
         self.server.as_ref().unwrap().act(act);
     }

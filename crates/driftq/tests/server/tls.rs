@@ -11,6 +11,11 @@ use std::time::{Duration, Instant};
 
 use driftq_client::Client;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::command::{run, run_with};
 use crate::compat::TIMEOUT;
@@ -43,7 +48,7 @@ impl Certificates {
     }
 
     /// The server's files anew, one after the other.
-    fn install(&self, authority: &CertifiedIssuer<'static, KeyPair>) {
+    pub(crate) fn install(&self, authority: &CertifiedIssuer<'static, KeyPair>) {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
         let certificate = params.signed_by(&key, authority).unwrap();
@@ -61,18 +66,40 @@ impl Certificates {
         ["--ephemeral".to_owned(), certificate, key]
     }
 
-    fn serve(&self, more: &[&str]) -> Server {
+    /// How another server than ours begins TLS with these files.
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+        let chain = vec![CertificateDer::from_pem_file(self.path("cert.pem")).unwrap()];
+        let key = PrivateKeyDer::from_pem_file(self.path("key.pem")).unwrap();
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap();
+        TlsAcceptor::from(Arc::new(config.with_no_client_auth().with_single_cert(chain, key).unwrap()))
+    }
+
+    pub(crate) fn serve(&self, more: &[&str]) -> Server {
         let arguments = self.arguments();
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).chain(more.iter().copied()).collect();
         Server::start(&self.path("data"), &arguments)
     }
 }
 
+/// How a client begins TLS that trusts the authorities in this file alone.
+pub(crate) fn connector(trust: &Path) -> TlsConnector {
+    let mut roots = RootCertStore::empty();
+    for authority in CertificateDer::pem_file_iter(trust).unwrap() {
+        roots.add(authority.unwrap()).unwrap();
+    }
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap();
+    TlsConnector::from(Arc::new(config.with_root_certificates(roots).with_no_client_auth()))
+}
+
 fn client(server: &Server, authority: &Path) -> Client {
     Client::builder().url(server.url()).ca_file(authority).build().unwrap()
 }
 
-fn runtime() -> tokio::runtime::Runtime {
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
@@ -231,7 +258,7 @@ fn certificates_to_try_with_are_made_once_and_work() {
     let out = directory.path().join("tls");
     let arguments = ["tls", "dev", "--out", out.to_str().unwrap(), "--name", "broker.lan"];
     let ran = run(&arguments).ok();
-    assert!(ran.stdout.contains("--tls-cert") && ran.stdout.contains("SSL_CERT_FILE="), "{}", ran.stdout);
+    assert!(ran.stdout.contains("--tls-cert") && ran.stdout.contains("--ca-file"), "{}", ran.stdout);
     let path = |name: &str| out.join(name);
     assert_eq!(fs::metadata(path("key.pem")).unwrap().permissions().mode() & 0o777, 0o600);
     let before = fs::read(path("key.pem")).unwrap();

@@ -17,6 +17,7 @@ mod words;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use driftq_api::Code;
@@ -25,7 +26,7 @@ use driftq_api::v2::{
     EffectRenewed, EffectResolve, Effects, LIMIT_MAX, WAIT_MS_MAX,
 };
 
-pub use driftq_http::{CONNECT_TIMEOUT, KEPT_MAX};
+pub use driftq_http::{CONNECT_TIMEOUT, KEPT_MAX, Key};
 
 use crate::ledger::new_call;
 use crate::{
@@ -49,8 +50,15 @@ pub struct RemoteStore {
 
 impl RemoteStore {
     /// The ledger of the server at `url`, such as `http://127.0.0.1:8080`. Nothing is connected yet.
+    /// It is shown the key in `DRIFTQ_KEY`, if there is one.
     pub fn new(url: &str) -> Result<Self, LedgerError> {
-        Ok(Self { server: Server::new(url)? })
+        let key = Key::from_environment();
+        Self::trusting(url, key.map_err(|why| LedgerError::Invalid(format!("DRIFTQ_KEY: {why}")))?, None)
+    }
+
+    /// The same, with this key alone, and with the authorities in the file trusted besides those of the system.
+    pub fn trusting(url: &str, key: Option<Key>, ca_file: Option<PathBuf>) -> Result<Self, LedgerError> {
+        Ok(Self { server: Server::new(url, key, ca_file)? })
     }
 
     async fn begin(&self, asked: &Begin) -> Result<Decision, LedgerError> {

@@ -1,5 +1,6 @@
 //! Calls of a server: JSON there, JSON back.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use driftq_api::v2::WAIT_MS_MAX;
@@ -37,18 +38,16 @@ pub(super) struct PlaceToWait<'a>(
 
 impl Server {
     /// What was given is not repeated in the error: it may hold a password.
-    pub(super) fn new(url: &str) -> Result<Self, LedgerError> {
+    pub(super) fn new(url: &str, key: Option<Key>, ca_file: Option<PathBuf>) -> Result<Self, LedgerError> {
         let invalid = |why: &dyn std::fmt::Display| {
             LedgerError::Invalid(format!(
                 "the server's URL cannot be used: {why}; write it as http://127.0.0.1:8080"
             ))
         };
-        let key =
-            Key::from_environment().map_err(|why| LedgerError::Invalid(format!("DRIFTQ_KEY: {why}")))?;
-        let options = Options { repeats: true, key, ..Options::new(ANSWER_BYTES_MAX) };
+        let options = Options { repeats: true, key, ca_file, ..Options::new(ANSWER_BYTES_MAX) };
         let address = Address::parse(url).map_err(|why| invalid(&why))?;
         Ok(Self {
-            http: Client::new(address, &options).map_err(|why| invalid(&why))?,
+            http: Client::new(address, &options).map_err(|why| LedgerError::Invalid(why.to_string()))?,
             calls: Semaphore::new(CALLS_MAX),
             waiting: Semaphore::new(WAITING_MAX),
         })
@@ -135,7 +134,7 @@ mod tests {
             ("http://broker/secret", "path"),
             ("http://:8080", "host"),
         ] {
-            let error = Server::new(url).unwrap_err();
+            let error = Server::new(url, None, None).unwrap_err();
             assert_eq!(error.word(), "invalid");
             let text = error.to_string();
             assert!(text.contains(expected) && !text.contains("secret"), "{url}: {text}");

@@ -11,9 +11,10 @@ use super::{
 use crate::{http, router};
 
 /// Variables with our prefix that are not knobs of the server.
-const OTHER_VARIABLES: [&str; 9] = [
+const OTHER_VARIABLES: [&str; 10] = [
     "DRIFTQ_KEY",
     "DRIFTQ_KEY_FILE",
+    "DRIFTQ_CA_FILE",
     FILE_ENV,
     "DRIFTQ_SERVER",
     "DRIFTQ_CONTEXT",

@@ -1,4 +1,5 @@
 import { createServer, request, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { createServer as createSecureServer, request as requestSecurely } from "node:https";
 import { createServer as createTcpServer, type AddressInfo, type Server as TcpServer, type Socket } from "node:net";
 
 /**
@@ -11,6 +12,12 @@ export interface Seen {
   readonly method: string;
   readonly path: string;
   readonly body: string;
+}
+
+/** A certificate with its key, in PEM. */
+export interface Identity {
+  readonly cert: Buffer;
+  readonly key: Buffer;
 }
 
 /** Stands between a client and a server, and spoils what it is told to. */
@@ -26,19 +33,24 @@ export class Proxy {
   readonly #cuts: { path: RegExp; heard: () => void }[] = [];
   readonly #server: Server;
 
-  private constructor(private readonly target: string) {
-    this.#server = createServer((incoming, outgoing) => void this.#handle(incoming, outgoing));
+  private constructor(
+    private readonly target: string,
+    private readonly identity: Identity | undefined,
+  ) {
+    const handle = (incoming: IncomingMessage, outgoing: ServerResponse) => void this.#handle(incoming, outgoing);
+    this.#server = identity ? createSecureServer(identity, handle) : createServer(handle);
     this.#server.on("connection", () => (this.connections += 1));
   }
 
-  static async before(target: string): Promise<Proxy> {
-    const proxy = new Proxy(target);
+  /** With an identity it speaks TLS with both sides. */
+  static async before(target: string, identity?: Identity): Promise<Proxy> {
+    const proxy = new Proxy(target, identity);
     await listen(proxy.#server);
     return proxy;
   }
 
   get url(): string {
-    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+    return `${this.identity ? "https" : "http"}://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
   }
 
   /** How many calls of this path were seen. */
@@ -76,7 +88,8 @@ export class Proxy {
     }
     const { authorization } = incoming.headers;
     const headers = { "content-type": "application/json", ...(authorization === undefined ? {} : { authorization }) };
-    const forward = request(this.target + call.path, { method: call.method, headers }, (answer) => {
+    const ask = this.identity ? requestSecurely : request;
+    const forward = ask(this.target + call.path, { method: call.method, headers }, (answer) => {
       const body: Buffer[] = [];
       answer.on("data", (part: Buffer) => body.push(part));
       answer.on("end", () => {

@@ -13,7 +13,7 @@ from typing import IO
 from ..client import Client
 from ..errors import DriftQError
 
-_LISTENING = "listening on http://"
+_LISTENING = "listening on "
 _ADVICE = "build it with `cargo build -p driftq`, and set DRIFTQ_BIN to its path, or put driftq into the PATH"
 STOP_TIMEOUT_S = 30.0
 
@@ -41,12 +41,13 @@ class Server:
         )
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
-        self._address = "127.0.0.1:0"
+        self._url = "http://127.0.0.1:0"
         self.start()
 
     @property
     def url(self) -> str:
-        return f"http://{self._address}"
+        """Where it is: an https URL if it was started with `--tls-cert`."""
+        return self._url
 
     @property
     def process_id(self) -> int:
@@ -59,7 +60,8 @@ class Server:
     def start(self) -> None:
         """Starts it, and waits until it listens."""
         place = ["--data", os.path.join(self._folder.name, "data")] if self._on_disk else ["--ephemeral"]
-        command = [self._binary, "serve", "--listen", self._address, "--log-level", "warn", *place, *self._flags]
+        address = self._url.split("://")[1]
+        command = [self._binary, "serve", "--listen", address, "--log-level", "warn", *place, *self._flags]
         # A setting in the developer's shell is not meant for this server.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("DRIFTQ_")}
         try:
@@ -72,8 +74,8 @@ class Server:
             raise NoBinary(f"{self._binary} cannot be run ({error.strerror}): {_ADVICE}") from error
         assert process.stdout is not None
         for line in process.stdout:
-            if _LISTENING in line:
-                self._address = line.split(_LISTENING)[1].strip()
+            if line.startswith(_LISTENING):
+                self._url = line.removeprefix(_LISTENING).strip()
                 break
         else:
             raise RuntimeError(f"the server ended with {process.wait()} before it listened: {self.log()}")
