@@ -27,7 +27,7 @@ use super::{
 const CONNECTIONS: usize = 64;
 /// Produce with a key, by produce without.
 const MUST_KEYED_RATIO: f64 = 0.97;
-/// The quiet key's p99 beside the noisy one, by its p99 alone.
+/// The quiet key's p99 beside the noisy one, by its p99 without.
 const MUST_QUIET_RATIO: f64 = 2.0;
 /// How often the quiet one asks.
 const QUIET_PAUSE: Duration = Duration::from_millis(5);
@@ -73,7 +73,7 @@ impl Keyed {
 }
 
 pub(super) async fn measure(plan: &Plan, progress: &Progress, report: &mut Report) -> Result<()> {
-    progress.expect(plan.rounds * 6 + 1);
+    progress.expect(plan.rounds * 7 + 1);
     progress.step("starting servers");
     let keyed = Keyed::start(plan).await?;
     let (quiet, noisy) = (keyed.key().await?, keyed.key().await?);
@@ -117,7 +117,9 @@ async fn measure_noise(
 ) -> Result<()> {
     let address = keyed.server.address;
     let probe = Template::produce(address, TOPIC, plan.payload).with_key(quiet);
-    let noises = noises(plan, address, (quiet, noisy));
+    // What the same noise does to a client of a server that has no part in it: cores and disk are shared here.
+    let neighbour = Keyed::start(plan).await?;
+    let noises = noises(plan, address, (quiet, noisy), (neighbour.server.address, &neighbour.key().await?));
     let mut alone = Vec::new();
     let mut beside: Vec<(Vec<f64>, Vec<f64>)> = noises.iter().map(|_| Default::default()).collect();
     for _ in 0..plan.rounds {
@@ -127,50 +129,72 @@ async fn measure_noise(
             progress.step(&format!("a quiet key {}", noise.name));
             let (noise, length) = (noise.clone(), plan.length);
             // On a thread of its own, or the noise would delay the one that measures.
-            let made = thread::spawn(move || noise.make(address, length));
+            let made = thread::spawn(move || noise.make(length));
             latencies.push(p99(plan, address, &probe).await?);
             let done = made.join().map_err(|_| anyhow::anyhow!("the noise ended early"))??;
             rates.push(done.rate());
         }
     }
-    for (noise, (latencies, rates)) in noises.into_iter().zip(beside) {
+    let at_neighbour = noises.iter().position(|noise| noise.beside == Beside::Nothing);
+    let at_neighbour = at_neighbour.map(|place| beside[place].0.clone()).unwrap_or_default();
+    for (noise, (latencies, rates)) in noises.into_iter().zip(&beside) {
         let name = format!("p99 of a quiet key {}", noise.name);
-        let figure = Figure::new(name, median(&latencies), Unit::Milliseconds).beside(
-            "alone",
-            median(&alone),
-            ratio(&latencies, &alone),
-        );
-        let must = Must::RatioAtMost(MUST_QUIET_RATIO);
-        report.add(if noise.is_foreign { figure.must(must) } else { figure });
+        let (without, denominator) = match noise.beside {
+            Beside::Neighbour => ("the same elsewhere", &at_neighbour),
+            _ => ("alone", &alone),
+        };
+        let figure = Figure::new(name, median(latencies), Unit::Milliseconds);
+        let figure = figure.beside(without, median(denominator), ratio(latencies, denominator));
+        let is_bounded = matches!(noise.beside, Beside::Alone | Beside::Neighbour);
+        report.add(if is_bounded { figure.must(Must::RatioAtMost(MUST_QUIET_RATIO)) } else { figure });
         let name = format!("requests of the noisy one, a quiet key {}", noise.name);
-        report.add(Figure::new(name, median(&rates), Unit::PerSecond));
+        report.add(Figure::new(name, median(rates), Unit::PerSecond));
     }
-    Ok(())
+    neighbour.server.kill().await
 }
 
-fn noises(plan: &Plan, address: SocketAddr, (quiet, noisy): (&str, &str)) -> [Noise; 3] {
+fn noises(
+    plan: &Plan,
+    address: SocketAddr,
+    (quiet, noisy): (&str, &str),
+    (neighbour, key): (SocketAddr, &str),
+) -> [Noise; 4] {
     let single = |key: &str| Template::produce(address, TOPIC, plan.payload).with_key(key);
     let line = json!({"value": "x".repeat(plan.payload)}).to_string() + "\n";
     let path = format!("/v2/topics/{TOPIC}/messages");
-    let batches = Template::request(address, "POST", &path, "application/x-ndjson", &line.repeat(BATCH));
+    let batches = |address, key: &str| {
+        let body = line.repeat(BATCH);
+        Template::request(address, "POST", &path, "application/x-ndjson", &body).with_key(key)
+    };
+    let in_batches = format!("batches of {BATCH} on {BATCH_CONNECTIONS} connections");
     [
         Noise {
             name: format!("beside a key with {CONNECTIONS} connections"),
+            address,
             template: single(noisy),
             connections: CONNECTIONS,
-            is_foreign: true,
+            beside: Beside::Alone,
         },
         Noise {
-            name: format!("beside a key with batches of {BATCH} on {BATCH_CONNECTIONS} connections"),
-            template: batches.with_key(noisy),
+            name: format!("beside a key with {in_batches}"),
+            address,
+            template: batches(address, noisy),
             connections: BATCH_CONNECTIONS,
-            is_foreign: true,
+            beside: Beside::Neighbour,
+        },
+        Noise {
+            name: format!("beside {in_batches} at another server"),
+            address: neighbour,
+            template: batches(neighbour, key),
+            connections: BATCH_CONNECTIONS,
+            beside: Beside::Nothing,
         },
         Noise {
             name: format!("beside {CONNECTIONS} more connections of its own"),
+            address,
             template: single(quiet),
             connections: CONNECTIONS,
-            is_foreign: false,
+            beside: Beside::Itself,
         },
     ]
 }
@@ -181,20 +205,33 @@ async fn rate(plan: &Plan, address: SocketAddr, template: Template) -> Result<f6
     Ok(load::run(load).await?.rate())
 }
 
+/// What the latency beside a noise is compared with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Beside {
+    /// The latency alone: the noise leaves cores and disk enough.
+    Alone,
+    /// The latency beside the same noise at another server of this machine: what cores and disk alone make of it.
+    Neighbour,
+    /// The latency alone, for the record: the noise is its own.
+    Itself,
+    /// The same: this is that other server.
+    Nothing,
+}
+
 /// A client at full speed.
 #[derive(Clone)]
 struct Noise {
     name: String,
-    /// Whether it is the noise of another key.
-    is_foreign: bool,
+    beside: Beside,
+    address: SocketAddr,
     template: Template,
     connections: usize,
 }
 
 impl Noise {
-    fn make(self, address: SocketAddr, length: load::Length) -> Result<load::Done> {
+    fn make(self, length: load::Length) -> Result<load::Done> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let Self { template, connections, .. } = self;
+        let Self { address, template, connections, .. } = self;
         let templates = vec![template];
         runtime.block_on(load::run(Load { address, connections, pipeline: 1, templates, length }))
     }
