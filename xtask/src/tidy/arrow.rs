@@ -180,7 +180,14 @@ const ROWS: [Row; 20] = [
     },
     Row {
         package: "driftq-fuzz",
-        workspace: &["driftq-api", "driftq-canonical", "driftq-core", "driftq-engine", "driftq-wal"],
+        workspace: &[
+            "driftq-api",
+            "driftq-canonical",
+            "driftq-core",
+            "driftq-engine",
+            "driftq-tls",
+            "driftq-wal",
+        ],
         workspace_in_tests: &[],
         outside_only: Some(&["libfuzzer-sys"]),
         outside_never: &[],

@@ -122,7 +122,7 @@ mod tests {
             (r#"{"messages":-1}"#, "messages"),
             (r#"{"effects":"many"}"#, "effects"),
             (r#"{"message":1}"#, "message"),
-            ("", "body"),
+            ("", "invalid JSON"),
         ] {
             let fault = TenantLimits::from_json(body.as_bytes()).unwrap_err();
             assert!(fault.message.contains(says), "{body}: {}", fault.message);
