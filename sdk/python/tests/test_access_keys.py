@@ -4,11 +4,13 @@ test_scenarios.py."""
 from __future__ import annotations
 
 import asyncio
+import pathlib
 
 import pytest
 
 from driftq import AsyncClient, Client, errors
 from driftq.testing import Server
+from secured import Secured
 
 ROOT = "dq_root_" + "5a" * 32
 
@@ -49,3 +51,32 @@ def test_what_is_no_key_is_refused_and_not_repeated() -> None:
         with pytest.raises(errors.DriftQError) as refused:
             Client("http://127.0.0.1:1", key=key)
         assert "hunter2" not in str(refused.value)
+
+
+def test_an_authority_of_one_s_own_is_trusted_if_it_is_named(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("DRIFTQ_KEY", "SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(variable, raising=False)
+    secured = Secured(tmp_path)
+
+    async def play(url: str) -> None:
+        async with AsyncClient(url, key=secured.root, ca_file=secured.authority) as client:
+            await client.create_topic("mail")
+        async with AsyncClient(url, key=secured.root, patience=0) as client:
+            with pytest.raises(errors.Untrusted):
+                await client.create_topic("mail")
+
+    with Server(*secured.flags) as server:
+        with Client(server.url, key=secured.root, ca_file=str(secured.authority)) as client:
+            client.create_topic("orders")
+        with Client(server.url, key=secured.root, patience=0) as client, pytest.raises(errors.Untrusted):
+            client.create_topic("orders")
+        asyncio.run(play(server.url))
+        empty = tmp_path / "empty.pem"
+        empty.write_text("no certificate")
+        for file in (empty, tmp_path / "nowhere.pem"):
+            with pytest.raises(errors.DriftQError, match=file.name):
+                Client(server.url, ca_file=file)
+    with pytest.raises(errors.DriftQError, match="https://"):
+        Client("http://127.0.0.1:1", ca_file=secured.authority)

@@ -1,8 +1,9 @@
 // Node's own HTTP client: a call by it takes a fraction of the processor time of Node's fetch; the benchmark measures both.
 import * as http from "node:http";
 import * as https from "node:https";
+import { rootCertificates } from "node:tls";
 import { urlToHttpOptions } from "node:url";
-import { JSON_TYPE, type Answer, type Exchange } from "./exchange.js";
+import { JSON_TYPE, type Answer, type Exchange, type Send } from "./exchange.js";
 import type { Method } from "./transport.js";
 
 /** Connections that were idle for this long are closed, before the server does so in the middle of the next call. */
@@ -20,9 +21,20 @@ const connections: http.AgentOptions = {
 const plain = { request: http.request, agent: new http.Agent(connections) };
 const secure = { request: https.request, agent: new https.Agent(connections) };
 
-export function byNodeHttp(method: Method, url: string, text: string | undefined, key?: string): Exchange {
+export const byNodeHttp: Send = (...call) => exchange(secure, ...call);
+
+/** The same, with authorities trusted besides those that Node comes with: the text of a file in PEM. */
+export function byNodeHttpTrusting(authorities: string | Buffer): Send {
+  if (!String(authorities).includes("-----BEGIN CERTIFICATE-----")) {
+    throw new TypeError("the authorities to trust are no certificates in PEM: give what the file holds, not its name");
+  }
+  const agent = new https.Agent({ ...connections, ca: [...rootCertificates, authorities] });
+  return (...call) => exchange({ request: https.request, agent }, ...call);
+}
+
+function exchange(tls: typeof secure, method: Method, url: string, text: string | undefined, key?: string): Exchange {
   const target = targetOf(url);
-  const { request, agent } = target.protocol === "https:" ? secure : plain;
+  const { request, agent } = target.protocol === "https:" ? tls : plain;
   // As bytes: Node takes twice as long to write a long text.
   const bytes = text === undefined ? undefined : Buffer.from(text, "utf8");
   const headers: http.OutgoingHttpHeaders =

@@ -1,8 +1,10 @@
 import { execFile } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { describe, expect, test } from "vitest";
 import { Client, type ClientOptions, DriftQError, Untrusted, type WorkerEvent } from "../src/index.js";
+import { byNodeHttpTrusting } from "../src/node-http.js";
 import { runUntilIdle, TestServer } from "../src/testing/index.js";
 import { certificateFile, SecureProxy, type Certificate } from "./support/secure.js";
 import { gate } from "./support/signals.js";
@@ -47,6 +49,19 @@ describe.concurrent.each(ways)("by %s,", (name, way) => {
     expect(await called(proxy.url("localhost"), "self-signed")).toMatch(/^Untrusted: .*ERR_TLS_CERT_ALTNAME_INVALID.*other names/);
     expect(await called(expired.url(), "expired")).toMatch(/^Untrusted: .*CERT_HAS_EXPIRED.*renew it/);
   });
+});
+
+test("an authority that is named in the program is trusted, and no other", async () => {
+  await using server = await TestServer.start();
+  await using proxy = await SecureProxy.before(server.url, "self-signed");
+  await using expired = await SecureProxy.before(server.url, "expired");
+  const send = byNodeHttpTrusting(readFileSync(certificateFile("self-signed")));
+  const status = (url: string) =>
+    new Client({ url, send }).call<{ status: string }>("GET", "/v2/healthz").then(({ status }) => status, String);
+  expect(await status(proxy.url())).toBe("ok");
+  expect(await status(proxy.url("localhost"))).toMatch(/^Untrusted: .*ERR_TLS_CERT_ALTNAME_INVALID/);
+  expect(await status(expired.url())).toMatch(/^Untrusted: /);
+  expect(() => byNodeHttpTrusting("./tls/ca.pem")).toThrow(/not its name/);
 });
 
 test("a worker that runs waits for a certificate to be put right, and then goes on", async () => {

@@ -94,10 +94,10 @@ def server_url(url: str | None) -> str:
 class Address:
     """Where the server is, how it is trusted, and the URLs of its paths."""
 
-    def __init__(self, url: str, key: str | None = None) -> None:
+    def __init__(self, url: str, key: str | None = None, ca_file: str | os.PathLike[str] | None = None) -> None:
         self._base = httpx2.URL(url)
         self.host = self._base.raw_host.decode("ascii")
-        self.tls = certificates(self._base)
+        self.tls = certificates(self._base, ca_file)
         self.port = self._base.port or (443 if self.tls else 80)
         self._root = self._base.raw_path.rstrip(b"/")
         self._urls: dict[str, httpx2.URL] = {}
@@ -135,12 +135,19 @@ def shown_key(key: str | None) -> bytes | None:
     return b"Bearer " + chosen.encode()
 
 
-def certificates(url: httpx2.URL) -> ssl.SSLContext | None:
-    """How certificates are checked: against the system's authorities, or those of SSL_CERT_FILE or SSL_CERT_DIR. For
-    plain HTTP there is nothing to check, and loading them would only take time."""
+def certificates(url: httpx2.URL, ca_file: str | os.PathLike[str] | None) -> ssl.SSLContext | None:
+    """How certificates are checked: against the system's authorities, or those of SSL_CERT_FILE or SSL_CERT_DIR, and
+    those of `ca_file`. For plain HTTP there is nothing to check, and loading them would only take time."""
     if url.scheme != "https":
+        if ca_file is not None:
+            raise errors.InvalidUrl(f"ca_file is for servers with TLS, and {url} is none: write https://")
         return None
     context = httpx2.create_ssl_context()
+    if ca_file is not None:
+        try:
+            context.load_verify_locations(cafile=ca_file)
+        except OSError as error:
+            raise errors.InvalidUrl(f"ca_file {os.fspath(ca_file)!r} is not a file with certificates in PEM: {error}") from error
     context.set_alpn_protocols(["http/1.1"])
     return context
 
@@ -171,7 +178,7 @@ def failure(error: httpx2.HTTPError | httpx2.InvalidURL, url: str) -> errors.Dri
     if (flaw := _certificate_flaw(error)) is not None:
         return errors.Untrusted(
             f"the certificate of {url} is not trusted ({flaw}); nothing was sent. Name the authority that signed it in a "
-            "file with SSL_CERT_FILE, or ask the name that the certificate is for"
+            "file with ca_file or SSL_CERT_FILE, or ask the name that the certificate is for"
         )
     if isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout)):
         return errors.Unreachable(

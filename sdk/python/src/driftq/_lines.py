@@ -7,6 +7,7 @@ time again. Threads of Python share one processor, so this is what slows a worke
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import threading
 import time
@@ -94,8 +95,8 @@ class Line:
 class Lines:
     """Sends calls, each by a connection of its own while it is under way. Raises errors of httpx2."""
 
-    def __init__(self, url: str, key: str | None = None) -> None:
-        self._address = Address(url, key)
+    def __init__(self, url: str, key: str | None = None, ca_file: str | os.PathLike[str] | None = None) -> None:
+        self._address = Address(url, key, ca_file)
         self._room = threading.BoundedSemaphore(CONNECTIONS_MAX)
         self._lock = threading.Lock()
         self._busy: set[Line] = set()

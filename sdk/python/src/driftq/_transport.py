@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 
 import httpx2
+import os
 
 from ._calls import (
     CONNECTIONS_KEPT,
@@ -30,8 +31,8 @@ NEXT_ADDRESS_S = 0.25
 class Transport:
     """Sends calls, each by a connection of its own while it is under way. Raises errors of httpx2."""
 
-    def __init__(self, url: str, key: str | None = None) -> None:
-        self._address = Address(url, key)
+    def __init__(self, url: str, key: str | None = None, ca_file: str | os.PathLike[str] | None = None) -> None:
+        self._address = Address(url, key, ca_file)
         self._open: set[Connection] = set()
         # The one that was used last is at the end, and is used next.
         self._free: deque[Connection] = deque()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AbstractContextManager
@@ -47,6 +48,7 @@ class AsyncClient(AsyncEffects):
 
     `url`: where the server is; else `DRIFTQ_SERVER`, else `http://127.0.0.1:8080`. `patience`: how many seconds a call
     is repeated that may succeed later. `key`: what is shown to a server that asks for one; else `DRIFTQ_KEY`.
+    `ca_file`: a file with authorities, in PEM, to trust besides those of the system.
     """
 
     def __init__(
@@ -56,12 +58,13 @@ class AsyncClient(AsyncEffects):
         patience: Seconds = PATIENCE_S,
         owner: str | None = None,
         key: str | None = None,
+        ca_file: str | os.PathLike[str] | None = None,
     ) -> None:
         self.url = server_url(url)
         self.patience = in_seconds(patience, "patience", may_be_endless=True)
         self.owner = owner or own_name()
         self.outage = Outage(self.url)
-        self._transport = Transport(self.url, key)
+        self._transport = Transport(self.url, key, ca_file)
         self.begins = AsyncBegins(self.call)
         self.renewals = AsyncRenewals(self.call)
 

@@ -52,6 +52,7 @@ class Client(Effects):
 
     `url`: where the server is; else `DRIFTQ_SERVER`, else `http://127.0.0.1:8080`. `patience`: how many seconds a call
     is repeated that may succeed later. `key`: what is shown to a server that asks for one; else `DRIFTQ_KEY`.
+    `ca_file`: a file with authorities, in PEM, to trust besides those of the system.
     """
 
     def __init__(
@@ -61,12 +62,13 @@ class Client(Effects):
         patience: Seconds = PATIENCE_S,
         owner: str | None = None,
         key: str | None = None,
+        ca_file: str | os.PathLike[str] | None = None,
     ) -> None:
         self.url = server_url(url)
         self.patience = in_seconds(patience, "patience", may_be_endless=True)
         self.owner = owner or own_name()
         self.outage = Outage(self.url)
-        self._lines = Lines(self.url, key)
+        self._lines = Lines(self.url, key, ca_file)
         self.renewals = Renewals(self.call)
         self.begins = Begins(self.call)
 
