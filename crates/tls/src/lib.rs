@@ -16,7 +16,7 @@ use tokio_rustls::rustls::{ClientConfig, Error, RootCertStore};
 
 pub use name::{NAME_BYTES_MAX, name_of};
 #[cfg(unix)]
-pub use server::Identity;
+pub use server::{Identity, IdentityFile, IdentityFlaw};
 pub use tokio_rustls;
 
 /// What to do about a certificate from an authority that is not trusted here.

@@ -1,6 +1,7 @@
 //! The server's side: who it says it is, and whose certificates its clients may show. Both are read again when their
 //! files change.
 
+use std::fmt;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -24,6 +25,40 @@ const READABLE_BY_OTHERS: u32 = 0o004;
 
 /// What the message about a file of authorities begins with.
 const CLIENT_AUTHORITY: &str = "client authority";
+
+/// Which file is not what it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdentityFile {
+    /// That of the server's certificate.
+    Certificate,
+    /// That of its private key.
+    Key,
+    /// That of the authorities of clients.
+    ClientAuthority,
+}
+
+/// What is wrong with a file, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdentityFlaw {
+    /// The file.
+    pub file: IdentityFile,
+    /// In words that name it.
+    pub why: String,
+}
+
+impl fmt::Display for IdentityFlaw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+impl std::error::Error for IdentityFlaw {}
+
+impl IdentityFile {
+    const fn flaw(self, why: String) -> IdentityFlaw {
+        IdentityFlaw { file: self, why }
+    }
+}
 
 /// A certificate with its key, perhaps the authority of the clients' certificates, and the files that all came from.
 pub struct Identity {
@@ -49,7 +84,7 @@ impl Identity {
     ///
     /// # Errors
     /// If they are no certificate with its key, or no authority; the text names the file and what to do.
-    pub fn load(certificate: &Path, key: &Path, client_ca: Option<&Path>) -> Result<Self, String> {
+    pub fn load(certificate: &Path, key: &Path, client_ca: Option<&Path>) -> Result<Self, IdentityFlaw> {
         let files = Files {
             certificate: certificate.to_owned(),
             key: key.to_owned(),
@@ -72,7 +107,7 @@ impl Identity {
     ///
     /// # Errors
     /// If one of them is not what it should be any more; all that was read before stays.
-    pub fn refresh(&self) -> Result<bool, String> {
+    pub fn refresh(&self) -> Result<bool, IdentityFlaw> {
         let stamps = self.files.stamps();
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if *seen == stamps {
@@ -104,13 +139,14 @@ impl Files {
         })
     }
 
-    fn acceptor(&self) -> Result<TlsAcceptor, String> {
+    fn acceptor(&self) -> Result<TlsAcceptor, IdentityFlaw> {
         let own = SingleCertAndKey::from(self.read()?);
-        let clients = self.client_ca.as_deref().map(client_verifier).transpose()?;
+        let clients = self.client_ca.as_deref().map(client_verifier).transpose();
+        let clients = clients.map_err(|why| IdentityFile::ClientAuthority.flaw(why))?;
         let asks = clients.is_some();
         let builder = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
-            .map_err(|error| format!("TLS: {error}"))?;
+            .map_err(|error| IdentityFile::Certificate.flaw(format!("TLS: {error}")))?;
         let builder = match clients {
             Some(verifier) => builder.with_client_cert_verifier(verifier),
             None => builder.with_no_client_auth(),
@@ -125,7 +161,8 @@ impl Files {
         Ok(TlsAcceptor::from(Arc::new(config)))
     }
 
-    fn read(&self) -> Result<CertifiedKey, String> {
+    fn read(&self) -> Result<CertifiedKey, IdentityFlaw> {
+        use IdentityFile::{Certificate, Key};
         let (certificate, key) = (self.certificate.display(), self.key.display());
         let no_certificate = || {
             format!(
@@ -135,9 +172,11 @@ impl Files {
         };
         let chain = CertificateDer::pem_file_iter(&self.certificate)
             .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-            .map_err(|error| flaw("certificate", &self.certificate, &error, no_certificate))?;
+            .map_err(|error| {
+                Certificate.flaw(flaw("certificate", &self.certificate, &error, no_certificate))
+            })?;
         if chain.is_empty() {
-            return Err(no_certificate());
+            return Err(Certificate.flaw(no_certificate()));
         }
         let no_key = || {
             format!(
@@ -146,16 +185,18 @@ impl Files {
             )
         };
         let private = PrivateKeyDer::from_pem_file(&self.key)
-            .map_err(|error| flaw("private key", &self.key, &error, no_key))?;
+            .map_err(|error| Key.flaw(flaw("private key", &self.key, &error, no_key)))?;
         CertifiedKey::from_der(chain, private, &provider()).map_err(|error| match error {
-            Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => format!(
+            Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => Key.flaw(format!(
                 "the private key {key} is not that of the first certificate in {certificate}; name the two files \
                  that were made together, and put the server's own certificate first"
-            ),
-            Error::InvalidCertificate(error) => {
-                format!("the certificate {certificate} cannot be read ({error:?}); make or fetch it again")
-            }
-            error => format!("the private key {key} cannot be used: {error}; RSA, ECDSA and Ed25519 keys can"),
+            )),
+            Error::InvalidCertificate(error) => Certificate.flaw(format!(
+                "the certificate {certificate} cannot be read ({error:?}); make or fetch it again"
+            )),
+            error => Key.flaw(format!(
+                "the private key {key} cannot be used: {error}; RSA, ECDSA and Ed25519 keys can"
+            )),
         })
     }
 }

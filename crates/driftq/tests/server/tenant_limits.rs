@@ -48,6 +48,9 @@ fn what_a_tenant_stores_is_limited_and_nobody_else_s() {
     assert_used_up(&shared.produce(acme, OURS, "v"), "messages");
     // Whoever it is that would add to what the tenant has.
     assert_used_up(&shared.produce(shared.root(), OURS, "v"), "messages");
+    let metrics = shared.call(shared.root(), "GET", "/metrics", &Value::Null).text();
+    let counted = metrics.lines().find(|line| line.contains("\"quota_exceeded\"")).unwrap_or_default();
+    assert!(counted.ends_with(" 3"), "refusals are counted by their reason: {counted:?}");
     assert_eq!(shared.produce(globex, "/v2/topics/theirs/messages", "v").status, 201);
     assert_eq!(
         shared.produce(acme, "/v2/topics/orders/messages", "v").status,

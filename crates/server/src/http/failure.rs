@@ -179,15 +179,17 @@ const RETRY_POLICIES_FULL: &str = "retry_policies_full";
 const EFFECT_RECORDS_FULL: &str = "effect_records_full";
 const REQUEST_QUEUE_FULL: &str = "request_queue_full";
 const DISK_FULL: &str = "disk_full";
+const QUOTA_EXCEEDED: &str = "quota_exceeded";
 
 /// Every reason for which a message is turned away although nothing is wrong with it.
-pub(crate) const PRODUCE_REJECTIONS: [&str; 6] = [
+pub(crate) const PRODUCE_REJECTIONS: [&str; 7] = [
     PARTITION_BUFFER_FULL,
     PARTITION_BUFFER_BYTES_FULL,
     IDEMPOTENCY_RECORDS_FULL,
     RETRY_POLICIES_FULL,
     REQUEST_QUEUE_FULL,
     DISK_FULL,
+    QUOTA_EXCEEDED,
 ];
 
 /// The reason under which a refused produce is counted, as a place in [`PRODUCE_REJECTIONS`].
@@ -196,6 +198,7 @@ pub(crate) fn produce_rejection(failure: &Failure) -> Option<usize> {
         Failure::Busy => REQUEST_QUEUE_FULL,
         Failure::Reject(Reject::Overloaded(overload)) => reason(*overload),
         Failure::Reject(Reject::DiskFull) => DISK_FULL,
+        Failure::Reject(Reject::QuotaExceeded(_)) => QUOTA_EXCEEDED,
         Failure::Commit(_, why) => return produce_rejection(why),
         Failure::Reject(_)
         | Failure::Entity { .. }

@@ -2,10 +2,10 @@
 
 use std::io;
 #[cfg(feature = "tls")]
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 #[cfg(feature = "tls")]
-use driftq_tls::{Identity, tokio_rustls::server::TlsStream};
+use driftq_tls::{Identity, IdentityFile, tokio_rustls::server::TlsStream};
 #[cfg(feature = "tls")]
 use tokio::{
     net::TcpStream,
@@ -34,7 +34,7 @@ pub(crate) fn examine(options: &Options) -> Result<Option<String>, (&'static str
         #[cfg(feature = "tls")]
         (Some(certificate), Some(key)) => {
             let identity = Identity::load(certificate, key, options.tls_client_ca.as_deref())
-                .map_err(|why| (at_fault(options, &why), why))?;
+                .map_err(|flaw| (at_fault(flaw.file), flaw.why))?;
             Ok(identity.warning())
         }
         #[cfg(not(feature = "tls"))]
@@ -74,16 +74,11 @@ fn examine_clients(options: &Options) -> Result<(), (&'static str, String)> {
 
 /// The knob that a user has to look at.
 #[cfg(feature = "tls")]
-fn at_fault(options: &Options, why: &str) -> &'static str {
-    let is_about = |what: &str, path: Option<&PathBuf>| {
-        path.is_some_and(|path| why.starts_with(&format!("the {what} {}", path.display())))
-    };
-    if is_about("certificate", options.tls_cert.as_ref()) {
-        "tls_cert"
-    } else if is_about("client authority", options.tls_client_ca.as_ref()) {
-        "tls_client_ca"
-    } else {
-        "tls_key"
+const fn at_fault(file: IdentityFile) -> &'static str {
+    match file {
+        IdentityFile::Certificate => "tls_cert",
+        IdentityFile::Key => "tls_key",
+        IdentityFile::ClientAuthority => "tls_client_ca",
     }
 }
 
