@@ -9,7 +9,9 @@ use anyhow::Result;
 use serde::Serialize;
 
 use crate::{Client, Columns, Common, Exit, Fault, description, printable, yes_or};
-pub(super) use chosen::{Chosen, SERVER_DEFAULT, Typed, choose};
+#[cfg(feature = "ledger")]
+pub(super) use chosen::Chosen;
+pub(super) use chosen::{SERVER_DEFAULT, Typed, choose};
 use file::{Context, Contexts};
 
 #[derive(clap::Subcommand)]
