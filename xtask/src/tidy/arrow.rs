@@ -25,7 +25,7 @@ struct Row {
     because: &'static str,
 }
 
-const ROWS: [Row; 20] = [
+const ROWS: [Row; 21] = [
     Row {
         package: "driftq-rules",
         workspace: &[],
@@ -117,6 +117,14 @@ const ROWS: [Row; 20] = [
         because: "a service with PostgreSQL and no broker uses it alone",
     },
     Row {
+        package: "driftq-connect",
+        workspace: &["driftq-api", "driftq-client", "driftq-tls"],
+        workspace_in_tests: &["driftq-connect", "driftq-testbed"],
+        outside_only: None,
+        outside_never: &["axum", "openssl"],
+        because: "connectors are users of the SDK and know no more of the broker than any other program",
+    },
+    Row {
         package: "driftq-server",
         workspace: &["driftq-api", "driftq-engine", "driftq-http", "driftq-tls"],
         workspace_in_tests: &[],
@@ -126,7 +134,14 @@ const ROWS: [Row; 20] = [
     },
     Row {
         package: "driftq-cli",
-        workspace: &["driftq-api", "driftq-client", "driftq-engine", "driftq-http", "driftq-ledger"],
+        workspace: &[
+            "driftq-api",
+            "driftq-client",
+            "driftq-connect",
+            "driftq-engine",
+            "driftq-http",
+            "driftq-ledger",
+        ],
         workspace_in_tests: &[],
         outside_only: None,
         outside_never: &["tokio-postgres", "async-nats"],

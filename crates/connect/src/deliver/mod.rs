@@ -1,0 +1,1 @@
+//! Outbound deliveries: webhooks, HTTP calls and e-mails, each an effect.

@@ -1,0 +1,1 @@
+//! Exports: a bounded selection becomes files, all of them or none.
