@@ -17,6 +17,7 @@ extern crate alloc;
 
 mod audit;
 mod commit;
+mod definition;
 mod delivery;
 mod effect;
 mod entity;
@@ -37,6 +38,7 @@ pub use driftq_rules as ledger;
 pub use effect::begin::EFFECTS_PER_CALL_MAX;
 pub use log::audit::AuditFact;
 pub use log::commit::CommitFact;
+pub use log::definition::DefinitionFact;
 pub use log::delivery::{DeliveryFact, Place};
 pub use log::effect::{BegunFact, EffectFact, EndedFact, Lent};
 pub use log::entity::EntityFact;
@@ -62,9 +64,13 @@ pub use words::codec::Malformed;
 pub use words::commit::{
     COMMIT_PARTS_PER_CALL_MAX, COMMITS_PER_CALL_MAX, Commit, CommitInput, CommitPart, Committed,
 };
+pub use words::definition::{
+    DEFINITION_BYTES_MAX, DEFINITIONS_BYTES_MAX, DEFINITIONS_MAX, DefinitionKind, DefinitionPage,
+    DefinitionView,
+};
 pub use words::description::{
     Browse, Description, Found, GroupDescription, GroupPartition, GroupStanding, GroupTally, LaneTally,
-    Member, MessageDescription, PartitionDescription, Query, SlowestGroup, Stage, Stretch, Tally,
+    LeaseView, Member, MessageDescription, PartitionDescription, Query, SlowestGroup, Stage, Stretch, Tally,
     TopicDescription, Wait,
 };
 pub use words::draft::{NewLineage, NewMessage, Payload, Start};

@@ -451,6 +451,7 @@ const fn takes_long(input: &Input) -> bool {
         | Query::Outputs(_)
         | Query::Keys
         | Query::Tenants
+        | Query::Definitions(_)
         | Query::Audit(_)
         | Query::Entities(_)
         | Query::Runs(_)
@@ -462,6 +463,8 @@ const fn takes_long(input: &Input) -> bool {
         | Query::Commit(_)
         | Query::Entity(_)
         | Query::Tenant(_)
+        | Query::Definition(..)
+        | Query::Lease(_)
         | Query::Effect(_) => false,
     }
 }

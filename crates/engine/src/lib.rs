@@ -21,9 +21,11 @@ mod clock;
 mod commits;
 mod config;
 mod counters;
+mod credentials;
 mod dead_letter_writer;
 mod dead_letters;
 mod decide;
+mod definitions;
 mod effect_request;
 mod effects;
 mod entities;
@@ -65,6 +67,8 @@ pub use broker::Broker;
 pub use commits::{CommitCall, Committed, CutOver, RunSight, SeenEntry};
 pub use config::{Config, Storage, WriteMode};
 pub use counters::Counters;
+#[doc(hidden)]
+pub use credentials::{LeasedMessage, PublicKey, named_receipt, receipt_named};
 pub use effect_request::{Begun, EffectCall, EffectEnd, EffectEnded, EffectFilter, EffectSight, SeenEffect};
 pub use failure::{Failure, StartError};
 pub use keys::{HeldKey, KeyRing};
@@ -74,7 +78,6 @@ pub use request::{
     AckRequest, BorrowRequest, ConsumeRequest, Draft, Glance, Job, JobCall, JobKind, JobState, LeaseCall,
     LetterFilter, Produced, Recovery, Seen, Sight, TopicReady,
 };
-#[doc(hidden)]
 pub use seal::resealed;
 pub use start::Started;
 pub use status::Status;

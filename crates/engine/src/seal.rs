@@ -29,6 +29,11 @@ impl Seal {
         *write(&self.secret) = *secret;
     }
 
+    /// The secret in use.
+    pub(crate) fn secret(&self) -> [u8; 32] {
+        *read(&self.secret)
+    }
+
     /// The token of a receipt.
     pub(crate) fn seal(&self, receipt: &Receipt) -> String {
         let mut bytes = [0; SEALED_BYTES];

@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     pub(crate) rings: Rings,
     /// The number of the newest entry of the audit of which this run knows.
     pub(crate) audited: watch::Sender<u64>,
+    /// Counts the changes of definitions that were asked of this run.
+    pub(crate) defined: watch::Sender<u64>,
     /// What the last scrape was told.
     pub(crate) scraped: Scraped,
     /// True as soon as the broker begins to stop.
@@ -68,6 +70,7 @@ impl Shared {
             jobs: Jobs::default(),
             rings: Rings::default(),
             audited: watch::Sender::new(0),
+            defined: watch::Sender::new(0),
             scraped: Scraped::default(),
             stopping: watch::Sender::new(false),
             ended: watch::Sender::new(false),

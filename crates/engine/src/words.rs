@@ -1,8 +1,8 @@
 //! Facts in words, for operators who look into a log.
 
 use driftq_core::{
-    About, AuditFact, CommitFact, DeliveryFact, EffectFact, EntityFact, Fact, GroupId, KeyFact, Lent,
-    MessageFact, OrderFact, OutputFact, Place, RunFact, TenantFact, TopicId,
+    About, AuditFact, CommitFact, DefinitionFact, DeliveryFact, EffectFact, EntityFact, Fact, GroupId,
+    KeyFact, Lent, MessageFact, OrderFact, OutputFact, Place, RunFact, TenantFact, TopicId,
 };
 
 /// What a fact says, on one line. Payloads are left out.
@@ -50,6 +50,7 @@ pub(crate) fn words(fact: &Fact<'_>) -> String {
         Fact::Key(fact) => key(fact),
         Fact::Audit(fact) => audit(fact),
         Fact::Tenant(fact) => tenant(fact),
+        Fact::Definition(fact) => definition(fact),
     }
 }
 
@@ -138,6 +139,15 @@ fn audit(fact: &AuditFact<'_>) -> String {
             format!("audit entry {sequence} at {} ms: {actor:?} {action:?} {target:?}, {outcome}", at.0)
         }
         AuditFact::Dropped { below } => format!("audit entries below {below} dropped"),
+    }
+}
+
+fn definition(fact: &DefinitionFact<'_>) -> String {
+    match fact {
+        DefinitionFact::Defined { kind, name, at, text } => {
+            format!("{kind:?} {name:?} defined at {} ms: {} bytes", at.0, text.len())
+        }
+        DefinitionFact::Undefined { kind, name, at } => format!("{kind:?} {name:?} removed at {} ms", at.0),
     }
 }
 

@@ -164,6 +164,16 @@ pub(super) const ENTITY_UNKNOWN: Entry = Entry {
     help: "Check the name and the tenant_id; an entity that was never raised, or is removed, has version 0.",
 };
 
+pub(super) const ENDPOINT_UNKNOWN: Entry = Entry {
+    code: "ENDPOINT_UNKNOWN",
+    status: 404,
+    v1_code: "NOT_FOUND",
+    v1_status: 404,
+    retryable: false,
+    title: "There is no such endpoint",
+    help: "Check the name against `driftq endpoint list`; `driftq endpoint put` makes one.",
+};
+
 pub(super) const JOB_UNKNOWN: Entry = Entry {
     code: "JOB_UNKNOWN",
     status: 404,

@@ -37,6 +37,8 @@ pub enum Code {
     CommitUnknown,
     /// No entity has that name.
     EntityUnknown,
+    /// There is no such endpoint.
+    EndpointUnknown,
     /// No job has that name.
     JobUnknown,
     /// A web page of another origin asks.
@@ -124,7 +126,7 @@ pub struct Entry {
 
 impl Code {
     /// All of them, in the order of the table in the documentation.
-    pub const ALL: [Self; 48] = [
+    pub const ALL: [Self; 49] = [
         Self::InvalidArgument,
         Self::InvalidJson,
         Self::DeadlineExceeded,
@@ -141,6 +143,7 @@ impl Code {
         Self::RunUnknown,
         Self::CommitUnknown,
         Self::EntityUnknown,
+        Self::EndpointUnknown,
         Self::JobUnknown,
         Self::ForeignOrigin,
         Self::ForeignHost,
@@ -195,6 +198,7 @@ impl Code {
             Self::RunUnknown => &entries::RUN_UNKNOWN,
             Self::CommitUnknown => &entries::COMMIT_UNKNOWN,
             Self::EntityUnknown => &entries::ENTITY_UNKNOWN,
+            Self::EndpointUnknown => &entries::ENDPOINT_UNKNOWN,
             Self::JobUnknown => &entries::JOB_UNKNOWN,
             Self::ForeignOrigin => &entries::FOREIGN_ORIGIN,
             Self::ForeignHost => &entries::FOREIGN_HOST,

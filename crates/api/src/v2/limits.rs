@@ -117,3 +117,35 @@ pub const DIGEST_BYTES_MAX: usize = 255;
 pub const CUT_OVERS_MAX: usize = 16;
 /// Longest place in a list that a cursor can hold, in bytes: the longest run and some numbers.
 pub const PLACE_BYTES_MAX: usize = IDENTITY_BYTES_MAX + 64;
+
+/// Longest URL of an endpoint, or path of a file with a secret, in bytes.
+pub const ENDPOINT_URL_BYTES_MAX: usize = 2048;
+/// Longest description of an endpoint, in bytes.
+pub const ENDPOINT_DESCRIPTION_BYTES_MAX: usize = 1024;
+/// Most secrets that sign at the same time.
+pub const ENDPOINT_SECRETS_MAX: usize = 4;
+/// Longest secret, in bytes, encrypted or not.
+pub const SECRET_BYTES_MAX: usize = 1024;
+/// Most recipients of an e-mail.
+pub const ENDPOINT_RECIPIENTS_MAX: usize = 50;
+/// Most topics that are bound to an endpoint.
+pub const ENDPOINT_TOPICS_MAX: usize = 16;
+/// Most sends of an endpoint at a time, of one connector.
+pub const ENDPOINT_CONCURRENCY_MAX: u64 = 64;
+/// Most entries of a retry schedule.
+pub const ENDPOINT_RETRIES_MAX: usize = 20;
+/// Shortest time that a receiver has.
+pub const DELIVERY_TIMEOUT_MS_MIN: u64 = 1000;
+/// Longest time that a receiver has.
+pub const DELIVERY_TIMEOUT_MS_MAX: u64 = 60_000;
+/// Longest id of a delivery, in bytes.
+pub const DELIVERY_ID_BYTES_MAX: usize = 255;
+/// Longest reason for disabling an endpoint, in bytes.
+pub const REASON_BYTES_MAX: usize = 1024;
+
+/// Longest audience of a credential, in bytes.
+pub const AUDIENCE_BYTES_MAX: usize = 512;
+/// Longest time that a credential is good for.
+pub const CREDENTIAL_TTL_MS_MAX: u64 = 3_600_000;
+/// Longest credential, in bytes.
+pub const CREDENTIAL_BYTES_MAX: usize = 32_768;

@@ -8,8 +8,11 @@ mod batch;
 mod browse;
 mod commit;
 mod commit_many;
+mod credential;
+mod delivery;
 mod dlq;
 mod effect;
+mod endpoint;
 mod entity;
 mod envelope;
 mod group;
@@ -52,6 +55,14 @@ pub use commit::{
     Commit, CommitFound, CommitMessage, CommitOutput, Committed, CommittedOutput, OutputResult,
 };
 pub use commit_many::{CommitCall, CommitDone, Commits, CommitsDone};
+pub use credential::{
+    Claims, Credential, CredentialRequest, Introspect, Introspected, JsonWebKey, JsonWebKeys,
+    OpenIdConfiguration,
+};
+pub use delivery::{
+    CONTENT_TYPE_LABEL, Deliveries, DeliveriesQuery, DeliveryRecord, DeliverySpec, DeliveryTaken,
+    HEADER_LABEL_PREFIX, SendAttempt, SendAttempts, SendOutcome, SendState,
+};
 pub use dlq::{
     DeadTopic, DeadTopics, LetterFilter, LetterPlace, Letters, LettersQuery, Purge, Redrive, Selection,
 };
@@ -59,7 +70,14 @@ pub use effect::{
     CommitResult, Effect, EffectBegin, EffectBeginCall, EffectBegins, EffectBegun, EffectDecision,
     EffectFinish, EffectFinished, EffectGet, EffectLease, EffectOutcome, EffectReacquire, EffectRefused,
     EffectRelease, EffectReleased, EffectRenew, EffectRenewed, EffectResolve, EffectResult, EffectState,
-    EffectStatus, Effects, EffectsBegun, EffectsQuery, Headers, MessagePlace, OnLapse, ReleaseResult,
+    EffectStatus, Effects, EffectsBegun, EffectsQuery, Headers, LastOutcome, MessagePlace, OnLapse,
+    ReleaseResult,
+};
+pub use endpoint::{
+    DELIVERIES_PREFIX, DELIVERY_SCOPE_PREFIX, DELIVERY_TIMEOUT_MS, DISABLE_AFTER_MS, Disabled,
+    ENDPOINT_CONCURRENCY, ENDPOINT_GROUP_PREFIX, ENDPOINT_NAME_BYTES_MAX, Endpoint, EndpointKind,
+    EndpointMethod, EndpointSpec, EndpointState, EndpointSwitch, Endpoints, EndpointsQuery, OnUnknown,
+    RETRY_SCHEDULE_MS, Secret,
 };
 pub use entity::{
     Entities, Entity, EntityRemoved, Expected, tenant, tenant_and_page, tenant_and_section, tenant_confirmed,
@@ -72,17 +90,20 @@ pub use key::{Key, KeyAction, KeyMade, KeyRotate, KeySpec, Keys, Limits, OVERLAP
 pub use labels::Labels;
 pub use lease::{LeaseRequest, Leased, LeasedWriter, StreamQuery};
 pub use limits::{
-    ACTIONS_MAX, ATTEMPTS_MAX, AUDIT_TARGET_BYTES_MAX, AUDIT_WORD_BYTES_MAX, BATCH_MESSAGES_MAX,
-    COMMIT_ITEMS_MAX, COMMITS_MAX, COUNT_MAX, CREDIT_DEFAULT, CREDIT_MAX, CURSOR_BYTES_MAX, CUT_OVERS_MAX,
-    DIGEST_BYTES_MAX, DURATION_MS_MAX, EFFECT_ATTEMPTS_MAX, EFFECT_HASH_BYTES_MAX, EFFECT_KEY_BYTES_MAX,
+    ACTIONS_MAX, ATTEMPTS_MAX, AUDIENCE_BYTES_MAX, AUDIT_TARGET_BYTES_MAX, AUDIT_WORD_BYTES_MAX,
+    BATCH_MESSAGES_MAX, COMMIT_ITEMS_MAX, COMMITS_MAX, COUNT_MAX, CREDENTIAL_BYTES_MAX,
+    CREDENTIAL_TTL_MS_MAX, CREDIT_DEFAULT, CREDIT_MAX, CURSOR_BYTES_MAX, CUT_OVERS_MAX,
+    DELIVERY_ID_BYTES_MAX, DELIVERY_TIMEOUT_MS_MAX, DELIVERY_TIMEOUT_MS_MIN, DIGEST_BYTES_MAX,
+    DURATION_MS_MAX, EFFECT_ATTEMPTS_MAX, EFFECT_HASH_BYTES_MAX, EFFECT_KEY_BYTES_MAX,
     EFFECT_LINEAGE_BYTES_MAX, EFFECT_REQUEST_ID_BYTES_MAX, EFFECT_SCOPE_BYTES_MAX, EFFECT_TENANT_BYTES_MAX,
-    EFFECTS_MAX, ERROR_BYTES_MAX, EXPECTED_MAX, HEADER_NAME_BYTES_MAX, HEADER_VALUE_BYTES_MAX, HEADERS_MAX,
-    IDEMPOTENCY_HEADER_BYTES_MAX, IDENTITY_BYTES_MAX, IN_FLIGHT_MAX, KEY_BYTES_MAX, KEY_NOTE_BYTES_MAX,
-    KEY_TENANTS_MAX, KEY_TOPICS_MAX, LABEL_NAME_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX,
-    LEASE_MESSAGES_MAX, LEASE_MS_MAX, LETTERS_MAX, LOCATION_BYTES_MAX, NAME_BYTES_MAX, OFFSET_MAX,
-    OUTPUT_NAME_BYTES_MAX, PARTITIONS_MAX, PLACE_BYTES_MAX, PRIORITY_MAX, RATE_PER_SECOND_MAX, READS_MAX,
-    REQUEST_HASH_BYTES_MAX, REQUEST_ID_BYTES_MAX, SETTLEMENTS_MAX, TOKEN_BYTES_MAX, WAIT_MS_MAX,
-    WHY_BYTES_MAX,
+    EFFECTS_MAX, ENDPOINT_CONCURRENCY_MAX, ENDPOINT_DESCRIPTION_BYTES_MAX, ENDPOINT_RECIPIENTS_MAX,
+    ENDPOINT_RETRIES_MAX, ENDPOINT_SECRETS_MAX, ENDPOINT_TOPICS_MAX, ENDPOINT_URL_BYTES_MAX, ERROR_BYTES_MAX,
+    EXPECTED_MAX, HEADER_NAME_BYTES_MAX, HEADER_VALUE_BYTES_MAX, HEADERS_MAX, IDEMPOTENCY_HEADER_BYTES_MAX,
+    IDENTITY_BYTES_MAX, IN_FLIGHT_MAX, KEY_BYTES_MAX, KEY_NOTE_BYTES_MAX, KEY_TENANTS_MAX, KEY_TOPICS_MAX,
+    LABEL_NAME_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, LEASE_MESSAGES_MAX, LEASE_MS_MAX, LETTERS_MAX,
+    LOCATION_BYTES_MAX, NAME_BYTES_MAX, OFFSET_MAX, OUTPUT_NAME_BYTES_MAX, PARTITIONS_MAX, PLACE_BYTES_MAX,
+    PRIORITY_MAX, RATE_PER_SECOND_MAX, READS_MAX, REASON_BYTES_MAX, REQUEST_HASH_BYTES_MAX,
+    REQUEST_ID_BYTES_MAX, SECRET_BYTES_MAX, SETTLEMENTS_MAX, TOKEN_BYTES_MAX, WAIT_MS_MAX, WHY_BYTES_MAX,
 };
 pub use message::{Due, Message};
 #[cfg(feature = "openapi")]

@@ -64,7 +64,10 @@ impl Deliveries {
             let at = if allowance.is_exceeded(lane) {
                 Some(turn.now)
             } else {
-                lane.slots.get(sequence).and_then(|slot| allowance.end_of(slot.at))
+                // The first of them may have gone meanwhile, in this turn or in the history that was folded: the one
+                // that goes next is the first that is still there.
+                let first = lane.slots.next_kept(sequence).and_then(|first| lane.slots.get(first));
+                first.and_then(|slot| allowance.end_of(slot.at))
             };
             if let Some(at) = at {
                 self.trim_at(turn, topic, partition, at);

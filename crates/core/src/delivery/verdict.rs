@@ -4,6 +4,7 @@
 //! broker. A lapse alone takes nothing away: a holder that was slow, but not too slow, may still say how it went.
 
 use alloc::collections::BTreeSet;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::delivery::Deliveries;
@@ -16,9 +17,11 @@ use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::turn::timer::{Due, Spot};
 use crate::words::action::{Answer, Outcome, Output};
-use crate::words::id::{GroupId, Ticket, Token, TopicId};
+use crate::words::description::LeaseView;
+use crate::words::id::{GroupId, Spotted, Ticket, Token, TopicId};
 use crate::words::input::{Settlement, Verdict};
 use crate::words::receipt::Receipt;
+use crate::words::reject::Reject;
 
 /// Where a token leads.
 pub(crate) enum Authority {
@@ -189,6 +192,26 @@ impl Turn {
                 Authority::Current(Spot { topic, group, partition, sequence })
             }
             pending => Authority::Stale(pending.map(|pending| pending.attempts)),
+        }
+    }
+
+    /// A delivery whose holder may still act on it: its token is the newest, and its lease live.
+    pub(crate) fn view_lease(&self, receipt: &Receipt) -> Result<LeaseView, Reject> {
+        let spot = match self.authority(receipt) {
+            Authority::Current(spot) => spot,
+            Authority::Acked | Authority::Buried => return Err(Reject::LeaseStale(None)),
+            Authority::Stale(attempt) => return Err(Reject::LeaseStale(attempt)),
+            Authority::Unknown => return Err(Reject::LeaseUnknown),
+        };
+        let Receipt { topic, partition, offset, .. } = *receipt;
+        let message = Spotted { topic, partition, offset };
+        let attempt = self.pending_attempts(spot);
+        let group = self.journal.state.topic(topic).and_then(|topic| topic.groups.get(&receipt.group));
+        match (self.lease_of(spot), group) {
+            (Some((_, expires)), Some(group)) if expires > self.now => {
+                Ok(LeaseView { message, group: Arc::clone(&group.name), attempt, expires })
+            }
+            _ => Err(Reject::LeaseStale(Some(attempt))),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::log::audit::AuditFact;
 use crate::log::commit::CommitFact;
+use crate::log::definition::DefinitionFact;
 use crate::log::delivery::{DeliveryFact, Place};
 use crate::log::effect::EffectFact;
 use crate::log::entity::EntityFact;
@@ -165,6 +166,8 @@ pub enum Fact<'a> {
     Audit(AuditFact<'a>),
     /// Something happened to a tenant.
     Tenant(TenantFact<'a>),
+    /// Something happened to a definition.
+    Definition(DefinitionFact<'a>),
 }
 
 impl Fact<'_> {
@@ -181,6 +184,7 @@ impl Fact<'_> {
             Self::Key(fact) => fact.told_at(),
             Self::Audit(fact) => fact.told_at(),
             Self::Tenant(fact) => fact.told_at(),
+            Self::Definition(fact) => fact.told_at(),
             Self::Opened { .. }
             | Self::Keyed { .. }
             | Self::GroupExpired { .. }

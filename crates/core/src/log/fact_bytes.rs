@@ -9,6 +9,8 @@ use crate::log::audit as audit_fact;
 use crate::log::audit::AuditFact;
 use crate::log::commit as commit_fact;
 use crate::log::commit::CommitFact;
+use crate::log::definition as definition_fact;
+use crate::log::definition::DefinitionFact;
 use crate::log::delivery as delivery_fact;
 use crate::log::delivery::DeliveryFact;
 use crate::log::effect as effect_fact;
@@ -117,6 +119,7 @@ impl<'a> Fact<'a> {
             Self::Key(fact) => fact.encode(out),
             Self::Audit(fact) => fact.encode(out),
             Self::Tenant(fact) => fact.encode(out),
+            Self::Definition(fact) => fact.encode(out),
         }
     }
 
@@ -149,6 +152,9 @@ impl<'a> Fact<'a> {
             kind @ key_fact::FIRST_KIND..=key_fact::LAST_KIND => Self::Key(KeyFact::decode(kind, &mut take)?),
             kind @ audit_fact::FIRST_KIND..=audit_fact::LAST_KIND => {
                 Self::Audit(AuditFact::decode(kind, &mut take)?)
+            }
+            kind @ definition_fact::FIRST_KIND..=definition_fact::LAST_KIND => {
+                Self::Definition(DefinitionFact::decode(kind, &mut take)?)
             }
             kind @ tenant_fact::LIMITED => Self::Tenant(TenantFact::decode(kind, &mut take)?),
             FORGOTTEN => {

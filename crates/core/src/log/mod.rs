@@ -2,6 +2,7 @@
 
 pub(crate) mod audit;
 pub(crate) mod commit;
+pub(crate) mod definition;
 pub(crate) mod delivery;
 pub(crate) mod effect;
 pub(crate) mod entity;

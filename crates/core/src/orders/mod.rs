@@ -41,6 +41,12 @@ impl Deliveries {
                 turn.handle_replace_key(ticket, old, (new, digest), overlap_ms, out);
             }
             OrderInput::EndKey { ticket, key } => turn.handle_end_key(ticket, key, out),
+            OrderInput::Define { ticket, kind, name, expected, text } => {
+                turn.handle_define(ticket, (kind, &name), expected, &text, out);
+            }
+            OrderInput::Undefine { ticket, kind, name, expected } => {
+                turn.handle_undefine(ticket, (kind, &name), expected, out);
+            }
             OrderInput::LimitTenant { ticket, tenant, limits } => {
                 turn.handle_limit_tenant(ticket, &tenant, limits, out);
             }

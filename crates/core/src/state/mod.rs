@@ -3,6 +3,7 @@
 pub(crate) mod audit;
 pub(crate) mod beside;
 pub(crate) mod commit;
+pub(crate) mod definition;
 pub(crate) mod descent;
 pub(crate) mod effect;
 pub(crate) mod entity;
@@ -34,6 +35,7 @@ use crate::log::fact::Fact;
 use crate::log::order::OrderFact;
 use crate::state::audit::record::Audit;
 use crate::state::commit::Commits;
+use crate::state::definition::record::Definitions;
 use crate::state::descent::Descent;
 use crate::state::effect::record::Effects;
 use crate::state::entity::record::Entities;
@@ -95,6 +97,7 @@ pub struct State {
     pub(crate) keys: Keys,
     pub(crate) audit: Audit,
     pub(crate) tenants: Tenants,
+    pub(crate) definitions: Definitions,
     /// Kept messages by where they were born.
     pub(crate) descent: Descent,
     /// Partitions in which messages have become history since that was last looked at, and the first of those. Not part
@@ -134,6 +137,7 @@ impl State {
             keys: Keys::default(),
             audit: Audit::default(),
             tenants: Tenants::default(),
+            definitions: Definitions::default(),
             descent: Descent::default(),
             kept_anew: BTreeMap::new(),
         }
@@ -181,6 +185,7 @@ impl State {
             Fact::Key(ref fact) => self.on_key(fact),
             Fact::Audit(ref fact) => self.audit.apply(fact),
             Fact::Tenant(ref fact) => self.on_tenant(fact),
+            Fact::Definition(ref fact) => self.definitions.apply(fact),
         }
     }
 

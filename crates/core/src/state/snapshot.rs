@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use crate::state::audit::record::Audit;
 use crate::state::commit::Commits;
+use crate::state::definition::record::Definitions;
 use crate::state::effect::record::Effects;
 use crate::state::entity::record::Entities;
 use crate::state::gate::{Gate, put_gate, take_gate};
@@ -20,7 +21,8 @@ use crate::state::slot::{Beside, CHUNK_SLOTS, Chunk, Slot, Slots};
 use crate::state::spent::Spent;
 use crate::state::tenant::record::Tenants;
 use crate::state::version::{
-    VERSION, VERSION_LEAST, VERSION_WITHOUT_AUDIT, VERSION_WITHOUT_KEYS, VERSION_WITHOUT_LIMITS,
+    VERSION, VERSION_LEAST, VERSION_WITHOUT_AUDIT, VERSION_WITHOUT_DEFINITIONS, VERSION_WITHOUT_KEYS,
+    VERSION_WITHOUT_LIMITS,
 };
 use crate::state::{First, GROUPS_PER_TOPIC_MAX, PARTITIONS_MAX, State};
 use crate::words::codec::{Malformed, Put, Take};
@@ -78,6 +80,9 @@ impl State {
         }
         if version > VERSION_WITHOUT_LIMITS {
             self.tenants.encode(&mut out);
+        }
+        if version > VERSION_WITHOUT_DEFINITIONS {
+            self.definitions.encode(&mut out);
         }
         out
     }
@@ -142,6 +147,12 @@ impl State {
         }
         if version > VERSION_WITHOUT_LIMITS {
             state.tenants = Tenants::decode(&mut take)?;
+            if version == VERSION_WITHOUT_DEFINITIONS && state.tenants.are_free() {
+                return Err(take.malformed());
+            }
+        }
+        if version > VERSION_WITHOUT_DEFINITIONS {
+            state.definitions = Definitions::decode(&mut take)?;
         }
         state.count_tenants();
         take.done()?;

@@ -4,8 +4,10 @@
 use crate::state::State;
 
 /// First field of every snapshot.
-pub(super) const VERSION: u32 = 7;
-/// The version of a snapshot without limits of tenants: a server that does not know of them yet can read it.
+pub(super) const VERSION: u32 = 8;
+/// The version of a snapshot without definitions: a server that does not know of them yet can read it.
+pub(super) const VERSION_WITHOUT_DEFINITIONS: u32 = 7;
+/// The version of a snapshot without limits of tenants, either.
 pub(super) const VERSION_WITHOUT_LIMITS: u32 = 6;
 /// The version of a snapshot without an audit, either.
 pub(super) const VERSION_WITHOUT_AUDIT: u32 = 5;
@@ -19,7 +21,8 @@ impl State {
     pub(super) fn version(&self) -> u32 {
         let is_guarded = !self.keys.is_empty() || self.each_topic().any(|topic| topic.tenant.is_some());
         match (self.audit.is_untouched(), is_guarded) {
-            _ if !self.tenants.are_free() => VERSION,
+            _ if !self.definitions.are_untouched() => VERSION,
+            _ if !self.tenants.are_free() => VERSION_WITHOUT_DEFINITIONS,
             (false, _) => VERSION_WITHOUT_LIMITS,
             (true, true) => VERSION_WITHOUT_AUDIT,
             (true, false) => VERSION_WITHOUT_KEYS,

@@ -104,6 +104,9 @@ impl View<'_> {
                 Description::Commit(done)
             }
             Query::Keys => Description::Keys(state.keys.views()),
+            Query::Lease(receipt) => Description::Lease(self.turn.view_lease(receipt)),
+            Query::Definitions(kind) => Description::Definitions(state.definitions.page(*kind)),
+            Query::Definition(kind, name) => Description::Definition(state.definitions.view(*kind, name)),
             Query::Tenants => Description::Tenants(state.tenants()),
             Query::Tenant(tenant) => Description::Tenant(state.view_tenant(tenant)),
             Query::Audit(list) => Description::Audit(state.audit.list(list)),

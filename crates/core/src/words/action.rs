@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::words::commit::{CommitPart, Committed};
+use crate::words::definition::DefinitionView;
 use crate::words::description::{Description, GroupPartition};
 use crate::words::effect::EffectAnswer;
 use crate::words::id::{ConsumerId, Position, Ticket, Time, TopicId};
@@ -208,6 +209,8 @@ pub enum Answer {
     },
     /// A key, as it is now.
     Key(KeyView),
+    /// A definition, as it is now, or was until it was removed.
+    Definition(DefinitionView),
     /// A tenant, as it is now.
     Tenant(TenantView),
     /// An entry of the audit is written down.

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use crate::words::audit::{AuditList, AuditPage};
 use crate::words::blob::Blob;
 use crate::words::commit::Committed;
+use crate::words::definition::{DefinitionKind, DefinitionPage, DefinitionView};
 use crate::words::effect::{EffectList, EffectPage, EffectTally, EffectView};
 use crate::words::entity::{EntityList, EntityView};
 use crate::words::id::{Identity, KeyHash, Position, Spotted, Time, TopicId};
@@ -14,6 +15,8 @@ use crate::words::key::KeyView;
 use crate::words::letter::AttemptDescription;
 use crate::words::output::{DatasetSummary, DatasetView, OutputList, OutputPage, VersionsList};
 use crate::words::policy::RetryPolicy;
+use crate::words::receipt::Receipt;
+use crate::words::reject::Reject;
 use crate::words::run::{RunList, RunPage, RunSummary};
 use crate::words::scoped::Named;
 use crate::words::tenant::TenantView;
@@ -58,6 +61,12 @@ pub enum Query {
     Commit(Identity),
     /// All keys.
     Keys,
+    /// What a delivery is about, if its lease is the newest and live.
+    Lease(Receipt),
+    /// All definitions of a kind.
+    Definitions(DefinitionKind),
+    /// One definition.
+    Definition(DefinitionKind, String),
     /// The tenants that have topics or limits.
     Tenants,
     /// One tenant, whatever it has.
@@ -124,6 +133,12 @@ pub enum Description {
     Commit(Option<Committed>),
     /// To [`Query::Keys`].
     Keys(Vec<KeyView>),
+    /// To [`Query::Lease`].
+    Lease(Result<LeaseView, Reject>),
+    /// To [`Query::Definitions`].
+    Definitions(DefinitionPage),
+    /// To [`Query::Definition`].
+    Definition(Option<DefinitionView>),
     /// To [`Query::Tenants`], by name.
     Tenants(Vec<TenantView>),
     /// To [`Query::Tenant`].
@@ -161,6 +176,19 @@ pub struct Found {
     pub length: u32,
     /// Checksum of the payload.
     pub check: u32,
+}
+
+/// A live lease of a delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseView {
+    /// Which message.
+    pub message: Spotted,
+    /// The group's name.
+    pub group: Arc<str>,
+    /// Which delivery of it to the group, counted from 1.
+    pub attempt: u32,
+    /// When the lease lapses, unless its holder extends it.
+    pub expires: Time,
 }
 
 /// Messages in the order of partition and offset.

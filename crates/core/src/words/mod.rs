@@ -5,6 +5,7 @@ pub(crate) mod audit;
 pub(crate) mod blob;
 pub(crate) mod codec;
 pub(crate) mod commit;
+pub(crate) mod definition;
 pub(crate) mod description;
 pub(crate) mod draft;
 pub(crate) mod effect;

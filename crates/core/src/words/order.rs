@@ -4,6 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::words::audit::AuditEntry;
+use crate::words::definition::DefinitionKind;
 use crate::words::draft::NewMessage;
 use crate::words::id::{Spotted, Ticket, Time, TopicId};
 use crate::words::key::{KeyId, NewKey};
@@ -144,6 +145,30 @@ pub enum OrderInput {
         ticket: Ticket,
         /// Which.
         key: KeyId,
+    },
+    /// Make a definition say something.
+    Define {
+        /// Who asks.
+        ticket: Ticket,
+        /// What is defined.
+        kind: DefinitionKind,
+        /// Its name.
+        name: String,
+        /// The version that it must have, zero for none at all; any if not given.
+        expected: Option<u64>,
+        /// What it is to say.
+        text: String,
+    },
+    /// Remove a definition.
+    Undefine {
+        /// Who asks.
+        ticket: Ticket,
+        /// What is defined.
+        kind: DefinitionKind,
+        /// Its name.
+        name: String,
+        /// The version that it must have; any if not given.
+        expected: Option<u64>,
     },
     /// Say how much a tenant may have.
     LimitTenant {

@@ -80,6 +80,13 @@ pub enum Reject {
     KeyTooLong,
     /// The message, or the topic to be made, would lie with what belongs to another tenant: the text says where.
     TenantDiffers(&'static str),
+    /// There is no definition of that name.
+    DefinitionUnknown,
+    /// The definition has another version than the caller expects.
+    DefinitionDiffers {
+        /// Which; zero if there is none.
+        version: u64,
+    },
     /// The tenant has as much of something as it may.
     QuotaExceeded(Quota),
     /// A structural limit is reached (topics, groups, consumers, name lengths): the text says which.

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use driftq_core::{
-    Attempt, AuditFact, DeadLetter, Deadline, DeliveryFact, Envelope, Fact, GroupId, Identity, Jitter,
-    KeyHash, Message, MessageFact, Order, OrderFact, Origin, Place, Position, RequestHash, RetryPolicy,
-    Routing, Spotted, State, Style, TenantFact, TenantLimits, Time, Token, TopicId, TopicSettings,
+    Attempt, AuditFact, DeadLetter, Deadline, DefinitionFact, DefinitionKind, DeliveryFact, Envelope, Fact,
+    GroupId, Identity, Jitter, KeyHash, Message, MessageFact, Order, OrderFact, Origin, Place, Position,
+    RequestHash, RetryPolicy, Routing, Spotted, State, Style, TenantFact, TenantLimits, Time, Token, TopicId,
+    TopicSettings,
 };
 
 use crate::support::ledger_facts;
@@ -128,7 +129,8 @@ fn name(fact: &Fact<'_>) -> &'static str {
         | Fact::Entity(_)
         | Fact::Key(_)
         | Fact::Audit(_)
-        | Fact::Tenant(_) => ledger_facts::name(fact).expect("every kind has a name"),
+        | Fact::Tenant(_)
+        | Fact::Definition(_) => ledger_facts::name(fact).expect("every kind has a name"),
     }
 }
 
@@ -311,7 +313,7 @@ fn every_kind_of_fact_has_its_text() {
     // The kind is the first byte after the length; there are no gaps but those between families.
     let kinds = facts().iter().map(|fact| encoded(fact)[4]).collect::<BTreeSet<u8>>();
     let old_kinds = old_facts().iter().map(|(name, _)| relic(name)[4]).collect::<BTreeSet<u8>>();
-    let families = (1..=43).chain(48..=58).chain(64..=65).chain([72, 73, 88]).chain(96..=100);
+    let families = (1..=43).chain(48..=58).chain(64..=65).chain([72, 73, 88]).chain(96..=102);
     assert_eq!(kinds.union(&old_kinds).copied().collect::<BTreeSet<u8>>(), families.collect());
     let folder = path("").parent().expect("it has a folder").to_owned();
     let files: BTreeSet<String> = std::fs::read_dir(folder)
@@ -325,6 +327,7 @@ fn every_kind_of_fact_has_its_text() {
         "snapshot-4",
         "snapshot-6",
         "snapshot-7",
+        "snapshot-8",
         "snapshot-of-tenants",
     ];
     let messages = ["message", "message-plain", "message-letter", "message-origin", "message-offset"];
@@ -720,4 +723,30 @@ fn snapshots_with_limits_are_written_and_read_as_ever() {
     assert_eq!(read.tenants(), state.tenants());
     let tenants: Vec<_> = read.tenants().into_iter().map(|view| (view.tenant, view.limits)).collect();
     assert_eq!(tenants, [("acme".to_owned(), ledger_facts::LIMITS)]);
+}
+
+/// Definitions are told by a version of their own, with limits of tenants and without. One that is gone still counts as
+/// a change.
+#[test]
+fn snapshots_with_definitions_are_written_and_read_as_ever() {
+    let kind = DefinitionKind::Endpoint;
+    let opened = Fact::Opened { epoch: 1, at: Time(0x0102), keeps_leases: true };
+    let defined =
+        |name, at, text| Fact::Definition(DefinitionFact::Defined { kind, name, at: Time(at), text });
+    let state = folded(&[
+        opened,
+        defined("shop", 0x0304, "first"),
+        defined("gone", 0x0305, "text"),
+        defined("shop", 0x0306, "second"),
+        Fact::Definition(DefinitionFact::Undefined { kind, name: "gone", at: Time(0x0307) }),
+    ]);
+    let read = State::decode(&frozen("snapshot-8", &state.encode()), 2).expect("it can be read");
+    assert_eq!(read.encode(), state.encode());
+    let page = read.definitions(kind);
+    let seen: Vec<_> = page
+        .definitions
+        .iter()
+        .map(|view| (&*view.name, view.version, &*view.text, view.created.0))
+        .collect();
+    assert_eq!((page.revision, seen), (4, vec![("shop", 3, "second", 0x0304)]));
 }

@@ -316,3 +316,21 @@ fn what_goes_before_it_was_due_leaves_the_schedule() {
     rig.advance(KEEP_MS);
     assert_eq!((counts(&mut rig, topic), rig.topic_described(topic).scheduled), ((0, 0), 0));
 }
+
+/// What was folded may name the first message of a history that is gone by now: the next one is watched all the same.
+#[test]
+fn history_goes_in_time_although_older_history_was_folded() {
+    let (mut rig, topic) = worked(Settings::default(), KEEPING, 1);
+    rig.snapshot_percent = 0;
+    rig.advance(KEEP_MS);
+    assert_eq!(counts(&mut rig, topic), (0, 0));
+    rig.produce(&Draft::to(topic));
+    let lent = rig.lease(topic, 1).remove(0);
+    rig.sync();
+    // The first thing that the new run is told.
+    rig.reboot(rig.log.synced);
+    rig.ack_token(&lent);
+    assert_eq!(counts(&mut rig, topic), (0, 1));
+    rig.advance(KEEP_MS);
+    assert_eq!(counts(&mut rig, topic), (0, 0), "it is as old as it may be");
+}

@@ -8,6 +8,7 @@ mod cost;
 mod dead_letters;
 mod deadlines;
 mod defaults;
+mod definitions;
 mod delivery;
 mod durable_answers;
 mod effects;

@@ -40,6 +40,26 @@ pub(super) const ALLOWED_ORIGINS: Knob = Knob {
     },
 };
 
+pub(super) const ISSUER: Knob = Knob {
+    name: "issuer",
+    flag: "issuer",
+    env: "DRIFTQ_ISSUER",
+    heading: FRONT,
+    help: "URL under which services find the keys of credentials, such as https://driftq.example.com; the listen address if not given",
+    value: "URL",
+    get: |config| config.http.issuer.clone(),
+    set: |config, text| {
+        let is_url = ["https://", "http://"].iter().any(|scheme| text.starts_with(scheme));
+        if !text.is_empty() && (!is_url || text.ends_with('/') || text.contains(char::is_whitespace)) {
+            return Err(format!(
+                "`{text}` is not a URL without a slash at its end, such as https://driftq.example.com"
+            ));
+        }
+        text.clone_into(&mut config.http.issuer);
+        Ok(())
+    },
+};
+
 pub(super) const TLS_CERT: Knob = Knob {
     name: "tls_cert",
     flag: "tls-cert",

@@ -124,6 +124,10 @@ impl Config {
     pub fn http(&self) -> http::Options {
         let mut options = self.http.clone();
         options.behind_proxy = self.behind_proxy;
+        if options.issuer.is_empty() {
+            let scheme = if self.speaks_tls() { "https" } else { "http" };
+            options.issuer = format!("{scheme}://{}", self.listen);
+        }
         host_of(&self.listen).clone_into(&mut options.door.listen_host);
         // A page that has its own name resolve to this server has no key to show.
         if options.keys_required {

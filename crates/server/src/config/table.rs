@@ -180,6 +180,7 @@ pub static KNOBS: &[Knob] = &[
         "How long a graceful stop waits for connections to finish what they began" },
     front::HOST_NAMES,
     front::ALLOWED_ORIGINS,
+    front::ISSUER,
     front::TLS_CERT,
     front::TLS_KEY,
     front::TLS_CLIENT_CA,

@@ -135,6 +135,8 @@ impl<'a> Target<'a> {
                 "/metrics" => Endpoint::Metrics,
                 "/v1" => Endpoint::UnknownV1,
                 path if path == "/v2" || path.starts_with("/v2/") => return Self::find_v2(method, path),
+                // Where standards look for things.
+                path if path.starts_with("/.well-known/") => return Self::find_v2(method, path),
                 _ => Endpoint::Unversioned,
             },
         };

@@ -87,6 +87,11 @@ fn rejected(reject: Reject, call: Call) -> Fault {
         // The broker names the entity; this is how it is told without its name.
         Reject::EntityDiffers { version, .. } => differing("the entity", version),
         Reject::EntityUnknown => Fault::new(Code::EntityUnknown, "the tenant has no entity of that name"),
+        Reject::DefinitionUnknown => Fault::new(Code::EndpointUnknown, "there is no such endpoint"),
+        Reject::DefinitionDiffers { version } => Fault::new(
+            Code::PreconditionFailed,
+            format!("the endpoint has version {version}, and another one was expected"),
+        ),
         Reject::KeyUnknown => Fault::new(Code::AccessKeyUnknown, "there is no such key, or it has ended"),
         Reject::KeyTooWide => Fault::new(Code::Forbidden, KEY_TOO_WIDE),
         Reject::KeyTooLong => Fault::new(Code::Forbidden, KEY_TOO_LONG),

@@ -13,6 +13,8 @@ pub struct Options {
     pub(crate) keys_required: bool,
     /// The digest of the root key.
     pub(crate) root_key: Option<[u8; 32]>,
+    /// Who signs credentials: the URL at which services find the keys.
+    pub(crate) issuer: String,
     /// A proxy is the only way to this server, and says where requests come from.
     pub(crate) behind_proxy: bool,
     /// Which names are the server's, and which web pages may ask.
@@ -61,6 +63,7 @@ impl Default for Options {
         Self {
             keys_required: false,
             root_key: None,
+            issuer: String::new(),
             behind_proxy: false,
             door: Door::default(),
             tls_cert: None,

@@ -64,6 +64,12 @@ impl Serialize for Headers<'_> {
     }
 }
 
+/// Headers of a request that is kept: checked, and owned by the reader.
+pub(in crate::v2) fn owned<'de, D: Deserializer<'de>>(from: D) -> Result<Headers<'static>, D::Error> {
+    let pairs = BOUNDS.read(from)?.into_iter();
+    Ok(Headers(pairs.map(|(name, value)| (name.into_owned().into(), value.into_owned().into())).collect()))
+}
+
 /// Headers of an answer: taken as they are, since the server has checked them, and owned by the reader.
 pub(super) fn stored<'de, D: Deserializer<'de>>(from: D) -> Result<Headers<'static>, D::Error> {
     pairs::stored(from).map(Headers)

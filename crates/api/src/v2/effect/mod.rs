@@ -24,9 +24,10 @@ pub use finish::{
     ReleaseResult,
 };
 pub use headers::Headers;
+pub(super) use headers::owned as owned_headers;
 pub(super) use many::{EffectAnswerShape, EffectBeginShape};
 pub use many::{EffectBeginCall, EffectBegins, EffectBegun, EffectRefused, EffectsBegun};
-pub use outcome::EffectOutcome;
+pub use outcome::{EffectOutcome, LastOutcome};
 pub use reacquire::EffectReacquire;
 pub use record::{Effect, EffectGet, Effects, EffectsQuery, MessagePlace};
 pub use resolve::EffectResolve;
@@ -123,7 +124,7 @@ pub enum CommitResult {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
-const fn is_false(flag: &bool) -> bool {
+pub(super) const fn is_false(flag: &bool) -> bool {
     !*flag
 }
 

@@ -50,6 +50,32 @@ pub struct EffectOutcome<'a> {
     pub resolved_why: Option<Cow<'a, str>>,
 }
 
+/// How the attempt before ended, while another one is under way, or while it is not known how that one went. It failed
+/// in a way that let it be tried again.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct LastOutcome<'a> {
+    /// A number of the caller's own, if it gave one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<i32>,
+    /// Small facts beside the body, if there are any.
+    #[serde(default, deserialize_with = "headers::stored", skip_serializing_if = "Headers::is_empty")]
+    #[schema(value_type = std::collections::BTreeMap<String, String>, required = false)]
+    pub headers: Headers<'a>,
+    /// The result, if there is one and it is UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<Cow<'a, str>>,
+    /// Why it failed, if its holder or an operator said so.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    #[schema(value_type = Option<String>)]
+    pub error: Cow<'a, str>,
+    /// Who decided it, if it was resolved by hand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolved_by: Option<Cow<'a, str>>,
+    /// How that was known, if it was resolved by hand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolved_why: Option<Cow<'a, str>>,
+}
+
 impl<'a> EffectOutcome<'a> {
     /// Puts the result where it belongs: `body` if it is UTF-8, `body_b64` if not.
     #[must_use]

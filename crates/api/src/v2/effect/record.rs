@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::ToSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{EffectOutcome, EffectState, OnLapse};
+use super::{EffectOutcome, EffectState, LastOutcome, OnLapse};
 use crate::fault::Fault;
 use crate::moment::Moment;
 use crate::query::Query;
@@ -105,6 +105,9 @@ pub struct Effect<'a> {
     /// Its outcome, if it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<EffectOutcome<'a>>,
+    /// How the attempt before ended, if it has not ended; never in lists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_outcome: Option<LastOutcome<'a>>,
 }
 
 /// Where a message is.

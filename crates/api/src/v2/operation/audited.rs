@@ -30,7 +30,11 @@ impl Operation {
             | Self::CreateKey
             | Self::RotateKey
             | Self::RevokeKey
-            | Self::LimitTenant => true,
+            | Self::LimitTenant
+            | Self::PutEndpoint
+            | Self::DeleteEndpoint
+            | Self::DisableEndpoint
+            | Self::EnableEndpoint => true,
             Self::Produce
             | Self::Browse
             | Self::GetMessage
@@ -66,6 +70,14 @@ impl Operation {
             | Self::GetEntity
             | Self::ListKeys
             | Self::GetKey
+            | Self::PostDelivery
+            | Self::ListDeliveries
+            | Self::ListEndpoints
+            | Self::GetEndpoint
+            | Self::MintCredential
+            | Self::Introspect
+            | Self::GetOpenIdConfiguration
+            | Self::GetJsonWebKeys
             | Self::ListTenants
             | Self::GetTenant
             | Self::ListAudit

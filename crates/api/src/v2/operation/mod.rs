@@ -137,6 +137,30 @@ pub enum Operation {
     LimitTenant,
     /// `GET /v2/audit`
     ListAudit,
+    /// `POST /v2/deliveries`
+    PostDelivery,
+    /// `GET /v2/deliveries`
+    ListDeliveries,
+    /// `GET /v2/endpoints`
+    ListEndpoints,
+    /// `GET /v2/endpoints/{endpoint}`
+    GetEndpoint,
+    /// `PUT /v2/endpoints/{endpoint}`
+    PutEndpoint,
+    /// `DELETE /v2/endpoints/{endpoint}`
+    DeleteEndpoint,
+    /// `POST /v2/endpoints/{endpoint}/disable`
+    DisableEndpoint,
+    /// `POST /v2/endpoints/{endpoint}/enable`
+    EnableEndpoint,
+    /// `POST /v2/leases/credential`
+    MintCredential,
+    /// `POST /v2/introspect`
+    Introspect,
+    /// `GET /.well-known/openid-configuration`
+    GetOpenIdConfiguration,
+    /// `GET /.well-known/jwks.json`
+    GetJsonWebKeys,
     /// `GET /v2/runs`
     ListRuns,
     /// `GET /v2/runs/{run_id}`

@@ -109,7 +109,20 @@ impl Operation {
             Self::CreateKey | Self::ListKeys | Self::GetKey | Self::RotateKey | Self::RevokeKey => {
                 (Action::Admin, None, Of::None)
             }
-            Self::Healthz | Self::Readyz | Self::GetOpenApi => {
+            Self::PostDelivery => (Action::Produce, Asked, Of::Asked),
+            Self::ListDeliveries => (Action::Read, Asked, Of::Filtered),
+            Self::ListEndpoints | Self::GetEndpoint => (Action::Read, All, Of::All),
+            Self::PutEndpoint | Self::DeleteEndpoint | Self::DisableEndpoint | Self::EnableEndpoint => {
+                (Action::Manage, All, Of::All)
+            }
+            Self::MintCredential => (Action::Consume, None, Of::None),
+            // One of another tenant is not active for the caller.
+            Self::Introspect => (Action::Read, None, Of::Filtered),
+            Self::Healthz
+            | Self::Readyz
+            | Self::GetOpenIdConfiguration
+            | Self::GetJsonWebKeys
+            | Self::GetOpenApi => {
                 return Needs { action: Option::None, topics: None, tenants: Of::None };
             }
         };

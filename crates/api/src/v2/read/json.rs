@@ -7,7 +7,7 @@ use serde::ser::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
 /// A payload as a field of JSON gives it.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::v2) struct Payload<'a> {
     pub(in crate::v2) text: Cow<'a, str>,
     /// It is written as `null`, which programs with optional fields also do for what they do not give.

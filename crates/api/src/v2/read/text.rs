@@ -35,6 +35,32 @@ where
     Ok(optional::<D, MIN, MAX>(from)?.map(Cow::into_owned))
 }
 
+/// A text of its own that must be given.
+pub(in crate::v2) fn owned<'de, D, const MIN: usize, const MAX: usize>(from: D) -> Result<String, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    required::<D, MIN, MAX>(from).map(Cow::into_owned)
+}
+
+/// A text of its own that is empty when it is left out or `null`, and may be empty when it is given.
+pub(in crate::v2) fn any_owned<'de, D, const MAX: usize>(from: D) -> Result<String, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    any::<D, MAX>(from).map(Cow::into_owned)
+}
+
+/// Up to `COUNT` texts of their own, none if they are left out or `null`.
+pub(in crate::v2) fn list_owned<'de, D, const MIN: usize, const MAX: usize, const COUNT: usize>(
+    from: D,
+) -> Result<Vec<String>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    Ok(list::<D, MIN, MAX, COUNT>(from)?.into_iter().map(Cow::into_owned).collect())
+}
+
 /// A text that is empty when it is left out or `null`, and cannot be empty when it is given.
 pub(in crate::v2) fn or_empty<'de, D, const MAX: usize>(from: D) -> Result<Cow<'de, str>, D::Error>
 where

@@ -24,8 +24,7 @@ impl Tenants {
     pub(crate) fn decode(take: &mut Take<'_>) -> Result<Self, Malformed> {
         let limited = take.count(TENANT_BYTES_LEAST)?;
         let mut tenants = Self { limited, ..Self::default() };
-        // Where no tenant has limits, the snapshot is of an older version.
-        if limited == 0 || limited > LIMITED_TENANTS_MAX {
+        if limited > LIMITED_TENANTS_MAX {
             return Err(take.malformed());
         }
         for _ in 0..limited {

@@ -3,10 +3,10 @@
 
 use driftq_core::ledger::{OnLapse, Status};
 use driftq_core::{
-    AuditFact, AuditWords, BegunFact, CommitFact, DeliveryFact, EffectFact, EffectPart, EndedFact,
-    EntityFact, Fact, GroupId, How, Identity, KeyFact, KeyId, KeyLimits, Lent, Lineage, MessageFact,
-    OutputAuthor, OutputFact, Place, Receipt, RequestHash, RunFact, Style, TenantFact, TenantLimits, Time,
-    Token, TopicId,
+    AuditFact, AuditWords, BegunFact, CommitFact, DefinitionFact, DefinitionKind, DeliveryFact, EffectFact,
+    EffectPart, EndedFact, EntityFact, Fact, GroupId, How, Identity, KeyFact, KeyId, KeyLimits, Lent,
+    Lineage, MessageFact, OutputAuthor, OutputFact, Place, Receipt, RequestHash, RunFact, Style, TenantFact,
+    TenantLimits, Time, Token, TopicId,
 };
 
 const LENT: Lent<'static> = Lent {
@@ -104,6 +104,8 @@ pub(crate) fn name(fact: &Fact<'_>) -> Option<&'static str> {
         Fact::Audit(AuditFact::Recorded { .. }) => "audit-recorded",
         Fact::Audit(AuditFact::Dropped { .. }) => "audit-dropped",
         Fact::Tenant(TenantFact::Limited { .. }) => "tenant-limited",
+        Fact::Definition(DefinitionFact::Defined { .. }) => "defined",
+        Fact::Definition(DefinitionFact::Undefined { .. }) => "undefined",
         _ => return None,
     })
 }
@@ -237,6 +239,17 @@ pub(crate) fn facts() -> Vec<Fact<'static>> {
         }),
         Fact::Audit(AuditFact::Dropped { below: 0x0102 }),
         Fact::Tenant(TenantFact::Limited { tenant: "tenant", at: Time(0x0102), limits: LIMITS }),
+        Fact::Definition(DefinitionFact::Defined {
+            kind: DefinitionKind::Endpoint,
+            name: "name",
+            at: Time(0x0102),
+            text: "text",
+        }),
+        Fact::Definition(DefinitionFact::Undefined {
+            kind: DefinitionKind::Endpoint,
+            name: "name",
+            at: Time(0x0102),
+        }),
     ];
     effects.map(Fact::Effect).into_iter().chain(others).collect()
 }

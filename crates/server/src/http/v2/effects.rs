@@ -7,7 +7,8 @@ use driftq_api::v2::{
     CommitResult, Effect, EffectBegin, EffectBeginCall, EffectBegins, EffectBegun, EffectDecision,
     EffectFinish, EffectFinished, EffectGet, EffectLease, EffectOutcome, EffectReacquire, EffectRelease,
     EffectReleased, EffectRenew, EffectRenewed, EffectResolve, EffectResult, EffectState, EffectStatus,
-    Effects, EffectsBegun, EffectsQuery, Headers, MessagePlace, OnLapse, ReleaseResult, encode_place,
+    Effects, EffectsBegun, EffectsQuery, Headers, LastOutcome, MessagePlace, OnLapse, ReleaseResult,
+    encode_place,
 };
 use driftq_engine::core::{About, EffectReceipt, EffectView, Ending, Time, Urge, ledger};
 use driftq_engine::{Begun, EffectCall, EffectEnd, EffectEnded, EffectFilter, SeenEffect};
@@ -359,6 +360,7 @@ fn shown(seen: &SeenEffect) -> Result<Effect<'_>, Fault> {
             attempt: Some(view.delivery).filter(|attempt| *attempt > 0),
         }),
         outcome: outcome(seen)?,
+        last_outcome: last_outcome(seen)?,
     })
 }
 
@@ -374,6 +376,7 @@ fn without_payload(mut effect: Effect<'_>, is_hidden: bool) -> Effect<'_> {
         (outcome.body, outcome.body_b64) = (None, None);
         outcome.payload_hidden = is_hidden;
     }
+    effect.last_outcome = None;
     effect
 }
 
@@ -421,6 +424,27 @@ fn outcome(seen: &SeenEffect) -> Result<Option<EffectOutcome<'_>>, Fault> {
         Some(Cow::Borrowed(body)) => outcome.with_bytes(body),
         // Read from bytes at hand, it is borrowed from them.
         Some(Cow::Owned(_)) | None => outcome,
+    }))
+}
+
+/// How the attempt before ended, of an effect that is under way or unknown.
+fn last_outcome(seen: &SeenEffect) -> Result<Option<LastOutcome<'_>>, Fault> {
+    if !matches!(seen.view.status, ledger::Status::InProgress | ledger::Status::Unknown) {
+        return Ok(None);
+    }
+    let Some(bytes) = &seen.ending else { return Ok(None) };
+    let Ending { code, headers, body, error, by, why } = Ending::decode(bytes).map_err(|_| unreadable())?;
+    let body = match body {
+        Some(Cow::Borrowed(body)) => std::str::from_utf8(body).ok().map(Cow::Borrowed),
+        Some(Cow::Owned(_)) | None => None,
+    };
+    Ok(Some(LastOutcome {
+        code,
+        headers: Headers::stored(headers),
+        body,
+        error,
+        resolved_by: given(by),
+        resolved_why: given(why),
     }))
 }
 

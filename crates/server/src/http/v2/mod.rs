@@ -3,7 +3,10 @@
 
 mod audit;
 mod commit;
+mod credentials;
+mod deliveries;
 mod effects;
+mod endpoints;
 mod entities;
 mod filled;
 mod groups;
@@ -80,6 +83,12 @@ pub(crate) const fn takes_body(operation: Operation) -> bool {
             | Operation::CreateKey
             | Operation::RotateKey
             | Operation::LimitTenant
+            | Operation::PostDelivery
+            | Operation::PutEndpoint
+            | Operation::DisableEndpoint
+            | Operation::EnableEndpoint
+            | Operation::MintCredential
+            | Operation::Introspect
             | Operation::RollBack
     )
 }
@@ -144,6 +153,18 @@ pub(crate) async fn answer(operation: Operation, request: Request<'_>) -> Handle
         Operation::GetKey => keys::get(&request).await,
         Operation::RotateKey => keys::rotate(&request).await,
         Operation::RevokeKey => keys::revoke(&request).await,
+        Operation::PostDelivery => deliveries::post(&request).await,
+        Operation::ListDeliveries => deliveries::list(&request).await,
+        Operation::ListEndpoints => endpoints::list(&request).await,
+        Operation::GetEndpoint => endpoints::get(&request).await,
+        Operation::PutEndpoint => endpoints::put(&request).await,
+        Operation::DeleteEndpoint => endpoints::delete(&request).await,
+        Operation::DisableEndpoint => endpoints::switch(&request, false).await,
+        Operation::EnableEndpoint => endpoints::switch(&request, true).await,
+        Operation::MintCredential => credentials::mint(&request).await,
+        Operation::Introspect => credentials::introspect(&request).await,
+        Operation::GetOpenIdConfiguration => credentials::configuration(&request),
+        Operation::GetJsonWebKeys => credentials::keys(&request),
         Operation::ListTenants => tenants::list(&request).await,
         Operation::GetTenant => tenants::get(&request).await,
         Operation::LimitTenant => tenants::limit(&request).await,

@@ -2,8 +2,10 @@
 
 mod audit;
 mod commit;
+mod credentials;
 mod dlq;
 mod effects;
+mod endpoints;
 mod entities;
 mod groups;
 mod keys;
@@ -32,6 +34,8 @@ pub(super) fn all() -> impl Iterator<Item = &'static Description> {
         &outputs::LINES[..],
         &entities::LINES[..],
         &runs::LINES[..],
+        &endpoints::LINES[..],
+        &credentials::LINES[..],
         &keys::LINES[..],
         &tenants::LINES[..],
         &audit::LINES[..],

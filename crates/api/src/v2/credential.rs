@@ -1,0 +1,168 @@
+//! Credentials of an attempt: short-lived, signed, and dead as soon as the attempt is.
+
+use std::borrow::Cow;
+
+use crate::ToSchema;
+use serde::{Deserialize, Serialize};
+
+use super::limits::{AUDIENCE_BYTES_MAX, CREDENTIAL_BYTES_MAX, CREDENTIAL_TTL_MS_MAX, TOKEN_BYTES_MAX};
+use super::read::{self, number, text};
+use crate::fault::Fault;
+use crate::moment::Moment;
+
+/// `POST /v2/leases/credential`: a credential of the delivery on loan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CredentialRequest<'a> {
+    /// The token of the delivery.
+    #[serde(borrow, deserialize_with = "text::required::<_, 1, TOKEN_BYTES_MAX>")]
+    #[schema(min_length = 1, max_length = 128)]
+    pub token: Cow<'a, str>,
+    /// For whom it is: the service that will be shown it.
+    #[serde(borrow, deserialize_with = "text::required::<_, 1, AUDIENCE_BYTES_MAX>")]
+    #[schema(min_length = 1, max_length = 512)]
+    pub audience: Cow<'a, str>,
+    /// How long it is good for: never longer than the lease; for as long as the lease, and at most an hour, if not
+    /// given.
+    #[serde(
+        default,
+        deserialize_with = "number::optional::<_, _, 1000, CREDENTIAL_TTL_MS_MAX>",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(minimum = 1000, maximum = 3_600_000)]
+    pub ttl_ms: Option<u64>,
+}
+
+impl<'a> CredentialRequest<'a> {
+    /// From a JSON body.
+    pub fn from_json(body: &'a [u8]) -> Result<Self, Fault> {
+        read::object(body)
+    }
+}
+
+/// To `POST /v2/leases/credential`.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Credential<'a> {
+    /// The credential: a JSON Web Token, signed with ES256.
+    pub credential: Cow<'a, str>,
+    /// When it ends.
+    pub expires_at: Moment,
+}
+
+/// Never shows the credential, whatever asks for its text.
+impl std::fmt::Debug for Credential<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Credential").field("expires_at", &self.expires_at).finish_non_exhaustive()
+    }
+}
+
+/// `POST /v2/introspect`: whether a credential is still good.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Introspect<'a> {
+    /// The credential.
+    #[serde(borrow, deserialize_with = "text::required::<_, 1, CREDENTIAL_BYTES_MAX>")]
+    #[schema(min_length = 1, max_length = 32768)]
+    pub token: Cow<'a, str>,
+}
+
+impl<'a> Introspect<'a> {
+    /// From a JSON body.
+    pub fn from_json(body: &'a [u8]) -> Result<Self, Fault> {
+        read::object(body)
+    }
+}
+
+/// To `POST /v2/introspect`, in the words of RFC 7662. What is not active says no more than that.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct Introspected {
+    /// Whether its delivery is the newest of its message, its lease live, and its own time not over.
+    pub active: bool,
+    /// What it says, if it is active.
+    #[serde(flatten, default, skip_serializing_if = "Option::is_none")]
+    pub claims: Option<Claims>,
+}
+
+/// What a credential says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Claims {
+    /// Who signed it.
+    pub iss: String,
+    /// Whom it stands for: tenant, topic, group, message and attempt.
+    pub sub: String,
+    /// For whom it is.
+    pub aud: String,
+    /// When it ends, in seconds since 1970.
+    pub exp: u64,
+    /// When it was made, in seconds since 1970.
+    pub iat: u64,
+    /// From when on it is good, in seconds since 1970.
+    pub nbf: u64,
+    /// Names the delivery and the audience: the same for every credential of an attempt for one audience.
+    pub jti: String,
+    /// Whose the message is, if it is a tenant's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// The topic.
+    pub topic: String,
+    /// The group.
+    pub group: String,
+    /// The run that the message belongs to, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+    /// The step within the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    /// The message: `topic/incarnation/partition/offset` of where it was born.
+    pub message: String,
+    /// Which delivery of it to the group, counted from 1.
+    pub attempt: u32,
+    /// The run of the broker that handed it out.
+    pub epoch: u64,
+    /// Rises, as a text, with every delivery of the message: who stores the highest one can refuse those below.
+    pub fence: String,
+}
+
+/// To `GET /.well-known/openid-configuration`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct OpenIdConfiguration {
+    /// Who signs.
+    pub issuer: String,
+    /// Where the keys are.
+    pub jwks_uri: String,
+    /// `id_token`
+    pub response_types_supported: Vec<String>,
+    /// `public`
+    pub subject_types_supported: Vec<String>,
+    /// `ES256`
+    pub id_token_signing_alg_values_supported: Vec<String>,
+    /// What a credential says.
+    pub claims_supported: Vec<String>,
+}
+
+/// To `GET /.well-known/jwks.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct JsonWebKeys {
+    /// The key that signs, the one before and the one after.
+    pub keys: Vec<JsonWebKey>,
+}
+
+/// A public key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct JsonWebKey {
+    /// `EC`
+    pub kty: String,
+    /// `P-256`
+    pub crv: String,
+    /// `sig`
+    #[serde(rename = "use")]
+    pub usage: String,
+    /// `ES256`
+    pub alg: String,
+    /// Names it.
+    pub kid: String,
+    /// Its first coordinate.
+    pub x: String,
+    /// Its second coordinate.
+    pub y: String,
+}

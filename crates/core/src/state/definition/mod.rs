@@ -1,0 +1,4 @@
+//! Definitions, as they are kept.
+
+pub(crate) mod record;
+pub(crate) mod snapshot;
