@@ -17,8 +17,10 @@ mod commit;
 mod confirm;
 mod consume;
 mod context;
+mod delivery;
 mod dlq;
 mod effect;
+mod endpoint;
 mod entity;
 pub mod exit;
 mod file;
@@ -185,6 +187,12 @@ enum Command {
     /// Watch and stop work that goes on in the server
     #[command(subcommand)]
     Job(job::Command),
+    /// Say where deliveries go: webhooks, HTTP calls, e-mails
+    #[command(subcommand)]
+    Endpoint(endpoint::Command),
+    /// Send deliveries to endpoints, and see what came of them
+    #[command(subcommand)]
+    Delivery(delivery::Command),
     /// Make keys, see what they allow, rotate and revoke them
     #[command(subcommand)]
     Key(key::Command),
@@ -234,6 +242,8 @@ pub fn run(common: &Common, Commands(command): Commands) -> Result<Exit> {
         Command::Run(command) => block_on(runs::run(common, &command)),
         Command::Job(command) => block_on(job::run(common, &command)),
         Command::Key(command) => key::run(common, &command),
+        Command::Endpoint(command) => block_on(endpoint::run(common, &command)),
+        Command::Delivery(command) => block_on(delivery::run(common, &command)),
         Command::Tenant(command) => block_on(tenant::run(common, &command)),
         Command::Audit(args) => block_on(audit::run(common, &args)),
         Command::Router(command) => block_on(router::run(common, &command)),

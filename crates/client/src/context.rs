@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use driftq_api::Moment;
 use driftq_api::v2::{
-    COMMIT_ITEMS_MAX, Commit, CommitMessage, CommitOutput, Committed, DatasetVersion, EXPECTED_MAX, Expected,
+    COMMIT_ITEMS_MAX, Commit, CommitMessage, CommitOutput, Committed, Credential, CredentialRequest, DatasetVersion, EXPECTED_MAX, Expected,
     Item, ItemEnvelope, ItemOrigin,
 };
 
@@ -156,6 +156,15 @@ impl Context {
     #[must_use]
     pub fn token(&self) -> &str {
         self.shared.item.lease.as_ref().map_or("", |lease| &lease.token)
+    }
+
+    /// A credential of this attempt for a service: a JSON Web Token that ends with the lease at the latest.
+    ///
+    /// # Errors
+    /// `StaleLease` if another attempt has begun; as every call.
+    pub async fn credential(&self, audience: &str) -> Result<Credential<'static>, Error> {
+        let (token, audience) = (self.token().into(), audience.into());
+        self.client().credential(&CredentialRequest { token, audience, ttl_ms: None }).await
     }
 
     fn envelope(&self) -> Option<&ItemEnvelope<'static>> {

@@ -1,5 +1,6 @@
 import { currentScope, within, type EffectScope } from "./ambient.js";
 import { effectArguments } from "./context.js";
+import { mintCredential, type CredentialOptions, type Introspected } from "./credentials.js";
 import { runEffect } from "./effects.js";
 import { Ledger } from "./ledger.js";
 import { known, names } from "./limits.js";
@@ -99,6 +100,16 @@ export class Client implements EffectScope {
     const produced = await this.transport.call<Produced>("POST", path`/v2/topics/${topic}/messages`, { body: message });
     exact(produced.offset, "offset");
     return produced;
+  }
+
+  /** A JSON Web Token for a service, about the delivery that `token` is the lease of. It ends with the lease at the latest. */
+  async credential(token: string, audience: string, options: CredentialOptions = {}): Promise<string> {
+    return mintCredential(this.transport, token, audience, options);
+  }
+
+  /** Whether a credential is still good, and what it says if so. */
+  introspect(credential: string): Promise<Introspected> {
+    return this.transport.call<Introspected>("POST", "/v2/introspect", { body: { token: credential } });
   }
 
   /** Sends in the background, many messages with one call. */

@@ -1,5 +1,6 @@
 import { within, type EffectScope } from "./ambient.js";
 import type { Asker } from "./collector.js";
+import { mintCredential, type CredentialOptions } from "./credentials.js";
 import type { Delivery } from "./delivery.js";
 import { endsOf, type Ends } from "./ends.js";
 import { runEffect } from "./effects.js";
@@ -102,6 +103,10 @@ export class Context implements EffectScope {
   /** The token of the delivery, for calls that this SDK does not have. */
   get leaseToken(): string {
     return this.#delivery.token;
+  }
+  /** A JSON Web Token for a service, about this attempt: it ends with the lease at the latest. */
+  credential(audience: string, options: CredentialOptions = {}): Promise<string> {
+    return mintCredential(this.#ledger.transport, this.leaseToken, audience, options);
   }
   /** Fires with `LeaseLost`, `Cancelled`, `DeadlinePassed` or `TimedOut` as its reason. */
   get signal(): AbortSignal {

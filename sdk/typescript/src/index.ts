@@ -2,6 +2,7 @@ export { Admin, type Group, type Resolution, type TopicSettings } from "./admin.
 export { currentEffect, guarded, type EffectScope, type GuardedOptions } from "./ambient.js";
 export { canonical } from "./canonical.js";
 export { Client, Run, type ClientOptions, type RunOptions } from "./client.js";
+export { type CredentialOptions, type Introspected } from "./credentials.js";
 export { Context, type Committed, type Output } from "./context.js";
 export * from "./errors.js";
 export type { Answer, Exchange, Send } from "./exchange.js";

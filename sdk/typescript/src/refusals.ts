@@ -27,6 +27,8 @@ export class OutputUnknown extends Refused {}
 export class RunUnknown extends Refused {}
 /** No entity has that name. */
 export class EntityUnknown extends Refused {}
+/** There is no such endpoint. */
+export class EndpointUnknown extends Refused {}
 /** No commit under that key is remembered. */
 export class CommitUnknown extends Refused {}
 /** There is no job of that name. */
@@ -114,6 +116,7 @@ export const refusals = {
   OUTPUT_UNKNOWN: OutputUnknown,
   RUN_UNKNOWN: RunUnknown,
   ENTITY_UNKNOWN: EntityUnknown,
+  ENDPOINT_UNKNOWN: EndpointUnknown,
   COMMIT_UNKNOWN: CommitUnknown,
   JOB_UNKNOWN: JobUnknown,
   UNAUTHENTICATED: Unauthenticated,

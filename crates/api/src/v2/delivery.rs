@@ -58,7 +58,7 @@ pub struct DeliverySpec<'a> {
     pub content_type: Option<Cow<'a, str>>,
     /// Headers of this one, besides those of the endpoint; at most 32, with values of at most 1,024 bytes.
     #[serde(borrow, default, skip_serializing_if = "Headers::is_empty")]
-    #[schema(value_type = std::collections::BTreeMap<String, String>, required = false)]
+    #[schema(required = false)]
     pub headers: Headers<'a>,
     /// Whose it is.
     #[serde(

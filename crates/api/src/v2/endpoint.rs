@@ -174,7 +174,7 @@ pub struct EndpointSpec {
         deserialize_with = "super::effect::owned_headers",
         skip_serializing_if = "Headers::is_empty"
     )]
-    #[schema(value_type = std::collections::BTreeMap<String, String>, required = false)]
+    #[schema(required = false)]
     pub headers: Headers<'static>,
     /// What signs, newest first; all of them do, so that a receiver may know either while they change.
     #[serde(

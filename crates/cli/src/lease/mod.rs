@@ -7,8 +7,9 @@ use std::{borrow::Cow, time::Duration};
 use anyhow::Result;
 use driftq_api::units::duration;
 use driftq_api::v2::{
-    ExtendLease, Item, LEASE_MESSAGES_MAX, LeaseRequest, Leased, NackLease, ReleaseLease, SETTLEMENTS_MAX,
-    Settled, SettledStatus, Settlements, Token, WAIT_MS_MAX,
+    Credential, CredentialRequest, ExtendLease, Introspect, Introspected, Item, LEASE_MESSAGES_MAX,
+    LeaseRequest, Leased, NackLease, ReleaseLease, SETTLEMENTS_MAX, Settled, SettledStatus, Settlements,
+    Token, WAIT_MS_MAX,
 };
 use serde::Serialize;
 
@@ -80,6 +81,37 @@ Examples:
         #[arg(long, value_name = "DURATION", value_parser = duration)]
         delay: Option<u64>,
     },
+    /// Get a credential for a message on loan: a JSON Web Token that ends with the lease
+    #[command(
+        after_help = "The token says which message, which attempt and for whom. Services check it with \
+the keys at /.well-known/jwks.json, and may ask `driftq lease introspect` whether the attempt is still the newest.
+
+Examples:
+  driftq lease credential \"$token\" --audience sts.amazonaws.com
+  driftq lease credential \"$token\" --audience vault --ttl 5m -o json | jq -r .credential"
+    )]
+    Credential {
+        /// The token of the lease
+        token: String,
+        /// The service that will be shown it
+        #[arg(long, value_name = "NAME")]
+        audience: String,
+        /// How long it is good for; as long as the lease, and at most an hour, if not given
+        #[arg(long, value_name = "DURATION", value_parser = span)]
+        ttl: Option<u64>,
+    },
+    /// See whether a credential is still good
+    #[command(
+        after_help = "It is as long as its delivery is the newest of its message and the lease is live. \
+The exit code is 0 if it is, and 5 if it is not.
+
+Examples:
+  driftq lease introspect \"$credential\" -o json | jq .attempt"
+    )]
+    Introspect {
+        /// The credential
+        credential: String,
+    },
 }
 
 #[derive(clap::Args)]
@@ -133,7 +165,28 @@ pub(super) async fn run(common: &Common, command: &Command) -> Result<()> {
             let release = |token| ReleaseLease { token, delay_ms: *delay, effect: None };
             settle(common, "/v2/leases/release", tokens, release).await
         }
+        Command::Credential { token, audience, ttl } => {
+            let (token, audience) = (Cow::Borrowed(&**token), Cow::Borrowed(&**audience));
+            let asked = CredentialRequest { token, audience, ttl_ms: *ttl };
+            let made: Credential<'static> = common.caller()?.post("/v2/leases/credential", &asked).await?;
+            common.show(&made, |made| format!("{}\n", made.credential))
+        }
+        Command::Introspect { credential } => introspect(common, credential).await,
     }
+}
+
+async fn introspect(common: &Common, credential: &str) -> Result<()> {
+    let asked = Introspect { token: Cow::Borrowed(credential) };
+    let said: Introspected = common.caller()?.post("/v2/introspect", &asked).await?;
+    common.show(&said, |said| match &said.claims {
+        Some(claims) => format!("active: {}, for {}\n", printable(&claims.sub), printable(&claims.aud)),
+        None => String::new(),
+    })?;
+    if said.active {
+        return Ok(());
+    }
+    let help = "its time or its lease is over, another attempt has begun, or another server signed it";
+    Err(Fault::new(Exit::Conflict, "the credential is not active").help(help).into())
 }
 
 async fn take(common: &Common, args: &TakeArgs) -> Result<()> {

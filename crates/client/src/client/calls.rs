@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use driftq_api::v2::{
-    Commit, Committed, Effect, EffectBegin, EffectDecision, EffectFinish, EffectFinished, EffectGet,
-    EffectRelease, EffectReleased, EffectRenew, EffectRenewed, EffectResolve, Group, Outcome, Produced,
+    Commit, Committed, Credential, CredentialRequest, Effect, EffectBegin, EffectDecision, EffectFinish, EffectFinished, EffectGet,
+    EffectRelease, EffectReleased, EffectRenew, EffectRenewed, EffectResolve, Group, Introspect, Introspected, Outcome, Produced,
     Topic, TopicPut, TopicSpec,
 };
 use driftq_http::{Call, Method};
@@ -131,6 +131,23 @@ impl Client {
     /// `StaleLease` if a lease is lost: nothing of it happened; as every call.
     pub async fn commit(&self, commit: &Commit<'_>) -> Result<Committed<'static>, Error> {
         self.post("/v2/commit", commit).await
+    }
+
+    /// A credential of a delivery on loan: a JSON Web Token for the service that it names, which ends with the lease at
+    /// the latest.
+    ///
+    /// # Errors
+    /// `StaleLease` if another attempt has begun or the message is settled; as every call.
+    pub async fn credential(&self, asked: &CredentialRequest<'_>) -> Result<Credential<'static>, Error> {
+        self.post("/v2/leases/credential", asked).await
+    }
+
+    /// Whether a credential is still good: its delivery is the newest of its message, and the lease is live.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn introspect(&self, credential: &str) -> Result<Introspected, Error> {
+        self.post("/v2/introspect", &Introspect { token: credential.into() }).await
     }
 
     /// What happened in a run of messages without a tenant, step by step.

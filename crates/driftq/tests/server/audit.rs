@@ -195,6 +195,23 @@ fn prepared(world: &World, key: &str, operation: Operation) -> Case {
             let id = job["id"].as_str().unwrap();
             case(format!("/v2/jobs/{id}"), Value::Null, format!("jobs/{id}"), "of-cancel_job")
         }
+        Operation::PutEndpoint => {
+            let body = json!({"kind": "http", "url": "https://there.example"});
+            let target = format!("endpoints/{name}");
+            case(format!("/v2/endpoints/{name}"), body, target, "http https://there.example")
+        }
+        Operation::DeleteEndpoint | Operation::DisableEndpoint | Operation::EnableEndpoint => {
+            let path = format!("/v2/endpoints/{name}");
+            let body = json!({"kind": "http", "url": "https://there.example"});
+            world.order("PUT", &path, &body);
+            let why = json!({"reason": "it moves", "by": "ann"});
+            let target = format!("endpoints/{name}");
+            match operation {
+                Operation::DisableEndpoint => case(format!("{path}/disable"), why, target, "it moves"),
+                Operation::EnableEndpoint => case(format!("{path}/enable"), why, target, "it moves"),
+                _ => case(path, Value::Null, target, ""),
+            }
+        }
         Operation::LimitTenant => case("/v2/tenants/acme", json!({"topics": 3}), "tenants/acme", "topics 3"),
         Operation::ResolveEffect => {
             let effect = json!({"scope": "pay/out", "key": name, "owner": "o", "lease_ms": 1});

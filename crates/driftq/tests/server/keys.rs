@@ -90,6 +90,7 @@ pub(crate) fn path_about(operation: Operation, topic: &str) -> String {
     match operation {
         // It waits as long as it is told, and streams for ever.
         Operation::Stream => format!("{path}?credit=0"),
+        Operation::ListDeliveries => format!("{path}?endpoint={topic}"),
         _ => path,
     }
 }
@@ -102,6 +103,9 @@ pub(crate) fn body(operation: Operation, topic: &str) -> Option<String> {
         }
         Operation::Produce => Some(json!({"value": "v", "envelope": {"target_topic": topic}}).to_string()),
         Operation::Redrive => Some(json!({"all": true, "dry_run": true, "target_topic": topic}).to_string()),
+        Operation::PostDelivery => {
+            Some(json!({"delivery_id": "d", "endpoint": topic, "body": "b"}).to_string())
+        }
         Operation::Healthz | Operation::Readyz | Operation::GetOpenApi => None,
         operation if operation.method().name() == "GET" || operation.method().name() == "DELETE" => None,
         _ => Some("{}".to_owned()),

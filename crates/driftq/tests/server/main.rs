@@ -16,6 +16,8 @@ mod compat_foreign;
 mod compat_requests;
 mod compat_stream;
 mod compat_v2_read;
+mod credentials;
+mod deliveries;
 mod door;
 mod edge_budget;
 mod full_disk;

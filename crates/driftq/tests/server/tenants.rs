@@ -73,6 +73,9 @@ fn naming(operation: Operation, tenant: Option<&str>) -> (String, Value) {
         Operation::PutTopic => return (path, json!({"tenant": tenant})),
         // It is named by the path alone.
         Operation::GetTenant => return (path.replace("none", tenant.unwrap_or("acme")), Value::Null),
+        Operation::PostDelivery => {
+            return (path, json!({"delivery_id": "d", "endpoint": "e", "body": "b", "tenant_id": tenant}));
+        }
         Operation::Commit => {
             json!({"fence": ["none"], "outputs": [{"dataset": "d", "version": "1", "partition_key": "p",
             "mode": "replace", "location": "l", "digest": "h"}]})

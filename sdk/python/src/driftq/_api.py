@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 from . import errors
 from ._calls import Call, segment
+from ._seconds import Seconds, in_seconds
 from ._wire import MessageOptions, Produced, keyed_message, produce_call
 
 
@@ -29,6 +30,17 @@ def group(topic: str, name: str) -> Call:
 
 def cancel(topic: str, partition: int, offset: int) -> Call:
     return Call("DELETE", f"/v2/topics/{segment(topic)}/messages/{partition}/{offset}", expects=("cancelled",))
+
+
+def credential(token: str, audience: str, ttl: Seconds | None) -> Call:
+    body: dict[str, Any] = {"token": token, "audience": audience}
+    if ttl is not None:
+        body["ttl_ms"] = round(in_seconds(ttl, "ttl") * 1000)
+    return Call("POST", "/v2/leases/credential", body, expects=("credential", "expires_at"))
+
+
+def introspect(credential: str) -> Call:
+    return Call("POST", "/v2/introspect", {"token": credential}, expects=("active",))
 
 
 def effects(scope: str | None, state: str | None, tenant_id: str | None, cursor: str | None) -> Call:

@@ -123,6 +123,15 @@ class AsyncClient(AsyncEffects):
         """No further attempt of this message begins; a worker that is handling it is told."""
         await self.call(_api.cancel(topic, partition, offset))
 
+    async def credential(self, token: str, audience: str, *, ttl: Seconds | None = None) -> str:
+        """A JSON Web Token for the service `audience`, about the delivery that `token` is the lease of. It ends with the
+        lease at the latest."""
+        return str((await self.call(_api.credential(token, audience, ttl)))["credential"])
+
+    async def introspect(self, credential: str) -> dict[str, Any]:
+        """Whether a credential is still good (`active`), and what it says if so."""
+        return dict(await self.call(_api.introspect(credential)))
+
     async def send(self, topic: str, payload: Any, **options: Unpack[MessageOptions]) -> Produced:
         """Stores one message; it is on disk when this returns. For many, use an `AsyncProducer`."""
         return Produced.read(await self.call(_api.send(topic, payload, options)))

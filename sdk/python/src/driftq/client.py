@@ -128,6 +128,15 @@ class Client(Effects):
         """No further attempt of this message begins; a worker that is handling it is told."""
         self.call(_api.cancel(topic, partition, offset))
 
+    def credential(self, token: str, audience: str, *, ttl: Seconds | None = None) -> str:
+        """A JSON Web Token for the service `audience`, about the delivery that `token` is the lease of. It ends with the
+        lease at the latest."""
+        return str((self.call(_api.credential(token, audience, ttl)))["credential"])
+
+    def introspect(self, credential: str) -> dict[str, Any]:
+        """Whether a credential is still good (`active`), and what it says if so."""
+        return dict(self.call(_api.introspect(credential)))
+
     def send(self, topic: str, payload: Any, **options: Unpack[MessageOptions]) -> Produced:
         """Stores one message; it is on disk when this returns. For many, use a `Producer`."""
         return Produced.read(self.call(_api.send(topic, payload, options)))

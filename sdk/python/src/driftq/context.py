@@ -18,6 +18,7 @@ from ._guards import AsyncEffects, Effects
 from ._json import expected, quoted, text, written
 from ._lineage import Trace, anchor, follow_up, plain_follow_up
 from ._payloads import raw_payload
+from ._seconds import Seconds
 from ._signal import Signal
 from ._wire import NOT_JSON, MessageOptions, read_moment, wire_message
 from .canonical import to_json
@@ -132,6 +133,10 @@ class Delivery:
     def message(self) -> Mapping[str, Any]:
         """The message as the server sent it."""
         return self._item
+
+    @property
+    def _token(self) -> str:
+        return str(self._item["lease"]["token"])
 
     @property
     def raw(self) -> bytes:
@@ -330,6 +335,11 @@ class Context(Delivery, Effects):
         super().__init__(item, group, owner, desk)
         self._client = client
 
+    def credential(self, audience: str, *, ttl: Seconds | None = None) -> str:
+        """A JSON Web Token for the service `audience`, about this attempt. It ends with the lease at the latest, and is
+        dead as soon as another attempt begins."""
+        return self._client.credential(self._token, audience, ttl=ttl)
+
     def commit(self) -> None:
         """Acks now, with everything that was collected, all or nothing. What the handler does then settles nothing."""
         entry = self._begin_commit()
@@ -360,6 +370,11 @@ class AsyncContext(Delivery, AsyncEffects):
     ) -> None:
         super().__init__(item, group, owner, desk)
         self._client = client
+
+    async def credential(self, audience: str, *, ttl: Seconds | None = None) -> str:
+        """A JSON Web Token for the service `audience`, about this attempt. It ends with the lease at the latest, and is
+        dead as soon as another attempt begins."""
+        return await self._client.credential(self._token, audience, ttl=ttl)
 
     async def commit(self) -> None:
         """Acks now, with everything that was collected, all or nothing. What the handler does then settles nothing."""

@@ -155,6 +155,12 @@ class EntityUnknown(Refused):
     CODE = "ENTITY_UNKNOWN"
 
 
+class EndpointUnknown(Refused):
+    """There is no such endpoint."""
+
+    CODE = "ENDPOINT_UNKNOWN"
+
+
 class CommitUnknown(Refused):
     """No commit under that key is remembered."""
 
