@@ -83,8 +83,7 @@ fn wanted(url: &str) -> Result<Address, String> {
         false => format!("{start}?{}", kept.join("&")),
     };
     // The error of the parser does not repeat the URL, in which there may be a password.
-    let config: Config =
-        url.parse().map_err(|error| format!("the database's URL: {error}"))?;
+    let config: Config = url.parse().map_err(|error| format!("the database's URL: {error}"))?;
     let is_secured = mode.is_some() || config.get_ssl_mode() == SslMode::Require;
     if ca_file.is_some() && !is_secured {
         let why = "sslrootcert names whom to trust, but nothing asks for TLS; add sslmode=verify-full";

@@ -55,10 +55,12 @@ pub enum SinkError {
         why: String,
     },
     /// The server cannot be used.
-    #[error("sink `{sink}`: {error}")]
+    #[error("sink `{sink}`, topic `{topic}`: {error}")]
     Server {
         /// Which sink.
         sink: String,
+        /// Its topic.
+        topic: String,
         /// What it said.
         error: Box<driftq_client::Error>,
     },

@@ -195,7 +195,8 @@ mod tests {
 
     #[test]
     fn parts_are_found_by_their_pointers_as_they_were_written() {
-        let document = r#" {"a": {"b": 12345678901234567890.10, "c": [7, {"d": "x"}]}, "m~n": 1, "p/q": 2, "é": null} "#;
+        let document =
+            r#" {"a": {"b": 12345678901234567890.10, "c": [7, {"d": "x"}]}, "m~n": 1, "p/q": 2, "é": null} "#;
         let pointers = ["/a/b", "/a/c/1/d", "/a/c/0", "/m~0n", "/p~1q", "/é", "/no", "/a/b/c", "/a/c"];
         let expected = [
             Some("12345678901234567890.10"),

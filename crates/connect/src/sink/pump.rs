@@ -110,6 +110,11 @@ impl Sink {
         SinkError::Database { sink: self.config.name.clone(), why: fault.to_string() }
     }
 
+    fn server(&self, error: Error) -> SinkError {
+        let (sink, topic) = (self.config.name.clone(), self.config.topic.clone());
+        SinkError::Server { sink, topic, error: Box::new(error) }
+    }
+
     fn setting(&self, why: String) -> SinkError {
         SinkError::Setting { sink: self.config.name.clone(), why }
     }
@@ -124,8 +129,7 @@ impl Sink {
         if !needs.is_empty() {
             return Err(SinkError::Table { sink: name.clone(), needs });
         }
-        let server = |error| SinkError::Server { sink: name.clone(), error: Box::new(error) };
-        client.topic(&self.config.topic).await.map_err(server)?;
+        client.topic(&self.config.topic).await.map_err(|error| self.server(error))?;
         let shape = Shape::new(&self.config).map_err(|why| self.setting(why))?;
         let statements = Statements::new(&self.config).map_err(|why| self.setting(why))?;
         let mut suffix = [0_u8; 4];
@@ -170,7 +174,7 @@ impl Pump<'_> {
                 Err(error) => {
                     let ended = written.ok().flatten().map(|refused| Ended { batch, refused });
                     settle(self.loans, ended).await;
-                    return Err(self.server(error));
+                    return Err(self.sink.server(error));
                 }
             };
             match written {
@@ -210,10 +214,6 @@ impl Pump<'_> {
             }
             Either::Left((written, _)) => (written, borrow.await),
         }
-    }
-
-    fn server(&self, error: Error) -> SinkError {
-        SinkError::Server { sink: self.sink.config.name.clone(), error: Box::new(error) }
     }
 
     /// Waits until the database is back. Nothing is on loan meanwhile.

@@ -84,7 +84,9 @@ impl Shape {
         let mut slots: Vec<Option<&RawValue>> = vec![None; self.columns.len()];
         if self.reads_json {
             let text = message.text().ok_or("the payload is not UTF-8, so it is not JSON")?;
-            self.picker.pick(text, &mut slots).map_err(|error| format!("the payload is not JSON: {error}"))?;
+            self.picker
+                .pick(text, &mut slots)
+                .map_err(|error| format!("the payload is not JSON: {error}"))?;
         }
         for (column, slot) in self.columns.iter().zip(slots) {
             let start = rows.bytes.len();

@@ -68,7 +68,8 @@ fn insert(config: &SinkConfig) -> Result<String, String> {
     }
     let elements: Vec<String> = (0..names.len()).map(|place| format!("c{place}")).collect();
     let (arrays, elements, values) = (arrays.join(", "), elements.join(", "), values.join(", "));
-    let keys: Vec<String> = config.dedupe_key.iter().map(|name| identifier(name)).collect::<Result<_, _>>()?;
+    let keys: Vec<String> =
+        config.dedupe_key.iter().map(|name| identifier(name)).collect::<Result<_, _>>()?;
     let start = format!("INSERT INTO {table} AS stored ({})", names.join(", "));
     let rows = format!("FROM unnest({arrays}) WITH ORDINALITY AS r({elements}, n)");
     Ok(match config.mode {
@@ -118,7 +119,8 @@ fn key(config: &SinkConfig, name: &str) -> Option<String> {
 pub(super) fn create_table(config: &SinkConfig) -> Result<String, String> {
     let mut lines = Vec::new();
     for column in &config.columns {
-        let is_key = config.dedupe_key.contains(&column.name) || config.version.as_ref() == Some(&column.name);
+        let is_key =
+            config.dedupe_key.contains(&column.name) || config.version.as_ref() == Some(&column.name);
         let null = if column.required || is_key { " NOT NULL" } else { "" };
         lines.push(format!("  {} {}{null}", identifier(&column.name)?, column.kind.sql()));
     }

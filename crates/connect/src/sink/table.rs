@@ -13,12 +13,8 @@ const VERSION_MIN: i32 = 140_000;
 /// One migration at a time in a database: two that make the same table at once would be in each other's way.
 const MIGRATION_LOCK: i64 = 0x6472_6966_7471_7369;
 /// The columns of the table of progress, and their types.
-const PROGRESS: [(&str, &str); 4] = [
-    ("sink", "text"),
-    ("topic", "text"),
-    ("incarnation", "int8"),
-    ("done", "int8multirange"),
-];
+const PROGRESS: [(&str, &str); 4] =
+    [("sink", "text"), ("topic", "text"), ("incarnation", "int8"), ("done", "int8multirange")];
 
 /// What a sink needs and the database does not have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -40,7 +36,9 @@ pub struct Finding {
 /// Needs as a text for people.
 pub(super) fn listed(needs: &[Need]) -> String {
     let lines = needs.iter().map(|need| match &need.sql {
-        Some(sql) => format!("{}; run this, or start with --migrate if a table is missing:\n{sql};", need.what),
+        Some(sql) => {
+            format!("{}; run this, or start with --migrate if a table is missing:\n{sql};", need.what)
+        }
         None => need.what.clone(),
     });
     lines.collect::<Vec<_>>().join("\n")
@@ -123,7 +121,8 @@ async fn check_progress(client: &Client, config: &SinkConfig, needs: &mut Vec<Ne
         needs.push(Need { what: format!("there is no table {table} for the progress"), sql: Some(sql) });
         return Ok(());
     };
-    let has = |(name, kind): &(&str, &str)| found.iter().any(|found| found.name == *name && found.kind == *kind);
+    let has =
+        |(name, kind): &(&str, &str)| found.iter().any(|found| found.name == *name && found.kind == *kind);
     let key: Vec<String> = PROGRESS[..3].iter().map(|(name, _)| (*name).to_owned()).collect();
     if !PROGRESS.iter().all(has) || !has_unique(client, &table, &key).await? {
         let what = format!("{table} is no table of progress: name another one as progress_table");
@@ -181,7 +180,9 @@ async fn check_rights(
     for right in rights.split(' ') {
         let rows = client.query_typed(RIGHT, &[(table, Type::TEXT), (&right, Type::TEXT)]).await;
         let rows = rows.map_err(|error| Fault::of(&error))?;
-        let Some(row) = rows.first().filter(|row| row.get::<_, Option<bool>>(0) != Some(true)) else { continue };
+        let Some(row) = rows.first().filter(|row| row.get::<_, Option<bool>>(0) != Some(true)) else {
+            continue;
+        };
         let user: String = row.get(1);
         needs.push(Need {
             what: format!("{user} may not {right} on {table}"),

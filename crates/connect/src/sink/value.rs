@@ -135,7 +135,9 @@ pub(super) fn append_json(kind: Kind, text: &str, bytes: &mut Vec<u8>) -> Result
             append_moment(moment, bytes);
         }
         Kind::Jsonb => append_jsonb(text, bytes),
-        Kind::Uuid => bytes.extend(uuid(&string(text)?).ok_or_else(|| format!("{} is no UUID", shown(text)))?),
+        Kind::Uuid => {
+            bytes.extend(uuid(&string(text)?).ok_or_else(|| format!("{} is no UUID", shown(text)))?)
+        }
         Kind::Bytea => {
             let decoded = STANDARD.decode(string(text)?.as_bytes());
             bytes.extend(decoded.map_err(|_| format!("{} is not in base64", shown(text)))?);

@@ -49,8 +49,7 @@ struct Topics {
 
 impl Topics {
     fn new<'a>(places: impl IntoIterator<Item = (&'a Place, &'a Offsets)>) -> Self {
-        let mut topics =
-            Self { names: vec![], incarnations: vec![], offsets: vec![] };
+        let mut topics = Self { names: vec![], incarnations: vec![], offsets: vec![] };
         for (place, offsets) in places {
             topics.names.push(place.topic.clone());
             topics.incarnations.push(place.incarnation.into());
@@ -267,9 +266,8 @@ impl Writer {
         rows: &Rows,
         chosen: &mut Vec<usize>,
     ) -> Result<BTreeMap<usize, String>, Fault> {
-        let run = async |statement: &str| {
-            client.batch_execute(statement).await.map_err(|error| Fault::of(&error))
-        };
+        let run =
+            async |statement: &str| client.batch_execute(statement).await.map_err(|error| Fault::of(&error));
         // A constraint that is checked at the commit would refuse all of it.
         run("SET CONSTRAINTS ALL IMMEDIATE").await?;
         let mut refused = BTreeMap::new();
