@@ -161,6 +161,7 @@ const ROWS: [Row; 21] = [
             "driftq-api",
             "driftq-cli",
             "driftq-client",
+            "driftq-connect",
             "driftq-engine",
             "driftq-ledger",
             "driftq-tls",

@@ -114,7 +114,12 @@ impl Bed {
             Err(error) => panic!("{error}"),
         };
         let letters = page["letters"].as_array().unwrap_or_else(|| panic!("{page}"));
-        letters.iter().map(|letter| letter["envelope"]["dead_letter"]["last_error"].as_str().unwrap_or_default().to_owned()).collect()
+        letters
+            .iter()
+            .map(|letter| {
+                letter["envelope"]["dead_letter"]["last_error"].as_str().unwrap_or_default().to_owned()
+            })
+            .collect()
     }
 }
 
