@@ -43,6 +43,11 @@ impl Message {
         self.item.lease.as_ref().map_or("", |lease| &lease.token)
     }
 
+    /// Whether the server says that no holder had it before.
+    pub(super) fn is_first_delivery(&self) -> bool {
+        self.item.lease.as_ref().is_some_and(|lease| lease.attempt == 1)
+    }
+
     /// About how much of a batch it takes.
     pub(super) fn bytes(&self) -> usize {
         let length = |text: &Option<Cow<'_, str>>| text.as_ref().map_or(0, |text| text.len());

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use driftq_client::{Client, Error};
@@ -42,6 +43,8 @@ pub struct Sink {
     config: SinkConfig,
     database: database::Place,
     progress: watch::Sender<Progress>,
+    /// Whether it was told that messages are skipped which came for the first time.
+    is_surprised: AtomicBool,
 }
 
 /// A batch whose transaction has ended.
@@ -58,7 +61,12 @@ impl Sink {
     pub fn new(config: SinkConfig) -> Result<Self, SinkError> {
         let database = config.postgres.url().and_then(|url| database::Place::new(&url));
         let database = database.map_err(|why| SinkError::Setting { sink: config.name.clone(), why })?;
-        Ok(Self { config, database, progress: watch::Sender::default() })
+        Ok(Self {
+            config,
+            database,
+            progress: watch::Sender::default(),
+            is_surprised: AtomicBool::new(false),
+        })
     }
 
     /// What it was told.
@@ -93,9 +101,19 @@ impl Sink {
 
     /// Counts what became of a batch. Tells which messages are no rows, and why.
     fn noted(&self, batch: &[Message], written: Written) -> BTreeMap<usize, String> {
-        let Written { rows, repeated, refused } = written;
+        let Written { rows, repeated, surprising, refused } = written;
+        let sink = self.config.name.as_str();
+        if surprising > 0 && !self.is_surprised.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                sink,
+                count = surprising,
+                "messages that came for the first time are skipped, because progress has them as written: the group \
+                 was moved back, or the server has lost its data and counts anew; in that case give the sink \
+                 another name"
+            );
+        }
         if let Some((index, why)) = refused.iter().next() {
-            let (sink, offset) = (&self.config.name, batch.get(*index).map(|message| message.item.offset));
+            let offset = batch.get(*index).map(|message| message.item.offset);
             tracing::warn!(sink, offset, count = refused.len(), "dead letters, the first because: {why}");
         }
         self.progress.send_modify(|progress| {

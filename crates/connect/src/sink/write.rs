@@ -36,6 +36,8 @@ pub(super) struct Written {
     pub(super) rows: usize,
     /// Messages that had become rows before.
     pub(super) repeated: usize,
+    /// How many of those were delivered for the first time.
+    pub(super) surprising: usize,
     /// Messages that are no rows of the table, and why.
     pub(super) refused: BTreeMap<usize, String>,
 }
@@ -146,16 +148,19 @@ impl Writer {
         self.know(client, &places).await?;
         let mut chosen = self.undone(client, batch, &places).await?;
         let repeated = batch.sources.len() - chosen.len();
+        let firsts = |index: &usize| usize::from(batch.messages[*index].is_first_delivery());
+        let (all, new) = (batch.sources.iter(), chosen.iter().map(|row| &batch.sources[*row]));
+        let surprising = all.map(firsts).sum::<usize>() - new.map(firsts).sum::<usize>();
         self.shape.sort(&batch.rows, &mut chosen);
         if is_careful {
             let refused = self.bisect(client, &batch.rows, &mut chosen).await?;
             self.finish(client, batch, &chosen, None).await?;
             let refused = refused.into_iter().map(|(row, why)| (batch.sources[row], why)).collect();
-            return Ok(Written { rows: chosen.len(), repeated, refused });
+            return Ok(Written { rows: chosen.len(), repeated, surprising, refused });
         }
         let arrays = (!chosen.is_empty()).then(|| self.shape.arrays(&batch.rows, &chosen));
         self.finish(client, batch, &chosen, arrays).await?;
-        Ok(Written { rows: chosen.len(), repeated, refused: BTreeMap::new() })
+        Ok(Written { rows: chosen.len(), repeated, surprising, refused: BTreeMap::new() })
     }
 
     /// Makes rows of progress for topics that have none, in a transaction of its own: the order in which they are

@@ -9,4 +9,5 @@ mod faults;
 mod kills;
 mod modes;
 mod once;
+mod page;
 mod values;
