@@ -217,9 +217,8 @@ fn read(path: &Path) -> Result<Connectors> {
 fn fault(error: RunError) -> anyhow::Error {
     let text = error.to_string();
     let exit = match error {
-        RunError::Sink(SinkError::Server { error, .. }) => {
-            let own = work::fault(*error);
-            return own.context(text);
+        RunError::Sink(SinkError::Server { sink, topic, error }) => {
+            return work::fault(*error).context(format!("sink `{}`, topic `{topic}`", printable(&sink)));
         }
         RunError::Sink(SinkError::Setting { .. } | SinkError::Table { .. }) => Exit::Config,
         RunError::Sink(SinkError::Database { .. }) => Exit::Unreachable,
