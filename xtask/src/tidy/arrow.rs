@@ -25,7 +25,7 @@ struct Row {
     because: &'static str,
 }
 
-const ROWS: [Row; 21] = [
+const ROWS: [Row; 22] = [
     Row {
         package: "driftq-rules",
         workspace: &[],
@@ -118,7 +118,14 @@ const ROWS: [Row; 21] = [
     Row {
         package: "driftq-ledger",
         // The words of a server and the way to it only for a feature that is off unless asked for.
-        workspace: &["driftq-rules", "driftq-canonical", "driftq-postgres", "driftq-tls", "driftq-api", "driftq-http"],
+        workspace: &[
+            "driftq-rules",
+            "driftq-canonical",
+            "driftq-postgres",
+            "driftq-tls",
+            "driftq-api",
+            "driftq-http",
+        ],
         workspace_in_tests: &["driftq-ledger", "driftq-testbed"],
         outside_only: None,
         outside_never: &[],
