@@ -15,6 +15,8 @@ pub mod client;
 pub mod colour;
 mod commit;
 mod confirm;
+#[cfg(feature = "connect")]
+mod connect;
 mod consume;
 mod context;
 mod delivery;
@@ -173,6 +175,12 @@ enum Command {
     /// Not in this build: look after the idempotency records of a service
     #[cfg(not(feature = "ledger"))]
     Ledger(absent::Args),
+    /// Run connectors that a file describes: topics into tables of PostgreSQL
+    #[cfg(feature = "connect")]
+    Connect(connect::Args),
+    /// Not in this build: run connectors that a file describes
+    #[cfg(not(feature = "connect"))]
+    Connect(absent::Args),
     /// Ack, finish, produce and register outputs, all together or not at all
     Commit(commit::Args),
     /// See where results lie, and choose the version that readers see
@@ -236,6 +244,10 @@ pub fn run(common: &Common, Commands(command): Commands) -> Result<Exit> {
         Command::Ledger(args) => block_on(ledger::run(common, &args)),
         #[cfg(not(feature = "ledger"))]
         Command::Ledger(_) => Err(absent::refusal("ledger").into()),
+        #[cfg(feature = "connect")]
+        Command::Connect(args) => block_on(connect::run(common, &args)),
+        #[cfg(not(feature = "connect"))]
+        Command::Connect(_) => Err(absent::refusal("connect").into()),
         Command::Commit(args) => block_on(commit::run(common, &args)),
         Command::Output(command) => block_on(outputs::run(common, &command)),
         Command::Entity(command) => block_on(entity::run(common, &command)),

@@ -4,9 +4,11 @@
 //! any number of copies may run, and any of them may be killed.
 #![warn(missing_docs)]
 
+pub mod config;
 #[cfg(feature = "deliver")]
 pub mod deliver;
 #[cfg(feature = "export")]
 pub mod export;
+pub mod run;
 #[cfg(feature = "postgres")]
 pub mod sink;

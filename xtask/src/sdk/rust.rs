@@ -15,12 +15,13 @@ use crate::{
 };
 
 /// The SDK and what it depends on, in that order.
-const CRATES: [&str; 8] = [
+const CRATES: [&str; 9] = [
     "driftq-client",
     "driftq-http",
     "driftq-api",
     "driftq-api-derive",
     "driftq-ledger",
+    "driftq-postgres",
     "driftq-rules",
     "driftq-canonical",
     "driftq-tls",

@@ -25,7 +25,7 @@ struct Row {
     because: &'static str,
 }
 
-const ROWS: [Row; 21] = [
+const ROWS: [Row; 22] = [
     Row {
         package: "driftq-rules",
         workspace: &[],
@@ -49,6 +49,14 @@ const ROWS: [Row; 21] = [
         outside_only: Some(&["rustls-native-certs", "rustls-webpki", "tokio-rustls"]),
         outside_never: &["openssl"],
         because: "whom to trust is one decision for every client, and who a server is one for every server",
+    },
+    Row {
+        package: "driftq-postgres",
+        workspace: &["driftq-tls"],
+        workspace_in_tests: &[],
+        outside_only: Some(&["tokio", "tokio-postgres"]),
+        outside_never: &["openssl"],
+        because: "how a database is reached is one decision for every program that reaches one",
     },
     Row {
         package: "driftq-core",
@@ -110,7 +118,14 @@ const ROWS: [Row; 21] = [
     Row {
         package: "driftq-ledger",
         // The words of a server and the way to it only for a feature that is off unless asked for.
-        workspace: &["driftq-rules", "driftq-canonical", "driftq-tls", "driftq-api", "driftq-http"],
+        workspace: &[
+            "driftq-rules",
+            "driftq-canonical",
+            "driftq-postgres",
+            "driftq-tls",
+            "driftq-api",
+            "driftq-http",
+        ],
         workspace_in_tests: &["driftq-ledger", "driftq-testbed"],
         outside_only: None,
         outside_never: &[],
@@ -118,7 +133,7 @@ const ROWS: [Row; 21] = [
     },
     Row {
         package: "driftq-connect",
-        workspace: &["driftq-api", "driftq-client", "driftq-tls"],
+        workspace: &["driftq-api", "driftq-client", "driftq-postgres", "driftq-tls"],
         workspace_in_tests: &["driftq-connect", "driftq-testbed"],
         outside_only: None,
         outside_never: &["axum", "openssl"],
@@ -153,6 +168,7 @@ const ROWS: [Row; 21] = [
             "driftq-api",
             "driftq-cli",
             "driftq-client",
+            "driftq-connect",
             "driftq-engine",
             "driftq-ledger",
             "driftq-tls",

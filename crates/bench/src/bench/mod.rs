@@ -23,6 +23,7 @@ mod progress;
 mod recovery;
 mod scrape;
 mod setup;
+mod sink;
 mod statistics;
 mod template;
 #[cfg(feature = "tls")]
@@ -61,7 +62,9 @@ enum Part {
     Flat,
     /// The ledger in PostgreSQL beside bare statements by pgbench; needs --postgres
     Ledger,
-    /// All of them; the ledger only with --postgres
+    /// A sink into PostgreSQL beside COPY of the same rows by psql; needs --postgres
+    Sink,
+    /// All of them; ledger and sink only with --postgres
     All,
 }
 
@@ -77,6 +80,7 @@ Examples:
   driftq bench all -o json > bench.json
   driftq bench --dir /mnt/fast     # measure that disk
   driftq bench ledger --postgres postgres://me@127.0.0.1/test   # in a schema of its own
+  driftq bench sink --postgres postgres://me@127.0.0.1/test     # likewise
   driftq bench ledger --postgres … --connections 1,16 --retained 10000000  # gigabytes"
 )]
 pub struct Args {
@@ -107,7 +111,7 @@ pub struct Args {
     /// Where the temporary data directory is made; put it on the disk that you want to measure
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// The database for the ledger's part
+    /// The database for the parts of ledger and sink
     #[arg(long, value_name = "URL", env = "DRIFTQ_BENCH_POSTGRES", hide_env_values = true)]
     postgres: Option<String>,
 }
@@ -203,6 +207,9 @@ async fn measure(plan: &Plan) -> Result<Report> {
     }
     if matches!(plan.part, Part::Ledger) || plan.runs(Part::Ledger) && plan.postgres.is_some() {
         ledger::measure(plan, &progress, &mut report).await?;
+    }
+    if matches!(plan.part, Part::Sink) || plan.runs(Part::Sink) && plan.postgres.is_some() {
+        sink::measure(plan, &progress, &mut report).await?;
     }
     if plan.runs(Part::Recovery) {
         recovery::measure(plan, &progress, &mut report).await?;

@@ -1,4 +1,4 @@
-//! What the SDK's worker has to say, for the operator who watches stderr.
+//! What the SDK's worker, or a connector, has to say, for the operator who watches stderr.
 
 use std::fmt::{self, Write};
 
@@ -9,10 +9,11 @@ use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::{Layer, util::SubscriberInitExt};
 
 /// From here on warnings are told on stderr, and that a server that was away is back.
-pub(super) fn start() {
+pub(crate) fn start() {
     let heard = Targets::new()
         .with_target("driftq_client", LevelFilter::WARN)
-        .with_target("driftq_client::client", LevelFilter::INFO);
+        .with_target("driftq_client::client", LevelFilter::INFO)
+        .with_target("driftq_connect", LevelFilter::INFO);
     // A subscriber that is there already is one of a test; then nothing is told, and nothing is wrong.
     drop(tracing_subscriber::registry().with(Told.with_filter(heard)).try_init());
 }

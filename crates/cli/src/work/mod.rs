@@ -1,7 +1,7 @@
 //! `driftq work`: a worker whose handler is a command.
 
 mod command;
-mod log;
+pub(crate) mod log;
 mod message_files;
 mod report;
 mod verdict;

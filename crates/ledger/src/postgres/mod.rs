@@ -20,8 +20,6 @@ mod names;
 mod release;
 mod row;
 mod sweep;
-#[cfg(feature = "tls")]
-mod tls;
 mod transaction;
 
 use std::sync::Arc;

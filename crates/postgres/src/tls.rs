@@ -14,16 +14,17 @@ use driftq_tls::tokio_rustls::rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect};
 
-use crate::LedgerError;
-
 /// How TLS begins with any host of a database.
 #[derive(Clone)]
-pub(super) struct Tls(Arc<ClientConfig>);
+pub struct Tls(Arc<ClientConfig>);
 
 impl Tls {
     /// Trusts the authorities of the system, and those in the file on top.
-    pub(super) fn new(ca_file: Option<&Path>) -> Result<Self, LedgerError> {
-        driftq_tls::client(ca_file).map(Self).map_err(LedgerError::Invalid)
+    ///
+    /// # Errors
+    /// If the file cannot be read, or has no authorities; with the words for the user.
+    pub fn new(ca_file: Option<&Path>) -> Result<Self, String> {
+        driftq_tls::client(ca_file).map(Self)
     }
 }
 
@@ -43,7 +44,7 @@ where
 }
 
 /// How TLS begins with one host.
-pub(super) struct Beginning {
+pub struct Beginning {
     connector: TlsConnector,
     name: ServerName<'static>,
 }
@@ -62,7 +63,7 @@ where
 }
 
 /// A connection over TLS. In a box: it is some kilobytes, and moved about while a connection is made.
-pub(super) struct Secured<S>(Box<TlsStream<S>>);
+pub struct Secured<S>(Box<TlsStream<S>>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> tokio_postgres::tls::TlsStream for Secured<S> {
     /// A password is not tied to the connection: the certificate was checked, name and all.

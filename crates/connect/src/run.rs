@@ -1,0 +1,100 @@
+//! Runs what a file configures, until it is told to stop.
+
+use std::time::Duration;
+
+use driftq_client::Client;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::config::File;
+#[cfg(feature = "postgres")]
+use crate::sink::{Sink, SinkError};
+
+/// How long what was begun may go on after the connectors were told to stop.
+pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Why the connectors have ended.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// A sink cannot run.
+    #[cfg(feature = "postgres")]
+    #[error(transparent)]
+    Sink(#[from] SinkError),
+    /// What was begun did not end in time.
+    #[error(
+        "not everything ended within {} s after the stop; it comes again, and nothing is done twice",
+        DRAIN_TIMEOUT.as_secs()
+    )]
+    NotDrained,
+}
+
+/// All connectors of a file.
+pub struct Connectors {
+    #[cfg(feature = "postgres")]
+    sinks: Vec<Sink>,
+}
+
+impl Connectors {
+    /// Those that a file configures. Nothing is connected yet.
+    ///
+    /// # Errors
+    /// If a setting cannot work.
+    pub fn new(file: File) -> Result<Self, RunError> {
+        Ok(Self {
+            #[cfg(feature = "postgres")]
+            sinks: file.sink.into_iter().map(Sink::new).collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// The sinks.
+    #[cfg(feature = "postgres")]
+    #[must_use]
+    pub fn sinks(&self) -> &[Sink] {
+        &self.sinks
+    }
+
+    /// Makes what is missing outside of the server, such as tables. What exists is not altered.
+    ///
+    /// # Errors
+    /// If a database refuses.
+    pub async fn migrate(&self) -> Result<(), RunError> {
+        #[cfg(feature = "postgres")]
+        for sink in &self.sinks {
+            sink.migrate().await?;
+        }
+        Ok(())
+    }
+
+    /// Runs all of them until `stop` turns true, and then until what was begun has ended. One that cannot run stops
+    /// the others.
+    ///
+    /// # Errors
+    /// Why one of them cannot run; or that they did not end in time.
+    pub async fn run(&self, client: &Client, stop: watch::Receiver<bool>) -> Result<(), RunError> {
+        let halt = watch::Sender::new(false);
+        let mut running = FuturesUnordered::new();
+        #[cfg(feature = "postgres")]
+        for sink in &self.sinks {
+            let halted = halt.subscribe();
+            running.push(async move { sink.run(client, halted).await.map_err(RunError::from) });
+        }
+        let mut stop = stop;
+        let mut outcome = Ok(());
+        while !*halt.borrow() {
+            let ended = tokio::select! {
+                ended = running.next() => ended,
+                _ = stop.wait_for(|is_stopping| *is_stopping) => None,
+            };
+            if let Some(Err(error)) = ended {
+                outcome = Err(error);
+            }
+            halt.send_replace(true);
+        }
+        let drain = async { while running.next().await.is_some() {} };
+        match timeout(DRAIN_TIMEOUT, drain).await {
+            Ok(()) => outcome,
+            Err(_) => outcome.and(Err(RunError::NotDrained)),
+        }
+    }
+}

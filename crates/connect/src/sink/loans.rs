@@ -1,0 +1,188 @@
+//! What a sink has on loan: borrowed, kept, settled.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use driftq_client::wire::{
+    ExtendLease, LeaseRequest, NackLease, ReleaseLease, SETTLEMENTS_MAX, Settled, SettledStatus,
+};
+use driftq_client::{Client, Error};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::message::Message;
+
+/// How long a call waits for messages while there are none. A sink that is told to stop waits for its end.
+const WAIT_MS: u64 = 1_000;
+/// Most messages that one call borrows.
+const LEASE_MAX: usize = driftq_client::wire::LEASE_MESSAGES_MAX as usize;
+/// Most bytes of the reason in a dead letter.
+const REASON_BYTES_MAX: usize = 2_000;
+
+/// The loans of one sink.
+pub(super) struct Loans {
+    client: Client,
+    topic: String,
+    group: String,
+    owner: String,
+    lease: Duration,
+    /// What is on loan, and whether work on it has begun.
+    held: Mutex<BTreeMap<String, bool>>,
+}
+
+/// How large a batch is at the most.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) rows: usize,
+    pub(super) bytes: usize,
+}
+
+impl Loans {
+    pub(super) fn new(
+        client: Client,
+        (topic, group): (String, String),
+        owner: String,
+        lease: Duration,
+    ) -> Self {
+        Self { client, topic, group, owner, lease, held: Mutex::new(BTreeMap::new()) }
+    }
+
+    fn held(&self) -> MutexGuard<'_, BTreeMap<String, bool>> {
+        // The map is consistent at every point, so a panic elsewhere does not invalidate it.
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Borrows a batch: waits for the first messages, and takes what else is ready.
+    pub(super) async fn borrow(&self, limits: Limits) -> Result<Vec<Message>, Error> {
+        let mut batch: Vec<Message> = Vec::new();
+        let mut bytes = 0;
+        loop {
+            let asked = (limits.rows - batch.len()).min(LEASE_MAX);
+            let wait_ms = if batch.is_empty() { WAIT_MS } else { 0 };
+            let request = LeaseRequest {
+                owner: self.owner.as_str().into(),
+                max: u32::try_from(asked).unwrap_or(1),
+                wait_ms,
+                lease_ms: Some(self.lease.as_millis() as u64),
+                request_id: None,
+            };
+            let items = match self.client.lease(&self.topic, &self.group, request).await {
+                Ok(items) => items,
+                // What is here is written first; the next call tells again.
+                Err(_) if !batch.is_empty() => return Ok(batch),
+                Err(error) => return Err(error),
+            };
+            let is_last = items.len() < asked;
+            let mut held = self.held();
+            for item in items {
+                let message = Message::new(item);
+                bytes += message.bytes();
+                held.insert(message.token().to_owned(), false);
+                batch.push(message);
+            }
+            if is_last || batch.len() >= limits.rows || bytes >= limits.bytes {
+                return Ok(batch);
+            }
+        }
+    }
+
+    /// Work on a batch begins. What is no longer this sink's is left out of it: another holder has it.
+    pub(super) fn begin(&self, batch: Vec<Message>) -> Vec<Message> {
+        let mut held = self.held();
+        let mut is_held = |message: &Message| match held.get_mut(message.token()) {
+            Some(is_begun) => {
+                *is_begun = true;
+                true
+            }
+            None => false,
+        };
+        batch.into_iter().filter(|message| is_held(message)).collect()
+    }
+
+    /// Extends everything on loan, for as long as it is polled.
+    pub(super) async fn keep(&self) {
+        let mut ticks = interval((self.lease / 3).max(Duration::from_millis(1)));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let held: Vec<(String, bool)> =
+                self.held().iter().map(|(token, is_begun)| (token.clone(), *is_begun)).collect();
+            for part in held.chunks(SETTLEMENTS_MAX) {
+                let extend = part.iter().map(|(token, is_begun)| ExtendLease {
+                    token: token.as_str().into(),
+                    lease_ms: None,
+                    started: (!is_begun).then_some(false),
+                });
+                // A server that is away is seen by whoever borrows; a lapsed lease costs no row.
+                if let Ok(results) = self.client.extend_all(extend.collect()).await {
+                    self.forget_lost(part, &results);
+                }
+            }
+        }
+    }
+
+    fn forget_lost(&self, part: &[(String, bool)], results: &[Settled]) {
+        let mut held = self.held();
+        for ((token, _), settled) in part.iter().zip(results) {
+            if settled.cancelled || settled.status != SettledStatus::Ok {
+                held.remove(token);
+            }
+        }
+    }
+
+    /// Says what became of a batch whose transaction has ended: dead letters for what is no row, acks for the rest.
+    pub(super) async fn settle(&self, batch: &[Message], refused: &BTreeMap<usize, String>) {
+        let (mut acks, mut nacks) = (Vec::new(), Vec::new());
+        for (index, message) in batch.iter().enumerate() {
+            match refused.get(&index) {
+                None => acks.push(message.token()),
+                Some(why) => nacks.push(NackLease {
+                    token: message.token().into(),
+                    delay_ms: None,
+                    dead: true,
+                    error: cut(why).into(),
+                }),
+            }
+        }
+        for part in acks.chunks(SETTLEMENTS_MAX) {
+            note(self.client.ack_all(part).await.map(drop), "acked");
+        }
+        while !nacks.is_empty() {
+            let rest = nacks.split_off(nacks.len().min(SETTLEMENTS_MAX));
+            note(self.client.nack_all(std::mem::replace(&mut nacks, rest)).await.map(drop), "nacked");
+        }
+        self.forget(batch);
+    }
+
+    /// Gives a batch back: nothing of it was done, and no attempt counts.
+    pub(super) async fn release(&self, batch: &[Message]) {
+        for part in batch.chunks(SETTLEMENTS_MAX) {
+            let leases = part.iter().map(|message| ReleaseLease {
+                token: message.token().into(),
+                delay_ms: None,
+                effect: None,
+            });
+            note(self.client.release_all(leases.collect()).await.map(drop), "released");
+        }
+        self.forget(batch);
+    }
+
+    fn forget(&self, batch: &[Message]) {
+        let mut held = self.held();
+        for message in batch {
+            held.remove(message.token());
+        }
+    }
+}
+
+/// A server that could not be told lends the messages again when their leases are over. Progress knows which are rows.
+fn note(told: Result<(), Error>, what: &str) {
+    if let Err(error) = told {
+        tracing::warn!(%error, "messages could not be {what}; they come again, and no row is written twice");
+    }
+}
+
+fn cut(reason: &str) -> &str {
+    let end = (0..=REASON_BYTES_MAX.min(reason.len())).rev().find(|end| reason.is_char_boundary(*end));
+    &reason[..end.unwrap_or(0)]
+}
