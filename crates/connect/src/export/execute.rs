@@ -23,21 +23,21 @@ use super::selection::Selection;
 use super::watch::{Step, Watch};
 
 impl Export {
-    /// Runs it under the lease.
-    pub(super) async fn execute(
+    /// Reads the selection and writes everything that the commit will name; returns that, and the manifest's bytes.
+    pub(super) async fn prepare(
         &self,
         client: &Client,
         place: &Place,
         hold: &Hold<'_>,
         watch: &dyn Watch,
-    ) -> Result<Exported, ExportError> {
+    ) -> Result<(Exported, Bytes), ExportError> {
         self.expect_tenant(client).await?;
         let scratch = format!("{STAGING}/{}/{}", self.id, hold.lease.epoch);
+        place.probe(&scratch).await?;
+        watch.step(Step::Probed);
         self.clear_older(place, hold.lease.epoch).await?;
         let selection = self.plan(client, place, &scratch, hold).await?;
         watch.step(Step::Planned);
-        place.probe(&scratch).await?;
-        watch.step(Step::Probed);
         self.tell_size(client, &selection, watch).await?;
         let parts = self.write_parts(client, place, &selection, (&scratch, watch)).await?;
         let manifest = Manifest::new(&self.id, selection, self.format, parts);
@@ -45,14 +45,14 @@ impl Export {
         let bytes = Bytes::from(bytes);
         place.create(&scratch, &format!("{}/{}", self.id, name_of(&bytes)), bytes.clone()).await?;
         watch.step(Step::Described);
-        let exported = self.exported(place, manifest, &bytes, false);
-        self.commit(client, hold, &exported, &bytes).await?;
-        watch.step(Step::Committed);
-        // A sweep does it otherwise.
+        Ok((self.exported(place, manifest, &bytes, false), bytes))
+    }
+
+    /// Removes what this export staged. A sweep does it otherwise.
+    pub(super) async fn clear(&self, place: &Place) {
         if let Err(error) = place.remove(&format!("{STAGING}/{}", self.id)).await {
             tracing::debug!(id = self.id, %error, "what was staged is still there");
         }
-        Ok(exported)
     }
 
     /// An effect belongs to the tenant of its delivery. The pointer must, too, and a sweep must find the record.
@@ -178,7 +178,7 @@ impl Export {
     }
 
     /// The one step that readers see: the effect ends and the pointer moves, under the lease, or neither does.
-    async fn commit(
+    pub(super) async fn commit(
         &self,
         client: &Client,
         hold: &Hold<'_>,

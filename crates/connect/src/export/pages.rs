@@ -59,7 +59,9 @@ impl<'a> Pages<'a> {
                 }
             }
             Selection::Run { run_id } => vec![Query::Run { run_id }],
-            Selection::DeadLetters { topic, to } => vec![Query::Letters { topic, to: to.unwrap_or(0) }],
+            // A topic that never had any is told apart from one that is not there, and has no list of them.
+            Selection::DeadLetters { to: None | Some(0), .. } => Vec::new(),
+            Selection::DeadLetters { topic, to: Some(to) } => vec![Query::Letters { topic, to: *to }],
             Selection::Effects { state, scope, before } => {
                 vec![Query::Effects { state: *state, scope: scope.as_deref(), before: *before }]
             }

@@ -129,15 +129,29 @@ impl Export {
         };
         let hold = Hold::new(client, &self.id, lease, self.lease);
         watch.step(Step::Begun);
-        let outcome = tokio::select! {
+        let prepared = tokio::select! {
             biased;
-            outcome = hold.during(self.execute(client, &place, &hold, watch)) => outcome,
+            prepared = hold.during(self.prepare(client, &place, &hold, watch)) => prepared,
             () = &mut stop => Err(ExportError::Stopped),
         };
-        if outcome.is_err() {
-            hold.give_up().await;
+        // The commit ends the lease: from here on it is neither renewed nor given up because a caller wants to stop.
+        let committed = match prepared {
+            Ok((exported, manifest)) => {
+                self.commit(client, &hold, &exported, &manifest).await.map(|()| exported)
+            }
+            Err(error) => Err(error),
+        };
+        match committed {
+            Ok(exported) => {
+                watch.step(Step::Committed);
+                self.clear(&place).await;
+                Ok(exported)
+            }
+            Err(error) => {
+                hold.give_up().await;
+                Err(error)
+            }
         }
-        outcome
     }
 
     fn check(&self) -> Result<(), ExportError> {

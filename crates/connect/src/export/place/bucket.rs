@@ -69,6 +69,10 @@ impl Bucket {
         if removed == 0 { self.remove_one(&path).await } else { Ok(removed) }
     }
 
+    pub(super) async fn discard(&self, name: &str) -> Result<(), ExportError> {
+        self.remove_one(&self.path(name)).await.map(drop)
+    }
+
     async fn remove_one(&self, path: &Path) -> Result<u64, ExportError> {
         match self.store.delete(path).await {
             Ok(()) => Ok(1),

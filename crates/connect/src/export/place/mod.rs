@@ -111,6 +111,14 @@ impl Place {
         }
     }
 
+    /// Removes a file.
+    async fn discard(&self, name: &str) -> Result<(), ExportError> {
+        match &self.home {
+            Home::Folder(folder) => folder.remove(name).await.map(drop).map_err(|error| self.failed(&error)),
+            Home::Bucket(bucket) => bucket.discard(name).await,
+        }
+    }
+
     /// The names right under a folder; none if it is not there.
     pub(super) async fn list(&self, name: &str) -> Result<Vec<String>, ExportError> {
         match &self.home {
@@ -129,11 +137,11 @@ impl Place {
         // A first one that finds the name taken is a repeat whose answer got lost.
         self.create(scratch, &name, Bytes::from_static(b"1")).await?;
         let is_created_again = self.create(scratch, &name, Bytes::from_static(b"2")).await?;
-        self.remove(&name).await?;
+        let cleared = self.discard(&name).await;
         if is_created_again {
             return Err(ExportError::Unconditional { place: self.url.to_string() });
         }
-        Ok(())
+        cleared
     }
 
     fn failed(&self, error: &std::io::Error) -> ExportError {
