@@ -116,7 +116,13 @@ pub(crate) struct Args {
     #[arg(long, default_value = VERSION, value_name = "VERSION")]
     pub(super) version_out: String,
     /// The message on whose behalf it runs, by the token of its lease
-    #[arg(long, value_name = "TOKEN", env = "DRIFTQ_LEASE_TOKEN", hide_env_values = true, allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "TOKEN",
+        env = "DRIFTQ_LEASE_TOKEN",
+        hide_env_values = true,
+        allow_hyphen_values = true
+    )]
     pub(super) lease_token: Option<String>,
     #[command(flatten)]
     pub(super) tenant: Tenant,
@@ -137,12 +143,14 @@ pub(crate) struct Args {
 #[derive(clap::Subcommand)]
 pub(super) enum Action {
     /// Remove what exports staged that did not end
-    #[command(after_help = "Only what lies under PLACE/.staging is touched, and there only what attempts have \
+    #[command(
+        after_help = "Only what lies under PLACE/.staging is touched, and there only what attempts have \
 left that are over: parts and manifests stay, and so does what an export that runs now has staged.
 
 Examples:
   driftq export sweep ./out
-  driftq export sweep s3://lake/orders -o json")]
+  driftq export sweep s3://lake/orders -o json"
+    )]
     Sweep {
         /// Where the exports went
         place: String,

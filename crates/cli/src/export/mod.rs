@@ -93,7 +93,9 @@ fn refused(error: ExportError) -> anyhow::Error {
     let exit = match error {
         ExportError::Server(error) => return fault(error),
         ExportError::Invalid(_) => Exit::Usage,
-        ExportError::Reused { .. } | ExportError::Overtaken { .. } | ExportError::Ended { .. } => Exit::Conflict,
+        ExportError::Reused { .. } | ExportError::Overtaken { .. } | ExportError::Ended { .. } => {
+            Exit::Conflict
+        }
         ExportError::Busy { .. } => Exit::InProgress,
         _ => Exit::Failure,
     };

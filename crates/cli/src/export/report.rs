@@ -58,10 +58,13 @@ impl Report {
         let bytes = about_bytes(manifest.bytes);
         aligned(&[
             ("export", printable(&manifest.id)),
-            ("result", match self.result {
-                "replayed" => "was there before; nothing was written".to_owned(),
-                _ => "done".to_owned(),
-            }),
+            (
+                "result",
+                match self.result {
+                    "replayed" => "was there before; nothing was written".to_owned(),
+                    _ => "done".to_owned(),
+                },
+            ),
             ("rows", grouped(manifest.rows)),
             ("parts", format!("{}, {bytes}", grouped(manifest.parts.len() as u64))),
             ("manifest", printable(&self.location)),
