@@ -22,7 +22,28 @@ use super::request::{Export, Exported};
 use super::selection::Selection;
 use super::watch::{Step, Watch};
 
+/// The epoch of an export that has not begun: all others are higher.
+const EPOCH_NONE: u64 = 0;
+
 impl Export {
+    /// An export that cannot be is refused before it begins, so that its id stays free for the one that was meant.
+    pub(super) async fn look_ahead(&self, client: &Client, place: &Place) -> Result<(), ExportError> {
+        let tenant_id = (&*self.tenant_id).into();
+        let get = EffectGet { tenant_id, scope: SCOPE.into(), key: (&*self.id).into() };
+        match client.effect_record(&get).await {
+            // It was begun before. It may have ended, and what it has read may be gone.
+            Ok(_) => return Ok(()),
+            Err(error) if error.code() == Some(Code::EffectUnknown) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let now = Moment::saturating_from_epoch_ms(0);
+        pin::pinned(client, &self.selection, &self.tenant_id, now).await?;
+        if let Selection::Run { run_id } = &self.selection {
+            client.describe_run_of(&self.tenant_id, run_id).await?;
+        }
+        place.probe(&format!("{STAGING}/{}/{EPOCH_NONE}", self.id)).await
+    }
+
     /// Reads the selection and writes everything that the commit will name; returns that, and the manifest's bytes.
     pub(super) async fn prepare(
         &self,

@@ -113,7 +113,10 @@ impl Export {
         let begun = tokio::select! {
             biased;
             () = &mut stop => return Err(ExportError::Stopped),
-            begun = self.begin(client) => begun?,
+            begun = async {
+                self.look_ahead(client, &place).await?;
+                self.begin(client).await
+            } => begun?,
         };
         let lease = match begun {
             EffectDecision::Execute { lease } => lease,

@@ -123,12 +123,16 @@ async fn kills_at_random() {
     let folder = TempDir::new().unwrap();
     let place = folder.path().to_string_lossy().into_owned();
     filled(&client, "orders", 5_000).await;
-    let reference =
-        run(&Spec::new(&server.url(), "reference", "orders", &place).export(), &client).await.unwrap();
+    let spec_of = |id: &str| {
+        let mut spec = Spec::new(&server.url(), id, "orders", &place);
+        spec.part_rows = 1_000;
+        spec
+    };
+    let reference = run(&spec_of("reference").export(), &client).await.unwrap();
     let (mut killed, mut ended) = (0, 0);
     for cycle in 0..cycles {
-        let mut spec = Spec::new(&server.url(), &format!("cycle-{}", cycle / 5), "orders", &place);
-        (spec.lease_ms, spec.format) = (300, reference.manifest.format);
+        let mut spec = spec_of(&format!("cycle-{}", cycle / 5));
+        spec.lease_ms = 300;
         let mut child = spec.command().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         // A wait of its own for each cycle: where it strikes is up to the machine.
         tokio::time::sleep(Duration::from_millis(20 + cycle * 37 % 400)).await;
@@ -139,8 +143,7 @@ async fn kills_at_random() {
         }
     }
     for id in 0..cycles.div_ceil(5) {
-        let spec = Spec::new(&server.url(), &format!("cycle-{id}"), "orders", &place);
-        let done = run(&spec.export(), &client).await.unwrap();
+        let done = run(&spec_of(&format!("cycle-{id}")).export(), &client).await.unwrap();
         assert_eq!(done.manifest.parts, reference.manifest.parts, "cycle-{id}");
     }
     println!("{killed} killed, {ended} had ended before");

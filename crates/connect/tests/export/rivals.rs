@@ -104,6 +104,13 @@ async fn the_same_again_writes_nothing_and_another_under_the_id_is_refused() {
         assert!(matches!(&refused, ExportError::Reused { id } if id == "once"), "{refused}");
     }
     assert_eq!(tree(folder.path()), files);
+    // A slip of the pen does not use an id up.
+    let slip = run(&into(folder.path(), "slip", whole("order"), Format::Csv), &client).await.unwrap_err();
+    assert!(matches!(slip, ExportError::Server(_)), "{slip}");
+    assert_eq!(
+        run(&into(folder.path(), "slip", whole("orders"), Format::Csv), &client).await.unwrap().manifest.rows,
+        60
+    );
     for id in ["", ".hidden", "a/b", "..", "a b", &"x".repeat(129)] {
         let refused = run(&into(folder.path(), id, whole("orders"), Format::Csv), &client).await.unwrap_err();
         assert!(matches!(refused, ExportError::Invalid(_)), "{id}: {refused}");
