@@ -16,7 +16,7 @@ impl Bar {
     }
 
     pub(super) fn say(&self, text: &str) {
-        self.0.suspend(|| tracing::warn!("{text}"));
+        self.0.suspend(|| eprintln!("{text}"));
     }
 
     pub(super) fn end(&self) {

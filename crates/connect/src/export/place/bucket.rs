@@ -1,5 +1,6 @@
 //! An object store. A part is put in one piece, on the condition that its name is free.
 
+use std::error::Error as StdError;
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
 use std::sync::Arc;
@@ -100,13 +101,27 @@ impl Bucket {
 
 fn failed(url: &str, error: &Error) -> ExportError {
     let advice = match error {
-        Error::NotFound { .. } => "; is there such a bucket, and may it be listed?",
+        _ if driftq_tls::is_untrusted(error) => driftq_tls::ADVICE,
+        Error::NotFound { .. } => "is there such a bucket, and may it be listed?",
         Error::Unauthenticated { .. } | Error::PermissionDenied { .. } => {
-            "; set the credentials of the store in its usual environment variables"
+            "set the credentials of the store in its usual environment variables"
         }
         _ => "",
     };
-    ExportError::Place { place: url.to_owned(), why: format!("{error}{advice}") }
+    let mut why = error.to_string();
+    // The innermost cause says most, and not every error on the way repeats it.
+    let mut behind = StdError::source(error);
+    while let Some(cause) = behind {
+        let text = cause.to_string();
+        if !why.contains(&text) {
+            why = format!("{why}: {text}");
+        }
+        behind = cause.source();
+    }
+    if !advice.is_empty() {
+        why = format!("{why}; {advice}");
+    }
+    ExportError::Place { place: url.to_owned(), why }
 }
 
 fn built(url: &PlaceUrl) -> Result<Arc<dyn ObjectStore>, Error> {
