@@ -9,6 +9,7 @@ mod host;
 mod mutants;
 mod postgres;
 mod sdk;
+mod seaweed;
 mod soak;
 mod spdx;
 mod step;

@@ -13,6 +13,7 @@ use crate::{
     command, deny, host, mutants,
     postgres::Server,
     sdk::{self, Shop},
+    seaweed,
     step::Steps,
     task::Task,
     tidy,
@@ -103,8 +104,12 @@ fn tests(root: &Path, target: &Path, steps: &mut Steps) {
         server = Some(Server::start(&target.join("driftq-testbed"))?);
         Ok(())
     });
+    let weed = seaweed::provide(target, steps);
     // Without a server the tests that need one start their own, or say what they miss.
-    let expect_success = |command: Command| {
+    let expect_success = |mut command: Command| {
+        if let Some(weed) = &weed {
+            command.env(seaweed::VARIABLE, weed);
+        }
         command::expect_success(&mut match &server {
             Some(server) => server.known_to(command),
             None => command,

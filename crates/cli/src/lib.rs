@@ -25,6 +25,8 @@ mod effect;
 mod endpoint;
 mod entity;
 pub mod exit;
+#[cfg(feature = "export")]
+mod export;
 mod file;
 mod group;
 mod health;
@@ -186,6 +188,12 @@ enum Command {
     /// See where results lie, and choose the version that readers see
     #[command(subcommand)]
     Output(outputs::Command),
+    /// Write messages, dead letters, runs, effects or pointers into files, all or nothing
+    #[cfg(feature = "export")]
+    Export(Box<export::Args>),
+    /// Not in this build: write messages, dead letters, runs, effects or pointers into files
+    #[cfg(not(feature = "export"))]
+    Export(absent::Args),
     /// See the versions of entities, and forget them
     #[command(subcommand)]
     Entity(entity::Command),
@@ -250,6 +258,10 @@ pub fn run(common: &Common, Commands(command): Commands) -> Result<Exit> {
         Command::Connect(_) => Err(absent::refusal("connect").into()),
         Command::Commit(args) => block_on(commit::run(common, &args)),
         Command::Output(command) => block_on(outputs::run(common, &command)),
+        #[cfg(feature = "export")]
+        Command::Export(args) => block_on(export::run(common, &args)),
+        #[cfg(not(feature = "export"))]
+        Command::Export(_) => Err(absent::refusal("export").into()),
         Command::Entity(command) => block_on(entity::run(common, &command)),
         Command::Run(command) => block_on(runs::run(common, &command)),
         Command::Job(command) => block_on(job::run(common, &command)),

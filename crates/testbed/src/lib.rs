@@ -1,4 +1,4 @@
-//! Real servers for tests: PostgreSQL, PgBouncer and Redis, each in a folder and on a port of its own.
+//! Real servers for tests: PostgreSQL, PgBouncer, Redis and SeaweedFS, each in a folder and on a port of its own.
 //!
 //! A server ends with the value that stands for it, and also when the test process is killed: a guard process waits
 //! for the other end of a pipe to close. Nothing that was not started here is ever stopped.
@@ -10,8 +10,10 @@ mod postgres;
 mod process;
 mod program;
 mod redis;
+mod seaweed;
 
 pub use pgbouncer::PgBouncer;
 pub use postgres::{Builder, Postgres, SHARED_VARIABLE};
 pub use process::{pause, resume};
 pub use redis::Redis;
+pub use seaweed::{Seaweed, WEED_VARIABLE};

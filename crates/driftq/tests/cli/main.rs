@@ -10,6 +10,7 @@ mod desk;
 mod dev;
 mod effect_run;
 mod effects;
+mod export;
 mod lifecycle;
 mod manners;
 mod native;

@@ -1,0 +1,11 @@
+//! Exports against a real server: every selection and format, kills, rivals, and object stores.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on may end here")]
+
+mod child;
+mod formats;
+mod kills;
+mod rivals;
+mod selections;
+mod stores;
+mod support;
