@@ -102,7 +102,13 @@ impl Bed {
     }
 
     pub(crate) fn sql(&self, sql: &str) -> String {
-        DATABASE.psql(&format!("SET search_path = {}; {sql}", self.schema)).unwrap()
+        self.try_sql(sql).unwrap()
+    }
+
+    /// What the database answers, or what it says against it.
+    pub(crate) fn try_sql(&self, sql: &str) -> Result<String, String> {
+        let answered = DATABASE.psql(&format!("SET search_path = {}; {sql}", self.schema));
+        answered.map_err(|error| format!("{error:#}"))
     }
 
     /// The reasons of all dead letters, in order of their offsets.

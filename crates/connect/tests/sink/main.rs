@@ -6,6 +6,7 @@ mod bed;
 mod checks;
 mod copies;
 mod faults;
+mod fencing;
 mod kills;
 mod modes;
 mod once;
