@@ -8,5 +8,7 @@
 pub mod deliver;
 #[cfg(feature = "export")]
 pub mod export;
+#[cfg(feature = "deliver")]
+pub mod secret;
 #[cfg(feature = "postgres")]
 pub mod sink;

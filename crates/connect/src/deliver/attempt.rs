@@ -1,0 +1,88 @@
+//! The attempts of a delivery, as its effect remembers them.
+
+use std::collections::BTreeMap;
+
+use driftq_client::Moment;
+use driftq_client::wire::EffectOutcome;
+use serde::{Deserialize, Serialize};
+
+/// Most attempts that are remembered; of more, the last ones.
+pub const ATTEMPTS_MAX: usize = 20;
+/// Longest error that is remembered.
+const ERROR_BYTES_MAX: usize = 1024;
+
+/// How a send ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// It arrived: the receiver said so.
+    Delivered,
+    /// It did not arrive, or the receiver did not want it.
+    Failed,
+    /// It may have arrived.
+    Unknown,
+}
+
+/// One send.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// Which one, counted from 1.
+    pub attempt: u32,
+    /// When it began.
+    pub at: Moment,
+    /// How long it took; not known if the sender died.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub took_ms: Option<u64>,
+    /// How it ended.
+    pub outcome: Ending,
+    /// The status of the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// Some of the answer's headers.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// The beginning of the answer.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub body: String,
+    /// What went wrong.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub error: String,
+    /// Who sent it.
+    pub by: String,
+}
+
+/// The sends so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attempts {
+    /// The oldest first.
+    pub attempts: Vec<Attempt>,
+}
+
+impl Attempts {
+    /// As an outcome's body has them; none if there is none, or one that a person wrote.
+    #[must_use]
+    pub fn of(outcome: &EffectOutcome<'_>) -> Self {
+        let read = |bytes: &[u8]| serde_json::from_slice(bytes).ok();
+        outcome.bytes().and_then(|bytes| read(&bytes)).unwrap_or_default()
+    }
+
+    /// The number of the next one.
+    #[must_use]
+    pub fn next(&self) -> u32 {
+        self.attempts.last().map_or(1, |last| last.attempt.saturating_add(1))
+    }
+
+    /// Adds one, and forgets the oldest if there are too many.
+    pub fn push(&mut self, mut attempt: Attempt) {
+        attempt.error.truncate(attempt.error.floor_char_boundary(ERROR_BYTES_MAX));
+        self.attempts.push(attempt);
+        let surplus = self.attempts.len().saturating_sub(ATTEMPTS_MAX);
+        self.attempts.drain(..surplus);
+    }
+
+    /// As the body of an outcome.
+    #[must_use]
+    pub fn body(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("texts and numbers have a JSON form")
+    }
+}

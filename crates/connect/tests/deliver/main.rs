@@ -1,0 +1,10 @@
+//! Deliveries, from a single signature to a connector that is killed again and again.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod addresses;
+mod receiver;
+mod schedules;
+mod secrets;
+mod sending;
+mod signatures;
+mod targets;
