@@ -74,6 +74,9 @@ pub enum SecretError {
     /// The system has no randomness.
     #[error("the system has no randomness to seal a secret with: {0}")]
     Randomness(getrandom::Error),
+    /// The process is ending.
+    #[error("the secret could not be read, because the process is ending")]
+    Interrupted,
     /// It is no signing secret.
     #[error(
         "a signing secret must be {SYMMETRIC_PREFIX} and 24 to 64 bytes in base64, or {ASYMMETRIC_PREFIX} and an \

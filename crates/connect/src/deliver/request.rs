@@ -83,7 +83,7 @@ impl Parcel {
 
     /// The same in every attempt, and different for every endpoint.
     pub(super) fn key(&self, endpoint: &str) -> String {
-        short_hash(&[&self.tenant_id, endpoint, &self.delivery_id])
+        short_hash(&[self.tenant_id.as_bytes(), endpoint.as_bytes(), self.delivery_id.as_bytes()])
     }
 }
 

@@ -27,15 +27,15 @@ pub fn webhook_id(delivery_id: &str) -> String {
     if !delivery_id.is_empty() && delivery_id.len() <= ID_BYTES_MAX && delivery_id.bytes().all(is_plain) {
         return delivery_id.to_owned();
     }
-    format!("{ID_PREFIX}{}", short_hash(&[delivery_id]))
+    format!("{ID_PREFIX}{}", short_hash(&[delivery_id.as_bytes()]))
 }
 
 /// The first 16 bytes of a SHA-256, in hex.
-pub(super) fn short_hash(parts: &[&str]) -> String {
+pub(super) fn short_hash(parts: &[&[u8]]) -> String {
     let mut hash = Sha256::new();
     for (place, part) in parts.iter().enumerate() {
         if place > 0 {
-            // No name has this byte in it, so no two lists of parts are alike.
+            // No name has this byte in it, so no two lists of names, with or without a body, are alike.
             hash.update([0]);
         }
         hash.update(part);

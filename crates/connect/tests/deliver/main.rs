@@ -2,9 +2,15 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod addresses;
+mod bench;
+mod flows;
+mod kills;
+mod mail_server;
+mod mails;
 mod receiver;
 mod schedules;
 mod secrets;
 mod sending;
 mod signatures;
 mod targets;
+mod tls;

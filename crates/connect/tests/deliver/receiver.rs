@@ -33,6 +33,8 @@ impl Received {
 pub(crate) enum Reply {
     /// These bytes, and then the connection is closed.
     Bytes(Vec<u8>),
+    /// An answer that all is well, after some work.
+    Busy(Duration),
     /// Nothing, and the connection stays open.
     Hang,
     /// A head whose bytes come one by one, and never end.
@@ -160,6 +162,10 @@ async fn answer(mut socket: TcpStream, reply: Reply) {
         Reply::Bytes(bytes) => {
             let _ = socket.write_all(&bytes).await;
             let _ = socket.shutdown().await;
+        }
+        Reply::Busy(work) => {
+            tokio::time::sleep(work).await;
+            let _ = socket.write_all(b"HTTP/1.1 204 X\r\n\r\n").await;
         }
         Reply::Hang => {
             let _ = socket.read(&mut [0]).await;

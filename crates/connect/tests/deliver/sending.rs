@@ -13,14 +13,12 @@ use driftq_connect::deliver::send::{ANSWER_BYTES_KEPT, Sent, send};
 use driftq_connect::deliver::target::Resolver;
 use driftq_connect::secret::Plain;
 use driftq_tls::tokio_rustls::TlsAcceptor;
-use driftq_tls::tokio_rustls::rustls::ServerConfig;
-use driftq_tls::tokio_rustls::rustls::crypto::ring;
-use driftq_tls::tokio_rustls::rustls::pki_types::PrivateKeyDer;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 
 use crate::receiver::{self, Receiver, Reply, closing, status, with};
 use crate::targets::fickle;
+use crate::tls::self_signed;
 
 /// Longer than anything that is waited for here.
 const PATIENT: Duration = Duration::from_secs(20);
@@ -269,16 +267,7 @@ fn what_http_does_not_take_is_refused_before_anything_is_sent() {
 
 /// A receiver with TLS and a certificate of its own making; and the file that makes it trusted.
 async fn tls_receiver(folder: &tempfile::TempDir) -> (String, std::path::PathBuf) {
-    let made = rcgen::generate_simple_self_signed(["receiver.example".to_owned()]).unwrap();
-    let file = folder.path().join("ca.pem");
-    std::fs::write(&file, made.cert.pem()).unwrap();
-    let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
-    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![made.cert.der().clone()], key)
-        .unwrap();
+    let (config, file) = self_signed("receiver.example", folder);
     let acceptor = TlsAcceptor::from(Arc::new(config));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
