@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use lettre::message::Mailbox;
 use lettre::message::header::ContentType;
+use lettre::message::{Mailbox, SinglePart};
 use lettre::transport::smtp::Error as SmtpError;
 use lettre::transport::smtp::authentication::{Credentials, Mechanism};
 use lettre::transport::smtp::client::{AsyncSmtpConnection, AsyncTokioStream, Certificate, TlsParameters};
@@ -96,15 +96,15 @@ pub fn mail(endpoint: &Endpoint, parcel: &Parcel) -> Result<Message, MailError> 
         ContentType::parse(content_type).map_err(|_| MailError::ContentType(content_type.to_owned()))?;
     let id = format!("<{}@{}>", parcel.key(&endpoint.name), from.email.domain());
     let subject = parcel.header(SUBJECT).or(endpoint.subject.as_deref()).unwrap_or_default();
-    let mut builder = Message::builder().from(from).message_id(Some(id)).header(content_type);
-    builder = builder.subject(one_line(subject));
+    let mut builder = Message::builder().from(from).message_id(Some(id)).subject(one_line(subject));
     for to in &endpoint.to {
         builder = builder.to(mailbox(to)?);
     }
-    Ok(match std::str::from_utf8(&parcel.body) {
-        Ok(body) => builder.body(body.to_owned())?,
-        Err(_) => builder.body(parcel.body.to_vec())?,
-    })
+    let part = SinglePart::builder().header(content_type);
+    Ok(builder.singlepart(match std::str::from_utf8(&parcel.body) {
+        Ok(body) => part.body(body.to_owned()),
+        Err(_) => part.body(parcel.body.to_vec()),
+    })?)
 }
 
 /// A line break would begin another header.

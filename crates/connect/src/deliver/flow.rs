@@ -98,12 +98,9 @@ impl Delivery<'_> {
     async fn run(&self, turn: Turn<'_>) -> Result<(), Failure> {
         let Begun::Send { lease, mut attempts } = self.begin().await? else { return Ok(()) };
         let (at, begun) = (event::now(), Instant::now());
-        let sent = match self.lane.send(&self.parcel).await {
-            Ok(sent) => sent,
-            Err(Unsendable(reason)) => {
-                self.finish(&lease, EffectStatus::FailedFinal, None, &attempts, &reason);
-                return Err(Dead::new(reason).into());
-            }
+        let (sent, is_final) = match self.lane.send(&self.parcel).await {
+            Ok(sent) => (sent, false),
+            Err(Unsendable(reason)) => (Sent::failed(reason), true),
         };
         attempts.push(Attempt {
             // Attempts whose outcome was lost count, too.
@@ -117,19 +114,23 @@ impl Delivery<'_> {
             error: sent.error.clone(),
             by: self.lane.common.owner.clone(),
         });
+        // Before anything else is told: a connector that dies from here on has written it down.
+        let status = match sent.ending {
+            Ending::Delivered => Some(EffectStatus::Succeeded),
+            Ending::Failed if is_final => Some(EffectStatus::FailedFinal),
+            Ending::Unknown if self.lane.endpoint.on_unknown() == OnUnknown::Hold => None,
+            Ending::Failed | Ending::Unknown => Some(EffectStatus::FailedRetryable),
+        };
+        match status {
+            Some(status) => self.finish(&lease, status, sent.status, &attempts),
+            None => self.give_up(&lease).await,
+        }
         turn.used(sent.ending != Ending::Delivered, &sent.error).await;
-        match sent.ending {
-            Ending::Delivered => {
-                self.finish(&lease, EffectStatus::Succeeded, sent.status, &attempts, "");
-                Ok(())
-            }
-            Ending::Unknown if self.lane.endpoint.on_unknown() == OnUnknown::Hold => {
-                self.hold(&lease, &sent.error).await
-            }
-            Ending::Failed | Ending::Unknown => {
-                self.finish(&lease, EffectStatus::FailedRetryable, sent.status, &attempts, &sent.error);
-                Err(self.failed(&sent).await)
-            }
+        match status {
+            Some(EffectStatus::Succeeded) => Ok(()),
+            Some(EffectStatus::FailedFinal) => Err(Dead::new(sent.error).into()),
+            Some(EffectStatus::FailedRetryable) => Err(self.failed(&sent).await),
+            None => Err(self.uncertain(&sent.error).into()),
         }
     }
 
@@ -149,14 +150,12 @@ impl Delivery<'_> {
         }
     }
 
-    /// It may have arrived: it waits until a person has found out.
-    async fn hold(&self, lease: &EffectLease<'_>, why: &str) -> Result<(), Failure> {
+    /// It may have arrived: it is unknown from now on, and not only when the lease has lapsed.
+    async fn give_up(&self, lease: &EffectLease<'_>) {
         let release = EffectRelease { token: Cow::Borrowed(&lease.token), uncertain: true };
         if let Err(error) = self.lane.common.client.release_effect(&release).await {
-            // It lapses with the lease, and is unknown then.
-            tracing::warn!(endpoint = self.lane.endpoint.name, %error, "a delivery could not be given up");
+            tracing::warn!(endpoint = self.lane.endpoint.name, %error, "a delivery lapses later than it could");
         }
-        Err(self.uncertain(why).into())
     }
 
     fn uncertain(&self, why: &str) -> Error {
@@ -172,16 +171,9 @@ impl Delivery<'_> {
     }
 
     /// Written down with the ack, or before the message can come again.
-    fn finish(
-        &self,
-        lease: &EffectLease<'_>,
-        status: EffectStatus,
-        code: Option<u16>,
-        attempts: &Attempts,
-        error: &str,
-    ) {
-        let result = result(status, code, attempts, error);
-        self.context.finish_effect(EffectFinish { token: Cow::Owned(lease.token.to_string()), result });
+    fn finish(&self, lease: &EffectLease<'_>, status: EffectStatus, code: Option<u16>, attempts: &Attempts) {
+        let (token, result) = (Cow::Owned(lease.token.to_string()), result(status, code, attempts));
+        self.context.finish_effect(EffectFinish { token, result });
     }
 
     /// Asks for the effect until there is an answer to act on.
@@ -194,8 +186,8 @@ impl Delivery<'_> {
                     attempts = Attempts::of(&outcome);
                     reacquire = true;
                 }
-                EffectDecision::Unknown { epoch, .. } => match self.lane.endpoint.on_unknown() {
-                    OnUnknown::Resend => self.resolve(epoch).await?,
+                EffectDecision::Unknown { epoch, attempt, .. } => match self.lane.endpoint.on_unknown() {
+                    OnUnknown::Resend => self.resolve(epoch, attempt).await?,
                     OnUnknown::Hold => return Err(self.uncertain("it may have arrived").into()),
                 },
                 EffectDecision::InProgress { retry_after_ms, .. } => {
@@ -241,28 +233,27 @@ impl Delivery<'_> {
 
     /// An attempt whose sender died may have arrived. Its receiver knows it by its id, so it is sent again; that it may
     /// have arrived is written down.
-    async fn resolve(&self, epoch: u64) -> Result<(), Failure> {
+    async fn resolve(&self, epoch: u64, attempt: u32) -> Result<(), Failure> {
         let (client, EffectName { tenant_id, scope, key }) = (&self.lane.common.client, self.name());
         let get = EffectGet { tenant_id: tenant_id.into(), scope: scope.into(), key: key.into() };
         let record: Record = client.post("/v2/effects/get", &get).await?;
         let mut attempts = record.last_outcome.as_ref().map(Attempts::of).unwrap_or_default();
-        let error = "its sender ended before the outcome was known";
         attempts.push(Attempt {
-            attempt: attempts.next(),
+            attempt: attempts.next().max(attempt),
             at: record.begun_at,
             took_ms: None,
             outcome: Ending::Unknown,
             status: None,
             headers: std::collections::BTreeMap::new(),
             body: String::new(),
-            error: error.to_owned(),
+            error: "its sender ended before the outcome was known".to_owned(),
             by: record.owner,
         });
         let resolve = EffectResolve {
             tenant_id: get.tenant_id,
             scope: get.scope,
             key: get.key,
-            result: result(EffectStatus::FailedRetryable, None, &attempts, error),
+            result: result(EffectStatus::FailedRetryable, None, &attempts),
             by: Cow::Borrowed(&self.lane.common.owner),
             why: Cow::Borrowed(
                 "the endpoint's on_unknown is resend: its receiver knows a delivery by its id",
@@ -285,18 +276,12 @@ impl Delivery<'_> {
     }
 }
 
-fn result(
-    status: EffectStatus,
-    code: Option<u16>,
-    attempts: &Attempts,
-    error: &str,
-) -> EffectResult<'static> {
-    // As long as the attempt's own, which is well below what the server takes.
-    let error = attempts.attempts.last().map_or(error, |last| &last.error);
+fn result(status: EffectStatus, code: Option<u16>, attempts: &Attempts) -> EffectResult<'static> {
+    let error = attempts.attempts.last().map(|last| last.error.clone()).unwrap_or_default();
     EffectResult {
         code: code.map(i32::from),
         body: Some(Cow::Owned(attempts.body())),
-        error: Cow::Owned(error.to_owned()),
+        error: Cow::Owned(error),
         ..EffectResult::new(status)
     }
 }
