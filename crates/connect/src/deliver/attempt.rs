@@ -59,11 +59,16 @@ pub struct Attempts {
 }
 
 impl Attempts {
-    /// As an outcome's body has them; none if there is none, or one that a person wrote.
+    /// As an outcome's body has them; none if there is none.
     #[must_use]
     pub fn of(outcome: &EffectOutcome<'_>) -> Self {
-        let read = |bytes: &[u8]| serde_json::from_slice(bytes).ok();
-        outcome.bytes().and_then(|bytes| read(&bytes)).unwrap_or_default()
+        outcome.bytes().map(|bytes| Self::read(&bytes)).unwrap_or_default()
+    }
+
+    /// From the body of an outcome; none if a person wrote another one.
+    #[must_use]
+    pub fn read(body: &[u8]) -> Self {
+        serde_json::from_slice(body).unwrap_or_default()
     }
 
     /// The number of the next one.

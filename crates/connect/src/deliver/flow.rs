@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use driftq_client::wire::{
-    EffectBegin, EffectDecision, EffectFinish, EffectGet, EffectLease, EffectOutcome, EffectRelease,
-    EffectResolve, EffectResult, EffectStatus, OnLapse,
+    EffectBegin, EffectDecision, EffectFinish, EffectGet, EffectLease, EffectRelease, EffectResolve,
+    EffectResult, EffectStatus, OnLapse,
 };
 use driftq_client::{Code, Context, Dead, EffectName, Error, Failure, Moment, Retry, Snooze};
 use serde::Deserialize;
@@ -47,7 +47,14 @@ struct Record {
     #[serde(default)]
     owner: String,
     #[serde(default)]
-    last_outcome: Option<EffectOutcome<'static>>,
+    last_outcome: Option<LastOutcome>,
+}
+
+/// How the attempt before ended.
+#[derive(Deserialize)]
+struct LastOutcome {
+    #[serde(default)]
+    body: Option<String>,
 }
 
 /// The delivery that a message stands for.
@@ -237,7 +244,8 @@ impl Delivery<'_> {
         let (client, EffectName { tenant_id, scope, key }) = (&self.lane.common.client, self.name());
         let get = EffectGet { tenant_id: tenant_id.into(), scope: scope.into(), key: key.into() };
         let record: Record = client.post("/v2/effects/get", &get).await?;
-        let mut attempts = record.last_outcome.as_ref().map(Attempts::of).unwrap_or_default();
+        let attempts = record.last_outcome.and_then(|last| last.body);
+        let mut attempts = attempts.map(|body| Attempts::read(body.as_bytes())).unwrap_or_default();
         attempts.push(Attempt {
             attempt: attempts.next().max(attempt),
             at: record.begun_at,

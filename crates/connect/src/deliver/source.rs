@@ -12,6 +12,8 @@ use super::event;
 
 /// How long the server may wait for a change before it answers that there is none.
 const POLL_MS: u64 = 20_000;
+/// Most endpoints that one connector serves: each has a worker of its own.
+const ENDPOINTS_MAX: usize = 1000;
 /// Until a list that could not be had is asked for again.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
 
@@ -28,13 +30,16 @@ pub enum Endpoints {
 struct Listed {
     endpoints: Vec<Endpoint>,
     revision: u64,
+    #[serde(default)]
+    cursor: Option<String>,
 }
 
 #[derive(Serialize)]
 struct Disable<'a> {
     reason: &'a str,
     by: &'a str,
-    version: u64,
+    /// One that was changed since is not the one that failed.
+    expect_version: u64,
 }
 
 impl Endpoints {
@@ -54,7 +59,7 @@ impl Endpoints {
     ) -> Result<(), Error> {
         match self {
             Self::Server => {
-                let disable = Disable { reason, by, version: endpoint.version };
+                let disable = Disable { reason, by, expect_version: endpoint.version };
                 let path = format!("/v2/endpoints/{}/disable", endpoint.name);
                 client.post::<serde_json::Value>(&path, &disable).await.map(drop)
             }
@@ -108,10 +113,10 @@ async fn changed(client: &Client, revision: &mut Option<u64>) -> Vec<Endpoint> {
             Some(revision) => format!("/v2/endpoints?revision={revision}&wait_ms={POLL_MS}"),
             None => "/v2/endpoints".to_owned(),
         };
-        match client.get::<Listed>(&path).await {
-            Ok(listed) if *revision != Some(listed.revision) => {
-                *revision = Some(listed.revision);
-                return listed.endpoints;
+        match list(client, path).await {
+            Ok((endpoints, found)) if *revision != Some(found) => {
+                *revision = Some(found);
+                return endpoints;
             }
             Ok(_) => {}
             Err(error) => {
@@ -120,4 +125,20 @@ async fn changed(client: &Client, revision: &mut Option<u64>) -> Vec<Endpoint> {
             }
         }
     }
+}
+
+/// All pages of the list. One that changes meanwhile has the revision of its first page, and is asked for again soon.
+async fn list(client: &Client, path: String) -> Result<(Vec<Endpoint>, u64), Error> {
+    let Listed { mut endpoints, revision, mut cursor } = client.get(&path).await?;
+    while let Some(after) = cursor {
+        let page: Listed = client.get(&format!("/v2/endpoints?cursor={after}")).await?;
+        endpoints.extend(page.endpoints);
+        cursor = page.cursor;
+        if endpoints.len() > ENDPOINTS_MAX {
+            tracing::error!("there are more than {ENDPOINTS_MAX} endpoints; the rest of them are not served");
+            endpoints.truncate(ENDPOINTS_MAX);
+            break;
+        }
+    }
+    Ok((endpoints, revision))
 }
