@@ -89,7 +89,7 @@ async fn what_fails_is_tried_again_and_every_attempt_is_written_down() {
 
 #[tokio::test]
 async fn a_used_up_schedule_ends_in_a_dead_letter_that_can_be_sent_again() {
-    let receiver = Receiver::start(|_, before| status(if before < 2 { 500 } else { 200 })).await;
+    let receiver = Receiver::start(|_, before| status(if before < 3 { 500 } else { 200 })).await;
     let endpoint = Endpoint { retry_schedule_ms: Some(vec![10]), ..webhook("orders", &receiver) };
     let bench = Bench::new(&[&endpoint]).await;
     bench.deliver(&endpoint, "order-1").await;
@@ -103,13 +103,14 @@ async fn a_used_up_schedule_ends_in_a_dead_letter_that_can_be_sent_again() {
     assert_eq!((effect.state, receiver.received().len()), (EffectState::FailedRetryable, 2));
     let redrive = format!("/v2/dlq/{}/redrive", endpoint.topic());
     bench.client.post::<Value>(&redrive, &value!({"all": true})).await.unwrap();
-    receiver.wait_for(3).await;
+    // The schedule begins anew: it fails once more, and is tried once more.
+    receiver.wait_for(4).await;
     until("a delivery", async || {
         bench.effect(&endpoint, "order-1").await.is_some_and(|effect| effect.state == EffectState::Succeeded)
     })
     .await;
     running.stop().await;
-    assert_eq!(endings(&bench, &endpoint, "order-1").await.len(), 3);
+    assert_eq!(endings(&bench, &endpoint, "order-1").await.len(), 4);
 }
 
 #[tokio::test]

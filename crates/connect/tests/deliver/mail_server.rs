@@ -25,6 +25,16 @@ pub(crate) enum Manner {
     BreaksBeforeText,
 }
 
+/// When a mail server speaks TLS.
+#[derive(Clone)]
+pub(crate) enum Tls {
+    Never,
+    /// From the first byte.
+    First(TlsAcceptor),
+    /// As soon as it is asked for.
+    Asked(TlsAcceptor),
+}
+
 /// What came over one connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Session {
@@ -46,8 +56,8 @@ impl Drop for MailServer {
 }
 
 impl MailServer {
-    /// One on a free port, with TLS from the first byte if it is given.
-    pub(crate) async fn start(manner: Manner, tls: Option<TlsAcceptor>) -> Self {
+    /// One on a free port.
+    pub(crate) async fn start(manner: Manner, tls: Tls) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let sessions: Arc<Mutex<Vec<Session>>> = Arc::default();
@@ -63,12 +73,17 @@ impl MailServer {
                 tokio::spawn(async move {
                     let write = |change: &dyn Fn(&mut Session)| change(&mut book.lock().unwrap()[place]);
                     match tls {
-                        Some(tls) => {
-                            if let Ok(stream) = tls.accept(socket).await {
-                                serve(stream, manner, write).await;
-                            }
+                        Tls::Never => drop(serve(socket, manner, HELLO, write).await),
+                        Tls::First(tls) => {
+                            let Ok(stream) = tls.accept(socket).await else { return };
+                            serve(stream, manner, HELLO, write).await;
                         }
-                        None => serve(socket, manner, write).await,
+                        Tls::Asked(tls) => {
+                            let hello = format!("{HELLO}{STARTTLS}");
+                            let Some(socket) = serve(socket, manner, &hello, write).await else { return };
+                            let Ok(stream) = tls.accept(socket).await else { return };
+                            serve(stream, manner, "", write).await;
+                        }
                     }
                 });
             }
@@ -86,38 +101,48 @@ impl MailServer {
     }
 }
 
-async fn serve(
-    stream: impl AsyncRead + AsyncWrite + Unpin,
+/// What it says first, and that it speaks TLS if it is asked to.
+const HELLO: &str = "220 mail.example ESMTP\r\n";
+const STARTTLS: &str = "STARTTLS";
+
+/// Serves until the connection ends, or hands it back when TLS is asked for.
+async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
     manner: Manner,
+    hello: &str,
     write: impl Fn(&dyn Fn(&mut Session)),
-) {
+) -> Option<S> {
     let mut stream = BufReader::new(stream);
-    if stream.write_all(b"220 mail.example ESMTP\r\n").await.is_err() {
-        return;
-    }
+    let offers_tls = hello.ends_with(STARTTLS);
+    stream.write_all(hello.trim_end_matches(STARTTLS).as_bytes()).await.ok()?;
     let mut line = String::new();
     loop {
         line.clear();
         if stream.read_line(&mut line).await.unwrap_or(0) == 0 {
-            return;
+            return None;
         }
         let command = line.trim_end().to_owned();
         write(&|session| session.commands.push(command.clone()));
         let verb = command.split([' ', ':']).next().unwrap_or_default().to_ascii_uppercase();
         let reply = match &*verb {
+            "EHLO" if offers_tls => "250-mail.example\r\n250 STARTTLS\r\n",
+            STARTTLS if offers_tls => {
+                stream.write_all(b"220 go on\r\n").await.ok()?;
+                return Some(stream.into_inner());
+            }
             "EHLO" => "250-mail.example\r\n250-8BITMIME\r\n250 AUTH PLAIN LOGIN\r\n",
             "AUTH" => "235 welcome\r\n",
             "RCPT" if manner == Manner::KnowsNobody && command.contains("nobody") => "550 no such user\r\n",
-            "DATA" if manner == Manner::BreaksBeforeText => return,
+            "DATA" if manner == Manner::BreaksBeforeText => return None,
             "DATA" => {
                 let _ = stream.write_all(b"354 go on\r\n").await;
-                let Some(text) = read_text(&mut stream).await else { return };
+                let text = read_text(&mut stream).await?;
                 write(&|session| session.text = Some(text.clone()));
                 match manner {
-                    Manner::BreaksAfterText => return,
+                    Manner::BreaksAfterText => return None,
                     Manner::HangsAfterText => {
                         let _ = stream.read_line(&mut line).await;
-                        return;
+                        return None;
                     }
                     Manner::RefusesText => "554 not wanted\r\n",
                     _ => "250 queued as 4711\r\n",
@@ -126,9 +151,7 @@ async fn serve(
             "QUIT" => "221 bye\r\n",
             _ => "250 fine\r\n",
         };
-        if stream.write_all(reply.as_bytes()).await.is_err() {
-            return;
-        }
+        stream.write_all(reply.as_bytes()).await.ok()?;
     }
 }
 

@@ -19,7 +19,7 @@ use driftq_connect::secret::Plain;
 use driftq_tls::tokio_rustls::TlsAcceptor;
 
 use crate::bench::{Bench, loopback, until};
-use crate::mail_server::{MailServer, Manner};
+use crate::mail_server::{MailServer, Manner, Tls};
 use crate::targets::fickle;
 use crate::tls::self_signed;
 
@@ -93,12 +93,12 @@ async fn only_an_answer_after_the_text_is_certain() {
         (Manner::BreaksAfterText, PATIENT, Ending::Unknown, None, 1),
         (Manner::HangsAfterText, IMPATIENT, Ending::Unknown, None, 1),
     ] {
-        let server = MailServer::start(manner, None).await;
+        let server = MailServer::start(manner, Tls::Never).await;
         let sent = to(&server, &Keys::default(), limit).await;
         assert_eq!((sent.ending, sent.status), (ending, status), "{manner:?}: {sent:?}");
         assert_eq!((server.texts().len(), server.sessions().len()), (texts, 1), "{manner:?}");
     }
-    let server = MailServer::start(Manner::Takes, None).await;
+    let server = MailServer::start(Manner::Takes, Tls::Never).await;
     let sent = to(&server, &Keys::default(), PATIENT).await;
     assert_eq!(sent.body, "queued as 4711");
     let commands = server.sessions().remove(0).commands;
@@ -108,7 +108,7 @@ async fn only_an_answer_after_the_text_is_certain() {
 
 #[tokio::test]
 async fn a_password_is_not_sent_in_the_clear() {
-    let server = MailServer::start(Manner::Takes, None).await;
+    let server = MailServer::start(Manner::Takes, Tls::Never).await;
     let keys = Keys { signing: Vec::new(), credential: Some(Plain::new("secret").unwrap()) };
     let sent = to(&server, &keys, PATIENT).await;
     assert!(sent.ending == Ending::Failed && sent.error.contains("smtps://"), "{sent:?}");
@@ -120,20 +120,34 @@ async fn a_password_is_not_sent_in_the_clear() {
 async fn with_tls_the_user_and_the_password_are_those_of_the_endpoint() {
     let folder = tempfile::tempdir().unwrap();
     let (config, file) = self_signed("mail.example", &folder);
-    let server = MailServer::start(Manner::Takes, Some(TlsAcceptor::from(Arc::new(config)))).await;
-    let endpoint = endpoint(format!("smtps://robot@mail.example:{}", server.address.port()));
-    let connections = Connections::new(loopback(), fickle(&[&["127.0.0.1"]]), Some(&file)).unwrap();
-    let mail = mail(&endpoint, &parcel("order-17", &[])).unwrap();
-    let keys = Keys { signing: Vec::new(), credential: Some(Plain::new("secret").unwrap()) };
-    let sent = send(&connections, &endpoint.target().unwrap(), &mail, &keys, PATIENT).await;
-    assert_eq!(sent.ending, Ending::Delivered, "{sent:?}");
-    let auth = format!("AUTH PLAIN {}", STANDARD.encode("\0robot\0secret"));
-    assert!(server.sessions()[0].commands.contains(&auth));
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    for (scheme, tls) in [("smtps", Tls::First(acceptor.clone())), ("smtp", Tls::Asked(acceptor))] {
+        let server = MailServer::start(Manner::Takes, tls).await;
+        let endpoint = endpoint(format!("{scheme}://robot@mail.example:{}", server.address.port()));
+        let here = || fickle(&[&["127.0.0.1"]]);
+        let mail = mail(&endpoint, &parcel("order-17", &[])).unwrap();
+        let keys = Keys { signing: Vec::new(), credential: Some(Plain::new("secret").unwrap()) };
+        let target = endpoint.target().unwrap();
+        let wary = Connections::new(loopback(), here(), None).unwrap();
+        let sent = send(&wary, &target, &mail, &keys, PATIENT).await;
+        assert_eq!((sent.ending, server.texts().len()), (Ending::Failed, 0), "{sent:?}");
+        let trusting = Connections::new(loopback(), here(), Some(&file)).unwrap();
+        let sent = send(&trusting, &target, &mail, &keys, PATIENT).await;
+        assert_eq!((sent.ending, server.texts().len()), (Ending::Delivered, 1), "{sent:?}");
+        let auth = format!("AUTH PLAIN {}", STANDARD.encode("\0robot\0secret"));
+        let said: Vec<String> = server
+            .sessions()
+            .into_iter()
+            .flat_map(|session| session.commands)
+            .filter(|c| *c == auth)
+            .collect();
+        assert_eq!(said.len(), 1, "only to the one that is trusted");
+    }
 }
 
 #[tokio::test]
 async fn a_mail_that_may_have_been_taken_is_held() {
-    let server = MailServer::start(Manner::BreaksAfterText, None).await;
+    let server = MailServer::start(Manner::BreaksAfterText, Tls::Never).await;
     let endpoint = endpoint(format!("smtp://{}", server.address));
     let bench = Bench::new(&[&endpoint]).await;
     let running = bench.serve(&[&endpoint]);

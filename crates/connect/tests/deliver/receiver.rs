@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -63,6 +64,7 @@ pub(crate) struct Receiver {
     pub(crate) address: SocketAddr,
     received: Arc<Mutex<Vec<Received>>>,
     count: watch::Receiver<usize>,
+    poured: Arc<AtomicUsize>,
     task: JoinHandle<()>,
 }
 
@@ -86,9 +88,12 @@ impl Receiver {
         let address = listener.local_addr().unwrap();
         let (received, (counted, count)) = (Arc::new(Mutex::new(Vec::new())), watch::channel(0));
         let (reply, book) = (Arc::new(reply), Arc::clone(&received));
+        let poured: Arc<AtomicUsize> = Arc::default();
+        let bytes = Arc::clone(&poured);
         let task = tokio::spawn(async move {
             while let Ok((mut socket, _)) = listener.accept().await {
                 let (reply, book, counted) = (Arc::clone(&reply), Arc::clone(&book), counted.clone());
+                let bytes = Arc::clone(&bytes);
                 tokio::spawn(async move {
                     let Some(request) = read(&mut socket).await else { return };
                     let before = {
@@ -98,11 +103,11 @@ impl Receiver {
                     };
                     let reply = reply(&request, before);
                     counted.send_modify(|count| *count += 1);
-                    answer(socket, reply).await;
+                    answer(socket, reply, &bytes).await;
                 });
             }
         });
-        Self { address, received, count, task }
+        Self { address, received, count, poured, task }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -111,6 +116,11 @@ impl Receiver {
 
     pub(crate) fn received(&self) -> Vec<Received> {
         self.received.lock().unwrap().clone()
+    }
+
+    /// How many bytes of endless answers were taken from it.
+    pub(crate) fn poured(&self) -> usize {
+        self.poured.load(Ordering::Relaxed)
     }
 
     /// Waits until so many requests have come.
@@ -157,7 +167,7 @@ pub(crate) async fn read(socket: &mut (impl AsyncRead + Unpin)) -> Option<Receiv
     Some(Received { line, headers, body })
 }
 
-async fn answer(mut socket: TcpStream, reply: Reply) {
+async fn answer(mut socket: TcpStream, reply: Reply, poured: &AtomicUsize) {
     match reply {
         Reply::Bytes(bytes) => {
             let _ = socket.write_all(&bytes).await;
@@ -175,7 +185,7 @@ async fn answer(mut socket: TcpStream, reply: Reply) {
         Reply::Reset => socket.set_zero_linger().unwrap(),
         Reply::Endless => {
             let _ = socket.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 10737418240\r\n\r\n").await;
-            pour(socket).await;
+            pour(socket, poured).await;
         }
     }
 }
@@ -189,7 +199,9 @@ async fn drip(mut socket: TcpStream, head: &[u8]) {
 }
 
 /// As much as the other side takes.
-async fn pour(mut socket: impl AsyncWrite + Unpin) {
+async fn pour(mut socket: TcpStream, poured: &AtomicUsize) {
     let chunk = vec![b'x'; 1 << 16];
-    while socket.write_all(&chunk).await.is_ok() {}
+    while socket.write_all(&chunk).await.is_ok() {
+        poured.fetch_add(chunk.len(), Ordering::Relaxed);
+    }
 }
