@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use driftq_client::testkit::{Launch, Server};
-use driftq_client::wire::{Effect, EffectGet, LeaseRequest, TopicSpec};
+use driftq_client::wire::{
+    Effect, EffectGet, EffectResolve, EffectResult, EffectStatus, LeaseRequest, TopicSpec,
+};
 use driftq_client::{Client, json};
 use driftq_connect::deliver::address::{Allowed, Network};
 use driftq_connect::deliver::attempt::Attempts;
@@ -73,6 +75,20 @@ impl Bench {
     pub(crate) async fn attempts(&self, endpoint: &Endpoint, delivery_id: &str) -> Attempts {
         let outcome = self.effect(endpoint, delivery_id).await.unwrap().outcome;
         outcome.as_ref().map(Attempts::of).unwrap_or_default()
+    }
+
+    /// What a person does who has found out.
+    pub(crate) async fn resolve(&self, endpoint: &Endpoint, delivery_id: &str, status: EffectStatus) {
+        let resolve = EffectResolve {
+            tenant_id: "".into(),
+            scope: endpoint.scope().into(),
+            key: delivery_id.into(),
+            result: EffectResult::new(status),
+            by: "a person".into(),
+            why: "asked the receiver".into(),
+            epoch: None,
+        };
+        self.client.resolve_effect(&resolve).await.unwrap();
     }
 
     /// Waits until everything in the endpoint's own topic is settled.

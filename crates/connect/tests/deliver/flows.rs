@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use driftq_client::json;
-use driftq_client::wire::{EffectResolve, EffectResult, EffectState, EffectStatus, TopicSpec};
+use driftq_client::wire::{EffectState, EffectStatus, TopicSpec};
 use driftq_connect::deliver::attempt::Ending;
 use driftq_connect::deliver::endpoint::{Kind, State};
 use driftq_connect::deliver::signature::sign;
@@ -129,16 +129,7 @@ async fn what_may_have_arrived_waits_for_a_person_where_a_repeat_would_do_harm()
     }
     // One had arrived, the other had not.
     for (id, status) in [("pay-1", EffectStatus::Succeeded), ("pay-2", EffectStatus::FailedRetryable)] {
-        let resolve = EffectResolve {
-            tenant_id: "".into(),
-            scope: endpoint.scope().into(),
-            key: id.into(),
-            result: EffectResult::new(status),
-            by: "a person".into(),
-            why: "asked the bank".into(),
-            epoch: None,
-        };
-        bench.client.resolve_effect(&resolve).await.unwrap();
+        bench.resolve(&endpoint, id, status).await;
     }
     receiver.wait_for(3).await;
     bench.wait_until_idle(&endpoint).await;
@@ -198,6 +189,20 @@ async fn a_receiver_that_is_gone_is_left_alone_until_it_is_enabled() {
     running.stop().await;
     let effect = bench.effect(&endpoint, "order-1").await.unwrap();
     assert_eq!(effect.state, EffectState::FailedRetryable);
+}
+
+#[tokio::test]
+async fn an_endpoint_that_has_failed_for_too_long_is_disabled() {
+    let receiver = Receiver::start(|_, _| status(500)).await;
+    let endpoint = Endpoint { disable_after_ms: Some(1), ..webhook("orders", &receiver) };
+    let bench = Bench::new(&[&endpoint]).await;
+    bench.deliver(&endpoint, "order-1").await;
+    let running = bench.serve(&[&endpoint]);
+    let event = bench.event().await;
+    assert_eq!(event["type"], "endpoint.disabled");
+    assert!(event["reason"].as_str().unwrap().contains("500"), "{event}");
+    running.stop().await;
+    assert_eq!(receiver.received().len(), 2, "the first failure alone does not last");
 }
 
 #[tokio::test]

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::process::Stdio;
 use std::time::Duration;
 
-use driftq_client::wire::EffectState;
+use driftq_client::wire::{EffectState, EffectStatus};
 use driftq_connect::deliver::Endpoint;
 use driftq_connect::deliver::attempt::Ending;
 use driftq_connect::deliver::endpoint::Kind;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep};
 
-use crate::bench::{Bench, beside};
-use crate::receiver::{Receiver, Reply};
+use crate::bench::{Bench, beside, until};
+use crate::receiver::{Receiver, Reply, status};
 
 /// How long a delivery waits after a kill.
 const LEASE_MS: u64 = 400;
@@ -103,6 +103,31 @@ async fn killed(kills: usize) {
     println!("{kills} kills, {} deliveries, {repeats} repeats, {unknown} recorded as unknown", ids.len());
     assert!(repeats <= kills, "{repeats} repeats by {kills} kills");
     assert!(unknown <= kills, "{unknown} unknown by {kills} kills");
+}
+
+/// Where a repeat would do harm, the next connector finds out that it does not know, and sends nothing.
+#[tokio::test]
+async fn a_killed_connector_leaves_what_must_not_be_repeated_to_a_person() {
+    let receiver = Receiver::start(|_, before| if before == 0 { Reply::Hang } else { status(200) }).await;
+    let endpoint = Endpoint::new("bank", Kind::Http, receiver.url());
+    let bench = Bench::new(&[&endpoint]).await;
+    bench.deliver(&endpoint, "pay-1").await;
+    let mut first = connector(&bench, &endpoint);
+    receiver.wait_for(1).await;
+    first.kill().await.unwrap();
+    let mut second = connector(&bench, &endpoint);
+    until("an unknown outcome that is waited for", async || {
+        let effect = bench.effect(&endpoint, "pay-1").await.unwrap();
+        let group = bench.client.group(&endpoint.topic(), &endpoint.group()).await.unwrap();
+        effect.state == EffectState::Unknown && group.in_flight == 0
+    })
+    .await;
+    assert_eq!(receiver.received().len(), 1);
+    bench.resolve(&endpoint, "pay-1", EffectStatus::FailedRetryable).await;
+    receiver.wait_for(2).await;
+    bench.wait_until_idle(&endpoint).await;
+    second.kill().await.unwrap();
+    assert_eq!(bench.effect(&endpoint, "pay-1").await.unwrap().state, EffectState::Succeeded);
 }
 
 #[tokio::test]
