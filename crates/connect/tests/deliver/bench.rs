@@ -22,7 +22,7 @@ pub(crate) const WITHIN: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A program in the folder that this test was built into.
-pub(crate) fn beside(name: &str) -> PathBuf {
+fn beside(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     // The test is in `deps` of it.
     test.parent().unwrap().parent().unwrap().join(name)

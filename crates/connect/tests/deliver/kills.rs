@@ -4,16 +4,19 @@ use std::collections::BTreeMap;
 use std::process::Stdio;
 use std::time::Duration;
 
+use driftq_client::Client;
 use driftq_client::wire::{EffectState, EffectStatus};
-use driftq_connect::deliver::Endpoint;
 use driftq_connect::deliver::attempt::Ending;
 use driftq_connect::deliver::endpoint::Kind;
+use driftq_connect::deliver::{Connector, Endpoint, Endpoints, Settings};
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep};
 
-use crate::bench::{Bench, beside, until};
+use crate::bench::{Bench, loopback, until};
 use crate::receiver::{Receiver, Reply, status};
 
+/// Tells the process that is killed which endpoint it serves.
+const ENDPOINT_VARIABLE: &str = "DELIVER_ENDPOINT";
 /// How long a delivery waits after a kill.
 const LEASE_MS: u64 = 400;
 /// The longest life of a connector.
@@ -29,17 +32,27 @@ fn random(below: u64) -> u64 {
     getrandom::u64().unwrap() % below
 }
 
+/// Starts a connector in a process of its own, which is this program once more.
 fn connector(bench: &Bench, endpoint: &Endpoint) -> Child {
-    let endpoints = serde_json::to_string(&[endpoint]).unwrap();
-    Command::new(beside("examples/deliver"))
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "kills::the_connector_that_is_killed", "--ignored", "--quiet"])
         .env("DRIFTQ_SERVER", bench.server.url())
-        .env("ENDPOINTS", endpoints)
-        .env("ALLOW", "127.0.0.0/8")
-        .env("LEASE_MS", LEASE_MS.to_string())
+        .env(ENDPOINT_VARIABLE, serde_json::to_string(endpoint).unwrap())
         .stdin(Stdio::null())
+        .stdout(Stdio::null())
         .kill_on_drop(true)
         .spawn()
-        .expect("the example `deliver` is built with the tests")
+        .unwrap()
+}
+
+#[tokio::test]
+#[ignore = "the other tests run it, in a process of its own"]
+async fn the_connector_that_is_killed() {
+    let Ok(endpoint) = std::env::var(ENDPOINT_VARIABLE) else { return };
+    let endpoints = Endpoints::given(vec![serde_json::from_str(&endpoint).unwrap()]);
+    let lease = Duration::from_millis(LEASE_MS);
+    let settings = Settings { allowed: loopback(), lease, ..Settings::default() };
+    Connector::new(&Client::connect().unwrap(), endpoints, settings).unwrap().run().await;
 }
 
 /// Waits until the receiver got one more, or for as long as nothing comes.
