@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 
 /// Most attempts that are remembered; of more, the last ones.
 pub const ATTEMPTS_MAX: usize = 20;
+/// Longest body of an outcome: half of what a server takes unless it is told otherwise.
+const BODY_BYTES_MAX: usize = 128 << 10;
 /// Longest error that is remembered.
 const ERROR_BYTES_MAX: usize = 1024;
 
@@ -85,9 +87,19 @@ impl Attempts {
         self.attempts.drain(..surplus);
     }
 
-    /// As the body of an outcome.
+    /// As the body of an outcome. If a receiver has said so much that it is too long, what it said first is left out.
     #[must_use]
     pub fn body(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("texts and numbers have a JSON form")
+        let mut kept = self.clone();
+        loop {
+            let body = serde_json::to_vec(&kept).expect("texts and numbers have a JSON form");
+            if body.len() <= BODY_BYTES_MAX || kept.attempts.is_empty() {
+                return body;
+            }
+            match kept.attempts.iter_mut().find(|attempt| !attempt.body.is_empty()) {
+                Some(attempt) => attempt.body.clear(),
+                None => drop(kept.attempts.remove(0)),
+            }
+        }
     }
 }

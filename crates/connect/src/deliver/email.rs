@@ -21,7 +21,7 @@ use super::attempt::Ending;
 use super::connect::{ConnectError, Connection, Connections};
 use super::endpoint::Endpoint;
 use super::request::{Keys, Parcel};
-use super::send::{ANSWER_BYTES_KEPT, Sent, text};
+use super::send::{ANSWER_BYTES_KEPT, Sent, cut, text};
 use super::target::Target;
 use super::watched::Trace;
 
@@ -148,7 +148,7 @@ pub async fn send(
 
 fn answer(response: &Response) -> String {
     let text = response.message().collect::<Vec<_>>().join("\n");
-    text[..text.floor_char_boundary(ANSWER_BYTES_KEPT)].to_owned()
+    cut(&text, ANSWER_BYTES_KEPT)
 }
 
 async fn hand_over(

@@ -146,7 +146,7 @@ async fn read(answer: Response<Incoming>, until: Instant) -> Sent {
         ending: if is_delivered { Ending::Delivered } else { Ending::Failed },
         status: Some(head.status.as_u16()),
         headers: kept_headers(&head.headers),
-        body: String::from_utf8_lossy(&kept).into_owned(),
+        body: cut(&String::from_utf8_lossy(&kept), ANSWER_BYTES_KEPT),
         error: if is_delivered { String::new() } else { refusal(head.status) },
     }
 }
@@ -164,11 +164,15 @@ fn refusal(status: StatusCode) -> String {
 
 fn kept_headers(headers: &HeaderMap) -> BTreeMap<String, String> {
     let kept = HEADERS_KEPT.iter().filter_map(|name| {
-        let value = String::from_utf8_lossy(headers.get(*name)?.as_bytes()).into_owned();
-        let end = value.floor_char_boundary(HEADER_BYTES_KEPT);
-        Some(((*name).to_owned(), value[..end].to_owned()))
+        let value = String::from_utf8_lossy(headers.get(*name)?.as_bytes());
+        Some(((*name).to_owned(), cut(&value, HEADER_BYTES_KEPT)))
     });
     kept.collect()
+}
+
+/// What fits, and whole characters of it.
+pub(super) fn cut(text: &str, bytes_max: usize) -> String {
+    text[..text.floor_char_boundary(bytes_max)].to_owned()
 }
 
 /// An error with its causes.
