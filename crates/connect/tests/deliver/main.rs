@@ -6,6 +6,7 @@ mod attempts;
 mod bench;
 mod flows;
 mod kills;
+mod listed;
 mod mail_server;
 mod mails;
 mod receiver;
