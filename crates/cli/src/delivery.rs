@@ -182,12 +182,13 @@ pub(crate) fn show(record: &DeliveryRecord<'_>) -> String {
             SendOutcome::Failed => "failed",
             SendOutcome::Unknown => "unknown",
         };
+        let took = send.took_ms.map_or_else(String::new, |took| format!(" after {took} ms"));
         let status = send.status.map_or_else(String::new, |status| format!(" {status}"));
         let error =
             if send.error.is_empty() { String::new() } else { format!(": {}", printable(&send.error)) };
         text.push_str(&format!(
-            "send {:<4} {} {outcome}{status} after {} ms{error}\n",
-            send.attempt, send.at, send.took_ms
+            "send {:<4} {} {outcome}{status}{took}{error}\n",
+            send.attempt, send.at
         ));
     }
     text

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use driftq_api::Moment;
 use driftq_api::v2::{
-    COMMIT_ITEMS_MAX, Commit, CommitMessage, CommitOutput, Committed, Credential, CredentialRequest, DatasetVersion, EXPECTED_MAX, Expected,
+    COMMIT_ITEMS_MAX, Commit, CommitMessage, CommitOutput, Committed, Credential, CredentialRequest, DatasetVersion, EXPECTED_MAX, EffectFinish, Expected,
     Item, ItemEnvelope, ItemOrigin,
 };
 
@@ -322,6 +322,12 @@ impl Context {
         }
         collected.expect.push(Expected { entity: Cow::Owned(entity), version });
         Ok(())
+    }
+
+    /// How an effect of this delivery ended that was begun with [`Client::begin_effect`]: it is written down with the ack
+    /// if the handler ends promptly, and in any case before the message can come again.
+    pub fn finish_effect(&self, finish: EffectFinish<'static>) {
+        self.endings().add(finish, self);
     }
 
     /// Acks the message now, with all that was collected: all or none. The handler's return then settles nothing more.

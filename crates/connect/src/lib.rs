@@ -10,5 +10,7 @@ pub mod deliver;
 #[cfg(feature = "export")]
 pub mod export;
 pub mod run;
+#[cfg(feature = "deliver")]
+pub mod secret;
 #[cfg(feature = "postgres")]
 pub mod sink;

@@ -205,10 +205,9 @@ pub struct SendAttempt {
     pub attempt: u32,
     /// When it began.
     pub at: Moment,
-    /// How long it took.
-    #[serde(default)]
-    #[schema(required = false)]
-    pub took_ms: u64,
+    /// How long it took; not known of one whose connector died.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub took_ms: Option<u64>,
     /// What came of it.
     pub outcome: SendOutcome,
     /// The receiver's status, if it answered.

@@ -339,12 +339,19 @@ impl EndpointSpec {
     /// What becomes of a delivery of which it is not known whether it arrived.
     #[must_use]
     pub fn fate_of_unknown(&self) -> OnUnknown {
-        self.on_unknown.unwrap_or(match self.kind {
-            EndpointKind::Webhook => OnUnknown::Resend,
-            EndpointKind::Http if self.honours_key => OnUnknown::Resend,
-            EndpointKind::Http | EndpointKind::Email => OnUnknown::Hold,
-        })
+        fate_of_unknown(self.kind, self.on_unknown, self.honours_key)
     }
+}
+
+/// What becomes of a delivery of which it is not known whether it arrived. A receiver of webhooks knows them by their
+/// id; of others, only one that honours keys does.
+#[must_use]
+pub fn fate_of_unknown(kind: EndpointKind, asked: Option<OnUnknown>, honours_key: bool) -> OnUnknown {
+    asked.unwrap_or(match kind {
+        EndpointKind::Webhook => OnUnknown::Resend,
+        EndpointKind::Http if honours_key => OnUnknown::Resend,
+        EndpointKind::Http | EndpointKind::Email => OnUnknown::Hold,
+    })
 }
 
 /// Whether deliveries go out.

@@ -77,7 +77,7 @@ pub use endpoint::{
     DELIVERIES_PREFIX, DELIVERY_SCOPE_PREFIX, DELIVERY_TIMEOUT_MS, DISABLE_AFTER_MS, Disabled,
     ENDPOINT_CONCURRENCY, ENDPOINT_GROUP_PREFIX, ENDPOINT_NAME_BYTES_MAX, Endpoint, EndpointKind,
     EndpointMethod, EndpointSpec, EndpointState, EndpointSwitch, Endpoints, EndpointsQuery, OnUnknown,
-    RETRY_SCHEDULE_MS, Secret,
+    RETRY_SCHEDULE_MS, Secret, fate_of_unknown,
 };
 pub use entity::{
     Entities, Entity, EntityRemoved, Expected, tenant, tenant_and_page, tenant_and_section, tenant_confirmed,

@@ -1,0 +1,78 @@
+//! Endpoints that the server keeps: changes of them are picked up, and one that is gone is disabled there.
+
+use driftq_connect::deliver::{Endpoints, Settings};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::bench::{Bench, until};
+use crate::receiver::{Receiver, status};
+
+const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
+/// What the SDK has no method for.
+async fn put(bench: &Bench, path: &str, body: &Value) {
+    let url = bench.server.url();
+    let address = url.strip_prefix("http://").unwrap();
+    let (mut socket, body) = (TcpStream::connect(address).await.unwrap(), body.to_string());
+    let head = format!(
+        "PUT {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n",
+        body.len()
+    );
+    socket.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+}
+
+async fn deliver(bench: &Bench, delivery_id: &str) {
+    let body = json!({"delivery_id": delivery_id, "endpoint": "orders", "body": {"order": 1}});
+    bench.client.post::<Value>("/v2/deliveries", &body).await.unwrap();
+}
+
+#[tokio::test]
+#[ignore = "needs a server that keeps endpoints"]
+async fn the_server_s_endpoints_are_served_changed_and_disabled() {
+    let old = Receiver::start(|_, _| status(200)).await;
+    let new = Receiver::start(|_, before| status(if before == 0 { 410 } else { 200 })).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("secret");
+    std::fs::write(&file, SECRET).unwrap();
+    let endpoint = |receiver: &Receiver| json!({"kind": "webhook", "url": receiver.url(), "secrets": [{"file": &file}], "concurrency": 1});
+    let bench = Bench::new(&[]).await;
+    let running = bench.connect(Endpoints::Server, Settings::default());
+    put(&bench, "/v2/endpoints/orders", &endpoint(&old)).await;
+    deliver(&bench, "order-1").await;
+    old.wait_for(1).await;
+    assert_eq!(old.received()[0].header("webhook-id"), "order-1");
+    assert!(old.received()[0].header("webhook-signature").starts_with("v1,"));
+    let delivered = async || {
+        let path = "/v2/deliveries?endpoint=orders&delivery_id=order-1";
+        bench.client.get::<Value>(path).await.unwrap()["deliveries"][0].clone()
+    };
+    until("a delivery", async || delivered().await["state"] == "delivered").await;
+    assert_eq!(delivered().await["attempts"][0]["outcome"], "delivered");
+
+    put(&bench, "/v2/endpoints/orders", &endpoint(&new)).await;
+    let state = async || bench.client.get::<Value>("/v2/endpoints/orders").await.unwrap()["state"].clone();
+    // The change is picked up while the first of these is on its way to the old place.
+    let mut number = 1;
+    while state().await == "enabled" {
+        number += 1;
+        deliver(&bench, &format!("order-{number}")).await;
+        until("a delivery or the end", async || {
+            let count = old.received().len() + new.received().len();
+            count >= number || state().await == "disabled"
+        })
+        .await;
+    }
+    let shown = bench.client.get::<Value>("/v2/endpoints/orders").await.unwrap();
+    assert!(shown["disabled"]["reason"].as_str().unwrap().contains("410"), "{shown}");
+    assert_eq!(new.received().len(), 1);
+    deliver(&bench, "order-last").await;
+    bench.client.post::<Value>("/v2/endpoints/orders/enable", &json!({"by": "a person"})).await.unwrap();
+    new.wait_for(2).await;
+    assert_eq!(new.received()[1].header("webhook-id"), "order-last");
+    running.stop().await;
+}

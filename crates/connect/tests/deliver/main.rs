@@ -1,0 +1,18 @@
+//! Deliveries, from a single signature to a connector that is killed again and again.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod addresses;
+mod attempts;
+mod bench;
+mod flows;
+mod kills;
+mod listed;
+mod mail_server;
+mod mails;
+mod receiver;
+mod schedules;
+mod secrets;
+mod sending;
+mod signatures;
+mod targets;
+mod tls;
