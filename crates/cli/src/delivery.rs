@@ -186,10 +186,7 @@ pub(crate) fn show(record: &DeliveryRecord<'_>) -> String {
         let status = send.status.map_or_else(String::new, |status| format!(" {status}"));
         let error =
             if send.error.is_empty() { String::new() } else { format!(": {}", printable(&send.error)) };
-        text.push_str(&format!(
-            "send {:<4} {} {outcome}{status}{took}{error}\n",
-            send.attempt, send.at
-        ));
+        text.push_str(&format!("send {:<4} {} {outcome}{status}{took}{error}\n", send.attempt, send.at));
     }
     text
 }

@@ -16,7 +16,7 @@ pub mod colour;
 mod commit;
 mod confirm;
 #[cfg(feature = "connect")]
-mod connect;
+pub mod connect;
 mod consume;
 mod context;
 mod delivery;

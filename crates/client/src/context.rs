@@ -9,8 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use driftq_api::Moment;
 use driftq_api::v2::{
-    COMMIT_ITEMS_MAX, Commit, CommitMessage, CommitOutput, Committed, Credential, CredentialRequest, DatasetVersion, EXPECTED_MAX, EffectFinish, Expected,
-    Item, ItemEnvelope, ItemOrigin,
+    COMMIT_ITEMS_MAX, Commit, CommitMessage, CommitOutput, Committed, Credential, CredentialRequest,
+    DatasetVersion, EXPECTED_MAX, EffectFinish, Expected, Item, ItemEnvelope, ItemOrigin,
 };
 
 use crate::client::{Client, Patience};

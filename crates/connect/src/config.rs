@@ -4,6 +4,8 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+#[cfg(feature = "deliver")]
+use crate::deliver::DeliveriesConfig;
 #[cfg(feature = "postgres")]
 use crate::sink::SinkConfig;
 
@@ -18,6 +20,10 @@ pub struct File {
     #[cfg(feature = "postgres")]
     #[serde(default)]
     pub sink: Vec<SinkConfig>,
+    /// Whether the deliveries to the server's endpoints are sent, and where to they may go.
+    #[cfg(feature = "deliver")]
+    #[serde(default)]
+    pub deliveries: Option<DeliveriesConfig>,
 }
 
 /// Why a file cannot be used.
@@ -41,7 +47,7 @@ pub enum ConfigError {
     #[error("{0}")]
     Setting(String),
     /// Nothing is configured.
-    #[error("the file configures nothing; add a [[sink]]")]
+    #[error("the file configures nothing; add [deliveries] or a [[sink]]")]
     Empty,
 }
 
@@ -75,6 +81,10 @@ impl File {
         {
             is_empty = is_empty && self.sink.is_empty();
             crate::sink::check_all(&self.sink).map_err(ConfigError::Setting)?;
+        }
+        #[cfg(feature = "deliver")]
+        {
+            is_empty = is_empty && self.deliveries.is_none();
         }
         if is_empty {
             return Err(ConfigError::Empty);

@@ -1,5 +1,6 @@
 //! Runs what a file configures, until it is told to stop.
 
+use std::pin::Pin;
 use std::time::Duration;
 
 use driftq_client::Client;
@@ -8,6 +9,8 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::config::File;
+#[cfg(feature = "deliver")]
+use crate::deliver::{Connector, Endpoints, Settings};
 #[cfg(feature = "postgres")]
 use crate::sink::{Sink, SinkError};
 
@@ -21,6 +24,10 @@ pub enum RunError {
     #[cfg(feature = "postgres")]
     #[error(transparent)]
     Sink(#[from] SinkError),
+    /// Deliveries cannot be sent.
+    #[cfg(feature = "deliver")]
+    #[error("deliveries: {0}")]
+    Deliveries(String),
     /// What was begun did not end in time.
     #[error(
         "not everything ended within {} s after the stop; it comes again, and nothing is done twice",
@@ -29,10 +36,15 @@ pub enum RunError {
     NotDrained,
 }
 
+/// A connector at work.
+type Running<'a> = Pin<Box<dyn Future<Output = Result<(), RunError>> + Send + 'a>>;
+
 /// All connectors of a file.
 pub struct Connectors {
     #[cfg(feature = "postgres")]
     sinks: Vec<Sink>,
+    #[cfg(feature = "deliver")]
+    deliveries: Option<Settings>,
 }
 
 impl Connectors {
@@ -44,6 +56,12 @@ impl Connectors {
         Ok(Self {
             #[cfg(feature = "postgres")]
             sinks: file.sink.into_iter().map(Sink::new).collect::<Result<_, _>>()?,
+            #[cfg(feature = "deliver")]
+            deliveries: file
+                .deliveries
+                .map(|deliveries| deliveries.settings())
+                .transpose()
+                .map_err(|error| RunError::Deliveries(error.to_string()))?,
         })
     }
 
@@ -52,6 +70,13 @@ impl Connectors {
     #[must_use]
     pub fn sinks(&self) -> &[Sink] {
         &self.sinks
+    }
+
+    /// Whether deliveries are sent.
+    #[cfg(feature = "deliver")]
+    #[must_use]
+    pub const fn delivers(&self) -> bool {
+        self.deliveries.is_some()
     }
 
     /// Makes what is missing outside of the server, such as tables. What exists is not altered.
@@ -73,11 +98,17 @@ impl Connectors {
     /// Why one of them cannot run; or that they did not end in time.
     pub async fn run(&self, client: &Client, stop: watch::Receiver<bool>) -> Result<(), RunError> {
         let halt = watch::Sender::new(false);
-        let mut running = FuturesUnordered::new();
+        let mut running: FuturesUnordered<Running<'_>> = FuturesUnordered::new();
         #[cfg(feature = "postgres")]
         for sink in &self.sinks {
             let halted = halt.subscribe();
-            running.push(async move { sink.run(client, halted).await.map_err(RunError::from) });
+            running.push(Box::pin(async move { sink.run(client, halted).await.map_err(RunError::from) }));
+        }
+        #[cfg(feature = "deliver")]
+        if let Some(settings) = &self.deliveries {
+            let connector = Connector::new(client, Endpoints::Server, settings.clone());
+            let connector = connector.map_err(|error| RunError::Deliveries(error.to_string()))?;
+            running.push(Box::pin(delivering(connector, halt.subscribe())));
         }
         let mut stop = stop;
         let mut outcome = Ok(());
@@ -97,4 +128,16 @@ impl Connectors {
             Err(_) => outcome.and(Err(RunError::NotDrained)),
         }
     }
+}
+
+#[cfg(feature = "deliver")]
+async fn delivering(connector: Connector, mut halted: watch::Receiver<bool>) -> Result<(), RunError> {
+    let stopper = connector.stopper();
+    let watch = async {
+        // A sender that is gone means stop, too.
+        drop(halted.wait_for(|is_halted| *is_halted).await);
+        stopper.stop();
+    };
+    tokio::join!(connector.run(), watch);
+    Ok(())
 }

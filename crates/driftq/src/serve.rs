@@ -1,6 +1,11 @@
 //! `driftq serve`: the broker and its HTTP edge in this process.
 
-use std::{io::Write as _, net::SocketAddr, process};
+use std::{
+    io::Write as _,
+    net::SocketAddr,
+    path::Path,
+    process,
+};
 
 use anyhow::{Context, Result};
 use driftq_bench::demo;
@@ -10,7 +15,11 @@ use driftq_cli::{
     signal::{Signal, Signals},
 };
 use driftq_engine::{Broker, Counters, Recovery, Started};
-use tokio::{net::TcpListener, sync::oneshot};
+use tokio::{
+    net::TcpListener,
+    sync::{oneshot, watch},
+    task::JoinHandle,
+};
 
 use super::{config_check::refuse, startup};
 use driftq_server::{
@@ -36,6 +45,10 @@ Examples:
   driftq serve --config /etc/driftq.toml --log-format json"
 )]
 pub(crate) struct Args {
+    /// Run the connectors of this file in this process, too; see `driftq connect`. With keys, they show the one in DRIFTQ_KEY
+    #[cfg(feature = "connect")]
+    #[arg(long, env = "DRIFTQ_CONNECT", hide_env_values = true, value_name = "FILE")]
+    connect: Option<std::path::PathBuf>,
     #[command(flatten)]
     knobs: KnobArgs,
 }
@@ -48,10 +61,18 @@ pub(super) trait Manner {
     fn announce(&self, config: &Config, recovery: &Recovery, address: SocketAddr) -> Result<()>;
     /// Says what was done, after a graceful stop.
     fn part(&self, config: &Config, counters: &Counters) -> Result<()>;
+    /// The file of connectors that run in this process.
+    fn connect(&self) -> Option<&Path> {
+        None
+    }
 }
 
 /// For machines and the people who run them: the address that was asked for or none, and few words.
-struct Plain;
+struct Plain {
+    /// The file of connectors that run in this process.
+    #[cfg(feature = "connect")]
+    connect: Option<std::path::PathBuf>,
+}
 
 impl Manner for Plain {
     async fn bind(&self, config: &Config) -> Result<TcpListener> {
@@ -64,6 +85,11 @@ impl Manner for Plain {
 
     fn part(&self, _: &Config, _: &Counters) -> Result<()> {
         Ok(())
+    }
+
+    #[cfg(feature = "connect")]
+    fn connect(&self) -> Option<&Path> {
+        self.connect.as_deref()
     }
 }
 
@@ -88,7 +114,15 @@ pub(super) fn run_for_demo(args: &DemoArgs) -> Result<()> {
 }
 
 pub(super) fn run(args: &Args) -> Result<()> {
-    host(resolve(&args.knobs), &Plain)
+    #[cfg(feature = "connect")]
+    let plain = Plain { connect: args.connect.clone() };
+    #[cfg(not(feature = "connect"))]
+    let plain = Plain {};
+    #[cfg(feature = "connect")]
+    if let Some(file) = &plain.connect {
+        driftq_cli::connect::check_beside(file)?;
+    }
+    host(resolve(&args.knobs), &plain)
 }
 
 /// Runs the broker until a signal ends it.
@@ -109,6 +143,45 @@ pub(super) fn host(resolved: Resolved, manner: &impl Manner) -> Result<()> {
     runtime.shutdown_background();
     log::flush();
     outcome
+}
+
+/// Connectors that run in this process, as clients of it.
+struct Connecting {
+    stop: watch::Sender<bool>,
+    running: Option<JoinHandle<()>>,
+}
+
+impl Connecting {
+    #[cfg(feature = "connect")]
+    fn start(file: Option<&Path>, config: &Config, address: SocketAddr) -> Self {
+        let stop = watch::Sender::new(false);
+        let running = file.map(|file| {
+            let scheme = if config.speaks_tls() { "https" } else { "http" };
+            let (file, url, stopped) = (file.to_owned(), format!("{scheme}://{address}"), stop.subscribe());
+            tokio::spawn(async move {
+                if let Err(error) = driftq_cli::connect::beside(&file, &url, stopped).await {
+                    tracing::error!(
+                        error = format!("{error:#}"),
+                        "the connectors have ended; the server goes on"
+                    );
+                }
+            })
+        });
+        Self { stop, running }
+    }
+
+    #[cfg(not(feature = "connect"))]
+    fn start(_: Option<&Path>, _: &Config, _: SocketAddr) -> Self {
+        Self { stop: watch::Sender::new(false), running: None }
+    }
+
+    async fn stop(self) {
+        self.stop.send_replace(true);
+        if let Some(running) = self.running {
+            // One that panicked has said so.
+            drop(running.await);
+        }
+    }
 }
 
 async fn serve(config: Config, manner: &impl Manner) -> Result<()> {
@@ -134,10 +207,13 @@ async fn serve(config: Config, manner: &impl Manner) -> Result<()> {
     // A sender that is gone means stop, too.
     let shutdown = Box::pin(async move { drop(stopped.await) });
     let edge = tokio::spawn(http::serve(listener, broker.clone(), config.http(), shutdown));
+    let connectors = Connecting::start(manner.connect(), &config, address);
     let signal = signals.next().await;
     tracing::info!(signal = signal.name(), "stopping; a second signal ends the process at once");
-    drop(stop);
     let graceful = async {
+        // First what uses the server, then the server.
+        connectors.stop().await;
+        drop(stop);
         edge.await.context("the HTTP edge ended")??;
         let counters = broker.counters();
         broker.stop().await;

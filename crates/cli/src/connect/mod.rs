@@ -7,6 +7,7 @@ use anyhow::Result;
 use driftq_client::Client;
 use driftq_connect::config::{ConfigError, File};
 use driftq_connect::run::{Connectors, RunError};
+use driftq_connect::secret::{Plain, SealingKey, SecretError};
 use driftq_connect::sink::{Need, Sink, SinkError};
 use serde::Serialize;
 use tokio::sync::watch;
@@ -17,7 +18,12 @@ const ABOUT: &str = "A connector is a program that uses a server like any other,
 writes the messages of a topic into a table of PostgreSQL, each once: rows and progress are committed in one \
 transaction, and messages are acked after it. Any number of copies may run, and any of them may be killed.
 
+With [deliveries], what is sent to the server's endpoints goes out (`driftq endpoint`, `driftq delivery`).
+
 The file, in TOML:
+  [deliveries]                         # to all endpoints of the server
+  allow = [\"10.1.0.0/16\"]            # besides the public Internet: networks and host names
+
   [[sink]]
   name = \"orders\"                     # its progress, and its group sink.orders
   topic = \"orders\"
@@ -39,7 +45,8 @@ table become dead letters with the reason; `driftq dlq` shows them, and sends th
 Examples:
   driftq connect check connect.toml              # does it fit the tables? What is missing?
   driftq connect run connect.toml --migrate      # make tables that are missing, and run
-  driftq connect check connect.toml -o json | jq '.sinks[].needs'";
+  driftq connect check connect.toml -o json | jq '.sinks[].needs'
+  driftq serve --connect connect.toml            # within the server's own process";
 
 #[derive(clap::Args)]
 #[command(after_help = ABOUT)]
@@ -60,6 +67,19 @@ Examples:
   driftq connect check connect.toml -o json"
     )]
     Check(CheckArgs),
+    /// Seal a secret for an endpoint, so that the server can keep it and only connectors can read it
+    #[command(
+        after_help = "Reads the secret from stdin. The key of secrets is 32 bytes in base64, in DRIFTQ_SECRETS_KEY or \
+in the file that DRIFTQ_SECRETS_KEY_FILE names; connectors that send for the endpoint need the same.
+
+Examples:
+  export DRIFTQ_SECRETS_KEY=$(head -c 32 /dev/urandom | base64)
+  echo \"whsec_$(head -c 32 /dev/urandom | base64)\" | driftq connect seal shop"
+    )]
+    Seal {
+        /// The endpoint that it is for; it opens for no other
+        endpoint: String,
+    },
     /// Run what the file describes, until Ctrl-C or SIGTERM
     #[command(
         after_help = "Ctrl-C or SIGTERM drains: what was begun is committed and acked, what waits is given back. A \
@@ -93,6 +113,7 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<()> {
     match &args.command {
         Command::Check(args) => check(common, args).await,
         Command::Run(args) => start(common, args).await,
+        Command::Seal { endpoint } => seal(common, endpoint),
     }
 }
 
@@ -101,6 +122,8 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<()> {
 struct Checked {
     /// Whether all of it could run.
     ok: bool,
+    /// Whether deliveries would be sent.
+    deliveries: bool,
     sinks: Vec<CheckedSink>,
 }
 
@@ -145,6 +168,23 @@ impl CheckedSink {
     }
 }
 
+/// What is told of a sealed secret.
+#[derive(Serialize)]
+struct Sealed {
+    sealed: String,
+}
+
+fn seal(common: &Common, endpoint: &str) -> Result<()> {
+    let text = crate::file::read("SECRET", "-")?;
+    let refused = |error: SecretError| Fault::new(Exit::Usage, error.to_string());
+    let text = String::from_utf8(text).map_err(|_| refused(SecretError::Size))?;
+    let secret = Plain::new(text.trim_end_matches(['\r', '\n'])).map_err(refused)?;
+    let key = SealingKey::from_environment().map_err(refused)?;
+    let key = key.ok_or_else(|| refused(SecretError::NoKey))?;
+    let sealed = Sealed { sealed: key.seal(endpoint, &secret).map_err(refused)? };
+    common.show(&sealed, |sealed| format!("{}\n", sealed.sealed))
+}
+
 async fn check(common: &Common, args: &CheckArgs) -> Result<()> {
     let connectors = read(&args.file)?;
     let mut sinks = Vec::new();
@@ -152,8 +192,12 @@ async fn check(common: &Common, args: &CheckArgs) -> Result<()> {
         let finding = sink.check().await.map_err(|error| fault(error.into()))?;
         sinks.push(CheckedSink::new(sink, finding.needs));
     }
-    let checked = Checked { ok: sinks.iter().all(|sink| sink.needs.is_empty()), sinks };
-    common.show(&checked, |checked| checked.sinks.iter().map(CheckedSink::text).collect())?;
+    let ok = sinks.iter().all(|sink| sink.needs.is_empty());
+    let checked = Checked { ok, deliveries: connectors.delivers(), sinks };
+    common.show(&checked, |checked| {
+        let deliveries = if checked.deliveries { "deliveries: to the endpoints of the server\n" } else { "" };
+        std::iter::once(deliveries.to_owned()).chain(checked.sinks.iter().map(CheckedSink::text)).collect()
+    })?;
     if checked.ok {
         return Ok(());
     }
@@ -180,6 +224,9 @@ async fn start(common: &Common, args: &RunArgs) -> Result<()> {
     work::log::start();
     if args.migrate {
         connectors.migrate().await.map_err(fault)?;
+    }
+    if connectors.delivers() {
+        eprintln!("deliveries: to the endpoints of the server");
     }
     for sink in connectors.sinks() {
         let config = sink.config();
@@ -222,7 +269,21 @@ fn fault(error: RunError) -> anyhow::Error {
         }
         RunError::Sink(SinkError::Setting { .. } | SinkError::Table { .. }) => Exit::Config,
         RunError::Sink(SinkError::Database { .. }) => Exit::Unreachable,
+        RunError::Deliveries(_) => Exit::Config,
         RunError::NotDrained => Exit::Failure,
     };
     Fault::new(exit, text).into()
+}
+
+/// Runs what a file describes within the process of a server, until `stop` turns true. The key, if the server asks for one, is
+/// that of the environment.
+pub async fn beside(file: &Path, server: &str, stop: watch::Receiver<bool>) -> Result<()> {
+    let connectors = read(file)?;
+    let client = Client::builder().url(server).build().map_err(work::fault)?;
+    connectors.run(&client, stop).await.map_err(fault)
+}
+
+/// Reads a file that is to be run within the process of a server, so that what is wrong with it is told before that starts.
+pub fn check_beside(file: &Path) -> Result<()> {
+    read(file).map(drop)
 }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use driftq_api::v2::{
-    Commit, Committed, Credential, CredentialRequest, Effect, EffectBegin, EffectDecision, EffectFinish, EffectFinished, EffectGet,
-    EffectRelease, EffectReleased, EffectRenew, EffectRenewed, EffectResolve, Group, Introspect, Introspected, Outcome, Produced,
-    Topic, TopicPut, TopicSpec,
+    Commit, Committed, Credential, CredentialRequest, Effect, EffectBegin, EffectDecision, EffectFinish,
+    EffectFinished, EffectGet, EffectRelease, EffectReleased, EffectRenew, EffectRenewed, EffectResolve,
+    Group, Introspect, Introspected, Outcome, Produced, Topic, TopicPut, TopicSpec,
 };
 use driftq_http::{Call, Method};
 

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub use driftq_client::wire::{Disabled, EndpointKind as Kind, EndpointState as State, OnUnknown};
 use driftq_client::wire::{
     self, DELIVERIES_PREFIX, DELIVERY_SCOPE_PREFIX, DELIVERY_TIMEOUT_MS, DELIVERY_TIMEOUT_MS_MAX,
     DELIVERY_TIMEOUT_MS_MIN, DISABLE_AFTER_MS, ENDPOINT_CONCURRENCY, ENDPOINT_CONCURRENCY_MAX,
     ENDPOINT_GROUP_PREFIX, EndpointMethod, RETRY_SCHEDULE_MS,
 };
+pub use driftq_client::wire::{Disabled, EndpointKind as Kind, EndpointState as State, OnUnknown};
 
 use super::target::{Target, TargetError};
 use crate::secret::Secret;
@@ -126,7 +126,8 @@ impl Endpoint {
     /// Most sends at a time.
     #[must_use]
     pub fn concurrency(&self) -> usize {
-        let most = u64::from(self.concurrency.unwrap_or(ENDPOINT_CONCURRENCY)).clamp(1, ENDPOINT_CONCURRENCY_MAX);
+        let most =
+            u64::from(self.concurrency.unwrap_or(ENDPOINT_CONCURRENCY)).clamp(1, ENDPOINT_CONCURRENCY_MAX);
         if self.ordered { 1 } else { usize::try_from(most).unwrap_or(usize::MAX) }
     }
 

@@ -7,6 +7,7 @@
 pub mod address;
 pub mod attempt;
 pub mod breaker;
+mod config;
 pub mod connect;
 pub mod email;
 pub mod endpoint;
@@ -22,6 +23,7 @@ pub mod target;
 mod watched;
 pub mod worker;
 
+pub use config::DeliveriesConfig;
 pub use endpoint::Endpoint;
 pub use source::Endpoints;
 pub use worker::{Connector, ConnectorStopper, Settings};

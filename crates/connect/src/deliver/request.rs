@@ -14,6 +14,7 @@ use super::endpoint::{Endpoint, Kind};
 use super::signature::{self, ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, short_hash};
 use super::target::Target;
 use crate::secret::{Plain, SigningKey};
+use driftq_client::wire::EndpointMethod;
 
 /// The header by which a receiver of HTTP calls knows a delivery again.
 pub const KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");
@@ -108,9 +109,6 @@ pub enum RequestError {
     /// The credential is no value of a header.
     #[error("the endpoint's credential cannot be sent as a header; it has a line break or control character")]
     Credential,
-    /// The method is none of those that are offered.
-    #[error("the endpoint's method {0:?} is none of POST, PUT, PATCH and DELETE")]
-    Method(String),
     /// The path of the URL is none.
     #[error("the path of the endpoint's URL cannot be sent: {0}")]
     Path(hyper::http::Error),
@@ -152,7 +150,7 @@ pub fn request(
             }
         }
     }
-    let request = Request::builder().method(method(endpoint)?).uri(&*target.path);
+    let request = Request::builder().method(method(endpoint)).uri(&*target.path);
     let mut request = request.body(Full::new(parcel.body.clone())).map_err(RequestError::Path)?;
     *request.headers_mut() = headers;
     Ok(request)
@@ -208,12 +206,11 @@ fn sign(headers: &mut HeaderMap, parcel: &Parcel, keys: &[SigningKey], now: i64)
     insert(ID_HEADER, id.into())
 }
 
-fn method(endpoint: &Endpoint) -> Result<Method, RequestError> {
-    match (endpoint.kind, endpoint.method.as_deref()) {
-        (Kind::Webhook, _) | (_, None | Some("POST")) => Ok(Method::POST),
-        (_, Some("PUT")) => Ok(Method::PUT),
-        (_, Some("PATCH")) => Ok(Method::PATCH),
-        (_, Some("DELETE")) => Ok(Method::DELETE),
-        (_, Some(other)) => Err(RequestError::Method(other.to_owned())),
+const fn method(endpoint: &Endpoint) -> Method {
+    match (endpoint.kind, endpoint.method) {
+        (Kind::Webhook, _) | (_, None | Some(EndpointMethod::Post)) => Method::POST,
+        (_, Some(EndpointMethod::Put)) => Method::PUT,
+        (_, Some(EndpointMethod::Patch)) => Method::PATCH,
+        (_, Some(EndpointMethod::Delete)) => Method::DELETE,
     }
 }

@@ -32,7 +32,6 @@ async fn deliver(bench: &Bench, delivery_id: &str) {
 }
 
 #[tokio::test]
-#[ignore = "needs a server that keeps endpoints"]
 async fn the_server_s_endpoints_are_served_changed_and_disabled() {
     let old = Receiver::start(|_, _| status(200)).await;
     let new = Receiver::start(|_, before| status(if before == 0 { 410 } else { 200 })).await;

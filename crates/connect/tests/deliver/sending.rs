@@ -230,7 +230,7 @@ async fn an_http_call_has_a_key_a_method_and_a_credential() {
     let receiver = Receiver::start(|_, _| status(200)).await;
     let call = async |name: &str, delivery_id: &str| {
         let mut endpoint = Endpoint::new(name, Kind::Http, receiver.url());
-        endpoint.method = Some("PUT".to_owned());
+        endpoint.method = Some(driftq_client::wire::EndpointMethod::Put);
         let target = endpoint.target().unwrap();
         let keys = Keys { signing: Vec::new(), credential: Some(Plain::new("Bearer token").unwrap()) };
         let parcel = Parcel { delivery_id: delivery_id.to_owned(), ..parcel() };

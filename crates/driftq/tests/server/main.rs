@@ -16,6 +16,7 @@ mod compat_foreign;
 mod compat_requests;
 mod compat_stream;
 mod compat_v2_read;
+mod connect_beside;
 mod credentials;
 mod deliveries;
 mod door;

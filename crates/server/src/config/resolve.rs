@@ -11,7 +11,7 @@ use super::{
 use crate::{http, router};
 
 /// Variables with our prefix that are not knobs of the server.
-const OTHER_VARIABLES: [&str; 10] = [
+const OTHER_VARIABLES: [&str; 13] = [
     "DRIFTQ_KEY",
     "DRIFTQ_KEY_FILE",
     "DRIFTQ_CA_FILE",
@@ -22,6 +22,9 @@ const OTHER_VARIABLES: [&str; 10] = [
     "DRIFTQ_OWNER",
     "DRIFTQ_LEDGER_STORE",
     "DRIFTQ_BIN",
+    "DRIFTQ_CONNECT",
+    "DRIFTQ_SECRETS_KEY",
+    "DRIFTQ_SECRETS_KEY_FILE",
 ];
 
 /// Who said a value. Later ones win.
