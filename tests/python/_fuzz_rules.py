@@ -6,12 +6,13 @@ SEMANTIC = {
     "CONFIRMATION_REQUIRED", "DEADLINE_EXCEEDED", "TOPIC_UNKNOWN", "GROUP_UNKNOWN", "LEASE_UNKNOWN", "MESSAGE_UNKNOWN",
     "JOB_UNKNOWN", "EFFECT_UNKNOWN", "EFFECT_RUNNING", "EFFECT_FINISHED", "ATTEMPTS_EXHAUSTED", "RESULT_TOO_LARGE",
     "OUTPUT_UNKNOWN", "OUTPUT_MODE_DIFFERS", "VERSION_DIFFERS", "VERSION_IN_USE", "VERSION_SEALED", "RUN_UNKNOWN",
-    "COMMIT_UNKNOWN", "ENTITY_UNKNOWN", "ENDPOINT_UNKNOWN", "PRECONDITION_FAILED", "STALE_LEASE", "SETTINGS_DIFFER", "KEY_IN_FLIGHT",
-    "TENANT_DIFFERS", "KEY_REUSED", "LIMIT_REACHED", "OVERLOADED", "NOT_FOUND",
+    "COMMIT_UNKNOWN", "ENTITY_UNKNOWN", "ENDPOINT_UNKNOWN", "PRECONDITION_FAILED", "STALE_LEASE", "SETTINGS_DIFFER",
+    "KEY_IN_FLIGHT", "TENANT_DIFFERS", "KEY_REUSED", "LIMIT_REACHED", "OVERLOADED", "NOT_FOUND",
 }
 SEMANTIC_DETAILS = (
     "partition out of range", "the message has an idempotency_key of its own", "only a call with one effect waits",
-    "is there twice",
+    "is there twice", "url: must", "secrets: ", "credential: give", "an e-mail needs", "from, to and subject", "method: only",
+    "retry_schedule_ms: no entry", "give body or body_b64", "give deliver_at or delay_ms", "headers: at most 32",
 )
 # Names that are there, so that more than the door is tested.
 KNOWN = {"topic": "orders", "group": "billing", "owner": "worker-1"}

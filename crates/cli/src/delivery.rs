@@ -26,6 +26,8 @@ Examples:
   driftq delivery list shop --state failed -o ndjson | jq -r .delivery_id")]
     List(List),
     /// Show one delivery with all its sends
+    #[command(after_help = "Examples:
+  driftq delivery show shop order-7-paid")]
     Show {
         /// The endpoint
         endpoint: String,

@@ -31,16 +31,23 @@ pub(crate) enum Command {
         amount: Amount,
     },
     /// Show one endpoint
+    #[command(after_help = "Examples:
+  driftq endpoint show shop
+  driftq endpoint show shop -o json | jq .disabled")]
     Show(Name),
     /// Make or change an endpoint
     Put(Box<Put>),
     /// Remove an endpoint; what was not delivered stays in its topic
+    #[command(after_help = "Examples:
+  driftq endpoint delete shop")]
     Delete(Name),
     /// Hold the deliveries of an endpoint
     #[command(after_help = "Examples:
   driftq endpoint disable shop --reason 'the receiver moves'")]
     Disable(Switch),
     /// Let the deliveries of an endpoint go out again
+    #[command(after_help = "Examples:
+  driftq endpoint enable shop --reason 'it is back'")]
     Enable(Switch),
     /// Send something to an endpoint, and see what comes of it
     #[command(
@@ -89,7 +96,7 @@ E-mails have more to say: give them as JSON with --file.
 Examples:
   driftq endpoint put shop --webhook https://shop.example/hooks --secret-env SHOP_SECRET
   driftq endpoint put shop --webhook https://shop.example/hooks --secret-env NEW --secret-env OLD
-  driftq endpoint put crm --http https://crm.example/api/leads --credential-env CRM_TOKEN --honours-key
+  driftq endpoint put crm --http https://crm.example/leads --credential-env CRM_TOKEN --honours-key
   driftq endpoint put invoices --file invoices.json"
 )]
 pub(crate) struct Put {
@@ -143,7 +150,9 @@ impl Put {
     fn spec(&self) -> Result<EndpointSpec> {
         if let Some(file) = &self.file {
             let text = crate::file::read("--file", file)?;
-            return EndpointSpec::from_json(&text)
+            let read = EndpointSpec::from_json(&text);
+            return read
+                .and_then(|spec| spec.check().map(|()| spec))
                 .map_err(|fault| Fault::new(Exit::Usage, fault.message.into_owned()).into());
         }
         let (kind, url) = match (&self.webhook, &self.http) {

@@ -1,11 +1,6 @@
 //! `driftq serve`: the broker and its HTTP edge in this process.
 
-use std::{
-    io::Write as _,
-    net::SocketAddr,
-    path::Path,
-    process,
-};
+use std::{io::Write as _, net::SocketAddr, path::Path, process};
 
 use anyhow::{Context, Result};
 use driftq_bench::demo;

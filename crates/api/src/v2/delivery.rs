@@ -97,14 +97,18 @@ const DELIVERY_HEADER_NAME_BYTES_MAX: usize = 120;
 impl<'a> DeliverySpec<'a> {
     /// From a JSON body.
     pub fn from_json(body: &'a [u8]) -> Result<Self, Fault> {
-        let spec: Self = read::object(body)?;
-        spec.due()?;
+        read::object(body)
+    }
+
+    /// Whether what is given fits together.
+    pub fn check(&self) -> Result<(), Fault> {
+        self.due()?;
         // A `null` beside bytes is what programs write for what they do not give.
-        let is_given = spec.body.as_ref().is_some_and(|body| !(body.is_null && spec.body_b64.is_some()));
-        if is_given == spec.body_b64.is_some() {
+        let is_given = self.body.as_ref().is_some_and(|body| !(body.is_null && self.body_b64.is_some()));
+        if is_given == self.body_b64.is_some() {
             return Err(Fault::invalid("give body or body_b64, and not both"));
         }
-        let headers = spec.headers.pairs();
+        let headers = self.headers.pairs();
         let is_long = headers.iter().any(|(name, value)| {
             name.len() > DELIVERY_HEADER_NAME_BYTES_MAX || value.len() > DELIVERY_HEADER_BYTES_MAX
         });
@@ -113,7 +117,7 @@ impl<'a> DeliverySpec<'a> {
                 "headers: at most 32, with names of at most 120 and values of at most 1,024 bytes",
             ));
         }
-        Ok(spec)
+        Ok(())
     }
 
     /// When it may go out for the first time.

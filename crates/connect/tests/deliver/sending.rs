@@ -264,8 +264,6 @@ fn what_http_does_not_take_is_refused_before_anything_is_sent() {
     assert!(!build(&odd, &parcel(), None).unwrap_err().is_of_message());
     let error = build(&endpoint, &parcel(), Some("se\r\ncret")).unwrap_err().to_string();
     assert!(!error.contains("cret"), "{error}");
-    let odd = Endpoint { method: Some("TRACE".to_owned()), ..endpoint };
-    assert!(build(&odd, &parcel(), None).is_err());
 }
 
 /// A receiver with TLS and a certificate of its own making; and the file that makes it trusted.

@@ -1,17 +1,24 @@
 //! What the tests share.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use driftq_client::testkit::Server;
+use driftq_client::testkit::{Launch, Server};
 use driftq_client::wire::{PartitionOutputs, TopicSpec};
 use driftq_client::{Client, raw};
 use driftq_connect::export::{Export, ExportError, Exported, Format, PlaceUrl, Selection, Silent};
 use serde_json::Value;
 
+/// The binary that was built with the test, which is in `deps` beside it.
+fn beside() -> PathBuf {
+    let test = std::env::current_exe().expect("a test is a file");
+    test.parent().and_then(Path::parent).expect("a test is in a folder").join("driftq")
+}
+
 /// A server with a client of it.
 pub(crate) async fn served() -> (Server, Client) {
-    let server = Server::ephemeral().await.expect("a server of the test's own");
+    let binary = std::env::var_os("DRIFTQ_BIN").map_or_else(beside, PathBuf::from);
+    let server = Launch::default().binary(binary).start().await.expect("a server of the test's own");
     let client = server.client().expect("a URL that a server printed");
     (server, client)
 }

@@ -100,8 +100,7 @@ impl View<'_> {
             }
             Query::Run(id, from, limit) => Description::Run(self.turn.describe_run(id, *from, *limit)),
             Query::Commit(name) => {
-                let done = state.commits.get(name, self.turn.now).map(|(_, done)| done.clone());
-                Description::Commit(done)
+                Description::Commit(state.commits.get(name, self.turn.now).map(|(_, done)| done.clone()))
             }
             Query::Keys => Description::Keys(state.keys.views()),
             Query::Lease(receipt) => Description::Lease(self.turn.view_lease(receipt)),

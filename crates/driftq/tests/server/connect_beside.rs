@@ -81,7 +81,10 @@ fn deliveries_go_out_of_a_server_that_runs_its_connectors() {
         std::thread::yield_now();
     };
     let send = &record["attempts"][0];
-    assert_eq!((&send["status"], &send["outcome"], &send["body"]), (&json!(202), &json!("delivered"), &json!("ok")));
+    assert_eq!(
+        (&send["status"], &send["outcome"], &send["body"]),
+        (&json!(202), &json!("delivered"), &json!("ok"))
+    );
     // And by the command line, which waits for what comes of it.
     let test = server.server.run(&["endpoint", "test", "crm"]);
     assert_eq!(test.code, 0, "{}", test.stderr);

@@ -95,7 +95,7 @@ fn an_endpoint_is_made_changed_switched_and_removed() {
     let mut other = hook();
     other["expect_version"] = json!(0);
     let refused = shop.ask("PUT", "/v2/endpoints/shop", &other);
-    assert_eq!((refused.status, &refused.json()["code"]), (412, &json!("PRECONDITION_FAILED")));
+    assert_eq!((refused.status, &refused.json()["code"]), (409, &json!("PRECONDITION_FAILED")));
     other["expect_version"] = json!(1);
     other["url"] = json!("https://shop.example/new");
     assert_eq!(shop.put("shop", &other)["version"], 2);

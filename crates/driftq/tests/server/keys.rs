@@ -132,7 +132,8 @@ fn every_call_is_open_to_the_right_key_and_to_no_other() {
     let guarded = Guarded::start();
     let root = guarded.root.as_str();
     let (everything, _) = guarded.key(root, &json!({"actions": actions(&[])}));
-    let (orders, _) = guarded.key(root, &json!({"actions": actions(&[]), "topics": ["orders"]}));
+    let (orders, _) =
+        guarded.key(root, &json!({"actions": actions(&[]), "topics": ["orders", "deliveries.orders"]}));
     let (mail, _) = guarded.key(root, &json!({"actions": actions(&[]), "topics": ["mail*"]}));
     let (revoked, id) = guarded.key(root, &json!({"actions": actions(&[])}));
     guarded.revoke(&id);

@@ -88,10 +88,7 @@ fn rejected(reject: Reject, call: Call) -> Fault {
         Reject::EntityDiffers { version, .. } => differing("the entity", version),
         Reject::EntityUnknown => Fault::new(Code::EntityUnknown, "the tenant has no entity of that name"),
         Reject::DefinitionUnknown => Fault::new(Code::EndpointUnknown, "there is no such endpoint"),
-        Reject::DefinitionDiffers { version } => Fault::new(
-            Code::PreconditionFailed,
-            format!("the endpoint has version {version}, and another one was expected"),
-        ),
+        Reject::DefinitionDiffers { version } => differing("the endpoint", version),
         Reject::KeyUnknown => Fault::new(Code::AccessKeyUnknown, "there is no such key, or it has ended"),
         Reject::KeyTooWide => Fault::new(Code::Forbidden, KEY_TOO_WIDE),
         Reject::KeyTooLong => Fault::new(Code::Forbidden, KEY_TOO_LONG),

@@ -14,6 +14,11 @@ pub struct Needs {
     pub tenants: Tenants,
 }
 
+impl Needs {
+    /// Of a call that is open to all.
+    const NOTHING: Self = Self { action: None, topics: Topics::None, tenants: Tenants::None };
+}
+
 /// Which topics a call is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topics {
@@ -58,7 +63,7 @@ impl Operation {
         let (action, topics, tenants) = match self {
             Self::Produce => (Action::Produce, Asked, Of::OwnMessages),
             Self::Lease | Self::Stream => (Action::Consume, InPath, Of::OwnTopic),
-            Self::Ack | Self::Nack | Self::Extend => (Action::Consume, None, Of::None),
+            Self::Ack | Self::Nack | Self::Extend | Self::MintCredential => (Action::Consume, None, Of::None),
             // It may name an effect that the message waits for.
             Self::Release => (Action::Consume, None, Of::Asked),
             Self::Commit => (Action::Consume, Asked, Of::Asked),
@@ -94,8 +99,12 @@ impl Operation {
             | Self::GetRun
             | Self::GetEffect
             | Self::ListEffects => (Action::Read, All, Of::Asked),
-            Self::GetRouter => (Action::Read, All, Of::All),
-            Self::TestRouter => (Action::Manage, All, Of::All),
+            Self::GetRouter | Self::ListEndpoints | Self::GetEndpoint => (Action::Read, All, Of::All),
+            Self::TestRouter
+            | Self::PutEndpoint
+            | Self::DeleteEndpoint
+            | Self::DisableEndpoint
+            | Self::EnableEndpoint => (Action::Manage, All, Of::All),
             Self::DeleteVersion | Self::RemoveEntity | Self::ResolveEffect => {
                 (Action::Manage, All, Of::Asked)
             }
@@ -111,20 +120,10 @@ impl Operation {
             }
             Self::PostDelivery => (Action::Produce, Asked, Of::Asked),
             Self::ListDeliveries => (Action::Read, Asked, Of::Filtered),
-            Self::ListEndpoints | Self::GetEndpoint => (Action::Read, All, Of::All),
-            Self::PutEndpoint | Self::DeleteEndpoint | Self::DisableEndpoint | Self::EnableEndpoint => {
-                (Action::Manage, All, Of::All)
-            }
-            Self::MintCredential => (Action::Consume, None, Of::None),
             // One of another tenant is not active for the caller.
             Self::Introspect => (Action::Read, None, Of::Filtered),
-            Self::Healthz
-            | Self::Readyz
-            | Self::GetOpenIdConfiguration
-            | Self::GetJsonWebKeys
-            | Self::GetOpenApi => {
-                return Needs { action: Option::None, topics: None, tenants: Of::None };
-            }
+            Self::Healthz | Self::Readyz | Self::GetOpenApi => return Needs::NOTHING,
+            Self::GetOpenIdConfiguration | Self::GetJsonWebKeys => return Needs::NOTHING,
         };
         Needs { action: Some(action), topics, tenants }
     }

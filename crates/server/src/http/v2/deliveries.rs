@@ -30,6 +30,8 @@ const CONTENT_TYPE: &str = "application/json";
 pub(super) async fn post(request: &Request<'_>) -> Handled {
     request.no_query()?;
     let spec = DeliverySpec::from_json(request.json()?)?;
+    spec.check()?;
+    request.tenant(Cow::Borrowed(&spec.tenant_id))?;
     let topic = topic_of(&spec.endpoint);
     request.caller.may_use(&topic)?;
     let mut labels = vec![(

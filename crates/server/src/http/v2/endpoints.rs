@@ -92,6 +92,7 @@ pub(super) async fn put(request: &Request<'_>) -> Handled {
         return Err(Fault::invalid(format!("endpoint: must have at most {ENDPOINT_NAME_BYTES_MAX} bytes")));
     }
     let mut spec = EndpointSpec::from_json(request.json()?)?;
+    spec.check()?;
     let expected = spec.expect_version.take();
     // First its topic: an endpoint that is there can be delivered to.
     let settings = TopicSettings {
