@@ -120,7 +120,6 @@ impl Operation {
             }
             Self::PostDelivery => (Action::Produce, Asked, Of::Asked),
             Self::ListDeliveries => (Action::Read, Asked, Of::Filtered),
-            // One of another tenant is not active for the caller.
             Self::Introspect => (Action::Read, None, Of::Filtered),
             Self::Healthz | Self::Readyz | Self::GetOpenApi => return Needs::NOTHING,
             Self::GetOpenIdConfiguration | Self::GetJsonWebKeys => return Needs::NOTHING,
