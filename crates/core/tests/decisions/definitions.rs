@@ -109,7 +109,7 @@ fn a_lease_is_seen_as_long_as_its_holder_may_act_on_it() {
     assert_eq!(&*seen.group, "g");
     assert_eq!((seen.attempt, seen.expires), (1, rig.now.after_ms(1000)));
     rig.crash();
-    assert_eq!(rig.lease_view(first), Ok(seen.clone()), "leases outlive the broker");
+    assert_eq!(rig.lease_view(first), Ok(seen), "leases outlive the broker");
     rig.advance(1000);
     assert_eq!(rig.lease_view(first), Err(Reject::LeaseStale(Some(1))), "it has lapsed");
     rig.advance(60_000);

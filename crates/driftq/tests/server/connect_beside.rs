@@ -14,7 +14,7 @@ use crate::keys::call;
 const WITHIN: Duration = Duration::from_secs(30);
 
 /// Answers one request after the other, each on a connection of its own, and hands them on.
-fn receiver(listener: TcpListener, received: std::sync::mpsc::Sender<String>) {
+fn receiver(listener: &TcpListener, received: &std::sync::mpsc::Sender<String>) {
     for connection in listener.incoming() {
         let Ok(mut connection) = connection else { return };
         let (mut text, mut piece) = (Vec::new(), [0; 4096]);
@@ -47,7 +47,7 @@ fn deliveries_go_out_of_a_server_that_runs_its_connectors() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/leads", listener.local_addr().unwrap());
     let (sender, received) = std::sync::mpsc::channel();
-    std::thread::spawn(move || receiver(listener, sender));
+    std::thread::spawn(move || receiver(&listener, &sender));
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("connect.toml");
     std::fs::write(&file, "[deliveries]\nallow = [\"127.0.0.0/8\"]\n").unwrap();
