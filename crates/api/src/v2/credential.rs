@@ -78,9 +78,78 @@ impl<'a> Introspect<'a> {
 pub struct Introspected {
     /// Whether its delivery is the newest of its message, its lease live, and its own time not over.
     pub active: bool,
-    /// What it says, if it is active.
-    #[serde(flatten, default, skip_serializing_if = "Option::is_none")]
-    pub claims: Option<Claims>,
+    /// Who signed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iss: Option<String>,
+    /// Whom it stands for: tenant, topic, group, message and attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sub: Option<String>,
+    /// For whom it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aud: Option<String>,
+    /// When it ends, in seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exp: Option<u64>,
+    /// When it was made, in seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iat: Option<u64>,
+    /// From when on it is good, in seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nbf: Option<u64>,
+    /// Names the delivery and the audience: the same for every credential of an attempt for one audience.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jti: Option<String>,
+    /// Whose the message is, if it is a tenant's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// The topic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topic: Option<String>,
+    /// The group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// The run that the message belongs to, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+    /// The step within the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    /// The message: `topic/incarnation/partition/offset` of where it was born.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// Which delivery of it to the group, counted from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+    /// The run of the broker that handed it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u64>,
+    /// Rises, as a text, with every delivery of the message: who stores the highest one can refuse those below.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fence: Option<String>,
+}
+
+impl From<Claims> for Introspected {
+    fn from(claims: Claims) -> Self {
+        Self {
+            active: true,
+            iss: Some(claims.iss),
+            sub: Some(claims.sub),
+            aud: Some(claims.aud),
+            exp: Some(claims.exp),
+            iat: Some(claims.iat),
+            nbf: Some(claims.nbf),
+            jti: Some(claims.jti),
+            tenant: claims.tenant,
+            topic: Some(claims.topic),
+            group: Some(claims.group),
+            run: claims.run,
+            step: claims.step,
+            message: Some(claims.message),
+            attempt: Some(claims.attempt),
+            epoch: Some(claims.epoch),
+            fence: Some(claims.fence),
+        }
+    }
 }
 
 /// What a credential says.

@@ -381,7 +381,6 @@ pub struct Endpoint {
     /// Rises with every change.
     pub version: u64,
     /// What it is.
-    #[serde(flatten)]
     pub spec: EndpointSpec,
     /// Whether deliveries go out.
     pub state: EndpointState,

@@ -178,9 +178,11 @@ pub(super) async fn run(common: &Common, command: &Command) -> Result<()> {
 async fn introspect(common: &Common, credential: &str) -> Result<()> {
     let asked = Introspect { token: Cow::Borrowed(credential) };
     let said: Introspected = common.caller()?.post("/v2/introspect", &asked).await?;
-    common.show(&said, |said| match &said.claims {
-        Some(claims) => format!("active: {}, for {}\n", printable(&claims.sub), printable(&claims.aud)),
-        None => String::new(),
+    common.show(&said, |said| match (&said.sub, &said.aud) {
+        (Some(subject), Some(audience)) => {
+            format!("active: {}, for {}\n", printable(subject), printable(audience))
+        }
+        _ => String::new(),
     })?;
     if said.active {
         return Ok(());

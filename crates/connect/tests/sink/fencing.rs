@@ -26,7 +26,7 @@ async fn fence_of(client: &Client, token: &str) -> (String, String) {
     let asked = CredentialRequest { token: token.into(), audience: "bank".into(), ttl_ms: None };
     let credential = client.credential(&asked).await.unwrap().credential.into_owned();
     let told = client.introspect(&credential).await.unwrap();
-    (credential, told.claims.unwrap().fence)
+    (credential, told.fence.unwrap())
 }
 
 #[tokio::test]

@@ -90,7 +90,7 @@ fn an_endpoint_is_made_changed_switched_and_removed() {
     let shop = Shop::start();
     let made = shop.get("/v2/endpoints/shop");
     assert_eq!((&made["state"], &made["version"]), (&json!("enabled"), &json!(1)));
-    assert_eq!(made["secrets"], json!([{"env": "SHOP"}]));
+    assert_eq!(made["spec"]["secrets"], json!([{"env": "SHOP"}]));
     // Only for who has seen it.
     let mut other = hook();
     other["expect_version"] = json!(0);

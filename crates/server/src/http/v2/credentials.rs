@@ -75,7 +75,7 @@ pub(super) async fn introspect(request: &Request<'_>) -> Handled {
     request.no_query()?;
     let asked = Introspect::from_json(request.json()?)?;
     let claims = active(request, &asked.token).await?;
-    Ok(json(StatusCode::OK, &Introspected { active: claims.is_some(), claims }))
+    Ok(json(StatusCode::OK, &claims.map(Introspected::from).unwrap_or_default()))
 }
 
 /// What a credential says, if it is one of ours, its time is not over, and its delivery is still the newest.

@@ -14,7 +14,7 @@ const TAG: &str = "deliveries";
 
 macro_rules! endpoint {
     () => {
-        r#"{"name":"shop","version":3,"kind":"webhook","url":"https://shop.example/hooks","secrets":[{"env":"SHOP_SECRET"}],"state":"enabled","created_at":"2025-12-21T12:00:00Z","updated_at":"2025-12-21T12:00:00Z"}"#
+        r#"{"name":"shop","version":3,"spec":{"kind":"webhook","url":"https://shop.example/hooks","secrets":[{"env":"SHOP_SECRET"}]},"state":"enabled","created_at":"2025-12-21T12:00:00Z","updated_at":"2025-12-21T12:00:00Z"}"#
     };
 }
 
