@@ -254,7 +254,7 @@ pub struct EndpointSpec {
         deserialize_with = "structure::optional_list::<_, _, ENDPOINT_RETRIES_MAX>",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(max_items = 20)]
+    #[schema(min_items = 1, max_items = 20)]
     pub retry_schedule_ms: Option<Vec<u64>>,
     /// It is disabled when nothing but failures were seen for so long; five days if not given.
     #[serde(
