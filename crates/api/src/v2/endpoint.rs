@@ -249,11 +249,7 @@ pub struct EndpointSpec {
     pub timeout_ms: Option<u64>,
     /// How long after each failure it is sent again, until there is no more entry; 5 s, 5 min, 30 min, 2 h, 5 h, 10 h,
     /// 14 h, 20 h and 24 h if not given.
-    #[serde(
-        default,
-        deserialize_with = "structure::optional_list::<_, _, ENDPOINT_RETRIES_MAX>",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "schedule", skip_serializing_if = "Option::is_none")]
     #[schema(min_items = 1, max_items = 20)]
     pub retry_schedule_ms: Option<Vec<u64>>,
     /// It is disabled when nothing but failures were seen for so long; five days if not given.
@@ -280,6 +276,15 @@ pub struct EndpointSpec {
     )]
     #[schema(minimum = 0, maximum = 9_223_372_036_854_775_807_u64)]
     pub expect_version: Option<u64>,
+}
+
+/// A list that is there but empty is not the same as none.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Schedule(#[serde(deserialize_with = "structure::values::<_, _, ENDPOINT_RETRIES_MAX>")] Vec<u64>);
+
+fn schedule<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<u64>>, D::Error> {
+    Ok(Option::<Schedule>::deserialize(from)?.map(|Schedule(delays)| delays))
 }
 
 #[cfg(feature = "openapi")]
@@ -482,6 +487,9 @@ mod tests {
             r#"{"kind":"webhook","url":"https://a.example/x","secrets":[{"env":"S"},{"sealed":"c2VjcmV0"}]}"#;
         let spec = EndpointSpec::from_json(hook.as_bytes()).unwrap();
         assert_eq!((spec.fate_of_unknown(), spec.ordered), (OnUnknown::Resend, false));
+        let patient = r#"{"kind":"http","url":"https://a","retry_schedule_ms":[5000,60000]}"#;
+        let patient = EndpointSpec::from_json(patient.as_bytes()).unwrap();
+        assert_eq!(patient.retry_schedule_ms, Some(vec![5000, 60_000]));
         assert!(!format!("{spec:?}").contains("c2VjcmV0"), "a secret is never shown");
         for (body, says) in [
             (r#"{"kind":"webhook","url":"https://a"}"#, "secrets: a webhook is signed"),
