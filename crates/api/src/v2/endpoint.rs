@@ -284,7 +284,13 @@ pub struct EndpointSpec {
 struct Schedule(#[serde(deserialize_with = "structure::values::<_, _, ENDPOINT_RETRIES_MAX>")] Vec<u64>);
 
 fn schedule<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<u64>>, D::Error> {
-    Ok(Option::<Schedule>::deserialize(from)?.map(|Schedule(delays)| delays))
+    match Option::<Schedule>::deserialize(from)? {
+        Some(Schedule(delays)) if delays.is_empty() => {
+            let said = format_args!("must have 1 to {ENDPOINT_RETRIES_MAX} items, has none");
+            Err(serde::de::Error::custom(said))
+        }
+        given => Ok(given.map(|Schedule(delays)| delays)),
+    }
 }
 
 #[cfg(feature = "openapi")]
