@@ -6,6 +6,7 @@ use std::time::Duration;
 use driftq_api::Moment;
 use driftq_api::v2::{Due, Envelope, Labels, Message, RetryPolicy};
 use serde::Serialize;
+use sha2::{Digest, Sha256};
 
 use crate::client::whole_ms;
 use crate::error::Error;
@@ -162,6 +163,14 @@ impl Outgoing {
         if let Some(flaw) = self.flaw {
             return Err(Error::Invalid(flaw));
         }
+        let value = &self.message.value;
+        if let Some(envelope) = &mut self.message.envelope
+            && !envelope.idempotency_key.is_empty()
+            && envelope.request_hash.is_empty()
+        {
+            // A key that the caller chose stands for one payload: with another one it is an error, not a duplicate.
+            envelope.request_hash = format!("sha256:{}", random::hex(&Sha256::digest(value))).into();
+        }
         if !self.labels.is_empty() {
             let pairs = self.labels.drain(..).map(|(name, value)| (name.into(), value.into())).collect();
             let labels = Labels::new(pairs).map_err(Error::Invalid)?;
@@ -171,12 +180,13 @@ impl Outgoing {
     }
 
     /// As the wire takes it, and always with an idempotency key: a call whose answer got lost is made again.
-    pub(crate) fn safe_to_repeat(mut self) -> Result<Message<'static>, Error> {
-        if self.envelope().idempotency_key.is_empty() {
-            let key = format!("{KEY_PREFIX}{}", random::name(16)?);
-            self.envelope().idempotency_key = Cow::Owned(key);
+    pub(crate) fn safe_to_repeat(self) -> Result<Message<'static>, Error> {
+        let mut message = self.into_message()?;
+        let envelope = message.envelope.get_or_insert_default();
+        if envelope.idempotency_key.is_empty() {
+            envelope.idempotency_key = Cow::Owned(format!("{KEY_PREFIX}{}", random::name(16)?));
         }
-        self.into_message()
+        Ok(message)
     }
 }
 
@@ -192,6 +202,20 @@ mod tests {
         let (one, other) = (key(json(&1)), key(json(&1)));
         assert!(one.starts_with("sdk-") && one.len() == 4 + 32 && one != other, "{one} {other}");
         assert_eq!(key(json(&1).idempotency_key("mine")), "mine");
+    }
+
+    #[test]
+    fn a_key_that_the_caller_chose_stands_for_one_payload() {
+        let hash =
+            |message: Outgoing| message.into_message().unwrap().envelope.unwrap().request_hash.into_owned();
+        // SHA-256 of `{"n":1}`.
+        let digest = "sha256:2bfd14f43d17fc7cea24e0917a8879b4b2f880b8baeec1b9d90fbaad655e71bd";
+        let own = serde_json::json!({"n": 1});
+        assert_eq!(hash(json(&own).idempotency_key("mine")), digest);
+        assert_eq!(hash(json(&own).idempotency_key("mine").request_hash("given")), "given");
+        assert_eq!(hash(json(&own).run_id("run")), "");
+        let generated = json(&own).safe_to_repeat().unwrap().envelope.unwrap().request_hash;
+        assert_eq!(generated, "", "a key of its own is used for nothing else");
     }
 
     #[test]
