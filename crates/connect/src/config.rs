@@ -6,6 +6,8 @@ use serde::Deserialize;
 
 #[cfg(feature = "deliver")]
 use crate::deliver::DeliveriesConfig;
+#[cfg(feature = "export")]
+use crate::export::ExportsConfig;
 #[cfg(feature = "postgres")]
 use crate::sink::SinkConfig;
 
@@ -24,6 +26,10 @@ pub struct File {
     #[cfg(feature = "deliver")]
     #[serde(default)]
     pub deliveries: Option<DeliveriesConfig>,
+    /// Where exports that messages ask for may go.
+    #[cfg(feature = "export")]
+    #[serde(default)]
+    pub exports: Option<ExportsConfig>,
 }
 
 /// Why a file cannot be used.
@@ -47,7 +53,7 @@ pub enum ConfigError {
     #[error("{0}")]
     Setting(String),
     /// Nothing is configured.
-    #[error("the file configures nothing; add [deliveries] or a [[sink]]")]
+    #[error("the file configures nothing; add [deliveries], [exports.places.NAME] or a [[sink]]")]
     Empty,
 }
 
@@ -85,6 +91,11 @@ impl File {
         #[cfg(feature = "deliver")]
         {
             is_empty = is_empty && self.deliveries.is_none();
+        }
+        #[cfg(feature = "export")]
+        if let Some(exports) = &self.exports {
+            is_empty = false;
+            exports.check().map_err(ConfigError::Setting)?;
         }
         if is_empty {
             return Err(ConfigError::Empty);

@@ -5,6 +5,8 @@
 #![warn(missing_docs)]
 
 pub mod config;
+#[cfg(any(feature = "export", feature = "postgres"))]
+pub mod database;
 #[cfg(feature = "deliver")]
 pub mod deliver;
 #[cfg(feature = "export")]

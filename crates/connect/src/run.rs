@@ -11,6 +11,8 @@ use tokio::time::timeout;
 use crate::config::File;
 #[cfg(feature = "deliver")]
 use crate::deliver::{Connector, Endpoints, Settings};
+#[cfg(feature = "export")]
+use crate::export::Exporter;
 #[cfg(feature = "postgres")]
 use crate::sink::{Sink, SinkError};
 
@@ -28,6 +30,10 @@ pub enum RunError {
     #[cfg(feature = "deliver")]
     #[error("deliveries: {0}")]
     Deliveries(String),
+    /// Exports cannot be written.
+    #[cfg(feature = "export")]
+    #[error("exports: {0}")]
+    Exports(String),
     /// What was begun did not end in time.
     #[error(
         "not everything ended within {} s after the stop; it comes again, and nothing is done twice",
@@ -45,6 +51,8 @@ pub struct Connectors {
     sinks: Vec<Sink>,
     #[cfg(feature = "deliver")]
     deliveries: Option<Settings>,
+    #[cfg(feature = "export")]
+    exports: Option<Exporter>,
 }
 
 impl Connectors {
@@ -62,6 +70,8 @@ impl Connectors {
                 .map(|deliveries| deliveries.settings())
                 .transpose()
                 .map_err(|error| RunError::Deliveries(error.to_string()))?,
+            #[cfg(feature = "export")]
+            exports: file.exports.map(Exporter::new).transpose().map_err(RunError::Exports)?,
         })
     }
 
@@ -77,6 +87,12 @@ impl Connectors {
     #[must_use]
     pub const fn delivers(&self) -> bool {
         self.deliveries.is_some()
+    }
+
+    /// The names of the places that exports are written to.
+    #[cfg(feature = "export")]
+    pub fn places(&self) -> impl Iterator<Item = &str> {
+        self.exports.iter().flat_map(Exporter::places)
     }
 
     /// Makes what is missing outside of the server, such as tables. What exists is not altered.
@@ -109,6 +125,14 @@ impl Connectors {
             let connector = Connector::new(client, Endpoints::Server, settings.clone());
             let connector = connector.map_err(|error| RunError::Deliveries(error.to_string()))?;
             running.push(Box::pin(delivering(connector, halt.subscribe())));
+        }
+        #[cfg(feature = "export")]
+        if let Some(exporter) = &self.exports {
+            let halted = halt.subscribe();
+            running.push(Box::pin(async move {
+                exporter.run(client, halted).await;
+                Ok(())
+            }));
         }
         let mut stop = stop;
         let mut outcome = Ok(());

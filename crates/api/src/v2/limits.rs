@@ -149,3 +149,14 @@ pub const AUDIENCE_BYTES_MAX: usize = 512;
 pub const CREDENTIAL_TTL_MS_MAX: u64 = 3_600_000;
 /// Longest credential, in bytes.
 pub const CREDENTIAL_BYTES_MAX: usize = 32_768;
+
+/// Longest id of an export, in bytes: it is the name of a folder.
+pub const EXPORT_ID_BYTES_MAX: usize = 128;
+/// Longest query of an export, in bytes.
+pub const EXPORT_STATEMENT_BYTES_MAX: usize = 65_536;
+/// Most parameters of such a query.
+pub const EXPORT_PARAMETERS_MAX: usize = 100;
+/// Most rows of a part of an export that can be asked for.
+pub const EXPORT_PART_ROWS_MAX: u64 = 100_000_000;
+/// Most bytes of a part that can be asked for. An object store is given a part in one piece, from memory.
+pub const EXPORT_PART_BYTES_MAX: u64 = 1 << 30;

@@ -24,6 +24,11 @@ The file, in TOML:
   [deliveries]                         # to all endpoints of the server
   allow = [\"10.1.0.0/16\"]            # besides the public Internet: networks and host names
 
+  [exports.places.lake]                # what `driftq export request lake` asks for is written here
+  url = \"s3://lake/exports\"          # or a directory
+  [exports.databases.shop]             # queries may be asked of it
+  url_env = \"SHOP_DATABASE_URL\"
+
   [[sink]]
   name = \"orders\"                     # its progress, and its group sink.orders
   topic = \"orders\"
@@ -124,6 +129,8 @@ struct Checked {
     ok: bool,
     /// Whether deliveries would be sent.
     deliveries: bool,
+    /// Where exports would be written.
+    places: Vec<String>,
     sinks: Vec<CheckedSink>,
 }
 
@@ -193,16 +200,24 @@ async fn check(common: &Common, args: &CheckArgs) -> Result<()> {
         sinks.push(CheckedSink::new(sink, finding.needs));
     }
     let ok = sinks.iter().all(|sink| sink.needs.is_empty());
-    let checked = Checked { ok, deliveries: connectors.delivers(), sinks };
+    let places = connectors.places().map(str::to_owned).collect();
+    let checked = Checked { ok, deliveries: connectors.delivers(), places, sinks };
     common.show(&checked, |checked| {
-        let deliveries = if checked.deliveries { "deliveries: to the endpoints of the server\n" } else { "" };
-        std::iter::once(deliveries.to_owned()).chain(checked.sinks.iter().map(CheckedSink::text)).collect()
+        let others = others(&connectors).map(|line| line + "\n");
+        others.chain(checked.sinks.iter().map(CheckedSink::text)).collect()
     })?;
     if checked.ok {
         return Ok(());
     }
     let fault = Fault::new(Exit::Config, "not everything that the file describes could run");
     Err(fault.help("run the SQL above; or `driftq connect run --migrate` if only tables are missing").into())
+}
+
+/// What runs besides sinks, a line each.
+fn others(connectors: &Connectors) -> impl Iterator<Item = String> {
+    let deliveries = connectors.delivers().then(|| "deliveries: to the endpoints of the server".to_owned());
+    let exports = connectors.places().map(|place| format!("exports: to the place {}", printable(place)));
+    deliveries.into_iter().chain(exports)
 }
 
 async fn start(common: &Common, args: &RunArgs) -> Result<()> {
@@ -225,8 +240,8 @@ async fn start(common: &Common, args: &RunArgs) -> Result<()> {
     if args.migrate {
         connectors.migrate().await.map_err(fault)?;
     }
-    if connectors.delivers() {
-        eprintln!("deliveries: to the endpoints of the server");
+    for line in others(&connectors) {
+        eprintln!("{line}");
     }
     for sink in connectors.sinks() {
         let config = sink.config();
@@ -269,7 +284,7 @@ fn fault(error: RunError) -> anyhow::Error {
         }
         RunError::Sink(SinkError::Setting { .. } | SinkError::Table { .. }) => Exit::Config,
         RunError::Sink(SinkError::Database { .. }) => Exit::Unreachable,
-        RunError::Deliveries(_) => Exit::Config,
+        RunError::Deliveries(_) | RunError::Exports(_) => Exit::Config,
         RunError::NotDrained => Exit::Failure,
     };
     Fault::new(exit, text).into()

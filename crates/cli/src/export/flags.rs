@@ -2,13 +2,13 @@
 
 use clap::ArgGroup;
 use driftq_api::units::{bytes, duration};
-use driftq_api::v2::EffectState;
-use driftq_connect::export::{DATASET, Format, PART_BYTES, PART_ROWS, Selection, VERSION};
+use driftq_api::v2::{EffectState, ExportSelection, SelectionKind};
+use driftq_connect::export::{DATASET, Format, PART_BYTES, PART_ROWS, VERSION};
 
 use crate::args::Tenant;
 use crate::effect::STATES;
 use crate::parse::span;
-use crate::{Choice, Choices};
+use crate::{Amount, Choice, Choices};
 
 const FORMATS: Choices<Format> = &[
     ("ndjson", "a JSON object per line", Format::Ndjson),
@@ -43,14 +43,15 @@ Examples:
   driftq export ./out --id unknown-17 --effects --state unknown
   driftq export ./out --id run-42 --run run-42 -o json
   driftq export ./out --id sales-v2 --dataset sales --version v2
+  driftq export ./out --id paid --database DATABASE_URL --query 'SELECT * FROM orders WHERE paid' --format parquet
+  driftq export request lake --id orders-2026-11 --topic orders    # by a connector
   driftq export sweep ./out";
 
 #[derive(clap::Args)]
 #[command(
     after_help = ABOUT,
     args_conflicts_with_subcommands = true,
-    subcommand_negates_reqs = true,
-    group = ArgGroup::new("selection").required(true).args(["topic", "run", "dead_letters", "effects", "dataset"])
+    subcommand_negates_reqs = true
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -61,6 +62,46 @@ pub(crate) struct Args {
     /// Names the export: the same id again is the same export
     #[arg(long, required = true)]
     pub(super) id: Option<String>,
+    #[command(flatten)]
+    pub(super) selected: Selected,
+    /// Where an S3-compatible store is; AWS_ENDPOINT_URL if not given
+    #[arg(long, value_name = "URL")]
+    pub(super) endpoint: Option<String>,
+    /// The dataset whose pointer is moved
+    #[arg(long, default_value = DATASET, value_name = "DATASET")]
+    pub(super) dataset_out: String,
+    /// The version of that dataset
+    #[arg(long, default_value = VERSION, value_name = "VERSION")]
+    pub(super) version_out: String,
+    /// The message on whose behalf it runs, by the token of its lease
+    #[arg(
+        long,
+        value_name = "TOKEN",
+        env = "DRIFTQ_LEASE_TOKEN",
+        hide_env_values = true,
+        allow_hyphen_values = true
+    )]
+    pub(super) lease_token: Option<String>,
+    /// How long to wait for another process that runs the same export
+    #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = duration)]
+    pub(super) wait: u64,
+    /// How long it is yours between two signs of life
+    #[arg(long, default_value = "1m", value_name = "DURATION", value_parser = span)]
+    pub(super) lease: u64,
+    /// How long the server remembers it; a day unless the server says otherwise
+    #[arg(long, value_name = "DURATION", value_parser = span)]
+    pub(super) ttl: Option<u64>,
+    /// Your name, for people who look; one of its own if not given
+    #[arg(long, env = "DRIFTQ_OWNER", hide_env_values = true, value_name = "NAME")]
+    pub(super) owner: Option<String>,
+}
+
+#[derive(clap::Args)]
+#[command(group = ArgGroup::new("selection").required(true).args([
+    "topic", "run", "dead_letters", "effects", "dataset", "query",
+]))]
+/// What is exported, as what, and whose it is.
+pub(crate) struct Selected {
     /// The messages of this topic that are still kept
     #[arg(long)]
     pub(super) topic: Option<String>,
@@ -97,6 +138,15 @@ pub(crate) struct Args {
     /// The version that is current now; the manifest says which one that was
     #[arg(long, requires = "dataset")]
     pub(super) latest: bool,
+    /// The rows of this query, in SQL, on the database that --database names
+    #[arg(long, requires = "database", value_name = "SQL")]
+    pub(super) query: Option<String>,
+    /// The environment variable with the database's URL; of `request`: its name in the connector's file
+    #[arg(long, requires = "query", value_name = "NAME")]
+    pub(super) database: Option<String>,
+    /// What stands for $1, $2, … in the query, as text; may be given several times
+    #[arg(long, requires = "query", value_name = "TEXT", allow_hyphen_values = true)]
+    pub(super) parameter: Vec<String>,
     /// What the files are
     #[arg(long, default_value = "ndjson", value_parser = Choice(FORMATS))]
     pub(super) format: Format,
@@ -106,42 +156,56 @@ pub(crate) struct Args {
     /// A part ends once it has this many bytes
     #[arg(long, default_value_t = PART_BYTES, value_name = "BYTES", value_parser = bytes)]
     pub(super) part_bytes: u64,
-    /// Where an S3-compatible store is; AWS_ENDPOINT_URL if not given
-    #[arg(long, value_name = "URL")]
-    pub(super) endpoint: Option<String>,
-    /// The dataset whose pointer is moved
-    #[arg(long, default_value = DATASET, value_name = "DATASET")]
-    pub(super) dataset_out: String,
-    /// The version of that dataset
-    #[arg(long, default_value = VERSION, value_name = "VERSION")]
-    pub(super) version_out: String,
-    /// The message on whose behalf it runs, by the token of its lease
-    #[arg(
-        long,
-        value_name = "TOKEN",
-        env = "DRIFTQ_LEASE_TOKEN",
-        hide_env_values = true,
-        allow_hyphen_values = true
-    )]
-    pub(super) lease_token: Option<String>,
     #[command(flatten)]
     pub(super) tenant: Tenant,
-    /// How long to wait for another process that runs the same export
-    #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = duration)]
-    pub(super) wait: u64,
-    /// How long it is yours between two signs of life
-    #[arg(long, default_value = "1m", value_name = "DURATION", value_parser = span)]
-    pub(super) lease: u64,
-    /// How long the server remembers it; a day unless the server says otherwise
-    #[arg(long, value_name = "DURATION", value_parser = span)]
-    pub(super) ttl: Option<u64>,
-    /// Your name, for people who look; one of its own if not given
-    #[arg(long, env = "DRIFTQ_OWNER", hide_env_values = true, value_name = "NAME")]
-    pub(super) owner: Option<String>,
 }
 
 #[derive(clap::Subcommand)]
 pub(super) enum Action {
+    /// Ask the connectors of a place for an export
+    #[command(
+        after_help = "PLACE is a name in the connectors' file, below [exports.places]; so is --database, below \
+[exports.databases]. The export is a message of the topic exports.PLACE, and is written by a connector \
+(`driftq connect run`). The same id again is the same export.
+
+Examples:
+  driftq export request lake --id orders-2026-11 --topic orders --format parquet
+  driftq export request lake --id paid-17 --database shop --query 'SELECT id, paid_at FROM orders WHERE id = $1::int' \
+--parameter 17"
+    )]
+    Request {
+        /// Where the files go, by name
+        place: String,
+        /// Names the export: the same id again is the same export
+        #[arg(long)]
+        id: String,
+        #[command(flatten)]
+        selected: Box<Selected>,
+    },
+    /// List the exports that connectors were asked for
+    #[command(after_help = "Oldest first. What is done is listed for seven days.
+
+Examples:
+  driftq export list lake
+  driftq export list lake --state failed -o json")]
+    List {
+        /// Where the files go, by name
+        place: String,
+        /// Only in this state
+        #[arg(long, value_name = "STATE", value_parser = ["pending", "running", "retrying", "done", "failed"])]
+        state: Option<String>,
+        #[command(flatten)]
+        amount: Amount,
+    },
+    /// Show one export that connectors were asked for
+    #[command(after_help = "Examples:
+  driftq export show lake orders-2026-11")]
+    Show {
+        /// Where the files go, by name
+        place: String,
+        /// Its id
+        id: String,
+    },
     /// Remove what exports staged that did not end
     #[command(
         after_help = "Only what lies under PLACE/.staging is touched, and there only what attempts have \
@@ -162,23 +226,32 @@ Examples:
     },
 }
 
-impl Args {
+impl Selected {
     /// The one selection that was named.
-    pub(super) fn selection(&self) -> Option<Selection> {
-        if let Some(topic) = &self.topic {
-            let (topic, partition, from, to) = (topic.clone(), self.partition, self.from, self.to);
-            return Some(Selection::Topic { topic, partition, from, to });
+    pub(super) fn selection(&self) -> ExportSelection {
+        let (kind, topic) = match (&self.topic, &self.dead_letters) {
+            (Some(topic), _) => (SelectionKind::Topic, Some(topic.clone())),
+            (None, Some(topic)) => (SelectionKind::DeadLetters, Some(topic.clone())),
+            (None, None) if self.run.is_some() => (SelectionKind::Run, None),
+            (None, None) if self.effects => (SelectionKind::Effects, None),
+            (None, None) if self.query.is_some() => (SelectionKind::Query, None),
+            (None, None) => (SelectionKind::Dataset, None),
+        };
+        ExportSelection {
+            kind,
+            topic,
+            partition: self.partition,
+            from: self.from,
+            to: self.to,
+            run_id: self.run.clone(),
+            state: self.state,
+            scope: self.scope.clone(),
+            dataset: self.dataset.clone(),
+            version: self.version.clone(),
+            latest: self.latest,
+            database: self.database.clone(),
+            statement: self.query.clone(),
+            parameters: self.parameter.clone(),
         }
-        if let Some(run) = &self.run {
-            return Some(Selection::Run { run_id: run.clone() });
-        }
-        if let Some(topic) = &self.dead_letters {
-            return Some(Selection::DeadLetters { topic: topic.clone(), to: None });
-        }
-        if self.effects {
-            return Some(Selection::Effects { state: self.state, scope: self.scope.clone(), before: None });
-        }
-        let dataset = self.dataset.clone()?;
-        Some(Selection::Dataset { dataset, version: self.version.clone() })
     }
 }

@@ -1,5 +1,6 @@
 //! `driftq export`: a bounded selection becomes files, all of them or none.
 
+mod asked;
 mod flags;
 mod report;
 
@@ -8,11 +9,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 use driftq_client::Client;
-use driftq_connect::export::{Export, ExportError, PartBounds, PlaceUrl, sweep};
+use driftq_connect::database::Database;
+use driftq_connect::export::{Export, ExportError, PartBounds, PlaceUrl, Selection, sweep};
 
 use crate::work::fault;
 use crate::{Common, Exit, Fault, Signals, context, grouped, printable};
-use flags::{Action, Args as Flags};
+use flags::{Action, Args as Flags, Selected};
 use report::{Bar, Report};
 
 pub(crate) use flags::Args;
@@ -30,8 +32,23 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<()> {
                 format!("{} staged file(s) removed{live}\n", grouped(swept.removed))
             })
         }
+        Some(Action::Request { place, id, selected }) => asked::request(common, (place, id), selected).await,
+        Some(Action::List { place, state, amount }) => {
+            asked::list(common, place, (state.as_deref(), amount)).await
+        }
+        Some(Action::Show { place, id }) => asked::show(common, place, id).await,
         None => export(common, args).await,
     }
+}
+
+/// A version of a dataset is named, or the latest one is asked for in so many words.
+fn check_version(selected: &Selected) -> Result<()> {
+    if selected.dataset.is_some() && selected.version.is_none() && !selected.latest {
+        let fault = Fault::new(Exit::Usage, "which version of the dataset? What is current may change")
+            .help("name it with --version, or say --latest: then the manifest says which one that was");
+        return Err(fault.into());
+    }
+    Ok(())
 }
 
 /// The SDK's way to the server that was chosen.
@@ -48,7 +65,7 @@ fn client(common: &Common) -> Result<Client> {
 }
 
 async fn export(common: &Common, args: &Flags) -> Result<()> {
-    let export = asked(args)?;
+    let export = wanted(args)?;
     let client = client(common)?;
     let mut signals = Signals::new()?;
     let bar = Bar::new();
@@ -63,20 +80,17 @@ async fn export(common: &Common, args: &Flags) -> Result<()> {
 }
 
 /// What the flags ask for.
-fn asked(args: &Flags) -> Result<Export> {
+fn wanted(args: &Flags) -> Result<Export> {
     let usage = |what: &str| Fault::new(Exit::Usage, what.to_owned()).help("see `driftq export --help`");
     let place = args.place.as_deref().ok_or_else(|| usage("where to? PLACE is missing"))?;
     let id = args.id.as_deref().ok_or_else(|| usage("under which name? --id is missing"))?;
-    let selection = args.selection().ok_or_else(|| usage("export what? name a selection"))?;
-    if args.dataset.is_some() && args.version.is_none() && !args.latest {
-        let fault = Fault::new(Exit::Usage, "which version of the dataset? What is current may change")
-            .help("name it with --version, or say --latest: then the manifest says which one that was");
-        return Err(fault.into());
-    }
+    let selected = &args.selected;
+    check_version(selected)?;
+    let selection = Selection::try_from(selected.selection()).map_err(refused)?;
     let place = PlaceUrl::parse(place, args.endpoint.as_deref()).map_err(refused)?;
     Ok(Export {
-        parts: PartBounds { rows: args.part_rows, bytes: args.part_bytes },
-        tenant_id: args.tenant.tenant.clone(),
+        parts: PartBounds { rows: selected.part_rows, bytes: selected.part_bytes },
+        tenant_id: selected.tenant.tenant.clone(),
         lease_token: args.lease_token.clone(),
         dataset: args.dataset_out.clone(),
         version: args.version_out.clone(),
@@ -84,7 +98,8 @@ fn asked(args: &Flags) -> Result<Export> {
         ttl: args.ttl.map(Duration::from_millis),
         wait: Duration::from_millis(args.wait),
         owner: args.owner.clone().unwrap_or_else(|| format!("export-{}", process::id())),
-        ..Export::new(id, selection, args.format, place)
+        database: selected.database.clone().map(Database::from_env),
+        ..Export::new(id, selection, selected.format, place)
     })
 }
 
@@ -92,7 +107,8 @@ fn asked(args: &Flags) -> Result<Export> {
 fn refused(error: ExportError) -> anyhow::Error {
     let exit = match error {
         ExportError::Server(error) => return fault(error),
-        ExportError::Invalid(_) => Exit::Usage,
+        ExportError::Invalid(_) | ExportError::Query(_) => Exit::Usage,
+        ExportError::Database(_) => Exit::Unreachable,
         ExportError::Reused { .. } | ExportError::Overtaken { .. } | ExportError::Ended { .. } => {
             Exit::Conflict
         }

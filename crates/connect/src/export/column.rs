@@ -1,5 +1,8 @@
 //! Rows and their columns, whatever they are written as.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use driftq_api::Moment;
 
 /// What is in a column.
@@ -13,17 +16,20 @@ pub(super) enum Kind {
 }
 
 /// One column. All of them may be empty.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Column {
-    pub(super) name: &'static str,
+    pub(super) name: Cow<'static, str>,
     pub(super) kind: Kind,
 }
 
 impl Column {
     pub(super) const fn new(name: &'static str, kind: Kind) -> Self {
-        Self { name, kind }
+        Self { name: Cow::Borrowed(name), kind }
     }
 }
+
+/// The columns of an export.
+pub(super) type Columns = Arc<[Column]>;
 
 /// One value. What is neither empty nor of its column's kind does not come about: rows are made beside their columns.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -81,6 +81,12 @@ pub enum ExportError {
          read_payload"
     )]
     Hidden,
+    /// The database refuses the query: the same again is refused again.
+    #[error("the database refuses the query: {0}")]
+    Query(String),
+    /// The database cannot be asked for now.
+    #[error("the database: {0}")]
+    Database(String),
     /// A manifest would be too long.
     #[error("more than {PARTS_MAX} parts; make them larger, or export a smaller range")]
     TooManyParts,
@@ -90,6 +96,30 @@ pub enum ExportError {
     /// A row has no form in this format.
     #[error("writing a part: {0}")]
     Encode(String),
+}
+
+impl ExportError {
+    /// Whether the same export again would fail in the same way.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        match self {
+            Self::Server(error) => !error.is_transient(),
+            Self::Invalid(_)
+            | Self::Reused { .. }
+            | Self::Ended { .. }
+            | Self::Unconditional { .. }
+            | Self::Hidden
+            | Self::TooManyParts
+            | Self::Query(_)
+            | Self::Encode(_) => true,
+            Self::Busy { .. }
+            | Self::Overtaken { .. }
+            | Self::Stopped
+            | Self::Place { .. }
+            | Self::Database(_)
+            | Self::Write(_) => false,
+        }
+    }
 }
 
 impl From<parquet::errors::ParquetError> for ExportError {

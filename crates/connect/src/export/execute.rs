@@ -1,25 +1,28 @@
 //! What the holder of an export's lease does: parts, manifest, commit.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use driftq_api::v2::{
-    Commit, CommitOutput, DatasetVersion, EffectFinish, EffectGet, EffectResult, EffectStatus, OutputMode,
+    Commit, CommitOutput, DatasetVersion, EXPORT_DIGEST_HEADER, EXPORT_LOCATION_HEADER, EffectFinish,
+    EffectGet, EffectResult, EffectStatus, Headers, OutputMode,
 };
 use driftq_api::{Code, Moment};
 use driftq_client::Client;
 use tokio::task::spawn_blocking;
 
 use super::SCOPE;
+use super::column::Columns;
 use super::error::ExportError;
 use super::hold::Hold;
 use super::manifest::{Manifest, ManifestPart, name_of};
-use super::pages::Pages;
 use super::part::{PARTS_MAX, Part};
 use super::pin::{self, Plan};
 use super::place::{Place, STAGING, Staged};
 use super::request::{Export, Exported};
 use super::selection::Selection;
+use super::source::Source;
 use super::watch::{Step, Watch};
 
 /// The epoch of an export that has not begun: all others are higher.
@@ -41,6 +44,8 @@ impl Export {
         if let Selection::Run { run_id } = &self.selection {
             client.describe_run_of(&self.tenant_id, run_id).await?;
         }
+        // A query that its database refuses is none.
+        Source::open(client, self, &self.selection).await?;
         place.probe(&format!("{STAGING}/{}/{EPOCH_NONE}", self.id)).await
     }
 
@@ -140,16 +145,17 @@ impl Export {
         selection: &Selection,
         (scratch, watch): (&str, &dyn Watch),
     ) -> Result<Vec<ManifestPart>, ExportError> {
-        let mut pages = Pages::open(client, selection, &self.tenant_id).await?;
+        let mut source = Source::open(client, self, selection).await?;
+        let columns = source.columns();
         let mut parts = Vec::new();
         let mut open: Option<(Staged, Part)> = None;
-        while let Some(rows) = pages.next().await? {
+        while let Some(rows) = source.next().await? {
             let count = rows.len() as u64;
             let mut rows = rows.into_iter();
             while rows.len() > 0 {
                 let (staged, mut part) = match open.take() {
                     Some(open) => open,
-                    None => self.new_part(place, scratch, parts.len()).await?,
+                    None => self.new_part(place, (scratch, parts.len()), &columns).await?,
                 };
                 let filling = spawn_blocking(move || part.fill(&mut rows).map(|()| (part, rows)));
                 let (part, left) = filling.await.map_err(std::io::Error::other)??;
@@ -171,14 +177,14 @@ impl Export {
     async fn new_part(
         &self,
         place: &Place,
-        scratch: &str,
-        number: usize,
+        (scratch, number): (&str, usize),
+        columns: &Columns,
     ) -> Result<(Staged, Part), ExportError> {
         if number >= PARTS_MAX {
             return Err(ExportError::TooManyParts);
         }
         let staged = place.stage(scratch).await?;
-        let part = Part::new(staged.writer()?, self.format, self.selection.columns(), self.parts)?;
+        let part = Part::new(staged.writer()?, self.format, Arc::clone(columns), self.parts)?;
         Ok((staged, part))
     }
 
@@ -206,8 +212,15 @@ impl Export {
         exported: &Exported,
         manifest: &[u8],
     ) -> Result<(), ExportError> {
-        let result =
-            EffectResult { body: Some(manifest.into()), ..EffectResult::new(EffectStatus::Succeeded) };
+        let headers = vec![
+            (EXPORT_LOCATION_HEADER.into(), (&*exported.location).into()),
+            (EXPORT_DIGEST_HEADER.into(), (&*exported.digest).into()),
+        ];
+        let result = EffectResult {
+            headers: Headers::new(headers).map_err(ExportError::Encode)?,
+            body: Some(manifest.into()),
+            ..EffectResult::new(EffectStatus::Succeeded)
+        };
         let read = match &exported.manifest.selection {
             Selection::Dataset { dataset, version: Some(version) } if self.lease_token.is_some() => {
                 Some(DatasetVersion { dataset: dataset.into(), version: version.into() })

@@ -6,6 +6,7 @@
 //! export or nothing of it. The same export again is answered with the manifest and writes nothing.
 
 mod column;
+mod connector;
 mod error;
 mod execute;
 mod format;
@@ -15,12 +16,16 @@ mod pages;
 mod part;
 mod pin;
 mod place;
+mod query;
 mod request;
 mod rows;
 mod selection;
+mod source;
 mod sweep;
 mod watch;
 
+pub(crate) use connector::Exporter;
+pub use connector::{ExportsConfig, PlaceConfig};
 pub use error::ExportError;
 pub use format::Format;
 pub use manifest::{Manifest, ManifestPart};
@@ -31,8 +36,8 @@ pub use selection::Selection;
 pub use sweep::{Swept, sweep};
 pub use watch::{Silent, Step, Watch};
 
-/// The scope of the effects that exports are.
-pub const SCOPE: &str = "export";
+pub use driftq_api::v2::EXPORT_SCOPE as SCOPE;
+
 /// The dataset whose pointers name manifests, unless another one is given.
 pub const DATASET: &str = "exports";
 /// The version of that dataset, unless another one is given.

@@ -65,6 +65,7 @@ impl<'a> Pages<'a> {
             Selection::Effects { state, scope, before } => {
                 vec![Query::Effects { state: *state, scope: scope.as_deref(), before: *before }]
             }
+            Selection::Query { .. } => Vec::new(),
             Selection::Dataset { dataset, version } => {
                 vec![Query::Outputs { dataset, version: version.as_deref().unwrap_or_default() }]
             }

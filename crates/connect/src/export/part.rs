@@ -3,21 +3,18 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 
+pub use driftq_api::v2::{EXPORT_PART_BYTES_MAX as PART_BYTES_MAX, EXPORT_PART_ROWS_MAX as PART_ROWS_MAX};
 use sha2::{Digest, Sha256};
 
-use super::column::{Column, Row};
+use super::column::{Columns, Row};
 use super::error::ExportError;
 use super::format::{Encoder, Format};
 
 /// Rows of a part, unless another number is given.
 pub const PART_ROWS: u64 = 1_000_000;
-/// Most rows of a part that can be asked for.
-pub const PART_ROWS_MAX: u64 = 100_000_000;
 /// A part ends once it has so many bytes, unless another number is given. It may exceed that by a row, in Parquet by a
 /// row group.
 pub const PART_BYTES: u64 = 64 << 20;
-/// Most bytes of a part that can be asked for. An object store is given a part in one piece, from memory.
-pub const PART_BYTES_MAX: u64 = 1 << 30;
 /// Most parts of an export: the manifest that names them must fit the outcome of an effect.
 pub const PARTS_MAX: usize = 1_000;
 
@@ -68,7 +65,7 @@ impl Part {
     pub(super) fn new(
         file: File,
         format: Format,
-        columns: &'static [Column],
+        columns: Columns,
         bounds: PartBounds,
     ) -> Result<Self, ExportError> {
         let to = Digested { to: BufWriter::new(file), digest: Sha256::new(), bytes: 0 };

@@ -94,6 +94,6 @@ pub(super) async fn pinned(
             let found: VersionOutputs<'static> = client.get(&path).await?;
             Selection::Dataset { dataset, version: Some(found.version.into_owned()) }
         }
-        bounded @ (Selection::Run { .. } | Selection::Dataset { .. }) => bounded,
+        bounded @ (Selection::Run { .. } | Selection::Dataset { .. } | Selection::Query { .. }) => bounded,
     })
 }

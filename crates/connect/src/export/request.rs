@@ -4,7 +4,10 @@ use std::future::Future;
 use std::time::Duration;
 
 use driftq_api::Code;
-use driftq_api::v2::{EffectBegin, EffectDecision, EffectOutcome, EffectStatus, OnLapse, WAIT_MS_MAX};
+use driftq_api::v2::{
+    EXPORT_ID_BYTES_MAX, EffectBegin, EffectDecision, EffectOutcome, EffectStatus, OnLapse, WAIT_MS_MAX,
+    is_export_id,
+};
 use driftq_client::{Client, canonical, sha256_hex};
 use serde_json::json;
 use tokio::time::Instant;
@@ -18,11 +21,10 @@ use super::place::{Place, PlaceUrl};
 use super::selection::Selection;
 use super::watch::{Step, Watch};
 use super::{DATASET, SCOPE, VERSION};
+use crate::database::Database;
 
 /// How long an export is this process's between two signs of life.
 const LEASE: Duration = Duration::from_secs(60);
-/// Longest id: it is the name of a folder.
-const ID_BYTES_MAX: usize = 128;
 /// Bytes of randomness in the name of a call.
 const REQUEST_ID_BYTES: usize = 16;
 
@@ -55,6 +57,8 @@ pub struct Export {
     pub wait: Duration,
     /// Who runs it, for people to read.
     pub owner: String,
+    /// The database of a query.
+    pub database: Option<Database>,
 }
 
 /// An export that is there.
@@ -68,12 +72,6 @@ pub struct Exported {
     pub digest: String,
     /// Whether it was there before, and nothing was written.
     pub is_replay: bool,
-}
-
-/// Whether a text can be the id of an export.
-pub(super) fn is_id(text: &str) -> bool {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    !text.is_empty() && text.len() <= ID_BYTES_MAX && !text.starts_with('.') && text.bytes().all(is_plain)
 }
 
 impl Export {
@@ -93,6 +91,7 @@ impl Export {
             ttl: None,
             wait: Duration::ZERO,
             owner: String::new(),
+            database: None,
         }
     }
 
@@ -158,13 +157,16 @@ impl Export {
     }
 
     fn check(&self) -> Result<(), ExportError> {
-        if !is_id(&self.id) {
+        if !is_export_id(&self.id) {
             let why = format!(
-                "the id {:?} cannot be the name of a folder: use 1 to {ID_BYTES_MAX} letters, digits, dots, hyphens and \
+                "the id {:?} cannot be the name of a folder: use 1 to {EXPORT_ID_BYTES_MAX} letters, digits, dots, hyphens and \
                  underscores, and no dot in front",
                 self.id
             );
             return Err(ExportError::Invalid(why));
+        }
+        if matches!(self.selection, Selection::Query { .. }) != self.database.is_some() {
+            return Err(ExportError::Invalid("a query has a database, and nothing else has one".to_owned()));
         }
         self.parts.check()?;
         self.selection.check()

@@ -1,12 +1,12 @@
 //! What is exported. A selection is bounded: before anything is read, its end is pinned.
 
 use driftq_api::Moment;
-use driftq_api::v2::EffectState;
+use driftq_api::v2::{EffectState, ExportSelection, SelectionKind};
 use serde::{Deserialize, Serialize};
 
-use super::column::Column;
+use super::column::Columns;
 use super::error::ExportError;
-use super::rows::{EFFECT, LETTER, MESSAGE, OUTPUT, RUN};
+use super::rows::{EFFECT, MESSAGE, OUTPUT, RUN, letter_columns};
 
 /// What is exported. Bounds that are not given are filled in when the export begins, and stand in its manifest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,17 +59,52 @@ pub enum Selection {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         version: Option<String>,
     },
+    /// The rows of a query on PostgreSQL, as one snapshot of the database has them.
+    Query {
+        /// Which database, by the name that the caller has for it.
+        database: String,
+        /// The query, in SQL.
+        statement: String,
+        /// What stands for `$1`, `$2`, … in it, as texts.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        parameters: Vec<String>,
+    },
+}
+
+impl TryFrom<ExportSelection> for Selection {
+    type Error = ExportError;
+
+    fn try_from(asked: ExportSelection) -> Result<Self, ExportError> {
+        asked.check().map_err(|fault| ExportError::Invalid(fault.message.into_owned()))?;
+        let ExportSelection { kind, topic, partition, from, to, run_id, state, scope, .. } = asked;
+        // Each kind has the fields that it needs: that was checked.
+        Ok(match kind {
+            SelectionKind::Topic => Self::Topic { topic: topic.unwrap_or_default(), partition, from, to },
+            SelectionKind::Run => Self::Run { run_id: run_id.unwrap_or_default() },
+            SelectionKind::DeadLetters => Self::DeadLetters { topic: topic.unwrap_or_default(), to },
+            SelectionKind::Effects => Self::Effects { state, scope, before: None },
+            SelectionKind::Dataset => {
+                Self::Dataset { dataset: asked.dataset.unwrap_or_default(), version: asked.version }
+            }
+            SelectionKind::Query => Self::Query {
+                database: asked.database.unwrap_or_default(),
+                statement: asked.statement.unwrap_or_default(),
+                parameters: asked.parameters,
+            },
+        })
+    }
 }
 
 impl Selection {
-    /// What its rows have.
-    pub(super) const fn columns(&self) -> &'static [Column] {
+    /// What its rows have; what those of a query have is known to its database alone.
+    pub(super) fn columns(&self) -> Columns {
         match self {
-            Self::Topic { .. } => MESSAGE,
-            Self::Run { .. } => RUN,
-            Self::DeadLetters { .. } => LETTER,
-            Self::Effects { .. } => EFFECT,
-            Self::Dataset { .. } => OUTPUT,
+            Self::Topic { .. } => MESSAGE.into(),
+            Self::Run { .. } => RUN.into(),
+            Self::DeadLetters { .. } => letter_columns().collect(),
+            Self::Effects { .. } => EFFECT.into(),
+            Self::Dataset { .. } => OUTPUT.into(),
+            Self::Query { .. } => [].into(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Clearing away what exports staged that did not end. Only the staging folder is touched: parts and manifests are not.
 
 use driftq_api::Code;
-use driftq_api::v2::{EffectGet, EffectState};
+use driftq_api::v2::{EffectGet, EffectState, is_export_id};
 use driftq_client::Client;
 use serde::Serialize;
 
@@ -9,7 +9,6 @@ use super::SCOPE;
 use super::error::ExportError;
 use super::pin::{self, plan_name};
 use super::place::{Place, PlaceUrl, STAGING};
-use super::request::is_id;
 
 /// What a sweep did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -27,7 +26,7 @@ pub struct Swept {
 pub async fn sweep(client: &Client, place: &PlaceUrl, tenant_id: &str) -> Result<Swept, ExportError> {
     let place = Place::open(place)?;
     let mut swept = Swept::default();
-    for id in place.list(STAGING).await?.into_iter().filter(|id| is_id(id)) {
+    for id in place.list(STAGING).await?.into_iter().filter(|id| is_export_id(id)) {
         // What is there now was staged by attempts that the record below knows, or that are over.
         let staged = place.list(&format!("{STAGING}/{id}")).await?;
         let plan = pin::read(&place, &id).await?;

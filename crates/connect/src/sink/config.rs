@@ -1,13 +1,13 @@
 //! What a sink is told: from where, to where, and which part of a message goes into which column.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
 
 use super::pick::Pointer;
 use super::value::{self, Kind};
+use crate::database::Database;
 
 /// Most rows of one transaction unless another number is given.
 pub const BATCH_ROWS: usize = 5_000;
@@ -66,33 +66,6 @@ pub struct SinkConfig {
     /// How long messages are on loan between two signs of life.
     #[serde(default = "lease_ms_default")]
     pub lease_ms: u64,
-}
-
-/// Where the URL of the database comes from. Exactly one is given.
-#[derive(Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Database {
-    /// The URL itself.
-    #[serde(default)]
-    url: Option<String>,
-    /// The environment variable that has it.
-    #[serde(default)]
-    url_env: Option<String>,
-    /// The file that has it.
-    #[serde(default)]
-    url_file: Option<PathBuf>,
-}
-
-impl std::fmt::Debug for Database {
-    /// Without the URL, in which there may be a password.
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { url_env, url_file, .. } = self;
-        formatter
-            .debug_struct("Database")
-            .field("url_env", url_env)
-            .field("url_file", url_file)
-            .finish_non_exhaustive()
-    }
 }
 
 /// What becomes of a row whose key is there already.
@@ -188,21 +161,6 @@ impl From {
     }
 }
 
-impl Database {
-    /// The URL, wherever it is.
-    pub(super) fn url(&self) -> Result<String, String> {
-        let text = match (&self.url, &self.url_env, &self.url_file) {
-            (Some(url), None, None) => url.clone(),
-            (None, Some(name), None) => std::env::var(name)
-                .map_err(|_| format!("postgres.url_env names {name}, which is not set in the environment"))?,
-            (None, None, Some(file)) => std::fs::read_to_string(file)
-                .map_err(|error| format!("postgres.url_file {}: {error}", file.display()))?,
-            _ => return Err("postgres takes exactly one of url, url_env and url_file".to_owned()),
-        };
-        Ok(text.trim().to_owned())
-    }
-}
-
 impl SinkConfig {
     /// The consumer group.
     #[must_use]
@@ -228,7 +186,7 @@ impl SinkConfig {
                 return say(format!("table `{table}`: {why}"));
             }
         }
-        if let Database { url_env: None, url_file: None, url: None } = self.postgres {
+        if !self.postgres.is_given() {
             return say("postgres needs a url, url_env or url_file".to_owned());
         }
         if !(1..=BATCH_ROWS_MAX).contains(&self.batch_rows) {

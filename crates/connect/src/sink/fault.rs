@@ -3,6 +3,8 @@
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
+use crate::database::{Unconnected, spelled};
+
 /// What went wrong with the database.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Fault {
@@ -44,14 +46,11 @@ impl Fault {
     }
 }
 
-/// An error with what caused it.
-pub(super) fn spelled(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
+impl From<Unconnected> for Fault {
+    fn from(error: Unconnected) -> Self {
+        match error {
+            Unconnected::Refused(error) => Self::of(&error),
+            Unconnected::Other(why) => Self::Away(why),
+        }
     }
-    text
 }

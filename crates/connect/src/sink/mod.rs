@@ -5,7 +5,6 @@
 //! the commit, so none is lost.
 
 mod config;
-mod database;
 mod fault;
 mod loans;
 mod message;
@@ -20,7 +19,7 @@ mod write;
 
 pub(crate) use config::check_all;
 pub use config::{
-    BATCH_BYTES, BATCH_BYTES_MAX, BATCH_ROWS, BATCH_ROWS_MAX, COLUMNS_MAX, Column, Database, Mode, SINKS_MAX,
+    BATCH_BYTES, BATCH_BYTES_MAX, BATCH_ROWS, BATCH_ROWS_MAX, COLUMNS_MAX, Column, Mode, SINKS_MAX,
     SinkConfig,
 };
 pub use pump::{Progress, Sink};

@@ -10,6 +10,7 @@ use futures_util::future::{Either, join, select};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
+use super::SinkError;
 use super::config::SinkConfig;
 use super::fault::Fault;
 use super::loans::{Limits, Loans};
@@ -18,7 +19,7 @@ use super::rows::Shape;
 use super::statement::Statements;
 use super::table::{self, Finding};
 use super::write::{Writer, Written};
-use super::{SinkError, database};
+use crate::database;
 
 /// First pause before a database that is away is asked again; it doubles.
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
@@ -86,7 +87,7 @@ impl Sink {
     /// # Errors
     /// If the database cannot be asked.
     pub async fn check(&self) -> Result<Finding, SinkError> {
-        let client = self.database.connect().await.map_err(|fault| self.refused(&fault))?;
+        let client = self.database.connect().await.map_err(|error| self.refused(&Fault::from(error)))?;
         table::check(&client, &self.config).await.map_err(|fault| self.refused(&fault))
     }
 
@@ -95,7 +96,7 @@ impl Sink {
     /// # Errors
     /// If the database refuses.
     pub async fn migrate(&self) -> Result<(), SinkError> {
-        let client = self.database.connect().await.map_err(|fault| self.refused(&fault))?;
+        let client = self.database.connect().await.map_err(|error| self.refused(&Fault::from(error)))?;
         table::migrate(&client, &self.config).await.map_err(|fault| self.refused(&fault))
     }
 

@@ -6,12 +6,12 @@ use futures_util::future::join3;
 use tokio_postgres::Client;
 use tokio_postgres::types::{ToSql, Type};
 
-use super::database;
 use super::fault::Fault;
 use super::message::{Message, Place};
 use super::progress::{self, Offsets, Ranges};
 use super::rows::{Array, Rows, Shape};
 use super::statement::{BEGIN, Statements};
+use crate::database;
 
 /// How often a batch is tried again because other transactions were in its way.
 const BUSY_MAX: u32 = 10;
@@ -93,7 +93,7 @@ impl Writer {
     async fn taken(&mut self) -> Result<Client, Fault> {
         match self.client.take().filter(|client| !client.is_closed()) {
             Some(client) => Ok(client),
-            None => self.database.connect().await,
+            None => self.database.connect().await.map_err(Fault::from),
         }
     }
 

@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on may end here")]
 
+mod asked;
 mod child;
 mod formats;
 mod kills;
+mod queries;
 mod rivals;
 mod selections;
 mod stores;

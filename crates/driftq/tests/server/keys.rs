@@ -91,6 +91,7 @@ pub(crate) fn path_about(operation: Operation, topic: &str) -> String {
         // It waits as long as it is told, and streams for ever.
         Operation::Stream => format!("{path}?credit=0"),
         Operation::ListDeliveries => format!("{path}?endpoint={topic}"),
+        Operation::ListExports => format!("{path}?place={topic}"),
         _ => path,
     }
 }
@@ -105,6 +106,9 @@ pub(crate) fn body(operation: Operation, topic: &str) -> Option<String> {
         Operation::Redrive => Some(json!({"all": true, "dry_run": true, "target_topic": topic}).to_string()),
         Operation::PostDelivery => {
             Some(json!({"delivery_id": "d", "endpoint": topic, "body": "b"}).to_string())
+        }
+        Operation::PostExport => {
+            Some(json!({"export_id": "e", "place": topic, "selection": {"kind": "effects"}}).to_string())
         }
         Operation::Healthz | Operation::Readyz | Operation::GetOpenApi => None,
         operation if operation.method().name() == "GET" || operation.method().name() == "DELETE" => None,
@@ -132,8 +136,8 @@ fn every_call_is_open_to_the_right_key_and_to_no_other() {
     let guarded = Guarded::start();
     let root = guarded.root.as_str();
     let (everything, _) = guarded.key(root, &json!({"actions": actions(&[])}));
-    let (orders, _) =
-        guarded.key(root, &json!({"actions": actions(&[]), "topics": ["orders", "deliveries.orders"]}));
+    let topics = json!(["orders", "deliveries.orders", "exports.orders"]);
+    let (orders, _) = guarded.key(root, &json!({"actions": actions(&[]), "topics": topics}));
     let (mail, _) = guarded.key(root, &json!({"actions": actions(&[]), "topics": ["mail*"]}));
     let (revoked, id) = guarded.key(root, &json!({"actions": actions(&[])}));
     guarded.revoke(&id);

@@ -76,6 +76,13 @@ fn naming(operation: Operation, tenant: Option<&str>) -> (String, Value) {
         Operation::PostDelivery => {
             return (path, json!({"delivery_id": "d", "endpoint": "e", "body": "b", "tenant_id": tenant}));
         }
+        Operation::PostExport => {
+            let selection = json!({"kind": "effects"});
+            return (
+                path,
+                json!({"export_id": "e", "place": "p", "selection": selection, "tenant_id": tenant}),
+            );
+        }
         Operation::Commit => {
             json!({"fence": ["none"], "outputs": [{"dataset": "d", "version": "1", "partition_key": "p",
             "mode": "replace", "location": "l", "digest": "h"}]})

@@ -72,6 +72,8 @@ impl Operation {
             | Self::GetKey
             | Self::PostDelivery
             | Self::ListDeliveries
+            | Self::PostExport
+            | Self::ListExports
             | Self::ListEndpoints
             | Self::GetEndpoint
             | Self::MintCredential

@@ -141,6 +141,10 @@ pub enum Operation {
     PostDelivery,
     /// `GET /v2/deliveries`
     ListDeliveries,
+    /// `POST /v2/exports`
+    PostExport,
+    /// `GET /v2/exports`
+    ListExports,
     /// `GET /v2/endpoints`
     ListEndpoints,
     /// `GET /v2/endpoints/{endpoint}`

@@ -118,8 +118,8 @@ impl Operation {
             Self::CreateKey | Self::ListKeys | Self::GetKey | Self::RotateKey | Self::RevokeKey => {
                 (Action::Admin, None, Of::None)
             }
-            Self::PostDelivery => (Action::Produce, Asked, Of::Asked),
-            Self::ListDeliveries => (Action::Read, Asked, Of::Filtered),
+            Self::PostDelivery | Self::PostExport => (Action::Produce, Asked, Of::Asked),
+            Self::ListDeliveries | Self::ListExports => (Action::Read, Asked, Of::Filtered),
             Self::Introspect => (Action::Read, None, Of::Filtered),
             Self::Healthz | Self::Readyz | Self::GetOpenApi => return Needs::NOTHING,
             Self::GetOpenIdConfiguration | Self::GetJsonWebKeys => return Needs::NOTHING,

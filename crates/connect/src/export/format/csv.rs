@@ -28,10 +28,10 @@ impl<W: Write> Write for Counted<W> {
 }
 
 impl<W: Write> Encoder<W> {
-    pub(super) fn new(columns: &'static [Column], to: W) -> Result<Self, ExportError> {
+    pub(super) fn new(columns: &[Column], to: W) -> Result<Self, ExportError> {
         let to = Counted { to, bytes: 0 };
         let mut to = csv::WriterBuilder::new().terminator(csv::Terminator::Any(b'\n')).from_writer(to);
-        to.write_record(columns.iter().map(|column| column.name))?;
+        to.write_record(columns.iter().map(|column| &*column.name))?;
         Ok(Self { to })
     }
 

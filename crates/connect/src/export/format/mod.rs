@@ -6,34 +6,10 @@ mod parquet;
 
 use std::io::Write;
 
-use serde::{Deserialize, Serialize};
+pub use driftq_api::v2::ExportFormat as Format;
 
-use super::column::{Column, Row};
+use super::column::{Columns, Row};
 use super::error::ExportError;
-
-/// What the files are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Format {
-    /// A JSON object per line. What is empty is left out.
-    Ndjson,
-    /// Comma-separated values with a header in every part. What is empty is an empty field.
-    Csv,
-    /// Parquet, compressed with zstd.
-    Parquet,
-}
-
-impl Format {
-    /// All of them, by name.
-    pub const WORDS: [(&'static str, Self); 3] =
-        [("ndjson", Self::Ndjson), ("csv", Self::Csv), ("parquet", Self::Parquet)];
-
-    /// Its name, and how its files end.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        Self::WORDS[self as usize].0
-    }
-}
 
 /// Writes rows.
 pub(super) enum Encoder<W: Write + Send> {
@@ -43,10 +19,10 @@ pub(super) enum Encoder<W: Write + Send> {
 }
 
 impl<W: Write + Send> Encoder<W> {
-    pub(super) fn new(format: Format, columns: &'static [Column], to: W) -> Result<Self, ExportError> {
+    pub(super) fn new(format: Format, columns: Columns, to: W) -> Result<Self, ExportError> {
         Ok(match format {
             Format::Ndjson => Self::Ndjson(ndjson::Encoder::new(columns, to)),
-            Format::Csv => Self::Csv(Box::new(csv::Encoder::new(columns, to)?)),
+            Format::Csv => Self::Csv(Box::new(csv::Encoder::new(&columns, to)?)),
             Format::Parquet => Self::Parquet(Box::new(parquet::Encoder::new(columns, to)?)),
         })
     }

@@ -2,11 +2,11 @@
 
 use std::io::Write;
 
-use crate::export::column::{Cell, Column};
+use crate::export::column::{Cell, Columns};
 use crate::export::error::ExportError;
 
 pub(in crate::export) struct Encoder<W> {
-    columns: &'static [Column],
+    columns: Columns,
     to: W,
     /// The line that is made, whose memory is used again.
     line: Vec<u8>,
@@ -14,7 +14,7 @@ pub(in crate::export) struct Encoder<W> {
 }
 
 impl<W: Write> Encoder<W> {
-    pub(super) const fn new(columns: &'static [Column], to: W) -> Self {
+    pub(super) const fn new(columns: Columns, to: W) -> Self {
         Self { columns, to, line: Vec::new(), bytes: 0 }
     }
 
@@ -28,7 +28,7 @@ impl<W: Write> Encoder<W> {
             if self.line.len() > 1 {
                 self.line.push(b',');
             }
-            text(&mut self.line, column.name)?;
+            text(&mut self.line, &column.name)?;
             self.line.push(b':');
             match cell {
                 Cell::Empty => {}

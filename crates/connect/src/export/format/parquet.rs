@@ -9,7 +9,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::{Type, TypePtr};
 
-use crate::export::column::{Cell, Column, Kind, Row, epoch_micros};
+use crate::export::column::{Cell, Column, Columns, Kind, Row, epoch_micros};
 use crate::export::error::ExportError;
 
 /// Most rows of a row group.
@@ -22,7 +22,7 @@ const ZSTD_LEVEL: i32 = 3;
 const CREATED_BY: &str = "driftq";
 
 pub(in crate::export) struct Encoder<W: Write + Send> {
-    columns: &'static [Column],
+    columns: Columns,
     to: SerializedFileWriter<W>,
     /// The row group that fills.
     held: Vec<Row>,
@@ -30,12 +30,12 @@ pub(in crate::export) struct Encoder<W: Write + Send> {
 }
 
 impl<W: Write + Send> Encoder<W> {
-    pub(super) fn new(columns: &'static [Column], to: W) -> Result<Self, ExportError> {
+    pub(super) fn new(columns: Columns, to: W) -> Result<Self, ExportError> {
         let properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
             .set_created_by(CREATED_BY.to_owned())
             .build();
-        let to = SerializedFileWriter::new(to, schema(columns)?, Arc::new(properties))?;
+        let to = SerializedFileWriter::new(to, schema(&columns)?, Arc::new(properties))?;
         Ok(Self { columns, to, held: Vec::new(), held_bytes: 0 })
     }
 
@@ -120,7 +120,7 @@ fn schema(columns: &[Column]) -> Result<TypePtr, ExportError> {
             Kind::Number => (Physical::INT64, None),
             Kind::Time => (Physical::INT64, Some(LogicalType::timestamp(true, TimeUnit::MICROS))),
         };
-        let field = Type::primitive_type_builder(column.name, physical)
+        let field = Type::primitive_type_builder(&column.name, physical)
             .with_repetition(Repetition::OPTIONAL)
             .with_logical_type(logical);
         Ok(Arc::new(field.build()?))

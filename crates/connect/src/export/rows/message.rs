@@ -39,15 +39,9 @@ const DEATH: [Column; 8] = [
 pub(in crate::export) const MESSAGE: &[Column] = &SHARED;
 
 /// Columns of a dead letter: those of a message, and where it came from and why.
-pub(in crate::export) const LETTER: &[Column] = &{
-    let mut all = [SHARED[0]; SHARED.len() + DEATH.len()];
-    let mut index = 0;
-    while index < all.len() {
-        all[index] = if index < SHARED.len() { SHARED[index] } else { DEATH[index - SHARED.len()] };
-        index += 1;
-    }
-    all
-};
+pub(in crate::export) fn letter_columns() -> impl Iterator<Item = Column> {
+    SHARED.into_iter().chain(DEATH)
+}
 
 /// One message.
 pub(in crate::export) fn message(item: Item<'_>) -> Row {

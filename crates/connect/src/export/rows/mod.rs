@@ -8,6 +8,6 @@ mod output;
 mod run;
 
 pub(super) use effect::{EFFECT, effect};
-pub(super) use message::{LETTER, MESSAGE, letter, message};
+pub(super) use message::{MESSAGE, letter, letter_columns, message};
 pub(super) use output::{OUTPUT, output};
 pub(super) use run::{RUN, steps};

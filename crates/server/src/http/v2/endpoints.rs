@@ -15,6 +15,7 @@ use hyper::StatusCode;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout_at};
 
+use super::errands::KEEP_MS;
 use super::words::moment;
 use super::{Request, fault};
 use crate::http::answer::json;
@@ -22,8 +23,6 @@ use crate::http::audit::noted;
 use crate::http::v1::Handled;
 
 const KIND: DefinitionKind = DefinitionKind::Endpoint;
-/// How long what was delivered can be looked up: seven days.
-const KEEP_MS: u64 = 7 * 24 * 3600 * 1000;
 /// A connector decides when a delivery is given up; this is for one that takes its connector down each time.
 const RETRY: RetryPolicy =
     RetryPolicy { max_attempts: 100, backoff_ms: 5_000, max_backoff_ms: 3_600_000, jitter: Jitter::Half };

@@ -8,6 +8,8 @@ mod deliveries;
 mod effects;
 mod endpoints;
 mod entities;
+mod errands;
+mod exports;
 mod filled;
 mod groups;
 mod jobs;
@@ -84,6 +86,7 @@ pub(crate) const fn takes_body(operation: Operation) -> bool {
             | Operation::RotateKey
             | Operation::LimitTenant
             | Operation::PostDelivery
+            | Operation::PostExport
             | Operation::PutEndpoint
             | Operation::DisableEndpoint
             | Operation::EnableEndpoint
@@ -155,6 +158,8 @@ pub(crate) async fn answer(operation: Operation, request: Request<'_>) -> Handle
         Operation::RevokeKey => keys::revoke(&request).await,
         Operation::PostDelivery => deliveries::post(&request).await,
         Operation::ListDeliveries => deliveries::list(&request).await,
+        Operation::PostExport => exports::post(&request).await,
+        Operation::ListExports => exports::list(&request).await,
         Operation::ListEndpoints => endpoints::list(&request).await,
         Operation::GetEndpoint => endpoints::get(&request).await,
         Operation::PutEndpoint => endpoints::put(&request).await,

@@ -7,6 +7,7 @@ mod dlq;
 mod effects;
 mod endpoints;
 mod entities;
+mod exports;
 mod groups;
 mod keys;
 mod leases;
@@ -35,6 +36,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Description> {
         &entities::LINES[..],
         &runs::LINES[..],
         &endpoints::LINES[..],
+        &exports::LINES[..],
         &credentials::LINES[..],
         &keys::LINES[..],
         &tenants::LINES[..],
