@@ -34,6 +34,8 @@ ROLE = "arn:aws:iam::123456789012:role/billing"
 KINDS = pytest.mark.parametrize("kind", ["threads", "tasks"])
 EXAMPLES = json.loads((pathlib.Path(__file__).resolve().parents[3] / "tests" / "sts.json").read_text())
 CREDENTIAL = "head.claims.signature"
+# Longer than a credential for STS is good for.
+LEASE_MS = 600_000
 
 # What is asked for, as a handler asks.
 Ask = Callable[[Any], Any]
@@ -62,7 +64,7 @@ def asked(server: Server, topic: str, kind: str, ask: Ask) -> Any:
         with Client(server.url) as client:
             client.create_topic(topic)
             client.send(topic, 1)
-            worker = Worker(client, "g")
+            worker = Worker(client, "g", lease_ms=LEASE_MS)
 
             @worker.handler(topic)
             def handle(_: int, ctx: Context) -> None:
@@ -78,7 +80,7 @@ def asked(server: Server, topic: str, kind: str, ask: Ask) -> Any:
             async with AsyncClient(server.url) as client:
                 await client.create_topic(topic)
                 await client.send(topic, 1)
-                worker = AsyncWorker(client, "g")
+                worker = AsyncWorker(client, "g", lease_ms=LEASE_MS)
 
                 @worker.handler(topic)
                 async def handle(_: int, ctx: AsyncContext) -> None:

@@ -51,7 +51,8 @@ async function asked(ask: (ctx: Context) => Promise<AwsCredentials>): Promise<un
   await client.admin.createTopic(topic);
   await client.send(topic, 1);
   const outcomes: unknown[] = [];
-  const worker = new Worker(client, "g").handle(topic, async (_payload, ctx) => {
+  // The lease is longer than a credential for STS is good for.
+  const worker = new Worker(client, "g", { leaseMs: 600_000 }).handle(topic, async (_payload, ctx) => {
     outcomes.push(await ask(ctx).catch((error: unknown) => error));
   });
   await runUntilIdle(worker);
