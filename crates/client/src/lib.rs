@@ -10,6 +10,7 @@
 //!
 #![doc = include_str!("../README.md")]
 
+mod aws;
 mod canonical;
 mod client;
 mod context;
@@ -26,6 +27,7 @@ mod text;
 mod trace;
 mod worker;
 
+pub use aws::{AwsCredentials, AwsRole, STS_ANSWER_BYTES_MAX, STS_AUDIENCE, STS_TIMEOUT};
 pub use canonical::{canonical, sha256_hex};
 pub use client::{
     ANSWER_BYTES_MAX, ANSWER_TIMEOUT, CONNECT_TIMEOUT, Client, ClientBuilder, KEPT_MAX, PATIENCE,
@@ -33,7 +35,7 @@ pub use client::{
 pub use context::Context;
 pub use driftq_api::{Code, Moment, v2 as wire};
 pub use effect::{EFFECT_LEASE, EFFECT_WAIT, Effect, Found, Guarded, Run, current_effect, guarded};
-pub use error::{EffectName, Error, Refusal};
+pub use error::{EffectName, Error, Refusal, StsRefusal};
 pub use message::{Outgoing, json, raw};
 pub use outcome::{Dead, Failure, Final, NotDone, NotSent, Retry, Snooze};
 pub use producer::{BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, BUFFER, Producer, Receipt};

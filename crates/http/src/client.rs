@@ -29,6 +29,7 @@ pub const KEPT_FOR: Duration = Duration::from_secs(60);
 const REQUEST_ID: &str = "x-request-id";
 const JSON: &str = "application/json";
 const LINES: &str = "application/x-ndjson";
+const FORM: &str = "application/x-www-form-urlencoded";
 
 /// How a [`Client`] behaves.
 #[derive(Clone, Debug)]
@@ -105,6 +106,12 @@ impl Call {
     #[must_use]
     pub fn lines(self, body: impl Into<Bytes>) -> Self {
         Self { body: body.into(), content_type: LINES, ..self }
+    }
+
+    /// Carries the fields of a form; [`escape`](crate::escape) writes names and values.
+    #[must_use]
+    pub fn form(self, body: impl Into<Bytes>) -> Self {
+        Self { body: body.into(), content_type: FORM, ..self }
     }
 
     /// Says that JSON is understood.

@@ -1,4 +1,5 @@
 import { within, type EffectScope } from "./ambient.js";
+import { roleOf, type AwsCredentials, type AwsOptions } from "./aws.js";
 import type { Asker } from "./collector.js";
 import { mintCredential, type CredentialOptions } from "./credentials.js";
 import type { Delivery } from "./delivery.js";
@@ -10,6 +11,7 @@ import { asLeaseLost, Finishes, type Unheard } from "./finishes.js";
 import type { Ledger } from "./ledger.js";
 import { followUpOptions, plainFollowUp, traceOf, TRACE_LABEL, type Trace } from "./lineage.js";
 import { encodeMessage, isJson, type Message, type Produced, type SendOptions } from "./message.js";
+import { assume, CREDENTIAL_TTL_MS } from "./sts.js";
 import { expected, termsOf, type EffectFunction, type EffectOptions, type Expected, type Terms } from "./terms.js";
 import { BodyTooLarge } from "./refusals.js";
 import { monotonicMs } from "./time.js";
@@ -107,6 +109,14 @@ export class Context implements EffectScope {
   /** A JSON Web Token for a service, about this attempt: it ends with the lease at the latest. */
   credential(audience: string, options: CredentialOptions = {}): Promise<string> {
     return mintCredential(this.#ledger.transport, this.leaseToken, audience, options);
+  }
+  /**
+   * Credentials of AWS for a role that trusts the server as its identity provider. They are good until their own `expiration`,
+   * for 15 minutes at least, also if the lease ends before. Rejects with `StsRefused` and `StsUnanswered`.
+   */
+  async awsCredentials(roleArn: string, options: AwsOptions = {}): Promise<AwsCredentials> {
+    const role = roleOf(roleArn, this, options);
+    return assume(role, await this.credential(role.audience, { ttlMs: CREDENTIAL_TTL_MS }));
   }
   /** Fires with `LeaseLost`, `Cancelled`, `DeadlinePassed` or `TimedOut` as its reason. */
   get signal(): AbortSignal {

@@ -230,6 +230,46 @@ export class ResultNotKept extends EffectError {
   }
 }
 
+/** AWS's STS gave no credentials for a credential of an attempt. */
+export class StsError extends DriftQError {
+  static {
+    this.prototype.name = "StsError";
+  }
+
+  constructor(
+    message: string,
+    /** Whether the same question may succeed later. */
+    readonly retryable: boolean,
+  ) {
+    super(message);
+  }
+}
+
+/** STS said no: `code` and `detail` are STS's own, such as `AccessDenied` or `InvalidIdentityToken`. */
+export class StsRefused extends StsError {
+  static {
+    this.prototype.name = "StsRefused";
+  }
+
+  constructor(
+    readonly code: string,
+    readonly detail: string,
+    readonly status: number,
+    /** STS's name for the call. */
+    readonly requestId: string | undefined,
+    retryable: boolean,
+  ) {
+    super(`STS refused: ${code}: ${detail}`, retryable);
+  }
+}
+
+/** There is no answer, or none of STS's: nothing listens there, it did not answer in time, or something else did. */
+export class StsUnanswered extends StsError {
+  static {
+    this.prototype.name = "StsUnanswered";
+  }
+}
+
 /** A guarded function was called outside of a handler and of a run. */
 export class NoContext extends DriftQError {
   static {

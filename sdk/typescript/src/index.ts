@@ -1,5 +1,6 @@
 export { Admin, type Group, type Resolution, type TopicSettings } from "./admin.js";
 export { currentEffect, guarded, type EffectScope, type GuardedOptions } from "./ambient.js";
+export { AwsCredentials, type AwsOptions } from "./aws.js";
 export { canonical } from "./canonical.js";
 export { Client, Run, type ClientOptions, type RunOptions } from "./client.js";
 export { type CredentialOptions, type Introspected } from "./credentials.js";

@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use super::{Shop, newcomer_runs};
 use crate::{
     command::BROKER_BINARY,
+    seaweed,
     task::{Log, fresh_folder},
 };
 
@@ -36,6 +37,9 @@ pub(super) fn test(shop: &Shop, log: &mut Log) -> Result<()> {
     let mut suite = Command::new(interpreter(shop));
     // Beside the sources and not among them: what is imported is what was installed.
     suite.args(["-P", "-m", "pytest", "tests"]).current_dir(shop.root.join("sdk/python"));
+    if let Some(weed) = seaweed::installed(&shop.folder) {
+        suite.env(seaweed::VARIABLE, weed);
+    }
     log.expect_success(suite.env(BROKER_BINARY, &shop.broker))?;
     let program = "sdk/python/examples/quickstart.py";
     newcomer_runs(shop, log, program, Command::new(interpreter(shop)).arg("-P").arg(program))

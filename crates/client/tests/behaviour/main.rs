@@ -5,6 +5,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod aws;
 mod drain;
 mod effects;
 mod failures;

@@ -6,6 +6,7 @@ from ._findings import NOT_DONE, UNKNOWN, Failed, Succeeded
 from ._lineage import Trace
 from ._payloads import BadPayload
 from ._signal import Signal
+from ._sts import AwsCredentials
 from ._wire import Produced, raw
 from .async_client import AsyncClient
 from .canonical import canonical, digest
@@ -33,6 +34,9 @@ from .errors import (
     Refused,
     ResultNotKept,
     StaleLease,
+    StsError,
+    StsRefused,
+    StsUnanswered,
     TimedOut,
     TopicUnknown,
     Unreachable,
@@ -52,6 +56,7 @@ __all__ = [
     "AsyncContext",
     "AsyncProducer",
     "AsyncWorker",
+    "AwsCredentials",
     "BadPayload",
     "Cancelled",
     "Client",
@@ -87,6 +92,9 @@ __all__ = [
     "Signal",
     "Snooze",
     "StaleLease",
+    "StsError",
+    "StsRefused",
+    "StsUnanswered",
     "Succeeded",
     "TimedOut",
     "TopicUnknown",

@@ -72,10 +72,13 @@ class Commits:
         patiently: Callable[[Call], Awaitable[Any]],
         is_busy: Callable[[], bool],
         overtaken: Callable[[Delivery], None],
+        collect: Callable[[], None] = lambda: None,
     ) -> None:
         self._patiently = patiently
         self._is_busy = is_busy
         self._overtaken = overtaken
+        # Adds the commits of handlers that have ended and that the loop has not looked at yet.
+        self._collect = collect
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._waiting: deque[Entry] = deque()
@@ -130,6 +133,8 @@ class Commits:
 
     def _look(self) -> None:
         self._is_watched = False
+        # A loop that comes late must not take a handler that has ended for one that goes on.
+        self._collect()
         self._send_expected(time.monotonic() - ENDING_LINGER_S)
         if self._expected and not self._is_watched:
             self._is_watched = True

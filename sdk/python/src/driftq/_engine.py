@@ -62,13 +62,13 @@ class Engine:
         self._left: set[Job] = set()
         self._left_max = max(LEFT_BEHIND_MAX, settings.concurrency)
         self._outage = client.outage
-        self._settler = Settler(client, self._settled, lambda: bool(self._jobs), self._overtaken)
-        self._heartbeats = Heartbeats(client, settings, self._held, self._interrupt, self._outage)
-        self._threads = Threads(settings.concurrency, self._begins_in_thread, self._ended_in_thread)
-        self._tasks = Tasks(settings.concurrency, self._begins, self._end_job)
         self._ended: deque[Job] = deque()
         # The loop was told of what ended; and it waits for more.
         self._is_collecting = self._is_lingering = False
+        self._settler = Settler(client, self._settled, lambda: bool(self._jobs), self._overtaken, self._collect)
+        self._heartbeats = Heartbeats(client, settings, self._held, self._interrupt, self._outage)
+        self._threads = Threads(settings.concurrency, self._begins_in_thread, self._ended_in_thread)
+        self._tasks = Tasks(settings.concurrency, self._begins, self._end_job)
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         self._killed = asyncio.Event()

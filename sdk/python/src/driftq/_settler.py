@@ -41,11 +41,12 @@ class Settler:
         settled: Callable[[Held], None],
         is_busy: Callable[[], bool],
         overtaken: Callable[[Delivery], None] = lambda _: None,
+        collect: Callable[[], None] = lambda: None,
     ) -> None:
         self._client = client
         self._is_busy = is_busy
         self._settled = settled
-        self.commits = Commits(self._patiently, is_busy, overtaken)
+        self.commits = Commits(self._patiently, is_busy, overtaken, collect)
         self._waiting: dict[str, list[tuple[Held, Settlement]]] = {"ack": [], "nack": [], "release": []}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         # What acks wait for: that there are enough of them, or that no more will come.

@@ -20,6 +20,8 @@ from ._lineage import Trace, anchor, follow_up, plain_follow_up
 from ._payloads import raw_payload
 from ._seconds import Seconds
 from ._signal import Signal
+from ._sts import CREDENTIAL_TTL_S, AwsCredentials, AwsOptions, Role, role_of
+from ._sts_calls import assume, assume_async
 from ._wire import NOT_JSON, MessageOptions, read_moment, wire_message
 from .canonical import to_json
 from .outcomes import Outcome
@@ -288,6 +290,9 @@ class Delivery:
     def _forget_endings(self) -> None:
         self._endings = None
 
+    def _aws_role(self, role_arn: str, options: AwsOptions) -> Role:
+        return role_of(role_arn, (self.topic, self.partition, self.offset, self.attempt), options)
+
     def _anchor(self) -> Anchor:
         # Which run it belongs to is known by the lease.
         return Anchor(
@@ -340,6 +345,12 @@ class Context(Delivery, Effects):
         dead as soon as another attempt begins."""
         return self._client.credential(self._token, audience, ttl=ttl)
 
+    def aws_credentials(self, role_arn: str, **options: Unpack[AwsOptions]) -> AwsCredentials:
+        """Credentials of AWS for a role that trusts the server as its identity provider. They are good until their own
+        `expiration`, for 15 minutes at least, also if the lease ends before. Raises `StsRefused` and `StsUnanswered`."""
+        role = self._aws_role(role_arn, options)
+        return assume(role, self.credential(role.audience, ttl=CREDENTIAL_TTL_S))
+
     def commit(self) -> None:
         """Acks now, with everything that was collected, all or nothing. What the handler does then settles nothing."""
         entry = self._begin_commit()
@@ -375,6 +386,12 @@ class AsyncContext(Delivery, AsyncEffects):
         """A JSON Web Token for the service `audience`, about this attempt. It ends with the lease at the latest, and is
         dead as soon as another attempt begins."""
         return await self._client.credential(self._token, audience, ttl=ttl)
+
+    async def aws_credentials(self, role_arn: str, **options: Unpack[AwsOptions]) -> AwsCredentials:
+        """Credentials of AWS for a role that trusts the server as its identity provider. They are good until their own
+        `expiration`, for 15 minutes at least, also if the lease ends before. Raises `StsRefused` and `StsUnanswered`."""
+        role = self._aws_role(role_arn, options)
+        return await assume_async(role, await self.credential(role.audience, ttl=CREDENTIAL_TTL_S))
 
     async def commit(self) -> None:
         """Acks now, with everything that was collected, all or nothing. What the handler does then settles nothing."""

@@ -430,6 +430,39 @@ class ResultNotKept(EffectError):
     """It happened, and its result is not in the ledger because it was too large or could not be written as JSON."""
 
 
+class StsError(DriftQError):
+    """AWS's STS gave no credentials for a credential of an attempt."""
+
+
+class StsRefused(StsError):
+    """STS said no: `code` and `detail` are STS's own, such as `AccessDenied` or `InvalidIdentityToken`."""
+
+    def __init__(self, code: str, detail: str, status: int, request_id: str | None = None, passing: bool = False) -> None:
+        super().__init__(f"STS refused: {code}: {detail}")
+        self.code = code
+        self.detail = detail
+        self.status = status
+        # STS's name for the call.
+        self.request_id = request_id
+        self._passing = passing
+
+    @property
+    def retryable(self) -> bool:
+        return self._passing
+
+
+class StsUnanswered(StsError):
+    """There is no answer, or none of STS's: nothing listens there, it did not answer in time, or something else did."""
+
+    def __init__(self, text: str, *, passing: bool = False) -> None:
+        super().__init__(text)
+        self._passing = passing
+
+    @property
+    def retryable(self) -> bool:
+        return self._passing
+
+
 class NoContext(DriftQError):
     """A guarded function was called outside of a handler and of a run."""
 
