@@ -201,7 +201,7 @@ async fn serve(config: Config, manner: &impl Manner) -> Result<()> {
     let (stop, stopped) = oneshot::channel::<()>();
     // A sender that is gone means stop, too.
     let shutdown = Box::pin(async move { drop(stopped.await) });
-    let edge = tokio::spawn(http::serve(listener, broker.clone(), config.http(), shutdown));
+    let edge = tokio::spawn(http::serve(listener, broker.clone(), config.http(address.port()), shutdown));
     let connectors = Connecting::start(manner.connect(), &config, address);
     let signal = signals.next().await;
     tracing::info!(signal = signal.name(), "stopping; a second signal ends the process at once");

@@ -192,3 +192,12 @@ fn the_keys_are_open_to_all_and_the_rest_is_not() {
     assert_eq!(guarded.call(None, "GET", "/.well-known/other", None).status, 404);
     assert_eq!(guarded.call(None, "POST", "/.well-known/jwks.json", None).status, 405);
 }
+
+#[test]
+fn a_server_on_any_free_port_names_the_one_that_it_got() {
+    let server = Broker::durable(&[]);
+    let reply = call(&mut server.client(), None, "GET", "/.well-known/openid-configuration", None);
+    let issuer = format!("http://{}", server.address());
+    assert_eq!(reply.json()["issuer"], issuer);
+    assert_eq!(reply.json()["jwks_uri"], format!("{issuer}/.well-known/jwks.json"));
+}

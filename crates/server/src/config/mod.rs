@@ -120,13 +120,14 @@ impl Config {
         self.http.tls_cert.is_some()
     }
 
-    /// What the HTTP edge is started with: what it is to a browser follows from several knobs here.
-    pub fn http(&self) -> http::Options {
+    /// What the HTTP edge is started with: what it is to a browser follows from several knobs here. `port` is the one that
+    /// it listens on: the address may ask for any.
+    pub fn http(&self, port: u16) -> http::Options {
         let mut options = self.http.clone();
         options.behind_proxy = self.behind_proxy;
         if options.issuer.is_empty() {
             let scheme = if self.speaks_tls() { "https" } else { "http" };
-            options.issuer = format!("{scheme}://{}", self.listen);
+            options.issuer = format!("{scheme}://{}:{port}", host_of(&self.listen));
         }
         host_of(&self.listen).clone_into(&mut options.door.listen_host);
         // A page that has its own name resolve to this server has no key to show.

@@ -81,7 +81,7 @@ impl<'de> Deserialize<'de> for EffectStatus {
 }
 
 /// Where an effect stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EffectState {
     /// A holder carries it out, or has let the lease lapse and no other caller has taken over yet.
@@ -110,6 +110,12 @@ impl EffectState {
     #[must_use]
     pub const fn name(self) -> &'static str {
         Self::WORDS[self as usize].0
+    }
+}
+
+impl<'de> Deserialize<'de> for EffectState {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        text::word(from, &Self::WORDS)
     }
 }
 
