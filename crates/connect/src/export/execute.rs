@@ -1,5 +1,6 @@
 //! What the holder of an export's lease does: parts, manifest, commit.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use super::SCOPE;
 use super::column::Columns;
 use super::error::ExportError;
 use super::hold::Hold;
-use super::manifest::{Manifest, ManifestPart, name_of};
+use super::manifest::{Manifest, ManifestPart, is_manifest, name_of};
 use super::part::{PARTS_MAX, Part};
 use super::pin::{self, Plan};
 use super::place::{Place, STAGING, Staged};
@@ -46,7 +47,7 @@ impl Export {
         }
         // A query that its database refuses is none.
         Source::open(client, self, &self.selection).await?;
-        place.probe(&format!("{STAGING}/{}/{EPOCH_NONE}", self.id)).await
+        place.probe(&format!("{STAGING}/{}/{EPOCH_NONE}", self.folder())).await
     }
 
     /// Reads the selection and writes everything that the commit will name; returns that, and the manifest's bytes.
@@ -58,7 +59,7 @@ impl Export {
         watch: &dyn Watch,
     ) -> Result<(Exported, Bytes), ExportError> {
         self.expect_tenant(client).await?;
-        let scratch = format!("{STAGING}/{}/{}", self.id, hold.lease.epoch);
+        let scratch = format!("{STAGING}/{}/{}", self.folder(), hold.lease.epoch);
         place.probe(&scratch).await?;
         watch.step(Step::Probed);
         self.clear_older(place, hold.lease.epoch).await?;
@@ -69,16 +70,36 @@ impl Export {
         let manifest = Manifest::new(&self.id, selection, self.format, parts);
         let bytes = serde_json::to_vec(&manifest).map_err(|error| ExportError::Encode(error.to_string()))?;
         let bytes = Bytes::from(bytes);
-        place.create(&scratch, &format!("{}/{}", self.id, name_of(&bytes)), bytes.clone()).await?;
+        place.create(&scratch, &format!("{}/{}", self.folder(), name_of(&bytes)), bytes.clone()).await?;
         watch.step(Step::Described);
         Ok((self.exported(place, manifest, &bytes, false), bytes))
     }
 
-    /// Removes what this export staged. A sweep does it otherwise.
-    pub(super) async fn clear(&self, place: &Place) {
-        if let Err(error) = place.remove(&format!("{STAGING}/{}", self.id)).await {
+    /// Removes what this export staged, and what earlier attempts have left. A sweep does the former otherwise.
+    pub(super) async fn clear(&self, place: &Place, was_tried: bool) {
+        if was_tried && let Err(error) = self.clear_orphans(place).await {
+            tracing::debug!(id = self.id, %error, "parts of earlier attempts are still there");
+        }
+        if let Err(error) = place.remove(&format!("{STAGING}/{}", self.folder())).await {
             tracing::debug!(id = self.id, %error, "what was staged is still there");
         }
+    }
+
+    /// Removes parts that earlier attempts have left and that no manifest names: a query gives other rows each time.
+    async fn clear_orphans(&self, place: &Place) -> Result<(), ExportError> {
+        let folder = self.folder();
+        let names = place.list(&folder).await?;
+        let mut named = BTreeSet::new();
+        for name in names.iter().filter(|name| is_manifest(name)) {
+            let bytes = place.read(&format!("{folder}/{name}")).await?.unwrap_or_default();
+            // What cannot be read may name anything.
+            let Ok(manifest) = serde_json::from_slice::<Manifest>(&bytes) else { return Ok(()) };
+            named.extend(manifest.parts.into_iter().map(|part| part.name));
+        }
+        for name in names.iter().filter(|name| !is_manifest(name) && !named.contains(*name)) {
+            place.remove(&format!("{folder}/{name}")).await?;
+        }
+        Ok(())
     }
 
     /// An effect belongs to the tenant of its delivery. The pointer must, too, and a sweep must find the record.
@@ -98,7 +119,7 @@ impl Export {
 
     /// Removes what earlier attempts staged.
     async fn clear_older(&self, place: &Place, epoch: u64) -> Result<(), ExportError> {
-        let folder = format!("{STAGING}/{}", self.id);
+        let folder = format!("{STAGING}/{}", self.folder());
         for name in place.list(&folder).await? {
             if name.parse::<u64>().is_ok_and(|older| older < epoch) {
                 place.remove(&format!("{folder}/{name}")).await?;
@@ -115,7 +136,7 @@ impl Export {
         hold: &Hold<'_>,
     ) -> Result<Selection, ExportError> {
         let request_hash = self.request_hash()?;
-        if let Some(plan) = pin::read(place, &self.id).await?
+        if let Some(plan) = pin::read(place, &self.folder()).await?
             && plan.request_hash == request_hash
         {
             return Ok(plan.selection);
@@ -123,7 +144,7 @@ impl Export {
         let now = begun_at(hold.lease.expires_at, self.lease);
         let selection = pin::pinned(client, &self.selection, &self.tenant_id, now).await?;
         let plan = Plan { request_hash, tenant_id: self.tenant_id.clone(), selection };
-        pin::settle(place, (&self.id, scratch), plan).await
+        pin::settle(place, (&self.folder(), scratch), plan).await
     }
 
     async fn tell_size(
@@ -199,7 +220,7 @@ impl Export {
         let whole = spawn_blocking(move || part.finish()).await.map_err(std::io::Error::other)??;
         watch.step(Step::Staged(number));
         let part = ManifestPart::new(number, self.format, &whole);
-        place.publish(staged, &format!("{}/{}", self.id, part.name)).await?;
+        place.publish(staged, &format!("{}/{}", self.folder(), part.name)).await?;
         watch.step(Step::Placed(number));
         Ok(part)
     }

@@ -6,6 +6,9 @@ use super::format::Format;
 use super::part::{Whole, digest};
 use super::selection::Selection;
 
+/// What the names of manifests begin with, and those of parts do not.
+const PREFIX: &str = "manifest-";
+
 /// What an export consists of. It says nothing about when or by whom it was written, so the same export has the same
 /// manifest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,7 +56,12 @@ impl Manifest {
     }
 }
 
+/// Whether a file of this name is a manifest.
+pub(super) fn is_manifest(name: &str) -> bool {
+    name.starts_with(PREFIX)
+}
+
 /// What a manifest of these bytes is called.
 pub(super) fn name_of(bytes: &[u8]) -> String {
-    format!("manifest-{}.json", digest(bytes))
+    format!("{PREFIX}{}.json", digest(bytes))
 }

@@ -29,13 +29,13 @@ pub(super) struct Plan {
 }
 
 /// Where the plan of an export lies.
-pub(super) fn plan_name(id: &str) -> String {
-    format!("{STAGING}/{id}/plan.json")
+pub(super) fn plan_name(folder: &str) -> String {
+    format!("{STAGING}/{folder}/plan.json")
 }
 
 /// The plan of an export, if one was made.
-pub(super) async fn read(place: &Place, id: &str) -> Result<Option<Plan>, ExportError> {
-    let bytes = place.read(&plan_name(id)).await?;
+pub(super) async fn read(place: &Place, folder: &str) -> Result<Option<Plan>, ExportError> {
+    let bytes = place.read(&plan_name(folder)).await?;
     // One that does not parse was not written by an export, and is as good as none.
     Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
 }
@@ -43,15 +43,15 @@ pub(super) async fn read(place: &Place, id: &str) -> Result<Option<Plan>, Export
 /// The plan that is there, or the one that is given, written down.
 pub(super) async fn settle(
     place: &Place,
-    (id, scratch): (&str, &str),
+    (folder, scratch): (&str, &str),
     own: Plan,
 ) -> Result<Selection, ExportError> {
-    let name = plan_name(id);
+    let name = plan_name(folder);
     let bytes = serde_json::to_vec(&own).map_err(|error| ExportError::Encode(error.to_string()))?;
     if place.create(scratch, &name, Bytes::from(bytes.clone())).await? {
         return Ok(own.selection);
     }
-    match read(place, id).await? {
+    match read(place, folder).await? {
         Some(plan) if plan.request_hash == own.request_hash => Ok(plan.selection),
         // It belongs to an export that was forgotten since.
         _ => {

@@ -25,6 +25,8 @@ use crate::database::Database;
 
 /// How long an export is this process's between two signs of life.
 const LEASE: Duration = Duration::from_secs(60);
+/// Digits of the hash by which the folders of tenants are told apart.
+const TENANT_DIGITS: usize = 16;
 /// Bytes of randomness in the name of a call.
 const REQUEST_ID_BYTES: usize = 16;
 
@@ -146,7 +148,7 @@ impl Export {
         match committed {
             Ok(exported) => {
                 watch.step(Step::Committed);
-                self.clear(&place).await;
+                self.clear(&place, hold.lease.attempt > 1).await;
                 Ok(exported)
             }
             Err(error) => {
@@ -170,6 +172,15 @@ impl Export {
         }
         self.parts.check()?;
         self.selection.check()
+    }
+
+    /// The folder of its files: its id, and whose it is, because two tenants may choose the same id.
+    pub(super) fn folder(&self) -> String {
+        if self.tenant_id.is_empty() {
+            return self.id.clone();
+        }
+        let tenant = sha256_hex(&self.tenant_id);
+        format!("{}@{}", self.id, &tenant[..TENANT_DIGITS])
     }
 
     /// What is asked for, in a few bytes: another export under the same id is refused.
@@ -236,7 +247,7 @@ impl Export {
         bytes: &[u8],
         is_replay: bool,
     ) -> Exported {
-        let location = place.location(&format!("{}/{}", self.id, name_of(bytes)));
+        let location = place.location(&format!("{}/{}", self.folder(), name_of(bytes)));
         Exported { manifest, location, digest: format!("sha256:{}", digest(bytes)), is_replay }
     }
 }

@@ -26,27 +26,32 @@ pub struct Swept {
 pub async fn sweep(client: &Client, place: &PlaceUrl, tenant_id: &str) -> Result<Swept, ExportError> {
     let place = Place::open(place)?;
     let mut swept = Swept::default();
-    for id in place.list(STAGING).await?.into_iter().filter(|id| is_export_id(id)) {
+    for folder in place.list(STAGING).await? {
+        // Behind the id it may say which tenant's it is; the plan has the tenant's name.
+        let id = folder.split_once('@').map_or(&*folder, |(id, _)| id);
+        if !is_export_id(id) {
+            continue;
+        }
         // What is there now was staged by attempts that the record below knows, or that are over.
-        let staged = place.list(&format!("{STAGING}/{id}")).await?;
-        let plan = pin::read(&place, &id).await?;
+        let staged = place.list(&format!("{STAGING}/{folder}")).await?;
+        let plan = pin::read(&place, &folder).await?;
         let tenant_id = plan.as_ref().map_or(tenant_id, |plan| &plan.tenant_id);
-        let standing = standing(client, tenant_id, &id).await?;
+        let standing = standing(client, tenant_id, id).await?;
         let is_over = |epoch: u64| match standing {
             Standing::Live { epoch: live } => epoch < live,
             Standing::Open { epoch: last } => epoch <= last,
             Standing::Over => true,
         };
         for name in staged.iter().filter(|name| name.parse().is_ok_and(is_over)) {
-            swept.removed += place.remove(&format!("{STAGING}/{id}/{name}")).await?;
+            swept.removed += place.remove(&format!("{STAGING}/{folder}/{name}")).await?;
         }
         match standing {
-            Standing::Live { .. } => swept.live.push(id),
+            Standing::Live { .. } => swept.live.push(id.to_owned()),
             // The next attempt reads what this one meant to read.
             Standing::Open { .. } => {}
             Standing::Over => {
-                swept.removed += place.remove(&plan_name(&id)).await?;
-                swept.removed += place.remove(&format!("{STAGING}/{id}")).await?;
+                swept.removed += place.remove(&plan_name(&folder)).await?;
+                swept.removed += place.remove(&format!("{STAGING}/{folder}")).await?;
             }
         }
     }

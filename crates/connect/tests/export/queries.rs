@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use driftq_connect::database::Database;
-use driftq_connect::export::{Export, ExportError, Format, Selection};
+use driftq_connect::export::{Export, ExportError, Format, PartBounds, Selection, Step, Watch};
 use driftq_testbed::Postgres;
 use serde_json::json;
 
@@ -95,4 +95,34 @@ async fn a_query_that_cannot_be_is_refused_with_words_and_its_id_stays_free() {
     let away = Export { database: Some(away), ..asked(folder.path(), "away", "SELECT 1 AS n", &[]) };
     let refused = run(&away, &client).await.unwrap_err();
     assert!(matches!(refused, ExportError::Database(_)) && !refused.is_final(), "{refused}");
+}
+
+/// Says when the first part is in its place.
+struct Placed(tokio::sync::Notify);
+
+impl Watch for Placed {
+    fn step(&self, step: Step) {
+        if step == Step::Placed(0) {
+            self.0.notify_one();
+        }
+    }
+}
+
+#[tokio::test]
+async fn parts_of_an_attempt_that_did_not_end_are_gone_when_another_has() {
+    let ((_server, client), folder) = (served().await, tempfile::tempdir().unwrap());
+    let parts = PartBounds { rows: 1, ..PartBounds::default() };
+    let statement = "SELECT gen_random_uuid() AS id FROM generate_series(1, 50)";
+    let export = Export { parts, ..asked(folder.path(), "random", statement, &[]) };
+    let placed = Placed(tokio::sync::Notify::new());
+    let stopped = export.run(&client, &placed, placed.0.notified()).await.unwrap_err();
+    assert!(matches!(stopped, ExportError::Stopped), "{stopped}");
+    let left = tree(folder.path()).into_keys().filter(|name| name.starts_with("random/")).count();
+    assert!((1..50).contains(&left), "{left} parts are left");
+    let exported = run(&export, &client).await.unwrap();
+    let names = exported.manifest.parts.iter().map(|part| format!("random/{}", part.name));
+    let mut expected: Vec<String> = names.collect();
+    expected.extend(exported.location.rsplit_once('/').map(|(_, name)| format!("random/{name}")));
+    expected.sort();
+    assert_eq!(tree(folder.path()).into_keys().collect::<Vec<_>>(), expected);
 }

@@ -165,3 +165,32 @@ async fn a_newer_attempt_of_the_message_fences_an_export_off() {
     assert_eq!(run(&export, &client).await.unwrap().manifest.rows, 50);
     assert!(pointer(&client, "task-1").await.is_some());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_tenants_may_choose_the_same_id_at_the_same_place() {
+    let (_server, client) = served().await;
+    let folder = TempDir::new().unwrap();
+    filled(&client, "orders", 50).await;
+    filled(&client, "mails", 20).await;
+    let of = |tenant: &str, topic: &str| Export {
+        tenant_id: tenant.to_owned(),
+        ..into(folder.path(), "same", whole(topic), Format::Csv)
+    };
+    let (halting, is_there, go) = Halting::new(Step::Placed(0));
+    let first = tokio::spawn({
+        let (export, client) = (of("acme", "orders"), client.clone());
+        async move { export.run(&client, &halting, std::future::pending()).await }
+    });
+    tokio::task::spawn_blocking(move || is_there.recv().unwrap()).await.unwrap();
+    let second = run(&of("zenith", "mails"), &client).await.unwrap();
+    go.send(()).unwrap();
+    let first = first.await.unwrap().unwrap();
+    assert_eq!((first.manifest.rows, second.manifest.rows), (50, 20));
+    for exported in [first, second] {
+        let manifest = exported.location.strip_prefix("file://").unwrap();
+        let beside = std::path::Path::new(manifest).parent().unwrap();
+        for part in exported.manifest.parts {
+            assert!(beside.join(&part.name).is_file(), "{} of {manifest} is gone", part.name);
+        }
+    }
+}
