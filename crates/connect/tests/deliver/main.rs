@@ -4,11 +4,13 @@
 mod addresses;
 mod attempts;
 mod bench;
+mod dns;
 mod flows;
 mod kills;
 mod listed;
 mod mail_server;
 mod mails;
+mod rebinding;
 mod receiver;
 mod schedules;
 mod secrets;
