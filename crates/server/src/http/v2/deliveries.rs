@@ -24,8 +24,6 @@ use crate::http::v1::{Handled, adopt};
 const STRETCH: u32 = 100;
 /// Messages that one call looks at; the cursor says where to go on.
 const SCANNED_MAX: u64 = 2_000;
-/// What a body is if its sender does not say.
-const CONTENT_TYPE: &str = "application/json";
 
 pub(super) async fn post(request: &Request<'_>) -> Handled {
     request.no_query()?;
@@ -34,10 +32,12 @@ pub(super) async fn post(request: &Request<'_>) -> Handled {
     request.tenant(Cow::Borrowed(&spec.tenant_id))?;
     let topic = topic_of(&spec.endpoint);
     request.caller.may_use(&topic)?;
-    let mut labels = vec![(
-        Cow::Borrowed(CONTENT_TYPE_LABEL),
-        Cow::Borrowed(spec.content_type.as_deref().unwrap_or(CONTENT_TYPE)),
-    )];
+    // What a body is if its sender does not say depends on the kind of the endpoint, which may change until it is sent.
+    let content_type = spec.content_type.as_deref();
+    let mut labels: Vec<_> = content_type
+        .map(|kind| (Cow::Borrowed(CONTENT_TYPE_LABEL), Cow::Borrowed(kind)))
+        .into_iter()
+        .collect();
     for (name, value) in spec.headers.pairs() {
         let name = format!("{HEADER_LABEL_PREFIX}{}", name.to_ascii_lowercase());
         labels.push((Cow::Owned(name), Cow::Borrowed(value)));
