@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use crate::config::File;
 #[cfg(feature = "deliver")]
-use crate::deliver::{Connector, Endpoints, Settings};
+use crate::deliver::{Connector, Counts, Endpoints, Settings};
 #[cfg(feature = "postgres")]
 use crate::sink::{Sink, SinkError};
 
@@ -77,6 +77,13 @@ impl Connectors {
     #[must_use]
     pub const fn delivers(&self) -> bool {
         self.deliveries.is_some()
+    }
+
+    /// What was sent, and how endpoints stand, if deliveries are sent.
+    #[cfg(feature = "deliver")]
+    #[must_use]
+    pub fn counts(&self) -> Option<Counts> {
+        self.deliveries.as_ref().map(|settings| settings.counts.clone())
     }
 
     /// Makes what is missing outside of the server, such as tables. What exists is not altered.

@@ -16,5 +16,6 @@ mod schedules;
 mod secrets;
 mod sending;
 mod signatures;
+mod standings;
 mod targets;
 mod tls;
