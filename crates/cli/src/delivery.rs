@@ -44,7 +44,7 @@ pub(crate) struct SendArgs {
     delivery_id: String,
     /// What to send; - reads stdin
     body: String,
-    /// What the body is; application/json if not given
+    /// What the body is; if not given, application/json, and for e-mails text/plain
     #[arg(long, value_name = "TYPE")]
     content_type: Option<String>,
     /// A header of this one, as name:value; may be given several times

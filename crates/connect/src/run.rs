@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use crate::config::File;
 #[cfg(feature = "deliver")]
-use crate::deliver::{Connector, Endpoints, Settings};
+use crate::deliver::{Connector, Counts, Endpoints, Settings};
 #[cfg(feature = "export")]
 use crate::export::Exporter;
 #[cfg(feature = "postgres")]
@@ -93,6 +93,13 @@ impl Connectors {
     #[cfg(feature = "export")]
     pub fn places(&self) -> impl Iterator<Item = &str> {
         self.exports.iter().flat_map(Exporter::places)
+    }
+
+    /// What was sent, and how endpoints stand, if deliveries are sent.
+    #[cfg(feature = "deliver")]
+    #[must_use]
+    pub fn counts(&self) -> Option<Counts> {
+        self.deliveries.as_ref().map(|settings| settings.counts.clone())
     }
 
     /// Makes what is missing outside of the server, such as tables. What exists is not altered.

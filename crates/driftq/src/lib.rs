@@ -2,6 +2,7 @@
 
 mod completions;
 mod config_check;
+mod connecting;
 mod dev;
 mod global_options;
 mod serve;

@@ -1,6 +1,6 @@
 //! `driftq serve`: the broker and its HTTP edge in this process.
 
-use std::{io::Write as _, net::SocketAddr, path::Path, process};
+use std::{io::Write as _, net::SocketAddr, process};
 
 use anyhow::{Context, Result};
 use driftq_bench::demo;
@@ -10,13 +10,9 @@ use driftq_cli::{
     signal::{Signal, Signals},
 };
 use driftq_engine::{Broker, Counters, Recovery, Started};
-use tokio::{
-    net::TcpListener,
-    sync::{oneshot, watch},
-    task::JoinHandle,
-};
+use tokio::{net::TcpListener, sync::oneshot};
 
-use super::{config_check::refuse, startup};
+use super::{config_check::refuse, connecting::Beside, startup};
 use driftq_server::{
     config::{Config, KnobArgs, Resolved, resolve},
     http, log,
@@ -56,17 +52,15 @@ pub(super) trait Manner {
     fn announce(&self, config: &Config, recovery: &Recovery, address: SocketAddr) -> Result<()>;
     /// Says what was done, after a graceful stop.
     fn part(&self, config: &Config, counters: &Counters) -> Result<()>;
-    /// The file of connectors that run in this process.
-    fn connect(&self) -> Option<&Path> {
-        None
+    /// The connectors that run in this process.
+    fn connectors(&self) -> Beside {
+        Beside::default()
     }
 }
 
 /// For machines and the people who run them: the address that was asked for or none, and few words.
 struct Plain {
-    /// The file of connectors that run in this process.
-    #[cfg(feature = "connect")]
-    connect: Option<std::path::PathBuf>,
+    connectors: Beside,
 }
 
 impl Manner for Plain {
@@ -82,9 +76,8 @@ impl Manner for Plain {
         Ok(())
     }
 
-    #[cfg(feature = "connect")]
-    fn connect(&self) -> Option<&Path> {
-        self.connect.as_deref()
+    fn connectors(&self) -> Beside {
+        self.connectors.clone()
     }
 }
 
@@ -110,14 +103,10 @@ pub(super) fn run_for_demo(args: &DemoArgs) -> Result<()> {
 
 pub(super) fn run(args: &Args) -> Result<()> {
     #[cfg(feature = "connect")]
-    let plain = Plain { connect: args.connect.clone() };
+    let connectors = Beside::read(args.connect.as_deref())?;
     #[cfg(not(feature = "connect"))]
-    let plain = Plain {};
-    #[cfg(feature = "connect")]
-    if let Some(file) = &plain.connect {
-        driftq_cli::connect::check_beside(file)?;
-    }
-    host(resolve(&args.knobs), &plain)
+    let connectors = Beside::default();
+    host(resolve(&args.knobs), &Plain { connectors })
 }
 
 /// Runs the broker until a signal ends it.
@@ -138,45 +127,6 @@ pub(super) fn host(resolved: Resolved, manner: &impl Manner) -> Result<()> {
     runtime.shutdown_background();
     log::flush();
     outcome
-}
-
-/// Connectors that run in this process, as clients of it.
-struct Connecting {
-    stop: watch::Sender<bool>,
-    running: Option<JoinHandle<()>>,
-}
-
-impl Connecting {
-    #[cfg(feature = "connect")]
-    fn start(file: Option<&Path>, config: &Config, address: SocketAddr) -> Self {
-        let stop = watch::Sender::new(false);
-        let running = file.map(|file| {
-            let scheme = if config.speaks_tls() { "https" } else { "http" };
-            let (file, url, stopped) = (file.to_owned(), format!("{scheme}://{address}"), stop.subscribe());
-            tokio::spawn(async move {
-                if let Err(error) = driftq_cli::connect::beside(&file, &url, stopped).await {
-                    tracing::error!(
-                        error = format!("{error:#}"),
-                        "the connectors have ended; the server goes on"
-                    );
-                }
-            })
-        });
-        Self { stop, running }
-    }
-
-    #[cfg(not(feature = "connect"))]
-    fn start(_: Option<&Path>, _: &Config, _: SocketAddr) -> Self {
-        Self { stop: watch::Sender::new(false), running: None }
-    }
-
-    async fn stop(self) {
-        self.stop.send_replace(true);
-        if let Some(running) = self.running {
-            // One that panicked has said so.
-            drop(running.await);
-        }
-    }
 }
 
 async fn serve(config: Config, manner: &impl Manner) -> Result<()> {
@@ -201,8 +151,10 @@ async fn serve(config: Config, manner: &impl Manner) -> Result<()> {
     let (stop, stopped) = oneshot::channel::<()>();
     // A sender that is gone means stop, too.
     let shutdown = Box::pin(async move { drop(stopped.await) });
-    let edge = tokio::spawn(http::serve(listener, broker.clone(), config.http(address.port()), shutdown));
-    let connectors = Connecting::start(manner.connect(), &config, address);
+    let connectors = manner.connectors();
+    let (deliveries, options) = (connectors.deliveries(), config.http(address.port()));
+    let edge = tokio::spawn(http::serve(listener, broker.clone(), options, deliveries, shutdown));
+    let connectors = connectors.start(&config, address);
     let signal = signals.next().await;
     tracing::info!(signal = signal.name(), "stopping; a second signal ends the process at once");
     let graceful = async {

@@ -5,3 +5,5 @@ pub mod http;
 pub mod log;
 mod metrics;
 pub mod router;
+
+pub use metrics::{Deliveries, EndpointBreaker, EndpointSends};

@@ -3,8 +3,8 @@
 //! What happens often is counted in plain atomics; families and label sets are put together only for a
 //! scrape. The four names without a prefix are those of the first broker, and frozen.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use driftq_engine::core::Tally;
@@ -15,6 +15,7 @@ use prometheus_client::registry::Registry;
 
 use crate::http::{Endpoint, PRODUCE_REJECTIONS};
 
+mod deliveries;
 mod engine;
 mod format;
 mod latency;
@@ -22,6 +23,7 @@ mod router;
 mod scrape;
 mod state;
 
+pub use deliveries::{Deliveries, EndpointBreaker, EndpointSends};
 pub(crate) use format::Format;
 
 use latency::Latency;
@@ -51,6 +53,8 @@ struct Live {
     audit_recorded: AtomicU64,
     audit_suppressed: AtomicU64,
     audit_lost: AtomicU64,
+    /// What connectors in this process have sent, if there are any.
+    deliveries: OnceLock<Deliveries>,
 }
 
 impl Default for Live {
@@ -68,6 +72,7 @@ impl Default for Live {
             audit_recorded: AtomicU64::default(),
             audit_suppressed: AtomicU64::default(),
             audit_lost: AtomicU64::default(),
+            deliveries: OnceLock::new(),
         }
     }
 }
@@ -127,6 +132,11 @@ impl Metrics {
     /// An entry of the audit could not be written.
     pub(crate) fn on_audit_lost(&self) {
         self.0.audit_lost.fetch_add(1, Relaxed);
+    }
+
+    /// Tells of what connectors in this process have sent, too. Those that were named first stay.
+    pub(crate) fn also_tell(&self, deliveries: Deliveries) {
+        self.0.deliveries.get_or_init(|| deliveries);
     }
 
     #[cfg(test)]

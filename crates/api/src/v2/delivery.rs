@@ -47,7 +47,7 @@ pub struct DeliverySpec<'a> {
     )]
     #[schema(value_type = Option<String>, min_length = 4, pattern = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$")]
     body_b64: Option<Vec<u8>>,
-    /// What the body is; `application/json` if not given.
+    /// What the body is; if not given, `application/json`, and for e-mails `text/plain; charset=utf-8`.
     #[serde(
         borrow,
         default,

@@ -7,6 +7,7 @@
 mod bare;
 mod child;
 mod consume;
+mod deliveries;
 mod disk;
 mod effects;
 mod end_to_end;
@@ -62,6 +63,8 @@ enum Part {
     Flat,
     /// The ledger in PostgreSQL beside bare statements by pgbench; needs --postgres
     Ledger,
+    /// Deliveries to a hundred endpoints of which one hangs, beside a hundred that answer
+    Deliveries,
     /// A sink into PostgreSQL beside COPY of the same rows by psql; needs --postgres
     Sink,
     /// All of them; ledger and sink only with --postgres
@@ -81,6 +84,7 @@ Examples:
   driftq bench --dir /mnt/fast     # measure that disk
   driftq bench ledger --postgres postgres://me@127.0.0.1/test   # in a schema of its own
   driftq bench sink --postgres postgres://me@127.0.0.1/test     # likewise
+  driftq bench deliveries --rounds 9 -o json | jq '.figures[].ratio'
   driftq bench ledger --postgres … --connections 1,16 --retained 10000000  # gigabytes"
 )]
 pub struct Args {
@@ -210,6 +214,9 @@ async fn measure(plan: &Plan) -> Result<Report> {
     }
     if matches!(plan.part, Part::Sink) || plan.runs(Part::Sink) && plan.postgres.is_some() {
         sink::measure(plan, &progress, &mut report).await?;
+    }
+    if plan.runs(Part::Deliveries) {
+        deliveries::measure(plan, &progress, &mut report).await?;
     }
     if plan.runs(Part::Recovery) {
         recovery::measure(plan, &progress, &mut report).await?;

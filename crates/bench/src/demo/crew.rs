@@ -24,7 +24,7 @@ use super::{
     worker::COMMAND,
 };
 
-const SIGKILL: i32 = 9;
+pub(super) const SIGKILL: i32 = 9;
 
 /// Everything that the workers have in common.
 pub(super) struct Stage {

@@ -43,9 +43,14 @@ impl Plan {
 }
 
 /// Numbers from a seed (SplitMix64).
-struct Chance(u64);
+pub(super) struct Chance(u64);
 
 impl Chance {
+    #[cfg(feature = "connect")]
+    pub(super) const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
     const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -54,7 +59,7 @@ impl Chance {
         mixed ^ (mixed >> 31)
     }
 
-    const fn below(&mut self, bound: usize) -> usize {
+    pub(super) const fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
 

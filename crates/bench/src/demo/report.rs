@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{Args, KILLS_DEFAULT, MESSAGES_DEFAULT, WORKERS_DEFAULT, provider::Book, worker::LEASE};
+use super::{Args, provider::Book, worker::LEASE};
 use driftq_cli::{colour::Paint, wrap};
 
 /// How one crew did.
@@ -73,7 +73,7 @@ pub(super) struct Report {
 impl Report {
     pub(super) fn new([naive, driftq]: &[Book; 2], args: &Args, seed: u64, took: Duration) -> Self {
         let (naive, driftq) = (Figures::from(naive), Figures::from(driftq));
-        let kills_asked = u64::from(args.kills);
+        let kills_asked = u64::from(args.kills());
         let all_died = naive.crashes == kills_asked && driftq.crashes == kills_asked;
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         Self {
@@ -82,7 +82,7 @@ impl Report {
             kills_asked,
             lease_ms: millis(LEASE),
             took_ms: millis(took),
-            command: command(args, seed),
+            command: args.again(seed),
             naive,
             driftq,
         }
@@ -197,21 +197,6 @@ impl Report {
     }
 }
 
-/// The command that does the same again: all that decides what happens, and nothing that is so anyway.
-fn command(args: &Args, seed: u64) -> String {
-    let mut command = format!("driftq demo --seed {seed}");
-    for (flag, value, default) in [
-        ("kills", args.kills, KILLS_DEFAULT),
-        ("messages", args.messages, MESSAGES_DEFAULT),
-        ("workers", args.workers.into(), WORKERS_DEFAULT.into()),
-    ] {
-        if value != default {
-            command.push_str(&format!(" --{flag} {value}"));
-        }
-    }
-    command
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -237,14 +222,6 @@ mod tests {
         assert!(!figures(9, 0, 1, 5).is_once_each());
         // One too many and one too few look like the right number.
         assert!(!figures(10, 1, 1, 5).is_once_each());
-    }
-
-    #[test]
-    fn the_command_says_all_that_decides() {
-        let args = |kills, messages, workers| Args { kills, messages, workers, seed: None, keep: true };
-        let usual = args(KILLS_DEFAULT, MESSAGES_DEFAULT, WORKERS_DEFAULT);
-        assert_eq!(command(&usual, 7), "driftq demo --seed 7");
-        assert_eq!(command(&args(6, 8, 2), 7), "driftq demo --seed 7 --kills 6 --messages 8 --workers 2");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The demo's own server: a child that does not outlive it.
 
 use std::{
+    ffi::OsStr,
     path::Path,
     process::Stdio,
     time::{Duration, Instant},
@@ -58,10 +59,16 @@ pub(super) struct Server {
 impl Server {
     /// On disk, in this directory.
     pub(super) async fn start(place: &Path) -> Result<Self> {
+        Self::start_with(place, &[]).await
+    }
+
+    /// The same with more options.
+    pub(super) async fn start_with(place: &Path, options: &[&OsStr]) -> Result<Self> {
         let mut command = part(COMMAND)?;
         command
             .args(["--listen", "127.0.0.1:0", "--log-level", "error", "--segment-bytes", "1MiB", "--data"])
             .arg(place.join("data"))
+            .args(options)
             .stdin(Stdio::null())
             .stdout(Stdio::piped());
         let mut server = Self { child: command.spawn().context("starting a server")?, url: String::new() };
@@ -83,6 +90,14 @@ impl Server {
 
     pub(super) fn url(&self) -> String {
         self.url.clone()
+    }
+
+    /// `kill -9`. Says who it was, and how it ended.
+    #[cfg(feature = "connect")]
+    pub(super) async fn kill(mut self) -> Result<(Option<u32>, std::process::ExitStatus)> {
+        let pid = self.child.id();
+        self.child.kill().await.context("killing the server")?;
+        Ok((pid, self.child.wait().await.context("a killed server")?))
     }
 
     pub(super) async fn end(mut self) -> Result<()> {

@@ -52,7 +52,7 @@ impl Show {
     }
 
     fn introduce(&self, args: &Args, seed: u64) {
-        let (messages, kills) = (args.messages, args.kills);
+        let (messages, kills) = (args.messages, args.kills());
         let title = "A worker charges a card, and dies before it can say so.";
         self.say(&format!("\n  {}", self.paint.bold(title)));
         let text = format!(

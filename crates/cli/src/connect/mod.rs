@@ -6,7 +6,10 @@ use std::process;
 use anyhow::Result;
 use driftq_client::Client;
 use driftq_connect::config::{ConfigError, File};
-use driftq_connect::run::{Connectors, RunError};
+pub use driftq_connect::deliver::breaker::Position;
+pub use driftq_connect::deliver::{Counts, EndpointCounts};
+pub use driftq_connect::run::Connectors;
+use driftq_connect::run::RunError;
 use driftq_connect::secret::{Plain, SealingKey, SecretError};
 use driftq_connect::sink::{Need, Sink, SinkError};
 use serde::Serialize;
@@ -264,10 +267,19 @@ async fn start(common: &Common, args: &RunArgs) -> Result<()> {
         let (name, rows, dead) = (printable(&sink.config().name), progress.rows, progress.dead);
         eprintln!("sink {name}: {rows} rows, {dead} dead letters");
     }
+    if let Some(counts) = connectors.counts() {
+        let sum = |of: fn(&EndpointCounts) -> u64| counts.read().values().map(of).sum::<u64>();
+        let (delivered, failed) = (sum(|counts| counts.delivered), sum(|counts| counts.failed));
+        eprintln!(
+            "deliveries: {delivered} sends delivered, {failed} failed, {} unknown",
+            sum(|counts| counts.unknown)
+        );
+    }
     outcome.map_err(fault)
 }
 
-fn read(path: &Path) -> Result<Connectors> {
+/// Reads a file that describes connectors. Nothing is connected yet.
+pub fn read(path: &Path) -> Result<Connectors> {
     let file = File::read(path).map_err(|error| match error {
         ConfigError::Unreadable { .. } => Fault::new(Exit::Usage, error.to_string()),
         error => Fault::new(Exit::Config, format!("{}: {error}", path.display()))
@@ -290,15 +302,9 @@ fn fault(error: RunError) -> anyhow::Error {
     Fault::new(exit, text).into()
 }
 
-/// Runs what a file describes within the process of a server, until `stop` turns true. The key, if the server asks for one, is
-/// that of the environment.
-pub async fn beside(file: &Path, server: &str, stop: watch::Receiver<bool>) -> Result<()> {
-    let connectors = read(file)?;
+/// Runs connectors within the process of a server, until `stop` turns true. The key, if the server asks for one, is that of the
+/// environment.
+pub async fn beside(connectors: &Connectors, server: &str, stop: watch::Receiver<bool>) -> Result<()> {
     let client = Client::builder().url(server).build().map_err(work::fault)?;
     connectors.run(&client, stop).await.map_err(fault)
-}
-
-/// Reads a file that is to be run within the process of a server, so that what is wrong with it is told before that starts.
-pub fn check_beside(file: &Path) -> Result<()> {
-    read(file).map(drop)
 }

@@ -31,6 +31,18 @@ pub enum Permit {
     Wait(Duration),
 }
 
+/// Where a breaker stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Position {
+    /// Deliveries are sent.
+    #[default]
+    Closed,
+    /// They wait.
+    Open,
+    /// They wait for how one of them ends.
+    HalfOpen,
+}
+
 /// What a send changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -83,6 +95,16 @@ impl Breaker {
                 self.state = State::HalfOpen { since: now };
                 Permit::Probe
             }
+        }
+    }
+
+    /// Where it stands.
+    #[must_use]
+    pub const fn position(&self) -> Position {
+        match self.state {
+            State::Closed => Position::Closed,
+            State::Open { .. } => Position::Open,
+            State::HalfOpen { .. } => Position::HalfOpen,
         }
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use driftq_client::Moment;
 use driftq_client::wire::{
     self, DELIVERIES_PREFIX, DELIVERY_SCOPE_PREFIX, DELIVERY_TIMEOUT_MS, DELIVERY_TIMEOUT_MS_MAX,
     DELIVERY_TIMEOUT_MS_MIN, DISABLE_AFTER_MS, ENDPOINT_CONCURRENCY, ENDPOINT_CONCURRENCY_MAX,
@@ -20,6 +21,8 @@ pub struct Endpoint {
     pub name: String,
     /// Which version of it this is: it grows with every change.
     pub version: u64,
+    /// When it was changed last, if that is known.
+    pub changed_at: Option<Moment>,
     /// Whether deliveries are made.
     pub state: State,
     /// Why they are not, if so.
@@ -66,6 +69,7 @@ impl Endpoint {
         Self {
             name: name.into(),
             version: 1,
+            changed_at: None,
             state: State::Enabled,
             disabled: None,
             kind,
@@ -159,13 +163,14 @@ impl Endpoint {
 
 impl From<wire::Endpoint> for Endpoint {
     fn from(listed: wire::Endpoint) -> Self {
-        let wire::Endpoint { name, version, spec, state, disabled, .. } = listed;
+        let wire::Endpoint { name, version, spec, state, disabled, updated_at, .. } = listed;
         let owned = |(name, value): &(std::borrow::Cow<'_, str>, std::borrow::Cow<'_, str>)| {
             (name.to_string(), value.to_string())
         };
         Self {
             name,
             version,
+            changed_at: Some(updated_at),
             state,
             disabled,
             kind: spec.kind,

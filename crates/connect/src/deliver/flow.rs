@@ -121,6 +121,7 @@ impl Delivery<'_> {
             error: sent.error.clone(),
             by: self.lane.common.owner.clone(),
         });
+        self.lane.common.counts.sent(&self.lane.endpoint.name, sent.ending);
         // Before anything else is told: a connector that dies from here on has written it down.
         let status = match sent.ending {
             Ending::Delivered => Some(EffectStatus::Succeeded),
@@ -269,7 +270,10 @@ impl Delivery<'_> {
             epoch: Some(epoch),
         };
         match client.resolve_effect(&resolve).await {
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                self.lane.common.counts.sent(&self.lane.endpoint.name, Ending::Unknown);
+                Ok(())
+            }
             // Another worker or a person was quicker: that counts, and is asked for next.
             Err(error)
                 if matches!(

@@ -1,19 +1,21 @@
 //! What one endpoint has at work: its way out, its breaker, and its end.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use driftq_client::Client;
 
 use super::breaker::{Breaker, Change, Permit};
 use super::connect::Connections;
+use super::counts::Counts;
 use super::email;
 use super::endpoint::{Endpoint, Kind};
 use super::event::{self, Event, EventKind};
 use super::request::{Keys, Parcel, request};
 use super::send::{self, Sent};
 use super::source::Endpoints;
+use super::standing::Standing;
 use super::target::Target;
 use crate::secret::{SealingKey, SecretError, SigningKey};
 
@@ -26,6 +28,7 @@ pub(super) struct Common {
     pub(super) key: Option<SealingKey>,
     pub(super) owner: String,
     pub(super) lease: Duration,
+    pub(super) counts: Counts,
     /// What the breakers count from.
     pub(super) since: Instant,
 }
@@ -35,6 +38,7 @@ pub(super) struct Lane {
     pub(super) endpoint: Endpoint,
     pub(super) common: Arc<Common>,
     breaker: Mutex<Breaker>,
+    standing: Standing,
     is_disabled: AtomicBool,
 }
 
@@ -50,7 +54,7 @@ pub(super) struct Turn<'a> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         if self.is_unused_probe {
-            self.lane.breaker().give_back(self.lane.now());
+            self.lane.with_breaker(|breaker, now| breaker.give_back(now));
         }
     }
 }
@@ -59,17 +63,20 @@ impl Turn<'_> {
     /// How the send ended. Tells of what that changed, and disables an endpoint that has failed for too long.
     pub(super) async fn used(mut self, has_failed: bool, reason: &str) {
         self.is_unused_probe = false;
-        let (lane, now) = (self.lane, self.lane.now());
-        let (change, failing_for) = {
-            let mut breaker = lane.breaker();
-            (breaker.record(now, has_failed), breaker.failing_for(now))
-        };
+        let lane = self.lane;
+        let (change, failing_for) =
+            lane.with_breaker(|breaker, now| (breaker.record(now, has_failed), breaker.failing_for(now)));
         match change {
             Some(Change::Opened) => lane.tell(EventKind::BreakerOpened, None, reason).await,
             Some(Change::Closed) => lane.tell(EventKind::BreakerClosed, None, "a delivery arrived").await,
             None => {}
         }
-        if has_failed && failing_for >= lane.endpoint.disable_after() {
+        let client = &lane.common.client;
+        if !has_failed {
+            return lane.standing.succeeded(client, &lane.endpoint).await;
+        }
+        let failing_for = lane.standing.failed(client, &lane.endpoint, failing_for).await;
+        if failing_for >= lane.endpoint.disable_after() {
             let hours = failing_for.as_secs() / 3600;
             lane.disable(&format!("every send has failed for {hours} h; the last: {reason}")).await;
         }
@@ -79,16 +86,20 @@ impl Turn<'_> {
 impl Lane {
     pub(super) fn new(common: &Arc<Common>, endpoint: Endpoint) -> Self {
         let (common, is_disabled) = (Arc::clone(common), AtomicBool::new(false));
-        Self { endpoint, common, breaker: Mutex::default(), is_disabled }
+        let lane =
+            Self { endpoint, common, breaker: Mutex::default(), standing: Standing::default(), is_disabled };
+        // One that another breaker was open for begins anew.
+        lane.with_breaker(|_, _| ());
+        lane
     }
 
-    fn breaker(&self) -> MutexGuard<'_, Breaker> {
+    /// Asks or tells the breaker, with the present, and lets watchers know where it stands then.
+    fn with_breaker<T>(&self, act: impl FnOnce(&mut Breaker, Duration) -> T) -> T {
         // It is consistent at every point, so a panic elsewhere does not invalidate it.
-        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn now(&self) -> Duration {
-        self.common.since.elapsed()
+        let mut breaker = self.breaker.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = act(&mut breaker, self.common.since.elapsed());
+        self.common.counts.stands(&self.endpoint.name, breaker.position());
+        done
     }
 
     /// Whether it was disabled since it began to work.
@@ -98,7 +109,7 @@ impl Lane {
 
     /// The right to send one delivery, or how long to wait for it.
     pub(super) fn turn(&self) -> Result<Turn<'_>, Duration> {
-        match self.breaker().permit(self.now()) {
+        match self.with_breaker(Breaker::permit) {
             Permit::Send => Ok(Turn { lane: self, is_unused_probe: false }),
             Permit::Probe => Ok(Turn { lane: self, is_unused_probe: true }),
             Permit::Wait(wait) => Err(wait),
@@ -110,7 +121,8 @@ impl Lane {
         if self.is_disabled.swap(true, Ordering::Relaxed) {
             return;
         }
-        let Common { client, endpoints, owner, .. } = &*self.common;
+        let Common { client, endpoints, owner, counts, .. } = &*self.common;
+        counts.disabled(&self.endpoint.name);
         tracing::warn!(endpoint = self.endpoint.name, reason, "the endpoint is disabled");
         if let Err(error) = endpoints.disable(client, &self.endpoint, reason, owner).await {
             tracing::error!(endpoint = self.endpoint.name, %error, "it is disabled in this process only");

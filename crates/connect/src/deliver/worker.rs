@@ -12,6 +12,7 @@ use tokio::time::sleep;
 
 use super::address::Allowed;
 use super::connect::Connections;
+use super::counts::Counts;
 use super::endpoint::Endpoint;
 use super::lane::{Common, Lane};
 use super::source::Endpoints;
@@ -39,6 +40,8 @@ pub struct Settings {
     pub owner: Option<String>,
     /// How long a delivery is on loan unless it is extended: how long it waits if this process dies.
     pub lease: Duration,
+    /// Where sends are counted.
+    pub counts: Counts,
 }
 
 impl Default for Settings {
@@ -50,6 +53,7 @@ impl Default for Settings {
             key: None,
             owner: None,
             lease: LEASE,
+            counts: Counts::default(),
         }
     }
 }
@@ -79,7 +83,7 @@ impl Connector {
     /// # Errors
     /// If the file of authorities cannot be read, or the system has no randomness.
     pub fn new(client: &Client, endpoints: Endpoints, settings: Settings) -> Result<Self, Error> {
-        let Settings { allowed, resolver, ca_file, key, owner, lease } = settings;
+        let Settings { allowed, resolver, ca_file, key, owner, lease, counts } = settings;
         let connections = Connections::new(allowed, resolver, ca_file.as_deref()).map_err(Error::Invalid)?;
         let owner = match owner {
             Some(owner) => owner,
@@ -89,7 +93,7 @@ impl Connector {
             }
         };
         let (client, since) = (client.clone(), Instant::now());
-        let common = Common { client, endpoints, connections, key, owner, lease, since };
+        let common = Common { client, endpoints, connections, key, owner, lease, counts, since };
         Ok(Self { common: Arc::new(common), stop: watch::Sender::new(false) })
     }
 
@@ -113,6 +117,7 @@ impl Connector {
                 // A name whose keeper has ended may come back.
                 Some(_) = keepers.join_next(), if !keepers.is_empty() => continue,
             };
+            self.common.counts.serve(&endpoints);
             let names: Vec<&str> = endpoints.iter().map(|endpoint| &*endpoint.name).collect();
             kept.retain(|name, wanted| {
                 let is_listed = names.contains(&&**name);

@@ -6,6 +6,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::bench::{Bench, until};
+use crate::mail_server::{MailServer, Manner, Tls};
 use crate::receiver::{Receiver, status};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
@@ -74,4 +75,41 @@ async fn the_server_s_endpoints_are_served_changed_and_disabled() {
     new.wait_for(2).await;
     assert_eq!(new.received()[1].header("webhook-id"), "order-last");
     running.stop().await;
+}
+
+/// What a body is if nobody says so depends on where it goes.
+#[tokio::test]
+async fn without_a_type_a_mail_is_text_and_a_call_is_json() {
+    let mails = MailServer::start(Manner::Takes, Tls::Never).await;
+    let calls = Receiver::start(|_, _| status(200)).await;
+    let bench = Bench::new(&[]).await;
+    let mail = json!({"kind": "email", "url": format!("smtp://{}", mails.address), "from": "shop@shop.example",
+        "to": ["ann@example.org"], "subject": "Your order"});
+    put(&bench, "/v2/endpoints/mail", &mail).await;
+    put(&bench, "/v2/endpoints/call", &json!({"kind": "http", "url": calls.url()})).await;
+    let running = bench.connect(Endpoints::Server, Settings::default());
+    for (endpoint, content_type) in
+        [("mail", None), ("mail", Some("text/html")), ("call", None), ("call", Some("text/html"))]
+    {
+        let id = content_type.unwrap_or("none").replace('/', "-");
+        let mut body = json!({"delivery_id": id, "endpoint": endpoint, "body": "It is on its way."});
+        if let Some(content_type) = content_type {
+            body["content_type"] = json!(content_type);
+        }
+        bench.client.post::<Value>("/v2/deliveries", &body).await.unwrap();
+    }
+    calls.wait_for(2).await;
+    until("two mails", async || mails.texts().len() == 2).await;
+    running.stop().await;
+    let types = |mut types: Vec<String>| {
+        types.sort();
+        types
+    };
+    let called = calls.received().iter().map(|call| call.header("content-type").to_owned()).collect();
+    assert_eq!(types(called), ["application/json", "text/html"]);
+    let of_mail = |text: &String| {
+        text.lines().find_map(|line| line.strip_prefix("Content-Type: ").map(str::to_owned)).unwrap()
+    };
+    let mailed = mails.texts().iter().map(of_mail).collect();
+    assert_eq!(types(mailed), ["text/html", "text/plain; charset=utf-8"]);
 }

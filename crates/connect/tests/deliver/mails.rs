@@ -55,6 +55,7 @@ fn a_mail_has_the_same_id_in_every_attempt() {
     let first = text(&parcel("order-17", &[]));
     let id = message_id(&first);
     assert!(id.ends_with("@shop.example>") && id.len() == "<@shop.example>".len() + 32, "{id}");
+    assert!(first.contains("Content-Type: text/plain; charset=utf-8\r\n"), "{first}");
     assert!(first.contains("MIME-Version: 1.0\r\n") && first.contains("\r\nDate: "), "{first}");
     assert_eq!(message_id(&text(&parcel("order-17", &[]))), id);
     assert_ne!(message_id(&text(&parcel("order-18", &[]))), id);

@@ -11,7 +11,7 @@ use driftq_connect::deliver::target::{
 };
 
 /// Answers with one list of addresses after the other, and counts how often it was asked.
-pub(crate) struct Fickle(pub(crate) Mutex<Vec<Vec<&'static str>>>);
+struct Fickle(Mutex<Vec<Vec<&'static str>>>);
 
 impl Resolve for Fickle {
     fn resolve<'a>(&'a self, _: &'a str) -> Resolving<'a> {

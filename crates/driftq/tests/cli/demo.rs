@@ -104,6 +104,29 @@ fn what_is_kept_can_be_looked_at() {
 }
 
 #[test]
+fn no_webhook_is_lost_and_no_repeat_is_silent() {
+    let place = tempfile::tempdir().unwrap();
+    let arguments =
+        ["--scenario", "webhook", "--kills", "2", "--messages", "6", "--seed", "3", "--keep", "-o", "json"];
+    let ran = Ran::from(demo(place.path(), &arguments).output().unwrap()).ok();
+    let report = ran.json();
+    for (field, expected) in
+        [("deliveries", 6), ("crashes", 2), ("lost", 0), ("signatures_wrong", 0), ("kills_asked", 2)]
+    {
+        assert_eq!(report[field], expected, "{field} in {report:#}");
+    }
+    assert_eq!(report["repeats"], report["repeats_on_record"], "{report:#}");
+    // Each kill has a delivery in its hands that comes again.
+    assert!(report["repeats"].as_u64().unwrap() >= 2, "{report:#}");
+    assert_eq!(report["signatures_verified"], report["sends"], "{report:#}");
+    let kept = fs::read_dir(place.path()).unwrap().next().unwrap().unwrap().path();
+    let arrivals = fs::read_to_string(kept.join("received.ndjson")).unwrap();
+    assert_eq!(arrivals.lines().count() as u64, report["sends"].as_u64().unwrap(), "{arrivals}");
+    let kills = arrivals.lines().filter(|line| line.contains("\"kills\"")).count();
+    assert!(kills >= 2, "{arrivals}");
+}
+
+#[test]
 fn ctrl_c_leaves_nothing_behind() {
     let place = tempfile::tempdir().unwrap();
     let (mut child, id) = start(place.path());
@@ -129,6 +152,9 @@ fn the_processes_die_with_the_demo() {
 
 #[test]
 fn more_kills_than_there_are_orders_for_are_refused() {
-    let ran = crate::command::run(&["demo", "--kills", "4", "--messages", "1"]).code(2);
-    assert!(ran.stderr.contains("--messages"), "{}", ran.stderr);
+    for scenario in ["charges", "webhook"] {
+        let ran = ["demo", "--scenario", scenario, "--kills", "4", "--messages", "1"];
+        let ran = crate::command::run(&ran).code(2);
+        assert!(ran.stderr.contains("--messages"), "{}", ran.stderr);
+    }
 }

@@ -85,6 +85,15 @@ fn deliveries_go_out_of_a_server_that_runs_its_connectors() {
         (&send["status"], &send["outcome"], &send["body"]),
         (&json!(202), &json!("delivered"), &json!("ok"))
     );
+    let metrics = ask("GET", "/metrics", &Value::Null).text();
+    for line in [
+        "driftq_delivery_sends_total{endpoint=\"crm\",result=\"delivered\"} 1",
+        "driftq_delivery_sends_total{endpoint=\"crm\",result=\"unknown\"} 0",
+        "driftq_endpoint_breaker{endpoint=\"crm\",state=\"closed\"} 1",
+        "driftq_endpoint_disabled{endpoint=\"crm\"} 0",
+    ] {
+        assert!(metrics.lines().any(|found| found == line), "{line}: {metrics}");
+    }
     // And by the command line, which waits for what comes of it.
     let test = server.server.run(&["endpoint", "test", "crm"]);
     assert_eq!(test.code, 0, "{}", test.stderr);

@@ -22,6 +22,7 @@ use super::peer::Peer;
 use super::pulse::Pulse;
 use super::secure::Secure;
 use super::wire::Wire;
+use crate::metrics::Deliveries;
 
 /// Pause after an accept that failed for want of something (file descriptors, memory), so that the loop does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -54,7 +55,7 @@ enum Stage {
     Closing,
 }
 
-/// Serves until `shutdown` resolves. Then: no new connections, streams end, requests under way are finished, and
+/// Serves until `shutdown` resolves; `deliveries` are those of connectors in this process, for `/metrics`. Then: no new connections, streams end, requests under way are finished, and
 /// what is not finished in time is cut off.
 ///
 /// Boxed, as a future is compiled by the crate that names its type: the whole edge is compiled here, once, and not
@@ -63,15 +64,17 @@ pub fn serve(
     listener: TcpListener,
     broker: Broker,
     options: Options,
+    deliveries: Option<Deliveries>,
     shutdown: Boxed<()>,
 ) -> Boxed<io::Result<()>> {
-    Box::pin(serve_until(listener, broker, options, shutdown))
+    Box::pin(serve_until(listener, broker, options, deliveries, shutdown))
 }
 
 async fn serve_until(
     listener: TcpListener,
     broker: Broker,
     options: Options,
+    deliveries: Option<Deliveries>,
     shutdown: Boxed<()>,
 ) -> io::Result<()> {
     let limit = descriptors::connections_max(options.connections_max).clamp(1, CONNECTIONS_CEILING);
@@ -80,6 +83,7 @@ async fn serve_until(
     let (stage, watched) = watch::channel(Stage::Serving);
     let secure = Secure::new(&options)?;
     let app = Arc::new(App::new(broker, options));
+    deliveries.into_iter().for_each(|deliveries| app.metrics.also_tell(deliveries));
     app.guard.warn_of_idle(&app.options.tls_client, &app.broker);
     tokio::select! {
         () = accept(&listener, &app, secure.as_ref(), &permits, &watched) => {}

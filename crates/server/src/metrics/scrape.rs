@@ -13,7 +13,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use super::{Live, STATUSES, engine, router, state};
+use super::{Live, STATUSES, deliveries, engine, router, state};
 use crate::http::Endpoint;
 use crate::http::PRODUCE_REJECTIONS;
 
@@ -40,6 +40,7 @@ impl Collector for Scrape {
         self.http(out)?;
         engine::encode(out, &self.counters)?;
         self.router.as_ref().map_or(Ok(()), |counts| router::encode(out, counts))?;
+        self.live.deliveries.get().map_or(Ok(()), |source| deliveries::encode(out, source))?;
         self.tally.as_ref().map_or(Ok(()), |tally| state::encode(out, tally))
     }
 }

@@ -17,9 +17,6 @@ use super::words::moment;
 use crate::http::answer::json;
 use crate::http::v1::Handled;
 
-/// What a body is if its sender does not say.
-const CONTENT_TYPE: &str = "application/json";
-
 pub(super) async fn post(request: &Request<'_>) -> Handled {
     request.no_query()?;
     let spec = DeliverySpec::from_json(request.json()?)?;
@@ -27,10 +24,12 @@ pub(super) async fn post(request: &Request<'_>) -> Handled {
     request.tenant(Cow::Borrowed(&spec.tenant_id))?;
     let topic = topic_of(&spec.endpoint);
     request.caller.may_use(&topic)?;
-    let mut labels = vec![(
-        Cow::Borrowed(CONTENT_TYPE_LABEL),
-        Cow::Borrowed(spec.content_type.as_deref().unwrap_or(CONTENT_TYPE)),
-    )];
+    // What a body is if its sender does not say depends on the kind of the endpoint, which may change until it is sent.
+    let content_type = spec.content_type.as_deref();
+    let mut labels: Vec<_> = content_type
+        .map(|kind| (Cow::Borrowed(CONTENT_TYPE_LABEL), Cow::Borrowed(kind)))
+        .into_iter()
+        .collect();
     for (name, value) in spec.headers.pairs() {
         let name = format!("{HEADER_LABEL_PREFIX}{}", name.to_ascii_lowercase());
         labels.push((Cow::Owned(name), Cow::Borrowed(value)));
