@@ -1,14 +1,14 @@
 //! One batch, one transaction: rows and progress, both or none.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::SinkExt as _;
-use futures_util::future::join3;
+use futures_util::future::{join, join3, join4};
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Error};
+use tokio_postgres::{Client, CopyInSink, Statement};
 
 use super::database;
 use super::fault::Fault;
@@ -46,6 +46,15 @@ pub(super) struct Written {
     pub(super) surprising: usize,
     /// Messages that are no rows of the table, and why.
     pub(super) refused: BTreeMap<usize, String>,
+}
+
+/// What is still to be written of a batch.
+#[derive(Default)]
+struct Unwritten {
+    /// A `COPY` that has got its rows, and not yet the word that these are all.
+    copied: Option<Pin<Box<CopyInSink<Bytes>>>>,
+    /// Rows to be inserted.
+    rest: Vec<usize>,
 }
 
 /// The topics of a batch, as parameters of statements.
@@ -138,7 +147,16 @@ impl Writer {
         let held: Vec<usize> = (0..batch.sources.len()).filter(|row| batch.source(*row).is_held).collect();
         let places = progress::by_place(held.iter().map(|row| batch.source(*row)));
         self.know(client, &places).await?;
-        let mut chosen = self.undone(client, batch, &held, &places).await?;
+        // Made in the transaction, with the rest of what begins it.
+        let copy = (self.is_copying && !is_careful).then(|| self.statements.copy.clone());
+        let prepare = async {
+            match copy {
+                Some(copy) => client.prepare(&copy).await.map(Some).map_err(|error| Fault::of(&error)),
+                None => Ok(None),
+            }
+        };
+        let (chosen, copy) = join(self.undone(client, batch, &held, &places), prepare).await;
+        let (mut chosen, copy) = (chosen?, copy?);
         let repeated = held.len() - chosen.len();
         let firsts = |row: &usize| usize::from(batch.source(*row).is_first_delivery());
         let surprising = held.iter().map(firsts).sum::<usize>() - chosen.iter().map(firsts).sum::<usize>();
@@ -146,10 +164,10 @@ impl Writer {
         let mut refused = BTreeMap::new();
         if is_careful {
             refused = self.bisect(client, batch, &mut chosen).await?;
-            self.finish(client, batch, &chosen, &[]).await?;
+            self.finish(client, batch, &chosen, Unwritten::default()).await?;
         } else {
-            let rest = self.copy(client, batch, &chosen).await?;
-            self.finish(client, batch, &chosen, &rest).await?;
+            let unwritten = self.copy(client, batch, &chosen, copy).await?;
+            self.finish(client, batch, &chosen, unwritten).await?;
         }
         let refused = refused.into_iter().map(|(row, why)| (batch.sources[row], why)).collect();
         Ok(Written { rows: chosen.len(), repeated, surprising, refused })
@@ -215,13 +233,17 @@ impl Writer {
         Ok(held.iter().copied().filter(is_new).collect())
     }
 
-    /// Writes rows that are not there by `COPY`. Leaves those that are, in order of their keys. If somebody else writes
-    /// one of them meanwhile, the database refuses it, and all is tried again with care.
-    async fn copy(&self, client: &Client, batch: &Batch, chosen: &[usize]) -> Result<Vec<usize>, Fault> {
-        if !self.is_copying || chosen.is_empty() {
-            return Ok(chosen.to_vec());
-        }
+    /// Begins to write rows that are not there by `COPY`. Leaves those that are, in order of their keys. If somebody else
+    /// writes one of them meanwhile, the database refuses it, and all is tried again with care.
+    async fn copy(
+        &self,
+        client: &Client,
+        batch: &Batch,
+        chosen: &[usize],
+        statement: Option<Statement>,
+    ) -> Result<Unwritten, Fault> {
         let (rows, mut fresh, mut rest) = (&batch.rows, chosen.to_vec(), Vec::new());
+        let Some(statement) = statement else { return Ok(Unwritten { copied: None, rest: fresh }) };
         if let Some(present) = &self.statements.present {
             rest = self.shape.take_equals(rows, &mut fresh);
             let keys = self.shape.keys(rows, &fresh);
@@ -237,28 +259,42 @@ impl Writer {
             rest.sort_unstable();
             self.shape.sort(rows, &mut rest);
         }
-        if !fresh.is_empty() {
-            let copied = copy_in(client, &self.statements.copy, rows.copied(&fresh)).await;
-            copied.map_err(|error| Fault::of(&error))?;
+        if fresh.is_empty() {
+            return Ok(Unwritten { copied: None, rest });
         }
-        Ok(rest)
+        let sink = client.copy_in(&statement).await.map_err(|error| Fault::of(&error))?;
+        // Its name is given up in the transaction, so that a pooler does that where it was made.
+        drop(statement);
+        let mut sink = Box::pin(sink);
+        sink.send(Bytes::from(rows.copied(&fresh))).await.map_err(|error| Fault::of(&error))?;
+        Ok(Unwritten { copied: Some(sink), rest })
     }
 
-    /// Writes the rest of the chosen rows, and the progress of all of them, and commits: all of it goes out at once.
+    /// Writes what is not written yet of the chosen rows, and the progress of all of them, and commits: all of it goes
+    /// out at once.
     async fn finish(
         &self,
         client: &Client,
         batch: &Batch,
         chosen: &[usize],
-        rest: &[usize],
+        unwritten: Unwritten,
     ) -> Result<(), Fault> {
         let places = progress::by_place(chosen.iter().map(|row| batch.source(*row)));
         let topics = Topics::new(&places);
         let parameters = topics.parameters(&self.sink);
-        let insert = self.insert(client, batch, rest);
+        let Unwritten { copied, rest } = unwritten;
+        let copy = async {
+            match copied {
+                Some(mut copied) => copied.as_mut().finish().await.map(drop),
+                None => Ok(()),
+            }
+        };
+        let insert = self.insert(client, batch, &rest);
         let done = client.execute_typed(&self.statements.done, &parameters);
-        let (inserted, noted, committed) = join3(insert, done, client.batch_execute("COMMIT")).await;
+        let commit = client.batch_execute("COMMIT");
+        let (copied, inserted, noted, committed) = join4(copy, insert, done, commit).await;
         // If one fails, the database refuses the rest, and takes the commit for a rollback.
+        copied.map_err(|error| Fault::of(&error))?;
         inserted?;
         noted.map_err(|error| Fault::of(&error))?;
         committed.map_err(|error| Fault::of(&error))
@@ -318,13 +354,4 @@ impl Writer {
 /// Arrays as parameters of a statement.
 fn parameters<'a>(arrays: &'a [Vec<Option<&str>>]) -> Vec<(&'a (dyn ToSql + Sync), Type)> {
     arrays.iter().map(|array| (array as &(dyn ToSql + Sync), Type::TEXT_ARRAY)).collect()
-}
-
-/// Runs a `COPY`. Its statement has a name, and is closed when this ends: still in the transaction, so that a pooler
-/// closes it where it was made.
-async fn copy_in(client: &Client, statement: &str, rows: String) -> Result<(), Error> {
-    let statement = client.prepare(statement).await?;
-    let mut sink = pin!(client.copy_in(&statement).await?);
-    sink.send(Bytes::from(rows)).await?;
-    sink.finish().await.map(drop)
 }
